@@ -1,16 +1,18 @@
 //! Modules and functions: the SSA body (`ssa`) with the operations and types of the graph IR, and declarations.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
 use super::Op;
 use crate::interface::{ArgDecl, ParamDecl, ResultDecl, StateDecl};
 use crate::scalar::Scalar;
-use crate::shape::{Elem, Fact, TensorType};
+use crate::shape::{Dim, Elem, Fact, TensorType};
 use crate::source::Loc;
 use crate::ssa::{self, Block, Dialect, Effects, Value};
 
@@ -211,6 +213,17 @@ impl Body {
             Some(v) => v,
             None => unreachable!("an instruction that is given a type has a result"),
         }
+    }
+
+    /// The dimensions that an instruction names, in its attributes, its result's type, and inside of it.
+    pub fn dimensions_of(&self, inst: &InstData) -> BTreeSet<Arc<str>> {
+        let mut names: BTreeSet<Arc<str>> = inst.op.dims().into_iter().flat_map(Dim::symbols).collect();
+        let ty = inst.result.and_then(|v| self.tensor(v));
+        names.extend(ty.into_iter().flat_map(|t| t.shape.iter().flat_map(Dim::symbols)));
+        if let Op::Fused { body, .. } = &inst.op {
+            names.extend(body.insts().flat_map(|(_, _, d)| body.dimensions_of(d)));
+        }
+        names
     }
 
     /// Tensor type of a value, if it is a tensor.

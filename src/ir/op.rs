@@ -122,6 +122,14 @@ pub enum Op {
         /// Its name.
         name: String,
     },
+    /// Gives a dimension of the program its value: its operand, an integer scalar or an index. The types and attributes of what
+    /// this dominates may name it, and nothing else may. A value that is not from 0 to `most` is an error of the call. No result.
+    Length {
+        /// The dimension's name, which no argument has.
+        name: String,
+        /// What it is at most: what room is made for. Known on entry.
+        most: Dim,
+    },
     /// An operation on each element.
     Unary(UnaryOp),
     /// An operation on pairs of elements, broadcast. Also on two indices.
@@ -324,6 +332,8 @@ operations! {
     State { name } "state", [], own, Source Effects::READS, Declared rules::state, "what the session keeps";
     SetState { name } "set_state", ["x"], own, Effect Effects::WRITES, Nothing rules::set_state,
         "makes a value what the session keeps";
+    Length { name, most } "length", ["x"], [name: String, most: Dim], Effect Effects { fails: true, ..Effects::WRITES },
+        Nothing rules::length, "gives a dimension its value";
 
     Unary(op) each op: UnaryOp, ["x"], [], Elementwise NONE, Computed rules::unary,;
     Binary(op) each op: BinaryOp, ["a", "b"], [], Elementwise NONE, Computed rules::binary,;

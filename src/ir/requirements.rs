@@ -20,9 +20,10 @@
 //! 2^[`ADDRESS_BITS`] (zeros counted as ones), which every entry checks. A fact follows from the form of its sides, from one known
 //! fact, or from the sum of two; a size, from that of an argument. What cannot be proved is checked by each call.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
-use super::{Function, InstData, Loc, Module, Op, Type, Value};
+use super::{Block, Function, Inst, InstData, Loc, Module, Op, Type, Value};
 use crate::shape::{Dim, Fact, Factor, Facts, Monomial, Relation, TensorType};
 
 /// The most elements of a tensor, as far as they are known from numbers alone.
@@ -45,13 +46,65 @@ pub fn requirements(f: &Function) -> Vec<(Fact, Loc)> {
     found.missing
 }
 
-/// Everything that a call of an entry point must satisfy: what its variants state, then what they need beyond that.
+/// Everything that a call of an entry point must satisfy: what its variants state, then what they need beyond that. What names
+/// a dimension that has its value later is not among it ([`length_checks`]).
 pub fn entry_checks(module: &Module, name: &str) -> Vec<(Fact, Loc)> {
     let variants = || module.functions.iter().filter(|f| f.name == name);
+    let later: Vec<&str> = variants().flat_map(|f| lengths(f).into_iter().map(|l| l.name)).collect();
     let mut out: Vec<(Fact, Loc)> = Vec::new();
     for (fact, loc) in variants().flat_map(|f| f.checks.clone()).chain(variants().flat_map(requirements)) {
-        if !out.iter().any(|(known, _)| *known == fact) {
+        if !fact.names_any(&later) && !out.iter().any(|(known, _)| *known == fact) {
             out.push((fact, loc));
+        }
+    }
+    out
+}
+
+/// A dimension that has its value where a [`Op::Length`] stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Length<'f> {
+    /// Its name.
+    pub name: &'f str,
+    /// What it is at most.
+    pub most: &'f Dim,
+    /// Where it has its value.
+    pub inst: Inst,
+    /// The block in which that stands.
+    pub block: Block,
+}
+
+/// The dimensions of a function that have their values in it, each after those whose values it comes after on every path.
+pub fn lengths(f: &Function) -> Vec<Length<'_>> {
+    let mut out = Vec::new();
+    let is_length = |d: &InstData| matches!(d.op, Op::Length { .. });
+    if !f.insts().any(|(_, _, d)| is_length(d)) {
+        return out;
+    }
+    for block in f.reverse_postorder() {
+        for inst in &f.block(block).insts {
+            if let Op::Length { name, most } = &f.inst(*inst).op {
+                out.push(Length { name, most, inst: *inst, block });
+            }
+        }
+    }
+    out
+}
+
+/// What is checked where each dimension has its value: the facts that name it and none that has its value later.
+pub fn length_checks(f: &Function) -> BTreeMap<Inst, Vec<(Fact, Loc)>> {
+    let lengths = lengths(f);
+    let mut out: BTreeMap<Inst, Vec<(Fact, Loc)>> = BTreeMap::new();
+    if lengths.is_empty() {
+        return out;
+    }
+    for (fact, loc) in f.checks.iter().cloned().chain(requirements(f)) {
+        if let Some(last) = lengths.iter().rev().find(|l| fact.names_any(&[l.name])) {
+            let most = Fact { left: Dim::symbol(last.name), relation: Relation::Le, right: last.most.clone() };
+            let checks = out.entry(last.inst).or_default();
+            // The operation checks that itself.
+            if fact != most && !checks.iter().any(|(known, _)| *known == fact) {
+                checks.push((fact, loc));
+            }
         }
     }
     out
@@ -65,11 +118,19 @@ pub fn keep(f: &mut Function, before: Vec<(Fact, Loc)>) -> Option<Vec<(Fact, Loc
     let mut now = Requirements::stated(f);
     now.function(f);
     let needed = std::mem::take(&mut now.missing);
-    for (fact, loc) in before {
+    // A dimension whose value no path gives any more asks nothing.
+    let known: BTreeSet<Arc<str>> = f.args.iter().flat_map(|a| a.ty.shape.iter().flat_map(Dim::symbols)).collect();
+    let lengths: Vec<Arc<str>> = lengths(f).into_iter().map(|l| l.name.into()).collect();
+    let is_known = |fact: &Fact| {
+        let mut symbols = [&fact.left, &fact.right].into_iter().flat_map(Dim::symbols);
+        symbols.all(|s| known.contains(&s) || lengths.contains(&s))
+    };
+    for (fact, loc) in before.into_iter().filter(|(fact, _)| is_known(fact)) {
         now.need(fact, loc);
     }
     let mut lost = now.missing;
     let same = lost.is_empty().then_some(needed);
+    f.checks.retain(|(fact, _)| is_known(fact));
     f.checks.append(&mut lost);
     same
 }
@@ -144,17 +205,20 @@ struct Requirements<'f> {
     missing: Vec<(Fact, Loc)>,
     /// Shapes that were requested already, with the bytes of an element: few, of many tensors.
     seen: HashSet<(i64, &'f [Dim])>,
+    /// What the dimensions are at most that have their values in the function.
+    most: BTreeMap<&'f str, &'f Dim>,
 }
 
 impl<'f> Requirements<'f> {
     /// What a function states, and what every entry checks of its arguments.
-    fn stated(f: &Function) -> Requirements<'f> {
+    fn stated(f: &'f Function) -> Requirements<'f> {
         let mut r = Requirements {
             facts: Facts::default(),
             not_negative: Vec::new(),
             arguments: Vec::new(),
             missing: Vec::new(),
             seen: HashSet::new(),
+            most: BTreeMap::new(),
         };
         for a in &f.args {
             for d in &a.ty.shape {
@@ -170,6 +234,10 @@ impl<'f> Requirements<'f> {
         }
         for (fact, _) in &f.checks {
             r.learn(fact.clone());
+        }
+        for Length { name, most, .. } in lengths(f) {
+            r.most.insert(name, most);
+            r.learn(Fact { left: Dim::symbol(name), relation: Relation::Le, right: most.clone() });
         }
         r
     }
@@ -244,6 +312,10 @@ impl<'f> Requirements<'f> {
             Op::DimValue(d) => {
                 self.whole(d, loc);
                 self.fits(d, loc);
+            }
+            Op::Length { name: _, most } => {
+                self.at_most(&Dim::zero(), most, loc);
+                self.fits(most, loc);
             }
             Op::Tap { name: _, extents } => {
                 if let Some(t) = operand(0) {
@@ -320,7 +392,9 @@ impl<'f> Requirements<'f> {
     fn fits(&mut self, d: &Dim, loc: Loc) {
         let (numerator, _) = d.as_fraction();
         let sum = numerator.iter().map(product).fold(Dim::zero(), |sum, term| sum.add(&term));
-        self.need(Fact::fits(sum), loc);
+        // What fits with the most that a dimension can be, fits: that is known on entry.
+        let largest = sum.at_most(&|name| self.most.get(name).map(|most| (*most).clone()));
+        self.need(Fact::fits(largest), loc);
     }
 
     fn need(&mut self, fact: Fact, loc: Loc) {
@@ -334,6 +408,21 @@ impl<'f> Requirements<'f> {
         if fact.decide() == Some(true) || self.facts.known.contains(fact) {
             return true;
         }
+        if self.most.is_empty() {
+            return self.follows(fact);
+        }
+        // What is checked where a dimension has its value says nothing of what stands before that. A fact that names the
+        // dimension is needed where it has its value alone.
+        let later: Vec<&str> = self.most.keys().copied().filter(|name| !fact.names_any(&[name])).collect();
+        let symbol = |d: &Dim| d.symbols().iter().any(|s| later.contains(&&**s));
+        let known = self.facts.known.iter().filter(|known| !known.names_any(&later)).cloned().collect();
+        let not_negative = self.not_negative.iter().filter(|d| !symbol(d)).cloned().collect();
+        let (facts, arguments) = (Facts { known, ..self.facts.clone() }, self.arguments.clone());
+        let (missing, seen, most) = (Vec::new(), HashSet::new(), BTreeMap::new());
+        Requirements { facts, not_negative, arguments, missing, seen, most }.follows(fact)
+    }
+
+    fn follows(&self, fact: &Fact) -> bool {
         match fact.relation {
             Relation::Le if fact.is_fit() => self.fit_is_known(&fact.left),
             Relation::Le => {

@@ -134,6 +134,17 @@ pub(super) fn set_state(given: Given<'_>, _name: &str) -> Rule {
     Ok(None)
 }
 
+pub(super) fn length(given: Given<'_>, name: &str, _most: &Dim) -> Rule {
+    if name.is_empty() {
+        return Err("a dimension has a name".into());
+    }
+    match given.types {
+        [Type::Index] => Ok(None),
+        [Type::Tensor(t)] if matches!(t.elem, Elem::I32 | Elem::I64) && t.rank() == 0 => Ok(None),
+        _ => Err("takes an index or an integer scalar".into()),
+    }
+}
+
 pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Rule {
     let types = given.types;
     let t = operand(types, 0)?;

@@ -20,7 +20,10 @@
 //! 8. Jumps give as many values as the target has arguments, of the same types; conditions are `bool[]`; `return` gives
 //!    the declared results.
 //! 9. Parameters that are read are declared, with this type, and as many indices as their name has `*`.
-//! 10. Dimensions use only the symbols of the arguments' types: of types, attributes, checks and results.
+//! 10. Dimensions use only the symbols of the arguments' types and the names that `length` gives values: of types, attributes
+//!     and checks; results, taps and what a length is at most, the former alone. A name has its value in one place, is no
+//!     symbol of the arguments, and is named only in what that place dominates; where a check names several, each but one
+//!     has its value before another of them.
 //! 11. Places are in files that the module lists.
 //! 12. No extent is a negative number; no size is beyond every machine, as far as constants show
 //!     (`requirements::too_large`), and no number of a check beyond 64 bits.
@@ -45,7 +48,7 @@ use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
-use super::requirements::{MAX_ELEMENTS, is_too_large, too_large};
+use super::requirements::{Length, MAX_ELEMENTS, is_too_large, lengths, too_large};
 use super::text::{Anchor, At, print_with_anchors};
 use super::{
     Block, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef, param_named,
@@ -141,11 +144,14 @@ impl<'a> Verifier<'a> {
                 f.args.iter().flat_map(|a| a.ty.shape.iter().flat_map(Dim::symbols)).collect::<BTreeSet<Arc<str>>>();
             self.interface(f);
             self.taps(f);
+            self.lengths(f);
+            self.checks(f);
             let before = self.errors.len();
             let definitions = self.structure(f);
             // Where the structure is broken, the checks that rely on it are skipped.
             if self.errors.len() == before {
                 self.contents(f, &definitions);
+                self.named_where_known(f);
             }
         }
     }
@@ -174,6 +180,60 @@ impl<'a> Verifier<'a> {
             }
             self.dims(At::Head, &ty.shape);
         }
+    }
+
+    /// Makes the names known that have their values in the function.
+    fn lengths(&mut self, f: &Function) {
+        for i in f.layout.iter().filter(|b| f.has_block(**b)).flat_map(|b| &f.block(*b).insts) {
+            let Some(Op::Length { name, most }) = f.has_inst(*i).then(|| &f.inst(*i).op) else { continue };
+            if most.symbols().iter().any(|s| !f.args.iter().any(|a| a.ty.shape.iter().any(|d| d.symbols().contains(s))))
+            {
+                self.error(At::Inst(*i), format!("{most} is not known on entry"));
+            }
+            if !self.symbols.insert(name.as_str().into()) {
+                self.error(At::Inst(*i), format!("the dimension {name} has a value already"));
+            }
+        }
+    }
+
+    /// Dimensions are named only where they have their values.
+    fn named_where_known(&mut self, f: &'a Function) {
+        let known = lengths(f);
+        if known.is_empty() {
+            return;
+        }
+        let cfg = f.cfg();
+        let place = |l: &Length<'_>| f.block(l.block).insts.iter().position(|i| *i == l.inst);
+        let before = |l: &Length<'_>, b: Block, at: Option<usize>| match l.block == b {
+            true => place(l) < at,
+            false => cfg.dominates(l.block, b),
+        };
+        for b in f.reverse_postorder() {
+            let mut named: Vec<(At, Option<usize>, BTreeSet<Arc<str>>)> = Vec::new();
+            let args = f.block(b).args.iter().filter_map(|v| f.tensor(*v));
+            named.push((At::Block(b), None, args.flat_map(|t| t.shape.iter().flat_map(Dim::symbols)).collect()));
+            for (at, i) in f.block(b).insts.iter().enumerate() {
+                named.push((At::Inst(*i), Some(at), f.dimensions_of(f.inst(*i))));
+            }
+            for (at, place, symbols) in named {
+                for l in known.iter().filter(|l| symbols.contains(l.name) && !before(l, b, place)) {
+                    self.error(at, format!("the dimension {} has no value here", l.name));
+                }
+            }
+        }
+        for (n, (fact, _)) in f.checks.iter().enumerate() {
+            let names: BTreeSet<Arc<str>> = [&fact.left, &fact.right].into_iter().flat_map(Dim::symbols).collect();
+            let mut named = known.iter().filter(|l| names.contains(l.name)).peekable();
+            while let Some(l) = named.next() {
+                if let Some(next) = named.peek().filter(|next| !before(l, next.block, place(next))) {
+                    let what = format!("{} and {} do not have their values one after the other", l.name, next.name);
+                    self.error(At::Check(n), what);
+                }
+            }
+        }
+    }
+
+    fn checks(&mut self, f: &Function) {
         for (i, (fact, loc)) in f.checks.iter().enumerate() {
             self.dims(At::Check(i), [&fact.left, &fact.right]);
             if [&fact.left, &fact.right].iter().any(|d| d.magnitude() > i128::from(i64::MAX)) {
@@ -193,6 +253,8 @@ impl<'a> Verifier<'a> {
                 self.error(At::Inst(*i), format!("the path \"{name}\" ends in a mark that plans put behind paths"));
             }
             let ty = inst.operands.first().filter(|v| f.has_value(**v)).and_then(|v| f.tensor(*v));
+            // What is written of a tap is as large as the caller knows it to be.
+            self.dims(At::Inst(*i), extents.iter().chain(ty.into_iter().flat_map(|t| &t.shape)));
             if *known.entry(name).or_insert((extents, ty)) != (extents.as_slice(), ty) {
                 self.error(At::Inst(*i), format!("another tap of \"{name}\" has another type or other extents"));
             }

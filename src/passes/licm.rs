@@ -57,7 +57,8 @@
 //! which is executed whenever the jump is; or it cannot fail, so that nothing is lost where the loop has no iteration: no
 //! `index`, `gather` or `argmax`, no slice, padding, parameter or dimension whose numbers are only known at run time, and
 //! every extent of its result is one of an operand's or cannot be negative. (Of a parameter whose index is the counter of a loop
-//! around this one it is known at compile time that it is in range.) It is exact.
+//! around this one it is known at compile time that it is in range.) It names no
+//! dimension that has its value in the loop (`length`). It is exact.
 //!
 //! # What it does not do
 //!
@@ -65,6 +66,7 @@
 //! moved after a loop. Memory is not considered: a hoisted value is live throughout the loop.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
@@ -101,12 +103,23 @@ fn hoist(f: &mut Function, cfg: &Cfg, l: &Loop, before: Block, ctx: &Context, mo
         f.block(*b).args.iter().for_each(|v| inside[*v] = true);
         f.block(*b).insts.iter().filter_map(|i| f.inst(*i).result).for_each(|v| inside[v] = true);
     }
+    let lengths: BTreeSet<Arc<str>> = l
+        .blocks
+        .iter()
+        .flat_map(|b| &f.block(*b).insts)
+        .filter_map(|i| match &f.inst(*i).op {
+            Op::Length { name, .. } => Some(Arc::from(name.as_str())),
+            _ => None,
+        })
+        .collect();
     // Definitions come before uses in this order, so one walk finds chains.
     for b in cfg.dominator_order().into_iter().filter(|b| l.blocks.contains(b)) {
         for i in f.block(b).insts.clone() {
             let inst = f.inst(i);
             let invariant = inst.op.info().effects.is_repeatable() && inst.operands.iter().all(|v| !inside[*v]);
-            if !invariant || !(b == l.header || cannot_fail(f, inst) || is_there(f, cfg, before, inst, ctx)) {
+            let is_named = !lengths.is_empty() && !f.dimensions_of(inst).is_disjoint(&lengths);
+            if !invariant || is_named || !(b == l.header || cannot_fail(f, inst) || is_there(f, cfg, before, inst, ctx))
+            {
                 continue;
             }
             if let Some(v) = inst.result {

@@ -32,6 +32,12 @@ pub struct Fact {
 }
 
 impl Fact {
+    /// Does it name one of these dimensions?
+    pub fn names_any<T: AsRef<str>>(&self, names: &[T]) -> bool {
+        let is_one = |s: &std::sync::Arc<str>| names.iter().any(|name| name.as_ref() == &**s);
+        !names.is_empty() && [&self.left, &self.right].iter().any(|d| d.symbols().iter().any(is_one))
+    }
+
     /// Decides the fact where both sides are numbers.
     pub fn decide(&self) -> Option<bool> {
         let (a, b) = (self.left.as_const()?, self.right.as_const()?);

@@ -51,6 +51,18 @@ impl Factor {
     }
 
     /// The dimensions inside an opaque factor.
+    /// What it is at most, as of [`Dim::at_most`].
+    fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
+        match self {
+            Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
+            // A quotient of whole numbers is no more than what is divided.
+            Factor::Quotient(a, _) | Factor::Floor(a, _) => a.at_most(most),
+            Factor::Min(all) => all.iter().next().map_or(Dim::zero(), |d| d.at_most(most)),
+            Factor::Max(all) => all.iter().fold(Dim::zero(), |sum, d| sum.add(&d.at_most(most))),
+        }
+    }
+
+    /// The forms inside of it.
     pub fn inner(&self) -> Vec<&Dim> {
         match self {
             Factor::Symbol(_) => Vec::new(),
@@ -61,6 +73,25 @@ impl Factor {
 }
 
 impl Dim {
+    /// What this is at most where some of its names are at most these forms, all of them being at least 0: itself, if it has none
+    /// of them.
+    pub fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
+        if !self.symbols().iter().any(|name| most(name).is_some()) {
+            return self.clone();
+        }
+        let mut sum = Dim::zero();
+        for (m, r) in self.terms().filter(|(_, r)| r.num > 0) {
+            let mut term = Dim::from(i64::try_from(r.num).unwrap_or(i64::MAX));
+            for (factor, e) in m.0.iter().filter(|(_, e)| **e > 0) {
+                let most = factor.at_most(most);
+                for _ in 0..*e {
+                    term = term.mul(&most);
+                }
+            }
+            sum = sum.add(&term);
+        }
+        sum
+    }
     /// `self / o`, rounded down. `None` if `o` is a number below 1; any other divisor is at least 1 wherever this has a value.
     pub fn floor_div(&self, o: &Dim) -> Option<Dim> {
         if o.as_const().is_some_and(|n| n < 1) || *o == Dim::zero() {

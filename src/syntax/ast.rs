@@ -280,6 +280,15 @@ pub enum StmtKind {
         /// The value.
         value: Expr,
     },
+    /// `let dim N = value where N <= C`: a dimension with a value that is computed.
+    Length {
+        /// Its name.
+        name: Ident,
+        /// Its value.
+        value: Expr,
+        /// What must hold of it.
+        where_clauses: Vec<Expr>,
+    },
     /// `var pattern: T = value`: may be assigned again.
     Var {
         /// What is bound.

@@ -192,6 +192,9 @@ impl Dump<'_> {
         };
         match &stmt.kind {
             StmtKind::Let { pattern, ty, value } => self.value(stmt.span, &bind("let", pattern, ty), value),
+            StmtKind::Length { name, value, where_clauses } => {
+                self.value(stmt.span, &format!("let dim {}{} =", name.name, clauses(where_clauses)), value);
+            }
             StmtKind::Var { pattern, ty, value } => self.value(stmt.span, &bind("var", pattern, ty), value),
             StmtKind::Assign { target, value } => self.value(stmt.span, &format!("assign {} =", expr(target)), value),
             StmtKind::Tap { name } => self.line(stmt.span, &format!("tap {}", name.name)),
@@ -386,10 +389,20 @@ fn write_block(text: &mut String, block: &Block) {
     text.push('}');
 }
 
+/// ` where N <= C, ..`, or nothing.
+fn clauses(where_clauses: &[Expr]) -> String {
+    let list: Vec<String> = where_clauses.iter().map(expr).collect();
+    if list.is_empty() { String::new() } else { format!(" where {}", list.join(", ")) }
+}
+
 fn write_stmt(text: &mut String, stmt: &Stmt) {
     match &stmt.kind {
         StmtKind::Let { pattern, value, .. } => {
             let _ = write!(text, "let {} = ", pattern_text(pattern));
+            write_expr(text, value);
+        }
+        StmtKind::Length { name, value, where_clauses } => {
+            let _ = write!(text, "let dim {}{} = ", name.name, clauses(where_clauses));
             write_expr(text, value);
         }
         StmtKind::Var { pattern, value, .. } => {

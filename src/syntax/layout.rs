@@ -7,7 +7,7 @@
 //! 2. A newline does not count after an operator or a comma, before `else`, `->`, a `where` clause, or
 //!    the `{` of a header, and neither at the start nor at the end of a list.
 //! 3. `use layer model tap reset state` are keywords only at the start of an item, field or statement,
-//!    before a name; elsewhere they are names like others.
+//!    before a name, and `dim` only between `let` and a name; elsewhere they are names like others.
 //! 4. A bracket that is never closed ends before the next keyword that begins a statement or an item;
 //!    the missing closing brackets are inserted, marked so that the parser does not complain again.
 
@@ -129,6 +129,9 @@ impl<'a> Layout<'_, 'a> {
             if is_header || matches!(next, Some(Token::Ident(_))) {
                 token = soft_keyword(name).unwrap_or(token);
             }
+        }
+        if token == Token::Ident("dim") && previous == Some(Token::Let) && matches!(next, Some(Token::Ident(_))) {
+            token = Token::Dim;
         }
         match token {
             Token::Lt if matches!(previous, Some(Token::Ident(_))) => {

@@ -218,6 +218,8 @@ pub enum Token<'a> {
     Tap,
     /// `reset` at the start of a statement
     Reset,
+    /// `dim` after `let`, before a name
+    Dim,
     /// `{` of a layer's fields and functions
     LBraceMembers,
     /// `<` between a name and an element type, as in `cast<bf16>(x)`

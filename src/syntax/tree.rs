@@ -482,6 +482,9 @@ fn depth_of_stmt(stmt: &Stmt) -> u16 {
         StmtKind::Let { ty, value, .. } | StmtKind::Var { ty, value, .. } => {
             value.depth.max(ty.as_ref().map_or(0, |ty| ty.depth))
         }
+        StmtKind::Length { value, where_clauses, .. } => {
+            where_clauses.iter().fold(value.depth, |depth, clause| depth.max(clause.depth))
+        }
         StmtKind::Assign { target, value } => target.depth.max(value.depth),
         StmtKind::For { iterable, body, .. } => {
             let iterable = match iterable {

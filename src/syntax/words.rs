@@ -143,6 +143,7 @@ pub(super) fn is_reserved(token: Token<'_>) -> bool {
             | Token::State
             | Token::Tap
             | Token::Reset
+            | Token::Dim
     )
 }
 

@@ -88,6 +88,18 @@ impl Attribute for Vec<usize> {
     }
 }
 
+impl Attribute for String {
+    const KIND: &'static str = "name";
+
+    fn text(&self) -> String {
+        crate::irtext::quoted(self)
+    }
+
+    fn read(e: &Expr) -> Result<String, TextError> {
+        read::text(e).map(str::to_string)
+    }
+}
+
 impl Attribute for Dim {
     const KIND: &'static str = "dimension";
 

@@ -493,6 +493,11 @@ impl PlanBuilder {
         self.value(Op::View { offset, strides }, operands, Type::Buffer(ty))
     }
 
+    /// Gives a dimension its value.
+    pub fn length(&mut self, value: Value, name: &str, most: Dim) {
+        self.push(Op::Length { name: name.to_string(), most }, vec![value], None);
+    }
+
     /// Runs a kernel over its grid.
     pub fn launch(&mut self, kernel: &str, operands: Vec<Value>) {
         self.push(Op::Launch { kernel: kernel.to_string() }, operands, None);

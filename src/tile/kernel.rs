@@ -169,6 +169,19 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The dimensions that have their values while it runs, and what each is at most.
+    pub fn lengths(&self) -> impl Iterator<Item = (&str, &Dim)> {
+        self.body.insts().filter_map(|(_, _, d)| match &d.op {
+            Op::Length { name, most } => Some((name.as_str(), most)),
+            _ => None,
+        })
+    }
+
+    /// Has it a dimension of this name?
+    pub fn has_dim(&self, name: &str) -> bool {
+        self.symbols.iter().any(|s| s == name) || self.lengths().any(|(own, _)| own == name)
+    }
+
     /// The names of the kernels that it launches.
     pub fn launched(&self) -> BTreeSet<&str> {
         self.body

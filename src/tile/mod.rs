@@ -68,5 +68,5 @@ pub use schedule::{
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};
 pub(crate) use tiling::{AxisRole, ELEMENTWISE, Position, copy, merge_axes};
-pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};
+pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, flat, row_major};
 pub(crate) use view::View;

@@ -78,6 +78,15 @@ pub enum Op {
         site: u32,
     },
 
+    /// Gives a dimension its value: its operand, which is certainly from 0 to `most`. Types and attributes of what this
+    /// dominates may name it, and the kernels that are launched there; nothing else may.
+    Length {
+        /// The dimension's name, which is none of the plan's symbols.
+        name: String,
+        /// What it is at most.
+        most: Dim,
+    },
+
     // Tiles.
     /// A tile of a buffer. Operands: buffer, an index for each axis (the tile's first element). Each tile axis walks along
     /// a buffer axis, or along none (its extent is then 1).
@@ -315,6 +324,8 @@ operations! {
     LoadScalar "load_scalar", ["buffer", "index*"], [], Both READS, Computed rules::load_scalar, "one element of a buffer";
     CheckIndex { site } "check_index", ["index", "bound"], [site: u32],
         Both Effects { fails: true, ..WRITES }, Computed rules::check_index, "an index within its bound";
+    Length { name, most } "length", ["index"], [name: String, most: Dim], Plan WRITES, Nothing rules::length,
+        "gives a dimension its value";
 
     Load { rows, cols } "load", ["buffer", "index*"], [rows: Option<usize> = None, cols: Option<usize> = None],
         Kernel READS, Declared rules::load, "a tile of a buffer";

@@ -246,6 +246,11 @@ pub(super) fn check_index(given: Given<'_>, _site: &u32) -> Rule {
     Ok(Some(Type::Index))
 }
 
+pub(super) fn length(given: Given<'_>, name: &str, _most: &Dim) -> Rule {
+    is_index(given.types, 0)?;
+    if name.is_empty() { Err("a dimension has a name".into()) } else { Ok(None) }
+}
+
 pub(super) fn load(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
     let Given { types, declared } = given;
     let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);

@@ -306,6 +306,7 @@ impl Scheduler<'_> {
             | Op::Narrow { .. }
             | Op::LoadScalar
             | Op::CheckIndex { .. }
+            | Op::Length { .. }
             | Op::Load { .. }
             | Op::Full
             | Op::Copy

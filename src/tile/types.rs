@@ -209,6 +209,12 @@ pub fn row_major(shape: &[Dim]) -> Vec<Dim> {
     strides
 }
 
+/// Room for elements one after another in so many bytes.
+pub fn flat(elem: Elem, bytes: &Dim) -> BufferType {
+    let size = Dim::from(i64::try_from(elem.size()).unwrap_or(1));
+    BufferType { elem, shape: vec![bytes.div(&size).unwrap_or_else(|| bytes.clone())], strides: vec![Dim::one()] }
+}
+
 /// A strided window into memory. Strides count elements; 0 repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BufferType {

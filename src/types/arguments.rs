@@ -242,7 +242,7 @@ impl Body<'_> {
                 .at(span, given.to_string())
                 .also(place, format!("declared as {declared} here"));
         let diagnostic = match unfit {
-            Unfit::Rank => type_misfit(diagnostic, given, &Ty::Tensor(wanted), self.scope),
+            Unfit::Rank => type_misfit(diagnostic, given, &Ty::Tensor(wanted), &self.scope),
             Unfit::Dim { wanted: dim, given: other, fixed_by, .. } => {
                 let mut diagnostic = diagnostic.note(self.scope.differ(other, dim));
                 if let Some(by) = fixed_by.and_then(|by| spans.get(by)) {

@@ -14,7 +14,9 @@ pub(super) fn times(block: &Block, name: &str) -> usize {
 fn of_stmt(stmt: &Stmt, name: &str) -> usize {
     match &stmt.kind {
         StmtKind::Assign { target, value } => usize::from(reads(target, name)) + of_expr(value, name),
-        StmtKind::Let { value, .. } | StmtKind::Var { value, .. } => of_expr(value, name),
+        StmtKind::Let { value, .. } | StmtKind::Var { value, .. } | StmtKind::Length { value, .. } => {
+            of_expr(value, name)
+        }
         StmtKind::For { body, iterable, .. } => {
             let outside = match iterable {
                 Iterable::Range { start, end } => of_expr(start, name) + of_expr(end, name),

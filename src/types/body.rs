@@ -17,6 +17,7 @@ use crate::shape::Dim;
 use crate::source::{SourceMap, Span};
 use crate::syntax::ast;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// A name in a block.
 #[derive(Clone, Debug)]
@@ -65,6 +66,7 @@ pub(super) struct Checked {
     pub(super) body: Block,
     pub(super) conditions: Vec<Condition>,
     pub(super) calls: Vec<MadeCall>,
+    pub(super) lengths: Vec<String>,
 }
 
 /// The state while a body is checked.
@@ -72,7 +74,7 @@ pub(super) struct Body<'a> {
     pub(super) items: &'a Items<'a>,
     pub(super) sources: &'a SourceMap,
     pub(super) diagnostics: &'a mut Diagnostics,
-    pub(super) scope: &'a DimScope,
+    pub(super) scope: Rc<DimScope>,
     pub(super) owner: Option<LayerId>,
     pub(super) module: usize,
     pub(super) id: FunctionId,
@@ -83,6 +85,8 @@ pub(super) struct Body<'a> {
     /// For each loop and branch that is open: the number of variables before it, and those of them it assigns.
     pub(super) regions: Vec<(usize, BTreeSet<LocalId>)>,
     pub(super) taps: BTreeMap<String, Span>,
+    /// The dimensions that have their values in the body so far, whether or not they are known here.
+    pub(super) lengths: Vec<String>,
     /// For each loop that is open, innermost last: is there a `break` of it so far?
     pub(super) loops: Vec<bool>,
     /// Is this a look at what an advice would give, and no part of the program?
@@ -102,7 +106,7 @@ pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diag
         items,
         sources,
         diagnostics,
-        scope: &item.scope,
+        scope: Rc::new(item.scope.clone()),
         owner: item.owner,
         module: item.module,
         id,
@@ -112,6 +116,7 @@ pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diag
         calls: Vec::new(),
         regions: Vec::new(),
         taps: BTreeMap::new(),
+        lengths: Vec::new(),
         loops: Vec::new(),
         aside: false,
         unread,
@@ -123,8 +128,8 @@ pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diag
         params.push(Param { local, docs: param.docs.clone() });
     }
     let block = body.function_block(item);
-    let Body { locals, conditions, calls, .. } = body;
-    Checked { params, locals, body: block, conditions, calls }
+    let Body { locals, conditions, calls, lengths, .. } = body;
+    Checked { params, locals, body: block, conditions, calls, lengths }
 }
 
 impl<'a> Body<'a> {
@@ -190,11 +195,13 @@ impl<'a> Body<'a> {
     /// A block with its own names.
     pub(super) fn block(&mut self, block: &ast::Block) -> (Block, Ty) {
         self.frames.push(BTreeMap::new());
+        let (scope, lengths) = (self.scope.clone(), self.lengths.len());
         let mut statements = self.statements(&block.statements);
         if let (Some(value), Some(last)) = (&block.value, statements.last().filter(|last| last.kind.breaks())) {
             self.unreached(value.span, last.span);
         }
-        let value = block.value.as_deref().map(|value| self.tail(value));
+        let value = block.value.as_deref().map(|value| self.tail(value)).map(|value| self.leaving(value, lengths));
+        self.scope = scope;
         self.pop_frame();
         match value {
             None if self.is_unread(block) => (Block { statements, value: None }, Ty::Error),

@@ -279,7 +279,7 @@ impl<'a> Body<'a> {
         let values: Vec<Option<TypedExpr>> =
             slots.given.iter().map(|arg| arg.map(|arg| self.expr(&arg.value))).collect();
         let known = receiver.iter().flat_map(|(instance, _)| instance.dims.clone()).chain(bound.dims);
-        let scope = self.scope;
+        let scope = self.scope.clone();
         let mut matching = Matching::new(known.map(|(name, dim)| (name, scope.canonical(dim))));
         let poisoned = values.iter().flatten().any(|value| value.ty.is_error());
         let Some(args) = self.match_arguments(item, &what, values, &mut matching) else {
@@ -395,7 +395,7 @@ impl<'a> Body<'a> {
         span: Span,
     ) -> Option<GivenGenerics> {
         let constants = self.known_constants();
-        let mut bound = generic_args(what, &item.generics, args, span, self.scope, &constants, self.diagnostics)?;
+        let mut bound = generic_args(what, &item.generics, args, span, &self.scope, &constants, self.diagnostics)?;
         for generic in &item.generics {
             if let GenericKind::Const { default, .. } = &generic.kind
                 && !bound.constants.contains_key(&generic.name)

@@ -162,6 +162,7 @@ impl<'a> Dump<'a> {
                 let name = self.path(&LayerPath::default(), Some(*field));
                 self.expr(value, &format!("state {name} = "));
             }
+            StmtKind::Length { name, value, most } => self.expr(value, &format!("dim {name} <= {most} = ")),
             StmtKind::Tap { local } => {
                 let name = self.name(*local);
                 self.line(&format!("tap {name}"));

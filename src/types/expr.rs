@@ -442,7 +442,7 @@ impl<'a> Body<'a> {
         let diagnostic = Diagnostic::error(shapes::BRANCHES, format!("the branches have the types {a} and {b}"))
             .at(y, b.to_string())
             .also(x, a.to_string());
-        let diagnostic = type_misfit(diagnostic, b, a, self.scope);
+        let diagnostic = type_misfit(diagnostic, b, a, &self.scope);
         self.diagnostics.push(diagnostic);
     }
 }

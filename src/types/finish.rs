@@ -57,7 +57,7 @@ pub(super) fn layers(items: &Items<'_>, diagnostics: &mut Diagnostics) -> Vec<Ve
     let mut conditions: Vec<Vec<Condition>> = items.layers.iter().map(|layer| layer.own.clone()).collect();
     for id in order {
         let (Some(layer), Some(uses)) = (items.layers.get(id), uses.get(id)) else { continue };
-        hand_over(id, uses, &layer.scope, &mut conditions, diagnostics);
+        hand_over(id, uses, &layer.scope, &mut conditions, &[], diagnostics);
     }
     conditions
 }
@@ -67,6 +67,7 @@ pub(super) fn functions(
     items: &Items<'_>,
     calls: &[Vec<MadeCall>],
     own: Vec<Vec<Condition>>,
+    lengths: &[&[String]],
     diagnostics: &mut Diagnostics,
 ) -> Vec<Vec<Condition>> {
     let uses: Vec<Vec<Use<'_>>> = calls
@@ -96,7 +97,7 @@ pub(super) fn functions(
     let mut conditions = own;
     for id in order {
         let (Some(function), Some(uses)) = (items.functions.get(id), uses.get(id)) else { continue };
-        hand_over(id, uses, &function.scope, &mut conditions, diagnostics);
+        hand_over(id, uses, &function.scope, &mut conditions, lengths, diagnostics);
     }
     conditions
 }
@@ -158,11 +159,15 @@ fn hand_over(
     uses: &[Use<'_>],
     scope: &DimScope,
     conditions: &mut [Vec<Condition>],
+    lengths: &[&[String]],
     diagnostics: &mut Diagnostics,
 ) {
     let mut out = conditions.get(id).cloned().unwrap_or_default();
     for used in uses {
-        for condition in conditions.get(used.of).cloned().unwrap_or_default() {
+        // What names a dimension that has its value in what is used is checked there.
+        let inside = lengths.get(used.of).copied().unwrap_or_default();
+        let is_own = |condition: &Condition| condition.fact.names_any(inside);
+        for condition in conditions.get(used.of).cloned().unwrap_or_default().into_iter().filter(|c| !is_own(c)) {
             let Some(fact) = condition.fact.substitute(&|symbol| used.dims.get(symbol).cloned()) else {
                 diagnostics.push(
                     Diagnostic::error(

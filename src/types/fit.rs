@@ -29,7 +29,7 @@ impl Body<'_> {
                 match coerce(value, want.elem) {
                     Ok(expr) => Some(expr),
                     Err(why) => {
-                        self.diagnostics.push(misfit(&ty, span, self.scope).note(why));
+                        self.diagnostics.push(misfit(&ty, span, &self.scope).note(why));
                         None
                     }
                 }
@@ -49,13 +49,13 @@ impl Body<'_> {
                     }
                     _ if settled => Some(value.expr),
                     _ => {
-                        self.diagnostics.push(misfit(&value.ty, span, self.scope));
+                        self.diagnostics.push(misfit(&value.ty, span, &self.scope));
                         None
                     }
                 }
             }
             (ty, _) => {
-                self.diagnostics.push(misfit(ty, span, self.scope));
+                self.diagnostics.push(misfit(ty, span, &self.scope));
                 None
             }
         }

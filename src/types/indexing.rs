@@ -109,9 +109,15 @@ impl Body<'_> {
         let named = indices.iter().filter(|index| !is_rest(index)).count();
         let front = indices.iter().position(is_rest).unwrap_or(indices.len());
         if let Some(second) = indices.iter().filter(|index| is_rest(index)).nth(1) {
+            // Where there is an entry for each axis, `..` is all of one.
+            if indices.len() == tensor.shape.rank() && tensor.shape.rest().is_none() {
+                return Some((0..indices.len()).filter(|at| !is_rest(&indices[*at])).collect());
+            }
+            let message = "`..` occurs twice in an index that has not one entry for each axis";
             self.diagnostics.push(
-                Diagnostic::error(shapes::INDEX_COUNT, "`..` occurs twice in the index")
-                    .at(second.span(), "the second one"),
+                Diagnostic::error(shapes::INDEX_COUNT, message)
+                    .at(second.span(), "the second one")
+                    .also(base, tensor.to_string()),
             );
             return None;
         }
@@ -223,7 +229,7 @@ impl Body<'_> {
                 return None;
             }
         }
-        let scope = self.scope;
+        let scope = self.scope.clone();
         let out = |what: String| {
             let diagnostic =
                 Diagnostic::error(shapes::OUT_OF_RANGE, what).at(span, format!("the axis has length {length}"));

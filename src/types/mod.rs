@@ -35,6 +35,7 @@ mod idioms;
 mod indexing;
 mod items;
 mod layer_refs;
+mod lengths;
 mod loops;
 mod matching;
 mod misfit;
@@ -82,7 +83,9 @@ fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagn
         own.append(&mut body.conditions);
         own
     });
-    let function_conditions = finish::functions(&items, &calls, own.collect(), diagnostics);
+    let own: Vec<Vec<typed::Condition>> = own.collect();
+    let lengths: Vec<&[String]> = checked.iter().map(|body| body.lengths.as_slice()).collect();
+    let function_conditions = finish::functions(&items, &calls, own, &lengths, diagnostics);
     program(&items, layer_conditions, checked, function_conditions)
 }
 
@@ -132,6 +135,7 @@ fn program(
             params: body.params,
             result: item.result.clone().unwrap_or(typed::Type::Tuple(Vec::new())),
             conditions,
+            lengths: body.lengths,
             locals: body.locals,
             body: body.body,
             span: item.ast.span,

@@ -314,7 +314,7 @@ impl Body<'_> {
         b: &Tensor,
         misfit: &Misfit,
     ) {
-        let scope = self.scope;
+        let scope = self.scope.clone();
         match misfit {
             Misfit::Rest => {
                 let mut diagnostic = Diagnostic::error(
@@ -471,7 +471,7 @@ impl Body<'_> {
         inner: (&Dim, &Dim),
     ) {
         let (k, l) = inner;
-        let scope = self.scope;
+        let scope = self.scope.clone();
         let mut diagnostic = Diagnostic::error(
             shapes::MATMUL_INNER,
             format!("`@` needs equal inner dimensions: {} and {}", scope.describe(k), scope.describe(l)),

@@ -144,7 +144,7 @@ impl Body<'_> {
             elem: other.elem,
             shape: other.shape.with(axis, first.shape.dim(axis).cloned().unwrap_or_default()),
         });
-        let diagnostic = type_misfit(diagnostic, &same, &Ty::Tensor(wanted), self.scope);
+        let diagnostic = type_misfit(diagnostic, &same, &Ty::Tensor(wanted), &self.scope);
         self.diagnostics.push(diagnostic);
     }
 

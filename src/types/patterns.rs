@@ -195,7 +195,7 @@ impl Body<'_> {
             }
         }
         let product = self.scope.canonical(product);
-        let scope = self.scope;
+        let scope = self.scope.clone();
         match open.as_slice() {
             [] if product == *dim => true,
             [] => {

@@ -67,7 +67,7 @@ impl Body<'_> {
             Some((None, _)) => return TypedExpr::error(span),
             Some((Some(count), at)) => {
                 let fact = Fact { left: count.clone(), relation: Relation::Le, right: length.clone() };
-                let scope = self.scope;
+                let scope = self.scope.clone();
                 let refuted = || {
                     let message = format!("`{what}` takes {count} elements of an axis that has {length}");
                     let diagnostic = Diagnostic::error(shapes::OUT_OF_RANGE, message)
@@ -192,7 +192,7 @@ impl Body<'_> {
         let (Some((tensor, x)), Some(size), Some(stride)) = (x, size, stride) else { return TypedExpr::error(span) };
         let Some(axis) = self.axis_arg(axis, -1, &tensor, x_span) else { return TypedExpr::error(span) };
         let Some(length) = tensor.shape.dim(axis).cloned() else { return TypedExpr::error(span) };
-        let scope = self.scope;
+        let scope = self.scope.clone();
         let fact = Fact { left: size.clone(), relation: Relation::Le, right: length.clone() };
         let refuted = || {
             let diagnostic = Diagnostic::error(
@@ -262,7 +262,7 @@ impl Body<'_> {
                     .at(value_span, have.to_string())
                     .also(x_span, tensor.to_string())
                     .also(at.span, indices.to_string());
-                let diagnostic = super::misfit::type_misfit(diagnostic, &value.ty, &Ty::Tensor(wanted), self.scope);
+                let diagnostic = super::misfit::type_misfit(diagnostic, &value.ty, &Ty::Tensor(wanted), &self.scope);
                 self.diagnostics.push(diagnostic);
                 return TypedExpr::error(span);
             }

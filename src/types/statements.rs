@@ -37,6 +37,7 @@ impl Body<'_> {
         match &stmt.kind {
             ast::StmtKind::Let { pattern, ty, value } => self.let_(pattern, ty.as_ref(), value, false),
             ast::StmtKind::Var { pattern, ty, value } => self.let_(pattern, ty.as_ref(), value, true),
+            ast::StmtKind::Length { name, value, where_clauses } => self.length(name, value, where_clauses),
             ast::StmtKind::Assign { target, value } => self.assign(target, value),
             ast::StmtKind::Tap { name } => self.tap(name),
             ast::StmtKind::Reset { name } => {
@@ -109,7 +110,7 @@ impl Body<'_> {
             None => None,
             Some(ty) => {
                 let rest = if self.has_rest() { Rest::Anywhere } else { Rest::Unknown };
-                match value_type(ty, self.scope, rest, self.diagnostics) {
+                match value_type(ty, &self.scope, rest, self.diagnostics) {
                     Some(declared) => Some((declared, ty.span)),
                     None => {
                         self.poison(pattern);
@@ -524,6 +525,11 @@ impl Body<'_> {
         let found = self.lookup(&name.name);
         if let Some(first) = self.taps.insert(name.name.clone(), name.span) {
             self.diagnostics.push(duplicate("the tap", name, first));
+            return None;
+        }
+        if let Some(Named::Local { ty: Ty::Tensor(tensor), .. }) = &found
+            && self.names_a_length(tensor, name.span)
+        {
             return None;
         }
         let what = match found {

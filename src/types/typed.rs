@@ -204,6 +204,8 @@ pub struct Function {
     /// What must hold at a call: its `where` clauses, the slices in it and what it calls, as far as the facts do not
     /// prove them. Not those of its layer.
     pub conditions: Vec<Condition>,
+    /// The dimensions that have their values in it, in the order of the text. Conditions that name them are its own alone.
+    pub lengths: Vec<String>,
     /// Its variables, by [`LocalId`], the arguments first.
     pub locals: Vec<Local>,
     /// Its body; the value is there unless the result is the empty tuple.
@@ -283,6 +285,15 @@ pub enum StmtKind {
         /// The value, of the state's type.
         value: Expr,
     },
+    /// `let dim N = value where N <= C`: a dimension has its value.
+    Length {
+        /// Its name, which no other dimension of the function has.
+        name: String,
+        /// Its value: an `i32` or `i64` scalar.
+        value: Expr,
+        /// What it is at most: known on entry, over the names of the function.
+        most: Dim,
+    },
     /// `tap name`
     Tap {
         /// The variable.
@@ -342,6 +353,7 @@ impl StmtKind {
             StmtKind::Set { .. }
             | StmtKind::SetState { .. }
             | StmtKind::Tap { .. }
+            | StmtKind::Length { .. }
             | StmtKind::For { .. }
             | StmtKind::While { .. }
             | StmtKind::Expr(_) => false,

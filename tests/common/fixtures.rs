@@ -68,7 +68,7 @@ pub(crate) struct Fixture {
 }
 
 /// The examples that have reference results, in learning order.
-pub(crate) const EXAMPLES: [&str; 28] = [
+pub(crate) const EXAMPLES: [&str; 29] = [
     "01_linear",
     "02_self_attention",
     "03_masks",
@@ -97,6 +97,7 @@ pub(crate) const EXAMPLES: [&str; 28] = [
     "26_mixture",
     "27_bleu",
     "28_whisper",
+    "29_generate",
 ];
 
 /// The path of an example's program.

@@ -19,9 +19,11 @@ mod functions;
 mod gen_source;
 #[path = "../common/gen_tile.rs"]
 mod gen_tile;
+mod generate;
 #[path = "../common/host.rs"]
 mod host;
 mod joined;
+mod lengths;
 mod numbers;
 mod oracle_compiled;
 mod packing;

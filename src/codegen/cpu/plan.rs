@@ -141,6 +141,11 @@ impl Code<'_, '_> {
         slots: &[Value],
         launching: &Launching<'_>,
     ) -> Result<(), String> {
+        if let Op::Length { name, .. } = &data.op {
+            let value = self.index(data.operands.first().copied().ok_or("a length without a value")?)?;
+            self.symbols.insert(name.clone(), value);
+            return Ok(());
+        }
         let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
         let base = match &data.op {
             Op::Arg(n) => self.table(context::ARGS, number(*n))?,

@@ -95,4 +95,34 @@ codes! {
            are an error where they stand: nothing could ever use what has them.";
     - failing: "fn f(x: f32[D]) -> f32[D] where D % 2 == 0, D % 4 == 1 { x }\n";
     - fixed: "fn f(x: f32[D]) -> f32[D] where D % 2 == 1, D % 4 == 1 { x }\n";
+
+    /// A dimension with a computed value whose bound is not known on entry.
+    LENGTH_BOUND = "E0415", "a computed length has no bound";
+    rule: "`let dim N = value where N <= C` makes a name for a length that is computed. Room is made for the most that it can be,\n\
+           so a clause says what that is, in dimensions that are known when the function is called. Other clauses may say\n\
+           more (`S <= N`, `N % 2 == 0`). Each is checked where `N` has its value, and known from there on. An equality is no\n\
+           clause: what equals a formula needs no name.";
+    - failing: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        let dim N = n\n        sum(k[0..N])\n    }\n}\n";
+    - fixed: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        let dim N = n where N <= C\n        sum(k[0..N])\n    }\n}\n";
+
+    /// A length that is no integer.
+    LENGTH_VALUE = "E0416", "a length must be an integer";
+    rule: "The value of `let dim N = value` is an `i32` or `i64` scalar. A value below 0, or above the bound, is an error of the\n\
+           call.";
+    - failing: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: f32) -> f32 {\n        let dim N = n where N <= C\n        sum(k[0..N])\n    }\n}\n";
+    - fixed: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: f32) -> f32 {\n        let dim N = cast<i64>(n) where N <= C\n        sum(k[0..N])\n    }\n}\n";
+
+    /// Two dimensions of one name in a function.
+    LENGTH_NAME = "E0417", "a dimension has a name of its own";
+    rule: "The name in `let dim N = value` is that of no other dimension and no constant of the function or its layer, and of no\n\
+           other `let dim` of the function, also where the two are in different blocks.";
+    - failing: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        var y = 0.0\n        if n > 2 {\n            let dim N = n where N <= C\n            y = sum(k[0..N])\n        } else {\n            let dim N = n + 1 where N <= C\n            y = max(k[0..N])\n        }\n        y\n    }\n}\n";
+    - fixed: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        var y = 0.0\n        if n > 2 {\n            let dim N = n where N <= C\n            y = sum(k[0..N])\n        } else {\n            let dim P = n + 1 where P <= C\n            y = max(k[0..P])\n        }\n        y\n    }\n}\n";
+
+    /// A value whose type names a length that is not known where the value goes.
+    LENGTH_LEAVES = "E0418", "a length is not known outside of its block";
+    rule: "A dimension that `let dim` makes is known from there to the end of its block. A value whose shape names it does not\n\
+           leave the block: neither as the block's value, nor as the function's result, whose shape the caller must know.";
+    - failing: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64, last: bool) -> f32 {\n        let part = if last {\n            let dim N = n where N <= C\n            k[0..N]\n        } else { k[0..2] }\n        sum(part)\n    }\n}\n";
+    - fixed: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64, last: bool) -> f32 {\n        let total = if last {\n            let dim N = n where N <= C\n            sum(k[0..N])\n        } else { sum(k[0..2]) }\n        total\n    }\n}\n";
 }

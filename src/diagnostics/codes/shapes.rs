@@ -102,8 +102,9 @@ codes! {
 
     /// More indices than axes.
     INDEX_COUNT = "E0315", "more indices than axes";
-    rule: "`x[a, b]` has at most one entry for each axis of `x`; `..`, at most once, stands for the remaining axes. Axes after\n\
-           the `..` of a signature can only be indexed from the end: `x[.., 0]`.";
+    rule: "`x[a, b]` has at most one entry for each axis of `x`; `..`, at most once, stands for the remaining axes. Where there is\n\
+           an entry for each axis, any of them may be `..`: `x[.., 0..4, ..]`. Axes after the `..` of a signature can only be\n\
+           indexed from the end: `x[.., 0]`.";
     - failing: "fn f(x: f32[S]) -> f32 { x[0, 1] }\n";
     - fixed: "fn f(x: f32[S, D]) -> f32 { x[0, 1] }\n";
 

@@ -154,7 +154,8 @@ fn solve<F>(f: &Function, arrays: &[Array<F>]) -> Result<Symbols, EvalError> {
     Ok(symbols)
 }
 
-fn check(fact: &Fact, symbols: &Symbols) -> Result<(), EvalError> {
+/// Does a fact hold?
+pub(super) fn check(fact: &Fact, symbols: &Symbols) -> Result<(), EvalError> {
     let at = |d: &Dim| value(d, symbols).map(Dim::from);
     let bound = Fact { left: at(&fact.left)?, relation: fact.relation, right: at(&fact.right)? };
     if bound.decide() == Some(true) {

@@ -12,10 +12,11 @@ use cranelift_entity::SecondaryMap;
 
 use super::array::{Array, Data, count};
 use super::contraction::{self, Attention};
-use super::entry::{Symbols, extent, value};
+use super::entry::{Symbols, check, extent, value};
 use super::{Call, EvalError, Limits, Params, Real, elementwise};
-use crate::ir::{Function, InstData, Module, Op, Terminator, Type, Value, param_named, taps};
-use crate::shape::{Dim, Elem, TensorType};
+use crate::ir::requirements::length_checks;
+use crate::ir::{Function, Inst, InstData, Loc, Module, Op, Terminator, Type, Value, param_named, taps};
+use crate::shape::{Dim, Elem, Fact, TensorType};
 
 /// What a value is when the program runs.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Interpreter<'a, F> {
     params: &'a dyn Params,
     limits: Limits,
     symbols: Symbols,
+    /// What is checked where dimensions have their values.
+    checks: BTreeMap<Inst, Vec<(Fact, Loc)>>,
     pub taps: BTreeMap<String, Array<F>>,
     /// The steps of loops over time in which each tap was written.
     pub written: BTreeMap<String, BTreeSet<usize>>,
@@ -48,6 +51,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
             params,
             limits,
             symbols,
+            checks: BTreeMap::new(),
             taps: BTreeMap::new(),
             written: BTreeMap::new(),
             certain: true,
@@ -58,6 +62,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
 
     pub(super) fn function(&mut self, f: &Function, args: Vec<Array<F>>) -> Result<Vec<Array<F>>, EvalError> {
         let args = args.into_iter().map(|a| RuntimeValue::Array(Rc::new(a))).collect();
+        self.checks = length_checks(f);
         let results = self.blocks(f, args)?;
         results
             .into_iter()
@@ -80,6 +85,13 @@ impl<'a, F: Real> Interpreter<'a, F> {
             }
             for i in &data.insts {
                 let inst = f.inst(*i);
+                if let Op::Length { name, most } = &inst.op {
+                    self.length(name, most, inst, &items).map_err(|e| e.at(inst.loc))?;
+                    for (fact, loc) in self.checks.get(i).into_iter().flatten() {
+                        check(fact, &self.symbols).map_err(|e| e.at(*loc))?;
+                    }
+                    continue;
+                }
                 let result = self.inst(f, inst, &items).map_err(|e| e.at(inst.loc))?;
                 if let (Some(v), Some(item)) = (inst.result, result) {
                     items[v] = Some(item);
@@ -102,6 +114,16 @@ impl<'a, F: Real> Interpreter<'a, F> {
                 .collect::<Result<Vec<RuntimeValue<F>>, EvalError>>()?;
             block = call.block;
         }
+    }
+
+    /// Gives a dimension its value.
+    fn length(&mut self, name: &str, most: &Dim, inst: &InstData, items: &RuntimeValues<F>) -> Result<(), EvalError> {
+        let (n, limit) = (number(items, operand(inst, 0)?)?, value(most, &self.symbols)?);
+        if !(0..=limit).contains(&n) {
+            return Err(EvalError::new(format!("{name} must be from 0 to {most}, which is {limit}, and is {n}")));
+        }
+        self.symbols.insert(name.into(), n);
+        Ok(())
     }
 
     fn spend(&mut self, work: u64) -> Result<(), EvalError> {
@@ -297,7 +319,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
                 Some(kept) => kept.clone(),
                 None => zeros(ty.elem, shape),
             },
-            Op::Tap { .. } | Op::SetState { .. } => return Ok(None),
+            Op::Tap { .. } | Op::SetState { .. } | Op::Length { .. } => return Ok(None),
         };
         Ok(Some(RuntimeValue::Array(Rc::new(out))))
     }

@@ -1,12 +1,12 @@
 //! One function of the graph IR under construction: instructions with their places, the limits on sizes and lengths,
 //! and what must be checked on entry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{LowerError, Res};
 use crate::diagnostics::codes::entries;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::ir::requirements::{is_too_large, too_large};
+use crate::ir::requirements::{Length, is_too_large, lengths, too_large};
 use crate::ir::{Block, BlockCall, Function, Loc, Op, Scalar, Terminator, Type, Value};
 use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
 use crate::source::{FileId, SourceMap, Span};
@@ -98,6 +98,8 @@ pub(super) struct Builder<'a> {
     pub(super) counters: BTreeMap<(Block, Value, Elem), Value>,
     /// The states of the model.
     pub(super) states: Vec<State>,
+    /// The names that dimensions have already.
+    pub(super) taken: BTreeSet<String>,
     nesting: usize,
     instructions: usize,
 }
@@ -127,6 +129,7 @@ impl<'a> Builder<'a> {
             taps: Vec::new(),
             counters: BTreeMap::new(),
             states: Vec::new(),
+            taken: BTreeSet::new(),
             nesting: 0,
             instructions: 0,
         }
@@ -249,6 +252,13 @@ impl<'a> Builder<'a> {
 
     /// Adds a fact to the checks on entry.
     pub(super) fn require(&mut self, fact: Fact, span: Span) {
+        // What is checked where a dimension has its value is no news.
+        let is_bound = |l: &Length<'_>| {
+            fact.relation == Relation::Le && fact.left.as_symbol() == Some(l.name) && fact.right == *l.most
+        };
+        if fact.left.as_symbol().is_some() && lengths(&self.f).iter().any(is_bound) {
+            return;
+        }
         let loc = self.loc(span);
         if !self.f.checks.iter().any(|(known, _)| *known == fact) {
             self.f.checks.push((fact, loc));

@@ -9,6 +9,7 @@ use super::frame::{Frame, LayerInstance, Local};
 use super::{LowerError, Res};
 use crate::diagnostics::codes::{dimensions, entries};
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::ir::requirements::lengths;
 use crate::ir::{ArgDecl, Function, Module, Op, ResultDecl, Terminator, Type};
 use crate::shape::{Dim, TensorType};
 use crate::source::{SourceMap, Span};
@@ -78,6 +79,8 @@ fn lower(
         frame.dims.insert(name.clone(), dim);
     }
     frame.rest = vec![Dim::symbol(&unused(&frame.dims, "batch"))];
+    let dims = frame.dims.values().chain(&frame.rest).flat_map(Dim::symbols);
+    builder.taken = dims.map(|s| s.to_string()).collect();
     arguments(&mut builder, &mut frame)?;
     conditions(&mut builder, &frame, bound)?;
 
@@ -134,7 +137,9 @@ fn conditions(builder: &mut Builder, frame: &Frame, bound: &Bound) -> Res<()> {
     for (fact, span) in &bound.open {
         builder.require(fact.clone(), *span);
     }
-    for condition in &frame.function.conditions {
+    // What names a dimension that has its value later is checked there.
+    let own = frame.function.conditions.iter().filter(|c| !c.fact.names_any(&frame.function.lengths));
+    for condition in own {
         match decide(condition, &frame.dims, builder.diagnostics)? {
             Decision::Holds => {}
             Decision::Open(fact) => builder.require(fact, condition.span),
@@ -171,6 +176,7 @@ fn every_dimension_is_bound(builder: &mut Builder, bound: &Bound, span: Span) ->
         .args
         .iter()
         .flat_map(|arg| arg.ty.shape.iter().filter_map(|dim| dim.as_linear().map(|(name, ..)| name.to_string())))
+        .chain(lengths(&builder.f).into_iter().map(|length| length.name.to_string()))
         .collect();
     let mut used: Vec<(String, Span)> = Vec::new();
     let mut add = |dim: &Dim| used.extend(dim.symbols().iter().map(|s| (s.to_string(), span)));

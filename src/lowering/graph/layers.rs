@@ -12,6 +12,7 @@ use super::builder::Builder;
 use super::frame::{Frame, LayerInstance, Local};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, entries, shapes};
+use crate::ir::requirements::lengths;
 use crate::ir::{Op, Type, Value};
 use crate::shape::{Dim, Fact, Relation, TensorType};
 use crate::source::Span;
@@ -239,7 +240,15 @@ impl Builder<'_> {
             let turns = if turns.as_const().is_some_and(|n| n < 0) { Dim::zero() } else { turns };
             operands.push((index, turns));
         }
-        let extents = operands.iter().map(|(_, extent)| extent.clone()).collect();
+        let extents: Vec<Dim> = operands.iter().map(|(_, extent)| extent.clone()).collect();
+        let shape = self.tensor(value, span)?.shape;
+        let known = lengths(&self.f);
+        let later = extents.iter().chain(&shape).flat_map(Dim::symbols).find(|s| known.iter().any(|l| *l.name == **s));
+        if let Some(length) = later {
+            let message =
+                format!("`{name}` is tapped with the length {length}, which is not known before the call runs");
+            return Err(self.report(Diagnostic::error(entries::TAP_LENGTH, message).at(span, "tapped here")));
+        }
         let mut values = vec![value];
         values.extend(operands.iter().map(|(v, _)| *v));
         self.effect(Op::Tap { name: path, extents }, values, span)

@@ -1,8 +1,9 @@
 //! Statements and control flow: loops and branches become blocks, the variables that they assign block arguments.
 
-use super::Res;
+use super::bind::{Decision, decide};
 use super::builder::{Builder, Loop};
 use super::frame::{Frame, Local};
+use super::{LowerError, Res};
 use crate::ir::{Op, Scalar, Terminator, Type, Value};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
@@ -47,6 +48,7 @@ impl<'a> Builder<'a> {
                 }
                 Ok(())
             }
+            StmtKind::Length { name, value, most } => self.length(frame, name, value, most, span),
             StmtKind::Tap { local } => {
                 let Some(value) = frame.local(*local).cloned() else {
                     return Err(self.bug(span, "a variable is tapped that has no value"));
@@ -98,6 +100,36 @@ impl<'a> Builder<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// A dimension has its value. Each time the function is inlined, it is another dimension.
+    fn length(&mut self, frame: &mut Frame<'a>, name: &'a str, value: &'a Expr, most: &Dim, span: Span) -> Res<()> {
+        let value = self.value(frame, value)?;
+        let most = self.dim(&frame.dims, most, span)?;
+        let mut fresh = name.to_string();
+        let mut next = 2;
+        while self.taken.contains(&fresh) {
+            fresh = format!("{name}_{next}");
+            next += 1;
+        }
+        self.taken.insert(fresh.clone());
+        frame.dims.insert(name.to_string(), Dim::symbol(&fresh));
+        self.effect(Op::Length { name: fresh, most }, vec![value], span)?;
+        let mut ok = true;
+        // The conditions of which this was the last name without a value.
+        let open: Vec<&str> =
+            frame.function.lengths.iter().map(String::as_str).filter(|n| !frame.dims.contains_key(*n)).collect();
+        for condition in &frame.function.conditions {
+            if !condition.fact.names_any(&[name]) || condition.fact.names_any(&open) {
+                continue;
+            }
+            match decide(condition, &frame.dims, self.diagnostics)? {
+                Decision::Holds => {}
+                Decision::Open(fact) => self.require(fact, condition.span),
+                Decision::Fails => ok = false,
+            }
+        }
+        if ok { Ok(()) } else { Err(LowerError::Reported) }
     }
 
     fn bind(&mut self, frame: &mut Frame<'a>, pattern: &Pattern, value: Local, span: Span) -> Res<()> {

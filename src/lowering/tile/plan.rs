@@ -29,8 +29,9 @@ use cranelift_entity::SecondaryMap;
 
 use super::region::{Operand, buffer_type};
 use super::{Call, Shared, attention, gather, map, matmul, rows, scan};
+use crate::ir::requirements::{length_checks, lengths};
 use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
-use crate::shape::{Dim, TensorType};
+use crate::shape::{Dim, Fact, TensorType};
 use crate::tile::{self, PlanBuilder, PlanVariant, View};
 use parameters::Join;
 use storage::Storage;
@@ -70,6 +71,8 @@ pub(super) fn lower(f: &Function, shared: &mut Shared, out: &mut tile::Module) -
         entry: tile::Block::from_u32(0),
         for_taps,
         storage,
+        most: lengths(f).into_iter().map(|l| (l.name.to_string(), l.most.clone())).collect(),
+        checks: length_checks(f),
         pairs,
         held: None,
     };
@@ -107,6 +110,10 @@ struct Lowering<'a> {
     for_taps: Option<ForTaps>,
     /// Which values share a slot.
     storage: Storage,
+    /// What the dimensions are at most that have their values later.
+    most: BTreeMap<String, Dim>,
+    /// What is checked where they have them.
+    checks: BTreeMap<ir::Inst, Vec<(Fact, ir::Loc)>>,
     /// Regions that are computed with the next one, by their results.
     pairs: BTreeMap<Value, Value>,
     /// One that is.
@@ -187,6 +194,10 @@ impl Lowering<'_> {
                     last = data.loc;
                 }
                 self.builder.at(if known { last } else { ir::Loc::default() });
+                if let Op::Length { name, most } = &data.op {
+                    self.length(*inst, data, name, most)?;
+                    continue;
+                }
                 self.instruction(data)?;
             }
             self.builder.at(last);
@@ -218,9 +229,15 @@ impl Lowering<'_> {
     fn add_slot(&mut self, root: Value, view: &View) {
         let size = i64::try_from(view.elem.size()).unwrap_or(8);
         let bytes = Dim::product(&view.shape).mul(&Dim::from(size));
-        let ty = buffer_type(view);
-        let buffer = self.in_entry(|b| b.slot(bytes, ty));
-        self.roots[root] = Some(buffer);
+        self.add_room(root, bytes, buffer_type(view));
+    }
+
+    /// Makes room in the arena for so many bytes of a buffer. Where a dimension in it is known later, there is room for the most
+    /// that it can be, and what lies there is a window of that.
+    fn add_room(&mut self, root: Value, bytes: Dim, ty: tile::BufferType) {
+        let most = bytes.at_most(&|name| self.most.get(name).cloned());
+        let ty = if most == bytes { ty } else { tile::flat(ty.elem, &most) };
+        self.roots[root] = Some(self.in_entry(|b| b.slot(most, ty)));
     }
 
     /// The slot of a value, or the one that it shares, all of it.
@@ -568,6 +585,7 @@ impl Lowering<'_> {
             Op::Fused { kind, body } => self.region(data, *kind, body),
             Op::Tap { name, extents } => self.tap(data, name, extents),
             Op::Unary(_)
+            | Op::Length { .. }
             | Op::Where
             | Op::Cast { .. }
             | Op::Reduce { .. }

@@ -82,6 +82,7 @@ fn prepare(f: &mut Function, inst: Inst, data: &InstData, out: &mut Vec<Inst>) -
         | Op::Param { .. }
         | Op::State { .. }
         | Op::SetState { .. }
+        | Op::Length { .. }
         | Op::Reshape
         | Op::Transpose { .. }
         | Op::Broadcast

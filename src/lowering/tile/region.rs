@@ -236,6 +236,7 @@ impl<'a> Region<'a> {
             Op::Param { .. }
             | Op::State { .. }
             | Op::SetState { .. }
+            | Op::Length { .. }
             | Op::Reshape
             | Op::Transpose { .. }
             | Op::Slice { .. }

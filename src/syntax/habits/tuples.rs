@@ -110,6 +110,11 @@ fn statement<'a>(
         }
         return start + 1;
     }
+    // The clauses of `let dim N = n where N <= C, N >= 2` are no values.
+    let next = |by: usize| lexemes.get(start + by).map(|lexeme| lexeme.token);
+    if first == Token::Let && next(1) == Some(Token::Ident("dim")) && matches!(next(2), Some(Token::Ident(_))) {
+        return start + 1;
+    }
     if matches!(first, Token::While | Token::If | Token::Else | Token::Fn | Token::LBrace | Token::Doc(_)) {
         return start + 1;
     }

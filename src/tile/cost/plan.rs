@@ -38,6 +38,12 @@ pub(super) fn walk(module: &Module, plan: &Plan, symbols: &BTreeMap<String, i64>
     let kernels: BTreeMap<&str, (usize, &Kernel)> =
         module.kernels.iter().enumerate().map(|(i, k)| (k.name.as_str(), (i, k))).collect();
     let body = &plan.body;
+    // A dimension that has its value later counts as what it is at most.
+    let mut all = symbols.clone();
+    for (name, most) in plan.lengths() {
+        all.insert(name.to_string(), dim(most, symbols)?);
+    }
+    let symbols = &all;
     let (mut sites, mut dims) = (BTreeMap::new(), SecondaryMap::new());
     for (_, i, data) in body.insts() {
         match &data.op {

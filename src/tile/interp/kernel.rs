@@ -332,6 +332,7 @@ impl KernelRun<'_> {
             Op::Const(_)
             | Op::DimValue(_)
             | Op::CheckIndex { .. }
+            | Op::Length { .. }
             | Op::Run { .. }
             | Op::SharedSlot { .. }
             | Op::CopyAsync { .. }

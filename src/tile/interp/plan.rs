@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::frame::{Frame, RuntimeValue, buffer, get, indices, set};
+use super::frame::{Frame, RuntimeValue, buffer, get, index, indices, set};
 use super::kernel::{KernelRun, Next, jump, scalar_operation};
 use super::memory::{Storage, View};
 use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, RunsOf, broken, dim, fail, located};
@@ -73,6 +73,8 @@ impl Out {
 }
 
 struct Runner<'a> {
+    /// The values of dimensions, those that have them later too.
+    symbols: BTreeMap<String, i64>,
     module: &'a Module,
     plan: &'a Plan,
     call: &'a Call<'a>,
@@ -91,6 +93,7 @@ struct Runner<'a> {
 impl<'a> Runner<'a> {
     fn new(module: &'a Module, plan: &'a Plan, call: &'a Call<'a>, runs: RunsOf<'a>) -> Runner<'a> {
         Runner {
+            symbols: call.symbols.clone(),
             module,
             plan,
             call,
@@ -120,6 +123,14 @@ impl<'a> Runner<'a> {
         loop {
             for i in &body.block(block).insts {
                 let data = body.inst(*i);
+                if let (Op::Length { name, most }, [v]) = (&data.op, data.operands.as_slice()) {
+                    let (n, limit) = (index(&frame, *v)?, dim(most, &self.symbols)?);
+                    if !(0..=limit).contains(&n) {
+                        return broken(format!("{name} is {n}, which is not in 0 to {limit}"));
+                    }
+                    self.symbols.insert(name.clone(), n);
+                    continue;
+                }
                 let x = self.instruction(data, &mut frame).map_err(|e| located(e, data.loc))?;
                 if let (Some(v), Some(x)) = (data.result, x) {
                     set(&mut frame, v, x);
@@ -144,7 +155,7 @@ impl<'a> Runner<'a> {
 
     fn out(&mut self, ty: &BufferType) -> Result<Out, EvalError> {
         let contiguous = BufferType { strides: row_major(&ty.shape), ..ty.clone() };
-        let view = View::new(0, 0, &contiguous, self.call.symbols)?;
+        let view = View::new(0, 0, &contiguous, &self.symbols)?;
         let Some(bytes) = view.span() else { return fail("a result is too large") };
         let storage = self.room(bytes)?;
         Ok(Out { storage, ty: contiguous, shape: view.shape })
@@ -154,7 +165,8 @@ impl<'a> Runner<'a> {
     fn instruction(&mut self, data: &InstData, frame: &mut Frame) -> Result<Option<RuntimeValue>, EvalError> {
         self.budget.spend(1)?;
         let plan = self.plan;
-        let (body, symbols) = (&plan.body, self.call.symbols);
+        let body = &plan.body;
+        let symbols = &self.symbols.clone();
         if let Some(x) = scalar_operation(body, data, frame, symbols, &self.module.sites)? {
             return Ok(Some(x));
         }
@@ -281,6 +293,7 @@ impl<'a> Runner<'a> {
             | Op::Select
             | Op::Narrow { .. }
             | Op::CheckIndex { .. }
+            | Op::Length { .. }
             | Op::Load { .. }
             | Op::Store { .. }
             | Op::Full

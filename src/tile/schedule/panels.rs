@@ -30,7 +30,7 @@ use super::formats::WeightChoice;
 use super::joined::{self, Joined};
 use super::packing::{self, Packing, Panels, Part};
 use super::pairs;
-use super::plans::{At, buffer, in_entry, made_before, put_back, room};
+use super::plans::{At, buffer, in_entry, made_before, put_back, room, room_type};
 use super::products::{Product, tile_rows};
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::Dim;
@@ -290,13 +290,14 @@ impl Walk<'_, '_> {
         let Some(packed) = packing::now(self.new.target.columns, window, root, pairs)?.filter(|_| !few) else {
             return Ok(None);
         };
-        let number = room(self.plan, packed.bytes, at, 0);
-        let slot = in_entry(self.plan, &mut self.added, Op::Slot(number), packed.whole.buffer_type(), at);
+        let number = room(self.plan, &packed.bytes, at, 0);
+        let ty = room_type(self.plan, &packed.bytes, &packed.whole.buffer_type());
+        let slot = in_entry(self.plan, &mut self.added, Op::Slot(number), ty, at);
         let mut operands = Vec::new();
         for source in &packed.sources {
             operands.push(buffer(&mut self.plan.body, at, source));
         }
-        operands.push(slot);
+        operands.push(buffer(&mut self.plan.body, at, &View { root: slot, ..packed.whole.clone() }));
         self.place_joined(&operands)?;
         let name = self.kernels.add(packed.kernel);
         self.note(kernel, &name);

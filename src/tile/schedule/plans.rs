@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::shape::Dim;
 use crate::source::Loc;
-use crate::tile::{Block, Body, BufferType, Inst, Op, Plan, SlotData, Type, Value, View};
+use crate::tile::{Block, Body, BufferType, Inst, Op, Plan, SlotData, Type, Value, View, flat};
 
 /// A launch: its block and place, and the buffer of its result.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ pub(super) fn buffer(body: &mut Body, at: At, view: &View) -> Value {
 }
 
 /// Makes room in the arena for a launch, after that of its result and so many others of its own; the number of the slot.
-pub(super) fn room(plan: &mut Plan, bytes: Dim, at: At, others: u32) -> u32 {
+pub(super) fn room(plan: &mut Plan, bytes: &Dim, at: At, others: u32) -> u32 {
     let body = &plan.body;
     let root = at.out.and_then(|v| View::of(body, v)).and_then(|v| body.def_inst(v.root));
     let number = match root.map(|d| &d.op) {
@@ -64,8 +64,21 @@ pub(super) fn room(plan: &mut Plan, bytes: Dim, at: At, others: u32) -> u32 {
         }
     }
     let place = usize::try_from(number).unwrap_or(usize::MAX).min(plan.slots.len());
+    let bytes = at_most(plan, bytes);
     plan.slots.insert(place, SlotData { bytes });
     number
+}
+
+/// The most that a dimension can be, in those that are known before all launches: a length has its value later.
+fn at_most(plan: &Plan, dim: &Dim) -> Dim {
+    dim.at_most(&|name| plan.lengths().find(|(own, _)| *own == name).map(|(_, most)| most.clone()))
+}
+
+/// The type of a slot of so many bytes, which has room for a buffer: the buffer's own, if its size is known before all
+/// launches. Else launches are given views of it.
+pub(super) fn room_type(plan: &Plan, bytes: &Dim, ty: &BufferType) -> BufferType {
+    let most = at_most(plan, bytes);
+    if most == *bytes { ty.clone() } else { flat(ty.elem, &most) }
 }
 
 /// A buffer made in the entry block, which dominates everything: after that of a launch's result and what was `added` there,

@@ -30,10 +30,10 @@ impl<'a> Unit<'a> {
         }
     }
 
-    fn symbols(self) -> &'a [String] {
+    fn has_dim(self, name: &str) -> bool {
         match self {
-            Unit::Kernel(k) => &k.symbols,
-            Unit::Plan(p) => &p.symbols,
+            Unit::Kernel(k) => k.symbols.iter().any(|s| s == name),
+            Unit::Plan(p) => p.has_dim(name),
         }
     }
 
@@ -244,7 +244,7 @@ impl Checker<'_, '_> {
 
     fn dim(&mut self, at: At, d: &Dim) {
         for s in d.symbols() {
-            if !self.unit.symbols().iter().any(|t| **t == *s) {
+            if !self.unit.has_dim(&s) {
                 self.sink.error(at, format!("the dimension {s} is none of the symbols"));
             }
         }

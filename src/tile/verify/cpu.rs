@@ -235,6 +235,7 @@ impl Checker<'_, '_> {
             | Op::Narrow { .. }
             | Op::LoadScalar
             | Op::CheckIndex { .. }
+            | Op::Length { .. }
             | Op::Load { .. }
             | Op::Copy
             | Op::Iota { .. }
@@ -347,6 +348,7 @@ impl Checker<'_, '_> {
             | Op::DimValue(_)
             | Op::LoadScalar
             | Op::CheckIndex { .. }
+            | Op::Length { .. }
             | Op::Element
             | Op::Transpose
             | Op::LoadScaled { .. }

@@ -220,6 +220,7 @@ impl Checker<'_, '_> {
             | Op::DimValue(_)
             | Op::LoadScalar
             | Op::CheckIndex { .. }
+            | Op::Length { .. }
             | Op::Run { .. }
             | Op::Window { .. }
             | Op::DotPanels { .. }

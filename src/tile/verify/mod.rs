@@ -76,10 +76,14 @@
 //!     negative; the packed area is no larger than what lies in it.
 //! 26. A launch writes results, taps, slots and, in the plan that prepares it, the packed area alone: no argument of the
 //!     caller's, and no parameter.
-//! 27. A dimension with a divisor is an integer by the conditions of the entry point.
+//! 27. A dimension with a divisor is an integer by the conditions of the entry point, or by what is checked where its dimensions
+//!     have their values.
+//! 28. A dimension that `length` gives its value is no symbol of the plan, has its value in one place, and is named only in
+//!     what that place dominates. Its value is proved to be from 0 to what it is at most, which is known on entry.
 //!
 //! What cannot be proved is rejected. A plan can make it provable by `check_index`, an error of the call where it fails: what it
-//! checks of dimensions before its first launch is known in its kernels too.
+//! checks of dimensions before its first launch is known in its kernels too, and what it checks of a dimension right after that
+//! has its value, before the next launch, in those that name it.
 //!
 //! # What is not checked
 //!

@@ -1,9 +1,13 @@
 //! Checks of plans: launches, slots, taps and parameters refer to declarations that exist.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use super::Sink;
 use crate::interface::param_named;
+use crate::shape::Dim;
 use crate::tile::text::{At, Owner};
-use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
+use crate::tile::{Block, BufferType, Module, Op, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
 
 /// The most bytes of packed weights.
 const MAX_PACKED: u64 = 1 << 48;
@@ -34,7 +38,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                         error(format!("operand {n} of @{kernel} is in the packed area, which is {rule}"));
                     }
                 }
-                for s in k.symbols.iter().filter(|s| !plan.symbols.contains(s)) {
+                for s in k.symbols.iter().filter(|s| !plan.has_dim(s)) {
                     error(format!("@{kernel} uses the dimension {s}, which the plan has not"));
                 }
             }
@@ -100,6 +104,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             | Op::Narrow { .. }
             | Op::LoadScalar
             | Op::CheckIndex { .. }
+            | Op::Length { .. }
             | Op::Load { .. }
             | Op::Store { .. }
             | Op::Full
@@ -139,8 +144,12 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             | Op::View { .. } => {}
         }
     }
+    lengths(module, plan, sink);
     if plan.variant == PlanVariant::Prepare
-        && !(plan.symbols.is_empty() && plan.taps.is_empty() && plan.slots.is_empty())
+        && !(plan.symbols.is_empty()
+            && plan.taps.is_empty()
+            && plan.slots.is_empty()
+            && plan.lengths().next().is_none())
     {
         sink.error(At::Head, "a plan that prepares has no dimensions, taps or slots");
     }
@@ -148,6 +157,47 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
         for name in s.bytes.symbols() {
             if !plan.symbols.iter().any(|t| **t == *name) {
                 sink.error(At::Head, format!("the dimension {name} is none of the symbols"));
+            }
+        }
+    }
+}
+
+/// Rule 28: where dimensions have their values.
+fn lengths(module: &Module, plan: &Plan, sink: &mut Sink) {
+    if plan.lengths().next().is_none() {
+        return;
+    }
+    let body = &plan.body;
+    let cfg = body.cfg();
+    let mut known: BTreeMap<&str, (Block, usize)> = BTreeMap::new();
+    for b in &body.layout {
+        for (at, i) in body.block(*b).insts.iter().enumerate() {
+            let Op::Length { name, most } = &body.inst(*i).op else { continue };
+            if plan.symbols.iter().any(|s| s == name) || known.insert(name, (*b, at)).is_some() {
+                sink.error(At::Inst(*i), format!("the dimension {name} has a value already"));
+            }
+            if most.symbols().iter().any(|s| !plan.symbols.iter().any(|own| **own == **s)) {
+                sink.error(At::Inst(*i), format!("{most} is not known on entry"));
+            }
+        }
+    }
+    for b in body.reverse_postorder() {
+        for (at, i) in body.block(b).insts.iter().enumerate() {
+            let data = body.inst(*i);
+            let mut names: BTreeSet<Arc<str>> = data.op.dims().into_iter().flat_map(Dim::symbols).collect();
+            if let Some(ty) = data.result.and_then(|v| body.ty(v).buffer()) {
+                names.extend(ty.shape.iter().chain(&ty.strides).flat_map(Dim::symbols));
+            }
+            if let Op::Launch { kernel } = &data.op {
+                let of = module.kernels.iter().find(|k| k.name == *kernel);
+                names.extend(of.into_iter().flat_map(|k| &k.symbols).map(|s| Arc::from(s.as_str())));
+            }
+            for name in names {
+                let Some((block, place)) = known.get(&*name) else { continue };
+                let is_known = if *block == b { *place < at } else { cfg.dominates(*block, b) };
+                if !is_known {
+                    sink.error(At::Inst(*i), format!("the dimension {name} has no value here"));
+                }
             }
         }
     }

@@ -6,8 +6,8 @@
 use super::super::sort;
 use super::{Lowering, Operand, literal_of, map};
 use crate::ir::{self, Function, Op, Value};
-use crate::scalar::{ARGMAX_LENGTH, ReduceKind};
-use crate::shape::{Dim, Elem, TensorType};
+use crate::scalar::{ARGMAX_LENGTH, BinaryOp, CmpOp, ReduceKind};
+use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
 use crate::tile::{self, View};
 
 impl Lowering<'_> {
@@ -28,6 +28,57 @@ impl Lowering<'_> {
 
     pub(super) fn place_text(&self, loc: ir::Loc) -> String {
         loc.text(&self.out.name, &self.out.files)
+    }
+
+    /// A dimension has its value, which is checked, and so is what must hold of it.
+    pub(super) fn length(&mut self, inst: ir::Inst, data: &ir::InstData, name: &str, most: &Dim) -> Result<(), String> {
+        let value = data.operands.first().copied().ok_or("a length without a value")?;
+        let index = self.index_value(value)?;
+        let place = self.place_text(data.loc);
+        let site = self
+            .site(format!("{place}: {name} must be at least 0 and less than {{1}} ({name} <= {most}), and is {{0}}"));
+        let bound = self.builder.dim(&most.add(&Dim::one()));
+        let index = self.builder.check_index(index, bound, site);
+        self.builder.length(index, name, most.clone());
+        for (fact, loc) in self.checks.get(&inst).cloned().unwrap_or_default() {
+            self.check_fact(&fact, loc);
+        }
+        Ok(())
+    }
+
+    fn check_fact(&mut self, fact: &Fact, loc: ir::Loc) {
+        let Fact { left, relation, right } = fact;
+        let text = format!("{}: the call must satisfy {}", self.place_text(loc), fact.as_written());
+        let slack = right.sub(left);
+        let (a, b) = match relation {
+            // Of sizes it was asked on entry, with the most that the dimension can be.
+            Relation::Le if fact.is_fit() => return,
+            Relation::Le => (Dim::zero(), slack.add(&Dim::one())),
+            Relation::Lt => (Dim::zero(), slack),
+            Relation::Eq => (slack, Dim::one()),
+            Relation::Ne => {
+                let site = self.site(text);
+                let (left, right) = (self.builder.dim(left), self.builder.dim(right));
+                let same = self.builder.compare_scalars(CmpOp::Eq, left, right);
+                let (one, zero) = (self.builder.index(1), self.builder.index(0));
+                let same = self.builder.value(tile::Op::Select, vec![same, one, zero], tile::Type::Index);
+                self.builder.check_index(same, one, site);
+                return;
+            }
+            Relation::Divisible => {
+                let site = self.site(format!("{text}, and the remainder is {{0}}"));
+                let (zero, one) = (self.builder.index(0), self.builder.index(1));
+                let (left, right) = (self.builder.dim(left), self.builder.dim(right));
+                // What divides is at least 1.
+                self.builder.check_index(zero, right, site);
+                let rest = self.builder.index_binary(BinaryOp::Rem, left, right);
+                self.builder.check_index(rest, one, site);
+                return;
+            }
+        };
+        let site = self.site(format!("{text}: {left} may be {right} at most"));
+        let (a, b) = (self.builder.dim(&a), self.builder.dim(&b));
+        self.builder.check_index(a, b, site);
     }
 
     /// Indices, each within its extent: those of which the loops around do not tell are checked here.

@@ -19,7 +19,7 @@ use super::forms::{Forms, Room, Way};
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::attention::{Attention, Found, KEYS, VALUES};
-use crate::tile::schedule::plans::{At, buffer, in_entry, room};
+use crate::tile::schedule::plans::{At, buffer, in_entry, room, room_type};
 use crate::tile::{
     Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, Plan, State, Target, Terminator, Type, Value, View,
     simplify,
@@ -138,8 +138,7 @@ impl Walk<'_> {
         for v in &data.operands {
             roots.push(View::of(body, *v).ok_or("an attention of something that is no buffer")?);
         }
-        let numbers =
-            (0u32..).zip(&forms.rooms).map(|(others, of)| room(self.plan, of.bytes.clone(), at, others)).collect();
+        let numbers = (0u32..).zip(&forms.rooms).map(|(others, of)| room(self.plan, &of.bytes, at, others)).collect();
         // The launch stays where it was until all is before it.
         let body = &mut self.plan.body;
         let here = body.block(block).insts.iter().position(|i| *i == at.inst).ok_or("a launch has gone")?;
@@ -167,19 +166,20 @@ impl Walk<'_> {
     fn make_rooms(&mut self, what: &mut Expansion<'_>, last: Value, at: At) -> Result<(), String> {
         while usize::try_from(last.as_u32()).is_ok_and(|last| last >= what.roots.len()) {
             let others = what.roots.len() - what.operands;
-            let Room { ty, .. } = what.forms.rooms.get(others).ok_or("a form without its room")?;
+            let Room { bytes, ty } = what.forms.rooms.get(others).ok_or("a form without its room")?;
+            let ty = room_type(self.plan, bytes, ty);
             let number = *what.numbers.get(others).ok_or("a form without its room")?;
             let (entry, op) = (self.plan.body.entry(), Op::Slot(number));
             let made = if what.from == entry {
                 // Here, or at the end of the block that this one follows.
                 let body = &mut self.plan.body;
-                let made = body.make_inst(op, Vec::new(), Some(Type::Buffer(ty.clone())), at.loc);
+                let made = body.make_inst(op, Vec::new(), Some(Type::Buffer(ty)), at.loc);
                 let list = &mut body.block_mut(entry).insts;
                 let place = list.iter().position(|i| *i == at.inst).unwrap_or(list.len());
                 list.insert(place, made);
                 body.inst(made).result.ok_or("a room that is no buffer")?
             } else {
-                in_entry(self.plan, &mut self.added, op, ty.clone(), at)
+                in_entry(self.plan, &mut self.added, op, ty, at)
             };
             what.roots.push(View::of(&self.plan.body, made).ok_or("a room that is no buffer")?);
         }

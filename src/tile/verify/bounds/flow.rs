@@ -45,6 +45,8 @@ pub(super) struct Flow<'a> {
     facts: SecondaryMap<Block, Vec<Poly>>,
     /// Counters of loops.
     counters: Vec<Counter>,
+    /// Dimensions that have their values while the body runs, and the blocks in which they have them.
+    lengths: Vec<(Dim, Block)>,
 }
 
 impl<'a> Flow<'a> {
@@ -52,6 +54,10 @@ impl<'a> Flow<'a> {
     pub(super) fn new(body: &'a Body, symbols: &[String], known: &[Dim]) -> Flow<'a> {
         let mut prover = Prover::new(symbols);
         let known = known.iter().filter_map(|d| prover.dim(d)).map(Poly::tightened).collect();
+        let lengths = body.insts().filter_map(|(b, _, d)| match &d.op {
+            Op::Length { name, .. } => Some((Dim::symbol(name), b)),
+            _ => None,
+        });
         Flow {
             body,
             cfg: body.cfg(),
@@ -60,7 +66,25 @@ impl<'a> Flow<'a> {
             forms: SecondaryMap::new(),
             facts: SecondaryMap::new(),
             counters: Vec::new(),
+            lengths: lengths.collect(),
         }
+    }
+
+    /// Takes for known from here on that a form is at least 0.
+    pub(super) fn assume(&mut self, form: Option<Poly>, at: Block) {
+        self.facts[at].extend(form.map(Poly::tightened));
+    }
+
+    /// Does a form name a dimension that may have another value in each round of the loop with this header?
+    fn changes(&mut self, p: &Poly, header: Block) -> bool {
+        for n in 0..self.lengths.len() {
+            let (name, block) = self.lengths[n].clone();
+            let Some(form) = self.prover.dim(&name).filter(|_| self.cfg.dominates(header, block)) else { continue };
+            if self.prover.has_atom_of(p, &form) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Facts that hold everywhere.
@@ -186,6 +210,7 @@ impl<'a> Flow<'a> {
                 let Some(c) = c.as_int().filter(|c| *c < 0).and_then(i128::checked_neg) else { continue };
                 if let Some(limit) = rest.add(&Poly::int(c))
                     && self.prover.is_older(&rest, before)
+                    && !self.changes(&rest, b)
                 {
                     self.prover.limit(turns, c, limit);
                 }

@@ -15,15 +15,19 @@ mod poly;
 mod prove;
 
 use super::Sink;
+use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Fact, Factor, Facts, Relation};
 use crate::tile::text::At;
 use crate::tile::{Body, Kernel, Module, Op, Plan, PlanVariant, Type, Value};
 
 /// Checks a plan.
 pub(super) fn plan(module: &Module, p: &Plan, sink: &mut Sink) {
-    let known = known(module, p);
+    let mut known = known(module, p);
+    let forms = known.forms.clone();
+    checked_later(p, &mut known);
     whole(&p.body, &p.slots.iter().map(|s| &s.bytes).collect::<Vec<_>>(), &known.facts, sink);
-    plan::check(module, p, &known.forms, sink);
+    // Of a dimension that has its value later, what is known follows from where a plan is.
+    plan::check(module, p, &forms, &known.forms, sink);
 }
 
 /// Checks a kernel.
@@ -37,7 +41,8 @@ pub(super) fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
             .any(|i| matches!(&p.body.inst(*i).op, Op::Launch { kernel } if *kernel == k.name))
     };
     for p in module.plans.iter().filter(|p| launches(p)) {
-        let known = known(module, p);
+        let mut known = known(module, p);
+        checked_later(p, &mut known);
         if !seen.iter().any(|s| s.forms == known.forms && s.facts.known == known.facts.known) {
             seen.push(known);
         }
@@ -93,18 +98,14 @@ fn known(module: &Module, p: &Plan) -> Known {
 
 /// What a plan checks of the dimensions before it launches anything, as forms that are at least 0.
 fn checked_first(body: &Body) -> Vec<Dim> {
-    let number = |v: &Value| match body.def_inst(*v).map(|d| &d.op) {
-        Some(Op::Const(n)) => Some(Dim::from(n.as_i64())),
-        Some(Op::DimValue(d)) => Some(d.clone()),
-        _ => None,
-    };
     let mut forms = Vec::new();
     for i in &body.block(body.entry()).insts {
         let data = body.inst(*i);
         match (&data.op, data.operands.as_slice()) {
-            (Op::Launch { .. }, _) => break,
+            // What names such a dimension is for those who know it.
+            (Op::Launch { .. } | Op::Length { .. }, _) => break,
             (Op::CheckIndex { .. }, [index, bound]) => {
-                if let (Some(index), Some(bound)) = (number(index), number(bound)) {
+                if let (Some(index), Some(bound)) = (number(body, *index), number(body, *bound)) {
                     forms.extend([bound.sub(&index).sub(&Dim::one()), index]);
                 }
             }
@@ -112,6 +113,55 @@ fn checked_first(body: &Body) -> Vec<Dim> {
         }
     }
     forms
+}
+
+/// What a plan checks of dimensions where they have their values, before the next launch: what names them holds wherever they
+/// are named.
+fn checked_later(p: &Plan, known: &mut Known) {
+    let body = &p.body;
+    if p.lengths().next().is_none() {
+        return;
+    }
+    for b in &body.layout {
+        // Those that have had their values since the last launch.
+        let mut fresh: Vec<&str> = Vec::new();
+        for i in &body.block(*b).insts {
+            let data = body.inst(*i);
+            match (&data.op, data.operands.as_slice()) {
+                (Op::Length { name, most }, _) => {
+                    fresh.push(name);
+                    known.forms.push(most.sub(&Dim::symbol(name)));
+                }
+                (Op::Launch { .. }, _) => fresh.clear(),
+                (Op::CheckIndex { .. }, [index, bound]) => {
+                    let names_one = |d: &Dim| d.symbols().iter().any(|s| fresh.contains(&&**s));
+                    if let (Some(a), Some(b)) = (number(body, *index), number(body, *bound)) {
+                        let forms = [b.sub(&a).sub(&Dim::one()), a];
+                        known.forms.extend(forms.into_iter().filter(&names_one));
+                    }
+                    // What a division leaves is less than 1.
+                    if let (Some((Op::Binary(BinaryOp::Rem), [a, b])), Some(1)) = (
+                        body.def_inst(*index).map(|d| (&d.op, d.operands.as_slice())),
+                        number(body, *bound).and_then(|d| d.as_const()),
+                    ) && let (Some(left), Some(right)) = (number(body, *a), number(body, *b))
+                        && (names_one(&left) || names_one(&right))
+                    {
+                        known.facts.known.push(Fact { left, relation: Relation::Divisible, right });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// An index that is a number or a dimension.
+fn number(body: &Body, v: Value) -> Option<Dim> {
+    match body.def_inst(v).map(|d| &d.op) {
+        Some(Op::Const(n)) => Some(Dim::from(n.as_i64())),
+        Some(Op::DimValue(d)) => Some(d.clone()),
+        _ => None,
+    }
 }
 
 /// Dimensions are integers: one with a divisor is exact by the conditions.

@@ -50,9 +50,13 @@ enum Whole {
 }
 
 /// Checks a plan under its facts.
-pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], sink: &mut Sink) {
-    let flow = Flow::new(&plan.body, &plan.symbols, known);
-    let mut c = Checker { known, stays: Vec::new(), module, plan, flow, sink, places: SecondaryMap::new() };
+///
+/// `in_kernels` is what is known in the kernels that name a dimension, besides what is known everywhere.
+pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in_kernels: &'a [Dim], sink: &mut Sink) {
+    let symbols: Vec<String> =
+        plan.symbols.iter().cloned().chain(plan.lengths().map(|(name, _)| name.to_string())).collect();
+    let flow = Flow::new(&plan.body, &symbols, known);
+    let mut c = Checker { in_kernels, stays: Vec::new(), module, plan, flow, sink, places: SecondaryMap::new() };
     let entry = plan.body.entry();
     for (n, s) in plan.slots.iter().enumerate() {
         let bytes = c.flow.prover.dim(&s.bytes);
@@ -72,7 +76,7 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], si
 }
 
 struct Checker<'a, 's> {
-    known: &'a [Dim],
+    in_kernels: &'a [Dim],
     /// Kernels that were looked at: which, its parameter, how many bytes.
     stays: Vec<(&'a str, usize, Dim)>,
     module: &'a Module,
@@ -88,6 +92,16 @@ impl<'a> Checker<'a, '_> {
         let data = body.inst(i);
         match &data.op {
             Op::Launch { kernel } => self.launch(kernel, data, i),
+            Op::Length { name, most } => {
+                let value = data.operands.first().map(|v| self.flow.form(*v));
+                let limit = self.flow.prover.dim(most);
+                let rest = value.as_ref().and_then(|v| limit.as_ref()?.sub(v));
+                if !self.flow.proves(value, b, &[]) || !self.flow.proves(rest, b, &[]) {
+                    self.sink.error(At::Inst(i), format!("length: {name} may be outside of 0 to {most}"));
+                }
+                let left = self.flow.prover.dim(&most.sub(&Dim::symbol(name)));
+                self.flow.assume(left, b);
+            }
             Op::LoadScalar => {
                 if let Some((buffer, indices)) = data.operands.split_first() {
                     if self.places[*buffer].as_ref().is_none_or(|p| p.beyond) {
@@ -240,7 +254,7 @@ impl<'a> Checker<'a, '_> {
             return;
         }
         let param = k.params.get(n).map_or(v, |p| p.value);
-        if stays_in(k, self.known, param, room) {
+        if stays_in(k, self.in_kernels, param, room) {
             self.stays.push((k.name.as_str(), n, room.clone()));
         } else {
             let message =

@@ -114,6 +114,21 @@ impl Prover {
         p.divisor() == 1 && matches!(p.terms(), [(m, 1)] if single(*m))
     }
 
+    /// Does a form have an atom of another?
+    pub(super) fn has_atom_of(&self, p: &Poly, other: &Poly) -> bool {
+        let atoms = |p: &Poly| -> BTreeSet<Atom> {
+            p.terms().iter().flat_map(|(m, _)| self.table.factors(*m)).map(|(a, _)| *a).collect()
+        };
+        // What is rounded may have it inside.
+        let wanted = atoms(other);
+        let inside = |f: &Factor| f.inner().iter().any(|d| d.symbols().iter().any(|s| self.is_symbol(s, &wanted)));
+        atoms(p).iter().any(|a| wanted.contains(a) || self.quotients.iter().any(|(f, atom)| atom == a && inside(f)))
+    }
+
+    fn is_symbol(&self, name: &str, atoms: &BTreeSet<Atom>) -> bool {
+        self.symbols.iter().any(|(own, atom)| own == name && atoms.contains(atom))
+    }
+
     /// Does an atom occur in a form that may have any value?
     pub(super) fn is_wild(&self, p: &Poly) -> bool {
         let wild = |a: &Atom| self.atoms.get(*a as usize).is_some_and(|b| b.wild);

@@ -252,6 +252,7 @@ impl State {
             | Op::Narrow { .. }
             | Op::LoadScalar
             | Op::CheckIndex { .. }
+            | Op::Length { .. }
             | Op::Load { .. }
             | Op::Store { .. }
             | Op::Full
