@@ -417,7 +417,7 @@ impl<'f> Requirements<'f> {
         let symbol = |d: &Dim| d.symbols().iter().any(|s| later.contains(&&**s));
         let known = self.facts.known.iter().filter(|known| !known.names_any(&later)).cloned().collect();
         let not_negative = self.not_negative.iter().filter(|d| !symbol(d)).cloned().collect();
-        let (facts, arguments) = (Facts { known, ..self.facts.clone() }, self.arguments.clone());
+        let (facts, arguments) = (Facts { known }, self.arguments.clone());
         let (missing, seen, most) = (Vec::new(), HashSet::new(), BTreeMap::new());
         Requirements { facts, not_negative, arguments, missing, seen, most }.follows(fact)
     }

@@ -10,6 +10,7 @@ mod code;
 mod debug;
 mod dot;
 mod function;
+mod integers;
 mod kernel;
 mod lanes;
 mod listing;

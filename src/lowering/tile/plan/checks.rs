@@ -35,8 +35,11 @@ impl Lowering<'_> {
         let value = data.operands.first().copied().ok_or("a length without a value")?;
         let index = self.index_value(value)?;
         let place = self.place_text(data.loc);
-        let site = self
-            .site(format!("{place}: {name} must be at least 0 and less than {{1}} ({name} <= {most}), and is {{0}}"));
+        let range = match most.as_const() {
+            Some(most) => format!("at most {most}"),
+            None => format!("less than {{1}} ({name} <= {most})"),
+        };
+        let site = self.site(format!("{place}: {name} is {{0}}, but must be at least 0 and {range}"));
         let bound = self.builder.dim(&most.add(&Dim::one()));
         let index = self.builder.check_index(index, bound, site);
         self.builder.length(index, name, most.clone());
