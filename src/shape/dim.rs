@@ -135,7 +135,8 @@ pub enum DimError {
 /// A dimension expression in canonical form. Two dimensions are equal exactly if their forms are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dim {
-    terms: BTreeMap<Monomial, Ratio>,
+    /// Shared, for dimensions are copied far more often than made.
+    terms: Arc<BTreeMap<Monomial, Ratio>>,
 }
 
 impl PartialOrd for Dim {
@@ -186,7 +187,7 @@ impl Dim {
         if r.num != 0 {
             terms.insert(m, r);
         }
-        Dim { terms }
+        Dim { terms: Arc::new(terms) }
     }
 
     /// A number times a product of factors.
@@ -229,7 +230,7 @@ impl Dim {
     /// If this is `c * S + k` with integers `c != 0` and `k`: the symbol, `c` and `k`.
     pub fn as_linear(&self) -> Option<(&str, i64, i64)> {
         let (mut symbol, mut c, mut k) = (None, 0, 0);
-        for (m, r) in &self.terms {
+        for (m, r) in self.terms.iter() {
             if r.den != 1 {
                 return None;
             }
@@ -263,15 +264,15 @@ impl Dim {
         if self.is_too_long() || o.is_too_long() {
             return Dim::too_long();
         }
-        let mut terms = self.terms.clone();
-        for (m, r) in &o.terms {
+        let mut terms = (*self.terms).clone();
+        for (m, r) in o.terms.iter() {
             let slot = terms.entry(m.clone()).or_insert(Ratio::int(0));
             *slot = slot.add(*r);
             if slot.num == 0 {
                 terms.remove(m);
             }
         }
-        Dim { terms }.bounded()
+        Dim { terms: Arc::new(terms) }.bounded()
     }
 
     /// Numbers and names in the form, those of opaque quotients included.
@@ -321,14 +322,14 @@ impl Dim {
             return Dim::too_long();
         }
         let mut terms: BTreeMap<Monomial, Ratio> = BTreeMap::new();
-        for (m, r) in &self.terms {
-            for (n, s) in &o.terms {
+        for (m, r) in self.terms.iter() {
+            for (n, s) in o.terms.iter() {
                 let slot = terms.entry(m.mul(n)).or_insert(Ratio::int(0));
                 *slot = slot.add(r.mul(*s));
             }
         }
         terms.retain(|_, r| r.num != 0);
-        Dim { terms }.bounded()
+        Dim { terms: Arc::new(terms) }.bounded()
     }
 
     /// Product of many.
@@ -365,7 +366,7 @@ impl Dim {
     /// Replaces symbols; `None` from `f` leaves a symbol as it is. `None` if a divisor becomes zero.
     pub fn substitute(&self, f: &dyn Fn(&str) -> Option<Dim>) -> Option<Dim> {
         let mut out = Dim::zero();
-        for (m, r) in &self.terms {
+        for (m, r) in self.terms.iter() {
             let mut t = Dim::of_term(Monomial::default(), *r);
             for (factor, e) in &m.0 {
                 let v = match factor {
@@ -485,7 +486,7 @@ impl Dim {
     pub fn as_fraction(&self) -> (Vec<Product>, Product) {
         let mut den: BTreeMap<Factor, i32> = BTreeMap::new();
         let mut lcm: i128 = 1;
-        for (m, r) in &self.terms {
+        for (m, r) in self.terms.iter() {
             lcm = (lcm / gcd(lcm, r.den)).saturating_mul(r.den);
             for (f, e) in &m.0 {
                 if *e < 0 {

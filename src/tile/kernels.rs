@@ -58,6 +58,11 @@ impl Kernels {
     /// The name of a kernel in the module: one that is there already is not added again.
     pub(crate) fn add(&mut self, mut kernel: Kernel) -> String {
         simplify(&mut kernel.body);
+        self.add_as_it_is(kernel)
+    }
+
+    /// The same of a kernel that needs no simplification, because it was in a module before.
+    pub(crate) fn add_as_it_is(&mut self, mut kernel: Kernel) -> String {
         let bytes = encode::kernel(&kernel, Encoding { name: false, places: false, state: kernel.state });
         if let Some(name) = self.known.get(&bytes) {
             return name.clone();

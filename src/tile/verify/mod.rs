@@ -237,6 +237,7 @@ fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
         }
     }
     entries::module(module, &mut sink);
+    let plans = bounds::Plans::new(module);
     let mut names = BTreeSet::new();
     for (i, k) in module.kernels.iter().enumerate() {
         sink.owner = Owner::Kernel(i);
@@ -247,7 +248,7 @@ fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
             Proofs::All => true,
             Proofs::Of(names) => names.contains(&k.name),
         };
-        kernel(module, k, accesses, &mut sink);
+        kernel(module, k, accesses.then_some(&plans), &mut sink);
     }
     plan::packed_area(module, &mut sink);
     if module.plans.iter().filter(|p| p.variant == PlanVariant::Prepare).count() != usize::from(module.packed > 0) {
@@ -299,7 +300,8 @@ pub fn verify_kernel(k: &Kernel) -> Result<(), Errors> {
     verify(&module).map(|_| ())
 }
 
-fn kernel(module: &Module, k: &Kernel, accesses: bool, sink: &mut Sink) {
+/// Checks a kernel, and its accesses if it is given what the plans know.
+fn kernel(module: &Module, k: &Kernel, plans: Option<&bounds::Plans<'_>>, sink: &mut Sink) {
     let before = sink.list.len();
     body::check(module, body::Unit::Kernel(k), sink);
     // Where the structure is broken, the checks that rely on it are skipped.
@@ -311,7 +313,7 @@ fn kernel(module: &Module, k: &Kernel, accesses: bool, sink: &mut Sink) {
         State::Cpu(level) => cpu::scheduled(k, level, sink),
         State::Gpu { arch, warps } => return gpu::scheduled(k, arch, warps, sink),
     }
-    if accesses && sink.list.len() == before {
-        bounds::kernel(module, k, sink);
+    if let Some(plans) = plans.filter(|_| sink.list.len() == before) {
+        bounds::kernel(plans, k, sink);
     }
 }

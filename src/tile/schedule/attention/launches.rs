@@ -70,9 +70,9 @@ pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> 
             }
         } else if let Some(kind) = kind(&k) {
             let old = std::mem::replace(&mut k.name, kind);
-            let new = kernels.add(k);
+            // It accesses what it did, whatever its name.
+            let new = kernels.add_as_it_is(k);
             if old != new {
-                changed.insert(new.clone());
                 renamed.insert(old, new);
             }
         } else {
@@ -85,9 +85,9 @@ pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> 
         for inst in plan.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
             let data = plan.body.inst(inst);
             let Op::Launch { kernel } = &data.op else { continue };
-            let key = (kernel.clone(), keys_are_values(&plan.body, &data.operands));
-            if let Some(forms) = forms.get(&key) {
-                of_launches.insert(inst, forms);
+            if found.contains_key(kernel) {
+                let key = (kernel.clone(), keys_are_values(&plan.body, &data.operands));
+                of_launches.extend(forms.get(&key).map(|forms| (inst, forms)));
             } else if let Some(new) = renamed.get(kernel) {
                 plan.body.inst_mut(inst).op = Op::Launch { kernel: new.clone() };
             }

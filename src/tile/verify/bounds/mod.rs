@@ -14,11 +14,44 @@ mod plan;
 mod poly;
 mod prove;
 
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
 use super::Sink;
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Fact, Factor, Facts, Relation};
 use crate::tile::text::At;
 use crate::tile::{Body, Kernel, Module, Op, Plan, PlanVariant, Type, Value};
+
+/// What is known of the dimensions in each plan of a module, found when it is first asked for.
+pub(super) struct Plans<'a> {
+    module: &'a Module,
+    list: Vec<OnceCell<InPlan<'a>>>,
+}
+
+/// What is known in the kernels that a plan launches.
+struct InPlan<'a> {
+    launched: BTreeSet<&'a str>,
+    known: Known,
+}
+
+impl<'a> Plans<'a> {
+    /// Of this module.
+    pub(super) fn new(module: &'a Module) -> Plans<'a> {
+        Plans { module, list: module.plans.iter().map(|_| OnceCell::new()).collect() }
+    }
+
+    /// Each plan's.
+    fn iter(&self) -> impl Iterator<Item = &InPlan<'a>> {
+        self.module.plans.iter().zip(&self.list).map(|(p, cell)| {
+            cell.get_or_init(|| {
+                let mut known = known(self.module, p);
+                checked_later(p, &mut known);
+                InPlan { launched: p.launched(), known }
+            })
+        })
+    }
+}
 
 /// Checks a plan.
 pub(super) fn plan(module: &Module, p: &Plan, sink: &mut Sink) {
@@ -31,25 +64,18 @@ pub(super) fn plan(module: &Module, p: &Plan, sink: &mut Sink) {
 }
 
 /// Checks a kernel.
-pub(super) fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
-    let mut seen: Vec<Known> = Vec::new();
-    let launches = |p: &Plan| {
-        p.body
-            .layout
-            .iter()
-            .flat_map(|b| &p.body.block(*b).insts)
-            .any(|i| matches!(&p.body.inst(*i).op, Op::Launch { kernel } if *kernel == k.name))
-    };
-    for p in module.plans.iter().filter(|p| launches(p)) {
-        let mut known = known(module, p);
-        checked_later(p, &mut known);
-        if !seen.iter().any(|s| s.forms == known.forms && s.facts.known == known.facts.known) {
+pub(super) fn kernel(plans: &Plans<'_>, k: &Kernel, sink: &mut Sink) {
+    let mut seen: Vec<&Known> = Vec::new();
+    for InPlan { launched, known } in plans.iter() {
+        let is_new = |s: &&Known| s.forms != known.forms || s.facts.known != known.facts.known;
+        if launched.contains(k.name.as_str()) && seen.iter().all(is_new) {
             seen.push(known);
         }
     }
     // A kernel that no plan launches must be right for all dimensions.
+    let nothing = Known::default();
     if seen.is_empty() {
-        seen.push(Known::default());
+        seen.push(&nothing);
     }
     for known in seen {
         let before = sink.list.len();
