@@ -84,7 +84,7 @@ fn only(row: &[f64], places: &[usize]) -> Vec<f64> {
 }
 
 /// What `keep_top_p` leaves, and how far p is from where it would leave something else.
-fn nucleus(row: &[f64], p: f64) -> (Vec<f64>, f64) {
+pub(crate) fn nucleus(row: &[f64], p: f64) -> (Vec<f64>, f64) {
     let (order, probabilities) = (order(row), softmax(row));
     let (mut sum, mut count, mut margin) = (0.0, 0, INF);
     for place in &order {
@@ -100,7 +100,7 @@ fn nucleus(row: &[f64], p: f64) -> (Vec<f64>, f64) {
 }
 
 /// The token that a random number draws, and how far that number is from where it would draw another one.
-fn drawn(row: &[f64], seed: i64, counter: i64) -> (usize, f64) {
+pub(crate) fn drawn(row: &[f64], seed: i64, counter: i64) -> (usize, f64) {
     let number = f64::from(first_word(seed, counter) >> 8) / 16_777_216.0;
     let (mut sum, mut token, mut margin) = (0.0, None, INF);
     let last = row.iter().rposition(|x| *x > -INF).unwrap();
