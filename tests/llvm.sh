@@ -19,9 +19,9 @@ if ! command -v llvm-config-19 >/dev/null; then
 fi
 [ "${1:-}" != --install ] || exit 0
 
-cargo clippy --release --quiet --features llvm -- -D warnings
+cargo clippy --profile tests --quiet --features llvm -- -D warnings
 if [ $# = 0 ]; then
     set -- --test compiled
     export ATTNC_SEEDS="${ATTNC_SEEDS:-6}"
 fi
-ATTNC_TEST_BACKEND=llvm cargo test --release --quiet --features llvm "$@"
+ATTNC_TEST_BACKEND=llvm cargo test --profile tests --quiet --features llvm "$@"

@@ -30,11 +30,11 @@ command -v valgrind >/dev/null || echo "tests/run.sh: no valgrind; the C program
 # With LLVM there, attnc is built with both of its back ends: tests/llvm.sh then needs no build of its own.
 features=
 command -v llvm-config-19 >/dev/null && features="--features llvm"
-cargo test --release --quiet $features "$@"
+cargo test --profile tests --quiet $features "$@"
 
 # The trained model, against the vectors of the transformers library.
 if [ $# = 0 ]; then
-    export ATTNC="${CARGO_TARGET_DIR:-target}/release/attnc"
+    export ATTNC="${CARGO_TARGET_DIR:-target}/tests/attnc"
     if examples/run_minilm.sh >/dev/null; then
         build/venv/bin/python tests/live/check_minilm.py
     else

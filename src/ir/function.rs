@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
-use super::Op;
+use super::{Inst, Op};
 use crate::interface::{ArgDecl, ParamDecl, ResultDecl, StateDecl};
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem, Fact, TensorType};
@@ -224,6 +224,16 @@ impl Body {
             names.extend(body.insts().flat_map(|(_, _, d)| body.dimensions_of(d)));
         }
         names
+    }
+
+    /// The lengths that have their values in these blocks: what names one has no meaning before it.
+    pub fn lengths_in<'a>(&self, blocks: impl IntoIterator<Item = &'a Block>) -> BTreeSet<Arc<str>> {
+        let insts = blocks.into_iter().flat_map(|b| &self.block(*b).insts);
+        let name = |i: &Inst| match &self.inst(*i).op {
+            Op::Length { name, .. } => Some(Arc::from(name.as_str())),
+            _ => None,
+        };
+        insts.filter_map(name).collect()
     }
 
     /// Tensor type of a value, if it is a tensor.

@@ -213,7 +213,7 @@ pub enum Op {
     },
     /// The first operand with slices of the third, taken along an axis, written at the integers of the second, or added there.
     /// In order: of two slices for one place the later one stays, or its addition is the later one, each rounded to the element
-    /// type. An integer out of range is an error of the call, unless the result has no elements.
+    /// type. An integer out of range is an error of the call, unless another axis is empty.
     Scatter {
         /// The axis.
         axis: usize,

@@ -154,7 +154,7 @@ pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Rule {
 pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Rule {
     let types = given.types;
     if types.iter().all(|t| **t == Type::Index) {
-        return Ok(Some(Type::Index));
+        return if op.is_of_bits() { Err("is not defined for indices".to_string()) } else { Ok(Some(Type::Index)) };
     }
     let (a, b) = (operand(types, 0)?, operand(types, 1)?);
     same_elem(a, b)?;

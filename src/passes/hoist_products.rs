@@ -93,7 +93,8 @@
 //! several rows. Rows that only each second iteration takes are not told from others: the loop then has fewer iterations than
 //! there are rows, which is a `steps` of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
@@ -220,6 +221,8 @@ struct Scene<'a> {
     may_fail: bool,
     /// Products that are too wide.
     wide: Vec<Inst>,
+    /// Lengths that have their values in the loop.
+    lengths: BTreeSet<Arc<str>>,
 }
 
 fn hoist(f: &mut Function, ctx: &mut Context, cfg: &Cfg, l: &Loop, before: Block, counted: &Counted) -> usize {
@@ -233,7 +236,8 @@ fn hoist(f: &mut Function, ctx: &mut Context, cfg: &Cfg, l: &Loop, before: Block
     }
     let sets_state = |b: &Block| f.block(*b).insts.iter().any(|i| matches!(f.inst(*i).op, Op::SetState { .. }));
     let may_fail = !l.blocks.iter().any(sets_state);
-    let mut scene = Scene { f, counted, uses: &uses, inside, stepped: BTreeMap::new(), may_fail, wide: Vec::new() };
+    let (stepped, wide, lengths) = (BTreeMap::new(), Vec::new(), f.lengths_in(&l.blocks));
+    let mut scene = Scene { f, counted, uses: &uses, inside, stepped, may_fail, wide, lengths };
     // Definitions come before uses in this order.
     for b in cfg.dominator_order().into_iter().filter(|b| l.blocks.contains(b)) {
         if latches(cfg, l).all(|latch| cfg.dominates(b, latch)) {
@@ -283,8 +287,10 @@ impl Scene<'_> {
     /// Finds out whether the result of an instruction is stepped.
     fn look_at(&mut self, block: Block, inst: Inst) {
         let d = self.f.inst(inst);
+        // What names a length of the loop stays in it.
         if let Some(v) = d.result
             && self.f.tensor(v).is_some()
+            && (self.lengths.is_empty() || self.f.dimensions_of(d).is_disjoint(&self.lengths))
             && let Some(stepped) = self.of(block, inst, v)
         {
             self.stepped.insert(v, stepped);

@@ -66,7 +66,6 @@
 //! moved after a loop. Memory is not considered: a hoisted value is live throughout the loop.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
@@ -103,15 +102,7 @@ fn hoist(f: &mut Function, cfg: &Cfg, l: &Loop, before: Block, ctx: &Context, mo
         f.block(*b).args.iter().for_each(|v| inside[*v] = true);
         f.block(*b).insts.iter().filter_map(|i| f.inst(*i).result).for_each(|v| inside[v] = true);
     }
-    let lengths: BTreeSet<Arc<str>> = l
-        .blocks
-        .iter()
-        .flat_map(|b| &f.block(*b).insts)
-        .filter_map(|i| match &f.inst(*i).op {
-            Op::Length { name, .. } => Some(Arc::from(name.as_str())),
-            _ => None,
-        })
-        .collect();
+    let lengths = f.lengths_in(&l.blocks);
     // Definitions come before uses in this order, so one walk finds chains.
     for b in cfg.dominator_order().into_iter().filter(|b| l.blocks.contains(b)) {
         for i in f.block(b).insts.clone() {

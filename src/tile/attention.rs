@@ -23,11 +23,12 @@
 //! reads what a kernel does to its scores, writes the kernel for that again, and takes it only if it is the same, operation by
 //! operation. What follows the attention in the kernel (the epilogue) may be any elementwise work on its tile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::encode::{self, Encoding};
 use super::{
-    AxisRole, Extent, Inst, Kernel, KernelBuilder, Op, Position, State, Terminator, TileType, Type, Value, simplify,
+    AxisRole, Extent, Inst, Kernel, KernelBuilder, Op, ParamMode, Position, State, Terminator, TileType, Type, Value,
+    simplify,
 };
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
@@ -297,7 +298,22 @@ impl Attention {
         simplify(&mut again.body);
         let how = Encoding { name: false, places: false, state: State::Unscheduled };
         let same = encode::kernel(&again, how) == encode::kernel(kernel, how);
-        (same && found.is_elementwise(kernel)).then_some(found)
+        (same && found.is_elementwise(kernel) && found.only_reads(kernel)).then_some(found)
+    }
+
+    /// Parameters of a kernel from which the scores and the result are computed, not counting what is done to the result then.
+    pub(crate) fn inputs(&self) -> BTreeSet<usize> {
+        let of_steps = self.steps.iter().flat_map(|step| match &step.change {
+            Change::Causal => [None, None],
+            Change::Add(x) | Change::Cap(x) => [Some(x), None],
+            Change::Keep { kept, fill } => [Some(kept), Some(fill)],
+        });
+        let sources = of_steps.chain([Some(&self.scale), self.sink.as_ref()]).flatten();
+        let buffers = sources.filter_map(|source| match source {
+            Source::Buffer(n) => Some(*n),
+            Source::Literal(..) | Source::Dim(..) => None,
+        });
+        buffers.chain([QUERIES, KEYS, VALUES]).collect()
     }
 }
 
@@ -330,6 +346,15 @@ impl Found {
             made.extend(data.result.zip(result));
         }
         Some(())
+    }
+
+    /// Does the kernel leave what the attention reads as it is? Another form of it reads in another order, and may have the keys
+    /// and values from copies, which the work on the result must not need then.
+    fn only_reads(&self, kernel: &Kernel) -> bool {
+        let is_read = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode == ParamMode::In);
+        let copied = [KEYS, VALUES].map(|n| kernel.params.get(n).map(|p| p.value));
+        let uses = |inst: &Inst| kernel.body.inst(*inst).operands.iter().any(|v| copied.contains(&Some(*v)));
+        self.attention.inputs().iter().all(is_read) && !self.epilogue.iter().any(uses)
     }
 
     /// Is what follows the attention elementwise work on its tile, whatever rows and columns this has?

@@ -273,3 +273,14 @@ fn random_loops_give_the_same_bits() {
     }
     assert!(hoisted > 20, "{hoisted}");
 }
+
+/// A length that has its value in the loop is named by what stays in it.
+#[test]
+fn lengths_of_the_loop() {
+    lines(
+        "  length %90, name=\"N\", most=B\n  %9 = index %0, %6, axis=0 : f32[B, 3]\n\
+         \x20 %70 = slice %9, axis=0, start=0, stop=N : f32[N, 3]\n  %10 = matmul %70, %2 : f32[N, 4]\n\
+         \x20 %71 = reduce_sum %10, axes=[0] : f32[4]\n  %50 = add %71, %4 : f32[4]\n",
+    )
+    .stays();
+}

@@ -411,6 +411,21 @@ fn what_is_no_attention_has_no_forms_of_it() {
     }
 }
 
+/// The forms read keys and values in other orders, or from copies: a kernel that writes the keys, or has the values in what it does
+/// to its result, stays as it is.
+#[test]
+fn attention_whose_operands_are_needed_otherwise_has_no_forms() {
+    for source in [include_str!("attention_writes_keys.tir"), include_str!("attention_reads_values.tir")] {
+        let file = SourceMap::new().add("test.tir", source);
+        let Ok(read) = tile::text::parse(source, file) else { panic!("it is not read:\n{source}") };
+        let read = tile::verify::VerifiedModule::new(read.module).unwrap_or_else(|e| panic!("{e}"));
+        for cpu in Cpu::NAMED {
+            let forms = tile::choose_forms(&read, cpu).unwrap_or_else(|e| panic!("{e}"));
+            assert!(tile::text::print(&read) == tile::text::print(&forms), "{cpu}:\n{source}");
+        }
+    }
+}
+
 /// An unscheduled text says all: read back and scheduled, it becomes what the module becomes that it was printed of.
 #[test]
 fn texts_are_scheduled_as_modules_are() {

@@ -392,7 +392,7 @@ impl Gen {
             }
             3 => {
                 let k = self.random.below(self.value(&length)? as usize + 1) as i64;
-                let (values, places) = (self.name("v"), self.name("i"));
+                let (values, places) = (self.name("v"), self.name("at"));
                 self.lines.push(format!("let ({values}, {places}) = top_k({name}, {k}, axis = -{axis})"));
                 let mut shape = x.shape.clone();
                 shape[at] = Dim::from(k);

@@ -21,8 +21,8 @@ use crate::shape::Elem;
 use crate::tile::attention::{Attention, Found, KEYS, VALUES};
 use crate::tile::schedule::plans::{At, buffer, in_entry, room, room_type};
 use crate::tile::{
-    Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, Plan, State, Target, Terminator, Type, Value, View,
-    simplify,
+    Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, ParamMode, Plan, PlanVariant, State, Target, Terminator,
+    Type, Value, View, simplify,
 };
 
 /// Gives each attention the forms of a machine; the names of the kernels that are new.
@@ -32,7 +32,8 @@ use crate::tile::{
 pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> Result<BTreeSet<String>, String> {
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     for k in &module.kernels {
-        found.extend(Attention::find(k).map(|f| (k.name.clone(), f)));
+        let other_forms = |f: &Found| module.plans.iter().all(|plan| may_be_another_form(plan, k, f));
+        found.extend(Attention::find(k).filter(other_forms).map(|f| (k.name.clone(), f)));
     }
     // Keys that are values too are copied once.
     let mut launched: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
@@ -97,6 +98,29 @@ pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> 
         }
     }
     Ok(changed)
+}
+
+/// May all launches of an attention in a plan be of other forms? Not where a result is written over what the attention reads, for
+/// the forms read in other orders; nor in a plan that prepares parameters, which has no slots for copies.
+fn may_be_another_form(plan: &Plan, kernel: &Kernel, found: &Found) -> bool {
+    let inputs = found.attention.inputs();
+    let written = kernel.params.iter().enumerate().filter(|(_, p)| p.mode != ParamMode::In).map(|(n, _)| n);
+    let written: Vec<usize> = written.collect();
+    let body = &plan.body;
+    body.insts().all(|(_, _, data)| {
+        if !matches!(&data.op, Op::Launch { kernel: name } if *name == kernel.name) {
+            return true;
+        }
+        let memory = |n: usize| {
+            let view = View::of(body, *data.operands.get(n)?)?;
+            body.def_inst(view.root).map(|root| (&root.op, &root.operands))
+        };
+        let apart = |to: usize, from: usize| match (memory(to), memory(from)) {
+            (Some(to), Some(from)) => to != from,
+            _ => false,
+        };
+        plan.variant != PlanVariant::Prepare && written.iter().all(|to| inputs.iter().all(|from| apart(*to, *from)))
+    })
 }
 
 /// Does a launch of an attention have the same keys and values?
