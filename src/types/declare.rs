@@ -16,8 +16,8 @@ use crate::source::Span;
 use crate::syntax::ast::{self, Item};
 use std::collections::BTreeMap;
 
-/// Collects all declarations. The first files are those of the modules, in order of [`modules::MODULES`] as far as they
-/// are used; the last one is the user's.
+/// Collects all declarations. The first files are those of the modules that are used, each after those that it uses
+/// itself; the last one is the user's.
 pub(super) fn collect<'a>(files: &'a [(Option<&'static str>, ast::File)], diagnostics: &mut Diagnostics) -> Items<'a> {
     let mut items = Items::default();
     for (path, file) in files {

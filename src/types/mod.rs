@@ -69,10 +69,7 @@ pub fn check(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagno
 
 fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> typed::Program {
     let mut files: Vec<(Option<&'static str>, ast::File)> = Vec::new();
-    for module in declare::used_modules(file, diagnostics) {
-        let id = sources.add(module.file, module.text);
-        files.push((Some(module.path), syntax::parse(id, module.text, diagnostics)));
-    }
+    modules_of(file, &mut files, sources, diagnostics);
     files.push((None, file.clone()));
     let items = declare::collect(&files, diagnostics);
     let layer_conditions = finish::layers(&items, diagnostics);
@@ -87,6 +84,23 @@ fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagn
     let lengths: Vec<&[String]> = checked.iter().map(|body| body.lengths.as_slice()).collect();
     let function_conditions = finish::functions(&items, &calls, own, &lengths, diagnostics);
     program(&items, layer_conditions, checked, function_conditions)
+}
+
+/// Reads the modules that a file uses, each once, and before each those that it uses itself.
+fn modules_of(
+    file: &ast::File,
+    files: &mut Vec<(Option<&'static str>, ast::File)>,
+    sources: &mut SourceMap,
+    diagnostics: &mut Diagnostics,
+) {
+    for module in declare::used_modules(file, diagnostics) {
+        if files.iter().all(|(path, _)| *path != Some(module.path)) {
+            let id = sources.add(module.file, module.text);
+            let read = syntax::parse(id, module.text, diagnostics);
+            modules_of(&read, files, sources, diagnostics);
+            files.push((Some(module.path), read));
+        }
+    }
 }
 
 /// Checks the bodies of the user's functions, and of those of modules that they call, directly or through others.

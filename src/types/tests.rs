@@ -35,6 +35,22 @@ fn the_standard_library_and_the_examples_check() {
     }
 }
 
+/// A module brings those that it uses itself, for itself alone.
+#[test]
+fn modules_that_modules_use() {
+    let program = |uses: &str, body: &str| {
+        let text = format!("{uses}\nfn f(x: f32[V], n: i64) -> i32 where V >= 1 {{ {body} }}\n");
+        let (_, diagnostics, shown) = checked("example.attn", &text);
+        (diagnostics.is_empty(), shown)
+    };
+    let (chosen, drawn) = ("decode.sample(x, n, n)", "random.bits(n, n)");
+    assert_eq!(program("use std.decode", chosen), (true, String::new()));
+    assert_eq!(program("use std.random\nuse std.decode", chosen), (true, String::new()));
+    assert_eq!(program("use std.decode\nuse std.random", drawn), (true, String::new()));
+    let (_, shown) = program("use std.decode", drawn);
+    assert!(shown.contains("the module `random` is not used here"), "{shown}");
+}
+
 #[test]
 fn explained_examples_fail_and_are_corrected() {
     let mut wrong = String::new();

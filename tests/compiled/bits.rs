@@ -96,7 +96,7 @@ fn philox_gives_its_known_answers() {
 }
 
 /// The first word of the block of a counter, as the paper has it.
-fn first_word(seed: i64, counter: i64) -> u32 {
+pub(crate) fn first_word(seed: i64, counter: i64) -> u32 {
     let halves = |n: i64| [n as u32, (n >> 32) as u32];
     let ([a, b], mut key) = (halves(counter), halves(seed));
     let mut block = [a, b, 0, 0];

@@ -1,9 +1,11 @@
 //! Does the example that writes (29_generate) give from its cache what it gives without one, however the tokens are divided among
 //! calls; and does its loop choose the tokens that one finds by computing everything anew for each of them?
 
-use crate::{everywhere, fixtures, front};
+use std::collections::BTreeMap;
 
-use attnc::ir::{self, interp};
+use crate::{decode, everywhere, fixtures, front};
+
+use attnc::ir::{self, Module, interp};
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use everywhere::Everywhere;
@@ -68,22 +70,37 @@ fn every_division_among_calls_gives_the_same() {
     assert!(given[0].is_ok() && given[1].is_err(), "{given:?}");
 }
 
-/// The tokens of the greedy loop are those of the model without a cache (08_gpt2) in float64, everything computed anew for each.
+/// The scores of the token after some, by the model without a cache (08_gpt2) in float64.
+struct Anew {
+    module: Module,
+    params: BTreeMap<String, Tensor>,
+}
+
+impl Anew {
+    fn new() -> Anew {
+        let (program, fixture) = example("08_gpt2");
+        let weights = fixture.weights();
+        let tensor = |t: &fixtures::Tensor| Tensor::from_f32(t.shape.clone(), &t.to_f32()).unwrap();
+        let params = weights.iter().map(|(name, t)| (name.clone(), tensor(t))).collect();
+        Anew { module: program.written, params }
+    }
+
+    fn scores(&self, tokens: &[i64]) -> Vec<f64> {
+        let args = [ints(tokens)];
+        let call = interp::Call { function: "forward", args: &args, params: &self.params, limits: Default::default() };
+        let verified = ir::verify(&self.module).unwrap();
+        let out = interp::run::<f64>(verified, &call).unwrap().results.remove(0).to_tensor().unwrap().to_f64();
+        out[out.len() - 97..].to_vec()
+    }
+}
+
+/// The tokens of the greedy loop are those of the model without a cache, everything computed anew for each.
 #[test]
 fn the_greedy_loop_chooses_the_most_probable() {
-    let (program, fixture) = example("29_generate");
-    let (without_cache, _) = example("08_gpt2");
-    let verified = ir::verify(&without_cache.written).unwrap();
-    let weights = fixture.weights();
-    let params: std::collections::BTreeMap<String, Tensor> = weights
-        .iter()
-        .map(|(name, t)| (name.clone(), Tensor::from_f32(t.shape.clone(), &t.to_f32()).unwrap()))
-        .collect();
+    let (program, _) = example("29_generate");
+    let anew = Anew::new();
     let next = |tokens: &[i64]| {
-        let args = [ints(tokens)];
-        let call = interp::Call { function: "forward", args: &args, params: &params, limits: Default::default() };
-        let out = interp::run::<f64>(verified, &call).unwrap().results.remove(0).to_tensor().unwrap().to_f64();
-        let row = &out[out.len() - 97..];
+        let row = anew.scores(tokens);
         (0..97).fold(0, |best, i| if row[i] > row[best] { i } else { best }) as i64
     };
     for length in [1usize, 58] {
@@ -104,4 +121,50 @@ fn the_greedy_loop_chooses_the_most_probable() {
         chosen[..at].iter().enumerate().for_each(|(i, token)| want[i] = *token as f64);
         assert_eq!(given[0].to_f64(), want);
     }
+}
+
+/// The tokens that are drawn are those that loops in float64 draw, with as many tokens as there are for a counter; at temperature 0
+/// they are those of the greedy loop.
+#[test]
+fn the_loop_that_draws() {
+    let (program, _) = example("29_generate");
+    let anew = Anew::new();
+    let (temperature, p) = (0.75, 0.875);
+    let prompt = [5, 36, 67];
+    // None where a rounding may decide.
+    let drawn = |seed: i64, count: usize| {
+        let mut tokens = prompt.to_vec();
+        for _ in 0..count {
+            let scores: Vec<f64> = anew.scores(&tokens).iter().map(|x| x / temperature).collect();
+            let (kept, margin) = decode::nucleus(&scores, p);
+            let (token, sure) = decode::drawn(&kept, seed, tokens.len() as i64);
+            if margin.min(sure) < 3e-5 {
+                return None;
+            }
+            tokens.push(token as i64);
+        }
+        Some(tokens.split_off(prompt.len()))
+    };
+    let (seed, tokens) = (1..).find_map(|seed| Some((seed, drawn(seed, 8)?))).unwrap();
+    // It stops before the first token that comes for the first time after some others.
+    let at = (2..8).find(|at| !tokens[..*at].contains(&tokens[*at])).unwrap();
+    let call = |temperature: f64, stop: i64| {
+        let float = |x: f64| Tensor::from_floats(Elem::F32, Vec::new(), &[x]).unwrap();
+        let seed = Tensor::from_ints(Elem::I64, Vec::new(), &[seed]).unwrap();
+        ("generate", vec![ints(&prompt), int(stop), float(temperature), float(p), seed])
+    };
+    let calls = [
+        call(temperature, tokens[at]),
+        ("forget", Vec::new()),
+        call(0.0, -1),
+        ("forget", Vec::new()),
+        ("greedy", vec![ints(&prompt), int(-1)]),
+    ];
+    let given: Vec<Vec<Tensor>> = program.calls(&calls).into_iter().map(Result::unwrap).collect();
+    assert_eq!(given[0][1].to_i64(), [at as i64]);
+    let mut want = vec![tokens[at]; 64];
+    want[..at].copy_from_slice(&tokens[..at]);
+    assert_eq!(given[0][0].to_i64(), want);
+    assert_eq!(given[2][0].to_i64(), given[4][0].to_i64());
+    assert_eq!(given[2][1].to_i64(), [62]);
 }

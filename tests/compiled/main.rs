@@ -8,6 +8,7 @@ mod c_program;
 #[path = "../common/compiled.rs"]
 mod compiled;
 mod control_flow;
+mod decode;
 #[path = "../common/everywhere.rs"]
 mod everywhere;
 #[path = "../common/fixtures.rs"]
