@@ -110,6 +110,17 @@ pub fn length_checks(f: &Function) -> BTreeMap<Inst, Vec<(Fact, Loc)>> {
     out
 }
 
+/// Forms that name a dimension which has its value later, and for which no most is found that they could be: they may not fit
+/// 64 bits, and no entry can tell.
+pub fn without_most(f: &Function) -> Vec<(Dim, Loc)> {
+    let own: Vec<&str> = lengths(f).into_iter().map(|l| l.name).collect();
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let beyond = requirements(f).into_iter().filter(|(fact, _)| fact.is_fit() && fact.names_any(&own));
+    beyond.map(|(fact, loc)| (fact.left, loc)).collect()
+}
+
 /// Adds to a function's checks what it needed before it was changed and neither states nor needs any more: a pass may drop an
 /// operation, but not what the operation asked of the call.
 ///
@@ -174,9 +185,16 @@ pub fn too_large(op: &Op, operands: &[&Type], result: Option<&Type>) -> Option<S
         Op::DimValue(d) if d.magnitude() > i128::from(i64::MAX) || d.is_too_long() => {
             Some(format!("the dimension {d} is too large"))
         }
+        Op::Length { name, most } if !has_successor(most) => Some(format!("{name} can be {most}, which is too large")),
         _ => None,
     };
     reached.or_else(|| result.and_then(Type::tensor).and_then(|t| of(&t.shape)))
+}
+
+/// Can the number after a dimension fit 64 bits?
+pub fn has_successor(most: &Dim) -> bool {
+    let after = most.add(&Dim::one());
+    !after.is_too_long() && after.magnitude() <= i128::from(i64::MAX)
 }
 
 fn list(shape: &[Dim]) -> String {
@@ -259,6 +277,9 @@ impl<'f> Requirements<'f> {
     }
 
     fn function(&mut self, f: &'f Function) {
+        for (fact, loc) in &f.checks {
+            self.checked_fits(fact, *loc);
+        }
         for b in &f.layout {
             for v in &f.block(*b).args {
                 self.value(f, *v, Loc::default());
@@ -315,7 +336,8 @@ impl<'f> Requirements<'f> {
             }
             Op::Length { name: _, most } => {
                 self.at_most(&Dim::zero(), most, loc);
-                self.fits(most, loc);
+                // The value is compared with the number after it.
+                self.fits(&most.add(&Dim::one()), loc);
             }
             Op::Tap { name: _, extents } => {
                 if let Some(t) = operand(0) {
@@ -365,13 +387,18 @@ impl<'f> Requirements<'f> {
         for d in &t.shape {
             self.at_most(&Dim::zero(), d, loc);
         }
+        // The extents of one without elements too: each that names a length is asked for by `at_most`.
         self.fits(&t.count().mul(&Dim::from(bytes_of_element(t))), loc);
     }
 
     /// Both are integers, and the first is at most the second.
     fn at_most(&mut self, a: &Dim, b: &Dim, loc: Loc) {
-        self.whole(a, loc);
-        self.whole(b, loc);
+        for d in [a, b] {
+            self.whole(d, loc);
+            if self.names_length(d) {
+                self.fits(d, loc);
+            }
+        }
         self.need(Fact { left: a.clone(), relation: Relation::Le, right: b.clone() }, loc);
     }
 
@@ -388,17 +415,47 @@ impl<'f> Requirements<'f> {
         }
     }
 
-    /// It can be computed in 64 bits: what a quotient divides, and each side of a difference.
+    /// It can be computed in 64 bits: what a quotient divides, and each side of a difference. Of what names a dimension that has
+    /// its value later this is asked on entry, whatever that value will be: nothing checks it where it is computed.
     fn fits(&mut self, d: &Dim, loc: Loc) {
-        let (numerator, _) = d.as_fraction();
-        let sum = numerator.iter().map(product).fold(Dim::zero(), |sum, term| sum.add(&term));
-        // What fits with the most that a dimension can be, fits: that is known on entry.
-        let largest = sum.at_most(&|name| self.most.get(name).map(|most| (*most).clone()));
-        self.need(Fact::fits(largest), loc);
+        if !self.names_length(d) {
+            let (numerator, _) = d.as_fraction();
+            let sum = numerator.iter().map(product).fold(Dim::zero(), |sum, term| sum.add(&term));
+            self.need(Fact::fits(sum), loc);
+            return;
+        }
+        let largest = d.size_at_most(&|name| self.most.get(name).map(|most| (*most).clone()));
+        let beyond = Fact::fits(d.clone());
+        if !largest.is_too_long() && largest.magnitude() <= i128::from(i64::MAX) {
+            self.need(Fact::fits(largest), loc);
+        } else if !self.missing.iter().any(|(known, _)| *known == beyond) {
+            self.missing.push((beyond, loc));
+        }
+    }
+
+    fn names_length(&self, d: &Dim) -> bool {
+        !self.most.is_empty() && d.symbols().iter().any(|name| self.most.contains_key(&**name))
+    }
+
+    /// What is computed where a fact is checked at a length fits.
+    fn checked_fits(&mut self, fact: &Fact, loc: Loc) {
+        if !self.names_length(&fact.left) && !self.names_length(&fact.right) {
+            return;
+        }
+        let mut forms = vec![fact.left.clone(), fact.right.clone()];
+        let slack = fact.right.sub(&fact.left);
+        match fact.relation {
+            Relation::Le if fact.is_fit() => {}
+            Relation::Le => forms.push(slack.add(&Dim::one())),
+            Relation::Lt | Relation::Eq => forms.push(slack),
+            Relation::Ne | Relation::Divisible => {}
+        }
+        forms.iter().for_each(|d| self.fits(d, loc));
     }
 
     fn need(&mut self, fact: Fact, loc: Loc) {
         if !self.implied(&fact) {
+            self.checked_fits(&fact, loc);
             self.learn(fact.clone());
             self.missing.push((fact, loc));
         }
@@ -578,6 +635,25 @@ mod tests {
             ("dim S/T", "f32[]", vec!["(S) % (T) == 0"]),
         ] {
             assert_eq!(body(line, ty), wanted, "{line}");
+        }
+    }
+
+    /// What names a length is bounded by the most that it can be, with nothing taken away.
+    #[test]
+    fn what_names_a_length_fits_on_entry() {
+        let found = needs(
+            "func @f(%0 \"x\": f32[S, 0], %1 \"y\": f32[T, 0], %2 \"n\": i64[]) -> (i64[]) {\n  \
+             where 3*N*T <= S\n^bb0:\n  length %2, name=\"N\", most=S*T\n  %3 = dim S-N*T : i64[]\n  return %3\n}",
+        );
+        for wanted in ["S*T+1", "3*S*T*T", "S+3*S*T*T+1", "S+S*T*T"] {
+            let bound = Dim::from(i64::MAX);
+            let is_it = |text: &String| {
+                let (left, right) = text.split_once(" <= ").unwrap();
+                let mut terms = [left, wanted].map(|side| side.split('+').collect::<Vec<&str>>());
+                terms.iter_mut().for_each(|terms| terms.sort_unstable());
+                terms[0] == terms[1] && right == bound.to_string()
+            };
+            assert!(found.iter().any(is_it), "{wanted}: {found:?}");
         }
     }
 

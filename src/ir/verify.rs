@@ -48,7 +48,7 @@ use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
-use super::requirements::{Length, MAX_ELEMENTS, is_too_large, lengths, too_large};
+use super::requirements::{Length, MAX_ELEMENTS, is_too_large, lengths, too_large, without_most};
 use super::text::{Anchor, At, print_with_anchors};
 use super::{
     Block, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef, param_named,
@@ -152,6 +152,12 @@ impl<'a> Verifier<'a> {
             if self.errors.len() == before {
                 self.contents(f, &definitions);
                 self.named_where_known(f);
+            }
+            if self.errors.len() == before {
+                for (dim, loc) in without_most(f) {
+                    let place = loc.text(&self.module.name, &self.module.files);
+                    self.error(At::Head, format!("{place}: with the most that its lengths can be, {dim} is too large"));
+                }
             }
         }
     }

@@ -50,19 +50,30 @@ impl Factor {
         }
     }
 
-    /// The dimensions inside an opaque factor.
-    /// What it is at most, as of [`Dim::at_most`].
+    /// What it is at most, of a factor that is at least 0, as of [`Dim::at_most`].
     fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         match self {
             Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
             // A quotient of whole numbers is no more than what is divided.
             Factor::Quotient(a, _) | Factor::Floor(a, _) => a.at_most(most),
             Factor::Min(all) => all.iter().next().map_or(Dim::zero(), |d| d.at_most(most)),
-            Factor::Max(all) => all.iter().fold(Dim::zero(), |sum, d| sum.add(&d.at_most(most))),
+            // Of one that is negative the sum must not become less.
+            Factor::Max(all) => sum(all.iter().map(|d| d.size_at_most(most))),
         }
     }
 
-    /// The forms inside of it.
+    /// As [`Dim::size_at_most`].
+    fn size_at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
+        match self {
+            Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
+            // Both sides are computed.
+            Factor::Quotient(..) | Factor::Floor(..) | Factor::Min(_) | Factor::Max(_) => {
+                sum(self.inner().into_iter().map(|d| d.size_at_most(most)))
+            }
+        }
+    }
+
+    /// The dimensions inside an opaque factor.
     pub fn inner(&self) -> Vec<&Dim> {
         match self {
             Factor::Symbol(_) => Vec::new(),
@@ -74,24 +85,33 @@ impl Factor {
 
 impl Dim {
     /// What this is at most where some of its names are at most these forms, all of them being at least 0: itself, if it has none
-    /// of them.
+    /// of them; too long, if the numbers are.
     pub fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         if !self.symbols().iter().any(|name| most(name).is_some()) {
             return self.clone();
         }
-        let mut sum = Dim::zero();
-        for (m, r) in self.terms().filter(|(_, r)| r.num > 0) {
-            let mut term = Dim::from(i64::try_from(r.num).unwrap_or(i64::MAX));
-            for (factor, e) in m.0.iter().filter(|(_, e)| **e > 0) {
-                let most = factor.at_most(most);
-                for _ in 0..*e {
-                    term = term.mul(&most);
-                }
+        sum(self.terms().filter_map(|(m, r)| {
+            // Where the sign of a factor is not known, that of the term is not.
+            let signed = m.0.keys().all(Factor::is_provably_nonnegative);
+            if signed && r.num < 0 {
+                return None;
             }
-            sum = sum.add(&term);
-        }
-        sum
+            let of = |f: &Factor| if signed { f.at_most(most) } else { f.size_at_most(most) };
+            let above = m.0.iter().filter(|(_, e)| **e > 0);
+            Some(product(r.num, above.map(|(f, e)| (of(f), e.unsigned_abs()))))
+        }))
     }
+
+    /// What this, below 0 or above, and each number from which it is computed, is at most in size where some of its names are at
+    /// most these forms, all of them being at least 0. Too long, if the numbers are.
+    pub fn size_at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
+        let (numerator, divisor) = self.as_fraction();
+        let divisor = (divisor != (1, Vec::new())).then_some(&divisor);
+        sum(numerator.iter().chain(divisor).map(|(coefficient, factors)| {
+            product(*coefficient, factors.iter().map(|(f, e)| (f.size_at_most(most), *e)))
+        }))
+    }
+
     /// `self / o`, rounded down. `None` if `o` is a number below 1; any other divisor is at least 1 wherever this has a value.
     pub fn floor_div(&self, o: &Dim) -> Option<Dim> {
         if o.as_const().is_some_and(|n| n < 1) || *o == Dim::zero() {
@@ -279,6 +299,22 @@ fn single_floor(d: &Dim) -> Option<(Dim, Dim, Dim)> {
     }
 }
 
+/// The sum of forms; too long where numbers saturate.
+fn sum(all: impl Iterator<Item = Dim>) -> Dim {
+    all.fold(Dim::zero(), |sum, d| exact_or_too_long(sum.add(&d)))
+}
+
+/// The size of a number times powers of forms; too long where numbers saturate.
+fn product(coefficient: i128, factors: impl Iterator<Item = (Dim, u32)>) -> Dim {
+    let number = exact_or_too_long(Dim::term(Monomial::default(), coefficient.saturating_abs()));
+    let each = factors.flat_map(|(d, e)| (0..e).map(move |_| d.clone()));
+    each.fold(number, |product, d| exact_or_too_long(product.mul(&d)))
+}
+
+fn exact_or_too_long(d: Dim) -> Dim {
+    if d.is_exact() { d } else { Dim::too_long() }
+}
+
 fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     if all.iter().any(Dim::is_too_long) {
         return Dim::too_long();
@@ -369,6 +405,44 @@ mod tests {
 
     fn n(n: i64) -> Dim {
         Dim::from(n)
+    }
+
+    /// By hand: of a product of two that may be negative, of the larger of one that may be, of what is taken away.
+    #[test]
+    fn bounds_hold_whatever_the_signs() {
+        let names = ["S", "T", "N"];
+        let most = |name: &str| (name == "N").then(|| n(16));
+        let half = |name: &str| s(name).sub(&s("N")).floor_div(&n(2)).unwrap();
+        let forms = [
+            half("S").mul(&half("T")),
+            half("S").mul(&half("S")).neg().add(&n(9)),
+            half("S").mul(&half("T")).mul(&half("T")).neg(),
+            s("N").max_with(&s("S").sub(&n(100))),
+            s("S").sub(&s("N")).mul(&s("S").sub(&s("N"))),
+            s("S").sub(&s("N").mul(&s("T")).mul(&s("T"))),
+            s("N").rem(&s("T").add(&n(1))).unwrap(),
+        ];
+        let mut compared = 0;
+        for form in forms {
+            let (above, size) = (form.at_most(&most), form.size_at_most(&most));
+            assert!(
+                above.symbols().iter().chain(&size.symbols()).all(|name| **name != *"N"),
+                "{form}: {above}, {size}"
+            );
+            for at in (0..7 * 7 * 17_i64).map(|i| [i % 7 * 30, i / 7 % 7, i / 49]) {
+                let value = |name: &str| names.iter().position(|x| *x == name).map(|i| at[i]);
+                let found = form.eval(&value).unwrap();
+                assert!(found <= above.eval(&value).unwrap(), "{form} is {found} at {at:?}, not at most {above}");
+                assert!(found.abs() <= size.eval(&value).unwrap(), "{form} is {found} at {at:?}, beyond {size}");
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 7 * 7 * 7 * 17);
+        assert_eq!(s("S").sub(&s("N").mul(&s("T"))).size_at_most(&most).to_string(), "S+16*T");
+        assert_eq!(s("S").sub(&s("N").mul(&s("T"))).at_most(&most).to_string(), "S");
+        // Numbers that saturate are no bound.
+        let huge = Dim::term(Monomial::default(), i128::MAX).mul(&s("N"));
+        assert!(huge.at_most(&most).is_too_long() && huge.size_at_most(&most).is_too_long());
     }
 
     #[test]

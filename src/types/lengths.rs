@@ -15,6 +15,7 @@ use super::typed::{Expr, StmtKind, Tensor};
 use super::values::{Ty, TypedExpr, dim_expr};
 use crate::diagnostics::codes::dimensions as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::ir::requirements::has_successor;
 use crate::shape::{Dim, Elem, Relation};
 use crate::source::Span;
 use crate::syntax::ast;
@@ -79,6 +80,14 @@ impl Body<'_> {
             }
             return None;
         };
+        if !has_successor(&most) {
+            self.scope = Rc::new(without);
+            if let Some(bound) = found.get(at) {
+                let diagnostic = Diagnostic::error(codes::LENGTH_BOUND, format!("{} can be too large", name.name));
+                self.diagnostics.push(diagnostic.at(bound.span, "the number after the bound fits no `i64`"));
+            }
+            return None;
+        }
         self.scope = Rc::new(with);
         let others = found.into_iter().enumerate().filter(|(n, _)| *n != at).map(|(_, condition)| condition);
         self.conditions.extend(others);

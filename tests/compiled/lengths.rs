@@ -216,6 +216,69 @@ fn what_must_hold_of_a_length_is_checked() {
     }
 }
 
+/// What names a length is computed without an overflow, or the call is refused: `8*T*T` is beyond 64 bits here, and so is
+/// `N*T*T`, in a clause, in a number, and in a shape without elements.
+#[test]
+fn nothing_that_names_a_length_wraps() {
+    let p = program(
+        "    pub fn clause(x: f32[S], y: f32[T, 0], n: i64) -> f32 {\n        \
+         let dim N = n where N <= 8, N * T * T + N + T <= S\n        sum(x[0..N + T])\n    }\n\n    \
+         pub fn number(x: f32[S], y: f32[T, 0], n: i64) -> i64 {\n        let dim N = n where N <= 8\n        \
+         S - N * T * T\n    }\n\n    \
+         pub fn divided(x: f32[S], y: f32[T, 0], n: i64) -> i64 {\n        let dim N = n where N <= 8, T >= 1\n        \
+         floor_div(S, N * T * T + 1) + (S - N * T * T) % 7 + max(S - N * T * T, N)\n    }\n\n    \
+         pub fn empty(x: f32[S], y: f32[T, 0], n: i64) -> f32 {\n        let dim N = n where N <= 8\n        \
+         sum(sum(full<f32>(1.0, [N * T * T, 0]))) + sum(x)\n    }",
+    );
+    let x = tensor(&[100], |i| i as f32);
+    let y = |t: usize| Tensor::from_f32(vec![t, 0], &[]).unwrap();
+    let names = ["clause", "number", "divided", "empty"];
+    for (n, t) in [(1_i64, 5_i64), (3, 4), (0, 6), (8, 1)] {
+        let square = 100 - n * t * t;
+        let k = (n + t) as f64;
+        let divided = 100 / (n * t * t + 1) + square.rem_euclid(7) + square.max(n);
+        for (name, want) in names.iter().zip([k * (k - 1.0) / 2.0, square as f64, divided as f64, 4950.0]) {
+            assert_eq!(values(&p.call(name, &[x.clone(), y(t as usize), i64s(n)])), [want], "{name} {n} {t}");
+        }
+    }
+    for (n, t) in [(1, 3_037_000_500), (2, 1 << 32), (8, 1 << 31)] {
+        for name in names {
+            assert!(p.call(name, &[x.clone(), y(t), i64s(n)]).is_err(), "{name} {n} {t}");
+        }
+    }
+}
+
+/// There is room for a product of two numbers that are negative: 132 = -12 * -11 elements.
+#[test]
+fn room_is_made_whatever_the_signs() {
+    let p = program(
+        "    pub fn f(x: f32[S], y: f32[T], n: i64) -> f32 {\n        let dim N = n where N <= 16\n        \
+         sum(cumsum(full<f32>(1.0, [(S - N) * (T - N)]), axis = 0))\n    }",
+    );
+    for (s, t, n, count) in [(1, 2, 13, 132.0), (9, 6, 2, 28.0), (4, 4, 4, 0.0), (0, 0, 16, 256.0)] {
+        let given = p.call("f", &[noise(&[s], 1), noise(&[t], 2), i64s(n)]);
+        assert_eq!(values(&given), [count * (count + 1.0) / 2.0], "{s} {t} {n}");
+    }
+    assert!(p.call("f", &[noise(&[1], 1), noise(&[9], 2), i64s(5)]).is_err(), "-4 * 4 elements");
+}
+
+/// What is reported says what is allowed.
+#[test]
+fn messages_of_checks_say_what_is_allowed() {
+    let p = program(
+        "    pub fn f(n: i64) -> i64 {\n        let dim N = n where N <= C, N < 5, N % 3 == 2\n        N * 2\n    }",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let model = compiled::load(&p.optimised, &Default::default(), folder.path());
+    let told = |n: i64| {
+        let given = model.session().unwrap().call(model.entry("f").unwrap(), &[i64s(n)]);
+        given.expect_err("refused").to_string()
+    };
+    assert_eq!(values(&p.call("f", &[i64s(2)])), [4.0]);
+    assert!(told(5).contains("must satisfy N < 5: N may be 4 at most"), "{}", told(5));
+    assert!(told(1).contains("must satisfy N % 3 == 2") && !told(1).contains("remainder is"), "{}", told(1));
+}
+
 /// What the type checker says where a length is wrong.
 #[test]
 fn errors_name_the_lengths() {
@@ -225,6 +288,7 @@ fn errors_name_the_lengths() {
         ("let dim N = n\n        x", "E0415"),
         ("let dim N = n where N == C\n        x", "an equality does not bound N"),
         ("let dim N = n where N >= 2\n        x", "E0415"),
+        ("let dim N = n where N <= 9223372036854775807\n        x", "N can be too large"),
         ("let dim N = x where N <= C\n        x", "a length must be an integer, found f32[C]"),
         ("let dim C = n where C <= 4\n        x", "`C` is declared twice"),
         ("let dim N = n where N <= C\n        let dim N = n where N <= C\n        x", "`N` is declared twice"),

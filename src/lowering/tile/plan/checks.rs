@@ -54,7 +54,7 @@ impl Lowering<'_> {
         let text = format!("{}: the call must satisfy {}", self.place_text(loc), fact.as_written());
         let slack = right.sub(left);
         let (a, b) = match relation {
-            // Of sizes it was asked on entry, with the most that the dimension can be.
+            // Of sizes it was asked on entry, with the most that the dimension can be; so it was of all that is computed here.
             Relation::Le if fact.is_fit() => return,
             Relation::Le => (Dim::zero(), slack.add(&Dim::one())),
             Relation::Lt => (Dim::zero(), slack),
@@ -69,7 +69,7 @@ impl Lowering<'_> {
                 return;
             }
             Relation::Divisible => {
-                let site = self.site(format!("{text}, and the remainder is {{0}}"));
+                let site = self.site(text);
                 let (zero, one) = (self.builder.index(0), self.builder.index(1));
                 let (left, right) = (self.builder.dim(left), self.builder.dim(right));
                 // What divides is at least 1.
@@ -79,7 +79,11 @@ impl Lowering<'_> {
                 return;
             }
         };
-        let site = self.site(format!("{text}: {left} may be {right} at most"));
+        let site = self.site(match relation {
+            Relation::Eq => format!("{text}, and they differ"),
+            Relation::Lt => format!("{text}: {left} may be {} at most", right.sub(&Dim::one())),
+            Relation::Le | Relation::Ne | Relation::Divisible => format!("{text}: {left} may be {right} at most"),
+        });
         let (a, b) = (self.builder.dim(&a), self.builder.dim(&b));
         self.builder.check_index(a, b, site);
     }
