@@ -110,7 +110,7 @@
 //!   NEON masked access as such; LLVM does so itself. What has no form for several lanes (`i64`, powers of integers) is a
 //!   routine of one.
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
-//!   addresses, and each operation on full tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
+//!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on
 //!   the same scratch, and a remark says so. Leaves of runs are selected over virtual registers (`wide::machine`) and
 //!   allocated (`wide::allocate`). All others name their registers themselves: which one holds what follows from the shape. The
@@ -160,7 +160,8 @@
 //!   compare code and compile times; nothing else depends on it, and the tests of compiled code run with either.
 //! * **Verified tile IR is memory-safe.** The verifier proves for all run-time dimensions that accesses are in bounds of their
 //!   buffers, and buffers in bounds of their arguments, parameters and slots, and rejects what it cannot prove
-//!   (`tile::verify::bounds`). The output of lowering is verified in the same way.
+//!   (`tile::verify::bounds`). The output of lowering is verified in the same way. One thing it takes for granted: dimensions, and
+//!   forms of them, fit 64 bits. Programs check that on entry (`ir::requirements`); a tile IR file that was written by hand may lack it.
 //! * **Conditions on dimensions are checked on entry.** The facts that a function requires (slices and paddings within their
 //!   axes, extents not negative, sizes in 64 bits) are derived from its operations, not trusted to its text
 //!   (`ir::requirements`); those that its `where` lines do not imply are checked by every call, interpreted or compiled. A pass

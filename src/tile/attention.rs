@@ -21,7 +21,9 @@
 //! How this is computed is the schedule's (`schedule/attention.rs`): keys in blocks, those that a causal mask hides not at all,
 //! scores in other orders, `e^x` as a power of 2. It does so with every kernel of this form, whoever wrote it: [`Attention::find`]
 //! reads what a kernel does to its scores, writes the kernel for that again, and takes it only if it is the same, operation by
-//! operation. What follows the attention in the kernel (the epilogue) may be any elementwise work on its tile.
+//! operation. What follows the attention in the kernel (the epilogue) may be any elementwise work on its tile. The results differ
+//! by rounding, and in one more case: without a mask that may hide keys, the schedule's kernels multiply by a weight that underflows
+//! to 0 like by any other, so an infinite or NaN value of such a key reaches the result there.
 
 use std::collections::{BTreeMap, BTreeSet};
 

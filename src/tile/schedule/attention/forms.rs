@@ -1,14 +1,13 @@
 //! Which kernels compute an attention, and where they read its keys and values from.
 //!
 //! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the launches that take the place of one of its own
-//! ([`Way`]), and their kernels. A kernel of attention goes through keys
-//! and values once for each tile of queries. Heads that lie beside each other (`[S, H * D]`, as a projection leaves them)
-//! are read in place badly then: each row of a head is on a page of its own, and the rows fall into few sets of the caches.
-//! Where there are many queries, each head's keys and values are first copied to lie row after row, as `f32`; so are those
-//! of other types, which the kernel would convert for each tile of queries again. A few queries, one after another, have a
-//! kernel of their own ([`QueryLayout`]). Where all are `bf16` and the machine multiplies pairs of such steps, several queries
-//! have a kernel that does so: keys are laid row after row as they are, values in panels for blocks of keys. How many queries there are may be known only in the call, which then has all
-//! these ways.
+//! ([`Way`]), and their kernels. A kernel of attention goes through keys and values once for each tile of queries. Interleaved
+//! heads (`[S, H * D]`, as a projection leaves them) are slow to read in place: each row of a head is on a page of its own, and
+//! the rows fall into few sets of the caches. Where there are many queries, each head's keys and values are first copied to
+//! contiguous rows, as `f32`; so are those of other types, which the kernel would convert for each tile of queries again. A few
+//! queries, one after another, have a kernel of their own ([`QueryLayout`]). Where all are `bf16` and the machine multiplies pairs
+//! of such steps, several queries have a kernel that does so: keys are copied to contiguous rows as they are, values to panels
+//! for blocks of keys. The number of queries may be known only in the call, which then chooses.
 //!
 //! What it must not know: plans. An operand is a [`View`] whose root is its place among the parameters of the unscheduled kernel;
 //! the roots after those are the rooms of the arena.
@@ -19,7 +18,7 @@ use crate::tile::attention::{Found, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::schedule::packing::{in_columns, with_repeats, without_repeats};
 use crate::tile::{BufferType, Kernel, Kernels, Target, Value, View, copy};
 
-/// From so many queries on, keys and values that lie apart are copied. Measured on 12 heads of 64: of the time with all in
+/// From so many queries on, interleaved keys and values are copied. Measured on 12 heads of 64: of the time with all in
 /// place, that saves a twentieth for 256 queries, a quarter for 1024, two fifths for 2048.
 const MANY: i64 = 256;
 /// The same where each tile of queries would convert them again.
