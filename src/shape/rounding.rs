@@ -112,6 +112,12 @@ impl Dim {
         }))
     }
 
+    /// Can the number after this fit 64 bits?
+    pub fn has_successor(&self) -> bool {
+        let after = self.add(&Dim::one());
+        !after.is_too_long() && after.magnitude() <= i128::from(i64::MAX)
+    }
+
     /// `self / o`, rounded down. `None` if `o` is a number below 1; any other divisor is at least 1 wherever this has a value.
     pub fn floor_div(&self, o: &Dim) -> Option<Dim> {
         if o.as_const().is_some_and(|n| n < 1) || *o == Dim::zero() {

@@ -15,7 +15,6 @@ use super::typed::{Expr, StmtKind, Tensor};
 use super::values::{Ty, TypedExpr, dim_expr};
 use crate::diagnostics::codes::dimensions as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::ir::requirements::has_successor;
 use crate::shape::{Dim, Elem, Relation};
 use crate::source::Span;
 use crate::syntax::ast;
@@ -80,7 +79,7 @@ impl Body<'_> {
             }
             return None;
         };
-        if !has_successor(&most) {
+        if !most.has_successor() {
             self.scope = Rc::new(without);
             if let Some(bound) = found.get(at) {
                 let diagnostic = Diagnostic::error(codes::LENGTH_BOUND, format!("{} can be too large", name.name));
