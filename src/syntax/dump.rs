@@ -116,6 +116,9 @@ impl Dump<'_> {
             if let Some(default) = &generic.default {
                 let _ = write!(content, " = {}", expr(default));
             }
+            if let Some(elem) = generic.elem {
+                let _ = write!(content, " = {elem}");
+            }
             self.line(generic.span, &content);
         }
     }
@@ -246,13 +249,12 @@ fn write_type(text: &mut String, ty: &Type) {
         TypeKind::Tensor { elem, dims } => {
             text.push_str(elem.name());
             if !dims.is_empty() {
-                text.push('[');
-                write_list(text, dims, |text, dim| match dim {
-                    DimSpec::Rest(_) => text.push_str(".."),
-                    DimSpec::Dim(expr) => write_expr(text, expr),
-                });
-                text.push(']');
+                write_dims(text, dims);
             }
+        }
+        TypeKind::Generic { elem, dims } => {
+            text.push_str(&elem.name);
+            write_dims(text, dims);
         }
         TypeKind::Named { path: parts, generics } => {
             text.push_str(&path(parts));
@@ -272,6 +274,15 @@ fn write_type(text: &mut String, ty: &Type) {
         }
         TypeKind::Error => text.push_str("error"),
     }
+}
+
+fn write_dims(text: &mut String, dims: &[DimSpec]) {
+    text.push('[');
+    write_list(text, dims, |text, dim| match dim {
+        DimSpec::Rest(_) => text.push_str(".."),
+        DimSpec::Dim(expr) => write_expr(text, expr),
+    });
+    text.push(']');
 }
 
 fn write_generics(text: &mut String, generics: &[GenericArg]) {

@@ -135,7 +135,7 @@ impl<'a> Layout<'_, 'a> {
         }
         match token {
             Token::Lt if matches!(previous, Some(Token::Ident(_))) => {
-                if matches!(next, Some(Token::Elem(_))) {
+                if matches!(next, Some(Token::Elem(_))) || self.names_elem(at) {
                     token = Token::LtElem;
                     self.level().angles += 1;
                 } else if self.in_type_or_header() {
@@ -173,6 +173,13 @@ impl<'a> Layout<'_, 'a> {
             }
         }
         at + 1
+    }
+
+    /// `<E>(` after a name: a generic element type, for comparison does not chain.
+    fn names_elem(&self, at: usize) -> bool {
+        let after = |n: usize| self.input.get(at + n).map(|lexeme| lexeme.token);
+        matches!((after(1), after(2), after(3)), (Some(Token::Ident(_)), Some(Token::Gt), Some(Token::LParen)))
+            && !self.in_type_or_header()
     }
 
     /// An opening bracket: pushed, or skipped with all it holds where the nesting is too deep.

@@ -169,6 +169,7 @@ impl Body<'_> {
                 GenericKind::Const { .. } => {
                     instance.constants.insert(generic.name.clone(), Constant::Generic(generic.name.clone()));
                 }
+                GenericKind::Elem(_) => {}
             }
         }
         Some((instance, LayerPath::default()))

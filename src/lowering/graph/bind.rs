@@ -93,6 +93,7 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
                     ok = false;
                 }
             },
+            GenericKind::Elem(_) => {}
         }
     }
     signature_dims(program, options, &mut bound, diagnostics)?;
