@@ -511,12 +511,22 @@ pub enum Index {
         start: Option<Expr>,
         /// The position after the last; the axis's end where omitted.
         end: Option<Expr>,
+        /// From one element to the next; 1 where omitted.
+        step: Option<Expr>,
         /// The whole entry.
         span: Span,
     },
 }
 
 impl Index {
+    /// From one element to the next, where that is written.
+    pub fn step(&self) -> Option<&Expr> {
+        match self {
+            Index::Range { step, .. } => step.as_ref(),
+            Index::Rest(_) | Index::Expr(_) => None,
+        }
+    }
+
     /// The place of the entry.
     pub fn span(&self) -> Span {
         match self {

@@ -374,7 +374,7 @@ fn write_index(text: &mut String, index: &Index) {
     match index {
         Index::Rest(_) => text.push_str(".."),
         Index::Expr(expr) => write_expr(text, expr),
-        Index::Range { start, end, .. } => {
+        Index::Range { start, end, step, .. } => {
             for (part, dots) in [(start, true), (end, false)] {
                 if let Some(expr) = part {
                     write_expr(text, expr);
@@ -382,6 +382,10 @@ fn write_index(text: &mut String, index: &Index) {
                 if dots {
                     text.push_str("..");
                 }
+            }
+            if let Some(step) = step {
+                text.push_str(" step ");
+                write_expr(text, step);
             }
         }
     }

@@ -430,9 +430,9 @@ impl<'a> Builder<'a> {
         let depths = indices.iter().map(|index| match index {
             Index::Rest(_) => 0,
             Index::Expr(expr) => expr.depth,
-            Index::Range { start, end, .. } => {
+            Index::Range { start, end, step, .. } => {
                 let depth = |expr: &Option<Expr>| expr.as_ref().map_or(0, |expr| expr.depth);
-                depth(start).max(depth(end))
+                depth(start).max(depth(end)).max(depth(step))
             }
         });
         let below = depths.max().unwrap_or(0).max(base.depth);

@@ -12,8 +12,8 @@ use super::signatures::signature;
 use super::typed::{FunctionId, LayerId, LayerKind};
 use crate::diagnostics::codes::{entries, names};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
-use crate::source::Span;
 use crate::shape::Elem;
+use crate::source::Span;
 use crate::syntax::ast::{self, Item, TypeKind};
 use std::collections::BTreeMap;
 
@@ -60,7 +60,9 @@ fn instances(items: &mut Items<'_>, diagnostics: &mut Diagnostics) {
             }
             if items.instances.len() > MOST_INSTANCES {
                 let message = format!("layers are used with more than {MOST_INSTANCES} choices of element types");
-                diagnostics.push(Diagnostic::error(entries::PROGRAM_SIZE, message).at(field.span, "here the limit is reached"));
+                diagnostics.push(
+                    Diagnostic::error(entries::PROGRAM_SIZE, message).at(field.span, "here the limit is reached"),
+                );
                 return;
             }
         }

@@ -149,9 +149,7 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
         .map(|param| {
             let rest = if param.default.is_some() { rest } else { Rest::Known };
             match &param.ty.kind {
-                TypeKind::Tensor { .. } | TypeKind::Generic { .. } => {
-                    tensor_type(&param.ty, &scope, rest, diagnostics)
-                }
+                TypeKind::Tensor { .. } | TypeKind::Generic { .. } => tensor_type(&param.ty, &scope, rest, diagnostics),
                 TypeKind::Named { .. } if elem_named(&param.ty, &scope).is_some() => {
                     tensor_type(&param.ty, &scope, rest, diagnostics)
                 }

@@ -105,8 +105,9 @@ codes! {
 
     /// A name that is no element type.
     UNKNOWN_ELEM = "E0216", "unknown element type";
-    rule: "The element types are `f32`, `bf16`, `f16`, `i8`, `i32`, `i64`, `bool`, and the generics of the layer whose default is one:\n\
-           `layer Linear<I, O, E = f32>`. A field chooses it: `Linear<D, D, bf16>`, and the layer is checked for each choice.";
+    rule: "The element types are `f32`, `bf16`, `f16`, `i8`, `i32`, `i64`, `bool`, and those generics of a layer whose\n\
+           default is one: `layer Linear<I, O, E = f32>`. A field chooses it, `Linear<D, D, bf16>`, and the layer is\n\
+           checked for each choice.";
     - failing: "layer Scale<D> {\n    weight: E[D]\n    fn forward(x: E[.., D]) -> E[.., D] { x * weight }\n}\n";
     - fixed: "layer Scale<D, E = f32> {\n    weight: E[D]\n    fn forward(x: E[.., D]) -> E[.., D] { x * weight }\n}\n";
 }
