@@ -31,6 +31,7 @@ pub use dot::dot;
 pub use function::{BlockData, Body, Function, GraphIr, InstData, Module, Terminator, Type};
 pub use needed::needed_without_taps;
 pub use op::{Class, FusionKind, MaskKind, Op};
+pub(crate) use op::mask_operands;
 pub use ranges::in_range;
 pub use rules::result_type;
 pub use signature::{entries, run_time_dims, tap_patterns, taps};

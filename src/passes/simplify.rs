@@ -38,7 +38,7 @@
 //! | square | `x^2` to `x * x`; `x * -1` to `-x` |
 //! | same-way | `where(c, x, x)`: `x`; `where(c, true, false)`: `c`; `where(true, x, y)`: `x` |
 //! | there-and-back | a cast to the same type; to a type that holds every value, and back |
-//! | compose | `transpose` of `transpose`, `reshape` of `reshape`, `broadcast` of `broadcast`, `slice` of `slice` of one axis: one; `transpose` of a `broadcast` scalar, `reshape` of a `broadcast` that leaves the axes of its operand: `broadcast` |
+//! | compose | `transpose` of `transpose`, `reshape` of `reshape`, `broadcast` of `broadcast`, `slice` of `slice` of one axis: one; `transpose` of a `broadcast` scalar, `reshape` of a `broadcast` that leaves the axes of its operand: `broadcast`; `transpose` of `iota`, `reshape` of `iota` that only adds or drops axes of 1: `iota` |
 //! | no-move | `transpose` in order, `reshape` and `broadcast` to the same shape, `slice` of all, `pad` by nothing, `concat` of one |
 //! | implicit-broadcast | an operand of an elementwise operation that was broadcast, where the result's shape is the same without |
 //!
@@ -185,6 +185,10 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
                 (_, Op::Broadcast, [y]) if leaves_last(f, x, result, f.tensor(*y)?.rank()) => {
                     Some(("compose", Rewrite::Op(Op::Broadcast, vec![*y])))
                 }
+                (_, Op::Iota { axis }, []) => {
+                    let axis = same_axis(f.tensor(x)?, *axis, f.tensor(result)?)?;
+                    Some(("compose", Rewrite::Op(Op::Iota { axis }, Vec::new())))
+                }
                 _ => None,
             }
         }
@@ -209,6 +213,10 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
                     Some(("compose", Rewrite::Op(Op::Transpose { perm }, vec![*y])))
                 }
                 (_, Op::Broadcast, [y]) if is_rank_0(f, *y) => Some(("compose", Rewrite::Op(Op::Broadcast, vec![*y]))),
+                (_, Op::Iota { axis }, []) => {
+                    let axis = perm.iter().position(|p| p == axis)?;
+                    Some(("compose", Rewrite::Op(Op::Iota { axis }, Vec::new())))
+                }
                 _ => None,
             }
         }
@@ -251,6 +259,18 @@ fn is_float(f: &Function, v: Value) -> bool {
 fn leaves_last(f: &Function, from: Value, to: Value, n: usize) -> bool {
     let last = |v: Value| f.tensor(v).and_then(|t| t.shape.get(t.rank().checked_sub(n)?..));
     last(from).is_some_and(|axes| last(to) == Some(axes))
+}
+
+/// Where an axis is after a reshape that only adds or drops axes of 1; `None` where it does more, or the axis is such a one.
+fn same_axis(from: &TensorType, axis: usize, to: &TensorType) -> Option<usize> {
+    let longer = |t: &TensorType| {
+        let axes = t.shape.iter().enumerate().filter(|(_, d)| **d != Dim::one());
+        axes.map(|(n, d)| (n, d.clone())).collect::<Vec<_>>()
+    };
+    let (old, new) = (longer(from), longer(to));
+    let place = old.iter().position(|(n, _)| *n == axis)?;
+    let same = old.len() == new.len() && old.iter().zip(&new).all(|((_, a), (_, b))| a == b);
+    new.get(place).filter(|_| same).map(|(n, _)| *n)
 }
 
 /// Is the extent of an axis a number?
