@@ -17,15 +17,15 @@
 //! func @f(%0 "q": f32[H, S, 64], %1 "k": f32[H, S, 64], %2 "v": f32[H, S, 64], %3 "document": i32[S]) -> (f32[H, S, 64]) {
 //! ^bb0:
 //!   %4 = reshape %3                       : i32[S, 1]
-//!   %5 = fused attention(%6 = %4, %7 = %3, %8 = %0, %9 = %1, %10 = %2) : f32[H, S, 64] {
-//!     %11 = iota axis=0                   : i32[S, 1]
-//!     %12 = iota axis=0                   : i32[S]
-//!     %13 = sub %11, %12                  : i32[S, S]
-//!     %14 = le %13, i32(256)              : bool[S, S]
-//!     %15 = eq %6, %7                     : bool[S, S]
-//!     %16 = and %14, %15                  : bool[S, S]
-//!     %17 = attention %8, %9, %10, scale=0.125, mask=[keep(%16, -inf), causal] : f32[H, S, 64]
-//!     yield %17
+//!   %5 = fused attention(%6 = %4, %7 = %3, %8 = %0, %9 = %1, %10 = %2, %11 = 0.125, %12 = -inf) : f32[H, S, 64] {
+//!     %13 = iota axis=0                   : i32[S, 1]
+//!     %14 = iota axis=0                   : i32[S]
+//!     %15 = sub %13, %14                  : i32[S, S]
+//!     %16 = le %15, i32(256)              : bool[S, S]
+//!     %17 = eq %6, %7                     : bool[S, S]
+//!     %18 = and %16, %17                  : bool[S, S]
+//!     %19 = attention %8, %9, %10, scale=%11, mask=[keep(%18, %12), causal] : f32[H, S, 64]
+//!     yield %19
 //!   }
 //!   return %5
 //! }
@@ -111,9 +111,10 @@ fn reads(f: &Function, inst: Inst, members: &[Inst]) -> usize {
 /// What some formulas of an attention are made of, operands first.
 fn members(f: &Function, inst: Inst, formulas: &[usize]) -> Vec<Inst> {
     let (mut members, mut order) = (BTreeMap::new(), Vec::new());
+    let Some(pairs) = pairs(f, inst) else { return order };
     for n in formulas {
         if let Some(v) = f.inst(inst).operands.get(*n) {
-            slice(f, *v, &mut members, &mut order);
+            slice(f, *v, &pairs, &mut members, &mut order);
         }
     }
     order
@@ -122,35 +123,47 @@ fn members(f: &Function, inst: Inst, formulas: &[usize]) -> Vec<Inst> {
 /// The masks of an attention that are computed in its kernel, by their places among its operands.
 fn formulas(f: &Function, inst: Inst) -> Vec<usize> {
     let data = f.inst(inst);
-    let Op::Attention { masks } = &data.op else { return Vec::new() };
-    let operand = |n: &usize| data.operands.get(*n).copied();
-    mask_operands(masks).into_iter().filter(|n| operand(n).is_some_and(|v| is_formula(f, v))).collect()
+    let (Op::Attention { masks }, Some(pairs)) = (&data.op, pairs(f, inst)) else { return Vec::new() };
+    let is_one = |n: &usize| data.operands.get(*n).is_some_and(|v| is_formula(f, *v, &pairs));
+    mask_operands(masks).into_iter().filter(is_one).collect()
+}
+
+/// How many queries and keys an attention has.
+fn pairs(f: &Function, attention: Inst) -> Option<[Dim; 2]> {
+    let rows = |n: usize| f.tensor(*f.inst(attention).operands.get(n)?)?.shape.iter().nth_back(1).cloned();
+    Some([rows(0)?, rows(1)?])
 }
 
 /// Is a value made of positions, or of vectors, for each query and key?
-fn is_formula(f: &Function, v: Value) -> bool {
-    let mut members = BTreeMap::new();
-    if !(is_matrix(f, v) && slice(f, v, &mut members, &mut Vec::new())) {
+fn is_formula(f: &Function, v: Value, pairs: &[Dim; 2]) -> bool {
+    let (mut members, mut order) = (BTreeMap::new(), Vec::new());
+    if !(is_matrix(f, v, pairs) && slice(f, v, pairs, &mut members, &mut order)) {
         return false;
     }
-    let reads_pairs = members.keys().any(|v| f.definition(*v).is_some_and(|(_, d)| {
-        d.operands.iter().any(|x| !members.contains_key(x) && !counts(f, *x) && is_matrix(f, *x))
-    }));
-    !reads_pairs || members.keys().any(|v| f.definition(*v).is_some_and(|(_, d)| d.operands.iter().any(|x| counts(f, *x))))
+    let mut read = order.iter().flat_map(|i| &f.inst(*i).operands).filter(|x| !members.contains_key(x));
+    let reads_pairs = read.clone().any(|x| !counts(f, *x) && is_matrix(f, *x, pairs));
+    !reads_pairs || read.any(|x| counts(f, *x))
 }
 
 /// Adds what a value is computed of in the kernel, operands first; false where that is the value itself, read from memory.
-fn slice(f: &Function, v: Value, members: &mut BTreeMap<Value, Inst>, order: &mut Vec<Inst>) -> bool {
+fn slice(
+    f: &Function,
+    v: Value,
+    pairs: &[Dim; 2],
+    members: &mut BTreeMap<Value, Inst>,
+    order: &mut Vec<Inst>,
+) -> bool {
     if members.contains_key(&v) {
         return true;
     }
     let Some((inst, d)) = f.definition(v) else { return false };
     let tensors = d.operands.iter().chain([&v]).all(|x| f.tensor(*x).is_some_and(|t| t.elem != Elem::I8));
-    if d.op.info().class != Class::Elementwise || !tensors || !(is_matrix(f, v) || is_cheap_counter(f, v, DEEPEST)) {
+    let is_inside = is_matrix(f, v, pairs) || is_cheap_counter(f, v, DEEPEST);
+    if d.op.info().class != Class::Elementwise || !tensors || !is_inside {
         return false;
     }
     for x in &d.operands {
-        slice(f, *x, members, order);
+        slice(f, *x, pairs, members, order);
     }
     members.insert(v, inst);
     order.push(inst);
@@ -178,9 +191,13 @@ fn counts(f: &Function, v: Value) -> bool {
 }
 
 /// Has a value an element for each query and key?
-fn is_matrix(f: &Function, v: Value) -> bool {
-    let longer = |t: &TensorType| t.shape.iter().rev().take(2).filter(|d| **d != Dim::one()).count() == 2;
-    f.tensor(v).is_some_and(longer)
+fn is_matrix(f: &Function, v: Value, [queries, keys]: &[Dim; 2]) -> bool {
+    let one = Dim::one();
+    let is_long = |t: &TensorType| {
+        let last = |n: usize| t.shape.iter().nth_back(n).unwrap_or(&one);
+        last(0) == keys && last(1) == queries
+    };
+    f.tensor(v).is_some_and(is_long)
 }
 
 /// Copies what the formulas of an attention are made of, as it may be used elsewhere; the copies in order.

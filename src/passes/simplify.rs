@@ -32,7 +32,7 @@
 //! | name | rewrite |
 //! |---|---|
 //! | neutral | `x * 1`, `x / 1`, `x + -0.0`, `x - 0.0`, `x^1`, `max(x, -inf)`, `min(x, inf)`, integers: `x + 0`, `x - 0`; `x and true`, `x or false`: `x` |
-//! | absorbing | integers: `x * 0`, `x - x`: 0; `x and false`: false; `x or true`: true; `x == x` of integers: true |
+//! | absorbing | integers: `x * 0`, `x - x`: 0; `x and false`: false; `x or true`: true; `x == x` of integers: true; `iota` along an axis of 1: 0 |
 //! | twice | `-(-x)`, `not not x`: `x`; `abs`, `relu`, `floor`, `max(x, x)`, `min`, `and`, `or` of what is so already: once |
 //! | power-of-two | `x / c` to `x * (1/c)`, where `1/c` is a normal number |
 //! | square | `x^2` to `x * x`; `x * -1` to `-x` |
@@ -163,6 +163,9 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
     let operand = |k: usize| inst.operands.get(k).copied();
     let ty = f.ty(result);
     match &inst.op {
+        Op::Iota { axis } if f.tensor(result)?.shape.get(*axis)? == &Dim::one() && !is_float(f, result) => {
+            Some(("absorbing", Rewrite::Literal(Scalar::Int(0))))
+        }
         Op::Unary(op) => unary(f, *op, operand(0)?),
         Op::Binary(op) => binary(f, *op, operand(0)?, operand(1)?).or_else(|| implicit(f, i)),
         Op::Compare(op) => {

@@ -25,6 +25,7 @@ mod generate;
 mod host;
 mod joined;
 mod lengths;
+mod masks;
 mod numbers;
 mod oracle_compiled;
 mod packing;
