@@ -35,8 +35,8 @@
 //!     and `softmax`, `log_softmax` and reductions with `keep=true`, each over the last axis alone. `matmul` and
 //!     `attention`: one operation of this name whose operands are arguments of the region; elementwise operations after
 //!     it keep its shape; constants and counters. The conditions of an attention's masks, and what is added to its scores,
-//!     may be made of elementwise operations before it, which nothing else uses. Never a region, a parameter, movement
-//!     or a tap.
+//!     may be made of elementwise operations and `broadcast` before it, which nothing else uses. Never a region, a
+//!     parameter, other movement or a tap.
 //!
 //! # What is not checked
 //!
@@ -464,7 +464,8 @@ impl<'a> Verifier<'a> {
                 (Op::Iota { .. } | Op::Causal | Op::Const(_) | Op::DimValue(_), _) => true,
                 (op, _) => {
                     let is_apart = formulas[result] || !inst.operands.iter().any(|v| formulas[*v]);
-                    is_apart && matches!(op.info().class, Class::Elementwise | Class::Source)
+                    let spreads = formulas[result] && *op == Op::Broadcast;
+                    is_apart && (spreads || matches!(op.info().class, Class::Elementwise | Class::Source))
                 }
             };
             if !fits {

@@ -37,8 +37,8 @@
 //!
 //! # Conditions
 //!
-//! * It is a condition that keeps scores, or is added to them, and made of elementwise operations alone, along the axes of
-//!   queries and keys both.
+//! * It is a condition that keeps scores, or is added to them, and made of elementwise operations and `broadcast` alone: for
+//!   each query and key, or for each of one of them if it counts positions.
 //! * It counts positions (`iota`, `causal`); or all that it reads has one element for each query or each key (document ids),
 //!   not for each pair.
 //! * What has no element for each pair is computed outside, unless it counts positions by cheap operations: bounds of those
@@ -137,29 +137,28 @@ fn pairs(f: &Function, attention: Inst) -> Option<[Dim; 2]> {
 /// Is a value made of positions, or of vectors, for each query and key?
 fn is_formula(f: &Function, v: Value, pairs: &[Dim; 2]) -> bool {
     let (mut members, mut order) = (BTreeMap::new(), Vec::new());
-    if !(is_matrix(f, v, pairs) && slice(f, v, pairs, &mut members, &mut order)) {
+    let is_computed = is_matrix(f, v, pairs) || is_cheap_counter(f, v, DEEPEST);
+    if !(is_computed && slice(f, v, pairs, &mut members, &mut order)) {
         return false;
     }
     let mut read = order.iter().flat_map(|i| &f.inst(*i).operands).filter(|x| !members.contains_key(x));
-    let reads_pairs = read.clone().any(|x| !counts(f, *x) && is_matrix(f, *x, pairs));
+    let is_stored = |x: &Value| !counts(f, *x) && f.tensor(*x).is_some_and(|t| t.rank() > 1);
+    let reads_pairs = read.clone().any(|x| is_stored(x) && is_matrix(f, *x, pairs));
     !reads_pairs || read.any(|x| counts(f, *x))
 }
 
 /// Adds what a value is computed of in the kernel, operands first; false where that is the value itself, read from memory.
-fn slice(
-    f: &Function,
-    v: Value,
-    pairs: &[Dim; 2],
-    members: &mut BTreeMap<Value, Inst>,
-    order: &mut Vec<Inst>,
-) -> bool {
+fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value, Inst>, order: &mut Vec<Inst>) -> bool {
     if members.contains_key(&v) {
         return true;
     }
     let Some((inst, d)) = f.definition(v) else { return false };
     let tensors = d.operands.iter().chain([&v]).all(|x| f.tensor(*x).is_some_and(|t| t.elem != Elem::I8));
-    let is_inside = is_matrix(f, v, pairs) || is_cheap_counter(f, v, DEEPEST);
-    if d.op.info().class != Class::Elementwise || !tensors || !is_inside {
+    let spreads = d.op == Op::Broadcast;
+    let is_number = |x: &Value| f.tensor(*x).is_some_and(|t| t.rank() == 0);
+    let is_inside =
+        is_matrix(f, v, pairs) || is_cheap_counter(f, v, DEEPEST) || spreads && d.operands.iter().all(is_number);
+    if !(d.op.info().class == Class::Elementwise || spreads) || !tensors || !is_inside {
         return false;
     }
     for x in &d.operands {

@@ -3,7 +3,8 @@
 use super::{
     Changed, Context, canonicalise_cast, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_row,
     canonicalise_scale, canonicalise_softmax, canonicalise_transpose, cse, dce, fold_constants, fuse_attention,
-    fuse_epilogue, fuse_map, fuse_mask, fuse_rows, hoist_products, licm, merge_matmuls, separate_taps, simplify, simplify_cfg,
+    fuse_epilogue, fuse_map, fuse_mask, fuse_rows, hoist_products, licm, merge_matmuls, separate_taps, simplify,
+    simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;

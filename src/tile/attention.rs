@@ -29,11 +29,11 @@ mod formula;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::encode::{self, Encoding};
 use super::body::InstData;
+use super::encode::{self, Encoding};
 use super::{
-    AxisRole, Body, Extent, Inst, Kernel, KernelBuilder, Op, ParamMode, Position, State, Terminator, TileType, Type, Value,
-    simplify,
+    AxisRole, Body, Extent, Inst, Kernel, KernelBuilder, Op, ParamMode, Position, State, Terminator, TileType, Type,
+    Value, simplify,
 };
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};

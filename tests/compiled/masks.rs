@@ -7,7 +7,8 @@ use attnc::shape::Elem;
 use crate::attention_compiled::{CAUSAL, Case, HIDDEN, PAIRS, PLAIN, causal, computes_its_formula};
 
 /// Fewer and more queries than a tile and keys than a block, one of each and none, and several blocks that are skipped.
-const SIZES: &[(usize, usize)] = &[(0, 3), (3, 0), (1, 1), (5, 5), (1, 300), (70, 300), (300, 70), (33, 600), (610, 610)];
+const SIZES: &[(usize, usize)] =
+    &[(0, 3), (3, 0), (1, 1), (5, 5), (1, 300), (70, 300), (300, 70), (33, 600), (610, 610)];
 
 /// The same for products of pairs.
 const IN_PAIRS: &[(usize, usize)] = &[(64, 1), (70, 255), (96, 256), (64, 257), (100, 600), (257, 257), (610, 610)];
@@ -35,18 +36,25 @@ fn cases() -> Vec<Case> {
     let falling = Case {
         name: "a bias that falls with the distance",
         extra: &["f32[2]"],
-        masked: "s - rearrange(abs(a), \"h -> h 1 1\") * cast<f32>(abs(i - j))",
-        apply: |x, [h, i, j], _, a| x - a[0][h].abs() * i.abs_diff(j) as f64,
+        masked: "s - rearrange(a, \"h -> h 1 1\") * cast<f32>(abs(i - j)) * 0.01",
+        apply: |x, [h, i, j], _, a| x - a[0][h] * i.abs_diff(j) as f64 * 0.01,
         sizes: SIZES,
         ..PLAIN
     };
     vec![
         Case { name: "bf16, a sliding window", elem: Elem::BF16, sizes: IN_PAIRS, ..window },
-        Case { name: "a sliding window, heads of any width", widths: ["D", "E"], sizes: &[(9, 5), (40, 300)], ..window },
+        Case {
+            name: "a sliding window, heads of any width",
+            widths: ["D", "E"],
+            sizes: &[(9, 5), (40, 300)],
+            ..window
+        },
         Case {
             name: "a sliding window, heads beside each other",
             widths: ["64", "64"],
-            sizes: &[(0, 3), (1, 7), (255, 33), (610, 610)],
+            scores: "q @ k.T / sqrt(64)",
+            scale: 0.125,
+            sizes: &[(0, 3), (1, 7), (255, 33), (400, 400)],
             beside: true,
             ..window
         },
@@ -88,8 +96,8 @@ fn cases() -> Vec<Case> {
         },
         Case {
             name: "hidden, then added to",
-            masked: "where(abs(i - j) <= 9, s, -inf) + cast<f32>(j) * 0.01",
-            apply: |x, [_, i, j], _, _| kept(x, i.abs_diff(j) <= 9) + j as f64 * 0.01,
+            masked: "where(abs(i - j) <= 9, s, -inf) + cast<f32>(j - i) * 0.01",
+            apply: |x, [_, i, j], _, _| kept(x, i.abs_diff(j) <= 9) + (j as f64 - i as f64) * 0.01,
             sizes: SIZES,
             ..PLAIN
         },
@@ -117,16 +125,16 @@ fn cases() -> Vec<Case> {
         Case {
             name: "a prefix",
             extra: &["i32"],
-            masked: "where(j <= i or j < a * 50, s, -inf)",
-            apply: |x, [_, i, j], _, a| kept(x, j <= i || (j as f64) < a[0][0] * 50.0),
+            masked: "where(j <= i or j / 50 < a, s, -inf)",
+            apply: |x, [_, i, j], _, a| kept(x, j <= i || ((j / 50) as f64) < a[0][0]),
             sizes: SIZES,
             ..PLAIN
         },
         Case {
             name: "padding by lengths",
             extra: &["i32[2]"],
-            masked: "where(rearrange(a, \"h -> h 1 1\") * 37 > j and i + 5 > 0, s, -inf)",
-            apply: |x, [h, _, j], _, a| kept(x, (j as f64) < a[0][h] * 37.0),
+            masked: "where(rearrange(a, \"h -> h 1 1\") > j / 37 and i + 5 > 0, s, -inf)",
+            apply: |x, [h, _, j], _, a| kept(x, a[0][h] > (j / 37) as f64),
             sizes: SIZES,
             ..PLAIN
         },
@@ -141,10 +149,10 @@ fn cases() -> Vec<Case> {
         },
         Case {
             name: "documents far apart, which wrap",
-            masked: "where((rearrange(a, \"s -> s 1\") - 1) * 2147483647 - b * 1431655765 <= 0, s, -inf)",
+            masked: "where((rearrange(a, \"s -> s 1\") - b) * 1500000000 <= 0, s, -inf)",
             apply: |x, [_, i, j], _, a| {
                 let (a, b) = (a[0][i] as i32, a[1][j] as i32);
-                kept(x, (a - 1).wrapping_mul(i32::MAX).wrapping_sub(b.wrapping_mul(1_431_655_765)) <= 0)
+                kept(x, (a - b).wrapping_mul(1_500_000_000) <= 0)
             },
             ..documents
         },
@@ -157,16 +165,21 @@ fn cases() -> Vec<Case> {
             sizes: SIZES,
             ..PLAIN
         },
-        Case { name: "bf16, a bias that falls with the distance", elem: Elem::BF16, extra: &["bf16[2]"],
-            masked: "s - rearrange(abs(a), \"h -> h 1 1\") * cast<bf16>(minimum(abs(i - j), 8))",
-            apply: |x, [h, i, j], _, a| x - a[0][h].abs() * i.abs_diff(j).min(8) as f64,
-            sizes: &[(64, 1), (70, 255), (257, 257)], ..PLAIN },
+        Case {
+            name: "bf16, a bias that falls with the distance",
+            elem: Elem::BF16,
+            extra: &["bf16[2]"],
+            masked: "s - rearrange(a, \"h -> h 1 1\") * cast<bf16>(minimum(abs(i - j), 8))",
+            apply: |x, [h, i, j], _, a| x - a[0][h] * i.abs_diff(j).min(8) as f64,
+            sizes: &[(64, 1), (70, 255), (257, 257)],
+            ..PLAIN
+        },
         Case {
             name: "a bias that falls with the distance, in a window, capped",
-            masked: "where(abs(i - j) < 50, 1.5 * tanh(s / 1.5) - rearrange(abs(a), \"h -> h 1 1\") * cast<f32>(abs(i - j)), -inf)",
+            masked: "where(abs(i - j) < 50, 1.5 * tanh(s / 1.5) - rearrange(a, \"h -> h 1 1\") * cast<f32>(abs(i - j)) * 0.01, -inf)",
             apply: |x, [h, i, j], _, a| {
                 let distance = i.abs_diff(j);
-                kept(1.5 * (x / 1.5).tanh() - a[0][h].abs() * distance as f64, distance < 50)
+                kept(1.5 * (x / 1.5).tanh() - a[0][h] * distance as f64 * 0.01, distance < 50)
             },
             ..falling
         },

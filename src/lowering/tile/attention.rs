@@ -186,11 +186,7 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     /// The number of a value in the formula; `read` gives what is not computed there.
-    fn value(
-        &mut self,
-        v: ir::Value,
-        read: &mut dyn FnMut(ir::Value) -> Option<Source>,
-    ) -> Result<usize, String> {
+    fn value(&mut self, v: ir::Value, read: &mut dyn FnMut(ir::Value) -> Option<Source>) -> Result<usize, String> {
         if let Some(n) = self.made.get(&v) {
             return Ok(*n);
         }
@@ -205,6 +201,7 @@ impl Maker<'_> {
                 let ty = self.body.tensor(v).ok_or("an index in a region")?;
                 let same = |x: &ir::Value| self.body.tensor(*x).is_some_and(|x| computed(x.elem) == computed(ty.elem));
                 match (&d.op, operands.as_slice()) {
+                    (Op::Broadcast, [x]) => *x,
                     (Op::Cast { .. }, [x]) if d.operands.iter().all(same) => self.formula.narrow(*x, ty.elem, loc),
                     _ => self.operation(&d.op, ty, operands, loc)?,
                 }
