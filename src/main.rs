@@ -50,6 +50,7 @@ fn run() -> u8 {
         Command::Bench(options) => driver::bench(&options),
         Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),
+        Command::Ref(options) => driver::reference(&options),
         Command::List(options) => driver::list(&options),
         Command::Ops(options) => driver::ops(&options),
         Command::Completions(options) => driver::completions(&options),

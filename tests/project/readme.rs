@@ -144,7 +144,7 @@ fn flags_exist() {
     let place = Sandbox::new();
     let mut help = String::new();
     for command in
-        ["compile", "check", "run", "bench", "opt", "explain", "list", "ops", "std", "function", "completions"]
+        ["compile", "check", "run", "bench", "opt", "explain", "ref", "list", "ops", "std", "function", "completions"]
     {
         help += &place.run("attnc", &["help", command]).1;
     }
