@@ -7,8 +7,8 @@ mod values;
 
 pub use options::{
     BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FunctionOptions, GenerateOptions,
-    ImportOptions, ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions, ProgramOptions, RunOptions,
-    StdOptions, TargetOptions,
+    ImportOptions, ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions, ProgramOptions, RefOptions,
+    RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
     Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
@@ -115,6 +115,7 @@ impl CommandLine {
             | Command::Function(_)
             | Command::Import(_)
             | Command::Ops(_)
+            | Command::Ref(_)
             | Command::List(_)
             | Command::Completions(_) => (None, [].as_slice()),
         };
@@ -148,6 +149,8 @@ pub enum Command {
     Opt(OptOptions),
     /// Explain an error code, with a failing and a corrected example
     Explain(ExplainOptions),
+    /// Show the language reference, or one entry of it: a function, an operator, a statement, a layer
+    Ref(RefOptions),
     /// List operations, passes, output formats, instruction sets, error codes
     List(ListOptions),
     /// Show the operations of the language and of the IRs, or all about one

@@ -51,6 +51,7 @@ fn run() -> u8 {
         Command::Generate(options) => driver::generate(&options),
         Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),
+        Command::Ref(options) => driver::reference(&options),
         Command::List(options) => driver::list(&options),
         Command::Ops(options) => driver::ops(&options),
         Command::Completions(options) => driver::completions(&options),

@@ -249,8 +249,19 @@ pub struct OptOptions {
 /// `attnc explain E0301`
 #[derive(Args, Debug, Clone)]
 pub struct ExplainOptions {
-    /// The code: E0301, e301 or 301; lists all codes with their titles if omitted
+    /// The code: E0301, e301 or 301, or a name in the language reference; lists all codes with their titles if omitted
     pub code: Option<String>,
+}
+
+/// `attnc ref softmax`
+#[derive(Args, Debug, Clone)]
+pub struct RefOptions {
+    /// The function, operator, statement or layer: `softmax`, `@`, `let dim`, `nn.Linear`; lists all if omitted
+    #[arg(allow_hyphen_values = true)]
+    pub name: Option<String>,
+    /// Print the whole reference as a document in Markdown
+    #[arg(long, conflicts_with = "name")]
+    pub document: bool,
 }
 
 /// `attnc std nn`

@@ -305,7 +305,8 @@ fn the_greatest_score_at_temperature_zero_and_draws_above() {
 #[test]
 fn the_best_of_the_best_stay() {
     let mut random = Random::new(35);
-    let (mut calls, mut want): (Vec<(&str, Vec<Tensor>)>, Vec<Vec<f64>>) = (Vec::new(), Vec::new());
+    let mut calls: Vec<(&str, Vec<Tensor>)> = Vec::new();
+    let mut want: Vec<Vec<f64>> = Vec::new();
     for width in [1, 7, 60] {
         let x = scores(&mut random, width);
         for k in [-3, 2, 5, i64::from(i32::MAX)] {
@@ -330,7 +331,8 @@ fn the_best_of_the_best_stay() {
 #[test]
 fn the_next_token_is_drawn_from_what_is_kept() {
     let mut random = Random::new(36);
-    let (mut calls, mut want): (Vec<(&str, Vec<Tensor>)>, Vec<Vec<f64>>) = (Vec::new(), Vec::new());
+    let mut calls: Vec<(&str, Vec<Tensor>)> = Vec::new();
+    let mut want: Vec<Vec<f64>> = Vec::new();
     let seed = -5;
     for width in [1, 7, 150] {
         let x = scores(&mut random, width);

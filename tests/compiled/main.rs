@@ -32,5 +32,6 @@ mod recurrent;
 mod rows_compiled;
 mod selection;
 mod state;
+mod std_nn;
 mod tile_random;
 mod update;

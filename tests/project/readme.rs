@@ -151,6 +151,7 @@ fn flags_exist() {
         "bench",
         "opt",
         "explain",
+        "ref",
         "list",
         "ops",
         "std",

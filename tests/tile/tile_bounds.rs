@@ -253,8 +253,8 @@ const EDITS: &[Edit] = &[
     ),
     ("plan @weights", "launch @pack.1(%2, %0)", "launch @pack.1(%2, %2)", "and the kernel takes"),
     // Divisors.
-    ("kernel @map.0", "%5 = dim 64*S ", "%5 = dim S/2 ", "nothing says that S/2 is a whole number"),
-    ("plan @forward symbols", "slots(256*S,", "slots(256*S+S/3,", "is a whole number"),
+    ("kernel @map.0", "%5 = dim 64*S ", "%5 = dim S/2 ", "nothing says that S/2 is an integer"),
+    ("plan @forward symbols", "slots(256*S,", "slots(256*S+S/3,", "is an integer"),
 ];
 
 /// A product of weights and values, and edits of the loop over its blocks of steps.

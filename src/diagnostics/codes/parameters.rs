@@ -31,7 +31,7 @@ codes! {
 
     /// A call of a layer that has no `forward`.
     NO_FORWARD = "E0505", "the layer has no `forward`";
-    rule: "Calling a layer calls its function `forward`; other functions are called by name: `attn.masked(x, mask)`.";
+    rule: "Calling a layer calls its function `forward`; other functions are called by name: `bias.both_sides(iota(S))`.";
     - failing: "layer Scale<D> {\n    weight: f32[D]\n    fn scaled(x: f32[D]) -> f32[D] { x * weight }\n}\nlayer L<D> {\n    s: Scale<D>\n    fn forward(x: f32[D]) -> f32[D] { s(x) }\n}\n";
     - fixed: "layer Scale<D> {\n    weight: f32[D]\n    fn scaled(x: f32[D]) -> f32[D] { x * weight }\n}\nlayer L<D> {\n    s: Scale<D>\n    fn forward(x: f32[D]) -> f32[D] { s.scaled(x) }\n}\n";
 

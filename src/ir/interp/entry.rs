@@ -41,7 +41,7 @@ pub(super) fn value(d: &Dim, symbols: &Symbols) -> Result<i64, EvalError> {
     d.eval(&|s| symbols.get(s).copied()).map_err(|e| {
         EvalError::new(match e {
             DimError::Unbound(s) => format!("the dimension {s} is not fixed by the arguments"),
-            DimError::NotWhole => format!("the dimension {d} is not a whole number"),
+            DimError::NotWhole => format!("the dimension {d} is not an integer"),
             DimError::DivisionByZero => format!("the dimension {d} divides by zero"),
             DimError::Overflow => format!("the dimension {d} is too large"),
         })

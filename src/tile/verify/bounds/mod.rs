@@ -194,7 +194,7 @@ fn number(body: &Body, v: Value) -> Option<Dim> {
 fn whole(body: &Body, others: &[&Dim], facts: &Facts, sink: &mut Sink) {
     let mut check = |at: At, d: &Dim| {
         if !exact(d, facts) {
-            sink.error(at, format!("nothing says that {d} is a whole number"));
+            sink.error(at, format!("nothing says that {d} is an integer"));
         }
     };
     others.iter().for_each(|d| check(At::Head, d));

@@ -1,0 +1,152 @@
+//! `std.nn`: do its layers give what their formulas say, with and without the arguments that have defaults; and what does an
+//! argument cost that is left out?
+
+use attnc::random::Random;
+use attnc::shape::Elem;
+use attnc::tensor::Tensor;
+
+use crate::everywhere::{self, Everywhere};
+
+fn tensor(shape: &[usize], seed: u64) -> Tensor {
+    let mut random = Random::new(seed);
+    let count: usize = shape.iter().product();
+    let values: Vec<f32> = (0..count).map(|_| random.below(2001) as f32 / 1000.0 - 1.0).collect();
+    Tensor::from_f32(shape.to_vec(), &values).unwrap()
+}
+
+fn truths(shape: &[usize], seed: u64) -> Tensor {
+    let mut random = Random::new(seed);
+    let count: usize = shape.iter().product();
+    let values: Vec<i64> = (0..count).map(|_| i64::from(random.below(3) > 0)).collect();
+    Tensor::from_ints(Elem::Bool, shape.to_vec(), &values).unwrap()
+}
+
+const D: usize = 6;
+const H: usize = 2;
+
+fn params() -> Vec<(&'static str, Tensor)> {
+    vec![
+        ("a.in_proj_weight", tensor(&[3 * D, D], 1)),
+        ("a.in_proj_bias", tensor(&[3 * D], 2)),
+        ("a.out_proj.weight", tensor(&[D, D], 3)),
+        ("a.out_proj.bias", tensor(&[D], 4)),
+    ]
+}
+
+/// `torch.nn.MultiheadAttention` in float64, for one sequence: `seen(i, j)` says whether query i sees key j.
+fn attention(query: &[f64], memory: &[f64], seen: &dyn Fn(usize, usize) -> bool) -> Vec<f64> {
+    let values: Vec<Vec<f64>> = params().iter().map(|(_, t)| t.to_f64()).collect();
+    let affine = |x: &[f64], weight: &[f64], bias: &[f64]| -> Vec<f64> {
+        let row = |x: &[f64], o: usize| bias[o] + x.iter().zip(&weight[o * D..]).map(|(x, w)| x * w).sum::<f64>();
+        x.chunks(D).flat_map(|x| (0..D).map(move |o| row(x, o))).collect()
+    };
+    let part = |n: usize, x: &[f64]| affine(x, &values[0][n * D * D..], &values[1][n * D..]);
+    let (q, k, v) = (part(0, query), part(1, memory), part(2, memory));
+    let (s, t, e) = (query.len() / D, memory.len() / D, D / H);
+    let mut out = vec![0.0; s * D];
+    for h in 0..H {
+        for i in 0..s {
+            let score = |j: usize| -> f64 {
+                let dot: f64 = (0..e).map(|c| q[i * D + h * e + c] * k[j * D + h * e + c]).sum();
+                dot / (e as f64).sqrt()
+            };
+            let weights: Vec<f64> = (0..t).map(|j| if seen(i, j) { score(j).exp() } else { 0.0 }).collect();
+            let sum: f64 = weights.iter().sum();
+            for c in (0..e).filter(|_| sum > 0.0) {
+                out[i * D + h * e + c] = (0..t).map(|j| weights[j] / sum * v[j * D + h * e + c]).sum();
+            }
+        }
+    }
+    affine(&out, &values[2], &values[3])
+}
+
+/// Attention to a memory, and of a sequence to itself: whatever is left out of mask and padding hides nothing.
+#[test]
+fn what_is_left_out_of_an_attention_hides_nothing() {
+    let source = "use std.nn\nmodel M {\n    a: MultiHeadAttention<6, 2>\n    \
+         pub fn all(x: f32[B, S, 6], m: f32[B, T, 6]) -> f32[B, S, 6] { a(x, m, m) }\n    \
+         pub fn masked(x: f32[B, S, 6], m: f32[B, T, 6], mask: bool[B, S, T]) -> f32[B, S, 6] { a(x, m, m, mask) }\n    \
+         pub fn padded(x: f32[B, S, 6], m: f32[B, T, 6], keep: bool[B, T]) -> f32[B, S, 6] { a(x, m, m, keep = keep) }\n    \
+         pub fn both(x: f32[B, S, 6], m: f32[B, T, 6], mask: bool[S, T], keep: bool[B, T]) -> f32[B, S, 6] { a(x, m, m, mask, keep) }\n}\n";
+    let program = Everywhere::of(source, &params());
+    let own = source.replace("MultiHeadAttention", "SelfAttention").replace("a(x, m, m", "a(x");
+    let own = own.replace(", m: f32[B, T, 6]", "").replace("T]", "S]");
+    let of_itself = Everywhere::of(&own, &params());
+    for own in [false, true] {
+        let (mut calls, mut wanted) = (Vec::new(), Vec::new());
+        for (b, s, t) in [(1, 1, 1), (2, 3, 5), (3, 7, 2), (2, 0, 4), (0, 3, 3), (1, 33, 33), (2, 3, 0)] {
+            let t = if own { s } else { t };
+            let (x, m) = (tensor(&[b, s, D], 5), tensor(&[b, t, D], 6));
+            let (mask, keep, one) = (truths(&[b, s, t], 7), truths(&[b, t], 8), truths(&[s, t], 9));
+            let (xs, ms) = (x.to_f64(), if own { x.to_f64() } else { m.to_f64() });
+            let (masks, keeps, ones) = (mask.to_f64(), keep.to_f64(), one.to_f64());
+            let want = |seen: &dyn Fn(usize, usize, usize) -> bool| {
+                let part = |all: &[f64], n: usize, len: usize| all[n * len * D..][..len * D].to_vec();
+                let each = |n: usize| attention(&part(&xs, n, s), &part(&ms, n, t), &|i, j| seen(n, i, j));
+                Tensor::from_floats(Elem::F32, vec![b, s, D], &(0..b).flat_map(each).collect::<Vec<f64>>()).unwrap()
+            };
+            let expected = [
+                ("all", vec![], want(&|_, _, _| true)),
+                ("masked", vec![mask], want(&|n, i, j| masks[(n * s + i) * t + j] > 0.0)),
+                ("padded", vec![keep.clone()], want(&|n, _, j| keeps[n * t + j] > 0.0)),
+                ("both", vec![one, keep], want(&|n, i, j| ones[i * t + j] > 0.0 && keeps[n * t + j] > 0.0)),
+            ];
+            for (name, more, want) in expected {
+                let inputs = if own { vec![x.clone()] } else { vec![x.clone(), m.clone()] };
+                calls.push((name, inputs.into_iter().chain(more).collect()));
+                wanted.push((format!("{name} {b} {s} {t} own: {own}"), want));
+            }
+        }
+        let given = if own { &of_itself } else { &program }.calls(&calls);
+        for ((what, want), got) in wanted.iter().zip(given) {
+            everywhere::near(what, want, &got.unwrap()[0]);
+        }
+    }
+}
+
+/// The optimised graph IR of a program, without the places in the source.
+fn optimised(source: &str) -> String {
+    let text = attnc::ir::text::print(&Everywhere::of(source, &params()).optimised);
+    let lines = text.lines().map(|line| line.split(" loc(").next().unwrap_or("").trim_end());
+    lines.filter(|line| !line.contains(".attn\"")).collect::<Vec<_>>().join("\n")
+}
+
+/// A layer whose mask and padding have defaults is, where both are left out, the layer that has neither; and where one is
+/// given, the one that has only this.
+#[test]
+fn an_argument_that_is_left_out_costs_nothing() {
+    let layer = |arguments: &str, weights: &str| {
+        format!(
+            "use std.nn\nlayer Own {{\n    in_proj_weight: f32[18, 6]\n    in_proj_bias:   f32[18]\n    out_proj: Linear<6, 6>\n    \
+             fn forward(x: f32[.., S, 6]{arguments}) -> f32[.., S, 6] {{\n        \
+             let (q, k, v) = unbind(rearrange(x @ in_proj_weight.T + in_proj_bias, \".. s (n h d) -> n .. h s d\", n = 3, h = 2))\n        \
+             let weights = softmax({weights})\n        tap weights\n        \
+             out_proj(rearrange(weights @ v, \".. h s d -> .. s (h d)\"))\n    }}\n}}\n"
+        )
+    };
+    let hidden = |by: &str| format!("where({by}, q @ k.T / sqrt(6 / 2), -inf)");
+    let cases = [
+        ("", "", layer("", "q @ k.T / sqrt(6 / 2)")),
+        (
+            ", mask: bool[B, S, S]",
+            ", mask",
+            layer(", mask: bool[.., S, S]", &hidden("rearrange(mask, \".. s t -> .. 1 s t\")")),
+        ),
+        (
+            ", mask: bool[B, S]",
+            ", keep = mask",
+            layer(", mask: bool[.., S]", &hidden("rearrange(mask, \".. t -> .. 1 1 t\")")),
+        ),
+    ];
+    for (argument, passed, own) in cases {
+        let model = |field: &str, passed: &str| {
+            format!(
+                "model M {{\n    a: {field}\n    pub fn f(x: f32[B, S, 6]{argument}) -> f32[B, S, 6] {{ a(x{passed}) }}\n}}\n"
+            )
+        };
+        let given = if argument.is_empty() { "" } else { ", mask" };
+        let wanted = optimised(&format!("{own}{}", model("Own", given)));
+        let found = optimised(&format!("use std.nn\n{}", model("SelfAttention<6, 2>", passed)));
+        assert_eq!(found, wanted, "{argument}");
+    }
+}
