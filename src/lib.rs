@@ -28,7 +28,7 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `reference`, `runtime`, `shape`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `reference`, `runtime`, `shape`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
@@ -59,6 +59,7 @@
 //! | `threads` | the same work for each of several items, on several threads |  | what the work is |
 //! | `random` | a random number generator that gives the same numbers everywhere |  | who draws |
 //! | `stack` | room on the stack for deep recursion |  | what recurses |
+//! | `tokenizer` | text to tokens and back, shown piece by piece |  | models |
 //! | `panics` | turning a panic of a dependency into an error |  | whose it is |
 //!
 //! A folder imports what the third column lists and nothing else; `tests/project/tidy.rs` checks that, and that there is no circle.
@@ -216,5 +217,6 @@ pub mod table;
 pub mod tensor;
 pub mod threads;
 pub mod tile;
+pub mod tokenizer;
 pub mod types;
 pub mod vector;
