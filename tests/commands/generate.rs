@@ -1,6 +1,7 @@
 //! Does `attnc generate` write what the entry point gives, end where it should, and say what does not fit?
 
 use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -219,6 +220,13 @@ fn an_interrupt_ends_the_text() {
     std::fs::write(&file, AFTER).expect("a program");
     let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
     command.arg("generate").arg(&file).args(["--tokenizer", "bytes", "--prompt", "a", "--max-tokens", "1000000000"]);
+    // SAFETY: `signal` may be called between fork and exec. Whoever started the tests may ignore this signal.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("attnc starts");
     let mut out = child.stdout.take().expect("a pipe");
     let mut first = [0; 4];
