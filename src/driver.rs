@@ -9,28 +9,33 @@ mod bench;
 mod bugs;
 mod call;
 mod function;
+mod generate;
 mod import;
 mod keep;
 mod levels;
 mod list;
+mod load;
 mod ops;
 mod outputs;
 mod passes;
+mod reference;
 mod session;
 mod stages;
 
 pub use bench::bench;
 pub use call::run;
 pub use function::function;
+pub use generate::generate;
 pub use import::import;
 pub use list::{completions, list};
 pub use ops::ops;
 pub use passes::{Dumps, broken_pass, opt, pass_options};
+pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 
-use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ExplainOptions, StdOptions};
+use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, StdOptions};
 use crate::codegen::cpu::{Arch, EmitOptions, clif};
-use crate::diagnostics::{codes as registry, did_you_mean};
+use crate::diagnostics::did_you_mean;
 use crate::source::FileId;
 use crate::tile::Cpu;
 use crate::types::typed::{LayerKind, Program};
@@ -41,7 +46,6 @@ use levels::Levels;
 use outputs::{Outputs, Source};
 use session::show;
 use stages::Tiers;
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// `attnc FILE`: compiles and writes the requested outputs.
@@ -290,40 +294,6 @@ pub fn standard_library(options: &StdOptions) -> Result<(), CommandError> {
                 return Err(command_line_error(&message));
             }
         },
-    }
-    show(&text)
-}
-
-/// `attnc explain CODE`
-pub fn explain(options: &ExplainOptions) -> Result<(), CommandError> {
-    let mut text = String::new();
-    match &options.code {
-        None => {
-            for entry in registry::all() {
-                let _ = writeln!(text, "{}  {}", entry.code, entry.title);
-            }
-        }
-        Some(code) => {
-            // `e301` and `301` are E0301.
-            let digits = code.trim_start_matches(['E', 'e']);
-            let is_number = !digits.is_empty() && digits.len() <= 4 && digits.bytes().all(|b| b.is_ascii_digit());
-            let code = &if is_number { format!("E{digits:0>4}") } else { code.clone() };
-            let Some(entry) = registry::find(code) else {
-                let known = registry::all().map(|entry| entry.code.as_str());
-                let hint = crate::diagnostics::did_you_mean(code, known);
-                let hint = hint.map_or(String::new(), |code| format!("; did you mean {code}?"));
-                return Err(command_line_error(&format!("there is no code `{code}`{hint}")));
-            };
-            let _ = writeln!(text, "{}: {}\n\n{}", entry.code, entry.title, entry.rule);
-            if let Some(example) = entry.example {
-                for (title, program) in [("This fails:", example.failing), ("Corrected:", example.fixed)] {
-                    let _ = writeln!(text, "\n{title}\n");
-                    for line in program.lines() {
-                        let _ = writeln!(text, "{}", format!("    {line}").trim_end());
-                    }
-                }
-            }
-        }
     }
     show(&text)
 }

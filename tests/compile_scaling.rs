@@ -67,20 +67,20 @@ const CHECK: &[&str] = &["check", "program.attn"];
 #[test]
 fn doc_comments() {
     let model = "model M { pub fn forward(x: f32[S]) -> f32[S] { x } }\n";
-    grows_with_the_program("doc comments", 700, |n| lines(n, |i| format!("/// {i}")) + model, CHECK, true);
+    grows_with_the_program("doc comments", 350, |n| lines(n, |i| format!("/// {i}")) + model, CHECK, true);
     // Documentation of nothing is a warning for each line.
     let lost = |n| model.to_string() + &lines(n, |i| format!("/// {i}"));
-    grows_with_the_program("doc comments at the end", 700, lost, CHECK, true);
+    grows_with_the_program("doc comments at the end", 350, lost, CHECK, true);
 }
 
 #[test]
 fn statements_in_sequence() {
     let ifs = |n| forward(&lines(n, |i| format!("if c {{ y = y + {i}.5 }}")));
-    grows_with_the_program("`if`", 16, ifs, COMPILE, true);
+    grows_with_the_program("`if`", 8, ifs, COMPILE, true);
     let fors = |n| forward(&lines(n, |i| format!("for i in 0..3 {{ y = y + {i}.5 }}")));
-    grows_with_the_program("`for`", 12, fors, COMPILE, true);
+    grows_with_the_program("`for`", 6, fors, COMPILE, true);
     let plain = |n| forward(&lines(n, |i| format!("y = exp(y) * {i}.5 + sum(y)")));
-    grows_with_the_program("operations in one block", 24, plain, COMPILE, true);
+    grows_with_the_program("operations in one block", 12, plain, COMPILE, true);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn carried_variables() {
         let sum = lines(n, |i| format!("y = y + v{i}"));
         forward(&format!("{declared}for i in 0..3 {{\n{assigned}}}\n{sum}"))
     };
-    grows_with_the_program("variables carried by a loop", 10, program, COMPILE, true);
+    grows_with_the_program("variables carried by a loop", 5, program, COMPILE, true);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn entry_points_and_layers() {
         let functions = lines(n, |i| format!("pub fn f_{i}(x: f32[S]) -> f32[S] {{ x * {i}.5 }}"));
         format!("model M {{\n{functions}}}\n")
     };
-    grows_with_the_program("entry points", 12, entries, COMPILE, true);
+    grows_with_the_program("entry points", 6, entries, COMPILE, true);
     // Each kind of layer has two of the kind before, so that `2 n` parts are one level more.
     let nested = |n: usize| {
         let levels = n.ilog2();
@@ -114,11 +114,11 @@ fn entry_points_and_layers() {
         }
         text + &format!("model M<D = 4> {{ l: L{levels}<D>\n pub fn forward(x: f32[S, D]) -> f32[S, D] {{ l(x) }} }}\n")
     };
-    grows_with_the_program("layers that have two of the next kind", 32, nested, COMPILE, true);
+    grows_with_the_program("layers that have two of the next kind", 16, nested, COMPILE, true);
 }
 
 #[test]
 fn names_that_are_not_known() {
     let values = |n| forward(&lines(n, |i| format!("let a{i} = unknown{i}")));
-    grows_with_the_program("values", 1200, values, CHECK, false);
+    grows_with_the_program("values", 600, values, CHECK, false);
 }

@@ -6,17 +6,17 @@
 use super::arguments;
 use super::keep::{matches, tell_losses};
 use super::levels::Levels;
+use super::load::{How, opened};
 use super::outputs::Source;
 use super::passes::pass_options;
 use super::session::{CommandError, Session, command_line_error, message, reason, show, tell};
 use super::stages::{self, Tiers};
 use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
-use crate::codegen::{Generator, cpu::EmitOptions};
+use crate::codegen::Generator;
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::ir::{self, interp};
 use crate::runtime::descriptor::ModelDescriptor;
-use crate::runtime::load::CompiledModel;
 use crate::runtime::npy;
 use crate::runtime::weights::WeightsFile;
 use crate::shape::Elem;
@@ -278,19 +278,8 @@ fn called(
 ) -> Result<(Values, WeightNotes), CommandError> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
-    s.stage("generate code");
-    let wanted = EmitOptions { remarks: call.remarks, ..EmitOptions::default() };
-    let code = stages::machine_code(s, generator, &tiers, model, wanted)?;
-    s.stage("link");
-    let folder = stages::temporary(s)?;
-    let so = folder.path().join("model.so");
-    stages::link(s, &code, &so, false)?;
-
-    s.stage("load");
-    let threads = threads.map_or(0, |n| i32::try_from(n).unwrap_or(i32::MAX));
-    // SAFETY: the file was just linked from code of our own.
-    let loaded = unsafe { CompiledModel::open(&so, call.weights, threads) }
-        .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
+    let how = How { generator, remarks: call.remarks, threads };
+    let loaded = opened(s, &tiers, model, &how, call.weights)?;
     let notes = WeightNotes { unused: loaded.unused_weights(), converted: loaded.converted_weights() };
 
     s.stage("run");

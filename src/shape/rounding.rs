@@ -54,7 +54,7 @@ impl Factor {
     fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         match self {
             Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
-            // A quotient of whole numbers is no more than what is divided.
+            // A quotient of integers is no more than what is divided.
             Factor::Quotient(a, _) | Factor::Floor(a, _) => a.at_most(most),
             Factor::Min(all) => all.iter().next().map_or(Dim::zero(), |d| d.at_most(most)),
             // Of one that is negative the sum must not become less.

@@ -8,6 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::encode::{self, Encoding};
 use super::{Kernel, simplify};
 
+/// The kind of a kernel that has a number, by its name: `map` of `map.0`.
+pub(crate) fn numbered_kind(name: &str) -> Option<&str> {
+    let (kind, number) = name.rsplit_once('.')?;
+    (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(kind)
+}
+
 /// Kernels with names of their own.
 #[derive(Default)]
 pub(crate) struct Kernels {
@@ -41,9 +47,8 @@ impl Kernels {
         if self.taken.contains(&kernel.name) {
             return self.keep(&kernel);
         }
-        let numbered = kernel.name.rsplit_once('.').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit()));
-        match numbered.map(|(kind, _)| kind.to_string()) {
-            Some(kind) => kernel.name = kind,
+        match numbered_kind(&kernel.name) {
+            Some(kind) => kernel.name = kind.to_string(),
             // The first one keeps its name.
             None if !self.taken.contains(&kernel.name) && !self.list.iter().any(|k| k.name == kernel.name) => {
                 simplify(&mut kernel.body);

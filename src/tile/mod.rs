@@ -35,6 +35,7 @@ pub mod cost;
 mod cpu;
 mod dot;
 pub mod encode;
+pub mod fits;
 pub mod interp;
 mod kernel;
 mod kernels;
@@ -59,7 +60,7 @@ pub use builder::{KernelBuilder, PlanBuilder};
 pub use cpu::{Cpu, Feature, Features, Width};
 pub use dot::{DotMode, MOST_PANEL_PITCH};
 pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State};
-pub(crate) use kernels::Kernels;
+pub(crate) use kernels::{Kernels, numbered_kind};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};
 pub use schedule::{

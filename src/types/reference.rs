@@ -13,6 +13,12 @@ pub struct Operation {
     pub form: String,
     /// What it returns.
     pub summary: String,
+    /// The name that a call has; none of operators.
+    pub name: Option<&'static str>,
+    /// The names of its arguments, but for those of which there may be any number.
+    pub arguments: &'static [&'static str],
+    /// How many of the last arguments may be omitted.
+    pub optional: usize,
 }
 
 /// What is written with symbols, and is no operation on single elements.
@@ -24,7 +30,13 @@ const FORMS: &[(&str, &str)] = &[
 
 /// All operations: operators first, then calls in the order of their table. The operands of elementwise ones are broadcast.
 pub fn operations() -> Vec<Operation> {
-    let operation = |form: String, summary: &str| Operation { form, summary: summary.to_string() };
+    let operation = |form: String, summary: &str| Operation {
+        form,
+        summary: summary.to_string(),
+        name: None,
+        arguments: &[],
+        optional: 0,
+    };
     let forms = FORMS.iter().map(|(form, summary)| operation((*form).to_string(), summary));
     let unary = UnaryOp::ALL.iter().filter_map(|op| {
         let symbol = op.symbol()?;
@@ -34,11 +46,12 @@ pub fn operations() -> Vec<Operation> {
     });
     let binary = BinaryOp::ALL.iter().filter_map(|op| Some(operation(format!("a {} b", op.symbol()?), op.meaning())));
     let comparisons = CmpOp::ALL.iter().map(|op| operation(format!("a {} b", op.symbol()), op.meaning()));
-    let calls = builtins::all().map(|row| match row.builtin {
-        Builtin::Reduce(_) | Builtin::Along(_) => {
-            operation(form(row), &format!("{}; the last axis by default", row.summary))
-        }
-        _ => operation(form(row), row.summary),
+    let calls = builtins::all().map(|row| {
+        let summary = match row.builtin {
+            Builtin::Reduce(_) | Builtin::Along(_) => format!("{}; the last axis by default", row.summary),
+            _ => row.summary.to_string(),
+        };
+        Operation { form: form(row), summary, name: Some(row.name), arguments: row.params, optional: row.optional }
     });
     forms.chain(unary).chain(binary).chain(comparisons).chain(calls).collect()
 }

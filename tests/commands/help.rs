@@ -32,7 +32,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
         assert_eq!((code, err.as_str()), (0, ""), "{ask:?}");
         assert!(help.starts_with("An educational ahead-of-time compiler for attention graphs\n"), "{help}");
         for (heading, options) in [
-            ("Commands", &["check", "run", "bench", "list", "ops", "function", "completions"][..]),
+            ("Commands", &["check", "run", "generate", "bench", "list", "ops", "function", "completions"][..]),
             ("Arguments", &["<FILE>"]),
             ("Output", &["-o, --output", "--emit"]),
             ("Program", &["--dim", "--entry"]),
@@ -344,4 +344,33 @@ fn a_library_from_tile_ir_tells_what_it_lacks() {
     assert_eq!(attnc(&[&tile, "--cpu", "portable", "-o", &so]), (0, String::new(), String::new()));
     let (_, found) = objects(&[&tile, "-o", &so, "--error-format", "json"]);
     assert_eq!(found[0]["level"], "note");
+}
+
+/// The language reference: an entry by any of its names, all of them by title, the whole as a document.
+#[test]
+fn the_reference_is_shown_by_name() {
+    let softmax = attnc(&["ref", "softmax"]);
+    assert_eq!((softmax.0, softmax.2.as_str()), (0, ""));
+    for part in
+        ["softmax(x, axis = -1)\n", "takes     floats: f32, bf16, f16\n", "This is E0304", "see also  log_softmax"]
+    {
+        assert!(softmax.1.contains(part), "{part}: {}", softmax.1);
+    }
+    assert_eq!(attnc(&["explain", "softmax"]), softmax);
+    for name in ["@", "-", "let dim", "..", "nn.Linear", "Linear", "std.nn", "%", "E_half"] {
+        let (code, out, err) = attnc(&["ref", name]);
+        assert_eq!(code, if name == "E_half" { 2 } else { 0 }, "{name}: {out}{err}");
+    }
+    let (code, out, err) = attnc(&["ref", "sofmtax"]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("did you mean `softmax`?"), "{err}");
+    let (_, all, _) = attnc(&["ref"]);
+    for line in ["Statements:", "Module std.decode:"] {
+        assert!(all.lines().any(|other| other == line), "{all}");
+    }
+    assert!(all.lines().any(|line| line.starts_with("let dim ") && line.ends_with("let dim N = value where N <= C")));
+    let (_, document, _) = attnc(&["ref", "--document"]);
+    assert!(document.starts_with("# The attn language\n") && document.contains("\n### `nn.Linear`, `Linear`"));
+    let (_, code, _) = attnc(&["explain", "E0301"]);
+    assert!(code.ends_with("The language reference has it under `@`: `attnc ref @`\n"), "{code}");
 }

@@ -15,6 +15,7 @@ use attnc::lowering::graph::Options;
 use attnc::runtime::load::CompiledModel;
 use attnc::runtime::weights::WeightsFile;
 use attnc::tensor::Tensor;
+use attnc::threads;
 use host::host;
 use serde_json::{Value, json};
 
@@ -70,54 +71,55 @@ fn cases(checkpoint: &str) -> Vec<Case> {
 /// Interpreted and compiled, on the weights as they lie there: of one file or of several, in f32, f16 and bf16.
 #[test]
 fn imported_programs_compute_what_transformers_computes() {
-    let mut of_families = Vec::new();
-    for checkpoint in checkpoints() {
-        let path = folder().join(&checkpoint);
-        let (code, program, err) = attnc(&["import", path.to_str().expect("UTF-8")]);
-        assert_eq!((code, err.as_str()), (0, ""), "{checkpoint}");
-        let module = front::module("imported.attn", &program, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
-        let config: Value =
-            serde_json::from_str(&std::fs::read_to_string(path.join("config.json")).expect("a file")).expect("JSON");
-        of_families.push(config["model_type"].as_str().expect("a family").to_owned());
-
-        let file = WeightsFile::open(&weights(&path)).unwrap_or_else(|e| panic!("{e}"));
-        let verified = verify(&module).unwrap_or_else(|e| panic!("{e}"));
-        let mut params = BTreeMap::new();
-        for name in file.names() {
-            if let Some(t) = file.tensor(&name) {
-                params.insert(name, Tensor::from_f32(t.shape().to_vec(), &t.to_f32()).expect("a tensor"));
-            }
-        }
-        let made = tempfile::tempdir().expect("a folder");
-        let (so, source) = (made.path().join("model.so"), made.path().join("model.attn"));
-        std::fs::write(&source, &program).expect("a file");
-        let line = [source.to_str(), Some("-o"), so.to_str()].map(|part| part.expect("UTF-8"));
-        let (code, _, err) = attnc(&line);
-        assert_eq!((code, err.as_str()), (0, ""), "{checkpoint}");
-        // SAFETY: it was compiled just above.
-        let model = unsafe { CompiledModel::open(&so, Some(&weights(&path)), 1) };
-        let model = model.unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
-        let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
-        for case in cases(&checkpoint) {
-            let entry = model.entry(&case.entry).unwrap_or_else(|e| panic!("{e}"));
-            let args: Vec<Tensor> = model.arguments(entry).iter().map(|name| case.inputs[name].clone()).collect();
-            let call = interp::Call { function: &case.entry, args: &args, params: &params, limits: Default::default() };
-            let interpreted = interp::run::<f32>(verified, &call).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
-            let results = session.call(entry, &args).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
-            for (by, result) in [
-                ("interpreter", interpreted.results[0].to_tensor().expect("a tensor")),
-                ("compiled", results[0].clone()),
-            ] {
-                assert_eq!(result.shape(), case.output.shape, "{checkpoint} {} {by}", case.name);
-                let far = fixtures::difference(&result.to_f32(), &case.output.to_f32());
-                assert!(far <= TOLERANCE, "{checkpoint} {} {by}: {far:e}", case.name);
-            }
-        }
-    }
+    let of_families =
+        threads::each(checkpoints(), threads::all(), |checkpoint| computes_what_transformers_does(&checkpoint));
     // Each family has a checkpoint.
     for family in families() {
         assert!(of_families.iter().any(|known| known == family), "{family}");
     }
+}
+
+/// Compares the results of the program of a checkpoint with those that stand beside it; the checkpoint's family.
+fn computes_what_transformers_does(checkpoint: &str) -> String {
+    let path = folder().join(checkpoint);
+    let (code, program, err) = attnc(&["import", path.to_str().expect("UTF-8")]);
+    assert_eq!((code, err.as_str()), (0, ""), "{checkpoint}");
+    let module = front::module("imported.attn", &program, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let config: Value =
+        serde_json::from_str(&std::fs::read_to_string(path.join("config.json")).expect("a file")).expect("JSON");
+    let file = WeightsFile::open(&weights(&path)).unwrap_or_else(|e| panic!("{e}"));
+    let verified = verify(&module).unwrap_or_else(|e| panic!("{e}"));
+    let mut params = BTreeMap::new();
+    for name in file.names() {
+        if let Some(t) = file.tensor(&name) {
+            params.insert(name, Tensor::from_f32(t.shape().to_vec(), &t.to_f32()).expect("a tensor"));
+        }
+    }
+    let made = tempfile::tempdir().expect("a folder");
+    let (so, source) = (made.path().join("model.so"), made.path().join("model.attn"));
+    std::fs::write(&source, &program).expect("a file");
+    let line = [source.to_str(), Some("-o"), so.to_str()].map(|part| part.expect("UTF-8"));
+    let (code, _, err) = attnc(&line);
+    assert_eq!((code, err.as_str()), (0, ""), "{checkpoint}");
+    // SAFETY: it was compiled just above.
+    let model = unsafe { CompiledModel::open(&so, Some(&weights(&path)), 1) };
+    let model = model.unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+    let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
+    for case in cases(checkpoint) {
+        let entry = model.entry(&case.entry).unwrap_or_else(|e| panic!("{e}"));
+        let args: Vec<Tensor> = model.arguments(entry).iter().map(|name| case.inputs[name].clone()).collect();
+        let call = interp::Call { function: &case.entry, args: &args, params: &params, limits: Default::default() };
+        let interpreted = interp::run::<f32>(verified, &call).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+        let results = session.call(entry, &args).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+        for (by, result) in
+            [("interpreter", interpreted.results[0].to_tensor().expect("a tensor")), ("compiled", results[0].clone())]
+        {
+            assert_eq!(result.shape(), case.output.shape, "{checkpoint} {} {by}", case.name);
+            let far = fixtures::difference(&result.to_f32(), &case.output.to_f32());
+            assert!(far <= TOLERANCE, "{checkpoint} {} {by}: {far:e}", case.name);
+        }
+    }
+    config["model_type"].as_str().expect("a family").to_owned()
 }
 
 /// The program of a configuration with some fields changed (`null` takes one away), or why there is none.

@@ -7,6 +7,7 @@ mod dumps;
 mod fixtures;
 #[path = "../common/front.rs"]
 mod front;
+mod generate;
 mod help;
 #[path = "../common/host.rs"]
 mod host;

@@ -23,9 +23,11 @@ mod gen_tile;
 mod generate;
 #[path = "../common/host.rs"]
 mod host;
+mod hostile;
 mod indexing;
 mod joined;
 mod lengths;
+mod masks;
 mod numbers;
 mod oracle_compiled;
 mod packing;

@@ -226,7 +226,7 @@ fn sums_of_what_is_not_finite() {
     }
 }
 
-/// A float's magnitude as a whole number times a power of two.
+/// A float's magnitude as an integer times a power of two.
 fn parts(x: f32) -> (u128, i32) {
     let (exponent, fraction) = ((x.to_bits() >> 23 & 0xff).cast_signed(), u128::from(x.to_bits() & 0x7f_ffff));
     if exponent == 0 { (fraction, -149) } else { (fraction | 1 << 23, exponent - 150) }

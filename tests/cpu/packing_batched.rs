@@ -1,4 +1,4 @@
-//! Do products of whole numbers by packed weights compute what they mean when a batch stands before them and either side is
+//! Do products of integers by packed weights compute what they mean when a batch stands before them and either side is
 //! transposed? At every level that runs here, exactly: all numbers are whole, and each group of steps has the largest.
 
 use crate::{compiled, front};

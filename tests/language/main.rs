@@ -13,6 +13,7 @@ mod gen_source;
 mod habits;
 mod mutations;
 mod newcomer;
+mod reference;
 mod semantics;
 mod syntax;
 mod type_errors;

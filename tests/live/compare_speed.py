@@ -1,7 +1,7 @@
 """Times attnc beside PyTorch, ONNX Runtime and OpenVINO: all in one run, turn by turn, on the same inputs.
 
     tests/live/compare_speed.sh [--quick] [WORKLOAD ...]    installs what it needs into build/, and calls this
-    tests/live/compare_speed.sh --llama tokens              one token after another beside llama.cpp too, built for it
+    tests/live/compare_speed.sh --llama tokens generation   one token after another beside llama.cpp too, built for it
     tests/live/compare_speed.sh --before PROGRAM --alone    this attnc beside an older one, without the others
 
 Every contender gets the same numbers and the same number of threads, is warmed up, and then takes turns with the
@@ -12,7 +12,7 @@ through its Python wrapper, the others through theirs. Results must agree with N
 All compute in float32, with two exceptions. In workloads of bf16 attnc's program multiplies bf16, in attention too, with
 matrices rounded from the same numbers, and OpenVINO takes the float32 model with a hint to compute in bf16; this script
 leaves the other peers out there. `tokens` packs weights in fewer bytes; llama.cpp stands beside it with random numbers of
-its own (speed/tokens.py).
+its own (speed/tokens.py), in `generation` too (speed/generation.py). `translate` has peers of its own (speed/translate.py).
 
 Beside them stands what the machine can do, as `attnc bench` measures it in the same run. Contenders that are not
 installed are left out, and so is attnc's LLVM back end where attnc is built without it; --compile adds torch.compile,
@@ -129,6 +129,24 @@ def token_rates(attnc, workload, options):
         return attnc.ceilings(options.threads)["bytes_per_second"]
 
     return tokens.compare(opened, workload, reference(workload), OUT, options, bandwidth)
+
+
+def generation(attnc, workload, options):
+    """A prompt, and tokens after it through the cache, beside llama.cpp where its benchmark is given."""
+    import generation
+
+    return generation.compare(attnc, workload, str(Built(attnc, workload).weights), options, OUT)
+
+
+def translation(attnc, _, options):
+    """An encoder-decoder that writes greedily, beside transformers and ONNX Runtime."""
+    import translate
+
+    return translate.compare(attnc, found, options, OUT)
+
+
+# Workloads in which one token comes after another; each prints its own rows.
+WRITING = {"tokens": token_rates, "generation": generation, "translate": translation}
 
 
 def in_attnc(built, workload, threads):
@@ -273,8 +291,8 @@ def compare(attnc, key, workload, options, ceilings):
         try:
             call = make()
             differs[name] = difference(call(), expected)
-        except Exception as error:  # a peer that cannot do it is no reason to stop; attnc is
-            if name.startswith("attnc"):
+        except Exception as error:  # a peer that cannot do it is no reason to stop, nor is an older build; attnc is
+            if name.startswith("attnc") and not name.startswith(BEFORE):
                 raise
             print(f"  {name}: {type(error).__name__}: {str(error).splitlines()[0][:100]}", flush=True)
             continue
@@ -359,8 +377,16 @@ def packed(attnc, options):
         for pack in ("bf16", "int8", "int4"):
             calls, times = {}, {}
             for name, compiler in (("attnc", attnc), (BEFORE, options.before)):
-                wrapper, so = compiler.compile(workload, pack=pack)
+                try:
+                    wrapper, so = compiler.compile(workload, pack=pack)
+                except subprocess.CalledProcessError:
+                    if compiler is attnc:
+                        raise
+                    print(f"  {workload.name}, {pack}: {name} cannot compile it", flush=True)
+                    break
                 calls[name], times[name] = wrapper.Model(so, weights=str(built.weights), threads=options.threads), []
+            if BEFORE not in calls:
+                continue
             differs = {name: difference(model.forward(**workload.inputs), expected) for name, model in calls.items()}
             wrong += [f"{workload.name}, {pack}: {name}" for name, off in differs.items() if not off <= PACKED[pack]]
             begin, rounds = time.perf_counter(), 0
@@ -384,7 +410,8 @@ def against_before(attnc, report, options):
 
     ratios = {}
     for row in report["workloads"].values():
-        ratios |= {row["name"] + who: ratio for who, ratio in row["before"].items()}
+        # Of a row that the older build cannot compile there is none.
+        ratios |= {row["name"] + who: ratio for who, ratio in row.get("before", {}).items()}
     of_packed, wrong = packed(attnc, options)
     ratios |= of_packed
     workload = (workloads.QUICK if options.quick else workloads.FULL)["gpt2"]()
@@ -398,7 +425,7 @@ def against_before(attnc, report, options):
     print(f"\n{'times as fast as before':60} {'ratio':>6}")
     for name, ratio in ratios.items():
         print(f"{name:60} {ratio:6.3f}")
-    mean = statistics.geometric_mean(ratios.values())
+    mean = statistics.geometric_mean(ratios.values()) if ratios else float("nan")
     print(f"{'geometric mean':60} {mean:6.3f}")
     print(f"{workload.name}: source to library {now * 1e3:.1f} ms, before {before * 1e3:.1f} ms ({now / before:.3f} x)")
     print(f"{'':20} library of {sizes[attnc]} bytes, before {sizes[options.before]} ({sizes[attnc] / sizes[options.before]:.3f} x)")
@@ -495,8 +522,8 @@ def main():
     known = workloads.QUICK if options.quick else workloads.FULL
     # `lstm` is all rows of LSTMs, `lstm-2-512` those of two layers of 512.
     rows = {name: [key for key in known if key == name or key.startswith(name + "-")] for name in options.workloads}
-    if unknown := {name for name, keys in rows.items() if not keys} - {"tokens"}:
-        parser.error(f"no such workload: {' '.join(sorted(unknown))}; there is {' '.join(known)} tokens")
+    if unknown := {name for name, keys in rows.items() if not keys} - set(WRITING):
+        parser.error(f"no such workload: {' '.join(sorted(unknown))}; there is {' '.join([*known, *WRITING])}")
     if options.llama and not shutil.which(options.llama):
         parser.error(f"--llama: no program {options.llama}")
     if options.quick:
@@ -518,8 +545,9 @@ def main():
         gc.collect()
     if options.before:
         report["before"] = against_before(attnc, report, options)
-    if not options.without_peers and (not options.workloads or "tokens" in options.workloads):
-        report["tokens"] = token_rates(attnc, known["gpt2"](), options)
+    for name, compared in WRITING.items():
+        if name in options.workloads or not (options.workloads or options.without_peers):
+            report[name] = compared(attnc, known["gpt2"](), options)
     if not options.workloads and not options.without_peers:
         report["compile_seconds"] = compile_times(attnc, known["gpt2"](), options)
         if options.memory:
@@ -534,7 +562,9 @@ def main():
             print(f"{row['name']:50} {row['ratio']:6.2f} {row['wanted']:7.2f}  {row['best']}")
     wrong = [f"{row['name']}: {name}" for row in report["workloads"].values() for name in row["wrong"]]
     wrong += report.get("before", {}).get("wrong", [])
-    wrong += [f"tokens: attnc {packing}" for packing, row in report.get("tokens", {}).items() if row["wrong"]]
+    for name in ("tokens", "generation"):
+        wrong += [f"{name}: attnc {packing}" for packing, row in report.get(name, {}).items() if row["wrong"]]
+    wrong += [f"translate: {name}" for name in report.get("translate", {}).get("wrong", [])]
     if wrong:
         sys.exit("results that differ from NumPy's in float64: " + "; ".join(wrong))
 

@@ -4,8 +4,10 @@
 #   tests/live/compare_speed.sh                  everything, an hour and a half
 #   tests/live/compare_speed.sh layer gpt2       some of it
 #   tests/live/compare_speed.sh lstm gru         recurrent networks, an hour; lstm-2-512 are those of two layers of 512
-#   tests/live/compare_speed.sh --llama tokens   one token after another, beside llama.cpp (LLAMA_BENCH names its llama-bench; else
-#                                                it is built, see speed/llama.sh)
+#   tests/live/compare_speed.sh --llama tokens generation
+#                                                one token after another, from nothing and after a prompt, beside llama.cpp
+#                                                (LLAMA_BENCH names its llama-bench; else it is built, see speed/llama.sh)
+#   tests/live/compare_speed.sh translate        an encoder-decoder that writes, beside transformers and ONNX Runtime
 #   tests/live/compare_speed.sh --before PROGRAM --alone
 #                                                this attnc beside an older build of it, without the others
 #   tests/live/compare_speed.sh --quick          tiny sizes without PyTorch, in less than a minute: does it work?
@@ -42,7 +44,7 @@ case " $* " in
 esac
 case " $* " in
 *" --quick "* | *" --alone "*) ;;
-*) install torch torch || echo "compare_speed.sh: without PyTorch, which pip could not fetch" >&2 ;;
+*) install torch torch transformers || echo "compare_speed.sh: without PyTorch and transformers, which pip could not fetch" >&2 ;;
 esac
 case " $* " in
 *" --llama "*)

@@ -68,7 +68,7 @@ type Edit = (&'static str, &'static str, &'static str, &'static str);
 const EDITS: &[Edit] = &[
     // Indices out of data.
     ("kernel @gather.0", "%10 = check_index %9, %6, site=0", "%10 = add %9, %7", "load: %0 may be read"),
-    ("kernel @gather.0", "check_index %9, %6", "check_index %9, %9", "index %10 of axis 0 of %0 may be beyond 96"),
+    ("kernel @gather.0", "check_index %9, %6", "check_index %9, %3", "index %10 of axis 0 of %0 may be beyond 96"),
     ("kernel @gather.0", "%6 = const 96 ", "%6 = const 97 ", "index %10 of axis 0 of %0 may be beyond 96"),
     (
         "kernel @gather.0",
@@ -253,8 +253,8 @@ const EDITS: &[Edit] = &[
     ),
     ("plan @weights", "launch @pack.1(%2, %0)", "launch @pack.1(%2, %2)", "and the kernel takes"),
     // Divisors.
-    ("kernel @map.0", "%5 = dim 64*S ", "%5 = dim S/2 ", "nothing says that S/2 is a whole number"),
-    ("plan @forward symbols", "slots(256*S,", "slots(256*S+S/3,", "is a whole number"),
+    ("kernel @map.0", "%5 = dim 64*S ", "%5 = dim S/2 ", "nothing says that S/2 is an integer"),
+    ("plan @forward symbols", "slots(256*S,", "slots(256*S+S/3,", "is an integer"),
 ];
 
 /// A product of weights and values, and edits of the loop over its blocks of steps.

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use super::array::Array;
 use super::elementwise::range;
 use super::{EvalError, Real};
-use crate::ir::requirements::ADDRESS_BITS;
 use crate::ir::{ArgDecl, Function, Loc, ResultDecl};
-use crate::shape::{Dim, DimError, Elem, Fact};
+use crate::shape::{ADDRESS_BITS, Dim, DimError, Elem, Fact};
 use crate::tensor::Tensor;
 
 /// The values of symbols.
@@ -41,7 +40,7 @@ pub(super) fn value(d: &Dim, symbols: &Symbols) -> Result<i64, EvalError> {
     d.eval(&|s| symbols.get(s).copied()).map_err(|e| {
         EvalError::new(match e {
             DimError::Unbound(s) => format!("the dimension {s} is not fixed by the arguments"),
-            DimError::NotWhole => format!("the dimension {d} is not a whole number"),
+            DimError::NotWhole => format!("the dimension {d} is not an integer"),
             DimError::DivisionByZero => format!("the dimension {d} divides by zero"),
             DimError::Overflow => format!("the dimension {d} is too large"),
         })

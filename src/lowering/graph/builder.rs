@@ -213,7 +213,7 @@ impl<'a> Builder<'a> {
                 Some(_) | None => {
                     let message = format!("with the values that are bound, the tensor would be {ty}");
                     let diagnostic = Diagnostic::error(entries::BOUND_VALUE, message).at(span, "made here");
-                    return Err(self.report(diagnostic.note("a dimension is a whole number, 0 or more")));
+                    return Err(self.report(diagnostic.note("a dimension is an integer, 0 or more")));
                 }
             }
         }

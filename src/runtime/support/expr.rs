@@ -20,7 +20,7 @@ pub(crate) fn eval(e: &Slice<ExprOp>, symbols: &[i64]) -> Result<i64> {
             }
         };
         let Some(value) = value else {
-            fail!(Tensor, "a dimension or size is too large, or divides to no whole number")
+            fail!(Tensor, "a dimension or size is too large, or is not an integer")
         };
         let Some(slot) = stack.get_mut(depth) else { fail!(Internal, "a dimension expression is too deep") };
         *slot = value;

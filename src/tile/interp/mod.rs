@@ -148,7 +148,7 @@ fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, EvalError> {
     match d.eval(&|s| symbols.get(s).copied()) {
         Ok(n) => Ok(n),
         Err(DimError::Unbound(s)) => fail(format!("the dimension {s} is not given")),
-        Err(DimError::NotWhole) => fail(format!("the dimension {d} is not a whole number")),
+        Err(DimError::NotWhole) => fail(format!("the dimension {d} is not an integer")),
         Err(DimError::DivisionByZero) => fail(format!("the dimension {d} divides by zero")),
         Err(DimError::Overflow) => fail(format!("the dimension {d} is too large")),
     }

@@ -90,12 +90,18 @@ def attnc_turn(call, seconds):
     return 1 / statistics.median(times)
 
 
-def in_llama(workload, packing, folder, options):
-    """What gives the tokens a second of one turn of llama.cpp."""
+def gguf_of(workload, packing, folder):
+    """The file of llama.cpp's model, made unless it is there."""
     dims = [workload.dims[name] for name in "LDHV"]
     path = folder / ("gpt2_" + "_".join(map(str, dims)) + f"_{FORMATS[packing]}.gguf")
     if not path.exists():
         write_gguf(path, FORMATS[packing], *dims)
+    return path
+
+
+def in_llama(workload, packing, folder, options):
+    """What gives the tokens a second of one turn of llama.cpp."""
+    path = gguf_of(workload, packing, folder)
     return lambda: llama_turn(options.llama, path, options.threads, 4 if options.quick else 32)
 
 

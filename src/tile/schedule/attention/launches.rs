@@ -22,7 +22,7 @@ use crate::tile::attention::{Attention, Found, KEYS, VALUES};
 use crate::tile::schedule::plans::{At, buffer, in_entry, room, room_type};
 use crate::tile::{
     Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, ParamMode, Plan, PlanVariant, State, Target, Terminator,
-    Type, Value, View, simplify,
+    Type, Value, View, numbered_kind, simplify,
 };
 
 /// Gives each attention the forms of a machine; the names of the kernels that are new.
@@ -50,11 +50,9 @@ pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> 
         return Ok(BTreeSet::new());
     }
     // All get their numbers again, in the order of what they were made of: a copy of keys may be one of something else too.
-    let kind = |k: &Kernel| match k.name.rsplit_once('.') {
-        Some((kind, n)) if k.state == State::Unscheduled && n.bytes().all(|b| b.is_ascii_digit()) => {
-            Some(kind.to_string())
-        }
-        _ => None,
+    let kind = |k: &Kernel| {
+        let kind = numbered_kind(&k.name).filter(|_| k.state == State::Unscheduled);
+        kind.map(str::to_string)
     };
     let taken = module.kernels.iter().filter(|k| kind(k).is_none()).map(|k| k.name.clone()).collect();
     let mut kernels = Kernels::beside(taken);

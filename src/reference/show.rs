@@ -1,0 +1,133 @@
+//! Entries as text for a terminal, and all of them as a document in Markdown.
+//!
+//! In: entries. Out: text.
+
+use super::{ElementTypes, Entry, Part, sections};
+use crate::diagnostics::codes;
+use std::fmt::Write as _;
+
+/// What the document says first.
+const PREFACE: &str = "# The attn language
+
+Every function, operator, statement and kind of fact, and the standard library by signature. `attnc ref NAME` prints an entry.
+
+This document is made by `attnc ref --document` from `src/reference/language.txt` and the texts of the standard library. A test
+compiles its programs, compares it with the compiler's tables, and checks that it is up to date.
+";
+
+impl Entry {
+    /// What is known in a line each: a word, and what it is.
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let takes = self.takes.as_ref().map(|word| {
+            let names = |set: ElementTypes| set.types.iter().map(|elem| elem.name()).collect::<Vec<_>>().join(", ");
+            let set = ElementTypes::of(word).filter(|set| set.types.len() > 1);
+            ("takes", set.map_or(word.clone(), |set| format!("{word}: {}", names(set))))
+        });
+        takes.into_iter().chain(self.facts.iter().cloned()).collect()
+    }
+
+    /// A summary in a line: its forms.
+    pub fn summary(&self) -> String {
+        if !self.forms.is_empty() {
+            return self.forms.join("; ");
+        }
+        let first = self.parts.iter().find_map(|part| match part {
+            Part::Text(text) => Some(text.split_inclusive(['.', ':']).next().unwrap_or(text).replace('\n', " ")),
+            Part::Program(_) | Part::Failing { .. } => None,
+        });
+        first.unwrap_or_default().trim_end_matches(':').to_string()
+    }
+
+    /// All of it, for a terminal.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n", self.title());
+        if !self.forms.is_empty() {
+            out += "\n";
+        }
+        self.forms.iter().for_each(|form| out += &format!("    {form}\n"));
+        let rows = self.rows();
+        if !rows.is_empty() {
+            out += "\n";
+        }
+        rows.iter().for_each(|(word, what)| out += &format!("{word:<8}  {what}\n"));
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => {
+                    let _ = writeln!(out, "\n{text}");
+                }
+                Part::Program(program) => out += &format!("\n{}", indented(program)),
+                Part::Failing { code, program } => {
+                    let _ = write!(out, "\nThis is {code}, {}:\n\n{}", title_of(code), indented(program));
+                }
+            }
+        }
+        if !self.codes.is_empty() {
+            let _ = writeln!(out, "\ncodes     {} (`attnc explain {}`)", self.codes.join(", "), self.codes[0]);
+        }
+        if !self.see.is_empty() {
+            let _ = writeln!(out, "{}see also  {}", if self.codes.is_empty() { "\n" } else { "" }, self.see.join(", "));
+        }
+        out
+    }
+
+    /// All of it, as a part of the document.
+    fn markdown(&self) -> String {
+        let mut out = format!("### {}\n", self.names_shown());
+        if !self.forms.is_empty() {
+            let _ = write!(out, "\n```text\n{}\n```\n", self.forms.join("\n"));
+        }
+        let mut rows = self.rows();
+        if !self.codes.is_empty() {
+            let shown = self.codes.iter().map(|code| format!("{code} ({})", title_of(code)));
+            rows.push(("codes", shown.collect::<Vec<_>>().join("; ")));
+        }
+        if !self.see.is_empty() {
+            rows.push(("see also", self.see.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")));
+        }
+        if !rows.is_empty() {
+            out += "\n";
+        }
+        for (word, what) in &rows {
+            let is_code = *word == "formula";
+            let _ = writeln!(out, "* {word}: {}", if is_code { format!("`{what}`") } else { what.clone() });
+        }
+        for part in &self.parts {
+            let _ = match part {
+                Part::Text(text) => write!(out, "\n{text}\n"),
+                Part::Program(program) => write!(out, "\n```attn\n{program}\n```\n"),
+                Part::Failing { code, program } => {
+                    write!(out, "\nThis is {code}, {}:\n\n```attn\n{program}\n```\n", title_of(code))
+                }
+            };
+        }
+        out
+    }
+
+    /// Its names in a heading: the first as it is, and what is written in programs as code.
+    fn names_shown(&self) -> String {
+        self.names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn title_of(code: &str) -> &'static str {
+    codes::find(code).map_or("", |entry| entry.title)
+}
+
+fn indented(program: &str) -> String {
+    program.lines().map(|line| format!("    {line}").trim_end().to_string() + "\n").collect()
+}
+
+/// The whole reference in Markdown.
+pub fn document() -> String {
+    let mut out = PREFACE.to_string();
+    for section in sections() {
+        let _ = write!(out, "\n## {}\n", section.title);
+        if !section.introduction.is_empty() {
+            let _ = write!(out, "\n{}\n", section.introduction);
+        }
+        for entry in &section.entries {
+            let _ = write!(out, "\n{}", entry.markdown());
+        }
+    }
+    out
+}
