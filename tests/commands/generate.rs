@@ -220,8 +220,7 @@ fn an_interrupt_ends_the_text() {
     std::fs::write(&file, AFTER).expect("a program");
     let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
     command.arg("generate").arg(&file).args(["--tokenizer", "bytes", "--prompt", "a", "--max-tokens", "200000"]);
-    // The signal may be one that this test was started to ignore.
-    // SAFETY: only sets the signal's action.
+    // SAFETY: `signal` may be called between fork and exec. Whoever started the tests may ignore this signal.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_DFL);

@@ -24,6 +24,7 @@ mod gen_tile;
 mod generate;
 #[path = "../common/host.rs"]
 mod host;
+mod hostile;
 mod joined;
 mod lengths;
 mod numbers;
