@@ -17,7 +17,7 @@ pub enum Tokenizer {
     /// A token is a byte, its number the byte's value.
     Bytes,
     /// That of a `tokenizer.json`.
-    Hub(Hub),
+    Hub(Box<Hub>),
 }
 
 impl Tokenizer {
@@ -26,7 +26,7 @@ impl Tokenizer {
     /// # Errors
     /// What is wrong with it, or cannot be followed, in words.
     pub fn read(text: &str) -> Result<Tokenizer, String> {
-        Hub::read(text).map(Tokenizer::Hub)
+        Hub::read(text).map(|hub| Tokenizer::Hub(Box::new(hub)))
     }
 
     /// How many numbers there are for tokens: one more than the greatest.
