@@ -27,6 +27,7 @@ mod host;
 mod hostile;
 mod joined;
 mod lengths;
+mod masks;
 mod numbers;
 mod oracle_compiled;
 mod packing;
