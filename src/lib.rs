@@ -162,8 +162,9 @@
 //!   compare code and compile times; nothing else depends on it, and the tests of compiled code run with either.
 //! * **Verified tile IR is memory-safe.** The verifier proves for all run-time dimensions that accesses are in bounds of their
 //!   buffers, and buffers in bounds of their arguments, parameters and slots, and rejects what it cannot prove
-//!   (`tile::verify::bounds`). The output of lowering is verified in the same way. One thing it takes for granted: dimensions, and
-//!   forms of them, fit 64 bits. Programs check that on entry (`ir::requirements`); a tile IR file that was written by hand may lack it.
+//!   (`tile::verify::bounds`). The output of lowering is verified in the same way. Proofs are about numbers, and machines compute
+//!   modulo 2^64: forms of dimensions that are not known to fit are evaluated by each call on entry, every step checked
+//!   (`tile::fits`, derived from the module, whoever wrote it), and what is computed of them is proved to fit before it is compared.
 //! * **Conditions on dimensions are checked on entry.** The facts that a function requires (slices and paddings within their
 //!   axes, extents not negative, sizes in 64 bits) are derived from its operations, not trusted to its text
 //!   (`ir::requirements`); those that its `where` lines do not imply are checked by every call, interpreted or compiled. A pass

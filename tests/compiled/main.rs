@@ -2,6 +2,7 @@
 
 mod attention_compiled;
 mod backends;
+mod beam;
 mod bf16;
 mod bits;
 mod c_program;
@@ -23,8 +24,10 @@ mod gen_tile;
 mod generate;
 #[path = "../common/host.rs"]
 mod host;
+mod hostile;
 mod joined;
 mod lengths;
+mod masks;
 mod numbers;
 mod oracle_compiled;
 mod packing;
