@@ -8,6 +8,7 @@ mod arguments;
 mod bench;
 mod bugs;
 mod call;
+mod calls;
 mod function;
 mod import;
 mod keep;

@@ -88,6 +88,12 @@ pub struct RunOptions {
     /// The function to call, if the model has several
     #[arg(long, value_name = "NAME")]
     pub function: Option<String>,
+    /// Make the calls in this file, all in one session; `-` is stdin
+    ///
+    /// A line for each: `step(token = 3)`, `forward(x = x.npy, n = [1, 2])`; `reset` makes all states zeros again, and `//` begins
+    /// a comment. Results are named by their call: `1.step.result`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["function", "input", "tap"])]
+    pub calls: Option<PathBuf>,
     /// Also output the taps whose paths match (`h.*.attn.weights`)
     #[arg(long, value_name = "PATH")]
     pub tap: Vec<String>,

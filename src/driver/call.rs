@@ -1,9 +1,10 @@
-//! `attnc run`: calls an entry point once, interpreted or compiled, and prints or writes the results.
+//! `attnc run`: calls an entry point, interpreted or compiled, and prints or writes the results; several calls are in `calls`.
 //!
 //! In: a program or graph IR, a weights file, arguments ([`arguments`]). Out: results and taps, as a summary on stdout or
 //! as NumPy files. A failing call is an error of the program; weights that do not match are one of the environment.
 
 use super::arguments;
+use super::calls;
 use super::keep::{matches, tell_losses};
 use super::levels::Levels;
 use super::outputs::Source;
@@ -14,6 +15,7 @@ use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
 use crate::codegen::{Generator, cpu::EmitOptions};
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, Severity};
+use crate::files::Folder;
 use crate::ir::{self, interp};
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::load::CompiledModel;
@@ -28,7 +30,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Results and taps, by name.
-type Values = Vec<(String, Tensor)>;
+pub(super) type Values = Vec<(String, Tensor)>;
 
 /// `attnc run FILE`
 pub fn run(options: &RunOptions) -> Result<(), CommandError> {
@@ -48,13 +50,19 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
     }
 
     let mut graph = read_graph(s, &options.file, &options.program, "run")?;
-    let function = function(&graph, options.function.as_deref())?;
     s.stage("read arguments");
-    let given = arguments::given(s, &graph.functions[function], options)?;
+    let mut steps = options.calls.as_deref().map(|path| calls::read(s, path)).transpose()?;
+    let one = match steps {
+        Some(_) => None,
+        None => {
+            let function = function(&graph, options.function.as_deref())?;
+            let given = arguments::given(s, &graph.functions[function], options)?;
+            Some((graph.functions[function].name.clone(), given))
+        }
+    };
     if let Some(path) = &options.weights {
         arguments::weights(s, path)?;
     }
-    let name = graph.functions[function].name.clone();
 
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
@@ -68,8 +76,27 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
         Some(seed) => arguments::weights_file(s, &model, options.weights.as_deref(), seed, folder.path())?,
         None => options.weights.clone(),
     };
-    let args = arguments::all(s, given, &graph, &model, &name, options)?;
     let levels = Levels::of(&options.target).keeping(&options.target, &graph)?;
+    if let Some(steps) = &mut steps {
+        calls::arguments(s, steps, &graph, &model, options)?;
+    }
+    let (name, args) = match one {
+        Some((name, given)) => {
+            let args = arguments::all(s, given, &graph, &model, &name, options)?;
+            (name, args)
+        }
+        None => Default::default(),
+    };
+    if options.backend == Backend::Tile {
+        if !options.tap.is_empty() {
+            return Err(command_line_error("`--backend tile` has no taps; use `--backend interp`"));
+        }
+        steps = steps.or_else(|| Some(calls::single(&name, args.clone())));
+    }
+    if let Some(steps) = &steps {
+        let values = calls::run(s, steps, &graph, &model, &levels, options, weights.as_deref())?;
+        return given_out(s, options, &values);
+    }
     let call = Call {
         name: &name,
         args: &args,
@@ -78,7 +105,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
         remarks: options.passes.remarks,
     };
     let values = match options.backend {
-        Backend::Interp => interpreted(s, &graph, &model, &call)?,
+        Backend::Interp | Backend::Tile => interpreted(s, &graph, &model, &call)?,
         Backend::Cpu | Backend::Llvm => {
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
             let levels = levels.for_graph(&graph, generator);
@@ -91,9 +118,14 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
             values
         }
     };
+    given_out(s, options, &values)
+}
+
+/// Writes the values, or shows a summary of them.
+fn given_out(s: &mut Session, options: &RunOptions, values: &Values) -> Result<(), CommandError> {
     match &options.output {
-        Some(path) => write(s, path, &values),
-        None => show(&summary(&values)),
+        Some(path) => write(s, path, values),
+        None => show(&summary(values)),
     }
 }
 
@@ -127,12 +159,12 @@ pub(super) fn read_graph(
 }
 
 /// The call to make.
-struct Call<'a> {
-    name: &'a str,
-    args: &'a [Tensor],
-    taps: &'a [String],
-    weights: Option<&'a Path>,
-    remarks: bool,
+pub(super) struct Call<'a> {
+    pub(super) name: &'a str,
+    pub(super) args: &'a [Tensor],
+    pub(super) taps: &'a [String],
+    pub(super) weights: Option<&'a Path>,
+    pub(super) remarks: bool,
 }
 
 /// The entry point of this name, or the only one.
@@ -165,6 +197,22 @@ fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
     }
 }
 
+/// The parameters in a weights file.
+pub(super) fn parameters(
+    s: &mut Session,
+    model: &ModelDescriptor,
+    path: Option<&Path>,
+) -> Result<BTreeMap<String, Tensor>, CommandError> {
+    s.stage("read weights");
+    let Some(path) = path else { return Ok(BTreeMap::new()) };
+    let read = WeightsFile::open(path).and_then(|file| Ok((file.names(), file.read(&model.params)?)));
+    let (names, read) = read.map_err(|message| s.fail(Diagnostic::error(weights::WEIGHTS, message)))?;
+    converted(&read.converted);
+    let params: BTreeMap<String, Tensor> = read.tensors.into_iter().collect();
+    unused(s, names.into_iter().filter(|name| !params.contains_key(name)).collect());
+    Ok(params)
+}
+
 /// Calls the function in the interpreter.
 fn interpreted(
     s: &mut Session,
@@ -172,18 +220,7 @@ fn interpreted(
     model: &ModelDescriptor,
     call: &Call<'_>,
 ) -> Result<Values, CommandError> {
-    s.stage("read weights");
-    let params: BTreeMap<String, Tensor> = match call.weights {
-        None => BTreeMap::new(),
-        Some(path) => {
-            let read = WeightsFile::open(path).and_then(|file| Ok((file.names(), file.read(&model.params)?)));
-            let (names, read) = read.map_err(|message| s.fail(Diagnostic::error(weights::WEIGHTS, message)))?;
-            converted(&read.converted);
-            let params: BTreeMap<String, Tensor> = read.tensors.into_iter().collect();
-            unused(s, names.into_iter().filter(|name| !params.contains_key(name)).collect());
-            params
-        }
-    };
+    let params = parameters(s, model, call.weights)?;
     s.stage("run");
     let Some(f) = graph.functions.iter().find(|f| f.name == call.name) else {
         return Err(command_line_error("the entry point was not found"));
@@ -229,9 +266,8 @@ fn compiled(
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
 ) -> Result<Values, CommandError> {
-    let (values, notes) = called(s, graph, model, call, levels, (generator, threads))?;
-    unused(s, notes.unused);
-    converted(&notes.converted);
+    let (values, opened) = called(s, graph, model, call, levels, (generator, threads))?;
+    told(s, &opened.model);
     if levels.weights.format != WeightFormat::F32 {
         let exact = Levels { weights: WeightChoice::default(), ..levels.clone() };
         let (reference, _) = called(s, graph, model, call, &exact, (generator, threads))?;
@@ -261,21 +297,22 @@ fn differences(values: &Values, reference: &Values) -> String {
     text
 }
 
-/// Names of weights in a file: those that the program does not use, and those that were converted.
-struct WeightNotes {
-    unused: Vec<String>,
-    converted: Vec<String>,
+/// A compiled model that is loaded, and the folder in which it lies.
+pub(super) struct Opened {
+    /// The model.
+    pub(super) model: CompiledModel,
+    _folder: Folder,
 }
 
-/// Compiles the module, loads it, and calls the function. Returns the values and the names of special weights.
-fn called(
+/// Compiles the module and loads it with the weights of a call.
+pub(super) fn opened(
     s: &mut Session,
     graph: &ir::Module,
     model: &ModelDescriptor,
     call: &Call<'_>,
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
-) -> Result<(Values, WeightNotes), CommandError> {
+) -> Result<Opened, CommandError> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
@@ -291,8 +328,26 @@ fn called(
     // SAFETY: the file was just linked from code of our own.
     let loaded = unsafe { CompiledModel::open(&so, call.weights, threads) }
         .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
-    let notes = WeightNotes { unused: loaded.unused_weights(), converted: loaded.converted_weights() };
+    Ok(Opened { model: loaded, _folder: folder })
+}
 
+/// Tells which weights a loaded model does not use, and which were converted.
+pub(super) fn told(s: &mut Session, model: &CompiledModel) {
+    unused(s, model.unused_weights());
+    converted(&model.converted_weights());
+}
+
+/// Compiles the module, loads it, and calls the function. Returns the values and the model.
+fn called(
+    s: &mut Session,
+    graph: &ir::Module,
+    model: &ModelDescriptor,
+    call: &Call<'_>,
+    levels: &Levels,
+    how: (Generator, Option<u32>),
+) -> Result<(Values, Opened), CommandError> {
+    let opened = opened(s, graph, model, call, levels, how)?;
+    let loaded = &opened.model;
     s.stage("run");
     let globs: Vec<&str> = call.taps.iter().map(String::as_str).collect();
     let done = loaded.entry(call.name).and_then(|entry| {
@@ -302,7 +357,7 @@ fn called(
     });
     let ((results, taps), written) = done.map_err(|error| call_failed(s, &error.text))?;
     silent(s, written.iter().map(|(path, steps)| (path.as_str(), *steps)));
-    Ok((named(results, taps), notes))
+    Ok((named(results, taps), opened))
 }
 
 /// Warns about taps that the call did not reach.
@@ -340,7 +395,7 @@ pub(super) fn converted(names: &[String]) {
 }
 
 /// Results by name: `result`, or `result.0`, `result.1`; then the taps.
-fn named(results: Vec<Tensor>, taps: Values) -> Values {
+pub(super) fn named(results: Vec<Tensor>, taps: Values) -> Values {
     let one = results.len() == 1;
     let name = |i: usize| if one { "result".to_string() } else { format!("result.{i}") };
     let results = results.into_iter().enumerate().map(|(i, tensor)| (name(i), tensor));

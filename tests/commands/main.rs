@@ -13,4 +13,5 @@ mod host;
 mod import;
 mod outputs;
 mod run_arguments;
+mod run_calls;
 mod run_command;
