@@ -14,6 +14,7 @@ mod import;
 mod keep;
 mod levels;
 mod list;
+mod opened;
 mod ops;
 mod outputs;
 mod passes;

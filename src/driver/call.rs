@@ -7,20 +7,18 @@ use super::arguments;
 use super::calls;
 use super::keep::{matches, tell_losses};
 use super::levels::Levels;
+use super::opened::{Call, Opened, Values, call_failed, function, named, opened, parameters, told};
 use super::outputs::Source;
 use super::passes::pass_options;
-use super::session::{CommandError, Session, command_line_error, message, reason, show, tell};
-use super::stages::{self, Tiers};
+use super::session::{CommandError, Session, command_line_error, reason, show, tell};
+use super::stages;
 use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
-use crate::codegen::{Generator, cpu::EmitOptions};
+use crate::codegen::Generator;
+use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
-use crate::diagnostics::{Diagnostic, Severity};
-use crate::files::Folder;
 use crate::ir::{self, interp};
 use crate::runtime::descriptor::ModelDescriptor;
-use crate::runtime::load::CompiledModel;
 use crate::runtime::npy;
-use crate::runtime::weights::WeightsFile;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 use crate::tile::{Cpu, WeightChoice, WeightFormat};
@@ -28,9 +26,6 @@ use crate::types;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-
-/// Results and taps, by name.
-pub(super) type Values = Vec<(String, Tensor)>;
 
 /// `attnc run FILE`
 pub fn run(options: &RunOptions) -> Result<(), CommandError> {
@@ -158,35 +153,6 @@ pub(super) fn read_graph(
     }
 }
 
-/// The call to make.
-pub(super) struct Call<'a> {
-    pub(super) name: &'a str,
-    pub(super) args: &'a [Tensor],
-    pub(super) taps: &'a [String],
-    pub(super) weights: Option<&'a Path>,
-    pub(super) remarks: bool,
-}
-
-/// The entry point of this name, or the only one.
-pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, CommandError> {
-    let entries: Vec<(usize, &str)> =
-        module.functions.iter().enumerate().filter(|(_, f)| !f.tapped).map(|(i, f)| (i, f.name.as_str())).collect();
-    let names = || entries.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    match (name, entries.as_slice()) {
-        (None, [(i, _)]) => Ok(*i),
-        (None, _) => Err(command_line_error(&format!(
-            "the model has several entry points; choose one with `--function`: {}",
-            names()
-        ))),
-        (Some(name), _) => match entries.iter().find(|(_, known)| *known == name) {
-            Some((i, _)) => Ok(*i),
-            None => {
-                Err(command_line_error(&format!("there is no entry point `{name}`; the entry points are {}", names())))
-            }
-        },
-    }
-}
-
 /// Integers converted to the width of the argument, if they fit: NumPy's default integers are 64 bits wide.
 fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
     match (tensor.elem(), wanted) {
@@ -195,22 +161,6 @@ fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
         }
         _ => Some(tensor.clone()),
     }
-}
-
-/// The parameters in a weights file.
-pub(super) fn parameters(
-    s: &mut Session,
-    model: &ModelDescriptor,
-    path: Option<&Path>,
-) -> Result<BTreeMap<String, Tensor>, CommandError> {
-    s.stage("read weights");
-    let Some(path) = path else { return Ok(BTreeMap::new()) };
-    let read = WeightsFile::open(path).and_then(|file| Ok((file.names(), file.read(&model.params)?)));
-    let (names, read) = read.map_err(|message| s.fail(Diagnostic::error(weights::WEIGHTS, message)))?;
-    converted(&read.converted);
-    let params: BTreeMap<String, Tensor> = read.tensors.into_iter().collect();
-    unused(s, names.into_iter().filter(|name| !params.contains_key(name)).collect());
-    Ok(params)
 }
 
 /// Calls the function in the interpreter.
@@ -297,46 +247,6 @@ fn differences(values: &Values, reference: &Values) -> String {
     text
 }
 
-/// A compiled model that is loaded, and the folder in which it lies.
-pub(super) struct Opened {
-    /// The model.
-    pub(super) model: CompiledModel,
-    _folder: Folder,
-}
-
-/// Compiles the module and loads it with the weights of a call.
-pub(super) fn opened(
-    s: &mut Session,
-    graph: &ir::Module,
-    model: &ModelDescriptor,
-    call: &Call<'_>,
-    levels: &Levels,
-    (generator, threads): (Generator, Option<u32>),
-) -> Result<Opened, CommandError> {
-    levels.run_here()?;
-    let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
-    s.stage("generate code");
-    let wanted = EmitOptions { remarks: call.remarks, ..EmitOptions::default() };
-    let code = stages::machine_code(s, generator, &tiers, model, wanted)?;
-    s.stage("link");
-    let folder = stages::temporary(s)?;
-    let so = folder.path().join("model.so");
-    stages::link(s, &code, &so, false)?;
-
-    s.stage("load");
-    let threads = threads.map_or(0, |n| i32::try_from(n).unwrap_or(i32::MAX));
-    // SAFETY: the file was just linked from code of our own.
-    let loaded = unsafe { CompiledModel::open(&so, call.weights, threads) }
-        .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
-    Ok(Opened { model: loaded, _folder: folder })
-}
-
-/// Tells which weights a loaded model does not use, and which were converted.
-pub(super) fn told(s: &mut Session, model: &CompiledModel) {
-    unused(s, model.unused_weights());
-    converted(&model.converted_weights());
-}
-
 /// Compiles the module, loads it, and calls the function. Returns the values and the model.
 fn called(
     s: &mut Session,
@@ -366,40 +276,6 @@ fn silent<'t>(s: &mut Session, taps: impl Iterator<Item = (&'t str, u64)>) {
         let message = format!("the call did not reach the tap `{path}`; its value is all zeros");
         s.diagnostics.push(Diagnostic::warning(weights::SILENT_TAP, message));
     }
-}
-
-pub(super) fn call_failed(s: &mut Session, message: &str) -> CommandError {
-    s.diagnostics.push(Diagnostic::error(weights::CALL, message));
-    CommandError::Program
-}
-
-/// The first name, and how many more there are.
-fn first_of(names: &[String]) -> Option<String> {
-    let (first, others) = names.split_first()?;
-    Some(if others.is_empty() { format!("`{first}`") } else { format!("`{first}` and {} more", others.len()) })
-}
-
-/// Warns about tensors in the weights file that the program does not use.
-pub(super) fn unused(s: &mut Session, names: Vec<String>) {
-    let Some(some) = first_of(&names) else { return };
-    let message = format!("the weights file has unused tensors: {some}");
-    s.diagnostics.push(Diagnostic::warning(weights::UNUSED, message));
-}
-
-/// Notes which tensors were converted to `f32`.
-pub(super) fn converted(names: &[String]) {
-    let Some(some) = first_of(names) else { return };
-    let text = format!("weights were converted from the bf16 or f16 of the file to the f32 of the program: {some}");
-    let note = "this is exact but takes memory; parameters declared with the type in the file are mapped instead";
-    message(Severity::Note, &text, &[note.to_string()]);
-}
-
-/// Results by name: `result`, or `result.0`, `result.1`; then the taps.
-pub(super) fn named(results: Vec<Tensor>, taps: Values) -> Values {
-    let one = results.len() == 1;
-    let name = |i: usize| if one { "result".to_string() } else { format!("result.{i}") };
-    let results = results.into_iter().enumerate().map(|(i, tensor)| (name(i), tensor));
-    results.chain(taps).collect()
 }
 
 /// Results are written to `.npy` files or into a directory; the extension of another format is likely a mistake.

@@ -13,8 +13,8 @@
 
 use super::arguments;
 use super::bugs::bug;
-use super::call::{self, Call, Values, call_failed, function, named};
 use super::levels::Levels;
+use super::opened::{Call, Values, call_failed, function, named, opened, parameters, told};
 use super::session::{CommandError, Session, command_line_error};
 use super::stages::Tiers;
 use crate::cli::{Backend, Input, Named, RunOptions};
@@ -216,7 +216,7 @@ pub(super) fn run(
     let whole = |graph| ir::verify(graph).map_err(|errors| bug("passes", &errors.to_string(), None));
     match options.backend {
         Backend::Interp => {
-            let params = call::parameters(s, model, weights)?;
+            let params = parameters(s, model, weights)?;
             let verified = whole(graph)?;
             let mut states = interp::States::new();
             let mut call = |called: Option<(&str, &[Tensor])>| {
@@ -231,7 +231,7 @@ pub(super) fn run(
             each(s, steps, &mut call)
         }
         Backend::Tile => {
-            let params = call::parameters(s, model, weights)?;
+            let params = parameters(s, model, weights)?;
             let level = levels.shown;
             let tiers = Tiers::lower(s, graph, &[level], &levels.weights)?;
             let Some(tiles) = tiers.module(level) else { return Err(bug("schedule", "there is no module", None)) };
@@ -261,15 +261,15 @@ pub(super) fn run(
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
             let levels = levels.clone().for_graph(graph, generator);
             let shape = Call { name: "", args: &[], taps: &[], weights, remarks: options.passes.remarks };
-            let opened = call::opened(s, graph, model, &shape, &levels, (generator, options.threads))?;
-            call::told(s, &opened.model);
+            let open = opened(s, graph, model, &shape, &levels, (generator, options.threads))?;
+            told(s, &open.model);
             let mut session =
-                opened.model.session().map_err(|error| s.fail(Diagnostic::error(codes::CALL, error.text)))?;
+                open.model.session().map_err(|error| s.fail(Diagnostic::error(codes::CALL, error.text)))?;
             let mut call = |called: Option<(&str, &[Tensor])>| {
                 let Some((function, args)) = called else {
                     return session.reset().map(|()| Vec::new()).map_err(|error| error.text);
                 };
-                let entry = opened.model.entry(function).map_err(|error| error.text)?;
+                let entry = open.model.entry(function).map_err(|error| error.text)?;
                 session.call(entry, args).map_err(|error| error.text)
             };
             each(s, steps, &mut call)
