@@ -227,9 +227,9 @@ pub struct FunctionOptions {
 /// `attnc import bert-base-uncased -o bert.attn`
 #[derive(Args, Debug, Clone)]
 pub struct ImportOptions {
-    /// The folder with `config.json` and `model.safetensors` (or `model.safetensors.index.json`)
+    /// The folder with `config.json` and `model.safetensors` (or `model.safetensors.index.json`), or a GGUF file
     pub folder: PathBuf,
-    /// The program; stdout if omitted
+    /// The program; stdout if omitted. The weights of a GGUF file are written beside it, as a safetensors file
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// A field of `config.json` that changes nothing in the results; may be repeated
