@@ -6,13 +6,13 @@ mod options;
 mod values;
 
 pub use options::{
-    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FunctionOptions, ImportOptions,
-    ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions, ProgramOptions, RefOptions, RunOptions,
-    StdOptions, TargetOptions,
+    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FunctionOptions, GenerateOptions,
+    ImportOptions, ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions, ProgramOptions, RefOptions,
+    RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
     Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
-    PrintChanged, Target, WeightPacking,
+    PrintChanged, Stop, Target, WeightPacking,
 };
 
 use crate::diagnostics::did_you_mean;
@@ -38,7 +38,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 #[command(after_help = "Without a command, FILE is compiled: `attnc model.attn -o model.so`.\n\
     `attnc help COMMAND` shows the options of a command, `attnc list` the values that they take.\n\
     Exit codes: 0 success, 1 an error in the program, 2 in the command line, 3 in the environment (files, the linker,\n\
-    memory), 101 a bug in attnc.")]
+    memory), 101 a bug in attnc, 130 `attnc generate` was interrupted.")]
 pub struct CommandLine {
     /// What to do.
     #[command(subcommand)]
@@ -108,6 +108,7 @@ impl CommandLine {
             Command::Check(options) => (Some(&options.program), [].as_slice()),
             Command::Run(options) => (Some(&options.program), options.size.as_slice()),
             Command::Bench(options) => (Some(&options.program), options.size.as_slice()),
+            Command::Generate(options) => (Some(&options.program), [].as_slice()),
             Command::Opt(_)
             | Command::Explain(_)
             | Command::Std(_)
@@ -140,6 +141,8 @@ pub enum Command {
     Check(CheckOptions),
     /// Compile a program in memory and call an entry point
     Run(RunOptions),
+    /// Write text with a model, token by token
+    Generate(GenerateOptions),
     /// Time each kernel of an entry point and compare with the limits of the machine
     Bench(BenchOptions),
     /// Run passes on graph IR (`.air`)

@@ -11,7 +11,7 @@
 
 mod signals;
 
-pub use signals::clean_up_on_signals;
+pub use signals::{clean_up_on_signals, interrupts};
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -28,7 +28,7 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `reference`, `runtime`, `shape`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `reference`, `runtime`, `shape`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
@@ -59,6 +59,7 @@
 //! | `threads` | the same work for each of several items, on several threads |  | what the work is |
 //! | `random` | a random number generator that gives the same numbers everywhere |  | who draws |
 //! | `stack` | room on the stack for deep recursion |  | what recurses |
+//! | `tokenizer` | text to tokens and back, shown piece by piece |  | models |
 //! | `panics` | turning a panic of a dependency into an error |  | whose it is |
 //!
 //! A folder imports what the third column lists and nothing else; `tests/project/tidy.rs` checks that, and that there is no circle.
@@ -161,8 +162,9 @@
 //!   compare code and compile times; nothing else depends on it, and the tests of compiled code run with either.
 //! * **Verified tile IR is memory-safe.** The verifier proves for all run-time dimensions that accesses are in bounds of their
 //!   buffers, and buffers in bounds of their arguments, parameters and slots, and rejects what it cannot prove
-//!   (`tile::verify::bounds`). The output of lowering is verified in the same way. One thing it takes for granted: dimensions, and
-//!   forms of them, fit 64 bits. Programs check that on entry (`ir::requirements`); a tile IR file that was written by hand may lack it.
+//!   (`tile::verify::bounds`). The output of lowering is verified in the same way. Proofs are about numbers, and machines compute
+//!   modulo 2^64: forms of dimensions that are not known to fit are evaluated by each call on entry, every step checked
+//!   (`tile::fits`, derived from the module, whoever wrote it), and what is computed of them is proved to fit before it is compared.
 //! * **Conditions on dimensions are checked on entry.** The facts that a function requires (slices and paddings within their
 //!   axes, extents not negative, sizes in 64 bits) are derived from its operations, not trusted to its text
 //!   (`ir::requirements`); those that its `where` lines do not imply are checked by every call, interpreted or compiled. A pass
@@ -215,5 +217,6 @@ pub mod table;
 pub mod tensor;
 pub mod threads;
 pub mod tile;
+pub mod tokenizer;
 pub mod types;
 pub mod vector;

@@ -48,6 +48,7 @@ fn run() -> u8 {
         Command::Check(options) => driver::check(&options),
         Command::Run(options) => driver::run(&options),
         Command::Bench(options) => driver::bench(&options),
+        Command::Generate(options) => driver::generate(&options),
         Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),
         Command::Ref(options) => driver::reference(&options),

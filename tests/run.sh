@@ -41,6 +41,15 @@ if [ $# = 0 ]; then
         echo "tests/run.sh: MiniLM could not be fetched; its vectors are not compared" >&2
     fi
 
+    # The trained detector of voices, against NumPy.
+    status=0
+    .venv/bin/python tests/live/check_voice.py "$ATTNC" || status=$?
+    if [ $status = 3 ]; then
+        echo "tests/run.sh: silero-vad could not be fetched; its probabilities are not compared" >&2
+    elif [ $status != 0 ]; then
+        exit $status
+    fi
+
     # Others compute the same; how fast, is shown by tests/live/compare_speed.sh at full size.
     status=0
     tests/live/compare_speed.sh --quick >/dev/null || status=$?

@@ -236,6 +236,42 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number from 0 on.
+pub(super) fn at_least_zero(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "expected a number")?;
+    if (0.0..f64::INFINITY).contains(&number) { Ok(number) } else { Err("the number must be 0 or more".to_string()) }
+}
+
+/// A number above 0.
+pub(super) fn above_zero(text: &str) -> Result<f64, String> {
+    match at_least_zero(text) {
+        Ok(0.0) => Err("the number must be above 0".to_string()),
+        other => other,
+    }
+}
+
+/// Where generated text ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// Before this text.
+    Text(String),
+    /// Before the token of this number.
+    Token(u32),
+}
+
+impl FromStr for Stop {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Stop, String> {
+        let given = text.strip_prefix("text:").unwrap_or(text);
+        match text.parse() {
+            Ok(token) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(Stop::Token(token)),
+            _ if given.is_empty() => Err("an empty text is everywhere".to_string()),
+            _ => Ok(Stop::Text(given.to_string())),
+        }
+    }
+}
+
 /// The kinds of hardware that programs are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Target {

@@ -52,20 +52,10 @@ fn entry(f: &EntryDecl, interface: &Interface<'_>) -> Result<Entry, String> {
     for name in &names {
         symbols.push(binding(f, name, batch == Some(name))?);
     }
-    let expr = |d: &Dim| Expr::from_dim(d, &names).ok_or_else(|| format!("the dimension {d} is too large to evaluate"));
     let mut checks = Vec::new();
     for (fact, loc) in &f.checks {
-        let Fact { left, relation, right } = fact;
-        let (left, right) = (expr(left)?, expr(right)?);
-        let (left, comparison, right) = match relation {
-            Relation::Eq => (left, Comparison::Eq, right),
-            Relation::Ne => (left, Comparison::Ne, right),
-            Relation::Le => (left, Comparison::Le, right),
-            Relation::Lt => (left, Comparison::Lt, right),
-            Relation::Divisible => (left.modulo(right), Comparison::Eq, Expr::constant(0)),
-        };
         let place = if loc.line == 0 { String::new() } else { loc.text(interface.file, interface.files) };
-        checks.push(Check { left, comparison, right, text: fact.to_string(), place });
+        checks.push(check(fact, place, &names)?);
     }
     let several = f.results.len() > 1;
     let results = f.results.iter().enumerate().map(|(i, r)| {
@@ -83,6 +73,24 @@ fn entry(f: &EntryDecl, interface: &Interface<'_>) -> Result<Entry, String> {
         results: results.collect(),
         taps: f.taps.iter().map(|t| tap(t, batch)).collect(),
     })
+}
+
+/// A condition on these run-time dimensions, as calls check it.
+///
+/// # Errors
+/// A dimension that is too large an expression, in words.
+pub(super) fn check(fact: &Fact, place: String, names: &[impl AsRef<str>]) -> Result<Check, String> {
+    let expr = |d: &Dim| Expr::from_dim(d, names).ok_or_else(|| format!("the dimension {d} is too large to evaluate"));
+    let Fact { left, relation, right } = fact;
+    let (left, right) = (expr(left)?, expr(right)?);
+    let (left, comparison, right) = match relation {
+        Relation::Eq => (left, Comparison::Eq, right),
+        Relation::Ne => (left, Comparison::Ne, right),
+        Relation::Le => (left, Comparison::Le, right),
+        Relation::Lt => (left, Comparison::Lt, right),
+        Relation::Divisible => (left.modulo(right), Comparison::Eq, Expr::constant(0)),
+    };
+    Ok(Check { left, comparison, right, text: fact.to_string(), place })
 }
 
 fn tensor(name: &str, ty: &TensorType, batch: bool) -> Tensor {

@@ -7,15 +7,14 @@
 use super::arguments;
 use super::call::read_graph;
 use super::levels::Levels;
-use super::opened::{call_failed, converted, function, unused};
+use super::load::{How, opened};
 use super::passes::pass_options;
+use super::running::{call_failed, converted, function, unused};
 use super::session::{CommandError, Session, command_line_error, show};
 use super::stages::{self, Tiers};
 use crate::bench::{self, Products, Report, Site};
 use crate::cli::BenchOptions;
-use crate::codegen::cpu::EmitOptions;
-use crate::diagnostics::codes::weights;
-use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::diagnostics::did_you_mean;
 use crate::random::Random;
 use crate::runtime::descriptor::Entry;
 use crate::runtime::load::{CompiledModel, LoadError};
@@ -67,21 +66,12 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     let levels = levels.keeping(&options.target, &graph)?;
     levels.run_here()?;
     let tiers = Tiers::lower(s, &graph, &levels.all, &levels.weights)?;
-    s.stage("generate code");
-    let wanted = EmitOptions { remarks: options.passes.remarks, ..EmitOptions::default() };
-    let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)?;
-    s.stage("link");
     let folder = stages::temporary(s)?;
-    let so = folder.path().join("model.so");
-    stages::link(s, &code, &so, false)?;
-
-    s.stage("load");
     let given = arguments::weights_file(s, &model, options.weights.as_deref(), 1, folder.path())?;
     let threads = options.threads.map_or_else(usual_threads, |n| usize::try_from(n).unwrap_or(1)).max(1);
-    let asked = i32::try_from(threads).unwrap_or(i32::MAX);
-    // SAFETY: the file was just linked from code of our own.
-    let loaded = unsafe { CompiledModel::open(&so, given.as_deref(), asked) }
-        .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
+    let generator = stages::generator(options.backend);
+    let how = How { generator, remarks: options.passes.remarks, threads: u32::try_from(threads).ok() };
+    let loaded = opened(s, &tiers, &model, &how, given.as_deref())?;
     unused(s, loaded.unused_weights());
     converted(&loaded.converted_weights());
 

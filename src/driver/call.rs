@@ -7,17 +7,19 @@ use super::arguments;
 use super::calls;
 use super::keep::{matches, tell_losses};
 use super::levels::Levels;
-use super::opened::{Call, Opened, Values, call_failed, function, named, opened, parameters, told};
+use super::load::{How, opened};
 use super::outputs::Source;
 use super::passes::pass_options;
+use super::running::{Call, Values, call_failed, function, named, parameters, told};
 use super::session::{CommandError, Session, command_line_error, reason, show, tell};
-use super::stages;
+use super::stages::{self, Tiers};
 use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
 use crate::codegen::Generator;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::ir::{self, interp};
 use crate::runtime::descriptor::ModelDescriptor;
+use crate::runtime::load::CompiledModel;
 use crate::runtime::npy;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
@@ -216,8 +218,8 @@ fn compiled(
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
 ) -> Result<Values, CommandError> {
-    let (values, opened) = called(s, graph, model, call, levels, (generator, threads))?;
-    told(s, &opened.model);
+    let (values, loaded) = called(s, graph, model, call, levels, (generator, threads))?;
+    told(s, &loaded);
     if levels.weights.format != WeightFormat::F32 {
         let exact = Levels { weights: WeightChoice::default(), ..levels.clone() };
         let (reference, _) = called(s, graph, model, call, &exact, (generator, threads))?;
@@ -254,10 +256,12 @@ fn called(
     model: &ModelDescriptor,
     call: &Call<'_>,
     levels: &Levels,
-    how: (Generator, Option<u32>),
-) -> Result<(Values, Opened), CommandError> {
-    let opened = opened(s, graph, model, call, levels, how)?;
-    let loaded = &opened.model;
+    (generator, threads): (Generator, Option<u32>),
+) -> Result<(Values, CompiledModel), CommandError> {
+    levels.run_here()?;
+    let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
+    let how = How { generator, remarks: call.remarks, threads };
+    let loaded = opened(s, &tiers, model, &how, call.weights)?;
     s.stage("run");
     let globs: Vec<&str> = call.taps.iter().map(String::as_str).collect();
     let done = loaded.entry(call.name).and_then(|entry| {
@@ -267,7 +271,7 @@ fn called(
     });
     let ((results, taps), written) = done.map_err(|error| call_failed(s, &error.text))?;
     silent(s, written.iter().map(|(path, steps)| (path.as_str(), *steps)));
-    Ok((named(results, taps), opened))
+    Ok((named(results, taps), loaded))
 }
 
 /// Warns about taps that the call did not reach.

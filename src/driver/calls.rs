@@ -14,7 +14,8 @@
 use super::arguments;
 use super::bugs::bug;
 use super::levels::Levels;
-use super::opened::{Call, Values, call_failed, function, named, opened, parameters, told};
+use super::load::{How, opened};
+use super::running::{Values, call_failed, function, named, parameters, told};
 use super::session::{CommandError, Session, command_line_error};
 use super::stages::Tiers;
 use crate::cli::{Backend, Input, Named, RunOptions};
@@ -260,16 +261,17 @@ pub(super) fn run(
         Backend::Cpu | Backend::Llvm => {
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
             let levels = levels.clone().for_graph(graph, generator);
-            let shape = Call { name: "", args: &[], taps: &[], weights, remarks: options.passes.remarks };
-            let open = opened(s, graph, model, &shape, &levels, (generator, options.threads))?;
-            told(s, &open.model);
-            let mut session =
-                open.model.session().map_err(|error| s.fail(Diagnostic::error(codes::CALL, error.text)))?;
+            levels.run_here()?;
+            let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
+            let how = How { generator, remarks: options.passes.remarks, threads: options.threads };
+            let open = opened(s, &tiers, model, &how, weights)?;
+            told(s, &open);
+            let mut session = open.session().map_err(|error| s.fail(Diagnostic::error(codes::CALL, error.text)))?;
             let mut call = |called: Option<(&str, &[Tensor])>| {
                 let Some((function, args)) = called else {
                     return session.reset().map(|()| Vec::new()).map_err(|error| error.text);
                 };
-                let entry = open.model.entry(function).map_err(|error| error.text)?;
+                let entry = open.entry(function).map_err(|error| error.text)?;
                 session.call(entry, args).map_err(|error| error.text)
             };
             each(s, steps, &mut call)

@@ -30,6 +30,8 @@ pub enum CommandError {
     BrokenPipe,
     /// A bug in attnc.
     Bug,
+    /// The user ended it by Ctrl-C, and it has shown what there was.
+    Interrupted,
 }
 
 impl CommandError {
@@ -41,6 +43,8 @@ impl CommandError {
             CommandError::CommandLine => 2,
             CommandError::Environment => 3,
             CommandError::Bug => 101,
+            // As shells say it of a process that the signal ended: 128 and its number.
+            CommandError::Interrupted => 130,
         }
     }
 }

@@ -1,13 +1,26 @@
 //! What happens when a signal ends the process: temporary files go first.
 //!
 //! In: nothing; `main` asks for it once, before there are threads. Out: a thread that waits for the signals that end a
-//! program from outside, removes what is temporary, and lets the signal do what it would have done.
+//! program from outside, removes what is temporary, and lets the signal do what it would have done. A command that ends by
+//! itself at Ctrl-C asks for [`interrupts`], and gets the first one as a flag.
 
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signals by which users and systems end programs.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Does a command look at [`INTERRUPTED`]?
+static LOOKED_AT: AtomicBool = AtomicBool::new(false);
+/// Was there an interrupt since then?
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// A flag that the next interrupt (Ctrl-C) sets instead of ending the process. The one after it ends the process again.
+pub fn interrupts() -> &'static AtomicBool {
+    LOOKED_AT.store(true, Ordering::Relaxed);
+    &INTERRUPTED
+}
 
 /// From now on those signals first remove what is temporary. A file that grows beyond the user's limit is an error of
 /// writing from now on, and no signal.
@@ -54,11 +67,17 @@ fn change(how: libc::c_int, set: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(how, set, ptr::null_mut()) };
 }
 
+/// Is it an interrupt that a command looks at, the first one?
+fn is_looked_at(signal: libc::c_int) -> bool {
+    let is_first = || !INTERRUPTED.swap(true, Ordering::Relaxed);
+    signal == libc::SIGINT && LOOKED_AT.load(Ordering::Relaxed) && is_first()
+}
+
 /// Waits for one of the signals, and ends the process by it.
 fn wait(set: &libc::sigset_t) {
     let mut signal = 0;
     // SAFETY: both pointers are valid, and every thread has the signals blocked.
-    while unsafe { libc::sigwait(set, &mut signal) } != 0 {}
+    while unsafe { libc::sigwait(set, &mut signal) } != 0 || is_looked_at(signal) {}
     super::remove_all();
     // SAFETY: the signal's action is the default, which ends the process as soon as the signal is not blocked.
     unsafe { libc::raise(signal) };

@@ -30,6 +30,7 @@ mod verify;
 pub use dot::dot;
 pub use function::{BlockData, Body, Function, GraphIr, InstData, Module, Terminator, Type};
 pub use needed::needed_without_taps;
+pub(crate) use op::mask_operands;
 pub use op::{Class, FusionKind, MaskKind, Op};
 pub use ranges::in_range;
 pub use rules::result_type;

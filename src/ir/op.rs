@@ -60,6 +60,19 @@ impl MaskKind {
     }
 }
 
+/// The operands of an [`Op::Attention`] with these masks that may be computed in its region: conditions, and what is added.
+pub(crate) fn mask_operands(masks: &[MaskKind]) -> Vec<usize> {
+    let mut next = 4;
+    let mut found = Vec::new();
+    for kind in masks {
+        if matches!(kind, MaskKind::Add | MaskKind::Keep) {
+            found.push(next);
+        }
+        next += kind.operands();
+    }
+    found
+}
+
 /// What a fused region is built around, and so which kind of kernel it becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FusionKind {

@@ -24,12 +24,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::{Block, Function, Inst, InstData, Loc, Module, Op, Type, Value};
-use crate::shape::{Dim, Fact, Factor, Facts, Monomial, Relation, TensorType};
+use crate::shape::{ADDRESS_BITS, Dim, Fact, Factor, Facts, Monomial, Relation, Sizes, TensorType};
 
 /// The most elements of a tensor, as far as they are known from numbers alone.
 pub const MAX_ELEMENTS: i128 = 1 << 40;
-/// No machine addresses more bytes than 2 to this power; arguments beyond are refused on entry.
-pub const ADDRESS_BITS: u32 = 47;
 /// The most bytes of a tensor.
 const MOST_BYTES: i64 = i64::MAX;
 /// The least bytes that an element counts as.
@@ -212,8 +210,8 @@ struct Requirements<'f> {
     facts: Facts,
     /// Forms that are known to be at least 0.
     not_negative: Vec<Dim>,
-    /// Of each argument, what its extents multiply to, with the bytes of one for 1.
-    arguments: Vec<(Monomial, i128)>,
+    /// What the arguments say of sizes.
+    sizes: Sizes,
     missing: Vec<(Fact, Loc)>,
     /// Shapes that were requested already, with the bytes of an element: few, of many tensors.
     seen: HashSet<(i64, &'f [Dim])>,
@@ -227,7 +225,7 @@ impl<'f> Requirements<'f> {
         let mut r = Requirements {
             facts: Facts::default(),
             not_negative: Vec::new(),
-            arguments: Vec::new(),
+            sizes: Sizes::default(),
             missing: Vec::new(),
             seen: HashSet::new(),
             most: BTreeMap::new(),
@@ -242,7 +240,7 @@ impl<'f> Requirements<'f> {
                     r.learn(Fact { left: Dim::one(), relation: Relation::Le, right: b });
                 }
             }
-            r.arguments.push(smallest(&a.ty));
+            r.sizes.argument(&a.ty);
         }
         for (fact, _) in &f.checks {
             r.learn(fact.clone());
@@ -468,9 +466,9 @@ impl<'f> Requirements<'f> {
         let symbol = |d: &Dim| d.symbols().iter().any(|s| later.contains(&&**s));
         let known = self.facts.known.iter().filter(|known| !known.names_any(&later)).cloned().collect();
         let not_negative = self.not_negative.iter().filter(|d| !symbol(d)).cloned().collect();
-        let (facts, arguments) = (Facts { known }, self.arguments.clone());
+        let (facts, sizes) = (Facts { known }, self.sizes.clone());
         let (missing, seen, most) = (Vec::new(), HashSet::new(), BTreeMap::new());
-        Requirements { facts, not_negative, arguments, missing, seen, most }.follows(fact)
+        Requirements { facts, not_negative, sizes, missing, seen, most }.follows(fact)
     }
 
     fn follows(&self, fact: &Fact) -> bool {
@@ -499,7 +497,7 @@ impl<'f> Requirements<'f> {
 
     /// Does it follow from the arguments' sizes, or from a known size of which it is a part?
     fn fit_is_known(&self, size: &Dim) -> bool {
-        let mut terms = size.terms().map(|(m, r)| self.times_an_argument(m, r.num));
+        let mut terms = size.terms().map(|(m, r)| self.sizes.times_an_argument(m, r.num));
         let total = terms.try_fold(0_i128, |sum, n| Some(sum.saturating_add(n?)));
         if total.is_some_and(|n| n <= MOST_TIMES) {
             return true;
@@ -508,44 +506,11 @@ impl<'f> Requirements<'f> {
         let part = |known: &Dim| known.div(size).and_then(|times| times.as_const()).is_some_and(|n| n >= 1);
         sizes.into_iter().any(|fact| part(&fact.left))
     }
-
-    /// How many times the bytes of an argument a term is at most; none where it is a part of no argument.
-    fn times_an_argument(&self, m: &Monomial, coefficient: i128) -> Option<i128> {
-        let coefficient = coefficient.saturating_abs();
-        if m.0.is_empty() {
-            return Some(coefficient >> ADDRESS_BITS);
-        }
-        let part = |of: &Monomial| m.0.iter().all(|(factor, e)| of.0.get(factor).is_some_and(|most| e <= most));
-        let times = |bytes: &i128| coefficient.saturating_add(bytes - 1) / bytes;
-        self.arguments.iter().filter(|(of, _)| part(of)).map(|(_, bytes)| times(bytes)).min()
-    }
 }
 
 /// What an element of a tensor counts as.
 fn bytes_of_element(t: &TensorType) -> i64 {
     i64::try_from(t.elem.size()).unwrap_or(LEAST_SIZE).max(LEAST_SIZE)
-}
-
-/// What an argument of this type takes at least: its symbols' powers, and the bytes where they are 1.
-fn smallest(ty: &TensorType) -> (Monomial, i128) {
-    let mut powers: BTreeMap<Factor, i32> = BTreeMap::new();
-    let mut bytes = i128::from(ty.elem.size()).max(1);
-    for d in &ty.shape {
-        if let Some(n) = d.as_const() {
-            bytes = bytes.saturating_mul(i128::from(n.max(1)));
-            continue;
-        }
-        // Any one term, where no other is negative.
-        let whole = d.terms().all(|(m, r)| r.num >= 0 && r.den == 1 && m.0.values().all(|e| *e > 0));
-        // A single factor: where it is 0, so is the product.
-        let alone = |m: &Monomial| m.0.len() == 1 && m.0.keys().all(Factor::is_provably_nonnegative);
-        let power = d.terms().find(|(m, _)| alone(m)).and_then(|(m, _)| m.0.iter().next());
-        if let Some((factor, e)) = power.filter(|_| whole) {
-            let slot = powers.entry(factor.clone()).or_insert(0);
-            *slot = slot.saturating_add(*e);
-        }
-    }
-    (Monomial(powers), bytes)
 }
 
 fn product((coefficient, factors): &(i128, Vec<(Factor, u32)>)) -> Dim {

@@ -34,7 +34,9 @@
 //! 15. By kind. `map`: elementwise operations, constants and counters (`const`, `dim`, `iota`, `causal`). `rows`: these,
 //!     and `softmax`, `log_softmax` and reductions with `keep=true`, each over the last axis alone. `matmul` and
 //!     `attention`: one operation of this name whose operands are arguments of the region; elementwise operations after
-//!     it keep its shape; constants and counters. Never a region, a parameter, movement or a tap.
+//!     it keep its shape; constants and counters. The conditions of an attention's masks, and what is added to its scores,
+//!     may be made of elementwise operations and `broadcast` before it, which nothing else uses. Never a region, a
+//!     parameter, other movement or a tap.
 //!
 //! # What is not checked
 //!
@@ -48,6 +50,7 @@ use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
+use super::op::mask_operands;
 use super::requirements::{Length, MAX_ELEMENTS, is_too_large, lengths, too_large, without_most};
 use super::text::{Anchor, At, print_with_anchors};
 use super::{
@@ -432,6 +435,7 @@ impl<'a> Verifier<'a> {
     fn kind(&mut self, kind: FusionKind, body: &Function) {
         let mut contraction: Option<Value> = None;
         let is_arg = |v: &Value| matches!(body.def(*v), ValueDef::Arg(..));
+        let formulas = formulas(body);
         let mut after: SecondaryMap<Value, bool> = SecondaryMap::new();
         for i in &body.block(body.entry()).insts {
             let inst = body.inst(*i);
@@ -451,9 +455,18 @@ impl<'a> Verifier<'a> {
                     let first = contraction.is_none();
                     contraction = Some(result);
                     after[result] = true;
-                    first && inst.operands.iter().all(is_arg)
+                    let computed = match &inst.op {
+                        Op::Attention { masks } => mask_operands(masks),
+                        _ => Vec::new(),
+                    };
+                    first && inst.operands.iter().enumerate().all(|(n, v)| is_arg(v) || computed.contains(&n))
                 }
-                (op, _) => matches!(op.info().class, Class::Elementwise | Class::Source),
+                (Op::Iota { .. } | Op::Causal | Op::Const(_) | Op::DimValue(_), _) => true,
+                (op, _) => {
+                    let is_apart = formulas[result] || !inst.operands.iter().any(|v| formulas[*v]);
+                    let spreads = formulas[result] && *op == Op::Broadcast;
+                    is_apart && (spreads || matches!(op.info().class, Class::Elementwise | Class::Source))
+                }
             };
             if !fits {
                 self.error(at, format!("`{}` has no place here in a {} region", inst.op, kind.name()));
@@ -470,6 +483,27 @@ impl<'a> Verifier<'a> {
             self.error(At::Terminator(body.entry()), format!("a {} region has its operation once", kind.name()));
         }
     }
+}
+
+/// What the masks of a region's attention are made of: all that is no argument, constant or counter.
+fn formulas(body: &Function) -> SecondaryMap<Value, bool> {
+    let mut made: SecondaryMap<Value, bool> = SecondaryMap::new();
+    let attention = body.insts().find_map(|(_, _, d)| match &d.op {
+        Op::Attention { masks } => Some((d, mask_operands(masks))),
+        _ => None,
+    });
+    let Some((attention, computed)) = attention else { return made };
+    let mut work: Vec<Value> = computed.iter().filter_map(|n| attention.operands.get(*n).copied()).collect();
+    while let Some(v) = work.pop() {
+        if let Some((_, d)) = body.definition(v)
+            && !matches!(d.op.info().class, Class::Source)
+            && !made[v]
+        {
+            made[v] = true;
+            work.extend(&d.operands);
+        }
+    }
+    made
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Bias, activation, scale, cast and residual are done while the tile of the result is in registers: the intermediate
-//! results are never stored. The same around an `attention`.
+//! results are never stored. The same around an `attention`, whose masks may be in its region already (`fuse-mask`).
 //!
 //! # Conditions
 //!
@@ -45,7 +45,7 @@ use std::collections::BTreeMap;
 use super::outline::{Index, Scene, names, outline};
 use super::rewrite::remove_unused;
 use super::{Changed, Condition, Context};
-use crate::ir::{Function, FusionKind, Inst, Loc, Op, Use};
+use crate::ir::{Function, FusionKind, Inst, Loc, Op, Terminator, Use};
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
@@ -80,6 +80,14 @@ fn kind(op: &Op) -> Option<FusionKind> {
     match op {
         Op::Matmul => Some(FusionKind::Matmul),
         Op::Attention { .. } => Some(FusionKind::Attention),
+        // With its masks, but nothing after it yet.
+        Op::Fused { kind: FusionKind::Attention, body } => {
+            let block = body.block(body.entry());
+            let last = block.insts.last().map(|i| body.inst(*i))?;
+            let gives = |v| matches!(&block.terminator, Terminator::Return(results) if results.as_slice() == [v]);
+            let is_plain = matches!(last.op, Op::Attention { .. }) && last.result.is_some_and(gives);
+            is_plain.then_some(FusionKind::Attention)
+        }
         _ => None,
     }
 }

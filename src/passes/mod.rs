@@ -25,6 +25,7 @@ mod fold_constants;
 mod fuse_attention;
 mod fuse_epilogue;
 mod fuse_map;
+mod fuse_mask;
 mod fuse_rows;
 mod hoist_products;
 mod licm;

@@ -227,8 +227,13 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
             mapped.extend(value);
         }
         let ty = d.result.map(|v| f.ty(v).clone());
-        let made = body.push(entry, d.op, mapped, ty, d.loc);
-        if let Some(v) = made {
+        let made = match &d.op {
+            Op::Fused { body: inner, .. } => copy_region(&mut body, inner, &mapped),
+            _ => body.push(entry, d.op, mapped, ty, d.loc),
+        };
+        if let Some(v) = made
+            && !d.parts.is_empty()
+        {
             body.set_parts(v, &d.parts);
         }
         if let Some(v) = d.result {
@@ -240,7 +245,29 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
     let data = f.inst_mut(*root);
     data.op = Op::Fused { kind, body: Box::new(body) };
     data.operands = operands;
+    data.parts = Vec::new();
     index.outlined(f, members);
+}
+
+/// Copies what a region computes of these operands to the end of another one's body; its result there.
+fn copy_region(body: &mut Function, inner: &Function, operands: &[Value]) -> Option<Value> {
+    let entry = body.entry();
+    let from = inner.block(inner.entry());
+    let mut copies: BTreeMap<Value, Value> = from.args.iter().copied().zip(operands.iter().copied()).collect();
+    for i in &from.insts {
+        let d = inner.inst(*i);
+        let mapped = d.operands.iter().filter_map(|v| copies.get(v).copied()).collect();
+        let ty = d.result.map(|v| inner.ty(v).clone());
+        let made = body.push(entry, d.op.clone(), mapped, ty, d.loc);
+        if let Some(v) = made {
+            body.set_parts(v, &d.parts);
+        }
+        copies.extend(d.result.zip(made));
+    }
+    match &from.terminator {
+        Terminator::Return(results) => results.first().and_then(|v| copies.get(v).copied()),
+        _ => None,
+    }
 }
 
 /// The names of the operations, for remarks: `matmul, add, gelu`.

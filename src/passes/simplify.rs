@@ -32,13 +32,13 @@
 //! | name | rewrite |
 //! |---|---|
 //! | neutral | `x * 1`, `x / 1`, `x + -0.0`, `x - 0.0`, `x^1`, `max(x, -inf)`, `min(x, inf)`, integers: `x + 0`, `x - 0`; `x and true`, `x or false`: `x` |
-//! | absorbing | integers: `x * 0`, `x - x`: 0; `x and false`: false; `x or true`: true; `x == x` of integers: true |
+//! | absorbing | integers: `x * 0`, `x - x`: 0; `x and false`: false; `x or true`: true; `x == x` of integers: true; `iota` along an axis of 1: 0 |
 //! | twice | `-(-x)`, `not not x`: `x`; `abs`, `relu`, `floor`, `max(x, x)`, `min`, `and`, `or` of what is so already: once |
 //! | power-of-two | `x / c` to `x * (1/c)`, where `1/c` is a normal number |
 //! | square | `x^2` to `x * x`; `x * -1` to `-x` |
 //! | same-way | `where(c, x, x)`: `x`; `where(c, true, false)`: `c`; `where(true, x, y)`: `x` |
 //! | there-and-back | a cast to the same type; to a type that holds every value, and back |
-//! | compose | `transpose` of `transpose`, `reshape` of `reshape`, `broadcast` of `broadcast`, `slice` of `slice` of one axis: one; `transpose` of a `broadcast` scalar, `reshape` of a `broadcast` that leaves the axes of its operand: `broadcast` |
+//! | compose | `transpose` of `transpose`, `reshape` of `reshape`, `broadcast` of `broadcast`, `slice` of `slice` of one axis: one; `transpose` of a `broadcast` scalar, `reshape` of a `broadcast` that leaves the axes of its operand: `broadcast`; `transpose` of `iota`, `reshape` of `iota` that only adds or drops axes of 1: `iota` |
 //! | no-move | `transpose` in order, `reshape` and `broadcast` to the same shape, `slice` of all, `pad` by nothing, `concat` of one |
 //! | implicit-broadcast | an operand of an elementwise operation that was broadcast, where the result's shape is the same without |
 //!
@@ -163,6 +163,9 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
     let operand = |k: usize| inst.operands.get(k).copied();
     let ty = f.ty(result);
     match &inst.op {
+        Op::Iota { axis } if f.tensor(result)?.shape.get(*axis)? == &Dim::one() && !is_float(f, result) => {
+            Some(("absorbing", Rewrite::Literal(Scalar::Int(0))))
+        }
         Op::Unary(op) => unary(f, *op, operand(0)?),
         Op::Binary(op) => binary(f, *op, operand(0)?, operand(1)?).or_else(|| implicit(f, i)),
         Op::Compare(op) => {
@@ -184,6 +187,10 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
                 (_, Op::Reshape, [y]) => Some(("compose", Rewrite::Op(Op::Reshape, vec![*y]))),
                 (_, Op::Broadcast, [y]) if leaves_last(f, x, result, f.tensor(*y)?.rank()) => {
                     Some(("compose", Rewrite::Op(Op::Broadcast, vec![*y])))
+                }
+                (_, Op::Iota { axis }, []) => {
+                    let axis = same_axis(f.tensor(x)?, *axis, f.tensor(result)?)?;
+                    Some(("compose", Rewrite::Op(Op::Iota { axis }, Vec::new())))
                 }
                 _ => None,
             }
@@ -209,6 +216,10 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
                     Some(("compose", Rewrite::Op(Op::Transpose { perm }, vec![*y])))
                 }
                 (_, Op::Broadcast, [y]) if is_rank_0(f, *y) => Some(("compose", Rewrite::Op(Op::Broadcast, vec![*y]))),
+                (_, Op::Iota { axis }, []) => {
+                    let axis = perm.iter().position(|p| p == axis)?;
+                    Some(("compose", Rewrite::Op(Op::Iota { axis }, Vec::new())))
+                }
                 _ => None,
             }
         }
@@ -251,6 +262,18 @@ fn is_float(f: &Function, v: Value) -> bool {
 fn leaves_last(f: &Function, from: Value, to: Value, n: usize) -> bool {
     let last = |v: Value| f.tensor(v).and_then(|t| t.shape.get(t.rank().checked_sub(n)?..));
     last(from).is_some_and(|axes| last(to) == Some(axes))
+}
+
+/// Where an axis is after a reshape that only adds or drops axes of 1; `None` where it does more, or the axis is such a one.
+fn same_axis(from: &TensorType, axis: usize, to: &TensorType) -> Option<usize> {
+    let longer = |t: &TensorType| {
+        let axes = t.shape.iter().enumerate().filter(|(_, d)| **d != Dim::one());
+        axes.map(|(n, d)| (n, d.clone())).collect::<Vec<_>>()
+    };
+    let (old, new) = (longer(from), longer(to));
+    let place = old.iter().position(|(n, _)| *n == axis)?;
+    let same = old.len() == new.len() && old.iter().zip(&new).all(|((_, a), (_, b))| a == b);
+    new.get(place).filter(|_| same).map(|(n, _)| *n)
 }
 
 /// Is the extent of an axis a number?

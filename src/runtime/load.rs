@@ -34,6 +34,18 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
+impl LoadError {
+    /// Did the function of [`Session::end_when`] end the call?
+    pub fn is_interrupt(&self) -> bool {
+        self.status == 9
+    }
+
+    /// Is it about the lengths of arguments, or about an index or a length that was computed?
+    pub fn is_out_of_bounds(&self) -> bool {
+        [2, 6].contains(&self.status)
+    }
+}
+
 fn error(status: i32, text: impl Into<String>) -> LoadError {
     LoadError { status, text: text.into() }
 }

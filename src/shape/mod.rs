@@ -9,9 +9,11 @@ mod elem;
 mod facts;
 mod lattice;
 mod rounding;
+mod sizes;
 mod tensor;
 
 pub use dim::{Dim, DimError, Factor, Monomial, Product, Ratio};
 pub use elem::Elem;
 pub use facts::{Fact, Facts, Relation};
+pub use sizes::{ADDRESS_BITS, Sizes};
 pub use tensor::{TensorType, broadcast};

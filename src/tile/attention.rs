@@ -25,16 +25,20 @@
 //! by rounding, and in one more case: without a mask that may hide keys, the schedule's kernels multiply by a weight that underflows
 //! to 0 like by any other, so an infinite or NaN value of such a key reaches the result there.
 
+mod formula;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::body::InstData;
 use super::encode::{self, Encoding};
 use super::{
-    AxisRole, Extent, Inst, Kernel, KernelBuilder, Op, ParamMode, Position, State, Terminator, TileType, Type, Value,
-    simplify,
+    AxisRole, Body, Extent, Inst, Kernel, KernelBuilder, Op, ParamMode, Position, State, Terminator, TileType, Type,
+    Value, simplify,
 };
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
+pub(crate) use formula::{Formula, Node, literal};
 
 /// Queries and columns of a tile of the result.
 const TILE: i64 = 64;
@@ -56,6 +60,8 @@ pub(crate) enum Source {
     Literal(Scalar, Elem),
     /// The value of a dimension, as that type.
     Dim(Dim, Elem),
+    /// Computed for each query and key.
+    Formula(Formula),
 }
 
 /// What is done to the scores.
@@ -133,6 +139,7 @@ pub(crate) fn scalar_of(kb: &mut KernelBuilder, source: &Source) -> Option<Value
         }
         Source::Literal(x, elem) => kb.literal(*x, *elem),
         Source::Dim(d, elem) => kb.dim_literal(d, *elem),
+        Source::Formula(_) => return None,
     })
 }
 
@@ -275,12 +282,32 @@ impl Attention {
 
     /// What is read for the scores of a tile of queries, or is the same for all.
     fn over_scores(&self, kb: &mut KernelBuilder, source: &Source, at: &[Value], rows: Extent) -> Option<Value> {
-        let Source::Buffer(n) = source else { return scalar_of(kb, source) };
+        let n = match source {
+            Source::Buffer(n) => n,
+            Source::Formula(formula) => return formula.write(kb, |kb, node| self.leaf(kb, node, at, rows)),
+            Source::Literal(..) | Source::Dim(..) => return scalar_of(kb, source),
+        };
         let buffer = kb.param(*n)?;
         if kb.ty(buffer).buffer()?.shape.is_empty() {
             return scalar_of(kb, source);
         }
         Some(kb.load(buffer, at, (at.len().checked_sub(2), None), rows, ONE))
+    }
+
+    /// What a formula is computed of, for queries from a place on and one key.
+    fn leaf(&self, kb: &mut KernelBuilder, node: &Node, at: &[Value], rows: Extent) -> Option<Value> {
+        match node {
+            Node::Position(axis, elem) => {
+                let start = *at.get(*axis)?;
+                Some(match at.len().checked_sub(*axis)? {
+                    1 => kb.iota(1, start, *elem, ONE, ONE),
+                    2 => kb.iota(0, start, *elem, rows, ONE),
+                    _ => kb.each(Op::Cast, vec![start], *elem),
+                })
+            }
+            Node::Read(source) => self.over_scores(kb, source, at, rows),
+            Node::Each(..) => None,
+        }
     }
 
     /// The attention of a kernel, if it is of the form that is written here.
@@ -311,9 +338,10 @@ impl Attention {
             Change::Keep { kept, fill } => [Some(kept), Some(fill)],
         });
         let sources = of_steps.chain([Some(&self.scale), self.sink.as_ref()]).flatten();
-        let buffers = sources.filter_map(|source| match source {
-            Source::Buffer(n) => Some(*n),
-            Source::Literal(..) | Source::Dim(..) => None,
+        let buffers = sources.flat_map(|source| match source {
+            Source::Buffer(n) => vec![*n],
+            Source::Formula(formula) => formula.buffers().collect(),
+            Source::Literal(..) | Source::Dim(..) => Vec::new(),
         });
         buffers.chain([QUERIES, KEYS, VALUES]).collect()
     }
@@ -433,43 +461,57 @@ fn read(kernel: &Kernel) -> Option<Found> {
     };
     let reader = Reader { kernel };
     let (scores, of_scores) = scores;
-    // What is done to tiles after the product, in order.
-    let is_tile = |i: &&Inst| body.inst(**i).result.is_some_and(|v| body.ty(v).tile().is_some());
-    let mut list = body.block(within).insts.iter().filter(is_tile).map(|i| body.inst(*i));
-    if within != after && body.layout.len() == 4 {
-        list.by_ref().find(|d| d.result == Some(scores))?;
-    }
-    let scale = list.next()?;
-    let places_scale = scale.loc;
-    let scale = reader.source(*scale.operands.get(1)?)?;
-    let (mut steps, mut softmax) = (Vec::new(), None);
-    while let Some(data) = list.next() {
-        let (change, loc) = match data.op {
-            Op::Binary(BinaryOp::Max) => {
-                softmax = Some(data.loc);
-                break;
+    // Where the tile is.
+    let q = kernel.params.get(QUERIES)?.value;
+    let queries = body.insts().map(|(_, _, d)| d).find(|d| d.operands.first() == Some(&q))?;
+    let n = kernel.grid.len();
+    let (lead, row) = (n.checked_sub(2)?, *queries.operands.get(n.checked_sub(1)?)?);
+    // What is done to the scores, from the maximum back to the product.
+    let list = &body.block(within).insts;
+    let operand = |d: &InstData, n: usize| d.operands.get(n).copied();
+    let made_here = |i: &Inst| body.inst(*i).result == Some(scores);
+    let first = list.iter().position(made_here).unwrap_or_default();
+    let rest = || list.iter().skip(first).map(|i| body.inst(*i));
+    let softmax = rest().find(|d| {
+        let is_of = |n: usize| operand(d, n).is_some_and(|v| body.def_inst(v).is_none());
+        d.op == Op::Binary(BinaryOp::Max) && is_of(0)
+    })?;
+    let key = *body.block(body.layout.get(1).copied()?).args.first()?;
+    let mask = |v: Value| match reader.source(v) {
+        Some(source) => Some(source),
+        None => Formula::read(kernel, (row, key), v, |v| reader.source(v)).map(Source::Formula),
+    };
+    let (mut steps, mut now) = (Vec::new(), operand(softmax, 1)?);
+    let (scale, places_scale) = loop {
+        let data = body.def_inst(now)?;
+        let change = match (&data.op, data.operands.as_slice()) {
+            (Op::Binary(BinaryOp::Mul), [x, scale]) if *x == scores => break (reader.source(*scale)?, data.loc),
+            (Op::Binary(BinaryOp::Mul), [tanh, cap]) => {
+                let tanh = body.def_inst(*tanh).filter(|d| d.op == Op::Unary(UnaryOp::Tanh))?;
+                now = operand(tanh, 0)?;
+                Change::Cap(reader.source(*cap)?)
             }
-            Op::Iota { .. } => (Change::Causal, list.nth(2)?.loc),
-            Op::Unary(UnaryOp::Tanh) => {
-                let product = list.next()?;
-                (Change::Cap(reader.source(*product.operands.get(1)?)?), product.loc)
+            (Op::Binary(BinaryOp::Add), [x, more]) => {
+                now = *x;
+                Change::Add(mask(*more)?)
             }
-            Op::Load { .. } | Op::Binary(_) | Op::Select => {
-                let data = if matches!(data.op, Op::Load { .. }) { list.next()? } else { data };
-                match (&data.op, data.operands.as_slice()) {
-                    (Op::Binary(BinaryOp::Add), [_, x]) => (Change::Add(reader.source(*x)?), data.loc),
-                    (Op::Select, [kept, _, fill]) => {
-                        (Change::Keep { kept: reader.source(*kept)?, fill: reader.source(*fill)? }, data.loc)
-                    }
-                    _ => return None,
+            (Op::Select, [kept, x, fill]) => {
+                now = *x;
+                match is_causal(body, *kept) {
+                    true => Change::Causal,
+                    false => Change::Keep { kept: mask(*kept)?, fill: reader.source(*fill)? },
                 }
             }
             _ => return None,
         };
-        steps.push(Step { change, loc });
-    }
-    let softmax = softmax?;
-    let value = list.find(|d| matches!(d.op, Op::Load { .. }))?;
+        steps.push(Step { change, loc: data.loc });
+        if steps.len() > list.len() {
+            return None;
+        }
+    };
+    steps.reverse();
+    let value = rest().skip_while(|d| d.result != softmax.result).find(|d| matches!(d.op, Op::Load { .. }))?;
+    let softmax = softmax.loc;
     // The first maximum is of a sink, if there is one.
     let Terminator::Br(call) = &body.block(start).terminator else { return None };
     let highest = body.def_inst(*call.args.get(1)?)?;
@@ -478,11 +520,6 @@ fn read(kernel: &Kernel) -> Option<Found> {
         _ => None,
     };
     let places = Places { scores: of_scores, scale: places_scale, sink: highest.loc, softmax, values: value.loc };
-    // Where the tile is.
-    let q = kernel.params.get(QUERIES)?.value;
-    let queries = body.insts().map(|(_, _, d)| d).find(|d| d.operands.first() == Some(&q))?;
-    let n = kernel.grid.len();
-    let (lead, row) = (n.checked_sub(2)?, *queries.operands.get(n.checked_sub(1)?)?);
     let mut axes: Vec<(AxisRole, Value)> = kernel.grid.iter().take(lead).map(|g| (AxisRole::Point, g.value)).collect();
     axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, *value.operands.get(n)?)]);
     let tile = |v: Option<Value>| v.and_then(|v| body.ty(v).tile());
@@ -493,6 +530,16 @@ fn read(kernel: &Kernel) -> Option<Found> {
     let done = Done { result, at: Position { axes, rows, cols } };
     let epilogue = insts.get(last + 1..)?.to_vec();
     Some(Found { attention: Attention { places, scale, steps, sink }, done, epilogue })
+}
+
+/// Does a condition compare the positions of keys and queries as a causal mask does?
+fn is_causal(body: &Body, condition: Value) -> bool {
+    let Some(InstData { op: Op::Compare(CmpOp::Le), operands, .. }) = body.def_inst(condition) else { return false };
+    let counts = |v: Option<&Value>, axis: usize| {
+        let of = v.and_then(|v| Some((body.def_inst(*v)?, body.ty(*v).elem())));
+        of.is_some_and(|(d, elem)| d.op == Op::Iota { axis } && elem == Some(Elem::I32))
+    };
+    counts(operands.first(), 1) && counts(operands.get(1), 0)
 }
 
 /// Reads the values of a kernel.
@@ -516,7 +563,7 @@ impl Reader<'_> {
             Op::Const(Scalar::Float(x)) => Source::Literal(Scalar::Float(round_to(computed, *x)), elem),
             Op::Const(x) => Source::Literal(*x, elem),
             Op::DimValue(d) => Source::Dim(d.clone(), elem),
-            Op::Load { .. } | Op::LoadScalar => {
+            Op::Load { .. } | Op::LoadScalar if elem == computed => {
                 let buffer = data.operands.first()?;
                 Source::Buffer(self.kernel.params.iter().position(|p| p.value == *buffer)?)
             }

@@ -353,6 +353,12 @@ impl KernelBuilder {
         }
     }
 
+    /// An operation on each element whose result is of a type in computation, broadcast.
+    pub(crate) fn each(&mut self, op: Op, operands: Vec<Value>, elem: Elem) -> Value {
+        let ty = self.joined(&operands, elem);
+        self.value(op, operands, ty)
+    }
+
     /// A reduction along an axis, which stays with extent 1.
     pub fn reduce(&mut self, kind: ReduceKind, axis: usize, x: Value) -> Value {
         let elem = if kind == ReduceKind::ArgMax { Elem::I32 } else { self.elem_of(x) };

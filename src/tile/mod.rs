@@ -35,6 +35,7 @@ pub mod cost;
 mod cpu;
 mod dot;
 pub mod encode;
+pub mod fits;
 pub mod interp;
 mod kernel;
 mod kernels;

@@ -32,7 +32,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
         assert_eq!((code, err.as_str()), (0, ""), "{ask:?}");
         assert!(help.starts_with("An educational ahead-of-time compiler for attention graphs\n"), "{help}");
         for (heading, options) in [
-            ("Commands", &["check", "run", "bench", "list", "ops", "function", "completions"][..]),
+            ("Commands", &["check", "run", "generate", "bench", "list", "ops", "function", "completions"][..]),
             ("Arguments", &["<FILE>"]),
             ("Output", &["-o, --output", "--emit"]),
             ("Program", &["--dim", "--entry"]),

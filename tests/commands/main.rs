@@ -7,10 +7,12 @@ mod dumps;
 mod fixtures;
 #[path = "../common/front.rs"]
 mod front;
+mod generate;
 mod help;
 #[path = "../common/host.rs"]
 mod host;
 mod import;
+mod import_gguf;
 mod outputs;
 mod run_arguments;
 mod run_calls;

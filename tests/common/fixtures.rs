@@ -68,7 +68,7 @@ pub(crate) struct Fixture {
 }
 
 /// The examples that have reference results, in learning order.
-pub(crate) const EXAMPLES: [&str; 29] = [
+pub(crate) const EXAMPLES: [&str; 30] = [
     "01_linear",
     "02_self_attention",
     "03_masks",
@@ -98,6 +98,7 @@ pub(crate) const EXAMPLES: [&str; 29] = [
     "27_bleu",
     "28_whisper",
     "29_generate",
+    "30_voice",
 ];
 
 /// The path of an example's program.

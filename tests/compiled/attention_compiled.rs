@@ -17,34 +17,35 @@ fn floats(random: &mut Random, n: usize) -> Vec<f64> {
 }
 
 /// A score after its masks: of the score, head, query, key, numbers of queries and keys, what the masks read.
-type Masked = fn(f64, [usize; 3], [usize; 2], &[Vec<f64>]) -> f64;
+pub(crate) type Masked = fn(f64, [usize; 3], [usize; 2], &[Vec<f64>]) -> f64;
 
 /// One more score in a row: of head, query, number of queries, what sinks read.
-type Sink = fn([usize; 2], usize, &[Vec<f64>]) -> f64;
+pub(crate) type Sink = fn([usize; 2], usize, &[Vec<f64>]) -> f64;
 
-struct Case {
-    name: &'static str,
-    elem: Elem,
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) elem: Elem,
     /// Width of a head and of the result: numbers or dimensions.
-    widths: [&'static str; 2],
+    pub(crate) widths: [&'static str; 2],
     /// The scores, from `q` and `k`, and what they are before masks in terms of `q . k`.
-    scores: &'static str,
-    scale: f64,
+    pub(crate) scores: &'static str,
+    pub(crate) scale: f64,
     /// Types of `a`, `b`.
-    extra: &'static [&'static str],
+    pub(crate) extra: &'static [&'static str],
     /// What is given to softmax, from `s`.
-    masked: &'static str,
-    apply: Masked,
+    pub(crate) masked: &'static str,
+    pub(crate) apply: Masked,
     /// What is multiplied with the values, of the masked scores `m`.
-    weights: &'static str,
+    pub(crate) weights: &'static str,
     /// The sink of a head's query, if there is one.
-    sink: Option<Sink>,
-    sizes: &'static [(usize, usize)],
+    pub(crate) sink: Option<Sink>,
+    pub(crate) sizes: &'static [(usize, usize)],
     /// Do the heads lie beside each other, `[S, 2 * D]`?
-    beside: bool,
+    pub(crate) beside: bool,
 }
 
-const PLAIN: Case = Case {
+pub(crate) const PLAIN: Case = Case {
     name: "plain",
     elem: Elem::F32,
     widths: ["8", "6"],
@@ -59,11 +60,11 @@ const PLAIN: Case = Case {
     beside: false,
 };
 
-fn causal(x: f64, [_, i, j]: [usize; 3], [s, t]: [usize; 2]) -> f64 {
+pub(crate) fn causal(x: f64, [_, i, j]: [usize; 3], [s, t]: [usize; 2]) -> f64 {
     if j + s <= i + t { x } else { f64::NEG_INFINITY }
 }
 
-const CAUSAL: Case = Case {
+pub(crate) const CAUSAL: Case = Case {
     name: "causal",
     masked: "where(causal(S, T), s, -inf)",
     apply: |x, at, n, _| causal(x, at, n),
@@ -71,10 +72,10 @@ const CAUSAL: Case = Case {
     ..PLAIN
 };
 
-const HIDDEN: f64 = f64::NEG_INFINITY;
+pub(crate) const HIDDEN: f64 = f64::NEG_INFINITY;
 
 /// Around as many queries as are multiplied in pairs of `bf16`, by even and odd numbers of keys.
-const PAIRS: &[(usize, usize)] =
+pub(crate) const PAIRS: &[(usize, usize)] =
     &[(63, 70), (64, 0), (64, 1), (64, 2), (65, 33), (70, 255), (96, 256), (64, 257), (100, 600), (257, 257)];
 
 fn cases() -> Vec<Case> {
@@ -364,6 +365,11 @@ fn input(rng: &mut Random, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
         let floats = bits.iter().map(|b| *b as f64).collect();
         return (Tensor::from_ints(Elem::Bool, shape, &bits).unwrap(), floats);
     }
+    if elem == "i32" {
+        let ints: Vec<i64> = (0..n).map(|i| (i as i64 / 90 + i64::from(rng.below(20) == 0)) % 4).collect();
+        let floats = ints.iter().map(|n| *n as f64).collect();
+        return (Tensor::from_ints(Elem::I32, shape, &ints).unwrap(), floats);
+    }
     let values = floats(rng, n);
     let elem = if elem.starts_with("bf16") { Elem::BF16 } else { Elem::F32 };
     (Tensor::from_floats(elem, shape, &values).unwrap(), values)
@@ -420,7 +426,7 @@ fn attention_with_caps_and_sinks_computes_its_formula() {
     computes_its_formula(caps_and_sinks());
 }
 
-fn computes_its_formula(cases: Vec<Case>) {
+pub(crate) fn computes_its_formula(cases: Vec<Case>) {
     let (folder, other_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (number, case) in cases.into_iter().enumerate() {
         let (name, [d, e]) = (case.name, case.widths);
@@ -435,7 +441,7 @@ fn computes_its_formula(cases: Vec<Case>) {
         let apart = if case.beside { ["q", "k", "v"].map(apart).concat() } else { String::new() };
         let source = format!(
             "model A {{\n    pub fn forward(q: {}, k: {}, v: {}{extra}) -> {elem}[2, S, {e}] {{\n\
-             {apart}        let s = {}\n        let m = {}\n        {} @ v\n    }}\n}}\n",
+             {apart}        let i = rearrange(iota(S), \"s -> s 1\")\n        let j = iota(T)\n        let s = {}\n        let m = {}\n        {} @ v\n    }}\n}}\n",
             types[0], types[1], types[2], case.scores, case.masked, case.weights
         );
         let optimised = |source: &str| {

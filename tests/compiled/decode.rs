@@ -24,6 +24,10 @@ model M {
     pub fn drawn(x: f32[B, V], seed: i64, at: i64[B]) -> i32[B] where V >= 1 { decode.sample(x, seed, at) }
     pub fn draws(x: f32[V], seed: i64, at: i64[N]) -> i32[N] where V >= 1 { decode.sample(x, seed, at) }
     pub fn chosen(x: f32[B, V], t: f32, p: f32, seed: i64, at: i64[B]) -> i32[B] where V >= 1 { decode.choose(x, t, p, seed, at) }
+    pub fn kept(x: f32[B, V], k: i32, p: f32) -> f32[B, V] where V >= 1 { decode.keep_top(x, k, p) }
+    pub fn next(x: f32[B, V], t: f32, k: i32, p: f32, seed: i64, at: i64[B]) -> i32[B] where V >= 1 {
+        decode.next(x, t, k, p, seed, at)
+    }
     pub fn one(x: f32[V], t: f32, p: f32, seed: i64, at: i64) -> i32 where V >= 1 { decode.choose(x, t, p, seed, at) }
 }
 ";
@@ -294,6 +298,80 @@ fn the_greatest_score_at_temperature_zero_and_draws_above() {
     let single = Tensor::from_f32(vec![3], &[0.0, 1.0, -1.0]).unwrap();
     calls.push(("one", vec![single, float(0.0), float(1.0), int(Elem::I64, 0), int(Elem::I64, 0)]));
     want.push(vec![1.0]);
+    assert_eq!(results(&calls), want);
+}
+
+/// `keep_top` leaves what `keep_top_p` leaves of what `keep_top_k` leaves; of all scores where both keep all.
+#[test]
+fn the_best_of_the_best_stay() {
+    let mut random = Random::new(35);
+    let mut calls: Vec<(&str, Vec<Tensor>)> = Vec::new();
+    let mut want: Vec<Vec<f64>> = Vec::new();
+    for width in [1, 7, 60] {
+        let x = scores(&mut random, width);
+        for k in [-3, 2, 5, i64::from(i32::MAX)] {
+            for p in [0.0, 0.52, 0.91, 1.0] {
+                let mut p = p;
+                let best = |row: &[f64]| only(row, &order(row)[..k.clamp(1, width as i64) as usize]);
+                let all = |p: f64| x.chunks(width).map(|row| nucleus(&best(row), p)).collect::<Vec<_>>();
+                // Not where a rounding decides.
+                while p > 0.01 && p < 1.0 && all(p).iter().any(|(_, margin)| *margin < 1e-5) {
+                    p += 3e-5;
+                }
+                let p = f64::from(p as f32);
+                calls.push(("kept", vec![rows(width, &x), int(Elem::I32, k), float(p)]));
+                want.push(all(p).into_iter().flat_map(|(kept, _)| kept).collect());
+            }
+        }
+    }
+    assert_eq!(results(&calls), want);
+}
+
+/// At temperature 0 the best; above it one that the filtered probabilities draw; of one that is kept, that one.
+#[test]
+fn the_next_token_is_drawn_from_what_is_kept() {
+    let mut random = Random::new(36);
+    let mut calls: Vec<(&str, Vec<Tensor>)> = Vec::new();
+    let mut want: Vec<Vec<f64>> = Vec::new();
+    let seed = -5;
+    for width in [1, 7, 150] {
+        let x = scores(&mut random, width);
+        let best: Vec<f64> = x.chunks(width).map(|row| order(row)[0] as f64).collect();
+        let mut call = |t: f64, k: i64, p: f64, at: &[i64], tokens: Vec<f64>| {
+            let args =
+                [rows(width, &x), float(t), int(Elem::I32, k), float(p), int(Elem::I64, seed), ints(Elem::I64, at)];
+            calls.push(("next", args.to_vec()));
+            want.push(tokens);
+        };
+        let any: Vec<i64> = (7..7 + best.len() as i64).collect();
+        for (t, k, p) in
+            [(0.0, 9, 1.0), (-1.0, 9, 0.5), (f64::NAN, 9, 0.5), (1.0, 1, 1.0), (2.0, 0, 1.0), (1.0, 9, 0.0)]
+        {
+            call(t, k, p, &any, best.clone());
+        }
+        for (t, k, p) in [(1.0, 1000, 1.0), (0.5, 3, 1.0), (1.75, 5, 0.613), (0.9, 1000, 0.871)] {
+            let (t, p) = (f64::from(t as f32), f64::from(p as f32));
+            let (mut at, mut tokens) = (Vec::new(), Vec::new());
+            for row in x.chunks(width) {
+                let tempered: Vec<f64> = row.iter().map(|x| x / t).collect();
+                let (kept, margin) = nucleus(&only(&tempered, &order(&tempered)[..k.min(width as i64) as usize]), p);
+                assert!(margin > 1e-5, "{margin}");
+                let sure = |counter: &i64| drawn(&kept, seed, *counter).1 > 1e-6;
+                let counter = (at.len() as i64 * 50..).find(sure).unwrap();
+                at.push(counter);
+                tokens.push(drawn(&kept, seed, counter).0 as f64);
+            }
+            call(t, k, p, &at, tokens);
+        }
+    }
+    // No token where a score is no number; the other rows have theirs.
+    let odd = [1.0, f64::NAN, 0.0, 2.0];
+    for t in [0.0, 1.0] {
+        let args =
+            [rows(2, &odd), float(t), int(Elem::I32, 1), float(1.0), int(Elem::I64, 0), ints(Elem::I64, &[0, 1])];
+        calls.push(("next", args.to_vec()));
+        want.push(vec![-1.0, 1.0]);
+    }
     assert_eq!(results(&calls), want);
 }
 

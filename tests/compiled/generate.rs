@@ -168,3 +168,47 @@ fn the_loop_that_draws() {
     assert_eq!(given[2][0].to_i64(), given[4][0].to_i64());
     assert_eq!(given[2][1].to_i64(), [62]);
 }
+
+/// `next` by itself, called with the prompt and then with each token that it gave, draws the same tokens: at temperature 0 the
+/// greedy ones. Its penalty is on all tokens that it has read.
+#[test]
+fn one_token_after_another() {
+    let (program, _) = example("29_generate");
+    let float = |x: f64| Tensor::from_floats(Elem::F32, Vec::new(), &[x]).unwrap();
+    let seed = Tensor::from_ints(Elem::I64, Vec::new(), &[11]).unwrap();
+    let prompt = [5, 36, 67];
+    let next = |tokens: &[i64], t: f64, k: i64, penalty: f64| {
+        ("next", vec![ints(tokens), float(t), int(k), float(0.875), float(penalty), seed.clone()])
+    };
+    for t in [0.0, 0.75] {
+        let whole = ("generate", vec![ints(&prompt), int(-1), float(t), float(0.875), seed.clone()]);
+        let given = program.calls(&[whole]).remove(0).unwrap();
+        let tokens = &given[0].to_i64()[..7];
+        let mut calls = vec![next(&prompt, t, i64::from(i32::MAX), 1.0)];
+        calls.extend(tokens.iter().map(|token| next(&[*token], t, 97, 1.0)));
+        let drawn = program.calls(&calls);
+        let drawn: Vec<i64> = drawn.into_iter().map(|given| given.unwrap()[0].to_i64()[0]).collect();
+        assert_eq!(drawn[..7], *tokens, "{t}");
+        // One of one.
+        calls.iter_mut().for_each(|(_, args)| args[2] = int(1));
+        let greedy = [("greedy", vec![ints(&prompt), int(-1)]), ("forget", Vec::new()), calls.remove(0)];
+        let given = program.calls(&greedy);
+        assert_eq!(given[2].as_ref().unwrap()[0].to_i64()[0], given[0].as_ref().unwrap()[0].to_i64()[0]);
+    }
+    // What the model would say after these tokens, with a penalty on them and on those before: by scores in float64.
+    let anew = Anew::new();
+    let (first, second) = ([5, 36, 67, 9], [40, 41]);
+    let all: Vec<i64> = first.iter().chain(&second).copied().collect();
+    for penalty in [1.5, 4.0, 30.0] {
+        let scores = anew.scores(&all).into_iter().enumerate().map(|(i, x)| match all.contains(&(i as i64)) {
+            true if x > 0.0 => x / penalty,
+            true => x * penalty,
+            false => x,
+        });
+        let scores: Vec<f64> = scores.collect();
+        let best = (0..97).fold(0, |best, i| if scores[i] > scores[best] { i } else { best });
+        let calls = [next(&first, 0.0, 97, penalty), next(&second, 0.0, 97, penalty)];
+        let given = program.calls(&calls);
+        assert_eq!(given[1].as_ref().unwrap()[0].to_i64(), [best as i64], "{penalty}");
+    }
+}

@@ -23,8 +23,10 @@ mod gen_tile;
 mod generate;
 #[path = "../common/host.rs"]
 mod host;
+mod hostile;
 mod joined;
 mod lengths;
+mod masks;
 mod numbers;
 mod oracle_compiled;
 mod packing;

@@ -291,8 +291,8 @@ def compare(attnc, key, workload, options, ceilings):
         try:
             call = make()
             differs[name] = difference(call(), expected)
-        except Exception as error:  # a peer that cannot do it is no reason to stop; attnc is
-            if name.startswith("attnc"):
+        except Exception as error:  # a peer that cannot do it is no reason to stop, nor is an older build; attnc is
+            if name.startswith("attnc") and not name.startswith(BEFORE):
                 raise
             print(f"  {name}: {type(error).__name__}: {str(error).splitlines()[0][:100]}", flush=True)
             continue
@@ -377,8 +377,16 @@ def packed(attnc, options):
         for pack in ("bf16", "int8", "int4"):
             calls, times = {}, {}
             for name, compiler in (("attnc", attnc), (BEFORE, options.before)):
-                wrapper, so = compiler.compile(workload, pack=pack)
+                try:
+                    wrapper, so = compiler.compile(workload, pack=pack)
+                except subprocess.CalledProcessError:
+                    if compiler is attnc:
+                        raise
+                    print(f"  {workload.name}, {pack}: {name} cannot compile it", flush=True)
+                    break
                 calls[name], times[name] = wrapper.Model(so, weights=str(built.weights), threads=options.threads), []
+            if BEFORE not in calls:
+                continue
             differs = {name: difference(model.forward(**workload.inputs), expected) for name, model in calls.items()}
             wrong += [f"{workload.name}, {pack}: {name}" for name, off in differs.items() if not off <= PACKED[pack]]
             begin, rounds = time.perf_counter(), 0
@@ -402,7 +410,8 @@ def against_before(attnc, report, options):
 
     ratios = {}
     for row in report["workloads"].values():
-        ratios |= {row["name"] + who: ratio for who, ratio in row["before"].items()}
+        # Of a row that the older build cannot compile there is none.
+        ratios |= {row["name"] + who: ratio for who, ratio in row.get("before", {}).items()}
     of_packed, wrong = packed(attnc, options)
     ratios |= of_packed
     workload = (workloads.QUICK if options.quick else workloads.FULL)["gpt2"]()
@@ -416,7 +425,7 @@ def against_before(attnc, report, options):
     print(f"\n{'times as fast as before':60} {'ratio':>6}")
     for name, ratio in ratios.items():
         print(f"{name:60} {ratio:6.3f}")
-    mean = statistics.geometric_mean(ratios.values())
+    mean = statistics.geometric_mean(ratios.values()) if ratios else float("nan")
     print(f"{'geometric mean':60} {mean:6.3f}")
     print(f"{workload.name}: source to library {now * 1e3:.1f} ms, before {before * 1e3:.1f} ms ({now / before:.3f} x)")
     print(f"{'':20} library of {sizes[attnc]} bytes, before {sizes[options.before]} ({sizes[attnc] / sizes[options.before]:.3f} x)")

@@ -36,6 +36,7 @@ const EXAMPLES: &[(&str, usize)] = &[
     ("26_mixture", 0),
     ("27_bleu", 0),
     ("28_whisper", 1),
+    ("30_voice", 0),
 ];
 
 fn lowered(name: &str) -> Module {

@@ -143,9 +143,21 @@ fn commands_print_what_the_readme_shows() {
 fn flags_exist() {
     let place = Sandbox::new();
     let mut help = String::new();
-    for command in
-        ["compile", "check", "run", "bench", "opt", "explain", "ref", "list", "ops", "std", "function", "completions"]
-    {
+    for command in [
+        "compile",
+        "check",
+        "run",
+        "generate",
+        "bench",
+        "opt",
+        "explain",
+        "ref",
+        "list",
+        "ops",
+        "std",
+        "function",
+        "completions",
+    ] {
         help += &place.run("attnc", &["help", command]).1;
     }
     let is_flag = |c: char| c.is_ascii_lowercase() || c == '-';

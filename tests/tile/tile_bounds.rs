@@ -68,7 +68,7 @@ type Edit = (&'static str, &'static str, &'static str, &'static str);
 const EDITS: &[Edit] = &[
     // Indices out of data.
     ("kernel @gather.0", "%10 = check_index %9, %6, site=0", "%10 = add %9, %7", "load: %0 may be read"),
-    ("kernel @gather.0", "check_index %9, %6", "check_index %9, %9", "index %10 of axis 0 of %0 may be beyond 96"),
+    ("kernel @gather.0", "check_index %9, %6", "check_index %9, %3", "index %10 of axis 0 of %0 may be beyond 96"),
     ("kernel @gather.0", "%6 = const 96 ", "%6 = const 97 ", "index %10 of axis 0 of %0 may be beyond 96"),
     (
         "kernel @gather.0",

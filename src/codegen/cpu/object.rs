@@ -22,6 +22,7 @@ use super::origins::{Origin, Places, Source};
 use super::plan::arena;
 use super::target::{Arch, EmitOptions, Isas, kernel_name, plan_name};
 use super::wide::{LeafOrigin, Leaves, Stages};
+use crate::codegen::descriptor::check;
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
 use crate::runtime::expr::Expr;
@@ -30,6 +31,7 @@ use crate::shape::Elem;
 use crate::source::Loc;
 use crate::threads;
 use crate::tile::encode::{self, Encoding};
+use crate::tile::fits;
 use crate::tile::verify::Verified;
 use crate::tile::{Body, Cpu, Feature, Inst, Kernel, Module, Op, Part, PlanVariant, State, Width};
 
@@ -124,6 +126,15 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
     let mut model = model.clone();
     model.sites = first.module.sites.clone();
     model.target = wanted.arch.triple().to_string();
+    for e in &mut model.entries {
+        let names: Vec<String> = e.symbols.iter().map(|s| s.name.clone()).collect();
+        for fact in tiers.iter().flat_map(|tier| fits::unstated(&tier.module, &e.name)) {
+            let check = check(&fact, String::new(), &names)?;
+            if !e.checks.contains(&check) {
+                e.checks.push(check);
+            }
+        }
+    }
     for (tier, functions) in tiers.iter().zip(&levels) {
         model.variants.push(variant(tier.level, &tier.module, &model, &functions.plans)?);
     }

@@ -26,4 +26,16 @@ codes! {
     rule: "A tap in a branch that is not taken, or in a loop without iterations, is never written. Its value is then all zeros,\n\
            interpreted or compiled. `attnc_taps_written` (in Python `taps.written`) returns for each tap in how many steps it\n\
            was written.";
+
+    /// A call that should give the next token, and gives none.
+    NO_TOKEN = "E0805", "the model gave no next token";
+    rule: "The entry point that `attnc generate` calls gives the number of the next token. `decode.next` gives -1 where a score is\n\
+           NaN: then the weights are not those of this program, or a value was too large for its type. Any other number outside\n\
+           of the tokenizer's vocabulary cannot be shown: the tokenizer is not that of the model.";
+
+    /// A tokenizer that cannot be used.
+    TOKENIZER = "E0806", "the tokenizer cannot be used";
+    rule: "`--tokenizer` takes `bytes`, or the file `tokenizer.json` of a checkpoint of the Hugging Face hub whose model is BPE\n\
+           (GPT-2, Llama, Mistral, Qwen, Gemma). A part of the file that would be followed wrongly is refused by its name. Its\n\
+           vocabulary must not be larger than that of the model.";
 }

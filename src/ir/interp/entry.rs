@@ -9,9 +9,8 @@ use std::sync::Arc;
 use super::array::Array;
 use super::elementwise::range;
 use super::{EvalError, Real};
-use crate::ir::requirements::ADDRESS_BITS;
 use crate::ir::{ArgDecl, Function, Loc, ResultDecl};
-use crate::shape::{Dim, DimError, Elem, Fact};
+use crate::shape::{ADDRESS_BITS, Dim, DimError, Elem, Fact};
 use crate::tensor::Tensor;
 
 /// The values of symbols.

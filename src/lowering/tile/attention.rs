@@ -4,12 +4,15 @@
 //! says what is computed, which `tile::attention` writes: one key after another, with an online softmax. How it is computed is
 //! the schedule's (`tile/schedule/attention.rs`).
 
+use std::collections::BTreeMap;
+
 use super::region::{Env, Operand, Region, buffer_type, counts_along_axes};
 use super::{Call, as_tile, output_buffer};
-use crate::ir::{Function, InstData, Loc, MaskKind, Op, Terminator};
-use crate::shape::Dim;
-use crate::tile::attention::{Attention, Change, Places, Source, Step};
-use crate::tile::{KernelBuilder, ParamMode, View};
+use crate::ir::{self, Function, InstData, Loc, MaskKind, Op, Terminator, mask_operands};
+use crate::scalar::{BinaryOp, CmpOp, Scalar};
+use crate::shape::{Dim, Elem, TensorType};
+use crate::tile::attention::{Attention, Change, Formula, Node, Places, Source, Step, literal};
+use crate::tile::{self, KernelBuilder, ParamMode, View, computed};
 
 /// The places of an attention's steps and of what is done to its scores: the whole's, where they are not known.
 fn places(d: &InstData, masks: &[MaskKind]) -> (Places, Vec<Loc>) {
@@ -37,21 +40,15 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
         return Err("a region does not return".into());
     };
     let result = *results.first().ok_or("a region without a result")?;
-    // An operand of the attention: an argument of the region, or a literal inside it.
     let source = |i: usize| -> Result<Operand, String> {
         let v = *attention.operands.get(i).ok_or("an operand is missing")?;
-        if let Some(k) = entry.args.iter().position(|x| *x == v) {
-            return operands.get(k).cloned().ok_or_else(|| "an operand is not bound".into());
-        }
-        match body.definition(v).map(|(_, d)| &d.op) {
-            Some(Op::Const(s)) => Ok(Operand::Literal(*s)),
-            Some(Op::DimValue(d)) => Ok(Operand::Dim(d.clone())),
-            _ => Err("an operand of an attention is computed inside the region".into()),
-        }
+        operand_of(body, operands, v).ok_or_else(|| "an operand of an attention is computed inside the region".into())
     };
+    let of_masks = made_for_masks(body, attention, &masks);
     let elementwise = |i: usize| {
         let Some(v) = entry.args.get(i) else { return false };
-        body.insts().any(|(_, _, d)| !matches!(d.op, Op::Attention { .. }) && d.operands.contains(v)) || result == *v
+        let reads = |d: &InstData| !matches!(d.op, Op::Attention { .. }) && d.operands.contains(v);
+        body.insts().any(|(_, i, d)| reads(d) && !of_masks.contains(&i)) || result == *v
     };
     let view = |i: usize| match source(i)? {
         Operand::View(v) => Ok(v),
@@ -74,15 +71,16 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
     for x in &buffers {
         kb.buffer(buffer_type(x), ParamMode::In);
     }
-    // The scale, then what the masks read, over the scores' axes.
+    // The scale, then what the masks read or are computed of, over the scores' axes.
+    let scores = [out.shape.get(..lead).unwrap_or_default(), &[s.clone(), t.clone()]].concat();
     let mut sources = Vec::new();
-    for i in 3..attention.operands.len() {
-        let ty = body.tensor(attention.operands[i]).ok_or("an index in a region")?.clone();
-        sources.push(match source(i)? {
+    for (i, v) in attention.operands.iter().enumerate().skip(3) {
+        let ty = body.tensor(*v).ok_or("an index in a region")?;
+        let is_sink = i + 1 == attention.operands.len() && masks.last() == Some(&MaskKind::Sink);
+        let mut read = |operand: Operand, ty: &TensorType| match operand {
             Operand::Literal(x) => Source::Literal(x, ty.elem),
             Operand::Dim(x) => Source::Dim(x, ty.elem),
             Operand::View(x) => {
-                let is_sink = i + 1 == attention.operands.len() && masks.last() == Some(&MaskKind::Sink);
                 let x = match ty.rank() {
                     0 => x,
                     _ if is_sink => with_lead(&x, &s, &Dim::one()),
@@ -91,6 +89,15 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
                 kb.buffer(buffer_type(&x), ParamMode::In);
                 buffers.push(x);
                 Source::Buffer(buffers.len() - 1)
+            }
+        };
+        sources.push(match operand_of(body, operands, *v) {
+            Some(operand) => read(operand, ty),
+            None => {
+                let operand = |v| operand_of(body, operands, v);
+                let mut maker = Maker { body, scores: &scores, formula: Formula::default(), made: BTreeMap::new() };
+                maker.value(*v, &mut |v| Some(read(operand(v)?, body.tensor(v)?)))?;
+                Source::Formula(maker.formula)
             }
         });
     }
@@ -138,4 +145,105 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
     let tile = as_tile(&mut kb, tile, &done.at);
     kb.store(target, &done.at.starts(), done.at.tile_axes(), tile);
     Ok(Call { kernel: kb.finish(), buffers })
+}
+
+/// What a value is bound to: an argument of the region, or a literal inside it.
+fn operand_of(body: &Function, operands: &[Operand], v: ir::Value) -> Option<Operand> {
+    if let Some(k) = body.block(body.entry()).args.iter().position(|x| *x == v) {
+        return operands.get(k).cloned();
+    }
+    match body.definition(v).map(|(_, d)| &d.op) {
+        Some(Op::Const(s)) => Some(Operand::Literal(*s)),
+        Some(Op::DimValue(d)) => Some(Operand::Dim(d.clone())),
+        _ => None,
+    }
+}
+
+/// The instructions that an attention's masks are computed by.
+fn made_for_masks(body: &Function, attention: &InstData, masks: &[MaskKind]) -> Vec<ir::Inst> {
+    let mut work: Vec<ir::Value> =
+        mask_operands(masks).into_iter().filter_map(|n| attention.operands.get(n).copied()).collect();
+    let mut found = Vec::new();
+    while let Some(v) = work.pop() {
+        if let Some((i, d)) = body.definition(v)
+            && !found.contains(&i)
+        {
+            found.push(i);
+            work.extend(&d.operands);
+        }
+    }
+    found
+}
+
+/// Makes a formula of what a mask is computed by.
+struct Maker<'a> {
+    body: &'a Function,
+    /// The shape of the scores.
+    scores: &'a [Dim],
+    formula: Formula,
+    made: BTreeMap<ir::Value, usize>,
+}
+
+impl Maker<'_> {
+    /// The number of a value in the formula; `read` gives what is not computed there.
+    fn value(&mut self, v: ir::Value, read: &mut dyn FnMut(ir::Value) -> Option<Source>) -> Result<usize, String> {
+        if let Some(n) = self.made.get(&v) {
+            return Ok(*n);
+        }
+        let definition = self.body.definition(v).map(|(_, d)| d);
+        let loc = definition.map(|d| d.loc).unwrap_or_default();
+        let n = match definition {
+            Some(d) if !matches!(d.op, Op::Const(_) | Op::DimValue(_)) => {
+                let mut operands = Vec::new();
+                for x in &d.operands {
+                    operands.push(self.value(*x, read)?);
+                }
+                let ty = self.body.tensor(v).ok_or("an index in a region")?;
+                let same = |x: &ir::Value| self.body.tensor(*x).is_some_and(|x| computed(x.elem) == computed(ty.elem));
+                match (&d.op, operands.as_slice()) {
+                    (Op::Broadcast, [x]) => *x,
+                    (Op::Cast { .. }, [x]) if d.operands.iter().all(same) => self.formula.narrow(*x, ty.elem, loc),
+                    _ => self.operation(&d.op, ty, operands, loc)?,
+                }
+            }
+            _ => self.formula.add(Node::Read(read(v).ok_or("a mask is made of something else")?), Loc::default()),
+        };
+        self.made.insert(v, n);
+        Ok(n)
+    }
+
+    /// The position along an axis of a tensor; 0 where that is of one element.
+    fn position(&mut self, shape: &[Dim], axis: usize, elem: Elem, loc: Loc) -> Result<usize, String> {
+        let is_one = shape.get(axis).is_none_or(|d| d.as_const() == Some(1));
+        let axis = (self.scores.len() + axis).checked_sub(shape.len()).ok_or("a mask has more axes than the scores")?;
+        let node = if is_one { literal(Scalar::Int(0), elem) } else { Node::Position(axis, elem) };
+        Ok(self.formula.add(node, loc))
+    }
+
+    fn operation(&mut self, op: &Op, ty: &TensorType, x: Vec<usize>, loc: Loc) -> Result<usize, String> {
+        let wide = computed(ty.elem);
+        let each = |formula: &mut Formula, op: tile::Op| formula.each(op, x.clone(), wide, loc);
+        let n = match op {
+            Op::Iota { axis } => {
+                let counted = if wide == Elem::I64 { Elem::I64 } else { Elem::I32 };
+                let n = self.position(&ty.shape, *axis, counted, loc)?;
+                if counted == wide { n } else { self.formula.each(tile::Op::Cast, vec![n], wide, loc) }
+            }
+            Op::Causal => {
+                let [q, k] = ty.shape.as_slice() else { return Err("causal has two axes".into()) };
+                let key = self.position(&ty.shape, 1, Elem::I32, loc)?;
+                let query = self.position(&ty.shape, 0, Elem::I32, loc)?;
+                let shift = self.formula.add(Node::Read(Source::Dim(k.sub(q), Elem::I32)), loc);
+                let last = self.formula.each(tile::Op::Binary(BinaryOp::Add), vec![query, shift], Elem::I32, loc);
+                self.formula.each(tile::Op::Compare(CmpOp::Le), vec![key, last], Elem::Bool, loc)
+            }
+            Op::Unary(op) => each(&mut self.formula, tile::Op::Unary(*op)),
+            Op::Binary(op) => each(&mut self.formula, tile::Op::Binary(*op)),
+            Op::Compare(op) => each(&mut self.formula, tile::Op::Compare(*op)),
+            Op::Where => each(&mut self.formula, tile::Op::Select),
+            Op::Cast { .. } => each(&mut self.formula, tile::Op::Cast),
+            other => return Err(format!("{other} has no place in a mask")),
+        };
+        Ok(self.formula.narrow(n, ty.elem, loc))
+    }
 }

@@ -8,7 +8,9 @@ use super::kernel::{KernelRun, Next, jump, scalar_operation};
 use super::memory::{Storage, View};
 use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, RunsOf, broken, dim, fail, located};
 use crate::interface::param_named;
+use crate::shape::{ADDRESS_BITS, Dim, Fact};
 use crate::tensor::Tensor;
+use crate::tile::fits;
 use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, TapPart, Type, row_major};
 
 /// Runs a plan.
@@ -21,6 +23,7 @@ pub(super) fn run<'a>(
     let Some(plan) = module.plans.iter().find(|p| p.name == call.plan && p.variant == call.variant) else {
         return fail(format!("there is no plan `{}`", call.plan));
     };
+    enter(module, call)?;
     let mut runner = Runner::new(module, plan, call, runs);
     if let Some(prepare) = module.plans.iter().find(|p| p.variant == PlanVariant::Prepare) {
         let mut first = Runner::new(module, prepare, call, runs);
@@ -48,6 +51,34 @@ pub(super) fn run<'a>(
         taps.insert(name.clone(), out.tensor(&runner.memory, name, false)?);
     }
     Ok(Outcome { results, taps, work: runner.budget.spent, flops: runner.budget.flops })
+}
+
+/// Checks what every call of an entry point checks of dimensions: the sizes of arguments, and the facts that the module states and
+/// those that it does not.
+fn enter(module: &Module, call: &Call<'_>) -> Result<(), EvalError> {
+    let entry = module.entries.iter().find(|e| e.name == call.plan);
+    for a in entry.iter().flat_map(|e| &e.args) {
+        let mut bytes = Some(i128::from(a.ty.elem.size()));
+        for d in &a.ty.shape {
+            let extent = i128::from(dim(d, call.symbols)?).abs().max(1);
+            bytes = bytes.and_then(|n| n.checked_mul(extent));
+        }
+        if bytes.is_none_or(|n| n >> ADDRESS_BITS > 0) {
+            return fail(format!("`{}` is too large", a.name));
+        }
+    }
+    let stated = entry.iter().flat_map(|e| e.checks.iter().map(|(fact, _)| fact.clone()));
+    for fact in stated.chain(fits::unstated(module, call.plan)) {
+        let value = |d: &Dim| dim(d, call.symbols).map(Dim::from);
+        let holds = match (value(&fact.left), value(&fact.right)) {
+            (Ok(left), Ok(right)) => Fact { left, relation: fact.relation, right }.decide() == Some(true),
+            _ => false,
+        };
+        if !holds {
+            return fail(format!("the call must satisfy {fact}"));
+        }
+    }
+    Ok(())
 }
 
 /// Storage that goes out of a call.

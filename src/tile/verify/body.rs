@@ -7,6 +7,7 @@ use crate::shape::Dim;
 use crate::ssa::Dialect;
 use crate::ssa::verify::{self, Definitions};
 use crate::table::Gives;
+use crate::tile::fits::is_computable;
 use crate::tile::text::At;
 use crate::tile::{
     AllowedIn, Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Plan, Space, State, Terminator, TileIr, Type,
@@ -97,6 +98,9 @@ impl Checker<'_, '_> {
                 self.sink.error(At::Head, format!("a grid axis has steps of {}", g.step));
             }
             self.dim(At::Head, &g.extent);
+            if !is_computable(&g.extent.add(&Dim::from(g.step.saturating_sub(1)))) {
+                self.sink.error(At::Head, format!("an axis of {} points in steps of {} is too long", g.extent, g.step));
+            }
         }
     }
 
@@ -247,6 +251,9 @@ impl Checker<'_, '_> {
             if !self.unit.has_dim(&s) {
                 self.sink.error(at, format!("the dimension {s} is none of the symbols"));
             }
+        }
+        if !is_computable(d) {
+            self.sink.error(at, format!("{d} is computed from numbers beyond 64 bits"));
         }
     }
 }

@@ -81,6 +81,9 @@
 //! 28. A dimension that `length` gives its value is no symbol of the plan, has its value in one place, and is named only in
 //!     what that place dominates. Its value is proved to be from 0 to what it is at most, which is known on entry.
 //!
+//! 29. A form of dimensions has coefficients of 64 bits. Whether its value has, each call checks on entry where it is not known
+//!     ([`crate::tile::fits`]); of one that names a length, what it can be at most is known there.
+//!
 //! What cannot be proved is rejected. A plan can make it provable by `check_index`, an error of the call where it fails: what it
 //! checks of dimensions before its first launch is known in its kernels too, and what it checks of a dimension right after that
 //! has its value, before the next launch, in those that name it.
@@ -88,8 +91,8 @@
 //! # What is not checked
 //!
 //! That grid points write different elements, and that a launch does not read what it writes (a race, inside of the buffers);
-//! that what is read was written before (the interpreter checks it); that loops end; what a product of dimensions does beyond
-//! 63 bits (entry points refuse tensors that large). Accesses of kernels for a GPU, which leave out what is outside.
+//! that what is read was written before (the interpreter checks it); that loops end. Accesses of kernels for a GPU, which leave out
+//! what is outside.
 
 mod body;
 mod bounds;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Sink;
 use crate::interface::param_named;
 use crate::shape::Dim;
+use crate::tile::fits::is_computable;
 use crate::tile::text::{At, Owner};
 use crate::tile::{Block, BufferType, Module, Op, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
 
@@ -154,6 +155,9 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
         sink.error(At::Head, "a plan that prepares has no dimensions, taps or slots");
     }
     for s in &plan.slots {
+        if !is_computable(&s.bytes) {
+            sink.error(At::Head, format!("{} is computed from numbers beyond 64 bits", s.bytes));
+        }
         for name in s.bytes.symbols() {
             if !plan.symbols.iter().any(|t| **t == *name) {
                 sink.error(At::Head, format!("the dimension {name} is none of the symbols"));

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
-use crate::tile::attention::{Change, scalar_of};
-use crate::tile::{Extent, KernelBuilder, Type, Value};
+use crate::tile::attention::{Change, Node, scalar_of};
+use crate::tile::{Extent, KernelBuilder, Op, Type, Value};
 
 /// What goes from block to block.
 #[derive(Clone, Copy)]
@@ -439,6 +439,9 @@ impl Attention {
 
     /// What a mask reads at a block: a tile on its side; a column or a row of one where queries or keys share it.
     fn mask_tile(&self, kb: &mut KernelBuilder, source: &Source, first: Value, keys: Extent) -> Option<Value> {
+        if let Source::Formula(formula) = source {
+            return formula.write(kb, |kb, node| self.leaf(kb, node, first, keys));
+        }
         let Some(b) = over_scores(kb, source) else { return scalar_of(kb, source) };
         let ty = kb.ty(b).buffer()?;
         let (query, key) = (self.rank - 2, self.rank - 1);
@@ -451,6 +454,23 @@ impl Attention {
             (false, true) => kb.load(b, &at, (None, Some(query)), ONE, self.queries),
             (false, false) => load_turned(kb, b, &at, (key, query), (keys, self.queries), None),
         })
+    }
+
+    /// What a formula is computed of, at a block.
+    fn leaf(&self, kb: &mut KernelBuilder, node: &Node, first: Value, keys: Extent) -> Option<Value> {
+        match node {
+            Node::Position(axis, elem) => {
+                let at = self.at(self.row, first);
+                let start = *at.get(*axis)?;
+                Some(match self.rank.checked_sub(*axis)? {
+                    1 => kb.iota(0, start, *elem, keys, ONE),
+                    2 if self.layout != QueryLayout::KeysInLanes => kb.iota(1, start, *elem, ONE, self.queries),
+                    _ => kb.each(Op::Cast, vec![start], *elem),
+                })
+            }
+            Node::Read(source) => self.mask_tile(kb, source, first, keys),
+            Node::Each(..) => None,
+        }
     }
 
     /// `e` to what was written as scores, minus a base.

@@ -7,8 +7,8 @@
 //! value plus that number times a new atom. Any other value is an atom without bounds.
 //!
 //! Forms are exact, and the machine computes modulo 2^64. Sums and products agree modulo 2^64, so a result that is proved to be
-//! small is right; comparisons and divisions require that their operands fit ([`Flow::fits`]). Dimensions, and the
-//! sizes that are made of them, count as numbers that fit: entry points refuse others.
+//! small is right; comparisons and divisions require that their operands fit ([`Prover::fits`]). Forms of dimensions do: calls
+//! check those that might not ([`crate::tile::fits`]). The counter of a loop does where each round tests it.
 
 use cranelift_entity::SecondaryMap;
 
@@ -16,11 +16,11 @@ use super::poly::{Atom, Poly};
 use super::prove::{Bounds, Prover};
 use crate::cfg::Cfg;
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
-use crate::shape::Dim;
+use crate::shape::{Dim, Sizes};
 use crate::tile::{Block, Body, Extent, Inst, InstData, Op, Terminator, Type, Value};
 
-/// The largest sum of coefficients of a form that is compared or divided.
-const MAX_COEFFICIENTS: i128 = 1 << 40;
+/// The largest counter of a loop.
+const MAX_COUNTER: i128 = 1 << 62;
 /// The largest step of a loop's counter.
 const MAX_STEP: i128 = 1 << 20;
 /// Operations between a counter and its next value.
@@ -51,8 +51,8 @@ pub(super) struct Flow<'a> {
 
 impl<'a> Flow<'a> {
     /// Of a body with these symbols, and what is at least 0 for all its runs.
-    pub(super) fn new(body: &'a Body, symbols: &[String], known: &[Dim]) -> Flow<'a> {
-        let mut prover = Prover::new(symbols);
+    pub(super) fn new(body: &'a Body, symbols: &[String], known: &[Dim], sizes: Sizes) -> Flow<'a> {
+        let mut prover = Prover::new(symbols, sizes);
         let known = known.iter().filter_map(|d| prover.dim(d)).map(Poly::tightened).collect();
         let lengths = body.insts().filter_map(|(b, _, d)| match &d.op {
             Op::Length { name, .. } => Some((Dim::symbol(name), b)),
@@ -99,7 +99,7 @@ impl<'a> Flow<'a> {
 
     /// Any number.
     pub(super) fn anything(&mut self) -> Poly {
-        self.prover.fresh(Bounds { wild: true, ..Bounds::default() })
+        self.prover.fresh(Bounds::default())
     }
 
     /// The form of an index; a new atom where nothing is known of it.
@@ -129,13 +129,6 @@ impl<'a> Flow<'a> {
         self.prover.proves(&p, facts)
     }
 
-    /// Does the machine compute the form's value, not just its value modulo 2^64?
-    fn fits(&self, p: &Poly) -> bool {
-        let total = p.terms().iter().try_fold(0i128, |sum, (_, c)| sum.checked_add(c.checked_abs()?));
-        let is_small = total.is_some_and(|n| n <= MAX_COEFFICIENTS);
-        is_small && (self.prover.is_atom(p) || !self.prover.is_wild(p))
-    }
-
     /// Goes into a block: its facts and its arguments.
     pub(super) fn enter(&mut self, b: Block) {
         let mut facts = self.cfg.immediate_dominator(b).map(|up| self.facts[up].clone()).unwrap_or_default();
@@ -163,7 +156,7 @@ impl<'a> Flow<'a> {
         match (op, rest) {
             (Op::Compare(op), [b]) if *self.body.ty(a) == Type::Index => {
                 let (a, b) = (self.form(a), self.form(*b));
-                if self.fits(&a) && self.fits(&b) {
+                if self.prover.fits(&a) && self.prover.fits(&b) {
                     compared(*op, truth, &a, &b, facts);
                 }
             }
@@ -256,11 +249,10 @@ impl<'a> Flow<'a> {
             [one] => one.clone(),
             [] => return self.anything(),
             _ => {
-                if !starts.iter().all(|p| self.fits(p)) {
+                if !starts.iter().all(|p| self.prover.fits(p)) {
                     return self.anything();
                 }
-                let wild = starts.iter().any(|p| self.prover.is_wild(p));
-                self.prover.fresh(Bounds { one_of: starts, wild, ..Bounds::default() })
+                self.prover.fresh(Bounds { one_of: starts, ..Bounds::default() })
             }
         };
         steps.retain(|s| *s != 0);
@@ -268,8 +260,9 @@ impl<'a> Flow<'a> {
         steps.dedup();
         match steps.as_slice() {
             [] => start,
-            [step] if step.abs() <= MAX_STEP && self.fits(&start) => {
-                let turns = self.prover.atom(Bounds { natural: true, ..Bounds::default() });
+            [step] if step.abs() <= MAX_STEP && self.prover.fits(&start) => {
+                let most = self.rounds(b, v, (*step, *step), from, &start);
+                let turns = self.prover.atom(Bounds { natural: true, most: Some(most), ..Bounds::default() });
                 let form = self.prover.of_atom(turns);
                 self.counters.push(Counter { header: b, turns, before });
                 match start.combine(1, &form, *step) {
@@ -277,8 +270,9 @@ impl<'a> Flow<'a> {
                     None => self.anything(),
                 }
             }
-            [low, .., high] if *low > 0 && *high <= MAX_STEP && self.fits(&start) => {
-                let more = self.prover.fresh(Bounds { natural: true, ..Bounds::default() });
+            [low, .., high] if *low > 0 && *high <= MAX_STEP && self.prover.fits(&start) => {
+                let most = self.rounds(b, v, (*low, *high), from, &start).saturating_mul(*high);
+                let more = self.prover.fresh(Bounds { natural: true, most: Some(most), ..Bounds::default() });
                 match start.add(&more) {
                     Some(p) => p,
                     None => self.anything(),
@@ -286,6 +280,79 @@ impl<'a> Flow<'a> {
             }
             _ => self.anything(),
         }
+    }
+
+    /// How often a loop goes round at most, `v` changing by a step from the first to the second each time: if each way around
+    /// tests it, or what is a number more, against something, it does not go beyond that by more than a step, and does not wrap.
+    fn rounds(&mut self, header: Block, v: Value, steps: (i128, i128), from: &[Block], start: &Poly) -> i128 {
+        let mut most = self.prover.most(start);
+        let back = from.iter().filter(|p| self.cfg.dominates(header, **p)).copied().collect::<Vec<Block>>();
+        for p in back {
+            let tests = self.tests(header, p);
+            let limits = tests.into_iter().filter_map(|(test, truth)| self.tested(test, truth, v, steps.1 > 0));
+            let Some(limit) = limits.collect::<Vec<i128>>().into_iter().min() else { return i128::MAX };
+            most = most.max(limit);
+        }
+        let most = most.saturating_add(steps.1.abs());
+        if most > MAX_COUNTER { i128::MAX } else { most.saturating_mul(2) / steps.0.abs().max(1) + 1 }
+    }
+
+    /// The conditions on the way from a loop's header to a jump back, and whether they hold there.
+    fn tests(&self, header: Block, from: Block) -> Vec<(Value, bool)> {
+        let (mut out, mut to, mut at) = (Vec::new(), header, Some(from));
+        while let Some(b) = at {
+            let only = to == header || self.cfg.predecessors(to) == [b];
+            if let (true, Terminator::BrIf { condition, then, otherwise }) = (only, &self.body.block(b).terminator)
+                && then.block != otherwise.block
+            {
+                out.push((*condition, then.block == to));
+            }
+            to = b;
+            at = self.cfg.immediate_dominator(b).filter(|_| b != header);
+        }
+        out
+    }
+
+    /// What a condition lets `v` be at most in size, if it says that `v`, or what is a number more, is below or above something
+    /// that is known to be small.
+    fn tested(&mut self, condition: Value, truth: bool, v: Value, below: bool) -> Option<i128> {
+        let InstData { op, operands, .. } = self.body.def_inst(condition)?;
+        let (Op::Compare(op), &[a, b]) = (op, operands.as_slice()) else { return None };
+        let less = match (op, truth) {
+            (CmpOp::Lt | CmpOp::Le, true) | (CmpOp::Gt | CmpOp::Ge, false) => true,
+            (CmpOp::Gt | CmpOp::Ge, true) | (CmpOp::Lt | CmpOp::Le, false) => false,
+            (CmpOp::Eq | CmpOp::Ne, _) => return None,
+        };
+        let (counter, limit) = if less == below { (a, b) } else { (b, a) };
+        let beyond = self.step(counter, v, MAX_CHAIN)?;
+        self.most_of_value(limit, MAX_CHAIN)?.checked_add(beyond.checked_abs()?)
+    }
+
+    /// What a value is at most in size, wherever it is computed without wrapping.
+    fn most_of_value(&mut self, v: Value, depth: u32) -> Option<i128> {
+        let depth = depth.checked_sub(1)?;
+        if let Some(form) = self.forms[v].clone() {
+            return self.prover.fits(&form).then(|| self.prover.most(&form).min(MAX_COUNTER + 1));
+        }
+        let InstData { op, operands, .. } = self.body.def_inst(v)?;
+        let found = match (op, operands.as_slice()) {
+            (Op::Const(n), _) if *self.body.ty(v) == Type::Index => i128::from(n.as_i64()).abs(),
+            (Op::DimValue(d), _) => {
+                let form = self.prover.computed(d)?;
+                self.prover.most(&form).min(i128::from(i64::MAX))
+            }
+            (Op::Binary(op), [a, b]) => {
+                let (a, b) = (self.most_of_value(*a, depth)?, self.most_of_value(*b, depth)?);
+                match op {
+                    BinaryOp::Add | BinaryOp::Sub => a.checked_add(b)?,
+                    BinaryOp::Mul => a.checked_mul(b)?,
+                    BinaryOp::Min | BinaryOp::Max => a.max(b),
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        (found <= MAX_COUNTER).then_some(found)
     }
 
     /// By what a value is more than `v`, if that is a number.
@@ -317,7 +384,7 @@ impl<'a> Flow<'a> {
         let Some(v) = data.result.filter(|v| *self.body.ty(*v) == Type::Index) else { return };
         let form = match (&data.op, data.operands.as_slice()) {
             (Op::Const(n), _) => Poly::int(i128::from(n.as_i64())),
-            (Op::DimValue(d), _) => match self.prover.dim(d) {
+            (Op::DimValue(d), _) => match self.prover.computed(d) {
                 Some(p) => p,
                 None => self.anything(),
             },
@@ -330,9 +397,8 @@ impl<'a> Flow<'a> {
             }
             (Op::Select, [_, a, b]) => {
                 let one_of = vec![self.form(*a), self.form(*b)];
-                if one_of.iter().all(|p| self.fits(p)) {
-                    let wild = one_of.iter().any(|p| self.prover.is_wild(p));
-                    self.prover.fresh(Bounds { one_of, wild, ..Bounds::default() })
+                if one_of.iter().all(|p| self.prover.fits(p)) {
+                    self.prover.fresh(Bounds { one_of, ..Bounds::default() })
                 } else {
                     self.anything()
                 }
@@ -348,8 +414,8 @@ impl<'a> Flow<'a> {
 
     /// An index that is in `0..bound` from here on.
     fn checked(&mut self, index: Poly, bound: &Poly, at: Block) -> Poly {
-        let last = bound.sub(&Poly::int(1)).filter(|_| self.fits(bound) && !self.prover.is_wild(bound));
-        let exact = self.fits(&index);
+        let last = bound.sub(&Poly::int(1)).filter(|_| self.prover.fits(bound));
+        let exact = self.prover.fits(&index);
         if exact {
             self.facts[at].push(index.clone().tightened());
             self.facts[at].extend(last.as_ref().and_then(|l| l.sub(&index)).map(Poly::tightened));
@@ -357,10 +423,9 @@ impl<'a> Flow<'a> {
         if let Some(n) = index.as_int() {
             return Poly::int(n);
         }
-        let wild = last.is_none();
         let upper = last.into_iter().map(|l| (1, l)).collect();
         let one_of = if exact { vec![index] } else { Vec::new() };
-        self.prover.fresh(Bounds { natural: true, wild, upper, one_of, ..Bounds::default() })
+        self.prover.fresh(Bounds { natural: true, upper, one_of, ..Bounds::default() })
     }
 
     fn binary(&mut self, op: BinaryOp, a: &Poly, b: &Poly, at: Block) -> Option<Poly> {
@@ -370,10 +435,9 @@ impl<'a> Flow<'a> {
             BinaryOp::Mul => return self.prover.mul(a, b),
             _ => {}
         }
-        if !self.fits(a) || !self.fits(b) {
+        if !self.prover.fits(a) || !self.prover.fits(b) {
             return None;
         }
-        let wild = self.prover.is_wild(a) || self.prover.is_wild(b);
         let both = || vec![a.clone(), b.clone()];
         let bounds = || vec![(1, a.clone()), (1, b.clone())];
         Some(match op {
@@ -383,14 +447,14 @@ impl<'a> Flow<'a> {
                 }
                 let natural = self.prover.plain(a) && self.prover.plain(b);
                 let (lower, upper) = if op == BinaryOp::Min { (Vec::new(), bounds()) } else { (bounds(), Vec::new()) };
-                self.prover.fresh(Bounds { natural, wild, lower, upper, one_of: both() })
+                self.prover.fresh(Bounds { natural, most: None, lower, upper, one_of: both() })
             }
             BinaryOp::Div => self.quotient(a, b, at)?,
             BinaryOp::Rem => match b.as_int() {
                 Some(n) => a.combine(1, &self.quotient(a, b, at)?, n.checked_neg()?)?,
                 None if self.proves(b.sub(&Poly::int(1)), at, &[]) => {
                     let upper = vec![(1, b.sub(&Poly::int(1))?)];
-                    self.prover.fresh(Bounds { natural: true, wild, upper, ..Bounds::default() })
+                    self.prover.fresh(Bounds { natural: true, upper, ..Bounds::default() })
                 }
                 None => return None,
             },
@@ -406,12 +470,11 @@ impl<'a> Flow<'a> {
     /// `floor(a / b)`
     fn quotient(&mut self, a: &Poly, b: &Poly, at: Block) -> Option<Poly> {
         let natural = self.proves(Some(a.clone()), at, &[]);
-        let wild = self.prover.is_wild(a);
         let Some(n) = b.as_int() else {
             // At least 1 times it is no more than what is divided.
             let positive = natural && self.proves(b.sub(&Poly::int(1)), at, &[]);
             let upper = vec![(1, a.clone())];
-            return positive.then(|| self.prover.fresh(Bounds { natural, wild, upper, ..Bounds::default() }));
+            return positive.then(|| self.prover.fresh(Bounds { natural, upper, ..Bounds::default() }));
         };
         if n < 1 {
             return None;
@@ -420,7 +483,7 @@ impl<'a> Flow<'a> {
             return Some(exact);
         }
         let lower = vec![(n, a.sub(&Poly::int(n - 1))?)];
-        Some(self.prover.fresh(Bounds { natural, wild, lower, upper: vec![(n, a.clone())], ..Bounds::default() }))
+        Some(self.prover.fresh(Bounds { natural, lower, upper: vec![(n, a.clone())], ..Bounds::default() }))
     }
 }
 

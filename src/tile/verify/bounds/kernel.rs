@@ -10,24 +10,24 @@ use std::collections::BTreeSet;
 use super::flow::Flow;
 use super::poly::Poly;
 use super::prove::Bounds;
-use crate::shape::Dim;
+use crate::shape::{Dim, Sizes};
 use crate::tile::text::{At, Owner};
 use crate::tile::verify::Sink;
 use crate::tile::{Block, Extent, GROUP, Inst, Kernel, Op, Type, Value};
 
 /// Checks a kernel under one set of facts.
-pub(super) fn check(k: &Kernel, known: &[Dim], sink: &mut Sink) {
-    walk(k, known, None, sink);
+pub(super) fn check(k: &Kernel, known: &[Dim], sizes: &Sizes, sink: &mut Sink) {
+    walk(k, known, sizes, None, sink);
 }
 
 /// Is every access to a parameter in the first `bytes` of it, whatever its type says of its extents?
-pub(super) fn stays_in(k: &Kernel, known: &[Dim], param: Value, bytes: &Dim) -> bool {
+pub(super) fn stays_in(k: &Kernel, known: &[Dim], sizes: &Sizes, param: Value, bytes: &Dim) -> bool {
     let mut nothing = Sink { owner: Owner::Module, list: Vec::new() };
-    walk(k, known, Some((param, bytes)), &mut nothing)
+    walk(k, known, sizes, Some((param, bytes)), &mut nothing)
 }
 
-fn walk(k: &Kernel, known: &[Dim], room: Option<(Value, &Dim)>, sink: &mut Sink) -> bool {
-    let flow = Flow::new(&k.body, &k.symbols, known);
+fn walk(k: &Kernel, known: &[Dim], sizes: &Sizes, room: Option<(Value, &Dim)>, sink: &mut Sink) -> bool {
+    let flow = Flow::new(&k.body, &k.symbols, known, sizes.clone());
     let mut c = Checker { flow, sink, extents: Vec::new(), room, stays: true };
     for p in &k.params {
         if *k.body.ty(p.value) == Type::Index {

@@ -4,9 +4,11 @@
 //! polynomials (`poly`), proofs (`prove`), facts from control flow (`flow`), what is to be proved of kernels and plans (`kernel`,
 //! `plan`).
 //!
-//! What is known of the dimensions: each is at least 0; so is every extent of an entry point's arguments and results; the
-//! entry point's conditions hold; and what a plan checks by `check_index` before its first launch does. A kernel is checked once
-//! for each set of facts of the plans that launch it, and without facts if none does. An extent with a divisor counts as exact only where the conditions make it an integer.
+//! What is known of the dimensions: each is at least 0; so is every extent of an entry point's arguments and results; the forms
+//! that code evaluates fit 64 bits, which calls check where it is not known ([`fits`]); the entry point's conditions hold; and what
+//! a plan checks by `check_index` before its first launch does. A kernel is checked once for each set of facts of the plans that
+//! launch it, and without facts if none does. An extent with a divisor counts as exact only where the conditions, or checks that
+//! stand before it, make it an integer.
 
 mod flow;
 mod kernel;
@@ -19,9 +21,10 @@ use std::collections::BTreeSet;
 
 use super::Sink;
 use crate::scalar::BinaryOp;
-use crate::shape::{Dim, Fact, Factor, Facts, Relation};
+use crate::shape::{Dim, Fact, Factor, Facts, Relation, Sizes};
+use crate::tile::fits;
 use crate::tile::text::At;
-use crate::tile::{Body, Kernel, Module, Op, Plan, PlanVariant, Type, Value};
+use crate::tile::{Block, Body, Kernel, Module, Op, Plan, PlanVariant, Type, Value};
 
 /// What is known of the dimensions in each plan of a module, found when it is first asked for.
 pub(super) struct Plans<'a> {
@@ -56,31 +59,51 @@ impl<'a> Plans<'a> {
 /// Checks a plan.
 pub(super) fn plan(module: &Module, p: &Plan, sink: &mut Sink) {
     let mut known = known(module, p);
+    for d in &known.beyond {
+        sink.error(
+            At::Head,
+            format!("no call can tell whether {d} fits 64 bits, for lengths that it names are too large"),
+        );
+    }
     let forms = known.forms.clone();
     checked_later(p, &mut known);
-    whole(&p.body, &p.slots.iter().map(|s| &s.bytes).collect::<Vec<_>>(), &known.facts, sink);
+    let slots = p.slots.iter().map(|s| &s.bytes).collect::<Vec<_>>();
+    whole(&p.body, &slots, &known.facts, &known.divisions, sink);
     // Of a dimension that has its value later, what is known follows from where a plan is.
-    plan::check(module, p, &forms, &known.forms, sink);
+    plan::check(module, p, &forms, &known, sink);
 }
 
 /// Checks a kernel.
 pub(super) fn kernel(plans: &Plans<'_>, k: &Kernel, sink: &mut Sink) {
-    let mut seen: Vec<&Known> = Vec::new();
+    let mut seen: Vec<(&Known, Sizes)> = Vec::new();
     for InPlan { launched, known } in plans.iter() {
-        let is_new = |s: &&Known| s.forms != known.forms || s.facts.known != known.facts.known;
-        if launched.contains(k.name.as_str()) && seen.iter().all(is_new) {
-            seen.push(known);
+        if !launched.contains(k.name.as_str()) {
+            continue;
+        }
+        let sizes = known.sizes.only(&k.symbols);
+        let is_new = |(s, own): &(&Known, Sizes)| {
+            s.forms != known.forms
+                || s.facts.known != known.facts.known
+                || s.divisions != known.divisions
+                || *own != sizes
+        };
+        if seen.iter().all(is_new) {
+            seen.push((known, sizes));
         }
     }
     // A kernel that no plan launches must be right for all dimensions.
     let nothing = Known::default();
     if seen.is_empty() {
-        seen.push(&nothing);
+        seen.push((&nothing, fits::of_kernel(k)));
     }
-    for known in seen {
+    for (known, sizes) in seen {
         let before = sink.list.len();
-        whole(&k.body, &k.grid.iter().map(|g| &g.extent).collect::<Vec<_>>(), &known.facts, sink);
-        kernel::check(k, &known.forms, sink);
+        let mut facts = known.facts.clone();
+        let own = |d: &Dim| d.symbols().iter().all(|s| k.symbols.iter().any(|own| **own == **s));
+        let divisions = known.divisions.iter().map(|d| &d.fact).filter(|f| own(&f.left) && own(&f.right));
+        facts.known.extend(divisions.cloned());
+        whole(&k.body, &k.grid.iter().map(|g| &g.extent).collect::<Vec<_>>(), &facts, &[], sink);
+        kernel::check(k, &known.forms, &sizes, sink);
         if sink.list.len() != before {
             return;
         }
@@ -94,10 +117,26 @@ struct Known {
     forms: Vec<Dim>,
     /// The conditions.
     facts: Facts,
+    /// What is checked where a dimension has its value.
+    divisions: Vec<Division>,
+    /// What dimensions are at most in size.
+    sizes: Sizes,
+    /// Forms of which calls cannot tell whether they fit.
+    beyond: Vec<Dim>,
+}
+
+/// That a plan checks a division to leave nothing.
+#[derive(PartialEq)]
+struct Division {
+    fact: Fact,
+    /// Where: from the place after it on.
+    block: Block,
+    place: usize,
 }
 
 fn known(module: &Module, p: &Plan) -> Known {
-    let mut known = Known { forms: checked_first(&p.body), facts: Facts::default() };
+    let fits::Checked { sizes, beyond, .. } = fits::of_plan(module, &p.name);
+    let mut known = Known { forms: checked_first(&p.body), sizes, beyond, ..Known::default() };
     let entry = module.entries.iter().find(|e| e.name == p.name && p.variant != PlanVariant::Prepare);
     let Some(e) = entry else { return known };
     let extents = e.args.iter().map(|a| &a.ty).chain(e.results.iter().map(|r| &r.ty)).flat_map(|t| &t.shape);
@@ -148,10 +187,12 @@ fn checked_later(p: &Plan, known: &mut Known) {
     if p.lengths().next().is_none() {
         return;
     }
-    for b in &body.layout {
+    for block in &body.layout {
         // Those that have had their values since the last launch.
         let mut fresh: Vec<&str> = Vec::new();
-        for i in &body.block(*b).insts {
+        // What was checked to be at least 1.
+        let mut positive: Vec<Dim> = Vec::new();
+        for (place, i) in body.block(*block).insts.iter().enumerate() {
             let data = body.inst(*i);
             match (&data.op, data.operands.as_slice()) {
                 (Op::Length { name, most }, _) => {
@@ -162,17 +203,22 @@ fn checked_later(p: &Plan, known: &mut Known) {
                 (Op::CheckIndex { .. }, [index, bound]) => {
                     let names_one = |d: &Dim| d.symbols().iter().any(|s| fresh.contains(&&**s));
                     if let (Some(a), Some(b)) = (number(body, *index), number(body, *bound)) {
+                        if a == Dim::zero() {
+                            positive.push(b.clone());
+                        }
                         let forms = [b.sub(&a).sub(&Dim::one()), a];
                         known.forms.extend(forms.into_iter().filter(&names_one));
                     }
-                    // What a division leaves is less than 1.
+                    // What a division leaves is less than 1. By 0 it leaves nothing.
                     if let (Some((Op::Binary(BinaryOp::Rem), [a, b])), Some(1)) = (
                         body.def_inst(*index).map(|d| (&d.op, d.operands.as_slice())),
                         number(body, *bound).and_then(|d| d.as_const()),
                     ) && let (Some(left), Some(right)) = (number(body, *a), number(body, *b))
                         && (names_one(&left) || names_one(&right))
+                        && (positive.contains(&right) || right.as_const().is_some_and(|n| n > 0))
                     {
-                        known.facts.known.push(Fact { left, relation: Relation::Divisible, right });
+                        let fact = Fact { left, relation: Relation::Divisible, right };
+                        known.divisions.push(Division { fact, block: *block, place });
                     }
                 }
                 _ => {}
@@ -190,22 +236,35 @@ fn number(body: &Body, v: Value) -> Option<Dim> {
     }
 }
 
-/// Dimensions are integers: one with a divisor is exact by the conditions.
-fn whole(body: &Body, others: &[&Dim], facts: &Facts, sink: &mut Sink) {
-    let mut check = |at: At, d: &Dim| {
+/// Dimensions are integers: one with a divisor is exact by the conditions, or by a division that was checked before.
+fn whole(body: &Body, others: &[&Dim], facts: &Facts, divisions: &[Division], sink: &mut Sink) {
+    let mut check = |at: At, d: &Dim, facts: &Facts| {
         if !exact(d, facts) {
             sink.error(at, format!("nothing says that {d} is an integer"));
         }
     };
-    others.iter().for_each(|d| check(At::Head, d));
-    for (_, i, data) in body.insts() {
-        match &data.op {
-            Op::DimValue(d) => check(At::Inst(i), d),
-            Op::View { offset, strides } => std::iter::once(offset).chain(strides).for_each(|d| check(At::Inst(i), d)),
-            _ => {}
-        }
-        if let Some(Type::Buffer(b)) = data.result.map(|v| body.ty(v)) {
-            b.shape.iter().chain(&b.strides).for_each(|d| check(At::Inst(i), d));
+    others.iter().for_each(|d| check(At::Head, d, facts));
+    let cfg = (!divisions.is_empty()).then(|| body.cfg());
+    for b in &body.layout {
+        let before = |d: &&Division| d.block != *b && cfg.as_ref().is_some_and(|cfg| cfg.dominates(d.block, *b));
+        let mut facts = facts.clone();
+        facts.known.extend(divisions.iter().filter(before).map(|d| d.fact.clone()));
+        for (place, outer) in body.block(*b).insts.iter().enumerate() {
+            let here = divisions.iter().filter(|d| d.block == *b && d.place + 1 == place);
+            facts.known.extend(here.map(|d| d.fact.clone()));
+            for i in body.with_inner(*outer) {
+                let data = body.inst(i);
+                match &data.op {
+                    Op::DimValue(d) => check(At::Inst(i), d, &facts),
+                    Op::View { offset, strides } => {
+                        std::iter::once(offset).chain(strides).for_each(|d| check(At::Inst(i), d, &facts));
+                    }
+                    _ => {}
+                }
+                if let Some(Type::Buffer(ty)) = data.result.map(|v| body.ty(v)) {
+                    ty.shape.iter().chain(&ty.strides).for_each(|d| check(At::Inst(i), d, &facts));
+                }
+            }
         }
     }
 }

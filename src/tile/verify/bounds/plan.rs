@@ -7,6 +7,7 @@
 
 use cranelift_entity::SecondaryMap;
 
+use super::Known;
 use super::flow::Flow;
 use super::kernel::{stays_in, within};
 use super::poly::Poly;
@@ -51,11 +52,11 @@ enum Whole {
 
 /// Checks a plan under its facts.
 ///
-/// `in_kernels` is what is known in the kernels that name a dimension, besides what is known everywhere.
-pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in_kernels: &'a [Dim], sink: &mut Sink) {
+/// `known` is what is known everywhere, the other what is known in the kernels that name a dimension besides.
+pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in_kernels: &'a Known, sink: &mut Sink) {
     let symbols: Vec<String> =
         plan.symbols.iter().cloned().chain(plan.lengths().map(|(name, _)| name.to_string())).collect();
-    let flow = Flow::new(&plan.body, &symbols, known);
+    let flow = Flow::new(&plan.body, &symbols, known, in_kernels.sizes.clone());
     let mut c = Checker { in_kernels, stays: Vec::new(), module, plan, flow, sink, places: SecondaryMap::new() };
     let entry = plan.body.entry();
     for (n, s) in plan.slots.iter().enumerate() {
@@ -76,7 +77,7 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in
 }
 
 struct Checker<'a, 's> {
-    in_kernels: &'a [Dim],
+    in_kernels: &'a Known,
     /// Kernels that were looked at: which, its parameter, how many bytes.
     stays: Vec<(&'a str, usize, Dim)>,
     module: &'a Module,
@@ -254,7 +255,7 @@ impl<'a> Checker<'a, '_> {
             return;
         }
         let param = k.params.get(n).map_or(v, |p| p.value);
-        if stays_in(k, self.in_kernels, param, room) {
+        if stays_in(k, &self.in_kernels.forms, &self.in_kernels.sizes, param, room) {
             self.stays.push((k.name.as_str(), n, room.clone()));
         } else {
             let message =

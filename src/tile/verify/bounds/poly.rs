@@ -14,9 +14,24 @@ const MAX_TERMS: usize = 64;
 /// What a form is made of, by number. An atom's bounds are forms of atoms with smaller numbers.
 pub(super) type Atom = u32;
 
-/// A product of atoms with exponents, by number in a [`Table`]; 0 is the empty product.
+/// A product of atoms with exponents, by number in a [`Table`]; 0 is the empty product. One with an exponent below 0 has the
+/// highest bit: its value may be no integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mono(u32);
+
+/// The bit of a product that is divided by something.
+const DIVIDED: u32 = 1 << 31;
+
+impl Mono {
+    /// Is its value an integer, because it is divided by nothing?
+    fn is_whole(self) -> bool {
+        self.0 & DIVIDED == 0
+    }
+
+    fn place(self) -> usize {
+        (self.0 & !DIVIDED) as usize
+    }
+}
 
 /// The empty product.
 pub(super) const ONE: Mono = Mono(0);
@@ -127,10 +142,13 @@ impl Poly {
     }
 
     /// Of a form that is at least 0 and has integer values: the strongest such form with these terms. The number is rounded
-    /// down to a multiple of what the other coefficients have in common.
+    /// down to a multiple of what the other coefficients have in common, which products that may be no integers have not.
     pub(super) fn tightened(mut self) -> Poly {
         // A form over a divisor is at least 0 where its numerator is, which is whole.
         self.den = 1;
+        if !self.has_whole_products() {
+            return self;
+        }
         let others = self.terms.iter().filter(|(m, _)| *m != ONE);
         let common = i128::try_from(others.fold(0, |g, (_, c)| gcd(g, c.unsigned_abs()))).unwrap_or(1);
         if common > 1 {
@@ -144,6 +162,9 @@ impl Poly {
     pub(super) fn tightened_bound(mut self, c: i128) -> Option<(i128, Poly)> {
         let c = c.checked_mul(self.den)?;
         self.den = 1;
+        if !self.has_whole_products() {
+            return Some((c, self));
+        }
         let others = self.terms.iter().filter(|(m, _)| *m != ONE);
         let common = i128::try_from(others.fold(c.unsigned_abs(), |g, (_, c)| gcd(g, c.unsigned_abs()))).ok()?;
         if common > 1 {
@@ -153,9 +174,17 @@ impl Poly {
         Some((c / common.max(1), self))
     }
 
+    /// Is each product an integer, because it is divided by nothing?
+    pub(super) fn has_whole_products(&self) -> bool {
+        self.terms.iter().all(|(m, _)| m.is_whole())
+    }
+
     /// `self / n`, if each term is an integer.
     pub(super) fn divided(&self, n: i128) -> Option<Poly> {
-        let whole = self.den == 1 && n != 0 && self.terms.iter().all(|(_, c)| c.checked_rem(n) == Some(0));
+        let whole = self.den == 1
+            && n != 0
+            && self.has_whole_products()
+            && self.terms.iter().all(|(_, c)| c.checked_rem(n) == Some(0));
         whole.then(|| Poly { terms: self.terms.iter().map(|(m, c)| (*m, c / n)).collect(), den: 1 })
     }
 
@@ -189,7 +218,8 @@ impl Table {
         if let Some(m) = self.numbers.get(&factors) {
             return *m;
         }
-        let m = Mono(u32::try_from(self.monos.len()).unwrap_or(u32::MAX));
+        let divided = if factors.iter().any(|(_, e)| *e < 0) { DIVIDED } else { 0 };
+        let m = Mono(u32::try_from(self.monos.len()).unwrap_or(DIVIDED - 1) | divided);
         self.monos.push(factors.clone());
         self.numbers.insert(factors, m);
         m
@@ -197,7 +227,7 @@ impl Table {
 
     /// The atoms of a product, sorted.
     pub(super) fn factors(&self, m: Mono) -> &[(Atom, i32)] {
-        self.monos.get(m.0 as usize).map(Vec::as_slice).unwrap_or_default()
+        self.monos.get(m.place()).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// An atom.

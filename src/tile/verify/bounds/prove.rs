@@ -9,10 +9,10 @@
 //! What is left has symbols alone; a negative term is then cancelled by a multiple of a fact that has it too, and what is a
 //! multiple of a fact is divided by it. Each step is an implication: the prover is sound, but not complete.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::poly::{Atom, Mono, ONE, Poly, Table};
-use crate::shape::{Dim, Factor, Monomial};
+use crate::shape::{Dim, Factor, Monomial, Sizes};
 
 /// Steps for one proof.
 const STEPS: u32 = 2000;
@@ -26,8 +26,8 @@ const CANCEL: u32 = 12;
 pub(super) struct Bounds {
     /// Is it at least 0 in any case?
     pub(super) natural: bool,
-    /// May it have any value of 64 bits, so that a sum with it wraps?
-    pub(super) wild: bool,
+    /// What it is at most in size, if that is more than 64 bits hold, or a number of rounds.
+    pub(super) most: Option<i128>,
     /// `c * x >= p` with `c > 0`.
     pub(super) lower: Vec<(i128, Poly)>,
     /// `c * x <= p` with `c > 0`.
@@ -45,7 +45,16 @@ pub(super) struct Prover {
     quotients: Vec<(Factor, Atom)>,
     /// Atoms below this number are symbols.
     first: Atom,
+    /// What dimensions are at most.
+    sizes: Sizes,
+    /// What products were found to be at most in size.
+    most: BTreeMap<Mono, i128>,
+    /// Forms that calls have computed, every step checked.
+    computed: BTreeSet<Poly>,
 }
+
+/// What a number of 64 bits is at most in size.
+const MACHINE: i128 = 1 << 63;
 
 /// The steps that are left to a search.
 struct Search<'a> {
@@ -58,10 +67,18 @@ struct Search<'a> {
 }
 
 impl Prover {
-    /// With these symbols, each at least 0.
-    pub(super) fn new<'a>(symbols: impl IntoIterator<Item = &'a String>) -> Prover {
-        let mut p =
-            Prover { table: Table::new(), atoms: Vec::new(), symbols: Vec::new(), quotients: Vec::new(), first: 0 };
+    /// With these symbols, each at least 0, and what is known of their sizes.
+    pub(super) fn new<'a>(symbols: impl IntoIterator<Item = &'a String>, sizes: Sizes) -> Prover {
+        let mut p = Prover {
+            table: Table::new(),
+            atoms: Vec::new(),
+            symbols: Vec::new(),
+            quotients: Vec::new(),
+            first: 0,
+            sizes,
+            most: BTreeMap::new(),
+            computed: BTreeSet::new(),
+        };
         for s in symbols {
             let a = p.atom(Bounds { natural: true, ..Bounds::default() });
             p.symbols.push((s.clone(), a));
@@ -129,10 +146,75 @@ impl Prover {
         self.symbols.iter().any(|(own, atom)| own == name && atoms.contains(atom))
     }
 
-    /// Does an atom occur in a form that may have any value?
-    pub(super) fn is_wild(&self, p: &Poly) -> bool {
-        let wild = |a: &Atom| self.atoms.get(*a as usize).is_some_and(|b| b.wild);
-        p.terms().iter().any(|(m, _)| self.table.factors(*m).iter().any(|(a, _)| wild(a)))
+    /// A dimension that code computes; every call has checked that it fits.
+    pub(super) fn computed(&mut self, d: &Dim) -> Option<Poly> {
+        let form = self.dim(d)?;
+        self.computed.insert(form.clone());
+        Some(form)
+    }
+
+    /// Is a form what a machine computes, not just modulo 2^64?
+    pub(super) fn fits(&mut self, p: &Poly) -> bool {
+        let machine = |a: Atom| self.atoms.get(a as usize).is_some_and(|b| b.most.is_none());
+        self.computed.contains(p)
+            || self.is_atom(p) && self.table.latest(p).is_some_and(machine)
+            || self.most(p) < MACHINE
+    }
+
+    /// What a form is at most in size.
+    pub(super) fn most(&mut self, p: &Poly) -> i128 {
+        let terms = p.terms().iter();
+        terms.fold(0, |sum, (m, c)| sum.saturating_add(c.saturating_abs().saturating_mul(self.most_of(*m))))
+    }
+
+    /// What a product is at most in size.
+    fn most_of(&mut self, m: Mono) -> i128 {
+        if let Some(known) = self.most.get(&m) {
+            return *known;
+        }
+        let factors = self.table.factors(m).to_vec();
+        let found = match factors.iter().rev().find(|(a, _)| self.as_factor(*a).is_none()) {
+            None => {
+                let named = factors.iter().filter_map(|(a, e)| Some((self.as_factor(*a)?, *e)));
+                self.sizes.product(&Monomial(named.collect()))
+            }
+            Some((x, e)) => {
+                let rest: Vec<(Atom, i32)> = factors.iter().filter(|(a, _)| a != x).copied().collect();
+                let rest = self.table.product(rest);
+                let own = self.most_of_atom(*x);
+                let power = (0..*e).fold(1i128, |product, _| product.saturating_mul(own));
+                let mut most = power.saturating_mul(self.most_of(rest));
+                let bounds = self.atoms.get(*x as usize).filter(|b| b.natural && *e == 1);
+                // What it is at most, times the rest: `S*T` for a row of `S`, times `T`.
+                for (c, upper) in bounds.map(|b| b.upper.clone()).unwrap_or_default() {
+                    let above = self.table.mul_mono(rest, &upper);
+                    most = most.min(self.most(&above) / c);
+                }
+                most
+            }
+        };
+        self.most.insert(m, found);
+        found
+    }
+
+    /// What an atom that is no dimension is at most in size.
+    fn most_of_atom(&mut self, x: Atom) -> i128 {
+        let Some(b) = self.atoms.get(x as usize).cloned() else { return MACHINE };
+        let mut most = b.most.unwrap_or(MACHINE);
+        let above = b.upper.iter().map(|(c, p)| self.most(p) / c).min();
+        let below = b.lower.iter().map(|(c, p)| self.most(p) / c + 1).min();
+        let below = if b.natural { Some(0) } else { below };
+        if let (Some(above), Some(below)) = (above, below) {
+            most = most.min(above.max(below));
+        }
+        let forms = b.one_of.iter().map(|p| self.most(p)).max();
+        most.min(forms.unwrap_or(i128::MAX))
+    }
+
+    /// What an atom is of dimensions, if it is one.
+    fn as_factor(&self, a: Atom) -> Option<Factor> {
+        let named = self.symbols.iter().find(|(_, own)| *own == a).map(|(s, _)| Factor::Symbol(s.as_str().into()));
+        named.or_else(|| self.quotients.iter().find(|(_, own)| *own == a).map(|(f, _)| f.clone()))
     }
 
     /// A dimension as a form; `None` where it is too long, or names what is no symbol here.
@@ -231,7 +313,7 @@ impl Prover {
 
     fn search(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
         // Of integers `256 - 2*x >= 0` says no more and no less than `128 - x >= 0`, where less is lost by rounding.
-        let p = &if self.is_whole(p) { p.clone().tightened() } else { p.clone() };
+        let p = &if is_whole(p) { p.clone().tightened() } else { p.clone() };
         if self.plain(p) {
             return true;
         }
@@ -327,19 +409,17 @@ impl Prover {
     /// may be down to `1 - c`.
     fn replaced(&mut self, a: &Poly, b: &Poly, c: i128, limit: &Poly) -> Option<Poly> {
         let next = self.mul(a, limit)?.combine(1, b, c)?;
-        if c > 1 && self.is_whole(a) && self.is_whole(b) { next.add(&Poly::int(c - 1)) } else { Some(next) }
+        if c > 1 && is_whole(a) && is_whole(b) { next.add(&Poly::int(c - 1)) } else { Some(next) }
     }
 
     /// Are the values of a form integers?
-    fn is_whole(&self, p: &Poly) -> bool {
-        p.divisor() == 1 && p.terms().iter().all(|(m, _)| self.table.factors(*m).iter().all(|(_, e)| *e > 0))
-    }
 
     /// Says of an atom that is at least 0 that it is at most `p / c`, or 0.
     pub(super) fn limit(&mut self, a: Atom, c: i128, p: Poly) {
         let forms = vec![Poly::int(0), p];
         let lower = forms.iter().map(|p| (1, p.clone())).collect();
-        let most = self.fresh(Bounds { natural: true, lower, one_of: forms, ..Bounds::default() });
+        let any = Some(i128::MAX);
+        let most = self.fresh(Bounds { natural: true, most: any, lower, one_of: forms, ..Bounds::default() });
         if let Some(b) = self.atoms.get_mut(a as usize) {
             b.upper.push((c, most));
         }
@@ -406,6 +486,11 @@ impl Prover {
         }
         false
     }
+}
+
+/// Are the values of a form integers?
+fn is_whole(p: &Poly) -> bool {
+    p.divisor() == 1 && p.has_whole_products()
 }
 
 /// The form without its divisor.

@@ -1,15 +1,10 @@
-//! What `attnc run` and `attnc bench` share: entry points by name, parameters, compiled models that are loaded, and what is told of their
-//! weights.
+//! What `attnc run`, its sequences of calls, and `attnc bench` share: entry points by name, parameters, and what is told of weights.
 //!
-//! In: a module after the passes, a weights file. Out: parameters for an interpreter, or a loaded model. Nothing is called here.
+//! In: a module after the passes, a weights file. Out: parameters for an interpreter, values by name. Nothing is called here.
 
-use super::levels::Levels;
 use super::session::{CommandError, Session, command_line_error, message};
-use super::stages::{self, Tiers};
-use crate::codegen::{Generator, cpu::EmitOptions};
 use crate::diagnostics::codes::weights;
 use crate::diagnostics::{Diagnostic, Severity};
-use crate::files::Folder;
 use crate::ir;
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::load::CompiledModel;
@@ -64,40 +59,6 @@ pub(super) fn parameters(
     let params: BTreeMap<String, Tensor> = read.tensors.into_iter().collect();
     unused(s, names.into_iter().filter(|name| !params.contains_key(name)).collect());
     Ok(params)
-}
-
-/// A compiled model that is loaded, and the folder in which it lies.
-pub(super) struct Opened {
-    /// The model.
-    pub(super) model: CompiledModel,
-    _folder: Folder,
-}
-
-/// Compiles the module and loads it with the weights of a call.
-pub(super) fn opened(
-    s: &mut Session,
-    graph: &ir::Module,
-    model: &ModelDescriptor,
-    call: &Call<'_>,
-    levels: &Levels,
-    (generator, threads): (Generator, Option<u32>),
-) -> Result<Opened, CommandError> {
-    levels.run_here()?;
-    let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
-    s.stage("generate code");
-    let wanted = EmitOptions { remarks: call.remarks, ..EmitOptions::default() };
-    let code = stages::machine_code(s, generator, &tiers, model, wanted)?;
-    s.stage("link");
-    let folder = stages::temporary(s)?;
-    let so = folder.path().join("model.so");
-    stages::link(s, &code, &so, false)?;
-
-    s.stage("load");
-    let threads = threads.map_or(0, |n| i32::try_from(n).unwrap_or(i32::MAX));
-    // SAFETY: the file was just linked from code of our own.
-    let loaded = unsafe { CompiledModel::open(&so, call.weights, threads) }
-        .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
-    Ok(Opened { model: loaded, _folder: folder })
 }
 
 /// Tells which weights a loaded model does not use, and which were converted.

@@ -1,0 +1,221 @@
+//! fuse-mask: a mask or bias of an attention that is a formula over positions is computed in its kernel.
+//!
+//! ```text
+//! func @f(%0 "q": f32[H, S, 64], %1 "k": f32[H, S, 64], %2 "v": f32[H, S, 64], %3 "document": i32[S]) -> (f32[H, S, 64]) {
+//! ^bb0:
+//!   %4 = iota axis=0                      : i32[S, 1]
+//!   %5 = iota axis=0                      : i32[S]
+//!   %6 = sub %4, %5                       : i32[S, S]
+//!   %7 = le %6, i32(256)                  : bool[S, S]
+//!   %8 = reshape %3                       : i32[S, 1]
+//!   %9 = eq %8, %3                        : bool[S, S]
+//!   %10 = and %7, %9                      : bool[S, S]
+//!   %11 = attention %0, %1, %2, scale=0.125, mask=[keep(%10, -inf), causal] : f32[H, S, 64]
+//!   return %11
+//! }
+//! ->
+//! func @f(%0 "q": f32[H, S, 64], %1 "k": f32[H, S, 64], %2 "v": f32[H, S, 64], %3 "document": i32[S]) -> (f32[H, S, 64]) {
+//! ^bb0:
+//!   %4 = reshape %3                       : i32[S, 1]
+//!   %5 = fused attention(%6 = %4, %7 = %3, %8 = %0, %9 = %1, %10 = %2, %11 = 0.125, %12 = -inf) : f32[H, S, 64] {
+//!     %13 = iota axis=0                   : i32[S, 1]
+//!     %14 = iota axis=0                   : i32[S]
+//!     %15 = sub %13, %14                  : i32[S, S]
+//!     %16 = le %15, i32(256)              : bool[S, S]
+//!     %17 = eq %6, %7                     : bool[S, S]
+//!     %18 = and %16, %17                  : bool[S, S]
+//!     %19 = attention %8, %9, %10, scale=%11, mask=[keep(%18, %12), causal] : f32[H, S, 64]
+//!     yield %19
+//!   }
+//!   return %5
+//! }
+//! ```
+//!
+//! The mask, which would have an element for each query and key, is never stored: each tile of scores has its own computed.
+//! And the schedule sees which keys the formula hides from a tile of queries (`tile/schedule/attention/visible.rs`): these are
+//! not visited, so a sliding window costs time linear in the sequence.
+//!
+//! # Conditions
+//!
+//! * It is a condition that keeps scores, or is added to them, and made of elementwise operations and `broadcast` alone: for
+//!   each query and key, or for each of one of them if it counts positions.
+//! * It counts positions (`iota`, `causal`); or all that it reads has one element for each query or each key (document ids),
+//!   not for each pair.
+//! * What has no element for each pair is computed outside, unless it counts positions by cheap operations: bounds of those
+//!   tell which keys are hidden. A lookup in a table is always outside.
+//! * `size`: at most 48 operations and 16 operands.
+//!
+//! Attentions that share a mask each compute it. It is exact: the operations are the same, in the same order on each
+//! element.
+//!
+//! # What it does not do
+//!
+//! It moves no mask that is read from memory for each pair, alone or by operations on it; nor one with movement in it, which
+//! other passes reduce to counters and views where they can.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::outline::{Index, MOST_OPERANDS, MOST_OPERATIONS, is_copied, names, outline};
+use super::rewrite::remove_unused;
+use super::{Changed, Condition, Context};
+use crate::ir::{Block, Class, Function, FusionKind, Inst, Op, Value, mask_operands};
+use crate::scalar::{BinaryOp, Change};
+use crate::shape::{Dim, Elem, TensorType};
+
+/// Runs the pass.
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut found: Vec<(Block, Inst, Vec<Inst>)> = Vec::new();
+    for block in f.layout.clone() {
+        for inst in f.block(block).insts.clone() {
+            let formulas = formulas(f, inst);
+            let members = members(f, inst, &formulas);
+            if members.is_empty() {
+                continue;
+            }
+            if reads(f, inst, &members) > MOST_OPERANDS || members.len() >= MOST_OPERATIONS {
+                let text = "the formula of the mask would make the kernel too large";
+                ctx.missed(f, f.inst(inst).loc, Condition::Size, text, Vec::new());
+                continue;
+            }
+            let members = own_copies(f, block, inst, &formulas, &members);
+            found.push((block, inst, members));
+        }
+    }
+    let mut index = Index::new(f);
+    let fused = found.len();
+    for (block, inst, mut members) in found {
+        index.enter(f, block);
+        ctx.done(f, f.inst(inst).loc, format!("the mask is computed in the kernel: {}", names(f, &members)));
+        let own: Vec<Value> = members.iter().filter_map(|i| f.inst(*i).result).collect();
+        members.push(inst);
+        let mut outside = f.inst(inst).operands.clone();
+        outside.retain(|v| !own.contains(v));
+        outline(f, &mut index, &members, FusionKind::Attention, &outside);
+        index.leave(f);
+    }
+    if fused > 0 {
+        // What the formulas were made of, where nothing else needs it.
+        remove_unused(f);
+    }
+    ctx.count("masks computed in their kernels", fused);
+    Changed::from(fused > 0)
+}
+
+/// How many tensors an attention reads together with its formulas.
+fn reads(f: &Function, inst: Inst, members: &[Inst]) -> usize {
+    let made = |v: &Value| f.definition(*v).is_some_and(|(i, _)| members.contains(&i));
+    let all = members.iter().chain([&inst]).flat_map(|i| &f.inst(*i).operands);
+    all.filter(|v| !made(v) && !is_copied(f, **v)).collect::<BTreeSet<_>>().len()
+}
+
+/// What some formulas of an attention are made of, operands first.
+fn members(f: &Function, inst: Inst, formulas: &[usize]) -> Vec<Inst> {
+    let (mut members, mut order) = (BTreeMap::new(), Vec::new());
+    let Some(pairs) = pairs(f, inst) else { return order };
+    for n in formulas {
+        if let Some(v) = f.inst(inst).operands.get(*n) {
+            slice(f, *v, &pairs, &mut members, &mut order);
+        }
+    }
+    order
+}
+
+/// The masks of an attention that are computed in its kernel, by their places among its operands.
+fn formulas(f: &Function, inst: Inst) -> Vec<usize> {
+    let data = f.inst(inst);
+    let (Op::Attention { masks }, Some(pairs)) = (&data.op, pairs(f, inst)) else { return Vec::new() };
+    let is_one = |n: &usize| data.operands.get(*n).is_some_and(|v| is_formula(f, *v, &pairs));
+    mask_operands(masks).into_iter().filter(is_one).collect()
+}
+
+/// How many queries and keys an attention has.
+fn pairs(f: &Function, attention: Inst) -> Option<[Dim; 2]> {
+    let rows = |n: usize| f.tensor(*f.inst(attention).operands.get(n)?)?.shape.iter().nth_back(1).cloned();
+    Some([rows(0)?, rows(1)?])
+}
+
+/// Is a value made of positions, or of vectors, for each query and key?
+fn is_formula(f: &Function, v: Value, pairs: &[Dim; 2]) -> bool {
+    let (mut members, mut order) = (BTreeMap::new(), Vec::new());
+    let is_computed = is_matrix(f, v, pairs) || is_cheap_counter(f, v, DEEPEST);
+    if !(is_computed && slice(f, v, pairs, &mut members, &mut order)) {
+        return false;
+    }
+    let mut read = order.iter().flat_map(|i| &f.inst(*i).operands).filter(|x| !members.contains_key(x));
+    let is_stored = |x: &Value| !counts(f, *x) && f.tensor(*x).is_some_and(|t| t.rank() > 1);
+    let reads_pairs = read.clone().any(|x| is_stored(x) && is_matrix(f, *x, pairs));
+    !reads_pairs || read.any(|x| counts(f, *x))
+}
+
+/// Adds what a value is computed of in the kernel, operands first; false where that is the value itself, read from memory.
+fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value, Inst>, order: &mut Vec<Inst>) -> bool {
+    if members.contains_key(&v) {
+        return true;
+    }
+    let Some((inst, d)) = f.definition(v) else { return false };
+    let tensors = d.operands.iter().chain([&v]).all(|x| f.tensor(*x).is_some_and(|t| t.elem != Elem::I8));
+    let spreads = d.op == Op::Broadcast;
+    let is_number = |x: &Value| f.tensor(*x).is_some_and(|t| t.rank() == 0);
+    let is_inside =
+        is_matrix(f, v, pairs) || is_cheap_counter(f, v, DEEPEST) || spreads && d.operands.iter().all(is_number);
+    if !(d.op.info().class == Class::Elementwise || spreads) || !tensors || !is_inside {
+        return false;
+    }
+    for x in &d.operands {
+        slice(f, *x, pairs, members, order);
+    }
+    members.insert(v, inst);
+    order.push(inst);
+    true
+}
+
+/// How many operations deep a vector is looked into.
+const DEEPEST: usize = 8;
+
+/// Does a vector count positions, by cheap operations?
+fn is_cheap_counter(f: &Function, v: Value, depth: usize) -> bool {
+    let Some((_, d)) = f.definition(v) else { return false };
+    let is_cheap = match &d.op {
+        Op::Unary(op) => !op.is_function() || op.change() == Change::Steps,
+        Op::Binary(op) => *op != BinaryOp::Pow,
+        Op::Compare(_) | Op::Where | Op::Cast { .. } => true,
+        _ => false,
+    };
+    is_cheap && depth > 0 && d.operands.iter().any(|x| counts(f, *x) || is_cheap_counter(f, *x, depth - 1))
+}
+
+/// Is it a counter?
+fn counts(f: &Function, v: Value) -> bool {
+    f.definition(v).is_some_and(|(_, d)| matches!(d.op, Op::Iota { .. } | Op::Causal))
+}
+
+/// Has a value an element for each query and key?
+fn is_matrix(f: &Function, v: Value, [queries, keys]: &[Dim; 2]) -> bool {
+    let one = Dim::one();
+    let is_long = |t: &TensorType| {
+        let last = |n: usize| t.shape.iter().nth_back(n).unwrap_or(&one);
+        last(0) == keys && last(1) == queries
+    };
+    f.tensor(v).is_some_and(is_long)
+}
+
+/// Copies what the formulas of an attention are made of, as it may be used elsewhere; the copies in order.
+fn own_copies(f: &mut Function, block: Block, inst: Inst, formulas: &[usize], members: &[Inst]) -> Vec<Inst> {
+    let mut copies: BTreeMap<Value, Value> = BTreeMap::new();
+    let mut made = Vec::new();
+    for i in members {
+        let d = f.inst(*i).clone();
+        let operands = d.operands.iter().map(|v| copies.get(v).copied().unwrap_or(*v)).collect();
+        let ty = d.result.map(|v| f.ty(v).clone());
+        let copy = f.make_inst(d.op, operands, ty, d.loc);
+        f.insert_before(block, inst, copy);
+        copies.extend(d.result.zip(f.inst(copy).result));
+        made.push(copy);
+    }
+    for n in formulas {
+        if let Some(v) = f.inst_mut(inst).operands.get_mut(*n) {
+            *v = copies.get(v).copied().unwrap_or(*v);
+        }
+    }
+    made
+}

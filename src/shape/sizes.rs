@@ -1,0 +1,198 @@
+//! How large products of dimensions are at most, from what every entry checks.
+//!
+//! In: types of arguments, whose bytes are at most 2^[`ADDRESS_BITS`] with zeros counted as ones, and forms that a call evaluates
+//! with every step checked. Out: a number that a form, and each product from which it is computed, does not exceed in size.
+
+use std::collections::BTreeMap;
+
+use super::{Dim, Factor, Monomial, TensorType};
+
+/// No machine addresses more bytes than 2 to this power; arguments beyond are refused on entry.
+pub const ADDRESS_BITS: u32 = 47;
+
+/// What is known of the sizes of dimensions. Nothing is above an `i64`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Of each argument, what its extents multiply to, with the bytes of one for 1.
+    arguments: Vec<(Monomial, i128)>,
+    /// What symbols are at most.
+    symbols: BTreeMap<String, i128>,
+    /// What products are at most in size.
+    products: BTreeMap<Monomial, i128>,
+}
+
+impl Sizes {
+    /// Learns of an argument that every entry checks.
+    pub fn argument(&mut self, ty: &TensorType) {
+        for d in &ty.shape {
+            if let Some((name, c, k)) = d.as_linear().filter(|(_, c, _)| *c >= 1) {
+                let most = (1i128 << ADDRESS_BITS) - i128::from(k);
+                self.symbol(name, most / i128::from(c));
+            }
+        }
+        self.arguments.push(smallest(ty));
+    }
+
+    /// A symbol is at most this.
+    pub fn symbol(&mut self, name: &str, most: i128) {
+        let slot = self.symbols.entry(name.to_string()).or_insert(most);
+        *slot = (*slot).min(most).max(0);
+    }
+
+    /// A form and the products that it sums are at most this in size.
+    pub fn evaluated(&mut self, d: &Dim, most: i128) {
+        for (coefficient, factors) in d.as_fraction().0 {
+            let powers = factors.into_iter().map(|(f, e)| (f, i32::try_from(e).unwrap_or(i32::MAX)));
+            let product = Monomial(powers.collect());
+            if product.0.is_empty() {
+                continue;
+            }
+            let most = most / coefficient.saturating_abs().max(1);
+            let slot = self.products.entry(product).or_insert(most);
+            *slot = (*slot).min(most);
+        }
+    }
+
+    /// What says something of these symbols alone.
+    pub fn only(&self, symbols: &[String]) -> Sizes {
+        let known = |m: &Monomial| {
+            m.0.keys().all(|f| Dim::factor(f.clone()).symbols().iter().all(|s| symbols.iter().any(|own| **own == **s)))
+        };
+        let arguments = self.arguments.iter().map(|(m, bytes)| {
+            // What is left out counts as 1.
+            let kept = m.0.iter().filter(|(f, _)| known(&Monomial([((*f).clone(), 1)].into())));
+            (Monomial(kept.map(|(f, e)| (f.clone(), *e)).collect()), *bytes)
+        });
+        let mut arguments: Vec<(Monomial, i128)> = arguments.filter(|(m, _)| !m.0.is_empty()).collect();
+        arguments.sort();
+        arguments.dedup();
+        let named = self.symbols.iter().filter(|(name, _)| symbols.contains(name));
+        let products = self.products.iter().filter(|(m, _)| known(m));
+        Sizes {
+            arguments,
+            symbols: named.map(|(name, most)| (name.clone(), *most)).collect(),
+            products: products.map(|(m, most)| (m.clone(), *most)).collect(),
+        }
+    }
+
+    /// What a form and everything from which it is computed is at most in size; `i128::MAX` where nothing is known.
+    pub fn of(&self, d: &Dim) -> i128 {
+        if d.is_too_long() {
+            return i128::MAX;
+        }
+        let (terms, divisor) = d.as_fraction();
+        let size = |(coefficient, factors): &(i128, Vec<(Factor, u32)>)| {
+            let powers = factors.iter().map(|(f, e)| (f.clone(), i32::try_from(*e).unwrap_or(i32::MAX)));
+            coefficient.saturating_abs().saturating_mul(self.product(&Monomial(powers.collect())))
+        };
+        let sum = terms.iter().map(size).fold(0, i128::saturating_add);
+        sum.max(size(&divisor))
+    }
+
+    /// Can a form be computed in 64 bits for certain?
+    pub fn fits(&self, d: &Dim) -> bool {
+        self.of(d) <= i128::from(i64::MAX)
+    }
+
+    /// What a product is at most in size. What it is divided by is at least 1.
+    pub fn product(&self, m: &Monomial) -> i128 {
+        let above = m.0.iter().filter(|(_, e)| **e > 0);
+        let m = Monomial(above.map(|(f, e)| (f.clone(), *e)).collect());
+        let mut most = self.by_factors(&m);
+        for (known, size) in &self.products {
+            if is_part(known, &m) {
+                most = most.min(size.saturating_mul(self.by_factors(&m.mul(&known.inverse()))));
+            }
+        }
+        most
+    }
+
+    fn by_factors(&self, m: &Monomial) -> i128 {
+        let power = |(f, e): (&Factor, &i32)| {
+            let own = self.factor(f);
+            (0..*e).try_fold(1i128, |product, _| product.checked_mul(own)).unwrap_or(i128::MAX)
+        };
+        let alone = m.0.iter().map(power).fold(1, i128::saturating_mul);
+        let inside = self.arguments.iter().filter(|(of, _)| is_part(m, of));
+        inside.map(|(_, bytes)| (1i128 << ADDRESS_BITS) / bytes).fold(alone, i128::min)
+    }
+
+    fn factor(&self, f: &Factor) -> i128 {
+        let largest = |all: &[Dim]| all.iter().map(|d| self.of(d)).max().unwrap_or(0);
+        let most = match f {
+            Factor::Symbol(name) => self.symbols.get(&**name).copied().unwrap_or(i128::from(i64::MAX)),
+            // By at least 1; by less, machines give no more either.
+            Factor::Quotient(a, b) | Factor::Floor(a, b) if self.fits(b) => self.of(a),
+            Factor::Quotient(..) | Factor::Floor(..) => i128::MAX,
+            Factor::Min(all) | Factor::Max(all) => largest(all),
+        };
+        // What does not fit may be computed wrong.
+        if most > i128::from(i64::MAX) { i128::MAX } else { most }
+    }
+
+    /// How many times 2^[`ADDRESS_BITS`] bytes a term is at most, for an argument of which it is a part.
+    pub fn times_an_argument(&self, m: &Monomial, coefficient: i128) -> Option<i128> {
+        let coefficient = coefficient.saturating_abs();
+        if m.0.is_empty() {
+            return Some(coefficient >> ADDRESS_BITS);
+        }
+        let times = |bytes: &i128| coefficient.saturating_add(bytes - 1) / bytes;
+        self.arguments.iter().filter(|(of, _)| is_part(m, of)).map(|(_, bytes)| times(bytes)).min()
+    }
+}
+
+/// Has a product all factors of another?
+fn is_part(m: &Monomial, of: &Monomial) -> bool {
+    m.0.iter().all(|(factor, e)| of.0.get(factor).is_some_and(|most| e <= most))
+}
+
+/// What an argument of this type takes at least: its symbols' powers, and the bytes where they are 1.
+fn smallest(ty: &TensorType) -> (Monomial, i128) {
+    let mut powers: BTreeMap<Factor, i32> = BTreeMap::new();
+    let mut bytes = i128::from(ty.elem.size()).max(1);
+    for d in &ty.shape {
+        if let Some(n) = d.as_const() {
+            bytes = bytes.saturating_mul(i128::from(n.max(1)));
+            continue;
+        }
+        // Any one term, where no other is negative.
+        let whole = d.terms().all(|(m, r)| r.num >= 0 && r.den == 1 && m.0.values().all(|e| *e > 0));
+        // A single factor: where it is 0, so is the product.
+        let alone = |m: &Monomial| m.0.len() == 1 && m.0.keys().all(Factor::is_provably_nonnegative);
+        let power = d.terms().find(|(m, _)| alone(m)).and_then(|(m, _)| m.0.iter().next());
+        if let Some((factor, e)) = power.filter(|_| whole) {
+            let slot = powers.entry(factor.clone()).or_insert(0);
+            *slot = slot.saturating_add(*e);
+        }
+    }
+    (Monomial(powers), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::Elem;
+
+    #[test]
+    fn what_entries_check_bounds_products() {
+        let (s, t) = (Dim::symbol("S"), Dim::symbol("T"));
+        let mut sizes = Sizes::default();
+        assert!(sizes.fits(&s) && !sizes.fits(&s.add(&Dim::one())) && !sizes.fits(&s.mul(&t)));
+        sizes.argument(&TensorType::new(Elem::F32, vec![s.clone(), t.clone()]));
+        assert_eq!(sizes.of(&s.mul(&t)), 1 << 45);
+        assert!(sizes.fits(&s.mul(&t).mul(&Dim::from(1 << 17))) && !sizes.fits(&s.mul(&t).mul(&Dim::from(1 << 18))));
+        // Coefficients with a sign, and forms inside of others.
+        assert!(!sizes.fits(&s.mul(&Dim::from(i64::MIN))) && !sizes.fits(&s.mul(&s)));
+        let half = s.mul(&s).floor_div(&t.add(&Dim::one())).unwrap();
+        assert!(!sizes.fits(&half));
+        sizes.evaluated(&s.mul(&s).mul(&Dim::from(4)), i128::from(i64::MAX));
+        assert!(sizes.fits(&s.mul(&s).mul(&Dim::from(4))) && !sizes.fits(&s.mul(&s).mul(&Dim::from(5))));
+        assert!(sizes.fits(&half));
+        // A dimension that an argument has less of.
+        let mut shifted = Sizes::default();
+        shifted.argument(&TensorType::new(Elem::F32, vec![s.sub(&Dim::from(1 << 62))]));
+        assert!(!shifted.fits(&s.mul(&Dim::from(2))) && shifted.fits(&s));
+        assert_eq!(sizes.only(&["T".to_string()]).of(&t), 1 << 45);
+        assert!(!sizes.only(&["T".to_string()]).fits(&s.mul(&Dim::from(2))));
+    }
+}

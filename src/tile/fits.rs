@@ -1,0 +1,145 @@
+//! Which forms of dimensions are not known to fit 64 bits: calls evaluate them on entry, every step checked.
+//!
+//! In: a module. Out: for an entry point, the facts that each call checks beyond those that the module states ([`unstated`]), and
+//! for proofs, what is known of sizes where that was done ([`of_plan`], [`of_kernel`]). Code computes forms modulo 2^64, so all
+//! that is proved of them holds only because of these checks; they are derived from the module, not trusted to its text.
+//!
+//! Looked at is every form that code evaluates: of the plans with the entry's name, and of the kernels that these launch. Of a form
+//! that counts elements, four times as much must fit, so that indices beyond it by a tile do; of one that names a length, which has its
+//! value later, what it is at most in size whatever that value is. Most forms need no check: what a call's arguments have
+//! elements of fits 2^[`ADDRESS_BITS`](crate::shape::ADDRESS_BITS).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Body, Kernel, Module, Op, Plan, PlanVariant, Type};
+use crate::shape::{ADDRESS_BITS, Dim, Fact, Sizes};
+
+/// What a form of elements is multiplied by before it is checked: bytes of an element, as for tensors of the graph.
+const ELEMENT: i64 = 4;
+const MOST: i128 = i64::MAX as i128;
+
+/// A form that code evaluates.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Form {
+    /// What must fit, by size: no length is named.
+    size: Dim,
+    /// The form.
+    dim: Dim,
+    /// How many times its size must fit.
+    times: i64,
+}
+
+impl Form {
+    /// `None` for a number, and for what no call can compute ([`is_computable`]).
+    fn new(dim: &Dim, counts: bool, most: &BTreeMap<&str, &Dim>) -> Option<Form> {
+        if dim.as_const().is_some() || !is_computable(dim) {
+            return None;
+        }
+        let named = dim.symbols().iter().any(|name| most.contains_key(&**name));
+        let size = if named { dim.size_at_most(&|name| most.get(name).map(|d| (*d).clone())) } else { dim.clone() };
+        let more = size.mul(&Dim::from(ELEMENT));
+        let times = if counts && is_computable(&more) { ELEMENT } else { 1 };
+        Some(Form { size: if times == 1 { size } else { more }, dim: dim.clone(), times })
+    }
+}
+
+/// Can a call compute a form, with coefficients that fit?
+pub(crate) fn is_computable(d: &Dim) -> bool {
+    !d.is_too_long() && d.magnitude() <= MOST
+}
+
+/// What a call of an entry point checks beyond what the module states.
+pub fn unstated(module: &Module, name: &str) -> Vec<Fact> {
+    of_plan(module, name).unstated
+}
+
+/// What calls of the plans with a name check, and what follows from it.
+pub(crate) struct Checked {
+    /// What they check beyond what the module states.
+    pub(crate) unstated: Vec<Fact>,
+    /// What is known of sizes then.
+    pub(crate) sizes: Sizes,
+    /// Forms that no call can check: a length that they name could be too large.
+    pub(crate) beyond: Vec<Dim>,
+}
+
+/// What calls of the plans with a name check.
+pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
+    let plans: Vec<&Plan> =
+        module.plans.iter().filter(|p| p.name == name && p.variant != PlanVariant::Prepare).collect();
+    let mut sizes = Sizes::default();
+    if let Some(e) = module.entries.iter().find(|e| e.name == name) {
+        e.args.iter().for_each(|a| sizes.argument(&a.ty));
+        for (fact, _) in &e.checks {
+            sizes.evaluated(&fact.left, MOST);
+            sizes.evaluated(&fact.right, MOST);
+        }
+    }
+    let mut forms = BTreeSet::new();
+    for p in &plans {
+        let most: BTreeMap<&str, &Dim> = p.lengths().collect();
+        p.slots.iter().for_each(|s| forms.extend(Form::new(&s.bytes, false, &most)));
+        body(&p.body, &most, &mut forms);
+        for k in p.launched().iter().filter_map(|name| module.kernels.iter().find(|k| k.name == **name)) {
+            kernel(k, &most, &mut forms);
+        }
+    }
+    // The largest first: smaller ones often follow.
+    let mut forms: Vec<Form> = forms.into_iter().collect();
+    forms.sort_by_key(|f| std::cmp::Reverse(f.size.magnitude()));
+    let (mut unstated, mut beyond) = (Vec::new(), Vec::new());
+    for f in &forms {
+        if !is_computable(&f.size) {
+            beyond.push(f.dim.clone());
+            continue;
+        }
+        if !sizes.fits(&f.size) {
+            unstated.push(Fact::fits(f.size.clone()));
+            sizes.evaluated(&f.size, MOST);
+        }
+        // The form itself where it names a length.
+        sizes.evaluated(&f.dim, MOST / i128::from(f.times));
+    }
+    for p in &plans {
+        for (name, most) in p.lengths() {
+            sizes.symbol(name, sizes.of(most).min(MOST));
+        }
+    }
+    Checked { unstated, sizes, beyond }
+}
+
+/// What is known of sizes in a kernel that no plan launches: it is run for dimensions of machines alone.
+pub(crate) fn of_kernel(k: &Kernel) -> Sizes {
+    let mut sizes = Sizes::default();
+    k.symbols.iter().for_each(|s| sizes.symbol(s, 1 << ADDRESS_BITS));
+    let mut forms = BTreeSet::new();
+    kernel(k, &BTreeMap::new(), &mut forms);
+    forms.iter().for_each(|f| sizes.evaluated(&f.dim, MOST / i128::from(f.times)));
+    sizes
+}
+
+/// The forms of a body.
+fn body(body: &Body, most: &BTreeMap<&str, &Dim>, forms: &mut BTreeSet<Form>) {
+    for (_, _, data) in body.insts() {
+        let ty = data.result.map(|v| body.ty(v));
+        let counts = !matches!((&data.op, ty), (Op::DimValue(_), Some(Type::Scalar(_))));
+        forms.extend(data.op.dims().into_iter().filter_map(|d| Form::new(d, counts, most)));
+        if let Some(Type::Buffer(b)) = ty {
+            forms.extend(b.shape.iter().chain(&b.strides).filter_map(|d| Form::new(d, true, most)));
+        }
+    }
+}
+
+/// The forms of a kernel.
+fn kernel(k: &Kernel, most: &BTreeMap<&str, &Dim>, forms: &mut BTreeSet<Form>) {
+    body(&k.body, most, forms);
+    for g in &k.grid {
+        // Points are counted from the extent rounded up.
+        forms.extend(Form::new(&g.extent.add(&Dim::from(g.step.max(1) - 1)), true, most));
+    }
+    for p in &k.params {
+        if let Type::Buffer(b) = k.body.ty(p.value) {
+            forms.extend(b.shape.iter().chain(&b.strides).filter_map(|d| Form::new(d, true, most)));
+        }
+    }
+}

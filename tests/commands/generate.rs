@@ -1,0 +1,311 @@
+//! Does `attnc generate` write what the entry point gives, end where it should, and say what does not fit?
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use attnc::random::Random;
+use safetensors::tensor::{Dtype, TensorView};
+
+use crate::fixtures;
+
+/// Gives the byte after the last one: without state, all tokens come each time.
+const AFTER: &str = "model M<V = 256> {
+    pub fn next(tokens: i32[S]) -> i32 where S >= 1 { (tokens[S-1] + 1) % V }
+}
+";
+
+/// Counts its tokens, and gives the bytes of three characters, of three, one and two bytes, one after another; room for eight.
+const COUNTS: &str = "model M {
+    state count: i32
+    pub fn next(tokens: i32[S], seed: i64) -> i32 where S <= 8 {
+        let dim N = count + S where N <= 8
+        count = count + S
+        let at = (N + seed) % 6
+        cast<i32>(where(at == 0, 226, where(at == 1, 130, where(at == 2, 172, where(at == 3, 45, where(at == 4, 195, 169))))))
+    }
+}
+";
+
+/// Draws one of two tokens by the temperature alone, and has all arguments.
+const ALL: &str = "use std.decode
+model M<V = 256> {
+    pub fn next(tokens: i64[S], penalty: f32, seed: i32, top_p: f16, top_k: i64, temperature: bf16) -> i64 where S >= 1, V >= 1 {
+        let scores = where(iota(V) == 97, 1.0, where(iota(V) == 98, 0.5, 0.0))
+        let seen = scatter(full(false, [V]), tokens, true)
+        let logits = decode.repetition_penalty(scores, seen, penalty)
+        cast<i64>(decode.next(logits, cast<f32>(temperature), cast<i32>(top_k), cast<f32>(top_p), cast<i64>(seed), 7))
+    }
+}
+";
+
+/// The scores of a model whose weights overflow.
+const NAN: &str = "use std.decode
+model M<V = 256> {
+    pub fn next(tokens: i32[S]) -> i32 where S >= 1, V >= 1 {
+        let x = cast<f32>(tokens[S-1]) * 1e38 * 1e38
+        decode.next(full(x - x, [V]), 0.0, 1, 1.0, 0, 0)
+    }
+}
+";
+
+/// Exit code, stdout and stderr of `attnc generate` with a program, and a text on stdin.
+fn generate(program: &str, args: &[&str], stdin: &[u8]) -> (i32, String, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("m.attn");
+    std::fs::write(&file, program).expect("a program");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+    command.arg("generate").arg(&file).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("attnc starts");
+    child.stdin.take().expect("a pipe").write_all(stdin).expect("stdin");
+    let done = child.wait_with_output().expect("attnc ends");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (done.status.code().unwrap_or(-1), text(done.stdout), text(done.stderr))
+}
+
+fn bytes(program: &str, args: &[&str]) -> (i32, String, String) {
+    generate(program, &[&["--tokenizer", "bytes"], args].concat(), b"")
+}
+
+#[test]
+fn tokens_follow_each_other() {
+    let (code, out, err) = bytes(AFTER, &["--prompt", "xa", "--max-tokens", "5"]);
+    assert_eq!((code, out.as_str()), (0, "bcdef\n"), "{err}");
+    assert!(err.starts_with("note: a prompt of 2 tokens, the first token after "), "{err}");
+    assert!(err.contains("; 5 tokens written, ") && err.contains(" tokens/s after the first\n"), "{err}");
+    assert!(err.ends_with("  = note: it ended after `--max-tokens 5`\n"), "{err}");
+    // No token at all; a line that ends gets no second end.
+    let (code, out, err) = bytes(AFTER, &["--prompt", "a", "--max-tokens", "0"]);
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    let (_, out, _) = bytes(AFTER, &["--prompt", "\u{8}", "--max-tokens", "2"]);
+    assert_eq!(out, "\t\n");
+    // From stdin, which need not be UTF-8.
+    let (code, out, err) = generate(AFTER, &["--tokenizer", "bytes", "--prompt", "-", "--max-tokens", "2"], b"\xfe/");
+    assert_eq!((code, out.as_str()), (0, "01\n"), "{err}");
+    // What is no character, in the middle and at the end.
+    let (_, out, _) = bytes(AFTER, &["--prompt", "\u{ff}", "--max-tokens", "3", "--dim", "V=256"]);
+    assert_eq!(out, "\u{fffd}\u{fffd}\u{fffd}\n");
+}
+
+#[test]
+fn text_ends_before_what_it_is_to_stop_at() {
+    for (stop, out, why) in [
+        ("efg", "bcd\n", "before the text \"efg\""),
+        ("102", "bcde\n", "before token 102"),
+        ("text:10", "bcdefg\n", "after `--max-tokens 6`"),
+        ("gx", "bcdefg\n", "after `--max-tokens 6`"),
+        ("b", "", "before the text \"b\""),
+    ] {
+        let (code, shown, err) = bytes(AFTER, &["--prompt", "a", "--max-tokens", "6", "--stop", "zz", "--stop", stop]);
+        assert_eq!((code, shown.as_str()), (0, out), "{err}");
+        assert!(err.contains(why), "{err}");
+    }
+}
+
+/// With state a token comes once; characters of several tokens come when they are whole.
+#[test]
+fn a_model_with_state_gets_each_token_once() {
+    let (code, out, err) = bytes(COUNTS, &["--prompt", "abcde", "--seed", "1"]);
+    // Tokens 5 to 8 are in the state when they are given: at 0, 1, 2, 3 of the cycle; then there is no room.
+    assert_eq!((code, out.as_str()), (0, "\u{20ac}-\n"), "{err}");
+    assert!(err.contains("4 tokens written"), "{err}");
+    assert!(err.contains("it ended where the model has no more room: next: m.attn:4:9: N is 9"), "{err}");
+    let (_, out, _) = bytes(COUNTS, &["--prompt", "abcd", "--seed", "0"]);
+    assert_eq!(out, "\u{e9}\u{20ac}\n");
+    let (code, _, err) = bytes(COUNTS, &["--prompt", "abcdefghi"]);
+    assert_eq!(code, 1);
+    assert!(
+        err.contains("E0803") && err.contains("S <= 8") && err.contains("the prompt has 9 tokens; give another one"),
+        "{err}"
+    );
+}
+
+#[test]
+fn arguments_go_to_those_of_their_name() {
+    let of = |more: &[&str]| {
+        let (code, out, err) = bytes(ALL, &[&["--max-tokens", "1"], more].concat());
+        assert_eq!(code, 0, "{err}");
+        out
+    };
+    assert_eq!(of(&["--prompt", "x", "--temperature", "0"]), "a\n");
+    assert_eq!(of(&["--prompt", "x", "--top-k", "1"]), "a\n");
+    assert_eq!(of(&["--prompt", "x", "--top-p", "0"]), "a\n");
+    // A penalty on what was there: of the prompt and what was written.
+    assert_eq!(of(&["--temperature", "0", "--repetition-penalty", "4", "--prompt", "a"]), "b\n");
+    let (_, out, _) =
+        bytes(ALL, &["--prompt", "x", "--max-tokens", "2", "--temperature", "0", "--repetition-penalty", "4"]);
+    assert_eq!(out, "ab\n");
+    // Nearly even chances: other seeds give others, the same one the same.
+    let drawn: Vec<String> =
+        (-8..8).map(|seed| of(&["--prompt", "x", "--top-k", "2", "--seed", &seed.to_string()])).collect();
+    assert!(drawn.contains(&"a\n".to_string()) && drawn.contains(&"b\n".to_string()), "{drawn:?}");
+    assert_eq!(of(&["--prompt", "x", "--top-k", "2", "--seed", "-3"]), drawn[5]);
+}
+
+/// What does not fit is named with its place, and what to do about it.
+#[test]
+fn what_does_not_fit_is_told() {
+    let with = |signature: &str| format!("model M {{\n    pub fn next{signature}\n}}\n");
+    let wide = "model M<V = 8> {\n    w: f32[V]\n    pub fn next(tokens: i32[S]) -> i32 { argmax(w[tokens]) }\n}\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let broken = folder.path().join("broken.safetensors");
+    std::fs::write(&broken, "no weights").expect("a file");
+    let broken = broken.to_str().expect("UTF-8");
+    let prompt = &["--prompt", "a"][..];
+    for (program, args, code, told) in [
+        (AFTER.to_string(), &["--prompt", ""][..], 2, "the prompt is empty"),
+        (AFTER.to_string(), &["--prompt", "-"], 2, "the prompt is empty"),
+        (
+            AFTER.to_string(),
+            &["--prompt", "a", "--top-k", "3"],
+            2,
+            "`next` has no argument `top_k`, which `--top-k` is for; it has `tokens`",
+        ),
+        (AFTER.to_string(), &["--prompt", "a", "--top-k", "0"], 2, "--top-k"),
+        (AFTER.to_string(), &["--prompt", "a", "--temperature=-1"], 2, "0 or more"),
+        (AFTER.to_string(), &["--prompt", "a", "--temperature", "nan"], 2, "0 or more"),
+        (AFTER.to_string(), &["--prompt", "a", "--repetition-penalty", "0"], 2, "above 0"),
+        (AFTER.to_string(), &["--prompt", "a", "--stop", ""], 2, "an empty text is everywhere"),
+        (
+            AFTER.to_string(),
+            &["--prompt", "a", "--function", "nxt"],
+            2,
+            "there is no entry point `nxt`; the entry points are `next`",
+        ),
+        (
+            ALL.to_string(),
+            &["--prompt", "a", "--seed", "3000000000"],
+            2,
+            "the argument `seed` of `next`, for `--seed`, is an i32, and 3000000000 is not",
+        ),
+        (
+            with("(tokens: i32[S]) -> i32[S] { tokens }"),
+            prompt,
+            2,
+            "expected the next token as its result, an i32; found i32[S]",
+        ),
+        (with("(tokens: i32[S]) -> f32 { 1.0 }"), prompt, 2, "found f32[]"),
+        (with("(tokens: i32[S]) -> (i32, i32) { (1, 2) }"), prompt, 2, "found 2 results"),
+        (with("(token: i32) -> i32 { token }"), prompt, 2, "found none with an axis"),
+        (with("(tokens: i32[7]) -> i32 { tokens[0] }"), prompt, 2, "found `tokens: i32[7]`"),
+        (with("(x: f32[S]) -> i32 { 1 }"), prompt, 2, "found `x: f32[S]`"),
+        (with("(a: i32[S], b: i32[S]) -> i32 { 1 }"), prompt, 2, "found `a: i32[S]`, `b: i32[S]`"),
+        (with("(tokens: i32[S], temprature: f32) -> i32 { 1 }"), prompt, 2, "did you mean `temperature`?"),
+        (with("(tokens: i32[S], seed: f32) -> i32 { 1 }"), prompt, 2, "must be an i32 or i64; found f32"),
+        (with("(tokens: i32[S], top_p: i32) -> i32 { 1 }"), prompt, 2, "must be a float; found i32"),
+        (
+            with("(tokens: i32[S]) -> i32 { 999 }"),
+            prompt,
+            1,
+            "`next` gave 999 as token 1, which the tokenizer does not have",
+        ),
+        (NAN.to_string(), prompt, 1, "`next` gave -1 instead of token 1: a score is NaN"),
+        (wide.to_string(), prompt, 1, "the tokenizer `bytes` has 256 tokens, but `next` takes tokens below 8"),
+        (wide.to_string(), &["--prompt", "a", "--dim", "V=256"], 2, "use `--weights FILE`, or `--random`"),
+        (wide.to_string(), &["--prompt", "a", "--dim", "V=256", "--weights", broken], 3, "E0801"),
+        ("model M {".to_string(), prompt, 1, "error[E"),
+    ] {
+        let (exit, out, err) = bytes(&program, args);
+        assert_eq!((exit, out.as_str()), (code, ""), "{program} {args:?}: {err}");
+        assert!(err.contains(told) && !err.contains("internal error"), "{program} {args:?}: {err}");
+    }
+}
+
+/// After Ctrl-C what is written stays, and the times are told.
+#[test]
+fn an_interrupt_ends_the_text() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("m.attn");
+    std::fs::write(&file, AFTER).expect("a program");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+    command.arg("generate").arg(&file).args(["--tokenizer", "bytes", "--prompt", "a", "--max-tokens", "1000000000"]);
+    // SAFETY: `signal` may be called between fork and exec. Whoever started the tests may ignore this signal.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("attnc starts");
+    let mut out = child.stdout.take().expect("a pipe");
+    let mut first = [0; 4];
+    out.read_exact(&mut first).expect("the first tokens");
+    assert_eq!(&first, b"bcde");
+    // It goes on writing until then; nobody reads the rest before the signal is sent.
+    let id = i32::try_from(child.id()).expect("a process");
+    // SAFETY: a signal to a process of our own, which was not waited for.
+    assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).expect("the rest");
+    let done = child.wait_with_output().expect("attnc ends");
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(130), "{err}");
+    assert!(err.starts_with("note: a prompt of 1 token, ") && err.ends_with("note: it was interrupted\n"), "{err}");
+}
+
+/// A file of f16 gives what one of f32 gives with the same numbers.
+#[test]
+fn weights_of_f16_are_those_of_f32() {
+    let program = std::fs::read_to_string(fixtures::program("29_generate")).expect("a program");
+    let (layers, width, vocabulary, room) = (2, 8, 256, 40);
+    let mut random = Random::new(5);
+    let mut shapes = vec![
+        ("wte.weight".to_string(), vec![vocabulary, width]),
+        ("wpe.weight".to_string(), vec![room, width]),
+        ("ln_f.weight".to_string(), vec![width]),
+        ("ln_f.bias".to_string(), vec![width]),
+    ];
+    for layer in 0..layers {
+        let own = [
+            ("ln_1.weight", vec![width]),
+            ("ln_1.bias", vec![width]),
+            ("attn.c_attn.weight", vec![width, 3 * width]),
+            ("attn.c_attn.bias", vec![3 * width]),
+            ("attn.c_proj.weight", vec![width, width]),
+            ("attn.c_proj.bias", vec![width]),
+            ("ln_2.weight", vec![width]),
+            ("ln_2.bias", vec![width]),
+            ("mlp.c_fc.weight", vec![width, 4 * width]),
+            ("mlp.c_fc.bias", vec![4 * width]),
+            ("mlp.c_proj.weight", vec![4 * width, width]),
+            ("mlp.c_proj.bias", vec![width]),
+        ];
+        shapes.extend(own.map(|(name, shape)| (format!("h.{layer}.{name}"), shape)));
+    }
+    let values: Vec<Vec<half::f16>> = shapes
+        .iter()
+        .map(|(_, shape)| {
+            let count = shape.iter().product::<usize>();
+            (0..count).map(|_| half::f16::from_f32(random.below(2001) as f32 * 1e-3 - 1.0)).collect()
+        })
+        .collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = |name: &str, dtype: Dtype, bytes: &dyn Fn(half::f16) -> Vec<u8>| {
+        let data: Vec<Vec<u8>> = values.iter().map(|all| all.iter().flat_map(|x| bytes(*x)).collect()).collect();
+        let views = shapes.iter().zip(&data).map(|((name, shape), data)| {
+            (name.as_str(), TensorView::new(dtype, shape.clone(), data).expect("a tensor"))
+        });
+        let path = folder.path().join(name);
+        safetensors::serialize_to_file(views, None, Path::new(&path)).expect("weights");
+        path.to_string_lossy().into_owned()
+    };
+    let narrow = written("f16", Dtype::F16, &|x| x.to_le_bytes().to_vec());
+    let wide = written("f32", Dtype::F32, &|x| x.to_f32().to_le_bytes().to_vec());
+    let dims = format!("L={layers},D={width},H=2,V={vocabulary},T={room}");
+    let text = |weights: &str, more: &[&str]| {
+        let args = [&["--weights", weights, "--dim", &dims, "--prompt", "To be"], more].concat();
+        let (code, out, err) = bytes(&program, &args);
+        assert_eq!(code, 0, "{err}");
+        (out, err)
+    };
+    let choice =
+        ["--temperature", "0.9", "--top-k", "40", "--top-p", "0.95", "--repetition-penalty", "1.1", "--seed", "3"];
+    let (out, err) = text(&narrow, &choice);
+    assert!(err.contains("weights were converted from the bf16 or f16 of the file to the f32 of the program"), "{err}");
+    // The last token is chosen, but there is no room to read it.
+    assert!(err.contains("36 tokens written") && err.contains("has no more room"), "{err}");
+    assert_eq!(text(&wide, &choice).0, out);
+    assert_ne!(text(&wide, &["--seed", "4"]).0, out);
+    assert_eq!(text(&wide, &["--temperature", "0"]).0, text(&wide, &["--top-k", "1", "--seed", "9"]).0);
+}
