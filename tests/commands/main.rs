@@ -17,3 +17,4 @@ mod outputs;
 mod run_arguments;
 mod run_calls;
 mod run_command;
+mod tokenizers;
