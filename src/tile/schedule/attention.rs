@@ -40,6 +40,8 @@
 //! 1, instead of at `-inf` and 0, as if a key with no value had been seen. So no row is without a weight, unless its sink is
 //! `-inf`, and a row that sees no key gives zeros.
 //!
+//! Blocks that masks hide which are formulas over positions are not visited, as their bounds tell (`visible`).
+//!
 //! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
 //! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond
 //! it the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and
@@ -77,6 +79,7 @@
 mod forms;
 mod keys;
 mod launches;
+mod visible;
 
 use std::f64::consts::LOG2_E;
 
@@ -230,7 +233,9 @@ fn kernel(
     }
     kb.at(places.values);
     let copied = layout == QueryLayout::InLanes && !(in_place(&kb, k) && in_place(&kb, v));
-    let block = tile_size(&t, if copied { COPIED_KEYS } else { KEYS });
+    // Smaller blocks leave out more of what is hidden; panels of values are for blocks of one size.
+    let skips = layout != QueryLayout::InLanePairs && visible::first_hiding(steps.iter()).is_some();
+    let block = tile_size(&t, if copied || skips { COPIED_KEYS } else { KEYS });
     let shift = kb.dim(&t.sub(&s));
     let sink = what.sink.clone();
     let parts = Attention {
