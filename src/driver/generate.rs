@@ -110,7 +110,19 @@ fn tokenizer(s: &mut Session, path: &Path) -> Result<Tokenizer, CommandError> {
     if path == Path::new("bytes") {
         return Ok(Tokenizer::Bytes);
     }
-    Err(s.fail(Diagnostic::error(codes::TOKENIZER, format!("there is no tokenizer `{}`", path.display()))))
+    let shown = path.display();
+    let is_file = std::fs::metadata(path).map(|found| found.is_file());
+    let read = match is_file {
+        Ok(false) => Err("it is not a regular file".to_string()),
+        Ok(true) => std::fs::read_to_string(path).map_err(|error| reason(&error)),
+        Err(error) => Err(reason(&error)),
+    };
+    s.reads(path);
+    let made = read.and_then(|text| Tokenizer::read(&text));
+    made.map_err(|why| {
+        let help = "`--tokenizer` takes `bytes`, or the `tokenizer.json` of the model's checkpoint";
+        s.fail(Diagnostic::error(codes::TOKENIZER, format!("the tokenizer `{shown}` cannot be used: {why}")).help(help))
+    })
 }
 
 /// The tokens of the prompt.

@@ -12,7 +12,7 @@ use super::descriptor::{Entry, ModelDescriptor, Tensor};
 const WRAPPER: &str = include_str!("wrapper.py");
 
 /// Words that Python reserves, and names that our own classes use: an `_` is put after them.
-const TAKEN: [&str; 43] = [
+const TAKEN: [&str; 44] = [
     "False",
     "None",
     "True",
@@ -52,6 +52,7 @@ const TAKEN: [&str; 43] = [
     "taps",
     "session",
     "reset",
+    "stream",
     "info",
     "unused_weights",
     "converted_weights",
@@ -75,7 +76,8 @@ pub fn python(model: &ModelDescriptor) -> String {
         let args = e.args.iter().map(named).collect::<Vec<_>>().join(", ");
         out += &format!("    ({}, [{args}], [{}]),\n", quoted(&e.signature), types(&e.results));
     }
-    out += "]\n\n\nclass _Entries:\n";
+    out += "]\n\n# Do sessions keep states?\n";
+    out += &format!("_KEEPS = {}\n\n\nclass _Entries:\n", if model.states.is_empty() { "False" } else { "True" });
     if model.entries.is_empty() {
         out += "    pass\n";
     }

@@ -307,7 +307,55 @@ class _Prepared:
         return function(handle, *self.given), made
 
 
-class _Session:
+# Arguments that choose the next token, and what they are where a caller of stream() leaves them out: all is as the model says.
+_CHOICES = {"temperature": 1.0, "top_k": 0x7FFFFFFF, "top_p": 1.0, "penalty": 1.0, "seed": 0}
+
+
+def _stream(calls, name, prompt, stop, max_tokens, choices):
+    """The generator of stream(), which `calls` has."""
+    names = [entry[0].split("(")[0] for entry in _ENTRIES]
+    if name not in names:
+        raise AttncValueError("no entry point %r; the entry points are %s" % (name, ", ".join(names)))
+    entry = names.index(name)
+    _, arguments, results = _ENTRIES[entry]
+    known = [declared[1].rsplit("`", 2)[1] for declared in arguments]
+    for unknown in choices:
+        if unknown not in known[1:]:
+            raise AttncValueError("%s has no argument %r after the tokens; it has %s" % (name, unknown, ", ".join(known)))
+    missing = [one for one in known[1:] if one not in choices and one not in _CHOICES]
+    if missing or not known or len(results) != 1:
+        raise AttncValueError("%s cannot be called as %s(tokens, ..) -> token: %s" % (name, name, ", ".join(missing or known)))
+    kinds = [_dtype(kind) for kind, _ in arguments]
+    rest = [np.asarray(choices.get(one, _CHOICES.get(one)), kind) for one, kind in zip(known[1:], kinds[1:])]
+    stop = {stop} if isinstance(stop, int) else set(stop)
+    tokens = np.asarray(prompt, kinds[0])
+    count = 0
+    while max_tokens is None or count < max_tokens:
+        token = int(calls._call(entry, (tokens, *rest), None))
+        if token < 0:
+            raise AttncError("%s gave %d instead of token %d: a score is NaN" % (name, token, count + 1))
+        if token in stop:
+            return
+        yield token
+        count += 1
+        new = np.asarray([token], kinds[0])
+        tokens = new if _KEEPS else np.concatenate([tokens, new])
+
+
+class _Streams:
+    """What sessions and models have for text."""
+
+    def stream(self, name, prompt, *, stop=(), max_tokens=None, **choices):
+        """A generator of the tokens that the entry point `name` gives after `prompt`, one call for each.
+
+        The entry point takes tokens first and gives the next one: `next(tokens: i32[S], ..) -> i32`. `choices` are its other
+        arguments by name; temperature, top_k, top_p, penalty and seed may be left out. It ends before a token of `stop`, or after
+        `max_tokens`. A model with state goes on from what the session has read; `reset()` begins anew.
+        """
+        return _stream(self, name, prompt, stop, max_tokens, choices)
+
+
+class _Session(_Streams):
     """What calls need: a handle of the library, and one call at a time."""
 
     def __init__(self, library, model):
@@ -408,7 +456,7 @@ class _Session:
             library.taps_close(found)
 
 
-class _Model:
+class _Model(_Streams):
     """An open model with its own session."""
 
     def __init__(self, path=None, weights=None, threads=None):

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use attnc::random::Random;
@@ -219,7 +219,7 @@ fn an_interrupt_ends_the_text() {
     let file = folder.path().join("m.attn");
     std::fs::write(&file, AFTER).expect("a program");
     let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
-    command.arg("generate").arg(&file).args(["--tokenizer", "bytes", "--prompt", "a", "--max-tokens", "1000000000"]);
+    command.arg("generate").arg(&file).args(["--tokenizer", "bytes", "--prompt", "a", "--max-tokens", "200000"]);
     // SAFETY: `signal` may be called between fork and exec. Whoever started the tests may ignore this signal.
     unsafe {
         command.pre_exec(|| {
@@ -244,57 +244,60 @@ fn an_interrupt_ends_the_text() {
     assert!(err.starts_with("note: a prompt of 1 token, ") && err.ends_with("note: it was interrupted\n"), "{err}");
 }
 
-/// A file of f16 gives what one of f32 gives with the same numbers.
-#[test]
-fn weights_of_f16_are_those_of_f32() {
-    let program = std::fs::read_to_string(fixtures::program("29_generate")).expect("a program");
-    let (layers, width, vocabulary, room) = (2, 8, 256, 40);
+/// Random weights of 29_generate, with numbers that f16 has, as f16 and as f32; the files are in a folder.
+fn weights(folder: &Path) -> (String, String) {
     let mut random = Random::new(5);
     let mut shapes = vec![
-        ("wte.weight".to_string(), vec![vocabulary, width]),
-        ("wpe.weight".to_string(), vec![room, width]),
-        ("ln_f.weight".to_string(), vec![width]),
-        ("ln_f.bias".to_string(), vec![width]),
+        ("wte.weight".to_string(), vec![256, 8]),
+        ("wpe.weight".to_string(), vec![40, 8]),
+        ("ln_f.weight".to_string(), vec![8]),
+        ("ln_f.bias".to_string(), vec![8]),
     ];
-    for layer in 0..layers {
+    for layer in 0..2 {
         let own = [
-            ("ln_1.weight", vec![width]),
-            ("ln_1.bias", vec![width]),
-            ("attn.c_attn.weight", vec![width, 3 * width]),
-            ("attn.c_attn.bias", vec![3 * width]),
-            ("attn.c_proj.weight", vec![width, width]),
-            ("attn.c_proj.bias", vec![width]),
-            ("ln_2.weight", vec![width]),
-            ("ln_2.bias", vec![width]),
-            ("mlp.c_fc.weight", vec![width, 4 * width]),
-            ("mlp.c_fc.bias", vec![4 * width]),
-            ("mlp.c_proj.weight", vec![4 * width, width]),
-            ("mlp.c_proj.bias", vec![width]),
+            ("ln_1.weight", vec![8]),
+            ("ln_1.bias", vec![8]),
+            ("attn.c_attn.weight", vec![8, 24]),
+            ("attn.c_attn.bias", vec![24]),
+            ("attn.c_proj.weight", vec![8, 8]),
+            ("attn.c_proj.bias", vec![8]),
+            ("ln_2.weight", vec![8]),
+            ("ln_2.bias", vec![8]),
+            ("mlp.c_fc.weight", vec![8, 32]),
+            ("mlp.c_fc.bias", vec![32]),
+            ("mlp.c_proj.weight", vec![32, 8]),
+            ("mlp.c_proj.bias", vec![8]),
         ];
         shapes.extend(own.map(|(name, shape)| (format!("h.{layer}.{name}"), shape)));
     }
-    let values: Vec<Vec<half::f16>> = shapes
-        .iter()
-        .map(|(_, shape)| {
-            let count = shape.iter().product::<usize>();
-            (0..count).map(|_| half::f16::from_f32(random.below(2001) as f32 * 1e-3 - 1.0)).collect()
-        })
-        .collect();
-    let folder = tempfile::tempdir().expect("a folder");
+    let number = |random: &mut Random| half::f16::from_f32(random.below(2001) as f32 * 1e-3 - 1.0);
+    let count = |shape: &[usize]| shape.iter().product::<usize>();
+    let values: Vec<Vec<half::f16>> =
+        shapes.iter().map(|(_, shape)| (0..count(shape)).map(|_| number(&mut random)).collect()).collect();
     let written = |name: &str, dtype: Dtype, bytes: &dyn Fn(half::f16) -> Vec<u8>| {
         let data: Vec<Vec<u8>> = values.iter().map(|all| all.iter().flat_map(|x| bytes(*x)).collect()).collect();
         let views = shapes.iter().zip(&data).map(|((name, shape), data)| {
             (name.as_str(), TensorView::new(dtype, shape.clone(), data).expect("a tensor"))
         });
-        let path = folder.path().join(name);
-        safetensors::serialize_to_file(views, None, Path::new(&path)).expect("weights");
+        let path = folder.join(name);
+        safetensors::serialize_to_file(views, None, &path).expect("weights");
         path.to_string_lossy().into_owned()
     };
     let narrow = written("f16", Dtype::F16, &|x| x.to_le_bytes().to_vec());
-    let wide = written("f32", Dtype::F32, &|x| x.to_f32().to_le_bytes().to_vec());
-    let dims = format!("L={layers},D={width},H=2,V={vocabulary},T={room}");
+    (narrow, written("f32", Dtype::F32, &|x| x.to_f32().to_le_bytes().to_vec()))
+}
+
+/// The dimensions of those weights.
+const DIMS: &str = "L=2,D=8,H=2,V=256,T=40";
+
+/// A file of f16 gives what one of f32 gives with the same numbers.
+#[test]
+fn weights_of_f16_are_those_of_f32() {
+    let program = std::fs::read_to_string(fixtures::program("29_generate")).expect("a program");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (narrow, wide) = weights(folder.path());
     let text = |weights: &str, more: &[&str]| {
-        let args = [&["--weights", weights, "--dim", &dims, "--prompt", "To be"], more].concat();
+        let args = [&["--weights", weights, "--dim", DIMS, "--prompt", "To be"], more].concat();
         let (code, out, err) = bytes(&program, &args);
         assert_eq!(code, 0, "{err}");
         (out, err)
@@ -308,4 +311,102 @@ fn weights_of_f16_are_those_of_f32() {
     assert_eq!(text(&wide, &choice).0, out);
     assert_ne!(text(&wide, &["--seed", "4"]).0, out);
     assert_eq!(text(&wide, &["--temperature", "0"]).0, text(&wide, &["--top-k", "1", "--seed", "9"]).0);
+}
+
+/// Python with NumPy, where there is one.
+fn python() -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
+    let candidates = [std::env::var_os("ATTNC_TEST_PYTHON").map(PathBuf::from), Some(own), Some("python3".into())];
+    let has_numpy =
+        |python: &PathBuf| Command::new(python).args(["-c", "import numpy"]).output().is_ok_and(|o| o.status.success());
+    candidates.into_iter().flatten().find(has_numpy)
+}
+
+/// The tokens that `attnc generate` writes come one by one to a C program with the header, and to Python with the wrapper.
+#[test]
+fn programs_get_the_same_tokens_one_by_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, weights) = weights(folder.path());
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let run = |command: &mut Command| {
+        let done = command.current_dir(folder.path()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        assert!(done.status.success(), "{command:?}: {out}{err}");
+        done.stdout
+    };
+    let program = fixtures::program("29_generate");
+    let mut attnc = Command::new(env!("CARGO_BIN_EXE_attnc"));
+    run(attnc.arg(&program).args(["--dim", DIMS, "-o", "model", "--emit", "so,header,python"]));
+    let choice =
+        ["--temperature", "0.8", "--top-k", "40", "--top-p", "0.95", "--repetition-penalty", "1.1", "--seed", "7"];
+    // Each token's bytes go through a tokenizer that shows its number.
+    let numbers: Vec<String> = (0..256).map(|n| format!("\"{n};\":{n}")).collect();
+    let numbers = format!(
+        "{{\"model\":{{\"type\":\"BPE\",\"vocab\":{{{}}},\"merges\":[],\"unk_token\":\"84;\"}}}}",
+        numbers.join(",")
+    );
+    std::fs::write(path("tokenizer.json"), numbers).expect("a tokenizer");
+    let mut attnc = Command::new(env!("CARGO_BIN_EXE_attnc"));
+    attnc.arg("generate").arg(&program).args(["--dim", DIMS, "--weights", &weights, "--prompt", "xyz"]);
+    let written = run(attnc.args(choice).args(["--tokenizer", "tokenizer.json", "--max-tokens", "20"]));
+    let written = String::from_utf8(written).expect("numbers").trim_end().replace(';', "\n");
+    assert_eq!(written.lines().count(), 20, "{written}");
+
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("numbers");
+    if Command::new("cc").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        let mut cc = Command::new("cc");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/stream.c");
+        cc.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I."]).arg(source).args(["model.so", "-Wl,-rpath,."]);
+        run(cc.args(["-o", "stream"]));
+        let tokens = run(Command::new(path("stream")).args([&weights, "20", "7", "84", "84", "84"]));
+        assert_eq!(text(tokens), written);
+    }
+    let Some(python) = python() else {
+        eprintln!("no NumPy: the wrapper is not tested");
+        return;
+    };
+    let script = r#"
+import sys
+import model
+with model.Model(weights=sys.argv[1]) as m:
+    choices = dict(temperature=0.8, top_k=40, top_p=0.95, penalty=1.1, seed=7)
+    tokens = list(m.stream("next", [84, 84, 84], max_tokens=20, **choices))
+    print(*tokens, sep="\n")
+    # One by one: nothing is computed before it is asked for. Then it goes on from there.
+    with m.session() as s:
+        some = s.stream("next", [84, 84, 84], **choices)
+        first = [next(some) for _ in range(5)]
+        assert first == tokens[:5], first
+        rest = list(s.stream("next", [first[-1]], max_tokens=15, **choices))
+        assert rest == tokens[5:], rest
+        s.reset()
+        stop = tokens[7]
+        assert list(s.stream("next", [84, 84, 84], stop=stop, **choices)) == tokens[: tokens.index(stop)]
+        s.reset()
+        assert list(s.stream("next", [84, 84, 84], stop={stop, -5}, **choices)) == tokens[: tokens.index(stop)]
+        s.reset()
+        assert list(s.stream("next", [84], max_tokens=0)) == []
+        # The others may be left out.
+        assert len(list(s.stream("next", [84], max_tokens=3))) == 3
+        s.reset()
+        try:
+            list(s.stream("next", [84] * 30))
+        except model.AttncError as error:
+            assert "out of range" in str(error), error
+        else:
+            raise AssertionError("there is room for 40 tokens")
+    for call, told in [
+        (lambda: m.stream("nxt", [1]), "no entry point 'nxt'; the entry points are forward, prefill"),
+        (lambda: m.stream("next", [1], p=1.0), "next has no argument 'p' after the tokens; it has tokens, temperature"),
+        (lambda: m.stream("generate", [1]), "generate cannot be called as generate(tokens, ..) -> token: stop"),
+    ]:
+        try:
+            next(call())
+        except model.AttncValueError as error:
+            assert told in str(error), error
+        else:
+            raise AssertionError(told)
+"#;
+    let tokens = run(Command::new(python).args(["-c", script, &weights]));
+    assert_eq!(text(tokens), written);
 }

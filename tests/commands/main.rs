@@ -15,3 +15,4 @@ mod import;
 mod outputs;
 mod run_arguments;
 mod run_command;
+mod tokenizers;

@@ -68,7 +68,7 @@ pub(crate) struct Fixture {
 }
 
 /// The examples that have reference results, in learning order.
-pub(crate) const EXAMPLES: [&str; 30] = [
+pub(crate) const EXAMPLES: [&str; 31] = [
     "01_linear",
     "02_self_attention",
     "03_masks",
@@ -99,6 +99,7 @@ pub(crate) const EXAMPLES: [&str; 30] = [
     "28_whisper",
     "29_generate",
     "30_voice",
+    "31_beam",
 ];
 
 /// The path of an example's program.

@@ -2,6 +2,7 @@
 
 mod attention_compiled;
 mod backends;
+mod beam;
 mod bf16;
 mod bits;
 mod c_program;

@@ -1,0 +1,137 @@
+//! Does `attnc generate` divide texts as the library `tokenizers` does, put them together again, and refuse files that it would follow
+//! wrongly? The files stand in tests/fixtures/tokenizers, with the script that made them beside that folder.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use attnc::tokenizer::Tokenizer;
+use serde_json::{Value, json};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizers")
+}
+
+/// A tokenizer's file, and texts with their tokens.
+fn fixture(name: &str) -> (Value, Vec<Value>) {
+    let text = std::fs::read_to_string(folder().join(name)).expect("a file");
+    let mut file: Value = serde_json::from_str(&text).expect("JSON");
+    let cases = file["cases"].as_array().expect("a list").clone();
+    (file["tokenizer"].take(), cases)
+}
+
+#[test]
+fn tokens_are_those_of_the_library() {
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder()).expect("the folder") {
+        let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+        let (file, cases) = fixture(&name);
+        let tokenizer = Tokenizer::read(&file.to_string()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for case in &cases {
+            let text = case["text"].as_str().expect("a text");
+            let ids: Vec<u32> = serde_json::from_value(case["ids"].clone()).expect("tokens");
+            assert_eq!(tokenizer.encode(text.as_bytes()).as_ref(), Ok(&ids), "{name}: {text:?}");
+            assert!(ids.iter().all(|id| u64::from(*id) < tokenizer.vocabulary()), "{name}");
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| tokenizer.bytes(*id).expect("a token")).collect();
+            let back = String::from_utf8_lossy(&bytes);
+            // The library takes away a blank at the beginning of a whole text.
+            let strips = file["decoder"]["type"] == "Sequence";
+            let back = if strips { back.strip_prefix(' ').unwrap_or(&back) } else { &back };
+            assert_eq!(back, case["decoded"].as_str().expect("a text"), "{name}: {text:?}");
+        }
+        assert!(tokenizer.bytes(u32::MAX).is_none());
+        assert!(tokenizer.encode(b"a\xff").is_err_and(|why| why.contains("not UTF-8 from byte 1 on")));
+        files += 1;
+    }
+    assert!(files >= 5, "{files}");
+}
+
+#[test]
+fn what_would_be_followed_wrongly_is_refused() {
+    for (name, place, value, told) in [
+        ("gpt2.json", "/model/type", json!("WordPiece"), "`model.type` is \"WordPiece\"; expected \"BPE\""),
+        ("gpt2.json", "/model/vocab", json!([]), "`model.vocab` is no object"),
+        ("gpt2.json", "/model/merges/3", json!("q"), "`model.merges[3]` is \"q\", which is not in `model.vocab`"),
+        ("gpt2.json", "/model/merges/0", json!(["a", "\u{4e00}"]), "`model.merges[0]`"),
+        ("gpt2.json", "/model/end_of_word_suffix", json!("</w>"), "`model.end_of_word_suffix` is \"</w>\""),
+        (
+            "gpt2.json",
+            "/pre_tokenizer/type",
+            json!("Whitespace"),
+            "`pre_tokenizer` is \"Whitespace\"; expected ByteLevel",
+        ),
+        ("llama3.json", "/normalizer/type", json!("Lowercase"), "`normalizer` is \"Lowercase\"; expected NFC"),
+        (
+            "llama3.json",
+            "/pre_tokenizer/pretokenizers/0/pattern/Regex",
+            json!("("),
+            "`pre_tokenizer.pretokenizers[0]` has a pattern",
+        ),
+        (
+            "llama3.json",
+            "/pre_tokenizer/pretokenizers/0/behavior",
+            json!("Odd"),
+            "`pre_tokenizer.pretokenizers[0].behavior` is \"Odd\"",
+        ),
+        (
+            "llama3.json",
+            "/post_processor/processors/1/type",
+            json!("BertProcessing"),
+            "`post_processor.processors[1]` is \"BertProc",
+        ),
+        ("llama3.json", "/post_processor/processors/1/special_tokens", json!({}), "has no ids of \"<s>\""),
+        ("llama2.json", "/decoder/decoders/0/type", json!("CTC"), "`decoder.decoders[0]` is \"CTC\""),
+        ("llama2.json", "/added_tokens/0/id", json!(-1), "`added_tokens[0]` has no `content` and `id`"),
+        ("llama2.json", "/added_tokens/1/single_word", json!(true), "`added_tokens[1].single_word` is true"),
+    ] {
+        let (mut file, _) = fixture(name);
+        *file.pointer_mut(place).unwrap_or_else(|| panic!("{name} has no {place}")) = value;
+        let why = Tokenizer::read(&file.to_string()).map(|_| ()).expect_err(place);
+        assert!(why.contains(told), "{name} {place}: {why}");
+    }
+    for text in ["", "{", "[]", "{}", "{\"model\": 3}"] {
+        assert!(Tokenizer::read(text).is_err(), "{text}");
+    }
+}
+
+/// The command reads the file, and shows a character when the last of its tokens has come.
+#[test]
+fn the_command_writes_with_a_file() {
+    let made = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| made.path().join(name).to_string_lossy().into_owned();
+    let (file, _) = fixture("gpt2.json");
+    std::fs::write(path("tokenizer.json"), file.to_string()).expect("a file");
+    std::fs::write(path("broken.json"), "{\"model\"").expect("a file");
+    // Says the prompt again and again.
+    let program = "model M<V = 400> {\n    state said: i32[64]\n    state count: i32\n    state given: i32\n
+    pub fn next(tokens: i32[S]) -> i32 where S <= 64 {
+        said[given..given+S] = tokens
+        given = given + S
+        count = count + 1
+        said[count - 1]
+    }\n}\n";
+    std::fs::write(path("m.attn"), program).expect("a program");
+    let generate = |tokenizer: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+        command.args(["generate", &path("m.attn"), "--tokenizer", tokenizer, "--max-tokens", "24"]);
+        let done =
+            command.args(["--prompt", "the na\u{ef}ve \u{6771}\u{4eac} \u{1f600}"]).output().expect("attnc starts");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (done.status.code(), text(done.stdout), text(done.stderr))
+    };
+    let (code, out, err) = generate(&path("tokenizer.json"));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.starts_with("the na\u{ef}ve \u{6771}\u{4eac} \u{1f600}"), "{out}");
+    for (tokenizer, told) in [
+        ("broken.json", "cannot be used: it is not JSON"),
+        ("absent.json", "cannot be used: no such file"),
+        (".", "cannot be used: it is not a regular file"),
+        ("m.attn", "cannot be used: it is not JSON"),
+    ] {
+        let (code, out, err) = generate(&path(tokenizer));
+        assert_eq!((code, out.as_str()), (Some(3), ""), "{err}");
+        assert!(
+            err.contains("E0806") && err.contains(told) && err.contains("`--tokenizer` takes `bytes`, or"),
+            "{err}"
+        );
+    }
+}

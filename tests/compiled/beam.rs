@@ -1,0 +1,80 @@
+//! Does beam search (31_beam) find what the greedy loop finds where it keeps one text, and what the exhaustive search finds where it
+//! keeps all? (What it finds otherwise is among the references of the examples.)
+
+use attnc::random::Random;
+use attnc::shape::Elem;
+use attnc::tensor::Tensor;
+
+use crate::everywhere::Everywhere;
+use crate::{fixtures, front};
+
+/// An example with these dimensions, and random weights that depend on names and shapes alone.
+fn example(name: &str, dims: &[(&str, i64)]) -> Everywhere {
+    let source = std::fs::read_to_string(fixtures::program(name)).unwrap();
+    let module = front::module(name, &source, &front::options(dims)).unwrap_or_else(|e| panic!("{e}"));
+    let mut params = Vec::new();
+    for decl in &module.params {
+        let shape: Vec<usize> = decl.ty.shape.iter().map(|d| usize::try_from(d.as_const().unwrap()).unwrap()).collect();
+        let layers = decl.counts.first().copied();
+        for layer in 0..layers.unwrap_or(1) {
+            let name = decl.name.replace('*', &layer.to_string());
+            let seed = name.bytes().fold(7, |seed: u64, b| seed.wrapping_mul(31).wrapping_add(b.into()));
+            let mut random = Random::new(seed);
+            let count = shape.iter().product();
+            let values: Vec<f32> = (0..count).map(|_| random.below(2001) as f32 * 1e-3 - 1.0).collect();
+            params.push((name, Tensor::from_f32(shape.clone(), &values).unwrap()));
+        }
+    }
+    let params: Vec<(&str, Tensor)> = params.iter().map(|(name, x)| (name.as_str(), x.clone())).collect();
+    Everywhere::of_module(module, &params)
+}
+
+fn ints(values: &[i64]) -> Tensor {
+    Tensor::from_ints(Elem::I32, vec![values.len()], values).unwrap()
+}
+
+fn search(tokens: &[i64], stop: i64, alpha: f64) -> (&'static str, Vec<Tensor>) {
+    let stop = Tensor::from_ints(Elem::I32, Vec::new(), &[stop]).unwrap();
+    ("search", vec![ints(tokens), stop, Tensor::from_floats(Elem::F32, Vec::new(), &[alpha]).unwrap()])
+}
+
+#[test]
+fn one_text_is_the_greedy_one() {
+    let dims = [("L", 1), ("D", 8), ("H", 2), ("V", 11), ("T", 9)];
+    let greedy = example("29_generate", &dims);
+    let beam = example("31_beam", &[&dims[..], &[("W", 1)]].concat());
+    for prompt in [&[3][..], &[1, 7, 0, 10], &[2; 9]] {
+        let stop = Tensor::from_ints(Elem::I32, Vec::new(), &[-1]).unwrap();
+        let want = greedy.call("greedy", &[ints(prompt), stop]).unwrap();
+        let float = |x: f32| Tensor::from_f32(Vec::new(), &[x]).unwrap();
+        let k = Tensor::from_ints(Elem::I32, Vec::new(), &[11]).unwrap();
+        let seed = Tensor::from_ints(Elem::I64, Vec::new(), &[3]).unwrap();
+        let args = [ints(prompt), float(0.0), k, float(1.0), float(1.0), seed];
+        let drawn = greedy.call("next", &args).unwrap();
+        for alpha in [0.0, 1.0] {
+            let (name, args) = search(prompt, -1, alpha);
+            let found = beam.call(name, &args).unwrap();
+            assert_eq!(found[1].to_i64(), want[0].to_i64(), "{prompt:?}");
+            assert_eq!(found[2].to_i64(), want[1].to_i64(), "{prompt:?}");
+            assert_eq!(found[1].to_i64()[0], drawn[0].to_i64()[0], "{prompt:?}");
+        }
+    }
+}
+
+#[test]
+fn all_texts_are_the_exhaustive_search() {
+    let prompt = [2, 0];
+    let program = example("31_beam", &[("L", 1), ("D", 8), ("H", 2), ("V", 3), ("T", 4), ("W", 27)]);
+    let found = program.calls(&[search(&prompt, -1, 0.0), ("exhaustive", vec![ints(&prompt)])]);
+    let (beam, best) = (found[0].as_ref().unwrap(), found[1].as_ref().unwrap());
+    let (sums, texts) = (beam[0].to_f64(), beam[1].to_i64());
+    assert_eq!(texts[..3], best[1].to_i64()[..]);
+    assert!((sums[0] - best[0].to_f64()[0]).abs() < 1e-5);
+    // Each of the 27 once, best first, and together they are certain.
+    let mut all: Vec<Vec<i64>> = texts.chunks(4).map(|text| text[..3].to_vec()).collect();
+    assert!(sums.is_sorted_by(|a, b| a >= b), "{sums:?}");
+    assert!((sums.iter().map(|x| x.exp()).sum::<f64>() - 1.0).abs() < 1e-5);
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 27);
+}
