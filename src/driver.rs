@@ -8,6 +8,7 @@ mod arguments;
 mod bench;
 mod bugs;
 mod call;
+mod calls;
 mod function;
 mod generate;
 mod import;
@@ -19,6 +20,7 @@ mod ops;
 mod outputs;
 mod passes;
 mod reference;
+mod running;
 mod session;
 mod stages;
 

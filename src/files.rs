@@ -69,8 +69,19 @@ pub fn identity(path: &Path) -> Option<Identity> {
 /// # Errors
 /// What the system says. What was there is then as it was, unless it is no regular file.
 pub fn write(path: &Path, content: &[u8], executable: bool) -> io::Result<()> {
+    write_by(path, &|out| out.write_all(content), executable)
+}
+
+/// What writes the content of a file. It may be called twice.
+pub type Content<'c> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'c;
+
+/// Writes a file as [`write`] does, with content that need not lie in memory at once.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_by(path: &Path, content: &Content<'_>, executable: bool) -> io::Result<()> {
     match destination(path)? {
-        Destination::Into(path) => OpenOptions::new().append(true).open(path)?.write_all(content),
+        Destination::Into(path) => content(&mut OpenOptions::new().append(true).open(path)?),
         Destination::Over(path, old) => replace(&path, old.as_ref(), content, executable),
     }
 }
@@ -115,14 +126,14 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn replace(path: &Path, old: Option<&Metadata>, content: &[u8], executable: bool) -> io::Result<()> {
+fn replace(path: &Path, old: Option<&Metadata>, content: &Content<'_>, executable: bool) -> io::Result<()> {
     if let Some(old) = old {
         // A file that may not be written is not replaced either.
         match OpenOptions::new().write(true).open(path) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(error),
             Ok(_) | Err(_) => {}
         }
-        let in_place = || OpenOptions::new().write(true).truncate(true).open(path)?.write_all(content);
+        let in_place = || content(&mut OpenOptions::new().write(true).truncate(true).open(path)?);
         return match through_temporary(path, Some(old), content, executable) {
             // A single file that is mounted, or a folder in which nothing may be made.
             Err(error) if is_of_the_folder(&error) => in_place(),
@@ -137,11 +148,11 @@ fn is_of_the_folder(error: &io::Error) -> bool {
     matches!(error.kind(), CrossesDevices | PermissionDenied | ReadOnlyFilesystem | ResourceBusy)
 }
 
-fn through_temporary(path: &Path, old: Option<&Metadata>, content: &[u8], executable: bool) -> io::Result<()> {
+fn through_temporary(path: &Path, old: Option<&Metadata>, content: &Content<'_>, executable: bool) -> io::Result<()> {
     let mode = if executable { 0o777 } else { 0o666 };
     let make = |at: &Path| OpenOptions::new().write(true).create_new(true).mode(mode).open(at);
     let mut temporary = Temporary::new(folder_of(path), make)?;
-    temporary.file.write_all(content)?;
+    content(&mut temporary.file)?;
     if let Some(old) = old {
         temporary.file.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
         // Only root may give files away; for others they are theirs already.

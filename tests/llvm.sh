@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs the tests of compiled code with kernels made by LLVM (cargo feature `llvm`).
 #
-#   tests/llvm.sh                 what .ci/run runs: few random programs
+#   tests/llvm.sh                 what .ci/run runs: what LLVM prints of its own, and few random programs
+#   tests/llvm.sh --all           all tests of compiled code, some minutes more: what plans do is the same for both back ends
 #   tests/llvm.sh --test compiled packing::  only the tests that these arguments of `cargo test` choose
 #   tests/llvm.sh --install       only installs LLVM
 #
@@ -20,8 +21,13 @@ fi
 [ "${1:-}" != --install ] || exit 0
 
 cargo clippy --profile tests --quiet --features llvm -- -D warnings
-if [ $# = 0 ]; then
-    set -- --test compiled
+case "${1:-}" in
+"" | --all)
     export ATTNC_SEEDS="${ATTNC_SEEDS:-6}"
-fi
+    part="functions:: rows_compiled:: bits:: backends:: oracle_compiled:: tile_random:: recurrent:: caps_and_sinks"
+    [ "${1:-}" != --all ] || part=
+    # shellcheck disable=SC2086
+    set -- --test compiled -- $part
+    ;;
+esac
 ATTNC_TEST_BACKEND=llvm cargo test --profile tests --quiet --features llvm "$@"

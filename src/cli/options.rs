@@ -88,6 +88,12 @@ pub struct RunOptions {
     /// The function to call, if the model has several
     #[arg(long, value_name = "NAME")]
     pub function: Option<String>,
+    /// Make the calls in this file, all in one session; `-` is stdin
+    ///
+    /// A line for each: `step(token = 3)`, `forward(x = x.npy, n = [1, 2])`; `reset` makes all states zeros again, and `//` begins
+    /// a comment. Results are named by their call: `1.step.result`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["function", "input", "tap"])]
+    pub calls: Option<PathBuf>,
     /// Also output the taps whose paths match (`h.*.attn.weights`)
     #[arg(long, value_name = "PATH")]
     pub tap: Vec<String>,
@@ -284,9 +290,9 @@ pub struct FunctionOptions {
 /// `attnc import bert-base-uncased -o bert.attn`
 #[derive(Args, Debug, Clone)]
 pub struct ImportOptions {
-    /// The folder with `config.json` and `model.safetensors` (or `model.safetensors.index.json`)
+    /// The folder with `config.json` and `model.safetensors` (or `model.safetensors.index.json`), or a GGUF file
     pub folder: PathBuf,
-    /// The program; stdout if omitted
+    /// The program; stdout if omitted. The weights of a GGUF file are written beside it, as a safetensors file
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// A field of `config.json` that changes nothing in the results; may be repeated

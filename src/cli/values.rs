@@ -284,6 +284,8 @@ pub enum Target {
 pub enum Backend {
     /// The graph IR's interpreter
     Interp,
+    /// The tile IR's interpreter; it runs the kernels for `--cpu`, `portable` if omitted
+    Tile,
     /// Compiled code
     Cpu,
     /// Code compiled through LLVM; only if attnc is built with it (cargo feature `llvm`)

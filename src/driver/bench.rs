@@ -5,10 +5,11 @@
 //! JSON and a picture. Arguments are drawn at random, the same ones every time, and so are weights where none are given.
 
 use super::arguments;
-use super::call::{call_failed, converted, function, read_graph, unused};
+use super::call::read_graph;
 use super::levels::Levels;
 use super::load::{How, opened};
 use super::passes::pass_options;
+use super::running::{call_failed, converted, function, unused};
 use super::session::{CommandError, Session, command_line_error, show};
 use super::stages::{self, Tiers};
 use crate::bench::{self, Products, Report, Site};

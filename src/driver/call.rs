@@ -1,24 +1,26 @@
-//! `attnc run`: calls an entry point once, interpreted or compiled, and prints or writes the results.
+//! `attnc run`: calls an entry point, interpreted or compiled, and prints or writes the results; several calls are in `calls`.
 //!
 //! In: a program or graph IR, a weights file, arguments ([`arguments`]). Out: results and taps, as a summary on stdout or
 //! as NumPy files. A failing call is an error of the program; weights that do not match are one of the environment.
 
 use super::arguments;
+use super::calls;
 use super::keep::{matches, tell_losses};
 use super::levels::Levels;
 use super::load::{How, opened};
 use super::outputs::Source;
 use super::passes::pass_options;
-use super::session::{CommandError, Session, command_line_error, message, reason, show, tell};
+use super::running::{Call, Values, call_failed, function, named, parameters, told};
+use super::session::{CommandError, Session, command_line_error, reason, show, tell};
 use super::stages::{self, Tiers};
 use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
 use crate::codegen::Generator;
+use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
-use crate::diagnostics::{Diagnostic, Severity};
 use crate::ir::{self, interp};
 use crate::runtime::descriptor::ModelDescriptor;
+use crate::runtime::load::CompiledModel;
 use crate::runtime::npy;
-use crate::runtime::weights::WeightsFile;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 use crate::tile::{Cpu, WeightChoice, WeightFormat};
@@ -26,9 +28,6 @@ use crate::types;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-
-/// Results and taps, by name.
-type Values = Vec<(String, Tensor)>;
 
 /// `attnc run FILE`
 pub fn run(options: &RunOptions) -> Result<(), CommandError> {
@@ -48,13 +47,19 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
     }
 
     let mut graph = read_graph(s, &options.file, &options.program, "run")?;
-    let function = function(&graph, options.function.as_deref())?;
     s.stage("read arguments");
-    let given = arguments::given(s, &graph.functions[function], options)?;
+    let mut steps = options.calls.as_deref().map(|path| calls::read(s, path)).transpose()?;
+    let one = match steps {
+        Some(_) => None,
+        None => {
+            let function = function(&graph, options.function.as_deref())?;
+            let given = arguments::given(s, &graph.functions[function], options)?;
+            Some((graph.functions[function].name.clone(), given))
+        }
+    };
     if let Some(path) = &options.weights {
         arguments::weights(s, path)?;
     }
-    let name = graph.functions[function].name.clone();
 
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
@@ -68,8 +73,27 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
         Some(seed) => arguments::weights_file(s, &model, options.weights.as_deref(), seed, folder.path())?,
         None => options.weights.clone(),
     };
-    let args = arguments::all(s, given, &graph, &model, &name, options)?;
     let levels = Levels::of(&options.target).keeping(&options.target, &graph)?;
+    if let Some(steps) = &mut steps {
+        calls::arguments(s, steps, &graph, &model, options)?;
+    }
+    let (name, args) = match one {
+        Some((name, given)) => {
+            let args = arguments::all(s, given, &graph, &model, &name, options)?;
+            (name, args)
+        }
+        None => Default::default(),
+    };
+    if options.backend == Backend::Tile {
+        if !options.tap.is_empty() {
+            return Err(command_line_error("`--backend tile` has no taps; use `--backend interp`"));
+        }
+        steps = steps.or_else(|| Some(calls::single(&name, args.clone())));
+    }
+    if let Some(steps) = &steps {
+        let values = calls::run(s, steps, &graph, &model, &levels, options, weights.as_deref())?;
+        return given_out(s, options, &values);
+    }
     let call = Call {
         name: &name,
         args: &args,
@@ -78,7 +102,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
         remarks: options.passes.remarks,
     };
     let values = match options.backend {
-        Backend::Interp => interpreted(s, &graph, &model, &call)?,
+        Backend::Interp | Backend::Tile => interpreted(s, &graph, &model, &call)?,
         Backend::Cpu | Backend::Llvm => {
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
             let levels = levels.for_graph(&graph, generator);
@@ -91,9 +115,14 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
             values
         }
     };
+    given_out(s, options, &values)
+}
+
+/// Writes the values, or shows a summary of them.
+fn given_out(s: &mut Session, options: &RunOptions, values: &Values) -> Result<(), CommandError> {
     match &options.output {
-        Some(path) => write(s, path, &values),
-        None => show(&summary(&values)),
+        Some(path) => write(s, path, values),
+        None => show(&summary(values)),
     }
 }
 
@@ -126,35 +155,6 @@ pub(super) fn read_graph(
     }
 }
 
-/// The call to make.
-struct Call<'a> {
-    name: &'a str,
-    args: &'a [Tensor],
-    taps: &'a [String],
-    weights: Option<&'a Path>,
-    remarks: bool,
-}
-
-/// The entry point of this name, or the only one.
-pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, CommandError> {
-    let entries: Vec<(usize, &str)> =
-        module.functions.iter().enumerate().filter(|(_, f)| !f.tapped).map(|(i, f)| (i, f.name.as_str())).collect();
-    let names = || entries.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    match (name, entries.as_slice()) {
-        (None, [(i, _)]) => Ok(*i),
-        (None, _) => Err(command_line_error(&format!(
-            "the model has several entry points; choose one with `--function`: {}",
-            names()
-        ))),
-        (Some(name), _) => match entries.iter().find(|(_, known)| *known == name) {
-            Some((i, _)) => Ok(*i),
-            None => {
-                Err(command_line_error(&format!("there is no entry point `{name}`; the entry points are {}", names())))
-            }
-        },
-    }
-}
-
 /// Integers converted to the width of the argument, if they fit: NumPy's default integers are 64 bits wide.
 fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
     match (tensor.elem(), wanted) {
@@ -172,18 +172,7 @@ fn interpreted(
     model: &ModelDescriptor,
     call: &Call<'_>,
 ) -> Result<Values, CommandError> {
-    s.stage("read weights");
-    let params: BTreeMap<String, Tensor> = match call.weights {
-        None => BTreeMap::new(),
-        Some(path) => {
-            let read = WeightsFile::open(path).and_then(|file| Ok((file.names(), file.read(&model.params)?)));
-            let (names, read) = read.map_err(|message| s.fail(Diagnostic::error(weights::WEIGHTS, message)))?;
-            converted(&read.converted);
-            let params: BTreeMap<String, Tensor> = read.tensors.into_iter().collect();
-            unused(s, names.into_iter().filter(|name| !params.contains_key(name)).collect());
-            params
-        }
-    };
+    let params = parameters(s, model, call.weights)?;
     s.stage("run");
     let Some(f) = graph.functions.iter().find(|f| f.name == call.name) else {
         return Err(command_line_error("the entry point was not found"));
@@ -229,9 +218,8 @@ fn compiled(
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
 ) -> Result<Values, CommandError> {
-    let (values, notes) = called(s, graph, model, call, levels, (generator, threads))?;
-    unused(s, notes.unused);
-    converted(&notes.converted);
+    let (values, loaded) = called(s, graph, model, call, levels, (generator, threads))?;
+    told(s, &loaded);
     if levels.weights.format != WeightFormat::F32 {
         let exact = Levels { weights: WeightChoice::default(), ..levels.clone() };
         let (reference, _) = called(s, graph, model, call, &exact, (generator, threads))?;
@@ -261,13 +249,7 @@ fn differences(values: &Values, reference: &Values) -> String {
     text
 }
 
-/// Names of weights in a file: those that the program does not use, and those that were converted.
-struct WeightNotes {
-    unused: Vec<String>,
-    converted: Vec<String>,
-}
-
-/// Compiles the module, loads it, and calls the function. Returns the values and the names of special weights.
+/// Compiles the module, loads it, and calls the function. Returns the values and the model.
 fn called(
     s: &mut Session,
     graph: &ir::Module,
@@ -275,13 +257,11 @@ fn called(
     call: &Call<'_>,
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
-) -> Result<(Values, WeightNotes), CommandError> {
+) -> Result<(Values, CompiledModel), CommandError> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
     let how = How { generator, remarks: call.remarks, threads };
     let loaded = opened(s, &tiers, model, &how, call.weights)?;
-    let notes = WeightNotes { unused: loaded.unused_weights(), converted: loaded.converted_weights() };
-
     s.stage("run");
     let globs: Vec<&str> = call.taps.iter().map(String::as_str).collect();
     let done = loaded.entry(call.name).and_then(|entry| {
@@ -291,7 +271,7 @@ fn called(
     });
     let ((results, taps), written) = done.map_err(|error| call_failed(s, &error.text))?;
     silent(s, written.iter().map(|(path, steps)| (path.as_str(), *steps)));
-    Ok((named(results, taps), notes))
+    Ok((named(results, taps), loaded))
 }
 
 /// Warns about taps that the call did not reach.
@@ -300,40 +280,6 @@ fn silent<'t>(s: &mut Session, taps: impl Iterator<Item = (&'t str, u64)>) {
         let message = format!("the call did not reach the tap `{path}`; its value is all zeros");
         s.diagnostics.push(Diagnostic::warning(weights::SILENT_TAP, message));
     }
-}
-
-pub(super) fn call_failed(s: &mut Session, message: &str) -> CommandError {
-    s.diagnostics.push(Diagnostic::error(weights::CALL, message));
-    CommandError::Program
-}
-
-/// The first name, and how many more there are.
-fn first_of(names: &[String]) -> Option<String> {
-    let (first, others) = names.split_first()?;
-    Some(if others.is_empty() { format!("`{first}`") } else { format!("`{first}` and {} more", others.len()) })
-}
-
-/// Warns about tensors in the weights file that the program does not use.
-pub(super) fn unused(s: &mut Session, names: Vec<String>) {
-    let Some(some) = first_of(&names) else { return };
-    let message = format!("the weights file has unused tensors: {some}");
-    s.diagnostics.push(Diagnostic::warning(weights::UNUSED, message));
-}
-
-/// Notes which tensors were converted to `f32`.
-pub(super) fn converted(names: &[String]) {
-    let Some(some) = first_of(names) else { return };
-    let text = format!("weights were converted from the bf16 or f16 of the file to the f32 of the program: {some}");
-    let note = "this is exact but takes memory; parameters declared with the type in the file are mapped instead";
-    message(Severity::Note, &text, &[note.to_string()]);
-}
-
-/// Results by name: `result`, or `result.0`, `result.1`; then the taps.
-fn named(results: Vec<Tensor>, taps: Values) -> Values {
-    let one = results.len() == 1;
-    let name = |i: usize| if one { "result".to_string() } else { format!("result.{i}") };
-    let results = results.into_iter().enumerate().map(|(i, tensor)| (name(i), tensor));
-    results.chain(taps).collect()
 }
 
 /// Results are written to `.npy` files or into a directory; the extension of another format is likely a mistake.

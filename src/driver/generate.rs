@@ -7,10 +7,11 @@
 mod contract;
 
 use super::arguments;
-use super::call::{call_failed, converted, function, read_graph, unused};
+use super::call::read_graph;
 use super::levels::Levels;
 use super::load::{How, opened};
 use super::passes::pass_options;
+use super::running::{call_failed, converted, function, unused};
 use super::session::{CommandError, MAX_SOURCE, Session, command_line_error, message, print, reason, stdout_failed};
 use super::stages::{self, Tiers};
 use crate::cli::{GenerateOptions, Stop};

@@ -1,14 +1,14 @@
-//! `attnc import DIR`: from a folder of the Hugging Face hub to a program.
+//! `attnc import DIR`: from a folder of the Hugging Face hub to a program; `attnc import model.gguf`: from a file of llama.cpp.
 //!
-//! In: the folder, with its `config.json` and safetensors files. Out: the program of [`crate::import`], checked against the
+//! In: the folder, with its `config.json` and safetensors files, or the file. Out: the program of [`crate::import`], checked against the
 //! tensors that are there: each of its parameters has one of its name.
 
-use super::session::{CommandError, Session};
+use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages;
 use crate::cli::{ImportOptions, ProgramOptions};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
-use crate::import::{self, Config, Names, Refusal};
+use crate::import::{self, Config, Names, Refusal, gguf};
 use crate::runtime::weights::{WeightsFile, members};
 use crate::types;
 use std::collections::BTreeSet;
@@ -27,34 +27,75 @@ pub fn import(options: &ImportOptions) -> Result<(), CommandError> {
 }
 
 fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
+    if options.folder.is_file() {
+        return gguf(s, options);
+    }
     let stdout = PathBuf::from("-");
     let output = options.output.as_ref().unwrap_or(&stdout);
     let config_path = options.folder.join("config.json");
     let file = s.read(&config_path)?;
     let (weights, names) = checkpoint(s, &options.folder)?;
     s.claim(output)?;
-    let refused = |s: &mut Session, about: &Path, refusal: Refusal| {
-        let message = format!("cannot import `{}`: {}", about.display(), refusal.message);
-        let diagnostic = Diagnostic::error(codes::NOT_IMPORTED, message);
-        s.fail(refusal.help.into_iter().fold(diagnostic, Diagnostic::help))
-    };
     let text = s.text(file);
     let config = Config::parse(&text, &options.ignore).map_err(|refusal| refused(s, &config_path, refusal))?;
-    let of: Names = names.iter().cloned().collect();
-    let made = import::import(&config, &of).map_err(|refusal| refused(s, &config_path, refusal))?;
+    let program = program(s, &config, &names, [&options.folder, &config_path, &weights, output])?;
+    s.write(output, program.as_bytes())
+}
 
+/// A GGUF file: the program, and beside it the tensors as a safetensors file.
+fn gguf(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
+    let path = &options.folder;
+    let Some(output) = options.output.as_ref().filter(|output| **output != Path::new("-")) else {
+        let message = "a GGUF file becomes a program and a safetensors file beside it; say where: `-o model.attn`";
+        return Err(command_line_error(message));
+    };
+    s.reads(path);
+    let unreadable = |s: &mut Session, error: &std::io::Error| {
+        let message = format!("cannot read `{}`: {}", path.display(), reason(error));
+        s.fail(Diagnostic::error(codes::UNREADABLE, message))
+    };
+    let file = std::fs::File::open(path).map_err(|error| unreadable(s, &error))?;
+    // SAFETY: the file is not changed while attnc reads it, as with all weights.
+    let bytes = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| unreadable(s, &error))?;
+    let read = gguf::read(&bytes).and_then(|file| gguf::model(file, &options.ignore));
+    let model = read.map_err(|refusal| refused(s, path, refusal))?;
+    let weights = output.with_extension("safetensors");
+    s.claim(output)?;
+    s.claim(&weights)?;
+    let names = model.names().map(str::to_owned).collect();
+    let program = program(s, &model.config, &names, [path, path, &weights, output])?;
+    s.write_by(&weights, &|out| model.write(out))?;
+    s.write(output, program.as_bytes())
+}
+
+fn refused(s: &mut Session, about: &Path, refusal: Refusal) -> CommandError {
+    let message = format!("cannot import `{}`: {}", about.display(), refusal.message);
+    let diagnostic = Diagnostic::error(codes::NOT_IMPORTED, message);
+    s.fail(refusal.help.into_iter().fold(diagnostic, Diagnostic::help))
+}
+
+/// The program of a configuration, checked against the names of the tensors. The paths are those of the checkpoint, its
+/// configuration and weights, and of the program.
+fn program(
+    s: &mut Session,
+    config: &Config,
+    names: &BTreeSet<String>,
+    [checkpoint, config_path, weights, output]: [&Path; 4],
+) -> Result<String, CommandError> {
+    let of: Names = names.iter().cloned().collect();
+    let made = import::import(config, &of).map_err(|refusal| refused(s, config_path, refusal))?;
     let shown = output
         .file_name()
-        .filter(|_| *output != stdout)
+        .filter(|_| output != Path::new("-"))
         .map_or("model.attn".to_owned(), |name| in_a_comment(Path::new(name)));
     let head = format!(
         "// {} as a program: made by `attnc import` of {}.\n// It runs with that checkpoint as it is:\n//\n//     attnc run {shown} --weights {} ...\n\n",
         made.model,
-        in_a_comment(&config_path),
-        in_a_comment(&weights),
+        in_a_comment(config_path),
+        in_a_comment(weights),
     );
     let program = format!("{head}{}", made.text);
-    let missing = missing(s, &program, &names)?;
+    let missing = missing(s, &program, names)?;
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(", and {} more", missing.len() - 1) } else { String::new() };
         let message = format!("the checkpoint has no tensor `{first}`{more}, which a {} needs", made.model);
@@ -65,9 +106,9 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
             "norms have `gamma` and `beta` in it for `weight` and `bias`; load and save it with `transformers` once"
                 .to_owned()
         });
-        return Err(refused(s, &options.folder, Refusal { message, help }));
+        return Err(refused(s, checkpoint, Refusal { message, help }));
     }
-    s.write(output, program.as_bytes())
+    Ok(program)
 }
 
 /// A path in a comment of one line.

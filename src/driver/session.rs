@@ -180,6 +180,13 @@ impl Session {
         Ok(())
     }
 
+    /// Writes an output whose content is made as it is written; not to stdout.
+    pub(super) fn write_by(&mut self, path: &Path, content: &files::Content<'_>) -> Result<(), CommandError> {
+        files::write_by(path, content, false).map_err(|error| self.write_failed(path, &error))?;
+        self.wrote(path, std::fs::metadata(path).map_or(0, |found| found.len()));
+        Ok(())
+    }
+
     /// Notes with `--verbose` that a file was written.
     pub(super) fn wrote(&self, path: &Path, size: u64) {
         if path != Path::new("-") {

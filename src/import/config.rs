@@ -139,6 +139,11 @@ impl Config {
         let Value::Object(fields) = value else {
             return Err(Refusal::config("it is JSON, but not an object".to_owned()));
         };
+        Config::of(fields, ignored)
+    }
+
+    /// Of its fields.
+    pub(super) fn of(fields: Map<String, Value>, ignored: &[String]) -> Result<Config, Refusal> {
         if let Some(name) = ignored.iter().find(|name| !fields.contains_key(*name)) {
             return Err(Refusal::config(format!("it has no field `{name}` that could be ignored")));
         }

@@ -1,4 +1,4 @@
-//! From a folder of the Hugging Face hub to a program: what `attnc import` writes.
+//! From a folder of the Hugging Face hub, or a GGUF file, to a program: what `attnc import` writes.
 //!
 //! In: the text of a `config.json` and the names of a checkpoint's tensors, both untrusted. Out: the text of a program whose
 //! dimensions have the checkpoint's sizes as defaults and whose parameters have the names of its tensors, so that it runs with the
@@ -10,6 +10,7 @@
 
 mod bert;
 mod config;
+pub mod gguf;
 mod gpt2;
 mod llama;
 mod t5;

@@ -12,7 +12,9 @@ mod help;
 #[path = "../common/host.rs"]
 mod host;
 mod import;
+mod import_gguf;
 mod outputs;
 mod run_arguments;
+mod run_calls;
 mod run_command;
 mod tokenizers;

@@ -376,3 +376,46 @@ fn tile_texts_are_checked() {
     assert!(plan.slots.iter().all(|s| s.bytes.as_const().is_some_and(|bytes| bytes <= 64)), "{text}");
     assert_eq!(plan.lengths().map(|(_, most)| most.clone()).collect::<Vec<Dim>>(), [Dim::from(8)]);
 }
+
+/// Clauses that name the length and other dimensions are computed where it has its value, not before: launches look for the
+/// weights that come next, along the instructions after them and into branches.
+#[test]
+fn clauses_of_lengths_are_computed_after_them() {
+    let m = program(
+        "    state rows: f32[C, D]
+    state past: i32
+
+    pub fn add(x: f32[S, D]) -> f32[D] where S <= C {
+        let dim N = past + S where S <= N, N <= C
+        rows[past..past+S] = x
+        past = past + S
+        sum(rows[0..N], axis = 0)
+    }
+
+    pub fn either(x: f32[S, D], n: i32) -> f32[D] where S <= C {
+        var y = sum(x, axis = 0)
+        if n > 2 {
+            let dim P = n where P + 1 <= C, P <= 2*S
+            y = y + sum(rows[0..P], axis = 0)
+        } else {
+            let dim Q = n + 1 where Q + 2 <= C, Q <= S
+            y = y - sum(rows[0..Q], axis = 0)
+        }
+        y
+    }",
+    );
+    let row = |from: usize, n: usize| tensor(&[n, 3], |i| (from * 3 + i) as f32);
+    let given = m.calls(&[
+        ("add", vec![row(1, 1)]),
+        ("add", vec![row(2, 3)]),
+        ("either", vec![row(0, 2), int(Elem::I32, 3)]),
+        ("either", vec![row(0, 2), int(Elem::I32, 1)]),
+        ("either", vec![row(0, 2), int(Elem::I32, 7)]),
+        ("add", vec![row(0, 5)]),
+    ]);
+    assert_eq!(values(&given[0]), [3.0, 4.0, 5.0]);
+    assert_eq!(values(&given[1]), [30.0, 34.0, 38.0]);
+    assert_eq!(values(&given[2]), [3.0 + 18.0, 5.0 + 21.0, 7.0 + 24.0]);
+    assert_eq!(values(&given[3]), [3.0 - 9.0, 5.0 - 11.0, 7.0 - 13.0]);
+    assert!(given[4].is_err() && given[5].is_err(), "{given:?}");
+}

@@ -102,6 +102,19 @@ impl Code<'_, '_> {
         replaced.push((v, before));
     }
 
+    /// Are the dimensions of an operation known on entry? One that the plan computes may have no value yet, or have it in another branch.
+    fn has_dims(&self, op: &Op) -> bool {
+        let has = |d: &Dim| {
+            let known = |s: &str| self.symbols.contains_key(s) && !self.lengths.contains(s);
+            d.symbols().iter().all(|s| known(s))
+        };
+        match op {
+            Op::DimValue(d) => has(d),
+            Op::View { offset, strides } => has(offset) && strides.iter().all(has),
+            _ => true,
+        }
+    }
+
     fn follow(
         &mut self,
         block: Block,
@@ -123,7 +136,7 @@ impl Code<'_, '_> {
             }
             let Some(result) = data.result else { continue };
             self.replace(result, None, replaced);
-            let known = data.operands.iter().all(|v| self.values[*v].is_some());
+            let known = data.operands.iter().all(|v| self.values[*v].is_some()) && self.has_dims(&data.op);
             match &data.op {
                 Op::Const(_) | Op::DimValue(_) | Op::Compare(_) | Op::Select if known => {
                     self.simple(data)?;

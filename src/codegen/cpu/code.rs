@@ -3,7 +3,7 @@
 //! In: single instructions of a body. Out: CLIF. An index is an `I64`; a scalar is a single [`Lane`]; a buffer is the
 //! address of its first element and its strides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, FuncRef, InstBuilder, SigRef, SourceLoc, Value, types};
@@ -46,6 +46,8 @@ pub(super) struct Code<'a, 'b> {
     pub(super) body: &'a Body,
     /// Run-time dimensions.
     pub(super) symbols: BTreeMap<String, Value>,
+    /// Those among them that a plan computes (`length`), which not every launch before has.
+    pub(super) lengths: BTreeSet<String>,
     /// Values so far.
     pub(super) values: SecondaryMap<tile::Value, Option<CodeValue>>,
     /// In a plan: each kernel's place in the module and its function, by name.

@@ -4,7 +4,7 @@
 //! their text. Nothing here depends on another function or on the object, so functions are compiled on several threads; what
 //! a function calls is a symbol that the object resolves ([`Callee`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
@@ -230,6 +230,7 @@ impl Job<'_> {
             b: &mut builder,
             body: self.source.body(),
             symbols: BTreeMap::new(),
+            lengths: BTreeSet::new(),
             values: SecondaryMap::new(),
             kernels,
             leaves,

@@ -144,6 +144,7 @@ impl Code<'_, '_> {
         if let Op::Length { name, .. } = &data.op {
             let value = self.index(data.operands.first().copied().ok_or("a length without a value")?)?;
             self.symbols.insert(name.clone(), value);
+            self.lengths.insert(name.clone());
             return Ok(());
         }
         let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);

@@ -96,6 +96,43 @@ pub fn run_tapped<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outc
     run_variant(module, call, true, &mut BTreeMap::new())
 }
 
+/// A call whose arguments were checked, for what computes the rest of it.
+pub struct Admitted {
+    /// The arguments, of the declared types, leading axes collapsed.
+    pub args: Vec<Tensor>,
+    /// The values of the dimensions.
+    pub symbols: BTreeMap<String, i64>,
+    batches: entry::Batches,
+    results: Vec<super::ResultDecl>,
+}
+
+impl Admitted {
+    /// The results with their leading axes.
+    pub fn leave(&self, results: Vec<Tensor>) -> Vec<Tensor> {
+        let out = |(r, decl): (Tensor, &super::ResultDecl)| {
+            let shape = self.batches.leave(Array::<f32>::from_tensor(&r), decl).shape;
+            r.clone().reshaped(shape).unwrap_or(r)
+        };
+        results.into_iter().zip(&self.results).map(out).collect()
+    }
+}
+
+/// Checks a call on entry, as [`run`] does first.
+///
+/// # Errors
+/// Arguments that do not fit.
+pub fn admit(module: Verified<'_>, function: &str, args: &[Tensor]) -> Result<Admitted, EvalError> {
+    let module = module.module();
+    let Some(f) = module.functions.iter().find(|f| f.name == function && !f.tapped) else {
+        return Err(EvalError::new(format!("there is no entry point `{function}`")));
+    };
+    let entered = entry::enter::<f32>(f, &entry_checks(module, &f.name), args)?;
+    let args: Option<Vec<Tensor>> = entered.args.iter().map(Array::to_tensor).collect();
+    let symbols = entered.symbols.iter().map(|(name, n)| (name.to_string(), *n)).collect();
+    let args = args.ok_or_else(|| EvalError::internal("an argument's size"))?;
+    Ok(Admitted { args, symbols, batches: entered.batches, results: f.results.clone() })
+}
+
 fn run_variant<F: Real>(
     module: Verified<'_>,
     call: &Call<'_>,

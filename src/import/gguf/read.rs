@@ -1,0 +1,246 @@
+//! The format: a header, metadata as names and values, descriptions of tensors, then their data.
+//!
+//! In: bytes. Out: a [`File`] whose tensors lie within them. A count is never trusted: each thing that it counts takes bytes of the
+//! file, so what is read is bounded by the file's length.
+
+use crate::import::Refusal;
+use serde_json::{Map, Value};
+
+/// The longest list in the metadata that is kept.
+const LONGEST_LIST: u64 = 4096;
+/// The most elements of a tensor.
+const MOST_ELEMENTS: u64 = 1 << 40;
+
+/// How the elements of a tensor are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// 32-bit floats.
+    F32,
+    /// 16-bit floats.
+    F16,
+    /// The upper half of 32-bit floats.
+    BF16,
+    /// Blocks of 32: an `f16` scale and 32 integers of 8 bits.
+    Q8_0,
+    /// Blocks of 32: an `f16` scale and 32 integers of 4 bits, less 8.
+    Q4_0,
+}
+
+/// Elements of a quantised block.
+pub(super) const BLOCK: usize = 32;
+
+/// The names of all kinds of elements by number, for messages; those that are empty were given up.
+const KINDS: [&str; 40] = [
+    "F32", "F16", "Q4_0", "Q4_1", "", "", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
+    "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8", "I16", "I32", "I64",
+    "F64", "IQ1_M", "BF16", "", "", "", "TQ1_0", "TQ2_0", "", "", "", "MXFP4",
+];
+
+impl Kind {
+    fn of(number: u32, tensor: &str) -> Result<Kind, Refusal> {
+        Ok(match number {
+            0 => Kind::F32,
+            1 => Kind::F16,
+            2 => Kind::Q4_0,
+            8 => Kind::Q8_0,
+            30 => Kind::BF16,
+            _ => {
+                let name = KINDS.get(number as usize).copied().filter(|name| !name.is_empty());
+                let name = name.map_or(format!("of type {number}"), str::to_owned);
+                let message = format!("its tensor `{tensor}` is {name}; attnc reads F32, F16, BF16, Q8_0 and Q4_0");
+                let help = "make such a file of the original one: `llama-quantize --pure model-f16.gguf model-q8_0.gguf Q8_0` \
+                            (without `--pure`, some tensors are of other types)";
+                return Err(Refusal { message, help: Some(help.to_owned()) });
+            }
+        })
+    }
+
+    /// Bytes of so many elements; none if they are no whole number of blocks, or too many.
+    pub(super) fn bytes(self, count: u64) -> Option<u64> {
+        let blocks = |bytes: u64| (count % BLOCK as u64 == 0).then(|| (count / BLOCK as u64).checked_mul(bytes))?;
+        match self {
+            Kind::F32 => count.checked_mul(4),
+            Kind::F16 | Kind::BF16 => count.checked_mul(2),
+            Kind::Q8_0 => blocks(34),
+            Kind::Q4_0 => blocks(18),
+        }
+    }
+}
+
+/// A tensor in the file.
+#[derive(Clone, Debug)]
+pub struct Stored<'b> {
+    /// Its name there.
+    pub name: String,
+    /// Extents, outermost first (the file has them innermost first).
+    pub shape: Vec<u64>,
+    /// How its elements are stored.
+    pub kind: Kind,
+    /// Its data.
+    pub data: &'b [u8],
+}
+
+/// What is in a file.
+#[derive(Clone, Debug)]
+pub struct File<'b> {
+    /// The metadata, without that of the tokenizer.
+    pub metadata: Map<String, Value>,
+    /// The tensors, in the file's order.
+    pub tensors: Vec<Stored<'b>>,
+}
+
+fn wrong(why: impl std::fmt::Display) -> Refusal {
+    Refusal { message: format!("it is no valid GGUF file: {why}"), help: None }
+}
+
+/// Bytes that are read from the front.
+struct Reader<'b> {
+    all: &'b [u8],
+    at: usize,
+}
+
+impl<'b> Reader<'b> {
+    fn take(&mut self, n: u64) -> Result<&'b [u8], Refusal> {
+        let end = usize::try_from(n).ok().and_then(|n| self.at.checked_add(n));
+        let part = end.and_then(|end| self.all.get(self.at..end));
+        let part = part.ok_or_else(|| wrong(format!("it ends at byte {}, within its header", self.all.len())))?;
+        self.at += part.len();
+        Ok(part)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        self.take(N as u64)?.try_into().map_err(|_| wrong("it ends too early"))
+    }
+
+    fn u32(&mut self) -> Result<u32, Refusal> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Refusal> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Result<String, Refusal> {
+        let length = self.u64()?;
+        let bytes = self.take(length)?;
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// A value of a type of the metadata.
+    fn value(&mut self, kind: u32) -> Result<Value, Refusal> {
+        Ok(match kind {
+            0 => self.array::<1>()?[0].into(),
+            1 => i8::from_le_bytes(self.array()?).into(),
+            2 => u16::from_le_bytes(self.array()?).into(),
+            3 => i16::from_le_bytes(self.array()?).into(),
+            4 => self.u32()?.into(),
+            5 => i32::from_le_bytes(self.array()?).into(),
+            // As it is written in decimals: 1e-5, not 9.999999747378752e-6.
+            6 => f32::from_le_bytes(self.array()?).to_string().parse::<f64>().unwrap_or(f64::NAN).into(),
+            7 => (self.array::<1>()?[0] != 0).into(),
+            8 => self.text()?.into(),
+            9 => return self.list(),
+            10 => self.u64()?.into(),
+            11 => i64::from_le_bytes(self.array()?).into(),
+            12 => f64::from_le_bytes(self.array()?).into(),
+            other => return Err(wrong(format!("a value has the type {other}, which there is not"))),
+        })
+    }
+
+    /// A list, of which a long one is passed over.
+    fn list(&mut self) -> Result<Value, Refusal> {
+        let (kind, count) = (self.u32()?, self.u64()?);
+        let size = match kind {
+            0 | 1 | 7 => Some(1),
+            2 | 3 => Some(2),
+            4..=6 => Some(4),
+            10..=12 => Some(8),
+            8 => None,
+            9 => return Err(wrong("a list of lists")),
+            other => return Err(wrong(format!("a value has the type {other}, which there is not"))),
+        };
+        if count > LONGEST_LIST {
+            match size {
+                Some(size) => {
+                    self.take(count.checked_mul(size).ok_or_else(|| wrong("a list is too long"))?)?;
+                }
+                None => {
+                    for _ in 0..count {
+                        let length = self.u64()?;
+                        self.take(length)?;
+                    }
+                }
+            }
+            return Ok(format!("a list of {count}").into());
+        }
+        (0..count).map(|_| self.value(kind)).collect::<Result<Vec<Value>, Refusal>>().map(Value::Array)
+    }
+}
+
+/// Reads the header of a file.
+///
+/// # Errors
+/// What is no GGUF file of version 2 or 3, has a tensor outside of the file, or one whose elements cannot be read.
+pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
+    let mut reader = Reader { all: bytes, at: 0 };
+    if reader.take(4).ok() != Some(b"GGUF") {
+        return Err(wrong("it does not begin with `GGUF`"));
+    }
+    let version = reader.u32()?;
+    if !(2..=3).contains(&version) {
+        let order = if version.swap_bytes() < 16 { " in big-endian order" } else { "" };
+        return Err(wrong(format!("its version is {version}{order}; attnc reads versions 2 and 3, little-endian")));
+    }
+    let (tensor_count, value_count) = (reader.u64()?, reader.u64()?);
+    let mut metadata = Map::new();
+    for _ in 0..value_count {
+        let name = reader.text()?;
+        let kind = reader.u32()?;
+        let value = reader.value(kind)?;
+        if !name.starts_with("tokenizer.") && metadata.insert(name.clone(), value).is_some() {
+            return Err(wrong(format!("`{}` is given twice", name.escape_debug())));
+        }
+    }
+    let mut described = Vec::new();
+    for _ in 0..tensor_count {
+        let name = reader.text()?;
+        let rank = reader.u32()?;
+        if rank > 4 {
+            return Err(wrong(format!("the tensor `{}` has {rank} axes", name.escape_debug())));
+        }
+        let mut shape = (0..rank).map(|_| reader.u64()).collect::<Result<Vec<u64>, Refusal>>()?;
+        shape.reverse();
+        described.push((name, shape, reader.u32()?, reader.u64()?));
+    }
+    let alignment = metadata.get("general.alignment").map_or(Some(32), Value::as_u64);
+    let alignment = alignment.filter(|n| n.is_power_of_two() && *n <= 1 << 20);
+    let alignment = alignment.ok_or_else(|| wrong("`general.alignment` is no power of two"))?;
+    let start = (reader.at as u64).next_multiple_of(alignment);
+    let mut tensors = Vec::new();
+    let mut places = Vec::new();
+    for (name, shape, kind, offset) in described {
+        let shown = name.escape_debug().to_string();
+        let kind = Kind::of(kind, &shown)?;
+        let count = shape.iter().try_fold(1u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MOST_ELEMENTS);
+        let row = shape.last().copied().unwrap_or(1);
+        let size = count.filter(|_| kind.bytes(row).is_some()).and_then(|n| kind.bytes(n));
+        let size =
+            size.ok_or_else(|| wrong(format!("the tensor `{shown}` of type {kind:?} has the shape {shape:?}")))?;
+        let from = start.checked_add(offset).filter(|_| offset % alignment == 0);
+        let range =
+            from.and_then(|from| Some(usize::try_from(from).ok()?..usize::try_from(from.checked_add(size)?).ok()?));
+        let data = range.clone().and_then(|range| bytes.get(range));
+        let (Some(data), Some(range)) = (data, range) else {
+            return Err(wrong(format!("the data of the tensor `{shown}` is not in the file; is it complete?")));
+        };
+        if !range.is_empty() {
+            places.push((range.start, range.end, shown));
+        }
+        tensors.push(Stored { name, shape, kind, data });
+    }
+    places.sort();
+    if let Some([(.., first), (.., second)]) = places.array_windows().find(|[a, b]| a.1 > b.0) {
+        return Err(wrong(format!("the tensors `{first}` and `{second}` overlap")));
+    }
+    Ok(File { metadata, tensors })
+}

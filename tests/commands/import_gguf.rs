@@ -1,0 +1,259 @@
+//! Do GGUF files become programs that compute what `transformers` computes from them, and is every other file refused in words?
+//!
+//! The files stand in tests/fixtures/gguf, with the script that made them (by the package `gguf`) beside that folder.
+
+use crate::{fixtures, host};
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use attnc::import::gguf;
+use attnc::runtime::npy;
+use attnc::runtime::weights::WeightsFile;
+use host::host;
+
+/// How far results may be from the reference; see [`fixtures::difference`].
+const TOLERANCE: f64 = 1e-5;
+
+const MODELS: [&str; 7] =
+    ["gemma_f32", "gpt2_q8_0", "llama_bf16", "llama_f32", "llama_q4_0", "llama_q8_0", "qwen2_f16"];
+
+fn file(model: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gguf").join(model).join("model.gguf")
+}
+
+/// Exit code, stdout and stderr of a command in a folder.
+fn attnc(folder: &Path, args: &[&str]) -> (i32, String, String) {
+    let done = Command::new(env!("CARGO_BIN_EXE_attnc")).args(args).current_dir(folder).output().expect("attnc starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (done.status.code().unwrap_or(-1), text(&done.stdout), text(&done.stderr))
+}
+
+/// Imports a file into a folder, as `model.attn` and `model.safetensors`.
+fn imported(folder: &Path, file: &Path) {
+    let done = attnc(folder, &["import", file.to_str().expect("UTF-8"), "-o", "model.attn"]);
+    assert_eq!(done, (0, String::new(), String::new()), "{}", file.display());
+}
+
+#[test]
+fn models_compute_what_transformers_computes_from_the_file() {
+    for model in MODELS {
+        let folder = tempfile::tempdir().expect("a folder");
+        imported(folder.path(), &file(model));
+        let (tensors, _) = fixtures::read(&format!("gguf/{model}/expected"));
+        let of = |path: &str| &tensors.iter().find(|(name, _)| *name == path).expect("a tensor").1;
+        for case in ["batch", "one"] {
+            let tokens = host(of(&format!("{case}/in/tokens")));
+            std::fs::write(folder.path().join("tokens.npy"), npy::to_bytes(&tokens)).expect("a file");
+            let want = of(&format!("{case}/out"));
+            for backend in ["interp", "cpu"] {
+                let call = ["run", "model.attn", "--weights", "model.safetensors", "--input", "tokens=tokens.npy"];
+                let (code, _, err) =
+                    attnc(folder.path(), &[&call[..], &["--backend", backend, "-o", "out.npy"]].concat());
+                assert_eq!(code, 0, "{model} {backend}: {err}");
+                let out = npy::parse(&std::fs::read(folder.path().join("out.npy")).expect("a file")).expect("an array");
+                assert_eq!(out.shape(), want.shape, "{model} {case}");
+                let far = fixtures::difference(&out.to_f32(), &want.to_f32());
+                assert!(far <= TOLERANCE, "{model} {case} {backend}: {far:e}");
+            }
+        }
+    }
+}
+
+/// Blocks of Q8_0 are the packed form of `--pack int8`: the same scales and integers, whatever order the rows have.
+#[test]
+fn integers_are_packed_as_they_were() {
+    let folder = tempfile::tempdir().expect("a folder");
+    imported(folder.path(), &file("llama_q8_0"));
+    let call = ["run", "model.attn", "--weights", "model.safetensors", "--input", "tokens=[1, 2, 3]", "--pack", "int8"];
+    let (code, _, err) = attnc(folder.path(), &[&call[..], &["--verbose"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let exact = err.lines().filter(|line| line.contains("_proj.weight")).collect::<Vec<_>>();
+    assert!(exact.len() == 7 && exact.iter().all(|line| line.ends_with("  0.00e0  0.00e0")), "{err}");
+}
+
+/// The elements of one tensor by the definition of its format, in f64, from the bytes of the file.
+#[test]
+fn blocks_are_read_by_their_definition() {
+    for (model, name, there) in
+        [("llama_q8_0", "blk.1.ffn_up.weight", "mlp.up_proj"), ("llama_q4_0", "blk.1.ffn_down.weight", "mlp.down_proj")]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        imported(folder.path(), &file(model));
+        let written = WeightsFile::open(&folder.path().join("model.safetensors")).expect("weights");
+        let got = written.tensor(&format!("model.layers.1.{there}.weight")).expect("a tensor").to_f64();
+        let bytes = std::fs::read(file(model)).expect("a file");
+        let read = gguf::read(&bytes).expect("a GGUF file");
+        let data = read.tensors.iter().find(|tensor| tensor.name == name).expect("a tensor").data;
+        let size = if model.ends_with("q8_0") { 34 } else { 18 };
+        let want = data.chunks(size).flat_map(|block| {
+            let scale = f64::from(half::f16::from_le_bytes([block[0], block[1]]));
+            let quant = move |i: usize| match size {
+                34 => f64::from(block[2 + i] as i8),
+                _ if i < 16 => f64::from(block[2 + i] & 15) - 8.0,
+                _ => f64::from(block[2 + i - 16] >> 4) - 8.0,
+            };
+            (0..32).map(move |i| scale * quant(i))
+        });
+        assert_eq!(got, want.collect::<Vec<f64>>(), "{model}");
+    }
+}
+
+/// What the library says of bytes: the error, or that it can be written.
+fn said(bytes: &[u8]) -> Result<usize, String> {
+    let read = gguf::read(bytes).and_then(|file| gguf::model(file, &[]));
+    let model = read.map_err(|refusal| refusal.message)?;
+    let mut out = Vec::new();
+    model.write(&mut out).expect("memory");
+    Ok(out.len())
+}
+
+/// A file is never trusted: whatever it says, it is refused in words or read within its bounds.
+#[test]
+fn broken_files_are_refused_or_read_in_bounds() {
+    let whole = std::fs::read(file("llama_q4_0")).expect("a file");
+    assert!(said(&whole).is_ok());
+    let data = gguf::read(&whole).expect("a GGUF file").tensors[0].data.as_ptr() as usize - whole.as_ptr() as usize;
+    for length in (0..data + 64).chain((data + 64..whole.len()).step_by(97)) {
+        let told = said(&whole[..length]).expect_err("a truncated file");
+        assert!(told.starts_with("it is no valid GGUF file: "), "{length}: {told}");
+    }
+    let mut refused = 0;
+    for at in 0..data {
+        for value in [0x00, 0x01, 0x7f, 0x80, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] = value;
+            refused += usize::from(said(&bytes).is_err_and(|told| !told.is_empty()));
+        }
+    }
+    assert!(refused > data, "{refused} of {data}");
+    // Counts and lengths of 64 bits.
+    for at in (0..data.min(400)).step_by(4) {
+        for value in [u64::MAX, 1 << 63, 1 << 40, u64::from(u32::MAX)] {
+            let mut bytes = whole.clone();
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            let _ = said(&bytes);
+        }
+    }
+}
+
+/// The bytes of a file of version 3 with these values of metadata (name, type, bytes) and tensors (name, extents innermost
+/// first, type, offset), and so many bytes of data.
+fn made(values: &[(&str, u32, Vec<u8>)], tensors: &[(&str, &[u64], u32, u64)], data: usize) -> Vec<u8> {
+    let text = |s: &str| [&(s.len() as u64).to_le_bytes()[..], s.as_bytes()].concat();
+    let mut out = [&b"GGUF"[..], &3u32.to_le_bytes()].concat();
+    out.extend((tensors.len() as u64).to_le_bytes());
+    out.extend((values.len() as u64).to_le_bytes());
+    for (name, kind, bytes) in values {
+        out.extend([&text(name)[..], &kind.to_le_bytes(), bytes].concat());
+    }
+    for (name, shape, kind, offset) in tensors {
+        out.extend(text(name));
+        out.extend((shape.len() as u32).to_le_bytes());
+        shape.iter().for_each(|d| out.extend(d.to_le_bytes()));
+        out.extend([&kind.to_le_bytes()[..], &offset.to_le_bytes()].concat());
+    }
+    out.resize(out.len().next_multiple_of(32) + data, 0);
+    out
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_by_name() {
+    let text = |s: &str| [&(s.len() as u64).to_le_bytes()[..], s.as_bytes()].concat();
+    let of = |name: &str| ("general.architecture", 8, text(name));
+    let llama = || vec![of("llama")];
+    let embedding: (&str, &[u64], u32, u64) = ("token_embd.weight", &[32, 2], 0, 0);
+    let many: &[u64] = &[1 << 40, 1 << 40];
+    for (values, tensors, told) in [
+        (vec![of("mamba")], vec![], "its field `general.architecture` is \"mamba\"; attnc can import one of llama, "),
+        (vec![], vec![], "it has no field `general.architecture`"),
+        (llama(), vec![], "it has no tensor `token_embd.weight`"),
+        (llama(), vec![embedding], "it has no field `llama.embedding_length`"),
+        (
+            llama(),
+            vec![("w", &[32, 2][..], 12, 0)],
+            "its tensor `w` is Q4_K; attnc reads F32, F16, BF16, Q8_0 and Q4_0",
+        ),
+        (llama(), vec![("w", &[32, 2], 14, 0)], "its tensor `w` is Q6_K"),
+        (llama(), vec![("w", &[32, 2], 77, 0)], "its tensor `w` is of type 77"),
+        (llama(), vec![("w", &[33, 2], 8, 0)], "the tensor `w` of type Q8_0 has the shape [2, 33]"),
+        (llama(), vec![("w", many, 0, 0)], "the tensor `w` of type F32 has the shape"),
+        (llama(), vec![("w", &[1, 1, 1, 1, 1], 0, 0)], "the tensor `w` has 5 axes"),
+        (llama(), vec![("w", &[32, 9999], 0, 0)], "the data of the tensor `w` is not in the file"),
+        (llama(), vec![("w", &[32], 0, 1 << 63)], "the data of the tensor `w` is not in the file"),
+        (llama(), vec![("w", &[32], 0, 5)], "the data of the tensor `w` is not in the file"),
+        (llama(), vec![("v", &[32], 0, 0), ("w", &[32], 0, 64)], "the tensors `v` and `w` overlap"),
+        (llama(), vec![("w", &[32], 0, 0), ("w", &[32], 0, 128)], "two of its tensors have the same name"),
+        (vec![of("llama"), of("llama")], vec![], "`general.architecture` is given twice"),
+        (vec![("x", 13, vec![0])], vec![], "a value has the type 13"),
+        (vec![("x", 9, [9u32.to_le_bytes(), [0; 4], [0; 4]].concat())], vec![], "a list of lists"),
+        (vec![("x", 9, [&4u32.to_le_bytes()[..], &u64::MAX.to_le_bytes()].concat())], vec![], "a list is too long"),
+        (vec![("x", 9, [&8u32.to_le_bytes()[..], &u64::MAX.to_le_bytes()].concat())], vec![], "it ends at byte"),
+        (vec![("general.alignment", 4, 3u32.to_le_bytes().to_vec())], vec![], "`general.alignment` is no power of two"),
+    ] {
+        let found = said(&made(&values, &tensors, 512)).expect_err(told);
+        assert!(found.contains(told), "{told}: {found}");
+    }
+    for (bytes, told) in [
+        (b"PK\x03\x04 a zip file".to_vec(), "it does not begin with `GGUF`"),
+        ([&b"GGUF"[..], &1u32.to_le_bytes(), &[0; 16]].concat(), "its version is 1;"),
+        ([&b"GGUF"[..], &3u32.to_be_bytes(), &[0; 16]].concat(), "in big-endian order"),
+    ] {
+        let found = said(&bytes).expect_err(told);
+        assert!(found.contains(told), "{told}: {found}");
+    }
+}
+
+/// The metadata of a real file with one value more or another one.
+fn changed(model: &str, name: &str, value: serde_json::Value) -> Result<(), String> {
+    let bytes = std::fs::read(file(model)).expect("a file");
+    let mut read = gguf::read(&bytes).expect("a GGUF file");
+    read.metadata.insert(name.to_owned(), value);
+    gguf::model(read, &[]).map(|_| ()).map_err(|refusal| refusal.message)
+}
+
+#[test]
+fn what_a_program_would_not_follow_is_refused_by_its_field() {
+    use serde_json::json;
+    for (model, name, value, told) in [
+        ("llama_f32", "llama.expert_count", json!(8), "attnc does not know its field `llama.expert_count`"),
+        (
+            "llama_f32",
+            "llama.rope.scaling.type",
+            json!("yarn"),
+            "`llama.rope.scaling.type` is \"yarn\"; attnc can import none",
+        ),
+        ("llama_f32", "llama.rope.dimension_count", json!(4), "attnc can import the width of a head, 8"),
+        ("llama_f32", "llama.attention.head_count_kv", json!([2, 1]), "`llama.attention.head_count_kv` is [2,1]"),
+        ("llama_f32", "llama.vocab_size", json!(54), "as many as `token_embd.weight` has rows"),
+        ("llama_f32", "split.count", json!(3), "attnc can import a model in one file"),
+        ("gemma_f32", "gemma.attention.value_length", json!(8), "the width of a head, 16"),
+        ("gpt2_q8_0", "gpt2.block_count", json!(0), "`gpt2.block_count` is 0"),
+    ] {
+        let found = changed(model, name, value).expect_err(told);
+        assert!(found.contains(told), "{told}: {found}");
+    }
+    assert_eq!(changed("llama_f32", "general.author", json!("nobody")), Ok(()));
+}
+
+/// A program and its weights are written side by side; a broken file leaves nothing.
+#[test]
+fn the_command_says_what_it_needs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = file("llama_f32");
+    let path = whole.to_str().expect("UTF-8");
+    let (code, out, err) = attnc(folder.path(), &["import", path]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("-o model.attn"), "{err}");
+    let bytes = std::fs::read(&whole).expect("a file");
+    std::fs::write(folder.path().join("half.gguf"), &bytes[..bytes.len() / 2]).expect("a file");
+    let (code, _, err) = attnc(folder.path(), &["import", "half.gguf", "-o", "half.attn"]);
+    assert_eq!(code, 3);
+    assert!(err.contains("E0008") && err.contains("is it complete?"), "{err}");
+    std::fs::write(folder.path().join("none.gguf"), "").expect("a file");
+    let (code, _, err) = attnc(folder.path(), &["import", "none.gguf", "-o", "none.attn"]);
+    assert!(code == 3 && err.contains("it does not begin with `GGUF`"), "{err}");
+    for name in ["half.attn", "half.safetensors", "none.attn", "none.safetensors"] {
+        assert!(!folder.path().join(name).exists(), "{name}");
+    }
+}
