@@ -234,7 +234,7 @@ fn kernel(
     kb.at(places.values);
     let copied = layout == QueryLayout::InLanes && !(in_place(&kb, k) && in_place(&kb, v));
     // Smaller blocks leave out more of what is hidden; panels of values are for blocks of one size.
-    let skips = layout != QueryLayout::InLanePairs && visible::first_hiding(steps.iter()).is_some();
+    let skips = layout != QueryLayout::InLanePairs && first_hiding(steps.iter()).is_some();
     let block = tile_size(&t, if copied || skips { COPIED_KEYS } else { KEYS });
     let shift = kb.dim(&t.sub(&s));
     let sink = what.sink.clone();
@@ -309,6 +309,23 @@ fn load_turned(
         x = kb.placed(loc, |kb| kb.binary(BinaryOp::Mul, x, f));
     }
     if turn { kb.transpose(x) } else { x }
+}
+
+/// Does a mask put `-inf` in place of what it hides?
+fn hides(step: &Step) -> bool {
+    match &step.change {
+        Change::Causal => true,
+        Change::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
+        Change::Keep { .. } | Change::Add(_) | Change::Cap(_) => false,
+    }
+}
+
+/// The place from which on all masks hide keys, if one of them is a formula.
+fn first_hiding<'a>(steps: impl DoubleEndedIterator<Item = &'a Step> + ExactSizeIterator) -> Option<usize> {
+    let all = steps.len();
+    let last: Vec<&Step> = steps.rev().take_while(|step| hides(step)).collect();
+    let is_formula = |step: &&Step| matches!(&step.change, Change::Keep { kept: Source::Formula(_), .. });
+    last.iter().any(is_formula).then_some(all - last.len())
 }
 
 /// What is put in the scores' place can be multiplied beforehand, what is added to them cannot.

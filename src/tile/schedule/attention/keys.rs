@@ -12,9 +12,9 @@
 
 use std::f64::consts::LOG2_E;
 
-use super::visible::first_hiding;
 use super::{
-    Attention, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, exponent_of, in_place, is_causal, load_turned, over_scores,
+    Attention, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, exponent_of, first_hiding, in_place, is_causal,
+    load_turned, over_scores,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;

@@ -19,7 +19,7 @@ use super::keys::{Pass, Round, Running};
 use super::{Attention, Mask, ONE, QueryLayout, Source};
 use crate::scalar::{BinaryOp, Change as Changes, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::Elem;
-use crate::tile::attention::{Change, Formula, Node, Step};
+use crate::tile::attention::{Change, Formula, Node};
 use crate::tile::{Extent, KernelBuilder, Op, Type, Value};
 
 /// The least and the greatest `i32`.
@@ -43,23 +43,6 @@ enum Span {
 }
 
 const MAYBE: Span = Span::Truth { always: None, ever: None };
-
-/// Does a mask put `-inf` in place of what it hides?
-fn hides(step: &Step) -> bool {
-    match &step.change {
-        Change::Causal => true,
-        Change::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
-        Change::Keep { .. } | Change::Add(_) | Change::Cap(_) => false,
-    }
-}
-
-/// The place from which on all masks hide keys, if one of them is a formula.
-pub(super) fn first_hiding<'a>(steps: impl DoubleEndedIterator<Item = &'a Step> + ExactSizeIterator) -> Option<usize> {
-    let all = steps.len();
-    let last: Vec<&Step> = steps.rev().take_while(|step| hides(step)).collect();
-    let is_formula = |step: &&Step| matches!(&step.change, Change::Keep { kept: Source::Formula(_), .. });
-    last.iter().any(is_formula).then_some(all - last.len())
-}
 
 /// Some keys: the first, the last, and how many.
 #[derive(Clone, Copy)]
