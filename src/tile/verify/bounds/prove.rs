@@ -412,8 +412,6 @@ impl Prover {
         if c > 1 && is_whole(a) && is_whole(b) { next.add(&Poly::int(c - 1)) } else { Some(next) }
     }
 
-    /// Are the values of a form integers?
-
     /// Says of an atom that is at least 0 that it is at most `p / c`, or 0.
     pub(super) fn limit(&mut self, a: Atom, c: i128, p: Poly) {
         let forms = vec![Poly::int(0), p];
