@@ -135,6 +135,13 @@ impl Diagnostics {
         }
     }
 
+    /// Adds a note to those after the first so many.
+    pub fn note_after(&mut self, first: usize, text: &str) {
+        for diagnostic in self.list.iter_mut().skip(first) {
+            diagnostic.notes.push(text.to_string());
+        }
+    }
+
     /// Adds all of another collection.
     pub fn append(&mut self, other: Diagnostics) {
         self.dropped += other.dropped;

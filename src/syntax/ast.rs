@@ -104,7 +104,7 @@ pub struct Attribute {
     pub span: Span,
 }
 
-/// One parameter in `<..>`: a dimension (`D`, `D = 768`) or a constant (`eps = 1e-5`, `eps: f32`).
+/// One parameter in `<..>`: a dimension (`D`, `D = 768`), a constant (`eps = 1e-5`, `eps: f32`) or an element type (`E = f32`).
 #[derive(Clone, PartialEq, Debug)]
 pub struct GenericParam {
     /// Its name.
@@ -113,6 +113,8 @@ pub struct GenericParam {
     pub ty: Option<Type>,
     /// The value after `=`.
     pub default: Option<Expr>,
+    /// The element type after `=`.
+    pub elem: Option<Elem>,
     /// The whole parameter.
     pub span: Span,
 }
@@ -187,6 +189,16 @@ pub struct Type {
     pub depth: u16,
 }
 
+impl Type {
+    /// The dimensions of a tensor type.
+    pub fn dims(&self) -> Option<&[DimSpec]> {
+        match &self.kind {
+            TypeKind::Tensor { dims, .. } | TypeKind::Generic { dims, .. } => Some(dims),
+            TypeKind::Named { .. } | TypeKind::Array { .. } | TypeKind::Tuple(_) | TypeKind::Error => None,
+        }
+    }
+}
+
 /// The forms of [`Type`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum TypeKind {
@@ -195,6 +207,13 @@ pub enum TypeKind {
         /// The element type.
         elem: Elem,
         /// The dimensions; empty for a scalar.
+        dims: Vec<DimSpec>,
+    },
+    /// `E[.., S, D]`, the element type a generic.
+    Generic {
+        /// The name of the element type.
+        elem: Ident,
+        /// The dimensions.
         dims: Vec<DimSpec>,
     },
     /// `LayerNorm<D, eps = 1e-5>`, or any other name.
@@ -492,12 +511,22 @@ pub enum Index {
         start: Option<Expr>,
         /// The position after the last; the axis's end where omitted.
         end: Option<Expr>,
+        /// From one element to the next; 1 where omitted.
+        step: Option<Expr>,
         /// The whole entry.
         span: Span,
     },
 }
 
 impl Index {
+    /// From one element to the next, where that is written.
+    pub fn step(&self) -> Option<&Expr> {
+        match self {
+            Index::Range { step, .. } => step.as_ref(),
+            Index::Rest(_) | Index::Expr(_) => None,
+        }
+    }
+
     /// The place of the entry.
     pub fn span(&self) -> Span {
         match self {

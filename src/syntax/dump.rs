@@ -116,6 +116,9 @@ impl Dump<'_> {
             if let Some(default) = &generic.default {
                 let _ = write!(content, " = {}", expr(default));
             }
+            if let Some(elem) = generic.elem {
+                let _ = write!(content, " = {elem}");
+            }
             self.line(generic.span, &content);
         }
     }
@@ -246,13 +249,12 @@ fn write_type(text: &mut String, ty: &Type) {
         TypeKind::Tensor { elem, dims } => {
             text.push_str(elem.name());
             if !dims.is_empty() {
-                text.push('[');
-                write_list(text, dims, |text, dim| match dim {
-                    DimSpec::Rest(_) => text.push_str(".."),
-                    DimSpec::Dim(expr) => write_expr(text, expr),
-                });
-                text.push(']');
+                write_dims(text, dims);
             }
+        }
+        TypeKind::Generic { elem, dims } => {
+            text.push_str(&elem.name);
+            write_dims(text, dims);
         }
         TypeKind::Named { path: parts, generics } => {
             text.push_str(&path(parts));
@@ -272,6 +274,15 @@ fn write_type(text: &mut String, ty: &Type) {
         }
         TypeKind::Error => text.push_str("error"),
     }
+}
+
+fn write_dims(text: &mut String, dims: &[DimSpec]) {
+    text.push('[');
+    write_list(text, dims, |text, dim| match dim {
+        DimSpec::Rest(_) => text.push_str(".."),
+        DimSpec::Dim(expr) => write_expr(text, expr),
+    });
+    text.push(']');
 }
 
 fn write_generics(text: &mut String, generics: &[GenericArg]) {
@@ -363,7 +374,7 @@ fn write_index(text: &mut String, index: &Index) {
     match index {
         Index::Rest(_) => text.push_str(".."),
         Index::Expr(expr) => write_expr(text, expr),
-        Index::Range { start, end, .. } => {
+        Index::Range { start, end, step, .. } => {
             for (part, dots) in [(start, true), (end, false)] {
                 if let Some(expr) = part {
                     write_expr(text, expr);
@@ -371,6 +382,10 @@ fn write_index(text: &mut String, index: &Index) {
                 if dots {
                     text.push_str("..");
                 }
+            }
+            if let Some(step) = step {
+                text.push_str(" step ");
+                write_expr(text, step);
             }
         }
     }

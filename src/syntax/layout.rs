@@ -7,7 +7,8 @@
 //! 2. A newline does not count after an operator or a comma, before `else`, `->`, a `where` clause, or
 //!    the `{` of a header, and neither at the start nor at the end of a list.
 //! 3. `use layer model tap reset state` are keywords only at the start of an item, field or statement,
-//!    before a name, and `dim` only between `let` and a name; elsewhere they are names like others.
+//!    before a name, `dim` only between `let` and a name, and `step` only in an index, after the end of a slice;
+//!    elsewhere they are names like others.
 //! 4. A bracket that is never closed ends before the next keyword that begins a statement or an item;
 //!    the missing closing brackets are inserted, marked so that the parser does not complain again.
 
@@ -133,9 +134,12 @@ impl<'a> Layout<'_, 'a> {
         if token == Token::Ident("dim") && previous == Some(Token::Let) && matches!(next, Some(Token::Ident(_))) {
             token = Token::Dim;
         }
+        if token == Token::Ident("step") && self.is_step(previous, next) {
+            token = Token::Step;
+        }
         match token {
             Token::Lt if matches!(previous, Some(Token::Ident(_))) => {
-                if matches!(next, Some(Token::Elem(_))) {
+                if matches!(next, Some(Token::Elem(_))) || self.names_elem(at) {
                     token = Token::LtElem;
                     self.level().angles += 1;
                 } else if self.in_type_or_header() {
@@ -173,6 +177,22 @@ impl<'a> Layout<'_, 'a> {
             }
         }
         at + 1
+    }
+
+    /// `step` after an operand in an index, where no name can be, or between `..` and another operand.
+    fn is_step(&self, previous: Option<Token<'a>>, next: Option<Token<'a>>) -> bool {
+        let in_index = self.open.last().is_some_and(|open| open.token == Token::LBracket);
+        let after_dots = previous == Some(Token::DotDot)
+            && matches!(next, Some(Token::Int(_) | Token::Ident(_)))
+            && next != Some(Token::Ident("step"));
+        in_index && (ends_operand(previous) || after_dots)
+    }
+
+    /// `<E>(` after a name: a generic element type, for comparison does not chain.
+    fn names_elem(&self, at: usize) -> bool {
+        let after = |n: usize| self.input.get(at + n).map(|lexeme| lexeme.token);
+        matches!((after(1), after(2), after(3)), (Some(Token::Ident(_)), Some(Token::Gt), Some(Token::LParen)))
+            && !self.in_type_or_header()
     }
 
     /// An opening bracket: pushed, or skipped with all it holds where the nesting is too deep.
@@ -514,6 +534,7 @@ fn continues(token: Token<'_>) -> bool {
             | Token::EqEq
             | Token::Ne
             | Token::Lt
+            | Token::Step
             | Token::LtElem
             | Token::Le
             | Token::Gt

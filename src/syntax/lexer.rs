@@ -65,6 +65,20 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
             Ok(Token::Foreign("**" | "^" | "+=" | "-=" | "*=" | "/=" | "@=" | "%=")) => {
                 token.map_err(|()| unknown_text("", ' ', span))
             }
+            // No path: a slice as Python has it, `x[::2]`, of which `habits` tells.
+            Ok(Token::Foreign("::")) if !begins_name(lexer.remainder()) => {
+                lexemes.push(Lexeme {
+                    token: Token::Colon,
+                    span: Span::new(file, span.start, span.start + 1),
+                    tainted: false,
+                });
+                lexemes.push(Lexeme {
+                    token: Token::Colon,
+                    span: Span::new(file, span.start + 1, span.end),
+                    tainted: false,
+                });
+                continue;
+            }
             Ok(Token::Foreign(written)) => Err(foreign(written, span)),
             Ok(Token::OpenComment) => {
                 let rest = lexer.remainder();
@@ -213,6 +227,10 @@ fn block_comment(span: Span) -> Diagnostic {
     Diagnostic::error(codes::BLOCK_COMMENT, "`/* .. */` is not a comment")
         .at(span, "")
         .help("a comment begins with `//` and ends at the end of the line")
+}
+
+fn begins_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
 fn foreign<'a>(written: &str, span: Span) -> Wrong<'a> {

@@ -224,6 +224,8 @@ pub enum Token<'a> {
     LBraceMembers,
     /// `<` between a name and an element type, as in `cast<bf16>(x)`
     LtElem,
+    /// `step` between the end of a slice and its distance.
+    Step,
     /// Stands where an expression was omitted after an error that is reported already.
     Missing,
 }

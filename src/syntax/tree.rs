@@ -195,12 +195,14 @@ impl<'a> Builder<'a> {
     /// `f32[..]`
     pub fn tensor_type(&mut self, start: u32, elem: Elem, dims: Option<Vec<DimSpec>>, end: u32) -> Type {
         let dims = dims.unwrap_or_default();
-        let depths = dims.iter().map(|dim| match dim {
-            DimSpec::Rest(_) => 0,
-            DimSpec::Dim(expr) => expr.depth,
-        });
-        let below = depths.max().unwrap_or(0);
+        let below = deepest_dim(&dims);
         self.ty(TypeKind::Tensor { elem, dims }, self.span(start, end), below)
+    }
+
+    /// `E[..]`
+    pub fn generic_type(&mut self, start: u32, elem: Ident, dims: Vec<DimSpec>, end: u32) -> Type {
+        let below = deepest_dim(&dims);
+        self.ty(TypeKind::Generic { elem, dims }, self.span(start, end), below)
     }
 
     /// `Name<..>`
@@ -428,9 +430,9 @@ impl<'a> Builder<'a> {
         let depths = indices.iter().map(|index| match index {
             Index::Rest(_) => 0,
             Index::Expr(expr) => expr.depth,
-            Index::Range { start, end, .. } => {
+            Index::Range { start, end, step, .. } => {
                 let depth = |expr: &Option<Expr>| expr.as_ref().map_or(0, |expr| expr.depth);
-                depth(start).max(depth(end))
+                depth(start).max(depth(end)).max(depth(step))
             }
         });
         let below = depths.max().unwrap_or(0).max(base.depth);
@@ -467,6 +469,14 @@ impl<'a> Builder<'a> {
 
 fn deepest(exprs: &[Expr]) -> u16 {
     exprs.iter().map(|expr| expr.depth).max().unwrap_or(0)
+}
+
+fn deepest_dim(dims: &[DimSpec]) -> u16 {
+    let depths = dims.iter().map(|dim| match dim {
+        DimSpec::Rest(_) => 0,
+        DimSpec::Dim(expr) => expr.depth,
+    });
+    depths.max().unwrap_or(0)
 }
 
 fn deepest_generic(generics: &[GenericArg]) -> u16 {

@@ -81,8 +81,8 @@ pub(super) fn reads(expr: &Expr, name: &str) -> bool {
             let index = |index: &Index| match index {
                 Index::Rest(_) => false,
                 Index::Expr(expr) => reads(expr, name),
-                Index::Range { start, end, .. } => {
-                    start.as_ref().is_some_and(|e| reads(e, name)) || end.as_ref().is_some_and(|e| reads(e, name))
+                Index::Range { start, end, step, .. } => {
+                    [start, end, step].into_iter().flatten().any(|part| reads(part, name))
                 }
             };
             reads(base, name) || indices.iter().any(index)

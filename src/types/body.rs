@@ -89,6 +89,8 @@ pub(super) struct Body<'a> {
     pub(super) lengths: Vec<String>,
     /// For each loop that is open, innermost last: is there a `break` of it so far?
     pub(super) loops: Vec<bool>,
+    /// The counters of loops whose ends are dimensions, with these.
+    pub(super) counters: BTreeMap<LocalId, (Dim, Dim)>,
     /// Is this a look at what an advice would give, and no part of the program?
     pub(super) aside: bool,
     /// The parts of the file that could not be read.
@@ -118,6 +120,7 @@ pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diag
         taps: BTreeMap::new(),
         lengths: Vec::new(),
         loops: Vec::new(),
+        counters: BTreeMap::new(),
         aside: false,
         unread,
     };

@@ -248,6 +248,18 @@ impl Body<'_> {
             }
             [] => Some(None),
             [ast::GenericArg { name: None, value: ast::GenericValue::Elem(elem), .. }] if takes => Some(Some(*elem)),
+            [ast::GenericArg { name: None, value: ast::GenericValue::Expr(expr), .. }]
+                if takes && let Some(elem) = self.scope.elem_of(expr) =>
+            {
+                Some(Some(elem))
+            }
+            [ast::GenericArg { name: None, value: ast::GenericValue::Expr(expr), .. }]
+                if takes && let ast::ExprKind::Name(name) = &expr.kind =>
+            {
+                let diagnostic = self.scope.unknown_elem(name);
+                self.diagnostics.push(diagnostic);
+                None
+            }
             [first, ..] => {
                 let message = if takes {
                     format!("`{what}` takes one element type in `<..>`")

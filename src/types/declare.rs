@@ -5,15 +5,16 @@
 
 use super::dims::DimScope;
 use super::fields::fields_of_layer;
-use super::generics::generics_of_layer;
+use super::generics::{elem_given, generics_of_layer};
 use super::items::{FunctionItem, Items, LayerItem, Module, duplicate, unknown_attribute};
 use super::modules;
 use super::signatures::signature;
 use super::typed::{FunctionId, LayerId, LayerKind};
 use crate::diagnostics::codes::{entries, names};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::shape::Elem;
 use crate::source::Span;
-use crate::syntax::ast::{self, Item};
+use crate::syntax::ast::{self, Item, TypeKind};
 use std::collections::BTreeMap;
 
 /// Collects all declarations. The first files are those of the modules that are used, each after those that it uses
@@ -23,6 +24,7 @@ pub(super) fn collect<'a>(files: &'a [(Option<&'static str>, ast::File)], diagno
     for (path, file) in files {
         declare(&mut items, *path, file, diagnostics);
     }
+    instances(&mut items, diagnostics);
     for id in 0..items.layers.len() {
         generics_of_layer(&mut items, id, diagnostics);
     }
@@ -33,6 +35,81 @@ pub(super) fn collect<'a>(files: &'a [(Option<&'static str>, ast::File)], diagno
         signature(&mut items, id, diagnostics);
     }
     items
+}
+
+/// How many layers there may be with other element types than their defaults.
+const MOST_INSTANCES: usize = 4096;
+
+/// Makes a layer of each that a field uses with other element types than its defaults, and of those that follow from its fields.
+fn instances(items: &mut Items<'_>, diagnostics: &mut Diagnostics) {
+    let mut at = 0;
+    while let Some(holder) = items.layers.get(at) {
+        let (ast, module, known) = (holder.ast, holder.module, holder.elems.clone());
+        at += 1;
+        for field in &ast.fields {
+            let mut open = vec![&field.ty];
+            while let Some(ty) = open.pop() {
+                match &ty.kind {
+                    TypeKind::Named { path, generics } => {
+                        instance(items, module, &known, (path, generics));
+                    }
+                    TypeKind::Array { element, .. } => open.push(element),
+                    TypeKind::Tuple(parts) => open.extend(parts),
+                    TypeKind::Tensor { .. } | TypeKind::Generic { .. } | TypeKind::Error => {}
+                }
+            }
+            if items.instances.len() > MOST_INSTANCES {
+                let message = format!("layers are used with more than {MOST_INSTANCES} choices of element types");
+                diagnostics.push(
+                    Diagnostic::error(entries::PROGRAM_SIZE, message).at(field.span, "here the limit is reached"),
+                );
+                return;
+            }
+        }
+    }
+}
+
+/// Makes the layer that a type names with its element types, if it is not there yet. What is wrong is reported elsewhere.
+fn instance(
+    items: &mut Items<'_>,
+    module: usize,
+    known: &BTreeMap<String, Elem>,
+    (path, args): (&[ast::Ident], &[ast::GenericArg]),
+) {
+    let mut ignored = Diagnostics::new();
+    let Some(template) = items.find_layer(module, path, &mut ignored) else { return };
+    let target = items.layer(template);
+    let (ast, of_module) = (target.ast, target.module);
+    let mut given = BTreeMap::new();
+    for (position, arg) in args.iter().enumerate() {
+        let param = match &arg.name {
+            None => ast.generics.get(position),
+            Some(name) => ast.generics.iter().find(|param| param.name.name == name.name),
+        };
+        if let (Some(param), Some(elem)) = (param.filter(|p| p.elem.is_some()), elem_given(arg, known)) {
+            given.insert(param.name.name.clone(), elem);
+        }
+    }
+    let elems = items.elems_of(template, &given);
+    let key = (template, elems.values().copied().collect::<Vec<Elem>>());
+    if elems == target.elems || items.instances.contains_key(&key) {
+        return;
+    }
+    let id = LayerId(items.layers.len() as u32);
+    let functions = ast.functions.iter().map(|f| new_function(items, f, of_module, Some(id))).collect();
+    items.layers.push(LayerItem {
+        ast,
+        kind: LayerKind::Layer,
+        template,
+        elems,
+        module: of_module,
+        generics: Vec::new(),
+        scope: DimScope::default(),
+        own: Vec::new(),
+        fields: Vec::new(),
+        functions,
+    });
+    items.instances.insert(key, id);
 }
 
 /// The modules that a file uses, by path, each once; unknown ones are reported.
@@ -92,8 +169,12 @@ fn declare<'a>(items: &mut Items<'a>, path: Option<&'static str>, file: &'a ast:
                     module.layers.insert(&layer.name.name, id);
                 }
                 let functions = layer.functions.iter().map(|f| new_function(items, f, index, Some(id))).collect();
+                let elems = layer.generics.iter().filter_map(|g| Some((g.name.name.clone(), g.elem?))).collect();
                 items.layers.push(LayerItem {
                     ast: layer,
+                    kind: layer.kind,
+                    template: id,
+                    elems,
                     module: index,
                     generics: Vec::new(),
                     scope: DimScope::default(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::diagnostics::codes::{dimensions as codes, names, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
-use crate::shape::{Dim, Fact, Facts, Relation};
+use crate::shape::{Dim, Elem, Fact, Facts, Relation};
 use crate::source::Span;
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 
@@ -33,6 +33,8 @@ pub(super) struct DimScope {
     pub(super) names: BTreeMap<String, Origin>,
     /// Generic constants, which are not dimensions.
     pub(super) constants: Vec<String>,
+    /// Generic element types, and which each is.
+    pub(super) elems: BTreeMap<String, Elem>,
     /// What is known about them.
     pub(super) facts: Facts,
     /// Names that a fact `N == ..` replaces: each is written as the other side in every shape.
@@ -175,10 +177,38 @@ impl DimScope {
         self.names.keys().map(String::as_str)
     }
 
+    /// The generic element type that an expression names.
+    pub(super) fn elem_of(&self, expr: &Expr) -> Option<Elem> {
+        match &expr.kind {
+            ExprKind::Name(name) => self.elems.get(&name.name).copied(),
+            _ => None,
+        }
+    }
+
+    /// The message for a name that is no element type here.
+    pub(super) fn unknown_elem(&self, name: &Ident) -> Diagnostic {
+        let message = format!("there is no element type `{}` here", name.name);
+        let diagnostic = Diagnostic::error(names::UNKNOWN_ELEM, message).at(name.span, "not found");
+        let known = self.elems.keys().map(String::as_str).chain(Elem::ALL.map(Elem::name));
+        match did_you_mean(&name.name, known) {
+            Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+            None if self.elems.is_empty() => {
+                diagnostic.help("the layer may have one: `layer Linear<I, O, E = f32>` with `weight: E[O, I]`")
+            }
+            None => {
+                let list: Vec<String> = self.elems.keys().map(|name| format!("`{name}`")).collect();
+                diagnostic.note(format!("the generic element types in scope are {}", list.join(", ")))
+            }
+        }
+    }
+
     /// The message for a name that is no dimension here.
     pub(super) fn unknown(&self, name: &Ident) -> Diagnostic {
         let mut diagnostic = if self.constants.contains(&name.name) {
             Diagnostic::error(codes::NOT_A_DIMENSION, format!("`{}` is a constant, not a dimension", name.name))
+                .at(name.span, "expected a dimension")
+        } else if self.elems.contains_key(&name.name) {
+            Diagnostic::error(codes::NOT_A_DIMENSION, format!("`{}` is an element type, not a dimension", name.name))
                 .at(name.span, "expected a dimension")
         } else {
             Diagnostic::error(names::UNKNOWN_DIMENSION, format!("there is no dimension `{}` here", name.name))

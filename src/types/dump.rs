@@ -88,7 +88,10 @@ impl<'a> Dump<'a> {
             .map(|generic| match (instance.dims.get(&generic.name), instance.constants.get(&generic.name)) {
                 (Some(dim), _) => dim.to_string(),
                 (None, Some(constant)) => format!("{} = {}", generic.name, show_constant(constant)),
-                (None, None) => generic.name.clone(),
+                (None, None) => match generic.kind {
+                    GenericKind::Elem(elem) => elem.to_string(),
+                    GenericKind::Dim { .. } | GenericKind::Const { .. } => generic.name.clone(),
+                },
             })
             .collect();
         if args.is_empty() { layer.name.clone() } else { format!("{}<{}>", layer.name, args.join(", ")) }
@@ -439,6 +442,7 @@ fn generics(generics: &[Generic]) -> String {
             GenericKind::Const { elem, default: Some(value) } => {
                 format!("{}: {elem} = {}", generic.name, show_scalar(*value))
             }
+            GenericKind::Elem(elem) => format!("{} = {elem}", generic.name),
         })
         .collect();
     format!("<{}>", list.join(", "))

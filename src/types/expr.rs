@@ -467,6 +467,6 @@ fn constant(generic: &Generic, span: Span) -> TypedExpr {
     match generic.kind {
         GenericKind::Const { elem: Elem::F32, .. } => TypedExpr::float(kind, span),
         GenericKind::Const { elem, .. } => TypedExpr::tensor(kind, elem, super::axes::Shape::scalar(), span),
-        GenericKind::Dim { .. } => TypedExpr::error(span),
+        GenericKind::Dim { .. } | GenericKind::Elem(_) => TypedExpr::error(span),
     }
 }

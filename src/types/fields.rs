@@ -4,8 +4,8 @@
 
 use super::generics::{generic_args, show_generics};
 use super::items::{Items, LayerItem, not_available, unknown_attribute};
-use super::signatures::{Rest, shape};
-use super::typed::{Constant, Field, FieldType, Generic, GenericKind, Instance, Tensor};
+use super::signatures::{Rest, elem_named, tensor_type};
+use super::typed::{Constant, Field, FieldType, Generic, GenericKind, Instance};
 use crate::diagnostics::codes::{dimensions, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::Span;
@@ -132,9 +132,11 @@ pub(super) fn field_type(
     diagnostics: &mut Diagnostics,
 ) -> Option<FieldType> {
     match &ty.kind {
-        TypeKind::Tensor { elem, dims } => {
-            let shape = shape(dims, &layer.scope, Rest::Parameter, diagnostics)?;
-            Some(FieldType::Param(Tensor { elem: *elem, shape }))
+        TypeKind::Tensor { .. } | TypeKind::Generic { .. } => {
+            tensor_type(ty, &layer.scope, Rest::Parameter, diagnostics).map(FieldType::Param)
+        }
+        TypeKind::Named { .. } if elem_named(ty, &layer.scope).is_some() => {
+            tensor_type(ty, &layer.scope, Rest::Parameter, diagnostics).map(FieldType::Param)
         }
         TypeKind::Named { path, generics } => {
             instance(items, layer, path, generics, ty.span, diagnostics).map(FieldType::Layer)
@@ -183,6 +185,7 @@ pub(super) fn instance(
     let constants: Vec<&Generic> =
         holder.generics.iter().filter(|generic| matches!(generic.kind, GenericKind::Const { .. })).collect();
     let bound = generic_args(name, &target.generics, args, span, &holder.scope, &constants, diagnostics)?;
+    let id = items.instance(id, &bound.elems);
     let mut instance = Instance { layer: id, dims: bound.dims, constants: bound.constants };
     let mut fine = true;
     for generic in &target.generics {
@@ -197,6 +200,7 @@ pub(super) fn instance(
             GenericKind::Const { default: Some(value), .. } => {
                 instance.constants.insert(generic.name.clone(), Constant::Literal(*value));
             }
+            GenericKind::Elem(_) => {}
             GenericKind::Dim { default: None } | GenericKind::Const { default: None, .. } => fine = false,
         }
     }
@@ -205,6 +209,7 @@ pub(super) fn instance(
             .generics
             .iter()
             .filter(|g| !instance.dims.contains_key(&g.name) && !instance.constants.contains_key(&g.name))
+            .filter(|g| !matches!(g.kind, GenericKind::Elem(_)))
             .map(|g| format!("`{}`", g.name))
             .collect();
         diagnostics.push(

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 pub(super) fn generics_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
     let Some(layer) = items.layers.get_mut(id) else { return };
     let mut scope = DimScope::default();
+    scope.elems.clone_from(&layer.elems);
     layer.generics = generics(&layer.ast.generics, &mut scope, diagnostics);
     layer.own = conditions(&mut scope, &layer.ast.where_clauses, diagnostics);
     layer.scope = scope;
@@ -125,6 +126,9 @@ pub(super) fn generics(
                 scope.names.insert(name.name.clone(), Origin { span: param.span, value, text, from_argument: false });
             }
             GenericKind::Const { .. } => scope.constants.push(name.name.clone()),
+            GenericKind::Elem(elem) => {
+                scope.elems.insert(name.name.clone(), *elem);
+            }
         }
         out.push(Generic { name: name.name.clone(), kind, span: param.span });
     }
@@ -139,6 +143,20 @@ pub(super) fn generic_kind(param: &ast::GenericParam, scope: &DimScope, diagnost
         )
         .at(span, "expected a literal or a dimension")
     };
+    if let Some(default) = param.elem {
+        if let Some(elem) = scope.elems.get(&param.name.name) {
+            return GenericKind::Elem(*elem);
+        }
+        diagnostics.push(
+            Diagnostic::error(
+                dimensions::GENERIC_KIND,
+                format!("the generic `{}` of a function cannot be an element type", param.name.name),
+            )
+            .at(param.span, "only layers and models have these")
+            .help(format!("write the type: `{default}`")),
+        );
+        return GenericKind::Elem(default);
+    }
     let Some(ty) = &param.ty else {
         let Some(default) = &param.default else { return GenericKind::Dim { default: None } };
         return match literal(default) {
@@ -248,6 +266,7 @@ pub(super) fn show_generics(name: &str, generics: &[Generic]) -> String {
             GenericKind::Const { default: Some(value), .. } => {
                 format!("{} = {}", generic.name, super::values::show_scalar(*value))
             }
+            GenericKind::Elem(elem) => format!("{} = {elem}", generic.name),
         })
         .collect();
     format!("{name}<{}>", list.join(", "))
@@ -258,6 +277,7 @@ pub(super) fn show_generics(name: &str, generics: &[Generic]) -> String {
 pub(super) struct GivenGenerics {
     pub(super) dims: BTreeMap<String, Dim>,
     pub(super) constants: BTreeMap<String, Constant>,
+    pub(super) elems: BTreeMap<String, Elem>,
 }
 
 /// Reads `<D, eps = 1e-5>` against the generics of what it is given to. Defaults are not filled in.
@@ -317,6 +337,15 @@ pub(super) fn generic_args(
     fine.then_some(bound)
 }
 
+/// The element type that an argument in `<..>` gives.
+pub(super) fn elem_given(arg: &ast::GenericArg, known: &BTreeMap<String, Elem>) -> Option<Elem> {
+    match &arg.value {
+        GenericValue::Elem(elem) => Some(*elem),
+        GenericValue::Expr(ast::Expr { kind: ExprKind::Name(name), .. }) => known.get(&name.name).copied(),
+        GenericValue::Expr(_) => None,
+    }
+}
+
 pub(super) fn generic_arg(
     generic: &Generic,
     arg: &ast::GenericArg,
@@ -325,7 +354,30 @@ pub(super) fn generic_arg(
     bound: &mut GivenGenerics,
     diagnostics: &mut Diagnostics,
 ) -> bool {
+    if let GenericKind::Elem(_) = generic.kind {
+        let Some(elem) = elem_given(arg, &scope.elems) else {
+            let diagnostic = match &arg.value {
+                GenericValue::Expr(ast::Expr { kind: ExprKind::Name(name), .. })
+                    if !scope.names.contains_key(&name.name) =>
+                {
+                    scope.unknown_elem(name)
+                }
+                _ => Diagnostic::error(dimensions::GENERIC_KIND, format!("`{}` is an element type", generic.name))
+                    .at(arg.span, "expected an element type, such as `bf16`"),
+            };
+            diagnostics.push(diagnostic);
+            return false;
+        };
+        bound.elems.insert(generic.name.clone(), elem);
+        return true;
+    }
     let expr = match &arg.value {
+        GenericValue::Expr(expr) if scope.elem_of(expr).is_some() => {
+            let message = format!("`{}` cannot be an element type", generic.name);
+            let diagnostic = Diagnostic::error(dimensions::GENERIC_KIND, message);
+            diagnostics.push(diagnostic.at(arg.span, "expected a dimension or a constant"));
+            return false;
+        }
         GenericValue::Expr(expr) => expr,
         GenericValue::Elem(elem) => {
             diagnostics.push(
@@ -336,6 +388,7 @@ pub(super) fn generic_arg(
         }
     };
     match &generic.kind {
+        GenericKind::Elem(_) => false,
         GenericKind::Dim { .. } => {
             if let Some(value @ (Scalar::Float(_) | Scalar::Bool(_))) = literal(expr) {
                 diagnostics.push(

@@ -52,8 +52,39 @@ impl Body<'_> {
         let Some((entries, shape)) = self.entries(&tensor, base.span, indices, span) else {
             return TypedExpr::error(span);
         };
+        let Some(steps) = self.steps(&tensor, base.span, indices, &entries) else { return TypedExpr::error(span) };
         let kind = ExprKind::Index { base: Box::new(value.expr), entries };
-        TypedExpr::tensor(kind, tensor.elem, shape, span)
+        let taken = TypedExpr::tensor(kind, tensor.elem, shape, span);
+        steps.into_iter().fold(taken, |taken, (axis, step)| self.every_of(taken, axis, step))
+    }
+
+    /// The distances of slices, `x[a..b step k]`, by axis of what is taken.
+    fn steps(
+        &mut self,
+        tensor: &Tensor,
+        base: Span,
+        indices: &[ast::Index],
+        entries: &[Entry],
+    ) -> Option<Vec<(usize, Dim)>> {
+        if indices.iter().all(|index| index.step().is_none()) {
+            return Some(Vec::new());
+        }
+        let places = self.index_places(tensor, base, indices, base)?;
+        let mut steps = Vec::new();
+        for (index, at) in indices.iter().filter(|index| !matches!(index, ast::Index::Rest(_))).zip(places) {
+            let Some(step) = index.step() else { continue };
+            let before = entries.iter().take(at).map(|entry| match entry {
+                Entry::All | Entry::Range(..) | Entry::Window(..) => 1,
+                Entry::At(_) => 0,
+                Entry::Gather(indices) => match &indices.ty {
+                    super::typed::Type::Tensor(indices) => indices.shape.axes.len(),
+                    super::typed::Type::Tuple(_) => 1,
+                },
+            });
+            let axis = before.sum();
+            steps.push((axis, self.distance("step", step)));
+        }
+        steps.into_iter().map(|(axis, step)| Some((axis, step?))).collect()
     }
 
     /// What is taken of each axis of a tensor, and the shape of that.
@@ -158,7 +189,7 @@ impl Body<'_> {
     fn entry(&mut self, index: &ast::Index, length: &Dim) -> Option<(Entry, Vec<Axis>)> {
         match index {
             ast::Index::Rest(_) => None,
-            ast::Index::Range { start, end, span } => self.slice(start.as_ref(), end.as_ref(), *span, length),
+            ast::Index::Range { start, end, span, .. } => self.slice(start.as_ref(), end.as_ref(), *span, length),
             ast::Index::Expr(expr) => {
                 let value = self.expr(expr);
                 match value.ty.clone() {
@@ -297,8 +328,8 @@ impl Body<'_> {
         Some((Entry::Window(start, taken.clone()), vec![Axis::Dim(taken)]))
     }
 
-    /// An end of a slice as a dimension expression, in which computed numbers are symbols of their own: the same text has the
-    /// same value there.
+    /// An end of a slice as a dimension expression, in which computed numbers are symbols of their own: the same expression has
+    /// the same value there.
     fn slice_form(&self, value: &TypedExpr, expr: &ast::Expr) -> Dim {
         match &value.ty {
             Ty::Dim(dim) => dim.clone(),
@@ -322,6 +353,7 @@ impl Body<'_> {
                     }
                 };
             }
+            ast::ExprKind::Unary { op: ast::UnaryOp::Neg, operand, .. } => return self.form(operand).neg(),
             ast::ExprKind::Binary { op, left, right, .. } => match op {
                 ast::BinaryOp::Add => Some((Dim::add as fn(&Dim, &Dim) -> Dim, left, right)),
                 ast::BinaryOp::Sub => Some((Dim::sub as fn(&Dim, &Dim) -> Dim, left, right)),
@@ -332,7 +364,8 @@ impl Body<'_> {
         };
         match parts {
             Some((op, left, right)) => op(&self.form(left), &self.form(right)),
-            None => opaque(self.sources.text(expr.span)),
+            // As the tree is written, whatever stands between its parts in the text.
+            None => opaque(&crate::syntax::dump::expr(expr)),
         }
     }
 }

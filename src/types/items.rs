@@ -4,11 +4,11 @@
 
 use super::dims::DimScope;
 use super::modules;
-use super::typed::{Condition, Field, FunctionId, Generic, LayerId, Tensor, Type};
+use super::typed::{Condition, Field, FunctionId, Generic, LayerId, LayerKind, Tensor, Type};
 use crate::diagnostics::codes::names;
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::scalar::Scalar;
-use crate::shape::Dim;
+use crate::shape::{Dim, Elem};
 use crate::source::Span;
 use crate::syntax::ast::{self, Ident};
 use std::collections::BTreeMap;
@@ -28,6 +28,12 @@ pub(super) struct Module<'a> {
 #[derive(Debug)]
 pub(super) struct LayerItem<'a> {
     pub(super) ast: &'a ast::Layer,
+    /// A model that is used as a layer with other element types than its own is a layer.
+    pub(super) kind: LayerKind,
+    /// The layer of the same text with the element types that its defaults say: itself, for most.
+    pub(super) template: LayerId,
+    /// Which its generic element types are.
+    pub(super) elems: BTreeMap<String, Elem>,
     pub(super) module: usize,
     pub(super) generics: Vec<Generic>,
     pub(super) scope: DimScope,
@@ -80,6 +86,8 @@ pub(super) enum ArgDefault {
 pub(super) struct Items<'a> {
     pub(super) modules: Vec<Module<'a>>,
     pub(super) layers: Vec<LayerItem<'a>>,
+    /// The layers with other element types than their defaults, by template and types.
+    pub(super) instances: BTreeMap<(LayerId, Vec<Elem>), LayerId>,
     pub(super) functions: Vec<FunctionItem<'a>>,
 }
 
@@ -90,6 +98,28 @@ impl<'a> Items<'a> {
 
     pub(super) fn function(&self, id: FunctionId) -> &FunctionItem<'a> {
         &self.functions[id.0 as usize]
+    }
+
+    /// The layer of this text with these element types, those left out by default.
+    pub(super) fn instance(&self, template: LayerId, elems: &BTreeMap<String, Elem>) -> LayerId {
+        let all: Vec<Elem> = self.elems_of(template, elems).into_values().collect();
+        self.instances.get(&(template, all)).copied().unwrap_or(template)
+    }
+
+    /// All generic element types of a layer, those that are not given by default.
+    pub(super) fn elems_of(&self, template: LayerId, given: &BTreeMap<String, Elem>) -> BTreeMap<String, Elem> {
+        let mut elems = self.layer(template).elems.clone();
+        for (name, elem) in &mut elems {
+            *elem = given.get(name).copied().unwrap_or(*elem);
+        }
+        elems
+    }
+
+    /// What to say of a layer that is checked with other element types than its defaults.
+    pub(super) fn choice(&self, layer: LayerId) -> Option<String> {
+        let item = self.layer(layer);
+        let list: Vec<String> = item.elems.iter().map(|(name, elem)| format!("{name} = {elem}")).collect();
+        (item.template != layer).then(|| format!("this is checked with {}", list.join(", ")))
     }
 
     /// The function of a layer with this name.

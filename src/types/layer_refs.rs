@@ -5,7 +5,7 @@
 
 use super::body::{Body, Named};
 use super::items::not_available;
-use super::typed::{Constant, Element, FieldType, GenericKind, Instance, LayerPath, Step};
+use super::typed::{Constant, Element, ExprKind, FieldType, GenericKind, Instance, LayerPath, Step};
 use super::values::Ty;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::shapes;
@@ -126,12 +126,36 @@ impl Body<'_> {
             }
             Ty::Error => LayerRef::Wrong,
             _ => {
+                if let ExprKind::Local(counter) = value.expr.kind
+                    && let Some((start, end)) = self.counters.get(&counter).cloned()
+                {
+                    self.counter_in_range(&start, &end, length, index.span);
+                    path.steps.push(Step { field, element: Some(Element::Counter(counter)) });
+                    return LayerRef::Layer(instance, path);
+                }
                 self.diagnostics.push(
                     not_available("an array of layers indexed by a computed number", index.span)
-                        .help("iterate over the array with `for block in blocks`"),
+                        .note("the index is a dimension, or the counter of a loop whose ends are dimensions")
+                        .help("iterate over the array with `for block in blocks`, or `for (i, block) in enumerate(blocks)`"),
                 );
                 LayerRef::Wrong
             }
+        }
+    }
+
+    /// Requires that all numbers of a loop are indices of an array of this length.
+    fn counter_in_range(&mut self, start: &Dim, end: &Dim, length: &Dim, span: Span) {
+        for (left, right) in [(&Dim::zero(), start), (end, length)] {
+            let fact = Fact { left: left.clone(), relation: Relation::Le, right: right.clone() };
+            let out = || {
+                Diagnostic::error(shapes::OUT_OF_RANGE, "the counter leaves the array of layers")
+                    .at(span, format!("it goes through {start}..{end}, and there are {length} layers"))
+            };
+            if self.scope.decide(&fact) == Some(false) {
+                self.diagnostics.push(out());
+                return;
+            }
+            self.require(fact, span, &out);
         }
     }
 
@@ -169,6 +193,7 @@ impl Body<'_> {
                 GenericKind::Const { .. } => {
                     instance.constants.insert(generic.name.clone(), Constant::Generic(generic.name.clone()));
                 }
+                GenericKind::Elem(_) => {}
             }
         }
         Some((instance, LayerPath::default()))

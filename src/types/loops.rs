@@ -28,6 +28,9 @@ impl Body<'_> {
                 let ((counter, block), carried) = self.region(|this| {
                     this.frames.push(BTreeMap::new());
                     let counter = this.counter(pattern);
+                    if let (Some(Bound::Dim(start)), Some(Bound::Dim(end))) = (&start, &end) {
+                        this.counters.insert(counter, (start.clone(), end.clone()));
+                    }
                     let block = this.loop_block(body);
                     this.frames.pop();
                     (counter, block)
@@ -46,7 +49,7 @@ impl Body<'_> {
         let ast::ExprKind::Call { callee, args, .. } = &expr.kind else { return None };
         let ast::ExprKind::Name(name) = &callee.kind else { return None };
         let values: Vec<&ast::Expr> = args.iter().map(|arg| &arg.value).collect();
-        let known = self.items.free_function(self.module, &name.name).is_some() || self.lookup(&name.name).is_some();
+        let known = self.is_function(&name.name);
         let (start, end) = match (name.name.as_str(), values.as_slice()) {
             _ if known => return None,
             ("range" | "arange" | "iota", [end]) => (None, *end),
@@ -69,6 +72,11 @@ impl Body<'_> {
         let zero = ast::Expr { kind: ast::ExprKind::Int(0), span: expr.span, depth: 1 };
         let start = start.cloned().unwrap_or(zero);
         Some(ast::Iterable::Range { start, end: end.clone() })
+    }
+
+    /// Is a name of the language or of a habit something else here?
+    fn is_function(&mut self, name: &str) -> bool {
+        self.items.free_function(self.module, name).is_some() || self.lookup(name).is_some()
     }
 
     pub(super) fn counter(&mut self, pattern: &ast::Pattern) -> LocalId {
@@ -187,21 +195,21 @@ impl Body<'_> {
         expr: &ast::Expr,
         body: &ast::Block,
     ) -> Option<StmtKind> {
-        let place = self.layer_ref(expr);
+        let counted = enumerated(expr).filter(|_| !self.is_function("enumerate"));
+        let place = self.layer_ref(counted.unwrap_or(expr));
         let found = match place {
             Some(LayerRef::Array { instance, path, field, length }) => Some((instance, path, field, length)),
             Some(LayerRef::Wrong) => None,
-            None if enumerated(expr).is_some() => {
-                let array = enumerated(expr).map_or(String::new(), |array| self.written(array.span));
-                let counts = pattern_of_two(pattern);
-                let message = "`for` over an array of layers takes only the array";
-                let diagnostic = Diagnostic::error(shapes::NOT_ITERABLE, message).at(expr.span, "");
-                self.diagnostics.push(match counts {
-                    Some((first, second)) => diagnostic.help(format!(
-                        "write `for {second} in {array}`; to count as well, declare `var {first} = 0` before it"
-                    )),
-                    None => diagnostic.help(format!("write `for block in {array}`")),
-                });
+            _ if let Some(array) = counted => {
+                let shown = self.written(array.span);
+                self.diagnostics.push(
+                    Diagnostic::error(
+                        shapes::NOT_ITERABLE,
+                        format!("`enumerate` counts layers, and `{shown}` is no array of layers"),
+                    )
+                    .at(array.span, "expected an array of layers")
+                    .help("iterate over the first axis of a tensor with `for i in 0..n` and index `x[i]`"),
+                );
                 None
             }
             other => {
@@ -228,8 +236,25 @@ impl Body<'_> {
         };
         let ((counter, block), carried) = self.region(|this| {
             this.frames.push(BTreeMap::new());
-            let counter = this.anonymous(pattern.span());
-            match (&found, pattern) {
+            let (counter, of_layer) = match (counted, pattern) {
+                (Some(_), ast::Pattern::Tuple { parts, .. }) if let [number, layer] = parts.as_slice() => {
+                    (this.counter(number), layer)
+                }
+                _ => (this.anonymous(pattern.span()), pattern),
+            };
+            if let Some((_, _, _, length)) = &found {
+                this.counters.insert(counter, (Dim::zero(), length.clone()));
+            }
+            match (&found, of_layer) {
+                (Some(_), _) if counted.is_some() && std::ptr::eq(of_layer, pattern) => {
+                    let array = counted.map_or(String::new(), |array| this.written(array.span));
+                    this.diagnostics.push(
+                        Diagnostic::error(shapes::PARTS, "`enumerate` gives two parts: a number and a layer")
+                            .at(pattern.span(), "expected two names")
+                            .help(format!("write `for (i, block) in enumerate({array})`, or `for block in {array}`")),
+                    );
+                    this.poison(pattern);
+                }
                 (_, ast::Pattern::Ignore(_)) => {}
                 (Some((instance, path, field, _)), ast::Pattern::Name(name)) => {
                     let mut path = path.clone();
@@ -237,8 +262,15 @@ impl Body<'_> {
                     this.bind(&name.name, Named::Layer(instance.clone(), path), name.span, false);
                 }
                 (Some(_), ast::Pattern::Tuple { span, .. }) => {
-                    this.diagnostics
-                        .push(Diagnostic::error(shapes::PARTS, "a layer has no parts").at(*span, "expected one name"));
+                    let mut diagnostic =
+                        Diagnostic::error(shapes::PARTS, "a layer has no parts").at(*span, "expected one name");
+                    if counted.is_none() && pattern_of_two(pattern).is_some() {
+                        let array = this.written(expr.span);
+                        let shown = format!("enumerate({array})");
+                        diagnostic =
+                            diagnostic.help(format!("to count the layers, write `{shown}`")).fix(expr.span, shown);
+                    }
+                    this.diagnostics.push(diagnostic);
                     this.poison(pattern);
                 }
                 (None, _) => this.poison(pattern),

@@ -108,10 +108,16 @@ fn bodies(items: &items::Items<'_>, sources: &SourceMap, diagnostics: &mut Diagn
     let of_user = |item: &items::FunctionItem<'_>| items.modules.get(item.module).is_some_and(|m| m.path.is_none());
     let mut checked: Vec<Option<body::Checked>> = items.functions.iter().map(|_| None).collect();
     let ids = (0..).map(typed::FunctionId).zip(&items.functions);
+    // The last is the first: a layer with the element types of its defaults comes before others of the same text.
     let mut open: Vec<typed::FunctionId> = ids.filter(|(_, item)| of_user(item)).map(|(id, _)| id).collect();
+    open.reverse();
     while let Some(id) = open.pop() {
         if let Some(slot @ None) = checked.get_mut(id.0 as usize) {
+            let before = diagnostics.iter().count();
             let body = body::check(items, id, sources, diagnostics);
+            if let Some(choice) = items.function(id).owner.and_then(|owner| items.choice(owner)) {
+                diagnostics.note_after(before, &choice);
+            }
             open.extend(body.calls.iter().map(|call| call.function));
             *slot = Some(body);
         }
@@ -127,7 +133,7 @@ fn program(
     function_conditions: Vec<Vec<typed::Condition>>,
 ) -> typed::Program {
     let layers = items.layers.iter().zip(layer_conditions).map(|(item, conditions)| typed::Layer {
-        kind: item.ast.kind,
+        kind: item.kind,
         name: item.ast.name.name.clone(),
         docs: item.ast.docs.clone(),
         module: items.modules.get(item.module).and_then(|module| module.path),
@@ -138,7 +144,7 @@ fn program(
         span: item.ast.span,
     });
     let functions = items.functions.iter().zip(checked).zip(function_conditions).map(|((item, body), conditions)| {
-        let in_model = item.owner.is_some_and(|owner| items.layer(owner).ast.kind == LayerKind::Model);
+        let in_model = item.owner.is_some_and(|owner| items.layer(owner).kind == LayerKind::Model);
         typed::Function {
             name: item.ast.name.name.clone(),
             docs: item.ast.docs.clone(),

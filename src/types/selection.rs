@@ -165,7 +165,7 @@ impl Body<'_> {
     }
 
     /// A distance between windows or elements: at least 1.
-    fn distance(&mut self, what: &str, expr: &ast::Expr) -> Option<Dim> {
+    pub(super) fn distance(&mut self, what: &str, expr: &ast::Expr) -> Option<Dim> {
         let dim = self.dim_arg(expr)?;
         if dim.as_const() == Some(0) {
             self.diagnostics.push(
@@ -220,10 +220,17 @@ impl Body<'_> {
         let (x, step) = (self.tensor_arg(x), self.distance("every", step));
         let (Some((tensor, x)), Some(step)) = (x, step) else { return TypedExpr::error(span) };
         let Some(axis) = self.axis_arg(axis, -1, &tensor, x_span) else { return TypedExpr::error(span) };
+        self.every_of(TypedExpr { ty: Ty::Tensor(tensor), expr: x }, axis, step)
+    }
+
+    /// Each `step`-th element of an axis, from the first on.
+    pub(super) fn every_of(&mut self, x: TypedExpr, axis: usize, step: Dim) -> TypedExpr {
+        let span = x.span();
+        let Some(tensor) = x.as_tensor().cloned() else { return TypedExpr::error(span) };
         let count = tensor.shape.dim(axis).and_then(|length| length.ceil_div(&step));
         let Some(count) = count else { return TypedExpr::error(span) };
         let shape = tensor.shape.with(axis, self.scope.canonical(count));
-        TypedExpr::tensor(ExprKind::Every { x: Box::new(x), axis, step }, tensor.elem, shape, span)
+        TypedExpr::tensor(ExprKind::Every { x: Box::new(x.expr), axis, step }, tensor.elem, shape, span)
     }
 
     /// `scatter(x, at, value)` and `scatter_add`: slices along an axis written at indices, or added there.

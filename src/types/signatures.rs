@@ -10,7 +10,7 @@ use super::items::{ArgDefault, Items, duplicate};
 use super::typed::{Condition, Tensor, Type};
 use crate::diagnostics::codes::{dimensions, entries};
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::shape::{Dim, Relation};
+use crate::shape::{Dim, Elem, Relation};
 use crate::source::Span;
 use crate::syntax::ast::{self, DimSpec, ExprKind, LayerKind, TypeKind};
 use std::collections::BTreeMap;
@@ -63,12 +63,48 @@ pub(super) enum Rest {
     Parameter,
 }
 
+/// Reads the type of a tensor.
+pub(super) fn tensor_type(
+    ty: &ast::Type,
+    scope: &DimScope,
+    rest: Rest,
+    diagnostics: &mut Diagnostics,
+) -> Option<Tensor> {
+    let elem = match &ty.kind {
+        TypeKind::Tensor { elem, .. } => Some(*elem),
+        TypeKind::Generic { elem: name, .. } => {
+            let elem = scope.elems.get(&name.name).copied();
+            if elem.is_none() {
+                diagnostics.push(scope.unknown_elem(name));
+            }
+            elem
+        }
+        TypeKind::Named { .. } => elem_named(ty, scope),
+        TypeKind::Array { .. } | TypeKind::Tuple(_) | TypeKind::Error => None,
+    };
+    let shape = shape(ty.dims().unwrap_or_default(), scope, rest, diagnostics);
+    Some(Tensor { elem: elem?, shape: shape? })
+}
+
+/// The generic element type that a type is: a scalar.
+pub(super) fn elem_named(ty: &ast::Type, scope: &DimScope) -> Option<Elem> {
+    match &ty.kind {
+        TypeKind::Named { path, generics } if generics.is_empty() => match path.as_slice() {
+            [name] => scope.elems.get(&name.name).copied(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Reads a tensor type or a tuple of such, for results and variables.
 pub(super) fn value_type(ty: &ast::Type, scope: &DimScope, rest: Rest, diagnostics: &mut Diagnostics) -> Option<Type> {
     match &ty.kind {
-        TypeKind::Tensor { elem, dims } => {
-            let shape = shape(dims, scope, rest, diagnostics)?;
-            Some(Type::Tensor(Tensor { elem: *elem, shape }))
+        TypeKind::Tensor { .. } | TypeKind::Generic { .. } => {
+            tensor_type(ty, scope, rest, diagnostics).map(Type::Tensor)
+        }
+        TypeKind::Named { .. } if let Some(elem) = elem_named(ty, scope) => {
+            Some(Type::Tensor(Tensor { elem, shape: Shape::scalar() }))
         }
         TypeKind::Tuple(parts) => {
             let parts: Vec<Option<Type>> =
@@ -103,10 +139,8 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
     }
     let own = conditions(&mut scope, &ast.where_clauses, diagnostics);
     let own = replaced_names(own, &scope, &mut dims);
-    let has_rest = |ty: &ast::Type| match &ty.kind {
-        TypeKind::Tensor { dims, .. } => dims.iter().any(|spec| matches!(spec, DimSpec::Rest(_))),
-        _ => false,
-    };
+    let has_rest =
+        |ty: &ast::Type| ty.dims().is_some_and(|dims| dims.iter().any(|spec| matches!(spec, DimSpec::Rest(_))));
     let needed = ast.params.iter().filter(|param| param.default.is_none());
     let rest = if needed.into_iter().any(|param| has_rest(&param.ty)) { Rest::Known } else { Rest::Unknown };
     let params: Vec<Option<Tensor>> = ast
@@ -115,10 +149,10 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
         .map(|param| {
             let rest = if param.default.is_some() { rest } else { Rest::Known };
             match &param.ty.kind {
-                TypeKind::Tensor { .. } => match value_type(&param.ty, &scope, rest, diagnostics)? {
-                    Type::Tensor(tensor) => Some(tensor),
-                    Type::Tuple(_) => None,
-                },
+                TypeKind::Tensor { .. } | TypeKind::Generic { .. } => tensor_type(&param.ty, &scope, rest, diagnostics),
+                TypeKind::Named { .. } if elem_named(&param.ty, &scope).is_some() => {
+                    tensor_type(&param.ty, &scope, rest, diagnostics)
+                }
                 TypeKind::Error => None,
                 _ => {
                     diagnostics.push(
@@ -134,7 +168,7 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
         })
         .collect();
     let defaults = defaults(ast, &params, &scope, diagnostics);
-    let in_model = function.owner.is_some_and(|owner| items.layer(owner).ast.kind == LayerKind::Model);
+    let in_model = function.owner.is_some_and(|owner| items.layer(owner).kind == LayerKind::Model);
     if let Some(param) = ast.params.iter().find(|param| param.default.is_some() && ast.is_pub && in_model) {
         let (name, argument) = (&ast.name.name, &param.name.name);
         diagnostics.push(
@@ -200,7 +234,7 @@ fn defaults(
                 None => ArgDefault::Error,
             },
             None if matches!(default.kind, ExprKind::Binary { .. } | ExprKind::Name(_) | ExprKind::Call { .. })
-                && tensor.elem != crate::shape::Elem::Bool =>
+                && tensor.elem != Elem::Bool =>
             {
                 match scope.dim(default, diagnostics) {
                     Some(dim) => ArgDefault::Dim(dim),
@@ -248,7 +282,7 @@ pub(super) fn replaced_names(own: Vec<Condition>, scope: &DimScope, dims: &mut V
 /// Makes the names in an argument's type known; what is no tensor type is reported elsewhere.
 pub(super) fn bind_type(ty: &ast::Type, argument: &str, scope: &mut DimScope, dims: &mut Vec<String>) {
     match &ty.kind {
-        TypeKind::Tensor { dims: specs, .. } => {
+        TypeKind::Tensor { dims: specs, .. } | TypeKind::Generic { dims: specs, .. } => {
             for spec in specs {
                 if let DimSpec::Dim(expr) = spec {
                     bind_names(expr, argument, scope, dims);

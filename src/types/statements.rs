@@ -314,6 +314,13 @@ impl Body<'_> {
             },
         };
         let tensor = &tensor;
+        if let Some(step) = indices.iter().find_map(ast::Index::step) {
+            self.diagnostics.push(
+                not_available("an assignment to each element of so many", step.span)
+                    .help("assign in a loop over the elements, or use `scatter`"),
+            );
+            return None;
+        }
         let (entries, shape) = self.entries(tensor, base.span, indices, span)?;
         if let Some((_, index)) = entries.iter().zip(indices).find(|(entry, _)| matches!(entry, Entry::Gather(_))) {
             self.diagnostics.push(not_available("an assignment at a tensor of indices", index.span()));

@@ -103,6 +103,8 @@ pub enum GenericKind {
         /// Its value where none is given.
         default: Option<Scalar>,
     },
+    /// An element type. Each layer is checked for each element type that it is used with: which one it is here.
+    Elem(Elem),
 }
 
 /// A field of a layer.

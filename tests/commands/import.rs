@@ -122,6 +122,61 @@ fn computes_what_transformers_does(checkpoint: &str) -> String {
     config["model_type"].as_str().expect("a family").to_owned()
 }
 
+/// Models with logits write: `attnc generate` gives what is most probable by the logits of all tokens so far.
+#[test]
+fn imported_models_write() {
+    let mut families = Vec::new();
+    for checkpoint in checkpoints() {
+        let path = folder().join(&checkpoint);
+        let made = tempfile::tempdir().expect("a folder");
+        let place = |name: &str| made.path().join(name).to_string_lossy().into_owned();
+        let (program, so) = (place("model.attn"), place("model.so"));
+        let (code, _, err) = attnc(&["import", path.to_str().expect("UTF-8"), "-o", &program]);
+        assert_eq!(code, 0, "{checkpoint}: {err}");
+        if !std::fs::read_to_string(&program).expect("a program").contains("pub fn next(") {
+            continue;
+        }
+        let (code, _, err) = attnc(&[&program, "-o", &so]);
+        assert_eq!(code, 0, "{checkpoint}: {err}");
+        // SAFETY: it was compiled just above.
+        let model = unsafe { CompiledModel::open(Path::new(&so), Some(&weights(&path)), 1) };
+        let model = model.unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+        let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
+        let forward = model.entry("forward").unwrap_or_else(|e| panic!("{e}"));
+        let mut tokens = vec![3, 11, 5];
+        let mut vocabulary = 0;
+        for _ in 0..5 {
+            let all = Tensor::from_ints(attnc::shape::Elem::I32, vec![tokens.len()], &tokens).expect("a tensor");
+            let logits = session.call(forward, &[all]).unwrap_or_else(|e| panic!("{checkpoint}: {e}")).remove(0);
+            vocabulary = *logits.shape().last().expect("an axis");
+            let logits = logits.to_f64();
+            let row = &logits[logits.len() - vocabulary..];
+            let best = (0..vocabulary).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+            tokens.push(i64::try_from(best).expect("a token"));
+        }
+        // A tokenizer whose tokens show their numbers: of `abc` come 3, 11 and 5.
+        let mut words: BTreeMap<String, usize> = (0..vocabulary).map(|n| (format!("<{n}>"), n)).collect();
+        for (letter, token) in [("a", 3), ("b", 11), ("c", 5)] {
+            words.remove(&format!("<{token}>"));
+            words.insert(letter.to_owned(), token);
+        }
+        let shown: String = tokens[3..]
+            .iter()
+            .map(|token| words.iter().find(|(_, n)| i64::try_from(**n) == Ok(*token)).expect("a token").0.as_str())
+            .collect();
+        let tokenizer = json!({"model": {"type": "BPE", "vocab": words, "merges": []}});
+        std::fs::write(place("tokenizer.json"), tokenizer.to_string()).expect("a file");
+        let weights = weights(&path);
+        let weights = weights.to_str().expect("UTF-8");
+        let line =
+            ["generate", &program, "--weights", weights, "--tokenizer", &place("tokenizer.json"), "--prompt", "abc"];
+        let (code, out, err) = attnc(&[&line[..], &["--max-tokens", "5", "--temperature", "0"]].concat());
+        assert_eq!((code, out.trim_end()), (0, shown.as_str()), "{checkpoint}: {err}");
+        families.push(checkpoint);
+    }
+    assert!(families.len() >= 4, "{families:?}");
+}
+
 /// The program of a configuration with some fields changed (`null` takes one away), or why there is none.
 fn changed(checkpoint: &str, changes: &Value) -> Result<String, String> {
     let path = folder().join(checkpoint);

@@ -68,7 +68,7 @@ pub(crate) struct Fixture {
 }
 
 /// The examples that have reference results, in learning order.
-pub(crate) const EXAMPLES: [&str; 31] = [
+pub(crate) const EXAMPLES: [&str; 32] = [
     "01_linear",
     "02_self_attention",
     "03_masks",
@@ -100,6 +100,7 @@ pub(crate) const EXAMPLES: [&str; 31] = [
     "29_generate",
     "30_voice",
     "31_beam",
+    "32_speculative",
 ];
 
 /// The path of an example's program.

@@ -1,5 +1,5 @@
 //! Does beam search (31_beam) find what the greedy loop finds where it keeps one text, and what the exhaustive search finds where it
-//! keeps all? (What it finds otherwise is among the references of the examples.)
+//! keeps all? Does a large model with a small one that proposes tokens (32_speculative) write what it writes alone? (What it finds otherwise is among the references of the examples.)
 
 use attnc::random::Random;
 use attnc::shape::Elem;
@@ -10,6 +10,11 @@ use crate::{fixtures, front};
 
 /// An example with these dimensions, and random weights that depend on names and shapes alone.
 fn example(name: &str, dims: &[(&str, i64)]) -> Everywhere {
+    example_named(name, dims, str::to_owned)
+}
+
+/// The same with weights by what `seed` makes of their names.
+fn example_named(name: &str, dims: &[(&str, i64)], seed: impl Fn(&str) -> String) -> Everywhere {
     let source = std::fs::read_to_string(fixtures::program(name)).unwrap();
     let module = front::module(name, &source, &front::options(dims)).unwrap_or_else(|e| panic!("{e}"));
     let mut params = Vec::new();
@@ -18,7 +23,7 @@ fn example(name: &str, dims: &[(&str, i64)]) -> Everywhere {
         let layers = decl.counts.first().copied();
         for layer in 0..layers.unwrap_or(1) {
             let name = decl.name.replace('*', &layer.to_string());
-            let seed = name.bytes().fold(7, |seed: u64, b| seed.wrapping_mul(31).wrapping_add(b.into()));
+            let seed = seed(&name).bytes().fold(7, |seed: u64, b| seed.wrapping_mul(31).wrapping_add(b.into()));
             let mut random = Random::new(seed);
             let count = shape.iter().product();
             let values: Vec<f32> = (0..count).map(|_| random.below(2001) as f32 * 1e-3 - 1.0).collect();
@@ -77,4 +82,41 @@ fn all_texts_are_the_exhaustive_search() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 27);
+}
+
+/// Whether the small model is right never, at times or always: only how often the large one is asked depends on it.
+#[test]
+fn a_draft_changes_nothing_but_the_calls() {
+    let (room, k) = (20, 3);
+    let own = [("L", 2), ("D", 8), ("H", 2), ("V", 5), ("T", room)];
+    let alone = example("29_generate", &own);
+    let small = [("M", 1), ("E", 4), ("G", 1), ("K", k)];
+    let twin = [("M", 2), ("E", 8), ("G", 2), ("K", k)];
+    let without = |prefix: &str, name: &str| name.strip_prefix(prefix).unwrap_or(name).to_owned();
+    let others = example_named("32_speculative", &[&own[..], &small].concat(), |name| without("large.", name));
+    let twins = example_named("32_speculative", &[&own[..], &twin].concat(), |name| {
+        without("small.", &without("large.", name))
+    });
+    for prompt in [&[3][..], &[1, 4, 0, 2, 2, 1, 3], &[2; 17], &[0; 20]] {
+        let stop = Tensor::from_ints(Elem::I32, Vec::new(), &[-1]).unwrap();
+        let want = alone.call("greedy", &[ints(prompt), stop]).unwrap()[0].to_i64();
+        let mut asked = Vec::new();
+        for program in [&others, &twins] {
+            let given = program.call("greedy", &[ints(prompt)]).unwrap();
+            let count = given[1].to_i64()[0];
+            let rest = usize::try_from(room).unwrap() - prompt.len();
+            // It ends where there is no room for k + 1 more.
+            let tokens = given[0].to_i64();
+            let (written, filled) = tokens.split_at(usize::try_from(count).unwrap());
+            assert!(written.len() + usize::try_from(k).unwrap() >= rest, "{prompt:?}: {count}");
+            assert_eq!(written, &want[..written.len()], "{prompt:?}");
+            assert!(filled.iter().all(|token| *token == -1), "{tokens:?}");
+            asked.push((given[2].to_i64()[0], count));
+        }
+        // A twin is always right: each time k tokens and one more.
+        let (times, count) = asked[1];
+        assert_eq!(1 + (times - 1) * (k + 1), count, "{prompt:?}");
+        let (times, count) = asked[0];
+        assert!((1..=count).contains(&times), "{prompt:?}");
+    }
 }

@@ -25,6 +25,7 @@ mod generate;
 #[path = "../common/host.rs"]
 mod host;
 mod hostile;
+mod indexing;
 mod joined;
 mod lengths;
 mod masks;

@@ -104,6 +104,67 @@ fn what_is_left_out_of_an_attention_hides_nothing() {
     }
 }
 
+/// Small whole numbers, of which products and sums are exact in every float type.
+fn whole(elem: Elem, shape: &[usize], seed: u64) -> Tensor {
+    let mut random = Random::new(seed);
+    let count: usize = shape.iter().product();
+    let values: Vec<f64> = (0..count).map(|_| random.below(5) as f64 - 2.0).collect();
+    Tensor::from_floats(elem, shape.to_vec(), &values).unwrap()
+}
+
+/// Layers of other element types than f32 give their formulas, in these types.
+#[test]
+fn layers_have_the_element_types_that_they_are_given() {
+    for elem in [Elem::F32, Elem::BF16, Elem::F16] {
+        let source = format!(
+            "use std.nn\nlayer Both<I, O, T = f16> {{\n    up: Linear<I, O, T>\n    down: Conv1D<O, I, E = T>\n    \
+             fn forward(x: T[.., I], factor: T) -> T[.., I] {{ down(relu(up(x))) * factor + full<T>(1, [I]) }}\n}}\n\
+             model M<E = {elem}> {{\n    table: Embedding<7, 3, E>\n    layers: [Both<3, 5, E>; 2]\n    \
+             pub fn f(tokens: i32[S], scale: E[3]) -> E[S, 3] {{\n        var x = table(tokens) * scale\n        \
+             for layer in layers {{ x = cast<E>(layer(x, 1)) }}\n        x\n    }}\n}}\n"
+        );
+        let table = whole(elem, &[7, 3], 1);
+        let mut params = vec![("table.weight".to_string(), table.clone())];
+        for i in 0..2 {
+            for (name, shape) in
+                [("up.weight", [5, 3]), ("up.bias", [5, 0]), ("down.weight", [5, 3]), ("down.bias", [3, 0])]
+            {
+                let shape: Vec<usize> = shape.into_iter().filter(|n| *n > 0).collect();
+                params.push((format!("layers.{i}.{name}"), whole(elem, &shape, 2 + params.len() as u64)));
+            }
+        }
+        let given: Vec<(&str, Tensor)> = params.iter().map(|(name, x)| (name.as_str(), x.clone())).collect();
+        let program = Everywhere::of(&source, &given);
+        let values: Vec<Vec<f64>> = params.iter().map(|(_, x)| x.to_f64()).collect();
+        let scale = whole(elem, &[3], 99);
+        let calls: Vec<Vec<i64>> = vec![vec![], vec![6], vec![0, 3, 3, 5, 1]];
+        let args =
+            |tokens: &[i64]| vec![Tensor::from_ints(Elem::I32, vec![tokens.len()], tokens).unwrap(), scale.clone()];
+        let given: Vec<(&str, Vec<Tensor>)> = calls.iter().map(|tokens| ("f", args(tokens))).collect();
+        for (tokens, got) in calls.iter().zip(program.calls(&given)) {
+            let row = |token: &i64| {
+                let at = usize::try_from(*token).unwrap() * 3;
+                let mut x: Vec<f64> = values[0][at..at + 3].iter().zip(scale.to_f64()).map(|(x, s)| x * s).collect();
+                for layer in values[1..].chunks(4) {
+                    let dot = |o: usize| (0..3).map(|i| x[i] * layer[0][o * 3 + i]).sum::<f64>() + layer[1][o];
+                    let up: Vec<f64> = (0..5).map(|o| dot(o).max(0.0)).collect();
+                    x = (0..3)
+                        .map(|i| (0..5).map(|o| up[o] * layer[2][o * 3 + i]).sum::<f64>() + layer[3][i] + 1.0)
+                        .collect();
+                }
+                x
+            };
+            let want: Vec<f64> = tokens.iter().flat_map(row).collect();
+            let got = got.unwrap();
+            assert_eq!((got[0].elem(), got[0].shape()), (elem, [tokens.len(), 3].as_slice()));
+            // What is exact at first is rounded where it got large: to 8 bits of bf16 at each of four steps.
+            for (want, got) in want.iter().zip(got[0].to_f64()) {
+                assert!((want - got).abs() <= 0.02 * want.abs().max(16.0), "{elem}: {got}, not {want}");
+            }
+        }
+    }
+}
+
 /// The optimised graph IR of a program, without the places in the source.
 fn optimised(source: &str) -> String {
     let text = attnc::ir::text::print(&Everywhere::of(source, &params()).optimised);

@@ -227,6 +227,11 @@ const REFUSALS: &[Refusal] = &[
         None,
         &[],
     ),
+    (
+        "model M<N = 2000000> {\n    state k: f32[N, N]\n    pub fn f(x: f32[2]) -> f32[2] { x + k[0, 0..2] }\n}\n",
+        None,
+        &[],
+    ),
     ("model M {\n    #[name = \"a.*\"]\n    w: f32[2]\n    pub fn f(x: f32[2]) -> f32[2] { x + w }\n}\n", None, &[]),
 ];
 

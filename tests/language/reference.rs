@@ -250,7 +250,7 @@ fn the_standard_library_is_shown_by_signature() {
     }
     let linear = reference::find("Linear")[0].text();
     for line in
-        ["    layer Linear<I, O> {", "        weight: f32[O, I]", "        fn forward(x: f32[.., I]) -> f32[.., O]"]
+        ["    layer Linear<I, O, E = f32> {", "        weight: E[O, I]", "        fn forward(x: E[.., I]) -> E[.., O]"]
     {
         assert!(linear.contains(line), "{linear}");
     }

@@ -102,4 +102,12 @@ codes! {
     rule: "`tap name` makes the tensor variable of that name observable under the name. Bind the value with `let` first.";
     - failing: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D>\n    fn forward(x: f32[D]) -> f32[D] {\n        tap norm\n        norm(x)\n    }\n}\n";
     - fixed: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D>\n    fn forward(x: f32[D]) -> f32[D] {\n        let y = norm(x)\n        tap y\n        y\n    }\n}\n";
+
+    /// A name that is no element type.
+    UNKNOWN_ELEM = "E0216", "unknown element type";
+    rule: "The element types are `f32`, `bf16`, `f16`, `i8`, `i32`, `i64`, `bool`, and those generics of a layer whose\n\
+           default is one: `layer Linear<I, O, E = f32>`. A field chooses it, `Linear<D, D, bf16>`, and the layer is\n\
+           checked for each choice.";
+    - failing: "layer Scale<D> {\n    weight: E[D]\n    fn forward(x: E[.., D]) -> E[.., D] { x * weight }\n}\n";
+    - fixed: "layer Scale<D, E = f32> {\n    weight: E[D]\n    fn forward(x: E[.., D]) -> E[.., D] { x * weight }\n}\n";
 }

@@ -93,6 +93,7 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
                     ok = false;
                 }
             },
+            GenericKind::Elem(_) => {}
         }
     }
     signature_dims(program, options, &mut bound, diagnostics)?;
@@ -267,11 +268,11 @@ impl Params<'_> {
             let path = join(path, &field.stored_name);
             match &field.ty {
                 FieldType::Param(tensor) => {
-                    let decl = self.param(instance, tensor, path, counts, field.span)?;
+                    let decl = self.param(instance, ("parameter", tensor), path, counts, field.span)?;
                     self.add(decl, field.span)?;
                 }
                 FieldType::State(tensor) => {
-                    let decl = self.param(instance, tensor, path, counts, field.span)?;
+                    let decl = self.param(instance, ("state", tensor), path, counts, field.span)?;
                     let lengths = decl.counts.iter().map(|n| Dim::from(i64::try_from(*n).unwrap_or(i64::MAX)));
                     let shape: Vec<Dim> = lengths.chain(decl.ty.shape).collect();
                     if let Some(dim) = shape.iter().find(|d| d.as_const().is_none()) {
@@ -298,7 +299,7 @@ impl Params<'_> {
                 }
                 FieldType::Array(inner, length) => {
                     let length = self.dim(instance, length, field.span)?;
-                    let count = self.number(&length, field.span)?;
+                    let count = self.number(&length, "parameter", field.span)?;
                     let inner = self.instance(instance, inner, field.span)?;
                     let counts: Vec<u64> = counts.iter().copied().chain([count]).collect();
                     self.walk(&inner, &join(&path, "*"), &counts, depth + 1)?;
@@ -308,21 +309,28 @@ impl Params<'_> {
         Ok(())
     }
 
-    fn param(&mut self, at: &Instance, tensor: &Tensor, name: String, counts: &[u64], span: Span) -> Res<ParamDecl> {
+    fn param(
+        &mut self,
+        at: &Instance,
+        (what, tensor): (&str, &Tensor),
+        name: String,
+        counts: &[u64],
+        span: Span,
+    ) -> Res<ParamDecl> {
         let mut shape = Vec::new();
         let mut elements: i128 = 1;
         for axis in &tensor.shape.axes {
             let Axis::Dim(dim) = axis else {
-                return Err(LowerError::Bug(format!("parameter `{name}` has `..` in its shape")));
+                return Err(LowerError::Bug(format!("{what} `{name}` has `..` in its shape")));
             };
             let dim = self.dim(at, dim, span)?;
-            let n = self.number(&dim, span)?;
+            let n = self.number(&dim, what, span)?;
             elements = elements.saturating_mul(i128::from(n));
             shape.push(dim);
         }
         let all = counts.iter().fold(elements, |all, n| all.saturating_mul(i128::from(*n)));
         if elements > MAX_ELEMENTS || all > MAX_ELEMENTS {
-            let message = format!("parameter `{name}` has {all} elements; at most 2^40 are possible");
+            let message = format!("{what} `{name}` has {all} elements; at most 2^40 are possible");
             self.diagnostics.push(Diagnostic::error(entries::TENSOR_SIZE, message).at(span, ""));
             return Err(LowerError::Reported);
         }
@@ -367,8 +375,8 @@ impl Params<'_> {
         }
     }
 
-    /// The value of a dimension that sizes a parameter.
-    fn number(&mut self, dim: &Dim, span: Span) -> Res<u64> {
+    /// The value of a dimension that sizes a parameter or a state.
+    fn number(&mut self, dim: &Dim, what: &str, span: Span) -> Res<u64> {
         if let Some(n) = dim.as_const().and_then(|n| u64::try_from(n).ok()) {
             return Ok(n);
         }
@@ -381,7 +389,7 @@ impl Params<'_> {
             .at(span, "in here"),
             Some(name) => Diagnostic::error(
                 entries::UNBOUND_GENERIC,
-                format!("`{name}` of model `{}` has no value, and it sizes a parameter", self.model),
+                format!("`{name}` of model `{}` has no value, and it sizes a {what}", self.model),
             )
             .at(span, "sized here")
             .help(format!("give it a default, or bind it with `--dim {name}=VALUE`")),

@@ -1,4 +1,4 @@
-//! `x[:, 0]`, `x[1:]`, `x[..., 0]`: slices as Python has them.
+//! `x[:, 0]`, `x[1:]`, `x[a:b:2]`, `x[..., 0]`: slices as Python has them.
 
 use super::{Inside, Scan, made};
 use crate::diagnostics::codes::syntax as codes;
@@ -6,7 +6,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics, fixed_text};
 use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
-/// Replaces `:` in indices by `..`, a `:` alone by `0..`, and `...` by `..`.
+/// Replaces `:` in indices by `..`, a `:` alone by `0..`, a second one by `step`, and `...` by `..`.
 pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     if !lexemes.iter().any(|lexeme| matches!(lexeme.token, Token::Colon | Token::DotDot)) {
         return lexemes;
@@ -16,6 +16,8 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     // One message for each pair of brackets, by the place of the opening one.
     let mut found: Vec<(usize, Diagnostic)> = Vec::new();
     let mut skip = false;
+    // The last `:` that was replaced, for each pair of brackets.
+    let mut sliced = std::collections::BTreeMap::new();
     for (at, lexeme) in lexemes.iter().enumerate() {
         if std::mem::take(&mut skip) {
             continue;
@@ -34,12 +36,29 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
             (next.map_or(lexeme.span, |next| lexeme.span.to(next.span)), "..")
         } else {
             let before = at.checked_sub(1).and_then(|at| lexemes.get(at)).map(|lexeme| lexeme.token);
-            let alone = matches!(before, Some(Token::LBracket | Token::Comma))
-                && matches!(next.map(|next| next.token), Some(Token::RBracket | Token::Comma));
-            if alone {
+            let after = next.map(|next| next.token);
+            let ends = matches!(after, Some(Token::RBracket | Token::Comma));
+            // The second `:` of an entry comes before the distance.
+            let same_entry = |first: usize| {
+                let between = lexemes.iter().enumerate().take(at).skip(first);
+                !between.into_iter().any(|(i, l)| l.token == Token::Comma && scan.place(i).open == Some(open))
+            };
+            if sliced.insert(open, at).is_some_and(same_entry) {
+                let replacement = if ends { "" } else { " step " };
+                if !ends {
+                    out.push(Lexeme { token: Token::Step, span: lexeme.span, tainted: true });
+                }
+                if let Some((_, message)) = found.iter_mut().rev().find(|(other, _)| *other == open) {
+                    *message = message.clone().fix(lexeme.span, replacement);
+                }
+                continue;
+            }
+            let begins = matches!(before, Some(Token::LBracket | Token::Comma));
+            let whole = begins && (ends || after == Some(Token::Colon));
+            if whole {
                 out.push(made(Token::Int(0), lexeme.span));
             }
-            (lexeme.span, if alone { "0.." } else { ".." })
+            (lexeme.span, if whole { "0.." } else { ".." })
         };
         out.push(Lexeme { token: Token::DotDot, span, tainted: true });
         let written = if dots { "`...`" } else { "`:`" };

@@ -241,6 +241,13 @@ impl Gen {
                  let y = gate(x * scale)\n{tap}        tanh(x + y)\n    }}\n}}\n"
             ),
         };
+        // Sometimes the element type is a generic.
+        let item = if self.random.chance(30) {
+            let item = item.replace("<D, K> {", "<D, K, E = f32> {").replace("f32[", "E[");
+            item.replace("Linear<K, D>", "Linear<K, D, E>").replace("Mlp<D, K>", "Mlp<D, K, E = E>")
+        } else {
+            item
+        };
         self.items.push(item);
         let inner = self.random.pick(&["F", "2*D", "3"]);
         let field = self.name("blocks");
@@ -253,7 +260,12 @@ impl Gen {
         self.fields.push(format!("{field}: [{layer}<D, {inner}>; {count}]"));
         let v = self.name("v");
         self.lines.push(format!("var {v} = {name}"));
-        self.lines.push(format!("for block in {field} {{ {v} = tanh(block({v})) }}"));
+        let turn = self.name("turn");
+        self.lines.push(match self.random.below(4) {
+            0 => format!("for {turn} in 0..{count} {{ {v} = tanh({field}[{turn}]({v})) }}"),
+            1 => format!("for ({turn}, block) in enumerate({field}) {{ {v} = tanh(block({v}) + cast<f32>({turn})) }}"),
+            _ => format!("for block in {field} {{ {v} = tanh(block({v})) }}"),
+        });
         if count > 0 && self.random.chance(30) {
             self.lines.push(format!("{v} = {v} + {field}[{}]({v})", count - 1));
         }
