@@ -19,6 +19,8 @@ pub struct Sizes {
     symbols: BTreeMap<String, i128>,
     /// What products are at most in size.
     products: BTreeMap<Monomial, i128>,
+    /// What whole forms are at most in size.
+    forms: BTreeMap<Dim, i128>,
 }
 
 impl Sizes {
@@ -41,6 +43,8 @@ impl Sizes {
 
     /// A form and the products that it sums are at most this in size.
     pub fn evaluated(&mut self, d: &Dim, most: i128) {
+        let slot = self.forms.entry(d.clone()).or_insert(most);
+        *slot = (*slot).min(most);
         for (coefficient, factors) in d.as_fraction().0 {
             let powers = factors.into_iter().map(|(f, e)| (f, i32::try_from(e).unwrap_or(i32::MAX)));
             let product = Monomial(powers.collect());
@@ -55,9 +59,10 @@ impl Sizes {
 
     /// What says something of these symbols alone.
     pub fn only(&self, symbols: &[String]) -> Sizes {
-        let known = |m: &Monomial| {
-            m.0.keys().all(|f| Dim::factor(f.clone()).symbols().iter().all(|s| symbols.iter().any(|own| **own == **s)))
-        };
+        let named = |d: &Dim| d.symbols().iter().all(|s| symbols.iter().any(|own| **own == **s));
+        let known = |m: &Monomial| m.0.keys().all(|f| named(&Dim::factor(f.clone())));
+        let forms = self.forms.iter().filter(|(d, _)| named(d));
+        let forms = forms.map(|(d, most)| (d.clone(), *most)).collect();
         let arguments = self.arguments.iter().map(|(m, bytes)| {
             // What is left out counts as 1.
             let kept = m.0.iter().filter(|(f, _)| known(&Monomial([((*f).clone(), 1)].into())));
@@ -72,6 +77,7 @@ impl Sizes {
             arguments,
             symbols: named.map(|(name, most)| (name.clone(), *most)).collect(),
             products: products.map(|(m, most)| (m.clone(), *most)).collect(),
+            forms,
         }
     }
 
@@ -86,7 +92,8 @@ impl Sizes {
             coefficient.saturating_abs().saturating_mul(self.product(&Monomial(powers.collect())))
         };
         let sum = terms.iter().map(size).fold(0, i128::saturating_add);
-        sum.max(size(&divisor))
+        let known = self.forms.get(d).copied().unwrap_or(i128::MAX);
+        sum.max(size(&divisor)).min(known)
     }
 
     /// Can a form be computed in 64 bits for certain?

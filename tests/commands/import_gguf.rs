@@ -47,7 +47,16 @@ fn models_compute_what_transformers_computes_from_the_file() {
             std::fs::write(folder.path().join("tokens.npy"), npy::to_bytes(&tokens)).expect("a file");
             let want = of(&format!("{case}/out"));
             for backend in ["interp", "cpu"] {
-                let call = ["run", "model.attn", "--weights", "model.safetensors", "--input", "tokens=tokens.npy"];
+                let call = [
+                    "run",
+                    "model.attn",
+                    "--function",
+                    "forward",
+                    "--weights",
+                    "model.safetensors",
+                    "--input",
+                    "tokens=tokens.npy",
+                ];
                 let (code, _, err) =
                     attnc(folder.path(), &[&call[..], &["--backend", backend, "-o", "out.npy"]].concat());
                 assert_eq!(code, 0, "{model} {backend}: {err}");
@@ -65,7 +74,18 @@ fn models_compute_what_transformers_computes_from_the_file() {
 fn integers_are_packed_as_they_were() {
     let folder = tempfile::tempdir().expect("a folder");
     imported(folder.path(), &file("llama_q8_0"));
-    let call = ["run", "model.attn", "--weights", "model.safetensors", "--input", "tokens=[1, 2, 3]", "--pack", "int8"];
+    let call = [
+        "run",
+        "model.attn",
+        "--function",
+        "forward",
+        "--weights",
+        "model.safetensors",
+        "--input",
+        "tokens=[1, 2, 3]",
+        "--pack",
+        "int8",
+    ];
     let (code, _, err) = attnc(folder.path(), &[&call[..], &["--verbose"]].concat());
     assert_eq!(code, 0, "{err}");
     let exact = err.lines().filter(|line| line.contains("_proj.weight")).collect::<Vec<_>>();

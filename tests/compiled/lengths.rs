@@ -377,6 +377,20 @@ fn tile_texts_are_checked() {
     assert_eq!(plan.lengths().map(|(_, most)| most.clone()).collect::<Vec<Dim>>(), [Dim::from(8)]);
 }
 
+/// Extents that are products of what is left of two axes, rounded: no product of theirs is known to be 0 or more by itself.
+#[test]
+fn rounded_lengths_in_extents() {
+    let p = program(
+        "    pub fn f(x: f32[S], y: f32[T], n: i64) -> f32 {\n        let dim N = n where N <= S, N <= T\n        \
+         sum(full<f32>(1.0, [floor_div(S - N, 2) * floor_div(T - N, 2)]))\n    }",
+    );
+    for (s, t, n) in [(7usize, 9usize, 2i64), (5, 5, 5), (1, 40, 0), (60, 41, 1)] {
+        let given = p.call("f", &[noise(&[s], 1), noise(&[t], 2), i64s(n)]).unwrap();
+        let half = |all: usize| (all as i64 - n) / 2;
+        assert_eq!(given[0].to_f64(), [(half(s) * half(t)) as f64], "{s} {t} {n}");
+    }
+}
+
 /// Clauses that name the length and other dimensions are computed where it has its value, not before: launches look for the
 /// weights that come next, along the instructions after them and into branches.
 #[test]

@@ -2,9 +2,15 @@
 //! every level of processors that runs here. Windows, documents, prefixes, padding, biases that fall with the distance, blocks;
 //! integers that wrap, rows without a key, finite fills.
 
+use std::collections::BTreeMap;
+
+use attnc::lowering::graph::Options;
+use attnc::passes;
 use attnc::shape::Elem;
+use attnc::tile::{PlanVariant, cost};
 
 use crate::attention_compiled::{CAUSAL, Case, HIDDEN, PAIRS, PLAIN, causal, computes_its_formula};
+use crate::{compiled, front};
 
 /// Fewer and more queries than a tile and keys than a block, one of each and none, and several blocks that are skipped.
 const SIZES: &[(usize, usize)] =
@@ -190,4 +196,48 @@ fn cases() -> Vec<Case> {
 #[test]
 fn masks_that_are_formulas_compute_them() {
     computes_its_formula(cases());
+}
+
+/// The work of an attention under a mask, and the room in memory that it needs beside its arguments and result.
+fn work(mask: &str, level: attnc::tile::Cpu, length: i64) -> cost::Cost {
+    let source = format!(
+        "model A {{\n    pub fn forward(q: f32[2, S, 64], k: f32[2, S, 64], v: f32[2, S, 64]) -> f32[2, S, 64] {{\n        \
+         let i = rearrange(iota(S), \"s -> s 1\")\n        let j = iota(S)\n        \
+         softmax(where({mask}, q @ k.T / 8, -inf)) @ v\n    }}\n}}\n"
+    );
+    let module = front::module("a.attn", &source, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let module = compiled::optimised(module, &passes::Options::default());
+    let tiles = compiled::scheduled(&module, level);
+    assert!(tiles.plans.iter().all(|plan| plan.slots.is_empty()), "{mask}: something is stored");
+    let sizes = BTreeMap::from([("S".to_string(), length)]);
+    let walked = cost::plan(&tiles, "forward", PlanVariant::Plain, &sizes).unwrap_or_else(|e| panic!("{mask}: {e}"));
+    let [launch] = walked.launches.as_slice() else { panic!("{mask}: several launches") };
+    launch.cost
+}
+
+#[test]
+fn windows_take_work_and_memory_in_proportion_to_the_length() {
+    let masks = [
+        "j <= i and i - j < 256",
+        "abs(i - j) <= 128",
+        "abs(i - j) <= 64 or j < 4",
+        "i / 128 == j / 128",
+        "j <= i and i / 64 - j / 64 <= 2",
+    ];
+    for level in compiled::levels() {
+        for mask in masks {
+            let [short, long] = [2048, 8192].map(|length| work(mask, level, length));
+            assert!(short.exact && long.exact, "{mask}");
+            let growth = long.flops as f64 / short.flops as f64;
+            assert!(
+                (growth - 4.0).abs() <= 0.15 * 4.0,
+                "{mask}, {level:?}: {growth} times the work for 4 times the length"
+            );
+            let read = long.read as f64 / short.read as f64;
+            assert!(read <= 4.1, "{mask}: {read} times the bytes");
+        }
+        // As a check of the count: without a window it is nearly the square.
+        let [short, long] = [512, 1024].map(|length| work("j <= i", level, length));
+        assert!(long.flops as f64 > 3.0 * short.flops as f64);
+    }
 }

@@ -57,7 +57,8 @@ impl Kind {
 
     /// Bytes of so many elements; none if they are no whole number of blocks, or too many.
     pub(super) fn bytes(self, count: u64) -> Option<u64> {
-        let blocks = |bytes: u64| (count % BLOCK as u64 == 0).then(|| (count / BLOCK as u64).checked_mul(bytes))?;
+        let blocks =
+            |bytes: u64| count.is_multiple_of(BLOCK as u64).then(|| (count / BLOCK as u64).checked_mul(bytes))?;
         match self {
             Kind::F32 => count.checked_mul(4),
             Kind::F16 | Kind::BF16 => count.checked_mul(2),
@@ -226,7 +227,7 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
         let size = count.filter(|_| kind.bytes(row).is_some()).and_then(|n| kind.bytes(n));
         let size =
             size.ok_or_else(|| wrong(format!("the tensor `{shown}` of type {kind:?} has the shape {shape:?}")))?;
-        let from = start.checked_add(offset).filter(|_| offset % alignment == 0);
+        let from = start.checked_add(offset).filter(|_| offset.is_multiple_of(alignment));
         let range =
             from.and_then(|from| Some(usize::try_from(from).ok()?..usize::try_from(from.checked_add(size)?).ok()?));
         let data = range.clone().and_then(|range| bytes.get(range));

@@ -233,6 +233,7 @@ pub(super) fn simple(
         (Op::Binary(op), [a, b]) if whole => {
             both(a, b).map_or(Known::Nothing, |(a, b)| Known::Number(op.eval_int(a, b)))
         }
+        (Op::Unary(op), [a]) if whole => number(a).and_then(|n| op.eval_int(n)).map_or(Known::Nothing, Known::Number),
         (Op::Compare(op), [a, b]) if !body.ty(*a).elem().is_some_and(|e| e.is_float()) => {
             both(a, b).map_or(Known::Nothing, |(a, b)| Known::Number(i64::from(op.eval(a, b))))
         }
@@ -290,8 +291,14 @@ impl Walk<'_> {
                     }
                 }
             }
-            let goes = target(&body.block(block).terminator, &|v| self.frame[v])
-                .map_err(|e| format!("{}: {e}", self.kernel.name))?;
+            let goes = match &body.block(block).terminator {
+                // Data decides whether a block of keys is visited, and under a mask: so it is counted as if it was.
+                Terminator::BrIf { condition, then, .. } if self.frame[*condition].number().is_none() => {
+                    self.exact = false;
+                    Some(then)
+                }
+                t => target(t, &|v| self.frame[v]).map_err(|e| format!("{}: {e}", self.kernel.name))?,
+            };
             let Some(call) = goes else { return Ok(()) };
             let values: Vec<Known> = call.args.iter().map(|v| self.frame[*v]).collect();
             for (arg, x) in body.block(call.block).args.iter().zip(values) {

@@ -40,6 +40,8 @@
 //! 1, instead of at `-inf` and 0, as if a key with no value had been seen. So no row is without a weight, unless its sink is
 //! `-inf`, and a row that sees no key gives zeros.
 //!
+//! Blocks that masks hide which are formulas over positions are not visited, as their bounds tell (`visible`).
+//!
 //! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
 //! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond
 //! it the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and
@@ -77,6 +79,7 @@
 mod forms;
 mod keys;
 mod launches;
+mod visible;
 
 use std::f64::consts::LOG2_E;
 
@@ -230,7 +233,9 @@ fn kernel(
     }
     kb.at(places.values);
     let copied = layout == QueryLayout::InLanes && !(in_place(&kb, k) && in_place(&kb, v));
-    let block = tile_size(&t, if copied { COPIED_KEYS } else { KEYS });
+    // Smaller blocks leave out more of what is hidden; panels of values are for blocks of one size.
+    let skips = layout != QueryLayout::InLanePairs && first_hiding(steps.iter()).is_some();
+    let block = tile_size(&t, if copied || skips { COPIED_KEYS } else { KEYS });
     let shift = kb.dim(&t.sub(&s));
     let sink = what.sink.clone();
     let parts = Attention {
@@ -304,6 +309,23 @@ fn load_turned(
         x = kb.placed(loc, |kb| kb.binary(BinaryOp::Mul, x, f));
     }
     if turn { kb.transpose(x) } else { x }
+}
+
+/// Does a mask put `-inf` in place of what it hides?
+fn hides(step: &Step) -> bool {
+    match &step.change {
+        Change::Causal => true,
+        Change::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
+        Change::Keep { .. } | Change::Add(_) | Change::Cap(_) => false,
+    }
+}
+
+/// The place from which on all masks hide keys, if one of them is a formula.
+fn first_hiding<'a>(steps: impl DoubleEndedIterator<Item = &'a Step> + ExactSizeIterator) -> Option<usize> {
+    let all = steps.len();
+    let last: Vec<&Step> = steps.rev().take_while(|step| hides(step)).collect();
+    let is_formula = |step: &&Step| matches!(&step.change, Change::Keep { kept: Source::Formula(_), .. });
+    last.iter().any(is_formula).then_some(all - last.len())
 }
 
 /// What is put in the scores' place can be multiplied beforehand, what is added to them cannot.

@@ -13,7 +13,8 @@
 use std::f64::consts::LOG2_E;
 
 use super::{
-    Attention, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, exponent_of, in_place, is_causal, load_turned, over_scores,
+    Attention, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, exponent_of, first_hiding, in_place, is_causal,
+    load_turned, over_scores,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
@@ -24,9 +25,9 @@ use crate::tile::{Extent, KernelBuilder, Op, Type, Value};
 #[derive(Clone, Copy)]
 pub(super) struct Running {
     /// The next key.
-    next: Value,
+    pub(super) next: Value,
     /// Each query's highest score so far.
-    highest: Value,
+    pub(super) highest: Value,
     /// Each query's sum so far.
     pub(super) sum: Value,
     /// The weighted values so far: their columns are rows here, but columns for a single query.
@@ -35,12 +36,12 @@ pub(super) struct Running {
 
 impl Running {
     /// What is handed from block to block.
-    fn carried(&self) -> [Value; 4] {
+    pub(super) fn carried(&self) -> [Value; 4] {
         [self.next, self.highest, self.sum, self.result]
     }
 
     /// The same with other values.
-    fn of(values: &[Value]) -> Option<Running> {
+    pub(super) fn of(values: &[Value]) -> Option<Running> {
         let [next, highest, sum, result] = *values else { return None };
         Some(Running { next, highest, sum, result })
     }
@@ -48,7 +49,7 @@ impl Running {
 
 /// How keys are gone through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
+pub(super) enum Pass {
     /// In blocks, which are multiplied whatever they hold.
     Quick,
     /// Again, where something was not finite: a weight of 0 leaves its value out.
@@ -57,17 +58,17 @@ enum Pass {
 
 /// One loop over blocks.
 #[derive(Clone, Copy)]
-struct Round {
+pub(super) struct Round {
     /// Where it ends.
-    end: Value,
+    pub(super) end: Value,
     /// Keys of a block.
-    block: i64,
+    pub(super) block: i64,
     /// Is every block a whole one?
-    whole: bool,
+    pub(super) whole: bool,
     /// Does the causal mask hide anything here?
-    causal: bool,
+    pub(super) causal: bool,
     /// What is done with weights of 0.
-    pass: Pass,
+    pub(super) pass: Pass,
 }
 
 impl Attention {
@@ -118,7 +119,7 @@ impl Attention {
     }
 
     /// Do keys go one by one?
-    fn by_key(&self, pass: Pass) -> bool {
+    pub(super) fn by_key(&self, pass: Pass) -> bool {
         pass == Pass::Careful && self.layout != QueryLayout::KeysInLanes
     }
 
@@ -145,6 +146,9 @@ impl Attention {
             result: empty(kb),
             next: kb.index(0),
         };
+        if let Some(hiding) = first_hiding(self.masks.iter().map(|m| &m.step)) {
+            return self.visible_round(kb, queries, now, hiding, pass);
+        }
         let last_is_causal = self.masks.last().is_some_and(is_causal);
         // A single query sees all keys before the end.
         let causal = self.masks.iter().any(is_causal) && !(last_is_causal && self.layout == QueryLayout::KeysInLanes);
@@ -228,7 +232,7 @@ impl Attention {
     }
 
     /// Indices of an element of a buffer.
-    fn at(&self, row: Value, col: Value) -> Vec<Value> {
+    pub(super) fn at(&self, row: Value, col: Value) -> Vec<Value> {
         [self.points.as_slice(), &[row, col]].concat()
     }
 
@@ -269,20 +273,32 @@ impl Attention {
         } else {
             kb.extent_at(&self.t, now.next, round.block)
         };
+        let then = self.block_of_keys(kb, queries, now, keys, round, &self.masks)?;
+        kb.br(head, &then.carried());
+        kb.switch_to(done);
+        Some(now)
+    }
+
+    /// One block of keys, under some of the masks.
+    pub(super) fn block_of_keys(
+        &self,
+        kb: &mut KernelBuilder,
+        queries: Option<Value>,
+        now: Running,
+        keys: Extent,
+        round: Round,
+        masks: &[Mask],
+    ) -> Option<Running> {
         let mut scores = kb.placed(self.places.scores, |kb| self.scores(kb, queries, now.next, keys, round.pass));
         if let Some(scale) = self.scale.scores {
             scores = kb.placed(self.places.scale, |kb| kb.binary(BinaryOp::Mul, scores, scale));
         }
-        for mask in &self.masks {
+        for mask in masks {
             if !is_causal(mask) || round.causal {
                 scores = kb.placed(mask.step.loc, |kb| self.masked(kb, mask, scores, now.next, keys))?;
             }
         }
-        let softmax = self.places.softmax;
-        let then = kb.placed(softmax, |kb| self.softmax_step(kb, now, scores, keys, round));
-        kb.br(head, &then.carried());
-        kb.switch_to(done);
-        Some(now)
+        Some(kb.placed(self.places.softmax, |kb| self.softmax_step(kb, now, scores, keys, round)))
     }
 
     /// The scores of a block: `[keys, queries]`.

@@ -49,8 +49,8 @@ pub(super) struct Prover {
     sizes: Sizes,
     /// What products were found to be at most in size.
     most: BTreeMap<Mono, i128>,
-    /// Forms that calls have computed, every step checked.
-    computed: BTreeSet<Poly>,
+    /// Forms that calls have computed, every step checked, and what they are at most in size.
+    computed: BTreeMap<Poly, i128>,
 }
 
 /// What a number of 64 bits is at most in size.
@@ -77,7 +77,7 @@ impl Prover {
             first: 0,
             sizes,
             most: BTreeMap::new(),
-            computed: BTreeSet::new(),
+            computed: BTreeMap::new(),
         };
         for s in symbols {
             let a = p.atom(Bounds { natural: true, ..Bounds::default() });
@@ -149,20 +149,32 @@ impl Prover {
     /// A dimension that code computes; every call has checked that it fits.
     pub(super) fn computed(&mut self, d: &Dim) -> Option<Poly> {
         let form = self.dim(d)?;
-        self.computed.insert(form.clone());
+        self.computed.insert(form.clone(), self.sizes.of(d).min(MACHINE - 1));
         Some(form)
     }
 
     /// Is a form what a machine computes, not just modulo 2^64?
     pub(super) fn fits(&mut self, p: &Poly) -> bool {
         let machine = |a: Atom| self.atoms.get(a as usize).is_some_and(|b| b.most.is_none());
-        self.computed.contains(p)
+        self.computed.contains_key(p)
             || self.is_atom(p) && self.table.latest(p).is_some_and(machine)
             || self.most(p) < MACHINE
     }
 
-    /// What a form is at most in size.
+    /// What a form is at most in size: the sum of what its products are, or what is computed whole and the rest.
     pub(super) fn most(&mut self, p: &Poly) -> i128 {
+        let mut most = self.most_of_products(p);
+        if most >= MACHINE / 2 {
+            for (known, size) in self.computed.clone() {
+                for rest in [p.sub(&known), p.add(&known)].into_iter().flatten() {
+                    most = most.min(self.most_of_products(&rest).saturating_add(size));
+                }
+            }
+        }
+        most
+    }
+
+    fn most_of_products(&mut self, p: &Poly) -> i128 {
         let terms = p.terms().iter();
         terms.fold(0, |sum, (m, c)| sum.saturating_add(c.saturating_abs().saturating_mul(self.most_of(*m))))
     }

@@ -1,0 +1,452 @@
+//! Which blocks of keys the masks show to a tile of queries: blocks that nothing of is seen are not visited, and where all is
+//! seen there is no mask.
+//!
+//! In: the masks that hide keys and are formulas over positions, a tile of queries and a block of keys. Out: a loop over blocks
+//! that tests bounds of the formulas first (interval arithmetic on single numbers), and goes on in one of three ways.
+//!
+//! ```text
+//!   for each block:  i in [row, row + Q), j in [key, key + 64)     j <= i and i - j <= W
+//!     ever   = key <= row + Q - 1  and  row - (key + 63) <= W      not: the block is skipped
+//!     always = key + 63 <= row     and  row + Q - 1 - key <= W     so: scores as they are, else masked
+//! ```
+//!
+//! Bounds are of what the kernel computes: integers wrap, so where a sum or product may, its bounds are those of the type; floats are
+//! rounded as the kernel rounds them, which keeps order. Of a vector (document ids) they are its least and greatest element in the
+//! tile or block. What is unknown (floats that are read, what is read for each pair) may be anything, and its blocks are visited.
+//! Skipping is exact: the masks are the last ones and put `-inf` in place of the scores, whose weight is 0.
+
+use super::keys::{Pass, Round, Running};
+use super::{Attention, Mask, ONE, QueryLayout, Source};
+use crate::scalar::{BinaryOp, Change as Changes, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
+use crate::shape::Elem;
+use crate::tile::attention::{Change, Formula, Node};
+use crate::tile::{Extent, KernelBuilder, Op, Type, Value};
+
+/// The least and the greatest `i32`.
+const I32: [i128; 2] = [i32::MIN as i128, i32::MAX as i128];
+/// As far as bounds of `i64` are taken to be.
+const FAR: i128 = 1 << 61;
+/// As far as bounds of floats are taken to be: none of their sums overflows.
+const FAR_FLOAT: f64 = 1e30;
+
+/// Bounds of an operation of a formula.
+#[derive(Clone, Copy)]
+enum Span {
+    /// Integers, as indices, and what is known of both when compiling.
+    Ints([Value; 2], [i128; 2]),
+    /// Finite floats.
+    Floats([Value; 2], [f64; 2]),
+    /// Is it true for all elements, and for any? `None` where that is not known.
+    Truth { always: Option<Value>, ever: Option<Value> },
+    /// Anything.
+    Unknown,
+}
+
+const MAYBE: Span = Span::Truth { always: None, ever: None };
+
+/// Some keys: the first, the last, and how many.
+#[derive(Clone, Copy)]
+struct Keys {
+    first: Value,
+    last: Value,
+    count: Extent,
+}
+
+impl Attention {
+    /// One loop over blocks of keys, of which those that are seen are visited; the masks from `hiding` on hide keys.
+    pub(super) fn visible_round(
+        &self,
+        kb: &mut KernelBuilder,
+        queries: Option<Value>,
+        now: Running,
+        hiding: usize,
+        pass: Pass,
+    ) -> Option<Running> {
+        let masks = self.masks.get(hiding..)?;
+        let mut end = kb.dim(&self.t);
+        let last_query = self.last_query(kb);
+        if masks.iter().any(super::is_causal) {
+            let seen = kb.index_binary(BinaryOp::Add, last_query, self.shift);
+            let seen = kb.plus(seen, 1);
+            end = kb.index_binary(BinaryOp::Min, end, seen);
+        }
+        let carried = now.carried();
+        let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
+        let (inner, _) = kb.new_block(Vec::new());
+        let (done, _) = kb.new_block(Vec::new());
+        kb.br(head, &carried);
+        kb.switch_to(head);
+        let now = Running::of(&args)?;
+        let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
+        kb.br_if(more, (inner, &[]), (done, &[]));
+        kb.switch_to(inner);
+        let rest = kb.index_binary(BinaryOp::Sub, end, now.next);
+        let most = kb.index(self.block);
+        let count = kb.index_binary(BinaryOp::Min, rest, most);
+        let last = kb.index_binary(BinaryOp::Add, now.next, count);
+        let last = kb.plus(last, -1);
+        let block = Keys { first: now.next, last, count: Extent::Bounded { value: count, max: self.block } };
+        let (mut always, mut ever) = (None, None);
+        for (n, mask) in masks.iter().enumerate() {
+            let seen = kb.placed(mask.step.loc, |kb| self.seen(kb, mask, last_query, block))?;
+            let Span::Truth { always: a, ever: e } = seen else { continue };
+            always = if n == 0 { a } else { both(kb, always, a, BinaryOp::And) };
+            ever = either(kb, ever, e, BinaryOp::And);
+        }
+        if let Some(ever) = ever {
+            let (visit, _) = kb.new_block(Vec::new());
+            let (skip, _) = kb.new_block(Vec::new());
+            kb.br_if(ever, (visit, &[]), (skip, &[]));
+            kb.switch_to(skip);
+            let next = kb.plus(now.next, self.block);
+            kb.br(head, &[next, now.highest, now.sum, now.result]);
+            kb.switch_to(visit);
+        }
+        let (size, keys) = if self.by_key(pass) { (1, ONE) } else { (self.block, block.count) };
+        let round = Round { end, block: size, whole: false, causal: true, pass };
+        if let Some(always) = always.filter(|_| pass == Pass::Quick) {
+            let (all, _) = kb.new_block(Vec::new());
+            let (some, _) = kb.new_block(Vec::new());
+            kb.br_if(always, (all, &[]), (some, &[]));
+            kb.switch_to(all);
+            let then = self.block_of_keys(kb, queries, now, keys, round, self.masks.get(..hiding)?)?;
+            kb.br(head, &then.carried());
+            kb.switch_to(some);
+        }
+        let then = self.block_of_keys(kb, queries, now, keys, round, &self.masks)?;
+        kb.br(head, &then.carried());
+        kb.switch_to(done);
+        Some(now)
+    }
+
+    /// The last query of the tile.
+    fn last_query(&self, kb: &mut KernelBuilder) -> Value {
+        let count = match self.queries {
+            Extent::Static(n) => kb.index(n),
+            Extent::Bounded { value, .. } => value,
+        };
+        let after = kb.index_binary(BinaryOp::Add, self.row, count);
+        kb.plus(after, -1)
+    }
+
+    /// Does a mask show all pairs of a block, or any?
+    fn seen(&self, kb: &mut KernelBuilder, mask: &Mask, last_query: Value, keys: Keys) -> Option<Span> {
+        match &mask.step.change {
+            Change::Causal => {
+                let [first, last] = [self.row, last_query].map(|i| kb.index_binary(BinaryOp::Add, i, self.shift));
+                let always = kb.compare_scalars(CmpOp::Le, keys.last, first);
+                let ever = kb.compare_scalars(CmpOp::Le, keys.first, last);
+                Some(Span::Truth { always: Some(always), ever: Some(ever) })
+            }
+            Change::Keep { kept: Source::Formula(formula), .. } => self.span(kb, formula, last_query, keys),
+            Change::Keep { .. } => Some(MAYBE),
+            Change::Add(_) | Change::Cap(_) => None,
+        }
+    }
+
+    /// Bounds of a formula over a block.
+    fn span(&self, kb: &mut KernelBuilder, formula: &Formula, last_query: Value, keys: Keys) -> Option<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        for node in formula.nodes() {
+            let span = match node {
+                Node::Position(axis, _) => {
+                    let bounds = match self.rank.checked_sub(*axis)? {
+                        1 => [keys.first, keys.last],
+                        2 => [self.row, last_query],
+                        _ => [*self.points.get(*axis)?; 2],
+                    };
+                    Span::Ints(bounds, [0, I32[1]])
+                }
+                Node::Read(source) => self.span_of(kb, source, keys)?,
+                Node::Each(op, operands, elem) => {
+                    let x = operands.iter().map(|n| spans.get(*n).copied()).collect::<Option<Vec<Span>>>()?;
+                    each(kb, op, &x, *elem)
+                }
+            };
+            spans.push(span);
+        }
+        spans.last().copied()
+    }
+
+    /// Bounds of what a formula reads.
+    fn span_of(&self, kb: &mut KernelBuilder, source: &Source, keys: Keys) -> Option<Span> {
+        Some(match source {
+            Source::Literal(Scalar::Int(n), Elem::I32 | Elem::I64) => {
+                Span::Ints([kb.index(*n); 2], [i128::from(*n); 2])
+            }
+            Source::Literal(Scalar::Float(x), elem) if elem.is_float() => {
+                let x = round_to(*elem, *x);
+                finite([kb.scalar(Scalar::Float(x), Elem::F32); 2], [x; 2])
+            }
+            Source::Dim(d, Elem::I32) => match d.as_const() {
+                Some(n) => integers(kb, [Number::Literal(n); 2], [i128::from(n); 2], Elem::I32),
+                None => {
+                    let n = Number::Value(kb.dim(d));
+                    integers(kb, [n, n], [-FAR, FAR], Elem::I32)
+                }
+            },
+            Source::Buffer(n) => {
+                let buffer = kb.param(*n)?;
+                let ty = kb.ty(buffer).buffer()?.clone();
+                if ty.elem != Elem::I32 {
+                    return Some(Span::Unknown);
+                }
+                let (query, key) = (self.rank - 2, self.rank - 1);
+                let varies = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() != Some(0));
+                let at = self.at(self.row, keys.first);
+                let one = self.layout == QueryLayout::KeysInLanes;
+                let bounds = match (ty.shape.is_empty(), varies(query) && !one, varies(key)) {
+                    (true, ..) => [kb.load_scalar(buffer, &[]); 2],
+                    (_, false, false) => [kb.load_scalar(buffer, &at); 2],
+                    (_, true, true) => return Some(Span::Unknown),
+                    (_, along_queries, _) => {
+                        let (tile, axis) = match along_queries {
+                            true => (kb.load(buffer, &at, (None, Some(query)), ONE, self.queries), 1),
+                            false => (kb.load(buffer, &at, (Some(key), None), keys.count, ONE), 0),
+                        };
+                        [ReduceKind::Min, ReduceKind::Max].map(|kind| {
+                            let bound = kb.reduce(kind, axis, tile);
+                            kb.element(bound)
+                        })
+                    }
+                };
+                Span::Ints(bounds.map(|x| kb.to_index(x)), I32)
+            }
+            Source::Literal(..) | Source::Dim(..) | Source::Formula(_) => Span::Unknown,
+        })
+    }
+}
+
+/// An index that may be a number yet.
+#[derive(Clone, Copy)]
+enum Number {
+    Value(Value),
+    Literal(i64),
+}
+
+/// Two conditions, where both are known.
+fn both(kb: &mut KernelBuilder, a: Option<Value>, b: Option<Value>, op: BinaryOp) -> Option<Value> {
+    Some(kb.binary(op, a?, b?))
+}
+
+/// Two conditions, or the one that is known.
+fn either(kb: &mut KernelBuilder, a: Option<Value>, b: Option<Value>, op: BinaryOp) -> Option<Value> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(kb.binary(op, a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Bounds of integers of a type, which wrap.
+fn integers(kb: &mut KernelBuilder, bounds: [Number; 2], known: [i128; 2], elem: Elem) -> Span {
+    let [low, high] = bounds.map(|n| match n {
+        Number::Value(v) => v,
+        Number::Literal(n) => kb.index(n),
+    });
+    let [least, most] = known;
+    if elem == Elem::I64 {
+        return if least >= -FAR && most <= FAR { Span::Ints([low, high], known) } else { Span::Unknown };
+    }
+    if least >= I32[0] && most <= I32[1] {
+        return Span::Ints([low, high], known);
+    }
+    let [bottom, top] = [i32::MIN, i32::MAX].map(|n| kb.index(i64::from(n)));
+    let above = kb.compare_scalars(CmpOp::Ge, low, bottom);
+    let below = kb.compare_scalars(CmpOp::Le, high, top);
+    let fits = kb.binary(BinaryOp::And, above, below);
+    let bounds = [(low, bottom), (high, top)].map(|(x, end)| kb.value(Op::Select, vec![fits, x, end], Type::Index));
+    Span::Ints(bounds, [least.max(I32[0]), most.min(I32[1])])
+}
+
+/// Bounds of floats, if they are far from infinite.
+fn finite(bounds: [Value; 2], known: [f64; 2]) -> Span {
+    if known.iter().all(|x| x.abs() <= FAR_FLOAT) { Span::Floats(bounds, known) } else { Span::Unknown }
+}
+
+/// Bounds of an operation, from those of its operands.
+fn each(kb: &mut KernelBuilder, op: &Op, x: &[Span], elem: Elem) -> Span {
+    match (op, x) {
+        (Op::Compare(op), [a, b]) => compared(kb, *op, *a, *b),
+        (Op::Unary(UnaryOp::Not), [Span::Truth { always, ever }]) => {
+            let mut not = |x: Option<Value>| x.map(|x| kb.unary(UnaryOp::Not, x));
+            let (always, ever) = (not(*ever), not(*always));
+            Span::Truth { always, ever }
+        }
+        (Op::Binary(op @ BinaryOp::And), [Span::Truth { always: a, ever: c }, Span::Truth { always: b, ever: d }]) => {
+            let always = both(kb, *a, *b, *op);
+            Span::Truth { always, ever: either(kb, *c, *d, *op) }
+        }
+        (Op::Binary(op @ BinaryOp::Or), [Span::Truth { always: a, ever: c }, Span::Truth { always: b, ever: d }]) => {
+            let always = either(kb, *a, *b, *op);
+            Span::Truth { always, ever: both(kb, *c, *d, *op) }
+        }
+        (Op::Unary(op), [Span::Ints([low, high], [least, most])]) => match op {
+            UnaryOp::Neg => {
+                let zero = kb.index(0);
+                let [a, b] = [high, low].map(|x| Number::Value(kb.index_binary(BinaryOp::Sub, zero, *x)));
+                integers(kb, [a, b], [-most, -least], elem)
+            }
+            UnaryOp::Abs => {
+                let zero = kb.index(0);
+                let [up, down] = [low, high].map(|x| kb.index_binary(BinaryOp::Sub, zero, *x));
+                let nearest = kb.index_binary(BinaryOp::Max, *low, down);
+                let nearest = kb.index_binary(BinaryOp::Max, nearest, zero);
+                let farthest = kb.index_binary(BinaryOp::Max, *high, up);
+                let known = [0, (*most).max(-least)];
+                integers(kb, [Number::Value(nearest), Number::Value(farthest)], known, elem)
+            }
+            _ => Span::Unknown,
+        },
+        (Op::Unary(op), [Span::Floats([low, high], [least, most])]) => match op {
+            UnaryOp::Neg => finite([kb.unary(*op, *high), kb.unary(*op, *low)], [-most, -least]),
+            UnaryOp::Abs => {
+                let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
+                let [up, down] = [low, high].map(|x| kb.unary(UnaryOp::Neg, *x));
+                let nearest = kb.binary(BinaryOp::Max, *low, down);
+                let nearest = kb.binary(BinaryOp::Max, nearest, zero);
+                finite([nearest, kb.binary(BinaryOp::Max, *high, up)], [0.0, most.max(-least)])
+            }
+            // In steps, and by 1 at most.
+            op if op.change() == Changes::Steps => {
+                finite([kb.unary(*op, *low), kb.unary(*op, *high)], [least - 1.0, most + 1.0])
+            }
+            _ => Span::Unknown,
+        },
+        (Op::Binary(op), [Span::Ints(a, of_a), Span::Ints(b, of_b)]) => {
+            of_integers(kb, *op, (*a, *of_a), (*b, *of_b), elem)
+        }
+        (Op::Binary(op), [Span::Floats(a, of_a), Span::Floats(b, of_b)]) => {
+            of_floats(kb, *op, (*a, *of_a), (*b, *of_b))
+        }
+        (Op::Select, [_, Span::Ints(a, of_a), Span::Ints(b, of_b)]) => {
+            let low = kb.index_binary(BinaryOp::Min, a[0], b[0]);
+            let high = kb.index_binary(BinaryOp::Max, a[1], b[1]);
+            Span::Ints([low, high], [of_a[0].min(of_b[0]), of_a[1].max(of_b[1])])
+        }
+        (Op::Cast, [Span::Ints(bounds, known)]) => match elem {
+            Elem::F32 if known[0] >= I32[0] && known[1] <= I32[1] => {
+                let bounds = bounds.map(|x| {
+                    let x = kb.each(Op::Cast, vec![x], Elem::I32);
+                    kb.cast(x, Elem::F32)
+                });
+                finite(bounds, known.map(|n| n as f64))
+            }
+            Elem::I32 | Elem::I64 => integers(kb, bounds.map(Number::Value), *known, elem),
+            _ => Span::Unknown,
+        },
+        (Op::Cast, [Span::Floats(bounds, known)]) if elem == Elem::I32 => {
+            let fits = known.iter().all(|x| x.abs() < 2e9);
+            let bounds = bounds.map(|x| {
+                let x = kb.cast(x, Elem::I32);
+                kb.to_index(x)
+            });
+            if fits { Span::Ints(bounds, [known[0].floor() as i128, known[1].ceil() as i128]) } else { Span::Unknown }
+        }
+        (Op::Select, _) if elem == Elem::Bool => MAYBE,
+        _ => {
+            if elem == Elem::Bool {
+                MAYBE
+            } else {
+                Span::Unknown
+            }
+        }
+    }
+}
+
+/// Bounds of an operation on two integers.
+fn of_integers(
+    kb: &mut KernelBuilder,
+    op: BinaryOp,
+    (a, of_a): ([Value; 2], [i128; 2]),
+    (b, of_b): ([Value; 2], [i128; 2]),
+    elem: Elem,
+) -> Span {
+    let mut made = |op: BinaryOp, pairs: [(Value, Value); 2], known: [i128; 2]| {
+        let bounds = pairs.map(|(x, y)| Number::Value(kb.index_binary(op, x, y)));
+        integers(kb, bounds, known, elem)
+    };
+    let straight = [(a[0], b[0]), (a[1], b[1])];
+    // Products are looked at where one factor is a number.
+    let (x, of_x, y, number) = if of_a[0] == of_a[1] { (b, of_b, a, of_a[0]) } else { (a, of_a, b, of_b[0]) };
+    let is_number = of_a[0] == of_a[1] || of_b[0] == of_b[1];
+    let fits = |x: i128| x.abs() <= 1 << 31;
+    match op {
+        BinaryOp::Add => made(op, straight, [of_a[0] + of_b[0], of_a[1] + of_b[1]]),
+        BinaryOp::Sub => made(op, [(a[0], b[1]), (a[1], b[0])], [of_a[0] - of_b[1], of_a[1] - of_b[0]]),
+        BinaryOp::Min => made(op, straight, [of_a[0].min(of_b[0]), of_a[1].min(of_b[1])]),
+        BinaryOp::Max => made(op, straight, [of_a[0].max(of_b[0]), of_a[1].max(of_b[1])]),
+        BinaryOp::Mul if is_number && fits(number) && of_x.iter().all(|x| fits(*x)) => {
+            let order = if number >= 0 { [0, 1] } else { [1, 0] };
+            made(op, order.map(|n| (x[n], y[0])), order.map(|n| of_x[n] * number))
+        }
+        BinaryOp::Div if of_b[0] == of_b[1] && of_b[0] > 0 => {
+            made(op, [(a[0], b[0]), (a[1], b[0])], of_a.map(|n| n.div_euclid(of_b[0])))
+        }
+        BinaryOp::Rem if of_b[0] == of_b[1] && of_b[0] > 0 && fits(of_b[0]) => {
+            let most = of_b[0] - 1;
+            let bounds = [0, most].map(|n| kb.index(i64::try_from(n).unwrap_or_default()));
+            Span::Ints(bounds, [0, most])
+        }
+        _ => Span::Unknown,
+    }
+}
+
+/// Bounds of an operation on two floats; rounding keeps their order.
+fn of_floats(
+    kb: &mut KernelBuilder,
+    op: BinaryOp,
+    (a, of_a): ([Value; 2], [f64; 2]),
+    (b, of_b): ([Value; 2], [f64; 2]),
+) -> Span {
+    let mut made = |pairs: [(Value, Value); 2], known: [f64; 2]| {
+        // Bounds that are known have other rounding errors.
+        let wide = [known[0] - known[0].abs() * 1e-3, known[1] + known[1].abs() * 1e-3];
+        finite(pairs.map(|(x, y)| kb.binary(op, x, y)), wide)
+    };
+    let straight = [(a[0], b[0]), (a[1], b[1])];
+    let number = if of_a[0] == of_a[1] { of_a[0] } else { of_b[0] };
+    let order = |number: f64| if number >= 0.0 { [0, 1] } else { [1, 0] };
+    match op {
+        BinaryOp::Add => made(straight, [of_a[0] + of_b[0], of_a[1] + of_b[1]]),
+        BinaryOp::Sub => made([(a[0], b[1]), (a[1], b[0])], [of_a[0] - of_b[1], of_a[1] - of_b[0]]),
+        BinaryOp::Min => made(straight, [of_a[0].min(of_b[0]), of_a[1].min(of_b[1])]),
+        BinaryOp::Max => made(straight, [of_a[0].max(of_b[0]), of_a[1].max(of_b[1])]),
+        BinaryOp::Mul if of_b[0] == of_b[1] => {
+            made(order(number).map(|n| (a[n], b[0])), order(number).map(|n| of_a[n] * number))
+        }
+        BinaryOp::Mul if of_a[0] == of_a[1] => {
+            made(order(number).map(|n| (a[0], b[n])), order(number).map(|n| of_b[n] * number))
+        }
+        BinaryOp::Div if of_b[0] == of_b[1] && of_b[0].abs() > 1e-6 => {
+            let number = of_b[0];
+            made(order(number).map(|n| (a[n], b[0])), order(number).map(|n| of_a[n] / number))
+        }
+        _ => Span::Unknown,
+    }
+}
+
+/// Does a comparison hold for all pairs, or for any?
+fn compared(kb: &mut KernelBuilder, op: CmpOp, a: Span, b: Span) -> Span {
+    let (a, b) = match (a, b) {
+        (Span::Ints(a, _), Span::Ints(b, _)) | (Span::Floats(a, _), Span::Floats(b, _)) => (a, b),
+        _ => return MAYBE,
+    };
+    let ([least, most], [from, to]) = (a, b);
+    let mut holds = |op: CmpOp, x: Value, y: Value| kb.compare_scalars(op, x, y);
+    let (always, ever) = match op {
+        CmpOp::Lt | CmpOp::Le => (holds(op, most, from), holds(op, least, to)),
+        CmpOp::Gt | CmpOp::Ge => (holds(op, least, to), holds(op, most, from)),
+        CmpOp::Eq | CmpOp::Ne => {
+            // All are the same number.
+            let (down, up) = (holds(CmpOp::Ge, least, to), holds(CmpOp::Le, most, from));
+            let (meets, reaches) = (holds(CmpOp::Le, least, to), holds(CmpOp::Ge, most, from));
+            let same = kb.binary(BinaryOp::And, down, up);
+            let some = kb.binary(BinaryOp::And, meets, reaches);
+            match op {
+                CmpOp::Eq => (same, some),
+                _ => (kb.unary(UnaryOp::Not, some), kb.unary(UnaryOp::Not, same)),
+            }
+        }
+    };
+    Span::Truth { always: Some(always), ever: Some(ever) }
+}
