@@ -10,6 +10,7 @@ use std::process::Command;
 use attnc::import::gguf;
 use attnc::runtime::npy;
 use attnc::runtime::weights::WeightsFile;
+use attnc::threads;
 use host::host;
 
 /// How far results may be from the reference; see [`fixtures::difference`].
@@ -37,34 +38,35 @@ fn imported(folder: &Path, file: &Path) {
 
 #[test]
 fn models_compute_what_transformers_computes_from_the_file() {
-    for model in MODELS {
-        let folder = tempfile::tempdir().expect("a folder");
-        imported(folder.path(), &file(model));
-        let (tensors, _) = fixtures::read(&format!("gguf/{model}/expected"));
-        let of = |path: &str| &tensors.iter().find(|(name, _)| *name == path).expect("a tensor").1;
-        for case in ["batch", "one"] {
-            let tokens = host(of(&format!("{case}/in/tokens")));
-            std::fs::write(folder.path().join("tokens.npy"), npy::to_bytes(&tokens)).expect("a file");
-            let want = of(&format!("{case}/out"));
-            for backend in ["interp", "cpu"] {
-                let call = [
-                    "run",
-                    "model.attn",
-                    "--function",
-                    "forward",
-                    "--weights",
-                    "model.safetensors",
-                    "--input",
-                    "tokens=tokens.npy",
-                ];
-                let (code, _, err) =
-                    attnc(folder.path(), &[&call[..], &["--backend", backend, "-o", "out.npy"]].concat());
-                assert_eq!(code, 0, "{model} {backend}: {err}");
-                let out = npy::parse(&std::fs::read(folder.path().join("out.npy")).expect("a file")).expect("an array");
-                assert_eq!(out.shape(), want.shape, "{model} {case}");
-                let far = fixtures::difference(&out.to_f32(), &want.to_f32());
-                assert!(far <= TOLERANCE, "{model} {case} {backend}: {far:e}");
-            }
+    threads::each(MODELS, threads::all(), computes_what_transformers_does);
+}
+
+fn computes_what_transformers_does(model: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    imported(folder.path(), &file(model));
+    let (tensors, _) = fixtures::read(&format!("gguf/{model}/expected"));
+    let of = |path: &str| &tensors.iter().find(|(name, _)| *name == path).expect("a tensor").1;
+    for case in ["batch", "one"] {
+        let tokens = host(of(&format!("{case}/in/tokens")));
+        std::fs::write(folder.path().join("tokens.npy"), npy::to_bytes(&tokens)).expect("a file");
+        let want = of(&format!("{case}/out"));
+        for backend in ["interp", "cpu"] {
+            let call = [
+                "run",
+                "model.attn",
+                "--function",
+                "forward",
+                "--weights",
+                "model.safetensors",
+                "--input",
+                "tokens=tokens.npy",
+            ];
+            let (code, _, err) = attnc(folder.path(), &[&call[..], &["--backend", backend, "-o", "out.npy"]].concat());
+            assert_eq!(code, 0, "{model} {backend}: {err}");
+            let out = npy::parse(&std::fs::read(folder.path().join("out.npy")).expect("a file")).expect("an array");
+            assert_eq!(out.shape(), want.shape, "{model} {case}");
+            let far = fixtures::difference(&out.to_f32(), &want.to_f32());
+            assert!(far <= TOLERANCE, "{model} {case} {backend}: {far:e}");
         }
     }
 }

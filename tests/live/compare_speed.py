@@ -145,8 +145,15 @@ def translation(attnc, _, options):
     return translate.compare(attnc, found, options, OUT)
 
 
-# Workloads in which one token comes after another; each prints its own rows.
-WRITING = {"tokens": token_rates, "generation": generation, "translate": translation}
+def windows(attnc, _, options):
+    """Attention of a sliding window, beside those that compute a part of a mask too."""
+    import window
+
+    return window.compare(attnc, found, options)
+
+
+# Workloads that print rows of their own.
+OWN_ROWS = {"tokens": token_rates, "generation": generation, "translate": translation, "window": windows}
 
 
 def in_attnc(built, workload, threads):
@@ -522,8 +529,8 @@ def main():
     known = workloads.QUICK if options.quick else workloads.FULL
     # `lstm` is all rows of LSTMs, `lstm-2-512` those of two layers of 512.
     rows = {name: [key for key in known if key == name or key.startswith(name + "-")] for name in options.workloads}
-    if unknown := {name for name, keys in rows.items() if not keys} - set(WRITING):
-        parser.error(f"no such workload: {' '.join(sorted(unknown))}; there is {' '.join([*known, *WRITING])}")
+    if unknown := {name for name, keys in rows.items() if not keys} - set(OWN_ROWS):
+        parser.error(f"no such workload: {' '.join(sorted(unknown))}; there is {' '.join([*known, *OWN_ROWS])}")
     if options.llama and not shutil.which(options.llama):
         parser.error(f"--llama: no program {options.llama}")
     if options.quick:
@@ -545,7 +552,7 @@ def main():
         gc.collect()
     if options.before:
         report["before"] = against_before(attnc, report, options)
-    for name, compared in WRITING.items():
+    for name, compared in OWN_ROWS.items():
         if name in options.workloads or not (options.workloads or options.without_peers):
             report[name] = compared(attnc, known["gpt2"](), options)
     if not options.workloads and not options.without_peers:
@@ -564,7 +571,7 @@ def main():
     wrong += report.get("before", {}).get("wrong", [])
     for name in ("tokens", "generation"):
         wrong += [f"{name}: attnc {packing}" for packing, row in report.get(name, {}).items() if row["wrong"]]
-    wrong += [f"translate: {name}" for name in report.get("translate", {}).get("wrong", [])]
+    wrong += [f"{key}: {name}" for key in ("translate", "window") for name in report.get(key, {}).get("wrong", [])]
     if wrong:
         sys.exit("results that differ from NumPy's in float64: " + "; ".join(wrong))
 

@@ -7,6 +7,7 @@
 #   tests/live/compare_speed.sh --llama tokens generation
 #                                                one token after another, from nothing and after a prompt, beside llama.cpp
 #                                                (LLAMA_BENCH names its llama-bench; else it is built, see speed/llama.sh)
+#   tests/live/compare_speed.sh window           attention of a sliding window, beside FlexAttention and OpenVINO
 #   tests/live/compare_speed.sh translate        an encoder-decoder that writes, beside transformers and ONNX Runtime
 #   tests/live/compare_speed.sh --before PROGRAM --alone
 #                                                this attnc beside an older build of it, without the others
