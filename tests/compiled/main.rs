@@ -29,6 +29,7 @@ mod indexing;
 mod joined;
 mod lengths;
 mod masks;
+mod mixture;
 mod numbers;
 mod oracle_compiled;
 mod packing;
