@@ -89,8 +89,8 @@
 //!   of elementwise work, though it gives a state and a cell (`lowering/tile/plan/together.rs`); what the next step needs is written where
 //!   it is read (`storage.rs`). A launch of less than 8 KiB runs on the calling thread and touches nothing that
 //!   threads share (`runtime/support/pool.rs`). The product and the elementwise work as one kernel, a panel of each gate at a time,
-//!   was tried: at one sequence it was no faster on one thread, and within 8 % either way on two. A launch costs little; what a product
-//!   of one row waits for are its two chains of sums, one for each vector of a panel.
+//!   was tried once, at batch 1 and 128 steps only, on a machine that was busy with other work: the difference was within the noise,
+//!   on one thread and on two. Other sizes were not measured.
 //! * **Calls pay only for the taps they request.** An entry point with taps is compiled twice; the plain variant has none. In the
 //!   other, tapped values inside a kernel are recomputed outside of it (`passes::separate_taps`) and, like everything that only
 //!   a tap needs, behind a branch that tests whether the call requests the tap, layer by layer; the kernels are shared with the
@@ -99,7 +99,7 @@
 //! * **One way for all levels of processors.** Lowering and schedule are written once. Unscheduled products read buffers as
 //!   they lie, in tiles that say nothing of a machine; panels, packing, pairs of `bf16` steps and the sizes of tiles are steps of the
 //!   schedule (`tile/schedule/panels.rs`), which takes a machine's numbers (`tile::Target`), lanes, registers and features. So are
-//!   the forms of attention (`tile/schedule/attention.rs`): an unscheduled kernel says the algorithm alone, one key after another with an
+//!   the variants of attention (`tile/schedule/attention.rs`): an unscheduled kernel says the algorithm alone, one key after another with an
 //!   online softmax (`tile/attention.rs`), and the schedule finds it by its structure. Lowering takes no target. A level is
 //!   a machine with a name (`tile::Cpu`): the width of its vectors and a set of features. Levels are only partially ordered: code for one runs wherever all of its features are present. A library has kernels and
 //!   plans for each level; which of them run is decided when a model is opened, by what the processor has.

@@ -4,7 +4,7 @@
 //! instructions that the compiler executes, as callgrind counts them, so that the answer does not depend on the machine: the
 //! step from the second size to the third costs about twice the step from the first to the second, where it would be four
 //! times with work that grows with the square. What every run costs is in neither step. Without valgrind it says that
-//! nothing was counted.
+//! nothing was counted. Nor does it grow with the sizes of a model: four GPT-2s are one program.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,10 +29,18 @@ fn instructions(folder: &Path, program: &str, args: &[&str], succeeds: bool) -> 
     counted.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("callgrind counted nothing: {text}"))
 }
 
+/// Can instructions be counted here?
+fn counts() -> bool {
+    let there = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
+    if !there {
+        eprintln!("no valgrind: instructions are not counted");
+    }
+    there
+}
+
 /// Compiles programs of `n`, `2 n` and `4 n` parts.
 fn grows_with_the_program(name: &str, n: usize, program: impl Fn(usize) -> String, args: &[&str], succeeds: bool) {
-    if !Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
-        eprintln!("no valgrind: instructions are not counted");
+    if !counts() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -121,4 +129,29 @@ fn entry_points_and_layers() {
 fn names_that_are_not_known() {
     let values = |n| forward(&lines(n, |i| format!("let a{i} = unknown{i}")));
     grows_with_the_program("values", 600, values, CHECK, false);
+}
+
+/// Small, medium, large and XL are one program at four `--dim`s. A layer is compiled once, so four times as many layers of twice
+/// the width cost the compiler no more than a few choices of tiles; nor does their code.
+#[test]
+fn gpt2_in_four_sizes() {
+    let program =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/08_gpt2.attn")).expect("GPT-2");
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("program.attn"), &program).expect("a program");
+    let sizes = ["L=12,D=768,H=12", "L=24,D=1024,H=16", "L=36,D=1280,H=20", "L=48,D=1600,H=25"];
+    let args = |dims| ["program.attn", "--dim", dims, "--cpu", "avx2", "--emit", "obj", "-o", "program.o"];
+    let code: Vec<u64> = sizes
+        .map(|dims| {
+            let out = Command::new(env!("CARGO_BIN_EXE_attnc")).args(args(dims)).current_dir(folder.path()).output();
+            let out = out.expect("attnc runs");
+            assert!(out.status.success(), "{dims}: {}", String::from_utf8_lossy(&out.stderr));
+            std::fs::metadata(folder.path().join("program.o")).expect("an object").len()
+        })
+        .to_vec();
+    assert!(code.iter().all(|bytes| *bytes as f64 <= 1.3 * code[0] as f64), "bytes of objects: {code:?}");
+    if counts() {
+        let [small, extra] = [sizes[0], sizes[3]].map(|dims| instructions(folder.path(), &program, &args(dims), true));
+        assert!(extra <= 1.3 * small, "small takes {small:.3e} instructions, XL {extra:.3e}");
+    }
 }

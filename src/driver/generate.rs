@@ -1,7 +1,7 @@
 //! `attnc generate`: text that a model writes, token by token.
 //!
-//! In: a program with an entry point that takes tokens and gives the next one (`generate/contract.rs`), weights, a tokenizer, a
-//! prompt. Out: the text on stdout, as it comes; on stderr how long it took, and why it ended. Choosing a token is part of the
+//! In: a program with an entry point that takes tokens and returns the next one (`generate/contract.rs`), weights, a tokenizer, a
+//! prompt. Out: the text on stdout, as it is generated; on stderr how long it took, and why it ended. Choosing a token is part of the
 //! program: nothing here knows of scores.
 
 mod contract;
@@ -80,7 +80,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     let loaded = opened(s, &tiers, &model, &how, weights.as_deref())?;
     unused(s, loaded.unused_weights());
     converted(&loaded.converted_weights());
-    // Before there is text between the messages.
+    // Messages come before the text, not in the middle of it.
     s.report();
 
     s.stage("write");
@@ -142,13 +142,13 @@ fn prompt(s: &mut Session, given: &str, tokenizer: &Tokenizer) -> Result<Vec<u32
     let tokens = tokenizer.encode(&text).map_err(|why| command_line_error(&format!("the prompt: {why}")))?;
     if tokens.is_empty() {
         return Err(command_line_error(
-            "the prompt is empty, and there is nothing to go on from; give at least a character, or a token that begins a text",
+            "the prompt is empty, and there is nothing to go on from; give at least one character, or a token that begins a text",
         ));
     }
     Ok(tokens)
 }
 
-/// Why there is no more text.
+/// Why the text ends.
 enum End {
     /// As many tokens as were asked for.
     MaxTokens(u64),
@@ -156,11 +156,11 @@ enum End {
     Text(String),
     /// A token to stop before.
     Token(u32),
-    /// The model has no room for more tokens; what it says.
+    /// The model has no room for more tokens; its message.
     Room(String),
     /// Ctrl-C.
     Interrupted,
-    /// An error, which is in the session.
+    /// An error, already reported to the session.
     Failed(CommandError),
 }
 
@@ -192,16 +192,16 @@ fn tokens(count: usize) -> String {
     if count == 1 { "1 token".to_string() } else { format!("{count} tokens") }
 }
 
-/// A model that writes.
+/// A model that generates text.
 struct Writer<'a> {
     name: &'a str,
     entry: u64,
     calls: Calls<'a>,
-    /// Was there a Ctrl-C?
+    /// Was Ctrl-C pressed?
     interrupted: &'static AtomicBool,
     contract: &'a Contract,
     tokenizer: &'a Tokenizer,
-    /// The tokens that it gave.
+    /// The tokens that it has generated.
     written: Vec<u32>,
 }
 
@@ -224,7 +224,7 @@ impl Writer<'_> {
         };
         let begin = Instant::now();
         let end = loop {
-            // A short call does not ask.
+            // A short call does not test for this itself.
             if self.interrupted.load(Ordering::Relaxed) {
                 break End::Interrupted;
             }
@@ -271,13 +271,13 @@ impl Writer<'_> {
 
     /// The token after these.
     fn next(&mut self, tokens: &[u32]) -> Result<i64, LoadError> {
-        let wrong = || LoadError { status: -1, text: "the tokens are no argument of this call".to_string() };
+        let wrong = || LoadError { status: -1, text: "the tokens are not a valid argument of this call".to_string() };
         let args = self.contract.arguments(tokens).ok_or_else(wrong)?;
         let results = self.calls.call(self.entry, &args)?;
         results.first().and_then(|token| token.to_i64().first().copied()).ok_or_else(wrong)
     }
 
-    /// The error of a call that gave no token.
+    /// The error of a call that returned no token.
     fn refused(&self, s: &mut Session, prompt: usize, error: &LoadError) -> CommandError {
         let failure = call_failed(s, &error.text);
         if self.written.is_empty() && error.is_out_of_bounds() {
@@ -287,13 +287,13 @@ impl Writer<'_> {
         failure
     }
 
-    /// The error of a number that is no token.
+    /// The error for a number that is not a token.
     fn no_token(&self, s: &mut Session, token: i64) -> CommandError {
         let at = self.written.len() + 1;
         let (message, help) = if token < 0 {
             (
                 format!("`{}` gave {token} instead of token {at}: a score is NaN", self.name),
-                "compare the weights with the program, and `--pack f32` or a wider element type with what is there now",
+                "compare the weights with the program, and `--pack f32` or a wider element type with the current one",
             )
         } else {
             (

@@ -31,27 +31,27 @@
 //! }
 //! ```
 //!
-//! The mask, which would have an element for each query and key, is never stored: each tile of scores has its own computed.
-//! And the schedule sees which keys the formula hides from a tile of queries (`tile/schedule/attention/visible.rs`): these are
-//! not visited, so a sliding window costs time linear in the sequence.
+//! The mask, which would have an element for each query and key, is never stored: the kernel computes the part for each tile of
+//! scores. The schedule also sees which keys the formula hides from a tile of queries (`tile/schedule/attention/visible.rs`):
+//! these are not visited, so a sliding window costs time linear in the sequence.
 //!
 //! # Conditions
 //!
-//! * It is a condition that keeps scores, or is added to them, and made of elementwise operations and `broadcast` alone: for
-//!   each query and key, or for each of one of them if it counts positions.
-//! * It counts positions (`iota`, `causal`); or all that it reads has one element for each query or each key (document ids),
+//! * The mask is a condition that keeps scores, or is added to them. It is computed by elementwise operations and `broadcast` alone,
+//!   and has an element for each pair of query and key; if it counts positions, one for each query or each key is enough.
+//! * It counts positions (`iota`, `causal`), or all that it reads has one element for each query or each key (document ids),
 //!   not for each pair.
-//! * What has no element for each pair is computed outside, unless it counts positions by cheap operations: bounds of those
-//!   tell which keys are hidden. A lookup in a table is always outside.
+//! * What has no element for each pair is computed outside, unless it counts positions by cheap operations: bounds of these
+//!   show which keys are hidden. A lookup in a table is always outside.
 //! * `size`: at most 48 operations and 16 operands.
 //!
-//! Attentions that share a mask each compute it. It is exact: the operations are the same, in the same order on each
+//! Attentions that share a mask each compute it. The result is exact: the operations are the same, in the same order on each
 //! element.
 //!
 //! # What it does not do
 //!
-//! It moves no mask that is read from memory for each pair, alone or by operations on it; nor one with movement in it, which
-//! other passes reduce to counters and views where they can.
+//! It does not move a mask that is read from memory for each pair, directly or through operations on it; nor one that contains data
+//! movement, which other passes reduce to counters and views where they can.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +94,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         index.leave(f);
     }
     if fused > 0 {
-        // What the formulas were made of, where nothing else needs it.
+        // The original operations of the formulas, where nothing else needs them.
         remove_unused(f);
     }
     ctx.count("masks computed in their kernels", fused);
@@ -108,7 +108,7 @@ fn reads(f: &Function, inst: Inst, members: &[Inst]) -> usize {
     all.filter(|v| !made(v) && !is_copied(f, **v)).collect::<BTreeSet<_>>().len()
 }
 
-/// What some formulas of an attention are made of, operands first.
+/// The operations of some formulas of an attention, operands first.
 fn members(f: &Function, inst: Inst, formulas: &[usize]) -> Vec<Inst> {
     let (mut members, mut order) = (BTreeMap::new(), Vec::new());
     let Some(pairs) = pairs(f, inst) else { return order };
@@ -134,7 +134,7 @@ fn pairs(f: &Function, attention: Inst) -> Option<[Dim; 2]> {
     Some([rows(0)?, rows(1)?])
 }
 
-/// Is a value made of positions, or of vectors, for each query and key?
+/// Is a value a formula over positions or vectors, with an element for each query and key?
 fn is_formula(f: &Function, v: Value, pairs: &[Dim; 2]) -> bool {
     let (mut members, mut order) = (BTreeMap::new(), Vec::new());
     let is_computed = is_matrix(f, v, pairs) || is_cheap_counter(f, v, DEEPEST);
@@ -147,7 +147,7 @@ fn is_formula(f: &Function, v: Value, pairs: &[Dim; 2]) -> bool {
     !reads_pairs || read.any(|x| counts(f, *x))
 }
 
-/// Adds what a value is computed of in the kernel, operands first; false where that is the value itself, read from memory.
+/// Adds the operations that compute a value in the kernel, operands first; false where the value is read from memory instead.
 fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value, Inst>, order: &mut Vec<Inst>) -> bool {
     if members.contains_key(&v) {
         return true;
@@ -169,7 +169,7 @@ fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value,
     true
 }
 
-/// How many operations deep a vector is looked into.
+/// How many operations deep the definition of a vector is searched.
 const DEEPEST: usize = 8;
 
 /// Does a vector count positions, by cheap operations?
@@ -189,7 +189,7 @@ fn counts(f: &Function, v: Value) -> bool {
     f.definition(v).is_some_and(|(_, d)| matches!(d.op, Op::Iota { .. } | Op::Causal))
 }
 
-/// Has a value an element for each query and key?
+/// Does a value have an element for each query and key?
 fn is_matrix(f: &Function, v: Value, [queries, keys]: &[Dim; 2]) -> bool {
     let one = Dim::one();
     let is_long = |t: &TensorType| {
@@ -199,7 +199,7 @@ fn is_matrix(f: &Function, v: Value, [queries, keys]: &[Dim; 2]) -> bool {
     f.tensor(v).is_some_and(is_long)
 }
 
-/// Copies what the formulas of an attention are made of, as it may be used elsewhere; the copies in order.
+/// Copies the operations of the formulas of an attention, since their results may be used elsewhere; the copies in order.
 fn own_copies(f: &mut Function, block: Block, inst: Inst, formulas: &[usize], members: &[Inst]) -> Vec<Inst> {
     let mut copies: BTreeMap<Value, Value> = BTreeMap::new();
     let mut made = Vec::new();

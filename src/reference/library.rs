@@ -1,6 +1,6 @@
-//! Entries of the standard library, made of its modules' texts.
+//! Entries of the standard library, made from the source of its modules.
 //!
-//! In: the texts, by the parser. Out: a section for each module, with an entry for each layer and function: its doc comment, its
+//! In: the source, parsed. Out: a section for each module, with an entry for each layer and function: its doc comment, its
 //! declaration, fields and signatures.
 
 use super::{Entry, Part, Section};

@@ -1,5 +1,5 @@
-//! The language reference: what each function, operator, statement and kind of fact is, from which `attnc ref`, the codes'
-//! explanations and `docs/language.md` are made.
+//! The language reference: a description of each function, operator, statement and kind of fact. `attnc ref`, the explanations of
+//! error codes and `docs/language.md` are made from it.
 //!
 //! In: `language.txt`, entries by section, and the texts of the standard library. Out: entries by name ([`find`]), as text for a
 //! terminal ([`Entry::text`]), and all of them as one document ([`document`]). `tests/language/reference.rs` compiles every program in it, and
@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! # Section                     and its introduction
-//! ## name, other name           an entry, and the names by which it is found
+//! ## name, other name           an entry, and the names under which it is found
 //! form: softmax(x, axis = -1)   how it is written; the default of each argument that may be omitted
 //! takes: floats                 element types of the first argument ([`ElementTypes`])
 //! gives: the same type
@@ -40,7 +40,7 @@ const LANGUAGE: &str = include_str!("language.txt");
 pub struct Section {
     /// Its title.
     pub title: String,
-    /// What is common to its entries; empty where nothing is.
+    /// What its entries have in common; may be empty.
     pub introduction: String,
     /// Its entries, in order.
     pub entries: Vec<Entry>,
@@ -49,13 +49,13 @@ pub struct Section {
 /// What is known of a function, an operator, a statement, a kind of fact, or an item of the standard library.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
-    /// The names by which it is found; the first is its title.
+    /// The names under which it is found; the first is its title.
     pub names: Vec<String>,
     /// How it is written.
     pub forms: Vec<String>,
     /// Which element types its first argument may have, in a word.
     pub takes: Option<String>,
-    /// What is known besides: a word for it, and what it is.
+    /// Further facts: a label, and the fact.
     pub facts: Vec<(&'static str, String)>,
     /// Codes whose rule it states.
     pub codes: Vec<String>,
@@ -113,7 +113,7 @@ impl Entry {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// Has it this name? `nn.Linear` is also `Linear`.
+    /// Does it have this name? `nn.Linear` is also `Linear`.
     fn is_named(&self, name: &str) -> bool {
         self.names.iter().any(|own| own == name)
     }
@@ -135,7 +135,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
     sections().iter().flat_map(|section| &section.entries)
 }
 
-/// The entries of a name.
+/// The entries with a name.
 pub fn find(name: &str) -> Vec<&'static Entry> {
     entries().filter(|entry| entry.is_named(name)).collect()
 }
@@ -145,7 +145,7 @@ pub fn of_code(code: &str) -> Vec<&'static Entry> {
     entries().filter(|entry| entry.codes.iter().any(|own| own == code)).collect()
 }
 
-/// Every name of an entry.
+/// The names of all entries.
 pub fn names() -> impl Iterator<Item = &'static str> {
     entries().flat_map(|entry| entry.names.iter().map(String::as_str))
 }

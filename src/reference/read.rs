@@ -72,7 +72,7 @@ fn entry(names: &str, body: &[&str]) -> Entry {
     entry
 }
 
-/// Names with commas between.
+/// Names separated by commas.
 fn list(text: &str) -> Vec<String> {
     text.split(", ").map(|name| name.trim().to_string()).filter(|name| !name.is_empty()).collect()
 }

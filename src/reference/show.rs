@@ -6,7 +6,7 @@ use super::{ElementTypes, Entry, Part, sections};
 use crate::diagnostics::codes;
 use std::fmt::Write as _;
 
-/// What the document says first.
+/// The beginning of the document.
 const PREFACE: &str = "# The attn language
 
 Every function, operator, statement and kind of fact, and the standard library by signature. `attnc ref NAME` prints an entry.
@@ -16,7 +16,7 @@ compiles its programs, compares it with the compiler's tables, and checks that i
 ";
 
 impl Entry {
-    /// What is known in a line each: a word, and what it is.
+    /// The facts of an entry, one for each line: a label, and the fact.
     fn rows(&self) -> Vec<(&'static str, String)> {
         let takes = self.takes.as_ref().map(|word| {
             let names = |set: ElementTypes| set.types.iter().map(|elem| elem.name()).collect::<Vec<_>>().join(", ");
@@ -26,7 +26,7 @@ impl Entry {
         takes.into_iter().chain(self.facts.iter().cloned()).collect()
     }
 
-    /// A summary in a line: its forms.
+    /// A summary in one line: its forms, or its first sentence.
     pub fn summary(&self) -> String {
         if !self.forms.is_empty() {
             return self.forms.join("; ");
@@ -103,7 +103,7 @@ impl Entry {
         out
     }
 
-    /// Its names in a heading: the first as it is, and what is written in programs as code.
+    /// Its names in a heading.
     fn names_shown(&self) -> String {
         self.names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     }

@@ -1,7 +1,7 @@
-//! How large products of dimensions are at most, from what every entry checks.
+//! Upper bounds of products of dimensions, derived from what every entry point checks.
 //!
 //! In: types of arguments, whose bytes are at most 2^[`ADDRESS_BITS`] with zeros counted as ones, and forms that a call evaluates
-//! with every step checked. Out: a number that a form, and each product from which it is computed, does not exceed in size.
+//! with every step checked. Out: an upper bound of the size of a form and of each product from which it is computed.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use super::{Dim, Factor, Monomial, TensorType};
 /// No machine addresses more bytes than 2 to this power; arguments beyond are refused on entry.
 pub const ADDRESS_BITS: u32 = 47;
 
-/// What is known of the sizes of dimensions. Nothing is above an `i64`.
+/// What is known of the sizes of dimensions. No dimension exceeds an `i64`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Of each argument, what its extents multiply to, with the bytes of one for 1.
+    /// For each argument, the product of its symbolic extents, and its bytes where that product is 1.
     arguments: Vec<(Monomial, i128)>,
-    /// What symbols are at most.
+    /// Upper bounds of symbols.
     symbols: BTreeMap<String, i128>,
-    /// What products are at most in size.
+    /// Upper bounds of the size of products.
     products: BTreeMap<Monomial, i128>,
-    /// What whole forms are at most in size.
+    /// Upper bounds of the size of whole forms.
     forms: BTreeMap<Dim, i128>,
 }
 
 impl Sizes {
-    /// Learns of an argument that every entry checks.
+    /// Adds what follows from the checks of an argument.
     pub fn argument(&mut self, ty: &TensorType) {
         for d in &ty.shape {
             if let Some((name, c, k)) = d.as_linear().filter(|(_, c, _)| *c >= 1) {
@@ -35,13 +35,13 @@ impl Sizes {
         self.arguments.push(smallest(ty));
     }
 
-    /// A symbol is at most this.
+    /// Adds an upper bound of a symbol.
     pub fn symbol(&mut self, name: &str, most: i128) {
         let slot = self.symbols.entry(name.to_string()).or_insert(most);
         *slot = (*slot).min(most).max(0);
     }
 
-    /// A form and the products that it sums are at most this in size.
+    /// Adds an upper bound of the size of a form and of the products that it sums.
     pub fn evaluated(&mut self, d: &Dim, most: i128) {
         let slot = self.forms.entry(d.clone()).or_insert(most);
         *slot = (*slot).min(most);
@@ -57,7 +57,7 @@ impl Sizes {
         }
     }
 
-    /// What says something of these symbols alone.
+    /// The part that concerns these symbols only.
     pub fn only(&self, symbols: &[String]) -> Sizes {
         let named = |d: &Dim| d.symbols().iter().all(|s| symbols.iter().any(|own| **own == **s));
         let known = |m: &Monomial| m.0.keys().all(|f| named(&Dim::factor(f.clone())));
@@ -81,7 +81,7 @@ impl Sizes {
         }
     }
 
-    /// What a form and everything from which it is computed is at most in size; `i128::MAX` where nothing is known.
+    /// An upper bound of the size of a form and of everything from which it is computed; `i128::MAX` where nothing is known.
     pub fn of(&self, d: &Dim) -> i128 {
         if d.is_too_long() {
             return i128::MAX;
@@ -96,12 +96,12 @@ impl Sizes {
         sum.max(size(&divisor)).min(known)
     }
 
-    /// Can a form be computed in 64 bits for certain?
+    /// Is it certain that a form can be computed in 64 bits?
     pub fn fits(&self, d: &Dim) -> bool {
         self.of(d) <= i128::from(i64::MAX)
     }
 
-    /// What a product is at most in size. What it is divided by is at least 1.
+    /// An upper bound of the size of a product. Its divisors are at least 1.
     pub fn product(&self, m: &Monomial) -> i128 {
         let above = m.0.iter().filter(|(_, e)| **e > 0);
         let m = Monomial(above.map(|(f, e)| (f.clone(), *e)).collect());
@@ -128,7 +128,7 @@ impl Sizes {
         let largest = |all: &[Dim]| all.iter().map(|d| self.of(d)).max().unwrap_or(0);
         let most = match f {
             Factor::Symbol(name) => self.symbols.get(&**name).copied().unwrap_or(i128::from(i64::MAX)),
-            // By at least 1; by less, machines give no more either.
+            // Divisors are at least 1; for smaller ones the result on a machine is no larger either.
             Factor::Quotient(a, b) | Factor::Floor(a, b) if self.fits(b) => self.of(a),
             Factor::Quotient(..) | Factor::Floor(..) => i128::MAX,
             Factor::Min(all) | Factor::Max(all) => largest(all),
@@ -137,7 +137,7 @@ impl Sizes {
         if most > i128::from(i64::MAX) { i128::MAX } else { most }
     }
 
-    /// How many times 2^[`ADDRESS_BITS`] bytes a term is at most, for an argument of which it is a part.
+    /// An upper bound of a term in multiples of 2^[`ADDRESS_BITS`] bytes, from an argument of which it is a part.
     pub fn times_an_argument(&self, m: &Monomial, coefficient: i128) -> Option<i128> {
         let coefficient = coefficient.saturating_abs();
         if m.0.is_empty() {
@@ -148,12 +148,12 @@ impl Sizes {
     }
 }
 
-/// Has a product all factors of another?
+/// Does the second product contain all factors of the first?
 fn is_part(m: &Monomial, of: &Monomial) -> bool {
     m.0.iter().all(|(factor, e)| of.0.get(factor).is_some_and(|most| e <= most))
 }
 
-/// What an argument of this type takes at least: its symbols' powers, and the bytes where they are 1.
+/// The least memory of an argument of this type: the powers of its symbols, and its bytes where these are 1.
 fn smallest(ty: &TensorType) -> (Monomial, i128) {
     let mut powers: BTreeMap<Factor, i32> = BTreeMap::new();
     let mut bytes = i128::from(ty.elem.size()).max(1);
@@ -162,7 +162,7 @@ fn smallest(ty: &TensorType) -> (Monomial, i128) {
             bytes = bytes.saturating_mul(i128::from(n.max(1)));
             continue;
         }
-        // Any one term, where no other is negative.
+        // One of the terms is a lower bound if no other is negative.
         let whole = d.terms().all(|(m, r)| r.num >= 0 && r.den == 1 && m.0.values().all(|e| *e > 0));
         // A single factor: where it is 0, so is the product.
         let alone = |m: &Monomial| m.0.len() == 1 && m.0.keys().all(Factor::is_provably_nonnegative);
@@ -195,7 +195,7 @@ mod tests {
         sizes.evaluated(&s.mul(&s).mul(&Dim::from(4)), i128::from(i64::MAX));
         assert!(sizes.fits(&s.mul(&s).mul(&Dim::from(4))) && !sizes.fits(&s.mul(&s).mul(&Dim::from(5))));
         assert!(sizes.fits(&half));
-        // A dimension that an argument has less of.
+        // A dimension that is larger than the extent of the argument.
         let mut shifted = Sizes::default();
         shifted.argument(&TensorType::new(Elem::F32, vec![s.sub(&Dim::from(1 << 62))]));
         assert!(!shifted.fits(&s.mul(&Dim::from(2))) && shifted.fits(&s));

@@ -1,6 +1,6 @@
-//! The unscheduled kernel of fused attention: how it is written, and how the schedule finds what it says.
+//! The unscheduled kernel of fused attention: how it is written, and how the schedule recognises it.
 //!
-//! In: what an attention does to its scores, and where its operands are. Out: a kernel that says the algorithm and nothing of a
+//! In: what an attention does to its scores, and where its operands are. Out: a kernel with the algorithm, independent of any
 //! machine: a tile of queries meets one key after another, with an online softmax (Milakov & Gimelshein 2018,
 //! arXiv:1805.02867), so that the score matrix never exists.
 //!
@@ -18,8 +18,8 @@
 //! has a weight of 0 is left out, not multiplied: a key that a mask hides contributes nothing, even if its value is NaN or
 //! infinite.
 //!
-//! How this is computed is the schedule's (`schedule/attention.rs`): keys in blocks, those that a causal mask hides not at all,
-//! scores in other orders, `e^x` as a power of 2. It does so with every kernel of this form, whoever wrote it: [`Attention::find`]
+//! How this is computed is the schedule's (`schedule/attention.rs`): keys in blocks, without those that a causal mask
+//! hides, scores in other orders, `e^x` as a power of 2. It does so with every kernel of this form, wherever it comes from: [`Attention::find`]
 //! reads what a kernel does to its scores, writes the kernel for that again, and takes it only if it is the same, operation by
 //! operation. What follows the attention in the kernel (the epilogue) may be any elementwise work on its tile. The results differ
 //! by rounding, and in one more case: without a mask that may hide keys, the schedule's kernels multiply by a weight that underflows
@@ -42,7 +42,7 @@ pub(crate) use formula::{Formula, Node, literal};
 
 /// Queries and columns of a tile of the result.
 const TILE: i64 = 64;
-/// How much of a head is taken at a time where its width is not known.
+/// Width of the part of a head that is read at a time where the whole width is not known.
 const STEPS: i64 = 512;
 /// The places of queries, keys and values among the parameters.
 pub(crate) const QUERIES: usize = 0;
@@ -66,7 +66,7 @@ pub(crate) enum Source {
 
 /// What is done to the scores.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum ScoreOp {
     /// Queries see no later keys: the last query sees all.
     Causal,
     /// Something is added.
@@ -82,22 +82,22 @@ pub(crate) enum Change {
     Cap(Source),
 }
 
-/// What is done to the scores, and where the program says so.
+/// What is done to the scores, and the place in the source text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Step {
-    pub(crate) change: Change,
+    pub(crate) op: ScoreOp,
     pub(crate) loc: Loc,
 }
 
-/// Where the program says what a kernel does.
+/// Places in the source text of the parts of an attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Places {
+pub(crate) struct Locations {
     /// The product of queries and keys.
     pub(crate) scores: Loc,
     pub(crate) scale: Loc,
     pub(crate) sink: Loc,
     pub(crate) softmax: Loc,
-    /// The product with the values: the place of what nothing else asks for.
+    /// The product with the values. Also the place of every operation that has no other.
     pub(crate) values: Loc,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Places {
 /// T, D]` and `[batch.., T, E]`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Attention {
-    pub(crate) places: Places,
+    pub(crate) locations: Locations,
     /// What the scores are multiplied by.
     pub(crate) scale: Source,
     /// What is done to them then, in order.
@@ -114,9 +114,9 @@ pub(crate) struct Attention {
     pub(crate) sink: Option<Source>,
 }
 
-/// A tile of the result in a kernel, where the attention is done.
+/// The tile of the result that a kernel computes.
 #[derive(Clone, Debug)]
-pub(crate) struct Done {
+pub(crate) struct ResultTile {
     /// The result: queries by columns.
     pub(crate) result: Value,
     /// Where it is along each axis, and how many queries and columns it has.
@@ -126,7 +126,7 @@ pub(crate) struct Done {
 /// An attention that was found in a kernel, with what the kernel does to its result.
 pub(crate) struct Found {
     pub(crate) attention: Attention,
-    done: Done,
+    tile: ResultTile,
     epilogue: Vec<Inst>,
 }
 
@@ -144,10 +144,10 @@ pub(crate) fn scalar_of(kb: &mut KernelBuilder, source: &Source) -> Option<Value
 }
 
 impl Attention {
-    /// Writes the unscheduled form into a kernel that has its parameters but no grid yet; `None` where parameters are no operands
-    /// of an attention.
-    pub(crate) fn write(&self, kb: &mut KernelBuilder) -> Option<Done> {
-        kb.at(self.places.values);
+    /// Writes the unscheduled form into a kernel that has its parameters but no grid yet; `None` where the parameters are not
+    /// operands of an attention.
+    pub(crate) fn write(&self, kb: &mut KernelBuilder) -> Option<ResultTile> {
+        kb.at(self.locations.values);
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
         let shape = |v: Value| kb.ty(v).buffer().map(|b| b.shape.clone());
         let [of_q, of_k, of_v] = [shape(q)?, shape(k)?, shape(v)?];
@@ -160,29 +160,29 @@ impl Attention {
         let starts = at.starts();
         let (points, row, col) = (starts.get(..query)?, *starts.get(query)?, *starts.get(inner)?);
         let index = |row: Value, col: Value| [points, &[row, col]].concat();
-        let places = self.places;
+        let locations = self.locations;
 
         // The queries are a tile where the width of a head is known.
         let zero = kb.index(0);
         let whole = d.as_const().filter(|n| *n > 0).map(Extent::Static);
         let queries = whole.map(|d| {
-            kb.placed(places.scores, |kb| kb.load(q, &index(row, zero), (Some(query), Some(inner)), at.rows, d))
+            kb.placed(locations.scores, |kb| kb.load(q, &index(row, zero), (Some(query), Some(inner)), at.rows, d))
         });
         let first = match &self.sink {
             Some(sink) => {
-                kb.at(places.sink);
+                kb.at(locations.sink);
                 let zeros = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, ONE);
-                let sink = self.over_scores(kb, sink, &index(row, zero), at.rows)?;
+                let sink = self.score_operand(kb, sink, &index(row, zero), at.rows)?;
                 kb.binary(BinaryOp::Add, zeros, sink)
             }
             None => {
-                kb.at(places.softmax);
+                kb.at(locations.softmax);
                 kb.full(Scalar::Float(f64::NEG_INFINITY), Elem::F32, at.rows, ONE)
             }
         };
         let weight = if self.sink.is_some() { 1.0 } else { 0.0 };
         let sum = kb.full(Scalar::Float(weight), Elem::F32, at.rows, ONE);
-        kb.at(places.values);
+        kb.at(locations.values);
         let result = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, at.cols);
         let carried = [zero, first, sum, result];
         let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
@@ -197,7 +197,7 @@ impl Attention {
 
         // The scores of a key.
         kb.switch_to(body);
-        kb.at(places.scores);
+        kb.at(locations.scores);
         let none = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, ONE);
         let product = |kb: &mut KernelBuilder, q: Value, start: Value, steps: Extent, sum: Value| {
             let k = kb.load(k, &index(key, start), (Some(inner), None), steps, ONE);
@@ -210,13 +210,13 @@ impl Attention {
                 product(kb, q, start, steps, sum)
             }),
         };
-        kb.at(places.scale);
+        kb.at(locations.scale);
         let scale = scalar_of(kb, &self.scale)?;
         let mut scores = kb.binary(BinaryOp::Mul, scores, scale);
         for step in &self.steps {
             kb.at(step.loc);
-            scores = match &step.change {
-                Change::Causal => {
+            scores = match &step.op {
+                ScoreOp::Causal => {
                     let shift = kb.dim(&t.sub(s));
                     let start = kb.index_binary(BinaryOp::Add, row, shift);
                     let last = kb.iota(0, start, Elem::I32, at.rows, ONE);
@@ -225,16 +225,16 @@ impl Attention {
                     let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
                     kb.select(seen, scores, bottom)
                 }
-                Change::Add(x) => {
-                    let x = self.over_scores(kb, x, &index(row, key), at.rows)?;
+                ScoreOp::Add(x) => {
+                    let x = self.score_operand(kb, x, &index(row, key), at.rows)?;
                     kb.binary(BinaryOp::Add, scores, x)
                 }
-                Change::Keep { kept, fill } => {
-                    let kept = self.over_scores(kb, kept, &index(row, key), at.rows)?;
+                ScoreOp::Keep { kept, fill } => {
+                    let kept = self.score_operand(kb, kept, &index(row, key), at.rows)?;
                     let fill = scalar_of(kb, fill)?;
                     kb.select(kept, scores, fill)
                 }
-                Change::Cap(cap) => {
+                ScoreOp::Cap(cap) => {
                     let cap = scalar_of(kb, cap)?;
                     let x = kb.unary(UnaryOp::Tanh, scores);
                     kb.binary(BinaryOp::Mul, x, cap)
@@ -243,7 +243,7 @@ impl Attention {
         }
 
         // The step of the softmax.
-        kb.at(places.softmax);
+        kb.at(locations.softmax);
         let raised = kb.binary(BinaryOp::Max, highest, scores);
         let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
         let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
@@ -257,7 +257,7 @@ impl Attention {
         let sum_kept = kb.binary(BinaryOp::Mul, sum, kept);
         let new_sum = kb.binary(BinaryOp::Add, sum_kept, weight);
         // The value of the key; what has no weight is left out.
-        kb.at(places.values);
+        kb.at(locations.values);
         let weighted = |kb: &mut KernelBuilder, x: Value, weight: Value| {
             let none = kb.compare(CmpOp::Eq, weight, nothing);
             let product = kb.binary(BinaryOp::Mul, x, weight);
@@ -271,17 +271,17 @@ impl Attention {
         kb.br(head, &[next, raised, new_sum, new_result]);
 
         kb.switch_to(after);
-        kb.at(places.softmax);
+        kb.at(locations.softmax);
         let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
         let empty = kb.compare(CmpOp::Eq, sum, zero);
         let mean = kb.binary(BinaryOp::Div, result, sum);
         let result = kb.select(empty, zero, mean);
-        kb.at(places.values);
-        Some(Done { result, at })
+        kb.at(locations.values);
+        Some(ResultTile { result, at })
     }
 
     /// What is read for the scores of a tile of queries, or is the same for all.
-    fn over_scores(&self, kb: &mut KernelBuilder, source: &Source, at: &[Value], rows: Extent) -> Option<Value> {
+    fn score_operand(&self, kb: &mut KernelBuilder, source: &Source, at: &[Value], rows: Extent) -> Option<Value> {
         let n = match source {
             Source::Buffer(n) => n,
             Source::Formula(formula) => return formula.write(kb, |kb, node| self.leaf(kb, node, at, rows)),
@@ -305,12 +305,12 @@ impl Attention {
                     _ => kb.each(Op::Cast, vec![start], *elem),
                 })
             }
-            Node::Read(source) => self.over_scores(kb, source, at, rows),
+            Node::Read(source) => self.score_operand(kb, source, at, rows),
             Node::Each(..) => None,
         }
     }
 
-    /// The attention of a kernel, if it is of the form that is written here.
+    /// The attention that a kernel computes, if [`Attention::write`] would write the same kernel.
     pub(crate) fn find(kernel: &Kernel) -> Option<Found> {
         let exps = |op: &Op| *op == Op::Unary(UnaryOp::Exp);
         if kernel.state != State::Unscheduled || !kernel.body.insts().any(|(_, _, d)| exps(&d.op)) {
@@ -321,8 +321,8 @@ impl Attention {
         for p in &kernel.params {
             kb.buffer(kernel.body.ty(p.value).buffer()?.clone(), p.mode);
         }
-        let done = found.attention.write(&mut kb)?;
-        found.copy_epilogue(kernel, &mut kb, &done)?;
+        let tile = found.attention.write(&mut kb)?;
+        found.copy_epilogue(kernel, &mut kb, &tile)?;
         let mut again = kb.finish();
         simplify(&mut again.body);
         let how = Encoding { name: false, places: false, state: State::Unscheduled };
@@ -330,12 +330,12 @@ impl Attention {
         (same && found.is_elementwise(kernel) && found.only_reads(kernel)).then_some(found)
     }
 
-    /// Parameters of a kernel from which the scores and the result are computed, not counting what is done to the result then.
+    /// Parameters of a kernel from which the scores and the result are computed, not counting those of the epilogue only.
     pub(crate) fn inputs(&self) -> BTreeSet<usize> {
-        let of_steps = self.steps.iter().flat_map(|step| match &step.change {
-            Change::Causal => [None, None],
-            Change::Add(x) | Change::Cap(x) => [Some(x), None],
-            Change::Keep { kept, fill } => [Some(kept), Some(fill)],
+        let of_steps = self.steps.iter().flat_map(|step| match &step.op {
+            ScoreOp::Causal => [None, None],
+            ScoreOp::Add(x) | ScoreOp::Cap(x) => [Some(x), None],
+            ScoreOp::Keep { kept, fill } => [Some(kept), Some(fill)],
         });
         let sources = of_steps.chain([Some(&self.scale), self.sink.as_ref()]).flatten();
         let buffers = sources.flat_map(|source| match source {
@@ -348,15 +348,15 @@ impl Attention {
 }
 
 impl Found {
-    /// Does the same to another tile of the result, in another kernel that has the parameters.
-    pub(crate) fn copy_epilogue(&self, kernel: &Kernel, kb: &mut KernelBuilder, to: &Done) -> Option<()> {
+    /// Applies the epilogue to the tile of the result of another kernel with the same parameters.
+    pub(crate) fn copy_epilogue(&self, kernel: &Kernel, kb: &mut KernelBuilder, to: &ResultTile) -> Option<()> {
         let mut made: BTreeMap<Value, Value> = BTreeMap::new();
         for (n, p) in kernel.params.iter().enumerate() {
             made.insert(p.value, kb.param(n)?);
         }
-        let (old, new) = (&self.done.at, &to.at);
+        let (old, new) = (&self.tile.at, &to.at);
         made.extend(old.axes.iter().zip(&new.axes).map(|((_, old), (_, new))| (*old, *new)));
-        made.insert(self.done.result, to.result);
+        made.insert(self.tile.result, to.result);
         for inst in &self.epilogue {
             let data = kernel.body.inst(*inst);
             let mut operands = Vec::new();
@@ -378,8 +378,8 @@ impl Found {
         Some(())
     }
 
-    /// Does the kernel leave what the attention reads as it is? Another form of it reads in another order, and may have the keys
-    /// and values from copies, which the work on the result must not need then.
+    /// Does the kernel write nothing that the attention reads? A variant of it reads in another order, and may read keys and values
+    /// from copies, so the epilogue must not need these.
     fn only_reads(&self, kernel: &Kernel) -> bool {
         let is_read = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode == ParamMode::In);
         let copied = [KEYS, VALUES].map(|n| kernel.params.get(n).map(|p| p.value));
@@ -390,7 +390,7 @@ impl Found {
     /// Is what follows the attention elementwise work on its tile, whatever rows and columns this has?
     fn is_elementwise(&self, kernel: &Kernel) -> bool {
         let body = &kernel.body;
-        let at = &self.done.at;
+        let at = &self.tile.at;
         let axes = [(AxisRole::Rows, at.rows), (AxisRole::Cols, at.cols)].map(|(role, extent)| {
             let number = at.axis(role);
             (number, number.and_then(|n| at.axes.get(n)).map(|(_, start)| *start), extent)
@@ -427,7 +427,7 @@ impl Found {
     }
 }
 
-/// A value of a kernel in a copy of it: what is there already, or is made of numbers alone.
+/// A value of a kernel in a copy of it: one that is there already, or a constant.
 fn copied(kernel: &Kernel, kb: &mut KernelBuilder, made: &mut BTreeMap<Value, Value>, v: Value) -> Option<Value> {
     if let Some(v) = made.get(&v) {
         return Some(*v);
@@ -442,7 +442,7 @@ fn copied(kernel: &Kernel, kb: &mut KernelBuilder, made: &mut BTreeMap<Value, Va
     Some(copy)
 }
 
-/// What a kernel does, if it is an attention. It may be another kernel: whether it is this one, the caller finds out.
+/// What a kernel does, on the assumption that it is an attention; the caller checks that.
 fn read(kernel: &Kernel) -> Option<Found> {
     let body = &kernel.body;
     // A loop over keys, and one over parts of a head in it where its width is not known.
@@ -460,7 +460,7 @@ fn read(kernel: &Kernel) -> Option<Found> {
         _ => return None,
     };
     let reader = Reader { kernel };
-    let (scores, of_scores) = scores;
+    let (scores, scores_loc) = scores;
     // Where the tile is.
     let q = kernel.params.get(QUERIES)?.value;
     let queries = body.insts().map(|(_, _, d)| d).find(|d| d.operands.first() == Some(&q))?;
@@ -482,29 +482,29 @@ fn read(kernel: &Kernel) -> Option<Found> {
         None => Formula::read(kernel, (row, key), v, |v| reader.source(v)).map(Source::Formula),
     };
     let (mut steps, mut now) = (Vec::new(), operand(softmax, 1)?);
-    let (scale, places_scale) = loop {
+    let (scale, scale_loc) = loop {
         let data = body.def_inst(now)?;
-        let change = match (&data.op, data.operands.as_slice()) {
+        let op = match (&data.op, data.operands.as_slice()) {
             (Op::Binary(BinaryOp::Mul), [x, scale]) if *x == scores => break (reader.source(*scale)?, data.loc),
             (Op::Binary(BinaryOp::Mul), [tanh, cap]) => {
                 let tanh = body.def_inst(*tanh).filter(|d| d.op == Op::Unary(UnaryOp::Tanh))?;
                 now = operand(tanh, 0)?;
-                Change::Cap(reader.source(*cap)?)
+                ScoreOp::Cap(reader.source(*cap)?)
             }
             (Op::Binary(BinaryOp::Add), [x, more]) => {
                 now = *x;
-                Change::Add(mask(*more)?)
+                ScoreOp::Add(mask(*more)?)
             }
             (Op::Select, [kept, x, fill]) => {
                 now = *x;
                 match is_causal(body, *kept) {
-                    true => Change::Causal,
-                    false => Change::Keep { kept: mask(*kept)?, fill: reader.source(*fill)? },
+                    true => ScoreOp::Causal,
+                    false => ScoreOp::Keep { kept: mask(*kept)?, fill: reader.source(*fill)? },
                 }
             }
             _ => return None,
         };
-        steps.push(Step { change, loc: data.loc });
+        steps.push(Step { op, loc: data.loc });
         if steps.len() > list.len() {
             return None;
         }
@@ -519,7 +519,7 @@ fn read(kernel: &Kernel) -> Option<Found> {
         Op::Binary(BinaryOp::Add) => Some(reader.source(*highest.operands.get(1)?)?),
         _ => None,
     };
-    let places = Places { scores: of_scores, scale: places_scale, sink: highest.loc, softmax, values: value.loc };
+    let locations = Locations { scores: scores_loc, scale: scale_loc, sink: highest.loc, softmax, values: value.loc };
     let mut axes: Vec<(AxisRole, Value)> = kernel.grid.iter().take(lead).map(|g| (AxisRole::Point, g.value)).collect();
     axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, *value.operands.get(n)?)]);
     let tile = |v: Option<Value>| v.and_then(|v| body.ty(v).tile());
@@ -527,9 +527,9 @@ fn read(kernel: &Kernel) -> Option<Found> {
     let insts = &body.block(after).insts;
     let last = insts.iter().position(|i| body.inst(*i).op == Op::Select)?;
     let result = body.inst(*insts.get(last)?).result?;
-    let done = Done { result, at: Position { axes, rows, cols } };
+    let tile = ResultTile { result, at: Position { axes, rows, cols } };
     let epilogue = insts.get(last + 1..)?.to_vec();
-    Some(Found { attention: Attention { places, scale, steps, sink }, done, epilogue })
+    Some(Found { attention: Attention { locations, scale, steps, sink }, tile, epilogue })
 }
 
 /// Does a condition compare the positions of keys and queries as a causal mask does?
@@ -548,7 +548,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What something that is done to scores is: loaded, a literal or a dimension.
+    /// Where an operand of the scores comes from: loaded, a literal or a dimension.
     fn source(&self, v: Value) -> Option<Source> {
         let body = &self.kernel.body;
         let mut data = body.def_inst(v)?;
@@ -559,7 +559,7 @@ impl Reader<'_> {
             data = body.def_inst(*data.operands.first()?)?;
         }
         Some(match &data.op {
-            // A text has as many digits as the type needs.
+            // The text form prints as many digits as the type needs.
             Op::Const(Scalar::Float(x)) => Source::Literal(Scalar::Float(round_to(computed, *x)), elem),
             Op::Const(x) => Source::Literal(*x, elem),
             Op::DimValue(d) => Source::Dim(d.clone(), elem),

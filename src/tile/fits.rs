@@ -1,27 +1,27 @@
-//! Which forms of dimensions are not known to fit 64 bits: calls evaluate them on entry, every step checked.
+//! Which expressions over dimensions (forms) are not known to fit 64 bits: calls evaluate them on entry, every step checked.
 //!
 //! In: a module. Out: for an entry point, the facts that each call checks beyond those that the module states ([`unstated`]), and
 //! for proofs, what is known of sizes where that was done ([`of_plan`], [`of_kernel`]). Code computes forms modulo 2^64, so all
 //! that is proved of them holds only because of these checks; they are derived from the module, not trusted to its text.
 //!
-//! Looked at is every form that code evaluates: of the plans with the entry's name, and of the kernels that these launch. Of a form
-//! that counts elements, four times as much must fit, so that indices beyond it by a tile do; of one that names a length, which has its
-//! value later, what it is at most in size whatever that value is. Most forms need no check: what a call's arguments have
-//! elements of fits 2^[`ADDRESS_BITS`](crate::shape::ADDRESS_BITS).
+//! Every form that code evaluates is considered: those of the plans with the entry's name, and of the kernels that these launch. If a
+//! form counts elements, four times as much must fit, so that indices up to a tile beyond it fit too. If a form names a length, whose
+//! value is known later, its largest size for any such value must fit. Most forms need no check: the bytes of an argument fit
+//! 2^[`ADDRESS_BITS`](crate::shape::ADDRESS_BITS).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Body, Kernel, Module, Op, Plan, PlanVariant, Type};
 use crate::shape::{ADDRESS_BITS, Dim, Fact, Sizes};
 
-/// What a form of elements is multiplied by before it is checked: bytes of an element, as for tensors of the graph.
+/// A form that counts elements is multiplied by this before it is checked: bytes of an element, as for tensors of the graph.
 const ELEMENT: i64 = 4;
 const MOST: i128 = i64::MAX as i128;
 
 /// A form that code evaluates.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Form {
-    /// What must fit, by size: no length is named.
+    /// What must fit; it names no length.
     size: Dim,
     /// The form.
     dim: Dim,

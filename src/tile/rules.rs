@@ -131,7 +131,7 @@ fn shape_of(t: &TileType) -> Shape {
     (t.rows, t.cols)
 }
 
-fn turned(t: &TileType) -> Shape {
+fn transposed(t: &TileType) -> Shape {
     (t.cols, t.rows)
 }
 
@@ -344,7 +344,7 @@ pub(super) fn element(given: Given<'_>) -> Rule {
 pub(super) fn transpose(given: Given<'_>) -> Rule {
     let Given { types, declared } = given;
     let t = tile(types, 0)?;
-    Ok(Some(made(t.elem, Some(turned(t)), declared)))
+    Ok(Some(made(t.elem, Some(transposed(t)), declared)))
 }
 
 pub(super) fn dot(given: Given<'_>, _mode: &Option<DotMode>) -> Rule {
@@ -366,7 +366,7 @@ pub(super) fn dot_panels(given: Given<'_>, unroll: &u32) -> Rule {
     if !(1..=16).contains(unroll) {
         return Err("is unrolled 1 to 16 times".into());
     }
-    product(turned(a), shape_of(b), acc)?;
+    product(transposed(a), shape_of(b), acc)?;
     Ok(Some(made(acc.elem, Some(shape_of(acc)), declared)))
 }
 
@@ -457,7 +457,7 @@ pub(super) fn mma(given: Given<'_>) -> Rule {
     sixteen_bits(a.elem)?;
     same(a.elem, b.elem)?;
     same(acc.elem, Elem::F32)?;
-    let right = if b.space == Space::Fragment(Fragment::BT) { turned(b) } else { shape_of(b) };
+    let right = if b.space == Space::Fragment(Fragment::BT) { transposed(b) } else { shape_of(b) };
     product(shape_of(a), right, acc)?;
     Ok(Some(Type::Tile(acc.clone())))
 }
@@ -489,7 +489,7 @@ pub(super) fn wgmma(given: Given<'_>, trans_b: &bool) -> Rule {
     sixteen_bits(a.elem)?;
     same(a.elem, b.elem)?;
     same(acc.elem, Elem::F32)?;
-    product(shape_of(a), if *trans_b { turned(b) } else { shape_of(b) }, acc)?;
+    product(shape_of(a), if *trans_b { transposed(b) } else { shape_of(b) }, acc)?;
     Ok(Some(Type::Pending(Queue::Mma, acc.clone())))
 }
 

@@ -2,8 +2,8 @@
 //!
 //! In: an unscheduled module. Out: the same module scheduled. What it does, in order:
 //!
-//! 0. **Forms.** Attention, of which an unscheduled kernel says the algorithm alone, is computed by kernels for the machine, in the
-//!    form that fits the call (`attention`).
+//! 0. **Variants.** Attention, of which an unscheduled kernel says the algorithm alone, is computed by kernels for the machine, in the
+//!    variant that fits the call (`attention`).
 //! 1. **Panels.** Products get panels for right operands, packed before all calls or just before, and tiles of the machine's
 //!    sizes (`panels`).
 //!
@@ -83,11 +83,11 @@ pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> 
     scheduled.map_err(|(_, complaint)| complaint)
 }
 
-/// Gives each attention of a module the forms that a level has for it, and does nothing else: what [`schedule`] begins with. The
+/// Gives each attention of a module the variants that a level has for it, and does nothing else: what [`schedule`] begins with. The
 /// kernels stay unscheduled.
 ///
 /// # Errors
-/// A form that cannot be written, a bug in attnc.
+/// A variant that cannot be written, a bug in attnc.
 pub fn choose_forms(module: &VerifiedModule, level: Cpu) -> Result<VerifiedModule, String> {
     let chosen = module.clone().changed(|module| attention::expand(module, Target::from(level)));
     chosen.map_err(|(_, complaint)| complaint)

@@ -260,8 +260,8 @@ mod tests {
         let gap = whole(vec![n(2), n(5), n(4)]).slice(1, &n(1), &n(3));
         assert_eq!((gap.reshape(&[n(16)]), gap.offset.clone()), (None, n(4)));
         assert_eq!(gap.reshape(&[n(2), n(8)]).unwrap().strides, [n(20), n(1)]);
-        let turned = whole(vec![n(3), n(4)]).transpose(&[1, 0]);
-        assert!(!turned.is_contiguous() && turned.transpose(&[1, 0]).is_whole() && !turned.is_whole());
+        let transposed = whole(vec![n(3), n(4)]).transpose(&[1, 0]);
+        assert!(!transposed.is_contiguous() && transposed.transpose(&[1, 0]).is_whole() && !transposed.is_whole());
         let ones = whole(vec![n(1), n(8), n(1)]).reshape(&[n(8)]).unwrap();
         assert_eq!(ones.strides, [n(1)]);
     }

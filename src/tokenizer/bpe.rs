@@ -1,7 +1,7 @@
-//! Byte-pair encoding: the pieces of a text to tokens, by merging neighbours in the order of the merges.
+//! Byte-pair encoding: turns pieces of a text into tokens by merging neighbours in the order of the merges.
 //!
-//! In: vocabulary and merges, a piece of text. Out: its tokens. A piece begins as its characters; of all neighbours that a merge is
-//! for, those of the first merge are merged first, from the left (Sennrich et al. 2016).
+//! In: vocabulary and merges, a piece of text. Out: its tokens. A piece begins as its characters; of all pairs of neighbours that have
+//! a merge, those of the earliest merge are merged first, from the left (Sennrich et al. 2016).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -10,13 +10,13 @@ use std::collections::{BinaryHeap, HashMap};
 #[derive(Debug, Default)]
 pub(super) struct Bpe {
     pub(super) vocabulary: HashMap<String, u32>,
-    /// What two neighbours become, and which merge that is.
+    /// For two neighbours, the position of their merge in the list, and the token that they become.
     pub(super) merges: HashMap<(u32, u32), (usize, u32)>,
-    /// The token of a character that has none; are several such characters one token?
+    /// The token for characters that have none; do several such characters in a row become one token?
     pub(super) unknown: Option<(u32, bool)>,
-    /// Does a character that has no token become the tokens of its bytes (`<0x0A>`)?
+    /// Is a character that has no token replaced by the tokens of its bytes (`<0x0A>`)?
     pub(super) falls_back: bool,
-    /// Is a whole piece that has a token that token?
+    /// If a whole piece has a token, is that used without merging?
     pub(super) whole_first: bool,
 }
 
@@ -68,7 +68,7 @@ impl Bpe {
         Ok(tokens)
     }
 
-    /// Neighbours merged until there is no merge for any.
+    /// Merges neighbours until no pair has a merge.
     fn merged(&self, tokens: &[u32]) -> Vec<u32> {
         let last = tokens.len().saturating_sub(1);
         let symbol = |(at, token): (usize, &u32)| Symbol {
@@ -78,7 +78,7 @@ impl Bpe {
             is_gone: false,
         };
         let mut symbols: Vec<Symbol> = tokens.iter().enumerate().map(symbol).collect();
-        // By merge, then by place; with the tokens that stood there, since they may have changed.
+        // Ordered by merge, then by place. The tokens are kept too: by the time of the merge they may have changed.
         let mut open = BinaryHeap::new();
         let merge = |symbols: &[Symbol], at: usize| {
             let (left, right) = (symbols[at].token, symbols[symbols[at].after?].token);
@@ -122,7 +122,7 @@ mod tests {
         bpe
     }
 
-    /// By going through all neighbours again and again.
+    /// The same, by searching all pairs of neighbours after each merge.
     fn slowly(bpe: &Bpe, mut tokens: Vec<u32>) -> Vec<u32> {
         loop {
             let merges = tokens.windows(2).enumerate().filter_map(|(at, pair)| {

@@ -1,9 +1,9 @@
-//! `tokenizer.json` of the Hugging Face hub, as far as models that write have it: BPE over bytes (GPT-2, Llama 3, Qwen) or over
-//! characters (Llama 2, Mistral, Gemma).
+//! `tokenizer.json` of the Hugging Face hub, as far as models that generate text use it: BPE over bytes (GPT-2, Llama 3, Qwen) or
+//! over characters (Llama 2, Mistral, Gemma).
 //!
 //! In: the text of the file. Out: a [`Hub`], which gives the tokens that the `tokenizers` library gives; or the part of the file
-//! that it would not follow. Its own reader, since all that is needed beside the regular expressions is here, and the library would
-//! take three times as long to build (45 seconds of a processor instead of 15).
+//! that is not supported. The library itself is not used: little more than this file and a regular expression engine is needed, and
+//! the library would take three times as long to build (45 seconds of CPU time instead of 15).
 
 use super::bpe::Bpe;
 use super::pieces::{Normalizer, Splitter, bytes_of, list, named, refuse};
@@ -16,7 +16,7 @@ pub struct Hub {
     bpe: Bpe,
     normalizers: Vec<Normalizer>,
     splitters: Vec<Splitter>,
-    /// Tokens of their own in a text, longest first.
+    /// Added tokens, longest text first.
     added: Vec<Added>,
     /// Tokens before a text.
     begin: Vec<u32>,
@@ -25,12 +25,12 @@ pub struct Hub {
     vocabulary: u64,
 }
 
-/// A text that is a token wherever it stands.
+/// A text that is a token wherever it occurs.
 #[derive(Debug)]
 struct Added {
     text: String,
     token: u32,
-    /// Does it take the blanks before it, and those after it?
+    /// Does it absorb the whitespace before it, and that after it?
     takes: (bool, bool),
 }
 
@@ -38,15 +38,15 @@ impl Hub {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// What is wrong with it, or cannot be followed, in words.
+    /// What is wrong with it, or not supported, in words.
     pub(super) fn read(text: &str) -> Result<Hub, String> {
         let file: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         let model = &file["model"];
         match &model["type"] {
             Value::String(kind) if kind == "BPE" => {}
-            // Older files do not say it; only BPE has merges.
+            // Older files omit the type; only BPE has merges.
             Value::Null if model["merges"].is_array() => {}
-            Value::Null => return Err("it has no `model.type`: it is no tokenizer.json".to_string()),
+            Value::Null => return Err("it has no `model.type`: it is not a tokenizer.json".to_string()),
             other => return Err(refuse("model.type", other, "\"BPE\"")),
         }
         let bpe = bpe(model)?;
@@ -138,7 +138,7 @@ fn bpe(model: &Value) -> Result<Bpe, String> {
             return Err(refuse(&format!("model.{field}"), &model[field], "null"));
         }
     }
-    let Some(words) = model["vocab"].as_object() else { return Err("`model.vocab` is no object".to_string()) };
+    let Some(words) = model["vocab"].as_object() else { return Err("`model.vocab` is not an object".to_string()) };
     let mut vocabulary = HashMap::with_capacity(words.len());
     for (word, token) in words {
         let token = number(token).ok_or_else(|| format!("`model.vocab` has no number for {word:?}"))?;
@@ -167,7 +167,7 @@ fn bpe(model: &Value) -> Result<Bpe, String> {
     Ok(Bpe { falls_back: is("byte_fallback"), whole_first: is("ignore_merges"), unknown, vocabulary, merges })
 }
 
-/// What a token's text adds to a text: a function of it.
+/// Gives the bytes that a token adds to a text, from the token's own text.
 type Decode = Box<dyn Fn(&str) -> Vec<u8>>;
 
 fn decoder(decoder: &Value) -> Result<Decode, String> {
@@ -186,7 +186,7 @@ fn decoder(decoder: &Value) -> Result<Decode, String> {
                 replaced.push((one["replacement"].as_str().unwrap_or("\u{2581}").to_string(), " ".to_string()));
             }
             Some("ByteFallback") => falls_back = true,
-            // Tokens are put together anyway; what is stripped is at the beginning of a whole text.
+            // Tokens are concatenated anyway, and only the beginning of a whole text is stripped.
             Some("Fuse" | "Strip") => {}
             _ => return Err(refuse(&place, one, "ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip")),
         }
@@ -200,7 +200,7 @@ fn decoder(decoder: &Value) -> Result<Decode, String> {
     }))
 }
 
-/// The tokens that a post-processor puts before a text. What it puts after one would end it.
+/// The tokens that a post-processor puts before a text. Those after it are left out: they would end the text.
 fn begin(processor: &Value) -> Result<Vec<u32>, String> {
     let mut tokens = Vec::new();
     for (place, one) in named("post_processor", "processors", processor) {

@@ -1,7 +1,7 @@
-//! Text to the numbers of tokens, and back.
+//! Converts text to token numbers, and back.
 //!
-//! In: a text, or tokens as a model gives them. Out: the numbers of its tokens; the bytes of each token, and ([`Text`]) what of them
-//! can be shown as text already. It knows nothing of models.
+//! In: a text, or the tokens that a model produces. Out: the token numbers of a text; the bytes of each token, and ([`Text`]) the part
+//! of them that can already be shown as text. It knows nothing of models.
 
 mod bpe;
 mod hub;
@@ -16,7 +16,7 @@ pub use text::{Shown, Text};
 pub enum Tokenizer {
     /// A token is a byte, its number the byte's value.
     Bytes,
-    /// That of a `tokenizer.json`.
+    /// Described by a `tokenizer.json`.
     Hub(Box<Hub>),
 }
 
@@ -24,12 +24,12 @@ impl Tokenizer {
     /// Reads the text of a `tokenizer.json`.
     ///
     /// # Errors
-    /// What is wrong with it, or cannot be followed, in words.
+    /// What is wrong with it, or not supported, in words.
     pub fn read(text: &str) -> Result<Tokenizer, String> {
         Hub::read(text).map(|hub| Tokenizer::Hub(Box::new(hub)))
     }
 
-    /// How many numbers there are for tokens: one more than the greatest.
+    /// The number of token numbers: one more than the greatest.
     pub fn vocabulary(&self) -> u64 {
         match self {
             Tokenizer::Bytes => 256,
@@ -40,7 +40,7 @@ impl Tokenizer {
     /// The tokens of a text.
     ///
     /// # Errors
-    /// What in the text has no token, in words.
+    /// The part of the text that has no token, in words.
     pub fn encode(&self, text: &[u8]) -> Result<Vec<u32>, String> {
         match self {
             Tokenizer::Bytes => Ok(text.iter().copied().map(u32::from).collect()),
@@ -51,7 +51,7 @@ impl Tokenizer {
         }
     }
 
-    /// What a token adds to a text: nothing where it only marks something. `None` for a number that is no token's.
+    /// What a token adds to a text: nothing if it is only a marker. `None` for a number that is not a token.
     pub fn bytes(&self, token: u32) -> Option<Vec<u8>> {
         match self {
             Tokenizer::Bytes => Some(vec![u8::try_from(token).ok()?]),

@@ -1,6 +1,6 @@
 //! The parts of `tokenizer.json` that change a text and divide it into pieces before BPE: normalizers and pre-tokenizers.
 //!
-//! In: their descriptions. Out: each as a value that does to a text what it says; or why not, by its name.
+//! In: their descriptions. Out: a value for each, which does that to a text; or the name of what is not supported.
 
 use fancy_regex::Regex;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 /// GPT-2's words: contractions, letters, numbers, signs, each with the blank before it, and blanks.
 const WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-/// What stands for a blank in vocabularies of characters.
+/// The character that stands for a blank in vocabularies of characters.
 const BLANK: &str = "\u{2581}";
 
 /// The entries of a list, or none.
@@ -16,7 +16,7 @@ pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The parts of a `Sequence`, or the one part itself, each with its place; none of null.
+/// The parts of a `Sequence`, or the single part itself, each with its place; nothing for null.
 pub(super) fn named<'v>(place: &str, of_sequence: &str, value: &'v Value) -> Vec<(String, &'v Value)> {
     if value.is_null() {
         return Vec::new();
@@ -74,7 +74,7 @@ impl Normalizer {
     }
 }
 
-/// What becomes of the places where a text is divided.
+/// What happens to the dividers of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Divider {
     Removed,
@@ -90,11 +90,12 @@ pub(super) enum Splitter {
     At { what: Box<Regex>, divider: Divider, between: bool },
     /// Bytes as the characters of a vocabulary of bytes.
     Bytes { prefix: bool },
-    /// Blanks as characters of their own, one also before the text (or before the first piece alone); in words, or whole.
+    /// Replaces blanks by a character of the vocabulary, puts one before the text (or only before its first piece), and may divide
+    /// the text into words.
     Blanks { blank: String, prefix: Prefix, words: bool },
 }
 
-/// Where a blank is put before.
+/// Which pieces a blank is put before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefix {
     Never,
@@ -196,7 +197,7 @@ impl Splitter {
     }
 }
 
-/// A text in order, what a regular expression finds (or what is between) marked.
+/// The parts of a text, in order; those that a regular expression finds (or those between them) are marked.
 fn parts<'t>(what: &Regex, text: &'t str, between: bool) -> Result<Vec<(&'t str, bool)>, String> {
     let mut parts = Vec::new();
     let mut end = 0;
@@ -246,7 +247,7 @@ fn is_visible(byte: u8) -> bool {
     matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff)
 }
 
-/// The bytes that characters stand for; those of a character that stands for none are its own.
+/// The bytes that characters stand for; a character that stands for none gives its UTF-8 bytes.
 pub(super) fn bytes_of(text: &str) -> Vec<u8> {
     let hidden = |c: char| {
         let at = u32::from(c).checked_sub(0x100)?;

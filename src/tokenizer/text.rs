@@ -1,9 +1,9 @@
-//! Text that arrives in pieces of bytes: what of it can be shown.
+//! Text that arrives in pieces of bytes: which part of it can be shown.
 //!
-//! In: bytes, texts to stop at. Out: text. A character is shown when it is complete, and nothing that may be the beginning of a text to
-//! stop at. What is not UTF-8 is shown as U+FFFD, at the end also a character that is not complete.
+//! In: bytes, texts to stop at. Out: text. A character is shown once it is complete. What may be the beginning of a text to stop at is
+//! held back. What is not UTF-8 is shown as U+FFFD, and so is an incomplete character at the end.
 
-/// What was not shown yet.
+/// What has not been shown yet.
 #[derive(Debug, Default)]
 pub struct Text {
     /// The beginning of a character.
@@ -16,9 +16,9 @@ pub struct Text {
 /// What may be shown after a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// This, and what follows may be asked for.
+    /// This text; more may follow.
     More(String),
-    /// This, and then the text stops before the text that is named second.
+    /// This text is the last: after it comes the second one, a text to stop at.
     Stopped(String, String),
 }
 
@@ -28,7 +28,7 @@ impl Text {
         Text { stops: stops.into_iter().filter(|stop| !stop.is_empty()).collect(), ..Text::default() }
     }
 
-    /// What may be shown once `piece` is there too.
+    /// What may be shown once `piece` has arrived.
     pub fn push(&mut self, piece: &[u8]) -> Shown {
         self.bytes.extend_from_slice(piece);
         let complete = complete(&self.bytes);
@@ -56,7 +56,7 @@ impl Text {
     }
 }
 
-/// How many of these bytes are complete characters, or none at all; the others begin one.
+/// How many of these bytes are complete characters or invalid; the others are the beginning of a character.
 fn complete(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Err(error) = std::str::from_utf8(&bytes[at..]) {

@@ -260,9 +260,9 @@ impl Body<'_> {
                 if let Ty::Tensor(given) = given
                     && let Some((front, back)) = given.shape.split_last(2)
                 {
-                    let turned = front.followed_by(back.into_iter().rev());
+                    let transposed = front.followed_by(back.into_iter().rev());
                     let mut again = matching.before(index);
-                    if again.argument(index, &declared.shape, &turned, &self.scope.facts).is_ok() {
+                    if again.argument(index, &declared.shape, &transposed, &self.scope.facts).is_ok() {
                         diagnostic = diagnostic.help("`.T` swaps the last two axes and would match");
                     }
                 }

@@ -368,9 +368,9 @@ impl Body<'_> {
     fn would_broadcast(&self, value: &TypedExpr, own: &Tensor, other: &Tensor) -> Option<String> {
         let shown = self.text(value.span())?;
         if let Some((front, back)) = own.shape.split_last(2) {
-            let turned = front.followed_by(back.into_iter().rev());
-            if turned.broadcast(&other.shape).is_ok() {
-                return Some(format!("transpose one side: `{shown}.T` has shape {turned}"));
+            let transposed = front.followed_by(back.into_iter().rev());
+            if transposed.broadcast(&other.shape).is_ok() {
+                return Some(format!("transpose one side: `{shown}.T` has shape {transposed}"));
             }
         }
         // One axis, equal to an axis of the other that is not its last: it needs axes of length 1 after it.
@@ -479,7 +479,7 @@ impl Body<'_> {
         .at(op_span, "")
         .also(left.span(), a.to_string())
         .also(right.span(), b.to_string());
-        let turned = |tensor: &Tensor| {
+        let transposed = |tensor: &Tensor| {
             let (front, back) = tensor.shape.split_last(2)?;
             Some(Tensor { elem: tensor.elem, shape: front.followed_by(back.into_iter().rev()) })
         };
@@ -491,13 +491,14 @@ impl Body<'_> {
             None => "(..).T".to_string(),
         };
         if last(&b.shape).as_ref() == Some(k)
-            && let Some(turned) = turned(b)
+            && let Some(transposed) = transposed(b)
         {
-            diagnostic = diagnostic.help(format!("transpose the right side: `{}` has shape {turned}", named(right)));
+            diagnostic =
+                diagnostic.help(format!("transpose the right side: `{}` has shape {transposed}", named(right)));
         } else if second(&a.shape).as_ref() == Some(l)
-            && let Some(turned) = turned(a)
+            && let Some(transposed) = transposed(a)
         {
-            diagnostic = diagnostic.help(format!("transpose the left side: `{}` has shape {turned}", named(left)));
+            diagnostic = diagnostic.help(format!("transpose the left side: `{}` has shape {transposed}", named(left)));
         } else if last(&b.shape).is_some() && last(&b.shape) == second(&a.shape) {
             diagnostic = diagnostic.help("swap the two sides of `@`");
         }

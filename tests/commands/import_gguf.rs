@@ -138,7 +138,7 @@ fn broken_files_are_refused_or_read_in_bounds() {
     let data = gguf::read(&whole).expect("a GGUF file").tensors[0].data.as_ptr() as usize - whole.as_ptr() as usize;
     for length in (0..data + 64).chain((data + 64..whole.len()).step_by(97)) {
         let told = said(&whole[..length]).expect_err("a truncated file");
-        assert!(told.starts_with("it is no valid GGUF file: "), "{length}: {told}");
+        assert!(told.starts_with("it is not a valid GGUF file: "), "{length}: {told}");
     }
     let mut refused = 0;
     for at in 0..data {
@@ -207,11 +207,15 @@ fn what_cannot_be_read_is_refused_by_name() {
         (llama(), vec![("v", &[32], 0, 0), ("w", &[32], 0, 64)], "the tensors `v` and `w` overlap"),
         (llama(), vec![("w", &[32], 0, 0), ("w", &[32], 0, 128)], "two of its tensors have the same name"),
         (vec![of("llama"), of("llama")], vec![], "`general.architecture` is given twice"),
-        (vec![("x", 13, vec![0])], vec![], "a value has the type 13"),
+        (vec![("x", 13, vec![0])], vec![], "a value has the unknown type 13"),
         (vec![("x", 9, [9u32.to_le_bytes(), [0; 4], [0; 4]].concat())], vec![], "a list of lists"),
         (vec![("x", 9, [&4u32.to_le_bytes()[..], &u64::MAX.to_le_bytes()].concat())], vec![], "a list is too long"),
         (vec![("x", 9, [&8u32.to_le_bytes()[..], &u64::MAX.to_le_bytes()].concat())], vec![], "it ends at byte"),
-        (vec![("general.alignment", 4, 3u32.to_le_bytes().to_vec())], vec![], "`general.alignment` is no power of two"),
+        (
+            vec![("general.alignment", 4, 3u32.to_le_bytes().to_vec())],
+            vec![],
+            "`general.alignment` is not a power of two",
+        ),
     ] {
         let found = said(&made(&values, &tensors, 512)).expect_err(told);
         assert!(found.contains(told), "{told}: {found}");

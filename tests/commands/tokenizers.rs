@@ -49,7 +49,7 @@ fn tokens_are_those_of_the_library() {
 fn what_would_be_followed_wrongly_is_refused() {
     for (name, place, value, told) in [
         ("gpt2.json", "/model/type", json!("WordPiece"), "`model.type` is \"WordPiece\"; expected \"BPE\""),
-        ("gpt2.json", "/model/vocab", json!([]), "`model.vocab` is no object"),
+        ("gpt2.json", "/model/vocab", json!([]), "`model.vocab` is not an object"),
         ("gpt2.json", "/model/merges/3", json!("q"), "`model.merges[3]` is \"q\", which is not in `model.vocab`"),
         ("gpt2.json", "/model/merges/0", json!(["a", "\u{4e00}"]), "`model.merges[0]`"),
         ("gpt2.json", "/model/end_of_word_suffix", json!("</w>"), "`model.end_of_word_suffix` is \"</w>\""),

@@ -68,7 +68,7 @@ pub(crate) struct Fixture {
 }
 
 /// The examples that have reference results, in learning order.
-pub(crate) const EXAMPLES: [&str; 32] = [
+pub(crate) const EXAMPLES: [&str; 33] = [
     "01_linear",
     "02_self_attention",
     "03_masks",
@@ -101,6 +101,7 @@ pub(crate) const EXAMPLES: [&str; 32] = [
     "30_voice",
     "31_beam",
     "32_speculative",
+    "33_translate",
 ];
 
 /// The path of an example's program.

@@ -6,6 +6,7 @@ mod beam;
 mod bf16;
 mod bits;
 mod c_program;
+mod cached;
 #[path = "../common/compiled.rs"]
 mod compiled;
 mod control_flow;
@@ -29,6 +30,7 @@ mod indexing;
 mod joined;
 mod lengths;
 mod masks;
+mod mixture;
 mod numbers;
 mod oracle_compiled;
 mod packing;

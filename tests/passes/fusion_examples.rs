@@ -26,7 +26,7 @@ const EXAMPLES: &[(&str, usize)] = &[
     ("16_bert", 1),
     ("17_linformer", 1),
     ("18_windows", 5),
-    ("19_llama", 1),
+    ("19_llama", 4),
     ("20_t5", 3),
     ("21_bart", 3),
     ("22_vit", 1),
@@ -37,6 +37,7 @@ const EXAMPLES: &[(&str, usize)] = &[
     ("27_bleu", 0),
     ("28_whisper", 1),
     ("30_voice", 0),
+    ("33_translate", 11),
 ];
 
 fn lowered(name: &str) -> Module {

@@ -1,14 +1,14 @@
 //! What `attnc generate` asks of an entry point, and the arguments of a call.
 //!
-//! In: the entry point, what the command line says of the choice of tokens. Out: a [`Contract`], which makes the arguments for
-//! tokens; or which argument does not fit, and what the entry point has instead.
+//! In: the entry point, and the options for choosing tokens. Out: a [`Contract`], which makes the arguments for tokens; or which
+//! argument does not fit, and what the entry point has instead.
 //!
 //! ```text
 //! next(tokens: i32[S], temperature: f32, top_k: i32, top_p: f32, penalty: f32, seed: i64) -> i32
 //! ```
 //!
-//! The tokens are the one argument with an axis. The others may be there or not, in any order, each known by its name. A model
-//! with state keeps what it has read: it gets the prompt, then each token that it gave. One without gets all tokens each time.
+//! The tokens are the only argument with an axis. The others are optional, in any order, and recognised by their names. A model
+//! with state keeps what it has read: it gets the prompt, then each token that it generated. One without gets all tokens each time.
 
 use crate::cli::GenerateOptions;
 use crate::diagnostics::did_you_mean;
@@ -24,7 +24,7 @@ enum Number {
     Int(i64),
 }
 
-/// An argument that chooses tokens: its name, the option for it, what was given, and what holds otherwise.
+/// An argument that chooses tokens: its name, the option for it, the value given, and the default.
 type Choice = (&'static str, &'static str, Option<Number>, Number);
 
 fn choices(options: &GenerateOptions) -> [Choice; 5] {
@@ -42,7 +42,7 @@ fn choices(options: &GenerateOptions) -> [Choice; 5] {
 pub(super) struct Contract {
     /// Which argument the tokens are, and their type.
     tokens: (usize, Elem),
-    /// What tokens must stay below: the length of the axis that they index, where they do so as they are.
+    /// Tokens must be below this: the length of the axis that they index directly, if they do.
     pub(super) vocabulary: Option<u64>,
     /// Does the model keep what it has read?
     pub(super) keeps: bool,
@@ -54,7 +54,7 @@ impl Contract {
     /// The contract with an entry point.
     ///
     /// # Errors
-    /// What does not fit, in words.
+    /// Which argument or result does not fit, in words.
     pub(super) fn of(f: &Function, options: &GenerateOptions) -> Result<Contract, String> {
         let (tokens, elem) = tokens(f)?;
         let [result] = f.results.as_slice() else { return Err(no_token(f, &format!("{} results", f.results.len()))) };
@@ -78,7 +78,7 @@ impl Contract {
                 let near =
                     did_you_mean(&arg.name, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
                 return Err(format!(
-                    "the argument `{}: {}` of `{}` is none that text is written with ({}){near}",
+                    "the argument `{}: {}` of `{}` is not one that `attnc generate` has a value for ({}){near}",
                     arg.name,
                     arg.ty,
                     f.name,

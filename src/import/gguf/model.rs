@@ -1,4 +1,4 @@
-//! Metadata to a configuration of the hub, names to names.
+//! Turns metadata into a configuration of the hub, and names of tensors into those of the hub.
 //!
 //! In: a file's metadata and tensors. Out: a configuration, and for each tensor its name on the hub and how its rows get back there.
 //!
@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 /// How a tensor gets its layout on the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// It has it.
+    /// It already has it.
     Same,
     /// The rows of each of so many heads are pairs `(i, half + i)`; on the hub come the first halves, then the second ones.
     Heads(u64),
     /// Rows and columns are exchanged.
     Transposed,
-    /// There is 1 added to it.
+    /// 1 is added to each element.
     PlusOne,
 }
 
@@ -55,7 +55,7 @@ const LLAMA: [(&str, &str); 9] = [
     ("ffn_down", "mlp.down_proj"),
 ];
 
-/// The same of GPT-2.
+/// The same for GPT-2.
 const GPT2: [(&str, &str); 6] = [
     ("attn_norm", "ln_1"),
     ("attn_qkv", "attn.c_attn"),
@@ -65,13 +65,13 @@ const GPT2: [(&str, &str); 6] = [
     ("ffn_down", "mlp.c_proj"),
 ];
 
-/// Makes of a file the model that it was made of. Values of metadata in `ignored` are taken for such that change nothing.
+/// Reconstructs the model that a file was converted from. Metadata in `ignored` is taken to have no effect.
 ///
 /// # Errors
 /// An architecture, a value or a tensor that is not known.
 pub fn model<'b>(file: File<'b>, ignored: &[String]) -> Result<Model<'b>, Refusal> {
     let File { mut metadata, tensors } = file;
-    // Where the file comes from, how it was made, and what tokens are.
+    // Where the file comes from, how it was made, and the tokenizer.
     let is_about = |name: &str| {
         let about = ["general.", "quantize.", "imatrix.", "tokenizer."];
         name != "general.architecture" && about.iter().any(|start| name.starts_with(start))
@@ -157,7 +157,7 @@ impl Facts<'_> {
         }
         if self.names.contains("rope_freqs.weight") {
             let message = "its rotary frequencies are scaled one by one (`rope_freqs.weight`)".to_owned();
-            let help = "import the checkpoint that it was made of, whose config.json says by which rule".to_owned();
+            let help = "import the checkpoint that it was converted from; its config.json has the rule".to_owned();
             return Err(Refusal { message, help: Some(help) });
         }
         let class = match self.architecture {

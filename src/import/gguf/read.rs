@@ -1,6 +1,6 @@
 //! The format: a header, metadata as names and values, descriptions of tensors, then their data.
 //!
-//! In: bytes. Out: a [`File`] whose tensors lie within them. A count is never trusted: each thing that it counts takes bytes of the
+//! In: bytes. Out: a [`File`] whose tensors lie within them. Counts are never trusted: each counted item takes bytes of the
 //! file, so what is read is bounded by the file's length.
 
 use crate::import::Refusal;
@@ -29,7 +29,7 @@ pub enum Kind {
 /// Elements of a quantised block.
 pub(super) const BLOCK: usize = 32;
 
-/// The names of all kinds of elements by number, for messages; those that are empty were given up.
+/// The names of all element types by number, for messages; an empty name is a type that was withdrawn.
 const KINDS: [&str; 40] = [
     "F32", "F16", "Q4_0", "Q4_1", "", "", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
     "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8", "I16", "I32", "I64",
@@ -48,14 +48,14 @@ impl Kind {
                 let name = KINDS.get(number as usize).copied().filter(|name| !name.is_empty());
                 let name = name.map_or(format!("of type {number}"), str::to_owned);
                 let message = format!("its tensor `{tensor}` is {name}; attnc reads F32, F16, BF16, Q8_0 and Q4_0");
-                let help = "make such a file of the original one: `llama-quantize --pure model-f16.gguf model-q8_0.gguf Q8_0` \
+                let help = "make one from the original file: `llama-quantize --pure model-f16.gguf model-q8_0.gguf Q8_0` \
                             (without `--pure`, some tensors are of other types)";
                 return Err(Refusal { message, help: Some(help.to_owned()) });
             }
         })
     }
 
-    /// Bytes of so many elements; none if they are no whole number of blocks, or too many.
+    /// Bytes of so many elements; `None` if they are not a whole number of blocks, or too many.
     pub(super) fn bytes(self, count: u64) -> Option<u64> {
         let blocks =
             |bytes: u64| count.is_multiple_of(BLOCK as u64).then(|| (count / BLOCK as u64).checked_mul(bytes))?;
@@ -91,7 +91,7 @@ pub struct File<'b> {
 }
 
 fn wrong(why: impl std::fmt::Display) -> Refusal {
-    Refusal { message: format!("it is no valid GGUF file: {why}"), help: None }
+    Refusal { message: format!("it is not a valid GGUF file: {why}"), help: None }
 }
 
 /// Bytes that are read from the front.
@@ -136,7 +136,7 @@ impl<'b> Reader<'b> {
             3 => i16::from_le_bytes(self.array()?).into(),
             4 => self.u32()?.into(),
             5 => i32::from_le_bytes(self.array()?).into(),
-            // As it is written in decimals: 1e-5, not 9.999999747378752e-6.
+            // As it is written in decimal: 1e-5, not 9.999999747378752e-6.
             6 => f32::from_le_bytes(self.array()?).to_string().parse::<f64>().unwrap_or(f64::NAN).into(),
             7 => (self.array::<1>()?[0] != 0).into(),
             8 => self.text()?.into(),
@@ -144,11 +144,11 @@ impl<'b> Reader<'b> {
             10 => self.u64()?.into(),
             11 => i64::from_le_bytes(self.array()?).into(),
             12 => f64::from_le_bytes(self.array()?).into(),
-            other => return Err(wrong(format!("a value has the type {other}, which there is not"))),
+            other => return Err(wrong(format!("a value has the unknown type {other}"))),
         })
     }
 
-    /// A list, of which a long one is passed over.
+    /// A list; a long one is skipped.
     fn list(&mut self) -> Result<Value, Refusal> {
         let (kind, count) = (self.u32()?, self.u64()?);
         let size = match kind {
@@ -158,7 +158,7 @@ impl<'b> Reader<'b> {
             10..=12 => Some(8),
             8 => None,
             9 => return Err(wrong("a list of lists")),
-            other => return Err(wrong(format!("a value has the type {other}, which there is not"))),
+            other => return Err(wrong(format!("a value has the unknown type {other}"))),
         };
         if count > LONGEST_LIST {
             match size {
@@ -181,7 +181,7 @@ impl<'b> Reader<'b> {
 /// Reads the header of a file.
 ///
 /// # Errors
-/// What is no GGUF file of version 2 or 3, has a tensor outside of the file, or one whose elements cannot be read.
+/// The file is not GGUF of version 2 or 3, or a tensor lies outside of the file or has elements that cannot be read.
 pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
     let mut reader = Reader { all: bytes, at: 0 };
     if reader.take(4).ok() != Some(b"GGUF") {
@@ -215,7 +215,7 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
     }
     let alignment = metadata.get("general.alignment").map_or(Some(32), Value::as_u64);
     let alignment = alignment.filter(|n| n.is_power_of_two() && *n <= 1 << 20);
-    let alignment = alignment.ok_or_else(|| wrong("`general.alignment` is no power of two"))?;
+    let alignment = alignment.ok_or_else(|| wrong("`general.alignment` is not a power of two"))?;
     let start = (reader.at as u64).next_multiple_of(alignment);
     let mut tensors = Vec::new();
     let mut places = Vec::new();

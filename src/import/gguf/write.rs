@@ -20,7 +20,7 @@ impl Model<'_> {
     /// Writes its tensors as a safetensors file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut header = Map::new();
         let mut at = 0;

@@ -11,15 +11,15 @@ use super::{Call, as_tile, output_buffer};
 use crate::ir::{self, Function, InstData, Loc, MaskKind, Op, Terminator, mask_operands};
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::attention::{Attention, Change, Formula, Node, Places, Source, Step, literal};
+use crate::tile::attention::{Attention, Formula, Locations, Node, ScoreOp, Source, Step, literal};
 use crate::tile::{self, KernelBuilder, ParamMode, View, computed};
 
 /// The places of an attention's steps and of what is done to its scores: the whole's, where they are not known.
-fn places(d: &InstData, masks: &[MaskKind]) -> (Places, Vec<Loc>) {
+fn locations(d: &InstData, masks: &[MaskKind]) -> (Locations, Vec<Loc>) {
     let at = |i: usize| d.parts.get(i).copied().filter(|loc| loc.line > 0).unwrap_or(d.loc);
     let of_masks: Vec<Loc> = (0..masks.len()).map(|i| at(2 + i)).collect();
     let sink = of_masks.last().copied().unwrap_or(d.loc);
-    (Places { scores: at(0), scale: at(1), sink, softmax: at(2 + masks.len()), values: d.loc }, of_masks)
+    (Locations { scores: at(0), scale: at(1), sink, softmax: at(2 + masks.len()), values: d.loc }, of_masks)
 }
 
 /// The kernel that computes a body of one attention and elementwise operations on its result into `out`.
@@ -66,7 +66,7 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
     };
 
     let mut kb = KernelBuilder::new(name);
-    let (places, places_of_masks) = places(attention, &masks);
+    let (locations, mask_locations) = locations(attention, &masks);
     let mut buffers = vec![with_lead(&q, &s, &d), with_lead(&k, &t, &d), with_lead(&v, &t, &e)];
     for x in &buffers {
         kb.buffer(buffer_type(x), ParamMode::In);
@@ -104,19 +104,19 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
     let mut sources = sources.into_iter();
     let scale = sources.next().ok_or("an attention without a scale")?;
     let (mut steps, mut sink) = (Vec::new(), None);
-    for (kind, loc) in masks.into_iter().zip(places_of_masks) {
+    for (kind, loc) in masks.into_iter().zip(mask_locations) {
         let mut next = || sources.next().ok_or("a mask without its operand");
-        let change = match kind {
-            MaskKind::Causal => Change::Causal,
-            MaskKind::Add => Change::Add(next()?),
-            MaskKind::Keep => Change::Keep { kept: next()?, fill: next()? },
-            MaskKind::Cap => Change::Cap(next()?),
+        let op = match kind {
+            MaskKind::Causal => ScoreOp::Causal,
+            MaskKind::Add => ScoreOp::Add(next()?),
+            MaskKind::Keep => ScoreOp::Keep { kept: next()?, fill: next()? },
+            MaskKind::Cap => ScoreOp::Cap(next()?),
             MaskKind::Sink => {
                 sink = Some(next()?);
                 continue;
             }
         };
-        steps.push(Step { change, loc });
+        steps.push(Step { op, loc });
     }
 
     // What else reads an operand of the attention reads it elementwise.
@@ -135,15 +135,15 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
     let target = output_buffer(&mut kb, out);
     buffers.push(out.clone());
 
-    let what = Attention { places, scale, steps, sink };
-    let done = what.write(&mut kb).ok_or("an attention of other operands")?;
+    let what = Attention { locations, scale, steps, sink };
+    let written = what.write(&mut kb).ok_or("an attention of other operands")?;
     let elem = body.tensor(attention_value).ok_or("an attention of indices")?.elem;
     let mut env = Env::new();
-    env[attention_value] = Some(kb.narrow(done.result, elem));
-    region.eval(&mut kb, &mut env, &done.at, &[result])?;
+    env[attention_value] = Some(kb.narrow(written.result, elem));
+    region.eval(&mut kb, &mut env, &written.at, &[result])?;
     let tile = env[result].ok_or("the result was not evaluated")?;
-    let tile = as_tile(&mut kb, tile, &done.at);
-    kb.store(target, &done.at.starts(), done.at.tile_axes(), tile);
+    let tile = as_tile(&mut kb, tile, &written.at);
+    kb.store(target, &written.at.starts(), written.at.tile_axes(), tile);
     Ok(Call { kernel: kb.finish(), buffers })
 }
 

@@ -1,7 +1,7 @@
 //! Masks and biases that are computed: formulas over the positions of queries and keys.
 //!
-//! In: what a mask is computed of, or the operations of a kernel that compute it. Out: a list of operations that can be written
-//! for any tile of scores, as the form of the attention has them. What this must not know: which keys a formula hides.
+//! In: the operations that compute a mask, of a graph or of a kernel. Out: a list of operations that can be written for any tile of
+//! scores, in whatever layout the kernel has them. What this must not know: which keys a formula hides.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ impl Formula {
         self.add(Node::Each(op, operands, elem), loc)
     }
 
-    /// Adds what rounds to a narrower type, if it is one.
+    /// Adds the rounding to a narrower type, if it is one.
     pub(crate) fn narrow(&mut self, x: usize, elem: Elem, loc: Loc) -> usize {
         match elem {
             Elem::BF16 | Elem::F16 => self.each(Op::Narrow { elem }, vec![x], Elem::F32, loc),
@@ -65,7 +65,7 @@ impl Formula {
         })
     }
 
-    /// Writes it for a tile; `leaf` gives what is a position or is read there.
+    /// Writes it for a tile; `leaf` gives positions and what is read.
     pub(crate) fn write(
         &self,
         kb: &mut KernelBuilder,
@@ -85,8 +85,8 @@ impl Formula {
         made.last().copied()
     }
 
-    /// The formula that a kernel computes a tile by: `row` and `key` are the positions of its first query and of its key, and
-    /// `source` finds what is read; `None` where it is none.
+    /// The formula by which a kernel computes a tile: `row` and `key` are the positions of its first query and of its key, and
+    /// `source` finds what is read; `None` where the tile is not computed by a formula.
     pub(super) fn read(
         kernel: &Kernel,
         (row, key): (Value, Value),

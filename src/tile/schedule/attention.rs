@@ -3,11 +3,11 @@
 //!
 //! In: an unscheduled module, and a machine's numbers. Out: the same module, in which tiles of queries meet blocks of keys with an
 //! online softmax (Dao et al. 2022, arXiv:2205.14135, algorithm 1; normalised once at the end as in Dao 2023, arXiv:2307.08691,
-//! section 3.1), in the form that fits the call (`forms`); launches change with them (`launches`). Its kernels are still unscheduled:
-//! the rest of the schedule is the same for them as for all. What it must not know: graph IR, instructions.
+//! section 3.1), in the variant that fits the call (`variants`); launches change with them (`launches`). Its kernels are still
+//! unscheduled: the rest of the schedule is the same for them as for all. What it must not know: graph IR, instructions.
 //!
-//! Tiles lie on their sides: queries are columns, so that each lane of a vector register has a query of its own, and a
-//! maximum or a sum over keys has no horizontal steps. Keys and values need no packing: they are left operands of
+//! Tiles are transposed, with queries in lanes: queries are columns, so that each lane of a vector register has a query of its
+//! own, and a maximum or a sum over keys has no horizontal steps. Keys and values need no packing: they are left operands of
 //! products, read in place, an element at a time.
 //!
 //! ```text
@@ -21,9 +21,9 @@
 //! ```
 //!
 //! Where queries, keys and values are `bf16` and the machine multiplies pairs of such steps ([`QueryLayout::InLanePairs`]), both products
-//! do. Queries on their sides are rounded to pairs (which changes nothing: they were `bf16`), keys are read in place; the
-//! weights of a block are rounded to `bf16`, pairs of keys side by side, and the values lie as panels for each block of keys,
-//! turned, so that the keys of a column are neighbours (the plan packs them before).
+//! do. Transposed queries are rounded to pairs (which changes nothing: they were `bf16`), keys are read in place; the
+//! weights of a block are rounded to `bf16`, pairs of keys side by side, and the values are stored as transposed panels, one for
+//! each block of keys, so that the keys of a column are neighbours (the plan packs them before).
 //!
 //! ```text
 //!     s  = k block @ pair_rows(qt)                             [256, Q], the scale not in it
@@ -40,21 +40,21 @@
 //! 1, instead of at `-inf` and 0, as if a key with no value had been seen. So no row is without a weight, unless its sink is
 //! `-inf`, and a row that sees no key gives zeros.
 //!
-//! Blocks that masks hide which are formulas over positions are not visited, as their bounds tell (`visible`).
+//! Where a mask is a formula over positions, bounds of the formula show which blocks it hides; those are not visited (`visible`).
 //!
 //! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
 //! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond
 //! it the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and
-//! values that are no `f32`, or have no dense axis, go through scratch, in smaller blocks; the plan copies them before
-//! where there are many queries (`forms`).
+//! values that are not `f32`, or have no dense axis, go through scratch, in smaller blocks; the plan copies them before
+//! where there are many queries (`variants`).
 //!
 //! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
-//! gives zeros. A key that a mask hides contributes nothing, even if its value is NaN or infinite, in every form and on
+//! gives zeros. A key that a mask hides contributes nothing, even if its value is NaN or infinite, in every variant and on
 //! every instruction set (`keys`); unfused, its weight of 0 is multiplied by it, which is NaN. Each rescaling rounds once,
 //! so the relative error grows by at most one unit of the last place for each block of keys that raises the maximum; the sum
-//! is at least 1, and its inverse rounds once too. Where keys or values are no `f32`, or have no dense axis, a row's bits
+//! is at least 1, and its inverse rounds once too. Where keys or values are not `f32`, or have no dense axis, a row's bits
 //! depend on the number of queries of the call: blocks are of 64 keys below 64 queries, of 256 from there on
-//! (`forms`).
+//! (`variants`).
 //!
 //! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a score then rounds once more,
 //! by half a unit of the term's last place. Other scales are multiplied into the scores, as written: they may not be
@@ -76,9 +76,9 @@
 //! into the number that `tanh` is multiplied by, if the masks behind it are literals. A cap or a sink that is read at run time
 //! is multiplied by it too, and overflows beyond 2.3e38.
 
-mod forms;
 mod keys;
 mod launches;
+mod variants;
 mod visible;
 
 use std::f64::consts::LOG2_E;
@@ -87,7 +87,7 @@ use crate::scalar::{BinaryOp, CmpOp, Scalar, round_to};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
 use crate::tile::attention::{
-    Change, Done, Found, KEYS as KEYS_PARAM, Places, QUERIES, Source, Step, VALUES, scalar_of,
+    Found, KEYS as KEYS_PARAM, Locations, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES, scalar_of,
 };
 use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, Position, Value, tile_size};
 pub(super) use launches::expand;
@@ -134,12 +134,12 @@ struct Mask {
 }
 
 fn is_causal(mask: &Mask) -> bool {
-    mask.step.change == Change::Causal
+    mask.step.op == ScoreOp::Causal
 }
 
-/// What the parts of the kernel share.
-struct Attention {
-    places: Places,
+/// What is known of the kernel while it is written.
+struct AttentionKernel {
+    locations: Locations,
     layout: QueryLayout,
     /// Rank of the buffers; the last two axes are rows and columns.
     rank: usize,
@@ -167,16 +167,16 @@ struct Attention {
     sink: Option<Source>,
 }
 
-/// The kernel that computes what an unscheduled one does, as many queries to a tile where they are in lanes, whose keys and values
-/// are buffers of these types; `None` where those are none of an attention.
+/// The kernel that computes what an unscheduled one does, with `tile_queries` queries to a tile where they are in lanes, whose
+/// keys and values are buffers of these types; `None` where those are not operands of an attention.
 fn kernel(
-    open: &Kernel,
+    unscheduled: &Kernel,
     found: &Found,
     tile_queries: i64,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
 ) -> Option<Kernel> {
-    let ty = |n: usize| open.params.get(n).and_then(|p| open.body.ty(p.value).buffer());
+    let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let (lead, [s, d]) = of_q.shape.split_last_chunk::<2>()?;
     let (s, d) = (s.clone(), d.clone());
@@ -184,10 +184,10 @@ fn kernel(
     let rank = of_q.shape.len();
 
     let what = &found.attention;
-    let places = what.places;
+    let locations = what.locations;
     let mut kb = KernelBuilder::new("attention");
-    kb.at(places.values);
-    for (n, p) in open.params.iter().enumerate() {
+    kb.at(locations.values);
+    for (n, p) in unscheduled.params.iter().enumerate() {
         let ty = match n {
             KEYS_PARAM => keys_and_values[0],
             VALUES => keys_and_values[1],
@@ -212,9 +212,9 @@ fn kernel(
     let (col, width) = tile_of(&mut kb, &e, WIDTH);
 
     let steps = &what.steps;
-    let last_cap = steps.iter().rposition(|m| matches!(m.change, Change::Cap(_)));
+    let last_cap = steps.iter().rposition(|m| matches!(m.op, ScoreOp::Cap(_)));
     let behind_cap = last_cap.map_or(0, |n| n + 1);
-    kb.at(places.scale);
+    kb.at(locations.scale);
     let scale = match layout {
         QueryLayout::InLanes | QueryLayout::KeysInLanes => scale_of(&mut kb, &what.scale, steps, behind_cap)?,
         QueryLayout::InLanePairs => scale_of_pairs(&mut kb, &what.scale, steps, behind_cap, what.sink.is_some())?,
@@ -224,22 +224,22 @@ fn kernel(
         kb.at(step.loc);
         // A fill or a cap is a scalar, read once. From the last cap on, scores are exponents of 2 where nothing is added to them.
         let exponents = scale.exponents.is_none() && last_cap.is_none_or(|cap| n >= cap);
-        let number = match &step.change {
-            Change::Keep { fill: x, .. } | Change::Cap(x) if exponents => Some(exponent_of(&mut kb, x)?),
-            Change::Keep { fill: x, .. } | Change::Cap(x) => Some(scalar_of(&mut kb, x)?),
-            Change::Causal | Change::Add(_) => None,
+        let number = match &step.op {
+            ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) if exponents => Some(exponent_of(&mut kb, x)?),
+            ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) => Some(scalar_of(&mut kb, x)?),
+            ScoreOp::Causal | ScoreOp::Add(_) => None,
         };
         masks.push(Mask { step: step.clone(), number });
     }
-    kb.at(places.values);
+    kb.at(locations.values);
     let copied = layout == QueryLayout::InLanes && !(in_place(&kb, k) && in_place(&kb, v));
     // Smaller blocks leave out more of what is hidden; panels of values are for blocks of one size.
     let skips = layout != QueryLayout::InLanePairs && first_hiding(steps.iter()).is_some();
     let block = tile_size(&t, if copied || skips { COPIED_KEYS } else { KEYS });
     let shift = kb.dim(&t.sub(&s));
     let sink = what.sink.clone();
-    let parts = Attention {
-        places,
+    let parts = AttentionKernel {
+        locations,
         layout,
         rank,
         points,
@@ -260,24 +260,24 @@ fn kernel(
     };
     let [sum, acc] = parts.all_keys(&mut kb)?;
 
-    kb.at(places.softmax);
+    kb.at(locations.softmax);
     let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
     let empty = kb.compare(CmpOp::Eq, sum, zero);
     let one = kb.scalar(Scalar::Float(1.0), Elem::F32);
     let inverse = kb.binary(BinaryOp::Div, one, sum);
     let mean = kb.binary(BinaryOp::Mul, acc, inverse);
     let y = kb.select(empty, zero, mean);
-    kb.at(places.values);
+    kb.at(locations.values);
     let result = if layout == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
     let mut axes: Vec<(AxisRole, Value)> = parts.points.iter().map(|p| (AxisRole::Point, *p)).collect();
     axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
     let at = Position { axes, rows: queries, cols: width };
-    found.copy_epilogue(open, &mut kb, &Done { result, at })?;
+    found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
     Some(kb.finish())
 }
 
-/// The parameter that something lies in over the axes of the scores; `None` where it is the same for all.
-fn over_scores(kb: &KernelBuilder, source: &Source) -> Option<Value> {
+/// The parameter that holds something over the axes of the scores; `None` where it is the same for all.
+fn buffer_over_scores(kb: &KernelBuilder, source: &Source) -> Option<Value> {
     let Source::Buffer(n) = source else { return None };
     kb.param(*n).filter(|b| kb.ty(*b).buffer().is_some_and(|ty| !ty.shape.is_empty()))
 }
@@ -292,9 +292,9 @@ fn in_place(kb: &KernelBuilder, buffer: Value) -> bool {
     kb.ty(buffer).buffer().is_some_and(|b| b.is_left_operand(b.shape.len() - 2, b.shape.len() - 1))
 }
 
-/// A tile whose rows go along one axis and columns along another; where only the rows' axis is dense, it is read the other
-/// way round and turned. `factor` is multiplied into it on the way, as its place says.
-fn load_turned(
+/// A tile whose rows go along one axis and columns along another; where only the rows' axis is dense, it is read with rows and
+/// columns exchanged, then transposed. It is multiplied by `factor` before that, at the factor's place in the source.
+fn load_transposed(
     kb: &mut KernelBuilder,
     buffer: Value,
     at: &[Value],
@@ -302,21 +302,22 @@ fn load_turned(
     extents: (Extent, Extent),
     factor: Option<(Value, Loc)>,
 ) -> Value {
-    let turn = is_dense(kb, buffer, axes.0) && !is_dense(kb, buffer, axes.1);
-    let ((rows, cols), (high, wide)) = if turn { ((axes.1, axes.0), (extents.1, extents.0)) } else { (axes, extents) };
+    let transposed = is_dense(kb, buffer, axes.0) && !is_dense(kb, buffer, axes.1);
+    let ((rows, cols), (high, wide)) =
+        if transposed { ((axes.1, axes.0), (extents.1, extents.0)) } else { (axes, extents) };
     let mut x = kb.load(buffer, at, (Some(rows), Some(cols)), high, wide);
     if let Some((f, loc)) = factor {
         x = kb.placed(loc, |kb| kb.binary(BinaryOp::Mul, x, f));
     }
-    if turn { kb.transpose(x) } else { x }
+    if transposed { kb.transpose(x) } else { x }
 }
 
 /// Does a mask put `-inf` in place of what it hides?
 fn hides(step: &Step) -> bool {
-    match &step.change {
-        Change::Causal => true,
-        Change::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
-        Change::Keep { .. } | Change::Add(_) | Change::Cap(_) => false,
+    match &step.op {
+        ScoreOp::Causal => true,
+        ScoreOp::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
+        ScoreOp::Keep { .. } | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
     }
 }
 
@@ -324,16 +325,16 @@ fn hides(step: &Step) -> bool {
 fn first_hiding<'a>(steps: impl DoubleEndedIterator<Item = &'a Step> + ExactSizeIterator) -> Option<usize> {
     let all = steps.len();
     let last: Vec<&Step> = steps.rev().take_while(|step| hides(step)).collect();
-    let is_formula = |step: &&Step| matches!(&step.change, Change::Keep { kept: Source::Formula(_), .. });
+    let is_formula = |step: &&Step| matches!(&step.op, ScoreOp::Keep { kept: Source::Formula(_), .. });
     last.iter().any(is_formula).then_some(all - last.len())
 }
 
 /// What is put in the scores' place can be multiplied beforehand, what is added to them cannot.
 fn are_literals(steps: &[Step]) -> bool {
-    steps.iter().all(|step| match &step.change {
-        Change::Causal => true,
-        Change::Keep { fill, .. } => matches!(fill, Source::Literal(..)),
-        Change::Add(_) | Change::Cap(_) => false,
+    steps.iter().all(|step| match &step.op {
+        ScoreOp::Causal => true,
+        ScoreOp::Keep { fill, .. } => matches!(fill, Source::Literal(..)),
+        ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
     })
 }
 
@@ -370,10 +371,10 @@ fn scale_of_pairs(
     behind_cap: usize,
     has_sink: bool,
 ) -> Option<Scale> {
-    let hides = |step: &Step| match &step.change {
-        Change::Causal => true,
-        Change::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
-        Change::Keep { .. } | Change::Add(_) | Change::Cap(_) => false,
+    let hides = |step: &Step| match &step.op {
+        ScoreOp::Causal => true,
+        ScoreOp::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
+        ScoreOp::Keep { .. } | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
     };
     Some(match s {
         Source::Literal(x, elem)

@@ -18,14 +18,14 @@
 //!
 //! ```text
 //! grid (batch.., ceil(K, 64), P)     if K is the dense axis: grid (batch.., P, ceil(K, 256))
-//!   zeros where the panel is not full;  load 64 x NR (or 256, turned);  store
+//!   zeros where the panel is not full;  load 64 x NR (or 256, transposed);  store
 //! ```
 //!
 //! Panels of integers are made by `quantise`; parameters that lie one after another, but in no panels, are found by `joined`.
 
 use super::formats::{WeightChoice, WeightFormat};
 use super::joined::{Joined, PlacedJoin, Source};
-use super::pairs::{self, Pairs, room};
+use super::pairs::{self, Pairs, padded_columns};
 use super::quantise::{self, Quantised, quantise};
 use crate::interface::ParamDecl;
 use crate::scalar::{CmpOp, Scalar};
@@ -39,7 +39,7 @@ use crate::tile::{
 /// Steps of the inner dimension that are packed at a time: few, for each is a page of its own.
 const STEPS: i64 = 64;
 /// The same where they lie side by side.
-const TURNED_STEPS: i64 = 256;
+const TRANSPOSED_STEPS: i64 = 256;
 
 /// A product of fewer rows does not pack a right operand that is no parameter before it starts: packing reads and writes
 /// each element once, at the speed of memory, and then each tile of rows reads it in order.
@@ -269,8 +269,8 @@ pub(super) fn now(columns: i64, window: &View, root: Value, in_pairs: bool) -> R
     let (shape, strides) = with_repeats(window, &kept, &whole.shape, &whole.strides);
     let panels = View { shape, strides, ..whole.clone() };
     let lead = from.shape.iter().take(from.shape.len().saturating_sub(2));
-    let room = room(n, columns);
-    let bytes = Dim::product(lead).mul(&rows).mul(&room).mul(&Dim::from(4));
+    let padded = padded_columns(n, columns);
+    let bytes = Dim::product(lead).mul(&rows).mul(&padded).mul(&Dim::from(4));
     Ok(Some(Packed { kernel, sources, panels, whole, bytes }))
 }
 
@@ -283,7 +283,7 @@ pub(super) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -
     let panels = View { shape, strides, ..whole.clone() };
     let last = |n: usize| from.shape.iter().rev().nth(n).cloned().unwrap_or_default();
     let lead = from.shape.iter().take(from.shape.len().saturating_sub(2));
-    let bytes = Dim::product(lead).mul(&last(1)).mul(&room(&last(0), columns)).mul(&Dim::from(2));
+    let bytes = Dim::product(lead).mul(&last(1)).mul(&padded_columns(&last(0), columns)).mul(&Dim::from(2));
     Packed { kernel, sources: vec![from], panels, whole, bytes }
 }
 
@@ -377,7 +377,7 @@ fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
     let shape = [lead, &[panels.clone(), k.clone(), Dim::from(columns)]].concat();
     let mut target = View::whole(from.root, &TensorType::new(elem, shape));
     // The stride of the batch is the memory of one element, whatever P is.
-    let mut stride = k.mul(&room(&n, columns));
+    let mut stride = k.mul(&padded_columns(&n, columns));
     for (d, s) in lead.iter().zip(target.strides.iter_mut()).rev() {
         *s = stride.clone();
         stride = stride.mul(d);
@@ -388,11 +388,11 @@ fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
     let buffer = kb.buffer(target.buffer_type(), ParamMode::Out);
     let points: Vec<Value> = lead.iter().map(|d| kb.grid_axis(d, 1)).collect();
     let is_dense = |axis: usize| from.strides.get(axis).and_then(Dim::as_const) == Some(1);
-    let turned = is_dense(rank - 2) && !is_dense(rank - 1);
+    let transposed = is_dense(rank - 2) && !is_dense(rank - 1);
     let most = tile_size(&n, columns);
-    let step = tile_size(&k, if turned { TURNED_STEPS } else { STEPS });
+    let step = tile_size(&k, if transposed { TRANSPOSED_STEPS } else { STEPS });
     // Consecutive points read consecutive memory.
-    let (panel, point) = if turned {
+    let (panel, point) = if transposed {
         let panel = kb.grid_axis(&n, most);
         (panel, kb.grid_axis(&k, step))
     } else {
@@ -422,10 +422,10 @@ fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
         kb.switch_to(copy);
     }
     let at = [points.as_slice(), &[row, column]].concat();
-    let tile = if turned {
-        let turned = kb.load(source, &at, (Some(rank - 1), Some(rank - 2)), cols, rows);
+    let tile = if transposed {
+        let loaded = kb.load(source, &at, (Some(rank - 1), Some(rank - 2)), cols, rows);
         let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols));
-        kb.value(tile::Op::Transpose, vec![turned], ty)
+        kb.value(tile::Op::Transpose, vec![loaded], ty)
     } else {
         kb.load(source, &at, (Some(rank - 2), Some(rank - 1)), rows, cols)
     };

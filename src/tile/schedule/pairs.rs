@@ -57,10 +57,10 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let shape = [lead, &own].concat();
     let mut panels = View::whole(from.root, &TensorType::new(Elem::BF16, shape));
     // The stride of the batch is the memory of one element, whatever P is.
-    let room = Dim::product([&Dim::from(2 * all), &room(n, columns)]);
+    let pitch = Dim::product([&Dim::from(2 * all), &padded_columns(n, columns)]);
     let strides = row_major(lead);
     for (to, own) in panels.strides.iter_mut().zip(strides) {
-        *to = own.mul(&room);
+        *to = own.mul(&pitch);
     }
     let half = |first: i64| {
         let mut view = from.slice(rank - 2, &Dim::from(first), &Dim::from(k));
@@ -104,13 +104,13 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
         kb.switch_to(next);
     }
     let is_dense = |axis: usize| from.strides.get(axis).and_then(Dim::as_const) == Some(1);
-    let turned = is_dense(rank - 2) && !is_dense(rank - 1);
+    let transposed = is_dense(rank - 2) && !is_dense(rank - 1);
     let at = [points.as_slice(), &[row, column]].concat();
     for (half, (buffer, rows)) in buffers.iter().zip([height, odd]).enumerate() {
-        let tile = if turned {
-            let turned = kb.load(*buffer, &at, (Some(rank - 1), Some(rank - 2)), cols, rows);
+        let tile = if transposed {
+            let loaded = kb.load(*buffer, &at, (Some(rank - 1), Some(rank - 2)), cols, rows);
             let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols));
-            kb.value(tile::Op::Transpose, vec![turned], ty)
+            kb.value(tile::Op::Transpose, vec![loaded], ty)
         } else {
             kb.load(*buffer, &at, (Some(rank - 2), Some(rank - 1)), rows, cols)
         };
@@ -119,8 +119,8 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     Ok(Pairs { kernel: kb.finish(), sources, panels })
 }
 
-/// Columns that the panels of `n` columns take at most, of so many each.
-pub(super) fn room(n: &Dim, columns: i64) -> Dim {
+/// How many columns the panels of `n` columns take at most: `n` rounded up to whole panels.
+pub(super) fn padded_columns(n: &Dim, columns: i64) -> Dim {
     match n.as_const() {
         Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns).saturating_mul(columns)),
         None => n.add(&Dim::from(columns - 1)),

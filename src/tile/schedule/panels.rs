@@ -30,12 +30,13 @@ use super::formats::WeightChoice;
 use super::joined::{self, Joined};
 use super::packing::{self, Packing, Panels, Part};
 use super::pairs;
-use super::plans::{At, buffer, in_entry, made_before, put_back, room, room_type};
+use super::plans::{At, buffer, in_entry, new_slot, put_back, slot_type, value_before};
 use super::products::{Product, tile_rows};
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::Dim;
 use crate::tile::{
-    Block, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Value, View, row_major, simplify,
+    Block, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Type, Value, View, row_major,
+    simplify,
 };
 
 /// Chooses panels, and packs what lies in them; what is packed, and the names of the kernels that are not as they were.
@@ -290,8 +291,8 @@ impl Walk<'_, '_> {
         let Some(packed) = packing::now(self.new.target.columns, window, root, pairs)?.filter(|_| !few) else {
             return Ok(None);
         };
-        let number = room(self.plan, &packed.bytes, at, 0);
-        let ty = room_type(self.plan, &packed.bytes, &packed.whole.buffer_type());
+        let number = new_slot(self.plan, &packed.bytes, at, 0);
+        let ty = slot_type(self.plan, &packed.bytes, &packed.whole.buffer_type());
         let slot = in_entry(self.plan, &mut self.added, Op::Slot(number), ty, at);
         let mut operands = Vec::new();
         for source in &packed.sources {
@@ -339,16 +340,16 @@ impl Walk<'_, '_> {
         if !repeats || whole.shape.len() != 2 || window.offset != Dim::zero() || strides != joined.layer_strides() {
             return None;
         }
-        let turned = whole.transpose(&[1, 0]);
+        let transposed = whole.transpose(&[1, 0]);
         let lies = |v: &View| v.shape == shape && v.strides == own;
-        let is_turned = match joined.axis {
+        let is_transposed = match joined.axis {
             1 if lies(&whole) => false,
-            0 if lies(&turned) => true,
+            0 if lies(&transposed) => true,
             _ => return None,
         };
         let mut windows = Vec::new();
         for (name, part) in &joined.parts {
-            let part = if is_turned { part.transpose(&[1, 0]) } else { part.clone() };
+            let part = if is_transposed { part.transpose(&[1, 0]) } else { part.clone() };
             let mut shape = window.shape.clone();
             if let (Some(n), Some(own)) = (shape.last_mut(), part.shape.last()) {
                 *n = own.clone();
@@ -379,7 +380,7 @@ impl Walk<'_, '_> {
             let ty = BufferType { elem: param.ty.elem, strides: row_major(&param.ty.shape), shape: param.ty.shape };
             let op = Op::Param { name: param.name };
             let body = &mut self.plan.body;
-            let root = made_before(body, at, op, layers.clone(), ty);
+            let root = value_before(body, at, op, layers.clone(), Type::Buffer(ty));
             pieces.push(Piece { start, window: View { root, ..part } });
             start = next;
         }

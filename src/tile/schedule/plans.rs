@@ -1,4 +1,4 @@
-//! What steps of the schedule put into plans: buffers before a launch, and room in the arena.
+//! What steps of the schedule put into plans: buffers before a launch, and slots in the arena.
 //!
 //! In: a plan, and the place of a launch. Out: the plan with more operations. What it must not know: what the launch computes.
 
@@ -17,10 +17,15 @@ pub(super) struct At {
     pub(super) out: Option<Value>,
 }
 
-/// The buffer that an operation makes, before a launch.
-pub(super) fn made_before(body: &mut Body, at: At, op: Op, operands: Vec<Value>, ty: BufferType) -> Value {
-    let made = body.make_inst(op, operands, Some(Type::Buffer(ty)), at.loc);
+/// The result, of this type, of an operation that is inserted before a launch.
+pub(super) fn value_before(body: &mut Body, at: At, op: Op, operands: Vec<Value>, ty: Type) -> Value {
+    let made = body.make_inst(op, operands, Some(ty), at.loc);
     body.insert_before(at.block, at.inst, made);
+    result_of(body, made)
+}
+
+/// The result of an instruction that was made with a type.
+fn result_of(body: &Body, made: Inst) -> Value {
     match body.inst(made).result {
         Some(v) => v,
         None => unreachable!("an instruction that is given a type has a result"),
@@ -45,11 +50,11 @@ pub(super) fn buffer(body: &mut Body, at: At, view: &View) -> Value {
     }
     let (indices, strides): (Vec<Value>, Vec<Dim>) = view.dynamic.iter().cloned().unzip();
     let operands = std::iter::once(view.root).chain(indices).collect();
-    made_before(body, at, Op::View { offset: view.offset.clone(), strides }, operands, ty)
+    value_before(body, at, Op::View { offset: view.offset.clone(), strides }, operands, Type::Buffer(ty))
 }
 
-/// Makes room in the arena for a launch, after that of its result and so many others of its own; the number of the slot.
-pub(super) fn room(plan: &mut Plan, bytes: &Dim, at: At, others: u32) -> u32 {
+/// Adds a slot to the arena for a launch, after that of its result and so many others of its own; the number of the slot.
+pub(super) fn new_slot(plan: &mut Plan, bytes: &Dim, at: At, others: u32) -> u32 {
     let body = &plan.body;
     let root = at.out.and_then(|v| View::of(body, v)).and_then(|v| body.def_inst(v.root));
     let number = match root.map(|d| &d.op) {
@@ -74,9 +79,9 @@ fn at_most(plan: &Plan, dim: &Dim) -> Dim {
     dim.at_most(&|name| plan.lengths().find(|(own, _)| *own == name).map(|(_, most)| most.clone()))
 }
 
-/// The type of a slot of so many bytes, which has room for a buffer: the buffer's own, if its size is known before all
+/// The type of a slot of so many bytes, which holds a buffer: the buffer's own, if its size is known before all
 /// launches. Else launches are given views of it.
-pub(super) fn room_type(plan: &Plan, bytes: &Dim, ty: &BufferType) -> BufferType {
+pub(super) fn slot_type(plan: &Plan, bytes: &Dim, ty: &BufferType) -> BufferType {
     let most = at_most(plan, bytes);
     if most == *bytes { ty.clone() } else { flat(ty.elem, &most) }
 }
@@ -96,8 +101,5 @@ pub(super) fn in_entry(plan: &mut Plan, added: &mut BTreeSet<Inst>, op: Op, ty: 
     let place = after.or(launch).unwrap_or(list.len());
     added.insert(made);
     body.block_mut(entry).insts.insert(place, made);
-    match body.inst(made).result {
-        Some(v) => v,
-        None => unreachable!("an instruction that is given a type has a result"),
-    }
+    result_of(body, made)
 }

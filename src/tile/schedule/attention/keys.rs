@@ -7,19 +7,19 @@
 //! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides contributes nothing. So where masks may
 //! hide keys, the result is looked at: if anything in it is not finite, it is computed again, and what has a weight of 0 is
 //! then omitted instead of being multiplied. A product cannot do that, so there keys go one by one: what one adds to the
-//! result is a column of its value times a row of weights. That takes some four times as long, and little code, which is
-//! there for every instruction set and runs for nobody whose numbers are finite.
+//! result is a column of its value times a row of weights. That takes some four times as long. It is little code, the same for
+//! every instruction set, and it does not run where all numbers are finite.
 
 use std::f64::consts::LOG2_E;
 
 use super::{
-    Attention, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, exponent_of, first_hiding, in_place, is_causal,
-    load_turned, over_scores,
+    AttentionKernel, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, buffer_over_scores, exponent_of, first_hiding,
+    in_place, is_causal, load_transposed,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
-use crate::tile::attention::{Change, Node, scalar_of};
-use crate::tile::{Extent, KernelBuilder, Op, Type, Value};
+use crate::tile::attention::{Node, ScoreOp, scalar_of};
+use crate::tile::{Extent, KernelBuilder, Op, Value};
 
 /// What goes from block to block.
 #[derive(Clone, Copy)]
@@ -71,10 +71,10 @@ pub(super) struct Round {
     pub(super) pass: Pass,
 }
 
-impl Attention {
+impl AttentionKernel {
     /// Goes through all keys that a query of the tile may see; the sum and the result.
     pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Option<[Value; 2]> {
-        let queries = kb.placed(self.places.scores, |kb| self.whole_queries(kb, Pass::Quick));
+        let queries = kb.placed(self.locations.scores, |kb| self.whole_queries(kb, Pass::Quick));
         let quick = self.rounds(kb, queries, Pass::Quick)?;
         if !self.may_hide() {
             return Some([quick.sum, quick.result]);
@@ -99,7 +99,7 @@ impl Attention {
         let queries = match self.layout {
             QueryLayout::InLanes | QueryLayout::KeysInLanes => queries,
             // As they were before they were paired.
-            QueryLayout::InLanePairs => kb.placed(self.places.scores, |kb| self.whole_queries(kb, Pass::Careful)),
+            QueryLayout::InLanePairs => kb.placed(self.locations.scores, |kb| self.whole_queries(kb, Pass::Careful)),
         };
         let now = self.rounds(kb, queries, Pass::Careful)?;
         kb.br(done, &[now.sum, now.result]);
@@ -115,7 +115,7 @@ impl Attention {
         let last = self.masks.len().saturating_sub(1);
         // A single query does not visit keys that a causal mask hides, if that mask is the last one.
         let visited = |n: usize, m: &Mask| !(self.layout == QueryLayout::KeysInLanes && is_causal(m) && n == last);
-        self.masks.iter().enumerate().any(|(n, m)| !matches!(m.step.change, Change::Cap(_)) && visited(n, m))
+        self.masks.iter().enumerate().any(|(n, m)| !matches!(m.step.op, ScoreOp::Cap(_)) && visited(n, m))
     }
 
     /// Do keys go one by one?
@@ -133,11 +133,11 @@ impl Attention {
         };
         // The weight of a sink, of which the first maximum is made, is 1.
         let (highest, weight, loc) = match &self.sink {
-            Some(sink) => (kb.placed(self.places.sink, |kb| self.sink_scores(kb, sink))?, 1.0, self.places.sink),
+            Some(sink) => (kb.placed(self.locations.sink, |kb| self.sink_scores(kb, sink))?, 1.0, self.locations.sink),
             None => {
                 let bottom = Scalar::Float(f64::NEG_INFINITY);
-                let highest = kb.placed(self.places.softmax, |kb| kb.full(bottom, Elem::F32, ONE, self.queries));
-                (highest, 0.0, self.places.softmax)
+                let highest = kb.placed(self.locations.softmax, |kb| kb.full(bottom, Elem::F32, ONE, self.queries));
+                (highest, 0.0, self.locations.softmax)
             }
         };
         let mut now = Running {
@@ -179,7 +179,7 @@ impl Attention {
 
     /// The sink of each query, as scores are.
     fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Source) -> Option<Value> {
-        let sink = match over_scores(kb, sink) {
+        let sink = match buffer_over_scores(kb, sink) {
             Some(b) => {
                 let query = self.rank - 2;
                 let varies = kb.ty(b).buffer().is_some_and(|b| b.strides[query].as_const() != Some(0));
@@ -204,7 +204,7 @@ impl Attention {
         Some(kb.binary(BinaryOp::Add, zeros, sink))
     }
 
-    /// The queries on their sides, scaled, if a head is one tile.
+    /// The queries, transposed and scaled, if a head is one tile.
     fn whole_queries(&self, kb: &mut KernelBuilder, pass: Pass) -> Option<Value> {
         let n = self.d.as_const().filter(|n| (1..=WIDTH).contains(n))?;
         let zero = kb.index(0);
@@ -216,16 +216,16 @@ impl Attention {
         let (axes, at) = ((self.rank - 1, self.rank - 2), self.at(self.row, start));
         match self.layout {
             QueryLayout::InLanes => {
-                let factor = self.scale.queries.map(|factor| (factor, self.places.scale));
-                load_turned(kb, self.q, &at, axes, (part, self.queries), factor)
+                let factor = self.scale.queries.map(|factor| (factor, self.locations.scale));
+                load_transposed(kb, self.q, &at, axes, (part, self.queries), factor)
             }
             QueryLayout::InLanePairs => {
-                let q = load_turned(kb, self.q, &at, axes, (part, self.queries), None);
+                let q = load_transposed(kb, self.q, &at, axes, (part, self.queries), None);
                 if pass == Pass::Careful { q } else { kb.pair_rows(q) }
             }
             QueryLayout::KeysInLanes => {
                 let q = kb.load(self.q, &at, (Some(axes.1), Some(axes.0)), ONE, part);
-                let scaled = |factor| kb.placed(self.places.scale, |kb| kb.binary(BinaryOp::Mul, q, factor));
+                let scaled = |factor| kb.placed(self.locations.scale, |kb| kb.binary(BinaryOp::Mul, q, factor));
                 self.scale.queries.map_or(q, scaled)
             }
         }
@@ -248,7 +248,7 @@ impl Attention {
         if in_place(kb, b) {
             kb.load(b, at, (Some(axes.0), Some(axes.1)), of.0, of.1)
         } else {
-            load_turned(kb, b, at, axes, of, None)
+            load_transposed(kb, b, at, axes, of, None)
         }
     }
 
@@ -289,16 +289,16 @@ impl Attention {
         round: Round,
         masks: &[Mask],
     ) -> Option<Running> {
-        let mut scores = kb.placed(self.places.scores, |kb| self.scores(kb, queries, now.next, keys, round.pass));
+        let mut scores = kb.placed(self.locations.scores, |kb| self.scores(kb, queries, now.next, keys, round.pass));
         if let Some(scale) = self.scale.scores {
-            scores = kb.placed(self.places.scale, |kb| kb.binary(BinaryOp::Mul, scores, scale));
+            scores = kb.placed(self.locations.scale, |kb| kb.binary(BinaryOp::Mul, scores, scale));
         }
         for mask in masks {
             if !is_causal(mask) || round.causal {
                 scores = kb.placed(mask.step.loc, |kb| self.masked(kb, mask, scores, now.next, keys))?;
             }
         }
-        Some(kb.placed(self.places.softmax, |kb| self.softmax_step(kb, now, scores, keys, round)))
+        Some(kb.placed(self.locations.softmax, |kb| self.softmax_step(kb, now, scores, keys, round)))
     }
 
     /// The scores of a block: `[keys, queries]`.
@@ -308,23 +308,10 @@ impl Attention {
             let zero = kb.index(0);
             return self.add_scores(kb, q, &self.at(first, zero), (keys, Extent::Static(n)), none, pass);
         }
-        let start = kb.index(0);
-        let (head, args) = kb.new_block(vec![Type::Index, kb.ty(none).clone()]);
-        let (inner, _) = kb.new_block(Vec::new());
-        let (done, _) = kb.new_block(Vec::new());
-        kb.br(head, &[start, none]);
-        kb.switch_to(head);
-        let end = kb.dim(&self.d);
-        let more = kb.compare_scalars(CmpOp::Lt, args[0], end);
-        kb.br_if(more, (inner, &[]), (done, &[]));
-        kb.switch_to(inner);
-        let part = kb.extent_at(&self.d, args[0], CHUNK);
-        let q = self.some_queries(kb, args[0], part, pass);
-        let sum = self.add_scores(kb, q, &self.at(first, args[0]), (keys, part), args[1], pass);
-        let next = kb.plus(args[0], CHUNK);
-        kb.br(head, &[next, sum]);
-        kb.switch_to(done);
-        args[1]
+        kb.summed(&self.d, CHUNK, false, none, |kb, start, part, sum| {
+            let q = self.some_queries(kb, start, part, pass);
+            self.add_scores(kb, q, &self.at(first, start), (keys, part), sum, pass)
+        })
     }
 
     /// What a part of the heads adds to the scores of a block.
@@ -429,8 +416,8 @@ impl Attention {
     }
 
     fn masked(&self, kb: &mut KernelBuilder, mask: &Mask, scores: Value, first: Value, keys: Extent) -> Option<Value> {
-        Some(match &mask.step.change {
-            Change::Causal => {
+        Some(match &mask.step.op {
+            ScoreOp::Causal => {
                 let start = kb.index_binary(BinaryOp::Add, self.row, self.shift);
                 let last = kb.iota(1, start, Elem::I32, ONE, self.queries);
                 let key = kb.iota(0, first, Elem::I32, keys, ONE);
@@ -438,27 +425,27 @@ impl Attention {
                 let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
                 kb.select(seen, scores, bottom)
             }
-            Change::Add(x) => {
+            ScoreOp::Add(x) => {
                 let x = self.mask_tile(kb, x, first, keys)?;
                 kb.binary(BinaryOp::Add, scores, x)
             }
-            Change::Keep { kept, .. } => {
+            ScoreOp::Keep { kept, .. } => {
                 let kept = self.mask_tile(kb, kept, first, keys)?;
                 kb.select(kept, scores, mask.number?)
             }
-            Change::Cap(_) => {
+            ScoreOp::Cap(_) => {
                 let x = kb.unary(UnaryOp::Tanh, scores);
                 kb.binary(BinaryOp::Mul, x, mask.number?)
             }
         })
     }
 
-    /// What a mask reads at a block: a tile on its side; a column or a row of one where queries or keys share it.
+    /// What a mask reads at a block: a transposed tile; a column or a row of one where queries or keys share it.
     fn mask_tile(&self, kb: &mut KernelBuilder, source: &Source, first: Value, keys: Extent) -> Option<Value> {
         if let Source::Formula(formula) = source {
             return formula.write(kb, |kb, node| self.leaf(kb, node, first, keys));
         }
-        let Some(b) = over_scores(kb, source) else { return scalar_of(kb, source) };
+        let Some(b) = buffer_over_scores(kb, source) else { return scalar_of(kb, source) };
         let ty = kb.ty(b).buffer()?;
         let (query, key) = (self.rank - 2, self.rank - 1);
         let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
@@ -468,7 +455,7 @@ impl Attention {
             (_, true) if self.layout == QueryLayout::KeysInLanes => kb.load(b, &at, (None, None), ONE, ONE),
             (true, _) => kb.load(b, &at, (Some(key), None), keys, ONE),
             (false, true) => kb.load(b, &at, (None, Some(query)), ONE, self.queries),
-            (false, false) => load_turned(kb, b, &at, (key, query), (keys, self.queries), None),
+            (false, false) => load_transposed(kb, b, &at, (key, query), (keys, self.queries), None),
         })
     }
 
@@ -515,11 +502,11 @@ impl Attention {
         let result = match round.pass {
             Pass::Quick => {
                 let result = kb.binary(BinaryOp::Mul, now.result, kept);
-                kb.placed(self.places.values, |kb| self.add_values(kb, weights, now.next, keys, result))
+                kb.placed(self.locations.values, |kb| self.add_values(kb, weights, now.next, keys, result))
             }
             Pass::Careful => {
                 let result = self.scaled_carefully(kb, now.result, kept);
-                kb.placed(self.places.values, |kb| self.add_values_carefully(kb, weights, now.next, keys, result))
+                kb.placed(self.locations.values, |kb| self.add_values_carefully(kb, weights, now.next, keys, result))
             }
         };
         Running { next: kb.plus(now.next, round.block), highest, sum, result }

@@ -1,8 +1,8 @@
 //! What takes the place of a launch of an attention.
 //!
 //! In: a module whose attentions have unscheduled kernels, and a machine's numbers. Out: the same module, each of their launches
-//! replaced by those of the forms that the machine has for it (`forms`), with a choice where the number of queries decides and is known
-//! only in the call.
+//! replaced by those of the variants that the machine has for it (`variants`), with a choice where the number of queries decides
+//! and is known only in the call.
 //!
 //! ```text
 //!   launch @attention.0(%q, %k, %v, %y)        ->      %c = ge (dim S), 257
@@ -15,25 +15,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::forms::{Forms, Room, Way};
+use super::variants::{ScratchSlot, Variant, Variants};
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::attention::{Attention, Found, KEYS, VALUES};
-use crate::tile::schedule::plans::{At, buffer, in_entry, room, room_type};
+use crate::tile::schedule::plans::{At, buffer, in_entry, new_slot, slot_type, value_before};
 use crate::tile::{
     Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, ParamMode, Plan, PlanVariant, State, Target, Terminator,
     Type, Value, View, numbered_kind, simplify,
 };
 
-/// Gives each attention the forms of a machine; the names of the kernels that are new.
+/// Gives each attention the variants of a machine; the names of the kernels that are new.
 ///
 /// # Errors
-/// A form that cannot be written, a bug in attnc.
+/// A variant that cannot be written, a bug in attnc.
 pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> Result<BTreeSet<String>, String> {
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     for k in &module.kernels {
-        let other_forms = |f: &Found| module.plans.iter().all(|plan| may_be_another_form(plan, k, f));
-        found.extend(Attention::find(k).filter(other_forms).map(|f| (k.name.clone(), f)));
+        let is_replaceable = |f: &Found| module.plans.iter().all(|plan| may_be_replaced(plan, k, f));
+        found.extend(Attention::find(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
     }
     // Keys that are values too are copied once.
     let mut launched: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
@@ -56,15 +56,15 @@ pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> 
     };
     let taken = module.kernels.iter().filter(|k| kind(k).is_none()).map(|k| k.name.clone()).collect();
     let mut kernels = Kernels::beside(taken);
-    let mut forms: BTreeMap<(String, bool), Forms> = BTreeMap::new();
+    let mut variants: BTreeMap<(String, bool), Variants> = BTreeMap::new();
     let mut renamed: BTreeMap<String, String> = BTreeMap::new();
     let mut changed = BTreeSet::new();
     for mut k in std::mem::take(&mut module.kernels) {
-        if let (Some(found), Some(ways)) = (found.get(&k.name), launched.get(&k.name)) {
-            for same in ways {
-                let made = Forms::choose(&k, found, target, *same, &mut kernels)?;
+        if let (Some(found), Some(sharing)) = (found.get(&k.name), launched.get(&k.name)) {
+            for same in sharing {
+                let made = Variants::choose(&k, found, target, *same, &mut kernels)?;
                 changed.extend(made.kernels.iter().cloned());
-                forms.insert((k.name.clone(), *same), made);
+                variants.insert((k.name.clone(), *same), made);
             }
         } else if let Some(kind) = kind(&k) {
             let old = std::mem::replace(&mut k.name, kind);
@@ -79,28 +79,28 @@ pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> 
     }
     module.kernels = kernels.list;
     for plan in &mut module.plans {
-        let mut of_launches: BTreeMap<Inst, &Forms> = BTreeMap::new();
+        let mut of_launches: BTreeMap<Inst, &Variants> = BTreeMap::new();
         for inst in plan.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
             let data = plan.body.inst(inst);
             let Op::Launch { kernel } = &data.op else { continue };
             if found.contains_key(kernel) {
                 let key = (kernel.clone(), keys_are_values(&plan.body, &data.operands));
-                of_launches.extend(forms.get(&key).map(|forms| (inst, forms)));
+                of_launches.extend(variants.get(&key).map(|variants| (inst, variants)));
             } else if let Some(new) = renamed.get(kernel) {
                 plan.body.inst_mut(inst).op = Op::Launch { kernel: new.clone() };
             }
         }
         if !of_launches.is_empty() {
-            Walk { forms: of_launches, plan, added: BTreeSet::new() }.run()?;
+            Walk { variants: of_launches, plan, added: BTreeSet::new() }.run()?;
             simplify(&mut plan.body);
         }
     }
     Ok(changed)
 }
 
-/// May all launches of an attention in a plan be of other forms? Not where a result is written over what the attention reads, for
-/// the forms read in other orders; nor in a plan that prepares parameters, which has no slots for copies.
-fn may_be_another_form(plan: &Plan, kernel: &Kernel, found: &Found) -> bool {
+/// May all launches of an attention in a plan be replaced by a variant? Not where a result is written over what the attention
+/// reads, for variants read in other orders; nor in a plan that prepares parameters, which has no slots for copies.
+fn may_be_replaced(plan: &Plan, kernel: &Kernel, found: &Found) -> bool {
     let inputs = found.attention.inputs();
     let written = kernel.params.iter().enumerate().filter(|(_, p)| p.mode != ParamMode::In).map(|(n, _)| n);
     let written: Vec<usize> = written.collect();
@@ -129,8 +129,8 @@ fn keys_are_values(body: &Body, operands: &[Value]) -> bool {
 
 /// A plan whose launches are gone through.
 struct Walk<'a> {
-    /// The forms of each launch.
-    forms: BTreeMap<Inst, &'a Forms>,
+    /// The variants of each launch.
+    variants: BTreeMap<Inst, &'a Variants>,
     plan: &'a mut Plan,
     /// What was put into the entry block.
     added: BTreeSet<Inst>,
@@ -152,23 +152,24 @@ impl Walk<'_> {
     /// Replaces the first launch of an attention in a block; the block in which what follows it is.
     fn next(&mut self, block: Block) -> Result<Option<Block>, String> {
         let body = &self.plan.body;
-        let found = body.block(block).insts.iter().find_map(|inst| Some((*inst, *self.forms.get(inst)?)));
-        let Some((inst, forms)) = found else { return Ok(None) };
+        let found = body.block(block).insts.iter().find_map(|inst| Some((*inst, *self.variants.get(inst)?)));
+        let Some((inst, variants)) = found else { return Ok(None) };
         let data = body.inst(inst).clone();
         let mut at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let mut roots = Vec::new();
         for v in &data.operands {
             roots.push(View::of(body, *v).ok_or("an attention of something that is no buffer")?);
         }
-        let numbers = (0u32..).zip(&forms.rooms).map(|(others, of)| room(self.plan, &of.bytes, at, others)).collect();
+        let numbers =
+            (0u32..).zip(&variants.slots).map(|(others, of)| new_slot(self.plan, &of.bytes, at, others)).collect();
         // The launch stays where it was until all is before it.
         let body = &mut self.plan.body;
         let here = body.block(block).insts.iter().position(|i| *i == at.inst).ok_or("a launch has gone")?;
         let rest = body.block_mut(block).insts.split_off(here);
         body.block_mut(block).insts.push(at.inst);
         let terminator = body.block(block).terminator.clone();
-        let mut launch = Expansion { forms, from: block, numbers, operands: roots.len(), roots };
-        self.emit(&forms.way, &mut launch, &mut at)?;
+        let mut launch = Expansion { variants, from: block, numbers, operands: roots.len(), roots };
+        self.emit(&variants.variant, &mut launch, &mut at)?;
         let body = &mut self.plan.body;
         body.block_mut(at.block).insts.retain(|i| *i != at.inst);
         // What is there for the whole plan stays in the entry block.
@@ -184,13 +185,13 @@ impl Walk<'_> {
         Ok(Some(at.block))
     }
 
-    /// Makes the rooms up to one, if it is one.
-    fn make_rooms(&mut self, what: &mut Expansion<'_>, last: Value, at: At) -> Result<(), String> {
+    /// Makes the slots up to `last`, if that is a slot.
+    fn make_slots(&mut self, what: &mut Expansion<'_>, last: Value, at: At) -> Result<(), String> {
         while usize::try_from(last.as_u32()).is_ok_and(|last| last >= what.roots.len()) {
             let others = what.roots.len() - what.operands;
-            let Room { bytes, ty } = what.forms.rooms.get(others).ok_or("a form without its room")?;
-            let ty = room_type(self.plan, bytes, ty);
-            let number = *what.numbers.get(others).ok_or("a form without its room")?;
+            let ScratchSlot { bytes, ty } = what.variants.slots.get(others).ok_or("an attention without its slot")?;
+            let ty = slot_type(self.plan, bytes, ty);
+            let number = *what.numbers.get(others).ok_or("an attention without its slot")?;
             let (entry, op) = (self.plan.body.entry(), Op::Slot(number));
             let made = if what.from == entry {
                 // Here, or at the end of the block that this one follows.
@@ -199,27 +200,27 @@ impl Walk<'_> {
                 let list = &mut body.block_mut(entry).insts;
                 let place = list.iter().position(|i| *i == at.inst).unwrap_or(list.len());
                 list.insert(place, made);
-                body.inst(made).result.ok_or("a room that is no buffer")?
+                body.inst(made).result.ok_or("a slot that is no buffer")?
             } else {
                 in_entry(self.plan, &mut self.added, op, ty, at)
             };
-            what.roots.push(View::of(&self.plan.body, made).ok_or("a room that is no buffer")?);
+            what.roots.push(View::of(&self.plan.body, made).ok_or("a slot that is no buffer")?);
         }
         Ok(())
     }
 
-    /// Puts a way before a launch, which goes along to the block where it ends.
-    fn emit(&mut self, way: &Way, what: &mut Expansion<'_>, at: &mut At) -> Result<(), String> {
-        match way {
-            Way::Launches(list) => {
+    /// Puts a variant before a launch, which goes along to the block where it ends.
+    fn emit(&mut self, variant: &Variant, what: &mut Expansion<'_>, at: &mut At) -> Result<(), String> {
+        match variant {
+            Variant::Launches(list) => {
                 for launch in list {
                     for view in &launch.buffers {
-                        self.make_rooms(what, view.root, *at)?;
+                        self.make_slots(what, view.root, *at)?;
                     }
                     let mut operands = Vec::new();
                     for view in &launch.buffers {
                         let root = usize::try_from(view.root.as_u32()).ok().and_then(|n| what.roots.get(n));
-                        let root = root.ok_or("a form without its operand")?;
+                        let root = root.ok_or("an attention without its operand")?;
                         let offset = root.offset.add(&view.offset);
                         let (shape, strides) = (view.shape.clone(), view.strides.clone());
                         let place = View { offset, shape, strides, ..root.clone() };
@@ -231,20 +232,21 @@ impl Walk<'_> {
                     body.insert_before(at.block, at.inst, made);
                 }
             }
-            Way::Either { count, least, more, less } => {
+            Variant::Either { count, least, more, less } => {
                 let body = &mut self.plan.body;
-                let count = before(body, *at, Op::DimValue(count.clone()), Vec::new(), Type::Index);
-                let least = before(body, *at, Op::Const(Scalar::Int(*least)), Vec::new(), Type::Index);
-                let enough = before(body, *at, Op::Compare(CmpOp::Ge), vec![count, least], Type::Scalar(Elem::Bool));
+                let count = value_before(body, *at, Op::DimValue(count.clone()), Vec::new(), Type::Index);
+                let least = value_before(body, *at, Op::Const(Scalar::Int(*least)), Vec::new(), Type::Index);
+                let enough =
+                    value_before(body, *at, Op::Compare(CmpOp::Ge), vec![count, least], Type::Scalar(Elem::Bool));
                 let [then, otherwise, done] = [body.add_block(), body.add_block(), body.add_block()];
                 body.block_mut(at.block).insts.retain(|i| *i != at.inst);
                 let to = |block: Block| BlockCall { block, args: Vec::new() };
                 let parts = Terminator::BrIf { condition: enough, then: to(then), otherwise: to(otherwise) };
                 body.terminate(at.block, parts);
-                for (block, way) in [(then, more), (otherwise, less)] {
+                for (block, variant) in [(then, more), (otherwise, less)] {
                     at.block = block;
                     self.plan.body.block_mut(block).insts.push(at.inst);
-                    self.emit(way, what, at)?;
+                    self.emit(variant, what, at)?;
                     let body = &mut self.plan.body;
                     body.block_mut(at.block).insts.retain(|i| *i != at.inst);
                     body.terminate(at.block, Terminator::Br(to(done)));
@@ -259,23 +261,13 @@ impl Walk<'_> {
 
 /// A launch that is replaced.
 struct Expansion<'a> {
-    forms: &'a Forms,
+    variants: &'a Variants,
     /// The block in which it stood.
     from: Block,
-    /// The numbers of its rooms.
+    /// The numbers of its slots.
     numbers: Vec<u32>,
     /// How many operands it has.
     operands: usize,
-    /// Where they lie, and the rooms so far.
+    /// Where they lie, and the slots so far.
     roots: Vec<View>,
-}
-
-/// An index or scalar, before a launch.
-fn before(body: &mut Body, at: At, op: Op, operands: Vec<Value>, ty: Type) -> Value {
-    let made = body.make_inst(op, operands, Some(ty), at.loc);
-    body.insert_before(at.block, at.inst, made);
-    match body.inst(made).result {
-        Some(v) => v,
-        None => unreachable!("an instruction that is given a type has a result"),
-    }
 }

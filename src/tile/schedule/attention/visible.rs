@@ -1,38 +1,38 @@
-//! Which blocks of keys the masks show to a tile of queries: blocks that nothing of is seen are not visited, and where all is
-//! seen there is no mask.
+//! Which blocks of keys the masks show to a tile of queries: blocks of which nothing is seen are not visited, and blocks that
+//! are seen as a whole are computed without the mask.
 //!
 //! In: the masks that hide keys and are formulas over positions, a tile of queries and a block of keys. Out: a loop over blocks
 //! that tests bounds of the formulas first (interval arithmetic on single numbers), and goes on in one of three ways.
 //!
 //! ```text
 //!   for each block:  i in [row, row + Q), j in [key, key + 64)     j <= i and i - j <= W
-//!     ever   = key <= row + Q - 1  and  row - (key + 63) <= W      not: the block is skipped
-//!     always = key + 63 <= row     and  row + Q - 1 - key <= W     so: scores as they are, else masked
+//!     ever   = key <= row + Q - 1  and  row - (key + 63) <= W      if false: the block is skipped
+//!     always = key + 63 <= row     and  row + Q - 1 - key <= W     if true: scores as they are, else masked
 //! ```
 //!
-//! Bounds are of what the kernel computes: integers wrap, so where a sum or product may, its bounds are those of the type; floats are
-//! rounded as the kernel rounds them, which keeps order. Of a vector (document ids) they are its least and greatest element in the
-//! tile or block. What is unknown (floats that are read, what is read for each pair) may be anything, and its blocks are visited.
-//! Skipping is exact: the masks are the last ones and put `-inf` in place of the scores, whose weight is 0.
+//! The bounds are those of what the kernel computes. Integers wrap: where a sum or product may overflow, its bounds are those of the
+//! type. Floats are rounded as the kernel rounds them, which keeps order. The bounds of a vector (document ids) are its least and
+//! greatest element in the tile or block. What is unknown (floats that are read, what is read for each pair) may be anything, so
+//! those blocks are visited. Skipping is exact: these masks come last and replace scores by `-inf`, whose weight is 0.
 
 use super::keys::{Pass, Round, Running};
-use super::{Attention, Mask, ONE, QueryLayout, Source};
-use crate::scalar::{BinaryOp, Change as Changes, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
+use super::{AttentionKernel, Mask, ONE, QueryLayout, Source};
+use crate::scalar::{BinaryOp, Change, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::Elem;
-use crate::tile::attention::{Change, Formula, Node};
+use crate::tile::attention::{Formula, Node, ScoreOp};
 use crate::tile::{Extent, KernelBuilder, Op, Type, Value};
 
 /// The least and the greatest `i32`.
 const I32: [i128; 2] = [i32::MIN as i128, i32::MAX as i128];
-/// As far as bounds of `i64` are taken to be.
+/// Bounds of `i64` are assumed to lie within this distance of 0.
 const FAR: i128 = 1 << 61;
-/// As far as bounds of floats are taken to be: none of their sums overflows.
+/// Bounds of floats are assumed to lie within this distance of 0: none of their sums overflows.
 const FAR_FLOAT: f64 = 1e30;
 
 /// Bounds of an operation of a formula.
 #[derive(Clone, Copy)]
 enum Span {
-    /// Integers, as indices, and what is known of both when compiling.
+    /// Integers, as indices, and what is known of both bounds at compile time.
     Ints([Value; 2], [i128; 2]),
     /// Finite floats.
     Floats([Value; 2], [f64; 2]),
@@ -52,8 +52,8 @@ struct Keys {
     count: Extent,
 }
 
-impl Attention {
-    /// One loop over blocks of keys, of which those that are seen are visited; the masks from `hiding` on hide keys.
+impl AttentionKernel {
+    /// One loop over blocks of keys that visits those that are seen; the masks from `hiding` on hide keys.
     pub(super) fn visible_round(
         &self,
         kb: &mut KernelBuilder,
@@ -131,16 +131,16 @@ impl Attention {
 
     /// Does a mask show all pairs of a block, or any?
     fn seen(&self, kb: &mut KernelBuilder, mask: &Mask, last_query: Value, keys: Keys) -> Option<Span> {
-        match &mask.step.change {
-            Change::Causal => {
+        match &mask.step.op {
+            ScoreOp::Causal => {
                 let [first, last] = [self.row, last_query].map(|i| kb.index_binary(BinaryOp::Add, i, self.shift));
                 let always = kb.compare_scalars(CmpOp::Le, keys.last, first);
                 let ever = kb.compare_scalars(CmpOp::Le, keys.first, last);
                 Some(Span::Truth { always: Some(always), ever: Some(ever) })
             }
-            Change::Keep { kept: Source::Formula(formula), .. } => self.span(kb, formula, last_query, keys),
-            Change::Keep { .. } => Some(MAYBE),
-            Change::Add(_) | Change::Cap(_) => None,
+            ScoreOp::Keep { kept: Source::Formula(formula), .. } => self.span(kb, formula, last_query, keys),
+            ScoreOp::Keep { .. } => Some(MAYBE),
+            ScoreOp::Add(_) | ScoreOp::Cap(_) => None,
         }
     }
 
@@ -217,7 +217,7 @@ impl Attention {
     }
 }
 
-/// An index that may be a number yet.
+/// An index: a value, or a number that has no value yet.
 #[derive(Clone, Copy)]
 enum Number {
     Value(Value),
@@ -306,8 +306,8 @@ fn each(kb: &mut KernelBuilder, op: &Op, x: &[Span], elem: Elem) -> Span {
                 let nearest = kb.binary(BinaryOp::Max, nearest, zero);
                 finite([nearest, kb.binary(BinaryOp::Max, *high, up)], [0.0, most.max(-least)])
             }
-            // In steps, and by 1 at most.
-            op if op.change() == Changes::Steps => {
+            // Monotone, and rounding changes its operand by at most 1.
+            op if op.change() == Change::Steps => {
                 finite([kb.unary(*op, *low), kb.unary(*op, *high)], [least - 1.0, most + 1.0])
             }
             _ => Span::Unknown,
@@ -366,7 +366,7 @@ fn of_integers(
         integers(kb, bounds, known, elem)
     };
     let straight = [(a[0], b[0]), (a[1], b[1])];
-    // Products are looked at where one factor is a number.
+    // Products have bounds only where one factor is a number.
     let (x, of_x, y, number) = if of_a[0] == of_a[1] { (b, of_b, a, of_a[0]) } else { (a, of_a, b, of_b[0]) };
     let is_number = of_a[0] == of_a[1] || of_b[0] == of_b[1];
     let fits = |x: i128| x.abs() <= 1 << 31;
@@ -399,7 +399,7 @@ fn of_floats(
     (b, of_b): ([Value; 2], [f64; 2]),
 ) -> Span {
     let mut made = |pairs: [(Value, Value); 2], known: [f64; 2]| {
-        // Bounds that are known have other rounding errors.
+        // The known bounds are computed in f64, so their rounding errors differ.
         let wide = [known[0] - known[0].abs() * 1e-3, known[1] + known[1].abs() * 1e-3];
         finite(pairs.map(|(x, y)| kb.binary(op, x, y)), wide)
     };

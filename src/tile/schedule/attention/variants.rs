@@ -1,7 +1,7 @@
 //! Which kernels compute an attention, and where they read its keys and values from.
 //!
-//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the launches that take the place of one of its own
-//! ([`Way`]), and their kernels. A kernel of attention goes through keys and values once for each tile of queries. Interleaved
+//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the launches that replace a launch of it
+//! ([`Variant`]), and their kernels. A kernel of attention goes through keys and values once for each tile of queries. Interleaved
 //! heads (`[S, H * D]`, as a projection leaves them) are slow to read in place: each row of a head is on a page of its own, and
 //! the rows fall into few sets of the caches. Where there are many queries, each head's keys and values are first copied to
 //! contiguous rows, as `f32`; so are those of other types, which the kernel would convert for each tile of queries again. A few
@@ -10,7 +10,7 @@
 //! for blocks of keys. The number of queries may be known only in the call, which then chooses.
 //!
 //! What it must not know: plans. An operand is a [`View`] whose root is its place among the parameters of the unscheduled kernel;
-//! the roots after those are the rooms of the arena.
+//! the roots after those are the slots of the arena.
 
 use super::{KEYS, QueryLayout, kernel};
 use crate::shape::{Dim, Elem, TensorType};
@@ -25,9 +25,9 @@ const MANY: i64 = 256;
 const SEVERAL: i64 = 64;
 
 /// How an attention is computed.
-pub(super) enum Way {
+pub(super) enum Variant {
     /// In one way for `least` of `count` and more, in another for less.
-    Either { count: Dim, least: i64, more: Box<Way>, less: Box<Way> },
+    Either { count: Dim, least: i64, more: Box<Variant>, less: Box<Variant> },
     /// By launches, one after another.
     Launches(Vec<Launch>),
 }
@@ -38,57 +38,57 @@ pub(super) struct Launch {
     pub(super) buffers: Vec<View>,
 }
 
-/// Room in the arena.
-pub(super) struct Room {
+/// A slot of the arena for intermediate data.
+pub(super) struct ScratchSlot {
     pub(super) bytes: Dim,
     pub(super) ty: BufferType,
 }
 
 /// What takes the place of an unscheduled kernel of attention.
-pub(super) struct Forms {
-    pub(super) way: Way,
-    /// The rooms that a launch needs, in order.
-    pub(super) rooms: Vec<Room>,
+pub(super) struct Variants {
+    pub(super) variant: Variant,
+    /// The slots that a launch needs, in order.
+    pub(super) slots: Vec<ScratchSlot>,
     /// The names of the kernels that its launches run, in order.
     pub(super) kernels: Vec<String>,
 }
 
-impl Forms {
-    /// Chooses the forms of an attention, of whose launches the keys are the values too or not; their kernels are added to the
-    /// others.
+impl Variants {
+    /// Chooses the variants of an attention; `keys_are_values` says whether its launches have one buffer for both. Their kernels
+    /// are added to the others.
     ///
     /// # Errors
     /// A kernel that cannot be written, a bug in attnc.
     pub(super) fn choose(
-        open: &Kernel,
+        unscheduled: &Kernel,
         found: &Found,
         target: Target,
         keys_are_values: bool,
         kernels: &mut Kernels,
-    ) -> Result<Forms, String> {
+    ) -> Result<Variants, String> {
         let mut operands = Vec::new();
-        for (n, p) in (0u32..).zip(&open.params) {
-            let ty = open.body.ty(p.value).buffer().ok_or("an attention of something that is not in memory")?;
+        for (n, p) in (0u32..).zip(&unscheduled.params) {
+            let ty = unscheduled.body.ty(p.value).buffer().ok_or("an attention of something that is not in memory")?;
             let BufferType { elem, shape, strides } = ty.clone();
             let (root, offset, dynamic) = (Value::from_u32(n), Dim::zero(), Vec::new());
             operands.push(View { root, elem, offset, dynamic, shape, strides });
         }
-        let (rooms, made) = (Vec::new(), Vec::new());
-        let mut choice = Choice { open, found, target, keys_are_values, kernels, operands, rooms, made };
-        let way = choice.any()?;
-        Ok(Forms { way, rooms: choice.rooms, kernels: choice.made })
+        let (slots, made) = (Vec::new(), Vec::new());
+        let mut choice = Choice { unscheduled, found, target, keys_are_values, kernels, operands, slots, made };
+        let variant = choice.any()?;
+        Ok(Variants { variant, slots: choice.slots, kernels: choice.made })
     }
 }
 
 struct Choice<'a> {
-    open: &'a Kernel,
+    unscheduled: &'a Kernel,
     found: &'a Found,
     target: Target,
     keys_are_values: bool,
     kernels: &'a mut Kernels,
     /// The operands as they lie.
     operands: Vec<View>,
-    rooms: Vec<Room>,
+    slots: Vec<ScratchSlot>,
     made: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ impl Choice<'_> {
         rows.ok_or_else(|| "an operand of attention has no rows".to_string())
     }
 
-    fn any(&mut self) -> Result<Way, String> {
+    fn any(&mut self) -> Result<Variant, String> {
         let count = self.rows(QUERIES)?;
         if !self.is_paired()? {
             return self.of_f32(true);
@@ -116,7 +116,7 @@ impl Choice<'_> {
     }
 
     /// A kernel that computes in `f32` whatever the operands are, after copies if they may pay.
-    fn of_f32(&mut self, copies: bool) -> Result<Way, String> {
+    fn of_f32(&mut self, copies: bool) -> Result<Variant, String> {
         let tiles = |choice: &mut Self| match copies {
             true => choice.many(),
             false => choice.in_place(QueryLayout::InLanes),
@@ -139,17 +139,17 @@ impl Choice<'_> {
         &mut self,
         count: &Dim,
         least: i64,
-        mut way: impl FnMut(&mut Self, bool) -> Result<Way, String>,
-    ) -> Result<Way, String> {
+        mut variant: impl FnMut(&mut Self, bool) -> Result<Variant, String>,
+    ) -> Result<Variant, String> {
         if let Some(n) = count.as_const() {
-            return way(self, n >= least);
+            return variant(self, n >= least);
         }
-        let (more, less) = (Box::new(way(self, true)?), Box::new(way(self, false)?));
-        Ok(Way::Either { count: count.clone(), least, more, less })
+        let (more, less) = (Box::new(variant(self, true)?), Box::new(variant(self, false)?));
+        Ok(Variant::Either { count: count.clone(), least, more, less })
     }
 
     /// The kernel for tiles of queries, after copies where they pay.
-    fn many(&mut self) -> Result<Way, String> {
+    fn many(&mut self) -> Result<Variant, String> {
         let (mut moved, mut enough) = (Vec::new(), i64::MAX);
         for n in [KEYS_PARAM, VALUES] {
             if let Some(least) = queries_that_pay(self.operand(n)?)
@@ -178,8 +178,8 @@ impl Choice<'_> {
         Ok(self.target.pairs.is_some() && fits && [q, k, v].iter().all(|v| v.elem == Elem::BF16))
     }
 
-    /// The kernel of products of pairs, after keys and values have been laid for it.
-    fn in_pairs(&mut self) -> Result<Way, String> {
+    /// The kernel of products of pairs, after keys and values have been packed for it.
+    fn in_pairs(&mut self) -> Result<Variant, String> {
         let mut operands = self.operands.clone();
         let mut launches = Vec::new();
         let (k, v) = (self.operand(KEYS_PARAM)?.clone(), self.operand(VALUES)?.clone());
@@ -188,24 +188,24 @@ impl Choice<'_> {
             operands[KEYS_PARAM] = self.row_after_row(&k, Elem::BF16, &mut launches)?;
         }
         let rank = v.shape.len();
-        let mut turned: Vec<usize> = (0..rank).collect();
-        turned.swap(rank - 1, rank - 2);
-        let packed = in_columns("values", KEYS, &v.transpose(&turned), self.next_room()?);
-        self.rooms.push(Room { bytes: packed.bytes, ty: packed.whole.buffer_type() });
+        let mut transposed: Vec<usize> = (0..rank).collect();
+        transposed.swap(rank - 1, rank - 2);
+        let packed = in_columns("values", KEYS, &v.transpose(&transposed), self.next_slot()?);
+        self.slots.push(ScratchSlot { bytes: packed.bytes, ty: packed.whole.buffer_type() });
         launches.push(self.launch(packed.kernel, [packed.sources, vec![packed.whole]].concat()));
         operands[VALUES] = packed.panels;
         launches.push(self.attention(QueryLayout::InLanePairs, operands)?);
-        Ok(Way::Launches(launches))
+        Ok(Variant::Launches(launches))
     }
 
     /// A kernel on the operands where they lie.
-    fn in_place(&mut self, layout: QueryLayout) -> Result<Way, String> {
+    fn in_place(&mut self, layout: QueryLayout) -> Result<Variant, String> {
         let operands = self.operands.clone();
-        Ok(Way::Launches(vec![self.attention(layout, operands)?]))
+        Ok(Variant::Launches(vec![self.attention(layout, operands)?]))
     }
 
     /// Copies of some of the operands, then the kernel on the copies.
-    fn after_copies(&mut self, moved: &[usize]) -> Result<Way, String> {
+    fn after_copies(&mut self, moved: &[usize]) -> Result<Variant, String> {
         let (mut operands, mut launches) = (self.operands.clone(), Vec::new());
         for n in moved {
             operands[*n] = self.row_after_row(&self.operands[*n].clone(), Elem::F32, &mut launches)?;
@@ -214,14 +214,14 @@ impl Choice<'_> {
             operands[VALUES] = operands[KEYS_PARAM].clone();
         }
         launches.push(self.attention(QueryLayout::InLanes, operands)?);
-        Ok(Way::Launches(launches))
+        Ok(Variant::Launches(launches))
     }
 
-    /// The kernel of a form on these operands.
+    /// The kernel of a layout on these operands.
     fn attention(&mut self, layout: QueryLayout, operands: Vec<View>) -> Result<Launch, String> {
         let [k, v] = [KEYS_PARAM, VALUES].map(|n| operands[n].buffer_type());
-        let made = kernel(self.open, self.found, self.target.columns, layout, [&k, &v]);
-        Ok(self.launch(made.ok_or("an attention has no kernel of a form")?, operands))
+        let made = kernel(self.unscheduled, self.found, self.target.columns, layout, [&k, &v]);
+        Ok(self.launch(made.ok_or("an attention has no kernel of a layout")?, operands))
     }
 
     fn launch(&mut self, kernel: Kernel, buffers: Vec<View>) -> Launch {
@@ -230,19 +230,19 @@ impl Choice<'_> {
         Launch { kernel, buffers }
     }
 
-    /// What stands for the next room.
-    fn next_room(&self) -> Result<Value, String> {
-        let number = u32::try_from(self.operands.len() + self.rooms.len());
+    /// The root that stands for the next slot.
+    fn next_slot(&self) -> Result<Value, String> {
+        let number = u32::try_from(self.operands.len() + self.slots.len());
         number.map(Value::from_u32).map_err(|_| "an attention has too many operands".to_string())
     }
 
     /// A copy of a view as `f32`, or as it is, in row-major order but for the axes along which it repeats.
     fn row_after_row(&mut self, view: &View, elem: Elem, launches: &mut Vec<Launch>) -> Result<View, String> {
         let (from, kept) = without_repeats(view);
-        let whole = View::whole(self.next_room()?, &TensorType::new(elem, from.shape.clone()));
+        let whole = View::whole(self.next_slot()?, &TensorType::new(elem, from.shape.clone()));
         let size = i64::try_from(elem.size()).unwrap_or(8);
         let bytes = Dim::product(&whole.shape).mul(&Dim::from(size));
-        self.rooms.push(Room { bytes, ty: whole.buffer_type() });
+        self.slots.push(ScratchSlot { bytes, ty: whole.buffer_type() });
         let order = order_in_memory(&from);
         let (made, buffers) = copy("heads", &from.transpose(&order), &whole.transpose(&order));
         launches.push(self.launch(made, buffers.into()));
@@ -259,7 +259,7 @@ fn queries_that_pay(from: &View) -> Option<i64> {
     if from.elem != Elem::F32 || !dense(row) && !dense(col) {
         return Some(SEVERAL);
     }
-    // Row after row already, or the other way round.
+    // Row after row already, or column after column.
     if dense(row) || row == width { None } else { Some(MANY) }
 }
 
