@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Body, Kernel, Module, Op, Plan, PlanVariant, Type};
-use crate::shape::{ADDRESS_BITS, Dim, Fact, Sizes};
+use crate::shape::{ADDRESS_BITS, Dim, Fact, Monomial, Sizes};
 
 /// A form that counts elements is multiplied by this before it is checked: bytes of an element, as for tensors of the graph.
 const ELEMENT: i64 = 4;
@@ -36,11 +36,20 @@ impl Form {
             return None;
         }
         let named = dim.symbols().iter().any(|name| most.contains_key(&**name));
-        let size = if named { dim.size_at_most(&|name| most.get(name).map(|d| (*d).clone())) } else { dim.clone() };
+        // What is divided must fit too, and is what the form alone does not say.
+        let whole = numerator(dim);
+        let size = if named { whole.size_at_most(&|name| most.get(name).map(|d| (*d).clone())) } else { whole };
         let more = size.mul(&Dim::from(ELEMENT));
         let times = if counts && is_computable(&more) { ELEMENT } else { 1 };
         Some(Form { size: if times == 1 { size } else { more }, dim: dim.clone(), times })
     }
+}
+
+/// What is divided when a form is computed: `T*T` of `T*T/4`.
+fn numerator(dim: &Dim) -> Dim {
+    let (_, (coefficient, factors)) = dim.as_fraction();
+    let powers = factors.into_iter().map(|(f, e)| (f, i32::try_from(e).unwrap_or(i32::MAX)));
+    dim.mul(&Dim::term(Monomial(powers.collect()), coefficient))
 }
 
 /// Can a call compute a form, with coefficients that fit?

@@ -223,6 +223,20 @@ fn quotients_that_are_no_integers() {
     is_stopped("a quotient that is rounded", &source, 3, 2);
 }
 
+/// What is divided may wrap though the quotient does not.
+#[test]
+fn numerators_that_wrap() {
+    for (form, divisor, times) in [("T*T/4", 4, 4), ("T*T/2", 2, 4), ("T*T/6+T*T/3", 6, 8)] {
+        let facts = [format!("(T*T) % ({divisor}) == 0"), "1 <= T".to_string()];
+        let lines = format!(
+            "  %2 = dim {form} : index\n  %3 = dim T : index\n  %4 = mul %3, %3 : index\n  %5 = const {times} : index\n  \
+             %6 = mul %4, %5 : index\n  %8 = dim S : index\n  %7 = check_index %6, %8, site=0 : index\n{AT_T}"
+        );
+        let facts: Vec<&str> = facts.iter().map(String::as_str).collect();
+        is_stopped(form, &one_number(&facts, &lines), 4, 1 << 31);
+    }
+}
+
 /// A text with a loop whose counter goes by `step` from `start`, and goes on where it stands in `test` to `S`; in the loop one number
 /// is copied from the counter on.
 fn counted(start: &str, step: &str, test: &str) -> String {

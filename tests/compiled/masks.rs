@@ -122,6 +122,27 @@ fn cases() -> Vec<Case> {
             ..PLAIN
         },
         Case {
+            name: "sums that wrap, and wrap back",
+            masked: "where(i + 2147483640 - 2147483640 >= minimum(j, 8), s, -inf)",
+            apply: |x, [_, i, j], _, _| kept(x, i >= j.min(8)),
+            sizes: SIZES,
+            ..PLAIN
+        },
+        Case {
+            name: "a mask with bounds, and one without",
+            masked: "where(cast<bool>((i - j) % 2), where(i >= j - 5, s, -inf), -inf)",
+            apply: |x, [_, i, j], _, _| kept(x, i.abs_diff(j) % 2 == 1 && i + 5 >= j),
+            sizes: SIZES,
+            ..PLAIN
+        },
+        Case {
+            name: "a sign, times what would wrap",
+            masked: "where((cast<i32>(sign(minimum(cast<f32>(i), 1000.0) + 100.0)) - 1101) * 2000000 < j, s, -inf)",
+            apply: |x, [_, _, j], _, _| kept(x, (-1100i32).wrapping_mul(2_000_000) < j as i32),
+            sizes: SIZES,
+            ..PLAIN
+        },
+        Case {
             name: "no key at all",
             masked: "where(j > i + 1000, s, -inf)",
             apply: |_, _, _, _| HIDDEN,

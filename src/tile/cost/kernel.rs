@@ -283,6 +283,8 @@ impl Walk<'_> {
         let body = self.body;
         let mut block = body.entry();
         loop {
+            // A loop of blocks without instructions ends too.
+            *self.steps = self.steps.checked_sub(1).ok_or("its work is too long to count")?;
             for i in &body.block(block).insts {
                 self.instruction(*i)?;
                 if let Op::Run { insts, .. } = &body.inst(*i).op {

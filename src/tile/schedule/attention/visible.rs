@@ -89,7 +89,11 @@ impl AttentionKernel {
         let (mut always, mut ever) = (None, None);
         for (n, mask) in masks.iter().enumerate() {
             let seen = kb.placed(mask.step.loc, |kb| self.seen(kb, mask, last_query, block))?;
-            let Span::Truth { always: a, ever: e } = seen else { continue };
+            // A mask of which nothing is known may hide any key, and may hide none.
+            let (a, e) = match seen {
+                Span::Truth { always, ever } => (always, ever),
+                Span::Ints(..) | Span::Floats(..) | Span::Unknown => (None, None),
+            };
             always = if n == 0 { a } else { both(kb, always, a, BinaryOp::And) };
             ever = either(kb, ever, e, BinaryOp::And);
         }
@@ -255,7 +259,8 @@ fn integers(kb: &mut KernelBuilder, bounds: [Number; 2], known: [i128; 2], elem:
     let below = kb.compare_scalars(CmpOp::Le, high, top);
     let fits = kb.binary(BinaryOp::And, above, below);
     let bounds = [(low, bottom), (high, top)].map(|(x, end)| kb.value(Op::Select, vec![fits, x, end], Type::Index));
-    Span::Ints(bounds, [least.max(I32[0]), most.min(I32[1])])
+    // Where it wraps it may be anything.
+    Span::Ints(bounds, I32)
 }
 
 /// Bounds of floats, if they are far from infinite.
@@ -306,6 +311,8 @@ fn each(kb: &mut KernelBuilder, op: &Op, x: &[Span], elem: Elem) -> Span {
                 let nearest = kb.binary(BinaryOp::Max, nearest, zero);
                 finite([nearest, kb.binary(BinaryOp::Max, *high, up)], [0.0, most.max(-least)])
             }
+            // Monotone, and in -1..1.
+            UnaryOp::Sign => finite([kb.unary(*op, *low), kb.unary(*op, *high)], [-1.0, 1.0]),
             // Monotone, and rounding changes its operand by at most 1.
             op if op.change() == Change::Steps => {
                 finite([kb.unary(*op, *low), kb.unary(*op, *high)], [least - 1.0, most + 1.0])

@@ -164,7 +164,8 @@ impl Prover {
     /// What a form is at most in size: the sum of what its products are, or what is computed whole and the rest.
     pub(super) fn most(&mut self, p: &Poly) -> i128 {
         let mut most = self.most_of_products(p);
-        if most >= MACHINE / 2 {
+        // Some are added to each other before they are compared.
+        if most >= MACHINE / 16 {
             for (known, size) in self.computed.clone() {
                 for rest in [p.sub(&known), p.add(&known)].into_iter().flatten() {
                     most = most.min(self.most_of_products(&rest).saturating_add(size));
