@@ -267,6 +267,9 @@ impl FromStr for Stop {
         match text.parse() {
             Ok(token) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(Stop::Token(token)),
             _ if given.is_empty() => Err("an empty text is everywhere".to_string()),
+            Err(_) if text.bytes().all(|b| b.is_ascii_digit()) => {
+                Err(format!("the numbers of tokens are at most {}; to stop before a text, use `text:{text}`", u32::MAX))
+            }
             _ => Ok(Stop::Text(given.to_string())),
         }
     }

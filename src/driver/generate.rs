@@ -290,10 +290,15 @@ impl Writer<'_> {
     /// The error for a number that is not a token.
     fn no_token(&self, s: &mut Session, token: i64) -> CommandError {
         let at = self.written.len() + 1;
-        let (message, help) = if token < 0 {
+        let (message, help) = if token == -1 {
             (
                 format!("`{}` gave {token} instead of token {at}: a score is NaN", self.name),
                 "compare the weights with the program, and `--pack f32` or a wider element type with the current one",
+            )
+        } else if token < 0 {
+            (
+                format!("`{}` gave {token} as token {at}, and tokens are not negative", self.name),
+                "the program must return the number of a token, or -1 where a score is NaN",
             )
         } else {
             (

@@ -62,6 +62,12 @@ fn gguf(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
     let weights = output.with_extension("safetensors");
     s.claim(output)?;
     s.claim(&weights)?;
+    // The command does not name this file, so it may be a checkpoint that is to stay.
+    if weights.exists() {
+        let message = format!("its tensors would overwrite `{}`", weights.display());
+        let help = "write to another place by `-o`, or remove that file first".to_owned();
+        return Err(refused(s, path, Refusal { message, help: Some(help) }));
+    }
     let names = model.names().map(str::to_owned).collect();
     let program = program(s, &model.config, &names, [path, path, &weights, output])?;
     s.write_by(&weights, &|out| model.write(out))?;

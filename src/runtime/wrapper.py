@@ -327,13 +327,18 @@ def _stream(calls, name, prompt, stop, max_tokens, choices):
         raise AttncValueError("%s cannot be called as %s(tokens, ..) -> token: %s" % (name, name, ", ".join(missing or known)))
     kinds = [_dtype(kind) for kind, _ in arguments]
     rest = [np.asarray(choices.get(one, _CHOICES.get(one)), kind) for one, kind in zip(known[1:], kinds[1:])]
-    stop = {stop} if isinstance(stop, int) else set(stop)
+    try:
+        stop = {operator.index(stop)}
+    except TypeError:
+        stop = set(stop)
     tokens = np.asarray(prompt, kinds[0])
     count = 0
     while max_tokens is None or count < max_tokens:
         token = int(calls._call(entry, (tokens, *rest), None))
-        if token < 0:
+        if token == -1:
             raise AttncError("%s gave %d instead of token %d: a score is NaN" % (name, token, count + 1))
+        if token < 0:
+            raise AttncError("%s gave %d as token %d, and tokens are not negative" % (name, token, count + 1))
         if token in stop:
             return
         yield token

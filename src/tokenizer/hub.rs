@@ -6,7 +6,7 @@
 //! the library would take three times as long to build (45 seconds of CPU time instead of 15).
 
 use super::bpe::Bpe;
-use super::pieces::{Normalizer, Splitter, bytes_of, list, named, refuse};
+use super::pieces::{Normalizer, Splitter, bounded, bytes_of, list, named, refuse};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -92,8 +92,15 @@ impl Hub {
         let mut tokens = self.begin.clone();
         let mut rest = text;
         let mut is_first = true;
+        // Where each added token occurs next; it is searched for again only from there on.
+        let mut next: Vec<Option<usize>> = self.added.iter().map(|one| text.find(one.text.as_str())).collect();
         while !rest.is_empty() {
-            let found = self.added.iter().filter_map(|one| Some((rest.find(one.text.as_str())?, one)));
+            let begin = text.len() - rest.len();
+            for (place, one) in next.iter_mut().zip(&self.added).filter(|(place, _)| place.is_some_and(|at| at < begin))
+            {
+                *place = rest.find(one.text.as_str()).map(|at| begin + at);
+            }
+            let found = next.iter().zip(&self.added).filter_map(|(place, one)| Some(((*place)? - begin, one)));
             // The first place; there, the longest.
             let Some((at, one)) = found.min_by_key(|(at, _)| *at) else {
                 self.part(rest, is_first, &mut tokens)?;
@@ -191,6 +198,7 @@ fn decoder(decoder: &Value) -> Result<Decode, String> {
             _ => return Err(refuse(&place, one, "ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip")),
         }
     }
+    bounded("decoder", replaced.iter().map(|(from, to)| (from.as_str(), to.as_str())))?;
     Ok(Box::new(move |text| {
         let byte = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>')).filter(|_| falls_back);
         if let Some(byte) = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {

@@ -10,6 +10,8 @@ use unicode_normalization::UnicodeNormalization as _;
 const WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// The character that stands for a blank in vocabularies of characters.
 const BLANK: &str = "\u{2581}";
+/// How many times as long all replacements of a field may make a text.
+const MOST_GROWTH: f64 = 16.0;
 
 /// The entries of a list, or none.
 pub(super) fn list(value: &Value) -> &[Value] {
@@ -34,6 +36,21 @@ pub(super) fn refuse(place: &str, found: &Value, known: &str) -> String {
     format!("its `{place}` is {found}; expected {known}")
 }
 
+/// Refuses replacements, one after the other, that can make a text much longer: a few dozen of `a` by `aa` would fill any memory.
+///
+/// Lengths are in characters after NFKD, which no normal form makes longer.
+pub(super) fn bounded<'t>(place: &str, replaced: impl Iterator<Item = (&'t str, &'t str)>) -> Result<(), String> {
+    let growth = |(from, to): (&str, &str)| match (from.chars().count(), to.nfkd().count()) {
+        // It is put before each character, and at the end.
+        (0, long) => 1.0 + 2.0 * long as f64,
+        (short, long) => (long as f64 / short as f64).max(1.0),
+    };
+    if replaced.map(growth).product::<f64>() > MOST_GROWTH {
+        return Err(format!("its `{place}` can make a text more than {MOST_GROWTH} times as long"));
+    }
+    Ok(())
+}
+
 /// A change of a text.
 #[derive(Debug)]
 pub(super) enum Normalizer {
@@ -46,7 +63,14 @@ pub(super) enum Normalizer {
 impl Normalizer {
     pub(super) fn all(value: &Value) -> Result<Vec<Normalizer>, String> {
         let parts = named("normalizer", "normalizers", value);
-        parts.into_iter().map(|(place, one)| Normalizer::read(&place, one)).collect()
+        let all: Vec<Normalizer> =
+            parts.into_iter().map(|(place, one)| Normalizer::read(&place, one)).collect::<Result<_, String>>()?;
+        let replaced = all.iter().filter_map(|one| match one {
+            Normalizer::Replace(from, to) => Some((from.as_str(), to.as_str())),
+            _ => None,
+        });
+        bounded("normalizer", replaced)?;
+        Ok(all)
     }
 
     fn read(place: &str, one: &Value) -> Result<Normalizer, String> {

@@ -166,6 +166,7 @@ fn what_does_not_fit_is_told() {
         (AFTER.to_string(), &["--prompt", "a", "--temperature=-1"], 2, "0 or more"),
         (AFTER.to_string(), &["--prompt", "a", "--temperature", "nan"], 2, "0 or more"),
         (AFTER.to_string(), &["--prompt", "a", "--repetition-penalty", "0"], 2, "above 0"),
+        (AFTER.to_string(), &["--prompt", "a", "--stop", "4294967296"], 2, "use `text:4294967296`"),
         (AFTER.to_string(), &["--prompt", "a", "--stop", ""], 2, "an empty text is everywhere"),
         (
             AFTER.to_string(),
@@ -201,6 +202,7 @@ fn what_does_not_fit_is_told() {
             "`next` gave 999 as token 1, which the tokenizer does not have",
         ),
         (NAN.to_string(), prompt, 1, "`next` gave -1 instead of token 1: a score is NaN"),
+        (with("(tokens: i32[S]) -> i32 { -7 }"), prompt, 1, "`next` gave -7 as token 1, and tokens are not negative"),
         (wide.to_string(), prompt, 1, "the tokenizer `bytes` has 256 tokens, but `next` takes tokens below 8"),
         (wide.to_string(), &["--prompt", "a", "--dim", "V=256"], 2, "use `--weights FILE`, or `--random`"),
         (wide.to_string(), &["--prompt", "a", "--dim", "V=256", "--weights", broken], 3, "E0801"),
@@ -367,6 +369,7 @@ fn programs_get_the_same_tokens_one_by_one() {
     };
     let script = r#"
 import sys
+import numpy as np
 import model
 with model.Model(weights=sys.argv[1]) as m:
     choices = dict(temperature=0.8, top_k=40, top_p=0.95, penalty=1.1, seed=7)
@@ -384,6 +387,8 @@ with model.Model(weights=sys.argv[1]) as m:
         assert list(s.stream("next", [84, 84, 84], stop=stop, **choices)) == tokens[: tokens.index(stop)]
         s.reset()
         assert list(s.stream("next", [84, 84, 84], stop={stop, -5}, **choices)) == tokens[: tokens.index(stop)]
+        s.reset()
+        assert list(s.stream("next", [84, 84, 84], stop=np.int64(stop), **choices)) == tokens[: tokens.index(stop)]
         s.reset()
         assert list(s.stream("next", [84], max_tokens=0)) == []
         # The others may be left out.

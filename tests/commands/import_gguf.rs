@@ -207,6 +207,8 @@ fn what_cannot_be_read_is_refused_by_name() {
         (llama(), vec![("v", &[32], 0, 0), ("w", &[32], 0, 64)], "the tensors `v` and `w` overlap"),
         (llama(), vec![("w", &[32], 0, 0), ("w", &[32], 0, 128)], "two of its tensors have the same name"),
         (vec![of("llama"), of("llama")], vec![], "`general.architecture` is given twice"),
+        (vec![("x", 6, f32::NAN.to_le_bytes().to_vec())], vec![], "`x` is not a finite number"),
+        (vec![("y", 12, f64::INFINITY.to_le_bytes().to_vec())], vec![], "`y` is not a finite number"),
         (vec![("x", 13, vec![0])], vec![], "a value has the unknown type 13"),
         (vec![("x", 9, [9u32.to_le_bytes(), [0; 4], [0; 4]].concat())], vec![], "a list of lists"),
         (vec![("x", 9, [&4u32.to_le_bytes()[..], &u64::MAX.to_le_bytes()].concat())], vec![], "a list is too long"),
@@ -260,6 +262,14 @@ fn what_a_program_would_not_follow_is_refused_by_its_field() {
         assert!(found.contains(told), "{told}: {found}");
     }
     assert_eq!(changed("llama_f32", "general.author", json!("nobody")), Ok(()));
+    let bytes = std::fs::read(file("llama_f32")).expect("a file");
+    for shape in [vec![], vec![0, 32]] {
+        let mut read = gguf::read(&bytes).expect("a GGUF file");
+        let query = read.tensors.iter_mut().find(|tensor| tensor.name == "blk.0.attn_q.weight").expect("a tensor");
+        query.shape.clone_from(&shape);
+        let found = gguf::model(read, &[]).expect_err("no rows").message;
+        assert!(found.contains(&format!("`blk.0.attn_q.weight` has the shape {shape:?}")), "{found}");
+    }
 }
 
 /// A program and its weights are written side by side; a broken file leaves nothing.
@@ -276,6 +286,11 @@ fn the_command_says_what_it_needs() {
     let (code, _, err) = attnc(folder.path(), &["import", "half.gguf", "-o", "half.attn"]);
     assert_eq!(code, 3);
     assert!(err.contains("E0008") && err.contains("is it complete?"), "{err}");
+    std::fs::write(folder.path().join("mine.safetensors"), "mine").expect("a file");
+    let (code, _, err) = attnc(folder.path(), &["import", path, "-o", "mine.attn"]);
+    assert!(code == 3 && err.contains("would overwrite `mine.safetensors`") && err.contains("another place"), "{err}");
+    assert_eq!(std::fs::read(folder.path().join("mine.safetensors")).expect("a file"), b"mine");
+    assert!(!folder.path().join("mine.attn").exists());
     std::fs::write(folder.path().join("none.gguf"), "").expect("a file");
     let (code, _, err) = attnc(folder.path(), &["import", "none.gguf", "-o", "none.attn"]);
     assert!(code == 3 && err.contains("it does not begin with `GGUF`"), "{err}");

@@ -88,6 +88,13 @@ fn what_would_be_followed_wrongly_is_refused() {
         let why = Tokenizer::read(&file.to_string()).map(|_| ()).expect_err(place);
         assert!(why.contains(told), "{name} {place}: {why}");
     }
+    let step = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
+    for (field, of) in [("normalizer", "normalizers"), ("decoder", "decoders")] {
+        let (mut file, _) = fixture("llama2.json");
+        file[field] = json!({"type": "Sequence", of: vec![step.clone(); 60]});
+        let why = Tokenizer::read(&file.to_string()).map(|_| ()).expect_err(field);
+        assert!(why.contains(&format!("its `{field}` can make a text more than 16 times as long")), "{why}");
+    }
     for text in ["", "{", "[]", "{}", "{\"model\": 3}"] {
         assert!(Tokenizer::read(text).is_err(), "{text}");
     }

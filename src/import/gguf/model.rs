@@ -104,7 +104,7 @@ pub fn model<'b>(file: File<'b>, ignored: &[String]) -> Result<Model<'b>, Refusa
         let rows = stored.shape.first().copied().unwrap_or(0);
         let fits = match layout {
             Layout::Same | Layout::PlusOne => true,
-            Layout::Heads(heads) => heads.checked_mul(2).is_some_and(|n| n > 0 && rows.is_multiple_of(n)),
+            Layout::Heads(heads) => heads.checked_mul(2).is_some_and(|n| n > 0 && rows > 0 && rows.is_multiple_of(n)),
             Layout::Transposed => stored.shape.len() == 2,
         };
         if !fits {

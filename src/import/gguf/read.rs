@@ -198,7 +198,14 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
         let name = reader.text()?;
         let kind = reader.u32()?;
         let value = reader.value(kind)?;
-        if !name.starts_with("tokenizer.") && metadata.insert(name.clone(), value).is_some() {
+        if name.starts_with("tokenizer.") {
+            continue;
+        }
+        // JSON has no other numbers: they have become null.
+        if value.is_null() || value.as_array().is_some_and(|list| list.iter().any(Value::is_null)) {
+            return Err(wrong(format!("`{}` is not a finite number", name.escape_debug())));
+        }
+        if metadata.insert(name.clone(), value).is_some() {
             return Err(wrong(format!("`{}` is given twice", name.escape_debug())));
         }
     }
