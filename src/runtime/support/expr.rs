@@ -19,9 +19,7 @@ pub(crate) fn eval(e: &Slice<ExprOp>, symbols: &[i64]) -> Result<i64> {
                 binary(o.op, a, b)
             }
         };
-        let Some(value) = value else {
-            fail!(Tensor, "a dimension or size is too large, or is not an integer")
-        };
+        let Some(value) = value else { fail!(Tensor, "a dimension or size is too large, or is not an integer") };
         let Some(slot) = stack.get_mut(depth) else { fail!(Internal, "a dimension expression is too deep") };
         *slot = value;
         depth += 1;
