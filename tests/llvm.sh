@@ -25,7 +25,12 @@ case "${1:-}" in
 "" | --all)
     export ATTNC_SEEDS="${ATTNC_SEEDS:-6}"
     part="functions:: rows_compiled:: bits:: backends:: oracle_compiled:: tile_random:: recurrent:: caps_and_sinks"
-    [ "${1:-}" != --all ] || part=
+    # Of the instruction sets the best and the least.
+    export ATTNC_TEST_LEVELS=ends
+    if [ "${1:-}" = --all ]; then
+        part=
+        unset ATTNC_TEST_LEVELS
+    fi
     # shellcheck disable=SC2086
     set -- --test compiled -- $part
     ;;
