@@ -9,6 +9,7 @@ use attnc::ir::verify;
 use attnc::lowering::graph::Options;
 use attnc::passes;
 use attnc::tensor::Tensor;
+use attnc::threads;
 use host::host;
 
 /// How many random programs each of the tests below compiles; `ATTNC_SEEDS` says otherwise, `ATTNC_FIRST_SEED` where to
@@ -108,42 +109,43 @@ fn differ(expected: &interp::Outcome<interp::Bounded>, got: &[Tensor]) -> Option
 /// The compiled examples compute what PyTorch and NumPy compute, taps included.
 #[test]
 fn examples_compute_their_references() {
-    for example in fixtures::EXAMPLES {
-        let fixture = fixtures::load(example);
-        let source = std::fs::read_to_string(fixtures::program(example)).unwrap();
-        let options = Options { model: None, dims: fixture.dims.iter().cloned().collect() };
-        let module = front::module(example, &source, &options).unwrap_or_else(|e| panic!("{example}\n{e}"));
-        let module = compiled::optimised(module, &passes::Options::default());
-        let params: BTreeMap<String, Tensor> =
-            fixture.weights().iter().map(|(name, tensor)| (name.clone(), host(tensor))).collect();
-        for level in compiled::levels() {
-            let folder = tempfile::tempdir().unwrap();
-            let model = compiled::load_at(level, &module, &params, folder.path());
-            let mut session = model.session().unwrap();
-            for case in &fixture.cases {
-                let entry = model.entry(&case.entry).unwrap();
-                let f = module.functions.iter().find(|f| f.name == case.entry).unwrap();
-                let input = |name: &str| host(&case.inputs.iter().find(|(n, _)| n == name).unwrap().1);
-                let args: Vec<Tensor> = f.args.iter().map(|arg| input(&arg.name)).collect();
-                let check = |what: &str, result: &Tensor, reference: &fixtures::Tensor| {
-                    assert_eq!(result.shape(), reference.shape, "{example} {} {what}", case.name);
-                    let far = fixtures::difference(&result.to_f32(), &reference.to_f32());
-                    assert!(far <= case.tolerance, "{example} {} {what}: {far} > {}", case.name, case.tolerance);
-                };
-                let plain = session.call(entry, &args).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
-                check("result", &plain[0], &case.output);
-                if case.taps.is_empty() {
-                    continue;
-                }
-                let (tapped, taps) = session
-                    .call_with_taps(entry, &args, &["*"])
-                    .unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
-                check("result with taps", &tapped[0], &case.output);
-                for (path, reference) in &case.taps {
-                    let tap = taps.iter().find(|(name, _)| name == path).map(|(_, t)| t);
-                    let tap = tap.unwrap_or_else(|| panic!("{example}: no tap {path}"));
-                    check(path, tap, reference);
-                }
+    threads::each(fixtures::EXAMPLES, threads::all(), computes_its_references);
+}
+
+fn computes_its_references(example: &str) {
+    let fixture = fixtures::load(example);
+    let source = std::fs::read_to_string(fixtures::program(example)).unwrap();
+    let options = Options { model: None, dims: fixture.dims.iter().cloned().collect() };
+    let module = front::module(example, &source, &options).unwrap_or_else(|e| panic!("{example}\n{e}"));
+    let module = compiled::optimised(module, &passes::Options::default());
+    let params: BTreeMap<String, Tensor> =
+        fixture.weights().iter().map(|(name, tensor)| (name.clone(), host(tensor))).collect();
+    for level in compiled::levels() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = compiled::load_at(level, &module, &params, folder.path());
+        let mut session = model.session().unwrap();
+        for case in &fixture.cases {
+            let entry = model.entry(&case.entry).unwrap();
+            let f = module.functions.iter().find(|f| f.name == case.entry).unwrap();
+            let input = |name: &str| host(&case.inputs.iter().find(|(n, _)| n == name).unwrap().1);
+            let args: Vec<Tensor> = f.args.iter().map(|arg| input(&arg.name)).collect();
+            let check = |what: &str, result: &Tensor, reference: &fixtures::Tensor| {
+                assert_eq!(result.shape(), reference.shape, "{example} {} {what}", case.name);
+                let far = fixtures::difference(&result.to_f32(), &reference.to_f32());
+                assert!(far <= case.tolerance, "{example} {} {what}: {far} > {}", case.name, case.tolerance);
+            };
+            let plain = session.call(entry, &args).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
+            check("result", &plain[0], &case.output);
+            if case.taps.is_empty() {
+                continue;
+            }
+            let (tapped, taps) =
+                session.call_with_taps(entry, &args, &["*"]).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
+            check("result with taps", &tapped[0], &case.output);
+            for (path, reference) in &case.taps {
+                let tap = taps.iter().find(|(name, _)| name == path).map(|(_, t)| t);
+                let tap = tap.unwrap_or_else(|| panic!("{example}: no tap {path}"));
+                check(path, tap, reference);
             }
         }
     }
