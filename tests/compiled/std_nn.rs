@@ -104,7 +104,7 @@ fn what_is_left_out_of_an_attention_hides_nothing() {
     }
 }
 
-/// Small whole numbers, of which products and sums are exact in every float type.
+/// Small integers, of which products and sums are exact in every float type.
 fn whole(elem: Elem, shape: &[usize], seed: u64) -> Tensor {
     let mut random = Random::new(seed);
     let count: usize = shape.iter().product();

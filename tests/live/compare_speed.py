@@ -439,13 +439,9 @@ def against_before(attnc, report, options):
     return {"wrong": wrong, "ratios": ratios, "geometric_mean": mean, "compile": now / before, "size": sizes[attnc] / sizes[options.before]}
 
 
-def kib(field):
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith(field + ":"))
-
-
 def in_own_process(what, options):
     """In a process of its own: the memory of one contender, or the time of torch.compile."""
+    import turns
     import workloads
 
     if what == "compile":
@@ -478,10 +474,10 @@ def in_own_process(what, options):
         in_torch(torch, small, False, False)()
         run = in_torch(torch, large, False, False)
     gc.collect()
-    before = kib("VmRSS")
+    before = turns.kib("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
     result = run()
-    print(max(0, kib("VmHWM") - before) * 1024 - result.nbytes)
+    print(max(0, turns.kib("VmHWM") - before) * 1024 - result.nbytes)
 
 
 def memory(options):

@@ -6,12 +6,11 @@ ONNX Runtime's over values that stay its own. Tokens must be those of transforme
 """
 
 import math
-import statistics
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import turns
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "33_translate.attn"
 # How many times as fast as the best of the others attnc wants to be.
@@ -275,16 +274,7 @@ def compare(attnc, found, options, out):
     results = {name: np.asarray(call()) for name, call in calls.items()}
     expected = next(reversed(results.values())) if expected is None else expected
     wrong = [name for name, result in results.items() if not np.array_equal(result, expected)]
-    times, begin, rounds = {name: [] for name in calls}, time.perf_counter(), 0
-    while rounds < options.rounds or time.perf_counter() - begin < options.seconds:
-        order = list(calls)
-        for name in order[rounds % len(order) :] + order[: rounds % len(order)]:
-            time.sleep(0.01)
-            start = time.perf_counter()
-            calls[name]()
-            times[name].append(time.perf_counter() - start)
-        rounds += 1
-    medians = {name: statistics.median(own) for name, own in times.items()}
+    medians, rounds = turns.medians(calls, options)
     for name, median in medians.items():
         print(f"  {name:24} {median * 1e3:10.3f} ms {sizes.written / median:8.1f} tokens/s" + "  WRONG" * (name in wrong), flush=True)
     row = {"seconds": medians, "rounds": rounds, "wrong": wrong, "wanted": WANTED}

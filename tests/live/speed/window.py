@@ -5,14 +5,13 @@ FlexAttention gets the mask as a function and as blocks, as its users write it; 
 tensor. attnc is given the formula.
 """
 
-import statistics
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import turns
 
 HERE = Path(__file__).resolve().parent
 WANTED = 2.5
@@ -83,29 +82,10 @@ def in_openvino(openvino, inputs, window, threads):
     return lambda: request.infer(given)[compiled.output(0)][0]
 
 
-def timed(calls, options):
-    """Medians, turn by turn."""
-    times, begin, rounds = {name: [] for name in calls}, time.perf_counter(), 0
-    while rounds < options.rounds or time.perf_counter() - begin < options.seconds:
-        order = list(calls)
-        for name in order[rounds % len(order) :] + order[: rounds % len(order)]:
-            time.sleep(0.01)
-            start = time.perf_counter()
-            calls[name]()
-            times[name].append(time.perf_counter() - start)
-        rounds += 1
-    return {name: statistics.median(own) for name, own in times.items()}
-
-
 def peak(so, wrapper, rows, threads):
     """Bytes that a call takes beyond its arguments and its result, in a process of its own."""
     line = [sys.executable, str(Path(__file__).resolve()), str(so), str(wrapper), str(rows), str(threads)]
     return int(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
-
-
-def kib(field):
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith(field + ":"))
 
 
 def compare(attnc, found, options):
@@ -136,7 +116,7 @@ def compare(attnc, found, options):
             continue
         wrong += [name] if not off <= TOLERANCE else []
         calls[name] = call
-    medians = timed(calls, options)
+    medians, _ = turns.medians(calls, options)
     for name, median in medians.items():
         print(f"  {name:24} {median * 1e3:10.3f} ms" + "  WRONG" * (name in wrong), flush=True)
     row = {"seconds": medians, "wrong": wrong, "wanted": WANTED}
@@ -145,7 +125,7 @@ def compare(attnc, found, options):
         row["ratio"] = medians[row["best"]] / medians["attnc"]
         print(f"  ratio {row['ratio']:.2f} to the best peer, {row['best']}; wanted {WANTED:.2f}", flush=True)
     each = {n: (lambda given=arguments(n): model.forward(*given)) for n in lengths}
-    per_query = {n: median / n for n, median in timed(each, options).items()}
+    per_query = {n: median / n for n, median in turns.medians(each, options)[0].items()}
     memory = {n: peak(so, Path(so).with_suffix(".py"), n, options.threads) for n in lengths}
     for n in lengths:
         print(f"  attnc, S {n:6} {per_query[n] * 1e9:8.1f} ns a query, {memory[n] / 2**10:10.0f} KiB", flush=True)
@@ -165,11 +145,11 @@ def main():
     model, inputs = module.Model(so, threads=threads), arguments(rows)
     small = arguments(8)
     model.forward(*small)
-    before = kib("VmRSS")
+    before = turns.kib("VmRSS")
     # The peak counts from here.
     Path("/proc/self/clear_refs").write_text("5")
     result = model.forward(*inputs)
-    print(max(0, kib("VmHWM") - before - result.nbytes // 1024) * 1024)
+    print(max(0, turns.kib("VmHWM") - before - result.nbytes // 1024) * 1024)
 
 
 if __name__ == "__main__":
