@@ -21,6 +21,15 @@ if ! [ -e .venv/complete ]; then
     fi
 fi
 
+# NVIDIA's assembler, for the tests of PTX; its licence lets it be used as a tool.
+if [ -e .venv/complete ] && ! [ -e .venv/ptxas ]; then
+    if .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps nvidia-cuda-nvcc==13.0.88; then
+        touch .venv/ptxas
+    else
+        echo "tests/run.sh: ptxas could not be installed; PTX is not assembled" >&2
+    fi
+fi
+
 # valgrind, for the test of the C program; only where the system's packages are ours to install.
 if ! command -v valgrind >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
     { apt-get update -qq && apt-get install -y -qq valgrind; } >/dev/null 2>&1 || true

@@ -1,0 +1,238 @@
+//! Are addresses multiples of what is accessed there?
+//!
+//! What is known of a register: its lowest bits, so many of them, the same whenever it is read. Each of its writes contributes;
+//! a register that is written in several ways knows what they have in common. It begins at pointers (`.ptr .global .align 16`),
+//! shared variables and numbers, and goes through sums, products, shifts and masks.
+//!
+//! An access to several elements or 16 bytes must be proved to be aligned: the processor refuses it otherwise, when it runs. An
+//! access to one element must not be proved to be misaligned.
+
+use super::Fault;
+use crate::ptx::operand::{Kind, Role};
+use crate::ptx::words::{Half, Space};
+use crate::ptx::{Address, Base, Inst, Kernel, Module, Op, Operand, ParamType, Reg};
+
+/// The lowest bits of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Low {
+    /// How many are known.
+    bits: u32,
+    /// These bits.
+    value: u64,
+}
+
+const UNKNOWN: Low = Low { bits: 0, value: 0 };
+
+fn mask(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+impl Low {
+    fn new(bits: u32, value: u64) -> Low {
+        let bits = bits.min(64);
+        Low { bits, value: value & mask(bits) }
+    }
+
+    fn multiple_of(n: u64) -> Low {
+        Low::new(n.trailing_zeros(), 0)
+    }
+
+    /// At most so many bits.
+    fn within(self, bits: u32) -> Low {
+        Low::new(self.bits.min(bits), self.value)
+    }
+
+    fn both(self, other: Low, f: impl Fn(u64, u64) -> u64) -> Low {
+        Low::new(self.bits.min(other.bits), f(self.value, other.value))
+    }
+
+    /// How many of its lowest bits are known to be 0.
+    fn zeros(self) -> u32 {
+        self.value.trailing_zeros().min(self.bits)
+    }
+
+    fn times(self, other: Low) -> Low {
+        let bits = (self.bits + other.zeros()).min(other.bits + self.zeros());
+        Low::new(bits, self.value.wrapping_mul(other.value))
+    }
+
+    fn and(self, other: Low) -> Low {
+        let known = |n: u32| {
+            let is_zero = |x: Low| x.bits > n && x.value >> n & 1 == 0;
+            (self.bits > n && other.bits > n) || is_zero(self) || is_zero(other)
+        };
+        let bits = (0..64).take_while(|n| known(*n)).count() as u32;
+        // A bit that only one of them knows is 0 in it.
+        Low::new(bits, self.value & other.value)
+    }
+
+    fn shl(self, n: u64) -> Low {
+        if n >= 64 { Low::new(64, 0) } else { Low::new(self.bits + n as u32, self.value << n) }
+    }
+
+    fn shr(self, n: u64) -> Low {
+        if n >= u64::from(self.bits) { UNKNOWN } else { Low::new(self.bits - n as u32, self.value >> n) }
+    }
+
+    /// What both have in common.
+    fn common(self, other: Low) -> Low {
+        let bits = self.bits.min(other.bits).min((self.value ^ other.value).trailing_zeros());
+        Low::new(bits, self.value)
+    }
+}
+
+struct Ctx<'a> {
+    module: &'a Module,
+    kernel: &'a Kernel,
+    /// Of each register; none where it has not been written yet.
+    known: Vec<Option<Low>>,
+}
+
+pub(super) fn check(module: &Module, kernel: &Kernel, faults: &mut Vec<Fault>) {
+    let mut ctx = Ctx { module, kernel, known: vec![None; kernel.registers.len()] };
+    // Each round loses bits of some register, so it ends.
+    loop {
+        let mut changed = false;
+        for (_, inst) in kernel.insts() {
+            changed |= ctx.step(inst);
+        }
+        if !changed {
+            break;
+        }
+    }
+    for (at, inst) in kernel.insts() {
+        let slots = inst.op.slots();
+        let is_vector = slots.iter().any(|s| matches!(s.kind, Kind::Vector(..) | Kind::Fragment(..)));
+        for (slot, o) in slots.iter().zip(&inst.operands) {
+            let (bytes, space) = match slot.kind {
+                Kind::Address(space, bytes) => (u64::from(bytes), space),
+                Kind::Sized(space, n) => match inst.operands.get(n) {
+                    Some(Operand::Int(n)) => (n.unsigned_abs(), space),
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            let Operand::Address(a) = o else { continue };
+            let low = ctx.place(a, space);
+            let need = bytes.trailing_zeros();
+            if low.value & mask(need) != 0 {
+                faults.push((
+                    Some(at),
+                    format!(
+                        "operand {}: the address is {} more than a multiple of {}, {bytes} bytes are accessed; move the data or access less at a time",
+                        slot.name,
+                        low.value & mask(need),
+                        1u64 << low.bits.min(need)
+                    ),
+                ));
+            } else if low.bits < need && (is_vector || matches!(slot.kind, Kind::Sized(..))) {
+                faults.push((
+                    Some(at),
+                    format!(
+                        "operand {}: the address must be a multiple of {bytes}, and is only known to be one of {}; declare the parameter `.ptr .global .align {bytes}`, scale what is added, or clear its low bits (`and`)",
+                        slot.name,
+                        1u64 << low.bits
+                    ),
+                ));
+            }
+        }
+    }
+}
+
+impl Ctx<'_> {
+    fn reg(&self, r: Reg) -> Option<Low> {
+        self.known.get(r.0 as usize).copied().flatten()
+    }
+
+    /// The alignment of a variable.
+    fn symbol(&self, name: &str) -> Low {
+        let shared = self.kernel.shared.iter().chain(&self.module.shared).find(|s| s.name == name).map(|s| s.align);
+        let param = || self.kernel.params.iter().find(|p| p.name == name).map(|p| p.ty.align());
+        shared.or_else(param).map_or(UNKNOWN, |align| Low::multiple_of(u64::from(align)))
+    }
+
+    fn value(&self, o: &Operand) -> Option<Low> {
+        Some(match o {
+            Operand::Reg(r) => return self.reg(*r),
+            Operand::Int(n) => Low::new(64, *n as u64),
+            Operand::Symbol(s) => self.symbol(s),
+            _ => UNKNOWN,
+        })
+    }
+
+    fn place(&self, a: &Address, space: Space) -> Low {
+        let base = match &a.base {
+            Base::Reg(r) => self.reg(*r).unwrap_or(UNKNOWN),
+            Base::Symbol(s) => self.symbol(s),
+        };
+        // Addresses of shared memory count modulo 2^32; their low bits do not see that.
+        let _ = space;
+        base.both(Low::new(64, i64::from(a.offset) as u64), u64::wrapping_add)
+    }
+
+    /// Follows an instruction. Did that change what is known?
+    fn step(&mut self, inst: &Inst) -> bool {
+        let slots = inst.op.slots();
+        let written = slots.iter().zip(&inst.operands).filter(|(s, _)| s.role != Role::Use).flat_map(|(_, o)| o.regs());
+        let written: Vec<Reg> = written.collect();
+        let result = self.result(inst);
+        let mut changed = false;
+        for r in written {
+            let Some(result) = result else { continue };
+            if let Some(place) = self.known.get_mut(r.0 as usize) {
+                let new = place.map_or(result, |old| old.common(result));
+                changed |= *place != Some(new);
+                *place = Some(new);
+            }
+        }
+        changed
+    }
+
+    /// What is known of the result; nothing yet where an operand is not reached yet.
+    fn result(&self, inst: &Inst) -> Option<Low> {
+        let operand = |n: usize| inst.operands.get(n).map_or(Some(UNKNOWN), |o| self.value(o));
+        let shift = |n: usize| match inst.operands.get(n) {
+            Some(Operand::Int(n)) => u64::try_from(*n).ok(),
+            _ => None,
+        };
+        Some(match inst.op {
+            Op::Mov { .. } | Op::CvtaToGlobal {} | Op::CvtaParam {} => operand(1)?,
+            Op::LdParam { .. } => match inst.operands.get(1) {
+                Some(Operand::Address(Address { base: Base::Symbol(s), offset: 0 })) => {
+                    match self.kernel.params.iter().find(|p| p.name == *s).map(|p| p.ty) {
+                        Some(ParamType::Pointer(align)) => Low::multiple_of(u64::from(align)),
+                        _ => UNKNOWN,
+                    }
+                }
+                _ => UNKNOWN,
+            },
+            Op::Add { ty, .. } => operand(1)?.both(operand(2)?, u64::wrapping_add).within(ty.bits()),
+            Op::Sub { ty, .. } => operand(1)?.both(operand(2)?, u64::wrapping_sub).within(ty.bits()),
+            Op::Mul { half: Half::Low, ty } => operand(1)?.times(operand(2)?).within(ty.bits()),
+            Op::MulWide { ty } => operand(1)?.within(ty.bits()).times(operand(2)?.within(ty.bits())),
+            Op::Mad { half: Half::Low, ty } => {
+                operand(1)?.times(operand(2)?).both(operand(3)?, u64::wrapping_add).within(ty.bits())
+            }
+            Op::MadWide { ty } => {
+                let product = operand(1)?.within(ty.bits()).times(operand(2)?.within(ty.bits()));
+                product.both(operand(3)?, u64::wrapping_add)
+            }
+            Op::Shl { ty } => match shift(2) {
+                Some(n) => operand(1)?.shl(n).within(ty.bits()),
+                None => Low::multiple_of(1 << operand(1)?.zeros().min(63)),
+            },
+            Op::Shr { ty } => match shift(2) {
+                Some(n) => operand(1)?.within(ty.bits()).shr(n),
+                None => UNKNOWN,
+            },
+            Op::And { ty } => operand(1)?.and(operand(2)?).within(ty.bits()),
+            Op::Or { ty } => operand(1)?.both(operand(2)?, |a, b| a | b).within(ty.bits()),
+            Op::Xor { ty } => operand(1)?.both(operand(2)?, |a, b| a ^ b).within(ty.bits()),
+            Op::SelP { .. } => operand(1)?.common(operand(2)?),
+            Op::CvtInt { to, from, sat: crate::ptx::words::Sat::Wrap } => {
+                operand(1)?.within(to.bits().min(from.bits()))
+            }
+            _ => UNKNOWN,
+        })
+    }
+}

@@ -1,0 +1,295 @@
+//! Each instruction by itself: its opcode, its operands.
+
+use super::Fault;
+use crate::diagnostics::did_you_mean;
+use crate::ptx::operand::{Kind, Slot};
+use crate::ptx::target::Processors;
+use crate::ptx::words::Space;
+use crate::ptx::{Address, Base, Inst, Kernel, Module, Operand, Reg, RegType, Shared, Type};
+
+/// What a kernel's instructions can name.
+struct Ctx<'a> {
+    module: &'a Module,
+    kernel: &'a Kernel,
+}
+
+pub(super) fn check(module: &Module, kernel: &Kernel, faults: &mut Vec<Fault>) {
+    let ctx = Ctx { module, kernel };
+    for (at, i) in kernel.insts() {
+        if let Err(message) = ctx.inst(i) {
+            faults.push((Some(at), message));
+        }
+    }
+}
+
+impl Ctx<'_> {
+    fn inst(&self, i: &Inst) -> Result<(), String> {
+        if let Some(g) = i.guard
+            && self.ty(g.reg)? != RegType::Pred
+        {
+            return Err(format!("`{}` is no predicate; compare it first (`setp.ne`)", self.name(g.reg)));
+        }
+        if !i.op.is_legal() {
+            return Err(format!("`{}` is no instruction of PTX", i.op.text()));
+        }
+        self.head(i)?;
+        let slots = i.op.slots();
+        let required = slots.iter().take_while(|s| !s.optional).count();
+        if !(required..=slots.len()).contains(&i.operands.len()) {
+            let names: Vec<&str> = slots.iter().map(|s| s.name).collect();
+            return Err(format!("{} operands; it takes {}: {}", i.operands.len(), slots.len(), names.join(", ")));
+        }
+        for (slot, o) in slots.iter().zip(&i.operands) {
+            self.operand(i, slot, o).map_err(|message| format!("operand {}: {message}", slot.name))?;
+        }
+        // A vector of results is written at once: the same register twice has two values.
+        if let (_, defs) = i.uses_and_defs()
+            && let Some(r) = defs.iter().enumerate().find(|(n, r)| defs.iter().skip(n + 1).any(|other| other == *r))
+        {
+            return Err(format!("`{}` is written twice; use another register", self.name(*r.1)));
+        }
+        Ok(())
+    }
+
+    /// What the head of the module must state.
+    fn head(&self, i: &Inst) -> Result<(), String> {
+        let mut needs = vec![i.op.needs()];
+        if i.operands.iter().any(|o| matches!(o, Operand::Special(s) if s.is_of_cluster())) {
+            needs.push(crate::ptx::target::Needs::from(7, 8, 90));
+        }
+        for needs in needs {
+            if !needs.runs_on(self.module.target) {
+                let who = match needs.processors {
+                    Processors::From(sm) => format!("sm_{sm} or later"),
+                    Processors::Alone(list) => {
+                        list.iter().map(|sm| format!("sm_{sm}a")).collect::<Vec<_>>().join(" or ")
+                    }
+                };
+                let target = self.module.target;
+                return Err(format!("needs {who}, the module is for {target}; set `.target {}`", needs.least()));
+            }
+            if needs.version > self.module.version {
+                return Err(format!(
+                    "came with PTX {0}, the module has {1}; set `.version {0}`",
+                    needs.version, self.module.version
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn operand(&self, i: &Inst, slot: &Slot, o: &Operand) -> Result<(), String> {
+        match (slot.kind, o) {
+            (Kind::Register(ty), Operand::Reg(r))
+            | (Kind::Sunk(ty), Operand::Reg(r))
+            | (Kind::Value(ty) | Kind::Source(ty), Operand::Reg(r)) => self.takes(ty, *r),
+            (Kind::Sunk(_), Operand::Sink) => Ok(()),
+            (Kind::Value(ty) | Kind::Source(ty), Operand::Int(_) | Operand::F32(_) | Operand::F64(_)) => number(ty, o),
+            (Kind::Source(ty), Operand::Special(s)) => {
+                let fits = ty.bits() == s.ty().bits() && !matches!(ty, Type::F32 | Type::F64);
+                if fits { Ok(()) } else { Err(format!("{s} is {}; use mov{}", s.ty(), s.ty())) }
+            }
+            (Kind::Source(ty), Operand::Symbol(name)) => self.symbol_address(ty, name),
+            (Kind::Flag(ty), Operand::Reg(r)) => self.takes(ty, *r),
+            (Kind::Flag(_), Operand::Int(0 | 1)) | (Kind::Nothing, Operand::Sink) => Ok(()),
+            (Kind::Bytes16 | Kind::AtMost(_), Operand::Reg(r)) => self.takes(Type::U32, *r),
+            (Kind::Bytes16, Operand::Int(n)) => {
+                let fits = (0..1 << 20).contains(n) && n % 16 == 0;
+                if fits { Ok(()) } else { Err(format!("{n} is no multiple of 16; copy whole ones")) }
+            }
+            (Kind::AtMost(other), Operand::Int(n)) => match i.operands.get(other) {
+                Some(Operand::Int(most)) if (0..=*most).contains(n) => Ok(()),
+                _ => Err(format!("{n} is more than is copied")),
+            },
+            (Kind::Fraction, Operand::F32(bits)) => {
+                let x = f32::from_bits(*bits);
+                if x > 0.0 && x <= 1.0 { Ok(()) } else { Err(format!("{x} is no share; it is above 0, at most 1")) }
+            }
+            (Kind::Vector(n, ty) | Kind::Fragment(n, ty), Operand::Vector(regs)) => {
+                if regs.len() as u64 != u64::from(n) {
+                    return Err(format!("{} registers in braces; it takes {n}", regs.len()));
+                }
+                regs.iter().try_for_each(|r| self.takes(ty, *r))?;
+                let first = match (slot.kind, regs.first()) {
+                    (Kind::Vector(..), Some(r)) => self.ty(*r)?,
+                    _ => RegType::of(ty),
+                };
+                match regs.iter().find(|r| self.kernel.reg(**r).is_some_and(|r| r.ty != first)) {
+                    None => Ok(()),
+                    Some(r) => Err(format!("`{}` is not {first} as the others must be; move it first", self.name(*r))),
+                }
+            }
+            (Kind::Pair(ty), Operand::Pair(Some(a), p)) => {
+                self.takes(ty, *a)?;
+                p.iter().try_for_each(|r| self.takes(Type::Pred, *r))
+            }
+            (Kind::SunkPair(ty), Operand::Pair(a, Some(p))) => {
+                a.iter().try_for_each(|r| self.takes(ty, *r))?;
+                self.takes(Type::Pred, *p)
+            }
+            (Kind::Address(space, bytes), Operand::Address(a)) => self.address(space, u64::from(bytes), a),
+            (Kind::Sized(space, n), Operand::Address(a)) => {
+                let bytes = match i.operands.get(n) {
+                    Some(Operand::Int(n)) => u64::try_from(*n).unwrap_or(0),
+                    _ => 0,
+                };
+                self.address(space, bytes, a)
+            }
+            (Kind::Opaque(ty), Operand::Address(a)) => match &a.base {
+                Base::Reg(r) => self.takes(ty, *r),
+                Base::Symbol(s) if ty == Type::U32 => self.shared(s).map(|_| ()),
+                Base::Symbol(s) => Err(format!("`{s}` is no address of 64 bits; use a register")),
+            },
+            (Kind::Tensor(rank), Operand::Tensor(map, at)) => {
+                if at.len() != usize::from(rank) {
+                    return Err(format!("{} coordinates; it takes {rank}", at.len()));
+                }
+                self.takes(Type::B64, *map)?;
+                at.iter().try_for_each(|r| self.takes(Type::S32, *r))
+            }
+            (Kind::Number(from, to, step), Operand::Int(n)) => {
+                if (from..=to).contains(n) && n % step == 0 {
+                    return Ok(());
+                }
+                let step = if step == 1 { String::new() } else { format!(", a multiple of {step}") };
+                Err(format!("{n} is out of range; it is {from} to {to}{step}"))
+            }
+            (Kind::OneOf(list), Operand::Int(n)) => {
+                if list.contains(n) {
+                    return Ok(());
+                }
+                let list: Vec<String> = list.iter().map(ToString::to_string).collect();
+                Err(format!("{n} is not possible; it is {}", list.join(" or ")))
+            }
+            (Kind::Label, Operand::Label(_)) => Ok(()),
+            (kind, _) => Err(format!("{} belongs here", expected(kind))),
+        }
+    }
+
+    fn ty(&self, r: Reg) -> Result<RegType, String> {
+        let found = self.kernel.reg(r).map(|r| r.ty);
+        found.ok_or_else(|| format!("there is no register {}; declare it", r.0))
+    }
+
+    fn name(&self, r: Reg) -> &str {
+        self.kernel.reg(r).map_or("", |r| &r.name)
+    }
+
+    fn takes(&self, ty: Type, r: Reg) -> Result<(), String> {
+        let found = self.ty(r)?;
+        if ty.takes(found) {
+            return Ok(());
+        }
+        let way = if ty.bits() == found.bits() || (ty.bits() == 8 && found.bits() >= 16) {
+            format!("move it with mov.b{} first", found.bits())
+        } else {
+            "convert it with cvt first".to_string()
+        };
+        Err(format!("`{}` is {found}, {} is expected; {way}", self.name(r), RegType::of(ty)))
+    }
+
+    /// The shared variable of a name.
+    fn shared(&self, name: &str) -> Result<&Shared, String> {
+        let all = || self.kernel.shared.iter().chain(&self.module.shared);
+        all().find(|s| s.name == name).ok_or_else(|| {
+            let near = did_you_mean(name, all().map(|s| s.name.as_str()));
+            let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            format!("there is no shared variable `{name}`{hint}")
+        })
+    }
+
+    /// `mov` reads addresses: of shared variables in 32 or 64 bits, of parameters (tensor maps) in 64.
+    fn symbol_address(&self, ty: Type, name: &str) -> Result<(), String> {
+        if self.kernel.params.iter().any(|p| p.name == name) {
+            let fits = matches!(ty, Type::B64 | Type::U64 | Type::S64);
+            return if fits {
+                Ok(())
+            } else {
+                Err(format!("the address of parameter `{name}` has 64 bits; use mov.b64"))
+            };
+        }
+        self.shared(name)?;
+        let fits = ty.is_integer() || matches!(ty, Type::B32 | Type::B64);
+        if fits && ty.bits() >= 32 {
+            Ok(())
+        } else {
+            Err(format!("the address of `{name}` is an integer; use mov.u32"))
+        }
+    }
+
+    fn address(&self, space: Space, bytes: u64, a: &Address) -> Result<(), String> {
+        let size = match (space, &a.base) {
+            (Space::Global, Base::Reg(r)) => return self.takes(Type::U64, *r),
+            (Space::Global, Base::Symbol(s)) => return Err(format!("`{s}` is not in global memory; use a register")),
+            (Space::Shared, Base::Reg(r)) => {
+                let ty = self.ty(*r)?;
+                let is_address = matches!(ty, RegType::B32 | RegType::B64);
+                let message = || format!("`{}` is {ty}; an address in shared memory has 32 bits", self.name(*r));
+                return if is_address { Ok(()) } else { Err(message()) };
+            }
+            (Space::Shared, Base::Symbol(s)) => self.shared(s)?.bytes,
+            (Space::Param, Base::Reg(_)) => return Err("parameters are read by their names".to_string()),
+            (Space::Param, Base::Symbol(s)) => {
+                let found = self.kernel.params.iter().find(|p| p.name == *s);
+                Some(found.map(|p| p.ty.bytes()).ok_or_else(|| {
+                    let near = did_you_mean(s, self.kernel.params.iter().map(|p| p.name.as_str()));
+                    let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+                    format!("there is no parameter `{s}`{hint}")
+                })?)
+            }
+        };
+        let end = i64::from(a.offset) + bytes as i64;
+        match size {
+            _ if a.offset < 0 => Err(format!("it begins {} bytes before the variable", -i64::from(a.offset))),
+            Some(size) if end > i64::from(size) => {
+                Err(format!("it ends at byte {end}, the variable has {size}; make it larger or the distance smaller"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A number of a type.
+fn number(ty: Type, o: &Operand) -> Result<(), String> {
+    match (ty, o) {
+        (Type::F32, Operand::F32(_)) | (Type::F64, Operand::F64(_)) => Ok(()),
+        (Type::F32 | Type::F64, _) => {
+            Err(format!("a number of type {ty} is written by its bits: 0f3F800000, 0d3FF0000000000000"))
+        }
+        (Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2, _) => {
+            Err("numbers of 16 bits go through a register: mov.b16".to_string())
+        }
+        (Type::Pred, _) => Err("a predicate goes through a register: setp".to_string()),
+        (_, Operand::Int(n)) => {
+            let bits = ty.bits().min(63);
+            let fits = ty.bits() >= 64 || (-(1i64 << (bits - 1))..1i64 << bits).contains(n);
+            if fits { Ok(()) } else { Err(format!("{n} does not fit in {} bits; use a wider type", ty.bits())) }
+        }
+        (Type::B32, Operand::F32(_)) | (Type::B64, Operand::F64(_)) => Ok(()),
+        _ => Err("an integer belongs here".to_string()),
+    }
+}
+
+fn expected(kind: Kind) -> String {
+    match kind {
+        Kind::Register(ty) => format!("a register ({})", RegType::of(ty)),
+        Kind::Sunk(ty) => format!("a register ({}) or `_`", RegType::of(ty)),
+        Kind::Value(ty) => format!("a register ({}) or a number", RegType::of(ty)),
+        Kind::Source(ty) => {
+            format!("a register ({}), a number, a special register or the name of a variable", RegType::of(ty))
+        }
+        Kind::Flag(ty) => format!("a register ({}), 0 or 1", RegType::of(ty)),
+        Kind::Bytes16 => "a register (.b32) or a multiple of 16".to_string(),
+        Kind::AtMost(_) => "a register (.b32) or a number".to_string(),
+        Kind::Fraction => "the bits of a float, `0f3F800000`,".to_string(),
+        Kind::Nothing => "`_`".to_string(),
+        Kind::Vector(n, ty) | Kind::Fragment(n, ty) => format!("{n} registers ({}) in braces", RegType::of(ty)),
+        Kind::SunkPair(ty) => format!("a register ({}) or `_`, and a predicate, `_|%p`,", RegType::of(ty)),
+        Kind::Pair(ty) => format!("a register ({}) and a predicate, `%x|%p`,", RegType::of(ty)),
+        Kind::Address(..) | Kind::Sized(..) | Kind::Opaque(_) => "an address, `[%x+16]`,".to_string(),
+        Kind::Tensor(rank) => format!("a tensor's map and {rank} coordinates, `[%map, {{%x}}]`,"),
+        Kind::Number(from, to, _) => format!("a number, {from} to {to},"),
+        Kind::OneOf(list) => format!("one of {list:?}"),
+        Kind::Label => "a label".to_string(),
+    }
+}
