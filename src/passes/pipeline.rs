@@ -47,6 +47,7 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
 
     if level >= Level::O2 {
         // Attention: its parts are brought to one form, each pass trusting the ones before it; then it is one operation.
+        m.run(&registry::CANONICALISE_ROW)?;
         m.run(&registry::CANONICALISE_HEADS)?;
         m.run(&registry::CANONICALISE_TRANSPOSE)?;
         m.run(&registry::CANONICALISE_SOFTMAX)?;

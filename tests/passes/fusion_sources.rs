@@ -27,11 +27,12 @@ fn compiled(body: &str) -> Module {
         "model M<H = 4, G = 2, D = 64> where H % G == 0 {{\n    pub fn forward(q: f32[H, S, D], k: f32[H, T, D], v: f32[H, T, D], \
          x: f32[S, D], y: f32[T, D], g: f32[G, T, D], qs: f32[S, H, D], ks: f32[T, H, D], vs: f32[T, H, D], \
          keep: bool[S, T], some: bool[T], bias: f32[S, T], heads: f32[H, 1, 1], t: f32, q2: bf16[H, S, D], k2: bf16[H, T, D], \
-         v2: bf16[H, T, D], bias2: bf16[S, T], sinks: f32[H], row: f32[H, S, 1], two: f32[H, S, 2]) -> f32[..] {{\n{body}\n    }}\n}}\n"
+         v2: bf16[H, T, D], bias2: bf16[S, T], sinks: f32[H], row: f32[H, S, 1], two: f32[H, S, 2], one: f32[H, D], far: f32[H, T]) -> f32[..] {{\n{body}\n    }}\n}}\n"
     );
     // The result's type is that of the last line.
     let result = match body {
         _ if body.contains("// [S, D]") => "f32[S, D]",
+        _ if body.contains("// [H, D]") => "f32[H, D]",
         _ if body.contains("// bf16") => "bf16[H, S, D]",
         _ => "f32[H, S, D]",
     };
@@ -75,6 +76,22 @@ fn each_way_of_writing_attention_is_found() {
         ("softmax((q * 0.3) @ (k / 3.0).T * t) @ v", vec![]),
         ("softmax(t * (q @ k.T)) @ v", vec![]),
         ("einsum(\"h s t, h t d -> h s d\", softmax(einsum(\"h s d, h t d -> h s t\", q, k) / sqrt(D)), v)", vec![]),
+        // One query of each head.
+        (
+            "einsum(\"h t, h t d -> h d\", softmax(einsum(\"h d, h t d -> h t\", one, k) / sqrt(D)), v) // [H, D]",
+            vec![],
+        ),
+        ("einsum(\"h t, t h d -> h d\", softmax(einsum(\"h d, t h d -> h t\", one, ks) * t), vs) // [H, D]", vec![]),
+        (
+            "let scores = einsum(\"h d, h t d -> h t\", one, k) / sqrt(D)\n\
+             einsum(\"h t, h t d -> h d\", softmax(where(some, scores, -inf)), v) // [H, D]",
+            vec![KEEP],
+        ),
+        (
+            "let scores = einsum(\"h d, h t d -> h t\", one, k) / sqrt(D)\n\
+             einsum(\"h t, h t d -> h d\", softmax(scores + far), v) // [H, D]",
+            vec![ADD],
+        ),
         (
             "rearrange(einsum(\"h s t, t h d -> s h d\", softmax(einsum(\"s h d, t h d -> h s t\", qs, ks)), vs), \
              \"s h d -> h s d\")",

@@ -52,5 +52,37 @@ fn what_stays_behind_the_reshape() {
     let column = "  %6 = transpose %0, perm=[1, 0] : f32[3, 1]\n  %7 = transpose %1, perm=[1, 0] : f32[4, 3]\n  %8 = matmul %7, %6 : f32[4, 1]\n\
                   \n  %10 = reshape %8 : f32[4]\n  %9 = exp %10 : f32[4]";
     keeps("f32[4]", column);
-    keeps("f32[4]", &format!("{VECTOR}  %9 = softmax %8, axis=0 : f32[4]"));
+}
+
+/// `%8` is a product as a matrix, `%7` the rows that it was: one for each of H heads.
+const HEADS: &str = "  %7 = matmul %0, %1 : f32[H, 1, 4]\n  %8 = reshape %7 : f32[H, 4]\n";
+const HEAD_ARGS: &str = "f32[H, 1, 3] | f32[H, 3, 4] | f32[4] | f32[H, 4] | f32[H, 1] | f32[1, 1] | f32[]";
+
+#[test]
+fn an_axis_of_one_between_others_is_kept() {
+    let moves = |result: &str, lines: &str, left: &str| {
+        becomes(PASS, STRICT, &function(HEAD_ARGS, result, &format!("{HEADS}{lines}")), left);
+    };
+    // What is broadcast along the heads needs no axis; what has them, does.
+    moves("f32[H, 4]", "  %9 = add %8, %2 : f32[H, 4]", "matmul add reshape");
+    moves("f32[H, 4]", "  %9 = mul %8, %6 : f32[H, 4]", "matmul mul reshape");
+    moves("f32[H, 4]", "  %9 = sub %3, %8 : f32[H, 4]", "matmul reshape sub reshape");
+    moves("f32[H, 4]", "  %9 = sub %8, %4 : f32[H, 4]", "matmul reshape sub reshape");
+    moves("f32[H, 4]", "  %9 = sub %8, %5 : f32[H, 4]", "matmul reshape sub reshape");
+}
+
+#[test]
+fn a_softmax_is_one_of_the_row() {
+    moves("  %9 = softmax %8, axis=0 : f32[4]", "matmul softmax reshape");
+    let heads = |lines: &str, result: &str, left: &str| {
+        becomes(PASS, STRICT, &function(HEAD_ARGS, result, &format!("{HEADS}{lines}")), left);
+    };
+    heads("  %9 = softmax %8, axis=1 : f32[H, 4]", "f32[H, 4]", "matmul softmax reshape");
+    heads("  %9 = log_softmax %8, axis=1 : f32[H, 4]", "f32[H, 4]", "matmul log_softmax reshape");
+    // Over the heads.
+    heads("  %9 = softmax %8, axis=0 : f32[H, 4]", "f32[H, 4]", "matmul softmax reshape");
+    // The row gets its axis back, twice.
+    let back = "  %10 = softmax %8, axis=1 : f32[H, 4]\n  %11 = reshape %10 : f32[H, 1, 4]\n  %12 = reshape %11 : f32[H, 4]\n  \
+                %13 = exp %12 : f32[H, 4]\n  %9 = reshape %13 : f32[H, 1, 4]";
+    heads(back, "f32[H, 1, 4]", "matmul softmax exp");
 }
