@@ -1,7 +1,7 @@
 //! `attnc import DIR`: from a folder of the Hugging Face hub to a program; `attnc import model.gguf`: from a file of llama.cpp.
 //!
 //! In: the folder, with its `config.json` and safetensors files, or the file. Out: the program of [`crate::import`], checked against the
-//! tensors that are there: each of its parameters has one of its name.
+//! tensors that are there: each of its parameters has one of its name and shape.
 
 use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages;
@@ -11,7 +11,7 @@ use crate::diagnostics::codes::{driver as codes, weights};
 use crate::import::{self, Config, Names, Refusal, gguf};
 use crate::runtime::weights::{WeightsFile, members};
 use crate::types;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The files of a checkpoint: all tensors in one, or a list of which file has which.
@@ -34,11 +34,11 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
     let output = options.output.as_ref().unwrap_or(&stdout);
     let config_path = options.folder.join("config.json");
     let file = s.read(&config_path)?;
-    let (weights, names) = checkpoint(s, &options.folder)?;
+    let (weights, tensors) = checkpoint(s, &options.folder)?;
     s.claim(output)?;
     let text = s.text(file);
     let config = Config::parse(&text, &options.ignore).map_err(|refusal| refused(s, &config_path, refusal))?;
-    let program = program(s, &config, &names, [&options.folder, &config_path, &weights, output])?;
+    let program = program(s, &config, &tensors, [&options.folder, &config_path, &weights, output])?;
     s.write(output, program.as_bytes())
 }
 
@@ -68,8 +68,8 @@ fn gguf(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
         let help = "write to another place by `-o`, or remove that file first".to_owned();
         return Err(refused(s, path, Refusal { message, help: Some(help) }));
     }
-    let names = model.names().map(str::to_owned).collect();
-    let program = program(s, &model.config, &names, [path, path, &weights, output])?;
+    let tensors = model.shapes().map(|(name, shape)| (name.to_owned(), shape)).collect();
+    let program = program(s, &model.config, &tensors, [path, path, &weights, output])?;
     s.write_by(&weights, &|out| model.write(out))?;
     s.write(output, program.as_bytes())
 }
@@ -80,15 +80,18 @@ fn refused(s: &mut Session, about: &Path, refusal: Refusal) -> CommandError {
     s.fail(refusal.help.into_iter().fold(diagnostic, Diagnostic::help))
 }
 
-/// The program of a configuration, checked against the names of the tensors. The paths are those of the checkpoint, its
+/// The tensors of a checkpoint: the shape of each, by name.
+type Shapes = BTreeMap<String, Vec<u64>>;
+
+/// The program of a configuration, checked against the tensors. The paths are those of the checkpoint, its
 /// configuration and weights, and of the program.
 fn program(
     s: &mut Session,
     config: &Config,
-    names: &BTreeSet<String>,
+    tensors: &Shapes,
     [checkpoint, config_path, weights, output]: [&Path; 4],
 ) -> Result<String, CommandError> {
-    let of: Names = names.iter().cloned().collect();
+    let of: Names = tensors.keys().cloned().collect();
     let made = import::import(config, &of).map_err(|refusal| refused(s, config_path, refusal))?;
     let shown = output
         .file_name()
@@ -101,18 +104,8 @@ fn program(
         in_a_comment(weights),
     );
     let program = format!("{head}{}", made.text);
-    let missing = missing(s, &program, names)?;
-    if let Some(first) = missing.first() {
-        let more = if missing.len() > 1 { format!(", and {} more", missing.len() - 1) } else { String::new() };
-        let message = format!("the checkpoint has no tensor `{first}`{more}, which a {} needs", made.model);
-        // Checkpoints from before PyTorch have other names for the two parameters of a norm.
-        let old =
-            first.strip_suffix("LayerNorm.weight").filter(|norm| names.contains(&format!("{norm}LayerNorm.gamma")));
-        let help = old.map(|_| {
-            "norms have `gamma` and `beta` in it for `weight` and `bias`; load and save it with `transformers` once"
-                .to_owned()
-        });
-        return Err(refused(s, checkpoint, Refusal { message, help }));
+    if let Some(refusal) = unlike(s, &program, tensors, &made.model)? {
+        return Err(refused(s, checkpoint, refusal));
     }
     Ok(program)
 }
@@ -122,8 +115,8 @@ fn in_a_comment(path: &Path) -> String {
     path.display().to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The weights of a folder, and the names of their tensors.
-fn checkpoint(s: &mut Session, folder: &Path) -> Result<(PathBuf, BTreeSet<String>), CommandError> {
+/// The weights of a folder, and their tensors.
+fn checkpoint(s: &mut Session, folder: &Path) -> Result<(PathBuf, Shapes), CommandError> {
     let (whole, index) = (folder.join(WHOLE), folder.join(INDEX));
     let Some(path) = [whole, index].into_iter().find(|path| path.exists()) else {
         let message = format!("`{}` has neither `{WHOLE}` nor `{INDEX}`", folder.display());
@@ -133,21 +126,55 @@ fn checkpoint(s: &mut Session, folder: &Path) -> Result<(PathBuf, BTreeSet<Strin
     };
     let files = WeightsFile::open(&path).map_err(|text| s.fail(Diagnostic::error(weights::WEIGHTS, text)))?;
     s.reads(&path);
-    Ok((path, files.names().into_iter().collect()))
+    Ok((path, files.shapes()))
 }
 
-/// Names of parameters of the program that are not among those of the tensors.
-fn missing(s: &mut Session, program: &str, names: &BTreeSet<String>) -> Result<Vec<String>, CommandError> {
+/// What the program needs and the checkpoint does not have: tensors that are missing, or of another shape.
+fn unlike(s: &mut Session, program: &str, tensors: &Shapes, model: &str) -> Result<Option<Refusal>, CommandError> {
     let file = s.sources.add("the imported program", program);
     let tree = stages::parse(s, file);
     let typed = types::check(&tree, &mut s.sources, &mut s.diagnostics);
     s.stop_on_errors()?;
     let module = stages::lower(s, &typed, &ProgramOptions::default())?;
     // An array of more layers than there are tensors lacks one of the first that many.
-    let enough = names.len() as u64 + 1;
-    let all = module.params.iter().flat_map(|param| {
+    let enough = tensors.len() as u64 + 1;
+    let needed = module.params.iter().flat_map(|param| {
         let counts: Vec<u64> = param.counts.iter().map(|count| (*count).min(enough)).collect();
-        members(&param.name, &counts)
+        members(&param.name, &counts).into_iter().map(move |name| (name, &param.ty))
     });
-    Ok(all.filter(|name| !names.contains(name)).collect())
+    let (mut missing, mut others) = (Vec::new(), Vec::new());
+    for (name, ty) in needed {
+        let Some(shape) = tensors.get(&name) else {
+            missing.push(name);
+            continue;
+        };
+        let wanted = ty.shape.iter().map(|extent| extent.as_const().and_then(|extent| u64::try_from(extent).ok()));
+        if !wanted.eq(shape.iter().copied().map(Some)) {
+            others.push((name, shape, ty));
+        }
+    }
+    let more = |count: usize| if count > 1 { format!(", and {} more", count - 1) } else { String::new() };
+    if let Some(first) = missing.first() {
+        let message = format!("the checkpoint has no tensor `{first}`{}, which a {model} needs", more(missing.len()));
+        // Checkpoints from before PyTorch have other names for the two parameters of a norm.
+        let old = first
+            .strip_suffix("LayerNorm.weight")
+            .filter(|norm| tensors.contains_key(&format!("{norm}LayerNorm.gamma")));
+        let help = old.map(|_| {
+            "norms have `gamma` and `beta` in it for `weight` and `bias`; load and save it with `transformers` once"
+                .to_owned()
+        });
+        return Ok(Some(Refusal { message, help }));
+    }
+    Ok(others.first().map(|(name, shape, ty)| {
+        let more = match others.len() {
+            1 => String::new(),
+            2 => ", and of another one too".to_owned(),
+            count => format!(", and of {} others too", count - 1),
+        };
+        let message = format!("the tensor `{name}` has the shape {shape:?}, and by the configuration it is {ty}{more}");
+        let help =
+            "the configuration must be that of these weights; look at its sizes (layers, width, heads, vocabulary)";
+        Refusal { message, help: Some(help.to_owned()) }
+    }))
 }

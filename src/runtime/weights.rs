@@ -3,7 +3,7 @@
 //! In: the path of an untrusted file. Out: each tensor that is requested, checked beforehand against the model's
 //! parameters all at once. (A `model.so` does the same by itself, in `support/weights.rs`.)
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -71,6 +71,13 @@ impl WeightsFile {
         let mut names: Vec<String> = files.iter().flat_map(|file| file.names()).map(str::to_owned).collect();
         names.sort();
         names
+    }
+
+    /// All tensors and their shapes, outermost extent first, by name.
+    pub fn shapes(&self) -> BTreeMap<String, Vec<u64>> {
+        let files = self.files();
+        let all = files.iter().flat_map(|file| file.iter());
+        all.map(|(name, view)| (name.to_owned(), view.shape().iter().map(|extent| *extent as u64).collect())).collect()
     }
 
     /// The tensor of this name, if it is there with an element type of the language. Truth values are made 0 or 1.

@@ -295,6 +295,9 @@ fn the_command_tells_what_is_wrong_with_a_folder() {
         changed.to_string()
     };
     let (five, very_many) = (layers(5), layers(2_000_000_000));
+    let mut wider: Value = serde_json::from_slice(&config).expect("JSON");
+    wider["vocab_size"] = json!(wider["vocab_size"].as_i64().expect("a number") + 1);
+    let wider = wider.to_string();
     let index = |text: &str| {
         folder_of(
             &format!("index{}", text.len()),
@@ -311,6 +314,11 @@ fn the_command_tells_what_is_wrong_with_a_folder() {
             folder_of("five", &[("config.json", five.as_bytes()), ("model.safetensors", &tensors)]),
             3,
             "no tensor `transformer.h.3.",
+        ),
+        (
+            folder_of("wider", &[("config.json", wider.as_bytes()), ("model.safetensors", &tensors)]),
+            3,
+            "the tensor `transformer.wte.weight` has the shape [",
         ),
         (folder_of("many", &[("config.json", very_many.as_bytes()), ("model.safetensors", &tensors)]), 1, "E0611"),
         (

@@ -33,9 +33,15 @@ pub struct Model<'b> {
 }
 
 impl Model<'_> {
-    /// The names of its tensors.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tensors.iter().map(|(name, ..)| name.as_str())
+    /// Its tensors, each with its shape on the hub, outermost extent first.
+    pub fn shapes(&self) -> impl Iterator<Item = (&str, Vec<u64>)> {
+        self.tensors.iter().map(|(name, layout, stored)| {
+            let mut shape = stored.shape.clone();
+            if *layout == Layout::Transposed {
+                shape.reverse();
+            }
+            (name.as_str(), shape)
+        })
     }
 }
 

@@ -24,15 +24,11 @@ impl Model<'_> {
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut header = Map::new();
         let mut at = 0;
-        for (name, layout, stored) in &self.tensors {
+        for ((name, shape), (_, layout, stored)) in self.shapes().zip(&self.tensors) {
             let (dtype, size) = stored_as(*layout, stored.kind);
-            let end = at + stored.shape.iter().product::<u64>() * size;
-            let mut shape = stored.shape.clone();
-            if *layout == Layout::Transposed {
-                shape.reverse();
-            }
+            let end = at + shape.iter().product::<u64>() * size;
             let described = json!({ "dtype": dtype, "shape": shape, "data_offsets": [at, end] });
-            header.insert(name.clone(), described);
+            header.insert(name.to_owned(), described);
             at = end;
         }
         let mut text = Value::Object(header).to_string();
