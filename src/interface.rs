@@ -97,6 +97,8 @@ pub struct EntryDecl {
     pub checks: Vec<(Fact, Loc)>,
     /// Its taps, each once, in order of appearance.
     pub taps: Vec<TapDecl>,
+    /// Does a call change what the session keeps? Then the next call goes on from there.
+    pub sets_states: bool,
 }
 
 impl EntryDecl {

@@ -72,6 +72,7 @@ fn entry(f: &EntryDecl, interface: &Interface<'_>) -> Result<Entry, String> {
         checks,
         results: results.collect(),
         taps: f.taps.iter().map(|t| tap(t, batch)).collect(),
+        sets_states: f.sets_states,
     })
 }
 

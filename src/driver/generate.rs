@@ -45,17 +45,17 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     let name = options.function.as_str();
     s.stage("read the prompt");
     let tokenizer = tokenizer(s, &options.tokenizer)?;
-    if let Some(bound) = contract.vocabulary.filter(|bound| tokenizer.vocabulary() > *bound) {
+    let prompt = prompt(s, &options.prompt, &tokenizer)?;
+    // A tokenizer may have more tokens than the model has rows (tokens of images, say); only those that are used must fit.
+    if let Some((token, bound)) = contract.too_great(&prompt) {
         let shown = options.tokenizer.display();
         let message = format!(
-            "the tokenizer `{shown}` has {} tokens, but `{name}` takes tokens below {bound}",
-            tokenizer.vocabulary()
+            "the tokenizer `{shown}` makes token {token} of the prompt, but `{name}` takes tokens below {bound}"
         );
         let help = "use the tokenizer that the model was trained with, or bind the size of the vocabulary with `--dim`";
         s.diagnostics.push(Diagnostic::error(codes::TOKENIZER, message).help(help));
         return Err(CommandError::Program);
     }
-    let prompt = prompt(s, &options.prompt, &tokenizer)?;
     if let Some(path) = &options.weights {
         arguments::weights(s, path)?;
     }

@@ -24,8 +24,14 @@ pub fn entries(module: &Module) -> Vec<EntryDecl> {
         results: f.results.clone(),
         checks: entry_checks(module, &f.name),
         taps: module.functions.iter().find(|g| g.tapped && g.name == f.name).map(taps).unwrap_or_default(),
+        sets_states: sets_states(f),
     });
     declared.collect()
+}
+
+/// Does a call of the function change what the session keeps?
+pub fn sets_states(f: &Function) -> bool {
+    f.insts().any(|(_, _, inst)| matches!(inst.op, Op::SetState { .. }))
 }
 
 /// The taps of a function, each once, in order of appearance.

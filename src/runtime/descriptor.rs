@@ -141,6 +141,8 @@ pub struct Entry {
     pub results: Vec<Tensor>,
     /// Taps.
     pub taps: Vec<Tap>,
+    /// Does a call change what the session keeps?
+    pub sets_states: bool,
 }
 
 /// The compiled code of one entry in one variant; functions by their symbol in `model.o`.

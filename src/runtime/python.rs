@@ -69,15 +69,15 @@ pub fn python(model: &ModelDescriptor) -> String {
     for name in FUNCTIONS {
         out += &format!("    \"{name}\",\n");
     }
-    out += "]\n\n# Signature, types and names of the arguments, types of the results.\n_ENTRIES = [\n";
+    out += "]\n\n# Signature, types and names of the arguments, types of the results, does a call change the session's states?\n_ENTRIES = [\n";
     for e in &model.entries {
         let types = |t: &[Tensor]| t.iter().map(|t| format!("\"{}\"", t.elem)).collect::<Vec<_>>().join(", ");
         let named = |t: &Tensor| format!("(\"{}\", {})", t.elem, quoted(&format!("{}: argument `{}`", e.name, t.name)));
         let args = e.args.iter().map(named).collect::<Vec<_>>().join(", ");
-        out += &format!("    ({}, [{args}], [{}]),\n", quoted(&e.signature), types(&e.results));
+        let sets_states = if e.sets_states { "True" } else { "False" };
+        out += &format!("    ({}, [{args}], [{}], {sets_states}),\n", quoted(&e.signature), types(&e.results));
     }
-    out += "]\n\n# Do sessions keep states?\n";
-    out += &format!("_KEEPS = {}\n\n\nclass _Entries:\n", if model.states.is_empty() { "False" } else { "True" });
+    out += "]\n\n\nclass _Entries:\n";
     if model.entries.is_empty() {
         out += "    pass\n";
     }

@@ -279,7 +279,7 @@ class _Prepared:
     MOST = 64
 
     def __init__(self, session, handle, entry, values):
-        _, arguments, results = _ENTRIES[entry]
+        _, arguments, results, _ = _ENTRIES[entry]
         self.inputs = [_of_array(value, *declared)[0] for value, declared in zip(values, arguments)]
         args = _list(self.inputs)
         made = [session._result(handle, entry, i, name, len(self.inputs), args) for i, name in enumerate(results)]
@@ -317,7 +317,7 @@ def _stream(calls, name, prompt, stop, max_tokens, choices):
     if name not in names:
         raise AttncValueError("no entry point %r; the entry points are %s" % (name, ", ".join(names)))
     entry = names.index(name)
-    _, arguments, results = _ENTRIES[entry]
+    _, arguments, results, sets_states = _ENTRIES[entry]
     known = [declared[1].rsplit("`", 2)[1] for declared in arguments]
     for unknown in choices:
         if unknown not in known[1:]:
@@ -344,7 +344,7 @@ def _stream(calls, name, prompt, stop, max_tokens, choices):
         yield token
         count += 1
         new = np.asarray([token], kinds[0])
-        tokens = new if _KEEPS else np.concatenate([tokens, new])
+        tokens = new if sets_states else np.concatenate([tokens, new])
 
 
 class _Streams:
@@ -355,7 +355,8 @@ class _Streams:
 
         The entry point takes tokens first and gives the next one: `next(tokens: i32[S], ..) -> i32`. `choices` are its other
         arguments by name; temperature, top_k, top_p, penalty and seed may be left out. It ends before a token of `stop`, or after
-        `max_tokens`. A model with state goes on from what the session has read; `reset()` begins anew.
+        `max_tokens`. One that sets states gets the prompt, then each token that it gave, and goes on from what the session has
+        read; `reset()` begins anew. Any other gets all tokens each time.
         """
         return _stream(self, name, prompt, stop, max_tokens, choices)
 
@@ -419,7 +420,7 @@ class _Session(_Streams):
                 status, made = prepared.call(self._library.call, handle, values)
                 self._check(status)
             return made[0] if len(made) == 1 else tuple(made)
-        _, arguments, results = _ENTRIES[entry]
+        _, arguments, results, _ = _ENTRIES[entry]
         inputs = [_of_value(value, *declared) for value, declared in zip(values, arguments)]
         args = _list([tensor for tensor, _ in inputs])
         with self._lock:

@@ -121,6 +121,34 @@ fn a_model_with_state_gets_each_token_once() {
     );
 }
 
+/// State that another entry point sets is no cache: an entry point that sets none gets all tokens each time.
+#[test]
+fn an_entry_point_without_state_gets_all_tokens() {
+    let program = "model M {
+    state count: i32
+    pub fn step(tokens: i32[S]) -> i32 {
+        count = count + S
+        count
+    }
+    pub fn next(tokens: i32[S]) -> i32 { S + 96 + count }
+}
+";
+    let (code, out, err) = bytes(program, &["--prompt", "xy", "--max-tokens", "4"]);
+    assert_eq!((code, out.as_str()), (0, "bcde\n"), "{err}");
+}
+
+/// A tokenizer may have more tokens than the model has rows, if the prompt has none of those.
+#[test]
+fn only_tokens_that_are_used_must_have_rows() {
+    let program = "model M<V = 8> {
+    w: f32[V]
+    pub fn next(tokens: i32[S]) -> i32 { cast<i32>(w[tokens][S-1] * 0) + S }
+}
+";
+    let (code, out, err) = bytes(program, &["--random", "--prompt", "\u{7}\u{6}", "--max-tokens", "2"]);
+    assert_eq!((code, out.as_str()), (0, "\u{2}\u{3}\n"), "{err}");
+}
+
 #[test]
 fn arguments_go_to_those_of_their_name() {
     let of = |more: &[&str]| {
@@ -203,7 +231,12 @@ fn what_does_not_fit_is_told() {
         ),
         (NAN.to_string(), prompt, 1, "`next` gave -1 instead of token 1: a score is NaN"),
         (with("(tokens: i32[S]) -> i32 { -7 }"), prompt, 1, "`next` gave -7 as token 1, and tokens are not negative"),
-        (wide.to_string(), prompt, 1, "the tokenizer `bytes` has 256 tokens, but `next` takes tokens below 8"),
+        (
+            wide.to_string(),
+            prompt,
+            1,
+            "the tokenizer `bytes` makes token 97 of the prompt, but `next` takes tokens below 8",
+        ),
         (wide.to_string(), &["--prompt", "a", "--dim", "V=256"], 2, "use `--weights FILE`, or `--random`"),
         (wide.to_string(), &["--prompt", "a", "--dim", "V=256", "--weights", broken], 3, "E0801"),
         ("model M {".to_string(), prompt, 1, "error[E"),

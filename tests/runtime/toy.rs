@@ -67,6 +67,7 @@ pub(crate) fn entry(
         checks: Vec::new(),
         results,
         taps: Vec::new(),
+        sets_states: false,
     }
 }
 

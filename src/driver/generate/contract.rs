@@ -7,13 +7,14 @@
 //! next(tokens: i32[S], temperature: f32, top_k: i32, top_p: f32, penalty: f32, seed: i64) -> i32
 //! ```
 //!
-//! The tokens are the only argument with an axis. The others are optional, in any order, and recognised by their names. A model
-//! with state keeps what it has read: it gets the prompt, then each token that it generated. One without gets all tokens each time.
+//! The tokens are the only argument with an axis. The others are optional, in any order, and recognised by their names. An entry
+//! point that sets states keeps what it has read: it gets the prompt, then each token that it generated. Any other gets all tokens
+//! each time, even if another entry point of the model has state.
 
 use crate::cli::GenerateOptions;
 use crate::diagnostics::did_you_mean;
 use crate::interface::ArgDecl;
-use crate::ir::{Function, InstData, Op};
+use crate::ir::{Function, InstData, Op, sets_states};
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
@@ -43,8 +44,8 @@ pub(super) struct Contract {
     /// Which argument the tokens are, and their type.
     tokens: (usize, Elem),
     /// Tokens must be below this: the length of the axis that they index directly, if they do.
-    pub(super) vocabulary: Option<u64>,
-    /// Does the model keep what it has read?
+    vocabulary: Option<u64>,
+    /// Does the entry point keep what it has read?
     pub(super) keeps: bool,
     /// The other arguments, in order.
     others: Vec<Tensor>,
@@ -90,9 +91,14 @@ impl Contract {
                 made.map_err(|why| format!("the argument `{}` of `{}`, for `{option}`, {why}", arg.name, f.name))?,
             );
         }
-        let is_state = |op: &Op| matches!(op, Op::State { .. } | Op::SetState { .. });
-        let keeps = f.insts().any(|(_, _, data)| is_state(&data.op));
-        Ok(Contract { tokens: (tokens, elem), vocabulary: vocabulary(f, tokens), keeps, others })
+        Ok(Contract { tokens: (tokens, elem), vocabulary: vocabulary(f, tokens), keeps: sets_states(f), others })
+    }
+
+    /// The first of these tokens that the entry point cannot take, and what tokens must be below.
+    pub(super) fn too_great(&self, tokens: &[u32]) -> Option<(u32, u64)> {
+        let most = if self.tokens.1 == Elem::I32 { i32::MAX as u64 + 1 } else { u64::MAX };
+        let bound = self.vocabulary.map_or(most, |vocabulary| vocabulary.min(most));
+        tokens.iter().find(|token| u64::from(**token) >= bound).map(|token| (*token, bound))
     }
 
     /// The arguments of a call with these tokens.

@@ -5,6 +5,7 @@
 //!   doc "Attention."
 //!   where S <= 1024                                                                     loc(61:9)
 //!   tap "h.*.weights"[12]                 : f32[12, S, S]
+//!   sets states
 //! }
 //! ```
 
@@ -36,6 +37,9 @@ pub(crate) fn lines(e: &EntryDecl) -> Vec<(String, Loc)> {
         let extents = if extents.is_empty() { String::new() } else { format!("[{}]", extents.join(", ")) };
         let line = format!("  {:<37} : {}", format!("tap {}{extents}", quoted(&tap.name)), tap.ty);
         out.push((line, none));
+    }
+    if e.sets_states {
+        out.push(("  sets states".to_string(), none));
     }
     out.push(("}".to_string(), none));
     out
@@ -83,8 +87,13 @@ fn detail(e: &mut EntryDecl, s: &Statement, loc: &dyn Fn(&Statement) -> Read<Loc
             let ty = form(read::tensor_type(only(&s.types, s.place)?))?;
             e.taps.push(TapDecl { name: name.to_string(), extents, ty });
         }
+        "sets" => match read::word(only(&s.args, s.place)?) {
+            Ok("states") => e.sets_states = true,
+            _ => return fail(codes::FORM, s.place, "an entry point `sets states`"),
+        },
         other => {
-            let message = format!("`{other}` does not stand in an entry point: it has `doc`, `where`, `tap`");
+            let message =
+                format!("`{other}` does not stand in an entry point: it has `doc`, `where`, `tap`, `sets states`");
             return fail(codes::STRUCTURE, s.place, message);
         }
     }
