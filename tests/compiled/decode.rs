@@ -4,6 +4,8 @@
 use crate::bits::first_word;
 use crate::{compiled, everywhere, front};
 
+use std::collections::BTreeSet;
+
 use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
@@ -403,6 +405,28 @@ fn there_is_a_token_whatever_the_scores_are() {
         assert!(tokens.iter().all(|token| (0.0..3.0).contains(token)), "{tokens:?}");
         assert_eq!(tokens[0], 0.0);
     }
+}
+
+/// An infinite score is certain, and several are equally so; at an infinite temperature all are that are not -inf.
+#[test]
+fn infinite_scores_and_temperatures() {
+    let rows_of = [vec![1.0, INF, 0.0, -INF], vec![INF, 0.0, INF, -1.0], vec![-INF, 3.0, -INF, 900.0]];
+    let all: Vec<f64> = rows_of.concat();
+    let counters: Vec<i64> = (0..3).collect();
+    let drawn = |t: f64, round: i64| {
+        let at: Vec<i64> = counters.iter().map(|c| c + 3 * round).collect();
+        let args =
+            vec![rows(4, &all), float(t), int(Elem::I32, 4), float(1.0), int(Elem::I64, 5), ints(Elem::I64, &at)];
+        ("next", args)
+    };
+    let mut calls: Vec<(&str, Vec<Tensor>)> = (0..40).map(|round| drawn(1.0, round)).collect();
+    calls.extend((0..40).map(|round| drawn(INF, round)));
+    let tokens = results(&calls);
+    let of = |calls: std::ops::Range<usize>, row: usize| -> BTreeSet<i64> {
+        tokens[calls].iter().map(|tokens| tokens[row] as i64).collect()
+    };
+    assert_eq!([of(0..40, 0), of(0..40, 1), of(0..40, 2)], [[1].into(), [0, 2].into(), [3].into()]);
+    assert_eq!([of(40..80, 0), of(40..80, 1), of(40..80, 2)], [[1].into(), [0, 2].into(), [1, 3].into()]);
 }
 
 /// No tokens to choose from is an error of the call.
