@@ -142,6 +142,12 @@ impl Diagnostics {
         }
     }
 
+    /// Drops the warnings and notes after the first so many; there are no errors among these.
+    pub fn forget_after(&mut self, first: usize) {
+        debug_assert!(self.list.iter().skip(first).all(|d| d.severity != Severity::Error));
+        self.list.truncate(first);
+    }
+
     /// Adds all of another collection.
     pub fn append(&mut self, other: Diagnostics) {
         self.dropped += other.dropped;

@@ -70,11 +70,22 @@ pub enum LayerKind {
     Model,
 }
 
+/// Several layers as one value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LayerList {
+    /// `(Linear<D, F>, GELU)`: a tuple, each layer used by itself.
+    Tuple,
+    /// `Sequential<Linear<D, F>, GELU>`: a call applies them in turn.
+    Sequential,
+}
+
 /// A `layer` or a `model`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Layer {
     /// `layer` or `model`.
     pub kind: LayerKind,
+    /// What it is where the type of a field stands for it, its fields named by numbers; the parser makes none of these.
+    pub list: Option<LayerList>,
     /// The doc comment, lines joined by `\n`; empty where there is none.
     pub docs: String,
     /// `#[name = ".."]` and the like.
@@ -263,6 +274,8 @@ pub enum GenericValue {
     Expr(Expr),
     /// An element type, as in `cast<bf16>(x)`.
     Elem(Elem),
+    /// A layer with generics of its own, as in `Sequential<Linear<D, F>, GELU>`.
+    Layer(Type),
 }
 
 /// `{ statements; value }`

@@ -297,6 +297,7 @@ fn write_generics(text: &mut String, generics: &[GenericArg]) {
         match &generic.value {
             GenericValue::Expr(expr) => write_expr(text, expr),
             GenericValue::Elem(elem) => text.push_str(elem.name()),
+            GenericValue::Layer(ty) => write_type(text, ty),
         }
     });
     text.push('>');

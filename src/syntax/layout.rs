@@ -134,7 +134,8 @@ impl<'a> Layout<'_, 'a> {
         if token == Token::Ident("dim") && previous == Some(Token::Let) && matches!(next, Some(Token::Ident(_))) {
             token = Token::Dim;
         }
-        if token == Token::Ident("step") && self.is_step(previous, next) {
+        let called = self.input.get(at + 1).is_some_and(|next| next.span.start == lexeme.span.end);
+        if token == Token::Ident("step") && self.is_step(previous, next, called) {
             token = Token::Step;
         }
         match token {
@@ -142,7 +143,7 @@ impl<'a> Layout<'_, 'a> {
                 if matches!(next, Some(Token::Elem(_))) || self.names_elem(at) {
                     token = Token::LtElem;
                     self.level().angles += 1;
-                } else if self.in_type_or_header() {
+                } else if self.level().angles > 0 || self.in_type_or_header() {
                     self.level().angles += 1;
                 }
             }
@@ -179,12 +180,16 @@ impl<'a> Layout<'_, 'a> {
         at + 1
     }
 
-    /// `step` after an operand in an index, where no name can be, or between `..` and another operand.
-    fn is_step(&self, previous: Option<Token<'a>>, next: Option<Token<'a>>) -> bool {
+    /// `step` after an operand in an index, where no name can be, or between `..` and another operand. `0.. step (2)` has
+    /// such an operand; `0..step(2)`, where the bracket touches the name, calls a function of that name.
+    fn is_step(&self, previous: Option<Token<'a>>, next: Option<Token<'a>>, touches_next: bool) -> bool {
         let in_index = self.open.last().is_some_and(|open| open.token == Token::LBracket);
-        let after_dots = previous == Some(Token::DotDot)
-            && matches!(next, Some(Token::Int(_) | Token::Ident(_)))
-            && next != Some(Token::Ident("step"));
+        let begins_operand = match next {
+            Some(Token::LParen) => !touches_next,
+            Some(Token::Int(_) | Token::Ident(_)) => next != Some(Token::Ident("step")),
+            _ => false,
+        };
+        let after_dots = previous == Some(Token::DotDot) && begins_operand;
         in_index && (ends_operand(previous) || after_dots)
     }
 

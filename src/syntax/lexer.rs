@@ -58,6 +58,11 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
                     .fix(span, ".");
                 Err((Box::new(diagnostic), Some(Token::Dot)))
             }
+            // `net.0.1` is part 1 of part 0, no float.
+            Ok(Token::Number(written)) if let Some(parts) = parts_of_a_path(written, &lexemes, span) => {
+                lexemes.extend(parts);
+                continue;
+            }
             Ok(Token::Number(written)) => number(written, span),
             Ok(Token::OpenStr(written)) => Err((Box::new(open_string(span)), Some(Token::Str(written)))),
             Ok(Token::SingleStr(written)) => Err((Box::new(single_quotes(written, span)), Some(Token::Str(written)))),
@@ -134,6 +139,19 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
         diagnostics.push(others.iter().fold(diagnostic, |diagnostic, span| diagnostic.fix(*span, "//")));
     }
     lexemes
+}
+
+/// `0.1` after a dot, as in `net.0.1`: the two numbers and the dot between them.
+fn parts_of_a_path<'a>(written: &str, before: &[Lexeme<'a>], span: Span) -> Option<[Lexeme<'a>; 3]> {
+    let last = before.last().filter(|last| last.token == Token::Dot && last.span.end == span.start)?;
+    let (first, second) = written.split_once('.')?;
+    let point = span.start + first.len() as u32;
+    let at = |token, start, end| Lexeme { token, span: Span::new(span.file, start, end), tainted: last.tainted };
+    Some([
+        at(Token::Int(first.parse().ok()?), span.start, point),
+        at(Token::Dot, point, point + 1),
+        at(Token::Int(second.parse().ok()?), point + 1, span.end),
+    ])
 }
 
 /// `^T`, and no other word.

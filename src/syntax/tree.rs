@@ -133,6 +133,7 @@ impl<'a> Builder<'a> {
         }
         Item::Layer(Layer {
             kind: head.kind,
+            list: None,
             docs,
             attributes,
             name: head.name,
@@ -210,6 +211,40 @@ impl<'a> Builder<'a> {
         let generics = generics.unwrap_or_default();
         let below = deepest_generic(&generics);
         self.ty(TypeKind::Named { path, generics }, self.span(start, end), below)
+    }
+
+    /// `Name<..>` where a generic stands; `base` is what was read as an expression before `<`.
+    pub fn layer_generic(&mut self, base: Expr, generics: Vec<GenericArg>, end: u32) -> GenericValue {
+        let start = base.span.start;
+        let mut path = Vec::new();
+        let mut open = base;
+        loop {
+            match open.kind {
+                ExprKind::Name(name) => {
+                    path.push(name);
+                    path.reverse();
+                    return GenericValue::Layer(self.named_type(start, path, Some(generics), end));
+                }
+                ExprKind::Field { base, name } => {
+                    path.push(name);
+                    open = *base;
+                }
+                _ => {
+                    let span = self.span(start, end);
+                    self.diagnostics.push(
+                        Diagnostic::error(codes::UNEXPECTED, "`<` cannot stand here")
+                            .at(span, "expected a dimension, a constant, an element type or a layer"),
+                    );
+                    return GenericValue::Expr(Expr { kind: ExprKind::Error, span, depth: 1 });
+                }
+            }
+        }
+    }
+
+    /// `net.0`
+    pub fn part_access(&mut self, base: Expr, start: u32, number: u64, end: u32) -> Expr {
+        let name = Ident { name: number.to_string(), span: self.span(start, end) };
+        self.field_access(base, name)
     }
 
     /// `[T; n]`
@@ -483,6 +518,7 @@ fn deepest_generic(generics: &[GenericArg]) -> u16 {
     let depths = generics.iter().map(|generic| match &generic.value {
         GenericValue::Expr(expr) => expr.depth,
         GenericValue::Elem(_) => 0,
+        GenericValue::Layer(ty) => ty.depth,
     });
     depths.max().unwrap_or(0)
 }

@@ -89,6 +89,8 @@ pub(super) struct Body<'a> {
     pub(super) lengths: Vec<String>,
     /// For each loop that is open, innermost last: is there a `break` of it so far?
     pub(super) loops: Vec<bool>,
+    /// How often a body of a loop over layers of different types was checked.
+    pub(super) bodies: usize,
     /// The counters of loops whose ends are dimensions, with these.
     pub(super) counters: BTreeMap<LocalId, (Dim, Dim)>,
     /// Is this a look at what an advice would give, and no part of the program?
@@ -120,6 +122,7 @@ pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diag
         taps: BTreeMap::new(),
         lengths: Vec::new(),
         loops: Vec::new(),
+        bodies: 0,
         counters: BTreeMap::new(),
         aside: false,
         unread,

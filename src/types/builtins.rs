@@ -320,6 +320,14 @@ impl Body<'_> {
                 self.cast(x, elem.unwrap_or(Elem::F32), span)
             }
             Builtin::Iota => match self.dim_arg(first) {
+                Some(_) if elem == Some(Elem::Bool) => {
+                    self.diagnostics.push(
+                        Diagnostic::error(shapes::ELEM_KIND, "`iota` counts in numbers, not in bool")
+                            .at(name, "")
+                            .help("compare it: `iota(n) >= k`"),
+                    );
+                    TypedExpr::error(span)
+                }
                 Some(n) => {
                     let shape = Shape::of([n.clone()]);
                     TypedExpr::tensor(ExprKind::Iota(n), elem.unwrap_or(Elem::I32), shape, span)

@@ -32,6 +32,10 @@ impl<'a> Body<'a> {
     ) -> TypedExpr {
         match self.layer_ref(callee) {
             Some(LayerRef::Layer(instance, path)) => {
+                if self.list_of(&instance) == Some(ast::LayerList::Sequential) {
+                    self.no_generics(callee.span, generics);
+                    return self.call_sequential(expr.span, callee.span, (instance, path), args);
+                }
                 let Some(function) = self.items.method(instance.layer, "forward") else {
                     return self.no_forward(&instance, callee.span, args);
                 };
@@ -87,6 +91,16 @@ impl<'a> Body<'a> {
     pub(super) fn no_forward(&mut self, instance: &Instance, span: Span, args: &[ast::Arg]) -> TypedExpr {
         self.arguments_alone(args);
         let layer = self.items.layer(instance.layer);
+        if layer.ast.list.is_some() {
+            let shown = self.written(span);
+            self.diagnostics.push(
+                Diagnostic::error(parameters::LAYER_ARRAY, "a tuple of layers cannot be called")
+                    .at(span, "several layers")
+                    .help(format!("call each layer: `{shown}.0(x)`, or `for layer in {shown} {{ x = layer(x) }}`"))
+                    .help("a `Sequential<..>` of `std.nn` is called: it applies its layers in turn"),
+            );
+            return TypedExpr::error(span);
+        }
         let mut diagnostic =
             Diagnostic::error(parameters::NO_FORWARD, format!("the layer `{}` has no `forward`", layer.ast.name.name))
                 .at(span, "calling a layer calls its `forward`")
@@ -177,6 +191,12 @@ impl<'a> Body<'a> {
         args: &[ast::Arg],
     ) -> TypedExpr {
         match self.layer_ref(base) {
+            Some(LayerRef::Layer(instance, path))
+                if name.name == "forward" && self.list_of(&instance) == Some(ast::LayerList::Sequential) =>
+            {
+                self.no_generics(name.span, generics);
+                return self.call_sequential(expr.span, base.span, (instance, path), args);
+            }
             Some(LayerRef::Layer(instance, path)) => {
                 if let Some(function) = self.items.method(instance.layer, &name.name) {
                     return self.call_function(expr.span, name.span, function, Some((instance, path)), generics, args);
@@ -278,11 +298,63 @@ impl<'a> Body<'a> {
         let Some(slots) = slots else { return TypedExpr::error(span) };
         let values: Vec<Option<TypedExpr>> =
             slots.given.iter().map(|arg| arg.map(|arg| self.expr(&arg.value))).collect();
+        self.call_values(span, &what, id, receiver, bound, values)
+    }
+
+    /// A call of a layer's function with one value, the other arguments left to their defaults.
+    pub(super) fn call_with(
+        &mut self,
+        span: Span,
+        what: &str,
+        id: FunctionId,
+        receiver: Option<(Instance, LayerPath)>,
+        value: TypedExpr,
+    ) -> TypedExpr {
+        let item = self.items.function(id);
+        let needed = item.defaults.iter().take_while(|default| default.is_none()).count();
+        if item.params.is_empty() || needed > 1 {
+            self.diagnostics.push(
+                Diagnostic::error(
+                    crate::diagnostics::codes::shapes::ARGUMENT_COUNT,
+                    format!("`{what}` takes {} arguments here", needed),
+                )
+                .at(span, "the value of the layer before it is one")
+                .also(item.ast.name.span, "declared here"),
+            );
+            return TypedExpr::error(span);
+        }
+        let Some(bound) = self.own_generics(item, what, &[], span) else { return TypedExpr::error(span) };
+        let values = std::iter::once(Some(value)).chain(item.params.iter().skip(1).map(|_| None)).collect();
+        self.call_values(span, what, id, receiver, bound, values)
+    }
+
+    /// Reports generics where there can be none.
+    fn no_generics(&mut self, callee: Span, generics: &[ast::GenericArg]) {
+        if let Some(first) = generics.first() {
+            let shown = self.written(callee);
+            self.diagnostics.push(
+                Diagnostic::error(dimensions::GENERIC_COUNT, format!("`{shown}` has no generics here"))
+                    .at(first.span, "remove this"),
+            );
+        }
+    }
+
+    /// A call with values for its arguments, none for those that are left to their defaults.
+    fn call_values(
+        &mut self,
+        span: Span,
+        what: &str,
+        id: FunctionId,
+        receiver: Option<(Instance, LayerPath)>,
+        bound: GivenGenerics,
+        values: Vec<Option<TypedExpr>>,
+    ) -> TypedExpr {
+        let item = self.items.function(id);
         let known = receiver.iter().flat_map(|(instance, _)| instance.dims.clone()).chain(bound.dims);
         let scope = self.scope.clone();
         let mut matching = Matching::new(known.map(|(name, dim)| (name, scope.canonical(dim))));
         let poisoned = values.iter().flatten().any(|value| value.ty.is_error());
-        let Some(args) = self.match_arguments(item, &what, values, &mut matching) else {
+        let Some(args) = self.match_arguments(item, what, values, &mut matching) else {
             // The argument's error is reported; the type of the call may be known from the others.
             return match &item.result {
                 Some(result) if poisoned => self.result_alone(item, result, &matching, span),

@@ -54,8 +54,7 @@ fn instances(items: &mut Items<'_>, diagnostics: &mut Diagnostics) {
                         instance(items, module, &known, (path, generics));
                     }
                     TypeKind::Array { element, .. } => open.push(element),
-                    TypeKind::Tuple(parts) => open.extend(parts),
-                    TypeKind::Tensor { .. } | TypeKind::Generic { .. } | TypeKind::Error => {}
+                    TypeKind::Tuple(_) | TypeKind::Tensor { .. } | TypeKind::Generic { .. } | TypeKind::Error => {}
                 }
             }
             if items.instances.len() > MOST_INSTANCES {

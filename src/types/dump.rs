@@ -410,8 +410,13 @@ impl<'a> Dump<'a> {
                 Some(Element::At(dim)) => {
                     let _ = write!(name, "[{dim}]");
                 }
-                Some(Element::Counter(id)) => {
-                    let _ = write!(name, "[{}]", self.name(*id));
+                Some(Element::Counter { counter, factor, offset }) => {
+                    let shown = self.name(*counter);
+                    let shown = if *factor == 1 { shown } else { format!("{factor} * {shown}") };
+                    let _ = match *offset == Dim::zero() {
+                        true => write!(name, "[{shown}]"),
+                        false => write!(name, "[{shown} + {offset}]"),
+                    };
                 }
             }
             names.push(name);

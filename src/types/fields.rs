@@ -161,8 +161,7 @@ pub(super) fn field_type(
         }
         TypeKind::Tuple(_) => {
             diagnostics.push(
-                Diagnostic::error(parameters::FIELD_TYPE, "a field cannot be a tuple")
-                    .at(ty.span, "expected a tensor, a layer or an array of layers"),
+                Diagnostic::error(parameters::FIELD_TYPE, "a state cannot be a tuple").at(ty.span, "expected a tensor"),
             );
             None
         }

@@ -257,7 +257,7 @@ impl Body<'_> {
         let unnamed = args.iter().filter(|arg| arg.name.is_none()).nth(1).filter(|_| takes_named(builtin));
         let renamed = args.iter().find(|arg| {
             let name = arg.name.as_ref().map_or("", |name| name.name.as_str());
-            param_of(name, params).is_some_and(|param| param != name)
+            param_of(name, params).is_some_and(|param| param != name) && !self.is_axis_of_pattern(name, builtin, args)
         });
         let capital = args.iter().find(|arg| {
             let is_name = |name: &ast::Ident| matches!(name.name.as_str(), "True" | "False");
@@ -288,6 +288,19 @@ impl Body<'_> {
         self.operands_alone(args);
         let text = self.call_text(row, args);
         Some(self.instead(diagnostic, span, &text))
+    }
+
+    /// `rearrange(x, "(a b) -> a b", a = A)`: is the argument the length of an axis, though another library has an argument of
+    /// its name?
+    fn is_axis_of_pattern(&self, name: &str, builtin: Builtin, args: &[ast::Arg]) -> bool {
+        let is_axis = |arg: &ast::Arg| {
+            matches!(arg.value.kind, ExprKind::Str(_))
+                && self
+                    .written(arg.value.span)
+                    .split(|c: char| c != '_' && !c.is_alphanumeric())
+                    .any(|axis| axis == name)
+        };
+        builtin == Builtin::Rearrange && args.iter().any(is_axis)
     }
 
     /// `max(x, 0)`: is the second argument an axis or another operand?

@@ -18,6 +18,9 @@ pub(super) fn generics_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &
     let Some(layer) = items.layers.get_mut(id) else { return };
     let mut scope = DimScope::default();
     scope.elems.clone_from(&layer.elems);
+    // Those of a list of layers are those of the layer that has it, where they are reported.
+    let mut reported = Diagnostics::new();
+    let diagnostics = if layer.ast.list.is_some() { &mut reported } else { diagnostics };
     layer.generics = generics(&layer.ast.generics, &mut scope, diagnostics);
     layer.own = conditions(&mut scope, &layer.ast.where_clauses, diagnostics);
     layer.scope = scope;
@@ -342,7 +345,7 @@ pub(super) fn elem_given(arg: &ast::GenericArg, known: &BTreeMap<String, Elem>) 
     match &arg.value {
         GenericValue::Elem(elem) => Some(*elem),
         GenericValue::Expr(ast::Expr { kind: ExprKind::Name(name), .. }) => known.get(&name.name).copied(),
-        GenericValue::Expr(_) => None,
+        GenericValue::Expr(_) | GenericValue::Layer(_) => None,
     }
 }
 
@@ -379,6 +382,14 @@ pub(super) fn generic_arg(
             return false;
         }
         GenericValue::Expr(expr) => expr,
+        GenericValue::Layer(ty) => {
+            diagnostics.push(
+                Diagnostic::error(dimensions::GENERIC_KIND, format!("`{}` cannot be a layer", generic.name))
+                    .at(ty.span, "expected a dimension or a constant")
+                    .help("`Sequential<..>` of `std.nn` takes layers"),
+            );
+            return false;
+        }
         GenericValue::Elem(elem) => {
             diagnostics.push(
                 Diagnostic::error(dimensions::GENERIC_KIND, format!("`{}` cannot be the type `{elem}`", generic.name))

@@ -10,7 +10,7 @@ use super::layer_refs::LayerRef;
 use super::misfit::axes_of;
 use super::typed::{Entry, ExprKind, Tensor};
 use super::values::{Ty, TypedExpr, dim_expr};
-use crate::diagnostics::codes::{names, parameters, shapes};
+use crate::diagnostics::codes::{names, parameters, shapes, syntax};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::{Dim, Elem, Fact, Relation};
 use crate::source::Span;
@@ -82,6 +82,16 @@ impl Body<'_> {
                 },
             });
             let axis = before.sum();
+            if matches!(step.kind, ast::ExprKind::Unary { op: ast::UnaryOp::Neg, .. }) {
+                let length = tensor.shape.dim(at).cloned().unwrap_or_else(Dim::one);
+                let first = length.sub(&Dim::one());
+                self.diagnostics.push(
+                    Diagnostic::error(syntax::SLICE, "a slice does not go backwards")
+                        .at(step.span, "must be at least 1")
+                        .help(format!("an index that counts down does: `{first} - iota({length})`")),
+                );
+                return None;
+            }
             steps.push((axis, self.distance("step", step)));
         }
         steps.into_iter().map(|(axis, step)| Some((axis, step?))).collect()

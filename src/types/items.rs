@@ -169,14 +169,16 @@ impl<'a> Items<'a> {
                 here.layers.keys().copied().chain(used.flat_map(|m| m.layers.keys().copied())).collect();
             let unused = modules::MODULES.iter().find(|m| {
                 let is_used = here.uses.iter().any(|u| self.modules.get(*u).is_some_and(|x| x.path == Some(m.path)));
-                !is_used && m.text.contains(&format!("layer {}<", name.name))
+                !is_used
+                    && (m.text.contains(&format!("layer {}<", name.name))
+                        || modules::SEQUENTIAL == (m.path, name.name.as_str()))
             });
             if let Some(module) = unused {
                 let start = Span::new(name.span.file, 0, 0);
                 diagnostic = diagnostic
                     .help(format!("it is in the standard library: add `use {}`", module.path))
                     .fix(start, format!("use {}\n\n", module.path));
-            } else if let Some(near) = did_you_mean(&name.name, seen) {
+            } else if let Some(near) = did_you_mean(&name.name, seen.into_iter().filter(|name| !name.contains('.'))) {
                 diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
             }
             diagnostics.push(diagnostic);

@@ -5,10 +5,11 @@
 
 use super::body::{Body, Named};
 use super::items::not_available;
-use super::typed::{Constant, Element, ExprKind, FieldType, GenericKind, Instance, LayerPath, Step};
+use super::typed::{Constant, Element, Expr, ExprKind, FieldType, GenericKind, Instance, LayerPath, LocalId, Step};
 use super::values::Ty;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::shapes;
+use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Fact, Relation};
 use crate::source::Span;
 use crate::syntax::ast;
@@ -47,6 +48,9 @@ impl Body<'_> {
             ast::ExprKind::Index { base, indices } => match self.layer_ref(base)? {
                 LayerRef::Array { instance, path, field, length } => {
                     Some(self.element(instance, path, field, &length, indices, expr.span))
+                }
+                LayerRef::Layer(instance, path) if self.list_of(&instance).is_some() => {
+                    Some(self.part_at(&instance, &path, indices, expr.span))
                 }
                 LayerRef::Layer(..) => None,
                 LayerRef::Wrong => Some(LayerRef::Wrong),
@@ -126,16 +130,16 @@ impl Body<'_> {
             }
             Ty::Error => LayerRef::Wrong,
             _ => {
-                if let ExprKind::Local(counter) = value.expr.kind
+                if let Some(Linear { counter: Some(counter), factor, offset }) = self.linear(&value.expr)
                     && let Some((start, end)) = self.counters.get(&counter).cloned()
                 {
-                    self.counter_in_range(&start, &end, length, index.span);
-                    path.steps.push(Step { field, element: Some(Element::Counter(counter)) });
+                    self.counter_in_range((&start, &end), (factor, &offset), length, index.span);
+                    path.steps.push(Step { field, element: Some(Element::Counter { counter, factor, offset }) });
                     return LayerRef::Layer(instance, path);
                 }
                 self.diagnostics.push(
                     not_available("an array of layers indexed by a computed number", index.span)
-                        .note("the index is a dimension, or the counter of a loop whose ends are dimensions")
+                        .note("the index is a dimension, or linear in the counter of a loop whose ends are dimensions: `blocks[i + 1]`")
                         .help("iterate over the array with `for block in blocks`, or `for (i, block) in enumerate(blocks)`"),
                 );
                 LayerRef::Wrong
@@ -143,9 +147,56 @@ impl Body<'_> {
         }
     }
 
-    /// Requires that all numbers of a loop are indices of an array of this length.
-    fn counter_in_range(&mut self, start: &Dim, end: &Dim, length: &Dim, span: Span) {
-        for (left, right) in [(&Dim::zero(), start), (end, length)] {
+    /// An index as a multiple of a loop's counter plus a dimension, if it is that.
+    fn linear(&self, index: &Expr) -> Option<Linear> {
+        let alone = |offset: Dim| Some(Linear { counter: None, factor: 0, offset });
+        match &index.kind {
+            ExprKind::Local(local) if self.counters.contains_key(local) => {
+                Some(Linear { counter: Some(*local), factor: 1, offset: Dim::zero() })
+            }
+            ExprKind::Dim(dim) => alone(dim.clone()),
+            ExprKind::Const(Scalar::Int(n)) => alone(Dim::from(*n)),
+            ExprKind::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) => {
+                let (a, b) = (self.linear(a)?, self.linear(b)?);
+                let (sign, offset) = match op {
+                    BinaryOp::Add => (1, a.offset.add(&b.offset)),
+                    _ => (-1, a.offset.sub(&b.offset)),
+                };
+                let counter = match (a.counter, b.counter) {
+                    (Some(a), Some(b)) if a != b => return None,
+                    (a, b) => a.or(b),
+                };
+                Some(Linear { counter, factor: a.factor.checked_add(b.factor.checked_mul(sign)?)?, offset })
+            }
+            ExprKind::Binary(BinaryOp::Mul, a, b) => {
+                let (a, b) = (self.linear(a)?, self.linear(b)?);
+                let (x, n) = match (a.counter, b.counter) {
+                    (_, None) => (a, b.offset),
+                    (None, _) => (b, a.offset),
+                    (Some(_), Some(_)) => return None,
+                };
+                if x.counter.is_none() {
+                    return alone(x.offset.mul(&n));
+                }
+                let factor = x.factor.checked_mul(n.as_const()?)?;
+                Some(Linear { counter: x.counter, factor, offset: x.offset.mul(&n) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Requires that `factor * i + offset` is an index of an array of this length for all numbers `i` of a loop.
+    fn counter_in_range(
+        &mut self,
+        (start, end): (&Dim, &Dim),
+        (factor, offset): (i64, &Dim),
+        length: &Dim,
+        span: Span,
+    ) {
+        let at = |i: &Dim| Dim::from(factor).mul(i).add(offset);
+        let last = end.sub(&Dim::one());
+        let (low, high) = if factor < 0 { (at(&last), at(start)) } else { (at(start), at(&last)) };
+        for (left, right) in [(&Dim::zero(), &low), (&high.add(&Dim::one()), length)] {
             let fact = Fact { left: left.clone(), relation: Relation::Le, right: right.clone() };
             let out = || {
                 Diagnostic::error(shapes::OUT_OF_RANGE, "the counter leaves the array of layers")
@@ -198,6 +249,13 @@ impl Body<'_> {
         }
         Some((instance, LayerPath::default()))
     }
+}
+
+/// `factor * counter + offset`; without a counter the factor is 0.
+struct Linear {
+    counter: Option<LocalId>,
+    factor: i64,
+    offset: Dim,
 }
 
 /// A negative index as an author writes it from the end: `S - 1`.

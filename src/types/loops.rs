@@ -158,7 +158,7 @@ impl Body<'_> {
     }
 
     /// The body of a loop, whose value nothing uses.
-    fn without_value(&mut self, mut block: Block, ty: &Ty) -> Block {
+    pub(super) fn without_value(&mut self, mut block: Block, ty: &Ty) -> Block {
         if let Some(value) = block.value.take()
             && !ty.is_error()
         {
@@ -197,6 +197,12 @@ impl Body<'_> {
     ) -> Option<StmtKind> {
         let counted = enumerated(expr).filter(|_| !self.is_function("enumerate"));
         let place = self.layer_ref(counted.unwrap_or(expr));
+        if let Some(LayerRef::Layer(instance, path)) = &place
+            && self.list_of(instance).is_some()
+        {
+            let list = (instance.clone(), path.clone());
+            return self.for_parts(list, (pattern, counted.is_some()), counted.unwrap_or(expr), body);
+        }
         let found = match place {
             Some(LayerRef::Array { instance, path, field, length }) => Some((instance, path, field, length)),
             Some(LayerRef::Wrong) => None,
@@ -258,7 +264,7 @@ impl Body<'_> {
                 (_, ast::Pattern::Ignore(_)) => {}
                 (Some((instance, path, field, _)), ast::Pattern::Name(name)) => {
                     let mut path = path.clone();
-                    path.steps.push(Step { field: *field, element: Some(Element::Counter(counter)) });
+                    path.steps.push(Step { field: *field, element: Some(Element::counter(counter)) });
                     this.bind(&name.name, Named::Layer(instance.clone(), path), name.span, false);
                 }
                 (Some(_), ast::Pattern::Tuple { span, .. }) => {

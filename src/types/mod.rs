@@ -6,6 +6,7 @@
 //! Nothing here knows of IR or machines, or of the values that dimensions are bound to (but to show them).
 //!
 //! ```text
+//! lists          layer_lists                                      (A, B) and Sequential<A, B> become layers with the fields 0, 1
 //! declarations   items  generics  fields  signatures  dims        names, dimensions and facts; no body is looked at
 //! bodies         body  statements  assigned  loops  fit           blocks, variables, what is needed where
 //! expressions    expr  operators  indexing  values                names, + * @ and, x[..], types that are still open
@@ -34,6 +35,7 @@ mod generics;
 mod idioms;
 mod indexing;
 mod items;
+mod layer_lists;
 mod layer_refs;
 mod lengths;
 mod loops;
@@ -71,6 +73,7 @@ fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagn
     let mut files: Vec<(Option<&'static str>, ast::File)> = Vec::new();
     modules_of(file, &mut files, sources, diagnostics);
     files.push((None, file.clone()));
+    layer_lists::declare(&mut files, diagnostics);
     let items = declare::collect(&files, diagnostics);
     let layer_conditions = finish::layers(&items, diagnostics);
     let mut checked = bodies(&items, sources, diagnostics);

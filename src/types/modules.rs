@@ -21,6 +21,9 @@ pub const MODULES: &[Module] = &[
     Module { path: "std.random", file: "std/random.attn", text: include_str!("std/random.attn") },
 ];
 
+/// The layer that is written in no text, because it takes any number of layers; after the module that has it.
+pub const SEQUENTIAL: (&str, &str) = ("std.nn", "Sequential");
+
 /// The module of a path (`std.nn`), or of its last part (`nn`).
 pub fn module(name: &str) -> Option<&'static Module> {
     MODULES.iter().find(|module| module.path == name || module.path.rsplit('.').next() == Some(name))

@@ -235,7 +235,7 @@ pub struct Param {
 /// A variable.
 #[derive(Clone, Debug)]
 pub struct Local {
-    /// Its name, or empty for the counter of a loop over layers. Several may have the same name.
+    /// Its name, or empty for the counter of a loop over layers and for what goes from one layer of a `Sequential` to the next. Several may have the same name.
     pub name: String,
     /// Its type.
     pub ty: Type,
@@ -404,8 +404,22 @@ pub struct Step {
 pub enum Element {
     /// The one at a known place.
     At(Dim),
+    /// The one at `factor * counter + offset`.
+    Counter {
+        /// The counter of a loop.
+        counter: LocalId,
+        /// What it is multiplied by.
+        factor: i64,
+        /// What is added.
+        offset: Dim,
+    },
+}
+
+impl Element {
     /// The one at the counter of a loop.
-    Counter(LocalId),
+    pub fn counter(counter: LocalId) -> Element {
+        Element::Counter { counter, factor: 1, offset: Dim::zero() }
+    }
 }
 
 /// An expression.

@@ -71,6 +71,46 @@ fn layers_are_chosen_by_the_counter_of_a_loop() {
     }
 }
 
+/// Layers before and after that of the counter, from the end, and each second one.
+#[test]
+fn layers_are_chosen_by_formulas_linear_in_the_counter() {
+    let source = "layer Affine<D> {\n    weight: f32[D]\n    bias: f32[D]\n    fn forward(x: f32[.., D]) -> f32[.., D] {\n        \
+                  let y = x * weight + bias\n        tap y\n        y\n    }\n}\n\
+                  model M<D = 2, L = 4> where L >= 2 {\n    a: [Affine<D>; L]\n    \
+                  pub fn next(x: f32[S, D]) -> f32[S, D] {\n        var y = x\n        \
+                  for i in 0..L - 1 { y = a[i + 1](y) - a[i](y) }\n        y\n    }\n    \
+                  pub fn back(x: f32[S, D]) -> f32[S, D] {\n        var y = x\n        \
+                  for i in 0..L { y = a[L - 1 - i](y) }\n        y + a[L - 1](x)\n    }\n    \
+                  pub fn second(x: f32[S, D]) -> f32[S, D] {\n        var y = x\n        \
+                  for i in 0..2 { y = a[2*i + 1](y) + a[i + i].bias }\n        y\n    }\n}\n";
+    let value = |n: usize| [0.5, -1.0, 2.0, 0.25, 1.5, -0.75, 0.125][n % 7];
+    let mut tensors = Vec::new();
+    for i in 0..4 {
+        for (k, what) in ["weight", "bias"].iter().enumerate() {
+            let values = [value(i * 4 + k * 2), value(i * 4 + k * 2 + 1)];
+            tensors.push((format!("a.{i}.{what}"), Tensor::from_floats(Elem::F32, vec![2], &values).unwrap()));
+        }
+    }
+    let given: Vec<(&str, Tensor)> = tensors.iter().map(|(name, x)| (name.as_str(), x.clone())).collect();
+    let program = Everywhere::of(source, &given);
+    let a = |i: usize, c: usize, x: f64| x * value(i * 4 + c) + value(i * 4 + 2 + c);
+    for rows in [0, 1, 5] {
+        let x = numbers(&[rows, 2]);
+        let of = |f: &dyn Fn(usize, f64) -> f64| {
+            let values: Vec<f64> = x.to_f64().iter().enumerate().map(|(at, x)| f(at % 2, *x)).collect();
+            Tensor::from_floats(Elem::F32, vec![rows, 2], &values).unwrap()
+        };
+        let next = |c: usize, x: f64| (0..3).fold(x, |y, i| a(i + 1, c, y) - a(i, c, y));
+        let back = |c: usize, x: f64| [3, 2, 1, 0].iter().fold(x, |y, i| a(*i, c, y)) + a(3, c, x);
+        let second = |c: usize, x: f64| (0..2).fold(x, |y, i| a(2 * i + 1, c, y) + value(2 * i * 4 + 2 + c));
+        let wanted = [("next", of(&next)), ("back", of(&back)), ("second", of(&second))];
+        let calls: Vec<(&str, Vec<Tensor>)> = wanted.iter().map(|(name, _)| (*name, vec![x.clone()])).collect();
+        for ((name, want), got) in wanted.iter().zip(program.calls(&calls)) {
+            everywhere::near(&format!("{name} {rows}"), want, &got.unwrap()[0]);
+        }
+    }
+}
+
 /// `x[a..b step k]`: of each axis the elements that Python's `x[a:b:k]` takes.
 #[test]
 fn slices_take_each_so_manieth_element() {

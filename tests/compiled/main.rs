@@ -28,6 +28,7 @@ mod host;
 mod hostile;
 mod indexing;
 mod joined;
+mod layer_lists;
 mod lengths;
 mod masks;
 mod mixture;

@@ -95,6 +95,12 @@ fn rearrange_moves_splits_and_joins() {
     let signature = "(x: f32[.., S, D]) -> f32[.., D/H, S*H]";
     let y = one(signature, "rearrange(x, \".. s (h d) -> .. d (s h)\", h = H)", std::slice::from_ref(&x));
     assert_eq!(y, t(&[2, 2, 6], |p| at(&x, &[p[0], p[2] / 2, (p[2] % 2) * 2 + p[1]])));
+    // Names that other libraries give to arguments are names of axes like others.
+    for (axis, other) in [("a", "b"), ("input", "dim"), ("dim", "keepdim")] {
+        let split = format!("rearrange(x, \"s t ({axis} {other}) -> s t {axis} {other}\", {axis} = H)");
+        let y = one("(x: f32[A, B, D]) -> f32[A, B, H, D/H]", &split, std::slice::from_ref(&x));
+        assert_eq!(y, t(&[2, 3, 2, 2], |p| at(&x, &[p[0], p[1], p[2] * 2 + p[3]])), "{split}");
+    }
     let y = one("(x: f32[1, A, D]) -> f32[A, D]", "rearrange(x, \"1 a d -> a d\")", &[numbers(&[1, 3, 4])]);
     assert_eq!(y, numbers(&[3, 4]));
 }

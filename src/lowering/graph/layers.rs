@@ -14,6 +14,7 @@ use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, entries, shapes};
 use crate::ir::requirements::lengths;
 use crate::ir::{Op, Type, Value};
+use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Fact, Relation, TensorType};
 use crate::source::Span;
 use crate::types::typed::{Element, FieldType, LayerPath, Tensor};
@@ -93,8 +94,8 @@ impl Builder<'_> {
                 self.within(&at.add(&Dim::one()), length, span)?;
                 Ok((self.index(&at, span)?, at.as_const()))
             }
-            Element::Counter(local) => {
-                let Some(Local::Counter(counter)) = frame.local(*local) else {
+            Element::Counter { counter, factor, offset } => {
+                let Some(Local::Counter(counter)) = frame.local(*counter) else {
                     let message = "an element of an array of layers is chosen by a loop whose ends are dimensions";
                     let diagnostic = Diagnostic::error(shapes::INDEX_TYPE, message).at(span, "chosen by a value");
                     return Err(self.report(diagnostic));
@@ -103,9 +104,23 @@ impl Builder<'_> {
                 let Some((start, end)) = range else {
                     return Err(self.bug(span, "a counter is used outside of its loop"));
                 };
-                self.within(&Dim::zero(), &start, span)?;
-                self.within(&end, length, span)?;
-                Ok((*counter, None))
+                let counter = *counter;
+                let offset = self.dim(&frame.dims, offset, span)?;
+                let at = |i: &Dim| Dim::from(*factor).mul(i).add(&offset);
+                let last = end.sub(&Dim::one());
+                let (low, high) = if *factor < 0 { (at(&last), at(&start)) } else { (at(&start), at(&last)) };
+                self.within(&Dim::zero(), &low, span)?;
+                self.within(&high.add(&Dim::one()), length, span)?;
+                let mut index = counter;
+                if *factor != 1 {
+                    let factor = self.index(&Dim::from(*factor), span)?;
+                    index = self.emit(Op::Binary(BinaryOp::Mul), vec![index, factor], None, span)?;
+                }
+                if offset != Dim::zero() {
+                    let offset = self.index(&offset, span)?;
+                    index = self.emit(Op::Binary(BinaryOp::Add), vec![index, offset], None, span)?;
+                }
+                Ok((index, None))
             }
         }
     }
@@ -233,7 +248,7 @@ impl Builder<'_> {
                 counter
             } else {
                 let first = self.index(&start, span)?;
-                self.emit(Op::Binary(crate::scalar::BinaryOp::Sub), vec![counter, first], None, span)?
+                self.emit(Op::Binary(BinaryOp::Sub), vec![counter, first], None, span)?
             };
             // A range that runs backwards has no iterations.
             let turns = end.sub(&start);

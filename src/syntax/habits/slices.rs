@@ -16,10 +16,12 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     // One message for each pair of brackets, by the place of the opening one.
     let mut found: Vec<(usize, Diagnostic)> = Vec::new();
     let mut skip = false;
+    // `-1` of `x[::-1]`, up to here.
+    let mut backwards = 0;
     // The last `:` that was replaced, for each pair of brackets.
     let mut sliced = std::collections::BTreeMap::new();
     for (at, lexeme) in lexemes.iter().enumerate() {
-        if std::mem::take(&mut skip) {
+        if std::mem::take(&mut skip) || at < backwards {
             continue;
         }
         let place = scan.place(at);
@@ -44,6 +46,18 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
                 !between.into_iter().any(|(i, l)| l.token == Token::Comma && scan.place(i).open == Some(open))
             };
             if sliced.insert(open, at).is_some_and(same_entry) {
+                if after == Some(Token::Minus) {
+                    let ends = scan.find(&lexemes, at, |token| token == Token::Comma);
+                    backwards = ends.unwrap_or_else(|| scan.end(&lexemes, at));
+                    let last = lexemes.get(backwards.saturating_sub(1)).map_or(lexeme.span, |last| last.span);
+                    found.retain(|(other, _)| *other != open);
+                    diagnostics.push(
+                        Diagnostic::error(codes::SLICE, "a slice does not go backwards")
+                            .at(lexeme.span.to(last), "")
+                            .help("an index that counts down does: `x[S - 1 - iota(S)]`, for an axis of length S"),
+                    );
+                    continue;
+                }
                 let replacement = if ends { "" } else { " step " };
                 if !ends {
                     out.push(Lexeme { token: Token::Step, span: lexeme.span, tainted: true });
