@@ -7,6 +7,7 @@ pub mod cpu;
 pub mod descriptor;
 #[cfg(feature = "llvm")]
 pub mod llvm;
+pub mod ptx;
 
 use crate::runtime::descriptor::ModelDescriptor;
 use cpu::{Compiled, EmitOptions, Tier};

@@ -1,0 +1,3 @@
+//! Code for NVIDIA's GPUs: kernels of scheduled tile IR as PTX.
+
+pub mod fragments;

@@ -1,0 +1,80 @@
+//! Kernels of tensor cores: the two witnesses as PTX, and what the assembler makes of them.
+
+use std::path::Path;
+use std::process::Command;
+
+use attnc::codegen::ptx::fragments::{self, Made};
+use attnc::ptx::text::{parse, print};
+use attnc::ptx::{Module, verify};
+use attnc::source::SourceMap;
+use attnc::tile;
+
+use crate::ptxas;
+
+const SM80: &str = include_str!("../witnesses/attention_sm80.tir");
+const SM90A: &str = include_str!("../witnesses/attention_sm90a.tir");
+
+/// The kernels of a tile IR text.
+fn kernels(source: &str) -> Vec<tile::Kernel> {
+    let mut sources = SourceMap::new();
+    let file = sources.add("witness.tir", source);
+    match tile::text::parse(source, file) {
+        Ok(p) => {
+            tile::verify::verify(&p.module).unwrap_or_else(|e| panic!("{e}"));
+            p.module.kernels
+        }
+        Err(d) => panic!("{}", attnc::diagnostics::render_all(&d, &sources, false)),
+    }
+}
+
+/// A module of one kernel, for the least version and processor.
+pub(crate) fn module(made: &Made) -> Module {
+    let mut module = Module::new();
+    module.shared.push(fragments::dynamic_shared());
+    module.kernels.push(made.kernel.clone());
+    (module.version, module.target) = module.lowest();
+    if let Err(errors) = verify(&module) {
+        let list: Vec<String> = errors.iter().take(20).map(ToString::to_string).collect();
+        panic!("{}\n{}", print(&module), list.join("\n"));
+    }
+    assert_eq!(parse(&print(&module)).as_ref(), Ok(&module), "what is printed reads back");
+    module
+}
+
+fn made(source: &str, name: &str) -> Made {
+    fragments::compile(&kernels(source)[0], name).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// What the assembler says of a module: nothing of spills or of products that wait for each other.
+pub(crate) fn assembles_well(ptxas: &Path, module: &Module, processors: &[&str]) {
+    let text = print(module);
+    if let Some(folder) = std::env::var_os("ATTNC_KEEP_PTX") {
+        let path = Path::new(&folder).join(format!("{}.ptx", module.kernels[0].name));
+        std::fs::write(path, &text).expect("written");
+    }
+    for processor in processors {
+        let said = ptxas::assemble(ptxas, &text, processor, &[]);
+        assert!(said.ok, "{processor}: {}\n{text}", said.text);
+        assert!(said.text.contains(" 0 bytes spill stores, 0 bytes spill loads"), "{processor}: {}", said.text);
+        for code in ["C7508", "C7511", "C7517", "C7518", "C7519"] {
+            assert!(!said.text.contains(code), "{processor}: {}", said.text);
+        }
+    }
+}
+
+#[test]
+fn the_witness_for_ampere_is_assembled_without_spills() {
+    let made = made(SM80, "attention_sm80");
+    let module = module(&made);
+    assert_eq!((made.shared_bytes, made.threads), (40_960, 128));
+    assert_eq!((module.version.to_string(), module.target.to_string()), ("7.0".into(), "sm_80".into()));
+    ptxas::with("attention for sm_80", |ptxas| assembles_well(ptxas, &module, &["sm_80", "sm_90a", "sm_100"]));
+}
+
+#[test]
+fn the_witness_for_hopper_is_assembled_without_spills() {
+    let made = made(SM90A, "attention_sm90a");
+    let module = module(&made);
+    assert_eq!(module.target.to_string(), "sm_90a");
+    ptxas::with("attention for sm_90a", |ptxas| assembles_well(ptxas, &module, &["sm_90a"]));
+}
