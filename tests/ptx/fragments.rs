@@ -1,7 +1,6 @@
 //! Kernels of tensor cores: the two witnesses as PTX, and what the assembler makes of them.
 
 use std::path::Path;
-use std::process::Command;
 
 use attnc::codegen::ptx::fragments::{self, Made};
 use attnc::ptx::text::{parse, print};
@@ -71,10 +70,40 @@ fn the_witness_for_ampere_is_assembled_without_spills() {
     ptxas::with("attention for sm_80", |ptxas| assembles_well(ptxas, &module, &["sm_80", "sm_90a", "sm_100"]));
 }
 
+/// How many instructions have a name.
+fn count(code: &[String], name: &str) -> usize {
+    code.iter().filter(|l| l.contains(name)).count()
+}
+
+/// The stretches of code from a wait for all products but one to the next wait, which is for all: work beside a product.
+fn beside_products(code: &[String]) -> Vec<&[String]> {
+    let waits: Vec<usize> = (0..code.len()).filter(|n| code[*n].contains("WARPGROUP.DEPBAR")).collect();
+    let pairs = waits.windows(2).filter(|w| code[w[0]].contains("0x1"));
+    pairs.map(|w| &code[w[0]..w[1]]).collect()
+}
+
 #[test]
-fn the_witness_for_hopper_is_assembled_without_spills() {
+fn the_witness_for_hopper_is_assembled_without_spills_and_overlaps() {
     let made = made(SM90A, "attention_sm90a");
     let module = module(&made);
     assert_eq!(module.target.to_string(), "sm_90a");
-    ptxas::with("attention for sm_90a", |ptxas| assembles_well(ptxas, &module, &["sm_90a"]));
+    assert_eq!((made.shared_bytes, made.threads, made.maps.len()), (163_936, 384, 3));
+    let maps: Vec<(usize, &[usize], &[u32])> =
+        made.maps.iter().map(|m| (m.param, m.axes.as_slice(), m.extents.as_slice())).collect();
+    assert_eq!(
+        maps,
+        [(0, &[2, 1, 0][..], &[64, 64, 1][..]), (1, &[2, 1, 0], &[64, 128, 1]), (2, &[2, 1, 0], &[64, 128, 1])]
+    );
+    ptxas::with("attention for sm_90a", |ptxas| {
+        assembles_well(ptxas, &module, &["sm_90a"]);
+        let Some(code) = ptxas::disassemble(ptxas, &print(&module), "sm_90a") else { return };
+        // Two consumers; each has the scores of the first tile, both products of the others, and the values of the last one.
+        assert_eq!(count(&code, "HGMMA.64x128x16.F32.BF16"), 2 * (8 + 16 + 8));
+        assert_eq!((count(&code, "UTMALDG.3D"), count(&code, "STL"), count(&code, "LDL")), (8, 0, 0));
+        // The softmax of a tile (64 scores and two rescalings a thread) runs beside the product of values.
+        let beside: Vec<usize> = beside_products(&code).iter().map(|part| count(part, "MUFU.EX2")).collect();
+        assert_eq!(beside, [66, 66]);
+        let ring_waits = 2 * (1 + 1 + 2 + 1 + 1) + 2 + 2;
+        assert!(count(&code, "SYNCS.PHASECHK") >= ring_waits, "{}", count(&code, "SYNCS.PHASECHK"));
+    });
 }

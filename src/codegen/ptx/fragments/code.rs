@@ -12,9 +12,7 @@ use crate::ptx::{self, Address, Base, Op as P, Operand, ParamType, Reg, RegType,
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem, Factor};
 use crate::ssa::Use;
-use crate::tile::{
-    Body, BufferType, Extent, Inst, InstData, Kernel, Op, Space, TileType, Type, Value, ValueDef,
-};
+use crate::tile::{Body, BufferType, Extent, Inst, InstData, Kernel, Op, Space, TileType, Type, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
 
 /// An index: known now, or in a register of 64 bits.
@@ -207,7 +205,11 @@ impl<'a> Code<'a> {
     /// A register with a name of its own.
     pub(super) fn reg(&mut self, name: &str, ty: RegType) -> Reg {
         let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
-        let clean = if clean.is_empty() || clean.starts_with(|c: char| c.is_ascii_digit()) { format!("v{clean}") } else { clean };
+        let clean = if clean.is_empty() || clean.starts_with(|c: char| c.is_ascii_digit()) {
+            format!("v{clean}")
+        } else {
+            clean
+        };
         let mut full = format!("%{clean}");
         let mut count = self.names.get(&clean).copied().unwrap_or(0);
         while count > 0 && full == format!("%{clean}")
@@ -304,12 +306,9 @@ impl<'a> Code<'a> {
     pub(super) fn low32(&mut self, name: &str, n: Number) -> Operand {
         match n {
             Number::Known(n) => int(i64::from(n as i32)),
-            Number::Reg(r) => word(self.make(
-                name,
-                RegType::B32,
-                P::CvtInt { sat: Sat::Wrap, to: W::U32, from: W::U64 },
-                &[word(r)],
-            )),
+            Number::Reg(r) => {
+                word(self.make(name, RegType::B32, P::CvtInt { sat: Sat::Wrap, to: W::U32, from: W::U64 }, &[word(r)]))
+            }
         }
     }
 
@@ -359,7 +358,8 @@ impl<'a> Code<'a> {
         }
         Ok(match (op, a, b) {
             (BinaryOp::Add, Number::Known(0), x) | (BinaryOp::Mul, Number::Known(1), x) => x,
-            (BinaryOp::Add | BinaryOp::Sub, x, Number::Known(0)) | (BinaryOp::Mul | BinaryOp::Div, x, Number::Known(1)) => x,
+            (BinaryOp::Add | BinaryOp::Sub, x, Number::Known(0))
+            | (BinaryOp::Mul | BinaryOp::Div, x, Number::Known(1)) => x,
             (BinaryOp::Mul, Number::Known(0), _) | (BinaryOp::Mul, _, Number::Known(0)) => Number::Known(0),
             (BinaryOp::Add, ..) => self.two(name, P::Add { sat: Sat::Wrap, ty: W::S64 }, a, b),
             (BinaryOp::Sub, ..) => self.two(name, P::Sub { sat: Sat::Wrap, ty: W::S64 }, a, b),
@@ -518,8 +518,7 @@ impl<'a> Code<'a> {
         if kernel.grid.is_empty() {
             return Ok(());
         }
-        let mut rest =
-            self.make("block", RegType::B32, P::Mov { ty: W::U32 }, &[Operand::Special(Special::Ctaid(0))]);
+        let mut rest = self.make("block", RegType::B32, P::Mov { ty: W::U32 }, &[Operand::Special(Special::Ctaid(0))]);
         for (n, axis) in kernel.grid.iter().enumerate().rev() {
             let name = self.name(axis.value);
             let point = if n == 0 {
@@ -735,7 +734,12 @@ impl<'a> Code<'a> {
             Elem::I64 => self.in_register(name, n),
             Elem::F32 => {
                 let r = self.in_register(name, n);
-                self.make(name, RegType::F32, P::CvtToFloat { round: Round::Nearest, to: W::F32, from: W::S64 }, &[word(r)])
+                self.make(
+                    name,
+                    RegType::F32,
+                    P::CvtToFloat { round: Round::Nearest, to: W::F32, from: W::S64 },
+                    &[word(r)],
+                )
             }
             _ => return Err(format!("an index as {elem}")),
         })

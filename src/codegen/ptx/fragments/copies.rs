@@ -98,7 +98,8 @@ impl Code<'_> {
             let bytes = match cols_inside {
                 true => None,
                 false => {
-                    let col = self.arithmetic("col", BinaryOp::Add, first_col, Number::Known(panel * chunks * 16 / size))?;
+                    let col =
+                        self.arithmetic("col", BinaryOp::Add, first_col, Number::Known(panel * chunks * 16 / size))?;
                     let rest = self.arithmetic("rest", BinaryOp::Sub, end_col, col)?;
                     let rest = self.arithmetic("rest", BinaryOp::Mul, rest, Number::Known(size))?;
                     let rest = self.arithmetic("rest", BinaryOp::Min, rest, Number::Known(16))?;

@@ -228,13 +228,7 @@ impl Code<'_> {
     }
 
     /// `2^(a b - c)` with the product and the difference rounded once, where that is what a power is taken of.
-    fn exponent(
-        &mut self,
-        s: &mut Stretch,
-        data: &InstData,
-        t: &TileType,
-        n: usize,
-    ) -> Result<Option<Reg>, String> {
+    fn exponent(&mut self, s: &mut Stretch, data: &InstData, t: &TileType, n: usize) -> Result<Option<Reg>, String> {
         let inner = |v: Option<&Value>, code: &Code<'_>| -> Option<InstData> {
             let inst = s.makers.get(v?)?;
             let once = code.uses[*v?].len() == 1;
@@ -323,9 +317,7 @@ impl Code<'_> {
                 let b = word(rest?);
                 let op = match op {
                     BinaryOp::Add => ADD,
-                    BinaryOp::Sub => {
-                        P::SubFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: W::F32 }
-                    }
+                    BinaryOp::Sub => P::SubFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: W::F32 },
                     BinaryOp::Mul => MUL,
                     BinaryOp::Div => P::DivFloat { round: Round::Nearest, ftz: Ftz::Keep, ty: W::F32 },
                     BinaryOp::Max => P::MaxFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 },
@@ -394,9 +386,12 @@ impl Code<'_> {
             Op::Cast if from == Elem::Bool && to == Elem::I32 => {
                 self.make(name, ty, P::SelP { ty: W::B32 }, &[int(1), int(0), a])
             }
-            Op::Cast if from == Elem::F32 && to == Elem::I32 => {
-                self.make(name, ty, P::CvtToInt { round: RoundInt::Zero, ftz: Ftz::Keep, to: W::S32, from: W::F32 }, &[a])
-            }
+            Op::Cast if from == Elem::F32 && to == Elem::I32 => self.make(
+                name,
+                ty,
+                P::CvtToInt { round: RoundInt::Zero, ftz: Ftz::Keep, to: W::S32, from: W::F32 },
+                &[a],
+            ),
             Op::Unary(op) => match (op, from) {
                 (UnaryOp::Neg, Elem::F32) => self.make(name, ty, P::NegFloat { ftz: Ftz::Keep, ty: W::F32 }, &[a]),
                 (UnaryOp::Abs, Elem::F32) => self.make(name, ty, P::AbsFloat { ftz: Ftz::Keep, ty: W::F32 }, &[a]),

@@ -73,10 +73,8 @@ impl Code<'_> {
                 if is_operand { Held::Operand(list) } else { Held::Elements(list) }
             }
             Type::Tile(_) | Type::Slot(_) | Type::Group(..) | Type::Pending(..) => {
-                let of_products = matches!(
-                    ty,
-                    Type::Group(crate::tile::Queue::Mma, _) | Type::Pending(crate::tile::Queue::Mma, _)
-                );
+                let of_products =
+                    matches!(ty, Type::Group(crate::tile::Queue::Mma, _) | Type::Pending(crate::tile::Queue::Mma, _));
                 if of_products {
                     return Err("a product that is under way is no argument of a block here".into());
                 }
@@ -146,12 +144,7 @@ impl Code<'_> {
     }
 
     /// The end of a block; `next` is the block whose code follows.
-    fn terminator(
-        &mut self,
-        b: Block,
-        next: Option<Block>,
-        labels: &BTreeMap<Block, String>,
-    ) -> Result<(), String> {
+    fn terminator(&mut self, b: Block, next: Option<Block>, labels: &BTreeMap<Block, String>) -> Result<(), String> {
         let label = |b: Block| labels.get(&b).cloned().ok_or("a jump out of the blocks of a role");
         match self.body.block(b).terminator.clone() {
             Terminator::Return(_) => self.push(P::Ret {}, []),

@@ -76,9 +76,11 @@ impl Code<'_> {
         }
         // A point of the grid times its step, perhaps in parts.
         let Some((axis, step, more)) = self.grid_start(start) else { return false };
-        self.kernel.grid.iter().any(|g| {
-            g.value == axis && g.step == step && g.extent.as_const() == Some(extent) && extent % step == 0
-        }) && more >= 0
+        self.kernel
+            .grid
+            .iter()
+            .any(|g| g.value == axis && g.step == step && g.extent.as_const() == Some(extent) && extent % step == 0)
+            && more >= 0
             && more + length <= step
     }
 

@@ -211,7 +211,9 @@ impl Code<'_> {
     /// Is a value used on some way from an instruction on, before it is made again?
     fn is_live_after(&self, inst: Inst, v: Value) -> bool {
         let body = self.body;
-        let Some(home) = body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&inst)) else { return true };
+        let Some(home) = body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&inst)) else {
+            return true;
+        };
         let used_in = |insts: &[Inst]| insts.iter().any(|i| body.inst(*i).operands.contains(&v));
         let list = &body.block(home).insts;
         let after = list.iter().position(|i| *i == inst).map_or(0, |n| n + 1);

@@ -107,8 +107,7 @@ impl Code<'_> {
         let name = self.name(v);
         let shared = self.stage(&name, ring, n)?;
         let barriers = shared.barriers.ok_or("a ring without barriers")?;
-        let before =
-            self.make("before", RegType::B32, P::Xor { ty: W::B32 }, &[word(barriers.parity), int(1)]);
+        let before = self.make("before", RegType::B32, P::Xor { ty: W::B32 }, &[word(barriers.parity), int(1)]);
         self.wait_for_phase(barriers.full, i64::from(barriers.empty), word(before))?;
         self.held.insert(v, Held::Shared(shared));
         Ok(())
