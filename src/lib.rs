@@ -17,6 +17,7 @@
 //!                                   functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
 //!                 wide/machine/     code of the leaves of runs over virtual registers, which `--emit mir` shows
+//!                 codegen/ptx/      PTX for GPUs (ptx/), from kernels that are scheduled for one
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```

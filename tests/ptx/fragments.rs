@@ -2,46 +2,29 @@
 
 use std::path::Path;
 
-use attnc::codegen::ptx::fragments::{self, Made};
+use attnc::codegen::ptx::compile;
+use attnc::codegen::ptx::info::{KernelInfo, Swizzle};
+use attnc::ptx::Module;
 use attnc::ptx::text::{parse, print};
-use attnc::ptx::{Module, verify};
 use attnc::source::SourceMap;
-use attnc::tile;
+use attnc::tile::verify::VerifiedModule;
+use attnc::tile::{self, GpuArch};
 
 use crate::ptxas;
 
 const SM80: &str = include_str!("../witnesses/attention_sm80.tir");
 const SM90A: &str = include_str!("../witnesses/attention_sm90a.tir");
 
-/// The kernels of a tile IR text.
-fn kernels(source: &str) -> Vec<tile::Kernel> {
+/// A tile IR text as PTX. (The code generator verifies what it makes.)
+fn compiled(source: &str, arch: GpuArch) -> (Module, Vec<KernelInfo>) {
     let mut sources = SourceMap::new();
     let file = sources.add("witness.tir", source);
-    match tile::text::parse(source, file) {
-        Ok(p) => {
-            tile::verify::verify(&p.module).unwrap_or_else(|e| panic!("{e}"));
-            p.module.kernels
-        }
-        Err(d) => panic!("{}", attnc::diagnostics::render_all(&d, &sources, false)),
-    }
-}
-
-/// A module of one kernel, for the least version and processor.
-pub(crate) fn module(made: &Made) -> Module {
-    let mut module = Module::new();
-    module.shared.push(fragments::dynamic_shared());
-    module.kernels.push(made.kernel.clone());
-    (module.version, module.target) = module.lowest();
-    if let Err(errors) = verify(&module) {
-        let list: Vec<String> = errors.iter().take(20).map(ToString::to_string).collect();
-        panic!("{}\n{}", print(&module), list.join("\n"));
-    }
+    let parsed = tile::text::parse(source, file);
+    let module = parsed.unwrap_or_else(|d| panic!("{}", attnc::diagnostics::render_all(&d, &sources, false))).module;
+    let module = VerifiedModule::new(module).unwrap_or_else(|e| panic!("{e}"));
+    let (module, infos) = compile(&module, arch).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(parse(&print(&module)).as_ref(), Ok(&module), "what is printed reads back");
-    module
-}
-
-fn made(source: &str, name: &str) -> Made {
-    fragments::compile(&kernels(source)[0], name).unwrap_or_else(|e| panic!("{e}"))
+    (module, infos)
 }
 
 /// What the assembler says of a module: nothing of spills or of products that wait for each other.
@@ -63,9 +46,8 @@ pub(crate) fn assembles_well(ptxas: &Path, module: &Module, processors: &[&str])
 
 #[test]
 fn the_witness_for_ampere_is_assembled_without_spills() {
-    let made = made(SM80, "attention_sm80");
-    let module = module(&made);
-    assert_eq!((made.shared_bytes, made.threads), (40_960, 128));
+    let (module, infos) = compiled(SM80, GpuArch::Sm80);
+    assert_eq!((infos[0].dynamic_shared, infos[0].threads), (40_960, [128, 1, 1]));
     assert_eq!((module.version.to_string(), module.target.to_string()), ("7.0".into(), "sm_80".into()));
     ptxas::with("attention for sm_80", |ptxas| assembles_well(ptxas, &module, &["sm_80", "sm_90a", "sm_100"]));
 }
@@ -84,16 +66,18 @@ fn beside_products(code: &[String]) -> Vec<&[String]> {
 
 #[test]
 fn the_witness_for_hopper_is_assembled_without_spills_and_overlaps() {
-    let made = made(SM90A, "attention_sm90a");
-    let module = module(&made);
+    let (module, infos) = compiled(SM90A, GpuArch::Sm90a);
     assert_eq!(module.target.to_string(), "sm_90a");
-    assert_eq!((made.shared_bytes, made.threads, made.maps.len()), (163_936, 384, 3));
-    let maps: Vec<(usize, &[usize], &[u32])> =
-        made.maps.iter().map(|m| (m.param, m.axes.as_slice(), m.extents.as_slice())).collect();
-    assert_eq!(
-        maps,
-        [(0, &[2, 1, 0][..], &[64, 64, 1][..]), (1, &[2, 1, 0], &[64, 128, 1]), (2, &[2, 1, 0], &[64, 128, 1])]
-    );
+    let info = &infos[0];
+    assert_eq!((info.dynamic_shared, info.threads), (163_936, [384, 1, 1]));
+    let maps: Vec<(usize, &[u32], Swizzle)> =
+        info.tensor_maps.iter().map(|m| (m.param, m.boxes.as_slice(), m.swizzle)).collect();
+    let swizzle = Swizzle::Bytes128;
+    assert_eq!(maps, [(0, &[64, 64, 1][..], swizzle), (1, &[64, 128, 1], swizzle), (2, &[64, 128, 1], swizzle)]);
+    let [t, h] = ["T", "H"].map(attnc::shape::Dim::symbol);
+    let of_keys = &info.tensor_maps[1];
+    assert_eq!(of_keys.extents, [128.into(), t.clone(), h]);
+    assert_eq!(of_keys.byte_strides, [256.into(), t.mul(&256.into())]);
     ptxas::with("attention for sm_90a", |ptxas| {
         assembles_well(ptxas, &module, &["sm_90a"]);
         let Some(code) = ptxas::disassemble(ptxas, &print(&module), "sm_90a") else { return };

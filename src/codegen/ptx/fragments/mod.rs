@@ -6,7 +6,9 @@
 //! about tiles, stages or warps: the schedule did.
 //!
 //! ```text
-//!   code      registers, names, indices, dimensions, scalars
+//!   code      registers, names, the head of a kernel, what holds each value
+//!   numbers   indices and dimensions
+//!   scalars   operations that make an index or a scalar
 //!   flow      blocks, jumps, roles; which values are live
 //!   elements  elementwise work and reductions, element by element
 //!   memory    loads and stores of fragments
@@ -15,9 +17,8 @@
 //!   rings     barriers in shared memory, tensor memory accelerator
 //! ```
 //!
-//! # Parameters of a kernel
-//!
-//! One `.u64` for each symbol, one for each parameter (a pointer or an index), then `fault`, then the tensor maps.
+//! Powers are `ex2.approx`, with a relative error of 2^-22.5 and results below 2^-126 as 0. A difference of a product that a power of
+//! 2 is taken of is one fused step.
 
 mod code;
 mod copies;
@@ -25,43 +26,33 @@ mod elements;
 mod flow;
 mod layout;
 mod memory;
+mod numbers;
 mod products;
 mod rings;
+mod scalars;
 
+use super::info::{Grid, KernelInfo, ParamInfo, Swizzle, TensorMapInfo};
 use crate::ptx;
-use crate::shape::Elem;
-use crate::tile::{Kernel, Op, State};
+use crate::shape::{Dim, Elem};
+use crate::tile::{Kernel, Op, ParamMode, State, Type};
 use code::Code;
 
-/// The name of the shared memory that a launch sizes.
-pub(crate) const DYNAMIC: &str = "dynamic_shared";
+/// The address of a block's shared memory is a multiple of this: chunks are exchanged within 8 rows of 128 bytes.
+pub const SHARED_ALIGN: u32 = 1024;
 
 /// A box of a buffer that the tensor memory accelerator copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorMap {
+struct TensorMap {
     /// The parameter of the tile kernel that is read, by its place.
-    pub param: usize,
+    param: usize,
     /// The axes of the buffer that the map has, the innermost first; its element stride is 1.
-    pub axes: Vec<usize>,
+    axes: Vec<usize>,
     /// Extents of a box, one for each of these axes.
-    pub extents: Vec<u32>,
+    extents: Vec<u32>,
     /// Element type.
-    pub elem: Elem,
+    elem: Elem,
     /// Bytes within which chunks of 16 are exchanged: 0, 64 or 128.
-    pub swizzle: u32,
-}
-
-/// A PTX kernel and what its launch must know.
-#[derive(Clone, Debug)]
-pub struct Made {
-    /// The kernel. It names [`DYNAMIC`], which its module declares.
-    pub kernel: ptx::Kernel,
-    /// Bytes of shared memory that a launch adds.
-    pub shared_bytes: u64,
-    /// Threads of a block.
-    pub threads: u32,
-    /// Its tensor maps, in the order of its last parameters.
-    pub maps: Vec<TensorMap>,
+    swizzle: i64,
 }
 
 /// Is a kernel one of these: for a GPU, and without loop nests?
@@ -70,18 +61,51 @@ pub fn is_of_fragments(kernel: &Kernel) -> bool {
     matches!(kernel.state, State::Gpu { .. }) && !has_run
 }
 
-/// The code of a kernel under a name.
+/// The code of a kernel under a name, and what a launch must know.
 ///
 /// # Errors
 /// What these templates do not cover, in words.
-pub fn compile(kernel: &Kernel, name: &str) -> Result<Made, String> {
-    let State::Gpu { warps, .. } = kernel.state else { return Err("the kernel is not scheduled for a GPU".into()) };
+pub(super) fn compile(kernel: &Kernel, name: &str) -> Result<(ptx::Kernel, KernelInfo), String> {
+    let State::Gpu { warps, .. } = kernel.state else { return Err("it is not scheduled for a GPU".into()) };
     let mut code = Code::new(kernel, name, i64::from(warps))?;
     code.whole()?;
-    Ok(Made { kernel: code.out, shared_bytes: kernel.scratch, threads: warps * 32, maps: code.maps })
+    let tensor_maps = code.maps.iter().map(|m| map_info(kernel, m)).collect::<Option<Vec<_>>>();
+    let params = kernel.params.iter().map(|p| match kernel.body.ty(p.value) {
+        Type::Buffer(_) => ParamInfo::Buffer { read: p.mode != ParamMode::Out, written: p.mode != ParamMode::In },
+        _ => ParamInfo::Index,
+    });
+    let info = KernelInfo {
+        name: name.to_string(),
+        kernel: kernel.name.clone(),
+        symbols: kernel.symbols.clone(),
+        params: params.collect(),
+        threads: [warps * 32, 1, 1],
+        grid: Grid::Axes(kernel.grid.iter().map(|g| (g.extent.clone(), g.step)).collect()),
+        static_shared: 0,
+        dynamic_shared: u32::try_from(kernel.scratch).map_err(|_| "its shared memory is too large")?,
+        tensor_maps: tensor_maps.ok_or("a map of no buffer")?,
+        cluster: None,
+    };
+    Ok((code.out, info))
 }
 
-/// The declaration of the shared memory that launches size.
-pub fn dynamic_shared() -> ptx::Shared {
-    ptx::Shared { name: DYNAMIC.into(), align: 1024, bytes: None }
+/// What the host encodes for a tensor map.
+fn map_info(kernel: &Kernel, map: &TensorMap) -> Option<TensorMapInfo> {
+    let ty = kernel.params.get(map.param).and_then(|p| kernel.body.ty(p.value).buffer())?;
+    let size = Dim::from(i64::try_from(map.elem.size()).ok()?);
+    let of = |list: &[Dim], axes: &[usize]| axes.iter().map(|a| list.get(*a).cloned()).collect::<Option<Vec<Dim>>>();
+    let strides = of(&ty.strides, map.axes.get(1..)?)?;
+    Some(TensorMapInfo {
+        param: map.param,
+        elem: map.elem,
+        extents: of(&ty.shape, &map.axes)?,
+        byte_strides: strides.iter().map(|d| d.mul(&size)).collect(),
+        boxes: map.extents.clone(),
+        element_strides: vec![1; map.axes.len()],
+        swizzle: match map.swizzle {
+            128 => Swizzle::Bytes128,
+            64 => Swizzle::Bytes64,
+            _ => Swizzle::None,
+        },
+    })
 }

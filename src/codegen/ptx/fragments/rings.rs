@@ -172,8 +172,8 @@ impl Code<'_> {
         }
         let rank = u8::try_from(axes.len()).ok().filter(|n| *n <= 5).ok_or("a box of too many axes")?;
         let param = self.kernel.params.iter().position(|p| p.value == buffer).ok_or("no parameter")?;
-        let swizzle = u32::try_from(panels.swizzle).unwrap_or(0);
-        let map = self.map(TensorMap { param, axes: axes.clone(), extents, elem: t.elem, swizzle });
+        let map = TensorMap { param, axes: axes.clone(), extents, elem: t.elem, swizzle: panels.swizzle };
+        let map = self.map(map);
         let bytes = panels.count() * panels.panel_bytes();
         self.push(P::BarrierArriveExpect {}, [Operand::Sink, address(barriers.full, 0)?, int(bytes)]);
         let name = format!("map{map}");
