@@ -46,7 +46,7 @@ pub(super) fn compile(
     }
     let tiles = match source {
         Source::Program | Source::Graph => match graph_ir(s, options, source, file, out)? {
-            Some(graph) => stages::tiles_of(s, &graph)?,
+            Some(graph) => stages::tiles_of(s, &graph)?.0,
             None => return Ok(()),
         },
         Source::Tile => {
