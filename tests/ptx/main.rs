@@ -3,5 +3,6 @@
 mod assembled;
 mod generate;
 mod ptxas;
+mod sim;
 mod texts;
 mod verifier;
