@@ -1,7 +1,9 @@
 //! The simulator: each instruction against an independent model, synchronisation, asynchronous effects, planted faults.
 
 mod arithmetic;
+mod kernels;
 mod memory;
+mod samples;
 
 use attnc::ptx::sim::{Device, Launch, Mode, Module, Report, Stats};
 
