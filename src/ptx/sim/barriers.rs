@@ -9,6 +9,9 @@ use super::report::{Check, Fault, at_address, at_lane, problem};
 use super::state::{Block, Ctx, Flow, Run, Wait, Warp};
 use super::transfers::split;
 
+/// What a poll has seen that has asked once.
+const FIRST: (u64, u64) = (u64::MAX, u64::MAX);
+
 impl Block {
     /// A copy has moved bytes that an mbarrier counts. Did its phase end?
     pub(super) fn complete_bytes(&mut self, at: u32, bytes: u32, epoch: u32) -> Check<bool> {
@@ -340,6 +343,15 @@ impl Ctx<'_, '_> {
     /// `mbarrier.try_wait` and `test_wait`: is the phase of a parity over?
     pub(super) fn mbarrier_wait(&mut self) -> Check<Flow> {
         let (at, parity) = (self.addresses(1)?, self.value(2)?);
+        // The first answer is no, as it may always be: who does not ask again has not waited.
+        if !self.w.polls.contains_key(&self.pc) {
+            for lane in lanes(self.mask) {
+                self.mbarrier(lane, at[lane as usize])?;
+            }
+            self.w.polls.insert(self.pc, FIRST);
+            self.set_predicate(0, 0);
+            return Ok(Flow::Next);
+        }
         let mut over = 0;
         let mut learner = Learner::default();
         for lane in lanes(self.mask) {
@@ -361,6 +373,7 @@ impl Ctx<'_, '_> {
         }
         if over != 0 {
             self.w.effects += 1;
+            self.w.polls.remove(&self.pc);
         }
         self.set_predicate(0, over);
         Ok(Flow::Next)

@@ -3,6 +3,7 @@
 mod arithmetic;
 mod kernels;
 mod memory;
+mod planted;
 mod samples;
 
 use attnc::ptx::sim::{Device, Launch, Mode, Module, Report, Stats};
