@@ -2,7 +2,8 @@
 
 use attnc::ptx::sim::{Fault, Mode};
 
-use super::kernels::{Sample, all};
+use super::kernels::all;
+use super::sample::Sample;
 
 use Fault::{
     BadOperand, BarrierMisuse, Deadlock, Divergence, MbarrierMisuse, MissingProxyFence, MissingWait, MissingWgmmaFence,
