@@ -22,7 +22,7 @@ const FAULT_BYTES: usize = 32;
 pub struct Simulated {
     module: sim::Module,
     infos: Vec<KernelInfo>,
-    mode: Mode,
+    modes: Vec<Mode>,
     stats: RefCell<Stats>,
 }
 
@@ -33,12 +33,12 @@ fn failed<T>(why: impl Into<String>) -> Fails<T> {
 }
 
 impl Simulated {
-    /// Loads a text.
+    /// Loads a text. Each launch is executed in each of the modes, and must leave the same bytes.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn new(text: &str, infos: Vec<KernelInfo>, mode: Mode) -> Result<Simulated, String> {
-        Ok(Simulated { module: sim::Module::load(text)?, infos, mode, stats: RefCell::default() })
+    pub fn new(text: &str, infos: Vec<KernelInfo>, modes: &[Mode]) -> Result<Simulated, String> {
+        Ok(Simulated { module: sim::Module::load(text)?, infos, modes: modes.to_vec(), stats: RefCell::default() })
     }
 
     /// What all launches so far did.
@@ -137,23 +137,23 @@ fn encoded(info: &TensorMapInfo, address: u64, symbols: &BTreeMap<String, i64>) 
     Ok(map.encode().to_vec())
 }
 
-impl Launches for Simulated {
-    fn launch(
+/// What a launch leaves: for each storage that it may have written, its bytes and which of them were written.
+type Left = BTreeMap<usize, (Vec<u8>, Vec<bool>)>;
+
+impl Simulated {
+    /// Executes a launch in one mode.
+    fn once(
         &self,
-        kernel: &str,
+        info: &KernelInfo,
         symbols: &BTreeMap<String, i64>,
         args: &[LaunchArgument],
-        memory: &mut LaunchMemory<'_>,
-    ) -> Fails<()> {
-        let Some(info) = self.infos.iter().find(|info| info.kernel == kernel) else {
-            return failed("it was not compiled");
-        };
-        if args.len() != info.params.len() {
-            return failed(format!("{} operands; the kernel takes {}", args.len(), info.params.len()));
-        }
+        memory: &LaunchMemory<'_>,
+        mode: Mode,
+    ) -> Fails<Left> {
         let grid = blocks(&info.grid, symbols)?;
+        let mut left = Left::new();
         if grid.contains(&0) {
-            return Ok(());
+            return Ok(left);
         }
         let mut buffers = Buffers { device: Device::new(), of: BTreeMap::new() };
         let mut params: Vec<Vec<u8>> = Vec::new();
@@ -193,7 +193,7 @@ impl Launches for Simulated {
             shared_bytes: info.dynamic_shared,
             params: &params,
         };
-        let stats = buffers.device.launch(&self.module, &launch, self.mode);
+        let stats = buffers.device.launch(&self.module, &launch, mode);
         let stats = stats.map_err(|report| LaunchError::Failed(report.to_string()))?;
         self.stats.borrow_mut().add(&stats);
         let said = buffers.device.read(fault, FAULT_BYTES).map_err(LaunchError::Failed)?;
@@ -202,13 +202,42 @@ impl Launches for Simulated {
             return Err(LaunchError::Check { site, index: word(1) as i64, bound: word(2) as i64 });
         }
         for storage in written {
-            let Some((base, bytes)) =
-                buffers.of.get(&storage).copied().zip(memory.bytes(storage).map(|(b, _)| b.len()))
-            else {
-                continue;
-            };
+            let bytes = memory.bytes(storage).map_or(0, |(bytes, _)| bytes.len());
+            let base = buffers.of.get(&storage).copied().unwrap_or(0);
             let data = buffers.device.read(base, bytes).map_err(LaunchError::Failed)?;
             let known = buffers.device.written(base, bytes).map_err(LaunchError::Failed)?;
+            left.insert(storage, (data, known));
+        }
+        Ok(left)
+    }
+}
+
+impl Launches for Simulated {
+    fn launch(
+        &self,
+        kernel: &str,
+        symbols: &BTreeMap<String, i64>,
+        args: &[LaunchArgument],
+        memory: &mut LaunchMemory<'_>,
+    ) -> Fails<()> {
+        let Some(info) = self.infos.iter().find(|info| info.kernel == kernel) else {
+            return failed("it was not compiled");
+        };
+        if args.len() != info.params.len() {
+            return failed(format!("{} operands; the kernel takes {}", args.len(), info.params.len()));
+        }
+        let mut first: Option<Left> = None;
+        for mode in &self.modes {
+            let left = self.once(info, symbols, args, memory, *mode)?;
+            match &first {
+                None => first = Some(left),
+                Some(first) if *first != left => {
+                    return failed(format!("the result depends on the order of effects ({mode:?})"));
+                }
+                Some(_) => {}
+            }
+        }
+        for (storage, (data, known)) in first.unwrap_or_default() {
             memory.replace(storage, &data, &known);
         }
         Ok(())

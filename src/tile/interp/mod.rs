@@ -67,7 +67,7 @@ pub struct Outcome {
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
 pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call, Others::NONE, &mut BTreeMap::new())
+    plan::run(module.module(), call, Others::none(), &mut BTreeMap::new())
 }
 
 /// Runs a plan as one of the calls of a session, whose states are kept as bytes, by name; what is not there is zero. A call
@@ -80,7 +80,7 @@ pub fn run_in(
     call: &Call<'_>,
     states: &mut BTreeMap<String, Vec<u8>>,
 ) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call, Others::NONE, states)
+    plan::run(module.module(), call, Others::none(), states)
 }
 
 /// The same, with the runs of kernels done by others: `runs` says who does those of a kernel, by its name, or nobody.
@@ -106,7 +106,7 @@ pub fn run_on<'a>(
     states: &mut BTreeMap<String, Vec<u8>>,
     launches: &'a dyn Launches,
 ) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call, Others { launches: Some(launches), ..Others::NONE }, states)
+    plan::run(module.module(), call, Others { launches: Some(launches), ..Others::none() }, states)
 }
 
 /// Who does what of a call in the interpreter's place.
@@ -116,8 +116,11 @@ struct Others<'a> {
     launches: Option<&'a dyn Launches>,
 }
 
-impl Others<'_> {
-    const NONE: Others<'static> = Others { runs: &|_| None, launches: None };
+impl<'a> Others<'a> {
+    /// Nobody.
+    fn none() -> Others<'a> {
+        Others { runs: &|_| None, launches: None }
+    }
 }
 
 /// An operand of a kernel that is run alone.
