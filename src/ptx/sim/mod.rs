@@ -169,6 +169,19 @@ impl Device {
         Ok(())
     }
 
+    /// Writes bytes of which some have no value.
+    ///
+    /// # Errors
+    /// A range that is in no buffer.
+    pub fn write_known(&mut self, address: u64, data: &[u8], written: &[bool]) -> Result<(), String> {
+        let (region, at) = self.global.at(address, data.len()).ok_or_else(|| outside(address, data.len()))?;
+        region.fill(at, data);
+        for (known, written) in region.known.iter_mut().skip(at).zip(written) {
+            *known = u8::from(*written);
+        }
+        Ok(())
+    }
+
     /// Reads bytes of a buffer; those without values are 0.
     ///
     /// # Errors
@@ -194,12 +207,7 @@ impl Device {
     pub fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<(), String> {
         let data = self.read(from, bytes)?;
         let written = self.written(from, bytes)?;
-        let (region, at) = self.global.at(to, bytes).ok_or_else(|| outside(to, bytes))?;
-        region.fill(at, &data);
-        for (known, written) in region.known.iter_mut().skip(at).zip(written) {
-            *known = u8::from(written);
-        }
-        Ok(())
+        self.write_known(to, &data, &written)
     }
 
     /// Runs a kernel.
