@@ -1,15 +1,8 @@
 //! Tests of the PTX module: texts, the verifier, and what NVIDIA's assembler says.
 
 mod assembled;
-mod examples;
-#[path = "../common/fixtures.rs"]
-mod fixtures;
 mod fragments;
-#[path = "../common/front.rs"]
-mod front;
 mod generate;
-#[path = "../common/host.rs"]
-mod host;
 mod ptxas;
 mod sim;
 mod texts;
