@@ -2,15 +2,8 @@
 
 mod assembled;
 mod elements;
-mod examples;
-#[path = "../common/fixtures.rs"]
-mod fixtures;
 mod fragments;
-#[path = "../common/front.rs"]
-mod front;
 mod generate;
-#[path = "../common/host.rs"]
-mod host;
 mod ptxas;
 mod runs;
 mod sim;

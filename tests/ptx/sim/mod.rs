@@ -1,6 +1,7 @@
 //! The simulator: each instruction against an independent model, synchronisation, asynchronous effects, planted faults.
 
 mod arithmetic;
+mod floats;
 mod hopper;
 mod kernels;
 mod memory;
