@@ -2,12 +2,7 @@
 
 mod assembled;
 mod fragments;
-#[path = "../common/front.rs"]
-mod front;
-#[path = "../common/gen_source/mod.rs"]
-mod gen_source;
 mod generate;
-mod oracle;
 mod ptxas;
 mod sim;
 mod texts;
