@@ -377,7 +377,7 @@ pub(super) fn machine_code(
         ));
     }
     let list: Vec<Tier<'_>> =
-        tiers.list.iter().map(|(level, module)| Tier { level: *level, module: module.verified() }).collect();
+        tiers.list.iter().map(|(level, module)| Tier { level: *level, module: module.verified(), gpu: None }).collect();
     let made = codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
         if tiers.is_text {
             return no_code(s, &complaint);

@@ -9,6 +9,7 @@
 //! Nothing here knows of IR, types or Cranelift functions.
 
 pub mod abi;
+pub mod cuda;
 pub mod descriptor;
 pub mod dlpack;
 pub mod expr;
