@@ -17,6 +17,7 @@
 //!                                   functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
 //!                 wide/machine/     code of the leaves of runs over virtual registers, which `--emit mir` shows
+//!                 codegen/ptx/      PTX for GPUs (ptx/), from kernels that are scheduled for one
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
@@ -40,7 +41,7 @@
 //! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | graph IR, Cranelift |
 //! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `diagnostics`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
 //! | `ptx` | PTX for GPUs: kernels of typed instructions, a table of all legal opcodes; text, verifier | `diagnostics` | tiles, launches |
-//! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `irtext`, `lowering::vector`, `panics`, `runtime`, `scalar`, `shape`, `source`, `ssa`, `threads`, `tile`, `vector` | how anything was decided |
+//! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `irtext`, `lowering::vector`, `panics`, `ptx`, `runtime`, `scalar`, `shape`, `source`, `ssa`, `threads`, `tile`, `vector` | how anything was decided |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
 //! | `import` | configurations of the Hugging Face hub to programs; a template for each family |  | files, stages |
