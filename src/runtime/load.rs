@@ -196,9 +196,8 @@ impl CompiledModel {
         let mut handle = null_mut();
         let text_of = |text: &Option<CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
         // SAFETY: C strings or null, and a place for the handle.
-        let status = unsafe {
-            (functions.attnc_model_open_on)(text_of(&device), text_of(&weights), threads, &mut handle)
-        };
+        let status =
+            unsafe { (functions.attnc_model_open_on)(text_of(&device), text_of(&weights), threads, &mut handle) };
         let model = CompiledModel { handle, functions, _library: library };
         if status != 0 {
             // SAFETY: the handle is live until `model` is dropped.

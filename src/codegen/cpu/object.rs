@@ -96,14 +96,14 @@ pub struct GpuKernels {
     pub cuda: Cuda,
 }
 
-impl Tier<'_> {
+impl<'a> Tier<'a> {
     /// What the variant is called.
     fn name(&self) -> String {
         self.gpu.map_or(self.level.name().to_string(), |gpu| gpu.name.clone())
     }
 
     /// The kernels that are made here.
-    fn own_kernels(&self) -> &[Kernel] {
+    fn own_kernels(&self) -> &'a [Kernel] {
         if self.gpu.is_some() { &[] } else { &self.module.module().kernels }
     }
 }
@@ -200,8 +200,7 @@ fn declare<'a>(
     wanted: EmitOptions,
 ) -> Result<(Vec<Level>, Vec<Job<'a>>), String> {
     let convention = object.isa().default_call_conv();
-    let mut keys =
-        threads::each(tiers.iter().flat_map(Tier::own_kernels).collect::<Vec<_>>(), threads, key);
+    let mut keys = threads::each(tiers.iter().flat_map(Tier::own_kernels).collect::<Vec<_>>(), threads, key);
     let mut shared: HashMap<Vec<u8>, FuncId> = HashMap::new();
     let (mut levels, mut jobs) = (Vec::new(), Vec::new());
     for tier in tiers.iter().rev() {
@@ -291,7 +290,13 @@ fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, w
             continue;
         }
         let only = wanted.only.map(|part| match part {
-            Part::Kernel(n) => if tier.gpu.is_some() { usize::MAX } else { n },
+            Part::Kernel(n) => {
+                if tier.gpu.is_some() {
+                    usize::MAX
+                } else {
+                    n
+                }
+            }
             Part::Plan(n) => tier.own_kernels().len() + n,
         });
         let functions = level.functions.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| only == *n));

@@ -21,6 +21,7 @@ mod kernel;
 mod lanes;
 mod reduce;
 mod run;
+mod variant;
 
 use std::collections::BTreeSet;
 
@@ -29,6 +30,7 @@ use crate::tile::GpuArch;
 use crate::tile::text::head_of_kernel;
 use crate::tile::verify::VerifiedModule;
 pub use info::KernelInfo;
+pub use variant::variant;
 
 /// Compiles the kernels of a module for a GPU, in order.
 ///
