@@ -8,12 +8,15 @@
 //! ([`run`], [`reduce`]), products by rectangles ([`dot`]), barriers where threads need each other's results ([`hazards`]). Work on
 //! elements is [`lanes`], with the functions of vector IR.
 //!
+//! One whose tiles are fragments of tensor cores is made by [`fragments`].
+//!
 //! The text is meant to be read: each operation of the tile IR stands before its instructions, with its place in the source, and registers have
 //! the names of its values.
 
 mod dims;
 mod dot;
 mod emit;
+pub mod fragments;
 mod hazards;
 pub mod info;
 mod integers;
@@ -43,13 +46,19 @@ pub fn compile(module: &VerifiedModule, arch: GpuArch) -> Result<(Module, Vec<Ke
     for k in &module.kernels {
         let name = identifier(&k.name, &mut taken);
         let files = (module.name.as_str(), module.files.as_slice());
-        let (mut made, info) = kernel::kernel(k, &name, files).map_err(|why| format!("kernel @{}: {why}", k.name))?;
+        let made = match fragments::is_of_fragments(k) {
+            true => fragments::compile(k, &name),
+            false => kernel::kernel(k, &name, files),
+        };
+        let (mut made, info) = made.map_err(|why| format!("kernel @{}: {why}", k.name))?;
         made.comments.push(head_of_kernel(k));
         out.kernels.push(made);
         infos.push(info);
     }
     if infos.iter().any(|info| info.dynamic_shared > 0) {
-        out.shared.push(Shared { name: kernel::SHARED.to_string(), align: kernel::SHARED_ALIGN, bytes: None });
+        let has_fragments = module.kernels.iter().any(fragments::is_of_fragments);
+        let align = if has_fragments { fragments::SHARED_ALIGN } else { kernel::SHARED_ALIGN };
+        out.shared.push(Shared { name: kernel::SHARED.to_string(), align, bytes: None });
     }
     let (version, least) = out.lowest();
     out.version = version;
