@@ -10,6 +10,7 @@
 
 pub mod abi;
 pub mod cuda;
+mod cuda_rows;
 pub mod descriptor;
 pub mod dlpack;
 pub mod expr;

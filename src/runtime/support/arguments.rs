@@ -107,10 +107,10 @@ pub(crate) unsafe fn arguments(
             out.on_device.push(v.on_device);
             continue;
         }
-        let aligned = (v.data as u64).checked_rem(given) == Some(0);
+        let is_aligned = |v: &View<'_>| (v.data as u64).checked_rem(given) == Some(0);
         // A truth value of this type is 0 or 1.
         let same = how == Conversion::Same || (how == Conversion::Truth && v.dtype == type_of(t.elem));
-        out.on_device.push(v.on_device && aligned && v.is_contiguous() && same);
+        out.on_device.push(v.on_device && is_aligned(v) && v.is_contiguous() && same);
         if out.on_device.last() == Some(&true) {
             out.device_spans.push(span);
             out.data.push(v.data);
@@ -125,9 +125,8 @@ pub(crate) unsafe fn arguments(
             out._copies.push(copy);
         }
         let v = here.as_ref().unwrap_or(v);
-        let aligned = (v.data as u64).checked_rem(given) == Some(0);
         let mut data = v.data.cast_const();
-        if !(aligned && v.is_contiguous()) {
+        if !(is_aligned(v) && v.is_contiguous()) {
             let copy = buffer(v.count, given, &name)?;
             // SAFETY: the span is checked, the copy has space for all elements.
             unsafe { v.copy_to(given, copy.pointer()) };

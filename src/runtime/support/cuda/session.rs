@@ -127,7 +127,7 @@ impl Session {
         self.queue().wait(what)
     }
 
-    /// Begins to time a launch, or ends it: then the nanoseconds.
+    /// What launches are timed by. The context is this thread's.
     pub(crate) fn new_timer(gpu: &Arc<Gpu>) -> Result<Timer> {
         let mut events = [core::ptr::null_mut(); 2];
         for event in &mut events {

@@ -98,7 +98,7 @@ impl Loaded {
         core::ptr::without_provenance_mut(at as usize)
     }
 
-    /// Fails unless a session's device is this one.
+    /// The number of its device.
     pub(crate) fn ordinal(&self) -> i32 {
         self.gpu.ordinal
     }
