@@ -105,7 +105,10 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         fail!(Internal, "{} has no code in variant {}", call.entry.name.get(), call.variant.name.get())
     };
     let arena = u64::try_from(eval(&arena, &call.bound.dims)?).unwrap_or(0);
-    let arena = DeviceBuffer::reserve(&mut session.arena, &loaded.gpu, arena, "what the call computes in between")?;
+    let name = call.entry.name.get();
+    let in_call = |e| named(name, e);
+    let arena = DeviceBuffer::reserve(&mut session.arena, &loaded.gpu, arena, "what the call computes in between");
+    let arena = arena.map_err(in_call)?;
 
     // What is not on the GPU gets a piece of its memory.
     let (arg_bytes, out_bytes) =
@@ -128,7 +131,8 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
             _ => Err(*p as u64),
         })
         .collect();
-    let staging = DeviceBuffer::reserve(&mut session.staging, &loaded.gpu, pieces.0, "arguments and results")?;
+    let staging = DeviceBuffer::reserve(&mut session.staging, &loaded.gpu, pieces.0, "arguments and results");
+    let staging = staging.map_err(in_call)?;
     let address = |place: &core::result::Result<u64, u64>| match place {
         Ok(offset) => staging + offset,
         Err(own) => *own,
@@ -139,7 +143,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         let device = address(place);
         if place.is_ok() {
             // SAFETY: the argument has as many bytes, which stay as they are during the call; so has its piece.
-            unsafe { queue.copy_in(device, *host, *bytes, "an argument")? };
+            unsafe { queue.copy_in(device, *host, *bytes, "an argument").map_err(in_call)? };
             mirrors.push(Mirror { device, bytes: *bytes, host: *host });
         }
         args.push(pointer(device).cast_const());
@@ -159,7 +163,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
             let bytes = data.tap_bytes.get(i).copied().unwrap_or(0);
             // A call need not reach every tap.
             // SAFETY: its piece has as many bytes.
-            unsafe { queue.clear(device, bytes, "a tap")? };
+            unsafe { queue.clear(device, bytes, "a tap").map_err(in_call)? };
             copies.push(Out { device, bytes, host: *host });
         }
         taps.push(pointer(device));
@@ -180,7 +184,6 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
     let timing = launched.take().zip(session.timer.as_ref());
     let on = On { loaded, queue: session.queue(), fault: session.fault.address(), each: session.each };
     let polling = call.poll.or(memory.poll).map(Polling::new);
-    let name = call.entry.name.get();
     // SAFETY: a plan of this model, with the memory that it says it needs.
     let done = unsafe { execute(plan, context, &on, call.model, name, &mirrors, &copies, polling, timing) };
     if done.is_err() {
