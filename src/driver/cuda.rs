@@ -51,7 +51,7 @@ pub(super) fn compile(
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, out)? else { return Ok(()) };
             if is_dump {
-                let tiles = stages::tiles_of(s, &graph)?;
+                let (tiles, _) = stages::tiles_of(s, &graph)?;
                 dumps(s, options, &tiles, false, out)?;
             }
             if !is_library {
