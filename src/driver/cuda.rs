@@ -3,6 +3,7 @@
 //! In: the options of `compile`, and a program or one of its dumps. Out: tile IR scheduled for a GPU, PTX; a library with a variant for
 //! each kind of GPU, beside those for processors if these are asked for too. As `compile`, a straight line.
 
+use super::bugs::{Saved, bug};
 use super::levels::Levels;
 use super::outputs::{Outputs, Source};
 use super::session::{CommandError, Session, command_line_error};
@@ -10,6 +11,8 @@ use super::stages::{self, Tiers};
 use super::{graph_ir, library, variants};
 use crate::cli::{CompileOptions, EmitKind, Gpu, Target};
 use crate::codegen::cpu::EmitOptions;
+use crate::ptx::sim::Mode;
+use crate::simulated::Simulated;
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, GpuArch, Part};
@@ -121,4 +124,24 @@ fn dumps(
         None => {}
     }
     out.emit(s, EmitKind::Ptx, |_| crate::ptx::text::print(&module))
+}
+
+/// Schedules a module for a GPU, and compiles its kernels for the simulator.
+pub(super) fn simulated(
+    s: &mut Session,
+    tiles: &VerifiedModule,
+    gpu: Gpu,
+) -> Result<(VerifiedModule, Simulated), CommandError> {
+    let kind = arch(gpu);
+    s.stage("schedule");
+    let scheduled = variants::scheduled(s, tiles, kind, false)?;
+    s.stage("generate code");
+    let (module, infos) = variants::compiled(s, &scheduled, kind, false)?;
+    let text = crate::ptx::text::print(&module);
+    let made = Simulated::new(&text, infos, &[Mode::EAGER, Mode::LATEST]).map_err(|complaint| {
+        let text = tile::text::print(&scheduled);
+        let saved = Saved { text: &text, ending: "tir", arguments: "--target cuda --emit ptx" };
+        bug("code generation", &complaint, Some(&saved))
+    })?;
+    Ok((scheduled, made))
 }

@@ -2,16 +2,15 @@
 
 use std::rc::Rc;
 
+use super::atomics::atomic;
 use super::clock::{Know, Label};
 use super::code::Arg;
-use super::execute::reach;
-use super::lanes::{V, sign, zero};
-use super::machine::{Block, Ctx, Flow, Wait, lanes, shared_address};
-use super::report::{Check, Fault, Problem, at_address};
-use super::rounding::{nan, number, rounded, sum};
-use super::shadow::{Access, Conflict, Reach};
+use super::lanes::{V, bank_conflicts, lanes, sign, zero};
+use super::report::{Check, Fault, at_address};
+use super::shadow::{Access, Reach};
+use super::state::{Ctx, Flow, Wait, conflict, shared_address};
 use crate::ptx::Op;
-use crate::ptx::words::{Atomic, Ordering, Round, Scope, Space, Type};
+use crate::ptx::words::{Atomic, Ordering, Scope, Space, Type};
 
 /// An access of a warp.
 #[derive(Clone, Copy)]
@@ -30,7 +29,7 @@ impl Kind {
     }
 
     fn ordered(space: Space, ty: Type, order: Ordering, scope: Scope) -> Kind {
-        Kind { order, reach: reach(scope), ..Kind::plain(space, ty, 1) }
+        Kind { order, reach: Reach::among(scope), ..Kind::plain(space, ty, 1) }
     }
 
     fn bytes(self) -> u32 {
@@ -44,24 +43,6 @@ impl Kind {
     fn releases(self) -> bool {
         matches!(self.order, Ordering::Release | Ordering::AcquireRelease)
     }
-}
-
-/// What a conflict means, in words.
-pub(super) fn conflict(b: &Block, c: Conflict, write: bool, is_async: bool, lane: u32, address: u64) -> Box<Problem> {
-    let who = if c.other.block == b.number {
-        b.agent_name(c.other.agent)
-    } else {
-        format!("thread {} of block {}", c.other.agent, c.other.block)
-    };
-    let (did, does) = (if c.was_write { "wrote" } else { "reads" }, if write { "writes" } else { "reads" });
-    let (fault, message) = if c.needs_fence {
-        let side = "the asynchronous proxy";
-        (Fault::MissingProxyFence, format!("{side} {does} what {who} wrote without `fence.proxy.async` between"))
-    } else {
-        let here = if is_async { "an asynchronous copy or product of this thread" } else { "this thread" };
-        (Fault::Race, format!("{who} {did} this byte, {here} {does} it, and nothing orders one before the other"))
-    };
-    Box::new(Problem { fault, lane: Some(lane), address: Some(address), message })
 }
 
 impl Ctx<'_, '_> {
@@ -372,65 +353,4 @@ impl Ctx<'_, '_> {
     pub(super) fn agent_label(&self, agent: u32, epoch: u32) -> Label {
         Label { block: self.b.number, agent, epoch }
     }
-}
-
-/// What an atomic operation leaves.
-pub(super) fn atomic(op: Atomic, ty: Type, old: u64, b: u64) -> u64 {
-    let (x, y) = (sign(old, ty.bits()), sign(b, ty.bits()));
-    match (op, ty) {
-        (Atomic::Add, Type::F32 | Type::F16 | Type::Bf16 | Type::F64) => {
-            let (s, missing) = sum(number(old, ty), number(b, ty));
-            if s.is_nan() {
-                nan(ty)
-            } else {
-                rounded(super::rounding::odd_unless_wide(s, missing, ty), ty, Round::Nearest)
-            }
-        }
-        (Atomic::Add, _) => old.wrapping_add(b),
-        (Atomic::Min, _) if ty.is_signed() => x.min(y) as u64,
-        (Atomic::Max, _) if ty.is_signed() => x.max(y) as u64,
-        (Atomic::Min, _) => old.min(zero(b, ty.bits())),
-        (Atomic::Max, _) => old.max(zero(b, ty.bits())),
-        (Atomic::And, _) => old & b,
-        (Atomic::Or, _) => old | b,
-        (Atomic::Xor, _) => old ^ b,
-        (Atomic::Exchange, _) => b,
-        (Atomic::Increment, _) => {
-            if old >= zero(b, 32) {
-                0
-            } else {
-                old + 1
-            }
-        }
-        (Atomic::Decrement, _) => {
-            if old == 0 || old > zero(b, 32) {
-                b
-            } else {
-                old - 1
-            }
-        }
-    }
-}
-
-/// How many more passes an access of so many bytes by each lane takes than without conflicts: in each pass, each of the 32 banks
-/// of 4 bytes gives one word.
-pub(super) fn bank_conflicts(at: &V, mask: u32, bytes: u64) -> u64 {
-    let lanes_of_pass = (128 / bytes.max(4)).clamp(1, 32) as u32;
-    let mut more = 0;
-    for first in (0..32).step_by(lanes_of_pass as usize) {
-        let here = mask & ((((1u64 << lanes_of_pass) - 1) as u32) << first);
-        let mut words: Vec<u64> = Vec::with_capacity(32);
-        for lane in lanes(here) {
-            let word = at[lane as usize] / 4;
-            words.extend(word..word + bytes.div_ceil(4));
-        }
-        words.sort_unstable();
-        words.dedup();
-        let mut banks = [0u64; 32];
-        for word in words {
-            banks[(word % 32) as usize] += 1;
-        }
-        more += banks.iter().max().copied().unwrap_or(0).saturating_sub(1);
-    }
-    more
 }

@@ -2,88 +2,15 @@
 
 use std::rc::Rc;
 
-use super::clock::{Gather, Know, Label, Learner};
-use super::machine::{Block, Ctx, Flow, Run, Wait, Warp, lanes};
+use super::arrivals::{ClusterBarrier, Mbarrier};
+use super::clock::{Gather, Know, Learner};
+use super::lanes::lanes;
 use super::report::{Check, Fault, at_address, at_lane, problem};
+use super::state::{Block, Ctx, Flow, Run, Wait, Warp};
+use super::transfers::split;
 
-/// A named barrier.
-#[derive(Default)]
-pub(super) struct Barrier {
-    /// Threads that it waits for; 0 while nobody is there.
-    pub(super) expected: u32,
-    pub(super) arrived: u32,
-    /// Does it wait for the whole block?
-    whole: bool,
-    warps: Vec<u32>,
-    gather: Gather,
-}
-
-/// An mbarrier.
-pub(super) struct Mbarrier {
-    /// How many were made before it in the block.
-    pub(super) number: u32,
-    count: u32,
-    /// Arrivals that are missing in this phase.
-    pub(super) pending: u32,
-    /// Bytes that are expected and have not come.
-    pub(super) bytes: i64,
-    pub(super) phase: u64,
-    gather: Gather,
-    /// What was known when the last phase ended.
-    done: Rc<Know>,
-    made_by: Label,
-    /// Has its maker shown it to the asynchronous proxy?
-    shown: bool,
-}
-
-/// The barrier of a cluster.
-#[derive(Default)]
-pub(super) struct ClusterBarrier {
-    phase: u64,
-    warps: Vec<(u32, u32)>,
-    messages: Vec<(u32, Rc<Know>)>,
-    done: Vec<(u32, Rc<Know>)>,
-}
-
-/// Most bytes that an mbarrier counts.
-const MOST_BYTES: i64 = (1 << 20) - 1;
-
-impl Mbarrier {
-    /// The epoch of copies that complete in this phase.
-    pub(super) fn epoch(&self) -> u32 {
-        self.phase as u32 + 1
-    }
-
-    /// Ends the phase if nothing is missing. Did it?
-    fn settle(&mut self) -> bool {
-        if self.pending > 0 || self.bytes != 0 {
-            return false;
-        }
-        self.phase += 1;
-        self.pending = self.count;
-        self.done = Rc::new(self.gather.take());
-        true
-    }
-
-    fn arrive(&mut self) -> Result<(), String> {
-        if self.pending == 0 {
-            return Err(format!(
-                "all {} arrivals of phase {} have happened; this one is too many",
-                self.count, self.phase
-            ));
-        }
-        self.pending -= 1;
-        Ok(())
-    }
-
-    fn expect(&mut self, bytes: u32) -> Result<(), String> {
-        self.bytes += i64::from(bytes);
-        if self.bytes > MOST_BYTES {
-            return Err(format!("{} bytes are expected; at most {MOST_BYTES} can be", self.bytes));
-        }
-        Ok(())
-    }
-}
+/// What a poll has seen that has asked once.
+const FIRST: (u64, u64) = (u64::MAX, u64::MAX);
 
 impl Block {
     /// A copy has moved bytes that an mbarrier counts. Did its phase end?
@@ -371,7 +298,7 @@ impl Ctx<'_, '_> {
         let at = self.addresses(1)?;
         for lane in lanes(self.mask) {
             let i = lane as usize;
-            let (rank, local) = super::copies::split(at[i]);
+            let (rank, local) = split(at[i]);
             let own = self.b.number;
             let know = self.w.know.get(i).cloned().unwrap_or_default();
             let (thread, epoch) = (self.w.thread(lane), self.w.epoch);
@@ -416,6 +343,15 @@ impl Ctx<'_, '_> {
     /// `mbarrier.try_wait` and `test_wait`: is the phase of a parity over?
     pub(super) fn mbarrier_wait(&mut self) -> Check<Flow> {
         let (at, parity) = (self.addresses(1)?, self.value(2)?);
+        // The first answer is no, as it may always be: who does not ask again has not waited.
+        if !self.w.polls.contains_key(&self.pc) {
+            for lane in lanes(self.mask) {
+                self.mbarrier(lane, at[lane as usize])?;
+            }
+            self.w.polls.insert(self.pc, FIRST);
+            self.set_predicate(0, 0);
+            return Ok(Flow::Next);
+        }
         let mut over = 0;
         let mut learner = Learner::default();
         for lane in lanes(self.mask) {
@@ -437,6 +373,7 @@ impl Ctx<'_, '_> {
         }
         if over != 0 {
             self.w.effects += 1;
+            self.w.polls.remove(&self.pc);
         }
         self.set_predicate(0, over);
         Ok(Flow::Next)

@@ -3,83 +3,20 @@
 //! When a copy is issued, what it reads and writes is noted at once, as accesses of an agent of its own, so whoever touches these
 //! bytes without having waited is found. When the bytes move is another matter: at once, or as late as is legal.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use super::access::{atomic, conflict};
+use super::atomics::atomic;
 use super::clock::{Know, Label};
 use super::code::{Arg, PARAM_BASE, SHARED_BASE};
-use super::machine::{Block, Ctx, Flow, Run, lanes, shared_address};
+use super::lanes::lanes;
 use super::report::{Check, Fault, Problem, Report, at_address, at_lane, problem};
+use super::rounding::nan;
 use super::shadow::{Access, Reach};
+use super::state::{Block, Ctx, Flow, Run, conflict, shared_address};
 use super::tensor_map::{BYTES, TensorMap};
+use super::transfers::{Groups, Part, Pending, Small, split};
 use crate::ptx::Op;
-use crate::ptx::words::{Atomic, Hint, Multicast, Read};
-
-/// A part of global memory that a copy moves to or from a part of shared memory; without an address there is nothing, and zeros
-/// or NaN come instead.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    shared: usize,
-    global: Option<u64>,
-    bytes: u32,
-    /// What bytes outside of a tensor become, as one element.
-    fill: u64,
-}
-
-/// A copy to shared memory that completes at an mbarrier.
-pub(super) struct Pending {
-    parts: Vec<Part>,
-    /// The block, by its number, and the address of the mbarrier.
-    at: (u32, u32),
-    epoch: u32,
-    bytes: u32,
-    /// Who issued it.
-    pc: u32,
-    warp: u32,
-}
-
-impl Pending {
-    pub(super) fn mbarrier(&self) -> Option<(u32, u32)> {
-        Some(self.at)
-    }
-}
-
-/// A copy of a thread that it waits for by groups.
-struct Small {
-    parts: Vec<Part>,
-    /// What is read from shared memory already, to be written to global memory.
-    taken: Option<Vec<u64>>,
-    /// Added to what is there, as elements of this type?
-    adds: Option<crate::ptx::Type>,
-}
-
-/// Copies of a kind that a thread has issued.
-#[derive(Default)]
-struct Groups {
-    open: Vec<Small>,
-    closed: VecDeque<Vec<Small>>,
-    /// How many groups were closed.
-    count: u32,
-}
-
-/// The copies of a warp's threads.
-#[derive(Default)]
-pub(super) struct Copies {
-    loads: BTreeMap<u32, Groups>,
-    stores: BTreeMap<u32, Groups>,
-}
-
-/// An address of shared memory of a cluster: the block's number there, none for the own one, and the address in it.
-pub(super) fn split(address: u64) -> (Option<u32>, u32) {
-    let address = address as u32;
-    ((address >> 24).checked_sub(1), address & 0xff_ffff)
-}
-
-/// The address in a block of the cluster.
-pub(super) fn remote(address: u32, rank: u32) -> u64 {
-    u64::from((rank + 1) << 24 | address & 0xff_ffff)
-}
+use crate::ptx::words::{Atomic, Hint, Multicast, Read, Type};
 
 impl Part {
     /// The bytes of global memory, moved to shared memory.
@@ -415,7 +352,7 @@ impl Ctx<'_, '_> {
     /// The parts of a box: elements that lie together in both memories are one, 8 bytes at most.
     fn parts(map: &TensorMap, place: &[i32], shared: u32) -> Vec<Part> {
         let size = map.elem.bytes();
-        let fill = if map.fill_nan { super::rounding::nan(map.elem) } else { 0 };
+        let fill = if map.fill_nan { nan(map.elem) } else { 0 };
         let fill = (0..8 / size).fold(0, |all, n| all | fill << (8 * size * n));
         let mut parts: Vec<Part> = Vec::new();
         for (n, global) in map.elements(place).into_iter().enumerate() {
@@ -580,7 +517,7 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    fn issue_store(&mut self, lane: u32, parts: Vec<Part>, adds: Option<crate::ptx::Type>) -> Check<()> {
+    fn issue_store(&mut self, lane: u32, parts: Vec<Part>, adds: Option<Type>) -> Check<()> {
         let thread = self.w.thread(lane);
         let epoch = self.w.copies.stores.entry(lane).or_default().count + 1;
         let (reads, writes) = (self.b.bulk_reads_agent(thread), self.b.bulk_writes_agent(thread));

@@ -1,12 +1,16 @@
 //! One instruction of a group of lanes: its guard, its operands, what it does.
 
-use super::code::{Arg, PARAM_BASE, SHARED_BASE, Together};
-use super::lanes::{V, zero};
-use super::machine::{Ctx, Fenced, Flow, lanes};
-use super::report::{Check, Fault, Problem, at_address, at_lane, problem};
+use std::rc::Rc;
+
+use super::clock::{Know, raise};
+use super::code::{Arg, PARAM_BASE, Together};
+use super::lanes::{lanes, sign, zero};
+use super::report::{Check, Fault, at_lane, problem};
+use super::state::{Ctx, Fenced, Flow, Wait};
+use super::transfers::remote;
 use super::{convert, float, integer};
-use crate::ptx::words::{Redux, Scope, Shuffle, Vote};
-use crate::ptx::{Op, Special, Type};
+use crate::ptx::Op;
+use crate::ptx::words::{Redux, Shuffle, Type, Vote};
 
 impl Ctx<'_, '_> {
     /// Executes the instruction for the lanes of a group; `mask` then has those whose guard let them.
@@ -28,7 +32,7 @@ impl Ctx<'_, '_> {
     }
 
     /// Are all lanes here that must execute it together? If not, what the group waits for.
-    fn together(&mut self, group: u32) -> Check<Option<super::machine::Wait>> {
+    fn together(&mut self, group: u32) -> Check<Option<Wait>> {
         let need = match self.inst.together {
             Together::No => return Ok(None),
             Together::Warp => {
@@ -68,7 +72,7 @@ impl Ctx<'_, '_> {
             }
         };
         if need & !group != 0 {
-            return Ok(Some(super::machine::Wait::Together(need)));
+            return Ok(Some(Wait::Together(need)));
         }
         match lanes(need & !self.mask).next() {
             Some(lane) => at_lane(
@@ -153,7 +157,7 @@ impl Ctx<'_, '_> {
             Op::BarSync {} => return self.bar_of(true),
             Op::BarArrive {} => return self.bar_of(false),
             Op::BarWarp {} => return self.bar_warp(),
-            Op::Fence { scope, .. } => self.fence(scope),
+            Op::Fence { .. } => self.fence(),
             Op::Shfl { mode } => self.shuffle(mode, false)?,
             Op::ShflPred { mode } => self.shuffle(mode, true)?,
             Op::Vote { vote } => {
@@ -237,7 +241,7 @@ impl Ctx<'_, '_> {
                         );
                     }
                 }
-                self.set(0, &std::array::from_fn(|i| super::copies::remote(a[i] as u32, rank[i] as u32)));
+                self.set(0, &std::array::from_fn(|i| remote(a[i] as u32, rank[i] as u32)));
             }
             _ => return self.pure(op),
         }
@@ -271,22 +275,21 @@ impl Ctx<'_, '_> {
     }
 
     /// A fence: what is known is passed on by relaxed writes from here, and what relaxed reads met is learnt.
-    fn fence(&mut self, scope: Scope) {
+    fn fence(&mut self) {
         let epoch = self.w.epoch;
         let own = self.b.number;
-        let _ = scope;
         for lane in lanes(self.mask) {
             let thread = self.w.thread(lane);
             let fenced = self.w.fences.entry(lane).or_insert_with(Fenced::default);
             let Some(know) = self.w.know.get_mut(lane as usize) else { continue };
             if !fenced.acquire.is_empty() {
-                let mut new = super::clock::Know::clone(know);
+                let mut new = Know::clone(know);
                 for (block, message) in fenced.acquire.drain(..) {
                     new.learn_from(own, block, &message);
                 }
-                *know = std::rc::Rc::new(new);
+                *know = Rc::new(new);
             }
-            let mut release = super::clock::Know::clone(know);
+            let mut release = Know::clone(know);
             release.add(thread, epoch);
             fenced.release = Some(release);
         }
@@ -295,22 +298,22 @@ impl Ctx<'_, '_> {
 
     fn fence_proxy(&mut self) {
         let epoch = self.w.epoch;
-        let mut last: Option<(std::rc::Rc<super::clock::Know>, super::clock::Know)> = None;
+        let mut last: Option<(Rc<Know>, Know)> = None;
         for lane in lanes(self.mask) {
             let thread = self.w.thread(lane);
             let Some(know) = self.w.know.get_mut(lane as usize) else { continue };
-            let mut new = super::clock::Know::clone(know);
+            let mut new = Know::clone(know);
             // Lanes that know the same share what they know, but for their own accesses.
             if let Some((before, after)) = &last
-                && std::rc::Rc::ptr_eq(before, know)
+                && Rc::ptr_eq(before, know)
             {
-                new.fenced = std::rc::Rc::clone(&after.fenced);
-                super::clock::raise(std::rc::Rc::make_mut(&mut new.fenced), thread, epoch);
+                new.fenced = Rc::clone(&after.fenced);
+                raise(Rc::make_mut(&mut new.fenced), thread, epoch);
             } else {
                 new.fence(thread, epoch);
             }
-            last = Some((std::rc::Rc::clone(know), new.clone()));
-            *know = std::rc::Rc::new(new);
+            last = Some((Rc::clone(know), new.clone()));
+            *know = Rc::new(new);
         }
         self.w.epoch += 1;
         self.show_mbarriers();
@@ -385,185 +388,8 @@ impl Ctx<'_, '_> {
             return problem(Fault::OutOfBounds, "the parameters end before");
         };
         let v = bytes.iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b));
-        let v = if ty.is_signed() { super::lanes::sign(v, ty.bits()) as u64 } else { v };
+        let v = if ty.is_signed() { sign(v, ty.bits()) as u64 } else { v };
         self.set(0, &[v; 32]);
         Ok(())
-    }
-
-    /// A number among the operands.
-    pub(super) fn immediate(&self, n: usize) -> u64 {
-        match self.inst.args.get(n) {
-            Some(Arg::Imm(v)) => *v,
-            _ => 0,
-        }
-    }
-
-    /// The values of an operand in the lanes that execute.
-    pub(super) fn value(&self, n: usize) -> Check<V> {
-        self.value_of(n, self.mask)
-    }
-
-    /// The values of an operand, which some lanes need.
-    pub(super) fn value_of(&self, n: usize, mask: u32) -> Check<V> {
-        match self.inst.args.get(n) {
-            Some(Arg::Reg(r)) => self.register(*r, mask),
-            Some(Arg::Imm(v)) => Ok([*v; 32]),
-            Some(Arg::Special(s)) => Ok(self.special(*s)),
-            _ => problem(Fault::BadOperand, format!("operand {n} is no value")),
-        }
-    }
-
-    fn missing(&self, r: u32, lane: u32) -> Box<Problem> {
-        let name = self.run.code.names.get(r as usize).cloned().unwrap_or_default();
-        let message = format!("register `{name}` has no value");
-        Box::new(Problem { fault: Fault::Uninitialised, lane: Some(lane), address: None, message })
-    }
-
-    /// The values of a register, which some lanes need.
-    pub(super) fn register(&self, r: u32, mask: u32) -> Check<V> {
-        let unknown = mask & !self.w.known.get(r as usize).copied().unwrap_or(0);
-        if unknown != 0 {
-            return Err(self.missing(r, unknown.trailing_zeros()));
-        }
-        if self.run.code.widths.get(r as usize) == Some(&1) {
-            let p = self.w.preds.get(r as usize).copied().unwrap_or(0);
-            return Ok(std::array::from_fn(|i| u64::from(p >> i & 1)));
-        }
-        let at = r as usize * 32;
-        match self.w.regs.get(at..at + 32).and_then(|v| V::try_from(v).ok()) {
-            Some(v) => Ok(v),
-            None => Err(self.missing(r, 0)),
-        }
-    }
-
-    fn predicate_of(&self, r: u32) -> Check<u32> {
-        let unknown = self.mask & !self.w.known.get(r as usize).copied().unwrap_or(0);
-        if unknown != 0 {
-            return Err(self.missing(r, unknown.trailing_zeros()));
-        }
-        Ok(self.w.preds.get(r as usize).copied().unwrap_or(0))
-    }
-
-    /// The lanes in which an operand is true.
-    pub(super) fn predicate(&self, n: usize) -> Check<u32> {
-        match self.inst.args.get(n) {
-            Some(Arg::Reg(r)) => self.predicate_of(*r),
-            Some(Arg::Imm(v)) => Ok(if *v == 0 { 0 } else { u32::MAX }),
-            _ => problem(Fault::BadOperand, format!("operand {n} is no predicate")),
-        }
-    }
-
-    /// Writes a result in the lanes that execute.
-    pub(super) fn set(&mut self, n: usize, d: &V) {
-        if let Some(Arg::Reg(r)) = self.inst.args.get(n) {
-            self.set_register(*r, d);
-        }
-    }
-
-    pub(super) fn set_register(&mut self, r: u32, d: &V) {
-        let r = r as usize;
-        let bits = self.run.code.widths.get(r).copied().unwrap_or(64);
-        let keep = if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
-        let Some(regs) = self.w.regs.get_mut(r * 32..r * 32 + 32) else { return };
-        if self.mask == u32::MAX {
-            for (to, from) in regs.iter_mut().zip(d) {
-                *to = from & keep;
-            }
-        } else {
-            for lane in lanes(self.mask) {
-                regs[lane as usize] = d[lane as usize] & keep;
-            }
-        }
-        if let Some(known) = self.w.known.get_mut(r) {
-            *known |= self.mask;
-        }
-    }
-
-    pub(super) fn set_predicate(&mut self, n: usize, p: u32) {
-        if let Some(Arg::Reg(r)) = self.inst.args.get(n) {
-            self.set_predicate_register(*r, p);
-        }
-    }
-
-    fn set_predicate_register(&mut self, r: u32, p: u32) {
-        if let (Some(to), Some(known)) = (self.w.preds.get_mut(r as usize), self.w.known.get_mut(r as usize)) {
-            *to = *to & !self.mask | p & self.mask;
-            *known |= self.mask;
-        }
-    }
-
-    /// The addresses that an operand names, in the lanes that execute.
-    pub(super) fn addresses(&self, n: usize) -> Check<V> {
-        match self.inst.args.get(n) {
-            Some(Arg::At(Some(r), offset)) => Ok(self.register(*r, self.mask)?.map(|a| a.wrapping_add_signed(*offset))),
-            Some(Arg::At(None, at)) => Ok([*at as u64; 32]),
-            _ => problem(Fault::BadOperand, format!("operand {n} is no address")),
-        }
-    }
-
-    /// Where in shared memory an address is, checked for alignment and bounds.
-    pub(super) fn shared_at(&self, lane: u32, address: u64, n: u32, align: u32) -> Check<usize> {
-        if !address.is_multiple_of(u64::from(align)) {
-            return at_address(
-                Fault::Misaligned,
-                lane,
-                address,
-                format!("{n} bytes of shared memory at no multiple of {align}"),
-            );
-        }
-        let size = self.b.shared.bytes.len() as u64;
-        match address.checked_sub(u64::from(SHARED_BASE)) {
-            Some(at) if at + u64::from(n) <= size => Ok(at as usize),
-            _ => {
-                let at = address.wrapping_sub(u64::from(SHARED_BASE)) as i64;
-                at_address(
-                    Fault::OutOfBounds,
-                    lane,
-                    address,
-                    format!("byte {at} of the block's {size} bytes of shared memory"),
-                )
-            }
-        }
-    }
-
-    fn special(&self, s: Special) -> V {
-        let axis = |all: [u32; 3], axis: u8| u64::from(all[usize::from(axis.min(2))]);
-        let cluster = self.run.cluster;
-        let lane_mask = |f: fn(u32) -> u32| std::array::from_fn(|i| u64::from(f(i as u32)));
-        match s {
-            Special::Tid(a) => {
-                let [x, y, _] = self.run.extents;
-                let first = self.w.number * 32;
-                std::array::from_fn(|i| {
-                    let t = first + i as u32;
-                    axis([t % x, t / x % y, t / (x * y)], a)
-                })
-            }
-            Special::Ntid(a) => [axis(self.run.extents, a); 32],
-            Special::Ctaid(a) => [axis(self.b.at, a); 32],
-            Special::Nctaid(a) => [axis(self.run.grid, a); 32],
-            Special::Clusterid(a) => [axis([0, 1, 2].map(|i| self.b.at[i] / cluster[i].max(1)), a); 32],
-            Special::Laneid => std::array::from_fn(|i| i as u64),
-            Special::Warpid => [u64::from(self.w.number); 32],
-            Special::LanemaskLt => lane_mask(|i| (1 << i) - 1),
-            Special::LanemaskLe => lane_mask(|i| ((1u64 << (i + 1)) - 1) as u32),
-            Special::LanemaskEq => lane_mask(|i| 1 << i),
-            Special::LanemaskGe => lane_mask(|i| !((1 << i) - 1)),
-            Special::LanemaskGt => lane_mask(|i| !(((1u64 << (i + 1)) - 1) as u32)),
-            Special::DynamicSmemSize => [u64::from(self.run.dynamic_shared); 32],
-            Special::ClusterCtarank => [u64::from(self.b.rank); 32],
-            Special::ClusterNctarank => [cluster.iter().map(|n| u64::from(*n)).product(); 32],
-            Special::Smid => [u64::from(self.b.number % 132); 32],
-            Special::Clock64 => [self.run.stats.warp_instructions; 32],
-        }
-    }
-}
-
-/// What an ordered access is ordered among.
-pub(super) fn reach(scope: Scope) -> super::shadow::Reach {
-    match scope {
-        Scope::Block => super::shadow::Reach::Block,
-        Scope::Cluster => super::shadow::Reach::Cluster,
-        Scope::Gpu | Scope::System => super::shadow::Reach::Grid,
     }
 }

@@ -4,39 +4,13 @@
 //! `g + 8 (r % 2)` and columns from `e q + 4 e (r / 2)` on, register `r` of B rows from `e q + 4 e r` on and column `g`,
 //! element `i` of C and D row `g + 8 (i / 2 % 2)` and column `2 q + i % 2` (PTX ISA, "Matrix Fragments for mma").
 
-use super::access::bank_conflicts;
 use super::code::Arg;
-use super::lanes::{V, sign};
-use super::machine::{Ctx, Flow, lanes, shared_address};
+use super::fragments::{accumulator, dot, element, result, rows_of_a};
+use super::lanes::{V, bank_conflicts};
 use super::report::{Check, Fault, at_address, problem};
-use super::rounding::{nan, number, rounded};
-use crate::ptx::words::{Matrices, Mma, MmaShape, Round, Trans};
+use super::state::{Ctx, Flow, shared_address};
+use crate::ptx::words::{Matrices, Mma, MmaShape, Trans};
 use crate::ptx::{Op, Type};
-
-/// Element `n` of a register, as a number. Integers of 8 bits are exact in it.
-pub(super) fn element(register: u64, n: u32, ty: Type) -> f64 {
-    let bits = ty.bits();
-    let v = super::lanes::zero(register >> (n * bits), bits);
-    match ty {
-        Type::S8 => sign(v, 8) as f64,
-        Type::U8 => v as f64,
-        _ => number(v, ty),
-    }
-}
-
-/// A sum of products as a result: rounded once, or modulo 2^32.
-pub(super) fn result(x: f64, ty: Type) -> u64 {
-    match ty {
-        Type::S32 => x as i64 as u64 & 0xffff_ffff,
-        _ if x.is_nan() => nan(ty),
-        _ => rounded(x, ty, Round::Nearest),
-    }
-}
-
-/// The value of an accumulator.
-pub(super) fn accumulator(bits: u64, ty: Type) -> f64 {
-    if ty == Type::S32 { sign(bits, 32) as f64 } else { number(bits, ty) }
-}
 
 impl Ctx<'_, '_> {
     pub(super) fn matrix(&mut self, op: Op) -> Check<Flow> {
@@ -166,25 +140,4 @@ fn store(addend: u64, r: usize, packed: bool, shape: MmaShape, one: impl Fn(usiz
         return high << 16 | low;
     }
     result(one(r, accumulator(addend, shape.d)), shape.d)
-}
-
-/// The 16 rows of A that a warp's registers hold.
-pub(super) fn rows_of_a(registers: &[V], ty: Type, depth: usize) -> Vec<f64> {
-    let mut rows = vec![0.0; 16 * depth];
-    let e = 32 / ty.bits();
-    for (r, values) in registers.iter().enumerate() {
-        for lane in lanes(u32::MAX) {
-            let row = (lane / 4) as usize + 8 * (r % 2);
-            for n in 0..e {
-                let column = (e * (lane % 4) + 4 * e * (r as u32 / 2) + n) as usize;
-                rows[row * depth + column] = element(values[lane as usize], n, ty);
-            }
-        }
-    }
-    rows
-}
-
-/// The sum of products.
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

@@ -63,6 +63,8 @@ pub(super) struct Global {
     next: u64,
     /// The buffer that was found last.
     last: usize,
+    /// A region of no bytes.
+    nothing: Region,
 }
 
 /// Where the first buffer lies.
@@ -72,7 +74,7 @@ const GAP: u64 = 4096;
 
 impl Global {
     pub(super) fn new() -> Global {
-        Global { buffers: Vec::new(), next: FIRST, last: 0 }
+        Global { buffers: Vec::new(), next: FIRST, last: 0, nothing: Region::default() }
     }
 
     /// A buffer without values. An address is never given twice.
@@ -117,7 +119,12 @@ impl Global {
 
     /// The buffer that holds these bytes, and where in it they begin.
     pub(super) fn at(&mut self, address: u64, n: usize) -> Option<(&mut Region, usize)> {
-        let at = if n == 0 { self.find(address).unwrap_or(0) } else { self.find(address)? };
+        let at = match self.find(address) {
+            Some(at) => at,
+            // Nothing may be anywhere.
+            None if n == 0 => return Some((&mut self.nothing, 0)),
+            None => return None,
+        };
         let buffer = self.buffers.get_mut(at)?;
         let offset = usize::try_from(address.checked_sub(buffer.start)?).ok()?;
         (offset.checked_add(n)? <= buffer.region.bytes.len()).then_some((&mut buffer.region, offset))

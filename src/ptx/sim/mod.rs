@@ -16,15 +16,20 @@
 //! | file | what it is about |
 //! |---|---|
 //! | `code` | modules, decoded |
-//! | `machine` | blocks, warps, turns, what is stuck |
-//! | `execute` | one instruction: guard, operands, control, exchange between lanes |
+//! | `state` | blocks, warps, groups of lanes; an instruction in execution |
+//! | `machine` | turns, what is stuck |
+//! | `execute`, `operands` | one instruction: guard, operands, control, exchange between lanes |
 //! | `integer`, `float`, `convert`, `rounding` | arithmetic |
-//! | `access`, `memory`, `shadow`, `clock` | loads and stores, who did what before whom |
-//! | `barriers` | named barriers, mbarriers, clusters |
-//! | `copies`, `tensor_map` | asynchronous copies |
-//! | `matrix`, `wgmma` | products of warps and warpgroups |
+//! | `access`, `atomics`, `memory` | loads and stores |
+//! | `shadow`, `clock` | who did what before whom |
+//! | `barriers`, `arrivals` | named barriers, mbarriers, clusters |
+//! | `copies`, `transfers`, `tensor_map` | asynchronous copies |
+//! | `matrix`, `fragments` | products of warps |
+//! | `wgmma`, `products` | products of warpgroups |
 
 mod access;
+mod arrivals;
+mod atomics;
 mod barriers;
 mod clock;
 mod code;
@@ -32,53 +37,27 @@ mod convert;
 mod copies;
 mod execute;
 mod float;
+mod fragments;
 mod integer;
 mod lanes;
 mod machine;
 mod matrix;
 mod memory;
+mod mode;
+mod operands;
+mod products;
 mod report;
 mod rounding;
 mod shadow;
+mod state;
 pub mod tensor_map;
+mod transfers;
 mod wgmma;
 
 use crate::ptx::{ParamType, Target, text, verify};
 
+pub use mode::{Mode, Order};
 pub use report::{Fault, Place, Report, Stats};
-
-/// When effects happen that hardware may delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// At once.
-    Eager,
-    /// As late as is legal.
-    Latest,
-}
-
-/// How a launch is executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mode {
-    /// When effects happen that hardware may delay.
-    pub order: Order,
-    /// Which warps go first.
-    pub seed: u64,
-    /// How many instructions of warps it may take.
-    pub limit: u64,
-}
-
-impl Mode {
-    /// Effects at once.
-    pub const EAGER: Mode = Mode { order: Order::Eager, seed: 0, limit: 1 << 36 };
-    /// Effects as late as is legal.
-    pub const LATEST: Mode = Mode { order: Order::Latest, seed: 0, limit: 1 << 36 };
-
-    /// The same with other turns.
-    #[must_use]
-    pub const fn seeded(self, seed: u64) -> Mode {
-        Mode { seed, ..self }
-    }
-}
 
 /// A module that is loaded.
 #[derive(Debug)]
@@ -190,6 +169,19 @@ impl Device {
         Ok(())
     }
 
+    /// Writes bytes of which some have no value.
+    ///
+    /// # Errors
+    /// A range that is in no buffer.
+    pub fn write_known(&mut self, address: u64, data: &[u8], written: &[bool]) -> Result<(), String> {
+        let (region, at) = self.global.at(address, data.len()).ok_or_else(|| outside(address, data.len()))?;
+        region.fill(at, data);
+        for (known, written) in region.known.iter_mut().skip(at).zip(written) {
+            *known = u8::from(*written);
+        }
+        Ok(())
+    }
+
     /// Reads bytes of a buffer; those without values are 0.
     ///
     /// # Errors
@@ -215,12 +207,7 @@ impl Device {
     pub fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<(), String> {
         let data = self.read(from, bytes)?;
         let written = self.written(from, bytes)?;
-        let (region, at) = self.global.at(to, bytes).ok_or_else(|| outside(to, bytes))?;
-        region.fill(at, &data);
-        for (known, written) in region.known.iter_mut().skip(at).zip(written) {
-            *known = u8::from(written);
-        }
-        Ok(())
+        self.write_known(to, &data, &written)
     }
 
     /// Runs a kernel.
@@ -267,7 +254,7 @@ impl Device {
         }
         self.global.begin();
         let shape = (launch.grid, launch.block, cluster);
-        let run = machine::Run::new(code, &mut self.global, mode, shape, launch.shared_bytes, params);
+        let run = state::Run::new(code, &mut self.global, mode, shape, launch.shared_bytes, params);
         run.all()
     }
 }

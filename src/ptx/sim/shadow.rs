@@ -4,6 +4,7 @@
 //! it conflicts with. A word of 4 bytes has one cell as long as its bytes are accessed together, and four from then on.
 
 use super::clock::{Know, Label};
+use crate::ptx::words::Scope;
 
 /// How an access takes part in synchronisation: plain, or ordered among blocks that are this near.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -17,6 +18,17 @@ pub(super) enum Reach {
     Cluster,
     /// Ordered among all threads.
     Grid,
+}
+
+impl Reach {
+    /// What an ordered access of a scope is ordered among.
+    pub(super) fn among(scope: Scope) -> Reach {
+        match scope {
+            Scope::Block => Reach::Block,
+            Scope::Cluster => Reach::Cluster,
+            Scope::Gpu | Scope::System => Reach::Grid,
+        }
+    }
 }
 
 /// Who accesses memory.

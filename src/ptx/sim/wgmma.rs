@@ -4,85 +4,19 @@
 //! is checked. A product's registers are its own from its issue to the wait for its group. Before it, a `wgmma.fence` must stand
 //! between what threads did to these registers and the product.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::clock::Know;
-use super::code::{Code, SHARED_BASE};
-use super::lanes::{V, zero};
-use super::machine::{Ctx, Flow, lanes, shared_address};
-use super::matrix::{accumulator, dot, element, result, rows_of_a};
+use super::code::SHARED_BASE;
+use super::fragments::{accumulator, dot, element, result, rows_of_a};
+use super::lanes::{V, lanes, zero};
+use super::products::{Left, Product};
 use super::report::{Check, Fault, at_address, at_lane, problem};
 use super::shadow::{Access, Reach};
+use super::state::{Ctx, Flow, conflict, shared_address};
 use super::tensor_map::Swizzle;
 use crate::ptx::words::{Columns, Wgmma};
 use crate::ptx::{Op, Type};
-
-/// The left operand.
-#[derive(Clone)]
-enum Left {
-    Registers(Vec<u32>),
-    Shared(u64, bool),
-}
-
-/// A product that is under way.
-#[derive(Clone)]
-struct Product {
-    columns: u32,
-    kind: Wgmma,
-    d: Vec<u32>,
-    left: Left,
-    right: u64,
-    right_transposed: bool,
-    adds: bool,
-    negative: bool,
-}
-
-/// What a warp knows of its products.
-#[derive(Default)]
-pub(super) struct Products {
-    open: Vec<Product>,
-    groups: VecDeque<Vec<Product>>,
-    /// Groups that were committed.
-    count: u32,
-    /// Fences so far, plus 1.
-    fences: u32,
-    /// For each register, in which interval between fences a thread accessed it last.
-    touched: Vec<u32>,
-    /// For each register the group that has it as a result, and as an operand; 0 for none.
-    result_of: Vec<u32>,
-    operand_of: Vec<u32>,
-    /// For each register the interval and shape of the product that had it last as its result.
-    shape: Vec<(u32, Columns, Option<Wgmma>)>,
-}
-
-/// The products that the warps of a warpgroup have executed: all must be the same.
-#[derive(Default)]
-pub(super) struct Sequence {
-    log: Vec<(u32, u64, u64)>,
-    at: [usize; 4],
-}
-
-impl Products {
-    pub(super) fn start(&mut self, code: &Code) {
-        let n = if code.has_wgmma { code.widths.len() } else { 0 };
-        *self = Products {
-            fences: 1,
-            touched: vec![0; n],
-            result_of: vec![0; n],
-            operand_of: vec![0; n],
-            shape: vec![(0, Columns(0), None); n],
-            ..Products::default()
-        };
-    }
-}
-
-impl Sequence {
-    /// How many products its warps have not executed that others have.
-    pub(super) fn is_even(&self) -> bool {
-        self.at.iter().all(|n| *n == self.at[0])
-    }
-}
 
 /// Where a descriptor's elements lie.
 struct Place {
@@ -351,7 +285,7 @@ impl Ctx<'_, '_> {
                 let access =
                     Access { label, know: &know, reach: Reach::Plain, is_async: true, thread, own: self.b.number };
                 if let Err(c) = self.b.shared.shadow.note(at, 16, false, &access) {
-                    return Err(super::access::conflict(self.b, c, false, true, lane, shared_address(c.at)));
+                    return Err(conflict(self.b, c, false, true, lane, shared_address(c.at)));
                 }
                 if !self.b.shared.is_known(at, 16) && !self.run.is_late() {
                     return at_address(

@@ -1,7 +1,13 @@
 //! The simulator: each instruction against an independent model, synchronisation, asynchronous effects, planted faults.
 
 mod arithmetic;
+mod floats;
+mod hopper;
+mod kernels;
 mod memory;
+mod planted;
+mod sample;
+mod samples;
 
 use attnc::ptx::sim::{Device, Launch, Mode, Module, Report, Stats};
 
