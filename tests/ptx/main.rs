@@ -2,8 +2,13 @@
 
 mod assembled;
 mod elements;
+#[path = "../common/fixtures.rs"]
+mod fixtures;
 mod fragments;
+#[path = "../common/front.rs"]
+mod front;
 mod generate;
+mod kernels;
 mod ptxas;
 mod runs;
 mod sim;
