@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::emit::Emit;
+use super::hazards;
 use super::kernel::{Code, offset_of};
 use super::lanes::Lane;
 use super::partial::Accumulator;
@@ -222,6 +223,13 @@ impl Run<'_, '_> {
         filled(self.inner()) && (depth > 0 || filled(self.outer))
     }
 
+    /// The depth at which a tile or a buffer is read, whose elements change as those of a tile: as far out as that is allowed.
+    fn depth_of_read(&self, t: &TileType, from: Option<Value>) -> usize {
+        let depth = self.depth_of(t);
+        let kept = from.is_none_or(|v| !hazards::overwrites(self.code.body, self.insts, v));
+        if kept && self.is_filled_within(depth) { depth } else { 2 }
+    }
+
     fn find_depths(&mut self) {
         let body = self.code.body;
         let mut of_values: BTreeMap<Value, usize> = BTreeMap::new();
@@ -230,17 +238,12 @@ impl Run<'_, '_> {
             let own = match (&data.op, data.result.and_then(|v| body.ty(v).tile())) {
                 // Effects happen where the elements are, each once.
                 (Op::Store { .. } | Op::Reduce { .. }, _) | (_, None) => 2,
-                (Op::Load { .. }, Some(t)) => {
-                    let depth = self.depth_of(t);
-                    if self.is_filled_within(depth) { depth } else { 2 }
-                }
+                (Op::Load { .. }, Some(t)) => self.depth_of_read(t, data.operands.first().copied()),
                 (_, Some(t)) => self.depth_of(t),
             };
             let operands = data.operands.iter().filter_map(|v| {
-                let read = body.ty(*v).tile().filter(|_| !self.made.contains(v)).map(|t| {
-                    let depth = self.depth_of(t);
-                    if self.is_filled_within(depth) { depth } else { 2 }
-                });
+                let read = body.ty(*v).tile().filter(|_| !self.made.contains(v));
+                let read = read.map(|t| self.depth_of_read(t, Some(*v)));
                 of_values.get(v).copied().max(read)
             });
             let depth = operands.fold(own, usize::max);
@@ -373,7 +376,7 @@ impl Run<'_, '_> {
                 for v in &body.inst(*i).operands {
                     if let Type::Tile(t) = body.ty(*v)
                         && !self.made.contains(v)
-                        && self.depth_of(t) == depth
+                        && self.depth_of_read(t, Some(*v)) == depth
                     {
                         self.operand(*v, depth)?;
                     }
