@@ -107,21 +107,6 @@ impl Hazards {
     }
 }
 
-/// Do operations of a run write where they read a tile or a buffer? Then no thread may read it for others: the owner of an element may
-/// have overwritten it.
-pub(super) fn overwrites(body: &Body, insts: &[Inst], read: Value) -> bool {
-    let place = match body.ty(read).buffer() {
-        Some(_) => Some(Place::Buffer(read)),
-        None => shared(body, read),
-    };
-    let Some(place) = place else { return false };
-    insts.iter().map(|i| body.inst(*i)).any(|data| {
-        let result = data.result.and_then(|v| shared(body, v));
-        let stored = data.operands.first().filter(|_| matches!(data.op, Op::Store { .. })).map(|b| Place::Buffer(*b));
-        result.into_iter().chain(stored).any(|written| written.meets(place))
-    })
-}
-
 /// What an operation between runs accesses: of a run, what was there before it and what it leaves behind.
 fn accesses(body: &Body, inst: Inst, written: &BTreeSet<Value>) -> Accesses {
     let mut out = Accesses::default();

@@ -17,7 +17,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::emit::Emit;
-use super::hazards;
 use super::kernel::{Code, offset_of};
 use super::lanes::Lane;
 use super::partial::Accumulator;
@@ -217,17 +216,18 @@ impl Run<'_, '_> {
         }
     }
 
+    /// The depth at which a tile in shared memory, or a buffer, is read. What has an element for each place is read by the thread of the place alone,
+    /// which may write there.
+    fn read_depth(&self, t: &TileType) -> usize {
+        let depth = self.depth_of(t);
+        let own = [t.rows, t.cols] == self.extents;
+        if own || !self.is_filled_within(depth) { 2 } else { depth }
+    }
+
     /// Are there elements further inside, whatever happens? Only then may memory be read further out.
     fn is_filled_within(&self, depth: usize) -> bool {
         let filled = |axis: usize| matches!(self.extents[axis], Extent::Static(1..));
         filled(self.inner()) && (depth > 0 || filled(self.outer))
-    }
-
-    /// The depth at which a tile or a buffer is read, whose elements change as those of a tile: as far out as that is allowed.
-    fn depth_of_read(&self, t: &TileType, from: Option<Value>) -> usize {
-        let depth = self.depth_of(t);
-        let kept = from.is_none_or(|v| !hazards::overwrites(self.code.body, self.insts, v));
-        if kept && self.is_filled_within(depth) { depth } else { 2 }
     }
 
     fn find_depths(&mut self) {
@@ -238,12 +238,11 @@ impl Run<'_, '_> {
             let own = match (&data.op, data.result.and_then(|v| body.ty(v).tile())) {
                 // Effects happen where the elements are, each once.
                 (Op::Store { .. } | Op::Reduce { .. }, _) | (_, None) => 2,
-                (Op::Load { .. }, Some(t)) => self.depth_of_read(t, data.operands.first().copied()),
+                (Op::Load { .. }, Some(t)) => self.read_depth(t),
                 (_, Some(t)) => self.depth_of(t),
             };
             let operands = data.operands.iter().filter_map(|v| {
-                let read = body.ty(*v).tile().filter(|_| !self.made.contains(v));
-                let read = read.map(|t| self.depth_of_read(t, Some(*v)));
+                let read = body.ty(*v).tile().filter(|_| !self.made.contains(v)).map(|t| self.read_depth(t));
                 of_values.get(v).copied().max(read)
             });
             let depth = operands.fold(own, usize::max);
@@ -370,13 +369,13 @@ impl Run<'_, '_> {
         if depth == 0 {
             self.known = Default::default();
         }
-        if depth < 2 && self.is_filled_within(depth) {
+        if depth < 2 {
             // What lies in shared memory and does not change further inside.
             for i in self.insts {
                 for v in &body.inst(*i).operands {
                     if let Type::Tile(t) = body.ty(*v)
                         && !self.made.contains(v)
-                        && self.depth_of_read(t, Some(*v)) == depth
+                        && self.read_depth(t) == depth
                     {
                         self.operand(*v, depth)?;
                     }
