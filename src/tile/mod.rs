@@ -65,6 +65,7 @@ pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};
 pub use schedule::{
     Loss, PackedWeight, WeightChoice, WeightFormat, choose_forms, packed_weights, schedule, schedule_kernel,
+    tensor_core_kernel,
 };
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};

@@ -39,6 +39,7 @@ mod products;
 mod quantise;
 mod sharing;
 mod steps;
+mod tensor_cores;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,7 @@ use crate::source::Loc;
 pub use formats::{WeightChoice, WeightFormat};
 pub use losses::{Loss, PackedWeight};
 use sharing::{Sharing, insts_of, step_back};
+pub use tensor_cores::tensor_core_kernel;
 
 /// Schedules a module for a level: what its products read, its kernels, and which slots of the arena share memory. Packed
 /// weights are kept as `weights` says. Kernels that are scheduled already stay as they are.

@@ -2,7 +2,10 @@
 
 mod assembled;
 mod fragments;
+#[path = "../common/front.rs"]
+mod front;
 mod generate;
 mod ptxas;
+mod tensor_cores;
 mod texts;
 mod verifier;
