@@ -416,8 +416,8 @@ fn launch(
     budget: &mut Budget,
     runs: Option<&dyn Runs>,
 ) -> Result<(), EvalError> {
-    if matches!(k.state, State::Gpu { .. }) {
-        return fail("a kernel scheduled for a GPU is not run");
+    if matches!(k.state, State::Gpu { .. }) && !k.works_in_runs() {
+        return fail("a kernel scheduled for a GPU in fragments is not run");
     }
     let mut frame: Frame = vec![None; k.body.value_count()];
     for (p, x) in k.params.iter().zip(args) {

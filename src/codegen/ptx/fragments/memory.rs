@@ -174,8 +174,8 @@ impl Code<'_> {
 
     fn push_where(&mut self, inside: Option<Reg>, op: P, operands: Vec<Operand>) {
         match inside {
-            Some(p) => self.out.push_if(p, false, op, operands),
-            None => self.out.push(op, operands),
+            Some(p) => self.e.kernel.push_if(p, false, op, operands),
+            None => self.e.kernel.push(op, operands),
         }
     }
 

@@ -17,8 +17,9 @@
 //!   rings     barriers in shared memory, tensor memory accelerator
 //! ```
 //!
-//! Powers are `ex2.approx`, with a relative error of 2^-22.5 and results below 2^-126 as 0. A difference of a product that a power of
-//! 2 is taken of is one fused step.
+//! Work on elements is that of all kernels (`lanes`), but for `exp2` and `exp`: they are `ex2.approx`, with a relative error of
+//! 2^-22.5 (of `exp` of `x` besides `x 2^-24`) and results below 2^-126 as 0. A difference of a product that a power of 2 is taken of is
+//! one fused step.
 
 mod code;
 mod copies;
@@ -86,7 +87,7 @@ pub(super) fn compile(kernel: &Kernel, name: &str) -> Result<(ptx::Kernel, Kerne
         tensor_maps: tensor_maps.ok_or("a map of no buffer")?,
         cluster: None,
     };
-    Ok((code.out, info))
+    Ok((code.e.kernel, info))
 }
 
 /// What the host encodes for a tensor map.

@@ -51,12 +51,13 @@ impl Machine {
         }
     }
 
-    /// The tile of a product of so many points, rows and columns.
-    pub(super) fn product(&self, points: &[Dim], rows: &Dim, cols: &Dim) -> ProductTile {
+    /// The tile of a product of so many points, rows and columns; `reads`: its epilogue has tiles of its own in registers.
+    pub(super) fn product(&self, points: &[Dim], rows: &Dim, cols: &Dim, reads: bool) -> ProductTile {
         let size = |d: &Dim| d.as_const().unwrap_or(UNKNOWN).max(1);
         let points: i64 = points.iter().map(|d| d.as_const().unwrap_or(1).max(1)).product();
         let (m, n) = (size(rows), size(cols));
         let tiles: &[(i64, i64, i64)] = match self.arch {
+            GpuArch::Sm80 if reads => &[(128, 64, 4), (64, 64, 4)],
             GpuArch::Sm80 => &[(128, 128, 4), (128, 64, 4), (64, 64, 4)],
             GpuArch::Sm90a => &[(128, 256, 8), (128, 128, 8), (128, 64, 8)],
         };
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn tiles_follow_from_extents() {
         let of = |arch, m: i64, n: i64| {
-            let t = Machine::of(arch).product(&[], &m.into(), &n.into());
+            let t = Machine::of(arch).product(&[], &m.into(), &n.into(), false);
             (t.rows, t.cols, t.stages)
         };
         // Large products get the largest tiles; small ones enough blocks.
@@ -98,13 +99,13 @@ mod tests {
         assert_eq!(of(GpuArch::Sm80, 1024, 1024), (128, 128, 4));
         assert_eq!(of(GpuArch::Sm90a, 8192, 8192), (128, 256, 4));
         assert_eq!(of(GpuArch::Sm90a, 512, 768), (128, 64, 4));
-        let unknown = Machine::of(GpuArch::Sm90a).product(&[], &Dim::symbol("M"), &1024.into());
+        let unknown = Machine::of(GpuArch::Sm90a).product(&[], &Dim::symbol("M"), &1024.into(), false);
         assert_eq!((unknown.rows, unknown.cols), (128, 256));
         // Shared memory holds all stages.
         for arch in GpuArch::ALL {
             for (m, n) in [(4096, 4096), (512, 768), (64, 64), (8192, 64)] {
                 let machine = Machine::of(arch);
-                let t = machine.product(&[], &m.into(), &n.into());
+                let t = machine.product(&[], &m.into(), &n.into(), false);
                 assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= machine.shared, "{t:?}");
             }
         }

@@ -90,7 +90,8 @@ impl<'a> Parts<'a> {
         if rows.as_const().is_some_and(|n| n < FEW_ROWS) || cols.as_const().is_some_and(|n| n < FEW_COLS) {
             return None;
         }
-        let tile = machine.product(points, rows, cols);
+        let loads = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Load { .. })).count();
+        let tile = machine.product(points, rows, cols, loads > 2);
         let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
         let right = match transposed {
             true => SharedTile { elem: a.elem, rows: tile.cols, cols: tile.steps },
