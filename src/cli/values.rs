@@ -348,6 +348,8 @@ pub enum Backend {
     Cpu,
     /// Code compiled through LLVM; only if attnc is built with it (cargo feature `llvm`)
     Llvm,
+    /// PTX for `--gpu`, on a simulator that reports races, missing fences and waits, and accesses out of bounds
+    PtxSim,
 }
 
 /// The code generator for kernels.

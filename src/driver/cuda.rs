@@ -8,6 +8,8 @@ use super::session::{CommandError, Session, command_line_error};
 use super::{graph_ir, stages};
 use crate::cli::{CompileOptions, EmitKind, Gpu};
 use crate::codegen::ptx;
+use crate::ptx::sim::Mode;
+use crate::simulated::Simulated;
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, GpuArch, Part};
@@ -104,4 +106,25 @@ fn schedule(
             bug("scheduling", &complaint, Some(&saved))
         }
     })
+}
+
+/// Schedules a module for a GPU, and compiles its kernels for the simulator.
+pub(super) fn simulated(
+    s: &mut Session,
+    tiles: &VerifiedModule,
+    gpu: Gpu,
+) -> Result<(VerifiedModule, Simulated), CommandError> {
+    let arch = arch(gpu);
+    s.stage("schedule");
+    let scheduled = schedule(s, tiles, arch, Source::Program)?;
+    s.stage("generate code");
+    let failed = |complaint: &str| {
+        let text = tile::text::print(&scheduled);
+        let saved = Saved { text: &text, ending: "tir", arguments: "--target cuda --emit ptx" };
+        bug("code generation", complaint, Some(&saved))
+    };
+    let (module, infos) = ptx::compile(&scheduled, arch).map_err(|complaint| failed(&complaint))?;
+    let text = crate::ptx::text::print(&module);
+    let made = Simulated::new(&text, infos, &[Mode::EAGER, Mode::LATEST]).map_err(|complaint| failed(&complaint))?;
+    Ok((scheduled, made))
 }

@@ -6,6 +6,7 @@ mod fragments;
 mod front;
 mod generate;
 mod ptxas;
+mod sim;
 mod tensor_cores;
 mod texts;
 mod verifier;
