@@ -96,11 +96,13 @@ fn map_info(kernel: &Kernel, map: &TensorMap) -> Option<TensorMapInfo> {
     let size = Dim::from(i64::try_from(map.elem.size()).ok()?);
     let of = |list: &[Dim], axes: &[usize]| axes.iter().map(|a| list.get(*a).cloned()).collect::<Option<Vec<Dim>>>();
     let strides = of(&ty.strides, map.axes.get(1..)?)?;
+    // An axis without elements has a map too, of which nothing is copied.
+    let at_least = |d: &Dim, n: i64| if d.as_const().is_some() { d.clone() } else { d.max_with(&n.into()) };
     Some(TensorMapInfo {
         param: map.param,
         elem: map.elem,
-        extents: of(&ty.shape, &map.axes)?,
-        byte_strides: strides.iter().map(|d| d.mul(&size)).collect(),
+        extents: of(&ty.shape, &map.axes)?.iter().map(|d| at_least(d, 1)).collect(),
+        byte_strides: strides.iter().map(|d| at_least(&d.mul(&size), 16)).collect(),
         boxes: map.extents.clone(),
         element_strides: vec![1; map.axes.len()],
         swizzle: match map.swizzle {
