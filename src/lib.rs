@@ -117,6 +117,12 @@
 //!   cannot do is replaced before, by passes (`vector::routine::legalise`): for AVX2 masked access to 8 and 16 bits, for SSE2 and
 //!   NEON masked access as such; LLVM does so itself. What has no form for several lanes (`i64`, powers of integers) is a
 //!   routine of one.
+//! * **A GPU is a variant of the library.** Its plans are the same host code as for a processor, made from the same tile IR;
+//!   its kernels are PTX in the descriptor, and a launch names one by its number (`runtime/abi_cuda.rs`). Only a launch and a
+//!   read of data are other functions of the runtime (`runtime/support/cuda/`), which looks the driver up when a model is opened:
+//!   nothing is linked with it, so a library for both loads anywhere. Launches are queued and the call waits once, at its end; a kernel that
+//!   finds an index out of range writes that where the call reads it. What the plan reads of an argument that came from the host costs no
+//!   wait. Without a GPU all of that is tested with a stand-in for the driver (`tests/standin/`), on the simulator of PTX.
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on
