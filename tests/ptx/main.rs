@@ -12,6 +12,7 @@ mod kernels;
 mod ptxas;
 mod runs;
 mod sim;
+mod tensor_cores;
 mod texts;
 mod verifier;
 
