@@ -243,6 +243,8 @@ fn at_once<T: Send, U: Send>(
 /// One scheduled module for each level, in the same order.
 pub(super) struct Tiers {
     list: Vec<(Cpu, VerifiedModule)>,
+    /// What they were before.
+    unscheduled: VerifiedModule,
     /// Did someone else write them?
     is_text: bool,
 }
@@ -262,7 +264,7 @@ impl Tiers {
         let mut tiers = at_once(levels.to_vec(), |level| Ok((level, schedule(&tiles, level, weights)?)))?;
         // The level for byte dot products needs quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
-        Ok(Tiers { list: tiers, is_text: false })
+        Ok(Tiers { list: tiers, unscheduled: tiles, is_text: false })
     }
 
     /// Takes a given module: its unscheduled kernels are scheduled for `level`. Its code is for a processor that supports
@@ -275,13 +277,24 @@ impl Tiers {
     ) -> Result<Tiers, CommandError> {
         s.stage("schedule");
         let scheduled = tile::schedule(&tiles, level, weights);
+        let unscheduled = tiles;
         let tiles = scheduled.map_err(|complaint| no_code(s, &complaint))?;
         let of = |k: &tile::Kernel| match k.state {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
         };
         let all = tiles.kernels.iter().filter_map(of).reduce(Cpu::with);
-        Ok(Tiers { list: vec![(all.unwrap_or(level), tiles)], is_text: true })
+        Ok(Tiers { list: vec![(all.unwrap_or(level), tiles)], unscheduled, is_text: true })
+    }
+
+    /// A line for each attention whose mask is a formula: how much of it is computed by the code of the best level.
+    fn visited_blocks(&self) -> String {
+        let Some((level, module)) = self.list.first() else { return String::new() };
+        let line = |blocks: &tile::VisitedBlocks| {
+            let place = blocks.loc.text(&module.name, &module.files);
+            format!("remark: {place}: attention at {}: {blocks}\n", level.name())
+        };
+        tile::visited_blocks(&self.unscheduled, *level).iter().map(line).collect()
     }
 
     /// The levels, in the order of their modules.
@@ -386,7 +399,8 @@ pub(super) fn machine_code(
         bug("code generation", &complaint, Some(&Saved { text: &text, ending: "tir", arguments: "--emit obj" }))
     })?;
     if let Some((_, module)) = tiers.list.first().filter(|_| wanted.remarks) {
-        let _ = io::stderr().lock().write_all(made.remarks(&module.name, &module.files).as_bytes());
+        let remarks = tiers.visited_blocks() + &made.remarks(&module.name, &module.files);
+        let _ = io::stderr().lock().write_all(remarks.as_bytes());
     }
     Ok(made)
 }

@@ -80,6 +80,7 @@ mod keys;
 mod launches;
 mod variants;
 mod visible;
+mod visited;
 
 use std::f64::consts::LOG2_E;
 
@@ -91,6 +92,8 @@ use crate::tile::attention::{
 };
 use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, Position, Value, tile_size};
 pub(super) use launches::expand;
+pub use visited::VisitedBlocks;
+pub(super) use visited::counts;
 
 /// Widest head that is one tile.
 const WIDTH: i64 = 256;
@@ -176,6 +179,34 @@ fn kernel(
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
 ) -> Option<Kernel> {
+    let (mut kb, parts) = begin(unscheduled, found, tile_queries, layout, keys_and_values)?;
+    let AttentionKernel { locations, queries, width, row, col, .. } = parts;
+    let [sum, acc] = parts.all_keys(&mut kb)?;
+
+    kb.at(locations.softmax);
+    let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
+    let empty = kb.compare(CmpOp::Eq, sum, zero);
+    let one = kb.scalar(Scalar::Float(1.0), Elem::F32);
+    let inverse = kb.binary(BinaryOp::Div, one, sum);
+    let mean = kb.binary(BinaryOp::Mul, acc, inverse);
+    let y = kb.select(empty, zero, mean);
+    kb.at(locations.values);
+    let result = if layout == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
+    let mut axes: Vec<(AxisRole, Value)> = parts.points.iter().map(|p| (AxisRole::Point, *p)).collect();
+    axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
+    let at = Position { axes, rows: queries, cols: width };
+    found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
+    Some(kb.finish())
+}
+
+/// The kernel up to its loops over keys: parameters, grid, scale and masks.
+fn begin(
+    unscheduled: &Kernel,
+    found: &Found,
+    tile_queries: i64,
+    layout: QueryLayout,
+    keys_and_values: [&BufferType; 2],
+) -> Option<(KernelBuilder, AttentionKernel)> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let (lead, [s, d]) = of_q.shape.split_last_chunk::<2>()?;
@@ -258,22 +289,7 @@ fn kernel(
         masks,
         sink,
     };
-    let [sum, acc] = parts.all_keys(&mut kb)?;
-
-    kb.at(locations.softmax);
-    let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
-    let empty = kb.compare(CmpOp::Eq, sum, zero);
-    let one = kb.scalar(Scalar::Float(1.0), Elem::F32);
-    let inverse = kb.binary(BinaryOp::Div, one, sum);
-    let mean = kb.binary(BinaryOp::Mul, acc, inverse);
-    let y = kb.select(empty, zero, mean);
-    kb.at(locations.values);
-    let result = if layout == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
-    let mut axes: Vec<(AxisRole, Value)> = parts.points.iter().map(|p| (AxisRole::Point, *p)).collect();
-    axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
-    let at = Position { axes, rows: queries, cols: width };
-    found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
-    Some(kb.finish())
+    Some((kb, parts))
 }
 
 /// The parameter that holds something over the axes of the scores; `None` where it is the same for all.
