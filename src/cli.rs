@@ -11,8 +11,8 @@ pub use options::{
     RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
-    Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
-    PrintChanged, Stop, Target, WeightPacking,
+    Backend, Binding, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named,
+    OpsLevel, PrintChanged, Stop, Target, WeightPacking,
 };
 
 use crate::diagnostics::did_you_mean;
@@ -119,13 +119,12 @@ impl CommandLine {
             | Command::List(_)
             | Command::Completions(_) => (None, [].as_slice()),
         };
-        let dims = program.map_or([].as_slice(), |program| program.dims.as_slice());
-        for (flag, list) in [("dim", dims), ("size", size)] {
-            for (i, one) in list.iter().enumerate() {
-                if list.iter().take(i).any(|other| other.name == one.name) {
-                    let text = format!("`--{flag} {}` is given twice", one.name);
-                    return Err(CommandLine::command().error(ErrorKind::ArgumentConflict, text));
-                }
+        let dims = program.iter().flat_map(|program| &program.dims).map(|dim| &dim.name);
+        let sizes = size.iter().map(|size| &size.name);
+        for (flag, names) in [("dim", dims.collect::<Vec<_>>()), ("size", sizes.collect())] {
+            if let Some((_, name)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+                let text = format!("`--{flag} {name}` is given twice");
+                return Err(CommandLine::command().error(ErrorKind::ArgumentConflict, text));
             }
         }
         Ok(self)

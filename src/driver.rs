@@ -35,7 +35,7 @@ pub use passes::{Dumps, broken_pass, opt, pass_options};
 pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 
-use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, StdOptions};
+use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ProgramOptions, StdOptions};
 use crate::codegen::cpu::{Arch, EmitOptions, clif};
 use crate::diagnostics::did_you_mean;
 use crate::source::FileId;
@@ -177,10 +177,10 @@ fn graph_ir(
         s.stage("lex");
         out.emit(s, EmitKind::Tokens, |s| stages::tokens(s, file))?;
         s.stage("parse");
-        let tree = stages::parse(s, file);
+        let mut tree = stages::parse(s, file);
         out.emit(s, EmitKind::Ast, |s| s.sources.get(file).map(|f| syntax::dump::ast(&tree, f)).unwrap_or_default())?;
         s.stage("check types");
-        let program = types::check(&tree, &mut s.sources, &mut s.diagnostics);
+        let program = stages::check(s, &mut tree, &options.program);
         s.stop_on_errors()?;
         out.emit(s, EmitKind::Types, |_| types::dump::dump(&program, file))?;
         if !out.go_beyond(EmitKind::Types) {
@@ -261,7 +261,7 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError>
         Source::Vector => return stages::vector_text(s, file).map(|_| ()),
         Source::Clif => return stages::clif_text(s, file, Arch::host()).map(|_| ()),
     }
-    let program = front_end(s, file);
+    let program = front_end(s, file, &options.program);
     s.stop_on_errors()?;
     // Some errors are found only when a model is bound and lowered. A file without models is fine.
     let mut bindings = options.program.clone();
@@ -278,9 +278,9 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError>
 }
 
 /// All checks of a program that do not depend on which model is compiled.
-pub fn front_end(session: &mut Session, file: FileId) -> Program {
-    let tree = stages::parse(session, file);
-    types::check(&tree, &mut session.sources, &mut session.diagnostics)
+pub fn front_end(session: &mut Session, file: FileId, bindings: &ProgramOptions) -> Program {
+    let mut tree = stages::parse(session, file);
+    stages::check(session, &mut tree, bindings)
 }
 
 /// `attnc std MODULE`: the text of a module of the standard library, or their names.

@@ -17,6 +17,7 @@
 //!                                   functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
 //!                 wide/machine/     code of the leaves of runs over virtual registers, which `--emit mir` shows
+//!                 codegen/ptx/      PTX for GPUs (ptx/), from kernels that are scheduled for one
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
@@ -29,7 +30,7 @@
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
 //! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `reference`, `runtime`, `shape`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
-//! | `cli` | the command line: options, their values and help | `diagnostics` | any stage |
+//! | `cli` | the command line: options, their values and help | `diagnostics`, `shape::Elem` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
 //! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
@@ -40,7 +41,7 @@
 //! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | graph IR, Cranelift |
 //! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `diagnostics`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
 //! | `ptx` | PTX for GPUs: kernels of typed instructions, a table of all legal opcodes; text, verifier | `diagnostics` | tiles, launches |
-//! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `irtext`, `lowering::vector`, `panics`, `runtime`, `scalar`, `shape`, `source`, `ssa`, `threads`, `tile`, `vector` | how anything was decided |
+//! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `irtext`, `lowering::vector`, `panics`, `ptx`, `runtime`, `scalar`, `shape`, `source`, `ssa`, `threads`, `tile`, `vector` | how anything was decided |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
 //! | `import` | configurations of the Hugging Face hub to programs; a template for each family |  | files, stages |

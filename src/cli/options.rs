@@ -4,7 +4,7 @@
 //! [`super::values`].
 
 use super::values::{
-    Backend, CodeBackend, Colour, CpuTier, Emit, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
+    Backend, Binding, CodeBackend, Colour, CpuTier, Emit, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
     PrintChanged, Stop, Target, WeightPacking, above_zero, at_least_zero, level, seconds,
 };
 use clap::Args;
@@ -307,9 +307,9 @@ pub struct ImportOptions {
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Program")]
 pub struct ProgramOptions {
-    /// Bind a dimension to a number
-    #[arg(long = "dim", value_name = "NAME=N", value_delimiter = ',')]
-    pub dims: Vec<Named<u64>>,
+    /// Bind a dimension to a number (`D=64`), or an element type of the model to another one (`E=bf16`)
+    #[arg(long = "dim", value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub dims: Vec<Named<Binding>>,
     /// The model to compile, if the file has several
     #[arg(long, value_name = "MODEL")]
     pub entry: Option<String>,

@@ -3,6 +3,7 @@
 //! In: a word of the command line. Out: the value it stands for, or what is wrong with it.
 
 use crate::diagnostics::did_you_mean;
+use crate::shape::Elem;
 use clap::ValueEnum;
 use std::fmt;
 use std::path::PathBuf;
@@ -196,6 +197,40 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Named<T> {
         }
         let value = value.parse().map_err(|error| format!("`{value}`: {error}"))?;
         Ok(Named { name: name.to_string(), value })
+    }
+}
+
+/// What `--dim` binds a generic of a model to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Binding {
+    /// A dimension: how many elements.
+    Number(u64),
+    /// An element type.
+    Element(Elem),
+}
+
+impl FromStr for Binding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Binding, String> {
+        if let Some(elem) = Elem::from_name(text) {
+            return Ok(Binding::Element(elem));
+        }
+        if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            let near = did_you_mean(text, Elem::ALL.map(Elem::name));
+            let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            return Err(format!("expected a number or an element type{hint}"));
+        }
+        text.parse().map(Binding::Number).map_err(|error: std::num::ParseIntError| error.to_string())
+    }
+}
+
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Binding::Number(n) => n.fmt(f),
+            Binding::Element(elem) => elem.fmt(f),
+        }
     }
 }
 

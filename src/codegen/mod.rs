@@ -1,12 +1,13 @@
 //! Code generation: scheduled tile IR in, machine code out. Makes no decision that the tile IR could carry.
 //!
 //! Two back ends make the kernels, from the same modules: `cpu` (Cranelift, and leaf functions of our own) and, if attnc
-//! is built with the cargo feature `llvm`, LLVM. [`compile`] is the entry point to both.
+//! is built with the cargo feature `llvm`, LLVM. [`compile`] is the entry point to both. [`ptx`] makes kernels for GPUs.
 
 pub mod cpu;
 pub mod descriptor;
 #[cfg(feature = "llvm")]
 pub mod llvm;
+pub mod ptx;
 
 use crate::runtime::descriptor::ModelDescriptor;
 use cpu::{Compiled, EmitOptions, Tier};

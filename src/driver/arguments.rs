@@ -28,21 +28,49 @@ const MAX_ELEMENTS: usize = 1 << 32;
 /// The deepest nesting of brackets in a literal.
 const MAX_DEPTH: usize = 16;
 
+/// Where the arguments of a call are said, and so how messages say them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Said<'a> {
+    /// By options of the command line: `--input x=3`.
+    Options,
+    /// In a line of a file of calls, `step(x = 3)`, at this place.
+    Line(&'a str),
+}
+
+impl Said<'_> {
+    /// An argument with its value.
+    fn argument(self, name: &str, value: &str) -> String {
+        match self {
+            Said::Options => format!("--input {name}={value}"),
+            Said::Line(_) => format!("{name} = {value}"),
+        }
+    }
+
+    /// What is wrong with it.
+    pub(super) fn error(self, why: &str) -> CommandError {
+        match self {
+            Said::Options => command_line_error(why),
+            Said::Line(place) => command_line_error(&format!("{place}: {why}")),
+        }
+    }
+}
+
 /// The given arguments, in the order of the function; unless the others are random, all must be given.
 pub(super) fn given(
     s: &mut Session,
     f: &ir::Function,
     options: &RunOptions,
+    said: Said<'_>,
 ) -> Result<Vec<Option<Tensor>>, CommandError> {
     for (i, input) in options.input.iter().enumerate() {
         if !f.args.iter().any(|arg| arg.name == input.name) {
             let known = f.args.iter().map(|arg| arg.name.as_str());
             let hint =
                 did_you_mean(&input.name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            return Err(command_line_error(&format!("`{}` has no argument `{}`{hint}", f.name, input.name)));
+            return Err(said.error(&format!("`{}` has no argument `{}`{hint}", f.name, input.name)));
         }
         if options.input.iter().take(i).any(|other| other.name == input.name) {
-            return Err(command_line_error(&format!("`--input {}` is given twice", input.name)));
+            return Err(said.error(&format!("`--input {}` is given twice", input.name)));
         }
     }
     let mut args = Vec::new();
@@ -55,18 +83,18 @@ pub(super) fn given(
             }
             Some(Input::Literal(text)) => {
                 let made = literal(text, arg.ty.elem);
-                Some(made.map_err(|why| command_line_error(&format!("`--input {}={text}`: {why}", arg.name)))?)
+                let shown = said.argument(&arg.name, text);
+                Some(made.map_err(|why| said.error(&format!("`{shown}`: {why}")))?)
             }
             None if options.random.is_some() => None,
             None => {
                 let axes = arg.ty.shape.iter().skip(usize::from(arg.batch)).map(ToString::to_string);
                 let axes: Vec<String> = arg.batch.then(|| "..".to_string()).into_iter().chain(axes).collect();
                 let ty = format!("{}[{}]", arg.ty.elem, axes.join(", "));
-                let message = format!(
-                    "the argument `{0}: {ty}` is missing; give `--input {0}=FILE.npy`, a literal, or `--random`",
-                    arg.name
-                );
-                return Err(command_line_error(&message));
+                let (name, shown) = (&arg.name, said.argument(&arg.name, "FILE.npy"));
+                let message =
+                    format!("the argument `{name}: {ty}` is missing; give `{shown}`, a literal, or `--random`");
+                return Err(said.error(&message));
             }
         });
     }

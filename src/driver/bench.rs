@@ -46,7 +46,7 @@ pub fn bench(options: &BenchOptions) -> Result<(), CommandError> {
 fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError> {
     let pass_options = pass_options(&options.target, &options.passes)?;
     let mut graph = read_graph(s, &options.file, &options.program, "bench")?;
-    let function = function(&graph, options.function.as_deref())?;
+    let function = function(&graph, options.function.as_deref()).map_err(|why| command_line_error(&why))?;
     let name = graph.functions[function].name.clone();
     if let Some(path) = &options.weights {
         arguments::weights(s, path)?;

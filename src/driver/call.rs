@@ -3,7 +3,7 @@
 //! In: a program or graph IR, a weights file, arguments ([`arguments`]). Out: results and taps, as a summary on stdout or
 //! as NumPy files. A failing call is an error of the program; weights that do not match are one of the environment.
 
-use super::arguments;
+use super::arguments::{self, Said};
 use super::calls;
 use super::keep::{matches, tell_losses};
 use super::levels::Levels;
@@ -24,7 +24,6 @@ use crate::runtime::npy;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 use crate::tile::{Cpu, WeightChoice, WeightFormat};
-use crate::types;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -52,8 +51,8 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
     let one = match steps {
         Some(_) => None,
         None => {
-            let function = function(&graph, options.function.as_deref())?;
-            let given = arguments::given(s, &graph.functions[function], options)?;
+            let function = function(&graph, options.function.as_deref()).map_err(|why| command_line_error(&why))?;
+            let given = arguments::given(s, &graph.functions[function], options, Said::Options)?;
             Some((graph.functions[function].name.clone(), given))
         }
     };
@@ -138,9 +137,9 @@ pub(super) fn read_graph(
     match Source::of(path, &s.text(file)) {
         Source::Program => {
             s.stage("parse");
-            let tree = stages::parse(s, file);
+            let mut tree = stages::parse(s, file);
             s.stage("check types");
-            let program = types::check(&tree, &mut s.sources, &mut s.diagnostics);
+            let program = stages::check(s, &mut tree, bindings);
             s.stop_on_errors()?;
             s.stage("lower to graph IR");
             stages::lower(s, &program, bindings)

@@ -11,7 +11,7 @@
 //! forward(x = inputs/x.npy, mask = "a file, its name in quotes.npy")
 //! ```
 
-use super::arguments;
+use super::arguments::{self, Said};
 use super::bugs::bug;
 use super::levels::Levels;
 use super::load::{How, opened};
@@ -165,12 +165,14 @@ pub(super) fn arguments(
     options: &RunOptions,
 ) -> Result<(), CommandError> {
     for (n, step) in steps.iter_mut().enumerate() {
+        let place = options.calls.as_ref().map(|path| format!("{}:{}", path.display(), step.line)).unwrap_or_default();
+        let said = Said::Line(&place);
         let Action::Call { function: name, inputs, args } = &mut step.action else { continue };
-        let at = function(graph, Some(name))?;
+        let at = function(graph, Some(name)).map_err(|why| said.error(&why))?;
         let entry = model.entries.iter().find(|entry| entry.name == *name);
         let sizes: Vec<&str> = entry.iter().flat_map(|e| &e.symbols).map(|symbol| symbol.name.as_str()).collect();
         let own = options_of(options, n, inputs, &sizes);
-        let given = arguments::given(s, &graph.functions[at], &own)?;
+        let given = arguments::given(s, &graph.functions[at], &own, said)?;
         *args = arguments::all(s, given, graph, model, name, &own)?;
     }
     Ok(())

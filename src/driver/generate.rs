@@ -40,7 +40,7 @@ pub fn generate(options: &GenerateOptions) -> Result<(), CommandError> {
 fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), CommandError> {
     let pass_options = pass_options(&options.target, &options.passes)?;
     let mut graph = read_graph(s, &options.file, &options.program, "generate")?;
-    let at = function(&graph, Some(&options.function))?;
+    let at = function(&graph, Some(&options.function)).map_err(|why| command_line_error(&why))?;
     let contract = Contract::of(&graph.functions[at], options).map_err(|message| command_line_error(&message))?;
     let name = options.function.as_str();
     s.stage("read the prompt");

@@ -2,7 +2,7 @@
 //!
 //! In: a module after the passes, a weights file. Out: parameters for an interpreter, values by name. Nothing is called here.
 
-use super::session::{CommandError, Session, command_line_error, message};
+use super::session::{CommandError, Session, message};
 use crate::diagnostics::codes::weights;
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::ir;
@@ -25,22 +25,17 @@ pub(super) struct Call<'a> {
     pub(super) remarks: bool,
 }
 
-/// The entry point of this name, or the only one.
-pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, CommandError> {
+/// The entry point of this name, or the only one; or why there is none.
+pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, String> {
     let entries: Vec<(usize, &str)> =
         module.functions.iter().enumerate().filter(|(_, f)| !f.tapped).map(|(i, f)| (i, f.name.as_str())).collect();
     let names = || entries.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     match (name, entries.as_slice()) {
         (None, [(i, _)]) => Ok(*i),
-        (None, _) => Err(command_line_error(&format!(
-            "the model has several entry points; choose one with `--function`: {}",
-            names()
-        ))),
+        (None, _) => Err(format!("the model has several entry points; choose one with `--function`: {}", names())),
         (Some(name), _) => match entries.iter().find(|(_, known)| *known == name) {
             Some((i, _)) => Ok(*i),
-            None => {
-                Err(command_line_error(&format!("there is no entry point `{name}`; the entry points are {}", names())))
-            }
+            None => Err(format!("there is no entry point `{name}`; the entry points are {}", names())),
         },
     }
 }

@@ -7,7 +7,7 @@ use super::bugs::{Saved, bug};
 use super::levels::Levels;
 use super::passes::{Dumps, broken_pass};
 use super::session::{CommandError, Session, command_line_error, reason};
-use crate::cli::{CodeBackend, PassOptions, ProgramOptions};
+use crate::cli::{Binding, CodeBackend, PassOptions, ProgramOptions};
 use crate::codegen::cpu::{Arch, Compiled, EmitOptions, Tier, clif};
 use crate::codegen::descriptor;
 use crate::codegen::{self, Generator};
@@ -19,11 +19,13 @@ use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::link;
+use crate::shape::Elem;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 use crate::tile::Cpu;
 use crate::tile::WeightChoice;
 use crate::tile::verify::VerifiedModule;
+use crate::types;
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
 use crate::{ir, irtext, syntax, threads, tile};
@@ -43,12 +45,60 @@ pub(super) fn parse(s: &mut Session, file: FileId) -> ast::File {
     syntax::parse(file, &text, &mut s.diagnostics)
 }
 
+/// The typed program of a syntax tree, with the element types that the command line gives to the generics of models.
+pub(super) fn check(s: &mut Session, tree: &mut ast::File, bindings: &ProgramOptions) -> Program {
+    for dim in &bindings.dims {
+        if let Binding::Element(elem) = dim.value {
+            bind_element(s, tree, bindings.entry.as_deref(), &dim.name, elem);
+        }
+    }
+    types::check(tree, &mut s.sources, &mut s.diagnostics)
+}
+
+/// Gives a generic of the models, or of the one that is compiled, its element type.
+fn bind_element(s: &mut Session, tree: &mut ast::File, entry: Option<&str>, name: &str, elem: Elem) {
+    let (mut is_bound, mut others) = (false, Vec::new());
+    for item in &mut tree.items {
+        let ast::Item::Layer(layer) = item else { continue };
+        let is_meant = layer.kind == ast::LayerKind::Model && entry.is_none_or(|entry| entry == layer.name.name);
+        for generic in layer.generics.iter_mut().filter(|_| is_meant) {
+            match &mut generic.elem {
+                Some(bound) if generic.name.name == name => {
+                    *bound = elem;
+                    is_bound = true;
+                }
+                Some(_) => others.push(generic.name.name.clone()),
+                None if generic.name.name == name => {
+                    let message = format!("`{name}` of model `{}` is not an element type", layer.name.name);
+                    let d = Diagnostic::error(entries_codes::UNKNOWN_BINDING, message)
+                        .at(generic.span, "a dimension, or a constant");
+                    return s.diagnostics.push(d.help(format!("bind it to a number: `--dim {name}=4`")));
+                }
+                None => {}
+            }
+        }
+    }
+    if is_bound {
+        return;
+    }
+    let diagnostic =
+        Diagnostic::error(entries_codes::UNKNOWN_BINDING, format!("no model has an element type `{name}`"));
+    s.diagnostics.push(match did_you_mean(name, others.iter().map(String::as_str)) {
+        Some(near) => diagnostic.help(format!("did you mean `--dim {near}={elem}`?")),
+        None if others.is_empty() => {
+            diagnostic.note("a generic of a model whose default is an element type is one: `model M<E = f32>`")
+        }
+        None => diagnostic.note(format!("its element types are {}", others.join(", "))),
+    });
+}
+
 /// Graph IR of a checked program, verified.
 pub(super) fn lower(s: &mut Session, program: &Program, bindings: &ProgramOptions) -> Result<ir::Module, CommandError> {
     let mut options = graph::Options { model: bindings.entry.clone(), ..graph::Options::default() };
     for dim in &bindings.dims {
-        let value = i64::try_from(dim.value).unwrap_or(i64::MAX);
-        options.dims.insert(dim.name.clone(), value);
+        if let Binding::Number(n) = dim.value {
+            options.dims.insert(dim.name.clone(), i64::try_from(n).unwrap_or(i64::MAX));
+        }
     }
     let module = graph::lower(program, &s.sources, &options, &mut s.diagnostics).map_err(|failure| match failure {
         graph::LowerError::Reported => CommandError::Program,
@@ -247,6 +297,8 @@ pub(super) struct Tiers {
     unscheduled: VerifiedModule,
     /// Did someone else write them?
     is_text: bool,
+    /// What lowering says about them.
+    remarks: Vec<String>,
 }
 
 impl Tiers {
@@ -259,12 +311,12 @@ impl Tiers {
     ) -> Result<Tiers, CommandError> {
         s.stage("lower to tile IR");
         let graph = ir::verify(graph).map_err(|errors| bug("the passes", &errors.to_string(), None))?;
-        let tiles = lower_to_tiles(graph)?;
+        let (tiles, remarks) = lower_to_tiles(graph)?;
         s.stage("schedule");
         let mut tiers = at_once(levels.to_vec(), |level| Ok((level, schedule(&tiles, level, weights)?)))?;
         // The level for byte dot products needs quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
-        Ok(Tiers { list: tiers, unscheduled: tiles, is_text: false })
+        Ok(Tiers { list: tiers, unscheduled: tiles, is_text: false, remarks })
     }
 
     /// Takes a given module: its unscheduled kernels are scheduled for `level`. Its code is for a processor that supports
@@ -284,7 +336,7 @@ impl Tiers {
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
         };
         let all = tiles.kernels.iter().filter_map(of).reduce(Cpu::with);
-        Ok(Tiers { list: vec![(all.unwrap_or(level), tiles)], unscheduled, is_text: true })
+        Ok(Tiers { list: vec![(all.unwrap_or(level), tiles)], unscheduled, is_text: true, remarks: Vec::new() })
     }
 
     /// A line for each attention whose mask is a formula: how much of it is computed by the code of the best level.
@@ -329,9 +381,9 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
         .push(note.at(span, "").help("compile the program or its graph IR (`.air`) to have code for all of them"));
 }
 
-/// Kernels and plans, not scheduled yet.
-fn lower_to_tiles(graph: ir::Verified<'_>) -> Result<VerifiedModule, CommandError> {
-    lowering::tile::lower(graph).map_err(|complaint| {
+/// Kernels and plans, not scheduled yet, with remarks.
+fn lower_to_tiles(graph: ir::Verified<'_>) -> Result<(VerifiedModule, Vec<String>), CommandError> {
+    lowering::tile::lower_with_remarks(graph).map_err(|complaint| {
         let text = ir::text::print(&graph);
         bug(
             "lowering to tile IR",
@@ -399,8 +451,9 @@ pub(super) fn machine_code(
         bug("code generation", &complaint, Some(&Saved { text: &text, ending: "tir", arguments: "--emit obj" }))
     })?;
     if let Some((_, module)) = tiers.list.first().filter(|_| wanted.remarks) {
-        let remarks = tiers.visited_blocks() + &made.remarks(&module.name, &module.files);
-        let _ = io::stderr().lock().write_all(remarks.as_bytes());
+        let lowering = tiers.remarks.iter().map(|remark| format!("remark: {remark}\n"));
+        let all = lowering.chain([tiers.visited_blocks(), made.remarks(&module.name, &module.files)]).collect::<String>();
+        let _ = io::stderr().lock().write_all(all.as_bytes());
     }
     Ok(made)
 }

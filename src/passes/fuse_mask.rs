@@ -72,7 +72,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             if members.is_empty() {
                 continue;
             }
-            if reads(f, inst, &members) > MOST_OPERANDS || members.len() >= MOST_OPERATIONS {
+            if members.len() >= MOST_OPERATIONS || reads(f, inst, &members) > MOST_OPERANDS {
                 let text = "the formula of the mask would make the kernel too large";
                 ctx.missed(f, f.inst(inst).loc, Condition::Size, text, Vec::new());
                 continue;
@@ -141,16 +141,24 @@ fn is_formula(f: &Function, v: Value, pairs: &[Dim; 2]) -> bool {
     if !(is_computed && slice(f, v, pairs, &mut members, &mut order)) {
         return false;
     }
+    // What is too large is told as that.
+    if members.len() > MOST_OPERATIONS {
+        return true;
+    }
     let mut read = order.iter().flat_map(|i| &f.inst(*i).operands).filter(|x| !members.contains_key(x));
     let is_stored = |x: &Value| !counts(f, *x) && f.tensor(*x).is_some_and(|t| t.rank() > 1);
     let reads_pairs = read.clone().any(|x| is_stored(x) && is_matrix(f, *x, pairs));
     !reads_pairs || read.any(|x| counts(f, *x))
 }
 
-/// Adds the operations that compute a value in the kernel, operands first; false where the value is read from memory instead.
+/// Adds the operations that compute a value in the kernel, operands first; false where the value is read from memory instead. It ends
+/// when there are more than a kernel may have, so that a long chain of operations is not gone through for each attention.
 fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value, Inst>, order: &mut Vec<Inst>) -> bool {
     if members.contains_key(&v) {
         return true;
+    }
+    if members.len() > MOST_OPERATIONS {
+        return false;
     }
     let Some((inst, d)) = f.definition(v) else { return false };
     let tensors = d.operands.iter().chain([&v]).all(|x| f.tensor(*x).is_some_and(|t| t.elem != Elem::I8));
@@ -161,10 +169,10 @@ fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value,
     if !(d.op.info().class == Class::Elementwise || spreads) || !tensors || !is_inside {
         return false;
     }
+    members.insert(v, inst);
     for x in &d.operands {
         slice(f, *x, pairs, members, order);
     }
-    members.insert(v, inst);
     order.push(inst);
     true
 }

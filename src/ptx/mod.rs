@@ -300,13 +300,20 @@ impl Operand {
 }
 
 impl Inst {
+    /// Is it a product that adds to nothing (its `scale-d` is 0), so that what its result was is not read?
+    pub fn begins_sums(&self) -> bool {
+        let of_group = matches!(self.op, Op::Wgmma { .. } | Op::WgmmaRegisters { .. });
+        of_group && matches!(self.operands.get(3), Some(Operand::Int(0)))
+    }
+
     /// The registers that it reads, its predicate first, and those that it writes.
     pub fn uses_and_defs(&self) -> (Vec<Reg>, Vec<Reg>) {
         let (mut uses, mut defs): (Vec<Reg>, Vec<Reg>) = (Vec::new(), Vec::new());
         uses.extend(self.guard.map(|g| g.reg));
+        let begins = self.begins_sums();
         for (slot, operand) in self.op.slots().iter().zip(&self.operands) {
             let regs = operand.regs();
-            if slot.role != operand::Role::Def {
+            if slot.role != operand::Role::Def && !(slot.role == operand::Role::Both && begins) {
                 uses.extend(&regs);
             }
             if slot.role != operand::Role::Use {

@@ -74,7 +74,7 @@ impl Hub {
             }
         }
         added.sort_by_key(|one| usize::MAX - one.text.len());
-        let begin = begin(&file["post_processor"])?;
+        let begin = begin(&file["post_processor"], &|token| bytes.contains_key(&token))?;
         let vocabulary = bytes.keys().max().map_or(0, |most| u64::from(*most) + 1);
         Ok(Hub { bpe, normalizers, splitters, added, begin, bytes, vocabulary })
     }
@@ -208,8 +208,9 @@ fn decoder(decoder: &Value) -> Result<Decode, String> {
     }))
 }
 
-/// The tokens that a post-processor puts before a text. Those after it are left out: they would end the text.
-fn begin(processor: &Value) -> Result<Vec<u32>, String> {
+/// The tokens that a post-processor puts before a text, each of which must be one of the vocabulary. Those after it are left out: they
+/// would end the text.
+fn begin(processor: &Value, is_token: &dyn Fn(u32) -> bool) -> Result<Vec<u32>, String> {
     let mut tokens = Vec::new();
     for (place, one) in named("post_processor", "processors", processor) {
         match one["type"].as_str() {
@@ -221,7 +222,12 @@ fn begin(processor: &Value) -> Result<Vec<u32>, String> {
                     if ids.is_empty() {
                         return Err(format!("`{place}.special_tokens` has no ids of {name:?}"));
                     }
-                    tokens.extend(ids.iter().filter_map(number));
+                    for id in ids {
+                        let token = number(id).filter(|token| is_token(*token));
+                        tokens.push(token.ok_or_else(|| {
+                            format!("`{place}.special_tokens`: the id {id} of {name:?} is no token of the vocabulary")
+                        })?);
+                    }
                 }
             }
             _ => return Err(refuse(&place, one, "ByteLevel, TemplateProcessing")),

@@ -257,3 +257,34 @@ fn bindings_are_checked_with_the_program() {
     assert_eq!(outcome(&["check", &path]), (0, String::new(), String::new()));
     assert_eq!(outcome(&["check", &path, "--entry", "B", "--dim", "D=1"]).0, 1);
 }
+
+/// The element type of a model is bound like its dimensions, and what cannot be one is told.
+#[test]
+fn element_types_are_bound() {
+    let text = b"use std.nn\nmodel M<D = 2, E = f32> {\n    up: Linear<D, D, E>\n    pub fn f(x: E[S, D]) -> E[S, D] { up(x) }\n}\n\
+        model Other { pub fn f(x: f32[S]) -> f32[S] { x } }\n";
+    let (_folder, path) = file("m.attn", text);
+    let run = |more: &[&str]| outcome(&[&["run", &path, "--entry", "M", "--random", "--size", "S=1"], more].concat());
+    for (dims, shown) in [("D=3", "f32[1, 3]"), ("E=bf16", "bf16[1, 2]"), ("E=f16,D=4", "f16[1, 4]")] {
+        let (code, out, err) = run(&["--dim", dims]);
+        assert!(code == 0 && out.starts_with(&format!("result: {shown}\n")), "{dims}: {out}{err}");
+    }
+    for (dims, code, told) in [
+        ("E=bf61", 2, "did you mean `bf16`?"),
+        ("E=3", 1, "`E` is an element type of model `M`, such as `bf16`, not a number"),
+        ("D=bf16", 1, "`D` of model `M` is not an element type"),
+        ("F=bf16", 1, "no model has an element type `F`"),
+        ("E=bool", 1, "E0304"),
+    ] {
+        let (exit, out, err) = run(&["--dim", dims]);
+        assert_eq!((exit, out.as_str()), (code, ""), "{dims}: {err}");
+        assert!(err.contains(told) && !err.contains("internal error"), "{dims}: {err}");
+    }
+    // Of the models that are checked, those that have it.
+    assert_eq!(outcome(&["check", &path, "--dim", "E=bf16"]), (0, String::new(), String::new()));
+    assert_eq!(outcome(&["check", &path, "--dim", "E=bf16", "--entry", "Other"]).0, 1);
+    // A dump says how it was made.
+    let (code, out, err) = outcome(&[&path, "--entry", "M", "--dim", "E=bf16", "--emit", "ir=-"]);
+    let first = out.lines().next().unwrap_or_default();
+    assert!(code == 0 && first.contains(" --dim E=bf16") && out.contains("bf16[S, 2]"), "{out}{err}");
+}

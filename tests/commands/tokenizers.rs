@@ -79,6 +79,18 @@ fn what_would_be_followed_wrongly_is_refused() {
             "`post_processor.processors[1]` is \"BertProc",
         ),
         ("llama3.json", "/post_processor/processors/1/special_tokens", json!({}), "has no ids of \"<s>\""),
+        (
+            "llama3.json",
+            "/post_processor/processors/1/special_tokens/<s>/ids/0",
+            json!(999_999),
+            "the id 999999 of \"<s>\" is no token",
+        ),
+        (
+            "llama3.json",
+            "/post_processor/processors/1/special_tokens/<s>/ids/0",
+            json!("<s>"),
+            "the id \"<s>\" of \"<s>\" is no token",
+        ),
         ("llama2.json", "/decoder/decoders/0/type", json!("CTC"), "`decoder.decoders[0]` is \"CTC\""),
         ("llama2.json", "/added_tokens/0/id", json!(-1), "`added_tokens[0]` has no `content` and `id`"),
         ("llama2.json", "/added_tokens/1/single_word", json!(true), "`added_tokens[1].single_word` is true"),

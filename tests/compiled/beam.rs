@@ -43,6 +43,30 @@ fn search(tokens: &[i64], stop: i64, alpha: f64) -> (&'static str, Vec<Tensor>) 
     ("search", vec![ints(tokens), stop, Tensor::from_floats(Elem::F32, Vec::new(), &[alpha]).unwrap()])
 }
 
+/// A text with a NaN among its scores does not go on, and an infinite score is certain.
+#[test]
+fn scores_that_are_no_numbers_do_not_win() {
+    let source = "use std.decode\nmodel M {\n    pub fn step(sums: f32[W], lengths: i32[W], done: bool[W], logits: f32[W, V]) -> \
+                  (f32[W], i32[W], i32[W]) where W >= 1, V >= 1 {\n        decode.beam(sums, lengths, done, logits, -1, 0.0)\n    }\n}\n";
+    let program = Everywhere::of(source, &[]);
+    let floats = |shape: &[usize], values: &[f32]| Tensor::from_f32(shape.to_vec(), values).unwrap();
+    let done = Tensor::from_ints(Elem::Bool, vec![3], &[0; 3]).unwrap();
+    let step = |logits: &[f32]| {
+        let args = [floats(&[3], &[-1.0, -2.0, -3.0]), ints(&[1; 3]), done.clone(), floats(&[3, 3], logits)];
+        program.call("step", &args).unwrap()
+    };
+    let inf = f32::INFINITY;
+    let found = step(&[f32::NAN, 0.0, 0.0, 0.0, inf, 0.0, 0.0, 0.0, -inf]);
+    let half = -3.0 + f64::from(0.5f32.ln());
+    for (found, want) in found[0].to_f64().into_iter().zip([-2.0, half, half]) {
+        assert!((found - want).abs() < 1e-6, "{found}, not {want}");
+    }
+    assert_eq!((found[1].to_i64(), found[2].to_i64()), (vec![1, 2, 2], vec![1, 0, 1]));
+    // Where all have one, nothing is left.
+    let found = step(&[f32::NAN; 9]);
+    assert_eq!(found[0].to_f32(), [-inf; 3]);
+}
+
 #[test]
 fn one_text_is_the_greedy_one() {
     let dims = [("L", 1), ("D", 8), ("H", 2), ("V", 11), ("T", 9)];

@@ -296,3 +296,38 @@ fn windows_longer_than_their_axis() {
     assert_eq!(values(&program.call("f", &[counted(&[0])])), [Vec::<f64>::new()]);
     assert_eq!(values(&program.call("f", &[counted(&[3])])), [vec![-4.0, -2.0, 0.0]]);
 }
+
+/// Which assignments copy a whole tensor is told at their places, with the reason; so is what goes from element to element.
+#[test]
+fn what_copies_is_told() {
+    let told = |body: &str| {
+        let program = program(body);
+        let (_, remarks) = attnc::lowering::tile::lower_with_remarks(ir::verify(&program.optimised).unwrap()).unwrap();
+        remarks
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(told("(x: f32[S, 3]) -> f32[S, 3] where S >= 1 {\n var y = tanh(x)\n y[0] = 1.0\n y\n }"), none);
+    assert_eq!(
+        told("(x: f32[S, 3]) -> f32[S, 3] {\n var y = full<f32>(0, [S, 3])\n for t in 0..S { y[t] = x[t] }\n y\n }"),
+        none
+    );
+    assert_eq!(
+        told(
+            "(x: f32[S, 3]) -> (f32[S, 3], f32[S, 3]) where S >= 1 {\n var y = tanh(x)\n let old = y\n y[0] = 1.0\n (old, y)\n }"
+        ),
+        ["m.attn:5:2: the assignment copies the whole f32[S, 3]: the old value is needed afterwards"]
+    );
+    assert_eq!(
+        told("(x: f32[S, 3]) -> f32[S, 3] where S >= 1 {\n var y = x\n y[0] = 1.0\n y\n }"),
+        ["m.attn:4:2: the assignment copies the whole f32[S, 3]: arguments and parameters are not written"]
+    );
+    assert_eq!(
+        told(
+            "(x: f32[S], y: f32[S, 3]) -> (f32[S], f32[S, 3], f32[S]) {\n (cumsum(x),\n cumsum(y, axis = 0),\n sort(x))\n }"
+        ),
+        [
+            "m.attn:3:3: S elements are added one by one, without vectors: there is no other axis",
+            "m.attn:5:2: S elements are sorted one by one, without vectors",
+        ]
+    );
+}

@@ -34,35 +34,53 @@ fn random_programs_lower() {
                     wrong.push(format!("seed {seed}:\n{}\n{errors}", program.source));
                 }
             }
-            Err(message) => wrong.push(format!("seed {seed}:\n{}\n{message}", program.source)),
+            Err(message) => {
+                // What is wrong first, since warnings may be many.
+                let at = message.find("error").unwrap_or_default();
+                wrong.push(format!("seed {seed}:\n{}\n{}", &message[at..], program.source));
+            }
         }
     }
     assert!(
         wrong.is_empty(),
         "{} of {count} programs are refused\n{}",
         wrong.len(),
-        wrong.join("\n").chars().take(6000).collect::<String>()
+        wrong.join("\n").chars().take(60000).collect::<String>()
     );
 }
 
-/// Random programs run, for sizes of 0 and 1 too; what is tapped changes no result.
+/// Random programs run, for sizes of 0 and 1 too; what is tapped changes no result. Few calls fail: where a cache is full, or a
+/// condition does not hold.
 #[test]
 fn random_programs_run() {
-    for seed in 0..seeds(100) {
+    let count = seeds(100);
+    let mut failed = 0;
+    for seed in 0..count {
         let program = gen_source::generate(seed);
         let module = front::module("random.attn", &program.source, &Options::default()).unwrap();
         let verified = verify(&module).unwrap();
         let params = gen_source::inputs::parameters(&module, seed);
-        let sizes = program.sizes(seed);
-        let args = program.inputs(seed, &sizes);
-        let call = interp::Call { function: "forward", args: &args, params: &params, limits: Default::default() };
-        let fail = |failure: interp::EvalError| panic!("seed {seed}, {sizes:?}: {failure}\n{}", program.source);
-        let plain = interp::run::<f32>(verified, &call).unwrap_or_else(fail);
-        let tapped = interp::run_tapped::<f32>(verified, &call).unwrap_or_else(fail);
-        for (a, b) in plain.results.iter().zip(&tapped.results) {
-            assert_eq!(a.to_tensor(), b.to_tensor(), "seed {seed}");
+        for given in program.calls(seed, 2) {
+            let call =
+                interp::Call { function: given.entry, args: &given.args, params: &params, limits: Default::default() };
+            let what = || format!("seed {seed}, {} {:?}\n{}", given.entry, given.sizes, program.source);
+            let plain = interp::run::<f32>(verified, &call);
+            let tapped = interp::run_tapped::<f32>(verified, &call);
+            match (plain, tapped) {
+                (Ok(plain), Ok(tapped)) => {
+                    for (a, b) in plain.results.iter().zip(&tapped.results) {
+                        assert_eq!(a.to_tensor(), b.to_tensor(), "{}", what());
+                    }
+                }
+                (Err(a), Err(b)) => {
+                    assert!(!a.internal && a.message == b.message, "{a}, {b}: {}", what());
+                    failed += 1;
+                }
+                (a, b) => panic!("{:?}, {:?}: {}", a.err(), b.err(), what()),
+            }
         }
     }
+    assert!(failed * 10 < count, "{failed} of {} calls fail", 2 * count);
 }
 
 fn snapshot(name: &str, text: &str) {

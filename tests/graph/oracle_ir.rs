@@ -9,17 +9,20 @@ use crate::{compiled, gen_ir};
 
 use std::collections::BTreeMap;
 
-use attnc::ir::interp::{self, Bounded, Data, EvalError, Limits, Outcome};
+use attnc::ir::interp::{Bounded, Data, EvalError, Limits, Outcome};
 use attnc::ir::{Module, text, verify};
 use attnc::lowering::vector::execute::Routines;
 use attnc::passes::Options;
 use attnc::tensor::Tensor;
-use attnc::tile::interp::Runs;
+use attnc::tile::interp::{Runs, RunsOf};
 use attnc::tile::{self, Cpu, PlanVariant, WeightChoice};
 use gen_ir::{Program, program};
 
 /// The bound is for each operation alone; a named rewrite may add a few roundings of its own.
 const SLACK: f64 = 4.0;
+
+/// What the calls of a session give.
+type Expected = Result<Vec<Outcome<Bounded>>, EvalError>;
 
 /// So many wrong programs are enough.
 const ENOUGH: usize = 3;
@@ -36,9 +39,8 @@ fn limits() -> Limits {
     Limits { elements: 1 << 16, work: 1 << 26 }
 }
 
-fn expected(module: &Module, p: &Program) -> Result<Outcome<Bounded>, EvalError> {
-    let call = interp::Call { function: "main", args: &p.args, params: &p.params, limits: limits() };
-    interp::run_tapped(verify(module).unwrap_or_else(|e| panic!("{e}")), &call)
+fn expected(module: &Module, p: &Program) -> Expected {
+    p.interpreted(module, limits())
 }
 
 /// The first element that is not within its bound.
@@ -62,21 +64,43 @@ fn differ(want: &Outcome<Bounded>, got: &[Tensor]) -> Option<String> {
 }
 
 /// What is wrong, if anything is.
-fn compare(want: &Result<Outcome<Bounded>, EvalError>, got: Result<Vec<Tensor>, String>) -> Option<String> {
-    match (want, got) {
-        (Ok(want), Ok(got)) if want.certain => differ(want, &got),
-        (Ok(want), Err(e)) if want.certain => Some(format!("failed: {e}")),
-        // An operation that fails may be dead, and removed.
-        (Ok(_) | Err(_), _) => None,
+fn compare(want: &Expected, got: Result<Vec<Vec<Tensor>>, String>) -> Option<String> {
+    // An operation that fails may be dead, and removed.
+    let Ok(want) = want else { return None };
+    let certain = want.iter().take_while(|o| o.certain).count();
+    match got {
+        Ok(got) => want.iter().zip(&got).take(certain).find_map(|(want, got)| differ(want, got)),
+        Err(e) if certain == want.len() => Some(format!("failed: {e}")),
+        Err(_) => None,
     }
 }
 
+/// The calls of a session by the interpreter of tile IR, with the runs of kernels done by others.
+fn session<'a>(
+    verified: tile::verify::Verified<'a>,
+    calls: &'a [tile::interp::Call<'a>],
+    runs: RunsOf<'a>,
+) -> Result<Vec<Vec<Tensor>>, String> {
+    let mut states = BTreeMap::new();
+    let run = |call| tile::interp::run_in_by(verified, call, &mut states, runs);
+    calls.iter().map(run).map(|out| out.map(|o| o.results).map_err(|e| e.to_string())).collect()
+}
+
 /// Tile IR of a module, unscheduled, and scheduled with slots that share memory; then with its runs as vector IR for a CPU.
-fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Result<Outcome<Bounded>, EvalError>) -> Option<String> {
+fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Expected) -> Option<String> {
     let mut tiles = match attnc::lowering::tile::lower(verify(module).unwrap_or_else(|e| panic!("{e}"))) {
         Ok(t) => t,
         Err(e) => return Some(format!("is not lowered: {e}")),
     };
+    let call = |args| tile::interp::Call {
+        plan: "main",
+        variant: PlanVariant::Plain,
+        symbols: &p.symbols,
+        args,
+        params: &p.params,
+        limits: limits(),
+    };
+    let calls: Vec<tile::interp::Call<'_>> = p.calls.iter().map(|args| call(args.as_slice())).collect();
     for scheduled in [false, true] {
         if scheduled {
             tiles = match tile::schedule(&tiles, Cpu::PORTABLE, &WeightChoice::default()) {
@@ -88,15 +112,7 @@ fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Result<Outcome<Bounded>,
             Ok(v) => v,
             Err(e) => return Some(format!("scheduled: {scheduled}\n{e}")),
         };
-        let call = tile::interp::Call {
-            plan: "main",
-            variant: PlanVariant::Plain,
-            symbols: &p.symbols,
-            args: &p.args,
-            params: &p.params,
-            limits: limits(),
-        };
-        let got = tile::interp::run(verified, &call).map(|o| o.results).map_err(|e| e.to_string());
+        let got = session(verified, &calls, &|_| None);
         if let Some(e) = compare(want, got) {
             return Some(format!("scheduled: {scheduled}: {e}"));
         }
@@ -111,7 +127,7 @@ fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Result<Outcome<Bounded>,
             }
         }
         let runs = |kernel: &str| routines.get(kernel).map(|r| r as &dyn Runs);
-        let got = tile::interp::run_by(verified, &call, &runs).map(|o| o.results).map_err(|e| e.to_string());
+        let got = session(verified, &calls, &runs);
         if let Some(e) = compare(want, got) {
             return Some(format!("vector IR for {}: {e}", cpu.name()));
         }
@@ -175,7 +191,9 @@ fn compiled_code_computes_what_graph_ir_says() {
             continue;
         };
         let entry = model.entry("main").unwrap();
-        let got = model.session().unwrap().call(entry, &p.args).map_err(|e| e.to_string());
+        let mut session = model.session().unwrap();
+        let got = p.calls.iter().map(|args| session.call(entry, args).map_err(|e| e.to_string())).collect();
+        let got: Result<Vec<Vec<Tensor>>, String> = got;
         let passed = got.is_ok() && fails;
         if let Some(e) = compare(&want, got).or_else(|| passed.then(|| "should have failed".to_string())) {
             wrong.push(format!("seed {seed}: {e}\n{:?}\n{}", p.symbols, text::print(&module)));

@@ -1,5 +1,6 @@
 //! Does `attnc explain` tell the truth? Every failing example must give its code, every corrected one must compile.
 
+use attnc::cli::ProgramOptions;
 use attnc::cli::{Colour, MessageFormat, MessageOptions};
 use attnc::diagnostics::{codes, render_all};
 use attnc::driver::{Session, front_end};
@@ -9,7 +10,7 @@ fn messages(program: &str) -> (Vec<&'static str>, String) {
     let mut session =
         Session::new(&MessageOptions { error_format: MessageFormat::Human, color: Colour::Never, verbose: false });
     let file = session.sources.add("example.attn", program);
-    front_end(&mut session, file);
+    front_end(&mut session, file, &ProgramOptions::default());
     let codes = session.diagnostics.iter().map(|diagnostic| diagnostic.code.as_str()).collect();
     (codes, render_all(&session.diagnostics, &session.sources, false))
 }

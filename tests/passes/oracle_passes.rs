@@ -7,7 +7,7 @@
 
 use crate::gen_ir;
 
-use attnc::ir::interp::{Array, Bounded, Call, Data, EvalError, Limits, Outcome, Real, run};
+use attnc::ir::interp::{Array, Bounded, Data, EvalError, Limits, Outcome, Real};
 use attnc::ir::{Module, text, verify};
 use attnc::passes::{Changed, Context, Float, PASSES, Pass, find_pass};
 use gen_ir::{Program, program};
@@ -22,10 +22,9 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
 }
 
-fn interpret<F: Real>(module: &Module, p: &Program) -> Result<Outcome<F>, EvalError> {
-    let verified = verify(module).unwrap_or_else(|e| panic!("{e}"));
-    let limits = Limits { elements: 1 << 16, work: 1 << 26 };
-    run(verified, &Call { function: "main", args: &p.args, params: &p.params, limits })
+/// What the calls of a session give.
+fn interpret<F: Real>(module: &Module, p: &Program) -> Result<Vec<Outcome<F>>, EvalError> {
+    p.interpreted(module, Limits { elements: 1 << 16, work: 1 << 26 })
 }
 
 /// Are two arrays the same, bit for bit? All NaN are the same.
@@ -51,16 +50,20 @@ fn within(a: &Array<f32>, bound: &Array<Bounded>) -> bool {
     data && a.shape == bound.shape && a.elem == bound.elem
 }
 
-/// Every array of an outcome with its name.
-fn arrays<F: Clone>(o: &Outcome<F>) -> Vec<(String, Array<F>)> {
-    let results = o.results.iter().enumerate().map(|(i, a)| (format!("result {i}"), a.clone()));
-    results.chain(o.taps.iter().map(|(path, a)| (path.clone(), a.clone()))).collect()
+/// Every array of some calls with its name.
+fn arrays<F: Clone>(calls: &[Outcome<F>]) -> Vec<(String, Array<F>)> {
+    let of = |(n, o): (usize, &Outcome<F>)| {
+        let results = o.results.iter().enumerate().map(|(i, a)| (format!("call {n}, result {i}"), a.clone()));
+        let taps = o.taps.iter().map(|(path, a)| (format!("call {n}, {path}"), a.clone()));
+        results.chain(taps).collect::<Vec<_>>()
+    };
+    calls.iter().enumerate().flat_map(of).collect()
 }
 
 fn agree<F: Clone>(
     what: &str,
-    now: &Outcome<f32>,
-    then: &Outcome<F>,
+    now: &[Outcome<f32>],
+    then: &[Outcome<F>],
     alike: impl Fn(&Array<f32>, &Array<F>) -> bool,
 ) -> Result<(), String> {
     let (now, then) = (arrays(now), arrays(then));
@@ -132,7 +135,7 @@ fn check(seed: u64, passes: &[Pass], tally: &mut Tally) -> Result<(), String> {
             agree("bits", &new, old, same).map_err(story)?;
         } else {
             let bounds = interpret::<Bounded>(&p.module, &p).map_err(|e| story(e.to_string()))?;
-            if bounds.certain {
+            if bounds.iter().all(|o| o.certain) {
                 tally.bounded += 1;
                 agree("bounds", &new, &bounds, within).map_err(story)?;
             } else {
@@ -178,7 +181,7 @@ fn the_interpreter_is_within_its_own_bounds() {
         let (Ok(exact), Ok(bounds)) = (interpret::<f32>(&p.module, &p), interpret::<Bounded>(&p.module, &p)) else {
             continue;
         };
-        if !bounds.certain {
+        if !bounds.iter().all(|o| o.certain) {
             continue;
         }
         if let Err(e) = agree("bounds", &exact, &bounds, within) {

@@ -42,3 +42,23 @@ pub(crate) fn assemble(ptxas: &Path, text: &str, processor: &str, options: &[&st
         .expect("ptxas runs");
     Said { ok: out.status.success(), text: String::from_utf8_lossy(&out.stderr).into_owned() }
 }
+
+/// The processor's own instructions for a text, one a line; `None` where the disassembler is not installed.
+pub(crate) fn disassemble(ptxas: &Path, text: &str, processor: &str) -> Option<Vec<String>> {
+    let nvdisasm = ptxas.with_file_name("nvdisasm");
+    if !nvdisasm.is_file() {
+        eprintln!("nvdisasm is not installed (tests/run.sh fetches it): left out the shape of the code");
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, cubin) = (folder.path().join("module.ptx"), folder.path().join("module.cubin"));
+    std::fs::write(&input, text).expect("written");
+    let made =
+        Command::new(ptxas).args(["-arch", processor, "-o"]).arg(&cubin).arg(&input).output().expect("ptxas runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let out = Command::new(nvdisasm).arg("-c").arg(&cubin).output().expect("nvdisasm runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let is_code = |l: &&str| l.trim_start().starts_with("/*") && l.contains("*/") && l.contains(';');
+    Some(text.lines().filter(is_code).map(str::to_string).collect())
+}

@@ -38,7 +38,7 @@ codes! {
 
     /// A dimension is bound on the command line that the model does not have.
     UNKNOWN_BINDING = "E0607", "unknown dimension on the command line";
-    rule: "`--dim NAME=VALUE` binds a generic of the model, or a dimension of its entry points.";
+    rule: "`--dim NAME=VALUE` binds a generic of the model, to a number or to an element type, or a dimension of its entry points.";
 
     /// A generic has no value.
     UNBOUND_GENERIC = "E0608", "a generic has no value";

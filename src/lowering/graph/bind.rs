@@ -14,7 +14,7 @@ use crate::shape::{Dim, Fact, TensorType};
 use crate::source::Span;
 use crate::types::axes::Axis;
 use crate::types::typed::{
-    Condition, Constant, FieldType, FunctionId, GenericKind, Instance, LayerId, LayerKind, Program, Tensor,
+    Condition, Constant, FieldType, FunctionId, Generic, GenericKind, Instance, LayerId, LayerKind, Program, Tensor,
 };
 
 /// The most parameters (arrays of layers counted once).
@@ -171,7 +171,10 @@ fn signature_dims(
             continue;
         }
         ok = false;
-        let message = if bound.constants.contains_key(name) {
+        let is_element = |g: &Generic| g.name == *name && matches!(g.kind, GenericKind::Elem(_));
+        let message = if layer.generics.iter().any(is_element) {
+            format!("`{name}` is an element type of model `{}`, such as `bf16`, not a number", layer.name)
+        } else if bound.constants.contains_key(name) {
             format!("`{name}` is a constant of model `{}`, not a dimension", layer.name)
         } else {
             format!("model `{}` has no dimension `{name}`", layer.name)

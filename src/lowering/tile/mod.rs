@@ -21,6 +21,8 @@ mod rows;
 mod scan;
 mod sort;
 
+use std::collections::BTreeSet;
+
 use crate::ir;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, Kernel, KernelBuilder, Kernels, ParamMode, Type, View};
@@ -40,6 +42,8 @@ struct Shared {
     kernels: Kernels,
     /// Parameters that lie one after another.
     area: PackedArea,
+    /// What costs more than its author may expect, each once.
+    remarks: BTreeSet<(ir::Loc, String)>,
 }
 
 /// Declares the buffer that a kernel writes.
@@ -80,10 +84,20 @@ pub fn multiplies_bf16(module: &ir::Module) -> bool {
 /// # Errors
 /// A form that the lowering does not know, or what it made is wrong; a bug in attnc, for the verifier accepted the module.
 pub fn lower(module: ir::Verified<'_>) -> Result<VerifiedModule, String> {
-    VerifiedModule::new(lowered(&module)?).map_err(|errors| errors.to_string())
+    lower_with_remarks(module).map(|(tiles, _)| tiles)
 }
 
-fn lowered(module: &ir::Module) -> Result<tile::Module, String> {
+/// The same, with remarks, each with its place: which assignments at an index copy a whole tensor, and what goes from element to
+/// element.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_with_remarks(module: ir::Verified<'_>) -> Result<(VerifiedModule, Vec<String>), String> {
+    let (tiles, remarks) = lowered(&module)?;
+    Ok((VerifiedModule::new(tiles).map_err(|errors| errors.to_string())?, remarks))
+}
+
+fn lowered(module: &ir::Module) -> Result<(tile::Module, Vec<String>), String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),
@@ -103,5 +117,7 @@ fn lowered(module: &ir::Module) -> Result<tile::Module, String> {
     join::finish(&mut shared, &mut out)?;
     out.kernels = shared.kernels.list;
     out.plans.iter_mut().for_each(|plan| tile::simplify(&mut plan.body));
-    Ok(out)
+    let remark = |(loc, text): &(ir::Loc, String)| format!("{}: {text}", loc.text(&out.name, &out.files));
+    let remarks = shared.remarks.iter().map(remark).collect();
+    Ok((out, remarks))
 }

@@ -543,6 +543,12 @@ impl Lowering<'_> {
                 let v = data.result.ok_or("a running sum without a result")?;
                 let from = self.view(operand(0)?)?;
                 let to = self.destination(v)?;
+                if !scan::has_lanes(&from, *axis) {
+                    let extent = from.shape.get(*axis).cloned().unwrap_or_default();
+                    let text =
+                        format!("{extent} elements are added one by one, without vectors: there is no other axis");
+                    self.remark(data.loc, text);
+                }
                 self.launch(scan::cumsum("cumsum", &from, *axis, &to))?;
                 self.places[v] = Some(to);
                 Ok(())

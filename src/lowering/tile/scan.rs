@@ -19,6 +19,11 @@ use crate::tile::{Extent, KernelBuilder, ParamMode, View, computed};
 /// Columns of a tile.
 const COLS: i64 = 64;
 
+/// Is there another axis than the sum's, along which sums go side by side?
+pub(super) fn has_lanes(x: &View, axis: usize) -> bool {
+    x.shape.iter().enumerate().any(|(i, extent)| i != axis && extent.as_const() != Some(1))
+}
+
 /// The kernel that writes the running sums of `x` along `axis` to `out`.
 pub(super) fn cumsum(name: &str, x: &View, axis: usize, out: &View) -> Call {
     let mut kb = KernelBuilder::new(name);

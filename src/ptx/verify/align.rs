@@ -228,7 +228,8 @@ impl Ctx<'_> {
             Op::And { ty } => operand(1)?.and(operand(2)?).within(ty.bits()),
             Op::Or { ty } => operand(1)?.both(operand(2)?, |a, b| a | b).within(ty.bits()),
             Op::Xor { ty } => operand(1)?.both(operand(2)?, |a, b| a ^ b).within(ty.bits()),
-            Op::SelP { .. } => operand(1)?.common(operand(2)?),
+            // One of both.
+            Op::SelP { .. } | Op::Min { .. } | Op::Max { .. } => operand(1)?.common(operand(2)?),
             Op::CvtInt { to, from, sat: crate::ptx::words::Sat::Wrap } => {
                 operand(1)?.within(to.bits().min(from.bits()))
             }

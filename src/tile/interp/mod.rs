@@ -68,14 +68,6 @@ pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, EvalError> 
     plan::run(module.module(), call, &|_| None, &mut BTreeMap::new())
 }
 
-/// The same, with the runs of kernels done by others: `runs` says who does those of a kernel, by its name, or nobody.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_by<'a>(module: Verified<'a>, call: &'a Call<'a>, runs: RunsOf<'a>) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call, runs, &mut BTreeMap::new())
-}
-
 /// Runs a plan as one of the calls of a session, whose states are kept as bytes, by name; what is not there is zero. A call
 /// that fails leaves them as they were before it.
 ///
@@ -87,6 +79,19 @@ pub fn run_in(
     states: &mut BTreeMap<String, Vec<u8>>,
 ) -> Result<Outcome, EvalError> {
     plan::run(module.module(), call, &|_| None, states)
+}
+
+/// The same, with the runs of kernels done by others: `runs` says who does those of a kernel, by its name, or nobody.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in_by<'a>(
+    module: Verified<'a>,
+    call: &'a Call<'a>,
+    states: &mut BTreeMap<String, Vec<u8>>,
+    runs: RunsOf<'a>,
+) -> Result<Outcome, EvalError> {
+    plan::run(module.module(), call, runs, states)
 }
 
 /// An operand of a kernel that is run alone.

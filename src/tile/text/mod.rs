@@ -30,4 +30,4 @@ mod types;
 pub(crate) use entries::lines as lines_of_entry;
 pub use parse::{Parsed, parse};
 pub use print::{Anchor, At, Owner, Printed, print, print_kernel, print_part, print_plan, print_with_anchors};
-pub(crate) use print::{lines_of_kernel, lines_of_plan, with_names};
+pub(crate) use print::{head_of_kernel, lines_of_kernel, lines_of_plan, names_of_kernel, with_names};

@@ -137,7 +137,20 @@ pub(crate) fn lines_of_kernel(kernel: &Kernel) -> BTreeMap<Inst, String> {
     lines_of(&p.out)
 }
 
-/// The same of a plan.
+/// What the text of a kernel calls its values, without the `%`.
+pub(crate) fn names_of_kernel(kernel: &Kernel) -> SecondaryMap<Value, String> {
+    let mut names = Names::of_parameters(kernel);
+    names.give_all(&kernel.body);
+    names.values
+}
+
+/// The first line of a kernel's text.
+pub(crate) fn head_of_kernel(kernel: &Kernel) -> String {
+    let text = print_kernel(kernel, &[]);
+    text.lines().next().unwrap_or_default().trim_end_matches(" {").to_string()
+}
+
+/// Each instruction of a plan in one line, as [`lines_of_kernel`] gives those of a kernel.
 pub(crate) fn lines_of_plan(plan: &Plan) -> BTreeMap<Inst, String> {
     let mut p = Printer::new(&[]);
     p.plan(plan);

@@ -1,6 +1,6 @@
 //! Random well-typed programs of the graph IR, with arguments to call them with.
 //!
-//! In: a seed. Out: a [`Program`]; the same seed gives the same program. Operations are drawn at random and tried on
+//! In: a seed. Out: a [`Program`] and a session of calls of it; the same seed gives the same program. Operations are drawn at random and tried on
 //! values that are there; what a shape rule refuses is dropped, so whatever comes out is well typed. It may still fail
 //! when it runs (an empty `argmax`, an index out of range): then it must fail with an error.
 //!
@@ -9,24 +9,26 @@
 
 #![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
+mod kept;
 mod operations;
 mod scores;
 
 use std::collections::BTreeMap;
 
 use attnc::ir::{
-    ArgDecl, Block, BlockCall, Function, Loc, Module, Op, ParamDecl, ResultDecl, Scalar, Terminator, Type, Value,
-    result_type,
+    ArgDecl, Block, BlockCall, Function, Loc, Module, Op, ParamDecl, ResultDecl, Scalar, StateDecl, Terminator, Type,
+    Value, interp, result_type, verify,
 };
 use attnc::random::Random;
 use attnc::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use attnc::shape::{Dim, Elem, TensorType};
 use attnc::tensor::Tensor;
 
-/// A program with one entry point, `main`, and a call of it.
+/// A program with one entry point, `main`, and calls of it.
 pub(crate) struct Program {
     pub(crate) module: Module,
-    pub(crate) args: Vec<Tensor>,
+    /// The arguments of each call of a session, of the same shapes. There is one call where nothing is kept.
+    pub(crate) calls: Vec<Vec<Tensor>>,
     pub(crate) params: BTreeMap<String, Tensor>,
     /// The values that the arguments give to the symbols.
     pub(crate) symbols: BTreeMap<String, i64>,
@@ -48,7 +50,12 @@ struct Gen {
     /// Indices that may be used here, each below its extent.
     indices: Vec<(Value, i64)>,
     params: Vec<ParamDecl>,
+    states: Vec<StateDecl>,
     bindings: BTreeMap<String, i64>,
+    /// What each length that is computed has as its value, or is at most.
+    lengths: BTreeMap<String, i64>,
+    /// Those that are known here.
+    known: Vec<String>,
     depth: usize,
     taps: usize,
     lines: u32,
@@ -68,16 +75,22 @@ pub(crate) fn program(seed: u64) -> Program {
         scope: Vec::new(),
         indices: Vec::new(),
         params: Vec::new(),
+        states: Vec::new(),
         bindings,
+        lengths: BTreeMap::new(),
+        known: Vec::new(),
         depth: 0,
         taps: 0,
         lines: 0,
     };
     g.arguments();
+    g.declare_states();
     let length = 6 + g.rng.below(18);
     g.statements(length);
     g.finish();
-    let args = g.f.args.clone().iter().map(|a| g.tensor(&a.ty, tame)).collect();
+    let decls = g.f.args.clone();
+    let count = if g.states.is_empty() { 1 } else { 3 };
+    let calls = (0..count).map(|_| decls.iter().map(|a| g.tensor(&a.ty, tame)).collect()).collect();
     let mut params = BTreeMap::new();
     for p in g.params.clone() {
         match p.counts.first() {
@@ -91,8 +104,14 @@ pub(crate) fn program(seed: u64) -> Program {
             }
         }
     }
-    let module = Module { name: "random.attn".into(), params: g.params, functions: vec![g.f], ..Module::default() };
-    Program { module, args, params, symbols: g.bindings, tame }
+    let module = Module {
+        name: "random.attn".into(),
+        params: g.params,
+        states: g.states,
+        functions: vec![g.f],
+        ..Module::default()
+    };
+    Program { module, calls, params, symbols: g.bindings, tame }
 }
 
 impl Program {
@@ -100,10 +119,25 @@ impl Program {
     pub(crate) fn untapped(&self) -> Module {
         let mut module = self.module.clone();
         for f in &mut module.functions {
-            f.remove_insts(|_, inst| inst.op.has_effect());
+            f.remove_insts(|_, inst| matches!(inst.op, Op::Tap { .. }));
             f.tapped = false;
         }
         module
+    }
+
+    /// What the interpreter gives for the session's calls, up to the first that fails.
+    pub(crate) fn interpreted<F: interp::Real>(
+        &self,
+        module: &Module,
+        limits: interp::Limits,
+    ) -> Result<Vec<interp::Outcome<F>>, interp::EvalError> {
+        let verified = verify(module).unwrap_or_else(|e| panic!("{e}"));
+        let mut states = interp::States::new();
+        let call = |args: &Vec<Tensor>| {
+            let call = interp::Call { function: "main", args, params: &self.params, limits };
+            interp::run_in::<F>(verified, &call, &mut states)
+        };
+        self.calls.iter().map(call).collect()
     }
 }
 
@@ -139,6 +173,7 @@ impl Gen {
     fn dim(&mut self) -> Dim {
         let (s, t) = (Dim::symbol("S"), Dim::symbol("T"));
         match self.rng.below(10) {
+            0..5 if self.rng.chance(25) && !self.known.is_empty() => Dim::symbol(&self.rng.pick(&self.known)),
             0..3 => s,
             3..5 => t,
             n => Dim::from([0, 1, 2, 3, 4][n - 5]),
@@ -147,7 +182,7 @@ impl Gen {
 
     /// The extent of a dimension in this call, if it is one.
     fn extent(&self, d: &Dim) -> Option<i64> {
-        d.eval(&|s| self.bindings.get(s).copied()).ok().filter(|n| *n >= 0)
+        d.eval(&|s| self.bindings.get(s).or_else(|| self.lengths.get(s)).copied()).ok().filter(|n| *n >= 0)
     }
 
     /// The number of elements, if it is moderate.
@@ -195,6 +230,13 @@ impl Gen {
 
     fn any(&mut self) -> Value {
         self.some(|_| true).expect("an argument")
+    }
+
+    /// A value whose type names no length that is computed.
+    fn closed(&mut self) -> Value {
+        let lengths = self.lengths.clone();
+        self.some(|t| !t.shape.iter().any(|d| d.symbols().iter().any(|s| lengths.contains_key(&**s))))
+            .expect("an argument")
     }
 
     fn float(&mut self) -> Value {
@@ -258,12 +300,15 @@ impl Gen {
     }
 
     fn statement(&mut self) {
-        match self.rng.below(44) {
+        match self.rng.below(50) {
             32..36 => self.identity(),
             36..38 => self.projections(),
             38 => self.window(),
             39..41 => self.update(),
             41..44 => self.ordered(),
+            44..46 => self.keep(),
+            46..48 => self.length(),
+            48 => self.windows(),
             0..3 => {
                 let v = self.any();
                 let op = self.rng.pick(UnaryOp::ALL);
@@ -317,7 +362,7 @@ impl Gen {
     }
 
     fn tap(&mut self) {
-        let v = self.any();
+        let v = self.closed();
         self.taps += 1;
         let mut operands = vec![v];
         operands.extend(self.indices.iter().map(|(i, _)| *i));
@@ -343,6 +388,9 @@ impl Gen {
         let (count, limit) = if self.rng.chance(75) {
             let n = self.rng.below(4) as i64;
             (Op::Const(Scalar::Int(n)), n)
+        } else if self.rng.chance(30) && !self.known.is_empty() {
+            let name = self.rng.pick(&self.known);
+            (Op::DimValue(Dim::symbol(&name)), self.lengths[&name])
         } else {
             (Op::DimValue(Dim::symbol("S")), self.bindings["S"])
         };
@@ -362,6 +410,7 @@ impl Gen {
         self.f.terminate(self.block, Terminator::Br(BlockCall { block: header, args }));
         let i = self.f.add_block_arg(header, Type::Index);
         let outer = self.scope.clone();
+        let known = self.known.clone();
         let inside: Vec<Value> = carried
             .iter()
             .map(|v| {
@@ -422,6 +471,7 @@ impl Gen {
         let args = std::iter::once(step).chain(next).collect();
         self.f.terminate(self.block, Terminator::Br(BlockCall { block: header, args }));
         self.indices.pop();
+        self.known = known;
         self.depth -= 1;
 
         self.block = after;
@@ -468,9 +518,11 @@ impl Gen {
         let go = |block| BlockCall { block, args: Vec::new() };
         self.f.terminate(self.block, Terminator::BrIf { condition, then: go(then), otherwise: go(otherwise) });
         let outer = self.scope.clone();
+        let known = self.known.clone();
         for side in [then, otherwise] {
             self.block = side;
             self.scope = outer.clone();
+            self.known.clone_from(&known);
             self.depth += 1;
             let length = self.rng.below(5);
             self.statements(length);
@@ -480,6 +532,7 @@ impl Gen {
         }
         self.block = join;
         self.scope = outer;
+        self.known = known;
         for ty in types {
             let v = self.f.add_block_arg(join, Type::Tensor(ty));
             self.scope.push(v);
@@ -488,7 +541,7 @@ impl Gen {
 
     fn finish(&mut self) {
         // Many, since only results are compared.
-        let results: Vec<Value> = (0..2 + self.rng.below(9)).map(|_| self.any()).collect();
+        let results: Vec<Value> = (0..2 + self.rng.below(9)).map(|_| self.closed()).collect();
         self.f.results = results.iter().map(|v| ResultDecl { ty: self.ty(*v), batch: false }).collect();
         self.f.terminate(self.block, Terminator::Return(results));
     }

@@ -218,7 +218,9 @@ impl Gen {
 
     /// A layer of one's own, as a field or as an array that a loop goes through.
     pub(super) fn layers(&mut self) -> Option<Var> {
-        let x = self.choose_float(|v| v.rank() >= 2 && v.last() == Some(&Dim::symbol("D")))?;
+        let closed = self.closed();
+        let fits = |v: &Var| v.rank() >= 2 && v.last() == Some(&Dim::symbol("D"));
+        let x = self.choose_float(|v| fits(v) && closed.contains(&v.name))?;
         let layer = self.name("Block");
         let tap = if self.random.chance(40) { "        tap y\n" } else { "" };
         let item = match self.random.below(4) {
@@ -268,6 +270,15 @@ impl Gen {
         });
         if count > 0 && self.random.chance(30) {
             self.lines.push(format!("{v} = {v} + {field}[{}]({v})", count - 1));
+        }
+        // By a formula of the counter.
+        if count > 1 && self.random.chance(40) {
+            let (ends, at) = self.random.pick(&[("1..", "- 1"), ("1..", "")]);
+            let last = count - 1;
+            self.lines.push(match self.random.below(2) {
+                0 => format!("for {turn} in {ends}{count} {{ {v} = tanh({field}[{turn} {at}]({v})) }}"),
+                _ => format!("for {turn} in 0..{count} {{ {v} = tanh({field}[{last} - {turn}]({v})) }}"),
+            });
         }
         let var = Var { name: v, size: x.size + 3.0, ..x };
         Some(self.keep(var))
@@ -319,7 +330,7 @@ impl Gen {
         // Over another axis than the last it is not attention, and must not be fused as attention.
         let axis = if self.random.chance(10) { ", axis = -2" } else { "" };
         self.lines.push(format!("let {weights} = softmax({masked}{axis})"));
-        if self.random.chance(25) {
+        if self.random.chance(25) && !self.is_local(&x) && !self.is_local(&memory) {
             self.lines.push(format!("tap {weights}"));
         }
         let text = if heads {
@@ -334,48 +345,5 @@ impl Gen {
         shape.push(d);
         let var = Var { name, elem: Elem::F32, rest: x.rest, shape, size: x.size.max(memory.size) };
         Some(self.keep(var))
-    }
-
-    /// The scores under a mask, or as they are.
-    fn mask(&mut self, scores: &str, x: &Var, queries: &Dim, keys: &Dim, heads: bool, outer: &str) -> String {
-        let same_lead = |arg: &Var, own: usize| {
-            arg.rest == x.rest
-                && arg.rank() == x.rank() - 2 + own
-                && arg.shape[..arg.rank() - own] == x.shape[..x.rank() - 2]
-        };
-        let h = if heads { "1 " } else { "" };
-        // A finite score of a masked key counts.
-        let fill = self.random.pick(&["-inf", "-inf", "-inf", "-1e9", "-2", "0.5"]);
-        match self.random.below(9) {
-            0 => format!("where(causal({queries}, {keys}), {scores}, {fill})"),
-            // A mask is a formula over positions.
-            4 => {
-                let op = self.random.pick(&["<=", "<", ">=", ">"]);
-                let shift = self.random.pick(&["", " + 1", " - 1", " * 2"]);
-                let rows = format!("rearrange(iota({queries}), \"s -> s 1\"){shift}");
-                format!("where(iota({keys}) {op} {rows}, {scores}, {fill})")
-            }
-            5 => {
-                let rows = format!("rearrange(iota({queries}), \"s -> s 1\")");
-                format!("where(abs(iota({keys}) - {rows}) > 2 and not causal({queries}, {keys}), {fill}, {scores})")
-            }
-            6 => format!("{scores} * 0.5"),
-            1 => {
-                let keep = self.vars.iter().find(|v| v.name == "keep" && same_lead(v, 1) && v.last() == Some(keys));
-                match keep {
-                    Some(_) => format!("where(rearrange(keep, \"{outer}s -> {outer}{h}1 s\"), {scores}, {fill})"),
-                    None => scores.to_string(),
-                }
-            }
-            2 => {
-                let fits = |v: &&Var| v.name == "bias" && same_lead(v, 2) && v.last() == Some(keys) && queries == keys;
-                match self.vars.iter().find(fits) {
-                    Some(_) => format!("{scores} + rearrange(bias, \"{outer}s t -> {outer}{h}s t\")"),
-                    None => scores.to_string(),
-                }
-            }
-            3 => format!("where(causal({queries}, {keys}), {scores} * 0.5, -1e4)"),
-            _ => scores.to_string(),
-        }
     }
 }

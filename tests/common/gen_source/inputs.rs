@@ -7,7 +7,7 @@ use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 
-use super::{Generated, Values, float, stream};
+use super::{Entry, Generated, Values, float, stream};
 
 /// Sizes of a call: what `..` stands for, and the run-time dimensions by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,47 @@ pub(crate) struct Sizes {
     pub(crate) symbols: BTreeMap<String, i64>,
 }
 
+/// A call of an entry point.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenCall {
+    /// The entry point.
+    pub(crate) entry: &'static str,
+    /// Its sizes.
+    pub(crate) sizes: Sizes,
+    /// Its arguments.
+    pub(crate) args: Vec<Tensor>,
+}
+
 impl Generated {
+    /// Does a session keep nothing?
+    pub(crate) fn is_stateless(&self) -> bool {
+        !self.source.contains("    state ")
+    }
+
+    /// So many calls, for one session.
+    pub(crate) fn calls(&self, seed: u64, count: u64) -> Vec<GivenCall> {
+        let mut random = stream(seed ^ 0x2b2b);
+        let call = |n: u64| {
+            let entry = if n == 0 { &self.entries[0] } else { &self.entries[random.below(self.entries.len())] };
+            let sizes = entry.sizes(seed.wrapping_add(n * 7919));
+            let args = entry.inputs(seed.wrapping_add(n), &sizes);
+            GivenCall { entry: entry.name, sizes, args }
+        };
+        (0..count).map(call).collect()
+    }
+
+    /// Sizes for a call of `forward`.
+    pub(crate) fn sizes(&self, seed: u64) -> Sizes {
+        self.entries[0].sizes(seed)
+    }
+
+    /// The arguments of a call of `forward`.
+    pub(crate) fn inputs(&self, seed: u64, sizes: &Sizes) -> Vec<Tensor> {
+        self.entries[0].inputs(seed, sizes)
+    }
+}
+
+impl Entry {
     /// Sizes for a call, small and often odd; now and then 0 or 1.
     pub(crate) fn sizes(&self, seed: u64) -> Sizes {
         let mut random = stream(seed ^ 0x5151);

@@ -1,8 +1,8 @@
 //! Random well-typed programs of the language, as text: layers, loops, branches, rearranges, broadcasting, softmax and attention
-//! in their many forms, odd sizes, dimensions that are known only at run time.
+//! in their many forms, states, several entry points, lengths that are computed, odd sizes, dimensions that are known only at run time.
 //!
-//! In: a seed. Out: a [`Generated`] program with one entry point `forward`, and what its arguments look like. The same
-//! seed gives the same text. Every program is right by construction: the generator keeps the type of each variable, with
+//! In: a seed. Out: a [`Generated`] program with an entry point `forward` and perhaps another one, and what their arguments look like.
+//! The same seed gives the same text. Every program is right by construction: the generator keeps the type of each variable, with
 //! dimensions as the compiler's own [`Dim`]s, and writes only what the rules of the language allow. Values stay of
 //! moderate size, so that errors do not grow without bound.
 //!
@@ -12,6 +12,10 @@
 
 mod blocks;
 pub(crate) mod inputs;
+mod kept;
+mod library;
+mod masks;
+mod moves;
 mod steps;
 
 use attnc::random::Random;
@@ -22,9 +26,18 @@ use attnc::shape::{Dim, Elem};
 pub(crate) struct Generated {
     /// The text.
     pub(crate) source: String,
-    /// The arguments of `forward`, in order.
+    /// Its entry points; the first is `forward`.
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// An entry point.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Its arguments, in order.
     pub(crate) args: Vec<Arg>,
-    /// The run-time dimensions, in order of name.
+    /// The run-time dimensions of its arguments, in order of name.
     pub(crate) symbols: Vec<String>,
 }
 
@@ -119,14 +132,22 @@ struct Gen {
     generics: Vec<(String, i64)>,
     /// Declarations before the model.
     items: Vec<String>,
-    /// Fields of the model.
+    /// Fields of the model: parameters and layers, and states.
     fields: Vec<String>,
+    kept: Vec<String>,
+    /// The states, which are variables of every entry point.
+    states: Vec<Var>,
+    next: usize,
+
+    // Of the entry point that is being written.
     args: Vec<Arg>,
-    /// Facts of `forward`.
     facts: Vec<String>,
     lines: Vec<String>,
     vars: Vec<Var>,
-    next: usize,
+    /// The rows of `x`.
+    rows: Dim,
+    /// Names of lengths that are computed.
+    lengths: Vec<String>,
 }
 
 /// The program of a seed.
@@ -145,21 +166,51 @@ pub(crate) fn generate(seed: u64) -> Generated {
         generics,
         items: Vec::new(),
         fields: Vec::new(),
+        kept: Vec::new(),
+        states: Vec::new(),
+        next: 0,
         args: Vec::new(),
         facts: Vec::new(),
         lines: Vec::new(),
         vars: Vec::new(),
-        next: 0,
+        rows: Dim::symbol("S"),
+        lengths: Vec::new(),
     };
-    generator.arguments();
-    for _ in 0..generator.random.below(12) + 3 {
-        generator.step();
+    let length = generator.random.below(12) + 3;
+    let mut entries = vec![generator.entry("forward", length)];
+    // What one keeps, the other sees.
+    if generator.random.chance(if generator.kept.is_empty() { 8 } else { 70 }) {
+        let length = generator.random.below(7) + 1;
+        entries.push(generator.entry("again", length));
     }
-    generator.finish()
+    generator.finish(entries)
 }
 
 impl Gen {
+    /// An entry point of some steps, with its text.
+    fn entry(&mut self, name: &'static str, steps: usize) -> (Entry, String) {
+        self.lengths.clear();
+        self.lines.clear();
+        self.facts.clear();
+        self.args.clear();
+        self.vars.clone_from(&self.states);
+        self.arguments();
+        for _ in 0..steps {
+            self.step();
+        }
+        self.written(name)
+    }
+
     fn arguments(&mut self) {
+        // The rows may be even, as the type says, or not few, as a fact says.
+        self.rows = match self.random.below(10) {
+            0 => Dim::symbol("N").mul(&Dim::from(2)),
+            _ => Dim::symbol("S"),
+        };
+        if self.random.chance(8) {
+            let least = self.random.pick(&[1, 2]);
+            self.facts.push(format!("{} >= {least}", self.rows));
+        }
         let rest = self.random.chance(25);
         let lead = match self.random.below(4) {
             _ if rest => Vec::new(),
@@ -168,7 +219,7 @@ impl Gen {
             _ => Vec::new(),
         };
         let shape = |last: &[Dim]| lead.iter().cloned().chain(last.iter().cloned()).collect::<Vec<_>>();
-        let (s, t, d) = (Dim::symbol("S"), Dim::symbol("T"), Dim::symbol("D"));
+        let (s, t, d) = (self.rows.clone(), Dim::symbol("T"), Dim::symbol("D"));
         self.argument("x", Elem::F32, rest, shape(&[s.clone(), d.clone()]), Values::Floats);
         if self.random.chance(50) {
             self.argument("memory", Elem::F32, rest, shape(&[t.clone(), d]), Values::Floats);
@@ -220,11 +271,26 @@ impl Gen {
     }
 
     fn keep(&mut self, var: Var) -> Var {
-        if self.random.chance(6) {
+        if self.random.chance(6) && !self.is_local(&var) {
             self.lines.push(format!("tap {}", var.name));
         }
         self.vars.push(var.clone());
         var
+    }
+
+    /// Does a dimension name a length that is computed?
+    fn names_length(&self, dim: &Dim) -> bool {
+        dim.symbols().iter().any(|s| self.lengths.iter().any(|n| **n == **s))
+    }
+
+    /// Does its shape name such a length? Then it is no result, and no tap.
+    fn is_local(&self, var: &Var) -> bool {
+        var.shape.iter().any(|d| self.names_length(d))
+    }
+
+    /// The names of those of which this is not so.
+    fn closed(&self) -> Vec<String> {
+        self.vars.iter().filter(|v| !self.is_local(v)).map(|v| v.name.clone()).collect()
     }
 
     /// A parameter of the model.
@@ -266,27 +332,47 @@ impl Gen {
         }
     }
 
-    fn finish(mut self) -> Generated {
-        // Unused values become results, so that little of the program is dead.
+    /// How often a name is in the text.
+    fn uses(&self, name: &str) -> usize {
         let text = self.lines.join("\n");
         let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        let uses = |name: &str| {
-            let at = text.match_indices(name);
-            let alone = |i: usize| {
-                !is_word(text.get(..i).and_then(|before| before.chars().next_back()))
-                    && !is_word(text.get(i + name.len()..).and_then(|after| after.chars().next()))
-            };
-            at.filter(|(i, _)| alone(*i)).count()
+        let alone = |i: usize| {
+            !is_word(text.get(..i).and_then(|before| before.chars().next_back()))
+                && !is_word(text.get(i + name.len()..).and_then(|after| after.chars().next()))
         };
+        text.match_indices(name).filter(|(i, _)| alone(*i)).count()
+    }
+
+    /// Sums what is as long as a computed length, so that it can be a result.
+    fn sum_lengths(&mut self) {
+        let open: Vec<Var> =
+            self.vars.iter().filter(|v| self.is_local(v) && self.uses(&v.name) <= 1).cloned().collect();
+        for var in open {
+            let (gone, left): (Vec<usize>, Vec<usize>) =
+                (0..var.rank()).partition(|i| self.names_length(&var.shape[*i]));
+            let axes: Vec<String> = gone.iter().map(|i| format!("-{}", var.rank() - i)).collect();
+            let x = if var.is_float() { var.name.clone() } else { format!("cast<f32>({})", var.name) };
+            let text = format!("sum({x}, axis = [{}]) * 0.125", axes.join(", "));
+            let shape = left.into_iter().map(|i| var.shape[i].clone()).collect();
+            self.bind(&text, Elem::F32, var.rest, shape, var.size + 2.0);
+        }
+    }
+
+    /// The entry point that has been written, with its results.
+    fn written(&mut self, name: &'static str) -> (Entry, String) {
+        self.sum_lengths();
+        // Unused values become results, so that little of the program is dead.
         let is_argument = |var: &Var| self.args.iter().any(|arg| arg.name == var.name);
+        let is_result = |var: &Var| !is_argument(var) && !self.is_local(var);
         let mut results: Vec<Var> =
-            self.vars.iter().filter(|var| !is_argument(var) && uses(&var.name) <= 1).cloned().collect();
-        results.extend(self.vars.last().filter(|var| results.is_empty() && !is_argument(var)).cloned());
+            self.vars.iter().filter(|var| is_result(var) && self.uses(&var.name) <= 1).cloned().collect();
+        let last = self.vars.iter().rfind(|var| is_result(var));
+        results.extend(last.filter(|_| results.is_empty()).cloned());
         while results.len() > 3 {
             results.remove(self.random.below(results.len()));
         }
         if results.is_empty() {
-            let x = self.vars[0].clone();
+            let x = self.vars.iter().find(|v| v.name == "x").cloned().expect("every entry point has it");
             results.push(self.bind_like("x * 2", &x, 2.0));
         }
         let types: Vec<String> = results.iter().map(Var::type_text).collect();
@@ -300,22 +386,12 @@ impl Gen {
             .iter()
             .map(|arg| format!("{}: {}", arg.name, type_text(arg.elem, arg.rest, &arg.shape)))
             .collect();
-        let generics: Vec<String> = self.generics.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         let facts = if self.facts.is_empty() { String::new() } else { format!(" where {}", self.facts.join(", ")) };
-        let mut source = String::from("use std.nn\nuse std.random\n\n");
-        for item in &self.items {
-            source += item;
-            source += "\n";
-        }
-        source += &format!("model M<{}> where D % H == 0 {{\n", generics.join(", "));
-        for field in &self.fields {
-            source += &format!("    {field}\n");
-        }
-        source += &format!("\n    pub fn forward({}) -> {result}{facts} {{\n", params.join(", "));
+        let mut text = format!("\n    pub fn {name}({}) -> {result}{facts} {{\n", params.join(", "));
         for line in &self.lines {
-            source += &format!("        {line}\n");
+            text += &format!("        {line}\n");
         }
-        source += &format!("        {value}\n    }}\n}}\n");
+        text += &format!("        {value}\n    }}\n");
         let mut args = self.args.clone();
         let mut symbols = Vec::new();
         for arg in &mut args {
@@ -327,6 +403,22 @@ impl Gen {
         }
         symbols.sort();
         symbols.dedup();
-        Generated { source, args, symbols }
+        (Entry { name, args, symbols }, text)
+    }
+
+    fn finish(self, entries: Vec<(Entry, String)>) -> Generated {
+        let generics: Vec<String> = self.generics.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        let mut source = String::from("use std.decode\nuse std.nn\nuse std.random\n\n");
+        for item in &self.items {
+            source += item;
+            source += "\n";
+        }
+        source += &format!("model M<{}> where D % H == 0 {{\n", generics.join(", "));
+        for field in self.fields.iter().chain(&self.kept) {
+            source += &format!("    {field}\n");
+        }
+        source.extend(entries.iter().map(|(_, text)| text.as_str()));
+        source += "}\n";
+        Generated { source, entries: entries.into_iter().map(|(entry, _)| entry).collect() }
     }
 }

@@ -8,7 +8,7 @@ impl Gen {
     /// Writes one step, of a kind that fits what there is.
     pub(super) fn step(&mut self) {
         for _ in 0..8 {
-            let done = match self.random.below(31) {
+            let done = match self.random.below(45) {
                 0 | 1 => self.unary(),
                 2 | 3 => self.scale(),
                 4..=6 => self.binary(),
@@ -33,6 +33,14 @@ impl Gen {
                 26 => self.parts_assigned(),
                 27 => self.ordered(),
                 28 => self.counted_random(),
+                29..=31 => self.state(),
+                32 => self.cells(),
+                33 | 34 => self.length(),
+                35 | 36 => self.function(),
+                37 => self.standard(),
+                38 => self.tuple(),
+                39 => self.decoding(),
+                40..=42 => self.movement(),
                 _ => self.attention(),
             };
             if done.is_some() {
@@ -44,7 +52,7 @@ impl Gen {
     fn unary(&mut self) -> Option<Var> {
         let x = self.choose_float(|_| true)?;
         let name = &x.name;
-        let (text, size) = match self.random.below(16) {
+        let (text, size) = match self.random.below(22) {
             0 => (format!("tanh({name})"), 0.0),
             1 => (format!("sigmoid({name})"), 0.0),
             2 => (format!("erf({name})"), 0.0),
@@ -60,6 +68,15 @@ impl Gen {
             12 => (format!("sqrt(abs({name}))"), x.size / 2.0),
             13 => (format!("rsqrt(abs({name}) + 1)"), 0.0),
             14 => (format!("log(abs({name}) + 1)"), 2.0),
+            15 => (format!("log1p(abs({name}))"), 2.0),
+            16 => (format!("expm1(-abs({name}))"), 0.0),
+            17 => (format!("softplus({name})"), x.size.max(1.0)),
+            18 => (format!("where(isnan({name}) or isinf({name}), 0, {name})"), x.size),
+            19 => {
+                let f = self.random.pick(&["round", "trunc", "floor", "ceil"]);
+                (format!("{f}({name} * 0.5)"), x.size)
+            }
+            20 => (format!("minimum(maximum({name}, -1), 1)"), 0.0),
             _ => (format!("pow(abs({name}) + 0.5, 0.25)"), 1.0),
         };
         Some(self.bind_like(&text, &x, size))
@@ -327,7 +344,7 @@ impl Gen {
 
     /// What is made of integers: tables, counters, one-hot rows.
     fn integers(&mut self) -> Option<Var> {
-        let (s, d, v) = (Dim::symbol("S"), Dim::symbol("D"), Dim::symbol("V"));
+        let (s, d, v) = (self.rows.clone(), Dim::symbol("D"), Dim::symbol("V"));
         if let Some(tokens) = self.choose(|v| v.name == "tokens")
             && self.random.chance(70)
         {
@@ -341,7 +358,7 @@ impl Gen {
             return Some(self.bind("cast<f32>(one_hot(tokens, V)) - 0.25", Elem::F32, tokens.rest, shape, 0.0));
         }
         match self.random.below(3) {
-            0 => Some(self.bind("cast<f32>(iota(S)) * 0.03125", Elem::F32, false, vec![s], 1.0)),
+            0 => Some(self.bind(&format!("cast<f32>(iota({s})) * 0.03125"), Elem::F32, false, vec![s], 1.0)),
             1 => Some(self.bind("full<f32>(0.75, [F, 1])", Elem::F32, false, vec![Dim::symbol("F"), Dim::one()], 0.0)),
             _ => {
                 let x = self.choose_float(|x| x.rank() >= 1)?;
@@ -349,7 +366,8 @@ impl Gen {
                 let at = dims.iter().rposition(|known| *known)?;
                 let mut shape = x.shape.clone();
                 shape.remove(at);
-                let text = format!("cast<f32>(argmax({}, axis = -{})) * 0.125", x.name, x.rank() - at);
+                let which = self.random.pick(&["argmax", "argmin"]);
+                let text = format!("cast<f32>({which}({}, axis = -{})) * 0.125", x.name, x.rank() - at);
                 Some(self.bind(&text, Elem::F32, x.rest, shape, 2.0))
             }
         }
@@ -409,14 +427,15 @@ impl Gen {
 
     /// Random numbers of a counter, and bits of integers.
     fn counted_random(&mut self) -> Option<Var> {
-        let d = self.random.pick(&["S", "F"]);
+        let dim = self.random.pick(&[self.rows.clone(), Dim::symbol("F")]);
+        let d = &dim;
         let seed = self.random.below(1000);
         let text = match self.random.below(3) {
             0 => format!("random.uniform({seed}, cast<i64>(iota({d})) + {seed})"),
             1 => format!("cast<f32>(bitwise_and(random.bits({seed}, cast<i64>(iota({d}))), 255)) * 0.00390625"),
             _ => format!("cast<f32>(bitwise_xor(left_shift(iota({d}), 2), right_shift(iota({d}), 1))) * 0.015625"),
         };
-        Some(self.bind(&text, Elem::F32, false, vec![Dim::symbol(d)], 2.0))
+        Some(self.bind(&text, Elem::F32, false, vec![dim], 2.0))
     }
 
     fn einsum(&mut self) -> Option<Var> {

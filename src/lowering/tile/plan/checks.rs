@@ -129,10 +129,17 @@ impl Lowering<'_> {
         match self.places[target].clone() {
             Some(from) if from == to => {}
             Some(from) if from.root == to.root => {
+                self.remark_copy(data.loc, &whole, &from);
                 let from = self.copied(&from)?;
                 self.launch(map::copy("update", &from, &to))?;
             }
-            _ => self.put("update", target, &to)?,
+            from => {
+                // What is written where it is needed, a constant say, is not copied.
+                if let Some(from) = &from {
+                    self.remark_copy(data.loc, &whole, from);
+                }
+                self.put("update", target, &to)?;
+            }
         }
         match aside {
             Some(from) => self.launch(map::copy("update", &from, &window))?,
@@ -140,6 +147,24 @@ impl Lowering<'_> {
         }
         self.places[v] = Some(to);
         Ok(())
+    }
+
+    /// Says that an update writes a copy of its target, and why.
+    fn remark_copy(&mut self, loc: ir::Loc, whole: &TensorType, from: &View) {
+        // A root may also stand for the memory of a state, or for a copy.
+        let root = Some(from.root).filter(|v| self.f.has_value(*v));
+        let of_caller = root.is_some_and(|v| {
+            self.f.block(self.f.entry()).args.contains(&v)
+                || self.f.def_inst(v).is_some_and(|d| matches!(d.op, Op::Param { .. }))
+        });
+        let why =
+            if of_caller { "arguments and parameters are not written" } else { "the old value is needed afterwards" };
+        self.remark(loc, format!("the assignment copies the whole {whole}: {why}"));
+    }
+
+    /// A remark about what stands at a place.
+    pub(super) fn remark(&mut self, loc: ir::Loc, text: String) {
+        self.shared.remarks.insert((loc, text));
     }
 
     /// A window of a tensor of this type: along each of these axes it begins at an index, which is checked.
@@ -237,6 +262,7 @@ impl Lowering<'_> {
         let call = match few {
             Some(k) => sort::few("top", &x, descending, k, &out, site),
             None => {
+                self.remark(data.loc, format!("{extent} elements are sorted one by one, without vectors"));
                 let mut shape = x.shape.clone();
                 shape.insert(shape.len() - 1, Dim::from(2));
                 let room = View::whole(self.fresh_root(), &TensorType::new(Elem::I32, shape));

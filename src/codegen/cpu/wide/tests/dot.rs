@@ -425,7 +425,7 @@ fn sums_go_to_the_result() {
 /// more rows than there is code for write nothing.
 #[test]
 fn panels_side_by_side() {
-    for level in [Cpu::Avx512, Cpu::Avx2] {
+    for level in [Cpu::AVX512, Cpu::AVX2] {
         for (panels, vectors) in [(2, 2), (3, 2), (4, 2), (4, 1)] {
             for (rows, inner) in [(1, 0), (1, 1), (1, 4), (1, 7), (1, 256), (2, 3), (2, 65), (3, 5)] {
                 panels_at_once(level, (panels, vectors), (rows, inner));

@@ -1,0 +1,587 @@
+//! Products: each thread has a rectangle of the result in registers and goes through the steps.
+//!
+//! In: a `dot` whose operands are tiles in shared memory or windows. Out: its result in shared memory. A window is read through
+//! shared memory, [`DEPTH`] steps at a time, converted to the type of computation on the way:
+//!
+//! ```text
+//! sums = start                                            ROWS x COLS registers a thread
+//! for k = 0; k < steps; k += DEPTH
+//!   barrier;  slices of the windows to shared memory;  barrier        left [DEPTH, M], right [DEPTH, N], zeros outside
+//!   for each step: ROWS elements of the left column, COLS of the right row;  sums = fma(left, right, sums)
+//! result = accumulator + sums
+//! ```
+//!
+//! In a slice the elements of a step lie side by side, so a thread reads its rows and columns four at a time.
+
+use super::kernel::{Code, WARP, offset_of};
+use super::lanes::{Lane, ptx_type};
+use super::run::power_of_two;
+use crate::ptx::words::{Compare, Half, Relu, Round, Sat, Vector};
+use crate::ptx::{Op as P, Operand, Reg, RegType, Type as PtxType};
+use crate::scalar::{BinaryOp, Scalar};
+use crate::shape::Elem;
+use crate::tile::{Extent, InstData, Op, TileType, Type, Value};
+
+/// Steps of a slice.
+const DEPTH: i64 = 16;
+/// The most rows or columns of a thread's rectangle.
+const MOST: i64 = 4;
+
+/// How an operand is read at a step.
+enum Source {
+    /// From a slice at this place in shared memory, so many bytes from step to step.
+    Slice { offset: u32, pitch: u32 },
+    /// From a tile in shared memory.
+    Tile(TileType),
+}
+
+/// A window: its first element, the bytes between its rows and between its columns, and its elements.
+struct Window {
+    base: Operand,
+    strides: [Operand; 2],
+    dense: [bool; 2],
+    elem: Elem,
+    read_only: bool,
+}
+
+/// How the rows (or columns) of the result are divided.
+struct Side {
+    /// Threads that share them, and how many each takes at a time.
+    threads: u32,
+    own: i64,
+    /// Are a thread's rows neighbours? Else they are as far apart as there are threads.
+    neighbours: bool,
+    /// The thread's place among them.
+    thread: Operand,
+    extent: Extent,
+    limit: Operand,
+}
+
+impl Side {
+    /// Rows that all threads together take at a time.
+    fn stride(&self) -> i64 {
+        i64::from(self.threads) * self.own
+    }
+}
+
+/// The largest power of two whose square is no more.
+fn root(n: i64) -> i64 {
+    let mut out = 1;
+    while out < MOST && 4 * out * out <= n {
+        out *= 2;
+    }
+    out
+}
+
+impl Code<'_> {
+    /// Makes a product.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses, or that is not made here.
+    pub(super) fn dot(&mut self, data: &InstData) -> Result<(), String> {
+        let body = self.body;
+        let ([left, right, acc], Some(result)) = (data.operands.as_slice(), data.result) else {
+            return Err("a product takes two operands and an accumulator".into());
+        };
+        let tile = |v: &Value| body.ty(*v).tile().cloned().ok_or("a product of no tile");
+        let (a, b, c) = (tile(left)?, tile(right)?, tile(&result)?);
+        let elem = c.elem;
+        let (m, n) = (c.rows.capacity(), c.cols.capacity());
+        let threads = i64::from(self.threads);
+        let each = (m * n / threads).max(1);
+        let mut cols = root(each).min(i64::from(power_of_two(n)));
+        let windows = [self.window(*left)?, self.window(*right)?];
+        // A row of a tile may end where a thread's columns do not: then they are taken one by one.
+        let col_neighbours = windows[1].is_some() || matches!(c.cols, Extent::Static(n) if n % cols == 0);
+        if elem == Elem::I64 {
+            cols = 1;
+        }
+        let along = i64::from(power_of_two((n + cols - 1) / cols)).min(threads);
+        let down = threads / along;
+        let rows = i64::from(power_of_two((m + down - 1) / down)).min(MOST);
+        let (ty, tid) = (PtxType::U32, self.tid.clone());
+        let bits = Operand::Int(i64::from(along.trailing_zeros()));
+        let down_thread = self.e.make("down", P::Shr { ty }, ty, &[tid.clone(), bits]);
+        let along_thread = self.e.make("along", P::And { ty: PtxType::B32 }, ty, &[tid, Operand::Int(along - 1)]);
+        let limits = [self.extent(c.rows)?, self.extent(c.cols)?];
+        let [row_limit, col_limit] = limits.clone();
+        let small = |n: i64| u32::try_from(n).unwrap_or(1);
+        let sides = [
+            Side {
+                threads: small(down),
+                own: rows,
+                neighbours: windows[0].is_some(),
+                thread: down_thread,
+                extent: c.rows,
+                limit: row_limit,
+            },
+            Side {
+                threads: small(along),
+                own: cols,
+                neighbours: col_neighbours,
+                thread: along_thread,
+                extent: c.cols,
+                limit: col_limit,
+            },
+        ];
+        // Room for the slices.
+        let mut offset = 0;
+        let mut sources = Vec::new();
+        for (side, (window, t)) in sides.iter().zip(windows.iter().zip([&a, &b])) {
+            sources.push(match window {
+                Some(_) => {
+                    let width = side.stride().min(whole(side));
+                    // A chunk of 16 bytes apart, so that steps lie in other banks.
+                    let pitch = small(width * i64::from(size(elem)) + 16).next_multiple_of(16);
+                    let start = offset;
+                    offset += pitch * small(DEPTH);
+                    Source::Slice { offset: start, pitch }
+                }
+                None => Source::Tile(t.clone()),
+            });
+        }
+        let start = if offset > 0 { self.transient_room(offset) } else { 0 };
+        for source in &mut sources {
+            if let Source::Slice { offset, .. } = source {
+                *offset += start;
+            }
+        }
+        let steps = self.extent(a.cols)?;
+        let first = match body.ty(*acc) {
+            Type::Scalar(_) => self.scalar(*acc)?,
+            _ => {
+                let zero = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
+                self.e.literal(zero, elem)
+            }
+        };
+        let adds = body.ty(*acc).tile().cloned();
+        let mut product =
+            Product { elem, sides, windows, sources, steps, step_extent: a.cols, first, result: c, adds, code: self };
+        product.make()
+    }
+
+    /// What a window reads, if an operand is one.
+    fn window(&mut self, v: Value) -> Result<Option<Window>, String> {
+        let body = self.body;
+        let Some(InstData { op: Op::Window { rows, cols }, operands, .. }) = body.def_inst(v) else { return Ok(None) };
+        let (Some(buffer), indices) = (operands.first(), operands.get(1..).unwrap_or_default()) else {
+            return Err("a window of no buffer".into());
+        };
+        let base = self.address(*buffer, indices)?;
+        let (_, strides, elem, read_only) = self.buffer(*buffer)?;
+        let along = [*rows, *cols];
+        let mut bytes = [Operand::Int(0), Operand::Int(0)];
+        for (bytes, axis) in bytes.iter_mut().zip(along) {
+            if let Some(stride) = axis.and_then(|a| strides.get(a)) {
+                *bytes = self.stride_bytes(stride, elem);
+            }
+        }
+        let dense = bytes.clone().map(|b| b == Operand::Int(i64::try_from(elem.size()).unwrap_or(0)));
+        Ok(Some(Window { base, strides: bytes, dense, elem, read_only }))
+    }
+}
+
+/// Bytes of a computed element in shared memory.
+fn size(elem: Elem) -> u32 {
+    if elem == Elem::I64 { 8 } else { 4 }
+}
+
+/// Rows of a side, up to a whole number of a thread's.
+fn whole(side: &Side) -> i64 {
+    let own = side.own.max(1);
+    (side.extent.capacity() + own - 1) / own * own
+}
+
+struct Product<'c, 'a> {
+    code: &'c mut Code<'a>,
+    elem: Elem,
+    /// Rows, columns.
+    sides: [Side; 2],
+    windows: [Option<Window>; 2],
+    sources: Vec<Source>,
+    steps: Operand,
+    step_extent: Extent,
+    /// What each sum starts with.
+    first: Lane,
+    result: TileType,
+    /// The tile that is added.
+    adds: Option<TileType>,
+}
+
+impl Product<'_, '_> {
+    /// The result, block by block of what the threads take at a time.
+    fn make(&mut self) -> Result<(), String> {
+        self.blocks(0, &mut |s, row| {
+            let row = row.clone();
+            s.blocks(1, &mut |s, col| s.block([&row, col]))
+        })
+    }
+
+    /// For each block of rows or columns its first one. All threads take the same way.
+    fn blocks(
+        &mut self,
+        side: usize,
+        body: &mut dyn FnMut(&mut Self, &Operand) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let (stride, limit) = (self.sides[side].stride(), self.sides[side].limit.clone());
+        if self.sides[side].extent.capacity() <= stride {
+            return body(self, &Operand::Int(0));
+        }
+        let e = &mut self.code.e;
+        let counter = e.reg(if side == 0 { "row0" } else { "col0" }, RegType::B32);
+        let at = Operand::Reg(counter);
+        let (top, done) = (e.new_label("block"), e.new_label("blocks_done"));
+        e.assign(counter, PtxType::B32, &Operand::Int(0));
+        e.label(&top);
+        let none = e.compare("none", Compare::Ge, PtxType::S32, &at, &limit);
+        e.jump_if(&none, false, true, &done);
+        body(self, &at)?;
+        let e = &mut self.code.e;
+        let step = [at.clone(), at, Operand::Int(stride)];
+        e.push(P::Add { sat: Sat::Wrap, ty: PtxType::S32 }, step);
+        e.jump(&top);
+        e.label(&done);
+        Ok(())
+    }
+
+    /// The place of a thread's row or column `n` within a block.
+    fn within(&mut self, side: usize, n: i64) -> Operand {
+        let s = &self.sides[side];
+        let (thread, own, threads) = (s.thread.clone(), s.own, i64::from(s.threads));
+        let e = &mut self.code.e;
+        match s.neighbours {
+            true => {
+                let first = e.mul("first", PtxType::S32, &thread, &Operand::Int(own));
+                e.add("place", PtxType::S32, &first, &Operand::Int(n))
+            }
+            false => e.add("place", PtxType::S32, &thread, &Operand::Int(n * threads)),
+        }
+    }
+
+    fn block(&mut self, starts: [&Operand; 2]) -> Result<(), String> {
+        let elem = self.elem;
+        let (rows, cols) = (self.sides[0].own, self.sides[1].own);
+        let ty = ptx_type(elem);
+        let first = self.first.clone();
+        let mut sums: Vec<Reg> = Vec::new();
+        for r in 0..rows {
+            for c in 0..cols {
+                let sum = self.code.e.reg(&format!("sum_{r}_{c}"), RegType::of(ty));
+                self.code.e.assign(sum, ty, &first.value);
+                sums.push(sum);
+            }
+        }
+        // Rows and columns of this thread in tiles, within their extents.
+        let mut own: [Vec<Operand>; 2] = [Vec::new(), Vec::new()];
+        for side in [0, 1] {
+            let count = self.sides[side].own;
+            for n in 0..count {
+                let within = self.within(side, n);
+                own[side].push(self.code.e.add("place", PtxType::S32, starts[side], &within));
+            }
+        }
+        let bases = [self.read_from(0, starts[0]), self.read_from(1, starts[1])];
+        let staged = self.windows.iter().any(Option::is_some);
+        let exact = matches!(self.step_extent, Extent::Static(n) if n % DEPTH == 0);
+        let e = &mut self.code.e;
+        let counter = e.reg("step", RegType::B32);
+        let (k, limit) = (Operand::Reg(counter), self.steps.clone());
+        let (top, done) = (e.new_label("steps"), e.new_label("summed"));
+        e.assign(counter, PtxType::B32, &Operand::Int(0));
+        e.label(&top);
+        let none = e.compare("none", Compare::Ge, PtxType::S32, &k, &limit);
+        e.jump_if(&none, false, true, &done);
+        if staged {
+            self.code.e.barrier();
+            for side in [0, 1] {
+                self.stage(side, starts[side], &k)?;
+            }
+            self.code.e.barrier();
+        }
+        let both = self.windows.iter().all(Option::is_some);
+        if exact || both {
+            // Slices have zeros behind the last step.
+            for step in 0..DEPTH {
+                self.step(&bases, &k, &Operand::Int(step), &sums)?;
+            }
+        } else {
+            let e = &mut self.code.e;
+            let (rest_label, end) = (e.new_label("rest"), e.new_label("slice_done"));
+            let left = e.sub("left", PtxType::S32, &limit, &k);
+            let few = e.compare("few", Compare::Lt, PtxType::S32, &left, &Operand::Int(DEPTH));
+            e.jump_if(&few, false, true, &rest_label);
+            for step in 0..DEPTH {
+                self.step(&bases, &k, &Operand::Int(step), &sums)?;
+            }
+            let e = &mut self.code.e;
+            e.jump(&end);
+            e.label(&rest_label);
+            let counter = e.reg("one", RegType::B32);
+            let one = Operand::Reg(counter);
+            e.assign(counter, PtxType::B32, &Operand::Int(0));
+            let again = e.new_label("one");
+            e.label(&again);
+            self.step(&bases, &k, &one, &sums)?;
+            let e = &mut self.code.e;
+            e.push(P::Add { sat: Sat::Wrap, ty: PtxType::S32 }, [one.clone(), one.clone(), Operand::Int(1)]);
+            let more = e.compare("more", Compare::Lt, PtxType::S32, &one, &left);
+            e.jump_if(&more, false, true, &again);
+            e.label(&end);
+        }
+        let e = &mut self.code.e;
+        e.push(P::Add { sat: Sat::Wrap, ty: PtxType::S32 }, [k.clone(), k, Operand::Int(DEPTH)]);
+        e.jump(&top);
+        e.label(&done);
+        self.leave(&own, &sums)
+    }
+
+    /// For each of a thread's rows (or columns) where it reads its elements, but for the step. A thread that has none reads the last
+    /// ones.
+    fn read_from(&mut self, side: usize, start: &Operand) -> Vec<Operand> {
+        let shared = self.code.shared.clone();
+        let s = &self.sides[side];
+        let (stride, own, neighbours) = (s.stride(), s.own, s.neighbours);
+        let (limit, extent) = (s.limit.clone(), s.extent);
+        // Bytes from one to the next; how many there are, where that is known, and the place of the first one of this block.
+        let (bytes, all, base) = match &self.sources[side] {
+            Source::Slice { .. } => (size(self.elem), Some(stride.min(whole(s))), Operand::Int(0)),
+            Source::Tile(t) => {
+                let bytes = if side == 0 { t.pitch() } else { t.element_bytes() };
+                let all = if let Extent::Static(n) = extent { Some(n) } else { None };
+                (bytes, all, start.clone())
+            }
+        };
+        let last = match all {
+            Some(n) => Operand::Int(n - if neighbours { own } else { 1 }),
+            None => {
+                let last = self.code.e.sub("last", PtxType::S32, &limit, &Operand::Int(1));
+                self.code.e.make("last", P::Max { ty: PtxType::S32 }, PtxType::S32, &[last, Operand::Int(0)])
+            }
+        };
+        let exact = matches!(all, Some(n) if n % stride == 0);
+        let near = |s: &mut Self, n: i64| {
+            let within = s.within(side, n);
+            let place = s.code.e.add("place", PtxType::S32, &base, &within);
+            match exact {
+                true => place,
+                false => s.code.e.make("near", P::Min { ty: PtxType::S32 }, PtxType::S32, &[place, last.clone()]),
+            }
+        };
+        let mut out = Vec::new();
+        let first = near(self, 0);
+        for n in 0..own {
+            let place = match (neighbours, n) {
+                (true, _) => self.code.e.add("place", PtxType::S32, &first, &Operand::Int(n)),
+                (false, 0) => first.clone(),
+                (false, _) => near(self, n),
+            };
+            out.push(self.code.e.mad32("from", &place, bytes, &shared));
+        }
+        out
+    }
+
+    /// The elements of a thread's rows (or columns) at a step.
+    fn elements(
+        &mut self,
+        side: usize,
+        bases: &[Operand],
+        k: &Operand,
+        step: &Operand,
+    ) -> Result<Vec<Operand>, String> {
+        let (elem, ty) = (self.elem, ptx_type(self.elem));
+        let name = if side == 0 { "a" } else { "b" };
+        let (start, pitch, from_start) = match &self.sources[side] {
+            Source::Slice { offset, pitch } => (i32::try_from(*offset).unwrap_or(0), *pitch, true),
+            Source::Tile(t) => {
+                let pitch = if side == 0 { t.element_bytes() } else { t.pitch() };
+                (offset_of(t)?, pitch, false)
+            }
+        };
+        // The step as an offset where it is known, else as part of the address.
+        let mut offset = start;
+        let mut moving: Vec<Operand> = Vec::new();
+        if !from_start {
+            moving.push(k.clone());
+        }
+        match step {
+            Operand::Int(n) => offset += i32::try_from(*n * i64::from(pitch)).unwrap_or(0),
+            other => moving.push(other.clone()),
+        }
+        let mut shift = None;
+        for x in &moving {
+            let e = &mut self.code.e;
+            shift = Some(match shift {
+                None => x.clone(),
+                Some(y) => e.add("at_step", PtxType::S32, &y, x),
+            });
+        }
+        let shift = shift.map(|x| self.code.e.mul("skip", PtxType::S32, &x, &Operand::Int(i64::from(pitch))));
+        let wide = self.sides[side].neighbours;
+        let count = bases.len();
+        let mut out = Vec::new();
+        if wide && elem != Elem::I64 && (count == 2 || count == 4) {
+            let vector = if count == 2 { Vector::Two } else { Vector::Four };
+            let e = &mut self.code.e;
+            let base = match (&shift, bases.first()) {
+                (Some(shift), Some(base)) => e.add("at", PtxType::S32, base, shift),
+                (None, Some(base)) => base.clone(),
+                _ => return Ok(out),
+            };
+            let regs: Vec<Reg> = (0..count).map(|_| e.reg(name, RegType::of(ty))).collect();
+            e.push(P::LdShared { vector, ty }, [Operand::Vector(regs.clone()), super::emit::at(&base, offset)]);
+            return Ok(regs.into_iter().map(Operand::Reg).collect());
+        }
+        for base in bases {
+            let e = &mut self.code.e;
+            let base = match &shift {
+                Some(shift) => e.add("at", PtxType::S32, base, shift),
+                None => base.clone(),
+            };
+            out.push(e.load_shared(name, elem, &base, offset).value);
+        }
+        Ok(out)
+    }
+
+    /// One step of all sums of a thread.
+    fn step(&mut self, bases: &[Vec<Operand>; 2], k: &Operand, step: &Operand, sums: &[Reg]) -> Result<(), String> {
+        let left = self.elements(0, &bases[0], k, step)?;
+        let right = self.elements(1, &bases[1], k, step)?;
+        let ty = ptx_type(self.elem);
+        let op = match self.elem {
+            Elem::F32 => {
+                P::Fma { round: Round::Nearest, ftz: crate::ptx::words::Ftz::Keep, sat: Sat::Wrap, relu: Relu::No, ty }
+            }
+            _ => P::Mad { half: Half::Low, ty },
+        };
+        for (r, a) in left.iter().enumerate() {
+            for (c, b) in right.iter().enumerate() {
+                if let Some(sum) = sums.get(r * right.len() + c) {
+                    let sum = Operand::Reg(*sum);
+                    self.code.e.push(op, [sum.clone(), a.clone(), b.clone(), sum]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a slice of a window to shared memory, zeros outside: elements that lie side by side to neighbouring threads.
+    fn stage(&mut self, side: usize, start: &Operand, k: &Operand) -> Result<(), String> {
+        let (Some(w), Source::Slice { offset, pitch }) = (&self.windows[side], &self.sources[side]) else {
+            return Ok(());
+        };
+        let (offset, pitch) = (i32::try_from(*offset).unwrap_or(0), *pitch);
+        // Axes of the window: that of the result, that of the steps.
+        let (own_axis, step_axis) = if side == 0 { (0, 1) } else { (1, 0) };
+        let (base, elem, read_only) = (w.base.clone(), w.elem, w.read_only);
+        let (own_bytes, step_bytes) = (w.strides[own_axis].clone(), w.strides[step_axis].clone());
+        let steps_first = w.dense[step_axis] && !w.dense[own_axis];
+        let width = self.sides[side].stride().min(whole(&self.sides[side]));
+        let threads = i64::from(self.code.threads);
+        let (limit, steps, shared) = (self.sides[side].limit.clone(), self.steps.clone(), self.code.shared.clone());
+        let computed = self.elem;
+        // The fast axis of the copy, and how many threads go along it.
+        let (fast_extent, slow_extent) = if steps_first { (DEPTH, width) } else { (width, DEPTH) };
+        let fast_threads = i64::from(power_of_two(fast_extent)).min(threads);
+        let slow_threads = threads / fast_threads;
+        let (ty, s32, tid) = (PtxType::U32, PtxType::S32, self.code.tid.clone());
+        let e = &mut self.code.e;
+        let fast = e.make("fast", P::And { ty: PtxType::B32 }, ty, &[tid.clone(), Operand::Int(fast_threads - 1)]);
+        let bits = Operand::Int(i64::from(fast_threads.trailing_zeros()));
+        let slow = e.make("slow", P::Shr { ty }, ty, &[tid, bits]);
+        let mut loaded: Vec<(Lane, Operand, Option<Operand>)> = Vec::new();
+        let mut f = 0;
+        while f < fast_extent {
+            let mut s = 0;
+            while s < slow_extent {
+                let fast_at = e.add("fast", s32, &fast, &Operand::Int(f));
+                let slow_at = e.add("slow", s32, &slow, &Operand::Int(s));
+                // Within the slice at all?
+                let mut inside = None;
+                for (at, extent, threads) in
+                    [(&fast_at, fast_extent, fast_threads), (&slow_at, slow_extent, slow_threads)]
+                {
+                    let base = if *at == fast_at { f } else { s };
+                    if base + threads > extent {
+                        let p = e.compare("inside", Compare::Lt, s32, at, &Operand::Int(extent));
+                        inside = e.both(inside, Some(p));
+                    }
+                }
+                let (own_at, step_at) = if steps_first { (&slow_at, &fast_at) } else { (&fast_at, &slow_at) };
+                let own = e.add("own", s32, start, own_at);
+                let step = e.add("at_step", s32, k, step_at);
+                let mut there = inside.clone();
+                if !matches!(self.sides[side].extent, Extent::Static(n) if n % width == 0) {
+                    let p = e.compare("there", Compare::Lt, s32, &own, &limit);
+                    there = e.both(there, Some(p));
+                }
+                if !matches!(self.step_extent, Extent::Static(n) if n % DEPTH == 0) {
+                    let p = e.compare("there", Compare::Lt, s32, &step, &steps);
+                    there = e.both(there, Some(p));
+                }
+                let address = e.advance(&base, &own, &own_bytes);
+                let address = e.advance(&address, &step, &step_bytes);
+                let x = e.load("x", elem, &address, read_only, there.as_ref());
+                let target = e.mad32("to", step_at, pitch, &shared);
+                let target = e.mad32("to", own_at, size(computed), &target);
+                loaded.push((x, target, inside));
+                s += slow_threads;
+            }
+            f += fast_threads;
+        }
+        for (x, target, inside) in loaded {
+            let x = e.cast("x", &x, computed);
+            let ty = ptx_type(computed);
+            let value = e.in_reg(&x.value, ty);
+            let op = P::StShared { vector: Vector::One, ty };
+            let operands = [super::emit::at(&target, offset), value];
+            match &inside {
+                Some(p) => e.push_if(p, op, operands),
+                None => e.push(op, operands),
+            }
+        }
+        debug_assert!(threads % i64::from(WARP) == 0);
+        Ok(())
+    }
+
+    /// Writes the sums, with the accumulator added.
+    fn leave(&mut self, own: &[Vec<Operand>; 2], sums: &[Reg]) -> Result<(), String> {
+        let s32 = PtxType::S32;
+        let (result, adds, elem) = (self.result.clone(), self.adds.clone(), self.elem);
+        let exact = [0, 1].map(|side| {
+            let s = &self.sides[side];
+            matches!(s.extent, Extent::Static(n) if n % s.stride() == 0)
+        });
+        let [row_limit, col_limit] = [self.sides[0].limit.clone(), self.sides[1].limit.clone()];
+        let e = &mut self.code.e;
+        let skip = e.new_label("outside");
+        let mut in_cols: Vec<Option<Operand>> = Vec::new();
+        for col in &own[1] {
+            in_cols.push((!exact[1]).then(|| e.compare("there", Compare::Lt, s32, col, &col_limit)));
+        }
+        for (r, row) in own[0].iter().enumerate() {
+            let in_row = (!exact[0]).then(|| self.code.e.compare("there", Compare::Lt, s32, row, &row_limit));
+            for (c, col) in own[1].iter().enumerate() {
+                let Some(sum) = sums.get(r * own[1].len() + c) else { continue };
+                let there = self.code.e.both(in_row.clone(), in_cols.get(c).cloned().flatten());
+                let past = self.code.e.new_label("past");
+                if let Some(p) = &there {
+                    self.code.e.jump_if(p, true, false, &past);
+                }
+                let place = [row.clone(), col.clone()];
+                let address = self.code.scratch_address(&result, &place);
+                let mut x = Lane { value: Operand::Reg(*sum), elem };
+                if let Some(t) = &adds {
+                    let from = self.code.scratch_address(t, &place);
+                    let before = self.code.e.load_shared("acc", elem, &from, offset_of(t)?);
+                    x = self.code.e.binary("sum", BinaryOp::Add, &before, &x)?;
+                }
+                self.code.e.store_shared(&address, offset_of(&result)?, &x);
+                if there.is_some() {
+                    self.code.e.label(&past);
+                }
+            }
+        }
+        self.code.e.label(&skip);
+        Ok(())
+    }
+}

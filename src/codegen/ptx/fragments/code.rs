@@ -1,0 +1,499 @@
+//! The code of a kernel under way: registers with names, indices, dimensions, scalars.
+//!
+//! In: a scheduled kernel. Out: its head (parameters, grid), and what the other files here add line by line. Indices are 64
+//! bits; those that are known while the code is made stay numbers, which names barriers and drops branches.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::TensorMap;
+use super::layout::{Panels, Share};
+use crate::codegen::ptx::kernel::SHARED;
+use crate::ptx::words::{Compare, Ftz, Half, Sat};
+use crate::ptx::{self, Address, Base, Op as P, Operand, ParamType, Reg, RegType, Special, Threads, Type as W};
+use crate::scalar::{BinaryOp, CmpOp};
+use crate::shape::Elem;
+use crate::ssa::Use;
+use crate::tile::{Body, BufferType, Extent, Inst, Kernel, Op, Space, TileType, Type, Value};
+use cranelift_entity::SecondaryMap;
+
+/// An index: known now, or in a register of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    Known(i64),
+    Reg(Reg),
+}
+
+/// A tile of shared memory, or room for one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    /// Its address.
+    pub(super) at: Reg,
+    /// Of a ring: the barrier that says that it is full, with the parity of its phase, and the one that says that it is
+    /// empty.
+    pub(super) barriers: Option<Barriers>,
+}
+
+/// The barriers of a tile of a ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Barriers {
+    /// Address of the full one; the empty one follows at a distance.
+    pub(super) full: Reg,
+    /// How far.
+    pub(super) empty: i32,
+    /// Parity of the phase of the full one.
+    pub(super) parity: Reg,
+}
+
+/// A ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ring {
+    pub(super) tiles: i64,
+    pub(super) barriers: i64,
+    pub(super) stages: i64,
+    pub(super) bytes: i64,
+}
+
+/// What holds a value.
+#[derive(Clone, Debug)]
+pub(super) enum Held {
+    /// An index.
+    Number(Number),
+    /// A scalar.
+    Scalar(Reg),
+    /// A buffer: the address of its first element, and its strides in elements.
+    Buffer(Reg, Vec<Number>),
+    /// This thread's elements of a tile: of an accumulator, a row or a column.
+    Elements(Vec<Reg>),
+    /// This thread's share of an operand of products, two elements in a register.
+    Operand(Vec<Reg>),
+    /// An operand that the product that uses it reads from shared memory.
+    Unread(Shared),
+    /// A tile of shared memory, or room for one.
+    Shared(Shared),
+    /// A ring.
+    Ring(Ring),
+}
+
+/// The threads that share tiles: all of a block, or those of a role.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// How many warps.
+    pub(super) warps: i64,
+    /// What labels begin with.
+    pub(super) prefix: String,
+    /// Is there one thread alone?
+    pub(super) is_single: bool,
+    /// This thread's number in the group, that of its warp, that of its lane, all of 32 bits.
+    pub(super) thread: Reg,
+    pub(super) warp: Reg,
+    pub(super) lane: Reg,
+    /// Lane / 4, and twice the rest.
+    pub(super) row: Reg,
+    pub(super) col: Reg,
+}
+
+pub(super) struct Code<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) body: &'a Body,
+    pub(super) out: ptx::Kernel,
+    pub(super) held: HashMap<Value, Held>,
+    pub(super) uses: SecondaryMap<Value, Vec<Use>>,
+    pub(super) maps: Vec<TensorMap>,
+    pub(super) group: Group,
+    /// The run-time dimensions.
+    pub(super) symbols: BTreeMap<String, Number>,
+    texts: BTreeMap<Inst, String>,
+    /// How many registers have been called so, and all their names.
+    names: HashMap<String, u32>,
+    taken: HashSet<String>,
+    labels: u32,
+}
+
+/// The type of a register of an element in computation.
+pub(super) fn register_type(elem: Elem) -> RegType {
+    match elem {
+        Elem::F32 | Elem::BF16 | Elem::F16 => RegType::F32,
+        Elem::I8 | Elem::I32 => RegType::B32,
+        Elem::I64 => RegType::B64,
+        Elem::Bool => RegType::Pred,
+    }
+}
+
+/// The same, as the type of an instruction that moves it.
+pub(super) fn moved_type(elem: Elem) -> W {
+    match elem {
+        Elem::F32 | Elem::BF16 | Elem::F16 => W::F32,
+        Elem::I8 | Elem::I32 => W::B32,
+        Elem::I64 => W::B64,
+        Elem::Bool => W::Pred,
+    }
+}
+
+pub(super) fn word(r: Reg) -> Operand {
+    Operand::Reg(r)
+}
+
+pub(super) fn int(n: i64) -> Operand {
+    Operand::Int(n)
+}
+
+pub(super) fn float(x: f32) -> Operand {
+    Operand::F32(x.to_bits())
+}
+
+pub(super) fn address(base: Reg, offset: i64) -> Result<Operand, String> {
+    let offset = i32::try_from(offset).map_err(|_| "a distance in memory is too large")?;
+    Ok(Operand::Address(Address { base: Base::Reg(base), offset }))
+}
+
+/// The extent of a tile whose extent is known.
+pub(super) fn known(e: Extent) -> Result<i64, String> {
+    match e {
+        Extent::Static(n) => Ok(n),
+        Extent::Bounded { .. } => Err("a fragment has extents that are known".into()),
+    }
+}
+
+/// A comparison as an opcode has it; `ne` of floats holds for NaN too.
+pub(super) fn comparison(op: CmpOp, is_float: bool) -> Compare {
+    match op {
+        CmpOp::Eq => Compare::Eq,
+        CmpOp::Ne if is_float => Compare::NeUnordered,
+        CmpOp::Ne => Compare::Ne,
+        CmpOp::Lt => Compare::Lt,
+        CmpOp::Le => Compare::Le,
+        CmpOp::Gt => Compare::Gt,
+        CmpOp::Ge => Compare::Ge,
+    }
+}
+
+impl<'a> Code<'a> {
+    pub(super) fn new(kernel: &'a Kernel, name: &str, warps: i64) -> Result<Code<'a>, String> {
+        let none = Reg(0);
+        let group = Group {
+            warps,
+            prefix: String::new(),
+            is_single: false,
+            thread: none,
+            warp: none,
+            lane: none,
+            row: none,
+            col: none,
+        };
+        let mut code = Code {
+            kernel,
+            body: &kernel.body,
+            out: ptx::Kernel::new(name),
+            held: HashMap::new(),
+            uses: kernel.body.uses(),
+            maps: Vec::new(),
+            group,
+            symbols: BTreeMap::new(),
+            texts: crate::tile::text::lines_of_kernel(kernel),
+            names: HashMap::new(),
+            taken: HashSet::new(),
+            labels: 0,
+        };
+        // Without it ptxas spills rather than have fewer blocks at a time.
+        code.out.min_blocks = Some(1);
+        code.out.threads =
+            Threads::Exactly([u32::try_from(warps * 32).map_err(|_| "a block has too many threads")?, 1, 1]);
+        Ok(code)
+    }
+
+    // Registers and lines.
+
+    /// A register with a name of its own.
+    pub(super) fn reg(&mut self, name: &str, ty: RegType) -> Reg {
+        let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+        let clean = if clean.is_empty() || clean.starts_with(|c: char| c.is_ascii_digit()) {
+            format!("v{clean}")
+        } else {
+            clean
+        };
+        let mut full = format!("%{clean}");
+        let mut count = self.names.get(&clean).copied().unwrap_or(0);
+        while count > 0 && full == format!("%{clean}")
+            || ptx::operand::RESERVED.contains(&full.as_str())
+            || self.taken.contains(&full)
+        {
+            count += 1;
+            full = format!("%{clean}_{}", count - 1);
+        }
+        self.names.insert(clean, count.max(1));
+        self.taken.insert(full.clone());
+        self.out.registers.push(ptx::Register { name: full, ty });
+        Reg(u32::try_from(self.out.registers.len()).unwrap_or(u32::MAX) - 1)
+    }
+
+    /// How a value is called in the kernel's text.
+    pub(super) fn name(&self, v: Value) -> String {
+        if let Some((inst, _)) = self.body.definition(v)
+            && let Some((name, _)) = self.texts.get(&inst).and_then(|t| t.trim().strip_prefix('%')?.split_once(" = "))
+        {
+            return name.to_string();
+        }
+        match self.body.name(v) {
+            "" => format!("v{}", v.as_u32()),
+            name => name.to_string(),
+        }
+    }
+
+    pub(super) fn push(&mut self, op: P, operands: impl Into<Vec<Operand>>) {
+        self.out.push(op, operands);
+    }
+
+    /// An instruction whose result is a new register.
+    pub(super) fn make(&mut self, name: &str, ty: RegType, op: P, operands: &[Operand]) -> Reg {
+        let r = self.reg(name, ty);
+        let all: Vec<Operand> = std::iter::once(word(r)).chain(operands.iter().cloned()).collect();
+        self.out.push(op, all);
+        r
+    }
+
+    /// A label that nothing else has.
+    pub(super) fn label(&mut self, what: &str) -> String {
+        self.labels += 1;
+        format!("${}{what}{}", self.group.prefix, self.labels)
+    }
+
+    /// Says which operation of the kernel follows.
+    pub(super) fn note(&mut self, inst: Inst) {
+        if let Some(text) = self.texts.get(&inst) {
+            let mut text = text.trim().to_string();
+            let loc = self.body.inst(inst).loc;
+            if loc.line > 0 {
+                text = format!("{text} ({}:{})", loc.line, loc.column);
+            }
+            self.out.comment(&text);
+        }
+    }
+
+    // Words of 32 bits.
+
+    pub(super) fn add32(&mut self, name: &str, a: Reg, b: Operand) -> Reg {
+        if b == int(0) {
+            return a;
+        }
+        self.make(name, RegType::B32, P::Add { sat: Sat::Wrap, ty: W::U32 }, &[word(a), b])
+    }
+
+    pub(super) fn mul32(&mut self, name: &str, a: Reg, b: i64) -> Reg {
+        self.make(name, RegType::B32, P::Mul { half: Half::Low, ty: W::U32 }, &[word(a), int(b)])
+    }
+
+    pub(super) fn and32(&mut self, name: &str, a: Reg, b: i64) -> Reg {
+        self.make(name, RegType::B32, P::And { ty: W::B32 }, &[word(a), int(b)])
+    }
+
+    pub(super) fn shr32(&mut self, name: &str, a: Reg, n: i64) -> Reg {
+        self.make(name, RegType::B32, P::Shr { ty: W::U32 }, &[word(a), int(n)])
+    }
+
+    pub(super) fn shl32(&mut self, name: &str, a: Reg, n: i64) -> Reg {
+        self.make(name, RegType::B32, P::Shl { ty: W::B32 }, &[word(a), int(n)])
+    }
+
+    pub(super) fn compare32(&mut self, name: &str, op: Compare, a: Reg, b: i64) -> Reg {
+        self.make(name, RegType::Pred, P::SetP { compare: op, ftz: Ftz::Keep, ty: W::U32 }, &[word(a), int(b)])
+    }
+
+    /// 32 bits without sign as 64.
+    pub(super) fn widened(&mut self, name: &str, a: Reg) -> Reg {
+        self.make(name, RegType::B64, P::CvtInt { sat: Sat::Wrap, to: W::U64, from: W::U32 }, &[word(a)])
+    }
+
+    /// The low 32 bits of an index.
+    pub(super) fn low32(&mut self, name: &str, n: Number) -> Operand {
+        match n {
+            Number::Known(n) => int(i64::from(n as i32)),
+            Number::Reg(r) => {
+                word(self.make(name, RegType::B32, P::CvtInt { sat: Sat::Wrap, to: W::U32, from: W::U64 }, &[word(r)]))
+            }
+        }
+    }
+
+    /// An operand of 32 bits in a register.
+    pub(super) fn in_register32(&mut self, name: &str, o: Operand) -> Reg {
+        match o {
+            Operand::Reg(r) => r,
+            other => self.make(name, RegType::B32, P::Mov { ty: W::B32 }, &[other]),
+        }
+    }
+
+    // The head of the kernel.
+
+    /// Parameters, the place in the grid, the numbers of threads.
+    pub(super) fn head(&mut self) -> Result<(), String> {
+        for s in &self.kernel.symbols {
+            let name = format!("dim_{s}");
+            self.param(&name, ParamType::Scalar(W::U64));
+            let r = self.make(s, RegType::B64, P::LdParam { ty: W::U64 }, &[of_param(&name)]);
+            self.symbols.insert(s.clone(), Number::Reg(r));
+        }
+        for (n, p) in self.kernel.params.iter().enumerate() {
+            let name = format!("{}_{n}", identifier(&self.name(p.value)));
+            let value = self.name(p.value);
+            match self.body.ty(p.value) {
+                Type::Buffer(b) => {
+                    let align = self.alignment(p.value, b);
+                    self.param(&name, ParamType::Pointer(align));
+                    let base = self.make(&value, RegType::B64, P::LdParam { ty: W::U64 }, &[of_param(&name)]);
+                    let base = self.make(&value, RegType::B64, P::CvtaToGlobal {}, &[word(base)]);
+                    let strides = b.strides.iter().map(|d| self.dim(d)).collect::<Result<Vec<_>, _>>()?;
+                    self.held.insert(p.value, Held::Buffer(base, strides));
+                }
+                _ => {
+                    self.param(&name, ParamType::Scalar(W::U64));
+                    let r = self.make(&value, RegType::B64, P::LdParam { ty: W::U64 }, &[of_param(&name)]);
+                    self.held.insert(p.value, Held::Number(Number::Reg(r)));
+                }
+            }
+        }
+        self.param("fault", ParamType::Pointer(8));
+        self.grid()?;
+        self.threads(0)
+    }
+
+    fn param(&mut self, name: &str, ty: ParamType) {
+        self.out.params.push(ptx::Param { name: name.to_string(), ty });
+    }
+
+    /// What a pointer is a multiple of: 16 where 16 bytes are copied at a time, or what a pair of elements takes.
+    fn alignment(&self, v: Value, b: &BufferType) -> u32 {
+        let size = u32::try_from(b.elem.size()).unwrap_or(1);
+        let at = |u: &Use| match u {
+            Use::Operand(i, _) => match self.body.inst(*i).op {
+                Op::CopyAsync { .. } | Op::TmaLoad { .. } => 16,
+                _ => size,
+            },
+            Use::Terminator(_) => size,
+        };
+        self.uses[v].iter().map(at).max().unwrap_or(size)
+    }
+
+    /// The numbers of the grid point along its axes, the last one going fastest.
+    fn grid(&mut self) -> Result<(), String> {
+        let kernel = self.kernel;
+        if kernel.grid.is_empty() {
+            return Ok(());
+        }
+        let mut rest = self.make("block", RegType::B32, P::Mov { ty: W::U32 }, &[Operand::Special(Special::Ctaid(0))]);
+        for (n, axis) in kernel.grid.iter().enumerate().rev() {
+            let name = self.name(axis.value);
+            let point = if n == 0 {
+                rest
+            } else {
+                let extent = self.dim(&axis.extent)?;
+                let up = self.arithmetic("points", BinaryOp::Add, extent, Number::Known(axis.step - 1))?;
+                let count = self.arithmetic("points", BinaryOp::Div, up, Number::Known(axis.step))?;
+                let count = self.low32("points", count);
+                let whole = self.make("rest", RegType::B32, P::Div { ty: W::U32 }, &[word(rest), count.clone()]);
+                let point = self.make(&name, RegType::B32, P::Rem { ty: W::U32 }, &[word(rest), count]);
+                rest = whole;
+                point
+            };
+            let point = self.widened(&name, point);
+            self.held.insert(axis.value, Held::Number(Number::Reg(point)));
+        }
+        Ok(())
+    }
+
+    /// The numbers of this thread among those from `first` on.
+    pub(super) fn threads(&mut self, first: i64) -> Result<(), String> {
+        let all = self.make("tid", RegType::B32, P::Mov { ty: W::U32 }, &[Operand::Special(Special::Tid(0))]);
+        let thread = self.add32("thread", all, int(-first));
+        let warp = self.shr32("warp", thread, 5);
+        let lane = self.and32("lane", thread, 31);
+        let row = self.shr32("row", lane, 2);
+        let rest = self.and32("col", lane, 3);
+        let col = self.shl32("col", rest, 1);
+        self.group = Group { thread, warp, lane, row, col, ..self.group.clone() };
+        Ok(())
+    }
+
+    // Values.
+
+    pub(super) fn tile(&self, v: Value) -> Result<&'a TileType, String> {
+        self.body.ty(v).any_tile().ok_or_else(|| format!("{v} is no tile"))
+    }
+
+    /// How a tile of fragments is shared.
+    pub(super) fn share(&self, t: &TileType) -> Result<Share, String> {
+        let share = Share { rows: known(t.rows)?, cols: known(t.cols)?, warps: self.group.warps };
+        Ok(share)
+    }
+
+    /// How a tile lies in shared memory.
+    pub(super) fn panels(&self, t: &TileType) -> Result<Panels, String> {
+        let Space::Shared { swizzle } = t.space else { return Err("the tile is not in shared memory".into()) };
+        let size = i64::try_from(t.elem.size()).unwrap_or(1);
+        let panels = Panels { rows: known(t.rows)?, row_bytes: known(t.cols)? * size, swizzle: i64::from(swizzle) };
+        if panels.row_bytes % 16 != 0 || panels.row_bytes % panels.pitch() != 0 {
+            return Err(format!("rows of {} bytes are not made of chunks of 16", panels.row_bytes));
+        }
+        Ok(panels)
+    }
+
+    pub(super) fn shared(&self, v: Value) -> Result<Shared, String> {
+        match self.held.get(&v) {
+            Some(Held::Shared(s)) => Ok(*s),
+            _ => Err(format!("{v} is not in shared memory")),
+        }
+    }
+
+    pub(super) fn buffer(&self, v: Value) -> Result<(Reg, Vec<Number>, &'a BufferType), String> {
+        match (self.held.get(&v), self.body.ty(v).buffer()) {
+            (Some(Held::Buffer(base, strides)), Some(ty)) => Ok((*base, strides.clone(), ty)),
+            _ => Err(format!("{v} is no buffer")),
+        }
+    }
+
+    pub(super) fn scalar(&self, v: Value) -> Result<Reg, String> {
+        match self.held.get(&v) {
+            Some(Held::Scalar(r)) => Ok(*r),
+            _ => Err(format!("{v} is no scalar")),
+        }
+    }
+
+    pub(super) fn elements(&self, v: Value) -> Result<Vec<Reg>, String> {
+        match self.held.get(&v) {
+            Some(Held::Elements(list)) => Ok(list.clone()),
+            _ => Err(format!("{v} is not in registers")),
+        }
+    }
+
+    /// The address of the shared memory.
+    pub(super) fn shared_base(&mut self, offset: i64) -> Reg {
+        let base = self.make("shared", RegType::B32, P::Mov { ty: W::U32 }, &[Operand::Symbol(SHARED.into())]);
+        self.add32("shared", base, int(offset))
+    }
+
+    /// The address of an element of a buffer: of its first one, plus indices times strides.
+    pub(super) fn element_address(
+        &mut self,
+        name: &str,
+        base: Reg,
+        strides: &[Number],
+        indices: &[Number],
+        size: i64,
+    ) -> Result<Reg, String> {
+        let mut at = Number::Reg(base);
+        for (stride, index) in strides.iter().zip(indices) {
+            let step = self.arithmetic(name, BinaryOp::Mul, *stride, Number::Known(size))?;
+            let way = self.arithmetic(name, BinaryOp::Mul, *index, step)?;
+            at = self.arithmetic(name, BinaryOp::Add, at, way)?;
+        }
+        Ok(self.in_register(name, at))
+    }
+}
+
+fn of_param(name: &str) -> Operand {
+    Operand::Address(Address { base: Base::Symbol(name.to_string()), offset: 0 })
+}
+
+/// A name that PTX takes.
+fn identifier(name: &str) -> String {
+    let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+    if clean.starts_with(|c: char| c.is_ascii_alphabetic()) { clean } else { format!("p{clean}") }
+}

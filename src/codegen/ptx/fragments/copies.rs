@@ -1,0 +1,337 @@
+//! Shared memory: slots, copies by `cp.async`, and its way into fragments by `ldmatrix`.
+//!
+//! In: tiles of shared memory that lie in panels of exchanged chunks (`layout`). Out: each thread copies chunks of 16 bytes,
+//! neighbouring threads neighbouring chunks of a row; each lane of `ldmatrix` gives the address of a row of 8 elements.
+
+use super::code::{Code, Held, Number, Shared, address, int, word};
+use super::layout::{BLOCK_ROWS, Panels};
+use crate::ptx::words::{Matrices, Prefetch, Trans};
+use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
+use crate::scalar::BinaryOp;
+use crate::ssa::Use;
+use crate::tile::{Fragment, Inst, InstData, Op, Space, Value};
+
+/// A left operand, or a right one as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Rows by steps.
+    A,
+    /// Steps by columns.
+    B,
+    /// Columns by steps.
+    BT,
+}
+
+impl Code<'_> {
+    /// Room in shared memory.
+    pub(super) fn shared_slot(&mut self, data: &InstData) -> Result<(), String> {
+        let Op::SharedSlot { offset } = data.op else { return Err("no slot".into()) };
+        let v = data.result.ok_or("no result")?;
+        let at = self.shared_base(i64::from(offset));
+        self.held.insert(v, Held::Shared(Shared { at, barriers: None }));
+        Ok(())
+    }
+
+    /// Starts to copy a tile.
+    pub(super) fn copy_async(&mut self, data: &InstData) -> Result<(), String> {
+        let Op::CopyAsync { rows, cols } = data.op else { return Err("no copy".into()) };
+        let (Some(rows), Some(cols)) = (rows, cols) else {
+            return Err("a copy of a single row or column in a kernel of fragments".into());
+        };
+        let (slot, buffer) = match data.operands.as_slice() {
+            [slot, buffer, ..] => (*slot, *buffer),
+            _ => return Err("an operand is missing".into()),
+        };
+        let v = data.result.ok_or("no result")?;
+        let t = self.tile(slot)?.clone();
+        let (panels, to) = (self.panels(&t)?, self.shared(slot)?);
+        let (base, strides, ty) = self.buffer(buffer)?;
+        let values: Vec<Value> = data.operands.iter().skip(2).copied().collect();
+        let size = i64::try_from(t.elem.size()).unwrap_or(1);
+        let along = |axis: usize| strides.get(axis).copied().ok_or("a stride is missing");
+        if along(cols)? != Number::Known(1) {
+            return Err("a copy of columns that do not lie side by side".into());
+        }
+        let row_extent = ty.shape.get(rows).cloned().ok_or("an extent is missing")?;
+        let col_extent = ty.shape.get(cols).cloned().ok_or("an extent is missing")?;
+        let start = |n: usize| values.get(n).copied().ok_or("an index is missing");
+        let rows_inside = self.fits(start(rows)?, t.rows, &row_extent);
+        let cols_inside = self.fits(start(cols)?, t.cols, &col_extent);
+
+        // This thread's chunk of a panel's rows, and its row among those that go at a time.
+        let chunks = panels.chunks();
+        let threads = 32 * self.group.warps;
+        if chunks.count_ones() != 1 || threads % chunks != 0 {
+            return Err(format!("a panel of {chunks} chunks is not copied by {threads} threads"));
+        }
+        let step = threads / chunks;
+        let thread = self.group.thread;
+        let chunk = self.and32("chunk", thread, chunks - 1);
+        let row = self.shr32("line", thread, i64::from(chunks.trailing_zeros()));
+        let exchanged = self.exchanged(panels, row, word(chunk));
+        let there = self.mul32("to", row, panels.pitch());
+        let there = self.add32("to", there, word(exchanged));
+        let there = self.add32("to", there, word(to.at));
+        if step % 8 != 0 {
+            return Err(format!("{threads} threads copy {step} rows at a time, no multiple of 8"));
+        }
+
+        // Where it comes from.
+        let mut indices = Vec::new();
+        for v in &values {
+            indices.push(self.index(*v)?);
+        }
+        let wide_row = self.widened("line", row);
+        let first_row = self.arithmetic("line", BinaryOp::Add, Number::Reg(wide_row), index_at(&indices, rows)?)?;
+        let wide_chunk = self.widened("chunk", chunk);
+        let own_col = self.arithmetic("chunk", BinaryOp::Mul, Number::Reg(wide_chunk), Number::Known(16 / size))?;
+        let first_col = self.arithmetic("chunk", BinaryOp::Add, own_col, index_at(&indices, cols)?)?;
+        set(&mut indices, rows, first_row);
+        set(&mut indices, cols, first_col);
+        let from = self.element_address("from", base, &strides, &indices, size)?;
+        let stride = self.arithmetic("step", BinaryOp::Mul, along(rows)?, Number::Known(size * step))?;
+        let end_row = self.dim(&row_extent)?;
+        let end_col = self.dim(&col_extent)?;
+        for panel in 0..panels.count() {
+            let mut from = Number::Reg(from);
+            // Bytes of this chunk that are inside along the columns.
+            let bytes = match cols_inside {
+                true => None,
+                false => {
+                    let col =
+                        self.arithmetic("col", BinaryOp::Add, first_col, Number::Known(panel * chunks * 16 / size))?;
+                    let rest = self.arithmetic("rest", BinaryOp::Sub, end_col, col)?;
+                    let rest = self.arithmetic("rest", BinaryOp::Mul, rest, Number::Known(size))?;
+                    let rest = self.arithmetic("rest", BinaryOp::Min, rest, Number::Known(16))?;
+                    let rest = self.arithmetic("rest", BinaryOp::Max, rest, Number::Known(0))?;
+                    let low = self.low32("rest", rest);
+                    Some(self.in_register32("rest", low))
+                }
+            };
+            let mut n = 0;
+            while n * step < panels.rows {
+                let at = self.in_register("from", from);
+                let size_of = match (rows_inside, bytes) {
+                    (true, None) => None,
+                    (true, Some(bytes)) => Some(bytes),
+                    (false, _) => {
+                        let row = self.arithmetic("line", BinaryOp::Add, first_row, Number::Known(n * step))?;
+                        let row = self.in_register("line", row);
+                        let inside = self.below("inside", row, end_row);
+                        let most = bytes.map_or(int(16), word);
+                        let ty = P::SelP { ty: W::B32 };
+                        Some(self.make("bytes", RegType::B32, ty, &[most, int(0), word(inside)]))
+                    }
+                };
+                let mut operands = vec![
+                    address(there, panel * panels.panel_bytes() + n * step * panels.pitch())?,
+                    address(at, panel * panels.pitch())?,
+                    int(16),
+                ];
+                operands.extend(size_of.map(word));
+                let op = P::CpAsyncGlobal { prefetch: Prefetch::Default };
+                // Rows that the last round has too many of.
+                if (n + 1) * step > panels.rows {
+                    let left = panels.rows - n * step;
+                    let here = self.compare32("here", crate::ptx::words::Compare::Lt, row, left);
+                    self.out.push_if(here, false, op, operands);
+                } else {
+                    self.push(op, operands);
+                }
+                from = self.arithmetic("from", BinaryOp::Add, Number::Reg(at), stride)?;
+                n += 1;
+            }
+        }
+        self.held.insert(v, Held::Shared(to));
+        Ok(())
+    }
+
+    /// The byte in a row at which a chunk lies; a row of 8 keeps its exchange in all rows that follow by eights.
+    fn exchanged(&mut self, panels: Panels, row: Reg, chunk: Operand) -> Reg {
+        let (shift, mask) = panels.exchange();
+        let chunk = self.in_register32("chunk", chunk);
+        let chunk = if mask == 0 {
+            chunk
+        } else {
+            let bits = if shift == 0 { row } else { self.shr32("bits", row, shift) };
+            let bits = self.and32("bits", bits, mask);
+            self.make("chunk", RegType::B32, P::Xor { ty: W::B32 }, &[word(chunk), word(bits)])
+        };
+        self.shl32("chunk", chunk, 4)
+    }
+
+    /// Closes a group.
+    pub(super) fn commit(&mut self, data: &InstData) -> Result<(), String> {
+        let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
+        let held = self.held.get(&x).cloned().ok_or("what is committed is not there")?;
+        match held {
+            Held::Shared(_) => self.push(P::CpCommit {}, []),
+            _ => self.push(P::WgmmaCommit {}, []),
+        }
+        self.held.insert(v, held);
+        Ok(())
+    }
+
+    /// Waits for a group.
+    pub(super) fn wait(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
+        let Op::Wait { pending } = data.op else { return Err("no wait".into()) };
+        let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
+        let held = self.held.get(&x).cloned().ok_or("what is waited for is not there")?;
+        match held {
+            Held::Shared(_) => {
+                self.push(P::CpWait {}, [int(i64::from(pending))]);
+                self.push(P::BarSync {}, [int(0)]);
+            }
+            _ => {
+                self.keep_work_before(inst, x)?;
+                self.push(P::WgmmaWait {}, [int(i64::from(pending))]);
+            }
+        }
+        self.held.insert(v, held);
+        Ok(())
+    }
+
+    /// A tile of shared memory becomes room.
+    pub(super) fn release(&mut self, data: &InstData) -> Result<(), String> {
+        let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
+        let shared = self.shared(x)?;
+        self.held.insert(v, Held::Shared(shared));
+        Ok(())
+    }
+
+    /// Reads a tile into fragments; where the product that uses it is the next to touch shared memory, that reads it step by
+    /// step instead.
+    pub(super) fn load_fragment(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
+        let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
+        let shared = self.shared(x)?;
+        let side = side(self.tile(v)?.space)?;
+        if self.is_read_by_product(inst, v) {
+            self.held.insert(v, Held::Unread(shared));
+            return Ok(());
+        }
+        if side != Side::A {
+            return Err("a right operand that is kept in registers".into());
+        }
+        let t = self.tile(x)?.clone();
+        let share = self.share(&t)?;
+        let lines = self.lines(self.panels(&t)?, shared, Side::A)?;
+        let name = self.name(v);
+        let mut out = Vec::new();
+        for block in 0..share.row_blocks() {
+            for step in 0..share.cols / 16 {
+                out.extend(self.matrices(&name, &lines, block * BLOCK_ROWS, step * 2, Matrices::Four, Trans::No)?);
+            }
+        }
+        self.held.insert(v, Held::Operand(out));
+        Ok(())
+    }
+
+    /// Is a fragment used once, by a product in its block before which no room is given back or waited for?
+    fn is_read_by_product(&self, inst: Inst, v: Value) -> bool {
+        let [Use::Operand(user, _)] = self.uses[v].as_slice() else { return false };
+        let layout = &self.body.layout;
+        let of = layout.iter().map(|b| &self.body.block(*b).insts).find(|list| list.contains(&inst));
+        let Some(list) = of else { return false };
+        let after = list.iter().skip_while(|i| **i != inst).skip(1);
+        for i in after {
+            if i == user {
+                return true;
+            }
+            if matches!(self.body.inst(*i).op, Op::Release | Op::Wait { .. } | Op::Barrier | Op::CopyAsync { .. }) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// What a lane needs to give the addresses of rows of matrices.
+    pub(super) fn lines(&mut self, panels: Panels, tile: Shared, side: Side) -> Result<Lines, String> {
+        let lane = self.group.lane;
+        // Of four matrices: which row of 16, and which of two neighbouring chunks (or blocks of rows).
+        let low = self.and32("low", lane, 7);
+        let first = self.shr32("bit", lane, 3);
+        let first = self.and32("bit", first, 1);
+        let second = self.shr32("bit", lane, 4);
+        let (down, right) = match side {
+            // Rows 0 to 15, then the same of the next chunk.
+            Side::A => (first, second),
+            // Steps 0 to 15, then the same of the next 8 columns.
+            Side::B => (first, second),
+            // Columns 0 to 7 with both chunks of steps, then columns 8 to 15.
+            Side::BT => (second, first),
+        };
+        let eight = self.shl32("eight", down, 3);
+        let mut row = self.add32("line", low, word(eight));
+        if side == Side::A {
+            let warp_rows = panels.rows / self.group.warps;
+            let warp = self.group.warp;
+            let first = self.mul32("line", warp, warp_rows);
+            row = self.add32("line", row, word(first));
+        }
+        let at = self.mul32("line_at", row, panels.pitch());
+        let at = self.add32("line_at", at, word(tile.at));
+        let (shift, mask) = panels.exchange();
+        let bits = if shift == 0 { row } else { self.shr32("bits", row, shift) };
+        let bits = self.and32("bits", bits, mask);
+        Ok(Lines { panels, at, bits, right })
+    }
+
+    /// Matrices from a row and an even chunk on, both known; perhaps transposed.
+    pub(super) fn matrices(
+        &mut self,
+        name: &str,
+        lines: &Lines,
+        row: i64,
+        chunk: i64,
+        count: Matrices,
+        trans: Trans,
+    ) -> Result<Vec<Reg>, String> {
+        let (panel, chunk) = lines.panels.panel_of(chunk);
+        // The chunk of this lane, exchanged: `((chunk + right) ^ bits) * 16`. Chunks come in pairs, so the sum is an `or`.
+        let bits = lines.bits;
+        let own = self.make("chunk", RegType::B32, P::Or { ty: W::B32 }, &[word(lines.right), int(chunk)]);
+        let own = self.make("chunk", RegType::B32, P::Xor { ty: W::B32 }, &[word(own), word(bits)]);
+        let own = self.shl32("chunk", own, 4);
+        let at = self.add32("at", lines.at, word(own));
+        let n = match count {
+            Matrices::Four => 4,
+            Matrices::Two => 2,
+            Matrices::One => 1,
+        };
+        let list: Vec<Reg> = (0..n).map(|_| self.reg(name, RegType::B32)).collect();
+        let from = address(at, panel * lines.panels.panel_bytes() + row * lines.panels.pitch())?;
+        self.push(P::LdMatrix { count, trans }, [Operand::Vector(list.clone()), from]);
+        Ok(list)
+    }
+}
+
+/// The rows of matrices that a lane gives the addresses of.
+pub(super) struct Lines {
+    panels: Panels,
+    /// The address of its row in the first panel.
+    at: Reg,
+    /// What its chunks are exchanged by.
+    bits: Reg,
+    /// Is its chunk the second of two?
+    right: Reg,
+}
+
+/// Which operand fragments are.
+pub(super) fn side(space: Space) -> Result<Side, String> {
+    match space {
+        Space::Fragment(Fragment::A) => Ok(Side::A),
+        Space::Fragment(Fragment::B) => Ok(Side::B),
+        Space::Fragment(Fragment::BT) => Ok(Side::BT),
+        _ => Err("no operand of products".into()),
+    }
+}
+
+fn index_at(indices: &[Number], axis: usize) -> Result<Number, String> {
+    indices.get(axis).copied().ok_or_else(|| "an index is missing".into())
+}
+
+fn set(indices: &mut [Number], axis: usize, n: Number) {
+    if let Some(place) = indices.get_mut(axis) {
+        *place = n;
+    }
+}

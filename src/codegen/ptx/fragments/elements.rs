@@ -1,0 +1,530 @@
+//! Elementwise work on fragments, and reductions along rows.
+//!
+//! In: a stretch of elementwise operations that follow each other. Out: their instructions, an element at a time through all
+//! of them, so that few values are live between. What is the same for a row or a column is computed once for each of
+//! those that the thread has.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::code::{Code, Held, Number, comparison, float, int, register_type, word};
+use super::layout::Share;
+use crate::ptx::words::{Compare, Ftz, Half, Nan, Relu, Round, RoundInt, Sat, Shuffle};
+use crate::ptx::{Op as P, Reg, RegType, Type as W};
+use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
+use crate::shape::Elem;
+use crate::ssa::Use;
+use crate::tile::{Extent, Fragment, Inst, InstData, Op, Space, TileType, Type, Value};
+
+/// How many partial results a reduction keeps, so that its steps do not wait for each other.
+const CHAINS: usize = 4;
+/// All lanes of a warp.
+pub(super) const ALL_LANES: i64 = 0xffff_ffff;
+
+/// What the elements of a tile are elements of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// An accumulator.
+    Whole,
+    /// A column of one element for each row.
+    Row,
+    /// A row of one element for each column.
+    Col,
+    /// A single one, the same in all threads.
+    One,
+}
+
+/// A stretch while its elements are made.
+struct Stretch {
+    /// The operations, by what they make.
+    makers: HashMap<Value, Inst>,
+    /// The elements so far.
+    made: HashMap<(Value, usize), Reg>,
+}
+
+fn kind(t: &TileType) -> Kind {
+    let one = Extent::Static(1);
+    match (t.rows == one, t.cols == one) {
+        (true, true) => Kind::One,
+        (false, true) => Kind::Row,
+        (true, false) => Kind::Col,
+        (false, false) => Kind::Whole,
+    }
+}
+
+impl Code<'_> {
+    /// Is an operation elementwise work on fragments? Loads of what the kernel writes stay in order.
+    pub(super) fn is_element_work(&self, inst: Inst) -> bool {
+        let data = self.body.inst(inst);
+        let makes = data.result.and_then(|v| self.body.ty(v).tile());
+        let is_fragment = makes.is_some_and(|t| matches!(t.space, Space::Fragment(_)));
+        is_fragment
+            && matches!(
+                data.op,
+                Op::Unary(_)
+                    | Op::Binary(_)
+                    | Op::Compare(_)
+                    | Op::Select
+                    | Op::Cast
+                    | Op::Narrow { .. }
+                    | Op::Copy
+                    | Op::Full
+                    | Op::Iota { .. }
+                    | Op::Load { .. }
+            )
+    }
+
+    /// How many registers a thread has of a tile of fragments, and whether it is an operand of products.
+    pub(super) fn registers_of(&self, t: &TileType) -> Result<(usize, bool), String> {
+        let share = self.share(t)?;
+        let Space::Fragment(f) = t.space else { return Err("the tile is not of fragments".into()) };
+        Ok(match f {
+            Fragment::Acc | Fragment::Row | Fragment::Col => (self.element_count(t)?, false),
+            Fragment::A => (usize::try_from(share.row_blocks() * (share.cols / 16) * 4).unwrap_or(0), true),
+            Fragment::B | Fragment::BT => {
+                return Err("a right operand is no argument of a block here".into());
+            }
+        })
+    }
+
+    /// How many elements a thread has.
+    fn element_count(&self, t: &TileType) -> Result<usize, String> {
+        let share = self.share(t)?;
+        let aligned = |whole: bool| if whole { Ok(()) } else { Err(format!("{t} is not made of whole blocks")) };
+        Ok(match kind(t) {
+            Kind::Whole => {
+                aligned(share.is_whole())?;
+                share.registers()
+            }
+            Kind::Row => {
+                aligned(Share { cols: 8, ..share }.is_whole())?;
+                share.row_count()
+            }
+            Kind::Col => {
+                aligned(share.cols % 8 == 0)?;
+                share.col_count()
+            }
+            Kind::One => 1,
+        })
+    }
+
+    /// The instructions of a stretch.
+    pub(super) fn stretch(&mut self, insts: &[Inst]) -> Result<(), String> {
+        let inside: BTreeSet<Inst> = insts.iter().copied().collect();
+        let mut s = Stretch { makers: HashMap::new(), made: HashMap::new() };
+        let mut wanted = Vec::new();
+        for i in insts {
+            self.note(*i);
+            let Some(v) = self.body.inst(*i).result else { continue };
+            s.makers.insert(v, *i);
+            let leaves = self.uses[v].iter().any(|u| !matches!(u, Use::Operand(i, _) if inside.contains(i)));
+            if leaves {
+                wanted.push(v);
+            }
+        }
+        let mut whole: Vec<(Value, Share)> = Vec::new();
+        for v in &wanted {
+            let t = self.tile(*v)?;
+            if kind(t) == Kind::Whole {
+                self.element_count(t)?;
+                whole.push((*v, self.share(t)?));
+                continue;
+            }
+            let mut list = Vec::new();
+            for n in 0..self.element_count(t)? {
+                list.push(self.element(&mut s, *v, n)?);
+            }
+            self.held.insert(*v, Held::Elements(list));
+        }
+        // Accumulators of the same extents go together, a block of 8 columns at a time: what holds for a column alone, such
+        // as whether a mask hides it, is not kept for long.
+        while let Some((_, share)) = whole.first().copied() {
+            let these: Vec<Value> = whole.iter().filter(|(_, s)| *s == share).map(|(v, _)| *v).collect();
+            whole.retain(|(_, s)| *s != share);
+            let mut lists: Vec<Vec<Option<Reg>>> = vec![vec![None; share.registers()]; these.len()];
+            for col in 0..share.col_blocks() {
+                for row in 0..share.row_blocks() {
+                    for e in 0..4 {
+                        let n = share.register(row, col, e);
+                        for (v, list) in these.iter().zip(&mut lists) {
+                            let r = self.element(&mut s, *v, n)?;
+                            if let Some(place) = list.get_mut(n) {
+                                *place = Some(r);
+                            }
+                        }
+                    }
+                }
+                s.made.retain(|(v, _), _| {
+                    let t = self.body.ty(*v).tile();
+                    t.is_none_or(|t| kind(t) == Kind::Row || kind(t) == Kind::One || t.elem != Elem::Bool)
+                });
+            }
+            for (v, list) in these.into_iter().zip(lists) {
+                let list = list.into_iter().collect::<Option<Vec<Reg>>>().ok_or("an element is missing")?;
+                self.held.insert(v, Held::Elements(list));
+            }
+        }
+        Ok(())
+    }
+
+    /// An element of a tile that the stretch makes, or that is there.
+    fn element(&mut self, s: &mut Stretch, v: Value, n: usize) -> Result<Reg, String> {
+        if let Some(r) = s.made.get(&(v, n)) {
+            return Ok(*r);
+        }
+        let Some(inst) = s.makers.get(&v).copied() else {
+            let list = self.elements(v)?;
+            return list.get(n).copied().ok_or_else(|| format!("{v} has no element {n}"));
+        };
+        let data = self.body.inst(inst).clone();
+        let t = self.tile(v)?.clone();
+        let name = self.name(v);
+        let r = match &data.op {
+            Op::Full => self.scalar(*data.operands.first().ok_or("an operand is missing")?)?,
+            Op::Iota { axis } => {
+                let start = self.index(*data.operands.first().ok_or("an operand is missing")?)?;
+                self.counted(&name, start, *axis, &t, n)?
+            }
+            Op::Load { .. } => self.load_element(inst, &data, &t, n)?,
+            Op::Unary(UnaryOp::Exp2) => match self.exponent(s, &data, &t, n)? {
+                Some(r) => r,
+                None => {
+                    let x = self.operand_element(s, &data, 0, &t, n)?;
+                    self.apply(&name, &data.op, Elem::F32, t.elem, &[x])?
+                }
+            },
+            op => {
+                let mut regs = Vec::new();
+                for k in 0..data.operands.len() {
+                    regs.push(self.operand_element(s, &data, k, &t, n)?);
+                }
+                let from = data.operands.first().and_then(|v| self.body.ty(*v).elem()).unwrap_or(Elem::F32);
+                self.apply(&name, op, from, t.elem, &regs)?
+            }
+        };
+        s.made.insert((v, n), r);
+        Ok(r)
+    }
+
+    /// The element of an operand that belongs to an element of the result.
+    fn operand_element(
+        &mut self,
+        s: &mut Stretch,
+        data: &InstData,
+        k: usize,
+        of: &TileType,
+        n: usize,
+    ) -> Result<Reg, String> {
+        let v = *data.operands.get(k).ok_or("an operand is missing")?;
+        let Type::Tile(t) = self.body.ty(v) else { return self.scalar(v) };
+        let share = self.share(of)?;
+        let n = match (kind(of), kind(t)) {
+            (a, b) if a == b => n,
+            (Kind::Whole, Kind::Row) => share.row_of(n),
+            (Kind::Whole, Kind::Col) => share.col_of(n),
+            (_, Kind::One) => 0,
+            _ => return Err(format!("{v} does not spread to the result")),
+        };
+        self.element(s, v, n)
+    }
+
+    /// `2^(a b - c)` with the product and the difference rounded once, where that is what a power is taken of.
+    fn exponent(&mut self, s: &mut Stretch, data: &InstData, t: &TileType, n: usize) -> Result<Option<Reg>, String> {
+        let inner = |v: Option<&Value>, code: &Code<'_>| -> Option<InstData> {
+            let inst = s.makers.get(v?)?;
+            let once = code.uses[*v?].len() == 1;
+            once.then(|| code.body.inst(*inst).clone())
+        };
+        let Some(sub) = inner(data.operands.first(), self).filter(|d| d.op == Op::Binary(BinaryOp::Sub)) else {
+            return Ok(None);
+        };
+        let Some(mul) = inner(sub.operands.first(), self).filter(|d| d.op == Op::Binary(BinaryOp::Mul)) else {
+            return Ok(None);
+        };
+        let a = self.operand_element(s, &mul, 0, t, n)?;
+        let b = self.operand_element(s, &mul, 1, t, n)?;
+        // Each row's base is negated once.
+        let base = *sub.operands.get(1).ok_or("an operand is missing")?;
+        let c = self.operand_element(s, &sub, 1, t, n)?;
+        let key = match self.body.ty(base) {
+            Type::Tile(of) if kind(of) == Kind::Row && kind(t) == Kind::Whole => self.share(t)?.row_of(n),
+            _ => n,
+        };
+        let negated = (sub.result.unwrap_or(base), usize::MAX - key);
+        let c = match s.made.get(&negated) {
+            Some(r) => *r,
+            None => {
+                let r = self.make("minus", RegType::F32, P::NegFloat { ftz: Ftz::Keep, ty: W::F32 }, &[word(c)]);
+                s.made.insert(negated, r);
+                r
+            }
+        };
+        let x = self.make("x", RegType::F32, FMA, &[word(a), word(b), word(c)]);
+        let name = data.result.map_or_else(String::new, |v| self.name(v));
+        Ok(Some(self.power(&name, x)))
+    }
+
+    /// 2 to the power of a register: a relative error of 2^-22.5.
+    fn power(&mut self, name: &str, x: Reg) -> Reg {
+        self.make(name, RegType::F32, P::Ex2Approx { ftz: Ftz::Flush, ty: W::F32 }, &[word(x)])
+    }
+
+    /// `start` plus the place along an axis.
+    fn counted(&mut self, name: &str, start: Number, axis: usize, t: &TileType, n: usize) -> Result<Reg, String> {
+        let share = self.share(t)?;
+        let (place, own) = match (axis, kind(t)) {
+            (1, Kind::Col) => (Share::col_place(n), self.group.col),
+            (1, Kind::Whole) => (share.place(n).col, self.group.col),
+            (0, Kind::Row | Kind::Whole) => {
+                let place = if kind(t) == Kind::Row { Share::row_place(n) } else { share.place(n).row };
+                (place, self.row_in_tile(share))
+            }
+            _ => return self.number_as(name, start, t.elem),
+        };
+        if t.elem != Elem::I32 {
+            return Err(format!("counts in {}", t.elem));
+        }
+        let start = match start {
+            Number::Known(k) => int(i64::from((k + place) as i32)),
+            Number::Reg(_) => {
+                let low = self.low32(name, start);
+                let r = self.in_register32(name, low);
+                word(self.add32(name, r, int(place)))
+            }
+        };
+        Ok(self.add32(name, own, start))
+    }
+
+    /// The first row of this thread in a tile.
+    pub(super) fn row_in_tile(&mut self, share: Share) -> Reg {
+        let (warp, row) = (self.group.warp, self.group.row);
+        let first = self.mul32("warp_row", warp, share.warp_rows());
+        self.add32("thread_row", first, word(row))
+    }
+
+    /// An operation on elements.
+    pub(super) fn apply(&mut self, name: &str, op: &Op, from: Elem, to: Elem, x: &[Reg]) -> Result<Reg, String> {
+        let ty = register_type(to);
+        let at = |n: usize| x.get(n).copied().ok_or("an operand is missing");
+        let unknown = || Err(format!("{} of {from} in a kernel of fragments", op.info().name));
+        let is_float = from.computed() == Elem::F32;
+        let (a, rest) = (word(at(0)?), at(1));
+        Ok(match op {
+            Op::Copy => {
+                let move_type = super::code::moved_type(to);
+                self.make(name, ty, P::Mov { ty: move_type }, &[a])
+            }
+            Op::Binary(op) if is_float => {
+                let b = word(rest?);
+                let op = match op {
+                    BinaryOp::Add => ADD,
+                    BinaryOp::Sub => P::SubFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: W::F32 },
+                    BinaryOp::Mul => MUL,
+                    BinaryOp::Div => P::DivFloat { round: Round::Nearest, ftz: Ftz::Keep, ty: W::F32 },
+                    BinaryOp::Max => P::MaxFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 },
+                    BinaryOp::Min => P::MinFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 },
+                    _ => return unknown(),
+                };
+                self.make(name, ty, op, &[a, b])
+            }
+            Op::Binary(op) if from == Elem::Bool => {
+                let b = word(rest?);
+                let op = match op {
+                    BinaryOp::And => P::And { ty: W::Pred },
+                    BinaryOp::Or => P::Or { ty: W::Pred },
+                    _ => return unknown(),
+                };
+                self.make(name, ty, op, &[a, b])
+            }
+            Op::Binary(op) if from == Elem::I32 => {
+                let b = word(rest?);
+                let op = match op {
+                    BinaryOp::Add => P::Add { sat: Sat::Wrap, ty: W::S32 },
+                    BinaryOp::Sub => P::Sub { sat: Sat::Wrap, ty: W::S32 },
+                    BinaryOp::Mul => P::Mul { half: Half::Low, ty: W::S32 },
+                    BinaryOp::Max => P::Max { ty: W::S32 },
+                    BinaryOp::Min => P::Min { ty: W::S32 },
+                    _ => return unknown(),
+                };
+                self.make(name, ty, op, &[a, b])
+            }
+            Op::Compare(op) => {
+                let kind = match from {
+                    Elem::I32 | Elem::I8 => W::S32,
+                    Elem::I64 => W::S64,
+                    Elem::Bool => return unknown(),
+                    _ => W::F32,
+                };
+                let compare = comparison(*op, is_float);
+                self.make(name, ty, P::SetP { compare, ftz: Ftz::Keep, ty: kind }, &[a, word(rest?)])
+            }
+            Op::Select => {
+                let (then, otherwise) = (word(rest?), word(at(2)?));
+                if to == Elem::Bool {
+                    // `c ? a : b` of truth values: `c and a or not c and b`.
+                    let not = self.make(name, ty, P::Not { ty: W::Pred }, std::slice::from_ref(&a));
+                    let one = self.make(name, ty, P::And { ty: W::Pred }, &[a, then]);
+                    let other = self.make(name, ty, P::And { ty: W::Pred }, &[word(not), otherwise]);
+                    self.make(name, ty, P::Or { ty: W::Pred }, &[word(one), word(other)])
+                } else {
+                    self.make(name, ty, P::SelP { ty: super::code::moved_type(to) }, &[then, otherwise, a])
+                }
+            }
+            Op::Narrow { elem: elem @ (Elem::BF16 | Elem::F16) } => {
+                let half = if *elem == Elem::BF16 { W::Bf16 } else { W::F16 };
+                let narrow =
+                    P::CvtNarrow { round: Round::Nearest, ftz: Ftz::Keep, relu: Relu::No, to: half, from: W::F32 };
+                let r = self.make(name, RegType::B16, narrow, &[a]);
+                self.widened_half(name, r, *elem)
+            }
+            Op::Cast if from == to => self.make(name, ty, P::Mov { ty: super::code::moved_type(to) }, &[a]),
+            Op::Cast if from == Elem::I32 && to == Elem::F32 => {
+                self.make(name, ty, P::CvtToFloat { round: Round::Nearest, to: W::F32, from: W::S32 }, &[a])
+            }
+            Op::Cast if from == Elem::Bool && to == Elem::F32 => {
+                self.make(name, ty, P::SelP { ty: W::F32 }, &[float(1.0), float(0.0), a])
+            }
+            Op::Cast if from == Elem::Bool && to == Elem::I32 => {
+                self.make(name, ty, P::SelP { ty: W::B32 }, &[int(1), int(0), a])
+            }
+            Op::Cast if from == Elem::F32 && to == Elem::I32 => self.make(
+                name,
+                ty,
+                P::CvtToInt { round: RoundInt::Zero, ftz: Ftz::Keep, to: W::S32, from: W::F32 },
+                &[a],
+            ),
+            Op::Unary(op) => match (op, from) {
+                (UnaryOp::Neg, Elem::F32) => self.make(name, ty, P::NegFloat { ftz: Ftz::Keep, ty: W::F32 }, &[a]),
+                (UnaryOp::Abs, Elem::F32) => self.make(name, ty, P::AbsFloat { ftz: Ftz::Keep, ty: W::F32 }, &[a]),
+                (UnaryOp::Neg, Elem::I32) => self.make(name, ty, P::Neg { ty: W::S32 }, &[a]),
+                (UnaryOp::Abs, Elem::I32) => self.make(name, ty, P::Abs { ty: W::S32 }, &[a]),
+                (UnaryOp::Not, Elem::Bool) => self.make(name, ty, P::Not { ty: W::Pred }, &[a]),
+                (UnaryOp::Sqrt, Elem::F32) => {
+                    self.make(name, ty, P::Sqrt { round: Round::Nearest, ftz: Ftz::Keep, ty: W::F32 }, &[a])
+                }
+                (UnaryOp::Exp2, Elem::F32) => self.power(name, at(0)?),
+                (UnaryOp::Exp, Elem::F32) => {
+                    let x = self.make("x", ty, MUL, &[a, float(std::f32::consts::LOG2_E)]);
+                    self.power(name, x)
+                }
+                (UnaryOp::Relu, Elem::F32) => {
+                    self.make(name, ty, P::MaxFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 }, &[a, float(0.0)])
+                }
+                _ => return unknown(),
+            },
+            _ => return unknown(),
+        })
+    }
+
+    /// 16 bits of a float as an `f32`.
+    pub(super) fn widened_half(&mut self, name: &str, r: Reg, elem: Elem) -> Reg {
+        if elem == Elem::F16 {
+            return self.make(name, RegType::F32, P::CvtWiden { ftz: Ftz::Keep, to: W::F32, from: W::F16 }, &[word(r)]);
+        }
+        let zero = self.make("zero", RegType::B16, P::Mov { ty: W::B16 }, &[int(0)]);
+        let bits = self.make(name, RegType::B32, P::Pack { ty: W::B32 }, &[crate::ptx::Operand::Vector(vec![zero, r])]);
+        self.make(name, RegType::F32, P::Mov { ty: W::B32 }, &[word(bits)])
+    }
+
+    /// A reduction of an accumulator along its rows; the result is the same in the four lanes of a quad.
+    pub(super) fn reduce(&mut self, data: &InstData) -> Result<(), String> {
+        let Op::Reduce { kind: what, axis: 1 } = data.op else {
+            return Err("a reduction along columns in a kernel of fragments".into());
+        };
+        let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
+        let t = self.tile(x)?.clone();
+        let (share, list, name) = (self.share(&t)?, self.elements(x)?, self.name(v));
+        if kind(&t) != Kind::Whole || t.elem != Elem::F32 {
+            return Err(format!("a reduction of {t} in a kernel of fragments"));
+        }
+        let op = match what {
+            ReduceKind::Sum => ADD,
+            ReduceKind::Max => P::MaxFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 },
+            ReduceKind::Min => P::MinFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 },
+            _ => return Err(format!("{} in a kernel of fragments", what.name())),
+        };
+        let mut out = Vec::new();
+        for row in 0..share.row_count() {
+            let of_row: Vec<Reg> =
+                list.iter().enumerate().filter(|(n, _)| share.row_of(*n) == row).map(|(_, r)| *r).collect();
+            let mut chains: Vec<Reg> = Vec::new();
+            for (n, r) in of_row.iter().enumerate() {
+                match chains.get(n % CHAINS).copied() {
+                    None => chains.push(*r),
+                    Some(chain) => {
+                        let next = self.make(&name, RegType::F32, op, &[word(chain), word(*r)]);
+                        if let Some(place) = chains.get_mut(n % CHAINS) {
+                            *place = next;
+                        }
+                    }
+                }
+            }
+            while chains.len() > 1 {
+                let pairs: Vec<Vec<Reg>> = chains.chunks(2).map(<[Reg]>::to_vec).collect();
+                chains.clear();
+                for pair in pairs {
+                    chains.push(match pair.as_slice() {
+                        [a, b] => self.make(&name, RegType::F32, op, &[word(*a), word(*b)]),
+                        other => *other.first().ok_or("a row without elements")?,
+                    });
+                }
+            }
+            let mut sum = *chains.first().ok_or("a row without elements")?;
+            for lanes in [1, 2] {
+                let other = self.make(
+                    &name,
+                    RegType::F32,
+                    P::Shfl { mode: Shuffle::Butterfly },
+                    &[word(sum), int(lanes), int(31), int(ALL_LANES)],
+                );
+                sum = self.make(&name, RegType::F32, op, &[word(sum), word(other)]);
+            }
+            out.push(sum);
+        }
+        self.held.insert(v, Held::Elements(out));
+        Ok(())
+    }
+
+    /// An accumulator as a left operand of 16 bits.
+    pub(super) fn pack(&mut self, data: &InstData) -> Result<(), String> {
+        let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
+        let (share, list, name) = (self.share(self.tile(x)?)?, self.elements(x)?, self.name(v));
+        let elem = self.tile(v)?.elem;
+        let mut out = Vec::new();
+        for row in 0..share.row_blocks() {
+            for step in 0..share.cols / 16 {
+                // Registers of A: rows g and g + 8 of the first 8 steps, then of the other 8.
+                for (half, below) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                    let at = |e: i64| {
+                        let n = share.register(row, 2 * step + half, 2 * below + e);
+                        list.get(n).copied().ok_or("an element is missing")
+                    };
+                    let (low, high) = (at(0)?, at(1)?);
+                    out.push(self.pair(&name, low, high, elem));
+                }
+            }
+        }
+        self.held.insert(v, Held::Operand(out));
+        Ok(())
+    }
+
+    /// Two floats rounded to 16 bits in one register.
+    pub(super) fn pair(&mut self, name: &str, low: Reg, high: Reg, elem: Elem) -> Reg {
+        let to = if elem == Elem::BF16 { W::Bf16x2 } else { W::F16x2 };
+        let op = P::CvtPack { round: Round::Nearest, relu: Relu::No, to };
+        self.make(name, RegType::B32, op, &[word(high), word(low)])
+    }
+
+    /// Fails the launch where an index is outside of its bound.
+    pub(super) fn check_index(&mut self, _data: &InstData) -> Result<(), String> {
+        Err("a check of an index in a kernel of fragments".into())
+    }
+
+    /// Is a predicate known to hold: of an index below a bound?
+    pub(super) fn below(&mut self, name: &str, a: Reg, bound: Number) -> Reg {
+        self.compare64(name, Compare::Lt, Number::Reg(a), bound)
+    }
+}
+
+const ADD: P = P::AddFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: W::F32 };
+const MUL: P = P::MulFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: W::F32 };
+const FMA: P = P::Fma { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, relu: Relu::No, ty: W::F32 };

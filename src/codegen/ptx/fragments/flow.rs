@@ -1,0 +1,307 @@
+//! Blocks, jumps, roles.
+//!
+//! In: the control flow of a kernel. Out: labels and branches. What leaves SSA form becomes moves before a jump. The warps of
+//! a role have code of their own, even where roles begin at one block: what a role passes to it is known then, so barriers
+//! have their numbers. Elementwise work is handed to `elements` a stretch at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::code::{Code, Group, Held, Number, int, moved_type, register_type, word};
+use crate::ptx::words::{Compare, MaxReg};
+use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
+use crate::tile::{Block, BlockCall, Inst, Op, Role, Terminator, Type, Value};
+
+/// Registers that each thread of a kernel with roles has when it begins: what ptxas gives a block of so many threads.
+fn launch_registers(threads: i64) -> i64 {
+    (65_536 / threads.max(1) / 8 * 8).min(248)
+}
+
+impl Code<'_> {
+    /// The whole kernel.
+    pub(super) fn whole(&mut self) -> Result<(), String> {
+        self.head()?;
+        let entry = self.body.entry();
+        self.blocks(entry, &[])
+    }
+
+    /// The blocks that are reached from one on, which takes these values.
+    fn blocks(&mut self, first: Block, given: &[Number]) -> Result<(), String> {
+        let mut reached = BTreeSet::from([first]);
+        let mut open = vec![first];
+        while let Some(b) = open.pop() {
+            let terminator = &self.body.block(b).terminator;
+            // Roles have blocks of their own.
+            let targets = if matches!(terminator, Terminator::Roles(_)) { Vec::new() } else { terminator.targets() };
+            open.extend(targets.into_iter().map(|c| c.block).filter(|b| reached.insert(*b)));
+        }
+        let mut order = vec![first];
+        order.extend(self.body.layout.iter().copied().filter(|b| *b != first && reached.contains(b)));
+        let mut labels: BTreeMap<Block, String> = BTreeMap::new();
+        for b in &order {
+            let label = self.label("b");
+            labels.insert(*b, label);
+            let is_first = *b == first;
+            for (n, v) in self.body.block(*b).args.clone().into_iter().enumerate() {
+                match given.get(n).filter(|_| is_first) {
+                    Some(number) => drop(self.held.insert(v, Held::Number(*number))),
+                    None => self.argument(v)?,
+                }
+            }
+        }
+        for (n, b) in order.iter().enumerate() {
+            if *b != first {
+                self.out.label(labels.get(b).cloned().unwrap_or_default());
+            }
+            self.block(*b)?;
+            let next = order.get(n + 1).copied();
+            self.terminator(*b, next, &labels)?;
+        }
+        Ok(())
+    }
+
+    /// Registers of an argument of a block.
+    fn argument(&mut self, v: Value) -> Result<(), String> {
+        let name = self.name(v);
+        let ty = self.body.ty(v).clone();
+        let held = match &ty {
+            Type::Index => Held::Number(Number::Reg(self.reg(&name, RegType::B64))),
+            Type::Scalar(elem) => Held::Scalar(self.reg(&name, register_type(*elem))),
+            Type::Tile(t) if matches!(t.space, crate::tile::Space::Fragment(_)) => {
+                let (count, is_operand) = self.registers_of(t)?;
+                let ty = if is_operand { RegType::B32 } else { register_type(t.elem) };
+                let list = (0..count).map(|_| self.reg(&name, ty)).collect();
+                if is_operand { Held::Operand(list) } else { Held::Elements(list) }
+            }
+            Type::Tile(_) | Type::Slot(_) | Type::Group(..) | Type::Pending(..) => {
+                let of_products =
+                    matches!(ty, Type::Group(crate::tile::Queue::Mma, _) | Type::Pending(crate::tile::Queue::Mma, _));
+                if of_products {
+                    return Err("a product that is under way is no argument of a block here".into());
+                }
+                let at = self.reg(&name, RegType::B32);
+                Held::Shared(super::code::Shared { at, barriers: None })
+            }
+            Type::Buffer(_) | Type::Ring { .. } => return Err("a buffer is no argument of a block here".into()),
+        };
+        self.held.insert(v, held);
+        Ok(())
+    }
+
+    /// A block without its end.
+    fn block(&mut self, b: Block) -> Result<(), String> {
+        let insts = self.body.block(b).insts.clone();
+        let mut n = 0;
+        while let Some(inst) = insts.get(n).copied() {
+            let count = insts.iter().skip(n).take_while(|i| self.is_element_work(**i)).count();
+            if count > 0 {
+                let stretch = insts.get(n..n + count).unwrap_or_default();
+                self.stretch(stretch)?;
+                n += count;
+                continue;
+            }
+            self.instruction(inst)?;
+            n += 1;
+        }
+        Ok(())
+    }
+
+    /// One operation that is not elementwise work on fragments.
+    fn instruction(&mut self, inst: Inst) -> Result<(), String> {
+        let data = self.body.inst(inst).clone();
+        if self.simple(inst, &data)? {
+            return Ok(());
+        }
+        self.note(inst);
+        match &data.op {
+            Op::Reduce { .. } => self.reduce(&data),
+            Op::Store { .. } => self.store(&data),
+            Op::SharedSlot { .. } => self.shared_slot(&data),
+            Op::CopyAsync { .. } => self.copy_async(&data),
+            Op::Commit => self.commit(&data),
+            Op::Wait { .. } => self.wait(inst, &data),
+            Op::Release => self.release(&data),
+            Op::Barrier => {
+                self.push(P::BarSync {}, [int(0)]);
+                Ok(())
+            }
+            Op::LoadFragment => self.load_fragment(inst, &data),
+            Op::Pack => self.pack(&data),
+            Op::Mma => self.mma(&data),
+            Op::Ring { .. } => self.ring(&data),
+            Op::RingAcquire => self.ring_acquire(&data),
+            Op::TmaLoad { .. } => self.tma_load(&data),
+            Op::RingWait => self.ring_wait(&data),
+            Op::RingRelease => self.ring_release(&data),
+            Op::WgmmaFence => {
+                self.push(P::WgmmaFence {}, []);
+                Ok(())
+            }
+            Op::Wgmma { .. } => self.wgmma(inst, &data),
+            Op::NamedBarrier { .. } => self.named_barrier(&data),
+            Op::CheckIndex { .. } => self.check_index(&data),
+            other => Err(format!("{} has no code in a kernel of fragments", other.info().name)),
+        }
+    }
+
+    /// The end of a block; `next` is the block whose code follows.
+    fn terminator(&mut self, b: Block, next: Option<Block>, labels: &BTreeMap<Block, String>) -> Result<(), String> {
+        let label = |b: Block| labels.get(&b).cloned().ok_or("a jump out of the blocks of a role");
+        match self.body.block(b).terminator.clone() {
+            Terminator::Return(_) => self.push(P::Ret {}, []),
+            Terminator::Br(call) => {
+                self.hand_over(&call)?;
+                if Some(call.block) != next {
+                    self.push(P::BraUniform {}, [Operand::Label(label(call.block)?)]);
+                }
+            }
+            Terminator::BrIf { condition, then, otherwise } => {
+                let p = self.scalar(condition)?;
+                if then.args.is_empty() && otherwise.args.is_empty() {
+                    // The way that does not follow is the branch.
+                    if Some(then.block) == next {
+                        self.out.push_if(p, true, P::BraUniform {}, [Operand::Label(label(otherwise.block)?)]);
+                    } else {
+                        self.out.push_if(p, false, P::BraUniform {}, [Operand::Label(label(then.block)?)]);
+                        if Some(otherwise.block) != next {
+                            self.push(P::BraUniform {}, [Operand::Label(label(otherwise.block)?)]);
+                        }
+                    }
+                } else {
+                    let other = self.label("else");
+                    self.out.push_if(p, true, P::BraUniform {}, [Operand::Label(other.clone())]);
+                    self.hand_over(&then)?;
+                    self.push(P::BraUniform {}, [Operand::Label(label(then.block)?)]);
+                    self.out.label(other);
+                    self.hand_over(&otherwise)?;
+                    if Some(otherwise.block) != next {
+                        self.push(P::BraUniform {}, [Operand::Label(label(otherwise.block)?)]);
+                    }
+                }
+            }
+            Terminator::Roles(roles) => self.roles(&roles)?,
+        }
+        Ok(())
+    }
+
+    /// Gives a block its arguments, all at once.
+    fn hand_over(&mut self, call: &BlockCall) -> Result<(), String> {
+        let args = self.body.block(call.block).args.clone();
+        let mut moves: Vec<(Reg, Operand, W)> = Vec::new();
+        for (from, to) in call.args.iter().zip(&args) {
+            let name = self.name(*to);
+            let missing = || format!("{from} has no registers");
+            match (self.held.get(from).cloned().ok_or_else(missing)?, self.held.get(to).cloned().ok_or_else(missing)?) {
+                (Held::Number(x), Held::Number(Number::Reg(r))) => moves.push((r, self.operand(x), W::B64)),
+                (Held::Number(x), Held::Number(y)) if x == y => {}
+                (Held::Scalar(x), Held::Scalar(r)) => {
+                    let ty = self.body.ty(*to).elem().map_or(W::B32, moved_type);
+                    moves.push((r, word(x), ty));
+                }
+                (Held::Elements(x), Held::Elements(y)) if x.len() == y.len() => {
+                    let ty = self.body.ty(*to).elem().map_or(W::B32, moved_type);
+                    moves.extend(x.iter().zip(y).map(|(x, y)| (y, word(*x), ty)));
+                }
+                (Held::Operand(x), Held::Operand(y)) if x.len() == y.len() => {
+                    moves.extend(x.iter().zip(y).map(|(x, y)| (y, word(*x), W::B32)));
+                }
+                (Held::Shared(x), Held::Shared(y)) => moves.push((y.at, word(x.at), W::B32)),
+                _ => return Err(format!("{name} cannot be handed over")),
+            }
+        }
+        moves.retain(|(to, from, _)| *from != word(*to));
+        // What is written before it is read goes through a register of its own.
+        let mut written: BTreeSet<Reg> = BTreeSet::new();
+        let mut saved: BTreeMap<Reg, (Reg, W)> = BTreeMap::new();
+        for (to, from, ty) in &moves {
+            if let Operand::Reg(r) = from
+                && written.contains(r)
+                && !saved.contains_key(r)
+            {
+                let copy = self.reg("kept", RegType::of(*ty));
+                saved.insert(*r, (copy, *ty));
+            }
+            written.insert(*to);
+        }
+        for (r, (copy, ty)) in &saved {
+            self.push(P::Mov { ty: *ty }, [word(*copy), word(*r)]);
+        }
+        for (to, from, ty) in moves {
+            let from = match from {
+                Operand::Reg(r) => word(saved.get(&r).map_or(r, |(copy, _)| *copy)),
+                other => other,
+            };
+            self.push(P::Mov { ty }, [word(to), from]);
+        }
+        Ok(())
+    }
+
+    /// The warps part: each role goes to code of its own.
+    fn roles(&mut self, roles: &[Role]) -> Result<(), String> {
+        self.begin_barriers()?;
+        let all = self.group.clone();
+        let warps: i64 = roles.iter().map(|r| i64::from(r.warps)).sum();
+        let launch = launch_registers(warps * 32);
+        let mut starts = Vec::new();
+        let mut first = 0;
+        for (n, role) in roles.iter().enumerate() {
+            let label = self.label(&format!("role_{}_", identifier(&role.name)));
+            starts.push((first, label.clone()));
+            first += i64::from(role.warps) * 32;
+            if n + 1 < roles.len() {
+                let here = self.compare32("role", Compare::Lt, all.thread, first);
+                self.out.push_if(here, false, P::BraUniform {}, [Operand::Label(label)]);
+            }
+        }
+        // The last one follows; the others have labels.
+        let order = (0..roles.len()).rev();
+        for n in order {
+            let (Some(role), Some((first, label))) = (roles.get(n), starts.get(n).cloned()) else { continue };
+            let before = self.held.clone();
+            self.out.label(label);
+            self.out.comment(&format!("\"{}\", {} warps", role.name, role.warps));
+            self.group = Group { warps: i64::from(role.warps), prefix: format!("r{n}_"), ..all.clone() };
+            let registers = i64::from(role.registers);
+            let action = if registers < launch { MaxReg::Decrease } else { MaxReg::Increase };
+            self.push(P::SetMaxReg { action }, [int(registers)]);
+            if self.is_for_one_thread(role.target.block) {
+                self.group.is_single = true;
+                let others = self.compare32("others", Compare::Ne, all.thread, first);
+                self.out.push_if(others, false, P::Ret {}, []);
+            } else {
+                self.threads(first)?;
+            }
+            let mut given = Vec::new();
+            for v in &role.target.args {
+                given.push(self.index(*v)?);
+            }
+            self.blocks(role.target.block, &given)?;
+            self.held = before;
+            self.group = all.clone();
+        }
+        Ok(())
+    }
+
+    /// Do the blocks from one on have nothing of fragments, so that one thread does all that they say?
+    fn is_for_one_thread(&self, first: Block) -> bool {
+        let mut reached = BTreeSet::from([first]);
+        let mut open = vec![first];
+        while let Some(b) = open.pop() {
+            let data = self.body.block(b);
+            let simple = data.insts.iter().all(|i| {
+                let d = self.body.inst(*i);
+                let makes = d.result.map(|v| self.body.ty(v));
+                matches!(d.op, Op::RingAcquire | Op::TmaLoad { .. })
+                    || matches!(makes, Some(Type::Index | Type::Scalar(_)))
+            });
+            if !simple {
+                return false;
+            }
+            open.extend(data.terminator.targets().into_iter().map(|c| c.block).filter(|b| reached.insert(*b)));
+        }
+        true
+    }
+}
+
+fn identifier(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}

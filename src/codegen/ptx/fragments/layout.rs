@@ -1,0 +1,223 @@
+//! How tiles are spread over registers: which element of a tile each register of each thread holds.
+//!
+//! In: extents of a tile and the number of warps that share it. Out: how many registers a thread has of it, and their
+//! rows and columns. What this must not know: instructions.
+//!
+//! The warps of a group divide the rows of an accumulator: each has `rows / warps` of them, in blocks of 16. Within a block
+//! this is the fragment of `mma.m16n8` ("Matrix Fragments for mma.m16n8k16 with floating point type"), side by side for
+//! each 8 columns; four warps with a block each are that of `wgmma` ("Matrix Fragments for wgmma.mma_async.m64nNk16"). With
+//! `g` = lane / 4 and `q` = lane % 4, the four elements of 16 x 8 are
+//!
+//! ```text
+//!   (g, 2q)  (g, 2q + 1)  (g + 8, 2q)  (g + 8, 2q + 1)
+//! ```
+//!
+//! So a row lies in the four lanes of a quad. Two such, 8 columns apart and rounded to 16 bits, are the left operand of a
+//! step of 16 (`pack`), without exchange between threads.
+
+/// Rows of a block.
+pub(super) const BLOCK_ROWS: i64 = 16;
+/// Columns of a block of an accumulator.
+pub(super) const BLOCK_COLS: i64 = 8;
+/// Steps of a product of 16-bit operands.
+pub(super) const STEPS: i64 = 16;
+
+/// Rows and columns of a tile whose extents are known, and the warps that share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) rows: i64,
+    pub(super) cols: i64,
+    pub(super) warps: i64,
+}
+
+/// Where a register's element lies: `row + lane / 4` of the warp's rows, `col + 2 (lane % 4)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) row: i64,
+    pub(super) col: i64,
+}
+
+impl Share {
+    /// Rows of a warp.
+    pub(super) fn warp_rows(self) -> i64 {
+        self.rows / self.warps
+    }
+
+    /// Blocks of 16 rows that a warp has.
+    pub(super) fn row_blocks(self) -> i64 {
+        self.warp_rows() / BLOCK_ROWS
+    }
+
+    /// Blocks of 8 columns.
+    pub(super) fn col_blocks(self) -> i64 {
+        self.cols / BLOCK_COLS
+    }
+
+    /// Are the extents made of whole blocks?
+    pub(super) fn is_whole(self) -> bool {
+        self.rows > 0
+            && self.cols > 0
+            && self.warps > 0
+            && self.rows % (self.warps * BLOCK_ROWS) == 0
+            && self.cols % BLOCK_COLS == 0
+    }
+
+    /// Registers of an accumulator.
+    pub(super) fn registers(self) -> usize {
+        usize::try_from(self.row_blocks() * self.col_blocks() * 4).unwrap_or(0)
+    }
+
+    /// The element of a register of an accumulator.
+    pub(super) fn place(self, register: usize) -> Place {
+        let n = i64::try_from(register).unwrap_or(0);
+        let (block, e) = (n / 4, n % 4);
+        let (rows, cols) = (block / self.col_blocks(), block % self.col_blocks());
+        Place { row: rows * BLOCK_ROWS + (e >> 1) * 8, col: cols * BLOCK_COLS + (e & 1) }
+    }
+
+    /// The register of an accumulator: of a block of rows, a block of columns, and one of its four.
+    pub(super) fn register(self, rows: i64, cols: i64, e: i64) -> usize {
+        usize::try_from((rows * self.col_blocks() + cols) * 4 + e).unwrap_or(0)
+    }
+
+    /// Which element of a column of the rows belongs to a register of an accumulator.
+    pub(super) fn row_of(self, register: usize) -> usize {
+        let place = self.place(register);
+        usize::try_from(place.row / 8).unwrap_or(0)
+    }
+
+    /// Which element of a row of the columns.
+    pub(super) fn col_of(self, register: usize) -> usize {
+        let place = self.place(register);
+        usize::try_from(place.col / BLOCK_COLS * 2 + place.col % BLOCK_COLS).unwrap_or(0)
+    }
+
+    /// Rows that a thread has elements of.
+    pub(super) fn row_count(self) -> usize {
+        usize::try_from(self.row_blocks() * 2).unwrap_or(0)
+    }
+
+    /// Columns that a thread has elements of.
+    pub(super) fn col_count(self) -> usize {
+        usize::try_from(self.col_blocks() * 2).unwrap_or(0)
+    }
+
+    /// Where the rows of a thread lie, and its columns.
+    pub(super) fn row_place(row: usize) -> i64 {
+        i64::try_from(row).unwrap_or(0) * 8
+    }
+
+    pub(super) fn col_place(col: usize) -> i64 {
+        let n = i64::try_from(col).unwrap_or(0);
+        n / 2 * BLOCK_COLS + n % 2
+    }
+}
+
+/// Bytes of a tile of shared memory as it lies there: panels of `swizzle` bytes, or whole rows, one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Panels {
+    /// Rows of a panel.
+    pub(super) rows: i64,
+    /// Bytes of a row of the tile.
+    pub(super) row_bytes: i64,
+    /// Bytes within which chunks of 16 are exchanged; 0 exchanges nothing.
+    pub(super) swizzle: i64,
+}
+
+impl Panels {
+    /// Bytes from row to row.
+    pub(super) fn pitch(self) -> i64 {
+        if self.swizzle == 0 { self.row_bytes } else { self.swizzle }
+    }
+
+    /// Bytes of a panel.
+    pub(super) fn panel_bytes(self) -> i64 {
+        self.rows * self.pitch()
+    }
+
+    /// Chunks of 16 bytes in a row of a panel.
+    pub(super) fn chunks(self) -> i64 {
+        self.pitch() / 16
+    }
+
+    /// The number of panels.
+    pub(super) fn count(self) -> i64 {
+        self.row_bytes / self.pitch()
+    }
+
+    /// Panel and chunk in it of a chunk of a row of the tile.
+    pub(super) fn panel_of(self, chunk: i64) -> (i64, i64) {
+        (chunk / self.chunks(), chunk % self.chunks())
+    }
+
+    /// What a row's number is shifted by, and which of its bits then exchange chunks: bits 7 and up of the address change
+    /// those from 4 on (PTX ISA, "Tensor swizzling modes").
+    pub(super) fn exchange(self) -> (i64, i64) {
+        match self.swizzle {
+            128 => (0, 7),
+            64 => (1, 3),
+            _ => (0, 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Row and column of element `i` of lane `l` of warp `w`, as the language's description has it for `wgmma`'s D.
+    fn described(w: i64, l: i64, i: i64) -> (i64, i64) {
+        (16 * w + l / 4 + 8 * ((i >> 1) & 1), 8 * (i >> 2) + 2 * (l & 3) + (i & 1))
+    }
+
+    #[test]
+    fn an_accumulator_of_a_warp_group_is_that_of_wgmma() {
+        for cols in [8, 64, 128, 176, 256] {
+            let share = Share { rows: 64, cols, warps: 4 };
+            assert!(share.is_whole());
+            assert_eq!(share.registers() as i64, cols / 2);
+            let mut seen = std::collections::BTreeSet::new();
+            for (w, l) in (0..4).flat_map(|w| (0..32).map(move |l| (w, l))) {
+                for i in 0..share.registers() {
+                    let place = share.place(i);
+                    let at = (w * share.warp_rows() + place.row + l / 4, place.col + 2 * (l % 4));
+                    assert_eq!(at, described(w, l, i as i64));
+                    assert!(seen.insert(at));
+                    assert_eq!(Share::row_place(share.row_of(i)), place.row);
+                    assert_eq!(Share::col_place(share.col_of(i)), place.col);
+                }
+            }
+            assert_eq!(seen.len() as i64, 64 * cols);
+        }
+    }
+
+    #[test]
+    fn registers_of_several_blocks_are_all_different() {
+        let share = Share { rows: 128, cols: 24, warps: 4 };
+        let all = (0..2).flat_map(|r| (0..3).flat_map(move |c| (0..4).map(move |e| (r, c, e))));
+        let numbers: Vec<usize> = all.map(|(r, c, e)| share.register(r, c, e)).collect();
+        assert_eq!(numbers, (0..share.registers()).collect::<Vec<_>>());
+        assert_eq!(share.place(share.register(1, 2, 3)), Place { row: 24, col: 17 });
+        assert!(!Share { rows: 96, cols: 24, warps: 4 }.is_whole());
+        assert!(!Share { rows: 64, cols: 12, warps: 4 }.is_whole());
+    }
+
+    /// The exchange is that of addresses: bits 4 to 6 are combined with bits 7 to 9, or 4 and 5 with 7 and 8.
+    #[test]
+    fn chunks_are_exchanged_as_addresses_are() {
+        for (swizzle, bits) in [(128, 7), (64, 3)] {
+            let panels = Panels { rows: 64, row_bytes: 256, swizzle };
+            let (shift, mask) = panels.exchange();
+            let mut seen = std::collections::BTreeSet::new();
+            for (row, chunk) in (0..64).flat_map(|row| (0..16).map(move |c| (row, c))) {
+                let (panel, c) = panels.panel_of(chunk);
+                let plain = panel * panels.panel_bytes() + row * panels.pitch() + 16 * c;
+                let exchanged = plain ^ (((plain >> 7) & bits) << 4);
+                let ours = panel * panels.panel_bytes() + row * panels.pitch() + 16 * (c ^ ((row >> shift) & mask));
+                assert_eq!(ours, exchanged);
+                assert!(seen.insert(ours));
+            }
+            assert_eq!(seen.len() as i64 * 16, panels.count() * panels.panel_bytes());
+        }
+    }
+}

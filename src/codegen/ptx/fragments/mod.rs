@@ -1,0 +1,111 @@
+//! Kernels of tensor cores: scheduled tile IR whose tiles are fragments of registers, as PTX.
+//!
+//! In: a verified kernel for a GPU in which the warps of a block share each tile (`Space::Fragment`, `Space::Shared`). Out: a
+//! PTX kernel, and what its launch must know. Every operation of the tile IR is a template over whole tiles here; which
+//! `ldmatrix`, `mma.sync` or `wgmma` it becomes follows from layout, swizzle and extents (`layout`). Nothing is decided
+//! about tiles, stages or warps: the schedule did.
+//!
+//! ```text
+//!   code      registers, names, the head of a kernel, what holds each value
+//!   numbers   indices and dimensions
+//!   scalars   operations that make an index or a scalar
+//!   flow      blocks, jumps, roles; which values are live
+//!   elements  elementwise work and reductions, element by element
+//!   memory    loads and stores of fragments
+//!   copies    shared memory: `cp.async`, `ldmatrix`
+//!   products  `mma.sync`, `wgmma`
+//!   rings     barriers in shared memory, tensor memory accelerator
+//! ```
+//!
+//! Powers are `ex2.approx`, with a relative error of 2^-22.5 and results below 2^-126 as 0. A difference of a product that a power of
+//! 2 is taken of is one fused step.
+
+mod code;
+mod copies;
+mod elements;
+mod flow;
+mod layout;
+mod memory;
+mod numbers;
+mod products;
+mod rings;
+mod scalars;
+
+use super::info::{Grid, KernelInfo, ParamInfo, Swizzle, TensorMapInfo};
+use crate::ptx;
+use crate::shape::{Dim, Elem};
+use crate::tile::{Kernel, Op, ParamMode, State, Type};
+use code::Code;
+
+/// The address of a block's shared memory is a multiple of this: chunks are exchanged within 8 rows of 128 bytes.
+pub const SHARED_ALIGN: u32 = 1024;
+
+/// A box of a buffer that the tensor memory accelerator copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TensorMap {
+    /// The parameter of the tile kernel that is read, by its place.
+    param: usize,
+    /// The axes of the buffer that the map has, the innermost first; its element stride is 1.
+    axes: Vec<usize>,
+    /// Extents of a box, one for each of these axes.
+    extents: Vec<u32>,
+    /// Element type.
+    elem: Elem,
+    /// Bytes within which chunks of 16 are exchanged: 0, 64 or 128.
+    swizzle: i64,
+}
+
+/// Is a kernel one of these: for a GPU, and without loop nests?
+pub fn is_of_fragments(kernel: &Kernel) -> bool {
+    let has_run = kernel.body.insts().any(|(_, _, d)| matches!(d.op, Op::Run { .. }));
+    matches!(kernel.state, State::Gpu { .. }) && !has_run
+}
+
+/// The code of a kernel under a name, and what a launch must know.
+///
+/// # Errors
+/// What these templates do not cover, in words.
+pub(super) fn compile(kernel: &Kernel, name: &str) -> Result<(ptx::Kernel, KernelInfo), String> {
+    let State::Gpu { warps, .. } = kernel.state else { return Err("it is not scheduled for a GPU".into()) };
+    let mut code = Code::new(kernel, name, i64::from(warps))?;
+    code.whole()?;
+    let tensor_maps = code.maps.iter().map(|m| map_info(kernel, m)).collect::<Option<Vec<_>>>();
+    let params = kernel.params.iter().map(|p| match kernel.body.ty(p.value) {
+        Type::Buffer(_) => ParamInfo::Buffer { read: p.mode != ParamMode::Out, written: p.mode != ParamMode::In },
+        _ => ParamInfo::Index,
+    });
+    let info = KernelInfo {
+        name: name.to_string(),
+        kernel: kernel.name.clone(),
+        symbols: kernel.symbols.clone(),
+        params: params.collect(),
+        threads: [warps * 32, 1, 1],
+        grid: Grid::Axes(kernel.grid.iter().map(|g| (g.extent.clone(), g.step)).collect()),
+        static_shared: 0,
+        dynamic_shared: u32::try_from(kernel.scratch).map_err(|_| "its shared memory is too large")?,
+        tensor_maps: tensor_maps.ok_or("a map of no buffer")?,
+        cluster: None,
+    };
+    Ok((code.out, info))
+}
+
+/// What the host encodes for a tensor map.
+fn map_info(kernel: &Kernel, map: &TensorMap) -> Option<TensorMapInfo> {
+    let ty = kernel.params.get(map.param).and_then(|p| kernel.body.ty(p.value).buffer())?;
+    let size = Dim::from(i64::try_from(map.elem.size()).ok()?);
+    let of = |list: &[Dim], axes: &[usize]| axes.iter().map(|a| list.get(*a).cloned()).collect::<Option<Vec<Dim>>>();
+    let strides = of(&ty.strides, map.axes.get(1..)?)?;
+    Some(TensorMapInfo {
+        param: map.param,
+        elem: map.elem,
+        extents: of(&ty.shape, &map.axes)?,
+        byte_strides: strides.iter().map(|d| d.mul(&size)).collect(),
+        boxes: map.extents.clone(),
+        element_strides: vec![1; map.axes.len()],
+        swizzle: match map.swizzle {
+            128 => Swizzle::Bytes128,
+            64 => Swizzle::Bytes64,
+            _ => Swizzle::None,
+        },
+    })
+}

@@ -1,0 +1,288 @@
+//! Products: `mma.sync` on fragments, `wgmma` on tiles of shared memory.
+//!
+//! In: whole tiles. Out: an instruction for each block and step. A right operand that a product alone reads comes from shared
+//! memory a step at a time (`copies`). Descriptors of `wgmma` follow from swizzle and extents (PTX ISA, "Matrix Descriptor
+//! Format"; CuTe's `mma_sm90_desc.hpp` has the same for tiles in panels):
+//!
+//! * inner index along the columns (K-major): 8 rows are `8 swizzle` bytes apart; a step of 16 is 32 bytes further, in the next
+//!   panel where a panel ends;
+//! * inner index along the rows (MN-major): panels of columns follow each other at their size; 8 rows again at
+//!   `8 swizzle`, a step of 16 is twice that.
+
+use super::code::{Code, Held, Shared, int, word};
+use super::copies::{Side, side};
+use super::layout::{Panels, STEPS};
+use crate::ptx::words::{Columns, Matrices, Mma, Sat, Trans, Wgmma};
+use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
+use crate::scalar::Scalar;
+use crate::shape::Elem;
+use crate::tile::{Inst, InstData, Op, TileType, Type, Value, ValueDef};
+
+impl Code<'_> {
+    /// A product of fragments.
+    pub(super) fn mma(&mut self, data: &InstData) -> Result<(), String> {
+        let (a, b, acc) = match data.operands.as_slice() {
+            [a, b, acc] => (*a, *b, *acc),
+            _ => return Err("an operand is missing".into()),
+        };
+        let v = data.result.ok_or("no result")?;
+        let (left, right) = (self.tile(a)?.clone(), self.tile(b)?.clone());
+        let share = self.share(self.tile(v)?)?;
+        if !share.is_whole() {
+            return Err(format!("a product of {} x {} by {} warps", share.rows, share.cols, share.warps));
+        }
+        let steps = super::code::known(left.cols)? / STEPS;
+        let kind = match left.elem {
+            Elem::F16 => Mma::F32F16K16,
+            _ => Mma::F32Bf16K16,
+        };
+        let mut sums = self.elements(acc)?;
+        let name = self.name(v);
+        let side_of_b = side(right.space)?;
+        let Some(Held::Unread(of_b)) = self.held.get(&b).cloned() else {
+            return Err("a right operand that is kept in registers".into());
+        };
+        let panels = self.stored(b)?;
+        let right_lines = self.lines(panels, of_b, side_of_b)?;
+        let left_lines = match self.held.get(&a).cloned() {
+            Some(Held::Unread(of_a)) => {
+                let panels = self.stored(a)?;
+                Some(self.lines(panels, of_a, Side::A)?)
+            }
+            _ => None,
+        };
+        let (names_a, names_b) = (self.name(a), self.name(b));
+        for step in 0..steps {
+            let mut blocks = Vec::new();
+            for block in 0..share.row_blocks() {
+                blocks.push(match (&left_lines, self.held.get(&a).cloned()) {
+                    (Some(lines), _) => {
+                        self.matrices(&names_a, lines, block * 16, step * 2, Matrices::Four, Trans::No)?
+                    }
+                    (None, Some(Held::Operand(list))) => {
+                        let first = usize::try_from((block * steps + step) * 4).unwrap_or(0);
+                        list.get(first..first + 4).ok_or("a fragment is missing")?.to_vec()
+                    }
+                    _ => return Err(format!("{a} is no left operand")),
+                });
+            }
+            let mut col = 0;
+            while col < share.col_blocks() {
+                let two = col + 1 < share.col_blocks();
+                let count = if two { Matrices::Four } else { Matrices::Two };
+                let list = match side_of_b {
+                    Side::BT => self.matrices(&names_b, &right_lines, col * 8, step * 2, count, Trans::No)?,
+                    _ => self.matrices(&names_b, &right_lines, step * 16, col, count, Trans::Yes)?,
+                };
+                for (n, pair) in list.chunks(2).enumerate() {
+                    for (row, block) in blocks.iter().enumerate() {
+                        let at = share.register(row as i64, col + n as i64, 0);
+                        let c = sums.get(at..at + 4).ok_or("an element is missing")?.to_vec();
+                        let d: Vec<Reg> = (0..4).map(|_| self.reg(&name, RegType::F32)).collect();
+                        let operands = [d.clone(), block.clone(), pair.to_vec(), c].map(Operand::Vector);
+                        self.push(P::Mma { kind }, operands);
+                        sums.splice(at..at + 4, d);
+                    }
+                }
+                col += if two { 2 } else { 1 };
+            }
+        }
+        self.held.insert(v, Held::Elements(sums));
+        Ok(())
+    }
+
+    /// How the tile lies that fragments are read from.
+    fn stored(&self, fragments: Value) -> Result<Panels, String> {
+        let data = self.body.def_inst(fragments).filter(|d| d.op == Op::LoadFragment);
+        let from = *data.and_then(|d| d.operands.first()).ok_or("fragments of no tile")?;
+        self.panels(self.tile(from)?)
+    }
+
+    /// Starts a product of four warps.
+    pub(super) fn wgmma(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
+        let Op::Wgmma { trans_b } = data.op else { return Err("no product".into()) };
+        let (a, b, acc) = match data.operands.as_slice() {
+            [a, b, acc] => (*a, *b, *acc),
+            _ => return Err("an operand is missing".into()),
+        };
+        let v = data.result.ok_or("no result")?;
+        let (left, right) = (self.tile(a)?.clone(), self.tile(b)?.clone());
+        let share = self.share(self.tile(v)?)?;
+        let name = self.name(v);
+        let kind = if left.elem == Elem::F16 { Wgmma::F32F16 } else { Wgmma::F32Bf16 };
+        let columns = Columns(u16::try_from(share.cols).map_err(|_| "a product of too many columns")?);
+        let steps = super::code::known(left.cols)? / STEPS;
+
+        // The sums go on in place where nothing else needs what they were.
+        let is_zero = self.is_zero(acc);
+        let sums = if is_zero {
+            (0..share.registers()).map(|_| self.reg(&name, RegType::F32)).collect()
+        } else if self.is_last_use(inst, acc) {
+            self.elements(acc)?
+        } else {
+            let mut copy = Vec::new();
+            for r in self.elements(acc)? {
+                copy.push(self.make(&name, RegType::F32, P::Mov { ty: W::F32 }, &[word(r)]));
+            }
+            self.push(P::WgmmaFence {}, []);
+            copy
+        };
+        let right_tile = self.shared(b)?;
+        let right_panels = self.panels(&right)?;
+        let right = self.descriptor(&right, right_tile, trans_b)?;
+        let left_descriptor = match self.held.get(&a).cloned() {
+            Some(Held::Operand(_)) => None,
+            _ => {
+                let tile = self.shared(a)?;
+                Some((self.descriptor(&left, tile, true)?, self.panels(&left)?))
+            }
+        };
+        for step in 0..steps {
+            let scale = int(i64::from(!(is_zero && step == 0)));
+            let b = self.moved(right, step_bytes(right_panels, step, trans_b));
+            let d = Operand::Vector(sums.clone());
+            let trans = int(i64::from(!trans_b));
+            match (&left_descriptor, self.held.get(&a).cloned()) {
+                (Some((left, panels)), _) => {
+                    let a = self.moved(*left, step_bytes(*panels, step, true));
+                    let operands = [d, word(a), word(b), scale, int(1), int(1), int(0), trans];
+                    self.push(P::Wgmma { columns, kind }, operands);
+                }
+                (None, Some(Held::Operand(list))) => {
+                    let first = usize::try_from(step * 4).unwrap_or(0);
+                    let a = list.get(first..first + 4).ok_or("a fragment is missing")?.to_vec();
+                    let operands = [d, Operand::Vector(a), word(b), scale, int(1), int(1), trans];
+                    self.push(P::WgmmaRegisters { columns, kind }, operands);
+                }
+                _ => return Err(format!("{a} is no left operand")),
+            }
+        }
+        self.held.insert(v, Held::Elements(sums));
+        Ok(())
+    }
+
+    /// The descriptor of a tile of shared memory, from its first element on; `along_cols`: the inner index is along its columns.
+    fn descriptor(&mut self, t: &TileType, tile: Shared, along_cols: bool) -> Result<Reg, String> {
+        let panels = self.panels(t)?;
+        let layout: i64 = match panels.swizzle {
+            128 => 1,
+            64 => 2,
+            other => return Err(format!("a product of a tile whose chunks are exchanged within {other} bytes")),
+        };
+        let stride = 8 * panels.swizzle;
+        let leading = if along_cols { 16 } else { panels.panel_bytes() };
+        let high = (layout << 62) | ((stride >> 4) << 32) | ((leading >> 4) << 16);
+        let at = self.shr32("tile", tile.at, 4);
+        let at = self.and32("tile", at, 0x3fff);
+        let at = self.widened("tile", at);
+        Ok(self.make("matrix", RegType::B64, P::Or { ty: W::B64 }, &[word(at), int(high)]))
+    }
+
+    /// A descriptor so many bytes further.
+    fn moved(&mut self, descriptor: Reg, bytes: i64) -> Reg {
+        if bytes == 0 {
+            return descriptor;
+        }
+        self.make("matrix", RegType::B64, P::Add { sat: Sat::Wrap, ty: W::S64 }, &[word(descriptor), int(bytes >> 4)])
+    }
+
+    /// Is an accumulator zero everywhere?
+    fn is_zero(&self, v: Value) -> bool {
+        let full = self.body.def_inst(v).filter(|d| d.op == Op::Full);
+        let x = full.and_then(|d| d.operands.first()).and_then(|v| self.body.def_inst(*v));
+        x.is_some_and(|d| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0))
+    }
+
+    /// Does nothing that comes after an instruction need the registers of a value?
+    fn is_last_use(&self, inst: Inst, v: Value) -> bool {
+        let is_under_way = matches!(self.body.ty(v), Type::Pending(..));
+        if is_under_way {
+            return true;
+        }
+        // A number that stands for all elements, or elements that another value has too, stay as they are.
+        let own = match self.body.def(v) {
+            ValueDef::Result(i) => !matches!(self.body.inst(i).op, Op::Full | Op::Select),
+            ValueDef::Arg(..) => true,
+            ValueDef::Param => false,
+        };
+        own && !self.is_live_after(inst, v)
+    }
+
+    /// Is a value used on some way from an instruction on, before it is made again?
+    fn is_live_after(&self, inst: Inst, v: Value) -> bool {
+        let body = self.body;
+        let Some(home) = body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&inst)) else {
+            return true;
+        };
+        let used_in = |insts: &[Inst]| insts.iter().any(|i| body.inst(*i).operands.contains(&v));
+        let list = &body.block(home).insts;
+        let after = list.iter().position(|i| *i == inst).map_or(0, |n| n + 1);
+        let rest = list.get(after..).unwrap_or_default();
+        if used_in(rest) || body.block(home).terminator.values().contains(&v) {
+            return true;
+        }
+        let defined_in = match body.def(v) {
+            ValueDef::Result(i) => body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&i)),
+            ValueDef::Arg(b, _) => Some(b),
+            ValueDef::Param => None,
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        let mut open: Vec<_> = body.block(home).terminator.targets().into_iter().map(|c| c.block).collect();
+        while let Some(b) = open.pop() {
+            // Where the value is made again it is another one.
+            if Some(b) == defined_in || !seen.insert(b) {
+                continue;
+            }
+            let data = body.block(b);
+            if used_in(&data.insts) || data.terminator.values().contains(&v) {
+                return true;
+            }
+            open.extend(data.terminator.targets().into_iter().map(|c| c.block));
+        }
+        false
+    }
+
+    /// Keeps the work on one product beside another that is still under way. ptxas moves it behind the wait for the latter,
+    /// unless a loop stands before that: one that waits for a barrier whose phase is over, that of a tile which the product
+    /// still reads.
+    pub(super) fn keep_work_before(&mut self, wait: Inst, group: Value) -> Result<(), String> {
+        let Some((commit, data)) = self.body.definition(group) else { return Ok(()) };
+        let Some(product) = data.operands.first().and_then(|v| self.body.def_inst(*v)) else { return Ok(()) };
+        let Some(tile) = product.operands.get(1).copied() else { return Ok(()) };
+        let list = self.body.layout.iter().map(|b| &self.body.block(*b).insts).find(|list| list.contains(&wait));
+        let between = list.into_iter().flatten().skip_while(|i| **i != commit).take_while(|i| **i != wait);
+        let has_work = between.into_iter().any(|i| self.is_element_work(*i));
+        let barriers = self.shared(tile).ok().and_then(|s| s.barriers);
+        if let (true, Some(barriers)) = (has_work, barriers) {
+            self.out.comment("nothing moves across this loop, which ends at once");
+            self.wait_for_phase(barriers.full, 0, word(barriers.parity))?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes from a tile's first step of 16 to another.
+fn step_bytes(panels: Panels, step: i64, along_cols: bool) -> i64 {
+    if along_cols {
+        let (panel, chunk) = panels.panel_of(2 * step);
+        panel * panels.panel_bytes() + 16 * chunk
+    } else {
+        step * 16 * panels.swizzle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_descriptors() {
+        let keys = Panels { rows: 128, row_bytes: 256, swizzle: 128 };
+        let along: Vec<i64> = (0..8).map(|n| step_bytes(keys, n, true)).collect();
+        assert_eq!(along, [0, 32, 64, 96, 16384, 16416, 16448, 16480]);
+        assert_eq!((0..3).map(|n| step_bytes(keys, n, false)).collect::<Vec<_>>(), [0, 2048, 4096]);
+        let narrow = Panels { rows: 64, row_bytes: 192, swizzle: 64 };
+        assert_eq!((0..3).map(|n| step_bytes(narrow, n, true)).collect::<Vec<_>>(), [0, 32, 4096]);
+        assert_eq!(step_bytes(narrow, 1, false), 1024);
+    }
+}

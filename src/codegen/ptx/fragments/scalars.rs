@@ -1,0 +1,128 @@
+//! Operations that make an index or a scalar, the same in all threads.
+//!
+//! In: an operation. Out: its instructions, and what holds its result.
+
+use super::code::{Code, Held, Number, comparison, float, int, word};
+use crate::ptx::words::{Compare, Round, Sat};
+use crate::ptx::{Op as P, Reg, RegType, Type as W};
+use crate::scalar::Scalar;
+use crate::shape::Elem;
+use crate::tile::{Inst, InstData, Op, Type};
+
+impl Code<'_> {
+    /// An operation that makes an index or scalar; false if it makes neither.
+    pub(super) fn simple(&mut self, inst: Inst, data: &InstData) -> Result<bool, String> {
+        let Some(v) = data.result else { return Ok(false) };
+        let name = self.name(v);
+        let number = |code: &Code<'_>, n: usize| -> Result<Number, String> {
+            code.index(*data.operands.get(n).ok_or("an operand is missing")?)
+        };
+        let of_indices =
+            data.operands.first().is_some_and(|v| *self.body.ty(*v) == Type::Index) && data.operands.len() > 1;
+        let held = match (&data.op, self.body.ty(v)) {
+            (Op::Const(x), Type::Index) => Held::Number(Number::Known(x.as_i64())),
+            (Op::DimValue(d), Type::Index) => Held::Number(self.dim(d)?),
+            (Op::Binary(op), Type::Index) => {
+                let (a, b) = (number(self, 0)?, number(self, 1)?);
+                Held::Number(self.arithmetic(&name, *op, a, b)?)
+            }
+            (Op::Select, Type::Index) => {
+                let condition = self.scalar(*data.operands.first().ok_or("an operand is missing")?)?;
+                let (a, b) = (number(self, 1)?, number(self, 2)?);
+                let a = self.in_register(&name, a);
+                let b = self.operand(b);
+                Held::Number(Number::Reg(self.make(
+                    &name,
+                    RegType::B64,
+                    P::SelP { ty: W::B64 },
+                    &[word(a), b, word(condition)],
+                )))
+            }
+            (Op::Cast, Type::Index) => {
+                let x = *data.operands.first().ok_or("an operand is missing")?;
+                let r = self.scalar(x)?;
+                let wide = match self.body.ty(x).elem() {
+                    Some(Elem::I64) => r,
+                    _ => self.make(
+                        &name,
+                        RegType::B64,
+                        P::CvtInt { sat: Sat::Wrap, to: W::S64, from: W::S32 },
+                        &[word(r)],
+                    ),
+                };
+                Held::Number(Number::Reg(wide))
+            }
+            (Op::Compare(op), Type::Scalar(Elem::Bool)) if of_indices => {
+                let (a, b) = (number(self, 0)?, number(self, 1)?);
+                if let (Number::Known(x), Number::Known(y)) = (a, b) {
+                    let holds = op.eval(x, y);
+                    let one = self.make(&name, RegType::B32, P::Mov { ty: W::U32 }, &[int(i64::from(holds))]);
+                    Held::Scalar(self.compare32(&name, Compare::Ne, one, 0))
+                } else {
+                    Held::Scalar(self.compare64(&name, comparison(*op, false), a, b))
+                }
+            }
+            (Op::Const(x), Type::Scalar(elem)) => Held::Scalar(self.literal(&name, *x, *elem)),
+            (Op::DimValue(d), Type::Scalar(elem)) => {
+                let n = self.dim(d)?;
+                Held::Scalar(self.number_as(&name, n, *elem)?)
+            }
+            (Op::Cast, Type::Scalar(elem))
+                if data.operands.first().is_some_and(|v| *self.body.ty(*v) == Type::Index) =>
+            {
+                let n = number(self, 0)?;
+                Held::Scalar(self.number_as(&name, n, *elem)?)
+            }
+            (Op::LoadScalar, Type::Scalar(_)) => Held::Scalar(self.load_scalar(&name, data)?),
+            (_, Type::Scalar(_)) if data.op.is_elementwise() => {
+                let mut regs = Vec::new();
+                for v in &data.operands {
+                    regs.push(self.scalar(*v)?);
+                }
+                let from = data.operands.first().and_then(|v| self.body.ty(*v).elem()).unwrap_or(Elem::F32);
+                let to = self.body.ty(v).elem().unwrap_or(Elem::F32);
+                self.note(inst);
+                Held::Scalar(self.apply(&name, &data.op, from, to, &regs)?)
+            }
+            _ => return Ok(false),
+        };
+        self.held.insert(v, held);
+        Ok(true)
+    }
+
+    /// A literal in a register.
+    pub(super) fn literal(&mut self, name: &str, x: Scalar, elem: Elem) -> Reg {
+        match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => {
+                self.make(name, RegType::F32, P::Mov { ty: W::F32 }, &[float(x.as_f64() as f32)])
+            }
+            Elem::I8 | Elem::I32 => self.make(name, RegType::B32, P::Mov { ty: W::B32 }, &[int(x.as_i64())]),
+            Elem::I64 => self.make(name, RegType::B64, P::Mov { ty: W::B64 }, &[int(x.as_i64())]),
+            Elem::Bool => {
+                let one = self.make(name, RegType::B32, P::Mov { ty: W::U32 }, &[int(i64::from(x.as_i64() != 0))]);
+                self.compare32(name, Compare::Ne, one, 0)
+            }
+        }
+    }
+
+    /// An index as a scalar.
+    pub(super) fn number_as(&mut self, name: &str, n: Number, elem: Elem) -> Result<Reg, String> {
+        Ok(match elem {
+            Elem::I32 => {
+                let low = self.low32(name, n);
+                self.in_register32(name, low)
+            }
+            Elem::I64 => self.in_register(name, n),
+            Elem::F32 => {
+                let r = self.in_register(name, n);
+                self.make(
+                    name,
+                    RegType::F32,
+                    P::CvtToFloat { round: Round::Nearest, to: W::F32, from: W::S64 },
+                    &[word(r)],
+                )
+            }
+            _ => return Err(format!("an index as {elem}")),
+        })
+    }
+}
