@@ -452,7 +452,8 @@ pub(super) fn machine_code(
     })?;
     if let Some((_, module)) = tiers.list.first().filter(|_| wanted.remarks) {
         let lowering = tiers.remarks.iter().map(|remark| format!("remark: {remark}\n"));
-        let all = lowering.chain([tiers.visited_blocks(), made.remarks(&module.name, &module.files)]).collect::<String>();
+        let all =
+            lowering.chain([tiers.visited_blocks(), made.remarks(&module.name, &module.files)]).collect::<String>();
         let _ = io::stderr().lock().write_all(all.as_bytes());
     }
     Ok(made)

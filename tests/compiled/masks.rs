@@ -367,7 +367,9 @@ fn the_blocks_that_are_told_are_those_that_are_seen() {
         ("j <= i or j < 70", |i, j| j <= i || j < 70),
     ];
     for (mask, keeps) in masks {
-        for rows in ["S", "130", "1", "0"] {
+        // One of them at the length that stands for all.
+        let lengths: &[&str] = if mask == "abs(i - j) <= 100" { &["S", "130", "1", "0"] } else { &["777"] };
+        for rows in lengths {
             let source = format!(
                 "model A {{\n    pub fn forward(q: f32[2, {rows}, 64], k: f32[2, {rows}, 64], v: f32[2, {rows}, 64]) -> f32[2, {rows}, 64] {{\n        \
                  let i = rearrange(iota({rows}), \"s -> s 1\")\n        let j = iota({rows})\n        \
@@ -384,7 +386,7 @@ fn the_blocks_that_are_told_are_those_that_are_seen() {
                     continue;
                 }
                 let [told] = told.as_slice() else { panic!("{mask}, {rows}: {told:?}") };
-                let assumed = if rows == "S" { vec![("S".to_string(), 4096)] } else { Vec::new() };
+                let assumed = if *rows == "S" { vec![("S".to_string(), 4096)] } else { Vec::new() };
                 assert_eq!(told.assumed, assumed);
                 let (mut all, mut visited, mut whole) = (0, 0, 0);
                 for first in (0..n).step_by(told.queries as usize) {
