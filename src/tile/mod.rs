@@ -65,7 +65,7 @@ pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};
 pub use schedule::{
     Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms, packed_weights, schedule,
-    schedule_kernel, visited_blocks,
+    schedule_for_gpu, schedule_kernel, visited_blocks,
 };
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};

@@ -26,6 +26,10 @@ pub struct Target {
     pub single_queries: i64,
     /// The most rows of a product that are multiplied by several panels at a time: their sums fit the registers.
     pub few_rows: i64,
+    /// The most keys of a block of attention: as many scores of each query are there at a time.
+    pub keys: i64,
+    /// Do products read operands of any type and order where they lie, so that nothing is copied before?
+    pub reads_in_place: bool,
 }
 
 impl From<Cpu> for Target {
@@ -40,6 +44,8 @@ impl From<Cpu> for Target {
                 Width::V256 => 1,
                 Width::V512 => 2,
             },
+            keys: 256,
+            reads_in_place: false,
         }
     }
 }

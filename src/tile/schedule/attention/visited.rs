@@ -75,7 +75,7 @@ fn count(unscheduled: &Kernel, found: &Found, target: Target) -> Option<VisitedB
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let rows = |ty: &BufferType| ty.shape.iter().nth_back(1).cloned();
-    let bounds = Bounds::write(unscheduled, found, target.columns, [of_k, of_v])?;
+    let bounds = Bounds::write(unscheduled, found, target, [of_k, of_v])?;
     let symbols: BTreeMap<String, i64> = bounds.kernel.symbols.iter().map(|s| (s.clone(), LENGTH)).collect();
     let value = |d: &Dim| d.eval(&|s| symbols.get(s).copied()).ok().filter(|n| (1..=i64::from(i32::MAX)).contains(n));
     let (s, t) = (value(&rows(of_q)?)?, value(&rows(of_k)?)?);
@@ -109,16 +109,11 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The kernel for tiles of so many queries; `None` where no formula hides keys.
-    fn write(
-        unscheduled: &Kernel,
-        found: &Found,
-        tile_queries: i64,
-        keys_and_values: [&BufferType; 2],
-    ) -> Option<Bounds> {
+    /// The kernel for a machine; `None` where no formula hides keys.
+    fn write(unscheduled: &Kernel, found: &Found, target: Target, keys_and_values: [&BufferType; 2]) -> Option<Bounds> {
         let hiding = first_hiding(found.attention.steps.iter())?;
         let loc = found.attention.steps.get(hiding)?.loc;
-        let (mut kb, parts) = begin(unscheduled, found, tile_queries, QueryLayout::InLanes, keys_and_values)?;
+        let (mut kb, parts) = begin(unscheduled, found, target, QueryLayout::InLanes, keys_and_values)?;
         let queries = match parts.queries {
             Extent::Static(n) => n,
             Extent::Bounded { max, .. } => max,
