@@ -3,10 +3,13 @@
 mod assembled;
 mod elements;
 mod fragments;
+#[path = "../common/front.rs"]
+mod front;
 mod generate;
 mod ptxas;
 mod runs;
 mod sim;
+mod tensor_cores;
 mod texts;
 mod verifier;
 
