@@ -9,6 +9,7 @@ mod bench;
 mod bugs;
 mod call;
 mod calls;
+mod cuda;
 mod function;
 mod generate;
 mod import;
@@ -35,7 +36,7 @@ pub use passes::{Dumps, broken_pass, opt, pass_options};
 pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 
-use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ProgramOptions, StdOptions};
+use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ProgramOptions, StdOptions, Target};
 use crate::codegen::cpu::{Arch, EmitOptions, clif};
 use crate::diagnostics::did_you_mean;
 use crate::source::FileId;
@@ -68,6 +69,13 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
     let source = Source::of(&options.file, &s.text(file));
     out.check(source).map_err(|message| command_line_error(&message))?;
     out.claim(s)?;
+    match options.target.target {
+        Target::Cpu if out.has(EmitKind::Ptx) => {
+            return Err(command_line_error("`--emit ptx` needs `--target cuda`"));
+        }
+        Target::Cpu => {}
+        Target::Cuda => return cuda::compile(s, options, source, file, &out),
+    }
     let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
 
     // All instruction set levels take the same path: a library has code for each, a dump shows one.

@@ -29,7 +29,7 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `reference`, `runtime`, `shape`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `ptx`, `random`, `reference`, `runtime`, `shape`, `simulated`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `tokenizer`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics`, `shape::Elem` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
@@ -41,7 +41,9 @@
 //! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | graph IR, Cranelift |
 //! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `diagnostics`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
 //! | `ptx` | PTX for GPUs: kernels of typed instructions, a table of all legal opcodes; text, verifier | `diagnostics` | tiles, launches |
+//! | `ptx::sim` | a simulator of GPUs: executes the text of kernels, and reports races, missing fences and the like | `ptx`, `random` | tiles, plans, who made the text |
 //! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `irtext`, `lowering::vector`, `panics`, `ptx`, `runtime`, `scalar`, `shape`, `source`, `ssa`, `threads`, `tile`, `vector` | how anything was decided |
+//! | `simulated` | launches of plans on the simulator of GPUs | `codegen::ptx`, `ptx`, `shape`, `tile` | schedules, how PTX is made |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
 //! | `import` | configurations of the Hugging Face hub to programs; a template for each family |  | files, stages |
@@ -214,6 +216,7 @@ pub mod reference;
 pub mod runtime;
 pub mod scalar;
 pub mod shape;
+pub mod simulated;
 pub mod source;
 pub mod ssa;
 pub mod stack;

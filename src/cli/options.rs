@@ -4,8 +4,8 @@
 //! [`super::values`].
 
 use super::values::{
-    Backend, Binding, CodeBackend, Colour, CpuTier, Emit, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
-    PrintChanged, Stop, Target, WeightPacking, above_zero, at_least_zero, level, seconds,
+    Backend, Binding, CodeBackend, Colour, CpuTier, Emit, FloatMode, Gpu, Input, Listed, MessageFormat, Named,
+    OpsLevel, PrintChanged, Stop, Target, WeightPacking, above_zero, at_least_zero, level, seconds,
 };
 use clap::Args;
 use clap_complete::Shell;
@@ -27,7 +27,7 @@ pub struct CompileOptions {
     /// Code generator for the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
-    /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir` and `asm`, by its name in the tile IR (`attention.0`)
+    /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir`, `asm` and `ptx`, by its name in the tile IR (`attention.0`)
     #[arg(long, value_name = "NAME", help_heading = "Passes and dumps")]
     pub kernel: Option<String>,
     /// Also show leaf functions in `mir` after register allocation
@@ -322,6 +322,9 @@ pub struct TargetOptions {
     /// The machine that runs the program
     #[arg(long, value_enum, default_value_t = Target::Cpu)]
     pub target: Target,
+    /// The kind of GPU that dumps for `--target cuda` show
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Gpu::Sm80)]
+    pub gpu: Gpu,
     /// Cap the instruction set; code for all of them is included if omitted
     ///
     /// Code for the lower ones is included too, and the best one that the processor supports runs, except that avx512bf16

@@ -59,6 +59,8 @@ pub enum EmitKind {
     Mir,
     /// Machine code as text.
     Asm,
+    /// PTX, for GPUs.
+    Ptx,
     /// The object file before linking.
     Obj,
     /// The shared library.
@@ -71,7 +73,7 @@ pub enum EmitKind {
 
 impl EmitKind {
     /// All formats, in the order of the pipeline.
-    pub const ALL: [EmitKind; 14] = [
+    pub const ALL: [EmitKind; 15] = [
         EmitKind::Tokens,
         EmitKind::Ast,
         EmitKind::Types,
@@ -82,6 +84,7 @@ impl EmitKind {
         EmitKind::Clif,
         EmitKind::Mir,
         EmitKind::Asm,
+        EmitKind::Ptx,
         EmitKind::Obj,
         EmitKind::So,
         EmitKind::Header,
@@ -100,6 +103,7 @@ impl EmitKind {
             EmitKind::Clif => "clif",
             EmitKind::Mir => "mir",
             EmitKind::Asm => "asm",
+            EmitKind::Ptx => "ptx",
             EmitKind::Obj => "obj",
             EmitKind::So => "so",
             EmitKind::Header => "header",
@@ -120,6 +124,7 @@ impl EmitKind {
             EmitKind::Clif => "clif",
             EmitKind::Mir => "mir",
             EmitKind::Asm => "s",
+            EmitKind::Ptx => "ptx",
             EmitKind::Obj => "o",
             EmitKind::So => "so",
             EmitKind::Header => "h",
@@ -147,6 +152,7 @@ impl EmitKind {
             EmitKind::Clif => "Cranelift IR",
             EmitKind::Mir => "virtual-register code",
             EmitKind::Asm => "assembly",
+            EmitKind::Ptx => "PTX",
             EmitKind::Obj => "an object file",
             EmitKind::So => "a shared library",
             EmitKind::Header => "a C header",
@@ -167,6 +173,7 @@ impl EmitKind {
             EmitKind::Clif => "Cranelift IR for one instruction set",
             EmitKind::Mir => "virtual-register code of the leaf functions of runs for one instruction set",
             EmitKind::Asm => "assembly for one instruction set",
+            EmitKind::Ptx => "PTX of the kernels for one kind of GPU (`--target cuda`)",
             EmitKind::Obj => "the object file before linking",
             EmitKind::So => "the shared library",
             EmitKind::Header => "the C header",
@@ -315,6 +322,19 @@ impl FromStr for Stop {
 pub enum Target {
     /// The processor
     Cpu,
+    /// An NVIDIA GPU
+    Cuda,
+}
+
+/// The kinds of NVIDIA GPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Gpu {
+    /// Ampere; the code runs on every later GPU too
+    #[value(name = "sm_80")]
+    Sm80,
+    /// Hopper alone
+    #[value(name = "sm_90a")]
+    Sm90a,
 }
 
 /// What runs a program under `attnc run`.
@@ -328,6 +348,8 @@ pub enum Backend {
     Cpu,
     /// Code compiled through LLVM; only if attnc is built with it (cargo feature `llvm`)
     Llvm,
+    /// PTX for `--gpu`, on a simulator that reports races, missing fences and waits, and accesses out of bounds
+    PtxSim,
 }
 
 /// The code generator for kernels.

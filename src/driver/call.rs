@@ -24,6 +24,7 @@ use crate::runtime::npy;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 use crate::tile::{Cpu, WeightChoice, WeightFormat};
+use clap::ValueEnum as _;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -83,9 +84,11 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
         }
         None => Default::default(),
     };
-    if options.backend == Backend::Tile {
+    if matches!(options.backend, Backend::Tile | Backend::PtxSim) {
         if !options.tap.is_empty() {
-            return Err(command_line_error("`--backend tile` has no taps; use `--backend interp`"));
+            let name = options.backend.to_possible_value();
+            let name = name.as_ref().map_or("", |name| name.get_name());
+            return Err(command_line_error(&format!("`--backend {name}` has no taps; use `--backend interp`")));
         }
         steps = steps.or_else(|| Some(calls::single(&name, args.clone())));
     }
@@ -101,7 +104,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
         remarks: options.passes.remarks,
     };
     let values = match options.backend {
-        Backend::Interp | Backend::Tile => interpreted(s, &graph, &model, &call)?,
+        Backend::Interp | Backend::Tile | Backend::PtxSim => interpreted(s, &graph, &model, &call)?,
         Backend::Cpu | Backend::Llvm => {
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
             let levels = levels.for_graph(&graph, generator);

@@ -206,6 +206,39 @@ fn each(s: &mut Session, steps: &[Step], caller: &mut Caller<'_>) -> Result<Valu
     Ok(values)
 }
 
+/// Runs the steps in the interpreter of tile IR, with launches done by others, if any are given.
+fn tiled(
+    s: &mut Session,
+    steps: &[Step],
+    graph: ir::Verified<'_>,
+    tiles: tile::verify::Verified<'_>,
+    params: &dyn tile::interp::Params,
+    launches: Option<&dyn tile::interp::Launches>,
+) -> Result<Values, CommandError> {
+    let mut states = BTreeMap::new();
+    let mut call = |called: Option<(&str, &[Tensor])>| {
+        let Some((plan, args)) = called else {
+            states.clear();
+            return Ok(Vec::new());
+        };
+        let entered = interp::admit(graph, plan, args).map_err(|error| error.to_string())?;
+        let call = tile::interp::Call {
+            plan,
+            variant: PlanVariant::Plain,
+            symbols: &entered.symbols,
+            args: &entered.args,
+            params,
+            limits: tile::interp::Limits::default(),
+        };
+        let done = match launches {
+            Some(launches) => tile::interp::run_on(tiles, &call, &mut states, launches),
+            None => tile::interp::run_in(tiles, &call, &mut states),
+        };
+        Ok(entered.leave(done.map_err(|error| error.to_string())?.results))
+    };
+    each(s, steps, &mut call)
+}
+
 /// Runs the steps by the back end of the options.
 pub(super) fn run(
     s: &mut Session,
@@ -239,26 +272,14 @@ pub(super) fn run(
             let tiers = Tiers::lower(s, graph, &[level], &levels.weights)?;
             let Some(tiles) = tiers.module(level) else { return Err(bug("schedule", "there is no module", None)) };
             let tiles = tile::verify::verify(tiles).map_err(|errors| bug("schedule", &errors.to_string(), None))?;
-            let verified = whole(graph)?;
-            let mut states = BTreeMap::new();
-            let mut call = |called: Option<(&str, &[Tensor])>| {
-                let Some((plan, args)) = called else {
-                    states.clear();
-                    return Ok(Vec::new());
-                };
-                let entered = interp::admit(verified, plan, args).map_err(|error| error.to_string())?;
-                let call = tile::interp::Call {
-                    plan,
-                    variant: PlanVariant::Plain,
-                    symbols: &entered.symbols,
-                    args: &entered.args,
-                    params: &params,
-                    limits: tile::interp::Limits::default(),
-                };
-                let done = tile::interp::run_in(tiles, &call, &mut states).map_err(|error| error.to_string())?;
-                Ok(entered.leave(done.results))
-            };
-            each(s, steps, &mut call)
+            tiled(s, steps, whole(graph)?, tiles, &params, None)
+        }
+        Backend::PtxSim => {
+            let params = parameters(s, model, weights)?;
+            let tiles = super::stages::tiles_of(s, graph)?.0;
+            let (tiles, simulated) = super::cuda::simulated(s, &tiles, options.target.gpu)?;
+            let tiles = tile::verify::verify(&tiles).map_err(|errors| bug("schedule", &errors.to_string(), None))?;
+            tiled(s, steps, whole(graph)?, tiles, &params, Some(&simulated))
         }
         Backend::Cpu | Backend::Llvm => {
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };

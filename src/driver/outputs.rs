@@ -4,7 +4,8 @@
 
 use super::levels;
 use super::session::{CommandError, Session};
-use crate::cli::{CompileOptions, EmitKind, FloatMode, WeightPacking};
+use crate::cli::{CompileOptions, EmitKind, FloatMode, Gpu, Target, WeightPacking};
+use clap::ValueEnum as _;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -77,7 +78,8 @@ pub(super) struct Outputs {
 }
 
 /// The output formats that show kernels.
-const OF_KERNELS: [EmitKind; 5] = [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
+const OF_KERNELS: [EmitKind; 6] =
+    [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Ptx];
 
 impl Outputs {
     /// What to write and where: the requested formats (a shared library by default), each with its path.
@@ -86,7 +88,7 @@ impl Outputs {
         let (places, command, kernel) = (places(options)?, command(options), options.kernel.clone());
         let outputs = Outputs { places, command, kernel, mir_registers, asm_bytes };
         if options.kernel.is_some() && !OF_KERNELS.into_iter().any(|kind| outputs.has(kind)) {
-            return Err("`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir` and `asm`".into());
+            return Err("`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir`, `asm` and `ptx`".into());
         }
         if mir_registers && !outputs.has(EmitKind::Mir) {
             return Err("`--mir-registers` needs `--emit mir`".into());
@@ -144,7 +146,7 @@ impl Outputs {
     /// The first line of a dump, the command that reproduces it; empty for outputs that are not dumps.
     fn first_line(&self, kind: EmitKind) -> String {
         let comment = match kind {
-            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile | EmitKind::Vector | EmitKind::Mir => "//",
+            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile | EmitKind::Vector | EmitKind::Mir | EmitKind::Ptx => "//",
             EmitKind::Clif => ";",
             EmitKind::Asm => "#",
             EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),
@@ -170,6 +172,13 @@ fn command(options: &CompileOptions) -> String {
     }
     for dim in &options.program.dims {
         let _ = write!(text, " --dim {}={}", dim.name, dim.value);
+    }
+    if options.target.target == Target::Cuda {
+        text += " --target cuda";
+        if options.target.gpu != Gpu::Sm80 {
+            let name = options.target.gpu.to_possible_value();
+            let _ = write!(text, " --gpu {}", name.as_ref().map_or("", |name| name.get_name()));
+        }
     }
     if let Some(level) = options.target.cpu {
         // `native` is another one elsewhere.

@@ -307,9 +307,7 @@ impl Tiers {
         levels: &[Cpu],
         weights: &WeightChoice,
     ) -> Result<Tiers, CommandError> {
-        s.stage("lower to tile IR");
-        let graph = ir::verify(graph).map_err(|errors| bug("the passes", &errors.to_string(), None))?;
-        let (tiles, remarks) = lower_to_tiles(graph)?;
+        let (tiles, remarks) = tiles_of(s, graph)?;
         s.stage("schedule");
         let mut tiers = at_once(levels.to_vec(), |level| Ok((level, schedule(&tiles, level, weights)?)))?;
         // The level for byte dot products needs quantised weights.
@@ -368,6 +366,12 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
         .push(note.at(span, "").help("compile the program or its graph IR (`.air`) to have code for all of them"));
 }
 
+/// Kernels and plans of graph IR, not scheduled yet, with remarks.
+pub(super) fn tiles_of(s: &mut Session, graph: &ir::Module) -> Result<(VerifiedModule, Vec<String>), CommandError> {
+    s.stage("lower to tile IR");
+    lower_to_tiles(ir::verify(graph).map_err(|errors| bug("the passes", &errors.to_string(), None))?)
+}
+
 /// Kernels and plans, not scheduled yet, with remarks.
 fn lower_to_tiles(graph: ir::Verified<'_>) -> Result<(VerifiedModule, Vec<String>), CommandError> {
     lowering::tile::lower_with_remarks(graph).map_err(|complaint| {
@@ -389,7 +393,7 @@ fn schedule(tiles: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> Resul
 }
 
 /// Reports tile IR that is valid but that code generation does not support.
-fn no_code(s: &mut Session, complaint: &str) -> CommandError {
+pub(super) fn no_code(s: &mut Session, complaint: &str) -> CommandError {
     s.diagnostics
         .push(Diagnostic::error(ir_codes::INVALID, format!("code generation does not support this: {complaint}")));
     CommandError::Program

@@ -1,10 +1,10 @@
 //! Encoders of the BERT kind: BERT, RoBERTa, DistilBERT; as they are, with their head for masked tokens, or with a classifier
-//! of sequences.
+//! of sequences or of each token.
 
 use super::{Config, Names, Refusal, Template, activation, number};
 
 /// What follows the encoder.
-const HEADS: [&str; 3] = ["ForMaskedLM", "ForSequenceClassification", "Model"];
+const HEADS: [&str; 4] = ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "Model"];
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
     let roberta = config.text("model_type")? == "roberta";
@@ -52,7 +52,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("types_argument", ", Y")
         .word("types_default", format!(", Y = {}", config.size_or("type_vocab_size", 2)?))
         .word("first", if roberta { "classifier.dense" } else { "" })
-        .word("second", if roberta { "classifier.out_proj" } else { "classifier" })
+        .word("second", if roberta && head != "ForTokenClassification" { "classifier.out_proj" } else { "classifier" })
         .word("hidden_act", "tanh")
         .word("query", "self.query")
         .word("key", "self.key")
@@ -138,7 +138,8 @@ fn finish(
     longest: i64,
     head: &str,
 ) -> Result<String, Refusal> {
-    let classifier = head == "ForSequenceClassification";
+    let (of_text, of_tokens) = (head == "ForSequenceClassification", head == "ForTokenClassification");
+    let classifier = of_text || of_tokens;
     // The number of labels is that of their names; two, where they have none.
     let labels = match config.object("id2label")? {
         Some(labels) => labels.count() as i64,
@@ -153,6 +154,8 @@ fn finish(
         .word("labels_default", if classifier { format!(", C = {labels}") } else { String::new() })
         .flag("masked", head == "ForMaskedLM")
         .flag("classifier", classifier)
+        .flag("of_text", of_text)
+        .flag("of_tokens", of_tokens)
         .flag("tied", config.flag_or("tie_word_embeddings", true)?)
         .program())
 }

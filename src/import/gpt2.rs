@@ -24,6 +24,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("act", activation(config, "activation_function", "gelu_new")?)
         .word("scale", if scaled { " / sqrt(D / H)" } else { "" })
         .word("prefix", names.prefix(&["transformer.", ""], "wte.weight")?)
+        .word("room", if head { ", T" } else { "" })
         .flag("head", head)
         .flag("own_head", head && !tied)
         .program())

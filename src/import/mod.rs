@@ -36,7 +36,7 @@ pub struct Imported {
 type Family = (&'static str, fn(&Config, &Names) -> Result<String, Refusal>);
 
 /// Families, in the order of messages.
-const FAMILIES: [Family; 13] = [
+const FAMILIES: [Family; 15] = [
     ("gpt2", gpt2::program),
     ("bert", bert::program),
     ("roberta", bert::program),
@@ -47,6 +47,8 @@ const FAMILIES: [Family; 13] = [
     ("qwen3", llama::program),
     ("gemma", llama::program),
     ("gemma2", llama::program),
+    ("gemma3_text", llama::program),
+    ("gemma3", llama::beside_images),
     ("t5", t5::program),
     ("vit", vit::program),
     ("whisper", whisper::program),

@@ -1,4 +1,4 @@
-//! T5 and Flan-T5: encoder and decoder, or the encoder alone.
+//! T5 and Flan-T5: encoder and decoder, or the encoder alone. With a head, the decoder has a cache, and writes.
 
 use super::{Config, Names, Refusal, Template, activation, number};
 
@@ -17,7 +17,15 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     // They repeat `feed_forward_proj`.
     config.flag_or("is_gated_act", gated)?;
     activation(config, "dense_act_fn", "relu")?;
-    config.token("pad_token_id")?;
+    let pad = config.token("pad_token_id")?.unwrap_or(0);
+    let vocabulary = config.size("vocab_size")?;
+    // What is written begins with one token, what is read ends with another.
+    let edge = |name: &str, default: i64| {
+        let token = config.token(name)?.unwrap_or(default);
+        let wanted = || config.refuse(name, &format!("a token below vocab_size, {vocabulary}"));
+        if token < vocabulary { Ok(token) } else { Err(wanted()) }
+    };
+    let (start, end) = (edge("decoder_start_token_id", pad)?, edge("eos_token_id", 1)?);
     config.only("is_decoder", false)?;
     names.prefix(&[""], "shared.weight")?;
     let tied = config.flag_or("tie_word_embeddings", true)?;
@@ -39,7 +47,11 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("H", config.size("num_heads")?)
         .word("E", config.size("d_kv")?)
         .word("F", config.size("d_ff")?)
-        .word("V", config.size("vocab_size")?)
+        .word("V", vocabulary)
+        .word("cache", if head { format!(", C = {}", config.size_or("n_positions", 512)?) } else { String::new() })
+        .word("room", if head { ", C" } else { "" })
+        .word("start", start)
+        .word("end", end)
         .word("eps", number(config.epsilon_or("layer_norm_epsilon", 1e-6)?))
         .word("buckets", buckets)
         .word("half", buckets / 2)

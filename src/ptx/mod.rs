@@ -33,6 +33,7 @@
 
 pub mod op;
 pub mod operand;
+pub mod sim;
 mod table;
 pub mod target;
 pub mod text;

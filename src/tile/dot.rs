@@ -22,7 +22,7 @@ const FARTHEST: i64 = 1 << 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DotMode {
     /// `s = s + a[k] b[k]` for each step, products and sums rounded on their own; of integers exact, except for what wraps. Any
-    /// CPU, any operands.
+    /// CPU, any operands; on a GPU integers.
     Chain,
     /// `s = fma(a[k], b[k], s)` for each step. A column of a panel of integers is its numbers times their scales, rounded
     /// once.
@@ -67,6 +67,16 @@ impl DotMode {
     pub(super) fn best(body: &Body, dot: &InstData, cpu: Cpu) -> DotMode {
         let all = [DotMode::Tiles, DotMode::Pairs, DotMode::Groups, DotMode::Fma];
         all.into_iter().find(|mode| mode.check(body, dot, cpu).is_ok()).unwrap_or(DotMode::Chain)
+    }
+
+    /// Can a product that the threads of a block compute have this mode?
+    ///
+    /// # Errors
+    /// What it lacks, in words.
+    pub(super) fn check_for_gpu(self, body: &Body, dot: &InstData) -> Result<(), String> {
+        let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
+        let own = if is_float { DotMode::Fma } else { DotMode::Chain };
+        if self == own { Ok(()) } else { Err(format!("a GPU sums it as `{}`", own.name())) }
     }
 
     /// Can a scheduled product have this mode?

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Body, Cpu, Op, Type, Value};
+use super::{Body, Cpu, Op, Space, Type, Value};
 use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
 use crate::source::Loc;
@@ -114,6 +114,22 @@ impl Kernel {
         names.sort();
         names.dedup();
         self.symbols = names;
+    }
+
+    /// Does it work in runs, as every kernel for a CPU, and those for a GPU whose tiles are not fragments?
+    pub fn works_in_runs(&self) -> bool {
+        let in_place =
+            |v| self.body.ty(v).tile().is_some_and(|t| matches!(t.space, Space::Reg | Space::L1(_) | Space::Window));
+        match self.state {
+            State::Unscheduled => false,
+            State::Cpu(_) => true,
+            State::Gpu { .. } => {
+                let tiles = self.body.insts().filter_map(|(_, _, d)| d.result);
+                let args = self.body.layout.iter().flat_map(|b| self.body.block(*b).args.iter().copied());
+                let is_run = |(_, _, d): (_, _, &super::InstData)| matches!(d.op, Op::Run { .. });
+                self.body.insts().any(is_run) || tiles.chain(args).any(in_place)
+            }
+        }
     }
 
     /// Does it multiply by integers with scales?

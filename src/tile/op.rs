@@ -22,6 +22,8 @@ pub enum AllowedIn {
     Both,
     /// In kernels.
     Kernel,
+    /// In kernels that are scheduled.
+    Scheduled,
     /// In kernels that are scheduled for a CPU.
     CpuKernel,
     /// In kernels that are scheduled for a GPU.
@@ -36,6 +38,7 @@ impl AllowedIn {
         match self {
             AllowedIn::Both => "kernels and plans",
             AllowedIn::Kernel => "kernels",
+            AllowedIn::Scheduled => "kernels that are scheduled",
             AllowedIn::CpuKernel => "kernels that are scheduled for a CPU",
             AllowedIn::GpuKernel => "kernels that are scheduled for a GPU",
             AllowedIn::Plan => "plans",
@@ -155,12 +158,13 @@ pub enum Op {
         mode: Option<DotMode>,
     },
 
-    // Scheduled for a CPU.
+    // Scheduled for a CPU, or for a GPU in runs.
     /// One loop nest over rows and columns that does all the operations inside for each vector of elements. Its
     /// instructions are in the same body; those whose result lies in scratch can be used after it. Reductions are all
     /// along rows or all along columns; their results can be used after the run only. At each place of the iteration
     /// space, what lies in scratch from before the run is read before anything is written. A row's reductions are written
-    /// at its end; so are a column's, which take its rows in order.
+    /// at its end; so are a column's, which take its rows in order. On a GPU the threads of the block divide the places among
+    /// them, and partial results of a reduction become one in an order of their own.
     Run {
         /// Rows of the iteration space.
         rows: Extent,
@@ -343,9 +347,9 @@ operations! {
     PairRows "pair_rows", ["x"], [], Kernel NONE, Declared rules::pair_rows, "the nearest bf16, two rows side by side";
     Dot { mode } "dot", ["a", "b", "acc"], [mode: Option<DotMode> = None], Kernel NONE, Computed rules::dot, "acc + a @ b";
 
-    Run { rows, cols, insts } "run", [], own, CpuKernel BOTH, Nothing rules::run, "one loop nest over rows and columns";
+    Run { rows, cols, insts } "run", [], own, Scheduled BOTH, Nothing rules::run, "one loop nest over rows and columns";
     Window { rows, cols } "window", ["buffer", "index*"], [rows: Option<usize> = None, cols: Option<usize> = None],
-        CpuKernel READS, Declared rules::window, "a tile in place in a buffer";
+        Scheduled READS, Declared rules::window, "a tile in place in a buffer";
     DotPanels { unroll } "dot_panels", ["a", "b", "acc"], [unroll: u32], CpuKernel NONE, Computed rules::dot_panels,
         "acc + a^T @ b in registers";
 

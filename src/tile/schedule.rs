@@ -1,6 +1,7 @@
-//! The schedule for a CPU: how operands of products lie, which operations share a loop nest, and where each tile lives.
+//! The schedule: how operands of products lie, which operations share a loop nest, and where each tile lives.
 //!
-//! In: an unscheduled module. Out: the same module scheduled. What it does, in order:
+//! In: an unscheduled module. Out: the same module scheduled. For a GPU steps 0 and 4 to 6 are the same, the others those of
+//! `gpu`. What it does for a CPU, in order:
 //!
 //! 0. **Variants.** Attention, of which an unscheduled kernel says the algorithm alone, is computed by kernels for the machine, in the
 //!    variant that fits the call (`attention`).
@@ -29,6 +30,7 @@
 
 mod attention;
 mod formats;
+mod gpu;
 mod joined;
 mod losses;
 mod packing;
@@ -47,11 +49,12 @@ use cranelift_entity::SecondaryMap;
 
 use super::verify::VerifiedModule;
 use super::{
-    Block, Body, Cpu, DotMode, Extent, Inst, Kernel, Op, Space, State, Target, Terminator, TileType, Type, Value,
-    ValueDef, share_slots,
+    Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Space, State, Target, Terminator, TileType, Type,
+    Value, ValueDef, share_slots,
 };
 use crate::source::Loc;
 pub use formats::{WeightChoice, WeightFormat};
+pub use gpu::schedule_for_gpu;
 pub use losses::{Loss, PackedWeight};
 use sharing::{Sharing, insts_of, step_back};
 
@@ -122,6 +125,14 @@ fn schedule_in_steps(kernel: &mut Kernel, level: Cpu) -> Result<bool, String> {
     }
     let split = steps::split(kernel, level);
     windows::make_windows(kernel, level);
+    group_and_place(kernel)?;
+    choose_modes(&mut kernel.body, |body, dot| DotMode::best(body, dot, level));
+    kernel.state = State::Cpu(level);
+    Ok(split)
+}
+
+/// Steps 4 to 6: which operations share a run, where each tile lives, and which tiles share memory. For every machine the same.
+fn group_and_place(kernel: &mut Kernel) -> Result<(), String> {
     start_with_scalars(&mut kernel.body);
     let copies = copy_arguments(&mut kernel.body)?;
     let sources = sources(&kernel.body);
@@ -131,16 +142,14 @@ fn schedule_in_steps(kernel: &mut Kernel, level: Cpu) -> Result<bool, String> {
         s.group(block)?;
     }
     kernel.scratch = s.place()?;
-    choose_modes(&mut kernel.body, level);
-    kernel.state = State::Cpu(level);
-    Ok(split)
+    Ok(())
 }
 
 /// Gives each product its mode, which depends on where its tiles lie.
-fn choose_modes(body: &mut Body, level: Cpu) {
+fn choose_modes(body: &mut Body, best: impl Fn(&Body, &InstData) -> DotMode) {
     for inst in body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
         if let Op::Dot { .. } = body.inst(inst).op {
-            let mode = DotMode::best(body, body.inst(inst), level);
+            let mode = best(body, body.inst(inst));
             body.inst_mut(inst).op = Op::Dot { mode: Some(mode) };
         }
     }

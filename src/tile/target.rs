@@ -24,6 +24,10 @@ pub struct Target {
     /// seventh of what a whole tile of queries does with 512-bit vectors, a sixth with 256-bit ones, two thirds with 128-bit
     /// ones.
     pub single_queries: i64,
+    /// The most keys of a block of attention: as many scores of each query are there at a time.
+    pub keys: i64,
+    /// Do products read operands of any type and order where they lie, so that nothing is copied before?
+    pub reads_in_place: bool,
 }
 
 impl From<Cpu> for Target {
@@ -33,6 +37,8 @@ impl From<Cpu> for Target {
             columns: i64::from(cpu.dot_cols()),
             pairs: cpu.has(Feature::Bf16).then_some(pairs),
             single_queries: if cpu.width() == Width::V128 { 1 } else { 4 },
+            keys: 256,
+            reads_in_place: false,
         }
     }
 }

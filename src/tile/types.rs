@@ -67,7 +67,7 @@ pub enum Space {
     Any,
     /// In vector registers, within one `run`.
     Reg,
-    /// In the worker's scratch, this many bytes from its start. Rows are [`TileType::pitch`] bytes apart.
+    /// In the worker's scratch, on a GPU in the block's shared memory, this many bytes from its start. Rows are [`TileType::pitch`] bytes apart.
     L1(u32),
     /// In place in a buffer, read where it is used.
     Window,

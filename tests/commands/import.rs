@@ -14,6 +14,7 @@ use attnc::ir::{interp, verify};
 use attnc::lowering::graph::Options;
 use attnc::runtime::load::CompiledModel;
 use attnc::runtime::weights::WeightsFile;
+use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use attnc::threads;
 use host::host;
@@ -68,19 +69,22 @@ fn cases(checkpoint: &str) -> Vec<Case> {
     metadata("cases").lines().map(of).collect()
 }
 
-/// Interpreted and compiled, on the weights as they lie there: of one file or of several, in f32, f16 and bf16.
+/// Interpreted and compiled, on the weights as they lie there: of one file or of several, in f32, f16 and bf16. And models with logits go
+/// on from their cache, and write.
 #[test]
 fn imported_programs_compute_what_transformers_computes() {
     let of_families =
         threads::each(checkpoints(), threads::all(), |checkpoint| computes_what_transformers_does(&checkpoint));
-    // Each family has a checkpoint.
+    // Each family has a checkpoint; GPT-2, twelve of the Llama kind, and two T5 have a cache.
     for family in families() {
-        assert!(of_families.iter().any(|known| known == family), "{family}");
+        assert!(of_families.iter().any(|(known, _)| known == family), "{family}");
     }
+    assert_eq!(of_families.iter().filter(|(_, cached)| *cached).count(), 15);
 }
 
-/// Compares the results of the program of a checkpoint with those that stand beside it; the checkpoint's family.
-fn computes_what_transformers_does(checkpoint: &str) -> String {
+/// Compares the results of the program of a checkpoint with those that stand beside it; the checkpoint's family, and whether the program
+/// has a cache.
+fn computes_what_transformers_does(checkpoint: &str) -> (String, bool) {
     let path = folder().join(checkpoint);
     let (code, program, err) = attnc(&["import", path.to_str().expect("UTF-8")]);
     assert_eq!((code, err.as_str()), (0, ""), "{checkpoint}");
@@ -119,62 +123,130 @@ fn computes_what_transformers_does(checkpoint: &str) -> String {
             assert!(far <= TOLERANCE, "{checkpoint} {} {by}: {far:e}", case.name);
         }
     }
-    config["model_type"].as_str().expect("a family").to_owned()
+    let cached = program.contains("pub fn prefill(");
+    if cached {
+        let reads = program.contains("pub fn read(");
+        goes_on_from_its_cache(checkpoint, &model, reads);
+        writes(checkpoint, made.path(), &model, reads);
+    }
+    (config["model_type"].as_str().expect("a family").to_owned(), cached)
 }
 
-/// Models with logits write: `attnc generate` gives what is most probable by the logits of all tokens so far.
-#[test]
-fn imported_models_write() {
-    let mut families = Vec::new();
-    for checkpoint in checkpoints() {
-        let path = folder().join(&checkpoint);
-        let made = tempfile::tempdir().expect("a folder");
-        let place = |name: &str| made.path().join(name).to_string_lossy().into_owned();
-        let (program, so) = (place("model.attn"), place("model.so"));
-        let (code, _, err) = attnc(&["import", path.to_str().expect("UTF-8"), "-o", &program]);
-        assert_eq!(code, 0, "{checkpoint}: {err}");
-        if !std::fs::read_to_string(&program).expect("a program").contains("pub fn next(") {
-            continue;
-        }
-        let (code, _, err) = attnc(&[&program, "-o", &so]);
-        assert_eq!(code, 0, "{checkpoint}: {err}");
-        // SAFETY: it was compiled just above.
-        let model = unsafe { CompiledModel::open(Path::new(&so), Some(&weights(&path)), 1) };
-        let model = model.unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
-        let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
-        let forward = model.entry("forward").unwrap_or_else(|e| panic!("{e}"));
-        let mut tokens = vec![3, 11, 5];
-        let mut vocabulary = 0;
-        for _ in 0..5 {
-            let all = Tensor::from_ints(attnc::shape::Elem::I32, vec![tokens.len()], &tokens).expect("a tensor");
-            let logits = session.call(forward, &[all]).unwrap_or_else(|e| panic!("{checkpoint}: {e}")).remove(0);
-            vocabulary = *logits.shape().last().expect("an axis");
-            let logits = logits.to_f64();
-            let row = &logits[logits.len() - vocabulary..];
-            let best = (0..vocabulary).fold(0, |best, i| if row[i] > row[best] { i } else { best });
-            tokens.push(i64::try_from(best).expect("a token"));
-        }
-        // A tokenizer whose tokens show their numbers: of `abc` come 3, 11 and 5.
-        let mut words: BTreeMap<String, usize> = (0..vocabulary).map(|n| (format!("<{n}>"), n)).collect();
-        for (letter, token) in [("a", 3), ("b", 11), ("c", 5)] {
-            words.remove(&format!("<{token}>"));
-            words.insert(letter.to_owned(), token);
-        }
-        let shown: String = tokens[3..]
-            .iter()
-            .map(|token| words.iter().find(|(_, n)| i64::try_from(**n) == Ok(*token)).expect("a token").0.as_str())
-            .collect();
-        let tokenizer = json!({"model": {"type": "BPE", "vocab": words, "merges": []}});
-        std::fs::write(place("tokenizer.json"), tokenizer.to_string()).expect("a file");
-        let weights = weights(&path);
-        let weights = weights.to_str().expect("UTF-8");
-        let line =
-            ["generate", &program, "--weights", weights, "--tokenizer", &place("tokenizer.json"), "--prompt", "abc"];
-        let (code, out, err) = attnc(&[&line[..], &["--max-tokens", "5", "--temperature", "0"]].concat());
-        assert_eq!((code, out.trim_end()), (0, shown.as_str()), "{checkpoint}: {err}");
-        families.push(checkpoint);
+/// `attnc generate` gives what is most probable by the logits of all tokens so far, which another entry point gives that has no cache. The
+/// program is in a folder.
+fn writes(checkpoint: &str, folder: &Path, model: &CompiledModel, reads: bool) {
+    let place = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
+    let ints =
+        |shape: &[usize], values: &[i64]| Tensor::from_ints(Elem::I32, shape.to_vec(), values).expect("a tensor");
+    let mut call = |name: &str, args: &[Tensor]| {
+        let entry = model.entry(name).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+        session.call(entry, args).unwrap_or_else(|e| panic!("{checkpoint}: {e}")).remove(0)
+    };
+    // Those that read and write apart read token 1 at the end, and begin with token 0.
+    let prompt = if reads { vec![3, 11, 5, 1] } else { vec![3, 11, 5] };
+    let mask = || ints(&[1, prompt.len()], &vec![1; prompt.len()]);
+    let (mut tokens, encoded) = match reads {
+        true => (vec![0], Some(call("encode", &[ints(&[1, prompt.len()], &prompt), mask()]))),
+        false => (prompt.clone(), None),
+    };
+    let given = tokens.len();
+    let mut vocabulary = 0;
+    for _ in 0..5 {
+        let logits = match &encoded {
+            Some(encoded) => call("decode", &[ints(&[1, tokens.len()], &tokens), encoded.clone(), mask()]),
+            None => call("forward", &[ints(&[tokens.len()], &tokens)]),
+        };
+        vocabulary = *logits.shape().last().expect("an axis");
+        let logits = logits.to_f64();
+        let row = &logits[logits.len() - vocabulary..];
+        let best = (0..vocabulary).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+        tokens.push(i64::try_from(best).expect("a token"));
     }
-    assert!(families.len() >= 4, "{families:?}");
+    // A tokenizer whose tokens show their numbers: of `abc` come 3, 11 and 5.
+    let mut words: BTreeMap<String, usize> = (0..vocabulary).map(|n| (format!("<{n}>"), n)).collect();
+    for (letter, token) in ["a", "b", "c"].into_iter().zip([3, 11, 5]) {
+        words.remove(&format!("<{token}>"));
+        words.insert(letter.to_owned(), token);
+    }
+    let word = |token: &i64| words.iter().find(|(_, n)| i64::try_from(**n) == Ok(*token)).expect("a token").0.as_str();
+    let shown: String = tokens[given..].iter().map(word).collect();
+    let tokenizer = json!({"model": {"type": "BPE", "vocab": words, "merges": []}});
+    std::fs::write(place("tokenizer.json"), tokenizer.to_string()).expect("a file");
+    let weights = weights(&self::folder().join(checkpoint));
+    let (program, tokenizer) = (place("model.attn"), place("tokenizer.json"));
+    let line = ["generate", &program, "--weights", weights.to_str().expect("UTF-8"), "--tokenizer", &tokenizer];
+    let (code, out, err) =
+        attnc(&[&line[..], &["--prompt", "abc", "--max-tokens", "5", "--temperature", "0"]].concat());
+    assert_eq!((code, out.trim_end()), (0, shown.as_str()), "{checkpoint}: {err}");
+}
+
+/// What a model is given to read, if it reads and writes apart; a text that it goes on with; and the logits behind each token of that.
+struct Continued {
+    read: Option<Vec<i64>>,
+    text: Vec<i64>,
+    logits: Vec<f32>,
+}
+
+/// The texts of a checkpoint's reference.
+fn continued(checkpoint: &str, reads: bool) -> Vec<Continued> {
+    let cases = cases(checkpoint);
+    let case = |name: &str| cases.iter().find(|case| case.name == name).expect("a case");
+    let decoded = case(if reads { "batch_decode" } else { "batch" });
+    let rows = decoded.output.shape[1];
+    let logits = decoded.output.to_f32();
+    let texts = decoded.inputs["tokens"].to_i64();
+    let each = texts.chunks(rows).zip(logits.chunks(logits.len() / decoded.output.shape[0])).enumerate();
+    let read = |at: usize| {
+        let encoded = case("batch_encode");
+        let [tokens, mask] = ["tokens", "mask"].map(|name| encoded.inputs[name].to_i64());
+        let length = encoded.inputs["tokens"].shape()[1];
+        let kept = (at * length..(at + 1) * length).filter(|i| mask[*i] != 0).map(|i| tokens[i]);
+        kept.collect::<Vec<i64>>()
+    };
+    let of = |(at, (text, logits)): (usize, (&[i64], &[f32]))| Continued {
+        read: reads.then(|| read(at)),
+        text: text.to_vec(),
+        logits: logits.to_vec(),
+    };
+    each.map(of).collect()
+}
+
+/// The scores after any part of a text, and after the rest of it, and after each token of it by itself, are those that `transformers`
+/// gives for all of it at once.
+fn goes_on_from_its_cache(checkpoint: &str, model: &CompiledModel, reads: bool) {
+    let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
+    let ints = |shape: Vec<usize>, values: &[i64]| Tensor::from_ints(Elem::I32, shape, values).expect("a tensor");
+    for Continued { read, text, logits: wanted } in continued(checkpoint, reads) {
+        let (rows, width) = (text.len(), wanted.len() / text.len());
+        let near = |what: &str, at: usize, logits: &[Tensor]| {
+            let far = fixtures::difference(&logits[0].to_f32(), &wanted[at * width..(at + 1) * width]);
+            assert!(far <= TOLERANCE, "{checkpoint} {what}, token {at}: {far:e}");
+        };
+        let mut call = |name: &str, args: &[Tensor]| {
+            let entry = model.entry(name).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+            session.call(entry, args).unwrap_or_else(|e| panic!("{checkpoint}: {e}"))
+        };
+        let begin = |call: &mut dyn FnMut(&str, &[Tensor]) -> Vec<Tensor>| {
+            if let Some(read) = &read {
+                let length = call("read", &[ints(vec![read.len()], read)]);
+                assert_eq!(length[0].to_i64(), [read.len() as i64], "{checkpoint}");
+            }
+        };
+        for k in 1..=rows {
+            begin(&mut call);
+            near("the first", k - 1, &call("prefill", &[ints(vec![k], &text[..k])]));
+            if k < rows {
+                near("the rest", rows - 1, &call("prefill", &[ints(vec![rows - k], &text[k..])]));
+            }
+            assert_eq!(call("forget", &[])[0].to_i64(), [rows as i64], "{checkpoint}");
+        }
+        begin(&mut call);
+        for (at, token) in text.iter().enumerate() {
+            near("one by one", at, &call("step", &[ints(Vec::new(), &[*token])]));
+        }
+        call("forget", &[]);
+    }
 }
 
 /// The program of a configuration with some fields changed (`null` takes one away), or why there is none.
@@ -205,6 +277,11 @@ fn what_is_not_supported_is_refused_by_its_field() {
         ("gpt2", json!({"activation_function": "mish"}), "`activation_function` is \"mish\"; attnc can import gelu, "),
         ("gpt2", json!({"scale_attn_by_inverse_layer_idx": true}), "`scale_attn_by_inverse_layer_idx` is true"),
         ("gpt2", json!({"architectures": ["GPT2ForTokenClassification"]}), "`architectures` is [\"GPT2ForToken"),
+        (
+            "bert",
+            json!({"architectures": ["BertForNextSentencePrediction"]}),
+            "BertForTokenClassification or BertModel",
+        ),
         ("gpt2", json!({"a_new_scale": 2.0}), "does not know its field `a_new_scale`"),
         ("gpt2", json!({"one": 1, "two": "x"}), "does not know its fields `one`, `two`"),
         (
@@ -214,13 +291,54 @@ fn what_is_not_supported_is_refused_by_its_field() {
         ),
         ("llama", json!({"mlp_bias": true}), "`mlp_bias` is true; attnc can import only false"),
         ("llama", json!({"head_dim": 7}), "`head_dim` is 7"),
-        ("llama", json!({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}), "`rope_parameters` is {"),
+        ("llama", json!({"rope_parameters": {"rope_type": "longrope", "factor": 4.0}}), "`rope_parameters` is {"),
+        (
+            "llama",
+            json!({"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1.0}}),
+            "a rope_theta and betas with which yarn has bounds",
+        ),
+        (
+            "llama",
+            json!({"rope_parameters": {"rope_type": "yarn", "factor": 9.0, "mscale": 1.0, "mscale_all_dim": -9.0}}),
+            "an attention_factor above 0",
+        ),
+        ("llama_yarn", json!({"rope_parameters": {"rope_type": "yarn", "beta_fast": "x"}}), "`beta_fast` is \"x\""),
         ("llama", json!({"rope_parameters": {"rope_type": "default", "odd": 4.0}}), "without further fields"),
         ("llama", json!({"rms_norm_eps": "small"}), "`rms_norm_eps` is \"small\"; attnc can import a number"),
         ("mistral", json!({"sliding_window": 0}), "`sliding_window` is 0"),
         ("gemma2", json!({"layer_types": ["full_attention"]}), "`layer_types` is [\"full_attention\"]"),
+        (
+            "gemma3",
+            json!({"layer_types": ["full_attention", "full_attention", "full_attention"]}),
+            "`layer_types` is [",
+        ),
+        ("gemma3", json!({"sliding_window": null}), "`sliding_window` is nothing"),
+        (
+            "gemma3",
+            json!({"attn_logit_softcapping": 5.0}),
+            "`attn_logit_softcapping` is 5.0; attnc can import only null",
+        ),
+        ("gemma3", json!({"use_bidirectional_attention": true}), "`use_bidirectional_attention` is true"),
+        (
+            "gemma3",
+            json!({"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}}),
+            "default for sliding_attention",
+        ),
+        (
+            "gemma3",
+            json!({"rope_parameters": {"odd_attention": {}, "full_attention": null, "x": 2}}),
+            "`rope_parameters` is {",
+        ),
+        ("gemma3_images", json!({"text_config": null}), "`text_config` is nothing"),
+        (
+            "gemma3_images",
+            json!({"text_config": {"model_type": "gemma3_text", "a_new_scale": 2.0}}),
+            "does not know its field `a_new_scale`, which may change what the model computes, in `text_config`",
+        ),
         ("bert", json!({"position_embedding_type": "relative_key"}), "`position_embedding_type` is \"relative_key\""),
         ("bert", json!({"is_decoder": true}), "`is_decoder` is true"),
+        ("t5", json!({"decoder_start_token_id": 53}), "`decoder_start_token_id` is 53; attnc can import a token below"),
+        ("t5", json!({"eos_token_id": [1, 2]}), "`eos_token_id` is [1,2]"),
         ("t5", json!({"feed_forward_proj": "gated-mish"}), "`feed_forward_proj` is \"gated-mish\""),
         ("t5", json!({"relative_attention_max_distance": 8}), "`relative_attention_max_distance` is 8"),
         ("vit", json!({"patch_size": 5}), "`patch_size` is 5; attnc can import a divisor of image_size, 12"),
@@ -236,11 +354,6 @@ fn what_is_not_supported_is_refused_by_its_field() {
         ("llama", json!({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}), "`rope_scaling` is {"),
         ("gemma2", json!({"query_pre_attn_scalar": 0}), "`query_pre_attn_scalar` is 0"),
         ("gemma2", json!({"attn_logit_softcapping": -2.0}), "`attn_logit_softcapping` is -2.0"),
-        (
-            "qwen2",
-            json!({"use_sliding_window": true, "sliding_window": 4, "layer_types": null, "max_window_layers": 1}),
-            "`max_window_layers` is 1",
-        ),
         ("whisper", json!({"encoder_attention_heads": 5}), "`encoder_attention_heads` is 5"),
     ] {
         let made = changed(checkpoint, &changes);
@@ -248,7 +361,8 @@ fn what_is_not_supported_is_refused_by_its_field() {
         assert!(refused.contains(told), "{checkpoint} {changes}: {refused}");
     }
     // Windows where the family has them, and nowhere else.
-    let windows = |checkpoint: &str, changes| changed(checkpoint, &changes).expect("a program").contains("at < 4");
+    let windows =
+        |checkpoint: &str, changes| changed(checkpoint, &changes).expect("a program").contains("distance < 4");
     let qwen = |first| json!({"use_sliding_window": true, "sliding_window": 4, "layer_types": null, "max_window_layers": first});
     assert!(windows("qwen2", qwen(0)) && !windows("qwen2", qwen(28)) && windows("mistral", json!({})));
     assert!(!windows("llama", json!({"sliding_window": 4})));
@@ -269,6 +383,18 @@ fn older_configurations_are_read() {
     assert!(now.contains("theta = 500000.0"), "{now}");
     let gemma = changed("gemma", &json!({"hidden_act": "gelu", "hidden_activation": null})).expect("a program");
     assert!(gemma.contains("gelu_tanh(gate_proj(x))"), "{gemma}");
+    // Gemma 3's two bases, and its pattern in place of a list.
+    let before = json!({"rope_parameters": null, "rope_theta": 50000.0, "rope_local_base_freq": 700.0,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "layer_types": null, "_sliding_window_pattern": null,
+        "sliding_window_pattern": 3});
+    let now = changed("gemma3", &json!({}));
+    assert!(now.as_ref().is_ok_and(|program| program.contains("block(x, i % 3 != 2)")), "{now:?}");
+    assert_eq!(changed("gemma3", &before), now);
+    // Of a list with all layers alike, one base is left.
+    let far = changed("gemma3", &json!({"layer_types": vec!["full_attention"; 4]})).expect("a program");
+    assert!(far.contains("theta = 50000.0") && !far.contains("local"), "{far}");
+    let near = changed("gemma3", &json!({"layer_types": vec!["sliding_attention"; 4]})).expect("a program");
+    assert!(near.contains("theta = 700.0") && near.contains("distance < 4") && !near.contains("local"), "{near}");
 }
 
 /// Folders that are none, files that are broken, and the option that takes a field's meaning away.

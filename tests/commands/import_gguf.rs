@@ -16,8 +16,18 @@ use host::host;
 /// How far results may be from the reference; see [`fixtures::difference`].
 const TOLERANCE: f64 = 1e-5;
 
-const MODELS: [&str; 7] =
-    ["gemma_f32", "gpt2_q8_0", "llama_bf16", "llama_f32", "llama_q4_0", "llama_q8_0", "qwen2_f16"];
+const MODELS: [&str; 10] = [
+    "gemma2_f32",
+    "gemma3_f32",
+    "gemma_f32",
+    "gpt2_q8_0",
+    "llama_bf16",
+    "llama_f32",
+    "llama_q4_0",
+    "llama_q8_0",
+    "qwen2_f16",
+    "qwen3_q8_0",
+];
 
 fn file(model: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gguf").join(model).join("model.gguf")
@@ -256,6 +266,8 @@ fn what_a_program_would_not_follow_is_refused_by_its_field() {
         ("llama_f32", "llama.vocab_size", json!(54), "as many as `token_embd.weight` has rows"),
         ("llama_f32", "split.count", json!(3), "attnc can import a model in one file"),
         ("gemma_f32", "gemma.attention.value_length", json!(8), "the width of a head, 16"),
+        ("gemma2_f32", "gemma2.attention.sliding_window", json!(0), "`gemma2.attention.sliding_window` is 0"),
+        ("gemma3_f32", "gemma3.rope.dimension_count_swa", json!(6), "its field `gemma3.rope.dimension_count_swa`"),
         ("gpt2_q8_0", "gpt2.block_count", json!(0), "`gpt2.block_count` is 0"),
     ] {
         let found = changed(model, name, value).expect_err(told);

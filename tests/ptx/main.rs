@@ -4,5 +4,6 @@ mod assembled;
 mod fragments;
 mod generate;
 mod ptxas;
+mod sim;
 mod texts;
 mod verifier;

@@ -22,6 +22,7 @@ pub mod info;
 mod integers;
 mod kernel;
 mod lanes;
+mod partial;
 mod reduce;
 mod run;
 

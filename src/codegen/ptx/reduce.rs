@@ -10,38 +10,15 @@
 //!
 //! Each result is computed in one order, which depends on extents and threads alone.
 
-use super::kernel::WARP;
+use super::kernel::{WARP, offset_of};
 use super::lanes::{Lane, ptx_type};
+use super::partial::Accumulator;
 use super::run::Run;
 use crate::ptx::words::Compare;
-use crate::ptx::{Op as P, Operand, Reg, RegType, Type as PtxType};
+use crate::ptx::{Op as P, Operand, RegType, Type as PtxType};
 use crate::scalar::{CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::tile::{Inst, Op, Space, TileType, Value};
-
-use super::kernel::offset_of;
-
-/// A partial result.
-#[derive(Clone, Debug)]
-pub(super) struct Accumulator {
-    inst: Inst,
-    kind: ReduceKind,
-    elem: Elem,
-    value: Reg,
-    /// Of the greatest element its index.
-    index: Option<Reg>,
-    result: Value,
-}
-
-impl Accumulator {
-    fn lane(&self) -> Lane {
-        Lane { value: Operand::Reg(self.value), elem: self.elem }
-    }
-
-    fn index_lane(&self) -> Option<Lane> {
-        self.index.map(|r| Lane { value: Operand::Reg(r), elem: Elem::I32 })
-    }
-}
 
 /// Bytes of a partial result in shared memory, whatever its type.
 const PARTIAL: u32 = 8;

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::emit::Emit;
 use super::kernel::{Code, offset_of};
 use super::lanes::Lane;
-use super::reduce::Accumulator;
+use super::partial::Accumulator;
 use crate::ptx::words::{Compare, Sat};
 use crate::ptx::{Op as P, Operand, RegType, Type as PtxType};
 use crate::shape::Elem;

@@ -46,19 +46,28 @@ impl Model<'_> {
 }
 
 /// The architectures that can be imported.
-const ARCHITECTURES: [&str; 4] = ["llama", "qwen2", "gemma", "gpt2"];
+const ARCHITECTURES: [&str; 7] = ["llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gpt2"];
 
 /// The parts of a block of the Llama kind, and their names on the hub.
-const LLAMA: [(&str, &str); 9] = [
+const LLAMA: [(&str, &str); 11] = [
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
     ("attn_k", "self_attn.k_proj"),
     ("attn_v", "self_attn.v_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
     ("attn_output", "self_attn.o_proj"),
     ("ffn_norm", "post_attention_layernorm"),
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),
     ("ffn_down", "mlp.down_proj"),
+];
+
+/// Where Gemma 2 and 3 have norms besides: behind each half of a block.
+const SANDWICH: [(&str, &str); 3] = [
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
 
 /// The same for GPT-2.
@@ -140,6 +149,15 @@ impl Facts<'_> {
         self.said.size(&self.key(name))
     }
 
+    fn is_gemma(&self) -> bool {
+        self.architecture.starts_with("gemma")
+    }
+
+    /// Are there norms behind the halves of a block too?
+    fn is_sandwich(&self) -> bool {
+        ["gemma2", "gemma3"].contains(&self.architecture)
+    }
+
     fn fields(value: Value) -> Map<String, Value> {
         match value {
             Value::Object(fields) => fields,
@@ -166,16 +184,20 @@ impl Facts<'_> {
             let help = "import the checkpoint that it was converted from; its config.json has the rule".to_owned();
             return Err(Refusal { message, help: Some(help) });
         }
-        let class = match self.architecture {
-            "llama" => "Llama",
-            "qwen2" => "Qwen2",
-            _ => "Gemma",
+        let (model_type, class) = match self.architecture {
+            "llama" => ("llama", "Llama"),
+            "qwen2" => ("qwen2", "Qwen2"),
+            "qwen3" => ("qwen3", "Qwen3"),
+            "gemma" => ("gemma", "Gemma"),
+            "gemma2" => ("gemma2", "Gemma2"),
+            _ => ("gemma3_text", "Gemma3"),
         };
+        let layers = self.size("block_count")?;
         let mut config = Facts::fields(json!({
-            "model_type": self.architecture,
+            "model_type": model_type,
             "architectures": [format!("{class}ForCausalLM")],
             "hidden_size": d,
-            "num_hidden_layers": self.size("block_count")?,
+            "num_hidden_layers": layers,
             "num_attention_heads": h,
             "num_key_value_heads": k,
             "head_dim": e,
@@ -194,8 +216,24 @@ impl Facts<'_> {
             }
             _ => return Err(said.refuse(&self.key("rope.scaling.type"), "none or linear")),
         }
-        if self.architecture == "gemma" {
+        if self.is_gemma() {
             config.insert("hidden_activation".to_owned(), json!("gelu_pytorch_tanh"));
+        }
+        if self.is_sandwich() {
+            config.insert("sliding_window".to_owned(), json!(self.size("attention.sliding_window")?));
+            // The file does not say it: the models with so many layers, of 27 thousand million parameters, divide by the root of
+            // another width.
+            let largest = if self.architecture == "gemma2" { 46 } else { 62 };
+            config.insert("query_pre_attn_scalar".to_owned(), json!(if layers == largest { d / h } else { e }));
+            for (there, here) in [
+                ("attn_logit_softcapping", "attn_logit_softcapping"),
+                ("final_logit_softcapping", "final_logit_softcapping"),
+                ("rope.freq_base_swa", "rope_local_base_freq"),
+            ] {
+                let key = self.key(there);
+                let value = if said.has(&key) { json!(said.positive_or(&key, 1.0)?) } else { Value::Null };
+                config.insert(here.to_owned(), value);
+            }
         }
         if self.architecture == "llama" {
             config.insert("attention_bias".to_owned(), json!(self.names.contains("blk.0.attn_q.bias")));
@@ -236,17 +274,18 @@ impl Facts<'_> {
             ("output", _) => Some("lm_head"),
             _ => None,
         };
-        let norm = if self.architecture == "gemma" { Layout::PlusOne } else { Layout::Same };
+        let norm = if self.is_gemma() { Layout::PlusOne } else { Layout::Same };
         if let Some(whole) = whole {
             return Ok((format!("{whole}.{end}"), if part == "output_norm" { norm } else { Layout::Same }));
         }
         let (layer, own) = part.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).ok_or_else(unknown)?;
         layer.parse::<u32>().map_err(|_| unknown())?;
         let parts = if gpt2 { &GPT2[..] } else { &LLAMA[..] };
-        let (_, there) = parts.iter().find(|(here, _)| *here == own).ok_or_else(unknown)?;
+        let more = if self.is_sandwich() { &SANDWICH[..] } else { &[] };
+        let (_, there) = more.iter().chain(parts).find(|(here, _)| *here == own).ok_or_else(unknown)?;
         let heads = |name: &str| self.said.size_or(&self.key(name), 1).map(i64::unsigned_abs);
         let layout = match own {
-            "attn_norm" | "ffn_norm" => norm,
+            _ if own.ends_with("_norm") => norm,
             "attn_q" if self.architecture == "llama" => Layout::Heads(heads("attention.head_count")?),
             "attn_k" if self.architecture == "llama" => match self.said.has(&self.key("attention.head_count_kv")) {
                 true => Layout::Heads(heads("attention.head_count_kv")?),

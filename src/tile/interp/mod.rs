@@ -15,6 +15,7 @@ mod dot;
 mod elements;
 mod frame;
 mod kernel;
+mod launches;
 mod memory;
 mod plan;
 mod runs;
@@ -26,6 +27,7 @@ use crate::shape::{Dim, DimError};
 use crate::source::Loc;
 use crate::tensor::Tensor;
 
+pub use launches::{LaunchArgument, LaunchError, LaunchMemory, Launches};
 pub use runs::{RunMemory, Runs, RunsOf, SCRATCH};
 
 use super::verify::Verified;
@@ -65,7 +67,7 @@ pub struct Outcome {
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
 pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call, &|_| None, &mut BTreeMap::new())
+    plan::run(module.module(), call, Others::none(), &mut BTreeMap::new())
 }
 
 /// Runs a plan as one of the calls of a session, whose states are kept as bytes, by name; what is not there is zero. A call
@@ -78,7 +80,7 @@ pub fn run_in(
     call: &Call<'_>,
     states: &mut BTreeMap<String, Vec<u8>>,
 ) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call, &|_| None, states)
+    plan::run(module.module(), call, Others::none(), states)
 }
 
 /// The same, with the runs of kernels done by others: `runs` says who does those of a kernel, by its name, or nobody.
@@ -91,7 +93,34 @@ pub fn run_in_by<'a>(
     states: &mut BTreeMap<String, Vec<u8>>,
     runs: RunsOf<'a>,
 ) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call, runs, states)
+    plan::run(module.module(), call, Others { runs, launches: None }, states)
+}
+
+/// The same, with launches done by others, such as a GPU's simulator. Kernels may be scheduled for a GPU.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on<'a>(
+    module: Verified<'a>,
+    call: &'a Call<'a>,
+    states: &mut BTreeMap<String, Vec<u8>>,
+    launches: &'a dyn Launches,
+) -> Result<Outcome, EvalError> {
+    plan::run(module.module(), call, Others { launches: Some(launches), ..Others::none() }, states)
+}
+
+/// Who does what of a call in the interpreter's place.
+#[derive(Clone, Copy)]
+struct Others<'a> {
+    runs: RunsOf<'a>,
+    launches: Option<&'a dyn Launches>,
+}
+
+impl<'a> Others<'a> {
+    /// Nobody.
+    fn none() -> Others<'a> {
+        Others { runs: &|_| None, launches: None }
+    }
 }
 
 /// An operand of a kernel that is run alone.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::frame::{Frame, RuntimeValue, buffer, get, index, indices, set};
 use super::kernel::{KernelRun, Next, jump, scalar_operation};
 use super::memory::{Storage, View};
-use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, RunsOf, broken, dim, fail, located};
+use super::{Argument, Budget, Call, EvalError, Limits, Others, Outcome, Runs, broken, dim, fail, launches, located};
 use crate::interface::param_named;
 use crate::shape::{ADDRESS_BITS, Dim, Fact};
 use crate::tensor::Tensor;
@@ -17,16 +17,16 @@ use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, S
 pub(super) fn run<'a>(
     module: &'a Module,
     call: &'a Call<'a>,
-    runs: RunsOf<'a>,
+    others: Others<'a>,
     states: &mut BTreeMap<String, Vec<u8>>,
 ) -> Result<Outcome, EvalError> {
     let Some(plan) = module.plans.iter().find(|p| p.name == call.plan && p.variant == call.variant) else {
         return fail(format!("there is no plan `{}`", call.plan));
     };
     enter(module, call)?;
-    let mut runner = Runner::new(module, plan, call, runs);
+    let mut runner = Runner::new(module, plan, call, others);
     if let Some(prepare) = module.plans.iter().find(|p| p.variant == PlanVariant::Prepare) {
-        let mut first = Runner::new(module, prepare, call, runs);
+        let mut first = Runner::new(module, prepare, call, others);
         first.run()?;
         let packed = first.packed.and_then(|at| first.memory.into_iter().nth(at));
         runner.packed = packed.map(|storage| runner.add(storage));
@@ -118,11 +118,11 @@ struct Runner<'a> {
     states: BTreeMap<String, usize>,
     packed: Option<usize>,
     budget: Budget,
-    runs: RunsOf<'a>,
+    others: Others<'a>,
 }
 
 impl<'a> Runner<'a> {
-    fn new(module: &'a Module, plan: &'a Plan, call: &'a Call<'a>, runs: RunsOf<'a>) -> Runner<'a> {
+    fn new(module: &'a Module, plan: &'a Plan, call: &'a Call<'a>, others: Others<'a>) -> Runner<'a> {
         Runner {
             symbols: call.symbols.clone(),
             module,
@@ -137,7 +137,7 @@ impl<'a> Runner<'a> {
             states: BTreeMap::new(),
             packed: None,
             budget: Budget::new(call.limits),
-            runs,
+            others,
         }
     }
 
@@ -302,8 +302,14 @@ impl<'a> Runner<'a> {
                     return broken(format!("there is no kernel {kernel}"));
                 };
                 let args = data.operands.iter().map(|v| get(frame, *v).cloned()).collect::<Result<Vec<_>, _>>()?;
-                launch(k, args, &mut self.memory, symbols, &self.module.sites, &mut self.budget, (self.runs)(kernel))
-                    .map_err(|e| EvalError { message: format!("@{kernel}: {}", e.message), ..e })?;
+                let done = match self.others.launches {
+                    Some(by) => launches::launch(by, (self.module, kernel), symbols, &args, &mut self.memory),
+                    None => {
+                        let runs = (self.others.runs)(kernel);
+                        launch(k, args, &mut self.memory, symbols, &self.module.sites, &mut self.budget, runs)
+                    }
+                };
+                done.map_err(|e| EvalError { message: format!("@{kernel}: {}", e.message), ..e })?;
                 return Ok(None);
             }
             // Scalars that are no indices.
@@ -416,8 +422,8 @@ fn launch(
     budget: &mut Budget,
     runs: Option<&dyn Runs>,
 ) -> Result<(), EvalError> {
-    if matches!(k.state, State::Gpu { .. }) {
-        return fail("a kernel scheduled for a GPU is not run");
+    if matches!(k.state, State::Gpu { .. }) && !k.works_in_runs() {
+        return fail("a kernel scheduled for a GPU in fragments is not run");
     }
     let mut frame: Frame = vec![None; k.body.value_count()];
     for (p, x) in k.params.iter().zip(args) {

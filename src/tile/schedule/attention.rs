@@ -89,14 +89,14 @@ use crate::source::Loc;
 use crate::tile::attention::{
     Found, KEYS as KEYS_PARAM, Locations, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES, scalar_of,
 };
-use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, Position, Value, tile_size};
+use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, Position, Target, Value, tile_size};
 pub(super) use launches::expand;
 
 /// Widest head that is one tile.
 const WIDTH: i64 = 256;
 /// How much of a wider head is taken at a time.
 const CHUNK: i64 = 64;
-/// Keys of a block whose keys and values are read in place.
+/// Keys of a block whose keys and values are read in place, where the machine has room for as many.
 const KEYS: i64 = 256;
 /// Keys of a block that is copied to scratch.
 const COPIED_KEYS: i64 = 64;
@@ -159,6 +159,8 @@ struct AttentionKernel {
     width: Extent,
     /// Keys of a block.
     block: i64,
+    /// Do products read keys and values of any type and order in place?
+    reads_in_place: bool,
     /// Number of keys minus number of queries.
     shift: Value,
     scale: Scale,
@@ -167,12 +169,12 @@ struct AttentionKernel {
     sink: Option<Source>,
 }
 
-/// The kernel that computes what an unscheduled one does, with `tile_queries` queries to a tile where they are in lanes, whose
-/// keys and values are buffers of these types; `None` where those are not operands of an attention.
+/// The kernel that computes what an unscheduled one does on a machine, whose keys and values are buffers of these types; `None` where
+/// those are not operands of an attention.
 fn kernel(
     unscheduled: &Kernel,
     found: &Found,
-    tile_queries: i64,
+    target: Target,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
 ) -> Option<Kernel> {
@@ -206,7 +208,7 @@ fn kernel(
         (start, kb.extent_at(extent, start, size))
     };
     let (row, queries) = match layout {
-        QueryLayout::InLanes | QueryLayout::InLanePairs => tile_of(&mut kb, &s, tile_queries),
+        QueryLayout::InLanes | QueryLayout::InLanePairs => tile_of(&mut kb, &s, target.columns),
         QueryLayout::KeysInLanes => (kb.grid_axis(&s, 1), ONE),
     };
     let (col, width) = tile_of(&mut kb, &e, WIDTH);
@@ -232,10 +234,11 @@ fn kernel(
         masks.push(Mask { step: step.clone(), number });
     }
     kb.at(locations.values);
-    let copied = layout == QueryLayout::InLanes && !(in_place(&kb, k) && in_place(&kb, v));
+    let in_place = |b| target.reads_in_place || in_place(&kb, b);
+    let copied = layout == QueryLayout::InLanes && !(in_place(k) && in_place(v));
     // Smaller blocks leave out more of what is hidden; panels of values are for blocks of one size.
     let skips = layout != QueryLayout::InLanePairs && first_hiding(steps.iter()).is_some();
-    let block = tile_size(&t, if copied || skips { COPIED_KEYS } else { KEYS });
+    let block = tile_size(&t, if copied || skips { COPIED_KEYS } else { KEYS.min(target.keys) });
     let shift = kb.dim(&t.sub(&s));
     let sink = what.sink.clone();
     let parts = AttentionKernel {
@@ -253,6 +256,7 @@ fn kernel(
         queries,
         width,
         block,
+        reads_in_place: target.reads_in_place,
         shift,
         scale,
         masks,

@@ -41,9 +41,10 @@ impl<'a> Unit<'a> {
     fn allows(self, place: AllowedIn) -> bool {
         match (self, place) {
             (_, AllowedIn::Both) | (Unit::Plan(_), AllowedIn::Plan) | (Unit::Kernel(_), AllowedIn::Kernel) => true,
+            (Unit::Kernel(k), AllowedIn::Scheduled) => k.state != State::Unscheduled,
             (Unit::Kernel(k), AllowedIn::CpuKernel) => matches!(k.state, State::Cpu(_)),
             (Unit::Kernel(k), AllowedIn::GpuKernel) => matches!(k.state, State::Gpu { .. }),
-            (Unit::Plan(_), AllowedIn::Kernel | AllowedIn::CpuKernel | AllowedIn::GpuKernel)
+            (Unit::Plan(_), AllowedIn::Kernel | AllowedIn::Scheduled | AllowedIn::CpuKernel | AllowedIn::GpuKernel)
             | (Unit::Kernel(_), AllowedIn::Plan) => false,
         }
     }

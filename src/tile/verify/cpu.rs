@@ -1,4 +1,5 @@
-//! Checks of kernels for a CPU: spaces of tiles, runs, and that nothing in scratch is overwritten while it is live.
+//! Checks of kernels that work in runs, for a CPU or a GPU: spaces of tiles, runs, and that nothing in scratch is overwritten while it is
+//! live.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,19 +69,30 @@ fn right_operands(body: &Body, sink: &mut Sink) {
 /// Rules 11 to 16.
 pub(super) fn scheduled(k: &Kernel, level: Cpu, sink: &mut Sink) {
     let before = sink.list.len();
-    let mut c = Checker { k, body: &k.body, level, sink };
+    let mut c = Checker { k, body: &k.body, level: Some(level), sink };
     c.places();
     if c.sink.list.len() == before {
         c.overlaps();
-        c.registers();
+        c.registers(level);
     }
     right_operands(&k.body, sink);
+}
+
+/// The same of a kernel for a GPU: its scratch is the shared memory of a block.
+pub(super) fn scheduled_in_blocks(k: &Kernel, sink: &mut Sink) {
+    let before = sink.list.len();
+    let mut c = Checker { k, body: &k.body, level: None, sink };
+    c.places();
+    if c.sink.list.len() == before {
+        c.overlaps();
+    }
 }
 
 struct Checker<'a, 's> {
     k: &'a Kernel,
     body: &'a Body,
-    level: Cpu,
+    /// The CPU; none for a GPU.
+    level: Option<Cpu>,
     sink: &'s mut Sink,
 }
 
@@ -111,7 +123,7 @@ impl Checker<'_, '_> {
                 if let Some(t) = self.tile(*v).cloned() {
                     match t.space {
                         Space::L1(_) => self.in_scratch(At::Block(*b), &t),
-                        Space::Vector(_) => {}
+                        Space::Vector(_) if self.level.is_some() => {}
                         _ => self.sink.error(At::Block(*b), "an argument of a block is in scratch or vector registers"),
                     }
                 }
@@ -154,6 +166,11 @@ impl Checker<'_, '_> {
     fn between_runs(&mut self, i: Inst) {
         let data = self.body.inst(i);
         let name = data.op.info().name;
+        if self.level.is_none()
+            && matches!(data.op, Op::DotPanels { .. } | Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows)
+        {
+            return self.sink.error(At::Inst(i), format!("{name}: does not stand in a kernel scheduled for a GPU"));
+        }
         let space = |c: &Self, n: usize| data.operands.get(n).and_then(|v| c.tile(*v)).map(|t| t.space);
         let result = data.result.and_then(|v| self.tile(v)).cloned();
         match &data.op {
@@ -214,7 +231,7 @@ impl Checker<'_, '_> {
                 let dense = |axis: &Option<usize>| {
                     axis.and_then(|a| strides.and_then(|s| s.get(a))).is_some_and(|d| d.as_const() == Some(1))
                 };
-                if !dense(rows) && !dense(cols) {
+                if self.level.is_some() && !dense(rows) && !dense(cols) {
                     self.sink.error(At::Inst(i), "window: neighbours along one axis lie side by side");
                 }
                 // That the buffer is not written follows from its being `in`: rule 9 and this.
@@ -276,6 +293,7 @@ impl Checker<'_, '_> {
 
     /// Rule 16: what a product reads in place on its right, it reads in full vectors, inside of the buffer's columns.
     fn right_in_place(&mut self, i: Inst) {
+        let Some(level) = self.level else { return };
         let right = self.body.inst(i).operands.get(1).and_then(|v| self.body.def_inst(*v));
         let Some(InstData { op, operands, result: Some(v), .. }) = right else { return };
         let ([from, indices @ ..], Some(t)) = (operands.as_slice(), self.tile(*v)) else { return };
@@ -291,7 +309,7 @@ impl Checker<'_, '_> {
         let is_zero = |v: &Value| self.body.def_inst(*v).is_some_and(|d| d.op == Op::Const(Scalar::Int(0)));
         let starts = indices.get(axes.clone()).is_some_and(|all| all.iter().all(is_zero));
         let dense = buffer.is_dense(axes.start) || *op == Op::LoadPairs;
-        let lanes = i64::from(self.level.lanes() * 4 / t.element_bytes()).max(1);
+        let lanes = i64::from(level.lanes() * 4 / t.element_bytes()).max(1);
         let vectors = t.cols.capacity().saturating_add(lanes - 1).div_euclid(lanes);
         let columns = buffer.shape.get(axes.start).and_then(Dim::as_const);
         let whole = columns.is_some_and(|n| n >= vectors.saturating_mul(lanes));
@@ -306,13 +324,20 @@ impl Checker<'_, '_> {
         let Some(mode) = mode else {
             return self.sink.error(At::Inst(i), "dot: a scheduled product has a mode");
         };
-        if let Err(why) = mode.check(self.body, self.body.inst(i), self.level) {
+        let dot = self.body.inst(i);
+        let checked = match self.level {
+            Some(level) => mode.check(self.body, dot, level),
+            None => mode.check_for_gpu(self.body, dot),
+        };
+        if let Err(why) = checked {
             self.sink.error(At::Inst(i), format!("dot: mode `{}`: {why}", mode.name()));
         }
     }
 
     fn vector(&mut self, i: Inst, t: &TileType) {
-        let lanes = self.level.lanes();
+        let Some(lanes) = self.level.map(Cpu::lanes) else {
+            return self.sink.error(At::Inst(i), "the tile is in no space of a GPU");
+        };
         if t.space != Space::Vector(lanes) {
             self.sink.error(At::Inst(i), format!("the tile is in vector registers of {lanes} lanes"));
         }
@@ -490,9 +515,9 @@ impl Checker<'_, '_> {
     }
 
     /// Rule 13: vector registers.
-    fn registers(&mut self) {
-        let lanes = i64::from(self.level.lanes());
-        let room = i64::from(self.level.registers());
+    fn registers(&mut self, level: Cpu) {
+        let lanes = i64::from(level.lanes());
+        let room = i64::from(level.registers());
         let held = |t: &TileType| t.rows.capacity().saturating_mul(t.cols.capacity().div_euclid(lanes));
         for (_, i, data) in self.body.insts() {
             if let (Op::DotPanels { .. }, Some(t)) = (&data.op, data.result.and_then(|v| self.tile(v))) {

@@ -10,10 +10,8 @@ use crate::tile::{Block, Body, Extent, Fragment, GpuArch, Inst, Kernel, Op, Spac
 /// Rules 17 to 20.
 pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) {
     let before = sink.list.len();
+    block(warps, sink);
     let mut c = Checker { k, body: &k.body, arch, warps, sink };
-    if !(1..=32).contains(&warps) {
-        c.sink.error(At::Head, format!("a block has 1 to 32 warps, not {warps}"));
-    }
     for b in &k.body.layout {
         for v in &k.body.block(*b).args {
             c.place(At::Block(*b), k.body.ty(*v));
@@ -29,6 +27,13 @@ pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) 
     c.roles();
     if c.sink.list.len() == before {
         flow::check(&k.body, c.sink);
+    }
+}
+
+/// The size of a block.
+pub(super) fn block(warps: u32, sink: &mut Sink) {
+    if !(1..=32).contains(&warps) {
+        sink.error(At::Head, format!("a block has 1 to 32 warps, not {warps}"));
     }
 }
 

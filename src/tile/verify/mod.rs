@@ -47,7 +47,10 @@
 //!     a known number of columns, side by side, and at least as many as the full vectors of the kernel's level that the
 //!     tile takes.
 //!
-//! Of kernels scheduled for a GPU (`gpu`):
+//! Of kernels scheduled for a GPU in runs (`cpu`): rules 11 to 15 hold, scratch being the block's shared memory. There are no vector registers, no
+//! panels and pairs; products of floats have the mode `fma`, others `chain`; windows may have any type and order.
+//!
+//! Of other kernels scheduled for a GPU (`gpu`):
 //! 17. Slots, pending tiles and groups are used exactly once on every path: groups are waited for in the order in which they
 //!     were committed, and a wait leaves exactly `pending` later groups of its queue in flight.
 //! 18. Fragments have a layout that fits the operation; operands of products in shared memory are swizzled as the unit
@@ -66,7 +69,7 @@
 //! 23. Entry points (`entries`) have names, each once, and a plain plan, and one that fills the taps if there are any; a plan
 //!     with an entry point has its dimensions and taps, and takes and gives contiguous buffers of the declared types.
 //!
-//! Of accesses (`bounds`), for all values that the dimensions can have at run time, in kernels that are not for a GPU:
+//! Of accesses (`bounds`), for all values that the dimensions can have at run time, in kernels that work in runs or are not scheduled:
 //! 24. Whatever a kernel loads, stores or reads in place lies within the extents of its buffer. Extents that are known at run
 //!     time alone are between 0 and their bounds. A grid has no negative extent. Numbers that are loaded are indices only after
 //!     `check_index`.
@@ -91,8 +94,8 @@
 //! # What is not checked
 //!
 //! That grid points write different elements, and that a launch does not read what it writes (a race, inside of the buffers);
-//! that what is read was written before (the interpreter checks it); that loops end. Accesses of kernels for a GPU, which leave out
-//! what is outside.
+//! that what is read was written before (the interpreter checks it); that loops end. Accesses of kernels of fragments, which leave
+//! out what is outside.
 
 mod body;
 mod bounds;
@@ -314,6 +317,10 @@ fn kernel(module: &Module, k: &Kernel, plans: Option<&bounds::Plans<'_>>, sink: 
     match k.state {
         State::Unscheduled => cpu::unscheduled(k, sink),
         State::Cpu(level) => cpu::scheduled(k, level, sink),
+        State::Gpu { warps, .. } if k.works_in_runs() => {
+            gpu::block(warps, sink);
+            cpu::scheduled_in_blocks(k, sink);
+        }
         State::Gpu { arch, warps } => return gpu::scheduled(k, arch, warps, sink),
     }
     if let Some(plans) = plans.filter(|_| sink.list.len() == before) {

@@ -245,7 +245,7 @@ impl AttentionKernel {
         axes: (usize, usize),
         of: (Extent, Extent),
     ) -> Value {
-        if in_place(kb, b) {
+        if self.reads_in_place || in_place(kb, b) {
             kb.load(b, at, (Some(axes.0), Some(axes.1)), of.0, of.1)
         } else {
             load_transposed(kb, b, at, axes, of, None)

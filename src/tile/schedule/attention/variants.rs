@@ -152,7 +152,7 @@ impl Choice<'_> {
     fn many(&mut self) -> Result<Variant, String> {
         let (mut moved, mut enough) = (Vec::new(), i64::MAX);
         for n in [KEYS_PARAM, VALUES] {
-            if let Some(least) = queries_that_pay(self.operand(n)?)
+            if let Some(least) = queries_that_pay(self.operand(n)?).filter(|_| !self.target.reads_in_place)
                 && !(n == VALUES && self.keys_are_values)
             {
                 moved.push(n);
@@ -220,7 +220,7 @@ impl Choice<'_> {
     /// The kernel of a layout on these operands.
     fn attention(&mut self, layout: QueryLayout, operands: Vec<View>) -> Result<Launch, String> {
         let [k, v] = [KEYS_PARAM, VALUES].map(|n| operands[n].buffer_type());
-        let made = kernel(self.unscheduled, self.found, self.target.columns, layout, [&k, &v]);
+        let made = kernel(self.unscheduled, self.found, self.target, layout, [&k, &v]);
         Ok(self.launch(made.ok_or("an attention has no kernel of a layout")?, operands))
     }
 

@@ -1,0 +1,188 @@
+//! Rotary positions of a configuration: their frequencies, and how these are changed for longer texts.
+//!
+//! In: the fields of the hub, of today (`rope_parameters`) and of before (`rope_theta`, `rope_scaling`). Out: the words and flags of the
+//! template's layer `Rotary`.
+
+use super::{Config, Refusal, Template, number};
+
+/// The kinds of `rope_type`, as messages name them.
+const KINDS: &str = "a rope_type of default, linear, llama3 or yarn";
+
+/// Frequencies of rotary positions.
+#[derive(Clone, Debug)]
+pub(super) struct Rope {
+    theta: f64,
+    /// The base of layers with a window, if it is another one.
+    near: Option<f64>,
+    scaling: Scaling,
+}
+
+/// How frequencies are changed so that a model reads more than it was trained with.
+#[derive(Clone, Debug)]
+enum Scaling {
+    None,
+    /// All positions are divided by this.
+    Linear(f64),
+    /// Llama 3.1's: factor, bounds in periods per context, the context it was trained with.
+    Llama3 {
+        factor: f64,
+        low: f64,
+        high: f64,
+        context: f64,
+    },
+    /// YaRN's: factor, the first frequency that is changed and the last that is mixed, what queries and keys are multiplied by.
+    Yarn {
+        factor: f64,
+        low: f64,
+        high: f64,
+        stretch: f64,
+    },
+}
+
+impl Rope {
+    /// Of a model whose layers are all alike; `e` is the width of a head.
+    pub(super) fn of(config: &Config, e: i64) -> Result<Rope, Refusal> {
+        // `rope_parameters` since version 5 of transformers; before, `rope_theta` and `rope_scaling`.
+        let theta = config.positive_or("rope_theta", 10_000.0)?;
+        let (field, inner) = match config.object("rope_parameters")? {
+            Some(inner) => {
+                if config.object("rope_scaling")?.is_some_and(|other| !other.says_the_same(&inner)) {
+                    return Err(config.refuse("rope_scaling", "what rope_parameters says"));
+                }
+                ("rope_parameters", Some(inner))
+            }
+            None => ("rope_scaling", config.object("rope_scaling")?),
+        };
+        match inner {
+            Some(inner) => Rope::said(config, field, &inner, theta, e),
+            None => Ok(Rope { theta, near: None, scaling: Scaling::None }),
+        }
+    }
+
+    /// Of Gemma 3, whose layers with a window have a base of their own. `local` says which layers there are: all with a window, all
+    /// without, or both (`None`).
+    pub(super) fn of_two_kinds(config: &Config, e: i64, local: Option<bool>) -> Result<Rope, Refusal> {
+        let (far, near) =
+            (config.positive_or("rope_theta", 1_000_000.0)?, config.positive_or("rope_local_base_freq", 10_000.0)?);
+        let (mut far, mut near) = [far, near].map(|theta| Rope { theta, near: None, scaling: Scaling::None }).into();
+        if let Some(inner) = config.object("rope_scaling")? {
+            far = Rope::said(config, "rope_scaling", &inner, far.theta, e)?;
+        }
+        if let Some(both) = config.object("rope_parameters")? {
+            for (kind, rope) in [("full_attention", &mut far), ("sliding_attention", &mut near)] {
+                if let Some(inner) = both.object(kind)? {
+                    *rope = Rope::said(config, "rope_parameters", &inner, rope.theta, e)?;
+                }
+            }
+            let wanted = "what full_attention and sliding_attention say";
+            both.all_known().map_err(|_| config.refuse("rope_parameters", wanted))?;
+        }
+        match (local, &far.scaling, &near.scaling) {
+            (Some(true), ..) => Ok(near),
+            (Some(false), ..) => Ok(far),
+            (None, Scaling::None | Scaling::Linear(_), Scaling::None) => Ok(Rope { near: Some(near.theta), ..far }),
+            _ => {
+                let field = if config.has("rope_parameters") { "rope_parameters" } else { "rope_scaling" };
+                Err(config.refuse(
+                    field,
+                    "a rope_type of default or linear for full_attention, and default for sliding_attention",
+                ))
+            }
+        }
+    }
+
+    /// What an object of the field says; `theta` where it does not name a base.
+    fn said(config: &Config, field: &str, inner: &Config, theta: f64, e: i64) -> Result<Rope, Refusal> {
+        let theta = inner.positive_or("rope_theta", theta)?;
+        let kind = inner.text_or("rope_type", &inner.text_or("type", "default")?)?;
+        inner.text_or("type", "")?;
+        let scaling = match kind.as_str() {
+            "default" => Scaling::None,
+            "linear" => Scaling::Linear(inner.positive_or("factor", 1.0)?),
+            "llama3" => {
+                let (low, high) =
+                    (inner.positive_or("low_freq_factor", 1.0)?, inner.positive_or("high_freq_factor", 4.0)?);
+                if high <= low {
+                    return Err(config.refuse(field, "a high_freq_factor above the low_freq_factor"));
+                }
+                let factor = inner.positive_or("factor", 8.0)?;
+                let context = inner.positive_or("original_max_position_embeddings", 8192.0)?;
+                Scaling::Llama3 { factor, low, high, context }
+            }
+            "yarn" => yarn(config, field, inner, theta, e)?,
+            _ => return Err(config.refuse(field, KINDS)),
+        };
+        inner.all_known().map_err(|_| config.refuse(field, &format!("{KINDS} without further fields")))?;
+        Ok(Rope { theta, near: None, scaling })
+    }
+
+    /// Have layers with a window a base of their own?
+    pub(super) fn is_of_two_kinds(&self) -> bool {
+        self.near.is_some()
+    }
+
+    /// Gives a template its words and flags.
+    pub(super) fn fill<'t>(&self, template: Template<'t>) -> Template<'t> {
+        let (mut linear, mut stretch) = (String::new(), String::new());
+        let [mut factor, mut low, mut high, mut context] = [1.0; 4];
+        match self.scaling {
+            Scaling::None => {}
+            Scaling::Linear(by) => linear = format!(" / {}", number(by)),
+            Scaling::Llama3 { factor: by, low: least, high: most, context: trained } => {
+                (factor, low, high, context) = (by, least, most, trained);
+            }
+            Scaling::Yarn { factor: by, low: first, high: last, stretch: times } => {
+                (factor, low, high) = (by, first, last);
+                if times != 1.0 {
+                    stretch = format!(" * {}", number(times));
+                }
+            }
+        }
+        let (llama3, yarn) =
+            (matches!(self.scaling, Scaling::Llama3 { .. }), matches!(self.scaling, Scaling::Yarn { .. }));
+        template
+            .word("theta", number(self.theta))
+            .word("near_theta", self.near.map(number).unwrap_or_default())
+            .word("linear", linear)
+            .word("stretch", stretch)
+            .word("factor", number(factor))
+            .word("low", number(low))
+            .word("high", number(high))
+            .word("context", number(context))
+            .word("longest", number(context / low))
+            .word("shortest", number(context / high))
+            .flag("two_ropes", self.is_of_two_kinds())
+            .flag("blended", llama3 || yarn)
+            .flag("llama3", llama3)
+            .flag("yarn", yarn)
+    }
+}
+
+/// YaRN's bounds, and what it multiplies queries and keys by ("YaRN", Peng et al. 2023).
+fn yarn(config: &Config, field: &str, inner: &Config, theta: f64, e: i64) -> Result<Scaling, Refusal> {
+    let longest = config.size("max_position_embeddings")? as f64;
+    let context = inner.positive_or("original_max_position_embeddings", longest)?;
+    let factor = inner.positive_or("factor", longest / context)?;
+    let (fast, slow) = (inner.positive_or("beta_fast", 32.0)?, inner.positive_or("beta_slow", 1.0)?);
+    // Which frequency has so many periods in the context.
+    let at = |periods: f64| e as f64 * (context / (periods * std::f64::consts::TAU)).ln() / (2.0 * theta.ln());
+    let (mut low, mut high) = (at(fast), at(slow));
+    if !low.is_finite() || !high.is_finite() {
+        return Err(config.refuse(field, "a rope_theta and betas with which yarn has bounds"));
+    }
+    if inner.flag_or("truncate", true)? {
+        (low, high) = (low.floor(), high.ceil());
+    }
+    (low, high) = (low.max(0.0), high.min(e as f64 - 1.0));
+    if low == high {
+        high += 0.001;
+    }
+    let scale = |more: f64| if factor <= 1.0 { 1.0 } else { 0.1 * more * factor.ln() + 1.0 };
+    let (one, all) = (inner.number_or("mscale", 0.0)?, inner.number_or("mscale_all_dim", 0.0)?);
+    let usual = if one != 0.0 && all != 0.0 { scale(one) / scale(all) } else { scale(1.0) };
+    let stretch = if inner.has("attention_factor") { inner.positive_or("attention_factor", 1.0)? } else { usual };
+    if !(stretch as f32).is_finite() || stretch <= 0.0 {
+        return Err(config.refuse(field, "an attention_factor above 0"));
+    }
+    Ok(Scaling::Yarn { factor, low, high, stretch })
+}

@@ -1,0 +1,183 @@
+//! What a launch gives: counts of what it did, or a report of what is wrong with its kernel.
+
+use std::fmt;
+
+/// Kinds of faults that a launch can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// The launch does not fit the kernel: threads, parameters, shared memory.
+    Launch,
+    /// An access outside of every buffer, of shared memory, of a parameter or of a tensor's map.
+    OutOfBounds,
+    /// An address that is no multiple of what the access asks for.
+    Misaligned,
+    /// A register, or bytes of memory, that nobody has written.
+    Uninitialised,
+    /// Two accesses to the same bytes, at least one of them a write, that nothing orders.
+    Race,
+    /// A write by threads that the asynchronous proxy reads without a proxy fence between.
+    MissingProxyFence,
+    /// A register of a `wgmma` that was accessed since the last `wgmma.fence`.
+    MissingWgmmaFence,
+    /// A register of a `wgmma` that is under way.
+    MissingWait,
+    /// An instruction that all lanes of a warp, or those of its mask, must execute together, and they do not.
+    Divergence,
+    /// Threads wait for what cannot happen any more.
+    Deadlock,
+    /// A named barrier with other counts than before, or a warp that arrives at it twice.
+    BarrierMisuse,
+    /// An mbarrier that was not initialised, is initialised twice, or is accessed as data.
+    MbarrierMisuse,
+    /// More arrivals, or bytes, than an mbarrier expects.
+    OverArrival,
+    /// A descriptor, swizzle, tensor map or operand that the hardware does not take.
+    BadOperand,
+    /// `trap`
+    Trap,
+    /// More instructions than the launch may take.
+    Limit,
+}
+
+impl Fault {
+    /// A short name, as reports print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fault::Launch => "launch",
+            Fault::OutOfBounds => "out of bounds",
+            Fault::Misaligned => "misaligned address",
+            Fault::Uninitialised => "uninitialised read",
+            Fault::Race => "race",
+            Fault::MissingProxyFence => "missing proxy fence",
+            Fault::MissingWgmmaFence => "missing wgmma.fence",
+            Fault::MissingWait => "missing wait",
+            Fault::Divergence => "divergence",
+            Fault::Deadlock => "deadlock",
+            Fault::BarrierMisuse => "barrier misuse",
+            Fault::MbarrierMisuse => "mbarrier misuse",
+            Fault::OverArrival => "over-arrival",
+            Fault::BadOperand => "bad operand",
+            Fault::Trap => "trap",
+            Fault::Limit => "instruction limit",
+        }
+    }
+}
+
+/// A thread, by its place in the launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Coordinates of its block.
+    pub block: [u32; 3],
+    /// Its coordinates in the block.
+    pub thread: [u32; 3],
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [bx, by, bz] = self.block;
+        let [x, y, z] = self.thread;
+        write!(f, "block ({bx}, {by}, {bz}), thread ({x}, {y}, {z})")
+    }
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What kind of fault it is.
+    pub fault: Fault,
+    /// The kernel.
+    pub kernel: String,
+    /// The line of the module's printed text, from 1; 0 where no instruction is to blame.
+    pub line: usize,
+    /// The instruction, as it is printed.
+    pub shown: String,
+    /// A thread that executes it, if there is one.
+    pub place: Option<Place>,
+    /// The address that it is about, if there is one.
+    pub address: Option<u64>,
+    /// What is wrong, in a sentence.
+    pub message: String,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: kernel `{}`", self.fault.name(), self.kernel)?;
+        if self.line > 0 {
+            write!(f, ", line {}: `{}`", self.line, self.shown)?;
+        }
+        if let Some(place) = self.place {
+            write!(f, ", {place}")?;
+        }
+        if let Some(address) = self.address {
+            write!(f, ", address {address:#x}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// A fault before it has a place: instructions know what is wrong and which lane shows it.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    pub(super) fault: Fault,
+    pub(super) lane: Option<u32>,
+    pub(super) address: Option<u64>,
+    pub(super) message: String,
+}
+
+/// What an instruction gives.
+pub(super) type Check<T> = Result<T, Box<Problem>>;
+
+/// A problem without a lane.
+pub(super) fn problem<T>(fault: Fault, message: impl Into<String>) -> Check<T> {
+    Err(Box::new(Problem { fault, lane: None, address: None, message: message.into() }))
+}
+
+/// A problem of a lane.
+pub(super) fn at_lane<T>(fault: Fault, lane: u32, message: impl Into<String>) -> Check<T> {
+    Err(Box::new(Problem { fault, lane: Some(lane), address: None, message: message.into() }))
+}
+
+/// A problem of a lane at an address.
+pub(super) fn at_address<T>(fault: Fault, lane: u32, address: u64, message: impl Into<String>) -> Check<T> {
+    Err(Box::new(Problem { fault, lane: Some(lane), address: Some(address), message: message.into() }))
+}
+
+/// What a launch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Blocks that ran.
+    pub blocks: u64,
+    /// Instructions, each counted once for the lanes of a warp that execute it together.
+    pub warp_instructions: u64,
+    /// Instructions, counted for each lane.
+    pub thread_instructions: u64,
+    /// Accesses to global memory by a warp, and the sectors of 32 bytes that they touch.
+    pub global_accesses: u64,
+    /// See `global_accesses`.
+    pub global_sectors: u64,
+    /// Accesses to shared memory by a warp.
+    pub shared_accesses: u64,
+    /// How many more passes they take than without bank conflicts.
+    pub bank_conflicts: u64,
+    /// Multiplications by `mma` and `wgmma`, each with an addition.
+    pub matrix_products: u64,
+    /// Bytes that asynchronous copies moved.
+    pub copied_bytes: u64,
+}
+
+impl Stats {
+    /// Adds what another launch did.
+    pub fn add(&mut self, other: &Stats) {
+        self.blocks += other.blocks;
+        self.warp_instructions += other.warp_instructions;
+        self.thread_instructions += other.thread_instructions;
+        self.global_accesses += other.global_accesses;
+        self.global_sectors += other.global_sectors;
+        self.shared_accesses += other.shared_accesses;
+        self.bank_conflicts += other.bank_conflicts;
+        self.matrix_products += other.matrix_products;
+        self.copied_bytes += other.copied_bytes;
+    }
+}

@@ -1,0 +1,265 @@
+//! Who accessed each byte last: finds accesses that nothing orders.
+//!
+//! In: accesses to a region of memory, each with its agent and what that agent knows. Out: nothing, or the earlier access that
+//! it conflicts with. A word of 4 bytes has one cell as long as its bytes are accessed together, and four from then on.
+
+use super::clock::{Know, Label};
+use crate::ptx::words::Scope;
+
+/// How an access takes part in synchronisation: plain, or ordered among blocks that are this near.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Reach {
+    /// A plain access.
+    #[default]
+    Plain,
+    /// Ordered among threads of the block.
+    Block,
+    /// Ordered among threads of the cluster.
+    Cluster,
+    /// Ordered among all threads.
+    Grid,
+}
+
+impl Reach {
+    /// What an ordered access of a scope is ordered among.
+    pub(super) fn among(scope: Scope) -> Reach {
+        match scope {
+            Scope::Block => Reach::Block,
+            Scope::Cluster => Reach::Cluster,
+            Scope::Gpu | Scope::System => Reach::Grid,
+        }
+    }
+}
+
+/// Who accesses memory.
+#[derive(Clone, Copy)]
+pub(super) struct Access<'a> {
+    /// The agent, with its block and epoch.
+    pub(super) label: Label,
+    /// What the thread knows that does it or issued it.
+    pub(super) know: &'a Know,
+    /// Plain or ordered.
+    pub(super) reach: Reach,
+    /// Does the asynchronous proxy do it?
+    pub(super) is_async: bool,
+    /// The thread that does it or issued it: its own accesses come before.
+    pub(super) thread: u32,
+    /// The block of that thread.
+    pub(super) own: u32,
+}
+
+/// An earlier access that nothing orders before this one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conflict {
+    /// Who it was.
+    pub(super) other: Label,
+    /// Did it write?
+    pub(super) was_write: bool,
+    /// It is ordered, but only a proxy fence would show it.
+    pub(super) needs_fence: bool,
+    /// The byte.
+    pub(super) at: usize,
+}
+
+/// Lanes of a warp, or one agent, that read in an epoch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reader {
+    block: u32,
+    /// The first agent: that of bit 0.
+    base: u32,
+    epoch: u32,
+    /// 0 for nobody.
+    mask: u32,
+    reach: Reach,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    writer: Label,
+    writer_reach: Reach,
+    writer_async: bool,
+    reader: Reader,
+    /// More readers: a place in `more`, plus 1.
+    more: u32,
+    /// The bytes that are accessed together.
+    mask: u8,
+    /// A cell for each byte: a place in `parts`, plus 1.
+    parts: u32,
+}
+
+/// Words of a page.
+const PAGE: usize = 256;
+/// Readers that are kept of a cell; where more blocks read than that, the earliest are forgotten.
+const MOST_READERS: usize = 48;
+
+/// The accesses to a region.
+#[derive(Default)]
+pub(super) struct Shadow {
+    pages: Vec<Option<Box<[Cell]>>>,
+    parts: Vec<[Cell; 4]>,
+    more: Vec<Vec<Reader>>,
+}
+
+impl Shadow {
+    /// Notes an access of `n` bytes.
+    pub(super) fn note(&mut self, at: usize, n: usize, write: bool, a: &Access<'_>) -> Result<(), Conflict> {
+        let (first, last) = (at / 4, (at + n.max(1) - 1) / 4);
+        for word in first..=last {
+            let from = at.max(word * 4) - word * 4;
+            let to = (at + n).min(word * 4 + 4) - word * 4;
+            let mask = ((1u16 << to) - (1u16 << from)) as u8;
+            let page = word / PAGE;
+            if self.pages.len() <= page {
+                self.pages.resize_with(page + 1, || None);
+            }
+            let Some(slot) = self.pages.get_mut(page) else { continue };
+            let cells = slot.get_or_insert_with(|| vec![Cell::default(); PAGE].into_boxed_slice());
+            let Some(cell) = cells.get_mut(word % PAGE) else { continue };
+            if cell.parts == 0 && (cell.mask == 0 || cell.mask == mask) {
+                cell.mask = mask;
+                note(cell, &mut self.more, write, a).map_err(|c| Conflict { at: word * 4 + from, ..c })?;
+                continue;
+            }
+            if cell.parts == 0 {
+                let mut four = [Cell::default(); 4];
+                for (i, part) in four.iter_mut().enumerate() {
+                    if cell.mask >> i & 1 == 1 {
+                        *part = *cell;
+                        // Lists are not shared.
+                        if cell.more != 0 {
+                            let list = self.more.get(cell.more as usize - 1).cloned().unwrap_or_default();
+                            self.more.push(list);
+                            part.more = self.more.len() as u32;
+                        }
+                    }
+                }
+                self.parts.push(four);
+                cell.parts = self.parts.len() as u32;
+            }
+            let Some(four) = self.parts.get_mut(cell.parts as usize - 1) else { continue };
+            for (i, part) in four.iter_mut().enumerate() {
+                if mask >> i & 1 == 1 {
+                    note(part, &mut self.more, write, a).map_err(|c| Conflict { at: word * 4 + i, ..c })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has anybody written one of the bytes?
+    pub(super) fn is_written(&self, at: usize, n: usize) -> bool {
+        (at / 4..=(at + n.max(1) - 1) / 4).any(|word| {
+            let page = self.pages.get(word / PAGE).and_then(Option::as_ref);
+            page.and_then(|cells| cells.get(word % PAGE)).is_some_and(|cell| match cell.parts {
+                0 => cell.writer.epoch != 0,
+                n => self.parts.get(n as usize - 1).is_some_and(|four| four.iter().any(|c| c.writer.epoch != 0)),
+            })
+        })
+    }
+}
+
+/// May two accesses be unordered, since both synchronise?
+fn both_ordered(a: Reach, b: Reach, same_block: bool) -> bool {
+    let least = if same_block { Reach::Block } else { Reach::Cluster };
+    a >= least && b >= least
+}
+
+fn is_own(other: Label, a: &Access<'_>) -> bool {
+    other.block == a.own && other.agent == a.thread
+}
+
+fn note(cell: &mut Cell, more: &mut Vec<Vec<Reader>>, write: bool, a: &Access<'_>) -> Result<(), Conflict> {
+    let block = a.own;
+    let w = cell.writer;
+    if w.epoch != 0 && !both_ordered(cell.writer_reach, a.reach, w.block == block) {
+        let conflict = Conflict { other: w, was_write: true, needs_fence: false, at: 0 };
+        if !is_own(w, a) && !a.know.has_label(block, w) {
+            return Err(conflict);
+        }
+        if a.is_async && !cell.writer_async && w.block == block && !a.know.has_fenced(w.agent, w.epoch) {
+            return Err(Conflict { needs_fence: true, ..conflict });
+        }
+    }
+    if !write {
+        read(cell, more, a);
+        return Ok(());
+    }
+    check_reader(&cell.reader, a)?;
+    if cell.more != 0
+        && let Some(list) = more.get_mut(cell.more as usize - 1)
+    {
+        for r in list.iter() {
+            check_reader(r, a)?;
+        }
+        list.clear();
+    }
+    cell.reader = Reader::default();
+    cell.writer = a.label;
+    cell.writer_reach = a.reach;
+    cell.writer_async = a.is_async;
+    Ok(())
+}
+
+/// Is everything that a reader did ordered before a write?
+fn check_reader(r: &Reader, a: &Access<'_>) -> Result<(), Conflict> {
+    if r.mask == 0 || both_ordered(r.reach, a.reach, r.block == a.label.block) {
+        return Ok(());
+    }
+    let mut mask = r.mask;
+    while mask != 0 {
+        let other = Label { block: r.block, agent: r.base + mask.trailing_zeros(), epoch: r.epoch };
+        if !is_own(other, a) && !a.know.has_label(a.own, other) {
+            return Err(Conflict { other, was_write: false, needs_fence: false, at: 0 });
+        }
+        mask &= mask - 1;
+    }
+    Ok(())
+}
+
+/// Is a reader ordered before this access, so that this one stands for it?
+fn is_before(r: &Reader, a: &Access<'_>) -> bool {
+    // An ordered read does not stand for a plain one.
+    a.reach <= r.reach && check_reader(&Reader { reach: Reach::Plain, ..*r }, a).is_ok()
+}
+
+/// Adds a reader.
+fn read(cell: &mut Cell, more: &mut Vec<Vec<Reader>>, a: &Access<'_>) {
+    let bit = a.label.agent % 32;
+    let new = Reader {
+        block: a.label.block,
+        base: a.label.agent - bit,
+        epoch: a.label.epoch,
+        mask: 1 << bit,
+        reach: a.reach,
+    };
+    let alike =
+        |r: &Reader| r.mask != 0 && (r.block, r.base, r.epoch, r.reach) == (new.block, new.base, new.epoch, new.reach);
+    if alike(&cell.reader) {
+        cell.reader.mask |= new.mask;
+        return;
+    }
+    if cell.reader.mask == 0 || is_before(&cell.reader, a) {
+        cell.reader = new;
+        if cell.more == 0 {
+            return;
+        }
+        if let Some(list) = more.get_mut(cell.more as usize - 1) {
+            list.retain(|r| !is_before(r, a));
+        }
+        return;
+    }
+    if cell.more == 0 {
+        more.push(Vec::new());
+        cell.more = more.len() as u32;
+    }
+    let Some(list) = more.get_mut(cell.more as usize - 1) else { return };
+    if let Some(r) = list.iter_mut().rev().take(16).find(|r| alike(r)) {
+        r.mask |= new.mask;
+        return;
+    }
+    list.retain(|r| !is_before(r, a));
+    if list.len() >= MOST_READERS {
+        list.remove(0);
+    }
+    list.push(new);
+}

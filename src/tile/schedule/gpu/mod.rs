@@ -1,0 +1,178 @@
+//! The schedule for a GPU: a block of threads computes a grid point.
+//!
+//! In: an unscheduled module, and the kind of GPU. Out: the same module scheduled. What it does, in order:
+//!
+//! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
+//!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
+//!
+//! Then, of each kernel:
+//!
+//! 2. **Windows.** What only products read is not copied first: they read it in place, slice by slice through shared memory
+//!    (`codegen::ptx`), whatever its type and order.
+//! 3. **Group, place, share.** As for a CPU: operations of one iteration space form a `run`, whose elements the threads of the block
+//!    divide among them; what lives longer than its run lies in the block's shared memory.
+//! 4. **Sum.** Products of floats are chains of fused steps ([`DotMode::Fma`]).
+//! 5. **Threads.** As many warps as the largest operation has work for ([`warps`]).
+//!
+//! # What it costs
+//!
+//! A multiprocessor holds so many threads, registers and bytes of shared memory ([`Numbers`]); how many blocks it has at a time is the
+//! least of what these allow, and other blocks hide what one waits for. A thread takes [`ELEMENTS`] elements of a run, or [`SUMS`] sums of a
+//! product: fewer, and barriers and addresses cost more than the work; more, and few threads wait for memory one after another. Shared
+//! memory beyond [`Numbers::shared`] cannot be launched at all: then attention takes fewer queries at a time, which is what shrinks its tiles.
+//!
+//! What it does not do: choose tiles of products and of elementwise work (the lowering did), use tensor cores.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{attention, choose_modes, group_and_place};
+use crate::shape::Elem;
+use crate::tile::verify::VerifiedModule;
+use crate::tile::{
+    Body, DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value,
+    share_slots,
+};
+
+/// Elements of a run that a thread takes, if there are enough.
+const ELEMENTS: i64 = 4;
+/// Sums of a product that a thread takes, if there are enough.
+const SUMS: i64 = 16;
+/// Threads of a warp.
+const WARP: i64 = 32;
+/// The most warps of a block. Two of these, of 255 registers a thread, fill a multiprocessor's registers.
+const MOST_WARPS: i64 = 8;
+
+/// A GPU's numbers (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers {
+    /// Bytes of shared memory that a block can have. Of code that runs on every processor from 8.0 on, the least of them.
+    shared: u64,
+    /// Bytes that are kept of those for what is used within one operation: slices of operands, partial results.
+    transient: u64,
+    /// Queries of a tile of attention.
+    queries: i64,
+    /// Keys of a block of attention.
+    keys: i64,
+}
+
+impl Numbers {
+    /// Those of a kind of GPU.
+    fn of(arch: GpuArch) -> Numbers {
+        let shared = match arch {
+            GpuArch::Sm80 => 99 << 10,
+            GpuArch::Sm90a => 227 << 10,
+        };
+        Numbers { shared, transient: 12 << 10, queries: 32, keys: 64 }
+    }
+}
+
+/// Schedules a module for a GPU. Kernels that are scheduled already stay as they are.
+///
+/// # Errors
+/// What this schedule cannot express, in words.
+pub fn schedule_for_gpu(module: &VerifiedModule, arch: GpuArch) -> Result<VerifiedModule, String> {
+    let numbers = Numbers::of(arch);
+    let mut queries = numbers.queries;
+    loop {
+        match with_queries(module, arch, Numbers { queries, ..numbers }) {
+            Err(Refused::TooLarge(_)) if queries > 1 => queries /= 2,
+            Err(Refused::TooLarge(why) | Refused::Other(why)) => return Err(why),
+            Ok(scheduled) => return Ok(scheduled),
+        }
+    }
+}
+
+/// Why there is no schedule.
+enum Refused {
+    /// Too much shared memory, which smaller tiles may lack.
+    TooLarge(String),
+    /// Anything else.
+    Other(String),
+}
+
+fn with_queries(module: &VerifiedModule, arch: GpuArch, numbers: Numbers) -> Result<VerifiedModule, Refused> {
+    let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
+    let target =
+        Target { columns: numbers.queries, pairs: None, single_queries: 4, keys: numbers.keys, reads_in_place: true };
+    let mut too_large = false;
+    let scheduled = module.clone().changed(|module: &mut Module| {
+        let changed = attention::expand(module, target)?;
+        for kernel in module.kernels.iter_mut().filter(|k| k.state == State::Unscheduled) {
+            schedule_kernel(kernel, arch).map_err(|e| format!("kernel @{} has no schedule: {e}", kernel.name))?;
+            if kernel.scratch + numbers.transient > numbers.shared {
+                too_large = true;
+                let (name, needs, most) = (&kernel.name, kernel.scratch + numbers.transient, numbers.shared);
+                return Err(format!("kernel @{name} needs {needs} bytes of shared memory, a block has {most}"));
+            }
+        }
+        if is_open {
+            module.plans.iter_mut().for_each(|plan| share_slots(plan, &module.kernels));
+        }
+        Ok(changed)
+    });
+    scheduled.map_err(|(_, why)| if too_large { Refused::TooLarge(why) } else { Refused::Other(why) })
+}
+
+/// Schedules a kernel as it is, in runs.
+fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch) -> Result<(), String> {
+    make_windows(kernel);
+    group_and_place(kernel)?;
+    choose_modes(&mut kernel.body, |body, dot| {
+        let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
+        if is_float { DotMode::Fma } else { DotMode::Chain }
+    });
+    kernel.state = State::Gpu { arch, warps: warps(&kernel.body) };
+    Ok(())
+}
+
+/// How many warps a block has: those that the largest operation between runs has work for, a power of two.
+fn warps(body: &Body) -> u32 {
+    let mut most = 1;
+    for (_, _, data) in body.insts() {
+        let threads = match &data.op {
+            Op::Run { rows, cols, .. } => rows.capacity().saturating_mul(cols.capacity()) / ELEMENTS,
+            Op::Dot { .. } | Op::Transpose => {
+                let tile = data.result.and_then(|v| body.ty(v).tile());
+                tile.map_or(1, |t| t.rows.capacity().saturating_mul(t.cols.capacity()) / SUMS)
+            }
+            _ => continue,
+        };
+        most = most.max(threads);
+    }
+    let warps = ((most + WARP - 1) / WARP).clamp(1, MOST_WARPS);
+    u32::try_from(warps).unwrap_or(1).next_power_of_two()
+}
+
+/// Makes windows of the loads that products alone use, of buffers that are only read.
+fn make_windows(kernel: &mut Kernel) {
+    let body = &kernel.body;
+    let mut loads: BTreeMap<Value, Inst> = BTreeMap::new();
+    let mut refused: BTreeSet<Value> = BTreeSet::new();
+    for block in &body.layout {
+        let data = body.block(*block);
+        refused.extend(data.terminator.values());
+        for i in &data.insts {
+            let inst = body.inst(*i);
+            let reads = |b: &Value| kernel.params.iter().any(|p| p.value == *b && p.mode == ParamMode::In);
+            if let (Op::Load { .. }, Some(v), true) = (&inst.op, inst.result, inst.operands.first().is_some_and(reads))
+            {
+                loads.insert(v, *i);
+            }
+            for (n, v) in inst.operands.iter().enumerate() {
+                if !matches!(inst.op, Op::Dot { .. }) || n > 1 {
+                    refused.insert(*v);
+                }
+            }
+        }
+    }
+    let used: BTreeSet<Value> = body.insts().flat_map(|(_, _, d)| d.operands.clone()).collect();
+    for (v, i) in loads.into_iter().filter(|(v, _)| used.contains(v) && !refused.contains(v)) {
+        let data = kernel.body.inst_mut(i);
+        if let Op::Load { rows, cols } = data.op {
+            data.op = Op::Window { rows, cols };
+        }
+        if let Type::Tile(t) = kernel.body.ty(v).clone() {
+            kernel.body.set_ty(v, Type::Tile(TileType { space: Space::Window, ..t }));
+        }
+    }
+}
