@@ -53,6 +53,7 @@ fn vector_functions() -> Result<(), String> {
 fn support_library() -> Result<(), String> {
     println!("cargo:rerun-if-changed=src/runtime/support");
     println!("cargo:rerun-if-changed=src/runtime/abi.rs");
+    println!("cargo:rerun-if-changed=src/runtime/abi_cuda.rs");
     println!("cargo:rerun-if-changed=src/runtime/dlpack.rs");
     println!("cargo:rerun-if-changed=src/runtime/processor.rs");
     let variable = |name: &str| env::var(name).map_err(|e| format!("{name}: {e}"));

@@ -24,6 +24,7 @@ mod reference;
 mod running;
 mod session;
 mod stages;
+mod variants;
 
 pub use bench::bench;
 pub use call::run;
@@ -37,8 +38,9 @@ pub use reference::{explain, reference};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 
 use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ProgramOptions, StdOptions, Target};
-use crate::codegen::cpu::{Arch, EmitOptions, clif};
+use crate::codegen::cpu::{Arch, Compiled, EmitOptions, clif};
 use crate::diagnostics::did_you_mean;
+use crate::runtime::descriptor::ModelDescriptor;
 use crate::source::FileId;
 use crate::tile::Cpu;
 use crate::types::typed::{LayerKind, Program};
@@ -69,12 +71,11 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
     let source = Source::of(&options.file, &s.text(file));
     out.check(source).map_err(|message| command_line_error(&message))?;
     out.claim(s)?;
-    match options.target.target {
-        Target::Cpu if out.has(EmitKind::Ptx) => {
-            return Err(command_line_error("`--emit ptx` needs `--target cuda`"));
-        }
-        Target::Cpu => {}
-        Target::Cuda => return cuda::compile(s, options, source, file, &out),
+    if options.target.is_for(Target::Cuda) {
+        return cuda::compile(s, options, source, file, &out);
+    }
+    if out.has(EmitKind::Ptx) {
+        return Err(command_line_error("`--emit ptx` needs `--target cuda`"));
     }
     let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
 
@@ -118,8 +119,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
     })?;
 
     // Machine code, and the library around it.
-    if [EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind))
-    {
+    library(s, &out, &model, |s| {
         s.stage("generate code");
         s.say(&format!("code for {}", names(&tiers.levels())));
         let level = (source != Source::Tile).then_some(levels.shown);
@@ -136,7 +136,20 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
             arch: levels.arch,
             ..EmitOptions::default()
         };
-        let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)?;
+        stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)
+    })
+}
+
+/// The outputs around machine code: its dumps, the object, the library, the wrappers. `make` generates the code, if one of them needs it.
+fn library(
+    s: &mut Session,
+    out: &Outputs,
+    model: &ModelDescriptor,
+    make: impl FnOnce(&mut Session) -> Result<Compiled, CommandError>,
+) -> Result<(), CommandError> {
+    if [EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind))
+    {
+        let code = make(s)?;
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
         out.emit(s, EmitKind::Mir, |_| &code.mir)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;
@@ -150,8 +163,8 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
         }
     }
     s.stage("wrappers");
-    out.emit(s, EmitKind::Header, |_| runtime::header::header(&model))?;
-    out.emit(s, EmitKind::Python, |_| runtime::python::python(&model))
+    out.emit(s, EmitKind::Header, |_| runtime::header::header(model))?;
+    out.emit(s, EmitKind::Python, |_| runtime::python::python(model))
 }
 
 /// The names of instruction set levels.

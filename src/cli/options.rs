@@ -319,9 +319,9 @@ pub struct ProgramOptions {
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Target")]
 pub struct TargetOptions {
-    /// The machine that runs the program
-    #[arg(long, value_enum, default_value_t = Target::Cpu)]
-    pub target: Target,
+    /// What runs the program; a library for both has code for both
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "cpu")]
+    pub target: Vec<Target>,
     /// The kind of GPU that dumps for `--target cuda` show
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Gpu::Sm80)]
     pub gpu: Gpu,
@@ -354,6 +354,13 @@ pub struct TargetOptions {
     /// Which changes in rounding are allowed
     #[arg(long, value_enum, default_value_t = FloatMode::Contract)]
     pub float: FloatMode,
+}
+
+impl TargetOptions {
+    /// Is code for it asked for?
+    pub fn is_for(&self, target: Target) -> bool {
+        self.target.contains(&target)
+    }
 }
 
 /// What is shown of the passes, and which of them run.

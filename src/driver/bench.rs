@@ -13,7 +13,7 @@ use super::running::{call_failed, converted, function, unused};
 use super::session::{CommandError, Session, command_line_error, show};
 use super::stages::{self, Tiers};
 use crate::bench::{self, Products, Report, Site};
-use crate::cli::BenchOptions;
+use crate::cli::{BenchOptions, Target};
 use crate::diagnostics::did_you_mean;
 use crate::random::Random;
 use crate::runtime::descriptor::Entry;
@@ -62,10 +62,13 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     };
     let sizes = sizes(entry, options)?;
 
+    if options.target.is_for(Target::Cuda) {
+        return Err(command_line_error("`attnc bench` measures processors; `--target cuda` is for the other commands"));
+    }
     let levels = Levels::of(&options.target).for_graph(&graph, stages::generator(options.backend));
     let levels = levels.keeping(&options.target, &graph)?;
     levels.run_here()?;
-    let tiers = Tiers::lower(s, &graph, &levels.all, &levels.weights)?;
+    let tiers = Tiers::for_library(s, &graph, &levels)?;
     let folder = stages::temporary(s)?;
     let given = arguments::weights_file(s, &model, options.weights.as_deref(), 1, folder.path())?;
     let threads = options.threads.map_or_else(usual_threads, |n| usize::try_from(n).unwrap_or(1)).max(1);

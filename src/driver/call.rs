@@ -261,7 +261,7 @@ fn called(
     (generator, threads): (Generator, Option<u32>),
 ) -> Result<(Values, CompiledModel), CommandError> {
     levels.run_here()?;
-    let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
+    let tiers = Tiers::for_library(s, graph, levels)?;
     let how = How { generator, remarks: call.remarks, threads };
     let loaded = opened(s, &tiers, model, &how, call.weights)?;
     s.stage("run");

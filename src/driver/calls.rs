@@ -285,7 +285,7 @@ pub(super) fn run(
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
             let levels = levels.clone().for_graph(graph, generator);
             levels.run_here()?;
-            let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
+            let tiers = Tiers::for_library(s, graph, &levels)?;
             let how = How { generator, remarks: options.passes.remarks, threads: options.threads };
             let open = opened(s, &tiers, model, &how, weights)?;
             told(s, &open);

@@ -1,13 +1,16 @@
-//! `--target cuda`: from graph IR or tile IR to kernels for an NVIDIA GPU, as text.
+//! `--target cuda`: from graph IR or tile IR to kernels for NVIDIA GPUs, as text or in a library.
 //!
-//! In: the options of `compile`, and a program or one of its dumps. Out: tile IR scheduled for a GPU, PTX. As `compile`, a straight line.
+//! In: the options of `compile`, and a program or one of its dumps. Out: tile IR scheduled for a GPU, PTX; a library with a variant for
+//! each kind of GPU, beside those for processors if these are asked for too. As `compile`, a straight line.
 
 use super::bugs::{Saved, bug};
+use super::levels::Levels;
 use super::outputs::{Outputs, Source};
 use super::session::{CommandError, Session, command_line_error};
-use super::{graph_ir, stages};
-use crate::cli::{CompileOptions, EmitKind, Gpu};
-use crate::codegen::ptx;
+use super::stages::{self, Tiers};
+use super::{graph_ir, library, variants};
+use crate::cli::{CompileOptions, EmitKind, Gpu, Target};
+use crate::codegen::cpu::EmitOptions;
 use crate::ptx::sim::Mode;
 use crate::simulated::Simulated;
 use crate::source::FileId;
@@ -15,16 +18,11 @@ use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, GpuArch, Part};
 
 /// The formats that are for processors alone.
-const OF_CPUS: [EmitKind; 8] = [
-    EmitKind::Vector,
-    EmitKind::Clif,
-    EmitKind::Mir,
-    EmitKind::Asm,
-    EmitKind::Obj,
-    EmitKind::So,
-    EmitKind::Header,
-    EmitKind::Python,
-];
+const OF_CPUS: [EmitKind; 4] = [EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
+/// The formats that show kernels for one kind of GPU.
+const DUMPS: [EmitKind; 2] = [EmitKind::Tile, EmitKind::Ptx];
+/// The formats that are of the whole library.
+const OF_LIBRARY: [EmitKind; 4] = [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python];
 
 /// The kind of GPU that an option names.
 fn arch(gpu: Gpu) -> GpuArch {
@@ -46,22 +44,65 @@ pub(super) fn compile(
         let message = format!("`--target cuda` supports no `--emit {}`; write `--emit ptx`, or `tile`", kind.name());
         return Err(command_line_error(&message));
     }
-    let tiles = match source {
-        Source::Program | Source::Graph => match graph_ir(s, options, source, file, out)? {
-            Some(graph) => stages::tiles_of(s, &graph)?.0,
-            None => return Ok(()),
-        },
+    let is_library = OF_LIBRARY.into_iter().any(|kind| out.has(kind));
+    let is_dump = DUMPS.into_iter().any(|kind| out.has(kind));
+    let mut levels = Levels::of(&options.target);
+    if out.has(EmitKind::So) {
+        levels.run_here()?;
+    }
+    let (tiers, mut model) = match source {
+        Source::Program | Source::Graph => {
+            let Some(graph) = graph_ir(s, options, source, file, out)? else { return Ok(()) };
+            if is_dump {
+                let (tiles, _) = stages::tiles_of(s, &graph)?;
+                dumps(s, options, &tiles, false, out)?;
+            }
+            if !is_library {
+                return Ok(());
+            }
+            let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
+            levels = levels.for_graph(&graph, stages::generator(options.backend)).keeping(&options.target, &graph)?;
+            (Tiers::for_library(s, &graph, &levels)?, model)
+        }
         Source::Tile => {
             s.stage("parse");
-            stages::tile_text(s, file)?
+            let tiles = stages::tile_text(s, file)?;
+            if is_dump {
+                dumps(s, options, &tiles, true, out)?;
+            }
+            if !is_library {
+                return Ok(());
+            }
+            if options.target.is_for(Target::Cpu) {
+                return Err(command_line_error("tile IR is for processors or for GPUs: give one `--target`"));
+            }
+            let model = stages::describe(s, &tiles.interface(), &tiles.model, &tiles.doc)?;
+            (Tiers::given_for_gpus(s, &tiles)?, model)
         }
         Source::Vector | Source::Clif => {
             return Err(command_line_error("`--target cuda` compiles programs, graph IR and tile IR"));
         }
     };
-    let arch = arch(options.target.gpu);
+    model.id = tiers.id();
+    let wanted =
+        EmitOptions { debug_lines: options.debug_lines, remarks: options.passes.remarks, ..Default::default() };
+    library(s, out, &model, |s| {
+        s.stage("generate code");
+        stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)
+    })
+}
+
+/// Tile IR and PTX for the kind of GPU of `--gpu`.
+fn dumps(
+    s: &mut Session,
+    options: &CompileOptions,
+    tiles: &VerifiedModule,
+    is_text: bool,
+    out: &Outputs,
+) -> Result<(), CommandError> {
+    let kind = arch(options.target.gpu);
     s.stage("schedule");
-    let scheduled = schedule(s, &tiles, arch, source)?;
+    let scheduled = variants::scheduled(s, tiles, kind, is_text)?;
     let only = stages::only(options.kernel.as_deref(), Some(&scheduled))?;
     out.emit(s, EmitKind::Tile, |_| match only {
         Some(part) => tile::text::print_part(&scheduled, part),
@@ -71,14 +112,7 @@ pub(super) fn compile(
         return Ok(());
     }
     s.stage("generate code");
-    let (mut module, infos) = ptx::compile(&scheduled, arch).map_err(|complaint| match source {
-        Source::Tile => stages::no_code(s, &complaint),
-        _ => {
-            let text = tile::text::print(&scheduled);
-            let saved = Saved { text: &text, ending: "tir", arguments: "--target cuda --emit ptx" };
-            bug("code generation", &complaint, Some(&saved))
-        }
-    })?;
+    let (mut module, infos) = variants::compiled(s, &scheduled, kind, is_text)?;
     match only {
         Some(Part::Kernel(n)) => {
             let name = infos.get(n).map(|info| info.name.clone()).unwrap_or_default();
@@ -92,39 +126,22 @@ pub(super) fn compile(
     out.emit(s, EmitKind::Ptx, |_| crate::ptx::text::print(&module))
 }
 
-fn schedule(
-    s: &mut Session,
-    tiles: &VerifiedModule,
-    arch: GpuArch,
-    source: Source,
-) -> Result<VerifiedModule, CommandError> {
-    tile::schedule_for_gpu(tiles, arch).map_err(|complaint| match source {
-        Source::Tile => stages::no_code(s, &complaint),
-        _ => {
-            let text = tile::text::print(tiles);
-            let saved = Saved { text: &text, ending: "tir", arguments: "--target cuda --emit tile=-" };
-            bug("scheduling", &complaint, Some(&saved))
-        }
-    })
-}
-
 /// Schedules a module for a GPU, and compiles its kernels for the simulator.
 pub(super) fn simulated(
     s: &mut Session,
     tiles: &VerifiedModule,
     gpu: Gpu,
 ) -> Result<(VerifiedModule, Simulated), CommandError> {
-    let arch = arch(gpu);
+    let kind = arch(gpu);
     s.stage("schedule");
-    let scheduled = schedule(s, tiles, arch, Source::Program)?;
+    let scheduled = variants::scheduled(s, tiles, kind, false)?;
     s.stage("generate code");
-    let failed = |complaint: &str| {
+    let (module, infos) = variants::compiled(s, &scheduled, kind, false)?;
+    let text = crate::ptx::text::print(&module);
+    let made = Simulated::new(&text, infos, &[Mode::EAGER, Mode::LATEST]).map_err(|complaint| {
         let text = tile::text::print(&scheduled);
         let saved = Saved { text: &text, ending: "tir", arguments: "--target cuda --emit ptx" };
-        bug("code generation", complaint, Some(&saved))
-    };
-    let (module, infos) = ptx::compile(&scheduled, arch).map_err(|complaint| failed(&complaint))?;
-    let text = crate::ptx::text::print(&module);
-    let made = Simulated::new(&text, infos, &[Mode::EAGER, Mode::LATEST]).map_err(|complaint| failed(&complaint))?;
+        bug("code generation", &complaint, Some(&saved))
+    })?;
     Ok((scheduled, made))
 }

@@ -72,7 +72,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     let generator = stages::generator(options.backend);
     let levels = Levels::of(&options.target).for_graph(&graph, generator).keeping(&options.target, &graph)?;
     levels.run_here()?;
-    let tiers = Tiers::lower(s, &graph, &levels.all, &levels.weights)?;
+    let tiers = Tiers::for_library(s, &graph, &levels)?;
     let folder = stages::temporary(s)?;
     let weights =
         arguments::weights_file(s, &model, options.weights.as_deref(), options.random.unwrap_or(1), folder.path())?;

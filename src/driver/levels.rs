@@ -5,14 +5,15 @@
 
 use super::keep;
 use super::session::{CommandError, command_line_error};
-use crate::cli::{CpuTier, TargetOptions, WeightPacking};
+use super::variants;
+use crate::cli::{CpuTier, Target, TargetOptions, WeightPacking};
 use crate::codegen::Generator;
 use crate::codegen::cpu::{self, Arch};
 use crate::ir;
 use crate::lowering;
 use crate::runtime::descriptor::features_of;
 use crate::runtime::processor::can_run;
-use crate::tile::{Cpu, Feature, WeightChoice, WeightFormat};
+use crate::tile::{Cpu, Feature, GpuArch, WeightChoice, WeightFormat};
 
 /// The best level that this machine supports.
 pub(super) fn native() -> Cpu {
@@ -52,6 +53,8 @@ pub(super) struct Levels {
     pub(super) all: Vec<Cpu>,
     /// The one that dumps show: by default the same on every machine.
     pub(super) shown: Cpu,
+    /// The kinds of GPUs that get their own code.
+    pub(super) gpus: Vec<GpuArch>,
     /// The format of packed weights.
     pub(super) weights: WeightChoice,
     /// The architecture.
@@ -73,11 +76,17 @@ impl Levels {
             WeightPacking::Int8 => WeightFormat::Int8,
             WeightPacking::Int4 => WeightFormat::Int4,
         };
-        Levels { all, shown, weights: weights.into(), arch }
+        // A library for GPUs alone has no code of kernels for processors.
+        let all = if target.is_for(Target::Cpu) { all } else { Vec::new() };
+        let gpus = if target.is_for(Target::Cuda) { variants::ALL.to_vec() } else { Vec::new() };
+        Levels { all, shown, gpus, weights: weights.into(), arch }
     }
 
     /// With the parameters that `--keep` excludes from packing.
     pub(super) fn keeping(mut self, target: &TargetOptions, graph: &ir::Module) -> Result<Levels, CommandError> {
+        if !self.gpus.is_empty() && self.weights.format != WeightFormat::F32 {
+            return Err(command_line_error("`--pack` is for processors; kernels for GPUs take weights as they are"));
+        }
         self.weights.kept = keep::parameters(&target.keep, &graph.params).map_err(|text| command_line_error(&text))?;
         Ok(self)
     }

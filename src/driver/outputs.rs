@@ -173,8 +173,8 @@ fn command(options: &CompileOptions) -> String {
     for dim in &options.program.dims {
         let _ = write!(text, " --dim {}={}", dim.name, dim.value);
     }
-    if options.target.target == Target::Cuda {
-        text += " --target cuda";
+    if options.target.is_for(Target::Cuda) {
+        text += if options.target.is_for(Target::Cpu) { " --target cpu,cuda" } else { " --target cuda" };
         if options.target.gpu != Gpu::Sm80 {
             let name = options.target.gpu.to_possible_value();
             let _ = write!(text, " --gpu {}", name.as_ref().map_or("", |name| name.get_name()));

@@ -7,6 +7,7 @@ use super::bugs::{Saved, bug};
 use super::levels::Levels;
 use super::passes::{Dumps, broken_pass};
 use super::session::{CommandError, Session, command_line_error, reason};
+use super::variants::{GpuTier, kinds_of, no_code, variants};
 use crate::cli::{Binding, CodeBackend, PassOptions, ProgramOptions};
 use crate::codegen::cpu::{Arch, Compiled, EmitOptions, Tier, clif};
 use crate::codegen::descriptor;
@@ -17,7 +18,7 @@ use crate::files::Folder;
 use crate::interface::{Interface, tensors};
 use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
-use crate::runtime::descriptor::ModelDescriptor;
+use crate::runtime::descriptor::{ModelDescriptor, id_of};
 use crate::runtime::link;
 use crate::shape::Elem;
 use crate::source::{FileId, Span};
@@ -293,6 +294,8 @@ fn at_once<T: Send, U: Send>(
 /// One scheduled module for each level, in the same order.
 pub(super) struct Tiers {
     list: Vec<(Cpu, VerifiedModule)>,
+    /// Modules for GPUs.
+    gpus: Vec<GpuTier>,
     /// Did someone else write them?
     is_text: bool,
     /// What lowering says about them.
@@ -308,11 +311,37 @@ impl Tiers {
         weights: &WeightChoice,
     ) -> Result<Tiers, CommandError> {
         let (tiles, remarks) = tiles_of(s, graph)?;
+        Ok(Tiers { remarks, ..Tiers::of_tiles(s, &tiles, levels, weights)? })
+    }
+
+    /// Lowers graph IR for every machine that a library is for, and schedules it.
+    pub(super) fn for_library(s: &mut Session, graph: &ir::Module, levels: &Levels) -> Result<Tiers, CommandError> {
+        let (tiles, remarks) = tiles_of(s, graph)?;
+        let tiers = Tiers::of_tiles(s, &tiles, &levels.all, &levels.weights)?;
+        Ok(Tiers { gpus: variants(s, &tiles, &levels.gpus, false)?, remarks, ..tiers })
+    }
+
+    /// Takes a given module whose kernels are for GPUs, or are not scheduled yet.
+    pub(super) fn given_for_gpus(s: &mut Session, tiles: &VerifiedModule) -> Result<Tiers, CommandError> {
+        Ok(Tiers {
+            list: Vec::new(),
+            gpus: variants(s, tiles, &kinds_of(tiles), true)?,
+            is_text: true,
+            remarks: Vec::new(),
+        })
+    }
+
+    fn of_tiles(
+        s: &mut Session,
+        tiles: &VerifiedModule,
+        levels: &[Cpu],
+        weights: &WeightChoice,
+    ) -> Result<Tiers, CommandError> {
         s.stage("schedule");
-        let mut tiers = at_once(levels.to_vec(), |level| Ok((level, schedule(&tiles, level, weights)?)))?;
+        let mut tiers = at_once(levels.to_vec(), |level| Ok((level, schedule(tiles, level, weights)?)))?;
         // The level for byte dot products needs quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
-        Ok(Tiers { list: tiers, is_text: false, remarks })
+        Ok(Tiers { list: tiers, gpus: Vec::new(), is_text: false, remarks: Vec::new() })
     }
 
     /// Takes a given module: its unscheduled kernels are scheduled for `level`. Its code is for a processor that supports
@@ -331,12 +360,18 @@ impl Tiers {
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
         };
         let all = tiles.kernels.iter().filter_map(of).reduce(Cpu::with);
-        Ok(Tiers { list: vec![(all.unwrap_or(level), tiles)], is_text: true, remarks: Vec::new() })
+        Ok(Tiers { list: vec![(all.unwrap_or(level), tiles)], gpus: Vec::new(), is_text: true, remarks: Vec::new() })
     }
 
     /// The levels, in the order of their modules.
     pub(super) fn levels(&self) -> Vec<Cpu> {
         self.list.iter().map(|(level, _)| *level).collect()
+    }
+
+    /// Tells libraries of models of one name from each other: a hash of what is compiled for GPUs.
+    pub(super) fn id(&self) -> u64 {
+        let module = self.gpus.first().map(|tier| tile::encode::module(&tier.module));
+        id_of(&module.unwrap_or_default())
     }
 
     /// The module of a level; if there is none, the best one that runs on it, else the best of all.
@@ -392,13 +427,6 @@ fn schedule(tiles: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> Resul
     })
 }
 
-/// Reports tile IR that is valid but that code generation does not support.
-pub(super) fn no_code(s: &mut Session, complaint: &str) -> CommandError {
-    s.diagnostics
-        .push(Diagnostic::error(ir_codes::INVALID, format!("code generation does not support this: {complaint}")));
-    CommandError::Program
-}
-
 /// The back end of an option.
 pub(super) fn generator(backend: CodeBackend) -> Generator {
     match backend {
@@ -432,8 +460,14 @@ pub(super) fn machine_code(
             &format!("kernel @{} is scheduled for a GPU, but code is generated only for CPUs", k.name),
         ));
     }
-    let list: Vec<Tier<'_>> =
-        tiers.list.iter().map(|(level, module)| Tier { level: *level, module: module.verified() }).collect();
+    // A GPU's plans are code for any processor.
+    let plans = tiers.gpus.iter().map(|GpuTier { module, kernels }| Tier {
+        level: Cpu::PORTABLE,
+        module: module.verified(),
+        gpu: Some(kernels),
+    });
+    let levels = tiers.list.iter().map(|(level, module)| Tier { level: *level, module: module.verified(), gpu: None });
+    let list: Vec<Tier<'_>> = plans.chain(levels).collect();
     let made = codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
         if tiers.is_text {
             return no_code(s, &complaint);
@@ -441,7 +475,8 @@ pub(super) fn machine_code(
         let text = tiers.list.first().map(|(_, tiles)| tile::text::print(tiles)).unwrap_or_default();
         bug("code generation", &complaint, Some(&Saved { text: &text, ending: "tir", arguments: "--emit obj" }))
     })?;
-    if let Some((_, module)) = tiers.list.first().filter(|_| wanted.remarks) {
+    let modules = tiers.list.iter().map(|(_, module)| module).chain(tiers.gpus.iter().map(|tier| &tier.module));
+    if let Some(module) = modules.take(usize::from(wanted.remarks)).next() {
         let lowering = tiers.remarks.iter().map(|remark| format!("remark: {remark}\n"));
         let all = lowering.chain([made.remarks(&module.name, &module.files)]).collect::<String>();
         let _ = io::stderr().lock().write_all(all.as_bytes());

@@ -8,8 +8,11 @@
 
 #![allow(dead_code, reason = "the compiler and the support library each use their half")]
 
+#[path = "abi_cuda.rs"]
+pub mod cuda;
+
 /// Version of everything in this file and of the exported C functions; a change of meaning raises it.
-pub const ABI_VERSION: u64 = 5;
+pub const ABI_VERSION: u64 = 6;
 
 /// Arguments of more bytes than 2 to this power are refused (zero extents counted as ones): no machine addresses them. The
 /// compiler proves from it that other sizes fit 64 bits.
@@ -30,7 +33,7 @@ pub const NAME_PREFIX: &str = "attnc_name_";
 
 /// The functions of the interface in the order of [`Functions`]. `runtime.h` declares each under its name, as a member of
 /// `attnc_functions` and, with `attnc_` before it, for programs.
-pub const FUNCTIONS: [&str; 54] = [
+pub const FUNCTIONS: [&str; 62] = [
     "status_text",
     "info",
     "model_name",
@@ -85,6 +88,14 @@ pub const FUNCTIONS: [&str; 54] = [
     "result_shape_raw",
     "call_raw",
     "python_call",
+    "model_open_on",
+    "model_device",
+    "model_device_note",
+    "session_stream",
+    "session_use_stream",
+    "call_on_device",
+    "copy_to_host",
+    "python_capsule",
 ];
 
 /// What a library gives of itself: all its functions. Nothing of them is exported by name, because the names are the same in
@@ -400,6 +411,8 @@ pub struct VariantDesc {
     pub packed_bytes: u64,
     /// One for each of [`ModelDesc::entries`].
     pub entries: Slice<PlanDesc>,
+    /// One row where the kernels are for NVIDIA GPUs, else none.
+    pub cuda: Slice<cuda::CudaDesc>,
 }
 
 /// All that the support library knows of a model.
@@ -426,7 +439,7 @@ pub struct ModelDesc {
     pub entries: Slice<EntryDesc>,
     /// Errors at run time; [`Fail`] takes an index into this.
     pub sites: Slice<SiteDesc>,
-    /// The code, best first; the first whose features the processor has is used.
+    /// The code, best first; the first whose features the processor has is used, or that the GPU can run.
     pub variants: Slice<VariantDesc>,
 }
 
@@ -500,6 +513,8 @@ pub struct PlanContext {
     /// How weights are best read: 0 at several pages at once; 1 in the order of addresses; 2 in that order, and past the caches,
     /// which hold a small part of them at most. It affects what is prefetched, never results.
     pub in_order: i64,
+    /// Reads what is in a GPU's memory; null where plans can load all that they read.
+    pub read: Option<cuda::Read>,
     /// The runtime's own, not for generated code.
     pub runtime: *mut u8,
 }
@@ -532,6 +547,8 @@ pub mod context {
     pub const FAILED: i32 = 88;
     /// Offset of `in_order`.
     pub const IN_ORDER: i32 = 96;
+    /// Offset of `read`.
+    pub const READ: i32 = 104;
 }
 
 const _: () = {
@@ -549,6 +566,7 @@ const _: () = {
     assert!(offset_of!(PlanContext, fail) == context::FAIL as usize);
     assert!(offset_of!(PlanContext, failed) == context::FAILED as usize);
     assert!(offset_of!(PlanContext, in_order) == context::IN_ORDER as usize);
+    assert!(offset_of!(PlanContext, read) == context::READ as usize);
     // The writer in descriptor.rs counts words; these are what it must write.
     assert!(size_of::<ExprOp>() == 16);
     assert!(size_of::<DimDesc>() == 32);
@@ -560,7 +578,7 @@ const _: () = {
     assert!(size_of::<EntryDesc>() == 136);
     assert!(size_of::<SiteDesc>() == 16);
     assert!(size_of::<PlanDesc>() == 56);
-    assert!(size_of::<VariantDesc>() == 56);
+    assert!(size_of::<VariantDesc>() == 72);
     assert!(size_of::<ModelDesc>() == 160);
     // runtime.h declares it.
     assert!(size_of::<Head>() == 24);

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::abi::{ABI_VERSION, cmp, elem, feature};
+use super::cuda::Cuda;
 use super::expr::Expr;
 use crate::shape::{Dim, Elem};
 
@@ -173,6 +174,8 @@ pub struct Variant {
     pub packed_bytes: u64,
     /// One for each entry.
     pub plans: Vec<PlanCode>,
+    /// The kernels, where they are for NVIDIA GPUs.
+    pub cuda: Option<Cuda>,
 }
 
 /// Everything the runtime must know of a model.
@@ -303,7 +306,7 @@ pub fn serialise(model: &ModelDescriptor) -> Result<DescriptorImage, String> {
 
 /// Fills tables top down: a table's rows are reserved first, then its own tables after it.
 #[derive(Default)]
-struct Writer {
+pub(super) struct Writer {
     bytes: Vec<u8>,
     relocations: BTreeMap<u64, Target>,
     /// Texts with their place in `text`, each once.
@@ -324,13 +327,13 @@ mod words {
     pub(super) const CHECK: u64 = 9;
     pub(super) const TAP: u64 = 11;
     pub(super) const SITE: u64 = 2;
-    pub(super) const VARIANT: u64 = 7;
+    pub(super) const VARIANT: u64 = 9;
     pub(super) const PLAN: u64 = 7;
     pub(super) const EXPR_OP: u64 = 2;
 }
 
 /// A cursor over the words of one row.
-struct Row(u64);
+pub(super) struct Row(pub(super) u64);
 
 impl Row {
     fn next(&mut self) -> u64 {
@@ -347,7 +350,7 @@ impl Writer {
         at
     }
 
-    fn word(&mut self, row: &mut Row, value: u64) {
+    pub(super) fn word(&mut self, row: &mut Row, value: u64) {
         let at = row.next() as usize;
         if let Some(place) = self.bytes.get_mut(at..at + 8) {
             place.copy_from_slice(&value.to_le_bytes());
@@ -365,7 +368,7 @@ impl Writer {
         }
     }
 
-    fn str(&mut self, row: &mut Row, s: &str) {
+    pub(super) fn str(&mut self, row: &mut Row, s: &str) {
         let place = match self.texts.get(s) {
             Some(p) => *p,
             None => {
@@ -381,14 +384,23 @@ impl Writer {
     }
 
     /// Reserves a table of `len` rows and writes its `Slice` into `row`.
-    fn table(&mut self, row: &mut Row, len: usize, words: u64) -> u64 {
+    pub(super) fn table(&mut self, row: &mut Row, len: usize, words: u64) -> u64 {
         let start = self.reserve(len as u64 * words);
         self.relocations.insert(row.next(), Target::Own(start));
         self.word(row, len as u64);
         start
     }
 
-    fn expr(&mut self, row: &mut Row, e: &Expr, symbols: usize, what: &str) -> Result<(), String> {
+    /// Bytes as a `Slice<u8>`.
+    pub(super) fn bytes(&mut self, row: &mut Row, bytes: &[u8]) {
+        let start = self.bytes.len() as u64;
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        self.relocations.insert(row.next(), Target::Own(start));
+        self.word(row, bytes.len() as u64);
+    }
+
+    pub(super) fn expr(&mut self, row: &mut Row, e: &Expr, symbols: usize, what: &str) -> Result<(), String> {
         if !e.is_well_formed(symbols) {
             return Err(format!("the expression of {what} is not well formed: {:?}", e.ops()));
         }
@@ -516,7 +528,7 @@ impl Writer {
             self.expr(&mut row, &p.tapped_arena, e.symbols.len(), "an arena")?;
             self.word(&mut row, p.scratch);
         }
-        Ok(())
+        self.cuda(r, v.cuda.as_ref())
     }
 
     fn model(&mut self, m: &ModelDescriptor) -> Result<(), String> {

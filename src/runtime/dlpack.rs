@@ -10,7 +10,7 @@ use core::ffi::c_void;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DLDevice {
-    /// `kDLCPU` is [`CPU`].
+    /// [`CPU`], [`CUDA`] or another kind.
     pub device_type: i32,
     /// Which of them.
     pub device_id: i32,
@@ -18,6 +18,12 @@ pub struct DLDevice {
 
 /// `kDLCPU`.
 pub const CPU: i32 = 1;
+/// `kDLCUDA`: memory of an NVIDIA GPU.
+pub const CUDA: i32 = 2;
+/// `kDLCUDAHost`: memory of the CPU that an NVIDIA GPU reads too.
+pub const CUDA_HOST: i32 = 3;
+/// `kDLCUDAManaged`: memory that both use under one address.
+pub const CUDA_MANAGED: i32 = 13;
 
 /// Type of an element.
 #[repr(C)]

@@ -111,7 +111,7 @@ pub fn header(model: &ModelDescriptor) -> String {
         out += &comment("", &format!("Tensors that the weights file must contain:\n\n{}", parameters.join("\n")));
         out.push('\n');
     }
-    let mut names = BTreeSet::from(["library".to_owned(), "model_open".to_owned()]);
+    let mut names = BTreeSet::from(["library", "model_open", "model_open_on"].map(str::to_owned));
     for (i, e) in model.entries.iter().enumerate() {
         let mut name = word(&e.name);
         while names.contains(&name) || names.contains(&format!("{name}_dlpack")) {
@@ -145,7 +145,11 @@ fn library(symbol: &str, prefix: &str, upper: &str, id: u64) -> String {
         "ATTNC_INLINE const attnc_functions *{prefix}_library(void)\n{{\n    return {function}();\n}}\n\n\
          /* attnc_model_open of this model, if the headers of several are included. */\n\
          ATTNC_INLINE int32_t {prefix}_model_open(const char *weights, int32_t threads, attnc_model **model)\n{{\n    \
-         return {function}()->model_open(weights, threads, model);\n}}\n\n"
+         return {function}()->model_open(weights, threads, model);\n}}\n\n\
+         /* attnc_model_open_on of this model. */\n\
+         ATTNC_INLINE int32_t {prefix}_model_open_on(const char *device, const char *weights, int32_t threads, \
+         attnc_model **model)\n{{\n    \
+         return {function}()->model_open_on(device, weights, threads, model);\n}}\n\n"
     );
     out
 }

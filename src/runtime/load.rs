@@ -90,7 +90,9 @@ functions! {
     attnc_argument_name: fn(u64, u64) -> *const c_char;
     attnc_result_count: fn(u64) -> u64;
     attnc_result_type: fn(u64, u64) -> *const c_char;
-    attnc_model_open: fn(*const c_char, i32, *mut *mut c_void) -> i32;
+    attnc_model_open_on: fn(*const c_char, *const c_char, i32, *mut *mut c_void) -> i32;
+    attnc_model_device: fn(*const c_void) -> *const c_char;
+    attnc_model_device_note: fn(*const c_void) -> *const c_char;
     attnc_model_close: fn(*mut c_void);
     attnc_model_copy_error: fn(*const c_void, *mut c_char, u64) -> u64;
     attnc_model_variant: fn(*const c_void) -> *const c_char;
@@ -144,6 +146,23 @@ impl CompiledModel {
     /// # Safety
     /// Loading a shared object runs what is in it; `so` must be one that attnc made.
     pub unsafe fn open(so: &Path, weights: Option<&Path>, threads: i32) -> Result<CompiledModel, LoadError> {
+        // SAFETY: as the caller promises.
+        unsafe { CompiledModel::open_on(so, weights, threads, None) }
+    }
+
+    /// The same on a device: `cpu`, `cuda`, `cuda:N` or `auto`; the library's own choice if absent.
+    ///
+    /// # Errors
+    /// As [`CompiledModel::open`], or a device that cannot be used.
+    ///
+    /// # Safety
+    /// As [`CompiledModel::open`].
+    pub unsafe fn open_on(
+        so: &Path,
+        weights: Option<&Path>,
+        threads: i32,
+        device: Option<&str>,
+    ) -> Result<CompiledModel, LoadError> {
         // A name without a folder would be searched for in the system's library folders.
         let so = std::path::absolute(so).map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
         // SAFETY: as the caller promises.
@@ -169,11 +188,16 @@ impl CompiledModel {
                 CString::new(w.as_os_str().as_bytes()).map_err(|_| error(-1, "the path of the weights has a NUL"))?,
             ),
         };
-        let mut handle = null_mut();
-        // SAFETY: a C string or null, and a place for the handle.
-        let status = unsafe {
-            (functions.attnc_model_open)(weights.as_ref().map_or(null(), |w| w.as_ptr()), threads, &mut handle)
+        let device = match device.map(CString::new) {
+            None => None,
+            Some(Ok(device)) => Some(device),
+            Some(Err(_)) => return Err(error(-1, "the device's name has a NUL")),
         };
+        let mut handle = null_mut();
+        let text_of = |text: &Option<CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
+        // SAFETY: C strings or null, and a place for the handle.
+        let status =
+            unsafe { (functions.attnc_model_open_on)(text_of(&device), text_of(&weights), threads, &mut handle) };
         let model = CompiledModel { handle, functions, _library: library };
         if status != 0 {
             // SAFETY: the handle is live until `model` is dropped.
@@ -229,6 +253,18 @@ impl CompiledModel {
     pub fn variant(&self) -> String {
         // SAFETY: a live handle; a string of the `.so`.
         unsafe { text((self.functions.attnc_model_variant)(self.handle)) }
+    }
+
+    /// The device that it runs on: `cpu`, `cuda:0`.
+    pub fn device(&self) -> String {
+        // SAFETY: a live handle; a string of the model.
+        unsafe { text((self.functions.attnc_model_device)(self.handle)) }
+    }
+
+    /// Why it runs on the CPU, where a GPU would have done; empty otherwise.
+    pub fn device_note(&self) -> String {
+        // SAFETY: as above.
+        unsafe { text((self.functions.attnc_model_device_note)(self.handle)) }
     }
 
     /// Tensors in the weights file that the model does not use.

@@ -9,6 +9,8 @@
 //! Nothing here knows of IR, types or Cranelift functions.
 
 pub mod abi;
+pub mod cuda;
+mod cuda_rows;
 pub mod descriptor;
 pub mod dlpack;
 pub mod expr;

@@ -12,7 +12,7 @@ use super::descriptor::{Entry, ModelDescriptor, Tensor};
 const WRAPPER: &str = include_str!("wrapper.py");
 
 /// Words that Python reserves, and names that our own classes use: an `_` is put after them.
-const TAKEN: [&str; 44] = [
+const TAKEN: [&str; 48] = [
     "False",
     "None",
     "True",
@@ -56,6 +56,10 @@ const TAKEN: [&str; 44] = [
     "info",
     "unused_weights",
     "converted_weights",
+    "device",
+    "device_note",
+    "cuda_stream",
+    "use_cuda_stream",
     "close",
 ];
 
@@ -106,8 +110,10 @@ fn title(model: &ModelDescriptor) -> String {
 
 fn class_doc(model: &ModelDescriptor) -> String {
     let mut text = title(model);
-    text += "\n\nModel(path=None, weights=None, threads=None): `path` is the library, by default the one next to this file;";
-    text += "\n`weights` a safetensors file, `threads` a number, by default ATTNC_THREADS or one per core.";
+    text += "\n\nModel(path=None, weights=None, threads=None, device=None): `path` is the library, by default the one next to";
+    text += "\nthis file; `weights` a safetensors file, `threads` a number, by default ATTNC_THREADS or one per core. `device`";
+    text += "\nis \"cpu\", \"cuda\", \"cuda:N\" or \"auto\" (a GPU if it can be used, else the CPU); by default ATTNC_DEVICE, or a";
+    text += "\nGPU if the library has code for one. On a GPU, a call with arguments in its memory has results there.";
     text += "\nClose it with close(), or use it in a `with` statement.";
     let params = model.params.iter().map(|p| {
         let dims = p.dims.iter().map(|d| d.text.as_str()).collect::<Vec<_>>().join(", ");

@@ -5,7 +5,10 @@
 #define DLPACK_DLPACK_H_
 
 typedef enum {
-    kDLCPU = 1
+    kDLCPU = 1,
+    kDLCUDA = 2,
+    kDLCUDAHost = 3,
+    kDLCUDAManaged = 13
 } DLDeviceType;
 
 typedef struct {
@@ -87,7 +90,9 @@ enum {
     ATTNC_OUT_OF_RANGE = 6,    /* an index out of range at run time */
     ATTNC_WRONG_PROCESSOR = 7, /* this processor cannot run the model */
     ATTNC_INTERNAL = 8,        /* a bug in attnc */
-    ATTNC_INTERRUPTED = 9      /* requested by the function of attnc_session_poll */
+    ATTNC_INTERRUPTED = 9,     /* requested by the function of attnc_session_poll */
+    ATTNC_NO_DEVICE = 10,      /* no GPU, no driver, or none that runs the code */
+    ATTNC_GPU_FAILED = 11      /* a launch or a copy on the GPU failed, or the GPU's context is broken */
 };
 
 /* The table, in an order that belongs to its version. */
@@ -156,6 +161,15 @@ struct attnc_functions {
     int32_t (*python_call)(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
                            uint64_t result_count, DLTensor *const *results, uint64_t pattern_count,
                            const char *const *patterns, attnc_taps **taps);
+    int32_t (*model_open_on)(const char *device, const char *weights, int32_t threads, attnc_model **model);
+    const char *(*model_device)(const attnc_model *model);
+    const char *(*model_device_note)(const attnc_model *model);
+    void *(*session_stream)(attnc_session *session);
+    int32_t (*session_use_stream)(attnc_session *session, void *stream, int32_t own);
+    int32_t (*call_on_device)(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                              uint64_t result_count, DLManagedTensor **results);
+    int32_t (*copy_to_host)(attnc_session *session, const DLTensor *tensor, void *to);
+    void *(*python_capsule)(DLManagedTensor *tensor);
 };
 
 /* How handles begin: a mark while the handle is open, and which model it belongs to. */
@@ -222,6 +236,14 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
  * SIGBUS). Writing a new file and renaming it to the old name is fine.
  */
 #define attnc_model_open(weights, threads, model) (ATTNC_LIBRARY->model_open((weights), (threads), (model)))
+/*
+ * The same on a device: "cpu", "cuda", "cuda:N", or "auto", which is a GPU if it can be used and else the CPU (then
+ * attnc_model_device_note has the reason). Null: what ATTNC_DEVICE in the environment says, else "cuda" if the library has
+ * code for GPUs, else "cpu". The driver is libcuda.so.1, or the file that ATTNC_CUDA_LIB names.
+ * On a GPU, arguments and results may be in its memory (kDLCUDA) or in the CPU's; those in the CPU's are copied.
+ * If ATTNC_SYNC is 1, each launch is waited for, so that an error names the kernel.
+ */
+#define attnc_model_open_on(device, weights, threads, model) (ATTNC_LIBRARY->model_open_on((device), (weights), (threads), (model)))
 #define attnc_abi_version() (ATTNC_LIBRARY->abi_version)
 
 /*
@@ -254,6 +276,20 @@ ATTNC_INLINE const char *attnc_model_variant(const attnc_model *model)
 {
     const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
     return f ? f->model_variant(model) : 0;
+}
+
+/* "cpu" or "cuda:0"; null if the model did not open. */
+ATTNC_INLINE const char *attnc_model_device(const attnc_model *model)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->model_device(model) : 0;
+}
+
+/* Why a model that was opened on "auto" runs on the CPU though the library has code for GPUs; else empty. */
+ATTNC_INLINE const char *attnc_model_device_note(const attnc_model *model)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->model_device_note(model) : 0;
 }
 
 ATTNC_INLINE uint64_t attnc_unused_weight_count(const attnc_model *model)
@@ -329,6 +365,23 @@ ATTNC_INLINE int32_t attnc_session_poll(attnc_session *session, int32_t (*poll)(
     return f ? f->session_poll(session, poll, context) : ATTNC_WRONG_CALL;
 }
 
+/* The stream (CUstream) of the session's calls; null on a CPU. */
+ATTNC_INLINE void *attnc_session_stream(attnc_session *session)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->session_stream(session) : 0;
+}
+
+/*
+ * Lets calls use a stream of the caller's, so that they begin when what is queued there is done; if own is not 0, a stream of
+ * the session's own again. A call returns when its results are there, whatever the stream.
+ */
+ATTNC_INLINE int32_t attnc_session_use_stream(attnc_session *session, void *stream, int32_t own)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->session_use_stream(session, stream, own) : ATTNC_WRONG_CALL;
+}
+
 /* Turns the timing of kernel launches on or off, from the next call on; then the launches of the last call, in order. */
 ATTNC_INLINE int32_t attnc_session_profile(attnc_session *session, int32_t on)
 {
@@ -376,6 +429,21 @@ ATTNC_INLINE int32_t attnc_call_owned(attnc_session *session, uint64_t entry, ui
 {
     const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
     return f ? f->call_owned(session, entry, arg_count, args, result_count, results) : ATTNC_WRONG_CALL;
+}
+
+/* The same; the results are in the memory of the device that the model runs on. */
+ATTNC_INLINE int32_t attnc_call_on_device(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                                          uint64_t result_count, DLManagedTensor **results)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->call_on_device(session, entry, arg_count, args, result_count, results) : ATTNC_WRONG_CALL;
+}
+
+/* Copies a contiguous tensor from the GPU's memory; `to` has room for it. */
+ATTNC_INLINE int32_t attnc_copy_to_host(attnc_session *session, const DLTensor *tensor, void *to)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->copy_to_host(session, tensor, to) : ATTNC_WRONG_CALL;
 }
 
 /*

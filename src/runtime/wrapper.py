@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 
-__all__ = ["Model", "Session", "Taps", "AttncError", "AttncValueError", "AttncIndexError"]
+__all__ = ["Model", "Session", "Taps", "DeviceArray", "AttncError", "AttncValueError", "AttncIndexError"]
 
 
 class AttncError(RuntimeError):
@@ -57,7 +57,14 @@ class _Versioned(ctypes.Structure):
     ]
 
 
+class _Managed(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = [("tensor", _DLTensor), ("manager_ctx", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
 _CPU = 1
+_CUDA = 2
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT = 4
 _TYPES = {"f32": "float32", "f16": "float16", "i8": "int8", "i32": "int32", "i64": "int64", "bool": "bool"}
@@ -116,12 +123,22 @@ def _empty(shape, dtype):
     return room[start : start + size].view(dtype).reshape(shape)
 
 
-def _of_dlpack(value, name):
-    """A DLTensor of an object that speaks DLPack; its capsule is not consumed, and frees the tensor when it goes."""
+def _is_on_gpu(value):
+    """Is it in the memory of an NVIDIA GPU?"""
+    device = getattr(value, "__dlpack_device__", None)
+    return device is not None and device()[0] in (_CUDA, 13)
+
+
+def _of_dlpack(value, name, stream):
+    """A DLTensor of an object that speaks DLPack; its capsule is not consumed, and frees the tensor when it goes.
+
+    What is on a GPU is complete on `stream`, whatever stream it was made on: its owner sees to that.
+    """
+    order = {"stream": stream} if stream is not None and _is_on_gpu(value) else {}
     try:
-        capsule = value.__dlpack__(max_version=(1, 1))
+        capsule = value.__dlpack__(max_version=(1, 1), **order)
     except TypeError:
-        capsule = value.__dlpack__()
+        capsule = value.__dlpack__(**order)
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     is_valid = ctypes.pythonapi.PyCapsule_IsValid
@@ -136,12 +153,12 @@ def _of_dlpack(value, name):
     raise AttncValueError("%s: __dlpack__ of a %s returned no DLPack capsule" % (name, type(value).__name__))
 
 
-def _of_value(value, declared, name):
+def _of_value(value, declared, name, stream=None):
     if value is None:
         raise AttncValueError("%s: expected %s, found None" % (name, declared))
     if not isinstance(value, (np.ndarray, np.generic)):
         if hasattr(value, "__dlpack__"):
-            return _of_dlpack(value, name)
+            return _of_dlpack(value, name, stream)
         bare = isinstance(value, (int, float, list, tuple))
         try:
             value = np.asarray(value)
@@ -166,7 +183,9 @@ _FUNCTIONS = {
     "info": (_TEXT, []),
     "entry_count": (_U64, []),
     "entry_signature": (_TEXT, [_U64]),
-    "model_open": (_I32, [_TEXT, _I32, ctypes.POINTER(_POINTER)]),
+    "model_open_on": (_I32, [_TEXT, _TEXT, _I32, ctypes.POINTER(_POINTER)]),
+    "model_device": (_TEXT, [_POINTER]),
+    "model_device_note": (_TEXT, [_POINTER]),
     "model_close": (None, [_POINTER]),
     "model_copy_error": (_U64, [_POINTER, ctypes.c_char_p, _U64]),
     "unused_weight_count": (_U64, [_POINTER]),
@@ -183,6 +202,11 @@ _FUNCTIONS = {
     ),
     "call_taps": _CALL,
     "python_call": _CALL,
+    "session_stream": (_POINTER, [_POINTER]),
+    "session_use_stream": (_I32, [_POINTER, _POINTER, _I32]),
+    "call_on_device": (_I32, [_POINTER, _U64, _U64, _LIST, _U64, ctypes.POINTER(ctypes.POINTER(_Managed))]),
+    "copy_to_host": (_I32, [_POINTER, ctypes.POINTER(_DLTensor), _POINTER]),
+    "python_capsule": (ctypes.py_object, [ctypes.POINTER(_Managed)]),
     "taps_count": (_U64, [_POINTER]),
     "taps_name": (_TEXT, [_POINTER, _U64]),
     "taps_tensor": (ctypes.POINTER(_DLTensor), [_POINTER, _U64]),
@@ -212,8 +236,8 @@ class _Library:
             raise AttncError("%s has ABI %d, but this file is for ABI %d" % (path, version, _ABI_VERSION))
         addresses = (ctypes.c_void_p * len(_TABLE)).from_address(table + ctypes.sizeof(_U64))
         for name, (result, arguments) in _FUNCTIONS.items():
-            # That for Python gives up Python's lock itself, and may end with an exception.
-            kind = ctypes.PYFUNCTYPE if name == "python_call" else ctypes.CFUNCTYPE
+            # Those for Python want its lock, and may end with an exception; a call gives the lock up itself.
+            kind = ctypes.PYFUNCTYPE if name.startswith("python_") else ctypes.CFUNCTYPE
             setattr(self, name, kind(result, *arguments)(addresses[_TABLE.index(name)]))
         self.call = self.python_call if sys.implementation.name == "cpython" else self.call_taps
         signatures = [self.entry_signature(i).decode() for i in range(self.entry_count())]
@@ -260,14 +284,63 @@ def _list(tensors):
     return (ctypes.POINTER(_DLTensor) * max(len(tensors), 1))(*(ctypes.pointer(t) for t in tensors))
 
 
+def _type_of(tensor):
+    """The element type of a tensor of the library's, as programs call it."""
+    name = {(4, 16): "bf16", (6, 8): "bool"}.get((tensor.code, tensor.bits))
+    return name or "%s%d" % ({0: "i", 2: "f"}[tensor.code], tensor.bits)
+
+
 def _copy_tensor(tensor):
     """A NumPy array with the contents of a contiguous tensor of the library's."""
-    name = {(4, 16): "bf16", (6, 8): "bool"}.get((tensor.code, tensor.bits))
-    name = name or "%s%d" % ({0: "i", 2: "f"}[tensor.code], tensor.bits)
-    array = np.empty(tensor.shape[: tensor.ndim], _dtype(name))
+    array = np.empty(tensor.shape[: tensor.ndim], _dtype(_type_of(tensor)))
     if array.nbytes:
         ctypes.memmove(array.ctypes.data, tensor.data, array.nbytes)
     return array
+
+
+class DeviceArray:
+    """A result in the memory of a GPU.
+
+    `torch.from_dlpack(array)` or `cupy.from_dlpack(array)` takes it without a copy; it can be taken once. `numpy()` copies it.
+    """
+
+    def __init__(self, session, managed):
+        self._session = session
+        self._managed = managed
+        tensor = managed.contents.tensor
+        self.shape = tuple(tensor.shape[: tensor.ndim])
+        self.dtype = _type_of(tensor)
+        self._device = (tensor.device_type, tensor.device_id)
+
+    def _own(self):
+        if self._managed is None:
+            raise BufferError("the result was taken by another library")
+        return self._managed
+
+    def __dlpack_device__(self):
+        return self._device
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        # The call has waited for the result: it is complete on any stream.
+        if copy or dl_device not in (None, self._device):
+            raise BufferError("a result on a GPU is given as it is; numpy() copies it")
+        capsule = self._session._library.python_capsule(self._own())
+        self._managed = None
+        return capsule
+
+    def numpy(self):
+        """The result as a NumPy array."""
+        array = np.empty(self.shape, _dtype(self.dtype))
+        self._session._copy_to_host(self._own(), array)
+        return array
+
+    def __repr__(self):
+        return "<%s%s on cuda:%d>" % (self.dtype, list(self.shape), self._device[1])
+
+    def __del__(self):
+        managed, self._managed = getattr(self, "_managed", None), None
+        if managed is not None:
+            ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))(managed.contents.deleter)(managed)
 
 
 class _Prepared:
@@ -380,6 +453,35 @@ class _Session(_Streams):
         with self._lock:
             self._check(self._library.session_reset(self._open()))
 
+    @property
+    def cuda_stream(self):
+        """The stream of the calls as a number; None where the model runs on the CPU."""
+        with self._lock:
+            stream = self._library.session_stream(self._open())
+        return (stream or 0) if self._library.model_is_on_gpu else None
+
+    def use_cuda_stream(self, stream):
+        """Lets calls use a stream of the caller's: a number, or a stream of PyTorch or CuPy. None: again one of the session's own.
+
+        Calls then begin when what is queued on the stream is done. They return when their results are complete, in any case.
+        """
+        number = stream
+        for name in ("cuda_stream", "ptr"):
+            number = getattr(number, name, number)
+        with self._lock:
+            self._check(self._library.session_use_stream(self._open(), number or 0, stream is None))
+
+    def _stream(self):
+        """The session's stream as DLPack counts them, in which 1 is the default one."""
+        if self._library.model_is_on_gpu:
+            return self._library.session_stream(self._open()) or 1
+        return None
+
+    def _copy_to_host(self, managed, array):
+        with self._lock:
+            tensor = ctypes.byref(managed.contents.tensor)
+            self._check(self._library.copy_to_host(self._open(), tensor, array.ctypes.data))
+
     def close(self):
         """Frees the session's memory."""
         with self._lock:
@@ -421,8 +523,12 @@ class _Session(_Streams):
                 self._check(status)
             return made[0] if len(made) == 1 else tuple(made)
         _, arguments, results, _ = _ENTRIES[entry]
-        inputs = [_of_value(value, *declared) for value, declared in zip(values, arguments)]
+        with self._lock:
+            stream = self._stream()
+        inputs = [_of_value(value, *declared, stream=stream) for value, declared in zip(values, arguments)]
         args = _list([tensor for tensor, _ in inputs])
+        if taps is None and stream is not None and any(map(_is_on_gpu, values)):
+            return self._call_on_gpu(entry, len(inputs), args, len(results))
         with self._lock:
             handle = self._open()
             made = [self._result(handle, entry, i, name, len(inputs), args) for i, name in enumerate(results)]
@@ -438,6 +544,13 @@ class _Session(_Streams):
             )
         result = made[0] if len(made) == 1 else tuple(made)
         return result if taps is None else (result, self._taps(found))
+
+    def _call_on_gpu(self, entry, count, args, result_count):
+        made = (ctypes.POINTER(_Managed) * max(result_count, 1))()
+        with self._lock:
+            self._check(self._library.call_on_device(self._open(), entry, count, args, result_count, made))
+        arrays = [DeviceArray(self, made[i]) for i in range(result_count)]
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
     def _result(self, handle, entry, index, name, count, args):
         shape = (ctypes.c_int64 * _MAX_RANK)()
@@ -465,7 +578,7 @@ class _Session(_Streams):
 class _Model(_Streams):
     """An open model with its own session."""
 
-    def __init__(self, path=None, weights=None, threads=None):
+    def __init__(self, path=None, weights=None, threads=None, device=None):
         if path is None:
             path = os.path.splitext(os.path.abspath(__file__))[0] + ".so"
         self._library = _Library(os.path.abspath(os.fspath(path)))
@@ -476,7 +589,8 @@ class _Model(_Streams):
         if weights is not None and b"\0" in weights:
             raise AttncValueError("the path of the weights has a NUL")
         handle = _POINTER()
-        status = self._library.model_open(weights, threads, ctypes.byref(handle))
+        device = None if device is None else str(device).encode()
+        status = self._library.model_open_on(device, weights, threads, ctypes.byref(handle))
         if not handle:
             raise AttncError("out of memory", status)
         self._handle = handle
@@ -484,6 +598,7 @@ class _Model(_Streams):
             error = _error(self._library.model_copy_error, handle, status)
             self.close()
             raise error
+        self._library.model_is_on_gpu = self.device != "cpu"
         self._own = self.session()
 
     def session(self):
@@ -495,6 +610,25 @@ class _Model(_Streams):
     def reset(self):
         """Sets all states to zero. After a call that failed they are as far as it came."""
         self._session().reset()
+
+    @property
+    def device(self):
+        """Where the model runs: "cpu" or "cuda:0"."""
+        return (self._library.model_device(self._handle) or b"").decode()
+
+    @property
+    def device_note(self):
+        """Why a model that was opened on "auto" runs on the CPU though the library has code for GPUs; else empty."""
+        return (self._library.model_device_note(self._handle) or b"").decode(errors="replace")
+
+    @property
+    def cuda_stream(self):
+        """The stream of the calls as a number; None where the model runs on the CPU."""
+        return self._session().cuda_stream
+
+    def use_cuda_stream(self, stream):
+        """Lets calls use a stream of the caller's, see Session.use_cuda_stream."""
+        self._session().use_cuda_stream(stream)
 
     @property
     def info(self):

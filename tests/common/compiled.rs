@@ -41,7 +41,7 @@ pub(crate) fn scheduled_with(module: &Module, level: Cpu, weights: impl Into<Wei
 
 /// A level and the module for it, which is verified.
 pub(crate) fn tier(level: Cpu, module: &tile::Module) -> cpu::Tier<'_> {
-    cpu::Tier { level, module: tile::verify::verify(module).unwrap_or_else(|e| panic!("{e}")) }
+    cpu::Tier { level, module: tile::verify::verify(module).unwrap_or_else(|e| panic!("{e}")), gpu: None }
 }
 
 /// The levels whose code this processor can run, best first. Says which are left out. Where `ATTNC_TEST_LEVELS` is `ends`, only

@@ -3,6 +3,8 @@
 //!
 //! A test program takes it in by `#[path = "../common/gen_tile.rs"] mod gen_tile;`.
 
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
+
 use std::collections::BTreeMap;
 
 use attnc::ir::Loc;
@@ -28,6 +30,8 @@ struct Maker<'r> {
     factors: Option<(Value, Value)>,
     /// Only what every machine computes to the same bits.
     exact: bool,
+    /// All kinds of operations, or few.
+    all: bool,
     rows: Extent,
     cols: Extent,
     /// The first buffer and the column at which this grid point begins, and how many rows there are.
@@ -56,7 +60,7 @@ impl Maker<'_> {
     fn step(&mut self) {
         let a = self.any(Elem::F32);
         let b = self.any(Elem::F32);
-        let v = match self.rng.below(18) {
+        let v = match self.rng.below(if self.all { 18 } else { 12 }) {
             0 => {
                 let ops = [
                     UnaryOp::Neg,
@@ -73,11 +77,17 @@ impl Maker<'_> {
                     UnaryOp::Erf,
                     UnaryOp::Cos,
                 ];
-                let op = self.rng.pick(if self.exact { &ops[..7] } else { &ops });
+                let few = [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Relu, UnaryOp::Tanh, UnaryOp::Sigmoid];
+                let op = self.rng.pick(match (self.exact, self.all) {
+                    (true, true) => &ops[..7],
+                    (false, true) => &ops,
+                    (true, false) => &few[..3],
+                    (false, false) => &few,
+                });
                 self.kb.unary(op, a)
             }
             1 | 2 => {
-                let op = self.rng.pick(&[
+                let ops = [
                     BinaryOp::Add,
                     BinaryOp::Sub,
                     BinaryOp::Mul,
@@ -85,7 +95,8 @@ impl Maker<'_> {
                     BinaryOp::Min,
                     BinaryOp::Div,
                     BinaryOp::Rem,
-                ]);
+                ];
+                let op = self.rng.pick(if self.all { &ops } else { &ops[..5] });
                 self.kb.binary(op, a, b)
             }
             3 => {
@@ -107,7 +118,13 @@ impl Maker<'_> {
                 let d = self.any(Elem::F32);
                 self.kb.select(c, a, d)
             }
-            7 => self.integers(a, b),
+            7 if self.all => self.integers(a, b),
+            7 => {
+                let n = self.kb.cast(a, Elem::I32);
+                let m = self.kb.cast(b, Elem::I32);
+                let sum = self.kb.binary(BinaryOp::Add, n, m);
+                self.kb.cast(sum, Elem::F32)
+            }
             12 => {
                 let narrow = self.rng.pick(&[Elem::BF16, Elem::F16]);
                 self.kb.narrow(a, narrow)
@@ -281,7 +298,7 @@ impl Maker<'_> {
             let fit: Vec<Value> = self.tiles[outside..].iter().copied().filter(|v| *self.kb.ty(*v) == wanted).collect();
             given.push(self.rng.pick(&fit));
         }
-        if self.rng.chance(30) {
+        if self.all && self.rng.chance(30) {
             let ends = self.condition();
             // A conditional jump takes no tiles.
             let (on, _) = self.kb.new_block(Vec::new());
@@ -333,15 +350,33 @@ pub(crate) fn types(r: &Dim, c: &Dim, k: &Dim) -> Vec<BufferType> {
 /// A kernel of these buffers. `exact`: every machine computes the same bits.
 pub(crate) fn make(name: &str, rng: &mut Random, exact: bool) -> Kernel {
     let (r, c, k) = (Dim::symbol("R"), Dim::symbol("C"), Dim::symbol("K"));
-    make_over(name, rng, exact, &types(&r, &c, &k))
+    let sizes = ([[3, 4, 8], [4, 5, 16]], 32);
+    made(name, rng, (exact, true), sizes, &types(&r, &c, &k))
 }
 
 /// The same over buffers of other types, of the same kinds.
 pub(crate) fn make_over(name: &str, rng: &mut Random, exact: bool, types: &[BufferType]) -> Kernel {
+    made(name, rng, (exact, true), ([[3, 4, 8], [4, 5, 16]], 32), types)
+}
+
+/// A kernel of few kinds of operations, with tiles of one of three numbers of rows and one of three of columns, and products over so
+/// many steps at most.
+pub(crate) fn make_of(name: &str, rng: &mut Random, exact: bool, tiles: [[i64; 3]; 2], steps: i64) -> Kernel {
+    let (r, c, k) = (Dim::symbol("R"), Dim::symbol("C"), Dim::symbol("K"));
+    made(name, rng, (exact, false), (tiles, steps), &types(&r, &c, &k))
+}
+
+fn made(
+    name: &str,
+    rng: &mut Random,
+    (exact, all): (bool, bool),
+    ([highs, wides], steps): ([[i64; 3]; 2], i64),
+    types: &[BufferType],
+) -> Kernel {
     let mut kb = KernelBuilder::new(name);
     kb.at(Loc::default());
-    let high = rng.pick(&[3i64, 4, 8]);
-    let wide = rng.pick(&[4i64, 5, 16]);
+    let high = rng.pick(&highs);
+    let wide = rng.pick(&wides);
     let buffers: Vec<Value> =
         BUFFERS.iter().zip(types).map(|((_, _, mode), ty)| kb.buffer(ty.clone(), *mode)).collect();
     let [x, turned, column, row, left, right, out, sums, tops] = buffers[..] else { panic!("nine buffers") };
@@ -352,7 +387,7 @@ pub(crate) fn make_over(name: &str, rng: &mut Random, exact: bool, types: &[Buff
     let rows = kb.extent_at(&r, at, high);
     let cols = kb.extent_at(&c, to, wide);
     let zero = kb.index(0);
-    let inner = kb.extent_at(&k, zero, 32);
+    let inner = kb.extent_at(&k, zero, steps);
     let mut tiles = vec![
         kb.load(x, &[at, to], (Some(0), Some(1)), rows, cols),
         kb.load(turned, &[to, at], (Some(1), Some(0)), rows, cols),
@@ -370,7 +405,7 @@ pub(crate) fn make_over(name: &str, rng: &mut Random, exact: bool, types: &[Buff
             Some((kb.transpose(a), b))
         }
     };
-    let mut m = Maker { rng, kb, tiles, factors, exact, rows, cols, source: (x, to), height: r.clone() };
+    let mut m = Maker { rng, kb, tiles, factors, exact, all, rows, cols, source: (x, to), height: r.clone() };
     for _ in 0..2 + m.rng.below(3) {
         for _ in 0..m.rng.below(5) {
             m.step();

@@ -75,6 +75,7 @@ fn told_by(model: &ModelDesc, tokens: i64) -> Told {
         fail: None,
         failed: 0,
         in_order: 0,
+        read: None,
         runtime: (&raw mut told).cast(),
     };
     let plan = rows(&rows(&model.variants)[0].entries)[0].plan.expect("a plan");

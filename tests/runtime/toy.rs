@@ -158,6 +158,7 @@ pub(crate) fn descriptor() -> ModelDescriptor {
             plan("toy_add", Expr::constant(0)),
             plan("toy_wait", Expr::constant(0)),
         ],
+        cuda: None,
     };
     // No processor has all features that there will ever be.
     let tomorrow = Variant { name: "tomorrow".to_owned(), features: 1 << 63, ..portable.clone() };

@@ -119,7 +119,7 @@ fn every_f16_becomes_the_same_f32() {
         .unwrap_or_else(|complaint| panic!("{complaint}"));
     let model =
         descriptor::describe(&module.interface(), "Halves", "", &cpu::Arch::host().triple().to_string()).unwrap();
-    let tier = cpu::Tier { level: Cpu::PORTABLE, module: tiles.verified() };
+    let tier = cpu::Tier { level: Cpu::PORTABLE, module: tiles.verified(), gpu: None };
     let code =
         compile(Generator::Cranelift, &[tier], &model, cpu::EmitOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let folder = tempfile::tempdir().unwrap();

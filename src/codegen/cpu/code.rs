@@ -50,8 +50,8 @@ pub(super) struct Code<'a, 'b> {
     pub(super) lengths: BTreeSet<String>,
     /// Values so far.
     pub(super) values: SecondaryMap<tile::Value, Option<CodeValue>>,
-    /// In a plan: each kernel's place in the module and its function, by name.
-    pub(super) kernels: BTreeMap<String, (usize, FuncRef)>,
+    /// In a plan: each kernel's place in the module and its function, by name; kernels of a GPU have none.
+    pub(super) kernels: BTreeMap<String, (usize, Option<FuncRef>)>,
     /// The leaves that it calls.
     pub(super) leaves: &'a mut LeafCalls,
     /// The context of the call.

@@ -18,7 +18,7 @@ use cranelift_module::{FuncId, ModuleReloc, ModuleRelocTarget};
 
 use super::clif::print_function;
 use super::code::{Code, inst_at};
-use super::origins::{Places, Source};
+use super::origins::{Kernels, Places, Source};
 use super::plan::Launching;
 use super::target::{Arch, EmitOptions, signature};
 use super::wide::LeafCalls;
@@ -108,6 +108,8 @@ const KERNEL: usize = 5;
 const FAIL: usize = 5;
 /// Parameters of the runtime's `launch`.
 const LAUNCH: usize = 7;
+/// Parameters of the runtime's `read`.
+const READ: usize = 4;
 
 impl Source<'_> {
     /// The signature of the function.
@@ -132,10 +134,14 @@ impl Source<'_> {
                 code.kernel(kernel, [*args, *start, *end, *scratch])
             }
             (Source::Kernel(_), _) => Err("a kernel has five parameters".into()),
-            (Source::Plan { plan, module, .. }, _) => {
+            (Source::Plan { plan, module, kernels }, _) => {
                 let convention = code.b.func.signature.call_conv;
                 let launch = code.b.import_signature(signature(convention, LAUNCH, true));
-                code.plan(plan, &Launching { module, launch })
+                let read = match kernels {
+                    Kernels::Functions(_) => None,
+                    Kernels::OfGpu => Some(code.b.import_signature(signature(convention, READ, true))),
+                };
+                code.plan(plan, &Launching { module, launch, read })
             }
         }
     }
@@ -210,10 +216,15 @@ impl Job<'_> {
         if let Source::Plan { plan, module, kernels: ids } = &self.source {
             // Only those that it launches: a function does not declare the kernels of other entry points.
             let launched = plan.launched();
-            let all = module.kernels.iter().zip(ids.iter()).enumerate();
-            for (index, (kernel, id)) in all.filter(|(_, (kernel, _))| launched.contains(kernel.name.as_str())) {
-                let function = Callee::Declared(*id).declare(function, signature(convention, KERNEL, false), near);
-                kernels.insert(kernel.name.clone(), (index, function));
+            let all = module.kernels.iter().enumerate();
+            for (index, kernel) in all.filter(|(_, kernel)| launched.contains(kernel.name.as_str())) {
+                let id = match ids {
+                    Kernels::Functions(ids) => Some(*ids.get(index).ok_or("a kernel without a function")?),
+                    Kernels::OfGpu => None,
+                };
+                let mut declare =
+                    |id| Callee::Declared(id).declare(function, signature(convention, KERNEL, false), near);
+                kernels.insert(kernel.name.clone(), (index, id.map(&mut declare)));
             }
         }
         let mut frontend = FunctionBuilderContext::new();

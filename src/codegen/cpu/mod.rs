@@ -31,7 +31,7 @@ pub fn machine_operations() -> Vec<(String, &'static str)> {
     wide::machine_operations()
 }
 
-pub use object::{Compiled, Tier, compile};
+pub use object::{Compiled, GpuKernels, Tier, compile};
 #[cfg(feature = "llvm")]
 pub(crate) use target::kernel_name;
 pub use target::{Arch, EmitOptions, bf16_levels, byte_levels, levels};

@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;
-use std::sync::Arc;
 
 use cranelift_module::{FuncId, Linkage, Module as _, ModuleReloc, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
@@ -18,12 +17,13 @@ use cranelift_object::{ObjectBuilder, ObjectModule};
 use super::debug;
 use super::function::{Callee, Job, Narrow};
 use super::listing::{self, Shown};
-use super::origins::{Origin, Places, Source};
+use super::origins::{Kernels, Origin, Places, Source};
 use super::plan::arena;
 use super::target::{Arch, EmitOptions, Isas, kernel_name, plan_name};
 use super::wide::{LeafOrigin, Leaves, Stages};
 use crate::codegen::descriptor::check;
 use crate::runtime::abi::feature;
+use crate::runtime::cuda::Cuda;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
 use crate::runtime::expr::Expr;
 use crate::runtime::object as runtime_object;
@@ -76,13 +76,36 @@ impl Compiled {
     }
 }
 
-/// A level of processors, and the module that is scheduled for it.
+/// A level of processors, and the module that is scheduled for it; or a kind of GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Tier<'a> {
-    /// The level.
+    /// The level; for a GPU that of its plans, [`Cpu::PORTABLE`].
     pub level: Cpu,
     /// The module.
     pub module: Verified<'a>,
+    /// The module's kernels, if they are for a GPU.
+    pub gpu: Option<&'a GpuKernels>,
+}
+
+/// Kernels for a kind of GPU, which were made elsewhere: only their plans are made here.
+#[derive(Clone, Debug)]
+pub struct GpuKernels {
+    /// What the variant is called: `sm_80`.
+    pub name: String,
+    /// The kernels, in the order of the module.
+    pub cuda: Cuda,
+}
+
+impl<'a> Tier<'a> {
+    /// What the variant is called.
+    fn name(&self) -> String {
+        self.gpu.map_or(self.level.name().to_string(), |gpu| gpu.name.clone())
+    }
+
+    /// The kernels that are made here.
+    fn own_kernels(&self) -> &'a [Kernel] {
+        if self.gpu.is_some() { &[] } else { &self.module.module().kernels }
+    }
 }
 
 /// Compiles a model that was lowered for several levels, best first, into one object. `model` has everything but sites
@@ -136,7 +159,7 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
         }
     }
     for (tier, functions) in tiers.iter().zip(&levels) {
-        model.variants.push(variant(tier.level, &tier.module, &model, &functions.plans)?);
+        model.variants.push(variant(tier, &model, &functions.plans)?);
     }
     runtime_object::define(&mut object, &model)?;
     let mut stages = BTreeMap::new();
@@ -177,8 +200,7 @@ fn declare<'a>(
     wanted: EmitOptions,
 ) -> Result<(Vec<Level>, Vec<Job<'a>>), String> {
     let convention = object.isa().default_call_conv();
-    let mut keys =
-        threads::each(tiers.iter().flat_map(|t| &t.module.module().kernels).collect::<Vec<_>>(), threads, key);
+    let mut keys = threads::each(tiers.iter().flat_map(Tier::own_kernels).collect::<Vec<_>>(), threads, key);
     let mut shared: HashMap<Vec<u8>, FuncId> = HashMap::new();
     let (mut levels, mut jobs) = (Vec::new(), Vec::new());
     for tier in tiers.iter().rev() {
@@ -193,8 +215,8 @@ fn declare<'a>(
             Ok(id)
         };
         let mut functions = Vec::new();
-        let own_keys = keys.split_off(keys.len() - tier.module.kernels.len());
-        for (kernel, key) in tier.module.module().kernels.iter().zip(own_keys) {
+        let own_keys = keys.split_off(keys.len() - tier.own_kernels().len());
+        for (kernel, key) in tier.own_kernels().iter().zip(own_keys) {
             let id = match shared.get(&key) {
                 Some(id) if !wanted.kernels_elsewhere => *id,
                 _ => add(kernel_name(tier.level, &kernel.name), Source::Kernel(kernel))?,
@@ -202,10 +224,13 @@ fn declare<'a>(
             shared.insert(key, id);
             functions.push(id);
         }
-        let kernels: Arc<[FuncId]> = functions.as_slice().into();
+        let kernels = match tier.gpu {
+            None => Kernels::Functions(functions.as_slice().into()),
+            Some(_) => Kernels::OfGpu,
+        };
         let mut plans = Plans::new();
         for plan in &tier.module.module().plans {
-            let name = plan_name(tier.level, &plan.name, plan.variant);
+            let name = plan_name(&tier.name(), &plan.name, plan.variant);
             plans.insert((plan.variant, plan.name.clone()), name.clone());
             functions.push(add(name, Source::Plan { plan, module: tier.module.module(), kernels: kernels.clone() })?);
         }
@@ -265,8 +290,14 @@ fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, w
             continue;
         }
         let only = wanted.only.map(|part| match part {
-            Part::Kernel(n) => n,
-            Part::Plan(n) => tier.module.kernels.len() + n,
+            Part::Kernel(n) => {
+                if tier.gpu.is_some() {
+                    usize::MAX
+                } else {
+                    n
+                }
+            }
+            Part::Plan(n) => tier.own_kernels().len() + n,
         });
         let functions = level.functions.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| only == *n));
         let functions: Vec<FuncId> = functions.map(|(_, id)| *id).filter(|id| texts.contains_key(id)).collect();
@@ -379,8 +410,9 @@ fn asked(cpu: Cpu) -> u64 {
 }
 
 /// A level in the descriptor, with the functions of its plans.
-fn variant(level: Cpu, module: &Module, model: &ModelDescriptor, plans: &Plans) -> Result<Variant, String> {
-    let scratch = module.kernels.iter().map(|k| k.scratch).max().unwrap_or(0).next_multiple_of(64);
+fn variant(tier: &Tier<'_>, model: &ModelDescriptor, plans: &Plans) -> Result<Variant, String> {
+    let (level, module, kernels) = (tier.level, tier.module.module(), tier.own_kernels());
+    let scratch = kernels.iter().map(|k| k.scratch).max().unwrap_or(0).next_multiple_of(64);
     let arena_of = |name: &str, variant: PlanVariant| {
         let plan = module.plans.iter().find(|p| p.name == name && p.variant == variant);
         plan.map_or(Some(Expr::constant(0)), arena).ok_or("the arena's size is too large an expression")
@@ -399,21 +431,22 @@ fn variant(level: Cpu, module: &Module, model: &ModelDescriptor, plans: &Plans) 
     let prepare = plans.iter().find(|((variant, _), _)| *variant == PlanVariant::Prepare);
     let mut features = asked(level);
     // A text may have kernels for several machines.
-    for k in &module.kernels {
+    for k in kernels {
         if let State::Cpu(own) = k.state {
             features |= asked(own);
         }
     }
-    if level.width() == Width::V512 && module.kernels.iter().any(Kernel::loads_scaled) {
+    if level.width() == Width::V512 && kernels.iter().any(Kernel::loads_scaled) {
         // Sums of bytes, see `wide::dot_whole`.
         features |= feature::AVX512_VNNI;
     }
     Ok(Variant {
-        name: level.name().to_string(),
+        name: tier.name(),
         features,
         prepare: prepare.map(|(_, function)| function.clone()),
         packed_bytes: module.packed.next_multiple_of(64),
         plans: code,
+        cuda: tier.gpu.map(|gpu| gpu.cuda.clone()),
     })
 }
 

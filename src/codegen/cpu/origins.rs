@@ -32,9 +32,18 @@ pub(super) enum Source<'a> {
         plan: &'a Plan,
         /// Its module, for parameters and kernels.
         module: &'a Module,
-        /// The functions of the module's kernels, in their order.
-        kernels: Arc<[FuncId]>,
+        /// The module's kernels, in their order.
+        kernels: Kernels,
     },
+}
+
+/// What a plan launches.
+#[derive(Clone, Debug)]
+pub(super) enum Kernels {
+    /// Functions.
+    Functions(Arc<[FuncId]>),
+    /// Kernels of a GPU, which the runtime knows by their numbers.
+    OfGpu,
 }
 
 /// A function, and what its code comes from.

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{InstBuilder, SigRef, StackSlotData, StackSlotKind, V
 use cranelift_entity::SecondaryMap;
 
 use super::code::{Code, CodeValue};
-use super::lanes::plain;
+use super::lanes::{Width, plain};
 use crate::runtime::abi::context;
 use crate::runtime::expr::Expr;
 use crate::tile::{self, InstData, Kernel, Module, Op, Plan, TapPart, Type};
@@ -21,6 +21,8 @@ pub(super) struct Launching<'a> {
     pub(super) module: &'a Module,
     /// Signature of the runtime's `launch`.
     pub(super) launch: SigRef,
+    /// Signature of the runtime's `read`, for plans of a GPU, whose memory code here cannot load from.
+    pub(super) read: Option<SigRef>,
 }
 
 /// Bytes of arena that a plan needs. `None` where a size is beyond what the runtime can evaluate.
@@ -96,6 +98,10 @@ impl Code<'_, '_> {
                 self.at(Some(*inst));
                 if let Op::Launch { kernel } = &data.op {
                     self.launch(kernel, &data, (block, at), launching)?;
+                } else if let (Op::LoadScalar, Some(read)) = (&data.op, launching.read)
+                    && !self.is_asked_part(&data)
+                {
+                    self.read_scalar(&data, read)?;
                 } else if !self.simple(&data)? {
                     self.plan_op(plan, &data, &slots, launching)?;
                 }
@@ -125,6 +131,34 @@ impl Code<'_, '_> {
         self.b.ins().brif(failed, self.stop, &[], go_on, &[]);
         self.b.switch_to_block(go_on);
         self.b.seal_block(go_on);
+    }
+
+    /// Is it read from what is requested of a tap? That is in the host's memory, whatever runs the kernels.
+    fn is_asked_part(&self, load: &InstData) -> bool {
+        let root = load.operands.first().map(|v| self.root(*v));
+        let op = root.and_then(|v| self.body.def_inst(v)).map(|d| &d.op);
+        matches!(op, Some(Op::Tap { name }) if TapPart::read(name).1 == TapPart::Asked)
+    }
+
+    /// An element of a GPU's memory, by the runtime, which waits for what was launched before.
+    fn read_scalar(&mut self, data: &InstData, read: SigRef) -> Result<(), String> {
+        let buffer = data.operands.first().copied().ok_or("a load of nothing")?;
+        let result = data.result.ok_or("a load without a result")?;
+        let from = self.address(buffer, data.operands.get(1..).unwrap_or_default())?;
+        let (_, _, elem) = self.buffer(buffer)?;
+        let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 8, 3));
+        let to = self.b.ins().stack_addr(types::I64, slot, 0);
+        let bytes = self.int(i64::try_from(elem.size()).unwrap_or(8));
+        let function = self.b.ins().load(types::I64, plain(), self.context, context::READ);
+        let call = self.b.ins().call_indirect(read, function, &[self.context, from, bytes, to]);
+        let failed = self.b.inst_results(call)[0];
+        let go_on = self.b.create_block();
+        self.b.ins().brif(failed, self.stop, &[], go_on, &[]);
+        self.b.switch_to_block(go_on);
+        self.b.seal_block(go_on);
+        let value = self.lanes().load(elem, Width::One, to, 0);
+        self.values[result] = Some(CodeValue::Scalar(value));
+        Ok(())
     }
 
     /// An address out of a table of the context.
@@ -274,7 +308,10 @@ impl Code<'_, '_> {
         }
         let bytes = self.given_bytes(data)?;
         let (next, next_bytes) = self.next_weights(block, at + 1)?;
-        let code = self.b.ins().func_addr(types::I64, function);
+        let code = match function {
+            Some(function) => self.b.ins().func_addr(types::I64, function),
+            None => self.int(i64::try_from(index).map_err(|_| "too many kernels")?),
+        };
         let args = self.b.ins().stack_addr(types::I64, slot, 0);
         let launch = self.b.ins().load(types::I64, plain(), self.context, context::LAUNCH);
         let call = self.b.ins().call_indirect(
@@ -289,16 +326,22 @@ impl Code<'_, '_> {
         Ok(())
     }
 
+    /// The buffer that a view is of, at the end.
+    fn root(&self, buffer: tile::Value) -> tile::Value {
+        let mut v = buffer;
+        while let Some(InstData { op: Op::View { .. }, operands, .. }) = self.body.def_inst(v)
+            && let Some(of) = operands.first()
+        {
+            v = *of;
+        }
+        v
+    }
+
     /// Where the taps begin that a launch is given, or parts of them, each once.
     fn taps_of(&self, launch: &InstData) -> Vec<Value> {
         let mut bases = Vec::new();
         for operand in &launch.operands {
-            let mut v = *operand;
-            while let Some(InstData { op: Op::View { .. }, operands, .. }) = self.body.def_inst(v)
-                && let Some(of) = operands.first()
-            {
-                v = *of;
-            }
+            let v = self.root(*operand);
             let is_tap = self.body.def_inst(v).is_some_and(|d| matches!(d.op, Op::Tap { .. }));
             if let (true, Some(CodeValue::Buffer { base, .. })) = (is_tap, &self.values[v])
                 && !bases.contains(base)

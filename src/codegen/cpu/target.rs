@@ -91,9 +91,9 @@ pub(crate) fn kernel_name(level: Cpu, kernel: &str) -> String {
     format!("{}.kernel.{kernel}", level.name())
 }
 
-/// The symbol of a plan.
-pub(super) fn plan_name(level: Cpu, plan: &str, variant: PlanVariant) -> String {
-    format!("{}.{PLAN}.{plan}{}", level.name(), variant.suffix())
+/// The symbol of a plan; `level` is the name of a level or of a kind of GPU.
+pub(super) fn plan_name(level: &str, plan: &str, variant: PlanVariant) -> String {
+    format!("{level}.{PLAN}.{plan}{}", variant.suffix())
 }
 
 /// Cranelift for a machine, as kernels need it and as plans do.

@@ -36,7 +36,7 @@ pub struct Kernels {
 pub fn kernels(tiers: &[Tier<'_>], wanted: EmitOptions) -> Result<Kernels, String> {
     Target::initialize_native(&InitializationConfig::default())?;
     let mut out = Kernels { objects: Vec::new(), asm: String::new() };
-    for tier in tiers {
+    for tier in tiers.iter().filter(|tier| tier.gpu.is_none()) {
         let is_shown = wanted.asm && wanted.level.is_none_or(|level| level == tier.level);
         let (object, asm) = compile(tier, is_shown).map_err(|e| e.0)?;
         out.objects.push(object);

@@ -25,6 +25,7 @@ mod lanes;
 mod partial;
 mod reduce;
 mod run;
+mod variant;
 
 use std::collections::BTreeSet;
 
@@ -33,6 +34,7 @@ use crate::tile::GpuArch;
 use crate::tile::text::head_of_kernel;
 use crate::tile::verify::VerifiedModule;
 pub use info::KernelInfo;
+pub use variant::variant;
 
 /// Compiles the kernels of a module for a GPU, in order.
 ///

@@ -223,7 +223,7 @@ impl Ctx<'_, '_> {
             _ => self.set(0, &d[0]),
         }
         if kind.reach > Reach::Plain && self.polls_in_vain(seen) {
-            return Ok(Flow::Again(Wait::Poll(self.run.events)));
+            return Ok(Flow::NextAfter(Wait::Poll(self.run.events)));
         }
         Ok(Flow::Next)
     }
@@ -293,7 +293,7 @@ impl Ctx<'_, '_> {
         if gives {
             self.set(0, &d);
             if !changed && self.polls_in_vain(seen) {
-                return Ok(Flow::Again(Wait::Poll(self.run.events)));
+                return Ok(Flow::NextAfter(Wait::Poll(self.run.events)));
             }
         }
         Ok(Flow::Next)

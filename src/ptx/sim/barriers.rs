@@ -369,7 +369,8 @@ impl Ctx<'_, '_> {
             }
         }
         if over == 0 && self.polls_in_vain(0) {
-            return Ok(Flow::Again(Wait::Poll(self.run.events)));
+            self.set_predicate(0, 0);
+            return Ok(Flow::NextAfter(Wait::Poll(self.run.events)));
         }
         if over != 0 {
             self.w.effects += 1;

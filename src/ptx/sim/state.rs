@@ -110,6 +110,8 @@ pub(super) struct Run<'a> {
     pub(super) started: u64,
     /// What others can see, counted.
     pub(super) events: u64,
+    /// How often polls were repeated though nothing had happened, and the event that this made.
+    pub(super) nudged: (u32, u64),
     pub(super) messages: Messages,
     pub(super) spare: Vec<Warp>,
 }

@@ -8,6 +8,7 @@ use core::ffi::{c_char, c_void};
 use core::ptr::{null, null_mut};
 
 use crate::call::{Memory, Poll};
+use crate::cuda::upload::no_gpu;
 use crate::dlpack::DLTensor;
 use crate::error::{CText, Result, Status, fail};
 use crate::handle::{Model, Opened, Session};
@@ -15,7 +16,7 @@ use crate::taps::Taps;
 
 /// A short name for a status.
 pub(crate) extern "C" fn attnc_status_text(status: i32) -> *const c_char {
-    const NAMES: [&[u8]; 10] = [
+    const NAMES: [&[u8]; 12] = [
         b"ok\0",
         b"wrong call\0",
         b"tensor does not fit\0",
@@ -26,6 +27,8 @@ pub(crate) extern "C" fn attnc_status_text(status: i32) -> *const c_char {
         b"processor not supported\0",
         b"internal error\0",
         b"interrupted\0",
+        b"device not available\0",
+        b"the GPU failed\0",
     ];
     usize::try_from(status).ok().and_then(|i| NAMES.get(i)).map_or(null(), |n| n.as_ptr().cast())
 }
@@ -38,13 +41,77 @@ pub(crate) extern "C" fn attnc_status_text(status: i32) -> *const c_char {
 /// # Safety
 /// `weights` is null or a C string; `out` is null or writable.
 pub(crate) unsafe extern "C" fn attnc_model_open(weights: *const c_char, threads: i32, out: *mut *mut Model) -> i32 {
+    // SAFETY: by the contract above.
+    unsafe { attnc_model_open_on(null(), weights, threads, out) }
+}
+
+/// [`attnc_model_open`] on a device: `cpu`, `cuda`, `cuda:N`, or `auto` (a GPU if it can be used, else the CPU). Null or an empty
+/// string is what `ATTNC_DEVICE` says, else `cuda` where the library has code for GPUs, else `cpu`.
+///
+/// # Safety
+/// `device` and `weights` are null or C strings; `out` is null or writable.
+pub(crate) unsafe extern "C" fn attnc_model_open_on(
+    device: *const c_char,
+    weights: *const c_char,
+    threads: i32,
+    out: *mut *mut Model,
+) -> i32 {
     let (false, Ok(threads)) = (out.is_null(), usize::try_from(threads)) else { return Status::Call as i32 };
     // SAFETY: by the contract above.
     unsafe {
-        let (handle, status) = Model::open(weights, threads);
+        let (handle, status) = Model::open(weights, threads, device);
         *out = handle;
         status as i32
     }
+}
+
+/// The device that the model runs on: `cpu`, `cuda:0`; null where it did not open.
+///
+/// # Safety
+/// `handle` is null or live.
+pub(crate) unsafe extern "C" fn attnc_model_device(handle: *const Model) -> *const c_char {
+    // SAFETY: by the contract above.
+    let opened = unsafe { Model::get(handle) }.and_then(|m| m.opened().ok());
+    opened.map_or(null(), |o| o.device.pointer())
+}
+
+/// Why a model that was opened on `auto` runs on the CPU though it has code for GPUs; empty where it does not.
+///
+/// # Safety
+/// `handle` is null or live.
+pub(crate) unsafe extern "C" fn attnc_model_device_note(handle: *const Model) -> *const c_char {
+    // SAFETY: by the contract above.
+    let opened = unsafe { Model::get(handle) }.and_then(|m| m.opened().ok());
+    opened.map_or(null(), |o| o.device_note.pointer())
+}
+
+/// The stream that the session's calls use (`CUstream`); null where the model does not run on a GPU.
+///
+/// # Safety
+/// `handle` is null or live.
+pub(crate) unsafe extern "C" fn attnc_session_stream(handle: *mut Session) -> *mut c_void {
+    let mut stream = null_mut();
+    let query = |_: &Opened, memory: &mut Memory| {
+        stream = memory.cuda.as_ref().map_or(null_mut(), |c| c.stream());
+        Ok(())
+    };
+    // SAFETY: by the contract above.
+    unsafe { with_session(handle, query) };
+    stream
+}
+
+/// Lets calls use the caller's stream; with `own` not 0 the session's own again, whatever `stream` is. A stream that is null is the
+/// legacy default stream.
+///
+/// # Safety
+/// `handle` is null or live; `stream` is a stream of the model's device, which outlives the calls that use it.
+pub(crate) unsafe extern "C" fn attnc_session_use_stream(handle: *mut Session, stream: *mut c_void, own: i32) -> i32 {
+    let set = |_: &Opened, memory: &mut Memory| match &mut memory.cuda {
+        Some(session) => session.use_stream((own == 0).then_some(stream)),
+        None => no_gpu(),
+    };
+    // SAFETY: by the contract above.
+    unsafe { with_session(handle, set) }
 }
 
 /// Closes a model; its memory is freed when its sessions are closed too. Null is ignored.
@@ -201,10 +268,7 @@ pub(crate) unsafe extern "C" fn attnc_session_close(handle: *mut Session) {
 /// # Safety
 /// `handle` is null or live.
 pub(crate) unsafe extern "C" fn attnc_session_reset(handle: *mut Session) -> i32 {
-    let reset = |_: &Opened, memory: &mut Memory| {
-        memory.reset();
-        Ok(())
-    };
+    let reset = |_: &Opened, memory: &mut Memory| memory.reset();
     // SAFETY: by the contract above.
     unsafe { with_session(handle, reset) }
 }

@@ -6,16 +6,23 @@ use alloc::vec::Vec;
 
 use crate::abi::{EntryDesc, TensorDesc, elem};
 use crate::bind::{self, Bound};
+use crate::cuda;
 use crate::desc::{elem_name, elem_size};
 use crate::dlpack::{Conversion, DLTensor, View, conversion, type_of};
 use crate::error::{Error, List, Result, fail};
 use crate::sys::Buffer;
 
+/// Memory: its first byte, and one past its last.
+type Span = (usize, usize);
+
 /// The arguments of a call as generated code sees them.
 pub(crate) struct Arguments {
     pub(crate) data: Vec<*const u8>,
-    /// The callers' memory that is read during the call.
-    spans: Vec<(usize, usize)>,
+    /// Which of them are in the GPU's memory.
+    pub(crate) on_device: Vec<bool>,
+    /// The callers' memory that is read during the call, and what of it is the GPU's.
+    spans: Vec<Span>,
+    device_spans: Vec<Span>,
     _copies: Vec<Buffer>,
 }
 
@@ -51,12 +58,16 @@ fn called(entry: &EntryDesc, what: &str, t: &TensorDesc) -> String {
 ///
 /// # Safety
 /// Each pointer is null or a tensor whose shape and strides fit its `ndim`.
-pub(crate) unsafe fn bind<'a>(entry: &EntryDesc, args: &[*mut DLTensor]) -> Result<(Vec<View<'a>>, Bound)> {
+pub(crate) unsafe fn bind<'a>(
+    entry: &EntryDesc,
+    args: &[*mut DLTensor],
+    gpu: Option<i32>,
+) -> Result<(Vec<View<'a>>, Bound)> {
     let mut views = Vec::new();
     for (t, arg) in entry.args.get().iter().zip(args) {
         let name = called(entry, "argument", t);
         // SAFETY: by the contract above.
-        let view = unsafe { View::new(*arg, &name)? };
+        let view = unsafe { View::new(*arg, &name, gpu)? };
         if conversion(t.elem, view.dtype).is_none() {
             fail!(Tensor, "{name}: expected {}, found {}", elem_name(t.elem), view.dtype);
         }
@@ -67,12 +78,23 @@ pub(crate) unsafe fn bind<'a>(entry: &EntryDesc, args: &[*mut DLTensor]) -> Resu
     Ok((views, bound))
 }
 
-/// Makes the arguments what generated code expects.
+/// Makes the arguments what generated code expects. What is on the GPU stays there if it is that already; `session` is the
+/// one that it is on.
 ///
 /// # Safety
 /// The tensors' memory is readable as their shapes and strides say, and stays so during the call.
-pub(crate) unsafe fn arguments(entry: &EntryDesc, views: &[View<'_>]) -> Result<Arguments> {
-    let mut out = Arguments { data: Vec::new(), spans: Vec::new(), _copies: Vec::new() };
+pub(crate) unsafe fn arguments(
+    entry: &EntryDesc,
+    views: &[View<'_>],
+    session: Option<&cuda::session::Session>,
+) -> Result<Arguments> {
+    let mut out = Arguments {
+        data: Vec::new(),
+        on_device: Vec::new(),
+        spans: Vec::new(),
+        device_spans: Vec::new(),
+        _copies: Vec::new(),
+    };
     for (t, v) in entry.args.get().iter().zip(views) {
         let name = called(entry, "argument", t);
         let Some(how) = conversion(t.elem, v.dtype) else { fail!(Internal, "{name} was not checked") };
@@ -82,11 +104,29 @@ pub(crate) unsafe fn arguments(entry: &EntryDesc, views: &[View<'_>]) -> Result<
         if v.count == 0 {
             // Nothing is read, but no code should be given a null pointer.
             out.data.push(core::ptr::without_provenance(64));
+            out.on_device.push(v.on_device);
             continue;
         }
-        let aligned = (v.data as u64).checked_rem(given) == Some(0);
+        let is_aligned = |v: &View<'_>| (v.data as u64).checked_rem(given) == Some(0);
+        // A truth value of this type is 0 or 1.
+        let same = how == Conversion::Same || (how == Conversion::Truth && v.dtype == type_of(t.elem));
+        out.on_device.push(v.on_device && is_aligned(v) && v.is_contiguous() && same);
+        if out.on_device.last() == Some(&true) {
+            out.device_spans.push(span);
+            out.data.push(v.data);
+            continue;
+        }
+        // Whatever else is done to elements is done by the CPU.
+        let mut here = None;
+        if v.on_device {
+            let Some(session) = session else { fail!(Internal, "{name} is on a GPU") };
+            let copy = session.fetch(span.0 as u64, (span.1 - span.0) as u64, &name)?;
+            here = Some(v.moved_to(copy.pointer().wrapping_add(v.data as usize - span.0)));
+            out._copies.push(copy);
+        }
+        let v = here.as_ref().unwrap_or(v);
         let mut data = v.data.cast_const();
-        if !(aligned && v.is_contiguous()) {
+        if !(is_aligned(v) && v.is_contiguous()) {
             let copy = buffer(v.count, given, &name)?;
             // SAFETY: the span is checked, the copy has space for all elements.
             unsafe { v.copy_to(given, copy.pointer()) };
@@ -163,6 +203,8 @@ unsafe fn convert(how: Conversion, data: *const u8, count: u64, size: u64, name:
 /// The caller's tensors for results, and where generated code writes.
 pub(crate) struct Results<'a> {
     pub(crate) data: Vec<*mut u8>,
+    /// Which of them are in the GPU's memory.
+    pub(crate) on_device: Vec<bool>,
     /// What is written elsewhere first, and then copied out: the tensor, its element size, the buffer.
     detours: Vec<(View<'a>, u64, Buffer)>,
 }
@@ -176,13 +218,14 @@ pub(crate) unsafe fn results<'a>(
     bound: &Bound,
     tensors: &[*mut DLTensor],
     args: &Arguments,
+    gpu: Option<i32>,
 ) -> Result<Results<'a>> {
-    let mut out = Results { data: Vec::new(), detours: Vec::new() };
-    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let mut out = Results { data: Vec::new(), on_device: Vec::new(), detours: Vec::new() };
+    let (mut host_spans, mut device_spans): (Vec<Span>, Vec<Span>) = (Vec::new(), Vec::new());
     for (t, tensor) in entry.results.get().iter().zip(tensors) {
         let name = called(entry, "result", t);
         // SAFETY: by the contract above.
-        let view: View<'a> = unsafe { View::new(*tensor, &name)? };
+        let view: View<'a> = unsafe { View::new(*tensor, &name, gpu)? };
         let byte = t.elem == elem::BOOL && conversion(t.elem, view.dtype).is_some();
         if view.dtype != type_of(t.elem) && !byte {
             fail!(Tensor, "{name}: expected {}, found {}", elem_name(t.elem), view.dtype);
@@ -193,16 +236,28 @@ pub(crate) unsafe fn results<'a>(
         }
         let size = elem_size(t.elem);
         let span = view.span(size, &name)?;
+        out.on_device.push(view.on_device);
         if view.count == 0 {
             out.data.push(core::ptr::without_provenance_mut(64));
             continue;
         }
-        let meets = |others: &[(usize, usize)]| others.iter().any(|o| span.0 < o.1 && o.0 < span.1);
-        if meets(&spans) {
+        let meets = |others: &[Span]| others.iter().any(|o| span.0 < o.1 && o.0 < span.1);
+        let spans = if view.on_device { &mut device_spans } else { &mut host_spans };
+        if meets(spans) {
             fail!(Call, "{name} shares memory with another result");
         }
         spans.push(span);
         let aligned = (view.data as u64).checked_rem(size) == Some(0);
+        if view.on_device {
+            if !(aligned && view.is_contiguous()) {
+                fail!(Tensor, "{name} is on the GPU, where results must be contiguous and aligned");
+            }
+            if meets(&args.device_spans) {
+                fail!(Call, "{name} shares the GPU's memory with an argument");
+            }
+            out.data.push(view.data);
+            continue;
+        }
         if aligned && view.is_contiguous() && !meets(&args.spans) {
             out.data.push(view.data);
             continue;

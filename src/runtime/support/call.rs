@@ -7,6 +7,7 @@ use core::ffi::c_void;
 use crate::abi::{EntryDesc, Kernel, ModelDesc, Plan, PlanContext, PlanDesc, VariantDesc};
 use crate::ahead::Next;
 use crate::bind::Bound;
+use crate::cuda;
 use crate::error::{Error, Result, Status, fail};
 use crate::expr::eval;
 use crate::float_mode::DefaultMode;
@@ -24,6 +25,8 @@ pub(crate) struct Memory {
     pub(crate) profile: Profile,
     /// Asked in calls whether to continue.
     pub(crate) poll: Option<Poll>,
+    /// What it has on a GPU, where its model runs there. Then all memory above is empty.
+    pub(crate) cuda: Option<cuda::session::Session>,
 }
 
 /// A function of the caller's that says whether a call continues: 0, or anything else to end it.
@@ -34,7 +37,7 @@ pub(crate) struct Poll {
 }
 
 /// A [`Poll`] during a call.
-struct Polling {
+pub(crate) struct Polling {
     poll: Poll,
     /// Bytes that launches were given since the clock was looked at.
     bytes: i64,
@@ -50,7 +53,7 @@ impl Polling {
     /// What a launch counts at least.
     const LEAST: i64 = 1 << 10;
 
-    fn new(poll: Poll) -> Polling {
+    pub(crate) fn new(poll: Poll) -> Polling {
         Polling { poll, bytes: 0, last: clock() }
     }
 
@@ -58,7 +61,7 @@ impl Polling {
     ///
     /// # Safety
     /// The function may be called now, on this thread.
-    unsafe fn ends(&mut self, bytes: i64) -> bool {
+    pub(crate) unsafe fn ends(&mut self, bytes: i64) -> bool {
         self.bytes = self.bytes.saturating_add(bytes.max(Polling::LEAST));
         if self.bytes < Polling::BYTES {
             return false;
@@ -76,8 +79,12 @@ impl Polling {
 
 impl Memory {
     /// For a new session: states are zero.
-    pub(crate) fn new(model: &ModelDesc) -> Result<Memory> {
+    pub(crate) fn new(model: &ModelDesc, loaded: Option<&cuda::upload::Loaded>) -> Result<Memory> {
         let (mut states, mut state_data) = (Vec::new(), Vec::new());
+        if let Some(loaded) = loaded {
+            let session = cuda::session::Session::new(&loaded.gpu, model)?;
+            return Ok(Memory { cuda: Some(session), ..Memory::of(states, state_data) });
+        }
         let none = Bound { lead: Vec::new(), dims: Vec::new() };
         for s in model.states.get() {
             let bytes = crate::bind::bytes(&none.shape(false, s.dims.get())?, s.elem)?;
@@ -87,21 +94,27 @@ impl Memory {
             state_data.push(buffer.pointer());
             states.push(buffer);
         }
-        Ok(Memory {
+        Ok(Memory::of(states, state_data))
+    }
+
+    fn of(states: Vec<Buffer>, state_data: Vec<*mut u8>) -> Memory {
+        Memory {
             arena: Buffer::empty(),
             scratch: Buffer::empty(),
             states,
             state_data,
             profile: Profile::off(),
             poll: None,
-        })
+            cuda: None,
+        }
     }
 
     /// Sets every state to zero.
-    pub(crate) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) -> Result<()> {
         for s in &mut self.states {
             s.clear();
         }
+        self.cuda.as_ref().map_or(Ok(()), cuda::session::Session::reset)
     }
 }
 
@@ -129,6 +142,8 @@ pub(crate) struct Call<'a> {
     pub(crate) plan: &'a PlanDesc,
     pub(crate) weights: &'a Weights,
     pub(crate) packed: &'a Buffer,
+    /// The model on a GPU, where it runs there.
+    pub(crate) cuda: Option<&'a cuda::upload::Loaded>,
     /// See [`PlanContext::in_order`].
     pub(crate) in_order: i64,
     pub(crate) pool: &'a Pool,
@@ -145,10 +160,18 @@ pub(crate) struct Data<'a> {
     pub(crate) outs: &'a [*mut u8],
     /// Empty for a call without taps.
     pub(crate) taps: &'a [*mut u8],
+    /// Bytes of the taps that come first: what is requested, which follows, stays where it is.
+    pub(crate) tap_bytes: &'a [u64],
+    /// Which arguments and results are in a GPU's memory; none where the lists are empty.
+    pub(crate) args_on_device: &'a [bool],
+    pub(crate) outs_on_device: &'a [bool],
 }
 
 /// Runs the entry's plan.
 pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
+    if let Some(loaded) = call.cuda {
+        return cuda::call::run(call, loaded, memory);
+    }
     let tapped = !call.data.taps.is_empty();
     let (plan, arena) =
         if tapped { (call.plan.tapped, call.plan.tapped_arena) } else { (call.plan.plan, call.plan.arena) };
@@ -178,6 +201,7 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
         fail: Some(report),
         failed: 0,
         in_order: call.in_order,
+        read: None,
         runtime: core::ptr::null_mut(),
     };
     let poll = call.poll.or(memory.poll);
@@ -217,6 +241,7 @@ pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weight
         fail: Some(report),
         failed: 0,
         in_order: 0,
+        read: None,
         runtime: core::ptr::null_mut(),
     };
     // SAFETY: a plan of this model, with the memory that it says it needs.
@@ -257,9 +282,8 @@ unsafe fn execute(
     let status = unsafe { plan(&mut context) };
     drop(mode);
     let Report { site, values, .. } = running.report;
-    if let Ok(site) = usize::try_from(site) {
-        let text = model.sites.get().get(site).map_or("", |s| s.text.get());
-        return Err(Error { status: Status::Range, text: alloc::format!("{name}: {}", fill(text, &values)) });
+    if let Ok(site) = u64::try_from(site) {
+        return Err(site_error(model, name, site, &values));
     }
     if running.interrupted {
         fail!(Interrupted, "{name}: interrupted");
@@ -268,6 +292,13 @@ unsafe fn execute(
         fail!(Internal, "{name}: the compiled code failed and did not say why");
     }
     Ok(())
+}
+
+/// The error that generated code reported at a site, in a call of `name`.
+pub(crate) fn site_error(model: &ModelDesc, name: &str, site: u64, values: &[i64; 3]) -> Error {
+    let site = usize::try_from(site).unwrap_or(usize::MAX);
+    let text = model.sites.get().get(site).map_or("", |s| s.text.get());
+    Error { status: Status::Range, text: alloc::format!("{name}: {}", fill(text, values)) }
 }
 
 /// The text of a site with its values: `{0}`, `{1}`, `{2}`.
@@ -325,7 +356,7 @@ unsafe extern "C" fn launch(
 }
 
 /// [`crate::abi::Fail`]. Keeps the first report.
-unsafe extern "C" fn report(ctx: *mut PlanContext, site: i64, a: i64, b: i64, c: i64) {
+pub(crate) unsafe extern "C" fn report(ctx: *mut PlanContext, site: i64, a: i64, b: i64, c: i64) {
     // SAFETY: `runtime` is a report, or begins with one, of a plan or kernel that is still running.
     unsafe {
         let report = (*ctx).runtime.cast::<Report>();

@@ -4,7 +4,8 @@ use core::fmt;
 
 use crate::abi::elem;
 use crate::dlpack_abi::code::{BFLOAT, BOOL, COMPLEX, FLOAT, INT, UINT};
-pub(crate) use crate::dlpack_abi::{CPU, DLDataType, DLDevice, DLManagedTensor, DLTensor};
+pub(crate) use crate::dlpack_abi::{CPU, CUDA, DLDataType, DLDevice, DLManagedTensor, DLTensor};
+use crate::dlpack_abi::{CUDA_HOST, CUDA_MANAGED};
 use crate::error::{Result, fail};
 
 /// Axes that a tensor may have.
@@ -74,14 +75,16 @@ pub(crate) struct View<'a> {
     pub(crate) dtype: DLDataType,
     /// Number of elements.
     pub(crate) count: u64,
+    /// Is it in the memory of the model's GPU? Else it is in that of the CPU.
+    pub(crate) on_device: bool,
 }
 
 impl<'a> View<'a> {
-    /// Checks `tensor`, which messages call `name`.
+    /// Checks `tensor`, which messages call `name`. `gpu` is the number of the GPU that the model runs on, if it does.
     ///
     /// # Safety
     /// `tensor` is null or points to a tensor whose shape and strides are null or have `ndim` numbers.
-    pub(crate) unsafe fn new(tensor: *const DLTensor, name: &str) -> Result<View<'a>> {
+    pub(crate) unsafe fn new(tensor: *const DLTensor, name: &str, gpu: Option<i32>) -> Result<View<'a>> {
         // SAFETY: by the contract above.
         let Some(t) = (unsafe { tensor.as_ref() }) else { fail!(Call, "{name} is a null pointer") };
         let rank = match usize::try_from(t.ndim) {
@@ -105,9 +108,20 @@ impl<'a> View<'a> {
         if let Some(axis) = shape.iter().position(|d| *d < 0) {
             fail!(Tensor, "{name}: axis {axis} has a negative extent");
         }
-        if t.device.device_type != CPU {
-            fail!(Tensor, "{name} is not in the CPU's memory (DLPack device type {})", t.device.device_type);
-        }
+        let on_device = match (t.device.device_type, gpu) {
+            (CPU | CUDA_HOST, _) => false,
+            (CUDA | CUDA_MANAGED, Some(own)) if t.device.device_id == own => true,
+            (CUDA | CUDA_MANAGED, Some(own)) => {
+                fail!(Tensor, "{name} is on cuda:{}, but the model runs on cuda:{own}", t.device.device_id)
+            }
+            (CUDA | CUDA_MANAGED, None) => {
+                fail!(Tensor, "{name} is on cuda:{}, but the model runs on the CPU", t.device.device_id)
+            }
+            (other, Some(_)) => {
+                fail!(Tensor, "{name} is neither in the CPU's memory nor on the GPU (DLPack device type {other})")
+            }
+            (other, None) => fail!(Tensor, "{name} is not in the CPU's memory (DLPack device type {other})"),
+        };
         let empty = shape.contains(&0);
         let count = if empty { Some(0) } else { shape.iter().try_fold(1i64, |n, d| n.checked_mul(*d)) };
         // 16 bytes are more than any element has.
@@ -121,7 +135,12 @@ impl<'a> View<'a> {
             Some(_) => fail!(Call, "{name} has elements and a null pointer for its data"),
             None => fail!(Tensor, "{name}: its byte offset is too large"),
         };
-        Ok(View { data, shape, strides, dtype: t.dtype, count: count.unsigned_abs() })
+        Ok(View { data, shape, strides, dtype: t.dtype, count: count.unsigned_abs(), on_device })
+    }
+
+    /// The same tensor where it was copied to, in the CPU's memory.
+    pub(crate) fn moved_to(&self, data: *mut u8) -> View<'a> {
+        View { data, on_device: false, ..*self }
     }
 
     /// Do the elements lie one after another, last axis fastest? Strides of extents up to 1 say nothing.

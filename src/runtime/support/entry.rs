@@ -4,6 +4,7 @@
 //! tensors of the runtime. `arguments.rs` and `bind.rs` check the tensors.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_void};
 use core::ptr::{null, null_mut};
@@ -13,12 +14,25 @@ use crate::api::with_session;
 use crate::arguments::{self, Arguments};
 use crate::bind::{self, Bound};
 use crate::call::{self, Call, Data, Memory, Poll};
+use crate::cuda::device::Gpu;
+use crate::cuda::memory::DeviceBuffer;
+use crate::cuda::upload::no_gpu;
 use crate::desc::model;
-use crate::dlpack::{CPU, DLDevice, DLManagedTensor, DLTensor, type_of};
+use crate::dlpack::{CPU, CUDA, DLDevice, DLManagedTensor, DLTensor, View, type_of};
 use crate::error::{Error, Result, fail};
 use crate::handle::{Opened, Session};
 use crate::sys::{Buffer, try_box};
 use crate::taps::{self, Taps};
+
+/// The CPU's memory.
+const ON_CPU: DLDevice = DLDevice { device_type: CPU, device_id: 0 };
+
+impl<'a> Data<'a> {
+    /// The tensors of a call without taps.
+    fn of(args: &'a Arguments, outs: &'a [*mut u8], outs_on_device: &'a [bool]) -> Data<'a> {
+        Data { args: &args.data, outs, taps: &[], tap_bytes: &[], args_on_device: &args.on_device, outs_on_device }
+    }
+}
 
 /// The entry point of this index, and its code.
 fn entry_of(opened: &Opened, index: u64) -> Result<(&'static EntryDesc, &'static PlanDesc)> {
@@ -52,7 +66,7 @@ pub(crate) unsafe extern "C" fn attnc_result_shape(
         // SAFETY: by the contract above.
         let bound = unsafe {
             let args = arguments::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
-            arguments::bind(entry, args)?.1
+            arguments::bind(entry, args, opened.gpu())?.1
         };
         // SAFETY: by the contract above.
         unsafe { give_shape(entry, &bound, result, shape, capacity, ndim) }
@@ -160,15 +174,18 @@ pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Optio
             let args = arguments::list(given.args, given.arg_count, entry.args.get().len(), "arguments", entry)?;
             let results =
                 arguments::list(given.results, given.result_count, entry.results.get().len(), "results", entry)?;
-            let (views, bound) = arguments::bind(entry, args)?;
-            let args = arguments::arguments(entry, &views)?;
-            let results = arguments::results(entry, &bound, results, &args)?;
+            let (views, bound) = arguments::bind(entry, args, opened.gpu())?;
+            let args = arguments::arguments(entry, &views, memory.cuda.as_ref())?;
+            let results = arguments::results(entry, &bound, results, &args, opened.gpu())?;
             let wanted = match given.tap_count {
                 0 => None,
                 count => Some(taps::want(entry, &bound, given.taps, count)?),
             };
-            let tap_data = wanted.as_ref().map_or(&[][..], |w| w.data.as_slice());
-            let data = Data { args: &args.data, outs: &results.data, taps: tap_data };
+            let data = Data {
+                taps: wanted.as_ref().map_or(&[], |w| w.data.as_slice()),
+                tap_bytes: wanted.as_ref().map_or(&[], |w| w.bytes.as_slice()),
+                ..Data::of(&args, &results.data, &results.on_device)
+            };
             run(opened, memory, entry, plan, &bound, data, poll)?;
             results.deliver();
             if let Some(wanted) = wanted {
@@ -197,6 +214,7 @@ fn run(
         plan,
         weights: &opened.weights,
         packed: &opened.packed,
+        cuda: opened.cuda.as_ref(),
         in_order: opened.in_order,
         pool: &opened.pool,
         bound,
@@ -219,21 +237,82 @@ pub(crate) unsafe extern "C" fn attnc_call_owned(
     result_count: u64,
     results: *mut *mut DLManagedTensor,
 ) -> i32 {
+    // SAFETY: by the contract above.
+    unsafe { call_owned(session, entry, arg_count, args, result_count, results, false) }
+}
+
+/// [`attnc_call_owned`] whose results are in the memory of the device that the model runs on: of a GPU, if it runs on one.
+///
+/// # Safety
+/// As [`attnc_call_owned`].
+pub(crate) unsafe extern "C" fn attnc_call_on_device(
+    session: *mut Session,
+    entry: u64,
+    arg_count: u64,
+    args: *const *mut DLTensor,
+    result_count: u64,
+    results: *mut *mut DLManagedTensor,
+) -> i32 {
+    // SAFETY: by the contract above.
+    unsafe { call_owned(session, entry, arg_count, args, result_count, results, true) }
+}
+
+/// Copies a contiguous tensor out of the memory of the GPU that the model runs on.
+///
+/// # Safety
+/// `session` is null or live; `tensor` is null or a tensor whose shape, strides and memory are as it says; `to` is null or has room
+/// for its elements.
+pub(crate) unsafe extern "C" fn attnc_copy_to_host(
+    session: *mut Session,
+    tensor: *const DLTensor,
+    to: *mut c_void,
+) -> i32 {
+    let copy = |opened: &Opened, memory: &mut Memory| {
+        let Some(own) = &memory.cuda else { return no_gpu() };
+        // SAFETY: by the contract above.
+        let view = unsafe { View::new(tensor, "the tensor", opened.gpu())? };
+        let size = u64::from(view.dtype.bits).div_ceil(8).saturating_mul(u64::from(view.dtype.lanes));
+        if !view.on_device || !view.is_contiguous() {
+            fail!(Tensor, "the tensor is not on the GPU, or not contiguous");
+        }
+        if to.is_null() {
+            fail!(Call, "the place for the elements is a null pointer");
+        }
+        // SAFETY: by the contract above.
+        unsafe { own.copy_to_host(view.data as u64, to.cast(), view.count.saturating_mul(size), "the tensor") }
+    };
+    // SAFETY: by the contract above.
+    unsafe { with_session(session, copy) }
+}
+
+/// # Safety
+/// As [`attnc_call_owned`].
+unsafe fn call_owned(
+    session: *mut Session,
+    entry: u64,
+    arg_count: u64,
+    args: *const *mut DLTensor,
+    result_count: u64,
+    results: *mut *mut DLManagedTensor,
+    on_device: bool,
+) -> i32 {
     let call = |opened: &Opened, memory: &mut Memory| {
         let (entry, plan) = entry_of(opened, entry)?;
+        let gpu = opened.cuda.as_ref().map(|c| &c.gpu).filter(|_| on_device);
         // SAFETY: by the contract above.
         unsafe {
             let args = arguments::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
             let places =
                 arguments::list(results.cast_const(), result_count, entry.results.get().len(), "results", entry)?.len();
-            let (views, bound) = arguments::bind(entry, args)?;
-            let args: Arguments = arguments::arguments(entry, &views)?;
+            let (views, bound) = arguments::bind(entry, args, opened.gpu())?;
+            let args: Arguments = arguments::arguments(entry, &views, memory.cuda.as_ref())?;
             let mut made = Vec::new();
             for t in entry.results.get() {
-                made.push(Owned::new(bound.shape(t.batch != 0, t.dims.get())?, t.elem)?);
+                made.push(Owned::new(bound.shape(t.batch != 0, t.dims.get())?, t.elem, gpu)?);
             }
             let outs: Vec<*mut u8> = made.iter().map(|m| m.data.pointer()).collect();
-            let data = Data { args: &args.data, outs: &outs, taps: &[] };
+            let on_device = alloc::vec![gpu.is_some(); outs.len()];
+            let data = Data::of(&args, &outs, &on_device);
             run(opened, memory, entry, plan, &bound, data, None)?;
             let mut given: Vec<Gift> = Vec::new();
             for m in made.into_iter().take(places) {
@@ -253,21 +332,42 @@ pub(crate) unsafe extern "C" fn attnc_call_owned(
 struct Owned {
     shape: Vec<i64>,
     elem: u64,
-    data: Buffer,
+    data: Place,
+    device: DLDevice,
+}
+
+/// Memory of a result.
+enum Place {
+    Host(Buffer),
+    Device(DeviceBuffer),
+}
+
+impl Place {
+    fn pointer(&self) -> *mut u8 {
+        match self {
+            Place::Host(b) => b.pointer(),
+            Place::Device(b) => core::ptr::without_provenance_mut(b.address() as usize),
+        }
+    }
 }
 
 /// What stands after a result that was given away.
 struct Manager {
     tensor: DLManagedTensor,
     _shape: Box<[i64]>,
-    _data: Buffer,
+    _data: Place,
 }
 
 impl Owned {
-    fn new(shape: Vec<i64>, elem: u64) -> Result<Owned> {
+    fn new(shape: Vec<i64>, elem: u64, gpu: Option<&Arc<Gpu>>) -> Result<Owned> {
         let bytes = bind::bytes(&shape, elem)?;
+        if let Some(gpu) = gpu {
+            let _entered = gpu.enter()?;
+            let device = DLDevice { device_type: CUDA, device_id: gpu.ordinal };
+            return Ok(Owned { shape, elem, data: Place::Device(DeviceBuffer::new(gpu, bytes, "a result")?), device });
+        }
         match Buffer::new(bytes) {
-            Some(data) => Ok(Owned { shape, elem, data }),
+            Some(data) => Ok(Owned { shape, elem, data: Place::Host(data), device: ON_CPU }),
             None => Err(Error::memory(bytes, "a result")),
         }
     }
@@ -276,7 +376,7 @@ impl Owned {
         let mut shape = self.shape.into_boxed_slice();
         let dl_tensor = DLTensor {
             data: self.data.pointer().cast::<c_void>(),
-            device: DLDevice { device_type: CPU, device_id: 0 },
+            device: self.device,
             ndim: shape.len() as i32,
             dtype: type_of(self.elem),
             shape: shape.as_mut_ptr(),
@@ -358,10 +458,10 @@ pub(crate) unsafe extern "C" fn attnc_call_raw(
             }
             let arg_list: Vec<*mut DLTensor> = arg_tensors.iter_mut().map(|t| &raw mut t.tensor).collect();
             let result_list: Vec<*mut DLTensor> = result_tensors.iter_mut().map(|t| &raw mut t.tensor).collect();
-            let (views, _) = arguments::bind(entry, &arg_list)?;
-            let args = arguments::arguments(entry, &views)?;
-            let results = arguments::results(entry, &bound, &result_list, &args)?;
-            let data = Data { args: &args.data, outs: &results.data, taps: &[] };
+            let (views, _) = arguments::bind(entry, &arg_list, opened.gpu())?;
+            let args = arguments::arguments(entry, &views, memory.cuda.as_ref())?;
+            let results = arguments::results(entry, &bound, &result_list, &args, opened.gpu())?;
+            let data = Data::of(&args, &results.data, &results.on_device);
             run(opened, memory, entry, plan, &bound, data, None)?;
             results.deliver();
         }
@@ -397,7 +497,7 @@ impl RawTensor {
         let mut shape = shape.into_boxed_slice();
         let tensor = DLTensor {
             data,
-            device: DLDevice { device_type: CPU, device_id: 0 },
+            device: ON_CPU,
             ndim: shape.len() as i32,
             dtype: type_of(elem),
             shape: shape.as_mut_ptr(),

@@ -29,6 +29,10 @@ pub(crate) enum Status {
     Internal = 8,
     /// The caller stopped it.
     Interrupted = 9,
+    /// No device of the kind that was asked for, or none that runs the code.
+    Device = 10,
+    /// The GPU failed: a launch, a copy, or whatever the process did with it before.
+    Gpu = 11,
 }
 
 /// A status other than `Ok`, and why.

@@ -12,6 +12,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::abi::{ABI_VERSION, Head, VariantDesc, mark};
 use crate::call::{self, Memory};
 use crate::cpu;
+use crate::cuda::choice::{self, Choice};
+use crate::cuda::upload::{Loaded, name_of};
 use crate::desc::model;
 use crate::environment;
 use crate::error::{CText, Error, Result, Status, fail};
@@ -40,6 +42,19 @@ pub(crate) struct Opened {
     /// See [`crate::abi::PlanContext::in_order`].
     pub(crate) in_order: i64,
     pub(crate) pool: Pool,
+    /// What it has on a GPU, where it runs there.
+    pub(crate) cuda: Option<Loaded>,
+    /// The device that it runs on, as users name it.
+    pub(crate) device: CText,
+    /// Why that is the CPU, where a GPU was asked for if there is one.
+    pub(crate) device_note: CText,
+}
+
+impl Opened {
+    /// The number of the GPU that it runs on.
+    pub(crate) fn gpu(&self) -> Option<i32> {
+        self.cuda.as_ref().map(Loaded::ordinal)
+    }
 }
 
 /// A session, as the caller holds it.
@@ -65,10 +80,10 @@ impl Model {
     /// even for that.
     ///
     /// # Safety
-    /// `weights` is null or a C string.
-    pub(crate) unsafe fn open(weights: *const c_char, threads: usize) -> (*mut Model, Status) {
+    /// `weights` and `device` are null or C strings.
+    pub(crate) unsafe fn open(weights: *const c_char, threads: usize, device: *const c_char) -> (*mut Model, Status) {
         // SAFETY: by the contract above.
-        let (opened, error, status) = match unsafe { Opened::new(weights, threads) } {
+        let (opened, error, status) = match unsafe { Opened::new(weights, threads, device) } {
             Ok(opened) => (Some(opened), CText::new(""), Status::Ok),
             Err(e) => (None, text_of(&e), e.status),
         };
@@ -145,20 +160,37 @@ impl Model {
 
 impl Opened {
     /// # Safety
-    /// `weights` is null or a C string.
-    unsafe fn new(weights: *const c_char, threads: usize) -> Result<Opened> {
+    /// `weights` and `device` are null or C strings.
+    unsafe fn new(weights: *const c_char, threads: usize, device: *const c_char) -> Result<Opened> {
         let model = model();
         if model.abi_version != ABI_VERSION {
             fail!(Internal, "the model was compiled for ABI {}, its runtime for {ABI_VERSION}", model.abi_version);
         }
+        // SAFETY: by the contract above.
+        let note = match unsafe { choice::choose(model, device)? } {
+            Choice::Cpu(note) => note,
+            Choice::Cuda(gpu, variant, cuda) => {
+                // SAFETY: by the contract above.
+                let mut weights = unsafe { Weights::open(model, weights)? };
+                let device = CText::new(&name_of(&gpu));
+                let cuda = Some(Loaded::new(gpu, model, variant, cuda, &weights)?);
+                weights.forget_tensors();
+                // The caller's thread alone queues launches.
+                let Some(pool) = Pool::new(1) else {
+                    return Err(Error::memory(size_of::<Pool>() as u64, "the threads"));
+                };
+                let (packed, device_note) = (Buffer::empty(), CText::new(""));
+                return Ok(Opened { weights, variant, packed, in_order: 0, pool, cuda, device, device_note });
+            }
+        };
         let allowed = environment::allows()?;
         // A level that is slower than the next runs only if it is requested; the system is asked for tiles when they are
         // about to be used, and may refuse them.
         let fits = |v: &&VariantDesc| allowed(v).0 && processor::can_run(v.features);
         let quick = |v: &&VariantDesc| (allowed(v).1 || !cpu::is_slow(v.features)) && fits(v);
-        let all = model.variants.get();
-        let Some(variant) = all.iter().find(quick).or_else(|| all.iter().find(fits)) else {
-            let names: alloc::vec::Vec<&str> = model.variants.get().iter().map(|v| v.name.get()).collect();
+        let all = || model.variants.get().iter().filter(|v| choice::for_cuda(v).is_none());
+        let Some(variant) = all().find(quick).or_else(|| all().find(fits)) else {
+            let names: alloc::vec::Vec<&str> = all().map(|v| v.name.get()).collect();
             fail!(
                 Processor,
                 "{} was compiled for {}, which this processor does not support",
@@ -173,7 +205,8 @@ impl Opened {
         let packed = call::prepare(model, variant, &weights, &pool)?;
         let is_much = variant.packed_bytes / pool.width() as u64 > cpu::MOST_CACHE;
         let in_order = if cpu::reads_in_order() { 1 + i64::from(is_much) } else { 0 };
-        Ok(Opened { weights, variant, packed, in_order, pool })
+        let (device, device_note) = (CText::new("cpu"), CText::new(&note));
+        Ok(Opened { weights, variant, packed, in_order, pool, cuda: None, device, device_note })
     }
 }
 
@@ -184,8 +217,8 @@ impl Session {
     /// `handle` is a live model.
     pub(crate) unsafe fn open(handle: *const Model) -> Result<*mut Session> {
         // SAFETY: by the contract above.
-        unsafe { (*handle).opened()? };
-        let state = State { error: CText::new(""), memory: Memory::new(model())? };
+        let opened = unsafe { (*handle).opened()? };
+        let state = State { error: CText::new(""), memory: Memory::new(model(), opened.cuda.as_ref())? };
         let none = || Error::memory(size_of::<Session>() as u64, "the session");
         let lock = Mutex::new().ok_or_else(none)?;
         let session = Session { head: head(mark::SESSION), model: handle, lock, state: UnsafeCell::new(state) };

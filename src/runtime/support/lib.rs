@@ -26,6 +26,7 @@ mod arguments;
 mod bind;
 mod call;
 mod cpu;
+mod cuda;
 mod desc;
 mod dlpack;
 mod entry;

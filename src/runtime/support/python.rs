@@ -16,7 +16,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::call::Poll;
-use crate::dlpack::DLTensor;
+use crate::dlpack::{DLManagedTensor, DLTensor};
 use crate::entry::{Given, call_taps};
 use crate::handle::Session;
 use crate::sys::is_first_thread;
@@ -198,6 +198,44 @@ pub(crate) unsafe extern "C" fn attnc_python_call(
         let status = call_taps(session, &given, Some(poll));
         (python.restore)(python.thread);
         status
+    }
+}
+
+/// What a capsule of DLPack is called until somebody takes the tensor.
+const CAPSULE: &CStr = c"dltensor";
+
+/// Wraps a result of [`attnc_call_on_device`](crate::entry::attnc_call_on_device) in a capsule, as DLPack wants it: the tensor is
+/// freed with the capsule, unless somebody has taken it by then. Null, with Python's exception set, where there is no memory.
+///
+/// # Safety
+/// `tensor` is such a result, which is the capsule's from here on; Python's lock is held.
+pub(crate) unsafe extern "C" fn attnc_python_capsule(tensor: *mut DLManagedTensor) -> Object {
+    let new = python(c"PyCapsule_New");
+    if new.is_null() || tensor.is_null() {
+        return null_mut();
+    }
+    type New = unsafe extern "C" fn(*mut c_void, *const c_char, unsafe extern "C" fn(Object)) -> Object;
+    // SAFETY: the signature of Python's documented function.
+    unsafe { transmute::<*mut c_void, New>(new)(tensor.cast(), CAPSULE.as_ptr(), free_capsule) }
+}
+
+/// Python has no use for a capsule any more.
+unsafe extern "C" fn free_capsule(capsule: Object) {
+    let (is_valid, get) = (python(c"PyCapsule_IsValid"), python(c"PyCapsule_GetPointer"));
+    if is_valid.is_null() || get.is_null() {
+        return;
+    }
+    // SAFETY: the signatures of Python's documented functions; a capsule that still has its name still has its tensor.
+    unsafe {
+        let is_valid = transmute::<*mut c_void, unsafe extern "C" fn(Object, *const c_char) -> c_int>(is_valid);
+        let get = transmute::<*mut c_void, unsafe extern "C" fn(Object, *const c_char) -> *mut c_void>(get);
+        if is_valid(capsule, CAPSULE.as_ptr()) == 0 {
+            return;
+        }
+        let tensor = get(capsule, CAPSULE.as_ptr()).cast::<DLManagedTensor>();
+        if let Some(free) = tensor.as_ref().and_then(|t| t.deleter) {
+            free(tensor);
+        }
     }
 }
 

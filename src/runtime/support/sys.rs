@@ -43,6 +43,9 @@ unsafe extern "C" {
     fn getpid() -> c_int;
     fn syscall(number: i64, ...) -> i64;
     fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dlerror() -> *const c_char;
 }
 
 const O_RDONLY: c_int = 0;
@@ -60,6 +63,7 @@ const MADV_HUGEPAGE: c_int = 14;
 /// A large page of memory, on the machines that have them.
 const HUGE: usize = 2 << 20;
 const SIG_SETMASK: c_int = 2;
+const RTLD_NOW: c_int = 2;
 #[cfg(target_arch = "x86_64")]
 const GETTID: i64 = 186;
 #[cfg(not(target_arch = "x86_64"))]
@@ -365,6 +369,38 @@ impl Thread {
     pub(crate) fn join(self) {
         // SAFETY: a thread that was started and not yet joined.
         unsafe { pthread_join(self.0, null_mut()) };
+    }
+}
+
+/// A library that was loaded, and stays.
+pub(crate) struct Library(*mut c_void);
+
+// SAFETY: the handle of a library, which nobody closes.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+impl Library {
+    /// Loads a library by its path, or by its name from the system's folders; else what the loader says.
+    pub(crate) fn open(name: &CStr) -> Result<Library, String> {
+        // SAFETY: a C string. Loading runs the library's own code: that of the system's driver, or of what the user names.
+        let handle = unsafe { dlopen(name.as_ptr(), RTLD_NOW) };
+        if !handle.is_null() {
+            return Ok(Library(handle));
+        }
+        // SAFETY: gives null or a C string that lives until this thread's next call.
+        let why = unsafe {
+            let why = dlerror();
+            if why.is_null() { &[][..] } else { c_bytes(why) }
+        };
+        Err(String::from_utf8_lossy(why).into_owned())
+    }
+
+    /// The address of what it calls by a name, if there is any.
+    pub(crate) fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: the library is loaded.
+        let address = unsafe { dlsym(self.0, name.as_ptr()) };
+        (!address.is_null()).then_some(address)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::desc::model;
 use crate::entry::*;
 use crate::introspect::*;
 use crate::profile::*;
-use crate::python::attnc_python_call;
+use crate::python::{attnc_python_call, attnc_python_capsule};
 use core::sync::atomic::AtomicU64;
 
 /// The table, and the names in it.
@@ -77,6 +77,14 @@ table! {
     attnc_result_shape_raw
     attnc_call_raw
     attnc_python_call
+    attnc_model_open_on
+    attnc_model_device
+    attnc_model_device_note
+    attnc_session_stream
+    attnc_session_use_stream
+    attnc_call_on_device
+    attnc_copy_to_host
+    attnc_python_capsule
 }
 
 // Each function has the position of its name.

@@ -82,6 +82,8 @@ pub(crate) struct Requested {
     flags: Vec<Buffer>,
     /// For each family a byte for each member that is 1 where it is requested.
     asked: Vec<Buffer>,
+    /// Bytes of what `data` begins with: the buffers and the flags.
+    pub(crate) bytes: Vec<u64>,
     /// For generated code: the buffer of each family, or null; then that of its flags; then that of what is requested.
     pub(crate) data: Vec<*mut u8>,
 }
@@ -113,8 +115,15 @@ pub(crate) unsafe fn want(
             Err(_) => fail!(Call, "{name}: the name of tap {i} is not UTF-8"),
         }
     }
-    let mut out =
-        Requested { members: Vec::new(), buffers: Vec::new(), flags: Vec::new(), asked: Vec::new(), data: Vec::new() };
+    let mut out = Requested {
+        members: Vec::new(),
+        buffers: Vec::new(),
+        flags: Vec::new(),
+        asked: Vec::new(),
+        bytes: Vec::new(),
+        data: Vec::new(),
+    };
+    let mut flag_bytes = Vec::new();
     for t in entry.taps.get() {
         let extents = t.extents.get();
         let Some(size) = family_size(extents) else { fail!(Internal, "too many taps") };
@@ -138,6 +147,8 @@ pub(crate) unsafe fn want(
         push(&mut out.asked, each, "the taps")?;
         if members.is_empty() {
             out.data.push(core::ptr::null_mut());
+            out.bytes.push(0);
+            flag_bytes.push(0);
             out.buffers.push(Buffer::empty());
             out.flags.push(Buffer::empty());
         } else {
@@ -149,11 +160,14 @@ pub(crate) unsafe fn want(
                 return Err(Error::memory(all.saturating_add(steps), &alloc::format!("tap `{}`", t.pattern.get())));
             };
             out.data.push(buffer.pointer());
+            out.bytes.push(all);
+            flag_bytes.push(steps);
             out.buffers.push(buffer);
             out.flags.push(flags);
         }
         out.members.push(members);
     }
+    out.bytes.extend(flag_bytes);
     out.data.extend(out.flags.iter().chain(&out.asked).map(Buffer::pointer));
     if let Some((pattern, _)) = patterns.iter().find(|(_, met)| !met) {
         let known: Vec<&str> = entry.taps.get().iter().map(|t| t.pattern.get()).collect();

@@ -45,6 +45,17 @@ impl Weights {
         self.roots.as_ptr()
     }
 
+    /// For each family the addresses of its tensors.
+    pub(crate) fn tables(&self) -> &[Vec<*const u8>] {
+        &self.tables
+    }
+
+    /// Gives up the tensors, of which there is a copy elsewhere; the names stay.
+    pub(crate) fn forget_tensors(&mut self) {
+        (self.tables, self.roots) = (Vec::new(), Vec::new());
+        (self._files, self._copies) = (Vec::new(), Vec::new());
+    }
+
     /// Names in the file that the model does not use.
     pub(crate) fn unused(&self) -> &[CText] {
         &self.unused

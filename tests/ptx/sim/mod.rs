@@ -6,8 +6,10 @@ mod hopper;
 mod kernels;
 mod memory;
 mod planted;
+mod products;
 mod sample;
 mod samples;
+mod warps;
 
 use attnc::ptx::sim::{Device, Launch, Mode, Module, Report, Stats};
 

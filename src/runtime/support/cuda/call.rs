@@ -1,0 +1,458 @@
+//! A call on a GPU: copies in, runs the plan, copies out, waits, and reports what a kernel found.
+//!
+//! In: the tensors of a call, each in the host's memory or already in the GPU's. Out: results where the caller wants them. Launches are
+//! queued and not waited for one by one; what the plan reads of the GPU's memory is (`read`), unless it is an argument that
+//! came from the host.
+
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use core::mem::transmute;
+use core::ptr::null_mut;
+
+use super::driver::{Address, TensorMap};
+use super::memory::{DeviceBuffer, Queue, aligned};
+use super::module;
+use super::session::{Session, Timer};
+use super::tensor_map;
+use super::upload::Loaded;
+use crate::abi::cuda::{MOST_WORDS, fault};
+use crate::abi::{Launch, ModelDesc, Plan, PlanContext, TensorDesc};
+use crate::bind::{self, Bound};
+use crate::call::{Call, Memory, Polling, report, site_error};
+use crate::error::{Error, Result, fail};
+use crate::expr::eval;
+use crate::float_mode::DefaultMode;
+use crate::pool::Report;
+use crate::profile::Launched;
+
+/// Bytes of what a kernel reports.
+pub(crate) const FAULT_BYTES: u64 = fault::WORDS as u64 * 8;
+/// Tensor maps that a kernel may have.
+const MOST_MAPS: usize = 8;
+/// Blocks that a grid may have along its first axis.
+const MOST_BLOCKS: i64 = i32::MAX as i64;
+/// And along each other one.
+const MOST_ACROSS: i64 = 65535;
+
+/// What a plan's launches go to.
+pub(crate) struct On<'a> {
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) queue: Queue<'a>,
+    /// Where kernels report.
+    pub(crate) fault: Address,
+    /// Is every launch waited for?
+    pub(crate) each: bool,
+}
+
+/// An argument that the host has too.
+#[derive(Clone, Copy)]
+struct Mirror {
+    device: Address,
+    bytes: u64,
+    host: *const u8,
+}
+
+/// A copy from the GPU to the host, once all is computed.
+struct Out {
+    device: Address,
+    bytes: u64,
+    host: *mut u8,
+}
+
+/// What the functions of a plan's context work with.
+#[repr(C)]
+struct Running<'a> {
+    /// First, because what reports finds only this.
+    report: Report,
+    on: &'a On<'a>,
+    mirrors: &'a [Mirror],
+    error: Option<Error>,
+    polling: Option<Polling>,
+    interrupted: bool,
+    timing: Option<(&'a mut Vec<Launched>, &'a Timer)>,
+}
+
+/// Gives out pieces of the staging memory, by their distance from its start.
+#[derive(Default)]
+struct Pieces(u64);
+
+impl Pieces {
+    fn take(&mut self, bytes: u64) -> u64 {
+        let at = self.0;
+        self.0 = self.0.saturating_add(aligned(bytes));
+        at
+    }
+}
+
+fn pointer(at: Address) -> *mut u8 {
+    core::ptr::without_provenance_mut(at as usize)
+}
+
+/// Bytes of each tensor in this call.
+fn sizes(tensors: &[TensorDesc], bound: &Bound) -> Result<Vec<u64>> {
+    tensors.iter().map(|t| bind::bytes(&bound.shape(t.batch != 0, t.dims.get())?, t.elem)).collect()
+}
+
+/// Runs the entry's plan.
+pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Result<()> {
+    let Some(session) = &mut memory.cuda else { fail!(Internal, "a session without its GPU") };
+    let _entered = loaded.gpu.enter()?;
+    let data = &call.data;
+    let tapped = !data.taps.is_empty();
+    let (plan, arena) =
+        if tapped { (call.plan.tapped, call.plan.tapped_arena) } else { (call.plan.plan, call.plan.arena) };
+    let Some(plan) = plan else {
+        fail!(Internal, "{} has no code in variant {}", call.entry.name.get(), call.variant.name.get())
+    };
+    let arena = u64::try_from(eval(&arena, &call.bound.dims)?).unwrap_or(0);
+    let name = call.entry.name.get();
+    let in_call = |e| named(name, e);
+    let arena = DeviceBuffer::reserve(&mut session.arena, &loaded.gpu, arena, "what the call computes in between");
+    let arena = arena.map_err(in_call)?;
+
+    // What is not on the GPU gets a piece of its memory.
+    let (arg_bytes, out_bytes) =
+        (sizes(call.entry.args.get(), call.bound)?, sizes(call.entry.results.get(), call.bound)?);
+    let mut pieces = Pieces::default();
+    let mut place = |data: *const u8, on_device: bool, bytes: u64| {
+        if on_device { Err(data as u64) } else { Ok(pieces.take(bytes)) }
+    };
+    let on_device = |list: &[bool], i: usize| list.get(i).copied().unwrap_or(false);
+    let arg_places: Vec<_> = (data.args.iter().zip(&arg_bytes).enumerate())
+        .map(|(i, (p, bytes))| place(*p, on_device(data.args_on_device, i), *bytes))
+        .collect();
+    let out_places: Vec<_> = (data.outs.iter().zip(&out_bytes).enumerate())
+        .map(|(i, (p, bytes))| place(*p, on_device(data.outs_on_device, i), *bytes))
+        .collect();
+    // What is requested of taps is read by the plan itself, and stays; so does a null pointer.
+    let tap_places: Vec<_> = (data.taps.iter().enumerate())
+        .map(|(i, p)| match data.tap_bytes.get(i) {
+            Some(bytes) if !p.is_null() => place(*p, false, *bytes),
+            _ => Err(*p as u64),
+        })
+        .collect();
+    let staging = DeviceBuffer::reserve(&mut session.staging, &loaded.gpu, pieces.0, "arguments and results");
+    let staging = staging.map_err(in_call)?;
+    let address = |place: &core::result::Result<u64, u64>| match place {
+        Ok(offset) => staging + offset,
+        Err(own) => *own,
+    };
+    let queue = session.queue();
+    let (mut args, mut mirrors) = (Vec::new(), Vec::new());
+    for ((place, host), bytes) in arg_places.iter().zip(data.args).zip(&arg_bytes) {
+        let device = address(place);
+        if place.is_ok() {
+            // SAFETY: the argument has as many bytes, which stay as they are during the call; so has its piece.
+            unsafe { queue.copy_in(device, *host, *bytes, "an argument").map_err(in_call)? };
+            mirrors.push(Mirror { device, bytes: *bytes, host: *host });
+        }
+        args.push(pointer(device).cast_const());
+    }
+    let (mut outs, mut copies) = (Vec::new(), Vec::new());
+    for ((place, host), bytes) in out_places.iter().zip(data.outs).zip(&out_bytes) {
+        let device = address(place);
+        if place.is_ok() {
+            copies.push(Out { device, bytes: *bytes, host: *host });
+        }
+        outs.push(pointer(device));
+    }
+    let mut taps = Vec::new();
+    for (i, (place, host)) in tap_places.iter().zip(data.taps).enumerate() {
+        let device = address(place);
+        if place.is_ok() {
+            let bytes = data.tap_bytes.get(i).copied().unwrap_or(0);
+            // A call need not reach every tap.
+            // SAFETY: its piece has as many bytes.
+            unsafe { queue.clear(device, bytes, "a tap").map_err(in_call)? };
+            copies.push(Out { device, bytes, host: *host });
+        }
+        taps.push(pointer(device));
+    }
+    let context = PlanContext {
+        dims: call.bound.dims.as_ptr(),
+        args: args.as_ptr(),
+        outs: outs.as_ptr(),
+        taps: taps.as_ptr(),
+        arena: pointer(arena),
+        states: session.state_data.as_ptr(),
+        ..context(loaded, loaded.packed())
+    };
+    let mut launched = memory.profile.begin();
+    if launched.is_some() && session.timer.is_none() {
+        session.timer = Some(Session::new_timer(&loaded.gpu)?);
+    }
+    let timing = launched.take().zip(session.timer.as_ref());
+    let on = On { loaded, queue: session.queue(), fault: session.fault.address(), each: session.each };
+    let polling = call.poll.or(memory.poll).map(Polling::new);
+    // SAFETY: a plan of this model, with the memory that it says it needs.
+    let done = unsafe { execute(plan, context, &on, call.model, name, &mirrors, &copies, polling, timing) };
+    if done.is_err() {
+        // Where the context is broken, that has been said already.
+        let _ = session.clear_fault();
+    }
+    done
+}
+
+/// A context with what every plan gets; null where a call has its own.
+fn context(loaded: &Loaded, packed: *mut u8) -> PlanContext {
+    // SAFETY: the same parameters and result but for the kernel, which the plan passes as its number.
+    let launch = unsafe { transmute::<LaunchByNumber, Launch>(launch) };
+    PlanContext {
+        dims: core::ptr::null(),
+        args: core::ptr::null(),
+        outs: core::ptr::null(),
+        params: loaded.roots(),
+        taps: core::ptr::null(),
+        arena: null_mut(),
+        scratch: null_mut(),
+        packed,
+        states: core::ptr::null(),
+        launch: Some(launch),
+        fail: Some(report),
+        failed: 0,
+        in_order: 0,
+        read: Some(read),
+        runtime: null_mut(),
+    }
+}
+
+/// Packs the weights of a model that is being opened, and waits.
+///
+/// # Safety
+/// A plan of the model; there is room for packed weights at `packed`.
+pub(crate) unsafe fn prepare(plan: Plan, on: &On<'_>, model: &ModelDesc, packed: Address) -> Result<()> {
+    let context = context(on.loaded, pointer(packed));
+    // SAFETY: by the contract above.
+    unsafe { execute(plan, context, on, model, "packing weights", &[], &[], None, None) }
+}
+
+/// Runs a plan, copies out what it made, waits, and turns what was reported into an error.
+///
+/// # Safety
+/// The context has the memory that the plan needs.
+#[expect(clippy::too_many_arguments, reason = "each is one thing that only this function puts together")]
+unsafe fn execute(
+    plan: Plan,
+    mut context: PlanContext,
+    on: &On<'_>,
+    model: &ModelDesc,
+    name: &str,
+    mirrors: &[Mirror],
+    copies: &[Out],
+    polling: Option<Polling>,
+    timing: Option<(&mut Vec<Launched>, &Timer)>,
+) -> Result<()> {
+    let mut running = Running { report: Report::NONE, on, mirrors, error: None, polling, interrupted: false, timing };
+    context.runtime = (&raw mut running).cast();
+    let mode = DefaultMode::enter();
+    // SAFETY: by the contract above.
+    let status = unsafe { plan(&mut context) };
+    drop(mode);
+    let mut words = [0u64; fault::WORDS];
+    let mut finish = || {
+        if running.error.is_none() && status == 0 {
+            for out in copies {
+                // SAFETY: both ends have as many bytes; the stream is waited for below.
+                unsafe { on.queue.copy_out(out.host, out.device, out.bytes, "a result")? };
+            }
+        }
+        // SAFETY: as long as that; waited for below.
+        unsafe { on.queue.copy_out(words.as_mut_ptr().cast(), on.fault, FAULT_BYTES, "the report of errors")? };
+        on.queue.wait("the call")
+    };
+    let finished = finish();
+    if let Some(e) = running.error {
+        return Err(named(name, e));
+    }
+    finished.map_err(|e| named(name, e))?;
+    if words[fault::SITE] != 0 {
+        let values = [words[fault::INDEX].cast_signed(), words[fault::BOUND].cast_signed(), 0];
+        return Err(site_error(model, name, words[fault::SITE].wrapping_sub(1), &values));
+    }
+    let Report { site, values, .. } = running.report;
+    if let Ok(site) = u64::try_from(site) {
+        return Err(site_error(model, name, site, &values));
+    }
+    if running.interrupted {
+        fail!(Interrupted, "{name}: interrupted");
+    }
+    if status != 0 || context.failed != 0 {
+        fail!(Internal, "{name}: the compiled code failed and did not say why");
+    }
+    Ok(())
+}
+
+fn named(name: &str, e: Error) -> Error {
+    Error { status: e.status, text: alloc::format!("{name}: {}", e.text) }
+}
+
+/// [`Launch`] where kernels have numbers.
+type LaunchByNumber = unsafe extern "C" fn(*mut PlanContext, u64, *const u64, i64, i64, *const u8, i64) -> i32;
+
+/// [`Launch`] on a GPU.
+unsafe extern "C" fn launch(
+    ctx: *mut PlanContext,
+    kernel: u64,
+    args: *const u64,
+    total: i64,
+    bytes: i64,
+    _: *const u8,
+    _: i64,
+) -> i32 {
+    // SAFETY: the plan hands on the context that it was given, and its own kernel's number with that kernel's arguments.
+    unsafe {
+        let running = &mut *(*ctx).runtime.cast::<Running<'_>>();
+        if let Some(polling) = &mut running.polling
+            && polling.ends(bytes)
+        {
+            running.interrupted = true;
+            (*ctx).failed = 1;
+        }
+        // A loop that launches nothing checks whether to continue.
+        if !args.is_null()
+            && (*ctx).failed == 0
+            && let Err(e) = running.launch(kernel, args, total)
+        {
+            running.error = Some(e);
+            (*ctx).failed = 1;
+        }
+        i32::from((*ctx).failed != 0)
+    }
+}
+
+impl Running<'_> {
+    /// # Safety
+    /// The arguments are those of the kernel of this number.
+    unsafe fn launch(&mut self, number: u64, args: *const u64, total: i64) -> Result<()> {
+        let Some(kernel) = self.on.loaded.module.kernel(number) else { fail!(Internal, "there is no kernel {number}") };
+        let stream = self.on.queue.stream;
+        if let Some((_, timer)) = &self.timing {
+            timer.start(stream)?;
+        }
+        if total > 0 {
+            // SAFETY: by the contract above.
+            unsafe { self.queue_up(kernel, args, total)? };
+        }
+        if let Some((launched, timer)) = &mut self.timing {
+            let time = timer.stop(stream)?;
+            // A launch for which there is no memory is not among them.
+            if launched.try_reserve(1).is_ok() {
+                launched.push(Launched { points: total.max(0), time });
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`Running::launch`].
+    unsafe fn queue_up(&self, loaded: module::Loaded, args: *const u64, total: i64) -> Result<()> {
+        let gpu = self.on.queue.gpu;
+        let kernel = loaded.desc;
+        let name = kernel.name.get();
+        let (symbols, count) = (kernel.symbols as usize, (kernel.symbols + kernel.params) as usize);
+        // SAFETY: by the contract above; `Module::load` has checked that there are not too many.
+        let words: &[u64] = if count == 0 { &[] } else { unsafe { core::slice::from_raw_parts(args, count) } };
+        let mut numbers = [0i64; MOST_WORDS];
+        for (n, word) in numbers.iter_mut().zip(words.iter().take(symbols)) {
+            *n = word.cast_signed();
+        }
+        let dims = numbers.get(..symbols).unwrap_or(&[]);
+        let mut maps = [TensorMap([0; 128]); MOST_MAPS];
+        let wanted = kernel.tensor_maps.get();
+        if wanted.len() > MOST_MAPS {
+            fail!(Internal, "kernel {name} has {} tensor maps", wanted.len());
+        }
+        for (map, desc) in maps.iter_mut().zip(wanted) {
+            let buffer = words.get(symbols.saturating_add(desc.param as usize)).copied().unwrap_or(0);
+            *map = tensor_map::encode(gpu, desc, dims, buffer)
+                .map_err(|e| Error { status: e.status, text: alloc::format!("kernel {name}: {}", e.text) })?;
+        }
+        let mut grid = [total.min(loaded.at_once), 1, 1];
+        let axes = kernel.grid.get();
+        for (n, axis) in grid.iter_mut().zip(axes) {
+            *n = eval(&axis.extent, dims)?;
+        }
+        if axes.iter().zip(grid).any(|(_, n)| n == 0) {
+            return Ok(());
+        }
+        let [blocks, height, depth] = grid;
+        let fits = (1..=MOST_BLOCKS).contains(&blocks) && [height, depth].iter().all(|n| (1..=MOST_ACROSS).contains(n));
+        if !fits {
+            fail!(Gpu, "kernel {name}: a grid of {blocks} x {height} x {depth} blocks is more than the GPU runs");
+        }
+        // Each parameter by its address: words, the report, tensor maps.
+        let mut params = [null_mut::<c_void>(); MOST_WORDS + 1 + MOST_MAPS];
+        let mut fault = self.on.fault;
+        let report = core::iter::once((&raw mut fault).cast::<c_void>());
+        let given = words.iter().map(|w| (&raw const *w).cast_mut().cast::<c_void>());
+        let given = given.chain(report).chain(maps.iter_mut().take(wanted.len()).map(|m| (&raw mut *m).cast()));
+        for (param, at) in params.iter_mut().zip(given) {
+            *param = at;
+        }
+        let [x, y, z] = kernel.threads.map(|n| n as u32);
+        let shared = kernel.shared as u32;
+        // SAFETY: the parameters are those of the kernel; the driver copies them.
+        let code = unsafe {
+            let launch = gpu.driver.launch;
+            let none = core::ptr::null();
+            launch(
+                loaded.function,
+                blocks as u32,
+                height as u32,
+                depth as u32,
+                x,
+                y,
+                z,
+                shared,
+                self.on.queue.stream,
+                params.as_ptr(),
+                none,
+            )
+        };
+        let launching = |e: Error| Error { status: e.status, text: alloc::format!("kernel {name}: {}", e.text) };
+        gpu.check(code, "the launch failed").map_err(launching)?;
+        if self.on.each {
+            self.on.queue.wait("the kernel failed").map_err(launching)?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// `from` has `bytes` bytes in the GPU's memory, `to` in the host's.
+    unsafe fn read(&mut self, from: Address, bytes: u64, to: *mut u8) -> Result<bool> {
+        let inside = |m: &&Mirror| from >= m.device && from - m.device + bytes <= m.bytes;
+        if let Some(m) = self.mirrors.iter().find(inside) {
+            // SAFETY: within the argument.
+            unsafe { core::ptr::copy_nonoverlapping(m.host.add((from - m.device) as usize), to, bytes as usize) };
+            return Ok(true);
+        }
+        let mut site = 0u64;
+        // SAFETY: by the contract above; both are waited for.
+        unsafe {
+            self.on.queue.copy_out(to, from, bytes, "a number that the plan reads")?;
+            self.on.queue.copy_out((&raw mut site).cast(), self.on.fault, 8, "the report of errors")?;
+        }
+        self.on.queue.wait("the kernels before a number that the plan reads")?;
+        // What is read after an error may be anything.
+        Ok(site == 0)
+    }
+}
+
+/// [`crate::abi::cuda::Read`].
+unsafe extern "C" fn read(ctx: *mut PlanContext, from: *const u8, bytes: i64, to: *mut u8) -> i32 {
+    // SAFETY: the plan hands on the context that it was given, and an element of a buffer that it was given.
+    unsafe {
+        let running = &mut *(*ctx).runtime.cast::<Running<'_>>();
+        if (*ctx).failed == 0 {
+            match running.read(from as u64, bytes.max(0).unsigned_abs(), to) {
+                Ok(true) => {}
+                Ok(false) => (*ctx).failed = 1,
+                Err(e) => {
+                    running.error = Some(e);
+                    (*ctx).failed = 1;
+                }
+            }
+        }
+        i32::from((*ctx).failed != 0)
+    }
+}

@@ -1,0 +1,257 @@
+//! The driver's functions, looked up by name in the library that the system has.
+//!
+//! In: `ATTNC_CUDA_LIB`, else `libcuda.so.1`, else `libcuda.so`. Out: a [`Driver`], which is a table of functions, the same for the whole
+//! process; and the names of its error codes. What must not be here: devices, memory, any order of calls.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ffi::{CStr, c_char, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::error::{Error, Result, fail};
+use crate::sys::{self, Library, try_box};
+
+/// `CUresult`.
+pub(crate) type Code = i32;
+/// Names of the driver's objects, which only it looks into.
+pub(crate) type Context = *mut c_void;
+pub(crate) type Module = *mut c_void;
+pub(crate) type Function = *mut c_void;
+pub(crate) type Stream = *mut c_void;
+pub(crate) type Event = *mut c_void;
+/// An address in a GPU's memory.
+pub(crate) type Address = u64;
+
+/// Codes that are told apart.
+pub(crate) mod code {
+    pub(crate) const OUT_OF_MEMORY: i32 = 2;
+    pub(crate) const DEINITIALIZED: i32 = 4;
+    pub(crate) const STUB_LIBRARY: i32 = 34;
+    pub(crate) const NO_DEVICE: i32 = 100;
+    pub(crate) const INVALID_IMAGE: i32 = 200;
+    pub(crate) const NO_BINARY_FOR_GPU: i32 = 209;
+    pub(crate) const INVALID_PTX: i32 = 218;
+    pub(crate) const JIT_COMPILER_NOT_FOUND: i32 = 221;
+    pub(crate) const UNSUPPORTED_PTX_VERSION: i32 = 222;
+    pub(crate) const INSUFFICIENT_DRIVER: i32 = 803;
+
+    /// Is every later call of the process on this context going to fail?
+    pub(crate) fn is_sticky(code: i32) -> bool {
+        matches!(code, 700 | 702 | 710 | 714..=719)
+    }
+}
+
+/// Numbers of attributes.
+pub(crate) mod attribute {
+    /// Of a device: multiprocessors.
+    pub(crate) const MULTIPROCESSORS: i32 = 16;
+    /// Of a device: the most shared memory that a block may have, where the kernel says that it wants more than 48 KiB.
+    pub(crate) const MOST_SHARED: i32 = 97;
+    /// Of a device: the major number of its compute capability.
+    pub(crate) const MAJOR: i32 = 75;
+    /// And the minor one.
+    pub(crate) const MINOR: i32 = 76;
+    /// Of a function: bytes of shared memory that launches may give its blocks.
+    pub(crate) const DYNAMIC_SHARED: i32 = 8;
+}
+
+/// Options of `cuModuleLoadDataEx`.
+pub(crate) mod jit {
+    pub(crate) const INFO_LOG: i32 = 3;
+    pub(crate) const INFO_LOG_SIZE: i32 = 4;
+    pub(crate) const ERROR_LOG: i32 = 5;
+    pub(crate) const ERROR_LOG_SIZE: i32 = 6;
+}
+
+/// A stream that does not wait for the legacy default stream.
+pub(crate) const NON_BLOCKING: u32 = 1;
+
+/// Bytes of a tensor map, which begins at a multiple of 64.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub(crate) struct TensorMap(pub(crate) [u8; 128]);
+
+/// Declares the functions, and how each is found.
+macro_rules! functions {
+    ($($name:ident = $symbol:literal: fn($($arg:ty),*);)*) => {
+        /// The functions of the driver.
+        pub(crate) struct Driver {
+            $(pub(crate) $name: unsafe extern "C" fn($($arg),*) -> Code,)*
+            /// What newer drivers have, from 12.0 on.
+            pub(crate) encode_tiled: Option<EncodeTiled>,
+            /// Names and explanations of codes.
+            error_name: ErrorText,
+            error_string: ErrorText,
+            /// Stays loaded.
+            _library: Library,
+        }
+
+        impl Driver {
+            /// Looks all functions up; the name of the first that is not there.
+            fn of(library: Library) -> core::result::Result<Driver, &'static CStr> {
+                let find = |name: &'static CStr| library.symbol(name).ok_or(name);
+                // SAFETY: the signatures are those of `cuda.h`.
+                unsafe {
+                    Ok(Driver {
+                        $($name: transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> Code>(find($symbol)?),)*
+                        encode_tiled: library
+                            .symbol(c"cuTensorMapEncodeTiled")
+                            .map(|f| transmute::<*mut c_void, EncodeTiled>(f)),
+                        error_name: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorName")?),
+                        error_string: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorString")?),
+                        _library: library,
+                    })
+                }
+            }
+        }
+    };
+}
+
+type ErrorText = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
+
+/// `cuTensorMapEncodeTiled`.
+pub(crate) type EncodeTiled = unsafe extern "C" fn(
+    *mut TensorMap,
+    i32,
+    u32,
+    Address,
+    *const u64,
+    *const u64,
+    *const u32,
+    *const u32,
+    i32,
+    i32,
+    i32,
+    i32,
+) -> Code;
+
+functions! {
+    init = c"cuInit": fn(u32);
+    driver_version = c"cuDriverGetVersion": fn(*mut i32);
+    device_count = c"cuDeviceGetCount": fn(*mut i32);
+    device = c"cuDeviceGet": fn(*mut i32, i32);
+    device_name = c"cuDeviceGetName": fn(*mut c_char, i32, i32);
+    device_attribute = c"cuDeviceGetAttribute": fn(*mut i32, i32, i32);
+    retain_context = c"cuDevicePrimaryCtxRetain": fn(*mut Context, i32);
+    release_context = c"cuDevicePrimaryCtxRelease_v2": fn(i32);
+    push_context = c"cuCtxPushCurrent_v2": fn(Context);
+    pop_context = c"cuCtxPopCurrent_v2": fn(*mut Context);
+    load_module = c"cuModuleLoadDataEx": fn(*mut Module, *const c_void, u32, *const i32, *const *mut c_void);
+    unload_module = c"cuModuleUnload": fn(Module);
+    function = c"cuModuleGetFunction": fn(*mut Function, Module, *const c_char);
+    set_function_attribute = c"cuFuncSetAttribute": fn(Function, i32, i32);
+    most_blocks = c"cuOccupancyMaxActiveBlocksPerMultiprocessor": fn(*mut i32, Function, i32, usize);
+    allocate = c"cuMemAlloc_v2": fn(*mut Address, usize);
+    free = c"cuMemFree_v2": fn(Address);
+    copy_in = c"cuMemcpyHtoDAsync_v2": fn(Address, *const c_void, usize, Stream);
+    copy_out = c"cuMemcpyDtoHAsync_v2": fn(*mut c_void, Address, usize, Stream);
+    fill_bytes = c"cuMemsetD8Async": fn(Address, u8, usize, Stream);
+    create_stream = c"cuStreamCreate": fn(*mut Stream, u32);
+    destroy_stream = c"cuStreamDestroy_v2": fn(Stream);
+    wait_for_stream = c"cuStreamSynchronize": fn(Stream);
+    create_event = c"cuEventCreate": fn(*mut Event, u32);
+    destroy_event = c"cuEventDestroy_v2": fn(Event);
+    record_event = c"cuEventRecord": fn(Event, Stream);
+    wait_for_event = c"cuEventSynchronize": fn(Event);
+    elapsed = c"cuEventElapsedTime": fn(*mut f32, Event, Event);
+    launch = c"cuLaunchKernel":
+        fn(Function, u32, u32, u32, u32, u32, u32, u32, Stream, *const *mut c_void, *const *mut c_void);
+}
+
+/// The table, once it has been found.
+static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(null_mut());
+
+/// The names that are looked for where `ATTNC_CUDA_LIB` names none.
+const NAMES: [&CStr; 2] = [c"libcuda.so.1", c"libcuda.so"];
+
+impl Driver {
+    /// The driver, initialised. Looked for until it has been found once.
+    pub(crate) fn get() -> Result<&'static Driver> {
+        // SAFETY: null, or a table that is never freed.
+        if let Some(found) = unsafe { DRIVER.load(Ordering::Acquire).as_ref() } {
+            return Ok(found);
+        }
+        let driver = Driver::open()?;
+        // SAFETY: `cuInit` may be called any number of times.
+        driver.require(unsafe { (driver.init)(0) }, "the CUDA driver does not start")?;
+        let Some(driver) = try_box(driver) else { return Err(Error::memory(size_of::<Driver>() as u64, "the driver")) };
+        let made = alloc::boxed::Box::into_raw(driver);
+        match DRIVER.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: nobody frees it any more.
+            Ok(_) => Ok(unsafe { &*made }),
+            // SAFETY: another thread was first; nobody has ours, and theirs is never freed.
+            Err(first) => unsafe {
+                drop(alloc::boxed::Box::from_raw(made));
+                Ok(&*first)
+            },
+        }
+    }
+
+    fn open() -> Result<Driver> {
+        let mut tried: Vec<String> = Vec::new();
+        let own = sys::variable(c"ATTNC_CUDA_LIB");
+        let named = own.as_ref().map(|name| {
+            let mut bytes: Vec<u8> = name.bytes().collect();
+            bytes.push(0);
+            bytes
+        });
+        let named = named.as_ref().and_then(|bytes| CStr::from_bytes_with_nul(bytes).ok());
+        let names = match named {
+            Some(name) => alloc::vec![name],
+            None => NAMES.to_vec(),
+        };
+        for name in names {
+            match Library::open(name) {
+                Ok(library) => {
+                    return Driver::of(library).or_else(|missing| {
+                        let (name, missing) = (name.to_string_lossy(), missing.to_string_lossy());
+                        fail!(Device, "the CUDA driver `{name}` is too old: it has no function {missing}")
+                    });
+                }
+                Err(why) => tried.push(why),
+            }
+        }
+        fail!(Device, "no CUDA driver was found: {}", tried.join("; "))
+    }
+
+    /// The version: 1000 times the major number and ten times the minor one.
+    pub(crate) fn version(&self) -> Result<u64> {
+        let mut version = 0;
+        // SAFETY: a place for a number.
+        self.require(unsafe { (self.driver_version)(&mut version) }, "the CUDA driver tells no version")?;
+        Ok(u64::try_from(version).unwrap_or(0))
+    }
+
+    /// A code as text: its name, and what the driver says of it.
+    pub(crate) fn text(&self, code: Code) -> String {
+        let of = |function: ErrorText| {
+            let mut text = core::ptr::null();
+            // SAFETY: a place for a string; what it gives is a string of the driver's.
+            unsafe {
+                if function(code, &mut text) != 0 || text.is_null() {
+                    return String::new();
+                }
+                String::from_utf8_lossy(sys::c_bytes(text)).into_owned()
+            }
+        };
+        match (of(self.error_name), of(self.error_string)) {
+            (name, _) if name.is_empty() => alloc::format!("CUDA error {code}"),
+            (name, why) => alloc::format!("{name}: {why}"),
+        }
+    }
+
+    /// An error where a call that looks for devices or loads code did not succeed.
+    pub(crate) fn require(&self, code: Code, what: &str) -> Result<()> {
+        let why = match code {
+            0 => return Ok(()),
+            code::OUT_OF_MEMORY => fail!(Memory, "{what}: the GPU is out of memory"),
+            code::NO_DEVICE => "there is no NVIDIA GPU, or none that this process may use",
+            code::STUB_LIBRARY => "the library is the stub that programs are linked with, not a driver",
+            code::INSUFFICIENT_DRIVER => "the driver is older than the library",
+            _ => fail!(Device, "{what}: {}", self.text(code)),
+        };
+        fail!(Device, "{what}: {why} ({})", self.text(code))
+    }
+}

@@ -1,0 +1,157 @@
+//! Memory of a GPU, and streams: what is freed when it is dropped, whoever closes what first.
+
+use alloc::sync::Arc;
+use core::ffi::c_void;
+use core::ptr::null_mut;
+
+use super::device::Gpu;
+use super::driver::{self, Address, NON_BLOCKING};
+use crate::error::{Error, Result, Status};
+
+/// Where the pieces of one allocation begin: a multiple of this. Tensor maps and vectors need less.
+pub(crate) const ALIGN: u64 = 256;
+
+/// `size` rounded up to [`ALIGN`]; all that there is where that is not possible.
+pub(crate) fn aligned(size: u64) -> u64 {
+    size.checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX)
+}
+
+/// Memory of a GPU.
+pub(crate) struct DeviceBuffer {
+    gpu: Arc<Gpu>,
+    address: Address,
+    size: u64,
+}
+
+impl DeviceBuffer {
+    /// `size` bytes with any contents; never at address 0, even for 0 bytes. The context is this thread's.
+    pub(crate) fn new(gpu: &Arc<Gpu>, size: u64, what: &str) -> Result<DeviceBuffer> {
+        let mut address = 0;
+        let bytes = usize::try_from(size.max(1)).unwrap_or(usize::MAX);
+        // SAFETY: a place for an address.
+        let code = unsafe { (gpu.driver.allocate)(&mut address, bytes) };
+        gpu.check(code, what).map_err(|e| match e.status {
+            Status::Memory => {
+                Error { status: e.status, text: alloc::format!("the GPU is out of memory: {size} bytes for {what}") }
+            }
+            _ => e,
+        })?;
+        Ok(DeviceBuffer { gpu: gpu.clone(), address, size })
+    }
+
+    /// Makes a buffer at least `size` long; its contents are lost. The context is this thread's.
+    pub(crate) fn reserve(buffer: &mut Option<DeviceBuffer>, gpu: &Arc<Gpu>, size: u64, what: &str) -> Result<Address> {
+        if let Some(b) = buffer.as_ref().filter(|b| b.size >= size) {
+            return Ok(b.address);
+        }
+        // First freed, so that both need not fit.
+        *buffer = None;
+        let made = DeviceBuffer::new(gpu, size, what)?;
+        let address = made.address;
+        *buffer = Some(made);
+        Ok(address)
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> Address {
+        self.address
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        if let Some(_entered) = self.gpu.enter_to_free() {
+            // SAFETY: allocated once, and nobody uses it any more.
+            unsafe { (self.gpu.driver.free)(self.address) };
+        }
+    }
+}
+
+/// A stream of our own.
+pub(crate) struct OwnStream {
+    gpu: Arc<Gpu>,
+    stream: driver::Stream,
+}
+
+// SAFETY: a stream may be used by any thread.
+unsafe impl Send for OwnStream {}
+// SAFETY: as above.
+unsafe impl Sync for OwnStream {}
+
+impl OwnStream {
+    /// A new one. The context is this thread's.
+    pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<OwnStream> {
+        let mut stream = null_mut();
+        // SAFETY: a place for a stream.
+        gpu.check(unsafe { (gpu.driver.create_stream)(&mut stream, NON_BLOCKING) }, "a stream of the GPU")?;
+        Ok(OwnStream { gpu: gpu.clone(), stream })
+    }
+
+    /// The driver's name of it.
+    pub(crate) fn get(&self) -> driver::Stream {
+        self.stream
+    }
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        if let Some(_entered) = self.gpu.enter_to_free() {
+            // SAFETY: created once, and nobody uses it any more.
+            unsafe { (self.gpu.driver.destroy_stream)(self.stream) };
+        }
+    }
+}
+
+/// Copies and waits, in the order of one stream.
+#[derive(Clone, Copy)]
+pub(crate) struct Queue<'a> {
+    pub(crate) gpu: &'a Gpu,
+    pub(crate) stream: driver::Stream,
+}
+
+impl Queue<'_> {
+    /// Copies to the GPU.
+    ///
+    /// # Safety
+    /// `from` has `bytes` bytes, which stay as they are until the stream has come here; `to` has room.
+    pub(crate) unsafe fn copy_in(&self, to: Address, from: *const u8, bytes: u64, what: &str) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: by the contract above.
+        let code = unsafe { (self.gpu.driver.copy_in)(to, from.cast::<c_void>(), bytes as usize, self.stream) };
+        self.gpu.check(code, what)
+    }
+
+    /// Copies from the GPU.
+    ///
+    /// # Safety
+    /// `from` has `bytes` bytes; `to` has room, which nobody looks at until the stream has come here.
+    pub(crate) unsafe fn copy_out(&self, to: *mut u8, from: Address, bytes: u64, what: &str) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: by the contract above.
+        let code = unsafe { (self.gpu.driver.copy_out)(to.cast::<c_void>(), from, bytes as usize, self.stream) };
+        self.gpu.check(code, what)
+    }
+
+    /// Sets bytes to zero.
+    ///
+    /// # Safety
+    /// `at` has `bytes` bytes.
+    pub(crate) unsafe fn clear(&self, at: Address, bytes: u64, what: &str) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: by the contract above.
+        let code = unsafe { (self.gpu.driver.fill_bytes)(at, 0, bytes as usize, self.stream) };
+        self.gpu.check(code, what)
+    }
+
+    /// Waits until all is done.
+    pub(crate) fn wait(&self, what: &str) -> Result<()> {
+        // SAFETY: a stream that is there.
+        self.gpu.check(unsafe { (self.gpu.driver.wait_for_stream)(self.stream) }, what)
+    }
+}

@@ -1,0 +1,197 @@
+//! A variant's code on a GPU: machine code where there is some for it, else PTX that the driver compiles.
+//!
+//! In: a [`CudaDesc`] and a GPU. Out: its functions, in the order that plans number them. PTX that the driver rejects is an error
+//! with what its compiler said.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use core::ptr::null_mut;
+
+use super::device::Gpu;
+use super::driver::{self, Code, Function, attribute, code, jit};
+use crate::abi::cuda::{CubinDesc, CudaDesc, CudaKernelDesc, MOST_WORDS};
+use crate::error::{Error, Result, fail, push};
+
+/// The most that a message shows of what the driver's compiler says.
+const LONGEST_LOG: usize = 8 << 10;
+
+/// Shared memory that launches may give blocks without saying so before.
+const LITTLE_SHARED: u64 = 48 << 10;
+
+/// Code that is loaded.
+pub(crate) struct Module {
+    gpu: Arc<Gpu>,
+    module: driver::Module,
+    functions: Vec<Loaded>,
+}
+
+/// A kernel that is loaded.
+#[derive(Clone, Copy)]
+pub(crate) struct Loaded {
+    pub(crate) function: Function,
+    pub(crate) desc: &'static CudaKernelDesc,
+    /// Blocks that the GPU runs at the same time, for a kernel whose blocks do several points.
+    pub(crate) at_once: i64,
+}
+
+// SAFETY: names of the driver's, which any thread may use.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+impl Module {
+    /// Loads it. The context is this thread's.
+    pub(crate) fn load(gpu: &Arc<Gpu>, desc: &'static CudaDesc) -> Result<Module> {
+        let module = Module::image(gpu, desc)?;
+        let mut out = Module { gpu: gpu.clone(), module, functions: Vec::new() };
+        for kernel in desc.kernels.get() {
+            let name = kernel.name.get();
+            let mut function = null_mut();
+            // SAFETY: a place for a function; a string with its NUL.
+            let code = unsafe { (gpu.driver.function)(&mut function, out.module, kernel.name.ptr.cast()) };
+            gpu.check(code, &alloc::format!("kernel {name}"))?;
+            let (needs, most) = (kernel.shared.saturating_add(kernel.static_shared), gpu.most_shared);
+            if needs > most {
+                fail!(
+                    Device,
+                    "kernel {name} needs {needs} bytes of shared memory; a block of {} has at most {most}",
+                    gpu.name
+                );
+            }
+            if needs > LITTLE_SHARED {
+                // SAFETY: a function of this module.
+                let code = unsafe {
+                    (gpu.driver.set_function_attribute)(function, attribute::DYNAMIC_SHARED, kernel.shared as i32)
+                };
+                gpu.check(code, &alloc::format!("shared memory of kernel {name}"))?;
+            }
+            if kernel.symbols.saturating_add(kernel.params) > MOST_WORDS as u64 {
+                fail!(Internal, "kernel {name} has too many parameters");
+            }
+            let mut at_once = i64::MAX;
+            if kernel.persistent != 0 {
+                let (mut blocks, threads) = (0, kernel.threads.iter().product::<u64>());
+                // SAFETY: a place for a number; a function of this module.
+                let code =
+                    unsafe { (gpu.driver.most_blocks)(&mut blocks, function, threads as i32, kernel.shared as usize) };
+                gpu.check(code, &alloc::format!("kernel {name}"))?;
+                at_once = i64::from(blocks.max(1)).saturating_mul(gpu.multiprocessors.max(1));
+            }
+            push(&mut out.functions, Loaded { function, desc: kernel, at_once }, "the kernels")?;
+        }
+        Ok(out)
+    }
+
+    /// A kernel by its number.
+    pub(crate) fn kernel(&self, index: u64) -> Option<Loaded> {
+        self.functions.get(usize::try_from(index).ok()?).copied()
+    }
+
+    /// The first of the images that the driver takes.
+    fn image(gpu: &Gpu, desc: &CudaDesc) -> Result<driver::Module> {
+        let fits = |c: &&CubinDesc| c.capability / 10 == gpu.capability / 10 && c.capability <= gpu.capability;
+        for cubin in desc.cubins.get().iter().filter(fits) {
+            let mut module = null_mut();
+            // SAFETY: an image that the compiler wrote, whose format tells its length.
+            let code = unsafe {
+                (gpu.driver.load_module)(&mut module, cubin.image.ptr.cast(), 0, core::ptr::null(), core::ptr::null())
+            };
+            match code {
+                0 => return Ok(module),
+                // Compiled by what is newer than the driver: there is PTX too.
+                code::INVALID_IMAGE | code::NO_BINARY_FOR_GPU | code::UNSUPPORTED_PTX_VERSION => {}
+                _ => gpu.check(code, "loading the kernels")?,
+            }
+        }
+        let mut log = Log::new()?;
+        let mut module = null_mut();
+        let (options, mut values) = log.options();
+        // SAFETY: a string with its NUL; as many options as said, each with its value.
+        let code = unsafe {
+            (gpu.driver.load_module)(
+                &mut module,
+                desc.ptx.ptr.cast(),
+                options.len() as u32,
+                options.as_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        match code {
+            0 => Ok(module),
+            _ => Err(rejected(gpu, desc, code, &log.text())),
+        }
+    }
+}
+
+/// Why the driver did not take the PTX.
+fn rejected(gpu: &Gpu, desc: &CudaDesc, code: Code, log: &str) -> Error {
+    use crate::error::Status;
+    let text = gpu.driver.text(code);
+    let version = gpu.driver.version().unwrap_or(0);
+    let shown = alloc::format!("{}.{}", version / 1000, version % 1000 / 10);
+    let why = match code {
+        code::UNSUPPORTED_PTX_VERSION => {
+            let needs = alloc::format!("{}.{}", desc.driver / 1000, desc.driver % 1000 / 10);
+            alloc::format!("the driver, for CUDA {shown}, is too old for the kernels, which need {needs}: {text}")
+        }
+        code::JIT_COMPILER_NOT_FOUND => alloc::format!("the driver's compiler of PTX is not installed: {text}"),
+        code::INVALID_PTX | code::NO_BINARY_FOR_GPU | code::INVALID_IMAGE => {
+            alloc::format!("the driver, for CUDA {shown}, rejects the kernels on {}: {text}", gpu.name)
+        }
+        code::OUT_OF_MEMORY => {
+            return Error { status: Status::Memory, text: alloc::format!("loading the kernels: {text}") };
+        }
+        _ => alloc::format!("loading the kernels: {text}"),
+    };
+    let log = if log.is_empty() { String::new() } else { alloc::format!("\n{log}") };
+    Error { status: Status::Device, text: why + &log }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if let Some(_entered) = self.gpu.enter_to_free() {
+            // SAFETY: loaded once, and no session is left that launches.
+            unsafe { (self.gpu.driver.unload_module)(self.module) };
+        }
+    }
+}
+
+/// Where the driver's compiler writes what it finds.
+struct Log {
+    errors: Vec<u8>,
+    notes: Vec<u8>,
+}
+
+impl Log {
+    fn new() -> Result<Log> {
+        let (mut errors, mut notes) = (Vec::new(), Vec::new());
+        if errors.try_reserve_exact(LONGEST_LOG).is_err() || notes.try_reserve_exact(LONGEST_LOG).is_err() {
+            return Err(Error::memory(LONGEST_LOG as u64, "the messages of the driver"));
+        }
+        // The last byte stays a NUL.
+        errors.resize(LONGEST_LOG, 0);
+        notes.resize(LONGEST_LOG, 0);
+        Ok(Log { errors, notes })
+    }
+
+    /// Options for the driver and their values, of which numbers are given as addresses.
+    fn options(&mut self) -> ([i32; 4], [*mut c_void; 4]) {
+        let size = core::ptr::without_provenance_mut(LONGEST_LOG - 1);
+        (
+            [jit::ERROR_LOG, jit::ERROR_LOG_SIZE, jit::INFO_LOG, jit::INFO_LOG_SIZE],
+            [self.errors.as_mut_ptr().cast(), size, self.notes.as_mut_ptr().cast(), size],
+        )
+    }
+
+    /// What was written: errors, and where there are none, notes.
+    fn text(&self) -> String {
+        let of = |bytes: &[u8]| {
+            let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+            String::from(String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[])).trim_end())
+        };
+        let errors = of(&self.errors);
+        if errors.is_empty() { of(&self.notes) } else { errors }
+    }
+}

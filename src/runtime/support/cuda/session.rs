@@ -1,0 +1,177 @@
+//! What a session of a model on a GPU keeps between calls: a stream, states, memory that every call uses again.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::device::Gpu;
+use super::driver::{self, Address};
+use super::memory::{DeviceBuffer, OwnStream, Queue, aligned};
+use crate::abi::ModelDesc;
+use crate::bind::{self, Bound};
+use crate::error::{Error, Result};
+use crate::sys::{self, Buffer};
+
+/// See the head of this file.
+pub(crate) struct Session {
+    /// What is computed in between.
+    pub(crate) arena: Option<DeviceBuffer>,
+    /// Arguments and results of the host's, and taps.
+    pub(crate) staging: Option<DeviceBuffer>,
+    /// Where kernels report an index out of range; zeros between calls.
+    pub(crate) fault: DeviceBuffer,
+    /// All states one after another, and each's place and bytes.
+    states: Option<DeviceBuffer>,
+    state_bytes: u64,
+    pub(crate) state_data: Vec<*mut u8>,
+    own: OwnStream,
+    /// The caller's stream, in place of our own.
+    theirs: Option<driver::Stream>,
+    /// Is every launch waited for, so that an error names its kernel?
+    pub(crate) each: bool,
+    pub(crate) timer: Option<Timer>,
+    pub(crate) gpu: Arc<Gpu>,
+}
+
+impl Session {
+    /// A new one, with states of zero.
+    pub(crate) fn new(gpu: &Arc<Gpu>, model: &ModelDesc) -> Result<Session> {
+        let _entered = gpu.enter()?;
+        let none = Bound { lead: Vec::new(), dims: Vec::new() };
+        let (mut offsets, mut state_bytes) = (Vec::new(), 0u64);
+        for s in model.states.get() {
+            offsets.push(state_bytes);
+            let bytes = bind::bytes(&none.shape(false, s.dims.get())?, s.elem)?;
+            state_bytes = state_bytes.saturating_add(aligned(bytes));
+        }
+        let states = if state_bytes > 0 { Some(DeviceBuffer::new(gpu, state_bytes, "the states")?) } else { None };
+        // Not null where a state is empty.
+        let base = states.as_ref().map_or(super::memory::ALIGN, DeviceBuffer::address);
+        let state_data = offsets.iter().map(|o| core::ptr::without_provenance_mut((base + o) as usize)).collect();
+        let fault = DeviceBuffer::new(gpu, super::call::FAULT_BYTES, "the report of errors")?;
+        let own = OwnStream::new(gpu)?;
+        let each = sys::variable(c"ATTNC_SYNC").is_some_and(|v| v != "0");
+        let session = Session {
+            arena: None,
+            staging: None,
+            fault,
+            states,
+            state_bytes,
+            state_data,
+            own,
+            theirs: None,
+            each,
+            timer: None,
+            gpu: gpu.clone(),
+        };
+        session.clear_fault()?;
+        session.clear_states()?;
+        session.queue().wait("a new session")?;
+        drop(_entered);
+        Ok(session)
+    }
+
+    /// The stream of its calls.
+    pub(crate) fn stream(&self) -> driver::Stream {
+        self.theirs.unwrap_or(self.own.get())
+    }
+
+    /// Lets calls use the caller's stream, or again our own.
+    pub(crate) fn use_stream(&mut self, stream: Option<driver::Stream>) -> Result<()> {
+        let _entered = self.gpu.enter()?;
+        // What was queued before comes first.
+        self.queue().wait("the session's stream")?;
+        self.theirs = stream;
+        Ok(())
+    }
+
+    /// What calls put copies into.
+    pub(crate) fn queue(&self) -> Queue<'_> {
+        Queue { gpu: &self.gpu, stream: self.stream() }
+    }
+
+    /// Sets all states to zero.
+    pub(crate) fn reset(&self) -> Result<()> {
+        let _entered = self.gpu.enter()?;
+        self.clear_states()?;
+        self.queue().wait("the states")
+    }
+
+    fn clear_states(&self) -> Result<()> {
+        let Some(states) = &self.states else { return Ok(()) };
+        // SAFETY: as long as that.
+        unsafe { self.queue().clear(states.address(), self.state_bytes, "the states") }
+    }
+
+    /// Forgets what kernels reported.
+    pub(crate) fn clear_fault(&self) -> Result<()> {
+        // SAFETY: as long as that.
+        unsafe { self.queue().clear(self.fault.address(), super::call::FAULT_BYTES, "the report of errors") }
+    }
+
+    /// A copy of memory of the GPU, in the host's.
+    pub(crate) fn fetch(&self, from: Address, bytes: u64, what: &str) -> Result<Buffer> {
+        let Some(copy) = Buffer::new(bytes) else { return Err(Error::memory(bytes, what)) };
+        // SAFETY: a span that the caller's tensor has; the copy is as long.
+        unsafe { self.copy_to_host(from, copy.pointer(), bytes, what)? };
+        Ok(copy)
+    }
+
+    /// Copies from the GPU, and waits.
+    ///
+    /// # Safety
+    /// `from` has `bytes` bytes in the GPU's memory, `to` in the host's.
+    pub(crate) unsafe fn copy_to_host(&self, from: Address, to: *mut u8, bytes: u64, what: &str) -> Result<()> {
+        let _entered = self.gpu.enter()?;
+        // SAFETY: by the contract above.
+        unsafe { self.queue().copy_out(to, from, bytes, what)? };
+        self.queue().wait(what)
+    }
+
+    /// What launches are timed by. The context is this thread's.
+    pub(crate) fn new_timer(gpu: &Arc<Gpu>) -> Result<Timer> {
+        let mut events = [core::ptr::null_mut(); 2];
+        for event in &mut events {
+            // SAFETY: a place for an event.
+            gpu.check(unsafe { (gpu.driver.create_event)(event, 0) }, "an event of the GPU")?;
+        }
+        Ok(Timer { events, gpu: gpu.clone() })
+    }
+}
+
+/// Two events around a launch.
+pub(crate) struct Timer {
+    events: [driver::Event; 2],
+    gpu: Arc<Gpu>,
+}
+
+impl Timer {
+    /// A launch follows.
+    pub(crate) fn start(&self, stream: driver::Stream) -> Result<()> {
+        // SAFETY: an event and a stream that are there.
+        self.gpu.check(unsafe { (self.gpu.driver.record_event)(self.events[0], stream) }, "timing")
+    }
+
+    /// Nanoseconds since the start, on the GPU.
+    pub(crate) fn stop(&self, stream: driver::Stream) -> Result<i64> {
+        let mut milliseconds = 0f32;
+        // SAFETY: events and a stream that are there; a place for a number.
+        unsafe {
+            self.gpu.check((self.gpu.driver.record_event)(self.events[1], stream), "timing")?;
+            self.gpu.check((self.gpu.driver.wait_for_event)(self.events[1]), "timing")?;
+            let code = (self.gpu.driver.elapsed)(&mut milliseconds, self.events[0], self.events[1]);
+            self.gpu.check(code, "timing")?;
+        }
+        Ok((f64::from(milliseconds) * 1e6) as i64)
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(_entered) = self.gpu.enter_to_free() {
+            for event in self.events {
+                // SAFETY: created once, and nobody uses it any more.
+                unsafe { (self.gpu.driver.destroy_event)(event) };
+            }
+        }
+    }
+}

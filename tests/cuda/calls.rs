@@ -1,0 +1,36 @@
+//! Calls on a GPU from C and from Python: tensors of the host and of the GPU, streams, threads; and everything is freed at the end.
+
+use std::process::Command;
+
+use crate::standin::{driver, file, printed, python, small, weights, with_driver};
+
+/// How kernels are executed: in both orders, and with other turns of warps.
+const WAYS: [&str; 3] = ["capability=80", "latest,capability=90", "latest,seed=3"];
+
+#[test]
+fn a_c_program_with_two_sessions_on_two_threads() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("no C compiler: not checked");
+        return;
+    }
+    let folder = small("cuda");
+    let program = folder.join("sessions");
+    let mut compile = Command::new("cc");
+    compile.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]).arg(&folder).arg(file("sessions.c"));
+    compile.arg(folder.join("small.so")).args(["-Wl,-rpath,$ORIGIN", "-lm", "-ldl", "-o"]).arg(&program);
+    printed(&mut compile);
+    for way in WAYS {
+        assert_eq!(printed(with_driver(&program, way).arg(weights()).arg(driver())), "ok\n", "{way}");
+    }
+}
+
+#[test]
+fn python_calls_with_arrays_of_the_host_and_of_the_gpu() {
+    let Some(python) = python() else { return };
+    let folder = small("cuda");
+    for way in WAYS {
+        let mut test = with_driver(&python, way);
+        test.arg("-B").arg(file("calls_test.py")).arg(weights()).arg(driver()).env("PYTHONPATH", &folder);
+        assert_eq!(printed(&mut test), "ok\n", "{way}");
+    }
+}

@@ -1,0 +1,182 @@
+"""Calls of the small model on the stand-in's GPU: arrays of NumPy, tensors in the GPU's memory, streams."""
+
+import ctypes
+import gc
+import sys
+
+import numpy as np
+
+import small
+
+WEIGHTS, DRIVER = sys.argv[1:3]
+driver = ctypes.CDLL(DRIVER)
+for name in ("attnc_standin_live", "attnc_standin_launches"):
+    getattr(driver, name).restype = ctypes.c_uint64
+TABLE = np.arange(20, dtype=np.float32).reshape(5, 4)
+
+
+def check(code):
+    assert code == 0, code
+
+
+class Gpu:
+    """What another library does on the same GPU: it has the context, memory, and streams of its own."""
+
+    def __init__(self):
+        check(driver.cuInit(0))
+        context = ctypes.c_uint64()
+        check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+        check(driver.cuCtxPushCurrent_v2(context))
+
+    def close(self):
+        check(driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_uint64())))
+        check(driver.cuDevicePrimaryCtxRelease_v2(0))
+
+    def stream(self):
+        stream = ctypes.c_uint64()
+        check(driver.cuStreamCreate(ctypes.byref(stream), 1))
+        return stream
+
+
+class Tensor:
+    """A tensor in the GPU's memory, as PyTorch would give it."""
+
+    def __init__(self, array, stream=None, strides=None, device=(2, 0)):
+        self.array, self.device, self.streams = np.ascontiguousarray(array), device, []
+        self.address = ctypes.c_uint64()
+        check(driver.cuMemAlloc_v2(ctypes.byref(self.address), ctypes.c_size_t(max(self.array.nbytes, 1))))
+        data = ctypes.c_void_p(self.array.ctypes.data)
+        stream = stream or ctypes.c_uint64(0)
+        check(driver.cuMemcpyHtoDAsync_v2(self.address, data, ctypes.c_size_t(self.array.nbytes), stream))
+        if stream.value == 0:
+            check(driver.cuStreamSynchronize(stream))
+        self.shape = array.shape
+        self.strides = strides
+
+    def free(self):
+        check(driver.cuMemFree_v2(self.address))
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        self.streams.append(stream)
+        numbers = ctypes.c_int64 * max(len(self.shape), 1)
+        self.keep = shape, strides = numbers(*self.shape), numbers(*(self.strides or ()))
+        code = {"f": 2, "i": 0, "b": 6, "u": 1}[self.array.dtype.kind]
+        managed = small._Managed()
+        managed.tensor = small._DLTensor(
+            self.address.value, *self.device, len(self.shape), code, self.array.dtype.itemsize * 8, 1, shape,
+            strides if self.strides else None, 0,
+        )
+        self.managed = managed
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(managed), b"dltensor", None)
+
+
+def fails(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+        return
+    raise AssertionError("no error: %s" % words)
+
+
+assert driver.attnc_standin_live() == 0
+model = small.Model(weights=WEIGHTS, device="cuda")
+assert model.device == "cuda:0" and model.device_note == "" and model.unused_weights == []
+
+# Arrays of the host.
+x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(2, 3, 4)
+want = np.exp(x / 2) + 1
+for _ in range(2):
+    np.testing.assert_allclose(model.affine(x), want, rtol=1e-6)
+np.testing.assert_allclose(model.affine(x[:, ::2, ::-1]), want[:, ::2, ::-1].copy() * 0 + np.exp(x[:, ::2, ::-1] / 2) + 1, rtol=1e-6)
+assert np.array_equal(model.lookup(np.array([3, 3, 0])), TABLE[[3, 3, 0]])
+assert model.lookup(np.zeros(0, np.int32)).shape == (0, 4)
+a, b = np.arange(5, dtype=np.int32), -np.arange(5, dtype=np.int32)
+assert model.choose(a, b, a % 2 == 0).tolist() == [0, -1, 2, -3, 4]
+doubled, count = model.double(np.full(4, 3, np.float32), 40.0)
+assert doubled.tolist() == [48.0] * 4 and count == 4
+result, taps = model.affine(x, taps="y")
+np.testing.assert_allclose(taps["y"], x / 2, rtol=1e-6)
+assert taps.written["y"] == 1
+np.testing.assert_allclose(result, want, rtol=1e-6)
+fails(small.AttncIndexError, "index 5 is out of range for an axis of 5", lambda: model.lookup([5]))
+assert np.array_equal(model.lookup([4]), TABLE[[4]])
+
+# Tensors of the GPU: no copy, and results there. Their owner is told the stream that must see them complete.
+gpu = Gpu()
+before = driver.attnc_standin_live()
+given = Tensor(x)
+result = model.affine(given)
+assert given.streams == [model.cuda_stream] and model.cuda_stream > 2
+assert isinstance(result, small.DeviceArray) and result.shape == (2, 3, 4) and result.dtype == "f32"
+assert result.__dlpack_device__() == (2, 0) and repr(result) == "<f32[2, 3, 4] on cuda:0>"
+np.testing.assert_allclose(result.numpy(), want, rtol=1e-6)
+# Results are arguments as they are.
+again = model.affine(result)
+np.testing.assert_allclose(again.numpy(), np.exp(want / 2) + 1, rtol=1e-6)
+fails(BufferError, "taken", result.numpy)
+capsule = again.__dlpack__(max_version=(1, 0), stream=1)
+get = ctypes.pythonapi.PyCapsule_GetPointer
+get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+taken = small._Managed.from_address(get(capsule, b"dltensor")).tensor
+assert (taken.device_type, taken.shape[:3]) == (2, [2, 3, 4])
+fails(BufferError, "taken", again.__dlpack__)
+live = driver.attnc_standin_live()
+del capsule
+assert driver.attnc_standin_live() == live - 1
+third = model.affine(given)
+live = driver.attnc_standin_live()
+del third
+gc.collect()
+assert driver.attnc_standin_live() == live - 1
+
+# What is on the GPU and not as kernels want it goes through the host: strides, wider integers, bytes for truth values.
+turned = Tensor(np.arange(12, dtype=np.float32).reshape(3, 4))
+turned.shape, turned.strides = (2, 4), (4, 1)
+np.testing.assert_allclose(model.affine(turned).numpy(), np.exp(turned.array[:2] / 2) + 1, rtol=1e-6)
+turned.shape, turned.strides = (2, 4), (8, 1)
+np.testing.assert_allclose(model.affine(turned).numpy(), np.exp(turned.array[::2] / 2) + 1, rtol=1e-6)
+tokens = Tensor(np.array([4, 2], np.int64))
+assert np.array_equal(model.lookup(tokens).numpy(), TABLE[[4, 2]])
+numbers = Tensor(np.arange(3, dtype=np.int32))
+chosen = model.choose(numbers, -numbers.array, Tensor(np.array([0, 7, 0], np.uint8)))
+assert chosen.numpy().tolist() == [0, 1, -2]
+fails(small.AttncValueError, "expected f32, found i32", lambda: model.affine(numbers))
+fails(small.AttncValueError, "is on cuda:1, but the model runs on cuda:0", lambda: model.affine(Tensor(x, device=(2, 1))))
+fails(small.AttncValueError, "DLPack device type 10", lambda: model.affine(Tensor(x, device=(10, 0))))
+
+# A stream of the caller's: what waits on it is done before the call.
+stream = gpu.stream()
+model.use_cuda_stream(stream.value)
+assert model.cuda_stream == stream.value
+late = Tensor(x + 1, stream=stream)
+np.testing.assert_allclose(model.affine(late).numpy(), np.exp((x + 1) / 2) + 1, rtol=1e-6)
+assert late.streams == [stream.value]
+model.use_cuda_stream(None)
+assert model.cuda_stream != stream.value
+check(driver.cuStreamDestroy_v2(stream))
+
+# Sessions have states of their own.
+one = np.ones(4, np.float32)
+other = model.session()
+model.add(one)
+assert model.add(one).tolist() == [2.0] * 4 and other.add(one).tolist() == [1.0] * 4
+model.reset()
+assert model.add(one).tolist() == [1.0] * 4
+
+# Results outlive model and session; after them nothing of the model is left.
+kept = model.affine(given)
+other.close()
+model.close()
+fails(small.AttncError, "closed", lambda: model.lookup([1]))
+live = driver.attnc_standin_live()
+del kept, result, again, chosen
+gc.collect()
+assert driver.attnc_standin_live() < live
+gpu.close()
+print("ok")

@@ -1,0 +1,136 @@
+//! What goes wrong with a GPU is said: each status with a text that names what was expected and what was found. And nothing runs on the CPU
+//! that nobody asked for.
+
+use std::process::Command;
+
+use crate::standin::{attnc, complaint, file, printed, small, weights, with_driver};
+
+/// `attnc run` of an entry point of the small model on the machine that the settings describe.
+fn run(settings: &str, call: &[&str]) -> Command {
+    let mut command = attnc(settings);
+    command.arg("run").arg(file("small.attn")).arg("--weights").arg(weights());
+    command.args(["--target", "cuda", "--function"]).args(call);
+    command
+}
+
+const ADD: [&str; 3] = ["add", "--input", "x=[1, 2, 3, 4]"];
+
+#[test]
+fn no_driver() {
+    let mut command = run("", &ADD);
+    let text = complaint(command.env("ATTNC_CUDA_LIB", "/nowhere/libcuda.so.1"));
+    assert!(text.contains("no CUDA driver was found: /nowhere/libcuda.so.1: cannot open shared object file"), "{text}");
+    let text = complaint(command.env("ATTNC_CUDA_LIB", "libz.so.1"));
+    assert!(text.contains("too old: it has no function cuInit") || text.contains("no CUDA driver was found"), "{text}");
+}
+
+#[test]
+fn no_device() {
+    let text = complaint(&mut run("devices=0", &ADD));
+    assert!(text.contains("there is no NVIDIA GPU, or none that this process may use"), "{text}");
+    assert!(text.contains("CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"), "{text}");
+    let text = complaint(run("devices=2", &ADD).env("ATTNC_DEVICE", "cuda:2"));
+    assert!(text.contains("there is no device cuda:2: the last of this machine is cuda:1"), "{text}");
+    let text = complaint(run("", &ADD).env("ATTNC_DEVICE", "gpu"));
+    assert!(text.contains("ATTNC_DEVICE is `gpu`; expected cpu, cuda, cuda:N or auto"), "{text}");
+    printed(run("devices=2", &ADD).env("ATTNC_DEVICE", "cuda:1"));
+}
+
+#[test]
+fn the_driver_is_too_old() {
+    let text = complaint(&mut run("driver=10020,capability=80", &ADD));
+    assert!(text.contains("the driver is too old: it is for CUDA 10.2, and the kernels of Small need 11."), "{text}");
+}
+
+#[test]
+fn the_gpu_does_not_run_the_code() {
+    let text = complaint(&mut run("capability=75", &ADD));
+    assert!(text.contains("was compiled for sm_"), "{text}");
+    assert!(text.contains("which cuda:0 (Stand-in GPU, compute capability 7.5) does not run"), "{text}");
+}
+
+#[test]
+fn the_driver_rejects_the_kernels() {
+    let text = complaint(&mut run("reject", &ADD));
+    assert!(
+        text.contains("the driver, for CUDA 13.0, rejects the kernels on Stand-in GPU: CUDA_ERROR_INVALID_PTX"),
+        "{text}"
+    );
+    assert!(text.contains("ptxas application ptx input, line 1; error   : the stand-in takes no PTX"), "{text}");
+}
+
+#[test]
+fn the_gpu_is_out_of_memory() {
+    let text = complaint(&mut run("memory=100", &ADD));
+    assert!(text.contains("the GPU is out of memory: 512 bytes for the weights"), "{text}");
+    let text = complaint(&mut run("memory=3000", &["affine", "--random", "--size", "batch=1000"]));
+    assert!(text.contains("the GPU is out of memory: ") && text.contains("affine"), "{text}");
+}
+
+#[test]
+fn a_launch_fails() {
+    let text = complaint(&mut run("refuse=1", &ADD));
+    assert!(
+        text.contains("add: kernel ") && text.contains("the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"),
+        "{text}"
+    );
+    // It is seen when the call waits; which kernel it was, only if each is waited for.
+    let text = complaint(&mut run("crash=1", &ADD));
+    assert!(
+        text.contains("add: the call: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure; the process cannot"),
+        "{text}"
+    );
+    let text = complaint(run("crash=1", &ADD).env("ATTNC_SYNC", "1"));
+    assert!(text.contains("add: kernel ") && text.contains("the kernel failed: CUDA_ERROR_LAUNCH_FAILED"), "{text}");
+}
+
+#[test]
+fn an_index_is_out_of_range() {
+    let text = complaint(&mut run("", &["lookup", "--input", "tokens=[1, 0, 7, 2]"]));
+    assert!(text.contains("lookup: small.attn:12:9: index 7 is out of range for an axis of 5"), "{text}");
+    printed(&mut run("", &["lookup", "--input", "tokens=[1, 0, 4, 2]"]));
+}
+
+/// A program that opens a library on a device, and prints its status, its device and the note, or the error.
+fn opens(target: &str, device: &str, settings: &str) -> String {
+    let folder = small(target);
+    let program = folder.join("open");
+    if !program.is_file() {
+        let made = folder.join(format!("open.{}", std::thread::current().name().unwrap_or_default().replace(':', "_")));
+        let mut compile = Command::new("cc");
+        compile.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&folder).arg(file("open.c"));
+        printed(compile.arg(folder.join("small.so")).arg("-Wl,-rpath,$ORIGIN").arg("-o").arg(&made));
+        std::fs::rename(made, &program).unwrap();
+    }
+    printed(with_driver(&program, settings).arg(weights()).arg(device))
+}
+
+#[test]
+fn only_auto_falls_back_to_the_processor() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("no C compiler: not checked");
+        return;
+    }
+    assert_eq!(opens("cpu,cuda", "", ""), "0 cuda:0 []\n");
+    assert_eq!(opens("cpu,cuda", "cuda", ""), "0 cuda:0 []\n");
+    assert_eq!(opens("cpu,cuda", "cpu", ""), "0 cpu []\n");
+    assert_eq!(opens("cpu,cuda", "auto", ""), "0 cuda:0 []\n");
+    let fell_back = opens("cpu,cuda", "auto", "devices=0");
+    assert!(fell_back.starts_with("0 cpu [the CUDA driver does not start: there is no NVIDIA GPU"), "{fell_back}");
+    let refused = opens("cpu,cuda", "", "devices=0");
+    assert!(refused.starts_with("10 the CUDA driver does not start: there is no NVIDIA GPU"), "{refused}");
+    // What is no lack of a GPU is an error on auto, too.
+    let broken = opens("cpu,cuda", "auto", "memory=100");
+    assert!(broken.starts_with("5 the GPU is out of memory"), "{broken}");
+    let gpus_only = opens("cuda", "cpu", "");
+    assert!(
+        gpus_only.starts_with("10 Small has code for GPUs only: compile it with `--target cpu,cuda`"),
+        "{gpus_only}"
+    );
+    let alone = opens("cuda", "auto", "devices=0");
+    assert!(alone.starts_with("10 the CUDA driver does not start"), "{alone}");
+    let cpus_only = opens("cpu", "cuda", "");
+    assert!(cpus_only.starts_with("10 Small has no code for GPUs: compile it with `--target cuda`"), "{cpus_only}");
+    assert_eq!(opens("cpu", "auto", ""), "0 cpu []\n");
+    assert_eq!(opens("cpu", "fast", ""), "1 the device is `fast`; expected cpu, cuda, cuda:N or auto\n");
+}

@@ -1,0 +1,59 @@
+//! What the machine is like that the stand-in plays: `ATTNC_STANDIN`.
+
+use attnc::ptx::sim::Mode;
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// `devices=N`: how many GPUs there are.
+    pub(crate) devices: i32,
+    /// `driver=N`: what `cuDriverGetVersion` tells.
+    pub(crate) driver: i32,
+    /// `capability=N`: ten times the major number, and the minor one.
+    pub(crate) capability: u16,
+    /// `memory=N`: bytes of memory.
+    pub(crate) memory: u64,
+    /// `reject`: the compiler takes no PTX.
+    pub(crate) reject: bool,
+    /// `refuse=N`: the launch of this number, from 1, is refused.
+    pub(crate) refuse: Option<u64>,
+    /// `crash=N`: the launch of this number breaks the context when it runs.
+    pub(crate) crash: Option<u64>,
+    /// `latest`, `seed=N`: how kernels are executed.
+    pub(crate) mode: Mode,
+}
+
+impl Settings {
+    /// Those of the environment.
+    pub(crate) fn read() -> Settings {
+        let mut s = Settings {
+            devices: 1,
+            driver: 13000,
+            capability: 90,
+            memory: 1 << 30,
+            reject: false,
+            refuse: None,
+            crash: None,
+            mode: Mode::EAGER,
+        };
+        let text = std::env::var("ATTNC_STANDIN").unwrap_or_default();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').unwrap_or((word, "0"));
+            let number: u64 = value.parse().unwrap_or_else(|_| panic!("ATTNC_STANDIN: {word}"));
+            let small = || i32::try_from(number).unwrap_or(i32::MAX);
+            match name {
+                "devices" => s.devices = small(),
+                "driver" => s.driver = small(),
+                "capability" => s.capability = u16::try_from(number).unwrap_or(u16::MAX),
+                "memory" => s.memory = number,
+                "reject" => s.reject = true,
+                "refuse" => s.refuse = Some(number),
+                "crash" => s.crash = Some(number),
+                "latest" => s.mode = Mode { order: Mode::LATEST.order, ..s.mode },
+                "seed" => s.mode = s.mode.seeded(number),
+                _ => panic!("ATTNC_STANDIN: {word}"),
+            }
+        }
+        s
+    }
+}
