@@ -167,8 +167,17 @@ fn integer_remainder(x: i64, y: i64) -> i64 {
     if r != 0 && (r < 0) != (y < 0) { r.wrapping_add(y) } else { r }
 }
 
+/// By repeated squaring, for exponents of any size; a negative one counts as 0.
 fn power(x: i64, y: i64) -> i64 {
-    x.wrapping_pow(u32::try_from(y.max(0)).unwrap_or(u32::MAX))
+    let (mut result, mut base, mut rest) = (1i64, x, y.max(0));
+    while rest > 0 {
+        if rest % 2 == 1 {
+            result = result.wrapping_mul(base);
+        }
+        base = base.wrapping_mul(base);
+        rest /= 2;
+    }
+    result
 }
 
 impl BinaryOp {

@@ -190,10 +190,15 @@ pub(crate) const BUFFERS: [(Elem, &[&str], ParamMode); 9] = [
 
 /// A kernel of these buffers. `exact`: every machine computes the same bits.
 pub(crate) fn make(name: &str, rng: &mut Random, exact: bool) -> Kernel {
+    make_of(name, rng, exact, [[3, 4, 8], [4, 5, 16]], 32)
+}
+
+/// The same, with tiles of one of three numbers of rows and one of three of columns, and products over so many steps at most.
+pub(crate) fn make_of(name: &str, rng: &mut Random, exact: bool, [highs, wides]: [[i64; 3]; 2], steps: i64) -> Kernel {
     let mut kb = KernelBuilder::new(name);
     kb.at(Loc::default());
-    let high = rng.pick(&[3i64, 4, 8]);
-    let wide = rng.pick(&[4i64, 5, 16]);
+    let high = rng.pick(&highs);
+    let wide = rng.pick(&wides);
     let buffers: Vec<Value> =
         BUFFERS.iter().map(|(elem, shape, mode)| kb.buffer(buffer(*elem, shape), *mode)).collect();
     let [x, turned, column, row, left, right, out, sums, tops] = buffers[..] else { panic!("nine buffers") };
@@ -204,7 +209,7 @@ pub(crate) fn make(name: &str, rng: &mut Random, exact: bool) -> Kernel {
     let rows = kb.extent_at(&r, at, high);
     let cols = kb.extent_at(&c, to, wide);
     let zero = kb.index(0);
-    let inner = kb.extent_at(&k, zero, 32);
+    let inner = kb.extent_at(&k, zero, steps);
     let mut tiles = vec![
         kb.load(x, &[at, to], (Some(0), Some(1)), rows, cols),
         kb.load(turned, &[to, at], (Some(1), Some(0)), rows, cols),

@@ -216,6 +216,14 @@ impl Run<'_, '_> {
         }
     }
 
+    /// The depth at which a tile in shared memory is read. What has an element for each place is read by the thread of the place alone,
+    /// which may write there.
+    fn read_depth(&self, t: &TileType) -> usize {
+        let depth = self.depth_of(t);
+        let own = [t.rows, t.cols] == self.extents;
+        if own || !self.is_filled_within(depth) { 2 } else { depth }
+    }
+
     /// Are there elements further inside, whatever happens? Only then may memory be read further out.
     fn is_filled_within(&self, depth: usize) -> bool {
         let filled = |axis: usize| matches!(self.extents[axis], Extent::Static(1..));
@@ -237,10 +245,7 @@ impl Run<'_, '_> {
                 (_, Some(t)) => self.depth_of(t),
             };
             let operands = data.operands.iter().filter_map(|v| {
-                let read = body.ty(*v).tile().filter(|_| !self.made.contains(v)).map(|t| {
-                    let depth = self.depth_of(t);
-                    if self.is_filled_within(depth) { depth } else { 2 }
-                });
+                let read = body.ty(*v).tile().filter(|_| !self.made.contains(v)).map(|t| self.read_depth(t));
                 of_values.get(v).copied().max(read)
             });
             let depth = operands.fold(own, usize::max);
@@ -367,13 +372,13 @@ impl Run<'_, '_> {
         if depth == 0 {
             self.known = Default::default();
         }
-        if depth < 2 && self.is_filled_within(depth) {
+        if depth < 2 {
             // What lies in shared memory and does not change further inside.
             for i in self.insts {
                 for v in &body.inst(*i).operands {
                     if let Type::Tile(t) = body.ty(*v)
                         && !self.made.contains(v)
-                        && self.depth_of(t) == depth
+                        && self.read_depth(t) == depth
                     {
                         self.operand(*v, depth)?;
                     }
