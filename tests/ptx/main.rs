@@ -1,14 +1,25 @@
-//! Tests of the PTX module: texts, the verifier, and what NVIDIA's assembler says.
+//! Tests of the PTX module: texts, the verifier, what NVIDIA's assembler says, and what the simulator makes of kernels.
 
 mod assembled;
 mod elements;
+mod examples;
 mod fragments;
 mod generate;
+mod oracle;
 mod ptxas;
 mod runs;
 mod sim;
 mod texts;
 mod verifier;
+mod wounded;
 
+#[path = "../common/fixtures.rs"]
+mod fixtures;
+#[path = "../common/front.rs"]
+mod front;
+#[path = "../common/gen_source/mod.rs"]
+mod gen_source;
 #[path = "../common/gen_tile.rs"]
 mod gen_tile;
+#[path = "../common/host.rs"]
+mod host;
