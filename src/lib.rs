@@ -123,6 +123,12 @@
 //!   nothing is linked with it, so a library for both loads anywhere. Launches are queued and the call waits once, at its end; a kernel that
 //!   finds an index out of range writes that where the call reads it. What the plan reads of an argument that came from the host costs no
 //!   wait. Without a GPU all of that is tested with a stand-in for the driver (`tests/standin/`), on the simulator of PTX.
+//! * **Tensor cores are a schedule of their own.** Products and attention of `bf16` and `f16` become kernels whose tiles are fragments of
+//!   registers and tiles of shared memory (`tile/schedule/tensor_cores`); what does not fit is scheduled in runs, like everything else. How
+//!   a fragment lies in registers is known to code generation alone (`codegen/ptx/fragments`), where each operation is a template over
+//!   whole tiles. Two forms of each: copies by all threads and `mma.sync` for every processor from `sm_80` on; for Hopper groups of
+//!   warps with roles, rings of tiles and `wgmma`. ptxas would move the softmax of a tile behind the product of values that it should
+//!   run beside: a loop that waits for a barrier whose phase is over keeps it in place, and a test looks at the processor's own code.
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on
@@ -190,7 +196,8 @@
 //! attention, which `--float strict` forbids: its scores are not rounded, and its weights are rounded before they are divided
 //! by their sum, or not at all (`passes::fuse_attention`). At the `bf16` levels, instructions flush subnormal `bf16` numbers
 //! to 0, both when they round to the type and when they multiply: such products are lost whatever the other factor is.
-//! Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
+//! On a GPU's tensor cores, sums of 16-bit products are `f32` in the order of the unit, and powers of 2 in attention have a relative
+//! error of 2^-22.5 (`tile/schedule/tensor_cores`). Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
 //! of more than 1024, the error of an element of a product is at most `(B + K / B) 2^-24` times the sum of the magnitudes of
 //! its products, and that of a sum of any length at most that of 512 terms in four lanes, about `140 * 2^-24` times the sum of
 //! magnitudes (`lowering/tile/rows.rs`). The bits do not depend on the number of threads: reductions are partitioned by shape
@@ -198,7 +205,7 @@
 //! it.
 //!
 //! A masked key contributes nothing to a query in fused attention, even if its value is NaN or infinite, on every instruction
-//! set. Unfused attention (`-O0`, or where a remark says why) follows the formula, where a weight of 0 times NaN is NaN. The row
+//! set of CPUs (on tensor cores, a hidden key of a tile that is visited whose value is NaN or infinite makes the tile's queries NaN). Unfused attention (`-O0`, or where a remark says why) follows the formula, where a weight of 0 times NaN is NaN. The row
 //! of the key itself may be NaN too if the mask is a `where` or causal; a mask that is added to a NaN score leaves it NaN.
 
 pub mod bench;

@@ -481,6 +481,12 @@ impl Dim {
         self.is_exact() && o.is_exact() && o.sub(self).is_provably_nonnegative()
     }
 
+    /// Is it a multiple of `n` whatever its symbols are, as its form shows?
+    pub fn is_multiple_of(&self, n: i64) -> bool {
+        let (terms, divisor) = self.as_fraction();
+        n != 0 && divisor == (1, Vec::new()) && terms.iter().all(|(c, _)| c % i128::from(n) == 0)
+    }
+
     /// As one fraction: integer-coefficient numerator terms and a one-term divisor, for code that evaluates dimensions
     /// (`numerator / divisor` is exact). Terms are `(coefficient, factors with positive exponents)`.
     pub fn as_fraction(&self) -> (Vec<Product>, Product) {

@@ -4,8 +4,8 @@
 //! result type, and the verifier reports the error.
 
 use super::{
-    Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanVariant, SlotData,
-    Space, State, Terminator, TileType, Type, Value,
+    Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanVariant, Role,
+    SlotData, Space, State, Terminator, TileType, Type, Value,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
@@ -215,6 +215,11 @@ impl KernelBuilder {
         let value = self.inner.body.add_param(Type::Index);
         self.inner.grid.push(GridAxis { value, extent: extent.clone(), step });
         value
+    }
+
+    /// Ends the block: the warps part.
+    pub fn roles(&mut self, roles: Vec<Role>) {
+        self.inner.body.terminate(self.block, Terminator::Roles(roles));
     }
 
     /// A tile type that is not scheduled.

@@ -21,8 +21,9 @@
 //! (`@l1(OFFSET)`), where `dot` and `transpose` find their operands. Nothing is left to decide.
 //!
 //! The same text carries schedules for wider CPUs (packed panels, accumulators that stay in vector registers) and for GPUs
-//! (shared memory, fragments, asynchronous copies and waits, barriers, warp specialisation). No stage makes these yet; the
-//! programs in `tests/witnesses` are written by hand, and the verifier rejects incorrect ones. Asynchronous operations have
+//! (shared memory, fragments, asynchronous copies and waits, barriers, warp specialisation). The schedule
+//! for GPUs makes the latter for products and attention of 16-bit floats (`schedule/tensor_cores`); programs in `tests/witnesses` are
+//! written by hand, as a yardstick, and the verifier rejects incorrect ones. Asynchronous operations have
 //! linear types (`slot`, `pending`, `group`): each value is used exactly once, and only a wait makes a tile of it.
 //!
 //! The contract is the text of [`verify`]; the syntax is in [`text`]; the semantics, by definition, in [`interp`].
@@ -65,7 +66,7 @@ pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};
 pub use schedule::{
     Loss, PackedWeight, WeightChoice, WeightFormat, choose_forms, packed_weights, schedule, schedule_for_gpu,
-    schedule_kernel,
+    schedule_kernel, tensor_core_kernel,
 };
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};

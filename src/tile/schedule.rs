@@ -41,6 +41,7 @@ mod products;
 mod quantise;
 mod sharing;
 mod steps;
+mod tensor_cores;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +58,7 @@ pub use formats::{WeightChoice, WeightFormat};
 pub use gpu::schedule_for_gpu;
 pub use losses::{Loss, PackedWeight};
 use sharing::{Sharing, insts_of, step_back};
+pub use tensor_cores::tensor_core_kernel;
 
 /// Schedules a module for a level: what its products read, its kernels, and which slots of the arena share memory. Packed
 /// weights are kept as `weights` says. Kernels that are scheduled already stay as they are.

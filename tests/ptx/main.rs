@@ -4,11 +4,14 @@ mod assembled;
 mod elements;
 mod examples;
 mod fragments;
+#[path = "../common/front.rs"]
+mod front;
 mod generate;
 mod oracle;
 mod ptxas;
 mod runs;
 mod sim;
+mod tensor_cores;
 mod texts;
 mod verifier;
 mod wounded;

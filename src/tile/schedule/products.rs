@@ -237,6 +237,11 @@ impl Product {
         Some([ty(self.left)?, ty(self.right)?])
     }
 
+    /// Where a tile begins along rows and columns.
+    pub(super) fn starts(&self) -> [Value; 2] {
+        [self.rows.start, self.cols.start]
+    }
+
     /// How many rows there are.
     pub(super) fn row_count(&self, kernel: &Kernel) -> Dim {
         kernel.grid.get(self.rows.number).map(|g| g.extent.clone()).unwrap_or_default()

@@ -3,10 +3,11 @@
 //! In: a scheduled kernel. Out: its head (parameters, grid), and what the other files here add line by line. Indices are 64
 //! bits; those that are known while the code is made stay numbers, which names barriers and drops branches.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use super::TensorMap;
 use super::layout::{Panels, Share};
+use crate::codegen::ptx::emit::Emit;
 use crate::codegen::ptx::kernel::SHARED;
 use crate::ptx::words::{Compare, Ftz, Half, Sat};
 use crate::ptx::{self, Address, Base, Op as P, Operand, ParamType, Reg, RegType, Special, Threads, Type as W};
@@ -95,7 +96,7 @@ pub(super) struct Group {
 pub(super) struct Code<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) body: &'a Body,
-    pub(super) out: ptx::Kernel,
+    pub(super) e: Emit,
     pub(super) held: HashMap<Value, Held>,
     pub(super) uses: SecondaryMap<Value, Vec<Use>>,
     pub(super) maps: Vec<TensorMap>,
@@ -103,10 +104,6 @@ pub(super) struct Code<'a> {
     /// The run-time dimensions.
     pub(super) symbols: BTreeMap<String, Number>,
     texts: BTreeMap<Inst, String>,
-    /// How many registers have been called so, and all their names.
-    names: HashMap<String, u32>,
-    taken: HashSet<String>,
-    labels: u32,
 }
 
 /// The type of a register of an element in computation.
@@ -183,20 +180,17 @@ impl<'a> Code<'a> {
         let mut code = Code {
             kernel,
             body: &kernel.body,
-            out: ptx::Kernel::new(name),
+            e: Emit::new(name),
             held: HashMap::new(),
             uses: kernel.body.uses(),
             maps: Vec::new(),
             group,
             symbols: BTreeMap::new(),
             texts: crate::tile::text::lines_of_kernel(kernel),
-            names: HashMap::new(),
-            taken: HashSet::new(),
-            labels: 0,
         };
         // Without it ptxas spills rather than have fewer blocks at a time.
-        code.out.min_blocks = Some(1);
-        code.out.threads =
+        code.e.kernel.min_blocks = Some(1);
+        code.e.kernel.threads =
             Threads::Exactly([u32::try_from(warps * 32).map_err(|_| "a block has too many threads")?, 1, 1]);
         Ok(code)
     }
@@ -205,25 +199,10 @@ impl<'a> Code<'a> {
 
     /// A register with a name of its own.
     pub(super) fn reg(&mut self, name: &str, ty: RegType) -> Reg {
-        let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
-        let clean = if clean.is_empty() || clean.starts_with(|c: char| c.is_ascii_digit()) {
-            format!("v{clean}")
-        } else {
-            clean
-        };
-        let mut full = format!("%{clean}");
-        let mut count = self.names.get(&clean).copied().unwrap_or(0);
-        while count > 0 && full == format!("%{clean}")
-            || ptx::operand::RESERVED.contains(&full.as_str())
-            || self.taken.contains(&full)
-        {
-            count += 1;
-            full = format!("%{clean}_{}", count - 1);
+        match name.starts_with(|c: char| c.is_ascii_digit()) {
+            true => self.e.reg(&format!("v{name}"), ty),
+            false => self.e.reg(name, ty),
         }
-        self.names.insert(clean, count.max(1));
-        self.taken.insert(full.clone());
-        self.out.registers.push(ptx::Register { name: full, ty });
-        Reg(u32::try_from(self.out.registers.len()).unwrap_or(u32::MAX) - 1)
     }
 
     /// How a value is called in the kernel's text.
@@ -240,21 +219,21 @@ impl<'a> Code<'a> {
     }
 
     pub(super) fn push(&mut self, op: P, operands: impl Into<Vec<Operand>>) {
-        self.out.push(op, operands);
+        self.e.kernel.push(op, operands);
     }
 
     /// An instruction whose result is a new register.
     pub(super) fn make(&mut self, name: &str, ty: RegType, op: P, operands: &[Operand]) -> Reg {
         let r = self.reg(name, ty);
         let all: Vec<Operand> = std::iter::once(word(r)).chain(operands.iter().cloned()).collect();
-        self.out.push(op, all);
+        self.e.kernel.push(op, all);
         r
     }
 
     /// A label that nothing else has.
     pub(super) fn label(&mut self, what: &str) -> String {
-        self.labels += 1;
-        format!("${}{what}{}", self.group.prefix, self.labels)
+        let name = format!("{}{what}", self.group.prefix);
+        self.e.new_label(&name)
     }
 
     /// Says which operation of the kernel follows.
@@ -265,7 +244,7 @@ impl<'a> Code<'a> {
             if loc.line > 0 {
                 text = format!("{text} ({}:{})", loc.line, loc.column);
             }
-            self.out.comment(&text);
+            self.e.kernel.comment(&text);
         }
     }
 
@@ -356,7 +335,7 @@ impl<'a> Code<'a> {
     }
 
     fn param(&mut self, name: &str, ty: ParamType) {
-        self.out.params.push(ptx::Param { name: name.to_string(), ty });
+        self.e.kernel.params.push(ptx::Param { name: name.to_string(), ty });
     }
 
     /// What a pointer is a multiple of: 16 where 16 bytes are copied at a time, or what a pair of elements takes.

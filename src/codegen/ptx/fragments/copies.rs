@@ -134,7 +134,7 @@ impl Code<'_> {
                 if (n + 1) * step > panels.rows {
                     let left = panels.rows - n * step;
                     let here = self.compare32("here", crate::ptx::words::Compare::Lt, row, left);
-                    self.out.push_if(here, false, op, operands);
+                    self.e.kernel.push_if(here, false, op, operands);
                 } else {
                     self.push(op, operands);
                 }

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::code::{Code, Held, Number, comparison, float, int, register_type, word};
+use super::code::{Code, Held, Number, float, int, register_type, word};
 use super::layout::Share;
-use crate::ptx::words::{Compare, Ftz, Half, Nan, Relu, Round, RoundInt, Sat, Shuffle};
-use crate::ptx::{Op as P, Reg, RegType, Type as W};
+use crate::codegen::ptx::lanes::Lane;
+use crate::ptx::words::{Compare, Ftz, Nan, Relu, Round, Sat, Shuffle};
+use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Use;
@@ -303,115 +304,31 @@ impl Code<'_> {
 
     /// An operation on elements.
     pub(super) fn apply(&mut self, name: &str, op: &Op, from: Elem, to: Elem, x: &[Reg]) -> Result<Reg, String> {
-        let ty = register_type(to);
-        let at = |n: usize| x.get(n).copied().ok_or("an operand is missing");
-        let unknown = || Err(format!("{} of {from} in a kernel of fragments", op.info().name));
-        let is_float = from.computed() == Elem::F32;
-        let (a, rest) = (word(at(0)?), at(1));
-        Ok(match op {
-            Op::Copy => {
-                let move_type = super::code::moved_type(to);
-                self.make(name, ty, P::Mov { ty: move_type }, &[a])
+        let at = |n: usize, elem: Elem| -> Result<Lane, String> {
+            let r = *x.get(n).ok_or("an operand is missing")?;
+            Ok(Lane { value: word(r), elem: elem.computed() })
+        };
+        let made = match op {
+            Op::Unary(UnaryOp::Exp2) if from == Elem::F32 => {
+                return Ok(self.power(name, *x.first().ok_or("no operand")?));
             }
-            Op::Binary(op) if is_float => {
-                let b = word(rest?);
-                let op = match op {
-                    BinaryOp::Add => ADD,
-                    BinaryOp::Sub => P::SubFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: W::F32 },
-                    BinaryOp::Mul => MUL,
-                    BinaryOp::Div => P::DivFloat { round: Round::Nearest, ftz: Ftz::Keep, ty: W::F32 },
-                    BinaryOp::Max => P::MaxFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 },
-                    BinaryOp::Min => P::MinFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 },
-                    _ => return unknown(),
-                };
-                self.make(name, ty, op, &[a, b])
+            Op::Unary(UnaryOp::Exp) if from == Elem::F32 => {
+                let x = self.make("x", RegType::F32, MUL, &[at(0, from)?.value, float(std::f32::consts::LOG2_E)]);
+                return Ok(self.power(name, x));
             }
-            Op::Binary(op) if from == Elem::Bool => {
-                let b = word(rest?);
-                let op = match op {
-                    BinaryOp::And => P::And { ty: W::Pred },
-                    BinaryOp::Or => P::Or { ty: W::Pred },
-                    _ => return unknown(),
-                };
-                self.make(name, ty, op, &[a, b])
-            }
-            Op::Binary(op) if from == Elem::I32 => {
-                let b = word(rest?);
-                let op = match op {
-                    BinaryOp::Add => P::Add { sat: Sat::Wrap, ty: W::S32 },
-                    BinaryOp::Sub => P::Sub { sat: Sat::Wrap, ty: W::S32 },
-                    BinaryOp::Mul => P::Mul { half: Half::Low, ty: W::S32 },
-                    BinaryOp::Max => P::Max { ty: W::S32 },
-                    BinaryOp::Min => P::Min { ty: W::S32 },
-                    _ => return unknown(),
-                };
-                self.make(name, ty, op, &[a, b])
-            }
-            Op::Compare(op) => {
-                let kind = match from {
-                    Elem::I32 | Elem::I8 => W::S32,
-                    Elem::I64 => W::S64,
-                    Elem::Bool => return unknown(),
-                    _ => W::F32,
-                };
-                let compare = comparison(*op, is_float);
-                self.make(name, ty, P::SetP { compare, ftz: Ftz::Keep, ty: kind }, &[a, word(rest?)])
-            }
-            Op::Select => {
-                let (then, otherwise) = (word(rest?), word(at(2)?));
-                if to == Elem::Bool {
-                    // `c ? a : b` of truth values: `c and a or not c and b`.
-                    let not = self.make(name, ty, P::Not { ty: W::Pred }, std::slice::from_ref(&a));
-                    let one = self.make(name, ty, P::And { ty: W::Pred }, &[a, then]);
-                    let other = self.make(name, ty, P::And { ty: W::Pred }, &[word(not), otherwise]);
-                    self.make(name, ty, P::Or { ty: W::Pred }, &[word(one), word(other)])
-                } else {
-                    self.make(name, ty, P::SelP { ty: super::code::moved_type(to) }, &[then, otherwise, a])
-                }
-            }
-            Op::Narrow { elem: elem @ (Elem::BF16 | Elem::F16) } => {
-                let half = if *elem == Elem::BF16 { W::Bf16 } else { W::F16 };
-                let narrow =
-                    P::CvtNarrow { round: Round::Nearest, ftz: Ftz::Keep, relu: Relu::No, to: half, from: W::F32 };
-                let r = self.make(name, RegType::B16, narrow, &[a]);
-                self.widened_half(name, r, *elem)
-            }
-            Op::Cast if from == to => self.make(name, ty, P::Mov { ty: super::code::moved_type(to) }, &[a]),
-            Op::Cast if from == Elem::I32 && to == Elem::F32 => {
-                self.make(name, ty, P::CvtToFloat { round: Round::Nearest, to: W::F32, from: W::S32 }, &[a])
-            }
-            Op::Cast if from == Elem::Bool && to == Elem::F32 => {
-                self.make(name, ty, P::SelP { ty: W::F32 }, &[float(1.0), float(0.0), a])
-            }
-            Op::Cast if from == Elem::Bool && to == Elem::I32 => {
-                self.make(name, ty, P::SelP { ty: W::B32 }, &[int(1), int(0), a])
-            }
-            Op::Cast if from == Elem::F32 && to == Elem::I32 => self.make(
-                name,
-                ty,
-                P::CvtToInt { round: RoundInt::Zero, ftz: Ftz::Keep, to: W::S32, from: W::F32 },
-                &[a],
-            ),
-            Op::Unary(op) => match (op, from) {
-                (UnaryOp::Neg, Elem::F32) => self.make(name, ty, P::NegFloat { ftz: Ftz::Keep, ty: W::F32 }, &[a]),
-                (UnaryOp::Abs, Elem::F32) => self.make(name, ty, P::AbsFloat { ftz: Ftz::Keep, ty: W::F32 }, &[a]),
-                (UnaryOp::Neg, Elem::I32) => self.make(name, ty, P::Neg { ty: W::S32 }, &[a]),
-                (UnaryOp::Abs, Elem::I32) => self.make(name, ty, P::Abs { ty: W::S32 }, &[a]),
-                (UnaryOp::Not, Elem::Bool) => self.make(name, ty, P::Not { ty: W::Pred }, &[a]),
-                (UnaryOp::Sqrt, Elem::F32) => {
-                    self.make(name, ty, P::Sqrt { round: Round::Nearest, ftz: Ftz::Keep, ty: W::F32 }, &[a])
-                }
-                (UnaryOp::Exp2, Elem::F32) => self.power(name, at(0)?),
-                (UnaryOp::Exp, Elem::F32) => {
-                    let x = self.make("x", ty, MUL, &[a, float(std::f32::consts::LOG2_E)]);
-                    self.power(name, x)
-                }
-                (UnaryOp::Relu, Elem::F32) => {
-                    self.make(name, ty, P::MaxFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 }, &[a, float(0.0)])
-                }
-                _ => return unknown(),
-            },
-            _ => return unknown(),
+            Op::Unary(op) => self.e.unary(name, *op, &at(0, from)?)?,
+            Op::Binary(op) => self.e.binary(name, *op, &at(0, from)?, &at(1, from)?)?,
+            Op::Compare(op) => self.e.compare_lanes(name, *op, &at(0, from)?, &at(1, from)?),
+            Op::Select => self.e.select_lanes(name, &at(0, Elem::Bool)?, &at(1, to)?, &at(2, to)?),
+            Op::Cast => self.e.cast(name, &at(0, from)?, to),
+            Op::Narrow { elem } => self.e.narrow(name, &at(0, from)?, *elem),
+            Op::Copy => at(0, to)?,
+            other => return Err(format!("{} of {from} in a kernel of fragments", other.info().name)),
+        };
+        // Products may go on in the registers of a value, so no two share any.
+        Ok(match made.value {
+            Operand::Reg(r) if !x.contains(&r) => r,
+            other => self.make(name, register_type(to), P::Mov { ty: super::code::moved_type(to) }, &[other]),
         })
     }
 
@@ -514,12 +431,7 @@ impl Code<'_> {
         self.make(name, RegType::B32, op, &[word(high), word(low)])
     }
 
-    /// Fails the launch where an index is outside of its bound.
-    pub(super) fn check_index(&mut self, _data: &InstData) -> Result<(), String> {
-        Err("a check of an index in a kernel of fragments".into())
-    }
-
-    /// Is a predicate known to hold: of an index below a bound?
+    /// Is an index below a bound?
     pub(super) fn below(&mut self, name: &str, a: Reg, bound: Number) -> Reg {
         self.compare64(name, Compare::Lt, Number::Reg(a), bound)
     }

@@ -50,7 +50,7 @@ impl Code<'_> {
         }
         for (n, b) in order.iter().enumerate() {
             if *b != first {
-                self.out.label(labels.get(b).cloned().unwrap_or_default());
+                self.e.kernel.label(labels.get(b).cloned().unwrap_or_default());
             }
             self.block(*b)?;
             let next = order.get(n + 1).copied();
@@ -138,7 +138,6 @@ impl Code<'_> {
             }
             Op::Wgmma { .. } => self.wgmma(inst, &data),
             Op::NamedBarrier { .. } => self.named_barrier(&data),
-            Op::CheckIndex { .. } => self.check_index(&data),
             other => Err(format!("{} has no code in a kernel of fragments", other.info().name)),
         }
     }
@@ -159,19 +158,19 @@ impl Code<'_> {
                 if then.args.is_empty() && otherwise.args.is_empty() {
                     // The way that does not follow is the branch.
                     if Some(then.block) == next {
-                        self.out.push_if(p, true, P::BraUniform {}, [Operand::Label(label(otherwise.block)?)]);
+                        self.e.kernel.push_if(p, true, P::BraUniform {}, [Operand::Label(label(otherwise.block)?)]);
                     } else {
-                        self.out.push_if(p, false, P::BraUniform {}, [Operand::Label(label(then.block)?)]);
+                        self.e.kernel.push_if(p, false, P::BraUniform {}, [Operand::Label(label(then.block)?)]);
                         if Some(otherwise.block) != next {
                             self.push(P::BraUniform {}, [Operand::Label(label(otherwise.block)?)]);
                         }
                     }
                 } else {
                     let other = self.label("else");
-                    self.out.push_if(p, true, P::BraUniform {}, [Operand::Label(other.clone())]);
+                    self.e.kernel.push_if(p, true, P::BraUniform {}, [Operand::Label(other.clone())]);
                     self.hand_over(&then)?;
                     self.push(P::BraUniform {}, [Operand::Label(label(then.block)?)]);
-                    self.out.label(other);
+                    self.e.kernel.label(other);
                     self.hand_over(&otherwise)?;
                     if Some(otherwise.block) != next {
                         self.push(P::BraUniform {}, [Operand::Label(label(otherwise.block)?)]);
@@ -249,7 +248,7 @@ impl Code<'_> {
             first += i64::from(role.warps) * 32;
             if n + 1 < roles.len() {
                 let here = self.compare32("role", Compare::Lt, all.thread, first);
-                self.out.push_if(here, false, P::BraUniform {}, [Operand::Label(label)]);
+                self.e.kernel.push_if(here, false, P::BraUniform {}, [Operand::Label(label)]);
             }
         }
         // The last one follows; the others have labels.
@@ -257,8 +256,8 @@ impl Code<'_> {
         for n in order {
             let (Some(role), Some((first, label))) = (roles.get(n), starts.get(n).cloned()) else { continue };
             let before = self.held.clone();
-            self.out.label(label);
-            self.out.comment(&format!("\"{}\", {} warps", role.name, role.warps));
+            self.e.kernel.label(label);
+            self.e.kernel.comment(&format!("\"{}\", {} warps", role.name, role.warps));
             self.group = Group { warps: i64::from(role.warps), prefix: format!("r{n}_"), ..all.clone() };
             let registers = i64::from(role.registers);
             let action = if registers < launch { MaxReg::Decrease } else { MaxReg::Increase };
@@ -266,7 +265,7 @@ impl Code<'_> {
             if self.is_for_one_thread(role.target.block) {
                 self.group.is_single = true;
                 let others = self.compare32("others", Compare::Ne, all.thread, first);
-                self.out.push_if(others, false, P::Ret {}, []);
+                self.e.kernel.push_if(others, false, P::Ret {}, []);
             } else {
                 self.threads(first)?;
             }

@@ -57,13 +57,13 @@ impl Code<'_> {
         }
         let size = i64::try_from(ty.elem.size()).unwrap_or(1);
         let even = |axis: usize| {
-            let stride_is_even = ty.strides.get(axis).is_some_and(|d| super::numbers::dim_is_multiple(d, 2));
+            let stride_is_even = ty.strides.get(axis).is_some_and(|d| d.is_multiple_of(2));
             let start_is_even = values.get(axis).is_some_and(|v| self.is_multiple(*v, 2));
             if Some(axis) == axes[1] { start_is_even } else { stride_is_even }
         };
         let dense = axes[1].is_some_and(|a| ty.strides.get(a).and_then(Dim::as_const) == Some(1));
         // A pair that ends beyond the axis is one that begins there, where the extent is even.
-        let whole = inside[1] || extents[1].as_ref().is_some_and(|d| super::numbers::dim_is_multiple(d, 2));
+        let whole = inside[1] || extents[1].as_ref().is_some_and(|d| d.is_multiple_of(2));
         let in_pairs = dense && whole && (0..rank).all(even) && matches!(size, 2 | 4);
         Ok(Access { base, strides, indices, axes, extents, inside, elem: ty.elem, in_pairs })
     }
@@ -174,8 +174,8 @@ impl Code<'_> {
 
     fn push_where(&mut self, inside: Option<Reg>, op: P, operands: Vec<Operand>) {
         match inside {
-            Some(p) => self.out.push_if(p, false, op, operands),
-            None => self.out.push(op, operands),
+            Some(p) => self.e.kernel.push_if(p, false, op, operands),
+            None => self.e.kernel.push(op, operands),
         }
     }
 

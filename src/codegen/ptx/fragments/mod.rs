@@ -17,8 +17,9 @@
 //!   rings     barriers in shared memory, tensor memory accelerator
 //! ```
 //!
-//! Powers are `ex2.approx`, with a relative error of 2^-22.5 and results below 2^-126 as 0. A difference of a product that a power of
-//! 2 is taken of is one fused step.
+//! Work on elements is that of all kernels (`lanes`), but for `exp2` and `exp`: they are `ex2.approx`, with a relative error of
+//! 2^-22.5 (of `exp` of `x` besides `x 2^-24`) and results below 2^-126 as 0. A difference of a product that a power of 2 is taken of is
+//! one fused step.
 
 mod code;
 mod copies;
@@ -86,7 +87,7 @@ pub(super) fn compile(kernel: &Kernel, name: &str) -> Result<(ptx::Kernel, Kerne
         tensor_maps: tensor_maps.ok_or("a map of no buffer")?,
         cluster: None,
     };
-    Ok((code.out, info))
+    Ok((code.e.kernel, info))
 }
 
 /// What the host encodes for a tensor map.
@@ -95,11 +96,13 @@ fn map_info(kernel: &Kernel, map: &TensorMap) -> Option<TensorMapInfo> {
     let size = Dim::from(i64::try_from(map.elem.size()).ok()?);
     let of = |list: &[Dim], axes: &[usize]| axes.iter().map(|a| list.get(*a).cloned()).collect::<Option<Vec<Dim>>>();
     let strides = of(&ty.strides, map.axes.get(1..)?)?;
+    // An axis without elements has a map too, of which nothing is copied.
+    let at_least = |d: &Dim, n: i64| if d.as_const().is_some() { d.clone() } else { d.max_with(&n.into()) };
     Some(TensorMapInfo {
         param: map.param,
         elem: map.elem,
-        extents: of(&ty.shape, &map.axes)?,
-        byte_strides: strides.iter().map(|d| d.mul(&size)).collect(),
+        extents: of(&ty.shape, &map.axes)?.iter().map(|d| at_least(d, 1)).collect(),
+        byte_strides: strides.iter().map(|d| at_least(&d.mul(&size), 16)).collect(),
         boxes: map.extents.clone(),
         element_strides: vec![1; map.axes.len()],
         swizzle: match map.swizzle {

@@ -154,16 +154,10 @@ impl Code<'_> {
         let operand = |k: usize| data.operands.get(k).is_some_and(|v| self.is_multiple(*v, n));
         match &data.op {
             Op::Const(x) => x.as_i64() % n == 0,
-            Op::DimValue(d) => dim_is_multiple(d, n),
+            Op::DimValue(d) => d.is_multiple_of(n),
             Op::Binary(BinaryOp::Mul) => operand(0) || operand(1),
             Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Min | BinaryOp::Max) => operand(0) && operand(1),
             _ => n == 1,
         }
     }
-}
-
-/// Is a dimension certainly a multiple of `n`?
-pub(super) fn dim_is_multiple(d: &Dim, n: i64) -> bool {
-    let (terms, divisor) = d.as_fraction();
-    divisor == (1, Vec::new()) && terms.iter().all(|(c, _)| c % i128::from(n) == 0)
 }

@@ -254,7 +254,7 @@ impl Code<'_> {
         let has_work = between.into_iter().any(|i| self.is_element_work(*i));
         let barriers = self.shared(tile).ok().and_then(|s| s.barriers);
         if let (true, Some(barriers)) = (has_work, barriers) {
-            self.out.comment("nothing moves across this loop, which ends at once");
+            self.e.kernel.comment("nothing moves across this loop, which ends at once");
             self.wait_for_phase(barriers.full, 0, word(barriers.parity))?;
         }
         Ok(())

@@ -45,12 +45,12 @@ impl Code<'_> {
         if rings.is_empty() {
             return Ok(());
         }
-        self.out.comment("the barriers of the rings");
+        self.e.kernel.comment("the barriers of the rings");
         let base = self.shared_base(0);
         let thread = self.group.thread;
         let others = self.compare32("others", Compare::Ne, thread, 0);
         let end = self.label("barriers");
-        self.out.push_if(others, false, P::Bra {}, [Operand::Label(end.clone())]);
+        self.e.kernel.push_if(others, false, P::Bra {}, [Operand::Label(end.clone())]);
         for (ring, readers) in rings {
             for n in 0..ring.stages {
                 self.push(P::BarrierInit {}, [address(base, ring.barriers + 8 * n)?, int(1)]);
@@ -60,7 +60,7 @@ impl Code<'_> {
             }
         }
         self.push(P::FenceBarrierInit {}, []);
-        self.out.label(end);
+        self.e.kernel.label(end);
         self.push(P::BarSync {}, [int(0)]);
         Ok(())
     }
@@ -94,9 +94,9 @@ impl Code<'_> {
     /// Waits until the phase of a parity is over.
     pub(super) fn wait_for_phase(&mut self, barrier: Reg, offset: i64, parity: Operand) -> Result<(), String> {
         let again = self.label("wait");
-        self.out.label(again.clone());
+        self.e.kernel.label(again.clone());
         let over = self.make("over", RegType::Pred, P::BarrierTryWait {}, &[address(barrier, offset)?, parity]);
-        self.out.push_if(over, true, P::Bra {}, [Operand::Label(again)]);
+        self.e.kernel.push_if(over, true, P::Bra {}, [Operand::Label(again)]);
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl Code<'_> {
         let first = self.compare32("first", Compare::Eq, lane, 0);
         let state = self.reg("state", RegType::B64);
         let at = address(barriers.full, i64::from(barriers.empty))?;
-        self.out.push_if(first, false, P::BarrierArrive {}, [word(state), at]);
+        self.e.kernel.push_if(first, false, P::BarrierArrive {}, [word(state), at]);
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl Code<'_> {
         }
         self.maps.push(map);
         let n = self.maps.len() - 1;
-        self.out.params.push(ptx::Param { name: format!("map{n}"), ty: ParamType::Bytes(64, 128) });
+        self.e.kernel.params.push(ptx::Param { name: format!("map{n}"), ty: ParamType::Bytes(64, 128) });
         n
     }
 

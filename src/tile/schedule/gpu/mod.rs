@@ -2,6 +2,8 @@
 //!
 //! In: an unscheduled module, and the kind of GPU. Out: the same module scheduled. What it does, in order:
 //!
+//! 0. **Tensor cores.** Products and attention of 16-bit floats that fit get kernels of fragments (`tensor_cores`), which are scheduled
+//!    with that.
 //! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
 //!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
 //!
@@ -21,11 +23,11 @@
 //! product: fewer, and barriers and addresses cost more than the work; more, and few threads wait for memory one after another. Shared
 //! memory beyond [`Numbers::shared`] cannot be launched at all: then attention takes fewer queries at a time, which is what shrinks its tiles.
 //!
-//! What it does not do: choose tiles of products and of elementwise work (the lowering did), use tensor cores.
+//! What it does not do: choose tiles of other products and of elementwise work (the lowering did).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{attention, choose_modes, group_and_place};
+use super::{attention, choose_modes, group_and_place, tensor_cores};
 use crate::shape::Elem;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{
@@ -96,7 +98,8 @@ fn with_queries(module: &VerifiedModule, arch: GpuArch, numbers: Numbers) -> Res
         Target { columns: numbers.queries, pairs: None, single_queries: 4, keys: numbers.keys, reads_in_place: true };
     let mut too_large = false;
     let scheduled = module.clone().changed(|module: &mut Module| {
-        let changed = attention::expand(module, target)?;
+        let mut changed = tensor_cores::expand(module, arch);
+        changed.extend(attention::expand(module, target)?);
         for kernel in module.kernels.iter_mut().filter(|k| k.state == State::Unscheduled) {
             schedule_kernel(kernel, arch).map_err(|e| format!("kernel @{} has no schedule: {e}", kernel.name))?;
             if kernel.scratch + numbers.transient > numbers.shared {

@@ -1,0 +1,284 @@
+//! Attention on tensor cores, `mma.sync`.
+//!
+//! In: the unscheduled kernel of an attention of 16-bit floats (`tile::attention` recognises it). Out: a kernel in which four warps
+//! have 16 queries each, which meet tiles of keys and values that are copied in the background (Dao 2023, arXiv:2307.08691):
+//!
+//! ```text
+//! grid (batch and heads.., ceil(S, 64))
+//!   copies of the queries, the first keys, the first values start
+//!   for each tile of keys, whole and seen by all queries; then for each tile that is left, with masks:
+//!     wait for the keys;    start to copy the next keys;    s = q @ k^T;  masks
+//!     m' = max(m, s);  p = 2^(s f - m' f);  c = 2^(m f - m' f);  l = l c + sum p;  acc = acc c
+//!     wait for the values;  start to copy the next values;  acc += p @ v
+//!   y = acc / l;  epilogue;  store
+//! ```
+//!
+//! So two tiles of keys and two of values are in shared memory: while one is used the other is filled. Keys that a causal mask hides
+//! from all queries of the tile are not visited. Widths of heads that are no multiple of 32 are filled with zeros.
+
+use super::build::{self, SharedTile};
+use super::machine::Machine;
+use super::scores::{self, Scores, Softmax};
+use crate::scalar::CmpOp;
+use crate::shape::{Dim, Elem};
+use crate::tile::attention::{Attention, Found, KEYS, QUERIES, ResultTile, VALUES};
+use crate::tile::{AxisRole, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, Position, Value};
+
+/// Widest head and widest values.
+const WIDTH: i64 = 256;
+/// Queries of a warp on `mma.sync`.
+const ROWS: i64 = 16;
+/// Warps of a block on `mma.sync`.
+const WARPS: i64 = 4;
+/// Heads wider than this are read again for each tile of keys, rather than kept in registers.
+const KEPT_WIDTH: i64 = 128;
+
+/// An attention with its operands as tiles of shared memory.
+pub(super) struct Parts<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) found: Found,
+    pub(super) elem: Elem,
+    /// Extents of the leading axes, and of queries and keys.
+    pub(super) lead: Vec<Dim>,
+    pub(super) s: Dim,
+    pub(super) t: Dim,
+    /// Width of heads and of values, made of whole chunks.
+    pub(super) width: i64,
+    pub(super) values: i64,
+}
+
+/// The form of an attention for tensor cores.
+pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
+    let parts = Parts::find(kernel, aligned)?;
+    match machine.arch {
+        GpuArch::Sm80 => parts.with_copies(machine),
+        GpuArch::Sm90a => parts.with_rings(machine),
+    }
+}
+
+impl<'a> Parts<'a> {
+    fn find(kernel: &'a Kernel, aligned: &dyn Fn(&Param) -> bool) -> Option<Parts<'a>> {
+        let ty = |n: usize| kernel.params.get(n).and_then(|p| kernel.body.ty(p.value).buffer());
+        let [q, k, v] = [ty(QUERIES)?, ty(KEYS)?, ty(VALUES)?];
+        let elem = q.elem;
+        let rank = q.shape.len();
+        let fits = [(QUERIES, q), (KEYS, k), (VALUES, v)].into_iter().all(|(n, b)| {
+            b.elem == elem && build::has_rows_of_chunks(b, rank - 1) && kernel.params.get(n).is_some_and(aligned)
+        });
+        if rank < 2 || !matches!(elem, Elem::BF16 | Elem::F16) || !fits {
+            return None;
+        }
+        let whole = |d: Option<&Dim>| build::known(d?).filter(|n| *n <= WIDTH).map(|n| build::whole_columns(n, elem));
+        let (width, values) = (whole(q.shape.last())?, whole(v.shape.last())?);
+        let found = Attention::find(kernel)?;
+        let (lead, [s, _]) = q.shape.split_last_chunk::<2>()?;
+        let t = k.shape.get(rank - 2)?.clone();
+        Some(Parts { kernel, found, elem, lead: lead.to_vec(), s: s.clone(), t, width, values })
+    }
+
+    /// A kernel with the same parameters, and a grid of so many queries at a time; the place along the leading axes, and the
+    /// first query.
+    pub(super) fn begin(&self, queries: i64) -> Option<(KernelBuilder, Vec<Value>, Value)> {
+        let mut kb = KernelBuilder::new(&self.kernel.name);
+        kb.at(self.found.attention.locations.values);
+        for p in &self.kernel.params {
+            kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
+        }
+        let points = self.lead.iter().map(|extent| kb.grid_axis(extent, 1)).collect();
+        let point = kb.grid_axis(&self.s, queries);
+        let row = kb.times(point, queries);
+        Some((kb, points, row))
+    }
+
+    /// The scores of a tile of queries from one on, with tiles of so many keys.
+    pub(super) fn scores(
+        &self,
+        kb: &mut KernelBuilder,
+        points: &[Value],
+        (row, rows): (Value, i64),
+        keys: i64,
+    ) -> Option<Scores<'_>> {
+        let attention = &self.found.attention;
+        let (scale, exponents) = scores::scale(kb, attention)?;
+        let numbers = scores::numbers(kb, attention)?;
+        let shift = kb.dim(&self.t.sub(&self.s));
+        let (rank, t, points) = (self.lead.len() + 2, self.t.clone(), points.to_vec());
+        Some(Scores { attention, rank, points, row, rows, keys, t, shift, scale, exponents, numbers })
+    }
+
+    /// A tile of shared memory of so many rows.
+    pub(super) fn tile(&self, rows: i64, cols: i64) -> SharedTile {
+        SharedTile { elem: self.elem, rows, cols }
+    }
+
+    /// The end of the kernel: the result, what is done with it, its store.
+    pub(super) fn finish(&self, kb: &mut KernelBuilder, scores: &Scores<'_>, sum: Value, result: Value) -> Option<()> {
+        let y = scores.end_of_rows(kb, sum, result);
+        kb.at(self.found.attention.locations.values);
+        let col = kb.index(0);
+        let mut axes: Vec<(AxisRole, Value)> = scores.points.iter().map(|p| (AxisRole::Point, *p)).collect();
+        axes.extend([(AxisRole::Rows, scores.row), (AxisRole::Cols, col)]);
+        let at = Position { axes, rows: Extent::Static(scores.rows), cols: Extent::Static(self.values) };
+        self.found.copy_epilogue(self.kernel, kb, &ResultTile { result: y, at })
+    }
+
+    /// The kernel for `mma.sync`.
+    fn with_copies(&self, machine: &Machine) -> Option<Kernel> {
+        let rows = ROWS * WARPS;
+        let keys = machine.keys(self.width.max(self.values));
+        let (mut kb, points, row) = self.begin(rows)?;
+        let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
+        let scores = self.scores(&mut kb, &points, (row, rows), keys)?;
+        let tiles = Tiles {
+            scores: &scores,
+            queries: self.tile(rows, self.width),
+            keys: self.tile(keys, self.width),
+            values: self.tile(keys, self.values),
+            k,
+            v,
+        };
+        let zero = kb.index(0);
+        let mut offset = 0;
+        let mut place = |t: &SharedTile| {
+            let at = offset;
+            offset += t.bytes();
+            at
+        };
+        let places =
+            [place(&tiles.queries), place(&tiles.keys), place(&tiles.values), place(&tiles.keys), place(&tiles.values)];
+        let scratch = offset;
+        let axes = (points.len(), points.len() + 1);
+        let at = |row: Value| [points.as_slice(), &[row, zero]].concat();
+        kb.at(self.found.attention.locations.scores);
+        let room = build::slot(&mut kb, &tiles.queries, places[0]);
+        let of_queries = build::copy(&mut kb, &tiles.queries, room, q, &at(row), axes);
+        let room = build::slot(&mut kb, &tiles.keys, places[1]);
+        let of_keys = build::copy(&mut kb, &tiles.keys, room, k, &at(zero), axes);
+        let room = build::slot(&mut kb, &tiles.values, places[2]);
+        let of_values = build::copy(&mut kb, &tiles.values, room, v, &at(zero), axes);
+        let free_keys = build::slot(&mut kb, &tiles.keys, places[3]);
+        let free_values = build::slot(&mut kb, &tiles.values, places[4]);
+        let queries = build::wait(&mut kb, &tiles.queries, of_queries, 2);
+        let queries = if self.width > KEPT_WIDTH {
+            Queries::Shared(queries)
+        } else {
+            Queries::Kept(build::fragment(&mut kb, &tiles.queries, queries, Fragment::A))
+        };
+        let softmax = scores.begin(&mut kb)?;
+        let result = scores.no_result(&mut kb, self.values);
+        let whole_end = scores.whole_end(&mut kb);
+        let end = scores.end(&mut kb, rows);
+        let mut now = Running { next: zero, softmax, result, of_keys, of_values, free_keys, free_values };
+        now = tiles.round(&mut kb, queries, now, whole_end, true)?;
+        now = tiles.round(&mut kb, queries, now, end, false)?;
+        build::wait(&mut kb, &tiles.keys, now.of_keys, 1);
+        build::wait(&mut kb, &tiles.values, now.of_values, 0);
+        self.finish(&mut kb, &scores, now.softmax.sum, now.result)?;
+        build::spread(kb.finish(), machine.arch, u32::try_from(WARPS).ok()?, scratch)
+    }
+}
+
+/// Queries in registers, or read from shared memory for each tile of keys.
+#[derive(Clone, Copy)]
+enum Queries {
+    Kept(Value),
+    Shared(Value),
+}
+
+/// What goes from tile to tile.
+#[derive(Clone, Copy)]
+struct Running {
+    /// The first key of the next tile.
+    next: Value,
+    softmax: Softmax,
+    /// The weighted values so far.
+    result: Value,
+    /// The copies that are under way, and the rooms that are free.
+    of_keys: Value,
+    of_values: Value,
+    free_keys: Value,
+    free_values: Value,
+}
+
+impl Running {
+    fn carried(&self) -> [Value; 8] {
+        let Softmax { highest, sum } = self.softmax;
+        [self.next, highest, sum, self.result, self.of_keys, self.of_values, self.free_keys, self.free_values]
+    }
+
+    fn of(values: &[Value]) -> Option<Running> {
+        let [next, highest, sum, result, of_keys, of_values, free_keys, free_values] = *values else { return None };
+        let softmax = Softmax { highest, sum };
+        Some(Running { next, softmax, result, of_keys, of_values, free_keys, free_values })
+    }
+}
+
+/// The tiles of a kernel.
+struct Tiles<'a> {
+    scores: &'a Scores<'a>,
+    queries: SharedTile,
+    keys: SharedTile,
+    values: SharedTile,
+    /// The buffers of keys and values.
+    k: Value,
+    v: Value,
+}
+
+impl Tiles<'_> {
+    /// A loop over tiles of keys up to `end`; `whole`: all keys of all tiles are seen by all queries.
+    fn round(
+        &self,
+        kb: &mut KernelBuilder,
+        queries: Queries,
+        now: Running,
+        end: Value,
+        whole: bool,
+    ) -> Option<Running> {
+        let carried = now.carried();
+        let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
+        let (inner, _) = kb.new_block(Vec::new());
+        let (done, _) = kb.new_block(Vec::new());
+        kb.br(head, &carried);
+        kb.switch_to(head);
+        let now = Running::of(&args)?;
+        let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
+        kb.br_if(more, (inner, &[]), (done, &[]));
+        kb.switch_to(inner);
+        let then = self.tile(kb, queries, now, whole)?;
+        kb.br(head, &then.carried());
+        kb.switch_to(done);
+        Some(now)
+    }
+
+    /// One tile of keys.
+    fn tile(&self, kb: &mut KernelBuilder, queries: Queries, now: Running, whole: bool) -> Option<Running> {
+        let scores = self.scores;
+        let locations = scores.attention.locations;
+        let axes = (scores.points.len(), scores.points.len() + 1);
+        let next = kb.plus(now.next, scores.keys);
+        let zero = kb.index(0);
+        let at = [scores.points.as_slice(), &[next, zero]].concat();
+        kb.at(locations.scores);
+        let keys = build::wait(kb, &self.keys, now.of_keys, 1);
+        let of_keys = build::copy(kb, &self.keys, now.free_keys, self.k, &at, axes);
+        let q = match queries {
+            Queries::Kept(q) => q,
+            Queries::Shared(tile) => build::fragment(kb, &self.queries, tile, Fragment::A),
+        };
+        let fragments = build::fragment(kb, &self.keys, keys, Fragment::BT);
+        let none = build::zeros(kb, scores.rows, scores.keys);
+        let products = build::mma(kb, q, fragments, none);
+        let free_keys = build::release(kb, &self.keys, keys);
+        let masked = scores.masked(kb, products, now.next, whole)?;
+        let weights = scores.step(kb, now.softmax, masked);
+        kb.at(locations.values);
+        let kept = kb.binary(crate::scalar::BinaryOp::Mul, now.result, weights.kept);
+        let packed = build::pack(kb, weights.weights, self.values.elem)?;
+        let values = build::wait(kb, &self.values, now.of_values, 1);
+        let of_values = build::copy(kb, &self.values, now.free_values, self.v, &at, axes);
+        let fragments = build::fragment(kb, &self.values, values, Fragment::B);
+        let result = build::mma(kb, packed, fragments, kept);
+        let free_values = build::release(kb, &self.values, values);
+        Some(Running { next, softmax: weights.now, result, of_keys, of_values, free_keys, free_values })
+    }
+}

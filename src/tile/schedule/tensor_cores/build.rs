@@ -1,0 +1,217 @@
+//! Words of kernels for tensor cores: tiles of shared memory, copies, fragments.
+//!
+//! In: a kernel under construction. Out: operations of the tile IR for a GPU with their types. Tiles that elementwise work makes have
+//! no layout while a kernel is built; [`spread`] gives them the one of their shape at the end.
+
+use crate::shape::{Dim, Elem};
+use crate::tile::{
+    BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Op, Queue, Space, State, TileType, Type, Value,
+};
+
+pub(super) const ONE: Extent = Extent::Static(1);
+
+/// A tile of shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SharedTile {
+    pub(super) elem: Elem,
+    pub(super) rows: i64,
+    pub(super) cols: i64,
+}
+
+impl SharedTile {
+    /// Bytes within which its chunks are exchanged: as many as a row is made of.
+    pub(super) fn swizzle(&self) -> u32 {
+        let row = self.cols * i64::try_from(self.elem.size()).unwrap_or(1);
+        if row % 128 == 0 { 128 } else { 64 }
+    }
+
+    pub(super) fn ty(&self) -> TileType {
+        let space = Space::Shared { swizzle: self.swizzle() };
+        TileType { elem: self.elem, rows: Extent::Static(self.rows), cols: Extent::Static(self.cols), space }
+    }
+
+    pub(super) fn bytes(&self) -> i64 {
+        self.rows * self.cols * i64::try_from(self.elem.size()).unwrap_or(1)
+    }
+
+    /// The same elements as an operand of products.
+    fn fragment(&self, layout: Fragment) -> Type {
+        Type::Tile(TileType { space: Space::Fragment(layout), ..self.ty() })
+    }
+}
+
+/// The least number of columns that rows of shared memory are made of: panels of 64 or 128 bytes.
+pub(super) fn whole_columns(width: i64, elem: Elem) -> i64 {
+    let panel = 64 / i64::try_from(elem.size()).unwrap_or(1);
+    (width + panel - 1) / panel * panel
+}
+
+/// Can tiles of a buffer be copied in chunks of 16 bytes: is an axis dense, and are all others at multiples of 16 bytes?
+pub(super) fn has_rows_of_chunks(b: &BufferType, dense: usize) -> bool {
+    let chunk = 16 / i64::try_from(b.elem.size()).unwrap_or(1);
+    let mut others = b.strides.iter().enumerate().filter(|(axis, _)| *axis != dense);
+    b.is_dense(dense) && others.all(|(_, d)| d.is_multiple_of(chunk))
+}
+
+/// Room in shared memory.
+pub(super) fn slot(kb: &mut KernelBuilder, t: &SharedTile, offset: i64) -> Value {
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    kb.value(Op::SharedSlot { offset }, Vec::new(), Type::Slot(t.ty()))
+}
+
+/// Starts to copy a tile, as a group of its own; rows and columns go along these axes.
+pub(super) fn copy(
+    kb: &mut KernelBuilder,
+    t: &SharedTile,
+    slot: Value,
+    buffer: Value,
+    at: &[Value],
+    (rows, cols): (usize, usize),
+) -> Value {
+    let operands = [&[slot, buffer], at].concat();
+    let op = Op::CopyAsync { rows: Some(rows), cols: Some(cols) };
+    let pending = kb.value(op, operands, Type::Pending(Queue::Copy, t.ty()));
+    kb.value(Op::Commit, vec![pending], group(t))
+}
+
+/// The type of a group of copies.
+pub(super) fn group(t: &SharedTile) -> Type {
+    Type::Group(Queue::Copy, t.ty())
+}
+
+/// Waits for the oldest copy.
+pub(super) fn wait(kb: &mut KernelBuilder, t: &SharedTile, group: Value, pending: u32) -> Value {
+    kb.value(Op::Wait { pending }, vec![group], Type::Tile(t.ty()))
+}
+
+/// Gives a tile's room back.
+pub(super) fn release(kb: &mut KernelBuilder, t: &SharedTile, tile: Value) -> Value {
+    kb.value(Op::Release, vec![tile], Type::Slot(t.ty()))
+}
+
+/// Reads a tile into fragments.
+pub(super) fn fragment(kb: &mut KernelBuilder, t: &SharedTile, tile: Value, layout: Fragment) -> Value {
+    kb.value(Op::LoadFragment, vec![tile], t.fragment(layout))
+}
+
+/// A product of fragments.
+pub(super) fn mma(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value) -> Value {
+    let ty = kb.ty(acc).clone();
+    kb.value(Op::Mma, vec![a, b, acc], ty)
+}
+
+/// An accumulator as a left operand.
+pub(super) fn pack(kb: &mut KernelBuilder, x: Value, elem: Elem) -> Option<Value> {
+    let t = kb.ty(x).tile()?.clone();
+    let ty = TileType { elem, space: Space::Fragment(Fragment::A), ..t };
+    Some(kb.value(Op::Pack, vec![x], Type::Tile(ty)))
+}
+
+/// A zero of each element of an accumulator, or of a column of it.
+pub(super) fn zeros(kb: &mut KernelBuilder, rows: i64, cols: i64) -> Value {
+    let zero = crate::scalar::Scalar::Float(0.0);
+    kb.full(zero, Elem::F32, Extent::Static(rows), Extent::Static(cols))
+}
+
+/// The kernel as one for a GPU: tiles that have no layout get that of their shape.
+pub(super) fn spread(mut kernel: Kernel, arch: GpuArch, warps: u32, scratch: i64) -> Option<Kernel> {
+    let body = &mut kernel.body;
+    let mut all: Vec<Value> = Vec::new();
+    for block in &body.layout {
+        let data = body.block(*block);
+        all.extend(data.args.iter().copied().chain(data.insts.iter().filter_map(|i| body.inst(*i).result)));
+    }
+    let layout_of = |t: &TileType| match (t.rows == ONE, t.cols == ONE) {
+        (false, true) => Fragment::Row,
+        (true, false) => Fragment::Col,
+        (false, false) | (true, true) => Fragment::Acc,
+    };
+    for v in all {
+        let ty = match body.ty(v).clone() {
+            Type::Tile(t) if t.space == Space::Any => {
+                Type::Tile(TileType { space: Space::Fragment(layout_of(&t)), ..t })
+            }
+            Type::Pending(q, t) if t.space == Space::Any => {
+                Type::Pending(q, TileType { space: Space::Fragment(layout_of(&t)), ..t })
+            }
+            Type::Group(q, t) if t.space == Space::Any => {
+                Type::Group(q, TileType { space: Space::Fragment(layout_of(&t)), ..t })
+            }
+            _ => continue,
+        };
+        body.set_ty(v, ty);
+    }
+    kernel.scratch = u64::try_from(scratch).ok()?;
+    kernel.state = State::Gpu { arch, warps };
+    Some(kernel)
+}
+
+/// The extent of an axis, if it is known and above 0.
+pub(super) fn known(d: &Dim) -> Option<i64> {
+    d.as_const().filter(|n| *n > 0)
+}
+
+/// Tiles of shared memory that warps hand to and fro: how many, where they and their barriers lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RingAt {
+    pub(super) stages: i64,
+    pub(super) offset: i64,
+    pub(super) barriers: i64,
+    /// Warps that read each tile.
+    pub(super) readers: u32,
+}
+
+/// A ring.
+pub(super) fn ring(kb: &mut KernelBuilder, t: &SharedTile, at: RingAt) -> Value {
+    let small = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
+    let op = Op::Ring { offset: small(at.offset), barriers: small(at.barriers), readers: at.readers };
+    kb.value(op, Vec::new(), Type::Ring { stages: small(at.stages), tile: t.ty() })
+}
+
+/// Fills the tile of an iteration of a ring, once that is empty.
+pub(super) fn fill(
+    kb: &mut KernelBuilder,
+    t: &SharedTile,
+    (ring, n): (Value, Value),
+    buffer: Value,
+    at: &[Value],
+    (rows, cols): (usize, usize),
+) {
+    let slot = kb.value(Op::RingAcquire, vec![ring, n], Type::Slot(t.ty()));
+    let operands = [&[slot, buffer], at].concat();
+    kb.push(Op::TmaLoad { rows: Some(rows), cols: Some(cols) }, operands, None);
+}
+
+/// The tile of an iteration of a ring, once it is full.
+pub(super) fn full_tile(kb: &mut KernelBuilder, t: &SharedTile, ring: Value, n: Value) -> Value {
+    kb.value(Op::RingWait, vec![ring, n], Type::Tile(t.ty()))
+}
+
+/// Gives a tile of a ring back.
+pub(super) fn empty_tile(kb: &mut KernelBuilder, ring: Value, tile: Value) {
+    kb.push(Op::RingRelease, vec![ring, tile], None);
+}
+
+/// Registers written so far become visible to products.
+pub(super) fn fence(kb: &mut KernelBuilder) {
+    kb.push(Op::WgmmaFence, Vec::new(), None);
+}
+
+/// Starts a product of four warps as a group of its own; `along_cols`: the steps of B are along its columns.
+pub(super) fn start(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value, along_cols: bool) -> Option<Value> {
+    let t = kb.ty(acc).tile()?.clone();
+    let pending = Type::Pending(Queue::Mma, t.clone());
+    let made = kb.value(Op::Wgmma { trans_b: along_cols }, vec![a, b, acc], pending);
+    Some(kb.value(Op::Commit, vec![made], Type::Group(Queue::Mma, t)))
+}
+
+/// The result of the oldest product under way.
+pub(super) fn result_of(kb: &mut KernelBuilder, group: Value, pending: u32) -> Option<Value> {
+    let t = kb.ty(group).any_tile()?.clone();
+    Some(kb.value(Op::Wait { pending }, vec![group], Type::Tile(t)))
+}
+
+/// Some warps meet at a barrier, or arrive there without waiting.
+pub(super) fn meet(kb: &mut KernelBuilder, barrier: Value, threads: u32, wait: bool) {
+    kb.push(Op::NamedBarrier { threads, wait }, vec![barrier], None);
+}

@@ -1,0 +1,113 @@
+//! What tensor cores' kernels cost: the numbers of a kind of GPU, and the sizes of tiles that follow from them.
+//!
+//! In: a kind of GPU, extents. Out: tiles, stages, warps. The model, for a product of `M x N x K`:
+//!
+//! * **Shared memory.** A stage has a tile of A and one of B. Two stages hide a copy behind the work on one tile; one more hides that
+//!   copies vary. As many stages as fit, at most [`MOST_STAGES`].
+//! * **Registers.** A thread's sums are `rows x cols / threads`; with operands and addresses a thread should need no more than
+//!   its share of the registers.
+//! * **Bytes.** A block reads `(rows + cols) K` elements for `rows cols K` steps, so the largest tile wins, as long as
+//! * **Waves.** there are blocks for all multiprocessors: smaller tiles are taken where the larger ones leave more than half of the
+//!   multiprocessors without a block. An extent that is not known is taken for a large one.
+//!
+//! For attention, a block has 16 queries for each warp on `mma.sync`, and 64 for each group of four on `wgmma`; a tile of keys is as
+//! long as registers for its scores allow.
+
+use crate::shape::Dim;
+use crate::tile::GpuArch;
+
+/// The most stages of copies under way.
+const MOST_STAGES: i64 = 4;
+/// What an extent that is not known is taken for.
+const UNKNOWN: i64 = 4096;
+
+/// Numbers of a kind of GPU (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    pub(super) arch: GpuArch,
+    /// Bytes of shared memory that a block can have. Of code that runs on every processor from 8.0 on, the least of them.
+    pub(super) shared: i64,
+    /// Multiprocessors: those of an A100 and an H100.
+    pub(super) processors: i64,
+}
+
+/// The tile of a product, and how its operands come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProductTile {
+    pub(super) rows: i64,
+    pub(super) cols: i64,
+    /// Steps of a stage: a panel of 64 or 128 bytes.
+    pub(super) steps: i64,
+    pub(super) stages: i64,
+    /// Warps that multiply.
+    pub(super) warps: i64,
+}
+
+impl Machine {
+    pub(super) fn of(arch: GpuArch) -> Machine {
+        match arch {
+            GpuArch::Sm80 => Machine { arch, shared: 99 << 10, processors: 108 },
+            GpuArch::Sm90a => Machine { arch, shared: 227 << 10, processors: 132 },
+        }
+    }
+
+    /// The tile of a product of so many points, rows and columns; `reads`: its epilogue has tiles of its own in registers.
+    pub(super) fn product(&self, points: &[Dim], rows: &Dim, cols: &Dim, reads: bool) -> ProductTile {
+        let size = |d: &Dim| d.as_const().unwrap_or(UNKNOWN).max(1);
+        let points: i64 = points.iter().map(|d| d.as_const().unwrap_or(1).max(1)).product();
+        let (m, n) = (size(rows), size(cols));
+        let tiles: &[(i64, i64, i64)] = match self.arch {
+            GpuArch::Sm80 if reads => &[(128, 64, 4), (64, 64, 4)],
+            GpuArch::Sm80 => &[(128, 128, 4), (128, 64, 4), (64, 64, 4)],
+            GpuArch::Sm90a => &[(128, 256, 8), (128, 128, 8), (128, 64, 8)],
+        };
+        let blocks = |(rows, cols): (i64, i64)| points * ((m + rows - 1) / rows) * ((n + cols - 1) / cols);
+        let enough = |t: &&(i64, i64, i64)| 2 * blocks((t.0, t.1)) >= self.processors && t.1 <= n.max(64);
+        let (rows, cols, warps) = tiles.iter().find(enough).or(tiles.last()).copied().unwrap_or((64, 64, 4));
+        // Less to keep at a time where the threads that multiply start the copies too.
+        let steps = if self.arch == GpuArch::Sm80 { 32 } else { 64 };
+        let stage = (rows + cols) * steps * 2;
+        // What barriers of rings take.
+        let room = self.shared - 1024;
+        ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MOST_STAGES) }
+    }
+
+    /// Keys of a tile of attention whose heads and values have so many columns.
+    pub(super) fn keys(&self, width: i64) -> i64 {
+        match (self.arch, width) {
+            (GpuArch::Sm80, ..=128) => 64,
+            (GpuArch::Sm80, _) => 32,
+            (GpuArch::Sm90a, ..=128) => 128,
+            (GpuArch::Sm90a, _) => 80,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_follow_from_extents() {
+        let of = |arch, m: i64, n: i64| {
+            let t = Machine::of(arch).product(&[], &m.into(), &n.into(), false);
+            (t.rows, t.cols, t.stages)
+        };
+        // Large products get the largest tiles; small ones enough blocks.
+        assert_eq!(of(GpuArch::Sm80, 4096, 4096), (128, 128, 4));
+        assert_eq!(of(GpuArch::Sm80, 512, 768), (64, 64, 4));
+        assert_eq!(of(GpuArch::Sm80, 1024, 1024), (128, 128, 4));
+        assert_eq!(of(GpuArch::Sm90a, 8192, 8192), (128, 256, 4));
+        assert_eq!(of(GpuArch::Sm90a, 512, 768), (128, 64, 4));
+        let unknown = Machine::of(GpuArch::Sm90a).product(&[], &Dim::symbol("M"), &1024.into(), false);
+        assert_eq!((unknown.rows, unknown.cols), (128, 256));
+        // Shared memory holds all stages.
+        for arch in GpuArch::ALL {
+            for (m, n) in [(4096, 4096), (512, 768), (64, 64), (8192, 64)] {
+                let machine = Machine::of(arch);
+                let t = machine.product(&[], &m.into(), &n.into(), false);
+                assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= machine.shared, "{t:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Tensor cores: the step of the schedule for a GPU that gives products and attention of 16-bit floats kernels of fragments.
+//!
+//! In: an unscheduled module and a kind of GPU. Out: the same module, in which kernels that fit are scheduled for the GPU: their
+//! tiles are fragments of registers and tiles of shared memory, copied in the background. What does not fit stays as it is, for the
+//! generic schedule. What this must not know: instructions, how fragments lie in registers.
+//!
+//! What fits:
+//!
+//! * a product of two operands of `bf16`, or of two of `f16`, over a known number of steps, with elementwise work on its result
+//!   ([`products`]). `f32` stays exact: its products are chains of fused steps;
+//! * attention whose queries, keys and values are `bf16`, or `f16`, with heads of known width up to 256 ([`attention`]);
+//! * in both, operands whose rows are made of chunks of 16 bytes, at addresses that the plan's views show to be multiples of 16.
+//!
+//! # Numerics
+//!
+//! Products of 16-bit floats are exact; sums are `f32`, of all steps, in the order of the unit, which may drop bits below those of
+//! the largest of the terms that it adds at a time. So an element is off by at most `K 2^-23` times the sum of the magnitudes of its products.
+//! Attention's softmax is `f32`, powers of 2 have a relative error of 2^-22.5; weights are rounded to 16 bits before they are divided
+//! by their sum, and the sum is of the weights as they were, as on a CPU with products of pairs (`schedule/attention.rs`). A row that
+//! sees no key gives zeros.
+//!
+//! One thing is not as on a CPU: where a hidden key of a tile that is visited has a value that is NaN or infinite, a query that does not see
+//! it gets NaN.
+
+mod attention;
+mod build;
+mod machine;
+mod products;
+mod roles;
+mod scores;
+
+use std::collections::BTreeSet;
+
+use crate::tile::{GpuArch, Kernel, Module, Op, Param, State, View};
+use machine::Machine;
+
+/// Gives the kernels of a module that fit their forms for tensor cores; their names.
+pub(super) fn expand(module: &mut Module, arch: GpuArch) -> BTreeSet<String> {
+    let machine = Machine::of(arch);
+    let mut changed = BTreeSet::new();
+    let mut made = Vec::new();
+    for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
+        let aligned = |param: &Param| is_aligned(module, k, param);
+        let new = attention::kernel(k, &machine, &aligned).or_else(|| products::kernel(k, &machine, &aligned));
+        if let Some(new) = new {
+            changed.insert(k.name.clone());
+            made.push(new);
+        }
+    }
+    for new in made {
+        if let Some(k) = module.kernels.iter_mut().find(|k| k.name == new.name) {
+            *k = new;
+        }
+    }
+    changed
+}
+
+/// The form of a kernel by itself for tensor cores, its parameters at multiples of 16 bytes; `None` where it has none.
+pub fn tensor_core_kernel(kernel: &Kernel, arch: GpuArch) -> Option<Kernel> {
+    let machine = Machine::of(arch);
+    let aligned = |_: &Param| true;
+    attention::kernel(kernel, &machine, &aligned).or_else(|| products::kernel(kernel, &machine, &aligned))
+}
+
+/// Does every launch of a kernel give a parameter a buffer that begins at a multiple of 16 bytes? Arguments, parameters, results,
+/// slots and states do; a view of one does where it skips multiples of that.
+fn is_aligned(module: &Module, kernel: &Kernel, param: &Param) -> bool {
+    let Some(n) = kernel.params.iter().position(|p| p == param) else { return false };
+    module.plans.iter().all(|plan| {
+        plan.body.insts().all(|(_, _, data)| {
+            if !matches!(&data.op, Op::Launch { kernel: name } if *name == kernel.name) {
+                return true;
+            }
+            let Some(view) = data.operands.get(n).and_then(|v| View::of(&plan.body, *v)) else { return false };
+            let elements = i64::try_from(16 / view.elem.size().clamp(1, 16)).unwrap_or(16);
+            let is_root = plan.body.def_inst(view.root).is_some();
+            let begins = view.offset.is_multiple_of(elements);
+            is_root && begins && view.dynamic.iter().all(|(_, stride)| stride.is_multiple_of(elements))
+        })
+    })
+}

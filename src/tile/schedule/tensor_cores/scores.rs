@@ -1,0 +1,273 @@
+//! Scores of attention in fragments: what is done to a tile of them, and the step of the softmax.
+//!
+//! In: what an attention does to its scores (`tile::attention`), a tile of queries by keys that the products gave. Out: the same
+//! with masks, and weights, which are powers of 2. Queries are rows, keys are columns.
+//!
+//! Where masks put nothing but `-inf` in place of scores and a scale is known that keeps their order, the scores stay as the product
+//! gave them, and the scale goes into the exponents: `2^(s f - m f)` with `f` = scale times log2 e, one fused step before
+//! the power. Else scores are scaled first, and `f` is log2 e.
+
+use std::f64::consts::LOG2_E;
+
+use super::build::{self, ONE};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
+use crate::shape::{Dim, Elem};
+use crate::tile::attention::{Attention, Node, ScoreOp, Source, Step, scalar_of};
+use crate::tile::{Extent, KernelBuilder, Op, Value};
+
+/// What is known of the scores of a tile of queries.
+pub(super) struct Scores<'a> {
+    pub(super) attention: &'a Attention,
+    /// Rank of the buffers; the last two axes are rows and columns.
+    pub(super) rank: usize,
+    /// The place along the leading axes.
+    pub(super) points: Vec<Value>,
+    /// The first query, and how many a tile has.
+    pub(super) row: Value,
+    pub(super) rows: i64,
+    /// Keys of a tile.
+    pub(super) keys: i64,
+    /// Number of keys, and that minus the number of queries.
+    pub(super) t: Dim,
+    pub(super) shift: Value,
+    /// What the scores are multiplied by before the masks, and what then to be exponents of 2.
+    pub(super) scale: Option<Value>,
+    pub(super) exponents: Value,
+    /// What each step puts in place of scores, or multiplies by.
+    pub(super) numbers: Vec<Option<Value>>,
+}
+
+/// Maxima, sums and results of a tile of queries so far.
+#[derive(Clone, Copy)]
+pub(super) struct Softmax {
+    pub(super) highest: Value,
+    pub(super) sum: Value,
+}
+
+/// What a tile of keys adds.
+pub(super) struct Weights {
+    /// Maxima and sums after it.
+    pub(super) now: Softmax,
+    /// The weights of its keys.
+    pub(super) weights: Value,
+    /// What all earlier weights are multiplied by.
+    pub(super) kept: Value,
+}
+
+pub(super) fn hides(step: &Step) -> bool {
+    match &step.op {
+        ScoreOp::Causal => true,
+        ScoreOp::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
+        ScoreOp::Keep { .. } | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
+    }
+}
+
+/// The scale as it comes in: before the masks, and in the exponents.
+pub(super) fn scale(kb: &mut KernelBuilder, what: &Attention) -> Option<(Option<Value>, Value)> {
+    kb.at(what.locations.scale);
+    Some(match &what.scale {
+        Source::Literal(x, elem)
+            if what.sink.is_none() && what.steps.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) =>
+        {
+            (None, kb.scalar(Scalar::Float(round_to(*elem, x.as_f64()) * LOG2_E), Elem::F32))
+        }
+        other => {
+            let scale = scalar_of(kb, other)?;
+            (Some(scale), kb.scalar(Scalar::Float(LOG2_E), Elem::F32))
+        }
+    })
+}
+
+/// The scalars of the steps, read once.
+pub(super) fn numbers(kb: &mut KernelBuilder, what: &Attention) -> Option<Vec<Option<Value>>> {
+    let mut out = Vec::new();
+    for step in &what.steps {
+        kb.at(step.loc);
+        out.push(match &step.op {
+            ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) => Some(scalar_of(kb, x)?),
+            ScoreOp::Causal | ScoreOp::Add(_) => None,
+        });
+    }
+    Some(out)
+}
+
+impl Scores<'_> {
+    /// Is the causal mask the last one, so that keys which no query of the tile sees need not be visited?
+    pub(super) fn ends_causal(&self) -> bool {
+        self.attention.steps.last().is_some_and(|s| s.op == ScoreOp::Causal)
+    }
+
+    /// Keys before this one are seen by all queries of the tile, as far as the causal mask says, in whole tiles.
+    pub(super) fn whole_end(&self, kb: &mut KernelBuilder) -> Value {
+        let mut end = kb.dim(&self.t);
+        if self.attention.steps.iter().any(|s| s.op == ScoreOp::Causal) {
+            let seen = kb.index_binary(BinaryOp::Add, self.row, self.shift);
+            let seen = kb.plus(seen, 1);
+            end = kb.index_binary(BinaryOp::Min, end, seen);
+            let zero = kb.index(0);
+            end = kb.index_binary(BinaryOp::Max, end, zero);
+        }
+        let size = kb.index(self.keys);
+        let tiles = kb.index_binary(BinaryOp::Div, end, size);
+        kb.index_binary(BinaryOp::Mul, tiles, size)
+    }
+
+    /// Where the keys end that any of so many queries from the first on sees.
+    pub(super) fn end(&self, kb: &mut KernelBuilder, queries: i64) -> Value {
+        let end = kb.dim(&self.t);
+        if !self.ends_causal() {
+            return end;
+        }
+        let seen = kb.plus(self.row, queries);
+        let seen = kb.index_binary(BinaryOp::Add, seen, self.shift);
+        kb.index_binary(BinaryOp::Min, end, seen)
+    }
+
+    /// Maxima and sums before the first key: of the sink, if there is one.
+    pub(super) fn begin(&self, kb: &mut KernelBuilder) -> Option<Softmax> {
+        let rows = Extent::Static(self.rows);
+        let fill = |kb: &mut KernelBuilder, x: f64| kb.full(Scalar::Float(x), Elem::F32, rows, ONE);
+        match &self.attention.sink {
+            None => {
+                kb.at(self.attention.locations.softmax);
+                Some(Softmax { highest: fill(kb, f64::NEG_INFINITY), sum: fill(kb, 0.0) })
+            }
+            Some(sink) => {
+                kb.at(self.attention.locations.sink);
+                let zero = kb.index(0);
+                let sink = self.read(kb, sink, zero, true)?;
+                let zeros = fill(kb, 0.0);
+                Some(Softmax { highest: kb.binary(BinaryOp::Add, zeros, sink), sum: fill(kb, 1.0) })
+            }
+        }
+    }
+
+    /// The scores of keys from `first` on, as the masks leave them. Where no mask hides anything (`whole`), the causal one is left
+    /// out, and so is the end of the keys.
+    pub(super) fn masked(&self, kb: &mut KernelBuilder, products: Value, first: Value, whole: bool) -> Option<Value> {
+        let mut scores = products;
+        if let Some(scale) = self.scale {
+            kb.at(self.attention.locations.scale);
+            scores = kb.binary(BinaryOp::Mul, scores, scale);
+        }
+        let bottom = |kb: &mut KernelBuilder| kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+        let keys = Extent::Static(self.keys);
+        for (step, number) in self.attention.steps.iter().zip(&self.numbers) {
+            kb.at(step.loc);
+            scores = match &step.op {
+                ScoreOp::Causal if whole => scores,
+                ScoreOp::Causal => {
+                    let start = kb.index_binary(BinaryOp::Add, self.row, self.shift);
+                    let last = kb.iota(0, start, Elem::I32, Extent::Static(self.rows), ONE);
+                    let key = kb.iota(1, first, Elem::I32, ONE, keys);
+                    let seen = kb.compare(CmpOp::Le, key, last);
+                    let bottom = bottom(kb);
+                    kb.select(seen, scores, bottom)
+                }
+                ScoreOp::Add(x) => {
+                    let x = self.read(kb, x, first, false)?;
+                    kb.binary(BinaryOp::Add, scores, x)
+                }
+                ScoreOp::Keep { kept, .. } => {
+                    let kept = self.read(kb, kept, first, false)?;
+                    kb.select(kept, scores, (*number)?)
+                }
+                ScoreOp::Cap(_) => {
+                    let x = kb.unary(UnaryOp::Tanh, scores);
+                    kb.binary(BinaryOp::Mul, x, (*number)?)
+                }
+            };
+        }
+        if whole {
+            return Some(scores);
+        }
+        // What lies beyond the last key is no key.
+        kb.at(self.attention.locations.scores);
+        let key = kb.iota(1, first, Elem::I32, ONE, keys);
+        let end = kb.dim_scalar(&self.t, Elem::I32);
+        let inside = kb.compare(CmpOp::Lt, key, end);
+        let bottom = bottom(kb);
+        Some(kb.select(inside, scores, bottom))
+    }
+
+    /// What is read for a tile of scores, or is the same for all; of a sink a column.
+    fn read(&self, kb: &mut KernelBuilder, source: &Source, first: Value, is_sink: bool) -> Option<Value> {
+        let n = match source {
+            Source::Formula(formula) => return formula.write(kb, |kb, node| self.leaf(kb, node, first)),
+            Source::Literal(..) | Source::Dim(..) => return scalar_of(kb, source),
+            Source::Buffer(n) => *n,
+        };
+        let buffer = kb.param(n)?;
+        let ty = kb.ty(buffer).buffer()?.clone();
+        if ty.shape.is_empty() {
+            return scalar_of(kb, source);
+        }
+        let (query, key) = (self.rank - 2, self.rank - 1);
+        let varies = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() != Some(0));
+        let at = [self.points.as_slice(), &[self.row, first]].concat();
+        let (rows, keys) = (Extent::Static(self.rows), Extent::Static(self.keys));
+        Some(match (varies(query), varies(key) && !is_sink) {
+            (true, true) => kb.load(buffer, &at, (Some(query), Some(key)), rows, keys),
+            (true, false) => kb.load(buffer, &at, (Some(query), None), rows, ONE),
+            (false, true) => kb.load(buffer, &at, (None, Some(key)), ONE, keys),
+            (false, false) => kb.load_scalar(buffer, &at),
+        })
+    }
+
+    /// What a formula is computed of.
+    fn leaf(&self, kb: &mut KernelBuilder, node: &Node, first: Value) -> Option<Value> {
+        match node {
+            Node::Position(axis, elem) => {
+                let at = [self.points.as_slice(), &[self.row, first]].concat();
+                let start = *at.get(*axis)?;
+                Some(match self.rank.checked_sub(*axis)? {
+                    1 => kb.iota(1, start, *elem, ONE, Extent::Static(self.keys)),
+                    2 => kb.iota(0, start, *elem, Extent::Static(self.rows), ONE),
+                    _ => kb.each(Op::Cast, vec![start], *elem),
+                })
+            }
+            Node::Read(source) => self.read(kb, source, first, false),
+            Node::Each(..) => None,
+        }
+    }
+
+    /// The step of the softmax for a tile of scores.
+    pub(super) fn step(&self, kb: &mut KernelBuilder, before: Softmax, scores: Value) -> Weights {
+        kb.at(self.attention.locations.softmax);
+        let highest = kb.reduce(ReduceKind::Max, 1, scores);
+        let highest = kb.binary(BinaryOp::Max, before.highest, highest);
+        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        let unseen = kb.compare(CmpOp::Eq, highest, bottom);
+        let base = kb.select(unseen, nothing, highest);
+        let base = kb.binary(BinaryOp::Mul, base, self.exponents);
+        let power = |kb: &mut KernelBuilder, x: Value| {
+            let x = kb.binary(BinaryOp::Mul, x, self.exponents);
+            let x = kb.binary(BinaryOp::Sub, x, base);
+            kb.unary(UnaryOp::Exp2, x)
+        };
+        let (weights, kept) = (power(kb, scores), power(kb, before.highest));
+        let more = kb.reduce(ReduceKind::Sum, 1, weights);
+        let sum = kb.binary(BinaryOp::Mul, before.sum, kept);
+        let sum = kb.binary(BinaryOp::Add, sum, more);
+        Weights { now: Softmax { highest, sum }, weights, kept }
+    }
+
+    /// The result: weighted values divided by the sum of weights; zeros where there is none.
+    pub(super) fn end_of_rows(&self, kb: &mut KernelBuilder, sum: Value, result: Value) -> Value {
+        kb.at(self.attention.locations.softmax);
+        let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        let one = kb.scalar(Scalar::Float(1.0), Elem::F32);
+        let empty = kb.compare(CmpOp::Eq, sum, zero);
+        let inverse = kb.binary(BinaryOp::Div, one, sum);
+        let inverse = kb.select(empty, zero, inverse);
+        let mean = kb.binary(BinaryOp::Mul, result, inverse);
+        kb.select(empty, zero, mean)
+    }
+
+    /// Zeros for results of so many columns.
+    pub(super) fn no_result(&self, kb: &mut KernelBuilder, cols: i64) -> Value {
+        kb.at(self.attention.locations.values);
+        build::zeros(kb, self.rows, cols)
+    }
+}
