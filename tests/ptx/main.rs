@@ -4,10 +4,7 @@ mod assembled;
 mod elements;
 mod examples;
 mod fragments;
-#[path = "../common/front.rs"]
-mod front;
 mod generate;
-mod oracle;
 mod ptxas;
 mod runs;
 mod sim;
@@ -20,8 +17,6 @@ mod wounded;
 mod fixtures;
 #[path = "../common/front.rs"]
 mod front;
-#[path = "../common/gen_source/mod.rs"]
-mod gen_source;
 #[path = "../common/gen_tile.rs"]
 mod gen_tile;
 #[path = "../common/host.rs"]
