@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// Fields that change nothing in what a model computes from tokens or pixels when it is not trained: what they are for is said
 /// behind them.
-const WITHOUT_EFFECT: [&str; 85] = [
+const WITHOUT_EFFECT: [&str; 91] = [
     // Where the file comes from.
     "_name_or_path",
     "_commit_hash",
@@ -99,6 +99,13 @@ const WITHOUT_EFFECT: [&str; 85] = [
     "forced_decoder_ids",
     "n_positions",
     "cache_implementation",
+    // How `transformers` would search for a text; here the caller says that.
+    "early_stopping",
+    "num_beams",
+    "no_repeat_ngram_size",
+    "length_penalty",
+    "min_length",
+    "classif_dropout",
 ];
 
 /// Why a checkpoint is not imported.

@@ -8,6 +8,7 @@
 //! says, and with lines that are kept or left out ([`template`]). This folder must not know files, the compiler's stages, or the
 //! command line.
 
+mod bart;
 mod bert;
 mod config;
 pub mod gguf;
@@ -36,7 +37,7 @@ pub struct Imported {
 type Family = (&'static str, fn(&Config, &Names) -> Result<String, Refusal>);
 
 /// Families, in the order of messages.
-const FAMILIES: [Family; 15] = [
+const FAMILIES: [Family; 16] = [
     ("gpt2", gpt2::program),
     ("bert", bert::program),
     ("roberta", bert::program),
@@ -50,6 +51,7 @@ const FAMILIES: [Family; 15] = [
     ("gemma3_text", llama::program),
     ("gemma3", llama::beside_images),
     ("t5", t5::program),
+    ("bart", bart::program),
     ("vit", vit::program),
     ("whisper", whisper::program),
 ];

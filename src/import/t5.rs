@@ -48,8 +48,12 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("E", config.size("d_kv")?)
         .word("F", config.size("d_ff")?)
         .word("V", vocabulary)
-        .word("cache", if head { format!(", C = {}", config.size_or("n_positions", 512)?) } else { String::new() })
-        .word("room", if head { ", C" } else { "" })
+        .word(
+            "cache",
+            if head { format!(", C = {}, Kept = f32", config.size_or("n_positions", 512)?) } else { String::new() },
+        )
+        .word("rooms", if head { ", C, Kept = f32" } else { "" })
+        .word("room", if head { ", C, Kept" } else { "" })
         .word("start", start)
         .word("end", end)
         .word("eps", number(config.epsilon_or("layer_norm_epsilon", 1e-6)?))

@@ -98,7 +98,8 @@ assert np.array_equal(model.lookup(np.array([3, 3, 0])), TABLE[[3, 3, 0]])
 assert model.lookup(np.zeros(0, np.int32)).shape == (0, 4)
 a, b = np.arange(5, dtype=np.int32), -np.arange(5, dtype=np.int32)
 assert model.choose(a, b, a % 2 == 0).tolist() == [0, -1, 2, -3, 4]
-assert model.double(np.full(4, 3, np.float32), 40.0).tolist() == [48.0] * 4
+doubled, count = model.double(np.full(4, 3, np.float32), 40.0)
+assert doubled.tolist() == [48.0] * 4 and count == 4
 result, taps = model.affine(x, taps="y")
 np.testing.assert_allclose(taps["y"], x / 2, rtol=1e-6)
 assert taps.written["y"] == 1

@@ -15,7 +15,7 @@ struct Example {
 }
 
 /// Each shows something that no other does.
-const EXAMPLES: [Example; 9] = [
+const EXAMPLES: [Example; 12] = [
     Example { name: "01_linear", options: &["--size", "batch=3"] },
     // Taps, and nothing at all.
     Example { name: "02_self_attention", options: &["--size", "S=5", "--tap", "*"] },
@@ -28,9 +28,17 @@ const EXAMPLES: [Example; 9] = [
         name: "11_norms",
         options: &["--function", "group_norm", "--dim", "D=9,C=6,G=2,F=11", "--size", "B=2,S=5"],
     },
+    Example { name: "12_losses", options: &["--function", "label_smoothing", "--dim", "V=13", "--size", "N=6"] },
     // A loop over time.
     Example { name: "13_recurrent", options: &["--function", "bi_lstm", "--dim", "I=5,H=6,C=3", "--size", "S=7,B=2"] },
     Example { name: "25_mamba", options: &["--dim", "L=2,D=7,I=14,N=3,R=2,V=23", "--size", "B=2,S=7"] },
+    // Rows that are sent to the experts that are chosen for them.
+    Example { name: "26_mixture", options: &["--dim", "D=7,F=9,X=5,K=2", "--size", "N=6"] },
+    // A loop whose end is computed on the GPU and read by the plan, with caches that are states.
+    Example {
+        name: "33_translate",
+        options: &["--function", "translate", "--dim", "L=2,D=18,H=3,F=20,V=31,C=9,N=8", "--size", "T=5"],
+    },
     // States.
     Example {
         name: "30_voice",

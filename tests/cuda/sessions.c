@@ -27,7 +27,7 @@ typedef struct {
 static int calls(job *own)
 {
     float x[4], sum[4], y[8], want, limit = 100;
-    int32_t tokens[3] = {4, 0, 2};
+    int32_t tokens[3] = {4, 0, 2}, count;
     float rows[12];
     int i, n;
     for (n = 1; n <= 20; n++) {
@@ -56,8 +56,8 @@ static int calls(job *own)
     CHECK(small_affine(own->session, 0, rows, y) == ATTNC_OK);
     /* The plan reads what a kernel computed. */
     x[0] = 3;
-    CHECK(small_double(own->session, x, &limit, sum) == ATTNC_OK);
-    CHECK(sum[0] == 192 && sum[1] == 64 * x[1]);
+    CHECK(small_double(own->session, x, &limit, sum, &count) == ATTNC_OK);
+    CHECK(count == 6 && sum[0] == 192 && sum[1] == 64 * x[1]);
     /* An error, and the next call. */
     tokens[1] = 5;
     CHECK(small_lookup(own->session, 3, tokens, rows) == ATTNC_OUT_OF_RANGE);

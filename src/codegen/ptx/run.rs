@@ -216,7 +216,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The depth at which a tile in shared memory is read. What has an element for each place is read by the thread of the place alone,
+    /// The depth at which a tile in shared memory, or a buffer, is read. What has an element for each place is read by the thread of the place alone,
     /// which may write there.
     fn read_depth(&self, t: &TileType) -> usize {
         let depth = self.depth_of(t);
@@ -238,10 +238,7 @@ impl Run<'_, '_> {
             let own = match (&data.op, data.result.and_then(|v| body.ty(v).tile())) {
                 // Effects happen where the elements are, each once.
                 (Op::Store { .. } | Op::Reduce { .. }, _) | (_, None) => 2,
-                (Op::Load { .. }, Some(t)) => {
-                    let depth = self.depth_of(t);
-                    if self.is_filled_within(depth) { depth } else { 2 }
-                }
+                (Op::Load { .. }, Some(t)) => self.read_depth(t),
                 (_, Some(t)) => self.depth_of(t),
             };
             let operands = data.operands.iter().filter_map(|v| {

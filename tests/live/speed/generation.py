@@ -2,7 +2,8 @@
 generation apart, in tokens a second.
 
 Models and peers are those of tokens.py. attnc runs `prefill` and `step` of examples/29_generate.attn, each token the most probable
-one; llama.cpp's `llama-bench` generates at a depth of 512.
+one; llama.cpp's `llama-bench` generates at a depth of 512. Both keep keys and values in f16, llama.cpp's default: after a few hundred
+tokens, reading them takes as long as reading the smallest weights.
 """
 
 import json
@@ -15,6 +16,8 @@ from pathlib import Path
 import tokens
 
 PROGRAM = Path(__file__).resolve().parent.parent.parent.parent / "examples" / "29_generate.attn"
+# What a result may be off by, as a part of it: another order of sums rounds some of what is kept to the neighbouring number.
+KEPT = 2e-3
 # How many times as fast as llama.cpp attnc wants to be.
 WANTED_PROMPT = 1.2
 WANTED = {"f32": 1.15, "bf16": 1.15, "int8": 1.4, "int4": 1.6}
@@ -60,7 +63,7 @@ def compare(attnc, workload, weights, options, out):
     import numpy as np
 
     prompt, written = (9, 6) if options.quick else (512, 256)
-    sizes = Sizes(workload.dims)
+    sizes = Sizes(workload.dims | {"Kept": "f16"})
     print(f"\n{workload.name}: a prompt of {prompt} tokens, then {written} more", flush=True)
     source = np.random.default_rng(8).integers(0, workload.dims["V"], prompt).astype(np.int32)
     models, peers, errors = {}, {}, {}
@@ -90,7 +93,7 @@ def compare(attnc, workload, weights, options, out):
     rows = {}
     for packing in models:
         own = [statistics.median(turns) for turns in zip(*rates[packing, "attnc"])]
-        wrong = not errors[packing] <= tokens.LIMITS[packing]
+        wrong = not errors[packing] <= max(tokens.LIMITS[packing], KEPT)
         rows[packing] = {"prompt": own[0], "generation": own[1], "error": errors[packing], "wrong": wrong}
         line = f"  attnc {packing:5} prompt {own[0]:8.1f} tokens/s, then {own[1]:8.1f}, differs by {errors[packing]:.0e}" + "  WRONG" * wrong
         if peers.get(packing):
