@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(options.target.level, 1);
         assert_eq!(options.emit.len(), 2);
         assert_eq!(options.emit[0].kind, EmitKind::Ir);
-        assert_eq!(options.program.dims[1], Named { name: "T".to_string(), value: 4 });
+        assert_eq!(options.program.dims[1], Named { name: "T".to_string(), value: Binding::Number(4) });
     }
 
     #[test]

@@ -296,6 +296,8 @@ pub(super) struct Tiers {
     list: Vec<(Cpu, VerifiedModule)>,
     /// Modules for GPUs.
     gpus: Vec<GpuTier>,
+    /// What was scheduled, if it is kept.
+    unscheduled: Option<VerifiedModule>,
     /// Did someone else write them?
     is_text: bool,
     /// What lowering says about them.
@@ -311,14 +313,16 @@ impl Tiers {
         weights: &WeightChoice,
     ) -> Result<Tiers, CommandError> {
         let (tiles, remarks) = tiles_of(s, graph)?;
-        Ok(Tiers { remarks, ..Tiers::of_tiles(s, &tiles, levels, weights)? })
+        let tiers = Tiers::of_tiles(s, &tiles, levels, weights)?;
+        Ok(Tiers { unscheduled: Some(tiles), remarks, ..tiers })
     }
 
     /// Lowers graph IR for every machine that a library is for, and schedules it.
     pub(super) fn for_library(s: &mut Session, graph: &ir::Module, levels: &Levels) -> Result<Tiers, CommandError> {
         let (tiles, remarks) = tiles_of(s, graph)?;
         let tiers = Tiers::of_tiles(s, &tiles, &levels.all, &levels.weights)?;
-        Ok(Tiers { gpus: variants(s, &tiles, &levels.gpus, false)?, remarks, ..tiers })
+        let gpus = variants(s, &tiles, &levels.gpus, false)?;
+        Ok(Tiers { gpus, unscheduled: Some(tiles), remarks, ..tiers })
     }
 
     /// Takes a given module whose kernels are for GPUs, or are not scheduled yet.
@@ -326,6 +330,7 @@ impl Tiers {
         Ok(Tiers {
             list: Vec::new(),
             gpus: variants(s, tiles, &kinds_of(tiles), true)?,
+            unscheduled: None,
             is_text: true,
             remarks: Vec::new(),
         })
@@ -341,7 +346,7 @@ impl Tiers {
         let mut tiers = at_once(levels.to_vec(), |level| Ok((level, schedule(tiles, level, weights)?)))?;
         // The level for byte dot products needs quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
-        Ok(Tiers { list: tiers, gpus: Vec::new(), is_text: false, remarks: Vec::new() })
+        Ok(Tiers { list: tiers, gpus: Vec::new(), unscheduled: None, is_text: false, remarks: Vec::new() })
     }
 
     /// Takes a given module: its unscheduled kernels are scheduled for `level`. Its code is for a processor that supports
@@ -354,13 +359,27 @@ impl Tiers {
     ) -> Result<Tiers, CommandError> {
         s.stage("schedule");
         let scheduled = tile::schedule(&tiles, level, weights);
+        let unscheduled = tiles;
         let tiles = scheduled.map_err(|complaint| no_code(s, &complaint))?;
         let of = |k: &tile::Kernel| match k.state {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
         };
         let all = tiles.kernels.iter().filter_map(of).reduce(Cpu::with);
-        Ok(Tiers { list: vec![(all.unwrap_or(level), tiles)], gpus: Vec::new(), is_text: true, remarks: Vec::new() })
+        let list = vec![(all.unwrap_or(level), tiles)];
+        Ok(Tiers { list, gpus: Vec::new(), unscheduled: Some(unscheduled), is_text: true, remarks: Vec::new() })
+    }
+
+    /// A line for each attention whose mask is a formula: how much of it is computed by the code of the best level.
+    fn visited_blocks(&self) -> String {
+        let (Some((level, module)), Some(unscheduled)) = (self.list.first(), &self.unscheduled) else {
+            return String::new();
+        };
+        let line = |blocks: &tile::VisitedBlocks| {
+            let place = blocks.loc.text(&module.name, &module.files);
+            format!("remark: {place}: attention at {}: {blocks}\n", level.name())
+        };
+        tile::visited_blocks(unscheduled, *level).iter().map(line).collect()
     }
 
     /// The levels, in the order of their modules.
@@ -478,7 +497,8 @@ pub(super) fn machine_code(
     let modules = tiers.list.iter().map(|(_, module)| module).chain(tiers.gpus.iter().map(|tier| &tier.module));
     if let Some(module) = modules.take(usize::from(wanted.remarks)).next() {
         let lowering = tiers.remarks.iter().map(|remark| format!("remark: {remark}\n"));
-        let all = lowering.chain([made.remarks(&module.name, &module.files)]).collect::<String>();
+        let all =
+            lowering.chain([tiers.visited_blocks(), made.remarks(&module.name, &module.files)]).collect::<String>();
         let _ = io::stderr().lock().write_all(all.as_bytes());
     }
     Ok(made)

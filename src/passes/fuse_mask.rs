@@ -33,7 +33,7 @@
 //!
 //! The mask, which would have an element for each query and key, is never stored: the kernel computes the part for each tile of
 //! scores. The schedule also sees which keys the formula hides from a tile of queries (`tile/schedule/attention/visible.rs`):
-//! these are not visited, so a sliding window costs time linear in the sequence.
+//! these are not visited, so a sliding window costs time linear in the sequence. A remark tells how many blocks are.
 //!
 //! # Conditions
 //!

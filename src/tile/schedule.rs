@@ -6,7 +6,7 @@
 //! 0. **Variants.** Attention, of which an unscheduled kernel says the algorithm alone, is computed by kernels for the machine, in the
 //!    variant that fits the call (`attention`).
 //! 1. **Panels.** Products get panels for right operands, packed before all calls or just before, and tiles of the machine's
-//!    sizes (`panels`).
+//!    sizes (`panels`); those in loops over time compute several panels at a time (`jam`).
 //!
 //! Then, of each kernel:
 //!
@@ -31,6 +31,7 @@
 mod attention;
 mod formats;
 mod gpu;
+mod jam;
 mod joined;
 mod losses;
 mod packing;
@@ -54,6 +55,7 @@ use super::{
     Value, ValueDef, share_slots,
 };
 use crate::source::Loc;
+pub use attention::VisitedBlocks;
 pub use formats::{WeightChoice, WeightFormat};
 pub use gpu::schedule_for_gpu;
 pub use losses::{Loss, PackedWeight};
@@ -96,6 +98,11 @@ pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> 
 pub fn choose_forms(module: &VerifiedModule, level: Cpu) -> Result<VerifiedModule, String> {
     let chosen = module.clone().changed(|module| attention::expand(module, Target::from(level)));
     chosen.map_err(|(_, complaint)| complaint)
+}
+
+/// How many blocks of keys the attentions of an unscheduled module visit at a level, where their masks are formulas over positions.
+pub fn visited_blocks(module: &VerifiedModule, level: Cpu) -> Vec<VisitedBlocks> {
+    attention::counts(module, Target::from(level))
 }
 
 /// The parameters that a schedule for a level would pack in fewer bytes, each with what is packed of it, in order of name.

@@ -24,6 +24,8 @@ pub struct Target {
     /// seventh of what a whole tile of queries does with 512-bit vectors, a sixth with 256-bit ones, two thirds with 128-bit
     /// ones.
     pub single_queries: i64,
+    /// The most rows of a product that are multiplied by several panels at a time: their sums fit the registers.
+    pub few_rows: i64,
     /// The most keys of a block of attention: as many scores of each query are there at a time.
     pub keys: i64,
     /// Do products read operands of any type and order where they lie, so that nothing is copied before?
@@ -37,6 +39,11 @@ impl From<Cpu> for Target {
             columns: i64::from(cpu.dot_cols()),
             pairs: cpu.has(Feature::Bf16).then_some(pairs),
             single_queries: if cpu.width() == Width::V128 { 1 } else { 4 },
+            few_rows: match cpu.width() {
+                Width::V128 => 0,
+                Width::V256 => 1,
+                Width::V512 => 2,
+            },
             keys: 256,
             reads_in_place: false,
         }

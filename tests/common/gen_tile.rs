@@ -1,7 +1,9 @@
-//! Kernels in tile IR made at random: loads along any axes, broadcasting, reductions along both axes, transpositions,
-//! products, loops that carry tiles, extents bounded at run time.
+//! Kernels in tile IR made at random: loads along any axes and at computed indices, broadcasting, integers, reductions along both
+//! axes, transpositions, products, loops that carry tiles and may end early, branches, extents bounded at run time.
 //!
 //! A test program takes it in by `#[path = "../common/gen_tile.rs"] mod gen_tile;`.
+
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
 use std::collections::BTreeMap;
 
@@ -28,8 +30,13 @@ struct Maker<'r> {
     factors: Option<(Value, Value)>,
     /// Only what every machine computes to the same bits.
     exact: bool,
+    /// All kinds of operations, or few.
+    all: bool,
     rows: Extent,
     cols: Extent,
+    /// The first buffer and the column at which this grid point begins, and how many rows there are.
+    source: (Value, Value),
+    height: Dim,
 }
 
 impl Maker<'_> {
@@ -53,14 +60,43 @@ impl Maker<'_> {
     fn step(&mut self) {
         let a = self.any(Elem::F32);
         let b = self.any(Elem::F32);
-        let v = match self.rng.below(12) {
+        let v = match self.rng.below(if self.all { 18 } else { 12 }) {
             0 => {
-                let ops = [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Relu, UnaryOp::Tanh, UnaryOp::Sigmoid];
-                let op = self.rng.pick(if self.exact { &ops[..3] } else { &ops });
+                let ops = [
+                    UnaryOp::Neg,
+                    UnaryOp::Abs,
+                    UnaryOp::Relu,
+                    UnaryOp::Floor,
+                    UnaryOp::Round,
+                    UnaryOp::Sign,
+                    UnaryOp::Sqrt,
+                    UnaryOp::Tanh,
+                    UnaryOp::Sigmoid,
+                    UnaryOp::Exp,
+                    UnaryOp::Log1p,
+                    UnaryOp::Erf,
+                    UnaryOp::Cos,
+                ];
+                let few = [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Relu, UnaryOp::Tanh, UnaryOp::Sigmoid];
+                let op = self.rng.pick(match (self.exact, self.all) {
+                    (true, true) => &ops[..7],
+                    (false, true) => &ops,
+                    (true, false) => &few[..3],
+                    (false, false) => &few,
+                });
                 self.kb.unary(op, a)
             }
             1 | 2 => {
-                let op = self.rng.pick(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Min]);
+                let ops = [
+                    BinaryOp::Add,
+                    BinaryOp::Sub,
+                    BinaryOp::Mul,
+                    BinaryOp::Max,
+                    BinaryOp::Min,
+                    BinaryOp::Div,
+                    BinaryOp::Rem,
+                ];
+                let op = self.rng.pick(if self.all { &ops } else { &ops[..5] });
                 self.kb.binary(op, a, b)
             }
             3 => {
@@ -82,12 +118,25 @@ impl Maker<'_> {
                 let d = self.any(Elem::F32);
                 self.kb.select(c, a, d)
             }
+            7 if self.all => self.integers(a, b),
             7 => {
                 let n = self.kb.cast(a, Elem::I32);
                 let m = self.kb.cast(b, Elem::I32);
                 let sum = self.kb.binary(BinaryOp::Add, n, m);
                 self.kb.cast(sum, Elem::F32)
             }
+            12 => {
+                let narrow = self.rng.pick(&[Elem::BF16, Elem::F16]);
+                self.kb.narrow(a, narrow)
+            }
+            13 => {
+                let number = self.number(a);
+                let op = self.rng.pick(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Max]);
+                self.kb.binary(op, b, number)
+            }
+            14 => self.truths(a, b),
+            15 => self.gathered(a),
+            16 => self.branch(a),
             _ => {
                 let whole: Vec<Value> = self
                     .tiles
@@ -97,12 +146,94 @@ impl Maker<'_> {
                     .collect();
                 let acc = self.rng.pick(&whole);
                 match self.factors {
-                    Some((x, y)) => self.kb.dot(x, y, acc),
-                    None => self.kb.narrow(acc, Elem::BF16),
+                    // How a product is summed depends on the machine.
+                    Some((x, y)) if !self.exact => self.kb.dot(x, y, acc),
+                    _ => self.kb.binary(BinaryOp::Max, acc, a),
                 }
             }
         };
         self.tiles.push(v);
+    }
+
+    /// Two tiles as integers of one type.
+    fn integers(&mut self, a: Value, b: Value) -> Value {
+        let elem = self.rng.pick(&[Elem::I32, Elem::I32, Elem::I64]);
+        let n = self.kb.cast(a, elem);
+        let m = self.kb.cast(b, elem);
+        let op = self.rng.pick(&[
+            BinaryOp::Add,
+            BinaryOp::Sub,
+            BinaryOp::Mul,
+            BinaryOp::Max,
+            BinaryOp::Div,
+            BinaryOp::Rem,
+            BinaryOp::BitAnd,
+            BinaryOp::BitXor,
+            BinaryOp::ShiftLeft,
+            BinaryOp::ShiftRight,
+        ]);
+        let out = self.kb.binary(op, n, m);
+        let out = if elem == Elem::I32 && self.rng.chance(20) { self.kb.narrow(out, Elem::I8) } else { out };
+        self.kb.cast(out, Elem::F32)
+    }
+
+    /// The greatest or the least element of a tile, as a scalar.
+    fn number(&mut self, x: Value) -> Value {
+        let kind = self.rng.pick(&[ReduceKind::Max, ReduceKind::Min]);
+        let row = self.kb.reduce(kind, 0, x);
+        let one = self.kb.reduce(kind, 1, row);
+        self.kb.element(one)
+    }
+
+    /// A choice by what holds anywhere along an axis, or everywhere.
+    fn truths(&mut self, a: Value, b: Value) -> Value {
+        let holds = self.kb.compare(self.rng.pick(CmpOp::ALL), a, b);
+        let kind = self.rng.pick(&[ReduceKind::Any, ReduceKind::All]);
+        let holds = self.kb.reduce(kind, self.rng.below(2), holds);
+        let c = self.any(Elem::F32);
+        self.kb.select(holds, b, c)
+    }
+
+    /// A row of the first buffer, at an index that is computed and checked.
+    fn gathered(&mut self, a: Value) -> Value {
+        let number = self.number(a);
+        let number = self.kb.cast(number, Elem::I32);
+        let index = self.kb.to_index(number);
+        let bound = self.kb.dim(&self.height.clone());
+        let index = self.kb.index_binary(BinaryOp::Rem, index, bound);
+        let index = self.kb.check_index(index, bound, 0);
+        let (x, to) = self.source;
+        self.kb.load(x, &[index, to], (None, Some(1)), ONE, self.cols)
+    }
+
+    /// One tile or another of the same type, by a comparison.
+    fn branch(&mut self, a: Value) -> Value {
+        let ty = self.kb.ty(a).clone();
+        let condition = self.condition();
+        let (then, _) = self.kb.new_block(Vec::new());
+        let (other, _) = self.kb.new_block(Vec::new());
+        let (join, args) = self.kb.new_block(vec![ty.clone()]);
+        self.kb.br_if(condition, (then, &[]), (other, &[]));
+        let before = self.tiles.len();
+        for side in [then, other] {
+            self.kb.switch_to(side);
+            let x = self.any(Elem::F32);
+            let x = self.kb.unary(UnaryOp::Neg, x);
+            self.tiles.push(x);
+            let fit: Vec<Value> = self.tiles.iter().copied().filter(|v| *self.kb.ty(*v) == ty).collect();
+            let given = fit.last().copied().unwrap_or(a);
+            self.kb.br(join, &[given]);
+            self.tiles.truncate(before);
+        }
+        self.kb.switch_to(join);
+        args[0]
+    }
+
+    fn condition(&mut self) -> Value {
+        let x = self.any(Elem::F32);
+        let number = self.number(x);
+        let limit = self.kb.scalar(attnc::ir::Scalar::Float(0.75), Elem::F32);
+        self.kb.compare_scalars(self.rng.pick(&[CmpOp::Lt, CmpOp::Ge]), number, limit)
     }
 
     /// A reduction of a tile that is as long along the axis as there is.
@@ -137,7 +268,7 @@ impl Maker<'_> {
         self.kb.transpose(t)
     }
 
-    /// A loop of three rounds that carries some tiles.
+    /// A loop of three rounds, or fewer, that carries some tiles.
     fn round_and_round(&mut self) {
         let carried: Vec<Value> = (0..1 + self.rng.below(3)).map(|_| self.any(Elem::F32)).collect();
         let mut types = vec![Type::Index];
@@ -167,6 +298,13 @@ impl Maker<'_> {
             let fit: Vec<Value> = self.tiles[outside..].iter().copied().filter(|v| *self.kb.ty(*v) == wanted).collect();
             given.push(self.rng.pick(&fit));
         }
+        if self.all && self.rng.chance(30) {
+            let ends = self.condition();
+            // A conditional jump takes no tiles.
+            let (on, _) = self.kb.new_block(Vec::new());
+            self.kb.br_if(ends, (after, &[]), (on, &[]));
+            self.kb.switch_to(on);
+        }
         self.kb.br(head, &given);
         self.kb.switch_to(after);
         // Values made in the loop cannot be used after it.
@@ -188,21 +326,61 @@ pub(crate) const BUFFERS: [(Elem, &[&str], ParamMode); 9] = [
     (Elem::F32, &["R", "C"], ParamMode::Out),
 ];
 
-/// A kernel of these buffers. `exact`: every machine computes the same bits.
-pub(crate) fn make(name: &str, rng: &mut Random, exact: bool) -> Kernel {
-    make_of(name, rng, exact, [[3, 4, 8], [4, 5, 16]], 32)
+/// What is reported of an index that is out of range, by the number that kernels use.
+pub(crate) const SITES: [&str; 1] = ["index {0} is out of range for {1} rows"];
+
+/// The types of the buffers for these dimensions.
+pub(crate) fn types(r: &Dim, c: &Dim, k: &Dim) -> Vec<BufferType> {
+    let dim = |name: &&str| {
+        if *name == "R" {
+            r.clone()
+        } else if *name == "C" {
+            c.clone()
+        } else {
+            k.clone()
+        }
+    };
+    let ty = |(elem, shape, _): &(Elem, &[&str], ParamMode)| {
+        let shape: Vec<Dim> = shape.iter().map(dim).collect();
+        BufferType { elem: *elem, strides: row_major(&shape), shape }
+    };
+    BUFFERS.iter().map(ty).collect()
 }
 
-/// The same, with tiles of one of three numbers of rows and one of three of columns, and products over so many steps at most.
-pub(crate) fn make_of(name: &str, rng: &mut Random, exact: bool, [highs, wides]: [[i64; 3]; 2], steps: i64) -> Kernel {
+/// A kernel of these buffers. `exact`: every machine computes the same bits.
+pub(crate) fn make(name: &str, rng: &mut Random, exact: bool) -> Kernel {
+    let (r, c, k) = (Dim::symbol("R"), Dim::symbol("C"), Dim::symbol("K"));
+    let sizes = ([[3, 4, 8], [4, 5, 16]], 32);
+    made(name, rng, (exact, true), sizes, &types(&r, &c, &k))
+}
+
+/// The same over buffers of other types, of the same kinds.
+pub(crate) fn make_over(name: &str, rng: &mut Random, exact: bool, types: &[BufferType]) -> Kernel {
+    made(name, rng, (exact, true), ([[3, 4, 8], [4, 5, 16]], 32), types)
+}
+
+/// A kernel of few kinds of operations, with tiles of one of three numbers of rows and one of three of columns, and products over so
+/// many steps at most.
+pub(crate) fn make_of(name: &str, rng: &mut Random, exact: bool, tiles: [[i64; 3]; 2], steps: i64) -> Kernel {
+    let (r, c, k) = (Dim::symbol("R"), Dim::symbol("C"), Dim::symbol("K"));
+    made(name, rng, (exact, false), (tiles, steps), &types(&r, &c, &k))
+}
+
+fn made(
+    name: &str,
+    rng: &mut Random,
+    (exact, all): (bool, bool),
+    ([highs, wides], steps): ([[i64; 3]; 2], i64),
+    types: &[BufferType],
+) -> Kernel {
     let mut kb = KernelBuilder::new(name);
     kb.at(Loc::default());
     let high = rng.pick(&highs);
     let wide = rng.pick(&wides);
     let buffers: Vec<Value> =
-        BUFFERS.iter().map(|(elem, shape, mode)| kb.buffer(buffer(*elem, shape), *mode)).collect();
+        BUFFERS.iter().zip(types).map(|((_, _, mode), ty)| kb.buffer(ty.clone(), *mode)).collect();
     let [x, turned, column, row, left, right, out, sums, tops] = buffers[..] else { panic!("nine buffers") };
-    let (r, c, k) = (Dim::symbol("R"), Dim::symbol("C"), Dim::symbol("K"));
+    let (r, c, k) = (types[0].shape[0].clone(), types[0].shape[1].clone(), types[4].shape[1].clone());
     let i = kb.grid_axis(&r, high);
     let j = kb.grid_axis(&c, wide);
     let (at, to) = (kb.times(i, high), kb.times(j, wide));
@@ -227,7 +405,7 @@ pub(crate) fn make_of(name: &str, rng: &mut Random, exact: bool, [highs, wides]:
             Some((kb.transpose(a), b))
         }
     };
-    let mut m = Maker { rng, kb, tiles, factors, exact, rows, cols };
+    let mut m = Maker { rng, kb, tiles, factors, exact, all, rows, cols, source: (x, to), height: r.clone() };
     for _ in 0..2 + m.rng.below(3) {
         for _ in 0..m.rng.below(5) {
             m.step();

@@ -18,6 +18,8 @@ mod fixtures;
 #[path = "../common/front.rs"]
 mod front;
 mod functions;
+#[path = "../common/gen_plan.rs"]
+mod gen_plan;
 #[path = "../common/gen_source/mod.rs"]
 mod gen_source;
 #[path = "../common/gen_tile.rs"]

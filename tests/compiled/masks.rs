@@ -4,10 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use attnc::ir;
 use attnc::lowering::graph::Options;
+use attnc::lowering::tile::lower;
 use attnc::passes;
 use attnc::shape::Elem;
-use attnc::tile::{PlanVariant, cost};
+use attnc::tensor::Tensor;
+use attnc::tile::verify::verify;
+use attnc::tile::{PlanVariant, cost, interp, visited_blocks};
 
 use crate::attention_compiled::{CAUSAL, Case, HIDDEN, PAIRS, PLAIN, causal, computes_its_formula};
 use crate::{compiled, front};
@@ -185,6 +189,14 @@ fn cases() -> Vec<Case> {
         },
         documents,
         Case {
+            name: "bounds that are read, as floats",
+            extra: &["f32[S]", "f32[T]"],
+            masked: "where(rearrange(a, \"s -> s 1\") > cast<f32>(j) / 128 - 2 or b > cast<f32>(i) / 1024 + 0.5, s, -inf)",
+            apply: |x, [_, i, j], _, a| kept(x, a[0][i] > j as f64 / 128.0 - 2.0 || a[1][j] > i as f64 / 1024.0 + 0.5),
+            sizes: SIZES,
+            ..PLAIN
+        },
+        Case {
             name: "documents, but for what is given",
             extra: &["i32[S]", "bool[S, T]"],
             masked: "where((rearrange(a, \"s -> s 1\") > j / 100) or b, s, -inf)",
@@ -260,5 +272,134 @@ fn windows_take_work_and_memory_in_proportion_to_the_length() {
         // As a check of the count: without a window it is nearly the square.
         let [short, long] = [512, 1024].map(|length| work("j <= i", level, length));
         assert!(long.flops as f64 > 3.0 * short.flops as f64);
+    }
+}
+
+/// A program whose mask reads one number for each query.
+fn reading(mask: &str) -> String {
+    format!(
+        "model A {{\n    pub fn forward(q: f32[1, S, 8], k: f32[1, S, 8], v: f32[1, S, 8], a: f32[S]) -> f32[1, S, 8] {{\n        \
+         let i = rearrange(iota(S), \"s -> s 1\")\n        let j = iota(S)\n        let a = rearrange(a, \"s -> s 1\")\n        \
+         softmax(where({mask}, q @ k.T, -inf)) @ v\n    }}\n}}\n"
+    )
+}
+
+/// Bounds of numbers that are not finite, or that are very far from 0, prove nothing.
+#[test]
+fn special_numbers_that_a_mask_reads() {
+    type Keeps = fn(f32, usize) -> bool;
+    let masks: [(&str, Keeps); 3] = [
+        ("abs(a - cast<f32>(j)) >= 0", |a, j| (a - j as f32).abs() >= 0.0),
+        ("floor(cast<f32>(j) / 32) == a", |a, j| (j / 32) as f32 == a),
+        ("a + 3e38 >= cast<f32>(j) and cast<f32>(j) - a < 3e38", |a, j| a + 3e38 >= j as f32 && j as f32 - a < 3e38),
+    ];
+    let n = 200;
+    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, -f32::NAN];
+    let a: Vec<f32> =
+        (0..n).map(|i| if i / 40 % 2 == 0 && i % 7 < 6 { special[i % 7] } else { (i * i % 9) as f32 }).collect();
+    let v: Vec<f32> = (0..8 * n).map(|x| (x * 7 % 31) as f32 - 15.0).collect();
+    // All scores are 0: the result is the mean of the values that are seen.
+    let zeros = Tensor::from_f32(vec![1, n, 8], &vec![0.0; 8 * n]).unwrap();
+    let args =
+        [zeros.clone(), zeros, Tensor::from_f32(vec![1, n, 8], &v).unwrap(), Tensor::from_f32(vec![n], &a).unwrap()];
+    let folder = tempfile::tempdir().unwrap();
+    for (mask, keeps) in masks {
+        let module = front::module("a.attn", &reading(mask), &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+        let module = compiled::optimised(module, &passes::Options::default());
+        for level in compiled::levels() {
+            let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
+            let mut session = model.session().unwrap();
+            let out = session.call(model.entry("forward").unwrap(), &args).unwrap();
+            for (i, row) in out[0].to_f64().chunks(8).enumerate() {
+                let seen: Vec<usize> = (0..n).filter(|j| keeps(a[i], *j)).collect();
+                for (c, got) in row.iter().enumerate() {
+                    let sum: f64 = seen.iter().map(|j| f64::from(v[8 * j + c])).sum();
+                    let want = if seen.is_empty() { 0.0 } else { sum / seen.len() as f64 };
+                    assert!((got - want).abs() < 1e-4, "{mask}, {level:?}: query {i} gives {got}, not {want}");
+                }
+            }
+        }
+    }
+}
+
+/// Blocks of keys that are drawn by lot for each block of queries: the others are not visited.
+#[test]
+fn blocks_that_are_drawn_are_all_that_is_visited() {
+    let (n, part) = (512, 64);
+    let args = |lot: &dyn Fn(usize) -> f32| {
+        let x = Tensor::from_f32(vec![1, n, 8], &vec![0.25; 8 * n]).unwrap();
+        let lots: Vec<f32> = (0..n).map(|i| lot(i / part)).collect();
+        vec![x.clone(), x.clone(), x, Tensor::from_f32(vec![n], &lots).unwrap()]
+    };
+    let mask = "abs(floor(cast<f32>(i) / 64) - floor(cast<f32>(j) / 64)) <= 1 or floor(cast<f32>(j) / 64) == a";
+    let module = front::module("a.attn", &reading(mask), &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let module = compiled::optimised(module, &passes::Options::default());
+    for level in compiled::levels() {
+        let tiles = compiled::scheduled(&module, level);
+        let work = |lot: &dyn Fn(usize) -> f32| {
+            let call = interp::Call {
+                plan: "forward",
+                variant: PlanVariant::Plain,
+                symbols: &BTreeMap::from([("S".to_string(), 512)]),
+                args: &args(lot),
+                params: &BTreeMap::<String, Tensor>::new(),
+                limits: Default::default(),
+            };
+            let outcome = interp::run(verify(&tiles).unwrap(), &call).unwrap_or_else(|e| panic!("{e}"));
+            outcome.flops as f64
+        };
+        // Of eight blocks of queries six see three blocks of keys, two see two; a lot adds one, if it is not near.
+        let (own, far, all) = (work(&|b| b as f32), work(&|b| ((b + 4) % 8) as f32), work(&|_| f32::NAN));
+        assert!((far / own - 30.0 / 22.0).abs() < 0.05, "{level:?}: {own} {far}");
+        // Where nothing is known, the mask is computed in all 64.
+        assert!((2.8..3.3).contains(&(all / own)), "{level:?}: {own} {all}");
+    }
+}
+
+/// The numbers of blocks that are told are those of the pairs that a mask keeps, where bounds are exact.
+#[test]
+fn the_blocks_that_are_told_are_those_that_are_seen() {
+    type Keeps = fn(i64, i64) -> bool;
+    let masks: [(&str, Keeps); 4] = [
+        ("j <= i and i - j < 256", |i, j| j <= i && i - j < 256),
+        ("abs(i - j) <= 100", |i, j| (i - j).abs() <= 100),
+        ("i / 128 == j / 128", |i, j| i / 128 == j / 128),
+        ("j <= i or j < 70", |i, j| j <= i || j < 70),
+    ];
+    for (mask, keeps) in masks {
+        // One of them at the length that stands for all.
+        let lengths: &[&str] = if mask == "abs(i - j) <= 100" { &["S", "130", "1", "0"] } else { &["777"] };
+        for rows in lengths {
+            let source = format!(
+                "model A {{\n    pub fn forward(q: f32[2, {rows}, 64], k: f32[2, {rows}, 64], v: f32[2, {rows}, 64]) -> f32[2, {rows}, 64] {{\n        \
+                 let i = rearrange(iota({rows}), \"s -> s 1\")\n        let j = iota({rows})\n        \
+                 softmax(where({mask}, q @ k.T / 8, -inf)) @ v\n    }}\n}}\n"
+            );
+            let module = front::module("a.attn", &source, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+            let module = compiled::optimised(module, &passes::Options::default());
+            let tiles = lower(ir::verify(&module).unwrap()).unwrap();
+            for level in compiled::levels() {
+                let told = visited_blocks(&tiles, level);
+                let n = rows.parse().unwrap_or(4096);
+                if n < 2 {
+                    assert!(told.iter().all(|t| t.all <= 1), "{told:?}");
+                    continue;
+                }
+                let [told] = told.as_slice() else { panic!("{mask}, {rows}: {told:?}") };
+                let assumed = if *rows == "S" { vec![("S".to_string(), 4096)] } else { Vec::new() };
+                assert_eq!(told.assumed, assumed);
+                let (mut all, mut visited, mut whole) = (0, 0, 0);
+                for first in (0..n).step_by(told.queries as usize) {
+                    for key in (0..n).step_by(told.keys as usize) {
+                        let of = |i: i64| (key..n.min(key + told.keys)).map(move |j| keeps(i, j));
+                        let kept = || (first..n.min(first + told.queries)).flat_map(of);
+                        all += 1;
+                        visited += usize::from(kept().any(|keep| keep));
+                        whole += usize::from(kept().all(|keep| keep));
+                    }
+                }
+                assert_eq!((told.all, told.visited, told.whole), (all, visited, whole), "{mask}, {rows}, {level:?}");
+            }
+        }
     }
 }

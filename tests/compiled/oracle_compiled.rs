@@ -54,12 +54,18 @@ fn compute_what_they_mean(seeds: std::ops::Range<u64>) {
         let program = gen_source::generate(seed);
         let module = front::module("random.attn", &program.source, &Options::default()).unwrap();
         let params = gen_source::inputs::parameters(&module, seed);
-        let optimised = compiled::optimised(module.clone(), &passes::Options::default());
         let folder = tempfile::tempdir().unwrap();
         // The levels alternate.
         let levels = compiled::levels();
         let level = levels[usize::try_from(seed).unwrap() % levels.len()];
-        let model = compiled::load_at(level, &optimised, &params, folder.path());
+        let load = || {
+            let optimised = compiled::optimised(module.clone(), &passes::Options::default());
+            compiled::load_at(level, &optimised, &params, folder.path())
+        };
+        let Ok(model) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load)) else {
+            wrong.push(format!("seed {seed} ({}) does not compile\n{}", level.name(), program.source));
+            continue;
+        };
         let mut session = model.session().unwrap();
         let mut states = interp::States::<interp::Bounded>::new();
         // What a session keeps is compared by what later calls give.

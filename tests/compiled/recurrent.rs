@@ -1,7 +1,7 @@
 //! Recurrent networks: do cells give what their formulas say, whatever is hoisted, computed together and written in place; and how
 //! many launches has a step?
 
-use crate::everywhere;
+use crate::{compiled, everywhere};
 
 use attnc::ir;
 use attnc::lowering::tile::lower;
@@ -161,6 +161,60 @@ fn a_step_of_a_gru_has_two_kernels_and_a_copy_of_its_result() {
     for (input, hidden) in [(3, 5), (7, 33), (1, 1)] {
         let program = check(&Cell::new(3, input, hidden), &gru_program(input, hidden), gru);
         assert_eq!(step(&program), ["matmul", "map", "update"], "{input} {hidden}");
+    }
+}
+
+/// The bits of a row do not depend on the other rows, whether panels are multiplied side by side (of one row, or two) or one after
+/// another; and they are what the formula gives.
+#[test]
+fn a_few_rows_by_several_panels() {
+    let gates: [(usize, fn(usize, usize) -> String, Formula); 2] = [(4, lstm_program, lstm), (3, gru_program, gru)];
+    for (gates, source, formula) in gates {
+        let cell = Cell::new(gates, 6, 256);
+        let program = cell.program(&source(6, 256));
+        let (steps, most) = (3, 5);
+        let x = tensor(&[steps, most, 6], 7).to_f64();
+        let row = |b: usize| (0..steps).map(|t| x[(t * most + b) * 6..][..6].to_vec()).collect::<Vec<_>>();
+        let folder = tempfile::tempdir().unwrap();
+        let params = cell.params.iter().cloned().collect();
+        for level in compiled::levels() {
+            let tiles = compiled::scheduled(&program.optimised, level);
+            let products = |k: &tile::Kernel| {
+                let all = |b: &tile::Block| {
+                    k.body.block(*b).insts.iter().filter(|i| matches!(k.body.inst(**i).op, Op::Dot { .. })).count()
+                };
+                k.body.layout.iter().map(all).max().unwrap_or(0)
+            };
+            // The panels of the state's product that go together: as many as leave eight grid points.
+            let expected = match level.width() {
+                tile::Width::V128 => 1,
+                tile::Width::V256 => 4,
+                tile::Width::V512 => gates,
+            };
+            assert_eq!(tiles.kernels.iter().map(products).max(), Some(expected), "{level:?}");
+            let model = compiled::load_at(level, &program.optimised, &params, folder.path());
+            let mut session = model.session().unwrap();
+            let mut first: Vec<Vec<u32>> = Vec::new();
+            for batch in 1..=most {
+                let values: Vec<f64> = (0..steps).flat_map(|t| &x[t * most * 6..][..batch * 6]).copied().collect();
+                let x = Tensor::from_floats(Elem::F32, vec![steps, batch, 6], &values).unwrap();
+                let out = session.call(model.entry("f").unwrap(), &[x]).unwrap().remove(0);
+                let values = out.to_f64();
+                for b in 0..batch {
+                    let got: Vec<f64> =
+                        (0..steps).flat_map(|t| &values[(t * batch + b) * 256..][..256]).copied().collect();
+                    let bits: Vec<u32> = got.iter().map(|x| (*x as f32).to_bits()).collect();
+                    if b < first.len() {
+                        assert!(bits == first[b], "{level:?}: row {b} of {batch} has other bits");
+                        continue;
+                    }
+                    let want = cell.states(&row(b), formula).concat();
+                    let off = want.iter().zip(&got).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+                    assert!(off < 1e-5, "{level:?}: row {b} of {batch} is off by {off}");
+                    first.push(bits);
+                }
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! bounded at run time. Each is verified, printed,
 //! read back, and run unscheduled and scheduled. Those in which every machine computes the same bits are compiled too.
 
-use crate::{compiled, gen_tile};
+use crate::{compiled, gen_plan, gen_tile};
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,33 @@ use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::{Argument, run_kernel, run_kernel_by};
 use attnc::tile::{
-    Cpu, DotMode, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, schedule_kernel, text, verify,
+    Cpu, DotMode, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, WeightChoice, interp,
+    schedule_kernel, text, verify,
 };
-use gen_tile::{BUFFERS, buffer, contents, make, sizes};
+use gen_plan::Planned;
+use gen_tile::{BUFFERS, SITES, buffer, contents, make, sizes};
 
-/// How many kernels are made.
-const KERNELS: u64 = 400;
-/// How many are compiled, for the levels of this processor in turn; fewer without optimisation, where the compiler is slow.
-const COMPILED: u64 = if cfg!(debug_assertions) { 48 } else { 144 };
+/// How many kernels are made; fewer without optimisation, where all of it is slow. `ATTNC_ORACLE` says otherwise,
+/// `ATTNC_ORACLE_FIRST` where to start.
+const KERNELS: u64 = if cfg!(debug_assertions) { 400 } else { 1000 };
+/// How many are compiled, for the levels of this processor in turn.
+const COMPILED: u64 = if cfg!(debug_assertions) { 48 } else { 1000 };
+/// How many plans are made and compiled.
+const PLANS: u64 = if cfg!(debug_assertions) { 50 } else { 1000 };
+
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let first = number("ATTNC_ORACLE_FIRST").unwrap_or(0);
+    first..first + number("ATTNC_ORACLE").unwrap_or(usual)
+}
+
+fn sites() -> Vec<String> {
+    SITES.map(String::from).to_vec()
+}
 
 fn verified(kernel: &Kernel, what: &str) -> String {
-    let module = Module { name: "random".into(), kernels: vec![kernel.clone()], ..Module::default() };
+    let kernels = vec![kernel.clone()];
+    let module = Module { name: "random".into(), sites: sites(), kernels, ..Module::default() };
     if let Err(e) = verify::verify(&module) {
         panic!("{what}:\n{e}");
     }
@@ -45,7 +61,7 @@ fn verified(kernel: &Kernel, what: &str) -> String {
 
 #[test]
 fn the_schedule_keeps_every_bit_but_for_modes() {
-    for seed in 0..KERNELS {
+    for seed in seeds(KERNELS) {
         let open = make("random", &mut Random::new(seed), false);
         let before = verified(&open, &format!("kernel {seed}, unscheduled"));
         let level = Cpu::NAMED[(seed % 3) as usize];
@@ -80,7 +96,7 @@ fn the_schedule_keeps_every_bit_but_for_modes() {
 fn vector_ir_computes_what_tile_ir_does() {
     let levels = [Cpu::PORTABLE, Cpu::AVX2, Cpu::AVX512];
     let mut compared = 0;
-    for seed in 0..KERNELS {
+    for seed in seeds(KERNELS) {
         let mut kernel = make("random", &mut Random::new(seed), true);
         let level = levels[(seed % 3) as usize];
         schedule_kernel(&mut kernel, level).unwrap_or_else(|e| panic!("kernel {seed}: {e}"));
@@ -103,7 +119,8 @@ fn vector_ir_computes_what_tile_ir_does() {
             }
         }
     }
-    assert!(compared * 10 > KERNELS * 9, "{compared} of {KERNELS} kernels have vector IR");
+    let count = seeds(KERNELS).count();
+    assert!(compared * 10 > count * 9, "{compared} of {count} kernels have vector IR");
 }
 
 /// Are the same floats there, but for what a NaN holds?
@@ -114,7 +131,7 @@ fn same_floats(a: &[u8], b: &[u8]) -> bool {
 
 /// A module with an entry point for each kernel.
 fn with_entries(kernels: Vec<Kernel>) -> Module {
-    let mut module = Module { name: "random".into(), ..Module::default() };
+    let mut module = Module { name: "random".into(), sites: sites(), ..Module::default() };
     for k in kernels {
         let mut entry = EntryDecl { name: k.name.clone(), ..EntryDecl::default() };
         let symbols = ["C", "K", "R"].map(String::from).to_vec();
@@ -148,8 +165,11 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 fn compiled_kernels_compute_what_the_interpreter_does() {
     let levels = compiled::levels();
     for (level, first) in levels.iter().zip(0..) {
-        let seeds: Vec<u64> = (first..COMPILED).step_by(levels.len()).collect();
-        compute_what_the_interpreter_does(*level, &seeds);
+        let seeds: Vec<u64> = seeds(COMPILED).skip(first).step_by(levels.len()).collect();
+        // A library of moderate size at a time.
+        for some in seeds.chunks(50) {
+            compute_what_the_interpreter_does(*level, some);
+        }
     }
 }
 
@@ -204,6 +224,105 @@ fn compute_what_the_interpreter_does(level: Cpu, seeds: &[u64]) {
                         k.name,
                         level.name()
                     );
+                }
+            }
+        }
+    }
+}
+
+/// Plans in a module.
+const GROUP: u64 = 25;
+
+/// The sizes of the calls of a plan's session.
+fn sizes_of(planned: &Planned) -> Vec<BTreeMap<String, i64>> {
+    let known = |arg: usize, axis: usize| planned.entry.args[arg].ty.shape[axis].as_const();
+    match (known(0, 0), known(0, 1), known(4, 1)) {
+        (Some(r), Some(c), Some(k)) => {
+            let sizes: BTreeMap<String, i64> = [("R", r), ("C", c), ("K", k)].map(|(s, n)| (s.to_string(), n)).into();
+            vec![sizes; 3]
+        }
+        _ => sizes(),
+    }
+}
+
+/// The arguments of a call.
+fn arguments(planned: &Planned, sizes: &BTreeMap<String, i64>, seed: u64) -> Vec<Tensor> {
+    let bytes = contents(&mut Random::new(seed), sizes);
+    let tensor = |((elem, shape, _), bytes): (&(attnc::shape::Elem, &[&str], ParamMode), Vec<u8>)| {
+        let shape = shape.iter().map(|s| usize::try_from(sizes[*s]).unwrap()).collect();
+        Tensor::new(*elem, shape, bytes).unwrap()
+    };
+    BUFFERS.iter().zip(bytes).take(planned.entry.args.len()).map(tensor).collect()
+}
+
+/// What a session gives by the interpreter.
+fn interpreted(module: verify::Verified<'_>, planned: &Planned) -> Vec<Vec<Tensor>> {
+    let mut states = BTreeMap::new();
+    let call = |(n, sizes): (usize, BTreeMap<String, i64>)| {
+        let symbols = sizes.iter().filter(|(name, _)| planned.plan.symbols.contains(name));
+        let symbols = symbols.map(|(name, n)| (name.clone(), *n)).collect();
+        let args = arguments(planned, &sizes, n as u64);
+        let call = interp::Call {
+            plan: &planned.entry.name,
+            variant: PlanVariant::Plain,
+            symbols: &symbols,
+            args: &args,
+            params: &attnc::ir::interp::NoParams,
+            limits: Limits::default(),
+        };
+        let given = interp::run_in(module, &call, &mut states);
+        given.unwrap_or_else(|e| panic!("{} at {sizes:?}: {e}\n{}", planned.entry.name, text::print(&module))).results
+    };
+    sizes_of(planned).into_iter().enumerate().map(call).collect()
+}
+
+/// Plans mean the same scheduled and compiled, to the bit: loops, branches, slots, states, lengths, views.
+#[test]
+fn plans_are_kept_and_compiled_to_the_bit() {
+    let seeds = seeds(PLANS);
+    let levels = compiled::levels();
+    for first in seeds.clone().step_by(GROUP as usize) {
+        let plans: Vec<Planned> = (first..seeds.end.min(first + GROUP)).map(gen_plan::make).collect();
+        let mut module = Module { name: "random".into(), sites: sites(), ..Module::default() };
+        for p in &plans {
+            module.entries.push(p.entry.clone());
+            module.plans.push(p.plan.clone());
+            module.kernels.extend(p.kernels.iter().cloned());
+            module.states.extend(p.states.iter().cloned());
+        }
+        let printed = text::print(&module);
+        let read = text::parse(&printed, SourceMap::new().add("random.tir", printed.as_str()));
+        let read = read.unwrap_or_else(|d| panic!("{:?}\n{printed}", d.sorted())).module;
+        assert_eq!(text::print(&read), printed);
+        let open = verify::VerifiedModule::new(module).unwrap_or_else(|e| panic!("plans from {first}:\n{e}"));
+        let level = levels[usize::try_from(first / GROUP).unwrap() % levels.len()];
+        let scheduled = attnc::tile::schedule(&open, level, &WeightChoice::default()).unwrap_or_else(|e| panic!("{e}"));
+        let target = cpu::Arch::host().triple().to_string();
+        let model = descriptor::describe(&scheduled.interface(), "Random", "", &target).unwrap();
+        let made = compiled::compile(&[cpu::Tier { level, module: scheduled.verified() }], &model);
+        let folder = tempfile::tempdir().unwrap();
+        let so = folder.path().join("model.so");
+        link::link(&made.objects(), &so).unwrap_or_else(|e| panic!("{e}"));
+        // SAFETY: linked just above.
+        let model = unsafe { CompiledModel::open(&so, None, 1) }.unwrap_or_else(|e| panic!("{e}"));
+        for planned in &plans {
+            let want = interpreted(open.verified(), planned);
+            let mut session = model.session().unwrap();
+            let entry = model.entry(&planned.entry.name).unwrap();
+            let calls = sizes_of(planned).into_iter().enumerate();
+            let run = |(n, sizes): (usize, BTreeMap<String, i64>)| {
+                session
+                    .call(entry, &arguments(planned, &sizes, n as u64))
+                    .unwrap_or_else(|e| panic!("{}: {e}", planned.entry.name))
+            };
+            let got: Vec<Vec<Tensor>> = calls.map(run).collect();
+            for (how, given) in
+                [("scheduled", interpreted(scheduled.verified(), planned)), (level.name().as_str(), got)]
+            {
+                for (n, (want, given)) in want.iter().zip(&given).enumerate() {
+                    for (want, given) in want.iter().zip(given) {
+                        compiled::same_bits(&format!("{}, {how}, call {n}", planned.entry.name), want, given);
+                    }
                 }
             }
         }

@@ -16,6 +16,90 @@ fn the_generator_says_the_same_again() {
     }
 }
 
+/// What must occur in random programs: what the language can say, beyond formulas.
+const SAID: &[&str] = &[
+    "..,",
+    "2*N",
+    " where ",
+    "-> (",
+    "E = f32",
+    "tap ",
+    "state ",
+    "reset ",
+    "let dim ",
+    "let (",
+    "var (",
+    "] = ",
+    "..at",
+    "for ",
+    "enumerate(",
+    "while ",
+    "break",
+    "if flag",
+    "else if",
+    "pub fn again",
+    "= true)",
+    "= 0.5,",
+    "[0](",
+    "- 1](",
+    ">; 2]",
+    ".2(",
+    "Sequential<",
+    "(LayerNorm<D>, RMSNorm<D>",
+    "SelfAttention<",
+    "MultiHeadAttention<",
+    "LSTMCell<",
+    "GRUCell<",
+    "einsum(",
+    "rearrange(",
+    "unbind(",
+    "split(",
+    "concat(",
+    "pad(",
+    "windows(",
+    "every(",
+    " step ",
+    "take_along(",
+    "argsort(",
+    "sort(",
+    "top_k(",
+    "scatter(",
+    "scatter_add(",
+    "cumsum(",
+    "one_hot(",
+    "argmin(",
+    "causal(",
+    "iota(",
+    "random.uniform(",
+    "random.bits(",
+    "bitwise_xor(",
+    "right_shift(",
+    "decode.next(",
+    "decode.keep_top_p(",
+    "cast<bf16>",
+    "cast<f16>",
+    "cast<i8>",
+    "log_softmax(",
+    "softplus(",
+    "round(",
+    "isnan(",
+    " % ",
+    "axis = [-2, -1]",
+];
+
+#[test]
+fn random_programs_say_everything() {
+    let mut missing = SAID.to_vec();
+    for seed in 0..1000 {
+        let source = gen_source::generate(seed).source;
+        missing.retain(|said| !source.contains(said));
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("no program has {missing:?}");
+}
+
 /// How many random programs a test looks at; `ATTNC_SEEDS` says otherwise.
 fn seeds(default: u64) -> u64 {
     std::env::var("ATTNC_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)

@@ -7,10 +7,10 @@
 
 use crate::{compiled, gen_ir};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use attnc::ir::interp::{Bounded, Data, EvalError, Limits, Outcome};
-use attnc::ir::{Module, text, verify};
+use attnc::ir::{Module, Op, text, verify};
 use attnc::lowering::vector::execute::Routines;
 use attnc::passes::Options;
 use attnc::tensor::Tensor;
@@ -203,4 +203,18 @@ fn compiled_code_computes_what_graph_ir_says() {
         }
     }
     report(&wrong, count);
+}
+
+/// The programs have every operation but those that passes alone make.
+#[test]
+fn random_programs_have_every_operation() {
+    let names = Op::table().into_iter().map(|row| row.name);
+    let mut missing: BTreeSet<&str> = names.filter(|name| !["attention", "fused"].contains(name)).collect();
+    for f in (0..1000).flat_map(|seed| program(seed).module.functions) {
+        f.insts().for_each(|(_, _, d)| drop(missing.remove(d.op.info().name)));
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("no program has {missing:?}");
 }

@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attnc::codegen::ptx::compile;
+use attnc::codegen::ptx::{KernelInfo, compile};
 use attnc::ir::{self, interp};
 use attnc::lowering::tile::lower;
 use attnc::passes::{self, Collected};
-use attnc::ptx::Module;
 use attnc::ptx::sim::Mode;
 use attnc::ptx::text::print;
 use attnc::random::Random;
@@ -58,6 +57,13 @@ fn programs() -> Vec<Program> {
     let grouped = "softmax(where(i - j < 20, q @ k.T / sqrt(64), -inf)) @ v";
     let positions = "let i = rearrange(iota(S), \"s -> s 1\")\n        let j = iota(T)\n        ";
     add("window", operands, "f16[H, S, 64]", &format!("{positions}{grouped}"), sizes);
+    let masked = "softmax(where(m, q @ k.T / sqrt(64), -inf)) @ v";
+    add("masked", &format!("{operands}, m: bool[S, T]"), "f16[H, S, 64]", masked, sizes);
+    add("capped", operands, "f16[H, S, 64]", "softmax(30 * tanh(q @ k.T / sqrt(64) / 30)) @ v", sizes);
+    let own = "softmax(where(rearrange(ids, \"s -> s 1\") == ids, q @ k.T / sqrt(64), -inf)) @ v";
+    let of_ids = "q: f16[H, S, 64], k: f16[H, S, 64], v: f16[H, S, 64], ids: i32[S]";
+    add("documents", of_ids, "f16[H, S, 64]", own, &[&[("H", 1), ("S", 67)]]);
+    add("batch", "x: bf16[B, M, 64], w: bf16[B, 64, 72]", "bf16[B, M, 72]", "x @ w", &[&[("B", 2), ("M", 17)]]);
     let sizes: &[&[(&str, i64)]] = &[&[("M", 66)]];
     add("product", "x: bf16[M, 160], w: bf16[160, 200]", "bf16[M, 200]", "x @ w", sizes);
     add("transposed", "x: bf16[M, 160], w: bf16[72, 160]", "bf16[M, 72]", "x @ w.T", sizes);
@@ -84,21 +90,15 @@ fn scheduled(program: &Program, arch: GpuArch) -> VerifiedModule {
     tiles
 }
 
-/// Its PTX.
-fn compiled(program: &Program, tiles: &VerifiedModule, arch: GpuArch) -> (Module, Simulated) {
-    let (module, infos) = compile(tiles, arch).unwrap_or_else(|e| panic!("{}: {e}", program.name));
-    let modes = [Mode::EAGER, Mode::LATEST.seeded(1)];
-    let simulated = Simulated::new(&print(&module), infos, &modes).unwrap_or_else(|e| panic!("{}: {e}", program.name));
-    (module, simulated)
-}
-
 #[test]
 fn programs_for_tensor_cores_are_assembled_without_spills() {
     ptxas::with("kernels of tensor cores", |ptxas| {
-        let programs = programs();
+        // Others differ from these in what is done to scores alone.
+        let mut programs = programs();
+        programs.retain(|p| !["attention_32", "added", "masked", "documents", "batch"].contains(&p.name.as_str()));
         let said = threads::each(cases(&programs), threads::all(), |(program, arch)| {
             let tiles = scheduled(program, arch);
-            let (mut module, _) = compiled(program, &tiles, arch);
+            let (mut module, _) = compile(&tiles, arch).unwrap_or_else(|e| panic!("{}: {e}", program.name));
             module.kernels[0].name = format!("{}_{}", program.name, arch.name());
             assembles(ptxas, &module, arch.name())
         });
@@ -150,42 +150,101 @@ fn programs_for_tensor_cores_give_what_the_interpreter_gives() {
 
 /// Runs a program at all its sizes.
 fn gives_what_the_interpreter_gives(program: &Program, arch: GpuArch) {
-    let module = graph(&program.source);
-    let graph = ir::verify(&module).unwrap_or_else(|e| panic!("{e}"));
-    let function = &module.functions[0];
     let tiles = scheduled(program, arch);
-    let (_, simulated) = compiled(program, &tiles, arch);
-    let tiles = tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{e}"));
+    let (module, infos) = compile(&tiles, arch).unwrap_or_else(|e| panic!("{}: {e}", program.name));
     for sizes in &program.sizes {
-        let name = format!("{} {} {sizes:?}", program.name, arch.name());
-        let symbols: BTreeMap<String, i64> = sizes.iter().map(|(s, n)| ((*s).to_string(), *n)).collect();
-        let mut random = Random::new(7);
-        let mut tensor = |ty: &attnc::shape::TensorType| {
-            let extent = |d: &attnc::shape::Dim| d.eval(&|s| symbols.get(s).copied()).expect("a size");
-            let shape: Vec<usize> = ty.shape.iter().map(|d| extent(d) as usize).collect();
-            let count = shape.iter().product();
-            let values: Vec<f64> = (0..count).map(|_| random.below(4001) as f64 / 1000.0 - 2.0).collect();
-            Tensor::from_floats(ty.elem, shape, &values).expect("a tensor")
-        };
-        let args: Vec<Tensor> = function.args.iter().map(|a| tensor(&a.ty)).collect();
-        let params: BTreeMap<String, Tensor> = BTreeMap::new();
-        let limits = ir::interp::Limits::default();
-        let call = interp::Call { function: "forward", args: &args, params: &params, limits };
-        let wanted = interp::run_tapped::<f64>(graph, &call).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let interp::Data::Float(wanted) = &wanted.results[0].data else { panic!("{name}: no floats") };
-        let call = tile::interp::Call {
-            plan: "forward",
-            variant: PlanVariant::Plain,
-            symbols: &symbols,
-            args: &args,
-            params: &params,
-            limits: tile::interp::Limits::default(),
-        };
-        let done = tile::interp::run_on(tiles, &call, &mut BTreeMap::new(), &simulated);
-        let got = done.unwrap_or_else(|e| panic!("{name}: {e}")).results[0].to_f64();
-        assert_eq!(got.len(), wanted.len(), "{name}");
-        for (n, (got, want)) in got.iter().zip(wanted).enumerate() {
-            assert!(is_near(*got, *want), "{name}: element {n} is {got}, not {want}");
-        }
+        let compared = compare(program, &tiles, (&print(&module), &infos), sizes);
+        compared.unwrap_or_else(|e| panic!("{} {} {sizes:?}: {e}", program.name, arch.name()));
     }
+}
+
+/// Runs a PTX text of a program, in both orders of effects, and compares what it gives.
+fn compare(
+    program: &Program,
+    tiles: &VerifiedModule,
+    (text, infos): (&str, &[KernelInfo]),
+    sizes: &[(&'static str, i64)],
+) -> Result<(), String> {
+    let module = graph(&program.source);
+    let graph = ir::verify(&module).map_err(|e| e.to_string())?;
+    let simulated = Simulated::new(text, infos.to_vec(), &[Mode::EAGER, Mode::LATEST.seeded(1)])?;
+    let symbols: BTreeMap<String, i64> = sizes.iter().map(|(s, n)| ((*s).to_string(), *n)).collect();
+    let mut random = Random::new(7);
+    let mut tensor = |ty: &attnc::shape::TensorType| {
+        let extent = |d: &attnc::shape::Dim| d.eval(&|s| symbols.get(s).copied()).expect("a size");
+        let shape: Vec<usize> = ty.shape.iter().map(|d| extent(d) as usize).collect();
+        let count = shape.iter().product();
+        if !ty.elem.is_float() {
+            let values: Vec<i64> = (0..count).map(|_| random.below(2) as i64).collect();
+            return Tensor::from_ints(ty.elem, shape, &values).expect("a tensor");
+        }
+        let values: Vec<f64> = (0..count).map(|_| random.below(4001) as f64 / 1000.0 - 2.0).collect();
+        Tensor::from_floats(ty.elem, shape, &values).expect("a tensor")
+    };
+    let args: Vec<Tensor> = module.functions[0].args.iter().map(|a| tensor(&a.ty)).collect();
+    let params: BTreeMap<String, Tensor> = BTreeMap::new();
+    let limits = ir::interp::Limits::default();
+    let call = interp::Call { function: "forward", args: &args, params: &params, limits };
+    let wanted = interp::run_tapped::<f64>(graph, &call).map_err(|e| e.to_string())?;
+    let interp::Data::Float(wanted) = &wanted.results[0].data else { return Err("no floats".into()) };
+    let call = tile::interp::Call {
+        plan: "forward",
+        variant: PlanVariant::Plain,
+        symbols: &symbols,
+        args: &args,
+        params: &params,
+        limits: tile::interp::Limits::default(),
+    };
+    let verified = tile::verify::verify(tiles).map_err(|e| e.to_string())?;
+    let done = tile::interp::run_on(verified, &call, &mut BTreeMap::new(), &simulated).map_err(|e| e.to_string())?;
+    let got = done.results[0].to_f64();
+    if got.len() != wanted.len() {
+        return Err(format!("{} elements, not {}", got.len(), wanted.len()));
+    }
+    match got.iter().zip(wanted).position(|(got, want)| !is_near(*got, *want)) {
+        Some(n) => Err(format!("element {n} is {}, not {}", got[n], wanted[n])),
+        None => Ok(()),
+    }
+}
+
+/// Faults of kernels, each a change of every line of the PTX that has some words: they go, or become others.
+const FAULTS: &[(GpuArch, &str, Option<&str>)] = &[
+    (GpuArch::Sm80, "cp.async.wait_group 1;", Some("cp.async.wait_group 3;")),
+    (GpuArch::Sm80, "bar.sync 0;", None),
+    (GpuArch::Sm80, "cp.async.commit_group;", None),
+    (GpuArch::Sm80, ", 2, 31,", Some(", 1, 31,")),
+    (GpuArch::Sm80, ".x4.trans", Some(".x4")),
+    (GpuArch::Sm90a, "wgmma.fence.sync.aligned;", None),
+    (GpuArch::Sm90a, "wgmma.wait_group.sync.aligned 0;", None),
+    (GpuArch::Sm90a, "wgmma.wait_group.sync.aligned 1;", None),
+    (GpuArch::Sm90a, "wgmma.commit_group.sync.aligned;", None),
+    (GpuArch::Sm90a, "], 16384;", Some("], 8192;")),
+    (GpuArch::Sm90a, "bar.arrive 1, 256;", None),
+    (GpuArch::Sm90a, "mbarrier.arrive.shared.b64", None),
+    (GpuArch::Sm90a, "mbarrier.init.shared.b64", None),
+];
+
+#[test]
+fn faults_of_kernels_for_tensor_cores_are_seen() {
+    let program = programs().into_iter().find(|p| p.name == "attention_64").expect("a program");
+    let sizes = [("H", 1), ("S", 3), ("T", 300)];
+    for arch in GpuArch::ALL {
+        let tiles = scheduled(&program, arch);
+        let (module, infos) = compile(&tiles, arch).expect("PTX");
+        compare(&program, &tiles, (&print(&module), &infos), &sizes).unwrap_or_else(|e| panic!("without a fault: {e}"));
+    }
+    let seen = threads::each(FAULTS, threads::all(), |(arch, words, by)| {
+        let tiles = scheduled(&program, *arch);
+        let (module, infos) = compile(&tiles, *arch).expect("PTX");
+        let text = print(&module);
+        assert!(text.contains(words), "no line has `{words}`");
+        let changed: Vec<String> = match by {
+            Some(by) => text.lines().map(|l| l.replace(words, by)).collect(),
+            None => text.lines().filter(|l| !l.contains(words)).map(str::to_string).collect(),
+        };
+        let compared = compare(&program, &tiles, (&(changed.join("\n") + "\n"), &infos), &sizes);
+        compared.is_err().then_some(()).ok_or_else(|| format!("{} without `{words}` is not noticed", arch.name()))
+    });
+    let missed: Vec<String> = seen.into_iter().filter_map(Result::err).collect();
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
 }

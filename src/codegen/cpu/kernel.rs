@@ -107,6 +107,13 @@ impl Code<'_, '_> {
                     Op::Dot { mode: Some(DotMode::Pairs) } => self.wide_pairs(level, &data, scratch)?,
                     Op::Dot { mode: Some(DotMode::Tiles) } => self.wide_tiles(level, &data, scratch)?,
                     Op::Dot { mode: Some(mode @ (DotMode::Fma | DotMode::Groups)) } => {
+                        // Those that stand beside each other are perhaps computed together.
+                        let beside = all.clone().map_while(|i| Some(body.inst(*i)).filter(|d| d.op == data.op));
+                        let group: Vec<&InstData> = std::iter::once(&data).chain(beside).collect();
+                        if let Some(count) = self.wide_dot_group(level, &group, scratch)? {
+                            all.by_ref().take(count - 1).for_each(drop);
+                            continue;
+                        }
                         let next = all.peek().map(|next| **next);
                         if self.wide_dot(level, (*mode, &data), next, scratch)? == Dotted::Stored {
                             // That was the next point.

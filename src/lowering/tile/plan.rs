@@ -236,7 +236,10 @@ impl Lowering<'_> {
     /// that it can be, and what lies there is a window of that.
     fn add_room(&mut self, root: Value, bytes: Dim, ty: tile::BufferType) {
         let most = bytes.at_most(&|name| self.most.get(name).cloned());
-        let ty = if most == bytes { ty } else { tile::flat(ty.elem, &most) };
+        // It may name one even where there are no elements.
+        let mut named = ty.shape.iter().chain(&ty.strides).flat_map(Dim::symbols);
+        let is_known = named.all(|name| !self.most.contains_key(&*name));
+        let ty = if is_known { ty } else { tile::flat(ty.elem, &most) };
         self.roots[root] = Some(self.in_entry(|b| b.slot(most, ty)));
     }
 

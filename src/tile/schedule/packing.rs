@@ -105,6 +105,11 @@ pub(super) struct Panels {
 }
 
 impl Panels {
+    /// Are they elements of their own type, step by step?
+    pub(super) fn is_plain(&self) -> bool {
+        self.scales.is_none() && !self.in_pairs
+    }
+
     /// The panels without the batch axes along which those of integers repeat, and the places of the others among the batch
     /// axes: panels of integers have axes of known extents alone.
     pub(super) fn without_repeats(&self) -> (Panels, Vec<usize>) {

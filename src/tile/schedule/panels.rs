@@ -7,6 +7,7 @@
 //! * a product by a parameter, or by several one after another (`joined`), reads panels of the packed area, and the plan that
 //!   prepares fills them (`packing`, and `quantise` where weights are kept as integers);
 //! * a product by anything else reads panels that a launch before it packs, unless it is known to have few rows;
+//! * a product in a loop whose iterations all read the same packed panels computes several of them in each grid point (`jam`);
 //! * panels have their steps in pairs where the machine multiplies pairs of `bf16` steps, and both operands are `bf16`
 //!   (`pairs`).
 //!
@@ -27,16 +28,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::formats::WeightChoice;
+use super::jam::jam_panels;
 use super::joined::{self, Joined};
 use super::packing::{self, Packing, Panels, Part};
 use super::pairs;
 use super::plans::{At, buffer, in_entry, new_slot, put_back, slot_type, value_before};
 use super::products::{Product, tile_rows};
+use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::Dim;
 use crate::tile::{
-    Block, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Type, Value, View, row_major,
-    simplify,
+    Block, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Type, Value, ValueDef, View,
+    row_major, simplify,
 };
 
 /// Chooses panels, and packs what lies in them; what is packed, and the names of the kernels that are not as they were.
@@ -70,7 +73,8 @@ pub(super) fn choose(
     for plan in module.plans.iter_mut().filter(|p| p.variant != PlanVariant::Prepare) {
         let (packed, placed) = (BTreeMap::new(), BTreeSet::new());
         let (new, kernels, packing) = (&mut new, &mut kernels, &mut packing);
-        let mut walk = Walk { new, kernels, packing, packed, placed, added: BTreeSet::new(), plan };
+        let loops = plan.body.cfg().loops();
+        let mut walk = Walk { new, kernels, packing, packed, placed, added: BTreeSet::new(), plan, loops };
         walk.run()?;
         simplify(&mut plan.body);
     }
@@ -134,6 +138,8 @@ struct Walk<'a, 'b> {
     /// What was put into the entry block.
     added: BTreeSet<Inst>,
     plan: &'a mut Plan,
+    /// Its loops, inner ones first.
+    loops: Vec<Loop<Block>>,
 }
 
 /// Columns of a product with the window that gives them.
@@ -240,6 +246,10 @@ impl Walk<'_, '_> {
                 put_back(body, at, &mut own, v);
             }
             self.place_joined(&operands)?;
+            if panels.as_ref().is_some_and(|p| p.is_plain() && self.stay_in_loop(&p.numbers, block)) {
+                jam_panels(&mut made, right, self.new.target.few_rows);
+                simplify(&mut made.body);
+            }
             made.find_symbols();
             let made = self.kernels.add_again(made);
             self.note(name, &made);
@@ -253,6 +263,19 @@ impl Walk<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Are these panels the same packed ones in all iterations of the innermost loop around a block?
+    fn stay_in_loop(&self, panels: &View, block: Block) -> bool {
+        let body = &self.plan.body;
+        let Some(innermost) = self.loops.iter().find(|l| l.blocks.contains(&block)) else { return false };
+        let made_there = |v: &Value| match body.def(*v) {
+            ValueDef::Param => false,
+            ValueDef::Arg(b, _) => innermost.blocks.contains(&b),
+            ValueDef::Result(i) => innermost.blocks.iter().any(|b| body.block(*b).insts.contains(&i)),
+        };
+        let is_packed = body.def_inst(panels.root).is_some_and(|d| matches!(d.op, Op::Packed { .. }));
+        is_packed && !panels.dynamic.iter().any(|(v, _)| made_there(v))
     }
 
     /// Takes the views right before a launch, its own, out of their block.

@@ -5,6 +5,7 @@ FlexAttention gets the mask as a function and as blocks, as its users write it; 
 tensor. attnc is given the formula.
 """
 
+import ctypes
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -29,6 +30,16 @@ class Sizes:
     program: Path = HERE / "window.attn"
     model: str = "Window"
     weights: dict = field(default_factory=dict)
+
+
+def keep_memory():
+    """Lets results from 32 MiB on reuse memory, as smaller ones do. By default the C library maps each anew, and the system clears its
+    pages: at S 32768 that is time of the system, up to a third of the whole with pages of 4 KiB, and of no kernel's."""
+    allocator = ctypes.CDLL(None)
+    if hasattr(allocator, "mallopt"):
+        trim_threshold, mmap_threshold = -1, -3
+        allocator.mallopt(mmap_threshold, 1 << 30)
+        allocator.mallopt(trim_threshold, 1 << 30)
 
 
 def arguments(rows):
@@ -93,6 +104,7 @@ def compare(attnc, found, options):
     window, rows = (8, 50) if options.quick else (256, 16384)
     lengths = (20, 40) if options.quick else (1024, 2048, 4096, 8192, 16384, 32768)
     print(f"\na sliding window of {window}, {HEADS} heads of {WIDTH}, S {rows}", flush=True)
+    keep_memory()
     wrapper, so = attnc.compile(Sizes({"W": window}))
     model = wrapper.Model(so, threads=options.threads)
     inputs = arguments(rows)

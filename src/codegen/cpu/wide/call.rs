@@ -11,6 +11,7 @@ use super::super::function::Callee;
 use super::super::lanes::plain;
 use super::super::target::signature;
 use super::dot::{DotShape, LINE, Right};
+use super::dot_group::{GroupShape, MOST_PANELS, most_rows};
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
 use super::{Declined, Word, run_leaf};
@@ -141,6 +142,76 @@ impl Code<'_, '_> {
         Ok(Dotted::Stored)
     }
 
+    /// Emits products of few rows that follow each other as one call, if they have the same left operand, start with the same number and
+    /// multiply panels of one layout. How many it has emitted; `None` if they are no such group.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(in crate::codegen::cpu) fn wide_dot_group(
+        &mut self,
+        level: Cpu,
+        products: &[&InstData],
+        scratch: Value,
+    ) -> Result<Option<usize>, String> {
+        let width = level.width();
+        let Some((first, shape)) = self.group_shape(width, products)? else { return Ok(None) };
+        let group = products.get(..usize::try_from(shape.panels).unwrap_or(0)).unwrap_or_default();
+        let (Some(a), Some(start), Some(result)) = (first.operands.first(), first.operands.get(2), first.result) else {
+            return Ok(None);
+        };
+        let tile = |v: tile::Value| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
+        let (ta, result) = (tile(*a)?, tile(result)?);
+        let Some((from, stride, true)) = self.left(*a, &ta, scratch)? else { return Ok(None) };
+        let (rows, steps) = (self.extent(result.rows)?, self.extent(ta.cols)?);
+        let start = self.word(&Word::Scalar(*start), scratch)?;
+        let (mut panels, mut sums) = (Vec::new(), Vec::new());
+        for product in group {
+            let [_, b, _] = product.operands.as_slice() else { return Err("a product of three operands".into()) };
+            let (panel, _, _) = self.window(*b)?.ok_or(UNFIT)?;
+            panels.push(panel);
+            let sum = self.body.ty(product.result.ok_or("a product without a result")?).tile().cloned();
+            sums.push(self.in_scratch(&sum.ok_or("a product of tiles")?, scratch)?);
+        }
+        let leaf = self.leaves.of_kind(Kind::DotGroup(width, shape));
+        self.call_leaf(leaf, &[&[from, stride, steps, rows, start][..], &panels, &sums].concat())?;
+        Ok(Some(group.len()))
+    }
+
+    /// The first of some products and what they have in common, if two or more from there on may be computed together.
+    fn group_shape<'d>(
+        &mut self,
+        width: Width,
+        products: &[&'d InstData],
+    ) -> Result<Option<(&'d InstData, GroupShape)>, String> {
+        let Some(first) = products.first() else { return Ok(None) };
+        let [a, _, start] = first.operands.as_slice() else { return Ok(None) };
+        let Some(result) = first.result.and_then(|v| self.body.ty(v).tile()).cloned() else { return Ok(None) };
+        let is_fma = first.op == Op::Dot { mode: Some(DotMode::Fma) };
+        let (Some(vectors), Some(acc_pitch)) = (vectors(&result, width), pitch(&result)) else { return Ok(None) };
+        // A left operand is read by rows; with few known rows it is what has steps side by side.
+        let Some((_, [_, Stride::Const(1)], Elem::F32)) = self.window_strides(*a) else { return Ok(None) };
+        let few = result.rows.capacity() <= i64::from(most_rows(width));
+        if !is_fma || !few || vectors > 2 || !matches!(self.body.ty(*start), Type::Scalar(_)) {
+            return Ok(None);
+        }
+        let mut b_pitch = None;
+        let mut panels = 0;
+        for product in products.iter().take(MOST_PANELS) {
+            let [left, b, from] = product.operands.as_slice() else { break };
+            let sums = product.result.and_then(|v| self.body.ty(v).tile());
+            let alike = (left, from) == (a, start)
+                && sums.is_some_and(|t| (t.rows, t.cols, t.elem) == (result.rows, result.cols, result.elem));
+            let Some((_, [Stride::Const(row), Stride::Const(1)], Elem::F32)) = self.window_strides(*b) else { break };
+            let bytes = row.checked_mul(4).and_then(|n| i32::try_from(n).ok()).filter(|n| (0..1 << 24).contains(n));
+            if !alike || bytes.is_none() || *b_pitch.get_or_insert(bytes) != bytes {
+                break;
+            }
+            panels += 1;
+        }
+        let Some(b_pitch) = b_pitch.flatten().filter(|_| panels > 1) else { return Ok(None) };
+        Ok(Some((first, GroupShape { panels, vectors, b_pitch, acc_pitch })))
+    }
+
     /// Calls the leaf of a product with its words, and with where the result goes, if that is known.
     pub(super) fn call_dot(&mut self, width: Width, shape: DotShape, words: [Value; 8]) -> Result<(), String> {
         let place = if shape.far { self.result_place()? } else { None };
@@ -177,18 +248,32 @@ impl Code<'_, '_> {
         Ok(self.store_place(&store.clone())?.filter(|place| place.size == 4))
     }
 
-    /// Where the kernel's result goes: of its only store, if elements lie side by side along its columns and the kernel
-    /// begins with the indices of it.
+    /// Where the kernel's result goes: of the only store of a block, if elements lie side by side along its columns and its indices
+    /// are known already: computed in the first block of the kernel, or before in this one.
     fn result_place(&mut self) -> Result<Option<Destination>, String> {
-        let mut stores = self.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
-        let (Some((_, _, store)), None) = (stores.next(), stores.next()) else { return Ok(None) };
-        let store = store.clone();
+        let blocks = || self.body.layout.iter().map(|b| self.body.block(*b));
+        let here = blocks().find(|b| self.here.is_some_and(|inst| b.insts.contains(&inst)));
+        let all = |b: &tile::BlockData| b.insts.iter().flat_map(|i| self.body.with_inner(*i)).collect::<Vec<Inst>>();
+        let of = |insts: Vec<Inst>| {
+            insts.into_iter().map(|i| self.body.inst(i)).filter(|d| matches!(d.op, Op::Store { .. }))
+        };
+        // Products in a loop over steps have it after the loop.
+        let mut stores = of(here.map_or(Vec::new(), all));
+        let mut everywhere = of(blocks().flat_map(all).collect());
+        let store = match (stores.next(), stores.next()) {
+            (Some(store), None) => store.clone(),
+            (None, _) => match (everywhere.next(), everywhere.next()) {
+                (Some(store), None) => store.clone(),
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
         let [_, indices @ .., _] = store.operands.as_slice() else { return Ok(None) };
-        // What the first block has computed so far is known wherever a product stands.
-        let first = self.body.layout.first().map(|b| self.body.block(*b));
+        let known = [blocks().next(), here];
         let early = |v: &tile::Value| {
-            let here = |i: &Inst| self.body.inst(*i).result == Some(*v);
-            self.values[*v].is_some() && first.is_some_and(|b| b.args.contains(v) || b.insts.iter().any(here))
+            let made = |i: &Inst| self.body.inst(*i).result == Some(*v);
+            let is_there = |b: &&tile::BlockData| b.args.contains(v) || b.insts.iter().any(made);
+            self.values[*v].is_some() && known.iter().flatten().any(is_there)
         };
         if indices.iter().all(early) { self.store_place(&store) } else { Ok(None) }
     }
@@ -220,13 +305,19 @@ impl Code<'_, '_> {
     /// The buffer access of a window: its start, the strides along rows and columns, and its elements.
     pub(super) fn window(&mut self, v: tile::Value) -> Result<Option<(Value, [Stride; 2], Elem)>, String> {
         let Some(data) = self.body.def_inst(v).cloned() else { return Ok(None) };
-        let Op::Window { rows, cols } = data.op else { return Ok(None) };
-        let [buffer, indices @ ..] = data.operands.as_slice() else { return Ok(None) };
-        let Some(CodeValue::Buffer { strides, elem, .. }) = &self.values[*buffer] else { return Ok(None) };
-        let along = |axis: Option<usize>| axis.and_then(|i| strides.get(i)).copied().unwrap_or(Stride::Const(0));
-        let (both, elem) = ([along(rows), along(cols)], *elem);
-        let start = self.address(*buffer, indices)?;
+        let Some((buffer, both, elem)) = self.window_strides(v) else { return Ok(None) };
+        let start = self.address(buffer, data.operands.get(1..).unwrap_or_default())?;
         Ok(Some((start, both, elem)))
+    }
+
+    /// The buffer of a window, the strides along its rows and columns, and its elements.
+    fn window_strides(&self, v: tile::Value) -> Option<(tile::Value, [Stride; 2], Elem)> {
+        let data = self.body.def_inst(v)?;
+        let Op::Window { rows, cols } = data.op else { return None };
+        let buffer = *data.operands.first()?;
+        let Some(CodeValue::Buffer { strides, elem, .. }) = &self.values[buffer] else { return None };
+        let along = |axis: Option<usize>| axis.and_then(|i| strides.get(i)).copied().unwrap_or(Stride::Const(0));
+        Some((buffer, [along(rows), along(cols)], *elem))
     }
 
     fn left(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<Left>, String> {

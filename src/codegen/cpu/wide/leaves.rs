@@ -13,6 +13,7 @@ use super::super::origins::{Comments, Places};
 use super::super::target::signature;
 use super::amx::{TilesShape, tiles};
 use super::dot::{DotShape, Right, dot};
+use super::dot_group::{GroupShape, dot_group};
 use super::pair_rows::{PairRowsShape, pair_rows};
 use super::transpose::{TransposeShape, transpose};
 use super::{Leaf, Stages};
@@ -24,6 +25,8 @@ use crate::tile::{Inst, Width};
 pub(super) enum Kind {
     /// A product.
     Dot(Width, DotShape),
+    /// Products of a few rows by several panels.
+    DotGroup(Width, GroupShape),
     /// A product of tiles of `bf16`.
     Tiles(TilesShape),
     /// A transposition.
@@ -39,6 +42,7 @@ impl Kind {
             Kind::Dot(_, shape) if shape.right == Right::Pairs => "dot.avx512bf16".to_string(),
             Kind::Dot(Width::V256, shape) if shape.groups => "dot.avx2vnni".to_string(),
             Kind::Dot(width, _) => format!("dot.{}", width.name()),
+            Kind::DotGroup(width, _) => format!("dot_group.{}", width.name()),
             Kind::Tiles(_) => "dot.amx".to_string(),
             Kind::Transpose(width, _) => format!("transpose.{}", width.name()),
             Kind::PairRows(_) => "pair_rows".to_string(),
@@ -52,6 +56,7 @@ impl Kind {
     fn make(self, commented: bool) -> Result<(Vec<u8>, Comments), String> {
         match self {
             Kind::Dot(width, shape) => dot(width, shape, commented),
+            Kind::DotGroup(width, shape) => dot_group(width, shape, commented),
             Kind::Tiles(shape) => tiles(shape, commented),
             Kind::Transpose(width, shape) => transpose(width, shape, commented),
             Kind::PairRows(shape) => pair_rows(shape, commented),

@@ -10,7 +10,7 @@
 //!
 //! * `registers`: the registers and basic instructions of each width;
 //! * `asm`: instructions, labels and their encoding;
-//! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by quantised weights), `amx`, `transpose`, `pair_rows`: leaves whose
+//! * `dot` (`dot_few`: of few rows; `dot_group`: by several panels at a time; `dot_whole`, `dot_bytes`: by quantised weights), `amx`, `transpose`, `pair_rows`: leaves whose
 //!   registers follow from the shape alone; `pairs`: which of them a product of `bf16` calls;
 //! * `run`: the routine of vector IR that `lowering::vector` makes of a run, printed over virtual registers (`lanes`, `math`,
 //!   `access`);
@@ -30,6 +30,7 @@ mod call;
 mod dot;
 mod dot_bytes;
 mod dot_few;
+mod dot_group;
 mod dot_whole;
 mod encode;
 mod lanes;

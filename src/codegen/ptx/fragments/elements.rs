@@ -281,8 +281,11 @@ impl Code<'_> {
             }
             _ => return self.number_as(name, start, t.elem),
         };
-        if t.elem != Elem::I32 {
-            return Err(format!("counts in {}", t.elem));
+        if t.elem == Elem::I64 {
+            let own = self.widened(name, own);
+            let at = self.arithmetic(name, BinaryOp::Add, Number::Reg(own), start)?;
+            let at = self.arithmetic(name, BinaryOp::Add, at, Number::Known(place))?;
+            return Ok(self.in_register(name, at));
         }
         let start = match start {
             Number::Known(k) => int(i64::from((k + place) as i32)),

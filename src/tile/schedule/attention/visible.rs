@@ -12,7 +12,8 @@
 //!
 //! The bounds are those of what the kernel computes. Integers wrap: where a sum or product may overflow, its bounds are those of the
 //! type. Floats are rounded as the kernel rounds them, which keeps order. The bounds of a vector (document ids) are its least and
-//! greatest element in the tile or block. What is unknown (floats that are read, what is read for each pair) may be anything, so
+//! greatest element in the tile or block; floats that are read have them too, and where one of them is not finite, or farther from 0
+//! than 1e30, nothing is concluded of that block. What is unknown (narrower floats, what is read for each pair) may be anything, so
 //! those blocks are visited. Skipping is exact: these masks come last and replace scores by `-inf`, whose weight is 0.
 
 use super::keys::{Pass, Round, Running};
@@ -46,10 +47,17 @@ const MAYBE: Span = Span::Truth { always: None, ever: None };
 
 /// Some keys: the first, the last, and how many.
 #[derive(Clone, Copy)]
-struct Keys {
+pub(super) struct Keys {
     first: Value,
     last: Value,
     count: Extent,
+}
+
+/// What masks show of a block of keys: all pairs, or any? `None` where that is not known.
+pub(super) struct Seen {
+    keys: Keys,
+    pub(super) always: Option<Value>,
+    pub(super) ever: Option<Value>,
 }
 
 impl AttentionKernel {
@@ -62,14 +70,7 @@ impl AttentionKernel {
         hiding: usize,
         pass: Pass,
     ) -> Option<Running> {
-        let masks = self.masks.get(hiding..)?;
-        let mut end = kb.dim(&self.t);
-        let last_query = self.last_query(kb);
-        if masks.iter().any(super::is_causal) {
-            let seen = kb.index_binary(BinaryOp::Add, last_query, self.shift);
-            let seen = kb.plus(seen, 1);
-            end = kb.index_binary(BinaryOp::Min, end, seen);
-        }
+        let (last_query, end) = self.end_of_keys(kb, hiding)?;
         let carried = now.carried();
         let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
         let (inner, _) = kb.new_block(Vec::new());
@@ -80,23 +81,7 @@ impl AttentionKernel {
         let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
         kb.br_if(more, (inner, &[]), (done, &[]));
         kb.switch_to(inner);
-        let rest = kb.index_binary(BinaryOp::Sub, end, now.next);
-        let most = kb.index(self.block);
-        let count = kb.index_binary(BinaryOp::Min, rest, most);
-        let last = kb.index_binary(BinaryOp::Add, now.next, count);
-        let last = kb.plus(last, -1);
-        let block = Keys { first: now.next, last, count: Extent::Bounded { value: count, max: self.block } };
-        let (mut always, mut ever) = (None, None);
-        for (n, mask) in masks.iter().enumerate() {
-            let seen = kb.placed(mask.step.loc, |kb| self.seen(kb, mask, last_query, block))?;
-            // A mask of which nothing is known may hide any key, and may hide none.
-            let (a, e) = match seen {
-                Span::Truth { always, ever } => (always, ever),
-                Span::Ints(..) | Span::Floats(..) | Span::Unknown => (None, None),
-            };
-            always = if n == 0 { a } else { both(kb, always, a, BinaryOp::And) };
-            ever = either(kb, ever, e, BinaryOp::And);
-        }
+        let Seen { keys: block, always, ever } = self.block_at(kb, hiding, last_query, now.next, end)?;
         if let Some(ever) = ever {
             let (visit, _) = kb.new_block(Vec::new());
             let (skip, _) = kb.new_block(Vec::new());
@@ -121,6 +106,47 @@ impl AttentionKernel {
         kb.br(head, &then.carried());
         kb.switch_to(done);
         Some(now)
+    }
+
+    /// The last query of the tile, and where the keys end that it may see under the masks from `hiding` on.
+    pub(super) fn end_of_keys(&self, kb: &mut KernelBuilder, hiding: usize) -> Option<(Value, Value)> {
+        let mut end = kb.dim(&self.t);
+        let last_query = self.last_query(kb);
+        if self.masks.get(hiding..)?.iter().any(super::is_causal) {
+            let seen = kb.index_binary(BinaryOp::Add, last_query, self.shift);
+            let seen = kb.plus(seen, 1);
+            end = kb.index_binary(BinaryOp::Min, end, seen);
+        }
+        Some((last_query, end))
+    }
+
+    /// The block from a key on, which is before the end, and what the masks from `hiding` on show of it.
+    pub(super) fn block_at(
+        &self,
+        kb: &mut KernelBuilder,
+        hiding: usize,
+        last_query: Value,
+        first: Value,
+        end: Value,
+    ) -> Option<Seen> {
+        let rest = kb.index_binary(BinaryOp::Sub, end, first);
+        let most = kb.index(self.block);
+        let count = kb.index_binary(BinaryOp::Min, rest, most);
+        let last = kb.index_binary(BinaryOp::Add, first, count);
+        let last = kb.plus(last, -1);
+        let keys = Keys { first, last, count: Extent::Bounded { value: count, max: self.block } };
+        let (mut always, mut ever) = (None, None);
+        for (n, mask) in self.masks.get(hiding..)?.iter().enumerate() {
+            let seen = kb.placed(mask.step.loc, |kb| self.seen(kb, mask, last_query, keys))?;
+            // A mask of which nothing is known may hide any key, and may hide none.
+            let (a, e) = match seen {
+                Span::Truth { always, ever } => (always, ever),
+                Span::Ints(..) | Span::Floats(..) | Span::Unknown => (None, None),
+            };
+            always = if n == 0 { a } else { both(kb, always, a, BinaryOp::And) };
+            ever = either(kb, ever, e, BinaryOp::And);
+        }
+        Some(Seen { keys, always, ever })
     }
 
     /// The last query of the tile.
@@ -150,7 +176,7 @@ impl AttentionKernel {
 
     /// Bounds of a formula over a block.
     fn span(&self, kb: &mut KernelBuilder, formula: &Formula, last_query: Value, keys: Keys) -> Option<Span> {
-        let mut spans: Vec<Span> = Vec::new();
+        let (mut spans, mut doubts): (Vec<Span>, Vec<Value>) = (Vec::new(), Vec::new());
         for node in formula.nodes() {
             let span = match node {
                 Node::Position(axis, _) => {
@@ -161,7 +187,7 @@ impl AttentionKernel {
                     };
                     Span::Ints(bounds, [0, I32[1]])
                 }
-                Node::Read(source) => self.span_of(kb, source, keys)?,
+                Node::Read(source) => self.span_of(kb, source, keys, &mut doubts)?,
                 Node::Each(op, operands, elem) => {
                     let x = operands.iter().map(|n| spans.get(*n).copied()).collect::<Option<Vec<Span>>>()?;
                     each(kb, op, &x, *elem)
@@ -169,11 +195,17 @@ impl AttentionKernel {
             };
             spans.push(span);
         }
-        spans.last().copied()
+        let Some(Span::Truth { mut always, mut ever }) = spans.last().copied() else { return spans.last().copied() };
+        for doubt in doubts {
+            let sure = kb.unary(UnaryOp::Not, doubt);
+            always = both(kb, always, Some(sure), BinaryOp::And);
+            ever = both(kb, ever, Some(doubt), BinaryOp::Or);
+        }
+        Some(Span::Truth { always, ever })
     }
 
     /// Bounds of what a formula reads.
-    fn span_of(&self, kb: &mut KernelBuilder, source: &Source, keys: Keys) -> Option<Span> {
+    fn span_of(&self, kb: &mut KernelBuilder, source: &Source, keys: Keys, doubts: &mut Vec<Value>) -> Option<Span> {
         Some(match source {
             Source::Literal(Scalar::Int(n), Elem::I32 | Elem::I64) => {
                 Span::Ints([kb.index(*n); 2], [i128::from(*n); 2])
@@ -192,29 +224,41 @@ impl AttentionKernel {
             Source::Buffer(n) => {
                 let buffer = kb.param(*n)?;
                 let ty = kb.ty(buffer).buffer()?.clone();
-                if ty.elem != Elem::I32 {
+                if !matches!(ty.elem, Elem::I32 | Elem::F32) {
                     return Some(Span::Unknown);
                 }
                 let (query, key) = (self.rank - 2, self.rank - 1);
                 let varies = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() != Some(0));
                 let at = self.at(self.row, keys.first);
                 let one = self.layout == QueryLayout::KeysInLanes;
-                let bounds = match (ty.shape.is_empty(), varies(query) && !one, varies(key)) {
-                    (true, ..) => [kb.load_scalar(buffer, &[]); 2],
-                    (_, false, false) => [kb.load_scalar(buffer, &at); 2],
+                let (all, axis) = match (ty.shape.is_empty(), varies(query) && !one, varies(key)) {
+                    (true, ..) => (kb.load_scalar(buffer, &[]), None),
+                    (_, false, false) => (kb.load_scalar(buffer, &at), None),
                     (_, true, true) => return Some(Span::Unknown),
-                    (_, along_queries, _) => {
-                        let (tile, axis) = match along_queries {
-                            true => (kb.load(buffer, &at, (None, Some(query)), ONE, self.queries), 1),
-                            false => (kb.load(buffer, &at, (Some(key), None), keys.count, ONE), 0),
-                        };
-                        [ReduceKind::Min, ReduceKind::Max].map(|kind| {
-                            let bound = kb.reduce(kind, axis, tile);
-                            kb.element(bound)
-                        })
-                    }
+                    (_, true, _) => (kb.load(buffer, &at, (None, Some(query)), ONE, self.queries), Some(1)),
+                    _ => (kb.load(buffer, &at, (Some(key), None), keys.count, ONE), Some(0)),
                 };
-                Span::Ints(bounds.map(|x| kb.to_index(x)), I32)
+                let reduced = |kb: &mut KernelBuilder, kind: ReduceKind, x: Value| match axis {
+                    Some(axis) => {
+                        let bound = kb.reduce(kind, axis, x);
+                        kb.element(bound)
+                    }
+                    None => x,
+                };
+                let [least, most] = [ReduceKind::Min, ReduceKind::Max].map(|kind| reduced(kb, kind, all));
+                if ty.elem == Elem::I32 {
+                    return Some(Span::Ints([least, most].map(|x| kb.to_index(x)), I32));
+                }
+                // 0 where it is finite, else NaN.
+                let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
+                let rest = kb.binary(BinaryOp::Sub, all, all);
+                let is_special = kb.compare(CmpOp::Ne, rest, zero);
+                doubts.push(reduced(kb, ReduceKind::Any, is_special));
+                for (bound, far, op) in [(least, -FAR_FLOAT, CmpOp::Lt), (most, FAR_FLOAT, CmpOp::Gt)] {
+                    let far = kb.scalar(Scalar::Float(far), Elem::F32);
+                    doubts.push(kb.compare_scalars(op, bound, far));
+                }
+                Span::Floats([least, most], [-FAR_FLOAT, FAR_FLOAT])
             }
             Source::Literal(..) | Source::Dim(..) | Source::Formula(_) => Span::Unknown,
         })

@@ -94,8 +94,14 @@ enum Refused {
 
 fn with_queries(module: &VerifiedModule, arch: GpuArch, numbers: Numbers) -> Result<VerifiedModule, Refused> {
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
-    let target =
-        Target { columns: numbers.queries, pairs: None, single_queries: 4, keys: numbers.keys, reads_in_place: true };
+    let target = Target {
+        columns: numbers.queries,
+        pairs: None,
+        single_queries: 4,
+        few_rows: 0,
+        keys: numbers.keys,
+        reads_in_place: true,
+    };
     let mut too_large = false;
     let scheduled = module.clone().changed(|module: &mut Module| {
         let mut changed = tensor_cores::expand(module, arch);

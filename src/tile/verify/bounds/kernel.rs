@@ -27,7 +27,14 @@ pub(super) fn stays_in(k: &Kernel, known: &[Dim], sizes: &Sizes, param: Value, b
 }
 
 fn walk(k: &Kernel, known: &[Dim], sizes: &Sizes, room: Option<(Value, &Dim)>, sink: &mut Sink) -> bool {
-    let flow = Flow::new(&k.body, &k.symbols, known, sizes.clone());
+    let mut symbols = k.symbols.clone();
+    // Room is given in dimensions of the plan, of which a kernel over a length knows that length alone.
+    if let Some((_, bytes)) = room {
+        let named = known.iter().chain([bytes]).flat_map(Dim::symbols).map(|s| s.to_string());
+        let more: BTreeSet<String> = named.filter(|s| !symbols.contains(s)).collect();
+        symbols.extend(more);
+    }
+    let flow = Flow::new(&k.body, &symbols, known, sizes.clone());
     let mut c = Checker { flow, sink, extents: Vec::new(), room, stays: true };
     for p in &k.params {
         if *k.body.ty(p.value) == Type::Index {

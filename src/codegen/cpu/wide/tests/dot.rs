@@ -1,6 +1,7 @@
 //! Leaves of products against chains of sums written out: every level, layout, height and kind of right operand.
 
 use super::super::dot::{DotShape, Right, dot};
+use super::super::dot_group::{GroupShape, dot_group, most_rows};
 use super::super::testing::{Executable, listing};
 use crate::tile::Cpu;
 
@@ -418,4 +419,57 @@ fn sums_go_to_the_result() {
             assert_eq!(scratch, acc, "{what}");
         }
     }
+}
+
+/// Each element of a product of a group is its chain of FMAs from the start, bit for bit; what lies between the sums stays, and
+/// more rows than there is code for write nothing.
+#[test]
+fn panels_side_by_side() {
+    for level in [Cpu::AVX512, Cpu::AVX2] {
+        for (panels, vectors) in [(2, 2), (3, 2), (4, 2), (4, 1)] {
+            for (rows, inner) in [(1, 0), (1, 1), (1, 4), (1, 7), (1, 256), (2, 3), (2, 65), (3, 5)] {
+                panels_at_once(level, (panels, vectors), (rows, inner));
+            }
+        }
+    }
+}
+
+fn panels_at_once(level: Cpu, (panels, vectors): (usize, usize), (rows, inner): (usize, usize)) {
+    let small = |n: usize| i32::try_from(n).expect("a small number");
+    let cols = vectors * usize::try_from(level.lanes()).expect("a small number");
+    let (b_row, acc_row, stride, guard) = (cols + 16, cols + 3, inner + 5, 64);
+    let shape = GroupShape {
+        panels: small(panels),
+        vectors: small(vectors),
+        b_pitch: small(4 * b_row),
+        acc_pitch: small(4 * acc_row),
+    };
+    let (code, comments) = dot_group(level.width(), shape, true).expect("it can be encoded");
+    assert!(listing(&code, &comments).contains("vfmadd231ps"));
+    let Some(leaf) = Executable::new(level, &code) else { return };
+    let a = numbers(rows * stride, 1);
+    // Panels and sums in another order than they are given.
+    let b: Vec<Vec<f32>> = (0..panels).map(|p| numbers(inner * b_row, 7 + u32::try_from(p).expect("small"))).collect();
+    let size = rows * acc_row + guard;
+    let start = numbers(panels * size + guard, 3);
+    let place = |p: usize| guard + (panels - 1 - p) * size;
+    let mut want = start.clone();
+    if small(rows) <= most_rows(level.width()) {
+        for (p, panel) in b.iter().enumerate() {
+            for (r, c) in (0..rows).flat_map(|r| (0..cols).map(move |c| (r, c))) {
+                let chain = (0..inner).fold(0.75, |sum, k| a[r * stride + k].mul_add(panel[k * b_row + c], sum));
+                want[place(p) + r * acc_row + c] = chain;
+            }
+        }
+    }
+    let mut got = start;
+    let mut words = vec![a.as_ptr() as u64, 4 * stride as u64, inner as u64, rows as u64];
+    words.push(u64::from(0.75f32.to_bits()));
+    words.extend(b.iter().map(|panel| panel.as_ptr() as u64));
+    let sums = got.as_mut_ptr();
+    words.extend((0..panels).map(|p| sums.wrapping_add(place(p)) as u64));
+    // SAFETY: the buffers have the sizes and strides that the words say.
+    unsafe { leaf.call(&words) };
+    let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&got), bits(&want), "{} {panels} x {vectors}, {rows} x {inner}", level.name());
 }

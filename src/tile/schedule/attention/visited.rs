@@ -1,0 +1,177 @@
+//! How many blocks of keys the masks of an attention leave: what a kernel visits, counted before anything runs.
+//!
+//! ```text
+//! where S = 4096, 1136 of 8192 blocks of 32 queries by 64 keys are visited (13.9 %), 768 of them without a mask
+//! ```
+//!
+//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the numbers of blocks for some length of the sequences, those
+//! of one head. A kernel of bounds alone is written, by the same code as that of the attention (`visible`), and interpreted for each
+//! tile of queries and block of keys. So a block that is hidden, but not by what bounds prove, counts as visited: that is what happens.
+//!
+//! What bounds read from memory (document ids) is not there yet; where masks do so, nothing is counted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{QueryLayout, begin, first_hiding};
+use crate::scalar::{BinaryOp, CmpOp, Scalar};
+use crate::shape::{Dim, Elem};
+use crate::source::Loc;
+use crate::ssa::remove_dead;
+use crate::tile::attention::{Attention, Found, KEYS as KEYS_PARAM, QUERIES, VALUES};
+use crate::tile::interp::{Argument, Limits, run_kernel};
+use crate::tile::{BufferType, Extent, Kernel, KernelBuilder, Module, Op, ParamMode, Target, Type, Value, row_major};
+
+/// What a dimension that is known only at run time is taken for.
+const LENGTH: i64 = 4096;
+/// The most blocks that are looked at.
+const MOST_BLOCKS: i64 = 1 << 17;
+
+/// The blocks of keys that an attention visits, in each head.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VisitedBlocks {
+    /// Where the mask is in the source.
+    pub loc: Loc,
+    /// What was assumed of the dimensions that are known only at run time.
+    pub assumed: Vec<(String, i64)>,
+    /// Queries of a tile.
+    pub queries: i64,
+    /// Keys of a block.
+    pub keys: i64,
+    /// Blocks in all: as many as a mask that hides nothing would leave.
+    pub all: usize,
+    /// Blocks that are visited.
+    pub visited: usize,
+    /// Those of them in which nothing is hidden.
+    pub whole: usize,
+}
+
+impl fmt::Display for VisitedBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.assumed.is_empty() {
+            let assumed: Vec<String> = self.assumed.iter().map(|(name, n)| format!("{name} = {n}")).collect();
+            write!(f, "where {}, ", assumed.join(", "))?;
+        }
+        let share = 100.0 * self.visited as f64 / self.all.max(1) as f64;
+        write!(
+            f,
+            "{} of {} blocks of {} queries by {} keys are visited ({share:.1} %), {} of them without a mask",
+            self.visited, self.all, self.queries, self.keys, self.whole
+        )
+    }
+}
+
+/// The blocks that the attentions of an unscheduled module visit, of those whose masks are formulas over positions alone.
+pub(in crate::tile::schedule) fn counts(module: &Module, target: Target) -> Vec<VisitedBlocks> {
+    let found = module.kernels.iter().filter_map(|k| Some((k, Attention::find(k)?)));
+    let mut all: Vec<VisitedBlocks> = found.filter_map(|(k, found)| count(k, &found, target)).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// The blocks that one attention visits.
+fn count(unscheduled: &Kernel, found: &Found, target: Target) -> Option<VisitedBlocks> {
+    let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
+    let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
+    let rows = |ty: &BufferType| ty.shape.iter().nth_back(1).cloned();
+    let bounds = Bounds::write(unscheduled, found, target, [of_k, of_v])?;
+    let symbols: BTreeMap<String, i64> = bounds.kernel.symbols.iter().map(|s| (s.clone(), LENGTH)).collect();
+    let value = |d: &Dim| d.eval(&|s| symbols.get(s).copied()).ok().filter(|n| (1..=i64::from(i32::MAX)).contains(n));
+    let (s, t) = (value(&rows(of_q)?)?, value(&rows(of_k)?)?);
+    let count = |extent: i64, size: i64| (extent - 1) / size.max(1) + 1;
+    let (tiles, blocks) = (count(s, bounds.queries), count(t, bounds.keys));
+    let all = tiles.checked_mul(blocks).filter(|n| *n <= MOST_BLOCKS)?;
+    let kernel = bounds.with_result([tiles, blocks]);
+    let size = usize::try_from(all).ok()?;
+    let mut args = vec![Argument::Buffer(Vec::new()); kernel.params.len()];
+    *args.last_mut()? = Argument::Buffer(vec![0; 4 * size]);
+    // What is read from memory is not there: an error.
+    run_kernel(&kernel, &symbols, &mut args, Limits::default()).ok()?;
+    let Some(Argument::Buffer(bytes)) = args.pop() else { return None };
+    let (words, _) = bytes.as_chunks::<4>();
+    let at_least = |n: i32| words.iter().filter(|b| i32::from_le_bytes(**b) >= n).count();
+    let names = rows(of_q)?.symbols().into_iter().chain(rows(of_k)?.symbols());
+    let mut assumed: Vec<(String, i64)> = names.map(|name| (name.to_string(), LENGTH)).collect();
+    assumed.sort();
+    assumed.dedup();
+    let (queries, keys) = (bounds.queries, bounds.keys);
+    Some(VisitedBlocks { loc: bounds.loc, assumed, queries, keys, all: size, visited: at_least(1), whole: at_least(2) })
+}
+
+/// A kernel whose grid is tiles of queries by blocks of keys, and which computes what is seen of each.
+struct Bounds {
+    kernel: Kernel,
+    /// The place of the first mask that hides keys.
+    loc: Loc,
+    queries: i64,
+    keys: i64,
+}
+
+impl Bounds {
+    /// The kernel for a machine; `None` where no formula hides keys.
+    fn write(unscheduled: &Kernel, found: &Found, target: Target, keys_and_values: [&BufferType; 2]) -> Option<Bounds> {
+        let hiding = first_hiding(found.attention.steps.iter())?;
+        let loc = found.attention.steps.get(hiding)?.loc;
+        let (mut kb, parts) = begin(unscheduled, found, target, QueryLayout::InLanes, keys_and_values)?;
+        let queries = match parts.queries {
+            Extent::Static(n) => n,
+            Extent::Bounded { max, .. } => max,
+        };
+        let keys = parts.block;
+        let place = kb.grid_axis(&parts.t, keys);
+        let first = kb.times(place, keys);
+        let (last_query, end) = parts.end_of_keys(&mut kb, hiding)?;
+        let seen = parts.block_at(&mut kb, hiding, last_query, first, end)?;
+        let is_before = kb.compare_scalars(CmpOp::Lt, first, end);
+        let [zero, one] = [0, 1].map(|n| kb.scalar(Scalar::Int(n), Elem::I32));
+        let visited = match seen.ever {
+            Some(ever) => kb.binary(BinaryOp::And, is_before, ever),
+            None => is_before,
+        };
+        let mut code = kb.select(visited, one, zero);
+        if let Some(always) = seen.always {
+            let whole = kb.select(always, one, zero);
+            let both = kb.binary(BinaryOp::Mul, code, whole);
+            code = kb.binary(BinaryOp::Add, code, both);
+        }
+        let size = kb.index(queries);
+        let tile = kb.index_binary(BinaryOp::Div, parts.row, size);
+        store_code(&mut kb, [tile, place], code);
+        let mut kernel = kb.finish();
+        // One head is enough, and its columns are one tile.
+        let rows = parts.points.len();
+        for (n, axis) in kernel.grid.iter_mut().enumerate() {
+            if n < rows || n == rows + 1 {
+                (axis.extent, axis.step) = (Dim::one(), 1);
+            }
+        }
+        remove_dead(&mut kernel.body);
+        kernel.find_symbols();
+        Some(Bounds { kernel, loc, queries, keys })
+    }
+
+    /// The kernel with a result of this shape.
+    fn with_result(&self, shape: [i64; 2]) -> Kernel {
+        let mut kernel = self.kernel.clone();
+        if let Some(p) = kernel.params.last() {
+            let ty = result_type(shape);
+            kernel.body.set_ty(p.value, Type::Buffer(ty));
+        }
+        kernel
+    }
+}
+
+fn result_type(shape: [i64; 2]) -> BufferType {
+    let shape: Vec<Dim> = shape.into_iter().map(Dim::from).collect();
+    BufferType { elem: Elem::I32, strides: row_major(&shape), shape }
+}
+
+/// Writes a number into the result, whose shape is not known yet.
+fn store_code(kb: &mut KernelBuilder, at: [Value; 2], code: Value) {
+    let result = kb.buffer(result_type([1, 1]), ParamMode::Out);
+    let one = Extent::Static(1);
+    let ty = KernelBuilder::tile_type(Elem::I32, one, one);
+    let tile = kb.value(Op::Full, vec![code], Type::Tile(ty));
+    kb.store(result, &at, (None, None), tile);
+}
