@@ -175,8 +175,9 @@ pub enum Op {
     },
 
     /// A tile in place: it is read where it is used. Operands: buffer, an index for each axis, as [`Op::Load`]. The kernel
-    /// does not write the buffer, and its elements are of the type in which they are computed; those of a right operand
-    /// of `dot` may be `bf16`, and those of a left one whose right operand is `load_pairs` or `pair_rows`.
+    /// does not write the buffer. On a CPU its elements are of the type in which they are computed; those of a right operand
+    /// of `dot` may be `bf16`, and those of a left one whose right operand is `load_pairs` or `pair_rows`. On a GPU they are of
+    /// any type: they are converted on the way.
     Window {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
@@ -349,7 +350,7 @@ operations! {
 
     Run { rows, cols, insts } "run", [], own, Scheduled BOTH, Nothing rules::run, "one loop nest over rows and columns";
     Window { rows, cols } "window", ["buffer", "index*"], [rows: Option<usize> = None, cols: Option<usize> = None],
-        Scheduled READS, Declared rules::window, "a tile in place in a buffer";
+        Scheduled READS, Declared rules::load, "a tile in place in a buffer";
     DotPanels { unroll } "dot_panels", ["a", "b", "acc"], [unroll: u32], CpuKernel NONE, Computed rules::dot_panels,
         "acc + a^T @ b in registers";
 

@@ -259,17 +259,6 @@ pub(super) fn load(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>)
     keep(declared)
 }
 
-pub(super) fn window(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
-    let Given { types, declared } = given;
-    let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
-    if b.elem != Elem::BF16 {
-        same(b.elem, computed(b.elem))?;
-    }
-    same(t.elem, computed(b.elem))?;
-    walks(*rows, *cols, t, b)?;
-    keep(declared)
-}
-
 pub(super) fn store(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
     let types = given.types;
     let b = accessed(types, 0, 1)?;

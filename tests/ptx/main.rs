@@ -12,6 +12,7 @@ mod sim;
 mod tensor_cores;
 mod texts;
 mod verifier;
+mod windows;
 mod wounded;
 
 #[path = "../common/fixtures.rs"]

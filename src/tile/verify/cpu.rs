@@ -224,10 +224,19 @@ impl Checker<'_, '_> {
                 }
             }
             Op::Window { rows, cols } => {
-                if result.is_none_or(|t| t.space != Space::Window) {
+                if result.as_ref().is_none_or(|t| t.space != Space::Window) {
                     self.sink.error(At::Inst(i), "window: the tile is `@window`");
                 }
-                let strides = data.operands.first().and_then(|b| self.body.ty(*b).buffer()).map(|b| &b.strides);
+                let buffer = data.operands.first().and_then(|b| self.body.ty(*b).buffer());
+                // Products on a GPU convert what they read to the type of computation; those on a CPU only `bf16`.
+                if let (Some(b), Some(t), Some(_)) = (buffer, &result, self.level)
+                    && b.elem != t.elem
+                    && b.elem != Elem::BF16
+                {
+                    let message = format!("window: element types {} and {} differ", b.elem, t.elem);
+                    self.sink.error(At::Inst(i), message);
+                }
+                let strides = buffer.map(|b| &b.strides);
                 let dense = |axis: &Option<usize>| {
                     axis.and_then(|a| strides.and_then(|s| s.get(a))).is_some_and(|d| d.as_const() == Some(1))
                 };
