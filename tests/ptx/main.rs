@@ -6,6 +6,7 @@ mod examples;
 mod fragments;
 mod generate;
 mod kernels;
+mod oracle;
 mod ptxas;
 mod runs;
 mod sim;
@@ -19,6 +20,8 @@ mod wounded;
 mod fixtures;
 #[path = "../common/front.rs"]
 mod front;
+#[path = "../common/gen_source/mod.rs"]
+mod gen_source;
 #[path = "../common/gen_tile.rs"]
 mod gen_tile;
 #[path = "../common/host.rs"]

@@ -1,0 +1,134 @@
+//! Random programs on the simulator: results are within the bounds that running error analysis gives for the program as written, in both
+//! orders of effects, without a report; and fail where the interpreter does.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use attnc::codegen::ptx;
+use attnc::ir::interp::{self, Bounded, Data};
+use attnc::ir::{self, verify};
+use attnc::lowering::graph::Options;
+use attnc::passes;
+use attnc::ptx::sim::Mode;
+use attnc::ptx::text::print;
+use attnc::simulated::Simulated;
+use attnc::tensor::Tensor;
+use attnc::tile::{self, GpuArch, PlanVariant};
+
+use crate::{front, gen_source};
+
+/// How often each program is called, in one session.
+const CALLS: u64 = 2;
+
+/// How many programs each of the tests runs; `ATTNC_SEEDS` says otherwise, `ATTNC_FIRST_SEED` where to start.
+fn seeds(part: u64) -> Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let count = number("ATTNC_SEEDS").unwrap_or(50);
+    let first = number("ATTNC_FIRST_SEED").unwrap_or(0) + part * count;
+    first..first + count
+}
+
+#[test]
+fn random_programs_compute_what_they_mean_on_the_simulator_1() {
+    compute_what_they_mean(seeds(0));
+}
+
+#[test]
+fn random_programs_compute_what_they_mean_on_the_simulator_2() {
+    compute_what_they_mean(seeds(1));
+}
+
+fn compute_what_they_mean(seeds: Range<u64>) {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for seed in seeds {
+        count += 1;
+        let program = gen_source::generate(seed);
+        if let Err(why) = one(seed, &program) {
+            wrong.push(format!("seed {seed}: {why}\n{}", program.source));
+        }
+        if wrong.len() == 3 {
+            break;
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count} are wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn one(seed: u64, program: &gen_source::Generated) -> Result<(), String> {
+    let module = front::module("random.attn", &program.source, &Options::default())?;
+    let params = gen_source::inputs::parameters(&module, seed);
+    let mut optimised = module.clone();
+    passes::optimise(&mut optimised, &passes::Options::default(), &mut passes::Collected::default())
+        .map_err(|e| e.to_string())?;
+    let graph = verify(&optimised).map_err(|e| e.to_string())?;
+    // The kinds of GPUs alternate.
+    let arch = if seed % 2 == 0 { GpuArch::Sm80 } else { GpuArch::Sm90a };
+    let tiles = tile::schedule_for_gpu(&attnc::lowering::tile::lower(graph)?, arch)?;
+    let (kernels, infos) = ptx::compile(&tiles, arch)?;
+    let simulated = Simulated::new(&print(&kernels), infos, &[Mode::EAGER.seeded(seed), Mode::LATEST.seeded(seed)])?;
+    let tiles = tile::verify::verify(&tiles).map_err(|e| e.to_string())?;
+    let (mut kept, mut states) = (BTreeMap::new(), interp::States::<Bounded>::new());
+    for given in program.calls(seed, CALLS) {
+        let call =
+            interp::Call { function: given.entry, args: &given.args, params: &params, limits: Default::default() };
+        let expected = interp::run_in(verify(&module).map_err(|e| e.to_string())?, &call, &mut states);
+        let got = on_simulator(graph, tiles, &simulated, given.entry, &given.args, &params, &mut kept);
+        let ends = expected.as_ref().map_or(true, |e| !e.certain);
+        let what = format!("{} {:?}", given.entry, given.sizes);
+        match (expected, got) {
+            (Ok(expected), Ok(got)) => differ(&expected, &got).map_err(|why| format!("{what}: {why}"))?,
+            (Err(_), Err(_)) => {}
+            (Err(e), Ok(_)) => return Err(format!("{what}: should have failed: {e}")),
+            (Ok(_), Err(e)) => return Err(format!("{what}: failed: {e}")),
+        }
+        // After an error, and where rounding has decided something, the states may be others.
+        if ends && !program.is_stateless() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn on_simulator(
+    graph: ir::Verified<'_>,
+    tiles: tile::verify::Verified<'_>,
+    simulated: &Simulated,
+    plan: &str,
+    args: &[Tensor],
+    params: &BTreeMap<String, Tensor>,
+    states: &mut BTreeMap<String, Vec<u8>>,
+) -> Result<Vec<Tensor>, String> {
+    let entered = interp::admit(graph, plan, args).map_err(|e| e.to_string())?;
+    let call = tile::interp::Call {
+        plan,
+        variant: PlanVariant::Plain,
+        symbols: &entered.symbols,
+        args: &entered.args,
+        params,
+        limits: tile::interp::Limits::default(),
+    };
+    let done = tile::interp::run_on(tiles, &call, states, simulated).map_err(|e| e.to_string())?;
+    Ok(entered.leave(done.results))
+}
+
+/// The first element that is not within its bound.
+fn differ(expected: &interp::Outcome<Bounded>, got: &[Tensor]) -> Result<(), String> {
+    if !expected.certain {
+        return Ok(());
+    }
+    for (n, (want, have)) in expected.results.iter().zip(got).enumerate() {
+        if want.shape != have.shape() {
+            return Err(format!("result {n} has shape {:?}, not {:?}", have.shape(), want.shape));
+        }
+        for (i, h) in have.to_f64().iter().enumerate() {
+            let (fits, means) = match &want.data {
+                Data::Float(xs) => (xs[i].admits(*h, 1.0), format!("{} +- {:e}", xs[i].value, xs[i].error)),
+                Data::Int(xs) => (xs[i] as f64 == *h, xs[i].to_string()),
+                Data::Bool(xs) => (f64::from(u8::from(xs[i])) == *h, xs[i].to_string()),
+            };
+            if !fits {
+                return Err(format!("result {n}, element {i}: {h}, not {means}"));
+            }
+        }
+    }
+    Ok(())
+}
