@@ -1,6 +1,7 @@
 //! Tests of the PTX module: texts, the verifier, and what NVIDIA's assembler says.
 
 mod assembled;
+mod by_hand;
 mod elements;
 mod fragments;
 #[path = "../common/front.rs"]
