@@ -41,6 +41,8 @@ pub(super) fn opened(
     s.stage("load");
     let threads = how.threads.map_or(0, |n| i32::try_from(n).unwrap_or(i32::MAX));
     // SAFETY: the file was just linked from code of our own.
-    unsafe { CompiledModel::open(&so, weights, threads) }
-        .map_err(|error| s.fail(Diagnostic::error(codes::WEIGHTS, error.text)))
+    unsafe { CompiledModel::open(&so, weights, threads) }.map_err(|error| {
+        let code = if error.is_about_device() { codes::DEVICE } else { codes::WEIGHTS };
+        s.fail(Diagnostic::error(code, error.text))
+    })
 }

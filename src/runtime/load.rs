@@ -40,6 +40,11 @@ impl LoadError {
         self.status == 9
     }
 
+    /// Is it about a GPU that is not there, does not run the code, or failed?
+    pub fn is_about_device(&self) -> bool {
+        [10, 11].contains(&self.status)
+    }
+
     /// Is it about the lengths of arguments, or about an index or a length that was computed?
     pub fn is_out_of_bounds(&self) -> bool {
         [2, 6].contains(&self.status)

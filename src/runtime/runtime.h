@@ -240,7 +240,8 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
  * The same on a device: "cpu", "cuda", "cuda:N", or "auto", which is a GPU if it can be used and else the CPU (then
  * attnc_model_device_note has the reason). Null: what ATTNC_DEVICE in the environment says, else "cuda" if the library has
  * code for GPUs, else "cpu". The driver is libcuda.so.1, or the file that ATTNC_CUDA_LIB names.
- * On a GPU, arguments and results may be in its memory (kDLCUDA) or in the CPU's; those in the CPU's are copied.
+ * On a GPU, arguments and results may be in its memory (kDLCUDA) or in the CPU's; those in the CPU's are copied. What is in
+ * the GPU's must be complete when a call begins, or be made by what is queued on the session's stream.
  * If ATTNC_SYNC is 1, each launch is waited for, so that an error names the kernel.
  */
 #define attnc_model_open_on(device, weights, threads, model) (ATTNC_LIBRARY->model_open_on((device), (weights), (threads), (model)))

@@ -29,6 +29,7 @@ fn no_device() {
     let text = complaint(&mut run("devices=0", &ADD));
     assert!(text.contains("there is no NVIDIA GPU, or none that this process may use"), "{text}");
     assert!(text.contains("CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"), "{text}");
+    assert!(text.starts_with("error[E0807]"), "{text}");
     let text = complaint(run("devices=2", &ADD).env("ATTNC_DEVICE", "cuda:2"));
     assert!(text.contains("there is no device cuda:2: the last of this machine is cuda:1"), "{text}");
     let text = complaint(run("", &ADD).env("ATTNC_DEVICE", "gpu"));
@@ -99,7 +100,7 @@ fn opens(target: &str, device: &str, settings: &str) -> String {
         let made = folder.join(format!("open.{}", std::thread::current().name().unwrap_or_default().replace(':', "_")));
         let mut compile = Command::new("cc");
         compile.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&folder).arg(file("open.c"));
-        printed(compile.arg(folder.join("small.so")).arg("-Wl,-rpath,$ORIGIN").arg("-o").arg(&made));
+        printed(compile.arg(folder.join("small.so")).args(["-Wl,-rpath,$ORIGIN", "-ldl", "-o"]).arg(&made));
         std::fs::rename(made, &program).unwrap();
     }
     printed(with_driver(&program, settings).arg(weights()).arg(device))
@@ -124,9 +125,18 @@ fn only_auto_falls_back_to_the_processor() {
     assert!(refused.starts_with("10 the driver, for CUDA 13.0, rejects the kernels"), "{refused}");
     let refused = opens("cpu,cuda", "", "devices=0");
     assert!(refused.starts_with("10 the CUDA driver does not start: there is no NVIDIA GPU"), "{refused}");
+    assert!(
+        refused.ends_with("(the library has code for the CPU too: open it on the device `cpu` or `auto`)\n"),
+        "{refused}"
+    );
     // What is no lack of a GPU is an error on auto, too.
     let broken = opens("cpu,cuda", "auto", "memory=100");
-    assert!(broken.starts_with("5 the GPU is out of memory"), "{broken}");
+    assert!(broken.starts_with("5 the GPU is out of memory") && !broken.contains("are left"), "{broken}");
+    let rejected = opens("cpu,cuda", "cuda", "reject");
+    assert!(
+        rejected.starts_with("10 the driver, for CUDA 13.0, rejects") && !rejected.contains("are left"),
+        "{rejected}"
+    );
     let gpus_only = opens("cuda", "cpu", "");
     assert!(
         gpus_only.starts_with("10 Small has code for GPUs only: compile it with `--target cpu,cuda`"),

@@ -18,8 +18,8 @@ struct Example {
 const EXAMPLES: [Example; 12] = [
     Example { name: "01_linear", options: &["--size", "batch=3"] },
     // Taps, and nothing at all.
-    Example { name: "02_self_attention", options: &["--size", "S=5", "--tap", "*"] },
-    Example { name: "02_self_attention", options: &["--size", "S=0"] },
+    Example { name: "02_self_attention", options: &["--dim", "D=32,K=8", "--size", "S=5", "--tap", "*"] },
+    Example { name: "02_self_attention", options: &["--dim", "D=32,K=8", "--size", "S=0"] },
     // A mask that is an argument.
     Example { name: "03_masks", options: &["--function", "masked", "--dim", "D=20", "--size", "batch=2,S=7,T=5"] },
     // A table, layers in a loop over their parameters, causal attention.

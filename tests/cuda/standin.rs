@@ -61,7 +61,7 @@ pub(crate) fn weights() -> PathBuf {
     static WEIGHTS: OnceLock<PathBuf> = OnceLock::new();
     let made = WEIGHTS.get_or_init(|| {
         let table: Vec<u8> = (0..20).flat_map(|i| (i as f32).to_le_bytes()).collect();
-        let half = |i: usize| if i % 5 == 0 { 0.5f32 } else { 0.0 };
+        let half = |i: usize| if i.is_multiple_of(5) { 0.5f32 } else { 0.0 };
         let weight: Vec<u8> = (0..16).flat_map(|i| half(i).to_le_bytes()).collect();
         let view = |shape: [usize; 2], bytes: &'static [u8]| {
             safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape.to_vec(), bytes).expect("a tensor")

@@ -1,18 +1,25 @@
-//! Tests of the PTX module: texts, the verifier, and what NVIDIA's assembler says.
+//! Tests of the PTX module: texts, the verifier, what NVIDIA's assembler says, and what the simulator makes of kernels.
 
 mod assembled;
 mod by_hand;
 mod elements;
+mod examples;
 mod fragments;
-#[path = "../common/front.rs"]
-mod front;
 mod generate;
+mod kernels;
 mod ptxas;
 mod runs;
 mod sim;
 mod tensor_cores;
 mod texts;
 mod verifier;
+mod wounded;
 
+#[path = "../common/fixtures.rs"]
+mod fixtures;
+#[path = "../common/front.rs"]
+mod front;
 #[path = "../common/gen_tile.rs"]
 mod gen_tile;
+#[path = "../common/host.rs"]
+mod host;

@@ -507,7 +507,7 @@ unsafe extern "C" fn cuTensorMapEncodeTiled(
     let (Some(elem), Some(swizzle)) = (ELEMS.get(number(elem)), Swizzle::ALL.get(number(swizzle))) else {
         return INVALID_VALUE;
     };
-    if !(1..=5).contains(&rank) || interleave != 0 || map as usize % 64 != 0 {
+    if !(1..=5).contains(&rank) || interleave != 0 || !(map as usize).is_multiple_of(64) {
         return INVALID_VALUE;
     }
     // SAFETY: as many numbers as axes, strides one less.

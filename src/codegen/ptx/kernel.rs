@@ -27,8 +27,10 @@ use crate::tile::{
 pub(super) const SHARED: &str = "scratch";
 /// Its address is a multiple of this.
 pub(super) const SHARED_ALIGN: u32 = 128;
-/// The most threads of a warp.
+/// The threads of a warp.
 pub(super) const WARP: u32 = 32;
+/// Registers of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+const REGISTERS: u32 = 65536;
 
 /// What a value of the tile IR is. Tiles are not here: they are in shared memory, or inside a run.
 #[derive(Clone, Debug)]
@@ -79,6 +81,8 @@ pub(super) fn kernel(
     let threads = warps * WARP;
     let mut e = Emit::new(name);
     e.kernel.threads = Threads::Exactly([threads, 1, 1]);
+    // As many blocks as have 128 registers for each thread: without this ptxas takes fewer registers, and spills for that.
+    e.kernel.min_blocks = Some((REGISTERS / 128 / threads).max(1));
     let scratch = u32::try_from(kernel.scratch).map_err(|_| "its shared memory is too large")?;
     let mut code = Code {
         end: e.new_label("end"),
@@ -215,6 +219,12 @@ impl Code<'_> {
                 let count = match (&sum, g.step.max(1)) {
                     (sum, 1) => sum.clone(),
                     (Operand::Int(n), step) => Operand::Int(n.div_euclid(step)),
+                    // An extent is not negative: a shift does it, where a division would be a call.
+                    (sum, step) if step.count_ones() == 1 => {
+                        let bits = Operand::Int(i64::from(step.trailing_zeros()));
+                        let op = P::Shr { ty: PtxType::U64 };
+                        self.e.make("count", op, PtxType::S64, &[sum.clone(), bits])
+                    }
                     (sum, step) => {
                         let op = P::Div { ty: PtxType::S64 };
                         self.e.make("count", op, PtxType::S64, &[sum.clone(), Operand::Int(step)])

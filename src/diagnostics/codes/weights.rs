@@ -1,4 +1,4 @@
-//! Codes E08xx: weights files, and calls of a compiled model.
+//! Codes E08xx: weights files, devices, and calls of a compiled model.
 
 use super::codes;
 
@@ -38,4 +38,11 @@ codes! {
     rule: "`--tokenizer` takes `bytes`, or the file `tokenizer.json` of a checkpoint of the Hugging Face hub whose model is BPE\n\
            (GPT-2, Llama, Mistral, Qwen, Gemma). A part of the file that would be followed wrongly is refused by its name. Its\n\
            vocabulary must not be larger than that of the model.";
+
+    /// A GPU that cannot be used.
+    DEVICE = "E0807", "the model cannot be opened on the GPU";
+    rule: "With `--target cuda` a model runs on an NVIDIA GPU. The message says what is missing: a driver (`libcuda.so.1`, or the\n\
+           file that ATTNC_CUDA_LIB names), a GPU, a newer driver, a GPU of a newer generation; or why the driver rejects\n\
+           the kernels. Programs that call a library for both (`--target cpu,cuda`) may open it on the device `auto`, which is\n\
+           the CPU if no GPU can be used; nothing else falls back to the CPU.";
 }

@@ -6,7 +6,7 @@ use super::clock::{Know, raise};
 use super::code::{Arg, PARAM_BASE, Together};
 use super::lanes::{lanes, sign, zero};
 use super::report::{Check, Fault, at_lane, problem};
-use super::state::{Ctx, Fenced, Flow, Wait};
+use super::state::{Ctx, Flow, Wait};
 use super::transfers::remote;
 use super::{convert, float, integer};
 use crate::ptx::Op;
@@ -280,7 +280,7 @@ impl Ctx<'_, '_> {
         let own = self.b.number;
         for lane in lanes(self.mask) {
             let thread = self.w.thread(lane);
-            let fenced = self.w.fences.entry(lane).or_insert_with(Fenced::default);
+            let fenced = self.w.fences.entry(lane).or_default();
             let Some(know) = self.w.know.get_mut(lane as usize) else { continue };
             if !fenced.acquire.is_empty() {
                 let mut new = Know::clone(know);

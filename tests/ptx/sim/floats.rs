@@ -239,8 +239,9 @@ fn integers_and_floats_are_converted() {
 
 #[test]
 fn approximations_are_within_their_bounds() {
+    type Function = fn(f64) -> f64;
     let rows = rows(5, 512);
-    let models: &[(&str, fn(f64) -> f64, f64)] = &[
+    let models: &[(&str, Function, f64)] = &[
         ("ex2.approx.f32", f64::exp2, 22.0),
         ("lg2.approx.f32", f64::log2, 22.0),
         ("rcp.approx.f32", |x| 1.0 / x, 22.0),

@@ -54,7 +54,7 @@ fn place_of_a(elem: Elem, k: usize, lane: usize, i: usize) -> (usize, usize) {
             (if i < 2 || (4..6).contains(&i) { g } else { g + 8 }, 2 * q + (i & 1) + if i >= 4 { 8 } else { 0 })
         }
         (16, _) => (if i < 2 { g } else { g + 8 }, 2 * q + (i & 1)),
-        (32, 8) => (if i % 2 == 0 { g } else { g + 8 }, if i < 2 { q } else { q + 4 }),
+        (32, 8) => (g + 8 * (i & 1), if i < 2 { q } else { q + 4 }),
         (32, _) => (if i == 0 { g } else { g + 8 }, q),
         (_, 32) => {
             (if i < 4 || (8..12).contains(&i) { g } else { g + 8 }, 4 * q + (i & 3) + if i >= 8 { 16 } else { 0 })

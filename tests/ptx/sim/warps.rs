@@ -70,7 +70,8 @@ fn lanes_meet_again_where_branches_join() {
 
 #[test]
 fn atomic_operations_are_one_step() {
-    let ops: &[(&str, &str, u32, fn(u32, u32) -> u32)] = &[
+    type Update = fn(u32, u32) -> u32;
+    let ops: &[(&str, &str, u32, Update)] = &[
         ("add.u32", "u32", 7, |a, t| a.wrapping_add(t)),
         ("min.s32", "u32", 9, |a, t| (a as i32).min(t as i32) as u32),
         ("max.u32", "u32", 9, |a, t| a.max(t)),

@@ -5,7 +5,7 @@
 
 use super::code::{Code, Held, Number, address, int, register_type, word};
 use super::layout::Share;
-use crate::ptx::words::{LoadCache, ReadOnly, Relu, Round, Sat, StoreCache, Vector};
+use crate::ptx::words::{LoadCache, ReadOnly, Relu, Round, StoreCache, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem};
@@ -353,7 +353,6 @@ impl Code<'_> {
         let size = i64::try_from(ty.elem.size()).unwrap_or(1);
         let at = self.element_address(name, base, &strides, &indices, size)?;
         let is_read_only = self.kernel.params.iter().any(|p| p.value == buffer && p.mode == ParamMode::In);
-        let _ = Sat::Wrap;
         self.load_at(name, address(at, 0)?, inside, ty.elem, is_read_only)
     }
 }

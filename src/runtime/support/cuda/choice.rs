@@ -89,7 +89,12 @@ pub(crate) unsafe fn choose(model: &'static ModelDesc, device: *const c_char) ->
         }
         Asked::Cpu => Ok(Choice::Cpu(String::new())),
         Asked::Any | Asked::Auto if !has_cuda => Ok(Choice::Cpu(String::new())),
-        Asked::Any => on(model, 0),
+        Asked::Any => on(model, 0).map_err(|mut e| {
+            if has_cpu && e.status == Status::Device {
+                e.text += "\n(the library has code for the CPU too: open it on the device `cpu` or `auto`)";
+            }
+            e
+        }),
         Asked::Cuda(ordinal) => on(model, ordinal),
         Asked::Auto => match on(model, 0) {
             Err(e) if has_cpu && e.status == Status::Device => Ok(Choice::Cpu(e.text)),

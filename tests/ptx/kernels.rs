@@ -1,0 +1,96 @@
+//! The kernels of the examples: verified PTX, which NVIDIA's assembler takes for every kind of GPU, without spills and without the
+//! messages that mean that something was serialised.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use attnc::codegen::ptx;
+use attnc::ptx::text::print;
+use attnc::ptx::{Kernel, Module};
+use attnc::tile::verify::VerifiedModule;
+use attnc::tile::{GpuArch, schedule_for_gpu};
+use attnc::{ir, lowering, passes};
+
+use crate::{fixtures, front, ptxas};
+
+/// The unscheduled tile IR of a program.
+fn tiles(name: &str, source: &str, dims: &[(&str, i64)]) -> VerifiedModule {
+    let mut module = front::module(name, source, &front::options(dims)).unwrap_or_else(|e| panic!("{e}"));
+    passes::optimise(&mut module, &passes::Options::default(), &mut passes::Collected::default())
+        .unwrap_or_else(|e| panic!("{e}"));
+    let graph = ir::verify(&module).unwrap_or_else(|e| panic!("{e}"));
+    lowering::tile::lower(graph).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The PTX of a module for a kind of GPU.
+fn compiled(tiles: &VerifiedModule, arch: GpuArch) -> Module {
+    let scheduled = schedule_for_gpu(tiles, arch).unwrap_or_else(|e| panic!("{e}"));
+    ptx::compile(&scheduled, arch).unwrap_or_else(|e| panic!("{e}")).0
+}
+
+/// A kernel without what its text says of where it comes from: the same one in two examples is assembled once.
+fn anonymous(k: &Kernel) -> Kernel {
+    let body = k.body.iter().filter(|line| !matches!(line, attnc::ptx::Line::Comment(_))).cloned().collect();
+    Kernel { name: String::new(), comments: Vec::new(), body, ..k.clone() }
+}
+
+/// What is wrong with what the assembler says of a module.
+fn complaints(ptxas: &Path, module: &Module, processor: &str) -> Vec<String> {
+    let said = ptxas::assemble(ptxas, &print(module), processor, &[]);
+    let mut wrong = Vec::new();
+    if !said.ok {
+        wrong.extend(
+            said.text.lines().filter(|line| line.contains("error") || line.contains("fatal")).map(String::from),
+        );
+    }
+    let mut kernel = "";
+    for line in said.text.lines() {
+        if let Some((_, rest)) = line.split_once("Function properties for ") {
+            kernel = rest;
+        }
+        let spills = line.contains("spill") && !line.contains(" 0 bytes spill stores, 0 bytes spill loads");
+        let serialised = ["C7508", "C7511", "C7517", "C7518", "C7519"].iter().any(|code| line.contains(code));
+        if spills || serialised {
+            wrong.push(format!("{processor}, {kernel}: {}", line.trim()));
+        }
+    }
+    wrong
+}
+
+/// Assembles the kernels of all examples that are not the same as others, every so many of them.
+fn assemble(arch: GpuArch, processor: &str, every: usize) {
+    ptxas::with(&format!("the kernels of the examples for {processor}"), |ptxas| {
+        let (mut seen, mut wrong, mut count) = (BTreeSet::new(), Vec::new(), 0);
+        for example in fixtures::EXAMPLES {
+            let source = std::fs::read_to_string(fixtures::program(example)).expect("an example");
+            let fixture = fixtures::load(example);
+            let dims: Vec<(&str, i64)> = fixture.dims.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+            let mut module = compiled(&tiles(example, &source, &dims), arch);
+            module.kernels.retain(|k| {
+                let new = seen.insert(format!("{:?}", anonymous(k)));
+                count += usize::from(new);
+                new && count % every == 0
+            });
+            if !module.kernels.is_empty() {
+                wrong.extend(complaints(ptxas, &module, processor).iter().map(|e| format!("{example}: {e}")));
+            }
+        }
+        assert!(count > 300, "only {count} different kernels");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    });
+}
+
+#[test]
+fn kernels_of_the_examples_are_assembled_for_ampere() {
+    assemble(GpuArch::Sm80, "sm_80", 4);
+}
+
+#[test]
+fn kernels_of_the_examples_are_assembled_for_hopper() {
+    assemble(GpuArch::Sm90a, "sm_90a", 16);
+}
+
+#[test]
+fn kernels_of_the_examples_are_assembled_for_blackwell() {
+    assemble(GpuArch::Sm80, "sm_100", 16);
+}
