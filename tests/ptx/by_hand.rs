@@ -60,7 +60,9 @@ fn launches_give_kernels_of_fragments_what_begins_at_a_chunk() {
         let text = product(arch);
         verified(&text).unwrap_or_else(|e| panic!("{e}"));
         let argument = |offset: &str| {
-            let arg = format!("%9 = arg 0 : buf f16[66, 64]\n  %0 = view %9, offset={offset} : buf f16[64, 64]\n  %1 = arg 1");
+            let arg = format!(
+                "%9 = arg 0 : buf f16[66, 64]\n  %0 = view %9, offset={offset} : buf f16[64, 64]\n  %1 = arg 1"
+            );
             let lines = text.lines().filter(|l| !l.trim_start().starts_with("%0 = arg 0"));
             let text: String = lines.flat_map(|l| [l, "\n"]).collect();
             verified(&changed(&text, &[("\"x\": f16[64, 64]", "\"x\": f16[66, 64]"), ("%1 = arg 1", &arg)]))
@@ -69,10 +71,14 @@ fn launches_give_kernels_of_fragments_what_begins_at_a_chunk() {
         argument("8").unwrap_or_else(|e| panic!("{e}"));
         for offset in ["1", "4", "65"] {
             let e = argument(offset).expect_err("refused");
-            assert!(e.contains("operand 0 of @matmul.0 begins at a multiple of 16 bytes, which is not certain here"), "{e}");
+            assert!(
+                e.contains("operand 0 of @matmul.0 begins at a multiple of 16 bytes, which is not certain here"),
+                "{e}"
+            );
         }
         let result = |offset: &str| {
-            let out = format!("%9 = out 0 : buf f16[66, 32]\n  %2 = view %9, offset={offset} : buf f16[64, 32]\n  launch");
+            let out =
+                format!("%9 = out 0 : buf f16[66, 32]\n  %2 = view %9, offset={offset} : buf f16[64, 32]\n  launch");
             let lines = text.lines().filter(|l| !l.trim_start().starts_with("%2 = out 0"));
             let text: String = lines.flat_map(|l| [l, "\n"]).collect();
             verified(&changed(&text, &[("-> (f16[64, 32])", "-> (f16[66, 32])"), ("launch", &out)]))
@@ -96,7 +102,8 @@ fn what_begins_before_a_buffer_is_left_out() {
     let text = product(GpuArch::Sm80);
     let first = text.lines().find_map(|l| l.split_once("copy_async")).expect("a copy").1;
     let start = first.split([',', '[', ']']).nth(3).expect("a column").trim();
-    let given = text.lines().find(|l| l.trim_start().starts_with(&format!("{start} = const 0"))).expect("the first step");
+    let given =
+        text.lines().find(|l| l.trim_start().starts_with(&format!("{start} = const 0"))).expect("the first step");
     let store = text.lines().find(|l| l.contains("store ")).expect("a store");
     let row = store.split(['[', ',']).nth(1).expect("a row");
     let text = changed(

@@ -80,8 +80,7 @@ fn graph(source: &str) -> ir::Module {
 /// A program, scheduled for a GPU.
 pub(crate) fn for_gpu(source: &str, arch: GpuArch) -> Result<VerifiedModule, String> {
     let mut module = graph(source);
-    passes::optimise(&mut module, &passes::Options::default(), &mut Collected::default())
-        .map_err(|e| e.to_string())?;
+    passes::optimise(&mut module, &passes::Options::default(), &mut Collected::default()).map_err(|e| e.to_string())?;
     let tiles = lower(ir::verify(&module).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
     tile::schedule_for_gpu(&tiles, arch).map_err(|e| e.to_string())
 }

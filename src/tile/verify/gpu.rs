@@ -5,7 +5,9 @@ mod flow;
 use super::Sink;
 use crate::shape::Elem;
 use crate::tile::text::At;
-use crate::tile::{Block, Body, Extent, Fragment, GpuArch, Inst, Kernel, Op, Role, Space, Terminator, TileType, Type, Value};
+use crate::tile::{
+    Block, Body, Extent, Fragment, GpuArch, Inst, Kernel, Op, Role, Space, Terminator, TileType, Type, Value,
+};
 
 /// Rules 17 to 20.
 pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) {
