@@ -140,6 +140,7 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         .word("V", size("vocab_size", 262_208)?)
         .word("T", longest)
         .word("cache", if head { format!(", C = {}, Kept = f32", longest.min(MOST_ROOM)) } else { String::new() })
+        .word("fits", if head { ", C <= T" } else { "" })
         .word("rooms", if head { ", C, Kept = f32" } else { "" })
         .word("room", if head { ", C, Kept" } else { "" })
         .word("eps", &eps)

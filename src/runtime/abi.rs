@@ -479,7 +479,7 @@ pub type Fail = unsafe extern "C" fn(ctx: *mut PlanContext, site: i64, a: i64, b
 
 /// What generated code gets to see of a call. Fields in this order, 8 bytes each: see [`context`] for the offsets.
 ///
-/// Arguments, results and taps are row-major, contiguous, and aligned to their element's size at least; arena, scratch,
+/// Arguments, results and taps are row-major, contiguous, and aligned to their element's size at least (on a GPU to 16 bytes); arena, scratch,
 /// packed weights and states to 64 bytes. Parameters are aligned to their element's size. Integer indices among the
 /// arguments are *not* checked: generated code does that, and reports through `fail`. A `bool` byte is 0 or 1.
 #[repr(C)]

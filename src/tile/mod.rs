@@ -28,6 +28,7 @@
 //!
 //! The contract is the text of [`verify`]; the syntax is in [`text`]; the semantics, by definition, in [`interp`].
 
+pub(crate) mod alignment;
 mod arena;
 pub(crate) mod attention;
 mod body;

@@ -91,8 +91,8 @@ pub(super) struct Body<'a> {
     pub(super) loops: Vec<bool>,
     /// How often a body of a loop over layers of different types was checked.
     pub(super) bodies: usize,
-    /// The counters of loops whose ends are dimensions, with these.
-    pub(super) counters: BTreeMap<LocalId, (Dim, Dim)>,
+    /// The counters of loops whose ends are dimensions, with these; without them where they are wrong, which is reported.
+    pub(super) counters: BTreeMap<LocalId, Option<(Dim, Dim)>>,
     /// Is this a look at what an advice would give, and no part of the program?
     pub(super) aside: bool,
     /// The parts of the file that could not be read.

@@ -301,11 +301,11 @@ impl<'a> Body<'a> {
         self.call_values(span, &what, id, receiver, bound, values)
     }
 
-    /// A call of a layer's function with one value, the other arguments left to their defaults.
+    /// A call of a layer's function with the value of the layer before it, the other arguments left to their defaults.
     pub(super) fn call_with(
         &mut self,
         span: Span,
-        what: &str,
+        (before, what): (&str, &str),
         id: FunctionId,
         receiver: Option<(Instance, LayerPath)>,
         value: TypedExpr,
@@ -313,12 +313,13 @@ impl<'a> Body<'a> {
         let item = self.items.function(id);
         let needed = item.defaults.iter().take_while(|default| default.is_none()).count();
         if item.params.is_empty() || needed > 1 {
+            let least = if needed < item.params.len() { "at least " } else { "" };
             self.diagnostics.push(
                 Diagnostic::error(
                     crate::diagnostics::codes::shapes::ARGUMENT_COUNT,
-                    format!("`{what}` takes {} arguments here", needed),
+                    format!("`{what}` must take one argument, the value of `{before}`; it takes {least}{needed}"),
                 )
-                .at(span, "the value of the layer before it is one")
+                .at(span, "called here")
                 .also(item.ast.name.span, "declared here"),
             );
             return TypedExpr::error(span);

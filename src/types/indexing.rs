@@ -20,6 +20,12 @@ impl Body<'_> {
     /// `base[indices]`
     pub(super) fn index(&mut self, base: &ast::Expr, indices: &[ast::Index], span: Span) -> TypedExpr {
         match self.layer_ref(base) {
+            Some(LayerRef::Layer(instance, path)) if self.list_of(&instance).is_some() => {
+                if !matches!(self.part_at(&instance, &path, indices, span), LayerRef::Wrong) {
+                    self.not_called(span);
+                }
+                return TypedExpr::error(span);
+            }
             Some(LayerRef::Layer(..)) => {
                 self.diagnostics.push(
                     Diagnostic::error(names::NOT_A_VALUE, "one layer cannot be indexed")
@@ -28,10 +34,7 @@ impl Body<'_> {
                 return TypedExpr::error(span);
             }
             Some(LayerRef::Array { .. }) => {
-                self.diagnostics.push(
-                    Diagnostic::error(parameters::LAYER_ARRAY, "a layer is not a tensor")
-                        .at(span, "call it, or use one of its fields"),
-                );
+                self.not_called(span);
                 return TypedExpr::error(span);
             }
             Some(LayerRef::Wrong) => return TypedExpr::error(span),
@@ -56,6 +59,14 @@ impl Body<'_> {
         let kind = ExprKind::Index { base: Box::new(value.expr), entries };
         let taken = TypedExpr::tensor(kind, tensor.elem, shape, span);
         steps.into_iter().fold(taken, |taken, (axis, step)| self.every_of(taken, axis, step))
+    }
+
+    /// Reports a layer where a tensor is needed.
+    fn not_called(&mut self, span: Span) {
+        self.diagnostics.push(
+            Diagnostic::error(parameters::LAYER_ARRAY, "a layer is not a tensor")
+                .at(span, "call it, or use one of its fields"),
+        );
     }
 
     /// The distances of slices, `x[a..b step k]`, by axis of what is taken.

@@ -258,7 +258,7 @@ impl Body<'_> {
             }
         }
         let mut statements = Vec::new();
-        let mut value: Option<TypedExpr> = None;
+        let mut value: Option<(TypedExpr, String)> = None;
         for (instance, path, shown) in parts {
             let Some(function) = self.items.method(instance.layer, "forward") else {
                 return self.no_forward(&instance, callee, args);
@@ -267,14 +267,14 @@ impl Body<'_> {
             let receiver = Some((instance.clone(), path));
             let made = match value.take() {
                 None => self.call_function(span, callee, function, receiver, &[], args),
-                Some(last) => {
+                Some((last, of)) => {
                     let Some(ty) = last.ty.settled() else { return TypedExpr::error(span) };
                     let local = LocalId(self.locals.len() as u32);
                     self.locals.push(Local { name: String::new(), ty: ty.clone(), is_assigned: false, span: callee });
                     let set = StmtKind::Set { pattern: Pattern::Local(local), value: last.expr };
                     statements.push(Stmt { kind: set, span });
                     let expr = Expr { kind: ExprKind::Local(local), ty: ty.clone(), span: callee };
-                    self.call_with(span, &shown, function, receiver, TypedExpr { ty: Ty::of(&ty), expr })
+                    self.call_with(span, (&of, &shown), function, receiver, TypedExpr { ty: Ty::of(&ty), expr })
                 }
             };
             if made.ty.is_error() {
@@ -282,9 +282,9 @@ impl Body<'_> {
                 self.diagnostics.note_after(before, &format!("`{shown}` is the layer `{name}`"));
                 return TypedExpr::error(span);
             }
-            value = Some(made);
+            value = Some((made, shown));
         }
-        let Some(TypedExpr { ty, expr }) = value else { return TypedExpr::error(span) };
+        let Some((TypedExpr { ty, expr }, _)) = value else { return TypedExpr::error(span) };
         let settled = expr.ty.clone();
         let block = Block { statements, value: Some(Box::new(expr)) };
         TypedExpr { ty, expr: Expr { kind: ExprKind::Block(block), ty: settled, span } }

@@ -131,15 +131,16 @@ impl Body<'_> {
             Ty::Error => LayerRef::Wrong,
             _ => {
                 if let Some(Linear { counter: Some(counter), factor, offset }) = self.linear(&value.expr)
-                    && let Some((start, end)) = self.counters.get(&counter).cloned()
+                    && let Some(ends) = self.counters.get(&counter).cloned()
                 {
+                    let Some((start, end)) = ends else { return LayerRef::Wrong };
                     self.counter_in_range((&start, &end), (factor, &offset), length, index.span);
                     path.steps.push(Step { field, element: Some(Element::Counter { counter, factor, offset }) });
                     return LayerRef::Layer(instance, path);
                 }
                 self.diagnostics.push(
                     not_available("an array of layers indexed by a computed number", index.span)
-                        .note("the index is a dimension, or linear in the counter of a loop whose ends are dimensions: `blocks[i + 1]`")
+                        .note("the index is a dimension, or the counter of a loop whose ends are dimensions, times a constant, plus a dimension: `blocks[2*i + 1]`")
                         .help("iterate over the array with `for block in blocks`, or `for (i, block) in enumerate(blocks)`"),
                 );
                 LayerRef::Wrong
@@ -147,7 +148,7 @@ impl Body<'_> {
         }
     }
 
-    /// An index as a multiple of a loop's counter plus a dimension, if it is that.
+    /// An index as a constant times a loop's counter plus a dimension, if it is that.
     fn linear(&self, index: &Expr) -> Option<Linear> {
         let alone = |offset: Dim| Some(Linear { counter: None, factor: 0, offset });
         match &index.kind {

@@ -28,8 +28,14 @@ impl Body<'_> {
                 let ((counter, block), carried) = self.region(|this| {
                     this.frames.push(BTreeMap::new());
                     let counter = this.counter(pattern);
-                    if let (Some(Bound::Dim(start)), Some(Bound::Dim(end))) = (&start, &end) {
-                        this.counters.insert(counter, (start.clone(), end.clone()));
+                    match (&start, &end) {
+                        (Some(Bound::Dim(start)), Some(Bound::Dim(end))) => {
+                            this.counters.insert(counter, Some((start.clone(), end.clone())));
+                        }
+                        (None, _) | (_, None) => {
+                            this.counters.insert(counter, None);
+                        }
+                        _ => {}
                     }
                     let block = this.loop_block(body);
                     this.frames.pop();
@@ -248,9 +254,8 @@ impl Body<'_> {
                 }
                 _ => (this.anonymous(pattern.span()), pattern),
             };
-            if let Some((_, _, _, length)) = &found {
-                this.counters.insert(counter, (Dim::zero(), length.clone()));
-            }
+            let ends = found.as_ref().map(|(_, _, _, length)| (Dim::zero(), length.clone()));
+            this.counters.insert(counter, ends);
             match (&found, of_layer) {
                 (Some(_), _) if counted.is_some() && std::ptr::eq(of_layer, pattern) => {
                     let array = counted.map_or(String::new(), |array| this.written(array.span));

@@ -153,6 +153,28 @@ fn caches_may_be_of_f16() {
     }
 }
 
+/// Every position that a cache has room for is one of the model's: a larger cache would go on where the model has none.
+#[test]
+fn caches_end_where_positions_end() {
+    for checkpoint in ["llama", "gemma3"] {
+        let path = folder().join(checkpoint);
+        let made = tempfile::tempdir().expect("a folder");
+        let program = made.path().join("model.attn");
+        let [path, program] = [&path, &program].map(|path| path.to_str().expect("UTF-8"));
+        assert_eq!(attnc(&["import", path, "-o", program]), (0, String::new(), String::new()), "{checkpoint}");
+        let compiled = |dims: &str| attnc(&[program, "--dim", dims, "--emit", "ir=/dev/null"]);
+        // Both have 64 positions.
+        for dims in ["C=64", "C=65,T=65"] {
+            assert_eq!(compiled(dims), (0, String::new(), String::new()), "{checkpoint} {dims}");
+        }
+        for dims in ["C=65", "T=63"] {
+            let (code, _, err) = compiled(dims);
+            assert_eq!(code, 1, "{checkpoint} {dims}: {err}");
+            assert!(err.contains("C <= T"), "{checkpoint} {dims}: {err}");
+        }
+    }
+}
+
 /// `attnc generate` gives what is most probable by the logits of all tokens so far, which another entry point gives that has no cache. The
 /// program is in a folder.
 fn writes(checkpoint: &str, folder: &Path, model: &CompiledModel, reads: bool) {

@@ -299,7 +299,7 @@ fn plans_are_kept_and_compiled_to_the_bit() {
         let scheduled = attnc::tile::schedule(&open, level, &WeightChoice::default()).unwrap_or_else(|e| panic!("{e}"));
         let target = cpu::Arch::host().triple().to_string();
         let model = descriptor::describe(&scheduled.interface(), "Random", "", &target).unwrap();
-        let made = compiled::compile(&[cpu::Tier { level, module: scheduled.verified() }], &model);
+        let made = compiled::compile(&[cpu::Tier { level, module: scheduled.verified(), gpu: None }], &model);
         let folder = tempfile::tempdir().unwrap();
         let so = folder.path().join("model.so");
         link::link(&made.objects(), &so).unwrap_or_else(|e| panic!("{e}"));

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::standin::{driver, file, printed, python, small, weights, with_driver};
 
-/// How kernels are executed: in both orders, and with other turns of warps.
+/// How kernels are executed: with effects early and late, and warps in another order.
 const WAYS: [&str; 3] = ["capability=80", "latest,capability=90", "latest,seed=3"];
 
 #[test]

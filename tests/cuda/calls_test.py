@@ -41,10 +41,11 @@ class Gpu:
 class Tensor:
     """A tensor in the GPU's memory, as PyTorch would give it."""
 
-    def __init__(self, array, stream=None, strides=None, device=(2, 0)):
+    def __init__(self, array, stream=None, strides=None, device=(2, 0), offset=0):
         self.array, self.device, self.streams = np.ascontiguousarray(array), device, []
-        self.address = ctypes.c_uint64()
-        check(driver.cuMemAlloc_v2(ctypes.byref(self.address), ctypes.c_size_t(max(self.array.nbytes, 1))))
+        self.memory = ctypes.c_uint64()
+        check(driver.cuMemAlloc_v2(ctypes.byref(self.memory), ctypes.c_size_t(self.array.nbytes + offset + 1)))
+        self.address = ctypes.c_uint64(self.memory.value + offset)
         data = ctypes.c_void_p(self.array.ctypes.data)
         stream = stream or ctypes.c_uint64(0)
         check(driver.cuMemcpyHtoDAsync_v2(self.address, data, ctypes.c_size_t(self.array.nbytes), stream))
@@ -54,7 +55,7 @@ class Tensor:
         self.strides = strides
 
     def free(self):
-        check(driver.cuMemFree_v2(self.address))
+        check(driver.cuMemFree_v2(self.memory))
 
     def __dlpack_device__(self):
         return self.device
@@ -149,6 +150,35 @@ assert chosen.numpy().tolist() == [0, 1, -2]
 fails(small.AttncValueError, "expected f32, found i32", lambda: model.affine(numbers))
 fails(small.AttncValueError, "is on cuda:1, but the model runs on cuda:0", lambda: model.affine(Tensor(x, device=(2, 1))))
 fails(small.AttncValueError, "DLPack device type 10", lambda: model.affine(Tensor(x, device=(10, 0))))
+
+# Tensor cores are given 16 bytes at a time: what does not begin at a multiple of that is copied, and refused as a result.
+left = (np.arange(64 * 64) % 5 - 2).astype(np.float16).reshape(64, 64)
+right = (np.arange(64 * 32) % 7 - 3).astype(np.float16).reshape(64, 32)
+for offsets in [(0, 0), (2, 0), (0, 2), (8, 14)]:
+    operands = [Tensor(array, offset=offset) for array, offset in zip((left, right), offsets)]
+    assert np.array_equal(model.product(*operands).numpy(), left @ right), offsets
+
+
+def product_into(result):
+    tensors = [Tensor(left), Tensor(right), result]
+    for tensor in tensors:
+        tensor.__dlpack__()
+    args, outs = small._list([t.managed.tensor for t in tensors[:2]]), small._list([result.managed.tensor])
+    entry = [signature.split("(")[0] for signature, *_ in small._ENTRIES].index("product")
+    session, names = model._session(), (ctypes.c_char_p * 1)()
+    found = ctypes.byref(small._POINTER())
+    session._check(session._library.call(session._open(), entry, 2, args, 1, outs, 0, names, found))
+    got = np.empty((64, 32), np.float16)
+    to, size = ctypes.c_void_p(got.ctypes.data), ctypes.c_size_t(got.nbytes)
+    check(driver.cuMemcpyDtoHAsync_v2(to, result.address, size, ctypes.c_uint64(0)))
+    check(driver.cuStreamSynchronize(ctypes.c_uint64(0)))
+    return got
+
+
+assert np.array_equal(product_into(Tensor(np.zeros((64, 32), np.float16), offset=16)), left @ right)
+for offset in (2, 8):
+    shifted = Tensor(np.zeros((64, 32), np.float16), offset=offset)
+    fails(small.AttncValueError, "contiguous and begin at a multiple of 16 bytes", lambda: product_into(shifted))
 
 # A stream of the caller's: what waits on it is done before the call.
 stream = gpu.stream()

@@ -118,6 +118,11 @@ fn only_auto_falls_back_to_the_processor() {
     assert_eq!(opens("cpu,cuda", "auto", ""), "0 cuda:0 []\n");
     let fell_back = opens("cpu,cuda", "auto", "devices=0");
     assert!(fell_back.starts_with("0 cpu [the CUDA driver does not start: there is no NVIDIA GPU"), "{fell_back}");
+    // So it does where the GPU turns out only later to be of no use.
+    let rejected = opens("cpu,cuda", "auto", "reject");
+    assert!(rejected.starts_with("0 cpu [the driver, for CUDA 13.0, rejects the kernels"), "{rejected}");
+    let refused = opens("cpu,cuda", "", "reject");
+    assert!(refused.starts_with("10 the driver, for CUDA 13.0, rejects the kernels"), "{refused}");
     let refused = opens("cpu,cuda", "", "devices=0");
     assert!(refused.starts_with("10 the CUDA driver does not start: there is no NVIDIA GPU"), "{refused}");
     assert!(

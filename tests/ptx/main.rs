@@ -1,6 +1,7 @@
 //! Tests of the PTX module: texts, the verifier, what NVIDIA's assembler says, and what the simulator makes of kernels.
 
 mod assembled;
+mod by_hand;
 mod elements;
 mod examples;
 mod fragments;

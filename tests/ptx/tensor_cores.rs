@@ -77,14 +77,17 @@ fn graph(source: &str) -> ir::Module {
     front::module("test.attn", source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// A program, scheduled for a GPU.
+pub(crate) fn for_gpu(source: &str, arch: GpuArch) -> Result<VerifiedModule, String> {
+    let mut module = graph(source);
+    passes::optimise(&mut module, &passes::Options::default(), &mut Collected::default()).map_err(|e| e.to_string())?;
+    let tiles = lower(ir::verify(&module).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+    tile::schedule_for_gpu(&tiles, arch).map_err(|e| e.to_string())
+}
+
 /// A program for a GPU; all its kernels have fragments.
 fn scheduled(program: &Program, arch: GpuArch) -> VerifiedModule {
-    let mut module = graph(&program.source);
-    passes::optimise(&mut module, &passes::Options::default(), &mut Collected::default())
-        .unwrap_or_else(|e| panic!("{e}"));
-    let graph = ir::verify(&module).unwrap_or_else(|e| panic!("{e}"));
-    let tiles = lower(graph).unwrap_or_else(|e| panic!("{e}"));
-    let tiles = tile::schedule_for_gpu(&tiles, arch).unwrap_or_else(|e| panic!("{}: {e}", program.name));
+    let tiles = for_gpu(&program.source, arch).unwrap_or_else(|e| panic!("{}: {e}", program.name));
     let of_fragments = |k: &tile::Kernel| matches!(k.state, State::Gpu { .. }) && !k.works_in_runs();
     assert!(tiles.kernels.iter().all(of_fragments), "{}:\n{}", program.name, tile::text::print(&tiles));
     tiles

@@ -317,7 +317,7 @@ fn broken_modules_are_refused() {
     let unknown = change(&|m| m.target = Target { sm: 70, alone: false });
     assert!(unknown.iter().any(|e| e.contains("`.target sm_70` is no processor that is known here")), "{unknown:?}");
     let name = change(&|m| m.kernels[0].registers[0].name = "last".into());
-    assert!(name.iter().any(|e| e.contains("`last` is no name of a register; write `%x`")), "{name:?}");
+    assert!(name.iter().any(|e| e.contains("`last` is not the name of a register; write `%x`")), "{name:?}");
     let huge = change(&|m| m.kernels[0].threads = Threads::AtMost([u32::MAX, u32::MAX, u32::MAX]));
     assert!(huge.iter().any(|e| e.contains("it has 1 to 1024")), "{huge:?}");
 }

@@ -58,7 +58,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Placed>, TextError> {
                 let word: String = rest.iter().take(length).collect();
                 let is_version = matches!(out.last(), Some(Placed { token: Token::Word(w), .. }) if w == ".version");
                 let token = if is_version { Some(Token::Word(word)) } else { number(&word) };
-                let form = "this is no number of PTX: write `12`, `0x1F`, or the bits of a float, `0f3F800000`";
+                let form = "this is not a number in PTX: write `12`, `0x1F`, or the bits of a float, `0f3F800000`";
                 out.push(placed(token.ok_or_else(|| error(form))?));
                 at += length;
             } else if is_word(c) {

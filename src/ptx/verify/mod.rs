@@ -17,7 +17,7 @@
 //! # What is not checked
 //!
 //! That accesses are in bounds, barriers are met by all, shared memory has no races: that depends on the launch, and is what
-//! the interpreter looks for.
+//! the simulator ([`crate::ptx::sim`]) looks for.
 
 mod align;
 mod flow;
@@ -84,7 +84,7 @@ pub fn verify(module: &Module) -> Result<(), Vec<Error>> {
     let mut names = BTreeSet::new();
     for name in module.shared.iter().map(|s| &s.name).chain(module.kernels.iter().map(|k| &k.name)) {
         if !is_identifier(name) || name.starts_with('%') {
-            head(format!("`{name}` is no name; begin with a letter, and use letters, digits and `_`"));
+            head(format!("`{name}` is not a valid name; begin with a letter, and use letters, digits and `_`"));
         } else if !names.insert(name) {
             head(format!("`{name}` is declared twice; rename one"));
         }
@@ -148,7 +148,7 @@ fn kernel_head(module: &Module, k: &Kernel, faults: &mut Vec<Fault>) {
     });
     for name in k.params.iter().map(|p| &p.name).chain(k.shared.iter().map(|s| &s.name)).chain(labels) {
         if !is_identifier(name) || name.starts_with('%') {
-            fault(format!("`{name}` is no name; begin with a letter, and use letters, digits and `_`"));
+            fault(format!("`{name}` is not a valid name; begin with a letter, and use letters, digits and `_`"));
         } else if !names.insert(name) {
             fault(format!("`{name}` is declared twice; rename one"));
         }
@@ -156,7 +156,7 @@ fn kernel_head(module: &Module, k: &Kernel, faults: &mut Vec<Fault>) {
     let mut registers = BTreeSet::new();
     for r in &k.registers {
         if !is_identifier(&r.name) || !r.name.starts_with('%') {
-            fault(format!("`{}` is no name of a register; write `%x`", r.name));
+            fault(format!("`{}` is not the name of a register; write `%x`", r.name));
         } else if RESERVED.contains(&r.name.as_str()) {
             fault(format!("`{}` is a register of the language; rename it", r.name));
         } else if !registers.insert(&r.name) {

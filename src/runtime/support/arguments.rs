@@ -110,7 +110,8 @@ pub(crate) unsafe fn arguments(
         let is_aligned = |v: &View<'_>| (v.data as u64).checked_rem(given) == Some(0);
         // A truth value of this type is 0 or 1.
         let same = how == Conversion::Same || (how == Conversion::Truth && v.dtype == type_of(t.elem));
-        out.on_device.push(v.on_device && is_aligned(v) && v.is_contiguous() && same);
+        let begins_well = (v.data as u64).is_multiple_of(cuda::memory::ARGUMENT_ALIGN);
+        out.on_device.push(v.on_device && begins_well && is_aligned(v) && v.is_contiguous() && same);
         if out.on_device.last() == Some(&true) {
             out.device_spans.push(span);
             out.data.push(v.data);
@@ -249,8 +250,12 @@ pub(crate) unsafe fn results<'a>(
         spans.push(span);
         let aligned = (view.data as u64).checked_rem(size) == Some(0);
         if view.on_device {
-            if !(aligned && view.is_contiguous()) {
-                fail!(Tensor, "{name} is on the GPU, where results must be contiguous and aligned");
+            const ALIGN: u64 = cuda::memory::ARGUMENT_ALIGN;
+            if !(view.is_contiguous() && (view.data as u64).is_multiple_of(ALIGN)) {
+                fail!(
+                    Tensor,
+                    "{name} is on the GPU, where results must be contiguous and begin at a multiple of {ALIGN} bytes"
+                );
             }
             if meets(&args.device_spans) {
                 fail!(Call, "{name} shares the GPU's memory with an argument");

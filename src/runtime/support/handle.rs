@@ -169,18 +169,23 @@ impl Opened {
         // SAFETY: by the contract above.
         let note = match unsafe { choice::choose(model, device)? } {
             Choice::Cpu(note) => note,
-            Choice::Cuda(gpu, variant, cuda) => {
+            Choice::Cuda { gpu, variant, cuda, else_cpu } => {
                 // SAFETY: by the contract above.
                 let mut weights = unsafe { Weights::open(model, weights)? };
                 let device = CText::new(&name_of(&gpu));
-                let cuda = Some(Loaded::new(gpu, model, variant, cuda, &weights)?);
-                weights.forget_tensors();
-                // The caller's thread alone queues launches.
-                let Some(pool) = Pool::new(1) else {
-                    return Err(Error::memory(size_of::<Pool>() as u64, "the threads"));
-                };
-                let (packed, device_note) = (Buffer::empty(), CText::new(""));
-                return Ok(Opened { weights, variant, packed, in_order: 0, pool, cuda, device, device_note });
+                match Loaded::new(gpu, model, variant, cuda, &weights) {
+                    Err(e) if else_cpu && e.status == Status::Device => e.text,
+                    loaded => {
+                        let cuda = Some(loaded?);
+                        weights.forget_tensors();
+                        // The caller's thread alone queues launches.
+                        let Some(pool) = Pool::new(1) else {
+                            return Err(Error::memory(size_of::<Pool>() as u64, "the threads"));
+                        };
+                        let (packed, device_note) = (Buffer::empty(), CText::new(""));
+                        return Ok(Opened { weights, variant, packed, in_order: 0, pool, cuda, device, device_note });
+                    }
+                }
             }
         };
         let allowed = environment::allows()?;

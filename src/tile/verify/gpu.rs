@@ -5,12 +5,18 @@ mod flow;
 use super::Sink;
 use crate::shape::Elem;
 use crate::tile::text::At;
-use crate::tile::{Block, Body, Extent, Fragment, GpuArch, Inst, Kernel, Op, Space, Terminator, TileType, Type, Value};
+use crate::tile::{
+    Block, Body, Extent, Fragment, GpuArch, Inst, Kernel, Op, Role, Space, Terminator, TileType, Type, Value,
+};
 
 /// Rules 17 to 20.
 pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) {
     let before = sink.list.len();
     block(warps, sink);
+    // The other rules divide by what a block has.
+    if sink.list.len() != before {
+        return;
+    }
     let mut c = Checker { k, body: &k.body, arch, warps, sink };
     for b in &k.body.layout {
         for v in &k.body.block(*b).args {
@@ -31,9 +37,17 @@ pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) 
 }
 
 /// The size of a block.
-pub(super) fn block(warps: u32, sink: &mut Sink) {
+fn block(warps: u32, sink: &mut Sink) {
     if !(1..=32).contains(&warps) {
         sink.error(At::Head, format!("a block has 1 to 32 warps, not {warps}"));
+    }
+}
+
+/// The size of a block that works in runs: its threads are divided into rows and columns by powers of 2.
+pub(super) fn block_of_runs(warps: u32, sink: &mut Sink) {
+    block(warps, sink);
+    if !warps.is_power_of_two() && warps != 0 {
+        sink.error(At::Head, format!("a block that works in runs has 1, 2, 4, 8, 16 or 32 warps, not {warps}"));
     }
 }
 
@@ -313,7 +327,7 @@ impl Checker<'_, '_> {
         for b in &self.body.layout {
             let Terminator::Roles(roles) = &self.body.block(*b).terminator else { continue };
             let at = At::Terminator(*b);
-            if roles.iter().map(|r| r.warps).sum::<u32>() != self.warps {
+            if roles.iter().map(|r| u64::from(r.warps)).sum::<u64>() != u64::from(self.warps) {
                 self.sink.error(at, format!("the roles do not part the {} warps of the block", self.warps));
             }
             for r in roles {
@@ -324,7 +338,8 @@ impl Checker<'_, '_> {
                     self.sink.error(at, format!("{} registers: 24 to 256, a multiple of 8", r.registers));
                 }
             }
-            let registers: u32 = roles.iter().map(|r| r.registers * r.warps * 32).sum();
+            let of_role = |r: &Role| u64::from(r.registers).saturating_mul(32 * u64::from(r.warps));
+            let registers = roles.iter().map(of_role).fold(0, u64::saturating_add);
             if registers > 65_536 {
                 self.sink.error(at, format!("the roles take {registers} registers of 65536"));
             }

@@ -47,7 +47,7 @@
 //!     a known number of columns, side by side, and at least as many as the full vectors of the kernel's level that the
 //!     tile takes.
 //!
-//! Of kernels scheduled for a GPU in runs (`cpu`): rules 11 to 15 hold, scratch being the block's shared memory. There are no vector registers, no
+//! Of kernels scheduled for a GPU in runs (`cpu`): rules 11 to 15 hold, scratch being the block's shared memory. The number of warps is a power of 2. There are no vector registers, no
 //! panels and pairs; products of floats have the mode `fma`, others `chain`; windows may have any type and order.
 //!
 //! Of other kernels scheduled for a GPU (`gpu`):
@@ -62,7 +62,7 @@
 //!
 //! Of plans (`plan`):
 //! 21. Launches name a kernel of the module and give it its parameters: buffers of the same types, indices; the plan has
-//!     the kernel's symbols. Slots and taps are those of the plan, parameters are those of the module with this type.
+//!     the kernel's symbols. What a kernel of fragments copies by 16 bytes, or writes in pairs, begins at a multiple of that (`tile::alignment`). Slots and taps are those of the plan, parameters are those of the module with this type.
 //! 22. A module with a packed area has one plan that prepares it, which has neither dimensions nor arguments, results, taps
 //!     and slots. What a plan has of the packed area lies inside of it, at a multiple of 64 bytes, with strides that are
 //!     known; it is written in the plan that prepares it alone, and read in the others alone.
@@ -95,7 +95,7 @@
 //!
 //! That grid points write different elements, and that a launch does not read what it writes (a race, inside of the buffers);
 //! that what is read was written before (the interpreter checks it); that loops end. Accesses of kernels of fragments, which leave
-//! out what is outside.
+//! out what is outside, before the first element of an axis or beyond the last.
 
 mod body;
 mod bounds;
@@ -318,7 +318,7 @@ fn kernel(module: &Module, k: &Kernel, plans: Option<&bounds::Plans<'_>>, sink: 
         State::Unscheduled => cpu::unscheduled(k, sink),
         State::Cpu(level) => cpu::scheduled(k, level, sink),
         State::Gpu { warps, .. } if k.works_in_runs() => {
-            gpu::block(warps, sink);
+            gpu::block_of_runs(warps, sink);
             cpu::scheduled_in_blocks(k, sink);
         }
         State::Gpu { arch, warps } => return gpu::scheduled(k, arch, warps, sink),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Sink;
 use crate::interface::param_named;
 use crate::shape::Dim;
+use crate::tile::alignment::{begins_at_multiple, needed};
 use crate::tile::fits::is_computable;
 use crate::tile::text::{At, Owner};
 use crate::tile::{Block, BufferType, Module, Op, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
@@ -32,6 +33,11 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                     let (wanted, given) = (k.body.ty(p.value), plan.body.ty(*v));
                     if wanted != given {
                         error(format!("operand {n} of @{kernel} is {given}, and the kernel takes {wanted}"));
+                    }
+                    let bytes = needed(k, p.value);
+                    if wanted.buffer().is_some() && !begins_at_multiple(&plan.body, *v, bytes) {
+                        let what = "begins at a multiple of";
+                        error(format!("operand {n} of @{kernel} {what} {bytes} bytes, which is not certain here"));
                     }
                     let prepares = plan.variant == PlanVariant::Prepare;
                     if is_packed(plan, *v) && (p.mode != ParamMode::In) != prepares {

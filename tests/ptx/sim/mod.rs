@@ -13,7 +13,7 @@ mod warps;
 
 use attnc::ptx::sim::{Device, Launch, Mode, Module, Report, Stats};
 
-/// Both orders of asynchronous effects, each with several turns of warps.
+/// Both orders of asynchronous effects, each with several orders in which warps run.
 pub(crate) fn modes() -> Vec<Mode> {
     (0..3).flat_map(|seed| [Mode::EAGER.seeded(seed), Mode::LATEST.seeded(seed)]).collect()
 }

@@ -103,9 +103,11 @@ impl Code<'_> {
                     let rest = self.arithmetic("rest", BinaryOp::Sub, end_col, col)?;
                     let rest = self.arithmetic("rest", BinaryOp::Mul, rest, Number::Known(size))?;
                     let rest = self.arithmetic("rest", BinaryOp::Min, rest, Number::Known(16))?;
-                    let rest = self.arithmetic("rest", BinaryOp::Max, rest, Number::Known(0))?;
                     let low = self.low32("rest", rest);
-                    Some(self.in_register32("rest", low))
+                    let low = self.in_register32("rest", low);
+                    let col = self.in_register("col", col);
+                    let inside = self.inside("inside", col, end_col);
+                    Some(self.make("rest", RegType::B32, P::SelP { ty: W::B32 }, &[word(low), int(0), word(inside)]))
                 }
             };
             let mut n = 0;
@@ -117,7 +119,7 @@ impl Code<'_> {
                     (false, _) => {
                         let row = self.arithmetic("line", BinaryOp::Add, first_row, Number::Known(n * step))?;
                         let row = self.in_register("line", row);
-                        let inside = self.below("inside", row, end_row);
+                        let inside = self.inside("inside", row, end_row);
                         let most = bytes.map_or(int(16), word);
                         let ty = P::SelP { ty: W::B32 };
                         Some(self.make("bytes", RegType::B32, ty, &[most, int(0), word(inside)]))

@@ -434,9 +434,11 @@ impl Code<'_> {
         self.make(name, RegType::B32, op, &[word(high), word(low)])
     }
 
-    /// Is an index below a bound?
-    pub(super) fn below(&mut self, name: &str, a: Reg, bound: Number) -> Reg {
-        self.compare64(name, Compare::Lt, Number::Reg(a), bound)
+    /// Is an index from 0 to below a bound? Without their signs, numbers below 0 are above all bounds.
+    pub(super) fn inside(&mut self, name: &str, a: Reg, bound: Number) -> Reg {
+        let bound = self.operand(bound);
+        let op = P::SetP { compare: Compare::Lt, ftz: Ftz::Keep, ty: W::U64 };
+        self.make(name, RegType::Pred, op, &[word(a), bound])
     }
 }
 

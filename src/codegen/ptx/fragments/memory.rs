@@ -133,7 +133,7 @@ impl Code<'_> {
             if let (false, Some(extent)) = (a.inside[0], &a.extents[0]) {
                 let extent = self.dim(extent)?;
                 let row = self.in_register(name, row);
-                inside = Some(self.below(name, row, extent));
+                inside = Some(self.inside(name, row, extent));
             }
             if let Some(n) = indices.get_mut(axis) {
                 *n = row;
@@ -162,7 +162,7 @@ impl Code<'_> {
         let extent = self.dim(&extent)?;
         let at = self.arithmetic(name, BinaryOp::Add, col, Number::Known(place))?;
         let at = self.in_register(name, at);
-        Ok(Some(self.below(name, at, extent)))
+        Ok(Some(self.inside(name, at, extent)))
     }
 
     fn both(&mut self, name: &str, a: Option<Reg>, b: Option<Reg>) -> Option<Reg> {
@@ -345,7 +345,7 @@ impl Code<'_> {
             if !self.fits(*v, Extent::Static(1), extent) {
                 let extent = self.dim(extent)?;
                 let r = self.in_register(name, n);
-                let here = self.below(name, r, extent);
+                let here = self.inside(name, r, extent);
                 inside = self.both(name, inside, Some(here));
             }
             indices.push(n);

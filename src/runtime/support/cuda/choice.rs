@@ -29,8 +29,8 @@ enum Asked {
 pub(crate) enum Choice {
     /// On the CPU; why not on a GPU, or an empty text.
     Cpu(String),
-    /// On a GPU.
-    Cuda(Arc<Gpu>, &'static VariantDesc, &'static CudaDesc),
+    /// On a GPU; or on the CPU, where the GPU turns out to be of no use and that may be.
+    Cuda { gpu: Arc<Gpu>, variant: &'static VariantDesc, cuda: &'static CudaDesc, else_cpu: bool },
 }
 
 fn read(text: &str) -> Option<Asked> {
@@ -98,6 +98,7 @@ pub(crate) unsafe fn choose(model: &'static ModelDesc, device: *const c_char) ->
         Asked::Cuda(ordinal) => on(model, ordinal),
         Asked::Auto => match on(model, 0) {
             Err(e) if has_cpu && e.status == Status::Device => Ok(Choice::Cpu(e.text)),
+            Ok(Choice::Cuda { gpu, variant, cuda, .. }) => Ok(Choice::Cuda { gpu, variant, cuda, else_cpu: has_cpu }),
             other => other,
         },
     }
@@ -113,7 +114,7 @@ fn on(model: &'static ModelDesc, ordinal: i32) -> Result<Choice> {
     for (variant, cuda) in all.clone().filter(|(_, c)| runs(c)) {
         // Machine code does not depend on what PTX the driver knows.
         if version >= cuda.driver || !cuda.cubins.get().is_empty() {
-            return Ok(Choice::Cuda(gpu, variant, cuda));
+            return Ok(Choice::Cuda { gpu, variant, cuda, else_cpu: false });
         }
         too_old = Some(cuda.driver);
     }

@@ -11,6 +11,10 @@ use crate::error::{Error, Result, Status};
 /// Where the pieces of one allocation begin: a multiple of this. Tensor maps and vectors need less.
 pub(crate) const ALIGN: u64 = 256;
 
+/// Where arguments and results in the GPU's memory begin, unless they are copied: kernels copy 16 bytes at a time, and write pairs of
+/// elements.
+pub(crate) const ARGUMENT_ALIGN: u64 = 16;
+
 /// `size` rounded up to [`ALIGN`]; all that there is where that is not possible.
 pub(crate) fn aligned(size: u64) -> u64 {
     size.checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX)

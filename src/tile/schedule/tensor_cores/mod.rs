@@ -31,7 +31,8 @@ mod scores;
 
 use std::collections::BTreeSet;
 
-use crate::tile::{GpuArch, Kernel, Module, Op, Param, State, View};
+use crate::tile::alignment::{CHUNK, launches_give, needed};
+use crate::tile::{GpuArch, Kernel, Module, Param, State};
 use machine::Machine;
 
 /// Gives the kernels of a module that fit their forms for tensor cores; their names.
@@ -40,9 +41,15 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch) -> BTreeSet<String> {
     let mut changed = BTreeSet::new();
     let mut made = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
-        let aligned = |param: &Param| is_aligned(module, k, param);
+        let gives = |param: &Param, bytes: u64| {
+            let n = k.params.iter().position(|p| p == param);
+            n.is_some_and(|n| launches_give(module, &k.name, n, bytes))
+        };
+        let aligned = |param: &Param| gives(param, CHUNK);
         let new = attention::kernel(k, &machine, &aligned).or_else(|| products::kernel(k, &machine, &aligned));
-        if let Some(new) = new {
+        // What it writes in pairs begins at a multiple of a pair.
+        let fits = |new: &Kernel| k.params.iter().zip(&new.params).all(|(old, p)| gives(old, needed(new, p.value)));
+        if let Some(new) = new.filter(fits) {
             changed.insert(k.name.clone());
             made.push(new);
         }
@@ -60,22 +67,4 @@ pub fn tensor_core_kernel(kernel: &Kernel, arch: GpuArch) -> Option<Kernel> {
     let machine = Machine::of(arch);
     let aligned = |_: &Param| true;
     attention::kernel(kernel, &machine, &aligned).or_else(|| products::kernel(kernel, &machine, &aligned))
-}
-
-/// Does every launch of a kernel give a parameter a buffer that begins at a multiple of 16 bytes? Arguments, parameters, results,
-/// slots and states do; a view of one does where it skips multiples of that.
-fn is_aligned(module: &Module, kernel: &Kernel, param: &Param) -> bool {
-    let Some(n) = kernel.params.iter().position(|p| p == param) else { return false };
-    module.plans.iter().all(|plan| {
-        plan.body.insts().all(|(_, _, data)| {
-            if !matches!(&data.op, Op::Launch { kernel: name } if *name == kernel.name) {
-                return true;
-            }
-            let Some(view) = data.operands.get(n).and_then(|v| View::of(&plan.body, *v)) else { return false };
-            let elements = i64::try_from(16 / view.elem.size().clamp(1, 16)).unwrap_or(16);
-            let is_root = plan.body.def_inst(view.root).is_some();
-            let begins = view.offset.is_multiple_of(elements);
-            is_root && begins && view.dynamic.iter().all(|(_, stride)| stride.is_multiple_of(elements))
-        })
-    })
 }

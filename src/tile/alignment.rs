@@ -1,0 +1,56 @@
+//! Where the buffers of kernels of fragments must begin, and where those that a plan launches them with do.
+//!
+//! In: kernels and plans. Out: bytes that an address must be a multiple of, and whether a buffer's address certainly is one. The
+//! schedule asks before it gives a kernel copies of 16 bytes, the verifier requires it of every launch. What this must not know: how
+//! instructions are chosen.
+
+use super::{Body, Kernel, Module, Op, Plan, State, Value, View};
+use crate::shape::Elem;
+
+/// Bytes of a chunk that is copied at a time, and what everything that a view can be part of begins at a multiple of.
+pub(crate) const CHUNK: u64 = 16;
+
+/// The bytes that the address of a kernel's parameter must be a multiple of: 16 where 16 bytes are copied at a time, two elements
+/// where neighbours may be written together, else an element.
+pub(crate) fn needed(kernel: &Kernel, param: Value) -> u64 {
+    let Some(ty) = kernel.body.ty(param).buffer() else { return 1 };
+    let size = ty.elem.size();
+    if !matches!(kernel.state, State::Gpu { .. }) || kernel.works_in_runs() {
+        return size;
+    }
+    let pairs = |cols: usize| {
+        let mut others = ty.strides.iter().enumerate().filter(|(axis, _)| *axis != cols);
+        matches!(ty.elem, Elem::F32 | Elem::BF16 | Elem::F16)
+            && ty.is_dense(cols)
+            && others.all(|(_, stride)| stride.is_multiple_of(2))
+    };
+    let accesses = kernel.body.insts().map(|(_, _, data)| match data.op {
+        Op::CopyAsync { .. } | Op::TmaLoad { .. } if data.operands.get(1) == Some(&param) => CHUNK,
+        Op::Store { cols: Some(cols), .. } if data.operands.first() == Some(&param) && pairs(cols) => 2 * size,
+        _ => size,
+    });
+    accesses.max().unwrap_or(size)
+}
+
+/// Does a buffer of a plan certainly begin at a multiple of so many bytes, at most 16? Arguments, parameters, results, taps, slots, states
+/// and packed weights do; a view of one does where it skips multiples of that.
+pub(crate) fn begins_at_multiple(body: &Body, buffer: Value, bytes: u64) -> bool {
+    let Some(view) = View::of(body, buffer) else { return false };
+    let elements = i64::try_from(bytes / view.elem.size().max(1)).unwrap_or(i64::MAX);
+    if elements <= 1 {
+        return true;
+    }
+    let skips = view.dynamic.iter().map(|(_, stride)| stride).chain([&view.offset]);
+    body.def_inst(view.root).is_some() && skips.into_iter().all(|d| d.is_multiple_of(elements))
+}
+
+/// Does every launch of a kernel give its parameter number `n` a buffer that begins at a multiple of so many bytes?
+pub(crate) fn launches_give(module: &Module, kernel: &str, n: usize, bytes: u64) -> bool {
+    let fits = |plan: &Plan| {
+        plan.body.insts().all(|(_, _, data)| {
+            !matches!(&data.op, Op::Launch { kernel: name } if name == kernel)
+                || data.operands.get(n).is_some_and(|v| begins_at_multiple(&plan.body, *v, bytes))
+        })
+    };
+    module.plans.iter().all(fits)
+}

@@ -1,0 +1,134 @@
+//! Tile IR for GPUs that somebody wrote by hand, or changed: what its kernels must not assume is refused, and what they may be given
+//! they treat as the language of tiles says.
+
+use std::collections::BTreeMap;
+
+use attnc::codegen::ptx;
+use attnc::ptx::sim::{Mode, Module as Loaded};
+use attnc::ptx::text::print;
+use attnc::source::SourceMap;
+use attnc::tile::verify::VerifiedModule;
+use attnc::tile::{GpuArch, text};
+
+use crate::runs::launch;
+use crate::tensor_cores::for_gpu;
+
+/// The tile IR of a program of one expression.
+fn tiles(arguments: &str, result: &str, body: &str, arch: GpuArch) -> String {
+    let source = format!("model Test {{\n    pub fn forward({arguments}) -> {result} {{\n        {body}\n    }}\n}}\n");
+    text::print(&for_gpu(&source, arch).unwrap_or_else(|e| panic!("{e}")))
+}
+
+fn product(arch: GpuArch) -> String {
+    tiles("x: f16[64, 64], w: f16[64, 32]", "f16[64, 32]", "x @ w", arch)
+}
+
+/// The text with changes, each of a part that it has.
+fn changed(source: &str, changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(source.to_string(), |text, (from, to)| {
+        assert!(text.contains(from), "no `{from}` in\n{text}");
+        text.replace(from, to)
+    })
+}
+
+fn verified(source: &str) -> Result<VerifiedModule, String> {
+    let mut sources = SourceMap::new();
+    let file = sources.add("by_hand.tir", source);
+    let parsed = text::parse(source, file);
+    let module = parsed.unwrap_or_else(|d| panic!("{}", attnc::diagnostics::render_all(&d, &sources, false))).module;
+    VerifiedModule::new(module).map_err(|e| e.to_string())
+}
+
+#[test]
+fn blocks_that_work_in_runs_have_a_power_of_2_of_warps() {
+    let text = tiles("x: f32[S, 8]", "f32[S, 8]", "x + 1.0", GpuArch::Sm80);
+    let head = text.lines().find_map(|l| l.split_once("gpu(sm_80, ")).expect("a kernel for a GPU").1;
+    let own = format!("gpu(sm_80, {})", head.split(')').next().expect("a number"));
+    assert!(text.contains(" run "), "{text}");
+    for warps in [1, 2, 4, 8, 16, 32] {
+        verified(&changed(&text, &[(&own, &format!("gpu(sm_80, {warps})"))])).unwrap_or_else(|e| panic!("{e}"));
+    }
+    for (warps, wrong) in [(3, "1, 2, 4, 8, 16 or 32 warps, not 3"), (12, "not 12"), (0, "not 0"), (64, "not 64")] {
+        let e = verified(&changed(&text, &[(&own, &format!("gpu(sm_80, {warps})"))])).expect_err("refused");
+        assert!(e.contains(wrong), "{e}");
+    }
+}
+
+#[test]
+fn launches_give_kernels_of_fragments_what_begins_at_a_chunk() {
+    for arch in GpuArch::ALL {
+        let text = product(arch);
+        verified(&text).unwrap_or_else(|e| panic!("{e}"));
+        let argument = |offset: &str| {
+            let arg = format!(
+                "%9 = arg 0 : buf f16[66, 64]\n  %0 = view %9, offset={offset} : buf f16[64, 64]\n  %1 = arg 1"
+            );
+            let lines = text.lines().filter(|l| !l.trim_start().starts_with("%0 = arg 0"));
+            let text: String = lines.flat_map(|l| [l, "\n"]).collect();
+            verified(&changed(&text, &[("\"x\": f16[64, 64]", "\"x\": f16[66, 64]"), ("%1 = arg 1", &arg)]))
+        };
+        argument("64").unwrap_or_else(|e| panic!("{e}"));
+        argument("8").unwrap_or_else(|e| panic!("{e}"));
+        for offset in ["1", "4", "65"] {
+            let e = argument(offset).expect_err("refused");
+            assert!(
+                e.contains("operand 0 of @matmul.0 begins at a multiple of 16 bytes, which is not certain here"),
+                "{e}"
+            );
+        }
+        let result = |offset: &str| {
+            let out =
+                format!("%9 = out 0 : buf f16[66, 32]\n  %2 = view %9, offset={offset} : buf f16[64, 32]\n  launch");
+            let lines = text.lines().filter(|l| !l.trim_start().starts_with("%2 = out 0"));
+            let text: String = lines.flat_map(|l| [l, "\n"]).collect();
+            verified(&changed(&text, &[("-> (f16[64, 32])", "-> (f16[66, 32])"), ("launch", &out)]))
+        };
+        result("2").unwrap_or_else(|e| panic!("{e}"));
+        let e = result("1").expect_err("refused");
+        assert!(e.contains("operand 2 of @matmul.0 begins at a multiple of 4 bytes, which is not certain here"), "{e}");
+    }
+}
+
+/// Small whole numbers as `f16`: sums of their products are exact.
+fn halves(count: usize, seed: usize) -> (Vec<f32>, Vec<u8>) {
+    let values: Vec<f32> = (0..count).map(|i| ((i * 7 + i / 5 + seed) % 5) as f32 - 2.0).collect();
+    let bytes = values.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect();
+    (values, bytes)
+}
+
+/// Steps begin at -32, so the first are outside: they count as zeros. The result begins at row -32, so its first rows are not written.
+#[test]
+fn what_begins_before_a_buffer_is_left_out() {
+    let text = product(GpuArch::Sm80);
+    let first = text.lines().find_map(|l| l.split_once("copy_async")).expect("a copy").1;
+    let start = first.split([',', '[', ']']).nth(3).expect("a column").trim();
+    let given =
+        text.lines().find(|l| l.trim_start().starts_with(&format!("{start} = const 0"))).expect("the first step");
+    let store = text.lines().find(|l| l.contains("store ")).expect("a store");
+    let row = store.split(['[', ',']).nth(1).expect("a row");
+    let text = changed(
+        &text,
+        &[
+            (given, &given.replace("const 0 ", "const -32 ")),
+            (store, &store.replacen(&format!("[{row},"), &format!("[{start},"), 1)),
+        ],
+    );
+    let module = verified(&text).unwrap_or_else(|e| panic!("{e}"));
+    let (ptx, infos) = ptx::compile(&module, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
+    let loaded = Loaded::load(&print(&ptx)).unwrap_or_else(|e| panic!("{e}"));
+    let ((x, x_bytes), (w, w_bytes)) = (halves(64 * 64, 1), halves(64 * 32, 3));
+    let before = vec![0x11; 64 * 32 * 2];
+    for mode in [Mode::EAGER, Mode::LATEST.seeded(1)] {
+        let given = [x_bytes.clone(), w_bytes.clone(), before.clone()];
+        let launched = launch(&loaded, &infos[0], &BTreeMap::new(), &given, mode);
+        let out = launched.unwrap_or_else(|e| panic!("{e}")).0.remove(2);
+        let got = |i: usize, j: usize| half::f16::from_le_bytes([out[(i * 32 + j) * 2], out[(i * 32 + j) * 2 + 1]]);
+        for i in 0..32 {
+            for j in 0..32 {
+                let want: f32 = (32..64).map(|k| x[(i + 32) * 64 + k] * w[k * 32 + j]).sum();
+                assert_eq!(got(i, j).to_f32(), want, "[{i}, {j}]");
+            }
+        }
+        assert_eq!(out[32 * 32 * 2..], before[32 * 32 * 2..]);
+    }
+}
