@@ -132,7 +132,7 @@ impl Code<'_> {
             }
         }
         let single = |axis: usize| extents[axis].capacity() <= 1;
-        usize::from(!(votes[0] > votes[1] && !single(0) || single(1) && !single(0)))
+        usize::from(single(0) || !single(1) && votes[0] <= votes[1])
     }
 
     /// Rows of a tile become columns.

@@ -266,7 +266,7 @@ impl Copy<'_> {
     fn inst(&mut self, kb: &mut KernelBuilder, i: Inst) -> Option<Option<Value>> {
         let data = self.kernel.body.inst(i).clone();
         let makes_index = data.result.is_some_and(|v| *self.kernel.body.ty(v) == Type::Index);
-        if !data.op.is_elementwise() && !(makes_index && matches!(data.op, Op::Binary(_))) {
+        if !(data.op.is_elementwise() || makes_index && matches!(data.op, Op::Binary(_))) {
             return None;
         }
         let mut operands = Vec::new();
