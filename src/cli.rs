@@ -11,8 +11,8 @@ pub use options::{
     RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
-    Backend, Binding, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Gpu, Input, Listed, MessageFormat,
-    Named, OpsLevel, PrintChanged, Stop, Target, WeightPacking,
+    Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
+    MessageFormat, Named, OpsLevel, PrintChanged, Stop, Target, WeightPacking,
 };
 
 use crate::diagnostics::did_you_mean;

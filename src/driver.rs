@@ -17,6 +17,7 @@ mod keep;
 mod levels;
 mod list;
 mod load;
+mod nvidia;
 mod ops;
 mod outputs;
 mod passes;
@@ -74,8 +75,8 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
     if options.target.is_for(Target::Cuda) {
         return cuda::compile(s, options, source, file, &out);
     }
-    if out.has(EmitKind::Ptx) {
-        return Err(command_line_error("`--emit ptx` needs `--target cuda`"));
+    if let Some(kind) = [EmitKind::Ptx, EmitKind::Sass].into_iter().find(|kind| out.has(*kind)) {
+        return Err(command_line_error(&format!("`--emit {}` needs `--target cuda`", kind.name())));
     }
     let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
 

@@ -119,7 +119,7 @@
 //!   NEON masked access as such; LLVM does so itself. What has no form for several lanes (`i64`, powers of integers) is a
 //!   routine of one.
 //! * **A GPU is a variant of the library.** Its plans are the same host code as for a processor, made from the same tile IR;
-//!   its kernels are PTX in the descriptor, and a launch names one by its number (`runtime/abi_cuda.rs`). Only a launch and a
+//!   its kernels are PTX in the descriptor, with cubins beside it where `ptxas` is found (`driver/nvidia.rs`), and a launch names one by its number (`runtime/abi_cuda.rs`). Only a launch and a
 //!   read of data are other functions of the runtime (`runtime/support/cuda/`), which looks the driver up when a model is opened:
 //!   nothing is linked with it, so a library for both loads anywhere. Launches are queued and the call waits once, at its end; a kernel that
 //!   finds an index out of range writes that where the call reads it. What the plan reads of an argument that came from the host costs no

@@ -4,7 +4,7 @@
 //! [`super::values`].
 
 use super::values::{
-    Backend, Binding, CodeBackend, Colour, CpuTier, Emit, FloatMode, Gpu, Input, Listed, MessageFormat, Named,
+    Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, FloatMode, Gpu, Input, Listed, MessageFormat, Named,
     OpsLevel, PrintChanged, Stop, Target, WeightPacking, above_zero, at_least_zero, level, seconds,
 };
 use clap::Args;
@@ -27,7 +27,13 @@ pub struct CompileOptions {
     /// Code generator for the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
-    /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir`, `asm` and `ptx`, by its name in the tile IR (`attention.0`)
+    /// Include machine code for GPUs, which NVIDIA's `ptxas` makes, beside PTX
+    ///
+    /// `ptxas` is what `ATTNC_PTXAS` names, or in the folders of `PATH`, or in `CUDA_HOME`. A model with machine code for its GPU
+    /// is opened without the driver's compiler.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Cubins::Auto, help_heading = "Target")]
+    pub cubins: Cubins,
+    /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir`, `asm`, `ptx` and `sass`, by its name in the tile IR (`attention.0`)
     #[arg(long, value_name = "NAME", help_heading = "Passes and dumps")]
     pub kernel: Option<String>,
     /// Also show leaf functions in `mir` after register allocation

@@ -61,6 +61,8 @@ pub enum EmitKind {
     Asm,
     /// PTX, for GPUs.
     Ptx,
+    /// Machine code for GPUs as text.
+    Sass,
     /// The object file before linking.
     Obj,
     /// The shared library.
@@ -73,7 +75,7 @@ pub enum EmitKind {
 
 impl EmitKind {
     /// All formats, in the order of the pipeline.
-    pub const ALL: [EmitKind; 15] = [
+    pub const ALL: [EmitKind; 16] = [
         EmitKind::Tokens,
         EmitKind::Ast,
         EmitKind::Types,
@@ -85,6 +87,7 @@ impl EmitKind {
         EmitKind::Mir,
         EmitKind::Asm,
         EmitKind::Ptx,
+        EmitKind::Sass,
         EmitKind::Obj,
         EmitKind::So,
         EmitKind::Header,
@@ -104,6 +107,7 @@ impl EmitKind {
             EmitKind::Mir => "mir",
             EmitKind::Asm => "asm",
             EmitKind::Ptx => "ptx",
+            EmitKind::Sass => "sass",
             EmitKind::Obj => "obj",
             EmitKind::So => "so",
             EmitKind::Header => "header",
@@ -125,6 +129,7 @@ impl EmitKind {
             EmitKind::Mir => "mir",
             EmitKind::Asm => "s",
             EmitKind::Ptx => "ptx",
+            EmitKind::Sass => "sass",
             EmitKind::Obj => "o",
             EmitKind::So => "so",
             EmitKind::Header => "h",
@@ -153,6 +158,7 @@ impl EmitKind {
             EmitKind::Mir => "virtual-register code",
             EmitKind::Asm => "assembly",
             EmitKind::Ptx => "PTX",
+            EmitKind::Sass => "machine code for GPUs",
             EmitKind::Obj => "an object file",
             EmitKind::So => "a shared library",
             EmitKind::Header => "a C header",
@@ -174,6 +180,7 @@ impl EmitKind {
             EmitKind::Mir => "virtual-register code of the leaf functions of runs for one instruction set",
             EmitKind::Asm => "assembly for one instruction set",
             EmitKind::Ptx => "PTX of the kernels for one kind of GPU (`--target cuda`)",
+            EmitKind::Sass => "machine code for one kind of GPU as text; needs NVIDIA's `ptxas` and `nvdisasm`",
             EmitKind::Obj => "the object file before linking",
             EmitKind::So => "the shared library",
             EmitKind::Header => "the C header",
@@ -324,6 +331,17 @@ pub enum Target {
     Cpu,
     /// An NVIDIA GPU
     Cuda,
+}
+
+/// Whether a library has machine code for GPUs beside PTX.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Cubins {
+    /// If `ptxas` is found
+    Auto,
+    /// In any case; without `ptxas` that is an error
+    Always,
+    /// No; the driver compiles the PTX when a model is opened
+    Never,
 }
 
 /// The kinds of NVIDIA GPUs.

@@ -18,21 +18,36 @@ pub(super) struct Saved<'a> {
     pub(super) arguments: &'a str,
 }
 
+/// Reports that the PTX of a library is wrong, as a tool of NVIDIA's says, and saves it. `command` is what was called, but for the file.
+pub(super) fn wrong_ptx(complaint: &str, text: &str, command: &str) -> CommandError {
+    let saved = keep("ptx", "ptx", text, |file| format!("{command} {file}"));
+    report("PTX", complaint, vec![saved])
+}
+
 /// Reports a bug in a stage and saves what is needed to reproduce it.
 pub(super) fn bug(stage: &str, complaint: &str, saved: Option<&Saved<'_>>) -> CommandError {
+    let slug: String = stage.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let keep =
+        |saved: &Saved<'_>| keep(&slug, saved.ending, saved.text, |file| format!("attnc {file} {}", saved.arguments));
+    report(stage, complaint, saved.map(keep).into_iter().collect())
+}
+
+fn report(stage: &str, complaint: &str, more: Vec<String>) -> CommandError {
     let text = format!("internal error: {stage}: {}", complaint.trim_end());
     let mut notes = vec!["this is a bug in attnc".to_string()];
-    if let Some(saved) = saved {
-        let slug: String = stage.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let file = format!("attnc-bug-{slug}.{}", saved.ending);
-        notes.push(match files::write(Path::new(&file), saved.text.as_bytes(), false) {
-            Ok(()) => format!(
-                "the input of the stage is saved in `{file}`; reproduce with\n          attnc {file} {}",
-                saved.arguments
-            ),
-            Err(_) => format!("the input of the stage:\n{}", saved.text),
-        });
-    }
+    notes.extend(more);
     message(Severity::Error, &text, &notes);
     CommandError::Bug
+}
+
+/// Saves the input of a stage; says where, and the command that reproduces the bug with that file.
+fn keep(slug: &str, ending: &str, text: &str, command: impl Fn(&str) -> String) -> String {
+    let file = format!("attnc-bug-{slug}.{ending}");
+    match files::write(Path::new(&file), text.as_bytes(), false) {
+        Ok(()) => {
+            let command = command(&file);
+            format!("the input of the stage is saved in `{file}`; reproduce with\n          {command}")
+        }
+        Err(_) => format!("the input of the stage:\n{text}"),
+    }
 }

@@ -8,7 +8,7 @@ use super::levels::Levels;
 use super::outputs::{Outputs, Source};
 use super::session::{CommandError, Session, command_line_error};
 use super::stages::{self, Tiers};
-use super::{graph_ir, library, variants};
+use super::{graph_ir, library, nvidia, variants};
 use crate::cli::{CompileOptions, EmitKind, Gpu, Target};
 use crate::codegen::cpu::EmitOptions;
 use crate::ptx::sim::Mode;
@@ -20,7 +20,7 @@ use crate::tile::{self, GpuArch, Part};
 /// The formats that are for processors alone.
 const OF_CPUS: [EmitKind; 4] = [EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
 /// The formats that show kernels for one kind of GPU.
-const DUMPS: [EmitKind; 2] = [EmitKind::Tile, EmitKind::Ptx];
+const DUMPS: [EmitKind; 3] = [EmitKind::Tile, EmitKind::Ptx, EmitKind::Sass];
 /// The formats that are of the whole library.
 const OF_LIBRARY: [EmitKind; 4] = [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python];
 
@@ -50,7 +50,7 @@ pub(super) fn compile(
     if out.has(EmitKind::So) {
         levels.run_here()?;
     }
-    let (tiers, mut model) = match source {
+    let (mut tiers, mut model) = match source {
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, out)? else { return Ok(()) };
             if is_dump {
@@ -84,6 +84,9 @@ pub(super) fn compile(
         }
     };
     model.id = tiers.id();
+    if [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
+        nvidia::add_cubins(s, options.cubins, tiers.gpus_mut())?;
+    }
     let wanted =
         EmitOptions { debug_lines: options.debug_lines, remarks: options.passes.remarks, ..Default::default() };
     library(s, out, &model, |s| {
@@ -108,9 +111,7 @@ fn dumps(
         Some(part) => tile::text::print_part(&scheduled, part),
         None => tile::text::print(&scheduled),
     })?;
-    if !out.has(EmitKind::Ptx) {
-        return Ok(());
-    }
+    let Some(last) = [EmitKind::Sass, EmitKind::Ptx].into_iter().find(|kind| out.has(*kind)) else { return Ok(()) };
     s.stage("generate code");
     let (mut module, infos) = variants::compiled(s, &scheduled, kind, is_text)?;
     match only {
@@ -119,11 +120,18 @@ fn dumps(
             module.kernels.retain(|k| k.name == name);
         }
         Some(Part::Plan(_)) => {
-            return Err(command_line_error("`--emit ptx` shows kernels; that is a plan, which runs on the host"));
+            let message = format!("`--emit {}` shows kernels; that is a plan, which runs on the host", last.name());
+            return Err(command_line_error(&message));
         }
         None => {}
     }
-    out.emit(s, EmitKind::Ptx, |_| crate::ptx::text::print(&module))
+    let text = crate::ptx::text::print(&module);
+    out.emit(s, EmitKind::Ptx, |_| &text)?;
+    if !out.has(EmitKind::Sass) {
+        return Ok(());
+    }
+    let shown = nvidia::disassembled(s, &text, kind.name())?;
+    out.emit(s, EmitKind::Sass, |_| shown)
 }
 
 /// Schedules a module for a GPU, and compiles its kernels for the simulator.

@@ -78,8 +78,8 @@ pub(super) struct Outputs {
 }
 
 /// The output formats that show kernels.
-const OF_KERNELS: [EmitKind; 6] =
-    [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Ptx];
+const OF_KERNELS: [EmitKind; 7] =
+    [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Ptx, EmitKind::Sass];
 
 impl Outputs {
     /// What to write and where: the requested formats (a shared library by default), each with its path.
@@ -88,7 +88,9 @@ impl Outputs {
         let (places, command, kernel) = (places(options)?, command(options), options.kernel.clone());
         let outputs = Outputs { places, command, kernel, mir_registers, asm_bytes };
         if options.kernel.is_some() && !OF_KERNELS.into_iter().any(|kind| outputs.has(kind)) {
-            return Err("`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir`, `asm` and `ptx`".into());
+            return Err(
+                "`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir`, `asm`, `ptx` and `sass`".into()
+            );
         }
         if mir_registers && !outputs.has(EmitKind::Mir) {
             return Err("`--mir-registers` needs `--emit mir`".into());
@@ -146,7 +148,13 @@ impl Outputs {
     /// The first line of a dump, the command that reproduces it; empty for outputs that are not dumps.
     fn first_line(&self, kind: EmitKind) -> String {
         let comment = match kind {
-            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile | EmitKind::Vector | EmitKind::Mir | EmitKind::Ptx => "//",
+            EmitKind::Ir
+            | EmitKind::Dot
+            | EmitKind::Tile
+            | EmitKind::Vector
+            | EmitKind::Mir
+            | EmitKind::Ptx
+            | EmitKind::Sass => "//",
             EmitKind::Clif => ";",
             EmitKind::Asm => "#",
             EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),

@@ -382,6 +382,11 @@ impl Tiers {
         tile::visited_blocks(unscheduled, *level).iter().map(line).collect()
     }
 
+    /// The modules for GPUs.
+    pub(super) fn gpus_mut(&mut self) -> &mut [GpuTier] {
+        &mut self.gpus
+    }
+
     /// The levels, in the order of their modules.
     pub(super) fn levels(&self) -> Vec<Cpu> {
         self.list.iter().map(|(level, _)| *level).collect()

@@ -10,6 +10,7 @@ use crate::codegen::ptx::{self, KernelInfo};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::ir as ir_codes;
 use crate::ptx::Module;
+use crate::threads;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, GpuArch, State};
 
@@ -34,6 +35,23 @@ pub(super) fn kinds_of(tiles: &VerifiedModule) -> Vec<GpuArch> {
     ALL.into_iter().filter(|kind| some.is_empty() || some.contains(kind)).collect()
 }
 
+/// Why there is no code.
+enum Failure {
+    /// Code generation lacks something that a given text has; not reported yet.
+    Unsupported(String),
+    /// A bug, which is reported.
+    Bug(CommandError),
+}
+
+impl Failure {
+    fn report(self, s: &mut Session) -> CommandError {
+        match self {
+            Failure::Unsupported(complaint) => no_code(s, &complaint),
+            Failure::Bug(error) => error,
+        }
+    }
+}
+
 /// Schedules kernels for a kind of GPU. `is_text`: did someone else write them?
 pub(super) fn scheduled(
     s: &mut Session,
@@ -41,16 +59,17 @@ pub(super) fn scheduled(
     kind: GpuArch,
     is_text: bool,
 ) -> Result<VerifiedModule, CommandError> {
+    schedule(tiles, kind, is_text).map_err(|failure| failure.report(s))
+}
+
+fn schedule(tiles: &VerifiedModule, kind: GpuArch, is_text: bool) -> Result<VerifiedModule, Failure> {
     tile::schedule_for_gpu(tiles, kind).map_err(|complaint| {
         if is_text {
-            return no_code(s, &complaint);
+            return Failure::Unsupported(complaint);
         }
         let text = tile::text::print(tiles);
-        bug(
-            "scheduling",
-            &complaint,
-            Some(&Saved { text: &text, ending: "tir", arguments: "--target cuda --emit tile=-" }),
-        )
+        let saved = Saved { text: &text, ending: "tir", arguments: "--target cuda --emit tile=-" };
+        Failure::Bug(bug("scheduling", &complaint, Some(&saved)))
     })
 }
 
@@ -61,16 +80,17 @@ pub(super) fn compiled(
     kind: GpuArch,
     is_text: bool,
 ) -> Result<(Module, Vec<KernelInfo>), CommandError> {
+    generate(module, kind, is_text).map_err(|failure| failure.report(s))
+}
+
+fn generate(module: &VerifiedModule, kind: GpuArch, is_text: bool) -> Result<(Module, Vec<KernelInfo>), Failure> {
     ptx::compile(module, kind).map_err(|complaint| {
         if is_text {
-            return no_code(s, &complaint);
+            return Failure::Unsupported(complaint);
         }
         let text = tile::text::print(module);
-        bug(
-            "code generation",
-            &complaint,
-            Some(&Saved { text: &text, ending: "tir", arguments: "--target cuda --emit ptx" }),
-        )
+        let saved = Saved { text: &text, ending: "tir", arguments: "--target cuda --emit ptx" };
+        Failure::Bug(bug("code generation", &complaint, Some(&saved)))
     })
 }
 
@@ -81,19 +101,18 @@ pub(super) fn variants(
     kinds: &[GpuArch],
     is_text: bool,
 ) -> Result<Vec<GpuTier>, CommandError> {
-    let mut tiers = Vec::new();
-    for kind in kinds {
-        s.stage("schedule for GPUs");
-        let module = scheduled(s, tiles, *kind, is_text)?;
-        s.stage("generate PTX");
-        let (ptx, infos) = compiled(s, &module, *kind, is_text)?;
+    s.stage("generate PTX");
+    let made = threads::each(kinds.to_vec(), kinds.len(), |kind| {
+        let module = schedule(tiles, kind, is_text)?;
+        let (ptx, infos) = generate(&module, kind, is_text)?;
         if kinds.len() > 1 && ptx.target.alone && !ptx.lowest().1.alone {
-            continue;
+            return Ok(None);
         }
-        let kernels = ptx::variant(kind.name(), &ptx, &infos).map_err(|complaint| no_code(s, &complaint))?;
-        tiers.push(GpuTier { module, kernels });
-    }
-    Ok(tiers)
+        let kernels = ptx::variant(kind.name(), &ptx, &infos).map_err(Failure::Unsupported)?;
+        Ok(Some(GpuTier { module, kernels }))
+    });
+    let made: Result<Vec<Option<GpuTier>>, Failure> = made.into_iter().collect();
+    Ok(made.map_err(|failure| failure.report(s))?.into_iter().flatten().collect())
 }
 
 /// Reports tile IR that is valid but that code generation does not support.

@@ -1,6 +1,7 @@
 //! What goes wrong with a GPU is said: each status with a text that names what was expected and what was found. And nothing runs on the CPU
 //! that nobody asked for.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::standin::{attnc, complaint, file, printed, small, weights, with_driver};
@@ -94,12 +95,16 @@ fn an_index_is_out_of_range() {
 
 /// A program that opens a library on a device, and prints its status, its device and the note, or the error.
 fn opens(target: &str, device: &str, settings: &str) -> String {
-    let folder = small(target);
+    opened(&small(target), device, settings)
+}
+
+/// The same for the library of a folder.
+pub(crate) fn opened(folder: &Path, device: &str, settings: &str) -> String {
     let program = folder.join("open");
     if !program.is_file() {
         let made = folder.join(format!("open.{}", std::thread::current().name().unwrap_or_default().replace(':', "_")));
         let mut compile = Command::new("cc");
-        compile.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&folder).arg(file("open.c"));
+        compile.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(folder).arg(file("open.c"));
         printed(compile.arg(folder.join("small.so")).args(["-Wl,-rpath,$ORIGIN", "-ldl", "-o"]).arg(&made));
         std::fs::rename(made, &program).unwrap();
     }

@@ -2,6 +2,7 @@
 //! runtime, its kernels as the simulator of PTX executes them.
 
 mod calls;
+mod cubins;
 mod errors;
 mod examples;
 mod standin;

@@ -11,9 +11,9 @@ use attnc::ptx::sim::tensor_map::{Swizzle, TensorMap};
 use attnc::ptx::{Type, Version};
 
 use crate::state::{
-    CURRENT, Code, Function, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_IMAGE, INVALID_PTX,
-    INVALID_VALUE, LAUNCH_OUT_OF_RESOURCES, NO_BINARY_FOR_GPU, NO_DEVICE, NOT_FOUND, NOT_INITIALIZED, OUT_OF_MEMORY,
-    Queued, State, TEXTS, UNSUPPORTED_PTX_VERSION, Work, lock,
+    CURRENT, Code, Function, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE,
+    LAUNCH_OUT_OF_RESOURCES, NO_BINARY_FOR_GPU, NO_DEVICE, NOT_FOUND, NOT_INITIALIZED, OUT_OF_MEMORY, Queued, State,
+    TEXTS, UNSUPPORTED_PTX_VERSION, Work, lock,
 };
 
 /// Multiprocessors of the GPU.
@@ -204,7 +204,7 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     // SAFETY: an ELF image begins with more than four bytes, a text ends in a NUL.
     let bytes = unsafe { CStr::from_ptr(image) }.to_bytes();
     if bytes.starts_with(b"\x7fELF") {
-        return INVALID_IMAGE;
+        return s.settings.cubin;
     }
     let option = |wanted: i32| {
         let at = (0..count as usize).find(|i| {

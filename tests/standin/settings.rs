@@ -1,5 +1,6 @@
 //! What the machine is like that the stand-in plays: `ATTNC_STANDIN`.
 
+use crate::state::{Code, INVALID_IMAGE};
 use attnc::ptx::sim::Mode;
 
 /// The machine.
@@ -13,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) capability: u16,
     /// `memory=N`: bytes of memory.
     pub(crate) memory: u64,
+    /// `cubin=N`: what it says of machine code, none of which it can run.
+    pub(crate) cubin: Code,
     /// `reject`: the compiler takes no PTX.
     pub(crate) reject: bool,
     /// `refuse=N`: the launch of this number, from 1, is refused.
@@ -31,6 +34,7 @@ impl Settings {
             driver: 13000,
             capability: 90,
             memory: 1 << 30,
+            cubin: INVALID_IMAGE,
             reject: false,
             refuse: None,
             crash: None,
@@ -46,6 +50,7 @@ impl Settings {
                 "driver" => s.driver = small(),
                 "capability" => s.capability = u16::try_from(number).unwrap_or(u16::MAX),
                 "memory" => s.memory = number,
+                "cubin" => s.cubin = Code::try_from(number).unwrap_or(INVALID_IMAGE),
                 "reject" => s.reject = true,
                 "refuse" => s.refuse = Some(number),
                 "crash" => s.crash = Some(number),

@@ -3,7 +3,8 @@
 //! A forward analysis over the control flow. Its state: the registers that are written for certain, and for each predicate those
 //! that are written if it holds, and if it does not. So `@%p ld %x` followed by `@%p add %x` is fine, and so is a value that
 //! both `@%p` and `@!%p` write. A branch under a predicate tells both of its ways what it is. Writing a predicate forgets what
-//! hung on it.
+//! hung on it; so does the beginning of a block from which no way leads to an instruction under that predicate before it is
+//! written again. Nothing would ask, and the states of kernels with hundreds of branches stay small.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,14 +26,24 @@ impl Set {
         }
     }
 
+    fn remove(&mut self, r: Reg) {
+        if let Some(word) = self.0.get_mut(r.0 as usize / 64) {
+            *word &= !(1 << (r.0 % 64));
+        }
+    }
+
     fn has(&self, r: Reg) -> bool {
         self.0.get(r.0 as usize / 64).is_some_and(|word| word >> (r.0 % 64) & 1 == 1)
     }
 
-    fn keep(&mut self, other: &Set) {
+    /// Keeps what the other has, too. Is that less?
+    fn keep(&mut self, other: &Set) -> bool {
+        let mut less = false;
         for (a, b) in self.0.iter_mut().zip(&other.0) {
+            less |= *a & !b != 0;
             *a &= b;
         }
+        less
     }
 
     fn join(&mut self, other: &Set) {
@@ -43,7 +54,7 @@ impl Set {
 }
 
 /// What is written at a place.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 struct State {
     always: Set,
     /// What is written where a predicate has a value, at least `always`.
@@ -92,113 +103,193 @@ impl State {
         }
     }
 
-    /// What holds on both ways.
-    fn meet(&mut self, other: &State) {
-        let keys: Vec<Guard> = self.when.keys().chain(other.when.keys()).copied().collect();
-        let mut when = BTreeMap::new();
-        for g in keys {
-            let mut set = self.under(g).clone();
-            set.keep(other.under(g));
-            when.insert(g, set);
+    /// Keeps what holds on both ways, of the predicates in `asked`. Is that less?
+    fn meet(&mut self, other: &State, asked: &Set) -> bool {
+        let mut less = false;
+        for (g, set) in &mut self.when {
+            less |= set.keep(other.under(*g));
         }
-        self.always.keep(&other.always);
-        self.when = when;
+        for (g, set) in &other.when {
+            if asked.has(g.reg) && !self.when.contains_key(g) {
+                let mut both = self.always.clone();
+                less |= both.keep(set);
+                self.when.insert(*g, both);
+            }
+        }
+        less | self.always.keep(&other.always)
     }
 }
 
-pub(super) fn check(kernel: &Kernel, faults: &mut Vec<Fault>) {
-    let labels: HashMap<&str, usize> = kernel
-        .body
-        .iter()
-        .enumerate()
-        .filter_map(|(n, line)| match line {
+/// A kernel's instructions as the analysis sees them.
+struct Code<'a> {
+    kernel: &'a Kernel,
+    labels: HashMap<&'a str, usize>,
+    /// The registers that each line reads, and writes.
+    regs: Vec<(Vec<Reg>, Vec<Reg>)>,
+}
+
+impl<'a> Code<'a> {
+    fn new(kernel: &'a Kernel) -> Code<'a> {
+        let label = |(n, line): (usize, &'a Line)| match line {
             Line::Label(name) => Some((name.as_str(), n)),
             Line::Inst(_) | Line::Comment(_) => None,
-        })
-        .collect();
-    // States are kept where lines begin that a branch reaches, or that follow one.
-    let entry = State { always: Set::new(kernel.registers.len(), false), when: BTreeMap::new() };
-    let mut states: HashMap<usize, State> = HashMap::from([(0, entry)]);
+        };
+        let regs = |line: &Line| match line {
+            Line::Inst(inst) => inst.uses_and_defs(),
+            Line::Label(_) | Line::Comment(_) => Default::default(),
+        };
+        Code {
+            kernel,
+            labels: kernel.body.iter().enumerate().filter_map(label).collect(),
+            regs: kernel.body.iter().map(regs).collect(),
+        }
+    }
+
+    /// The instructions from a start to the next label or branch, and how they end.
+    fn block(&self, start: usize) -> (Vec<(usize, &'a Inst)>, End) {
+        let mut insts = Vec::new();
+        for (at, line) in self.kernel.body.iter().enumerate().skip(start) {
+            let inst = match line {
+                Line::Comment(_) => continue,
+                Line::Label(_) if at == start => continue,
+                Line::Label(_) => return (insts, End { to: None, guard: None, next: Some(at) }),
+                Line::Inst(inst) => inst,
+            };
+            insts.push((at, inst));
+            if inst.op.ends() {
+                let label = inst.operands.iter().find_map(|o| match o {
+                    Operand::Label(name) => self.labels.get(name.as_str()).copied(),
+                    _ => None,
+                });
+                let to = label.filter(|_| matches!(inst.op, Op::Bra {} | Op::BraUniform {}));
+                return (insts, End { to, guard: inst.guard, next: inst.guard.map(|_| at + 1) });
+            }
+        }
+        (insts, End { to: None, guard: None, next: None })
+    }
+
+    fn defs(&self, at: usize) -> &[Reg] {
+        self.regs.get(at).map_or(&[], |(_, defs)| defs)
+    }
+}
+
+/// Where control goes after a block.
+struct End {
+    /// The line that it branches to.
+    to: Option<usize>,
+    /// What the branch is under.
+    guard: Option<Guard>,
+    /// The line that follows otherwise.
+    next: Option<usize>,
+}
+
+/// A stretch of lines that control enters at its first one alone.
+struct Block<'a> {
+    insts: Vec<(usize, &'a Inst)>,
+    end: End,
+    /// The predicates that an instruction from here on is under, before they are written.
+    asked: Set,
+    /// What is written where it begins; `None` until a way here is found.
+    state: Option<State>,
+}
+
+/// The blocks that control may reach, by their first lines.
+fn blocks<'a>(code: &Code<'a>) -> BTreeMap<usize, Block<'a>> {
+    let n = code.kernel.registers.len();
+    let mut blocks = BTreeMap::new();
     let mut open = vec![0];
     while let Some(start) = open.pop() {
-        let Some(mut state) = states.get(&start).cloned() else { continue };
-        let mut reach = |to: usize, state: &State| {
-            let changed = match states.get_mut(&to) {
-                None => {
-                    states.insert(to, state.clone());
-                    true
-                }
-                Some(old) => {
-                    let before = old.clone();
-                    old.meet(state);
-                    *old != before
-                }
-            };
-            if changed {
-                open.push(to);
-            }
-        };
-        walk(kernel, &labels, start, &mut state, &mut reach, &mut |_, _, _| {});
+        if blocks.contains_key(&start) {
+            continue;
+        }
+        let (insts, end) = code.block(start);
+        open.extend(end.next.into_iter().chain(end.to));
+        blocks.insert(start, Block { insts, end, asked: Set::new(n, false), state: None });
     }
-    let mut starts: Vec<usize> = states.keys().copied().collect();
-    starts.sort_unstable();
-    for start in starts {
-        let Some(mut state) = states.get(&start).cloned() else { continue };
-        walk(kernel, &labels, start, &mut state, &mut |_, _| {}, &mut |at, inst, state| {
-            let (uses, _) = inst.uses_and_defs();
+    // Backwards until nothing is new, the last first.
+    let starts: Vec<usize> = blocks.keys().rev().copied().collect();
+    let mut again = true;
+    while again {
+        again = false;
+        for start in &starts {
+            let Some(block) = blocks.get(start) else { continue };
+            let mut asked = Set::new(n, false);
+            for to in block.end.to.into_iter().chain(block.end.next) {
+                if let Some(to) = blocks.get(&to) {
+                    asked.join(&to.asked);
+                }
+            }
+            for (at, inst) in block.insts.iter().rev() {
+                code.defs(*at).iter().for_each(|r| asked.remove(*r));
+                inst.guard.iter().for_each(|g| asked.add(g.reg));
+            }
+            if let Some(block) = blocks.get_mut(start)
+                && block.asked != asked
+            {
+                block.asked = asked;
+                again = true;
+            }
+        }
+    }
+    blocks
+}
+
+pub(super) fn check(kernel: &Kernel, faults: &mut Vec<Fault>) {
+    let code = Code::new(kernel);
+    let mut blocks = blocks(&code);
+    let entry = State { always: Set::new(kernel.registers.len(), false), when: BTreeMap::new() };
+    let mut open = Vec::new();
+    reach(&mut blocks, &mut open, 0, &entry);
+    while let Some(start) = open.pop() {
+        let Some(block) = blocks.get(&start) else { continue };
+        let Some(mut state) = block.state.clone() else { continue };
+        for (at, inst) in &block.insts {
+            code.defs(*at).iter().for_each(|r| state.define(*r, inst.guard));
+        }
+        let End { to, guard, next } = block.end;
+        if let Some(to) = to {
+            let mut there = state.clone();
+            guard.iter().for_each(|g| there.learn(*g));
+            reach(&mut blocks, &mut open, to, &there);
+        }
+        if let Some(next) = next {
+            guard.iter().for_each(|g| state.learn(Guard { negated: !g.negated, ..*g }));
+            reach(&mut blocks, &mut open, next, &state);
+        }
+    }
+    for block in blocks.into_values() {
+        let Some(mut state) = block.state else { continue };
+        for (at, inst) in block.insts {
+            let Some((uses, defs)) = code.regs.get(at) else { continue };
             if let Some(r) = uses.iter().find(|r| !state.has(**r, inst.guard)) {
                 let name = kernel.reg(*r).map_or("", |r| &r.name);
-                let on = if kernel.insts().any(|(_, i)| i.uses_and_defs().1.contains(r)) {
+                let on = if code.regs.iter().any(|(_, defs)| defs.contains(r)) {
                     "is not written on every way to here; write it before the branch, or on both sides"
                 } else {
                     "is never written; write it first"
                 };
                 faults.push((Some(at), format!("`{name}` {on}")));
             }
-        });
+            defs.iter().for_each(|r| state.define(*r, inst.guard));
+        }
     }
     faults.sort_by_key(|(at, _)| *at);
     faults.dedup();
 }
 
-/// Follows the lines from a start to the next label or branch. Says which line control reaches with which state, and shows each
-/// instruction with the state before it.
-fn walk(
-    kernel: &Kernel,
-    labels: &HashMap<&str, usize>,
-    start: usize,
-    state: &mut State,
-    reach: &mut impl FnMut(usize, &State),
-    each: &mut impl FnMut(usize, &Inst, &State),
-) {
-    for (at, line) in kernel.body.iter().enumerate().skip(start) {
-        let inst = match line {
-            Line::Comment(_) => continue,
-            Line::Label(_) if at == start => continue,
-            Line::Label(_) => return reach(at, state),
-            Line::Inst(inst) => inst,
-        };
-        each(at, inst, state);
-        if inst.op.ends() {
-            let to = inst.operands.iter().find_map(|o| match o {
-                Operand::Label(name) => labels.get(name.as_str()).copied(),
-                _ => None,
-            });
-            if let (Op::Bra {} | Op::BraUniform {}, Some(to)) = (inst.op, to) {
-                let mut there = state.clone();
-                if let Some(g) = inst.guard {
-                    there.learn(g);
-                }
-                reach(to, &there);
-            }
-            if let Some(g) = inst.guard {
-                state.learn(Guard { negated: !g.negated, ..g });
-                reach(at + 1, state);
-            }
-            return;
+/// Control comes to a block in a state; the block is looked at again if that tells less than was known.
+fn reach(blocks: &mut BTreeMap<usize, Block<'_>>, open: &mut Vec<usize>, start: usize, state: &State) {
+    let Some(block) = blocks.get_mut(&start) else { return };
+    let less = match &mut block.state {
+        None => {
+            let mut own = state.clone();
+            own.when.retain(|g, _| block.asked.has(g.reg));
+            block.state = Some(own);
+            true
         }
-        for r in inst.uses_and_defs().1 {
-            state.define(r, inst.guard);
-        }
+        Some(own) => own.meet(state, &block.asked),
+    };
+    if less {
+        open.push(start);
     }
 }
