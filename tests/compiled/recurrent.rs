@@ -130,6 +130,9 @@ fn check(cell: &Cell, source: &str, formula: Formula) -> Everywhere {
     program
 }
 
+/// A program of so many inputs and hidden numbers.
+type Source = fn(usize, usize) -> String;
+
 fn lstm_program(input: usize, hidden: usize) -> String {
     format!(
         "use std.nn\nmodel M {{\n    cell: LSTMCell<{input}, {hidden}>\n    pub fn f(x: f32[S, B, {input}]) -> f32[S, B, {hidden}] {{\n        \
@@ -168,8 +171,8 @@ fn a_step_of_a_gru_has_two_kernels_and_a_copy_of_its_result() {
 /// another; and they are what the formula gives.
 #[test]
 fn a_few_rows_by_several_panels() {
-    let gates: [(usize, fn(usize, usize) -> String, Formula); 2] = [(4, lstm_program, lstm), (3, gru_program, gru)];
-    for (gates, source, formula) in gates {
+    let cells: [(usize, Source, Formula); 2] = [(4, lstm_program, lstm), (3, gru_program, gru)];
+    for (gates, source, formula) in cells {
         let cell = Cell::new(gates, 6, 256);
         let program = cell.program(&source(6, 256));
         let (steps, most) = (3, 5);

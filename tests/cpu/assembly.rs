@@ -307,7 +307,7 @@ fn one_kernel_is_shown_alone() {
         ),
         (
             &["--kernel", "attention.0", "--emit", "ir=-"],
-            "`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir`, `asm` and `ptx`",
+            "`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir`, `asm`, `ptx` and `sass`",
         ),
         (&["--asm-bytes", "--emit", "clif=-"], "`--asm-bytes` needs `--emit asm`"),
         (&["--mir-registers", "--emit", "asm=-"], "`--mir-registers` needs `--emit mir`"),
