@@ -61,7 +61,7 @@ fn one(seed: u64, program: &gen_source::Generated) -> Result<(), String> {
         .map_err(|e| e.to_string())?;
     let graph = verify(&optimised).map_err(|e| e.to_string())?;
     // The kinds of GPUs alternate.
-    let arch = if seed % 2 == 0 { GpuArch::Sm80 } else { GpuArch::Sm90a };
+    let arch = if seed.is_multiple_of(2) { GpuArch::Sm80 } else { GpuArch::Sm90a };
     let tiles = tile::schedule_for_gpu(&attnc::lowering::tile::lower(graph)?, arch)?;
     let (kernels, infos) = ptx::compile(&tiles, arch)?;
     let simulated = Simulated::new(&print(&kernels), infos, &[Mode::EAGER.seeded(seed), Mode::LATEST.seeded(seed)])?;
