@@ -51,7 +51,6 @@ fn at_level(what: &str, module: &Module, args: &[Vec<Tensor>], params: &BTreeMap
     let model = compiled::load(module, params, folder.path());
     let name = module.functions[0].name.clone();
     let entry = model.entry(&name).unwrap();
-    let mut session = model.session().unwrap();
     let tapped = module.functions.iter().any(|f| f.tapped);
     let mut out = Vec::new();
     for args in args {
@@ -62,6 +61,8 @@ fn at_level(what: &str, module: &Module, args: &[Vec<Tensor>], params: &BTreeMap
             out.push(Outcome::Beyond);
             continue;
         }
+        // What a call of the interpreter begins with: states as they were declared.
+        let mut session = model.session().unwrap();
         let got: Result<Vec<(String, Tensor)>, LoadError> = if tapped {
             let number = |results: Vec<Tensor>| results.into_iter().enumerate().map(|(i, t)| (i.to_string(), t));
             session.call_with_taps(entry, args, &["*"]).map(|(r, taps)| number(r).chain(taps).collect())
