@@ -24,6 +24,8 @@ cargo clippy --profile tests --quiet --features llvm -- -D warnings
 case "${1:-}" in
 "" | --all)
     export ATTNC_SEEDS="${ATTNC_SEEDS:-6}"
+    # Kernels and plans of tile IR.
+    export ATTNC_ORACLE="${ATTNC_ORACLE:-60}"
     part="functions:: rows_compiled:: bits:: backends:: oracle_compiled:: tile_random:: recurrent:: caps_and_sinks"
     # Of the instruction sets the best and the least.
     export ATTNC_TEST_LEVELS=ends
