@@ -89,7 +89,7 @@ fn launches_give_kernels_of_fragments_what_begins_at_a_chunk() {
     }
 }
 
-/// Small whole numbers as `f16`: sums of their products are exact.
+/// Small integers as `f16`: sums of their products are exact.
 fn halves(count: usize, seed: usize) -> (Vec<f32>, Vec<u8>) {
     let values: Vec<f32> = (0..count).map(|i| ((i * 7 + i / 5 + seed) % 5) as f32 - 2.0).collect();
     let bytes = values.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect();

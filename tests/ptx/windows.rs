@@ -44,7 +44,7 @@ kernel @{name}(%x: in {left}[S, {STEPS}], %w: in {right}[{STEPS}, {COLS}], %y: o
     parsed.module.kernels.into_iter().next().expect("a kernel")
 }
 
-/// The bytes of whole numbers in a type that holds them exactly.
+/// The bytes of integers in a type that holds them exactly.
 fn bytes(elem: Elem, shape: [usize; 2], values: &[i64]) -> Vec<u8> {
     let floats: Vec<f64> = values.iter().map(|n| *n as f64).collect();
     let tensor = Tensor::from_floats(elem, shape.to_vec(), &floats);
@@ -63,7 +63,7 @@ fn products_read_every_type_in_place() {
     for (computed, elems) in alike {
         cases.extend(elems.iter().flat_map(|a| elems.iter().map(move |b| (*a, *b, computed))));
     }
-    // Whole numbers, whose products and sums are exact in each type.
+    // Integers, whose products and sums are exact in each type.
     let x: Vec<i64> = (0..ROWS * STEPS).map(|n| (n * 37 % 253) as i64 - 126).collect();
     let w: Vec<i64> = (0..STEPS * COLS).map(|n| (n * 53 % 251) as i64 - 125).collect();
     let sum = |n: usize| (0..STEPS).map(|k| x[n / COLS * STEPS + k] * w[k * COLS + n % COLS]).sum();
