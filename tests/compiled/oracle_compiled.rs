@@ -52,7 +52,13 @@ fn compute_what_they_mean(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let before = wrong.len();
         let program = gen_source::generate(seed);
-        let module = front::module("random.attn", &program.source, &Options::default()).unwrap();
+        let module = match front::module("random.attn", &program.source, &Options::default()) {
+            Ok(module) => module,
+            Err(e) => {
+                wrong.push(format!("seed {seed}: {e}\n{}", program.source));
+                continue;
+            }
+        };
         let params = gen_source::inputs::parameters(&module, seed);
         let folder = tempfile::tempdir().unwrap();
         // The levels alternate.
