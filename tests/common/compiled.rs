@@ -160,10 +160,19 @@ pub(crate) fn agree(what: &str, want: &Array<Bounded>, got: &Tensor) {
 
 /// Are two results the same to the bit, but for what a NaN looks like?
 pub(crate) fn same_bits(what: &str, want: &Tensor, got: &Tensor) {
-    assert_eq!((want.elem(), want.shape()), (got.elem(), got.shape()), "{what}");
-    for (i, (x, y)) in want.to_f64().into_iter().zip(got.to_f64()).enumerate() {
-        assert!(x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan(), "{what}: element {i}: {y:e}, not {x:e}");
+    if let Some(difference) = other_bits(want, got) {
+        panic!("{what}: {difference}");
     }
+}
+
+/// The first element whose bits differ, but for what a NaN looks like.
+pub(crate) fn other_bits(want: &Tensor, got: &Tensor) -> Option<String> {
+    if (want.elem(), want.shape()) != (got.elem(), got.shape()) {
+        return Some(format!("{:?} {:?}, not {:?} {:?}", got.elem(), got.shape(), want.elem(), want.shape()));
+    }
+    let mut pairs = want.to_f64().into_iter().zip(got.to_f64()).enumerate();
+    let other = pairs.find(|(_, (x, y))| x.to_bits() != y.to_bits() && !(x.is_nan() && y.is_nan()));
+    other.map(|(i, (x, y))| format!("element {i}: {y:e}, not {x:e}"))
 }
 
 fn dtype(elem: Elem) -> Dtype {

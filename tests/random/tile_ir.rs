@@ -29,6 +29,7 @@ use gen_tile::{BUFFERS, SITES, buffer, contents, make, sizes};
 const KERNELS: u64 = if cfg!(debug_assertions) { 400 } else { 1000 };
 /// How many are compiled, for the levels of this processor in turn.
 const COMPILED: u64 = if cfg!(debug_assertions) { 48 } else { 1000 };
+
 fn sites() -> Vec<String> {
     SITES.map(String::from).to_vec()
 }
@@ -266,6 +267,20 @@ fn interpreted(module: verify::Verified<'_>, planned: &Planned) -> Vec<Vec<Tenso
     sizes_of(planned).into_iter().enumerate().map(call).collect()
 }
 
+/// A plan as text, with its kernels.
+fn shown(planned: &Planned) -> String {
+    let module = Module {
+        name: "random".into(),
+        sites: sites(),
+        entries: vec![planned.entry.clone()],
+        plans: vec![planned.plan.clone()],
+        kernels: planned.kernels.clone(),
+        states: planned.states.clone(),
+        ..Module::default()
+    };
+    text::print(&module)
+}
+
 /// Plans mean the same scheduled and compiled, to the bit: loops, branches, slots, states, lengths, views.
 #[test]
 fn plans_are_kept_and_compiled_to_the_bit() {
@@ -313,7 +328,9 @@ fn plans_are_kept_and_compiled_to_the_bit() {
             {
                 for (n, (want, given)) in want.iter().zip(&given).enumerate() {
                     for (want, given) in want.iter().zip(given) {
-                        compiled::same_bits(&format!("{}, {how}, call {n}", planned.entry.name), want, given);
+                        if let Some(difference) = compiled::other_bits(want, given) {
+                            panic!("{}, {how}, call {n}: {difference}\n{}", planned.entry.name, shown(planned));
+                        }
                     }
                 }
             }
