@@ -85,7 +85,7 @@ pub(super) fn compile(
     };
     model.id = tiers.id();
     if [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
-        nvidia::add_cubins(s, options.cubins, tiers.gpus_mut())?;
+        nvidia::add_cubins(s, options.cubins, options.passes.remarks, tiers.gpus_mut())?;
     }
     let wanted =
         EmitOptions { debug_lines: options.debug_lines, remarks: options.passes.remarks, ..Default::default() };
