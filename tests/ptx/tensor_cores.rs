@@ -66,6 +66,8 @@ fn programs() -> Vec<Program> {
     add("batch", "x: bf16[B, M, 64], w: bf16[B, 64, 72]", "bf16[B, M, 72]", "x @ w", &[&[("B", 2), ("M", 17)]]);
     let sizes: &[&[(&str, i64)]] = &[&[("M", 66)]];
     add("product", "x: bf16[M, 160], w: bf16[160, 200]", "bf16[M, 200]", "x @ w", sizes);
+    // Rows of tiles in two groups, the second one smaller.
+    add("groups", "x: bf16[M, 16], w: bf16[16, 72]", "bf16[M, 72]", "x @ w", &[&[("M", 1157)]]);
     add("transposed", "x: bf16[M, 160], w: bf16[72, 160]", "bf16[M, 72]", "x @ w.T", sizes);
     let operands = "x: f16[M, 96], w: f16[96, 72], b: f16[72], y: f16[M, 72]";
     add("epilogue", operands, "f16[M, 72]", "tanh(x @ w / 16 + b) + y", sizes);
@@ -98,7 +100,7 @@ fn programs_for_tensor_cores_are_assembled_without_spills() {
     ptxas::with("kernels of tensor cores", |ptxas| {
         // Others differ from these in what is done to scores alone.
         let mut programs = programs();
-        programs.retain(|p| !["attention_32", "added", "masked", "documents", "batch"].contains(&p.name.as_str()));
+        programs.retain(|p| !["attention_32", "added", "masked", "documents", "batch", "groups"].contains(&p.name.as_str()));
         let said = threads::each(cases(&programs), threads::all(), |(program, arch)| {
             let tiles = scheduled(program, arch);
             let (mut module, _) = compile(&tiles, arch).unwrap_or_else(|e| panic!("{}: {e}", program.name));
