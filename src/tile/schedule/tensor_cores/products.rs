@@ -25,8 +25,8 @@ use crate::shape::{Dim, Elem};
 use crate::tile::{Extent, Fragment, GpuArch, Inst, Kernel, KernelBuilder, Op, Param, TileType, Type, Value, ValueDef};
 
 /// Rows and columns below which a product stays as it is.
-const FEW_ROWS: i64 = 9;
-const FEW_COLS: i64 = 8;
+pub(in super::super) const FEW_ROWS: i64 = 9;
+pub(in super::super) const FEW_COLS: i64 = 8;
 
 /// A product with its operands as tiles of shared memory.
 pub(super) struct Parts<'a> {
