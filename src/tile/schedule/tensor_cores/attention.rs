@@ -7,18 +7,23 @@
 //! grid (batch and heads.., ceil(S, 64))
 //!   copies of the queries, the first keys, the first values start
 //!   for each tile of keys, whole and seen by all queries; then for each tile that is left, with masks:
-//!     wait for the keys;    start to copy the next keys;    s = q @ k^T;  masks
+//!     find the next tile;   wait for the keys;    start to copy the next keys;    s = q @ k^T;  masks
 //!     m' = max(m, s);  p = 2^(s f - m' f);  c = 2^(m f - m' f);  l = l c + sum p;  acc = acc c
 //!     wait for the values;  start to copy the next values;  acc += p @ v
 //!   y = acc / l;  epilogue;  store
 //! ```
 //!
-//! So two tiles of keys and two of values are in shared memory: while one is used the other is filled. Keys that a causal mask hides
-//! from all queries of the tile are not visited. Widths of heads that are no multiple of 32 are filled with zeros.
+//! So two tiles of keys and two of values are in shared memory: while one is used the other is filled. Widths of heads that are no
+//! multiple of 32 are filled with zeros.
+//!
+//! Keys that the masks hide from all queries of the tile are not visited. With a causal mask these are the last ones. With masks that are
+//! formulas there is one loop; the next tile of which bounds of the formulas do not say that it is hidden is looked for before its copy
+//! starts, and each tile is computed with masks or without, as the bounds say (`schedule::attention::Hiding`).
 
+use super::super::attention::Hiding;
 use super::build::{self, SharedTile};
 use super::machine::Machine;
-use super::scores::{self, Scores, Softmax};
+use super::scores::{self, Masks, Scores, Softmax};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Attention, Found, KEYS, QUERIES, ResultTile, VALUES};
@@ -102,8 +107,9 @@ impl<'a> Parts<'a> {
         let (scale, exponents) = scores::scale(kb, attention)?;
         let numbers = scores::numbers(kb, attention)?;
         let shift = kb.dim(&self.t.sub(&self.s));
-        let (rank, t, points) = (self.lead.len() + 2, self.t.clone(), points.to_vec());
-        Some(Scores { attention, rank, points, row, rows, keys, t, shift, scale, exponents, numbers })
+        let (rank, points) = (self.lead.len() + 2, points.to_vec());
+        let (s, t) = (self.s.clone(), self.t.clone());
+        Some(Scores { attention, rank, points, row, rows, keys, s, t, shift, scale, exponents, numbers })
     }
 
     /// A tile of shared memory of so many rows.
@@ -139,25 +145,29 @@ impl<'a> Parts<'a> {
         };
         let zero = kb.index(0);
         let mut offset = 0;
-        let mut place = |t: &SharedTile| {
+        kb.at(self.found.attention.locations.scores);
+        let mut room = |kb: &mut KernelBuilder, t: &SharedTile| {
             let at = offset;
             offset += t.bytes();
-            at
+            build::slot(kb, t, at)
         };
-        let places =
-            [place(&tiles.queries), place(&tiles.keys), place(&tiles.values), place(&tiles.keys), place(&tiles.values)];
+        let of_queries = room(&mut kb, &tiles.queries);
+        let [of_keys, free_keys] = [0, 1].map(|_| room(&mut kb, &tiles.keys));
+        let [of_values, free_values] = [0, 1].map(|_| room(&mut kb, &tiles.values));
         let scratch = offset;
         let axes = (points.len(), points.len() + 1);
         let at = |row: Value| [points.as_slice(), &[row, zero]].concat();
-        kb.at(self.found.attention.locations.scores);
-        let room = build::slot(&mut kb, &tiles.queries, places[0]);
-        let of_queries = build::copy(&mut kb, &tiles.queries, room, q, &at(row), axes);
-        let room = build::slot(&mut kb, &tiles.keys, places[1]);
-        let of_keys = build::copy(&mut kb, &tiles.keys, room, k, &at(zero), axes);
-        let room = build::slot(&mut kb, &tiles.values, places[2]);
-        let of_values = build::copy(&mut kb, &tiles.values, room, v, &at(zero), axes);
-        let free_keys = build::slot(&mut kb, &tiles.keys, places[3]);
-        let free_values = build::slot(&mut kb, &tiles.values, places[4]);
+        let of_queries = build::copy(&mut kb, &tiles.queries, of_queries, q, &at(row), axes);
+        let hiding = scores.hiding(&mut kb, true);
+        let (first, end) = match &hiding {
+            Some((hiding, _)) => {
+                let end = hiding.end(&mut kb);
+                (hiding.next_seen(&mut kb, zero, end)?, end)
+            }
+            None => (zero, scores.end(&mut kb, rows)),
+        };
+        let of_keys = build::copy(&mut kb, &tiles.keys, of_keys, k, &at(first), axes);
+        let of_values = build::copy(&mut kb, &tiles.values, of_values, v, &at(first), axes);
         let queries = build::wait(&mut kb, &tiles.queries, of_queries, 2);
         let queries = if self.width > KEPT_WIDTH {
             Queries::Shared(queries)
@@ -166,11 +176,15 @@ impl<'a> Parts<'a> {
         };
         let softmax = scores.begin(&mut kb)?;
         let result = scores.no_result(&mut kb, self.values);
-        let whole_end = scores.whole_end(&mut kb);
-        let end = scores.end(&mut kb, rows);
-        let mut now = Running { next: zero, softmax, result, of_keys, of_values, free_keys, free_values };
-        now = tiles.round(&mut kb, queries, now, whole_end, true)?;
-        now = tiles.round(&mut kb, queries, now, end, false)?;
+        let mut now = Running { next: first, softmax, result, of_keys, of_values, free_keys, free_values };
+        match &hiding {
+            Some((hiding, from)) => now = tiles.visible_round(&mut kb, queries, now, (hiding, *from), end)?,
+            None => {
+                let whole_end = scores.whole_end(&mut kb);
+                now = tiles.round(&mut kb, queries, now, whole_end, Masks::NotCausal)?;
+                now = tiles.round(&mut kb, queries, now, end, Masks::All)?;
+            }
+        }
         build::wait(&mut kb, &tiles.keys, now.of_keys, 1);
         build::wait(&mut kb, &tiles.values, now.of_values, 0);
         self.finish(&mut kb, &scores, now.softmax.sum, now.result)?;
@@ -225,37 +239,68 @@ struct Tiles<'a> {
 }
 
 impl Tiles<'_> {
-    /// A loop over tiles of keys up to `end`; `whole`: all keys of all tiles are seen by all queries.
+    /// A loop over tiles of keys up to `end`.
     fn round(
         &self,
         kb: &mut KernelBuilder,
         queries: Queries,
         now: Running,
         end: Value,
-        whole: bool,
+        masks: Masks,
     ) -> Option<Running> {
-        let carried = now.carried();
-        let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
-        let (inner, _) = kb.new_block(Vec::new());
-        let (done, _) = kb.new_block(Vec::new());
-        kb.br(head, &carried);
-        kb.switch_to(head);
-        let now = Running::of(&args)?;
+        let tiles = kb.begin_loop(&now.carried());
+        let now = Running::of(&tiles.args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
-        kb.br_if(more, (inner, &[]), (done, &[]));
-        kb.switch_to(inner);
-        let then = self.tile(kb, queries, now, whole)?;
-        kb.br(head, &then.carried());
-        kb.switch_to(done);
+        kb.enter_loop(&tiles, more);
+        let next = kb.plus(now.next, self.scores.keys);
+        let then = self.tile(kb, queries, now, next, masks)?;
+        kb.br(tiles.head, &then.carried());
+        kb.switch_to(tiles.done);
         Some(now)
     }
 
-    /// One tile of keys.
-    fn tile(&self, kb: &mut KernelBuilder, queries: Queries, now: Running, whole: bool) -> Option<Running> {
+    /// A loop over the tiles of keys that are seen; the masks from `from` on are those that hide.
+    fn visible_round(
+        &self,
+        kb: &mut KernelBuilder,
+        queries: Queries,
+        now: Running,
+        (hiding, from): (&Hiding<'_>, usize),
+        end: Value,
+    ) -> Option<Running> {
+        let tiles = kb.begin_loop(&now.carried());
+        let now = Running::of(&tiles.args)?;
+        let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
+        kb.enter_loop(&tiles, more);
+        let next = kb.plus(now.next, self.scores.keys);
+        let next = hiding.next_seen(kb, next, end)?;
+        if let Some(all) = self.scores.all_seen(kb, hiding, now.next, end) {
+            let (without, _) = kb.new_block(Vec::new());
+            let (with, _) = kb.new_block(Vec::new());
+            kb.br_if(all, (without, &[]), (with, &[]));
+            kb.switch_to(without);
+            let then = self.tile(kb, queries, now, next, Masks::Before(from))?;
+            kb.br(tiles.head, &then.carried());
+            kb.switch_to(with);
+        }
+        let then = self.tile(kb, queries, now, next, Masks::All)?;
+        kb.br(tiles.head, &then.carried());
+        kb.switch_to(tiles.done);
+        Some(now)
+    }
+
+    /// One tile of keys; the one after it begins at `next`.
+    fn tile(
+        &self,
+        kb: &mut KernelBuilder,
+        queries: Queries,
+        now: Running,
+        next: Value,
+        masks: Masks,
+    ) -> Option<Running> {
         let scores = self.scores;
         let locations = scores.attention.locations;
         let axes = (scores.points.len(), scores.points.len() + 1);
-        let next = kb.plus(now.next, scores.keys);
         let zero = kb.index(0);
         let at = [scores.points.as_slice(), &[next, zero]].concat();
         kb.at(locations.scores);
@@ -269,7 +314,7 @@ impl Tiles<'_> {
         let none = build::zeros(kb, scores.rows, scores.keys);
         let products = build::mma(kb, q, fragments, none);
         let free_keys = build::release(kb, &self.keys, keys);
-        let masked = scores.masked(kb, products, now.next, whole)?;
+        let masked = scores.masked(kb, products, now.next, masks)?;
         let weights = scores.step(kb, now.softmax, masked);
         kb.at(locations.values);
         let kept = kb.binary(crate::scalar::BinaryOp::Mul, now.result, weights.kept);
