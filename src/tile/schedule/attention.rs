@@ -92,7 +92,8 @@ use crate::tile::attention::{
     Found, KEYS as KEYS_PARAM, Locations, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES, scalar_of,
 };
 use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, Position, Target, Value, tile_size};
-pub(super) use launches::expand;
+pub(super) use launches::{expand, may_be_replaced};
+pub(super) use variants::Divided;
 pub(super) use visible::Hiding;
 pub use visited::VisitedBlocks;
 pub(super) use visited::counts;

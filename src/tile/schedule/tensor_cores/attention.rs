@@ -20,14 +20,16 @@
 //! formulas there is one loop; the next tile of which bounds of the formulas do not say that it is hidden is looked for before its copy
 //! starts, and each tile is computed with masks or without, as the bounds say (`schedule::attention::Hiding`).
 
-use super::super::attention::Hiding;
+use super::super::attention::{Divided, Hiding};
 use super::build::{self, SharedTile};
 use super::machine::Machine;
 use super::scores::{self, Masks, Scores, Softmax};
-use crate::scalar::CmpOp;
+use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Attention, Found, KEYS, QUERIES, ResultTile, VALUES};
-use crate::tile::{AxisRole, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, Position, Value};
+use crate::tile::{
+    AxisRole, BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
+};
 
 /// Widest head and widest values.
 const WIDTH: i64 = 256;
@@ -47,6 +49,8 @@ pub(super) struct Parts<'a> {
     pub(super) lead: Vec<Dim>,
     pub(super) s: Dim,
     pub(super) t: Dim,
+    /// Columns of the result.
+    pub(super) e: Dim,
     /// Width of heads and of values, made of whole chunks.
     pub(super) width: i64,
     pub(super) values: i64,
@@ -54,11 +58,13 @@ pub(super) struct Parts<'a> {
 
 /// The form of an attention for tensor cores.
 pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
+    Parts::find(kernel, aligned)?.of_many(machine)
+}
+
+/// The same with kernels for calls of few queries, whose keys are divided; `None` where they are not.
+pub(super) fn divided(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Divided> {
     let parts = Parts::find(kernel, aligned)?;
-    match machine.arch {
-        GpuArch::Sm80 => parts.with_copies(machine),
-        GpuArch::Sm90a => parts.with_rings(machine),
-    }
+    parts.divided(machine, &parts.of_many(machine)?)
 }
 
 impl<'a> Parts<'a> {
@@ -78,16 +84,37 @@ impl<'a> Parts<'a> {
         let found = Attention::find(kernel)?;
         let (lead, [s, _]) = q.shape.split_last_chunk::<2>()?;
         let t = k.shape.get(rank - 2)?.clone();
-        Some(Parts { kernel, found, elem, lead: lead.to_vec(), s: s.clone(), t, width, values })
+        let e = v.shape.last()?.clone();
+        Some(Parts { kernel, found, elem, lead: lead.to_vec(), s: s.clone(), t, e, width, values })
     }
 
-    /// A kernel with the same parameters, and a grid of so many queries at a time; the place along the leading axes, and the
+    /// The kernel of a call of any number of queries.
+    fn of_many(&self, machine: &Machine) -> Option<Kernel> {
+        match machine.arch {
+            GpuArch::Sm80 => self.copies(machine, &[], None),
+            GpuArch::Sm90a => self.with_rings(machine),
+        }
+    }
+
+    /// Keys of a tile of [`Parts::copies`].
+    pub(super) fn keys_of_copies(&self, machine: &Machine) -> i64 {
+        Machine { arch: GpuArch::Sm80, ..*machine }.keys(self.width.max(self.values))
+    }
+
+    /// A kernel with the same parameters and `more`, and a grid of so many queries at a time; the place along the leading axes, and the
     /// first query.
-    pub(super) fn begin(&self, queries: i64) -> Option<(KernelBuilder, Vec<Value>, Value)> {
+    pub(super) fn begin(
+        &self,
+        queries: i64,
+        more: &[(BufferType, ParamMode)],
+    ) -> Option<(KernelBuilder, Vec<Value>, Value)> {
         let mut kb = KernelBuilder::new(&self.kernel.name);
         kb.at(self.found.attention.locations.values);
         for p in &self.kernel.params {
             kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
+        }
+        for (ty, mode) in more {
+            kb.buffer(ty.clone(), *mode);
         }
         let points = self.lead.iter().map(|extent| kb.grid_axis(extent, 1)).collect();
         let point = kb.grid_axis(&self.s, queries);
@@ -128,11 +155,20 @@ impl<'a> Parts<'a> {
         self.found.copy_epilogue(self.kernel, kb, &ResultTile { result: y, at })
     }
 
-    /// The kernel for `mma.sync`.
-    fn with_copies(&self, machine: &Machine) -> Option<Kernel> {
+    /// The kernel for `mma.sync`, with more parameters; of a part of the keys, if they are divided into so many.
+    pub(super) fn copies(
+        &self,
+        machine: &Machine,
+        more: &[(BufferType, ParamMode)],
+        parts: Option<i64>,
+    ) -> Option<Kernel> {
         let rows = ROWS * WARPS;
-        let keys = machine.keys(self.width.max(self.values));
-        let (mut kb, points, row) = self.begin(rows)?;
+        let keys = self.keys_of_copies(machine);
+        let (mut kb, points, row) = self.begin(rows, more)?;
+        let part = match parts {
+            Some(parts) => Some(self.part_of(&mut kb, parts, keys)?),
+            None => None,
+        };
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
         let scores = self.scores(&mut kb, &points, (row, rows), keys)?;
         let tiles = Tiles {
@@ -159,12 +195,19 @@ impl<'a> Parts<'a> {
         let at = |row: Value| [points.as_slice(), &[row, zero]].concat();
         let of_queries = build::copy(&mut kb, &tiles.queries, of_queries, q, &at(row), axes);
         let hiding = scores.hiding(&mut kb, true);
-        let (first, end) = match &hiding {
-            Some((hiding, _)) => {
-                let end = hiding.end(&mut kb);
-                (hiding.next_seen(&mut kb, zero, end)?, end)
-            }
-            None => (zero, scores.end(&mut kb, rows)),
+        let start = part.map_or(zero, |part| part.start);
+        let before = |kb: &mut KernelBuilder, end: Value| match part {
+            Some(part) => kb.index_binary(BinaryOp::Min, end, part.end),
+            None => end,
+        };
+        let end = match &hiding {
+            Some((hiding, _)) => hiding.end(&mut kb),
+            None => scores.end(&mut kb, rows),
+        };
+        let end = before(&mut kb, end);
+        let first = match &hiding {
+            Some((hiding, _)) => hiding.next_seen(&mut kb, start, end)?,
+            None => start,
         };
         let of_keys = build::copy(&mut kb, &tiles.keys, of_keys, k, &at(first), axes);
         let of_values = build::copy(&mut kb, &tiles.values, of_values, v, &at(first), axes);
@@ -174,20 +217,27 @@ impl<'a> Parts<'a> {
         } else {
             Queries::Kept(build::fragment(&mut kb, &tiles.queries, queries, Fragment::A))
         };
-        let softmax = scores.begin(&mut kb)?;
+        let mut softmax = scores.begin(&mut kb)?;
+        if let (Some(part), true) = (part, scores.attention.sink.is_some()) {
+            softmax = scores.of_first(&mut kb, part.number, softmax);
+        }
         let result = scores.no_result(&mut kb, self.values);
         let mut now = Running { next: first, softmax, result, of_keys, of_values, free_keys, free_values };
         match &hiding {
             Some((hiding, from)) => now = tiles.visible_round(&mut kb, queries, now, (hiding, *from), end)?,
             None => {
                 let whole_end = scores.whole_end(&mut kb);
+                let whole_end = before(&mut kb, whole_end);
                 now = tiles.round(&mut kb, queries, now, whole_end, Masks::NotCausal)?;
                 now = tiles.round(&mut kb, queries, now, end, Masks::All)?;
             }
         }
         build::wait(&mut kb, &tiles.keys, now.of_keys, 1);
         build::wait(&mut kb, &tiles.values, now.of_values, 0);
-        self.finish(&mut kb, &scores, now.softmax.sum, now.result)?;
+        match part {
+            Some(part) => self.store_part(&mut kb, &scores, part, now.softmax, now.result),
+            None => self.finish(&mut kb, &scores, now.softmax.sum, now.result)?,
+        }
         build::spread(kb.finish(), machine.arch, u32::try_from(WARPS).ok()?, scratch)
     }
 }
@@ -317,7 +367,7 @@ impl Tiles<'_> {
         let masked = scores.masked(kb, products, now.next, masks)?;
         let weights = scores.step(kb, now.softmax, masked);
         kb.at(locations.values);
-        let kept = kb.binary(crate::scalar::BinaryOp::Mul, now.result, weights.kept);
+        let kept = kb.binary(BinaryOp::Mul, now.result, weights.kept);
         let packed = build::pack(kb, weights.weights, self.values.elem)?;
         let values = build::wait(kb, &self.values, now.of_values, 1);
         let of_values = build::copy(kb, &self.values, now.free_values, self.v, &at, axes);

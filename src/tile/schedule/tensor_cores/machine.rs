@@ -10,7 +10,7 @@
 //! * **Waves.** there are blocks for all multiprocessors: smaller tiles are taken where the larger ones leave more than half of the
 //!   multiprocessors without a block. An extent that is not known is taken for a large one.
 //!
-//! For attention, a block has 16 queries for each warp on `mma.sync`, and 64 for each group of four on `wgmma`; a tile of keys is as
+//! For attention of few queries the keys are divided into parts ([`Machine::parts`]). Else a block has 16 queries for each warp on `mma.sync`, and 64 for each group of four on `wgmma`; a tile of keys is as
 //! long as registers for its scores allow.
 
 use crate::shape::Dim;
@@ -18,6 +18,8 @@ use crate::tile::GpuArch;
 
 /// The most stages of copies under way.
 const MOST_STAGES: i64 = 4;
+/// The most parts that keys are divided into: a thread that combines them loads one after another.
+const MOST_PARTS: i64 = 16;
 /// What an extent that is not known is taken for.
 const UNKNOWN: i64 = 4096;
 
@@ -74,6 +76,16 @@ impl Machine {
         // What barriers of rings take.
         let room = self.shared - 1024;
         ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MOST_STAGES) }
+    }
+
+    /// Into how many parts the keys of an attention of few queries are divided: so many that every multiprocessor has two blocks, of which
+    /// one waits for memory while the other computes, but each part at least two tiles of keys, since the first has nothing to hide its
+    /// copy behind; and [`MOST_PARTS`] at most.
+    pub(super) fn parts(&self, points: &[Dim], keys: &Dim, tile: i64) -> i64 {
+        let blocks: i64 = points.iter().map(|d| d.as_const().unwrap_or(1).max(1)).product();
+        let wanted = (2 * self.processors + blocks - 1) / blocks;
+        let tiles = (keys.as_const().unwrap_or(UNKNOWN) + tile - 1) / tile;
+        wanted.min(tiles / 2).clamp(1, MOST_PARTS)
     }
 
     /// Keys of a tile of attention whose heads and values have so many columns.

@@ -29,18 +29,23 @@ mod machine;
 mod products;
 mod roles;
 mod scores;
+mod split;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::attention::{Divided, may_be_replaced};
 
 use crate::tile::alignment::{CHUNK, launches_give, needed};
 use crate::tile::{GpuArch, Kernel, Module, Param, State};
 use machine::Machine;
 
-/// Gives the kernels of a module that fit their forms for tensor cores; their names. `tf32`: products of `f32` may be rounded to that.
-pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> BTreeSet<String> {
+/// Gives the kernels of a module that fit their forms for tensor cores; their names, and what takes the place of attentions whose calls
+/// of few queries have kernels of their own: the step of attention puts these into plans. `tf32`: products of `f32` may be rounded to that.
+pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSet<String>, BTreeMap<String, Divided>) {
     let machine = Machine { tf32, ..Machine::of(arch) };
     let mut changed = BTreeSet::new();
     let mut made = Vec::new();
+    let mut divided = BTreeMap::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
         let gives = |param: &Param, bytes: u64| {
             let n = k.params.iter().position(|p| p == param);
@@ -50,7 +55,10 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> BTreeSet
         let new = attention::kernel(k, &machine, &aligned).or_else(|| products::kernel(k, &machine, &aligned));
         // What it writes in pairs begins at a multiple of a pair.
         let fits = |new: &Kernel| k.params.iter().zip(&new.params).all(|(old, p)| gives(old, needed(new, p.value)));
-        if let Some(new) = new.filter(fits) {
+        let of_few = attention::divided(k, &machine, &aligned).filter(|d| fits(&d.whole) && fits(&d.combine));
+        if let Some(of_few) = of_few.filter(|_| may_be_replaced(module, k)) {
+            divided.insert(k.name.clone(), of_few);
+        } else if let Some(new) = new.filter(fits) {
             changed.insert(k.name.clone());
             made.push(new);
         }
@@ -60,7 +68,7 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> BTreeSet
             *k = new;
         }
     }
-    changed
+    (changed, divided)
 }
 
 /// The form of a kernel by itself for tensor cores, its parameters at multiples of 16 bytes; `None` where it has none.

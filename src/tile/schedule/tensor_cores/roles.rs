@@ -168,7 +168,7 @@ impl AttentionParts<'_> {
     pub(super) fn with_rings(&self, machine: &Machine) -> Option<Kernel> {
         let all_rows = ROWS * CONSUMERS;
         let keys = machine.keys(self.width.max(self.values));
-        let (mut kb, points, row) = self.begin(all_rows)?;
+        let (mut kb, points, row) = self.begin(all_rows, &[])?;
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
         let tiles = [self.tile(ROWS, self.width), self.tile(keys, self.width), self.tile(keys, self.values)];
         let [of_queries, of_keys, of_values] = &tiles;

@@ -199,6 +199,16 @@ impl Scores<'_> {
         Some(kb.binary(BinaryOp::And, always, is_whole))
     }
 
+    /// What the first part of the keys begins with, and nothing for the others.
+    pub(super) fn of_first(&self, kb: &mut KernelBuilder, part: Value, first: Softmax) -> Softmax {
+        let zero = kb.index(0);
+        let is_first = kb.compare_scalars(CmpOp::Eq, part, zero);
+        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        let (highest, sum) = (kb.select(is_first, first.highest, bottom), kb.select(is_first, first.sum, nothing));
+        Softmax { highest, sum }
+    }
+
     /// The scores of keys from `first` on, as the masks leave them.
     pub(super) fn masked(&self, kb: &mut KernelBuilder, products: Value, first: Value, masks: Masks) -> Option<Value> {
         let mut scores = products;
