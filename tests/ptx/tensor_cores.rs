@@ -78,12 +78,19 @@ fn programs() -> Vec<Program> {
     let masked = "softmax(where(m, q @ k.T / sqrt(64), -inf)) @ v";
     add("masked", &format!("{operands}, m: bool[S, T]"), "f16[H, S, 64]", masked, sizes);
     add("capped", operands, "f16[H, S, 64]", "softmax(30 * tanh(q @ k.T / sqrt(64) / 30)) @ v", sizes);
+    let one = "q: f16[2, 1, 64], k: f16[2, T, 64], v: f16[2, T, 64]";
+    let sizes: &[&[(&str, i64)]] = &[&[("T", 1400)], &[("T", 1)], &[("T", 0)]];
+    add("decode", one, "f16[2, 1, 64]", "softmax(q @ k.T / sqrt(64)) @ v", sizes);
+    let behind = "let m = q @ k.T / sqrt(64)\n        softmax(concat(m, full<f16>(0, [2, 1, 1]) + rearrange(a, \"h -> h 1 1\"), axis = -1))[.., 0..T] @ v";
+    add("decode_sink", &format!("{one}, a: f16[2]"), "f16[2, 1, 64]", behind, &[&[("T", 300)], &[("T", 0)]]);
     let own = "softmax(where(rearrange(ids, \"s -> s 1\") == ids, q @ k.T / sqrt(64), -inf)) @ v";
     let of_ids = "q: f16[H, S, 64], k: f16[H, S, 64], v: f16[H, S, 64], ids: i32[S]";
     add("documents", of_ids, "f16[H, S, 64]", own, &[&[("H", 1), ("S", 67)]]);
     add("batch", "x: bf16[B, M, 64], w: bf16[B, 64, 72]", "bf16[B, M, 72]", "x @ w", &[&[("B", 2), ("M", 17)]]);
     let sizes: &[&[(&str, i64)]] = &[&[("M", 66)]];
     add("product", "x: bf16[M, 160], w: bf16[160, 200]", "bf16[M, 200]", "x @ w", sizes);
+    // Rows of tiles in two groups, the second one smaller.
+    add("groups", "x: bf16[M, 16], w: bf16[16, 72]", "bf16[M, 72]", "x @ w", &[&[("M", 1157)]]);
     add("transposed", "x: bf16[M, 160], w: bf16[72, 160]", "bf16[M, 72]", "x @ w.T", sizes);
     let operands = "x: f16[M, 96], w: f16[96, 72], b: f16[72], y: f16[M, 72]";
     add("epilogue", operands, "f16[M, 72]", "tanh(x @ w / 16 + b) + y", sizes);
@@ -117,8 +124,9 @@ fn programs_for_tensor_cores_are_assembled_without_spills() {
         // Others differ from these in what is done to scores alone.
         let mut programs = programs();
         programs.retain(|p| {
-            !["attention_32", "added", "masked", "packed", "no_key", "prefix", "floats", "alibi", "batch"]
-                .contains(&p.name.as_str())
+            let alike =
+                ["attention_32", "added", "masked", "packed", "no_key", "prefix", "floats", "alibi", "batch", "groups"];
+            !alike.contains(&p.name.as_str())
         });
         let said = threads::each(cases(&programs), threads::all(), |(program, arch)| {
             let tiles = scheduled(program, arch);
@@ -132,8 +140,8 @@ fn programs_for_tensor_cores_are_assembled_without_spills() {
 }
 
 /// What a GPU does beside elementwise work, by name.
-fn operations(module: &tile::Module) -> BTreeSet<&'static str> {
-    let ops = module.kernels.iter().flat_map(|k| k.body.insts()).map(|(_, _, d)| &d.op);
+fn operations(kernel: &tile::Kernel) -> BTreeSet<&'static str> {
+    let ops = kernel.body.insts().map(|(_, _, d)| &d.op);
     ops.filter(|op| op.info().class == tile::AllowedIn::GpuKernel).map(|op| op.info().name).collect()
 }
 
@@ -148,8 +156,9 @@ fn the_schedule_makes_what_the_witnesses_are_made_of() {
         let witness = tile::text::parse(witness, file).expect("a witness").module;
         let program = programs().into_iter().find(|p| p.name == name).expect("a program");
         let tiles = scheduled(&program, arch);
-        assert_eq!(operations(&tiles), operations(&witness), "{name}");
+        // The first kernel is that of many queries.
         let (made, written) = (&tiles.kernels[0], &witness.kernels[0]);
+        assert_eq!(operations(made), operations(written), "{name}");
         assert_eq!((made.state, made.scratch), (written.state, written.scratch), "{name}");
     }
 }
@@ -271,6 +280,22 @@ fn tiles_that_masks_hide_are_not_visited() {
     }
 }
 
+/// A call of few queries has kernels whose keys are divided among blocks; one of as many queries as keys has none.
+#[test]
+fn keys_of_few_queries_are_divided() {
+    let kinds = |name: &str, arch: GpuArch| -> Vec<String> {
+        let program = programs().into_iter().find(|p| p.name == name).expect("a program");
+        let tiles = scheduled(&program, arch);
+        let kind = |k: &tile::Kernel| k.name.split('.').next().unwrap_or_default().to_string();
+        tiles.kernels.iter().map(kind).collect()
+    };
+    for arch in GpuArch::ALL {
+        assert_eq!(kinds("attention_64", arch), ["attention", "attention_part", "combine_parts"]);
+        assert_eq!(kinds("decode", arch), ["attention_part", "combine_parts"]);
+        assert_eq!(kinds("documents", arch), ["attention"]);
+    }
+}
+
 /// Faults of kernels, each a change of every line of the PTX that has some words: they go, or become others.
 const FAULTS: &[(&str, GpuArch, &str, Option<&str>)] = &[
     (PLAIN, GpuArch::Sm80, "cp.async.wait_group 1;", Some("cp.async.wait_group 3;")),
@@ -299,7 +324,7 @@ fn faults_of_kernels_for_tensor_cores_are_seen() {
     let programs = programs();
     let of = |name: &str| {
         let program = programs.iter().find(|p| p.name == name).expect("a program");
-        let sizes = if name == PLAIN { [("H", 1), ("S", 3), ("T", 300)] } else { [("H", 1), ("S", 70), ("T", 280)] };
+        let sizes = if name == PLAIN { [("H", 1), ("S", 17), ("T", 300)] } else { [("H", 1), ("S", 70), ("T", 280)] };
         (program, sizes)
     };
     for (name, arch) in [PLAIN, "sliding"].into_iter().flat_map(|name| GpuArch::ALL.map(|arch| (name, arch))) {
@@ -323,4 +348,21 @@ fn faults_of_kernels_for_tensor_cores_are_seen() {
     });
     let missed: Vec<String> = seen.into_iter().filter_map(Result::err).collect();
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// The largest products on Hopper: four steps of 64 x 256 for each of two consumers, all in registers.
+#[test]
+fn large_products_on_hopper_have_the_shape_of_the_fastest() {
+    ptxas::with("a large product for sm_90a", |ptxas| {
+        let source = "model Test {\n    pub fn forward(x: bf16[4096, 4096], w: bf16[4096, 4096]) -> bf16[4096, 4096] {\n        x @ w\n    }\n}\n";
+        let tiles = for_gpu(source, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{e}"));
+        let (module, infos) = compile(&tiles, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{e}"));
+        // Four stages of 128 x 64 and 64 x 256, and their barriers; a panel of 64 columns at a time.
+        assert_eq!((infos[0].threads, infos[0].dynamic_shared), ([384, 1, 1], 4 * 48 * 1024 + 12 * 16));
+        assembles(ptxas, &module, "sm_90a").unwrap_or_else(|e| panic!("{e}"));
+        let Some(code) = ptxas::disassemble(ptxas, &print(&module), "sm_90a") else { return };
+        let count = |word: &str| code.iter().filter(|line| line.contains(word)).count();
+        assert_eq!(count("HGMMA.64x256x16.F32.BF16"), 2 * 4);
+        assert_eq!((count("UTMALDG"), count("STL"), count("LDL")), (6, 0, 0));
+    });
 }

@@ -36,8 +36,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::attention::{Divided, may_be_replaced};
 
 use crate::tile::alignment::{CHUNK, launches_give, needed};
-use crate::tile::{GpuArch, Kernel, Module, Param, State};
+use crate::tile::{BufferType, GpuArch, Kernel, Module, Param, State};
 use machine::Machine;
+pub(super) use products::{FEW_COLS, FEW_ROWS};
 
 /// Gives the kernels of a module that fit their forms for tensor cores; their names, and what takes the place of attentions whose calls
 /// of few queries have kernels of their own: the step of attention puts these into plans. `tf32`: products of `f32` may be rounded to that.
@@ -69,6 +70,11 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSe
         }
     }
     (changed, divided)
+}
+
+/// Can tiles of a left operand be copied to shared memory?
+pub(super) fn is_left_operand(b: &BufferType) -> bool {
+    build::has_rows_of_chunks(b, b.shape.len().saturating_sub(1))
 }
 
 /// The form of a kernel by itself for tensor cores, its parameters at multiples of 16 bytes; `None` where it has none.
