@@ -296,6 +296,26 @@ fn keys_of_few_queries_are_divided() {
     }
 }
 
+/// Which attention takes tensor cores: that of 16-bit floats whose heads have a known width of whole chunks of 16 bytes, up to 256.
+#[test]
+fn attention_of_16_bit_floats_takes_tensor_cores() {
+    let widths = ["8", "32", "40", "64", "80", "96", "128", "192", "256"].map(|d| (d, true));
+    let others = ["4", "36", "100", "264", "D"].map(|d| (d, false));
+    for elem in ["bf16", "f16", "f32"] {
+        for (d, fits) in widths.into_iter().chain(others) {
+            let source = format!(
+                "model Test {{\n    pub fn forward(q: {elem}[H, S, {d}], k: {elem}[H, T, {d}], v: {elem}[H, T, {d}]) -> {elem}[H, S, {d}] {{\n        \
+                 softmax(q @ k.T / 8.0) @ v\n    }}\n}}\n"
+            );
+            for arch in GpuArch::ALL {
+                let tiles = for_gpu(&source, arch).unwrap_or_else(|e| panic!("{elem}, {d}: {e}"));
+                let takes = tiles.kernels.iter().all(|k| !k.works_in_runs());
+                assert_eq!(takes, fits && elem != "f32", "{elem}, {d}, {}", arch.name());
+            }
+        }
+    }
+}
+
 /// Faults of kernels, each a change of every line of the PTX that has some words: they go, or become others.
 const FAULTS: &[(&str, GpuArch, &str, Option<&str>)] = &[
     (PLAIN, GpuArch::Sm80, "cp.async.wait_group 1;", Some("cp.async.wait_group 3;")),

@@ -8,7 +8,8 @@
 //!
 //! * a product of two operands of `bf16`, or of two of `f16`, over a known number of steps, with elementwise work on its result
 //!   ([`products`]). `f32` stays exact, its products chains of fused steps, unless `tf32` is allowed; then it fits too;
-//! * attention whose queries, keys and values are `bf16`, or `f16`, with heads of known width up to 256 ([`attention`]);
+//! * attention whose queries, keys and values are `bf16`, or `f16`, with heads of known width up to 256 ([`attention`]); calls of few
+//!   queries, with as many keys as there may be, divide the keys among blocks ([`split`]);
 //! * in both, operands whose rows are made of chunks of 16 bytes, at addresses that the plan's views show to be multiples of 16.
 //!
 //! # Numerics
@@ -34,7 +35,6 @@ mod split;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::attention::{Divided, may_be_replaced};
-
 use crate::tile::alignment::{CHUNK, launches_give, needed};
 use crate::tile::{BufferType, GpuArch, Kernel, Module, Param, State};
 use machine::Machine;
