@@ -43,6 +43,7 @@ mod quantise;
 mod sharing;
 mod steps;
 mod tensor_cores;
+mod unpack;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -33,8 +33,9 @@ mod scores;
 use std::collections::BTreeSet;
 
 use crate::tile::alignment::{CHUNK, launches_give, needed};
-use crate::tile::{GpuArch, Kernel, Module, Param, State};
+use crate::tile::{BufferType, GpuArch, Kernel, Module, Param, State};
 use machine::Machine;
+pub(super) use products::{FEW_COLS, FEW_ROWS};
 
 /// Gives the kernels of a module that fit their forms for tensor cores; their names. `tf32`: products of `f32` may be rounded to that.
 pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> BTreeSet<String> {
@@ -61,6 +62,11 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> BTreeSet
         }
     }
     changed
+}
+
+/// Can tiles of a left operand be copied to shared memory?
+pub(super) fn is_left_operand(b: &BufferType) -> bool {
+    build::has_rows_of_chunks(b, b.shape.len().saturating_sub(1))
 }
 
 /// The form of a kernel by itself for tensor cores, its parameters at multiples of 16 bytes; `None` where it has none.
