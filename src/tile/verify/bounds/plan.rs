@@ -61,7 +61,7 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in
     let entry = plan.body.entry();
     for (n, s) in plan.slots.iter().enumerate() {
         let bytes = c.flow.prover.dim(&s.bytes);
-        if !c.flow.proves(bytes, entry, &[]) {
+        if !c.flow.proves(bytes, entry, &[]) && !c.has_extents(n, &s.bytes, entry) {
             c.sink.error(At::Head, format!("the {} bytes of slot {n} may be negative", s.bytes));
         }
     }
@@ -247,6 +247,26 @@ impl<'a> Checker<'a, '_> {
             };
             self.sink.error(At::Inst(i), format!("launch: operand {n}, {v}, is {what}, and @{name} writes it"));
         }
+    }
+
+    /// Is a slot as large as a buffer that lies there, whose extents are all at least 0? The product may say less than its factors: the
+    /// square of `ceil_div(S, 2) - 1` is a sum with negative terms.
+    fn has_extents(&mut self, slot: usize, bytes: &Dim, entry: Block) -> bool {
+        let buffers: Vec<&'a BufferType> = self
+            .plan
+            .body
+            .insts()
+            .filter(|(_, _, data)| matches!(data.op, Op::Slot(n) if usize::try_from(n) == Ok(slot)))
+            .filter_map(|(_, _, data)| self.plan.body.ty(data.result?).buffer())
+            .collect();
+        buffers.into_iter().any(|b| {
+            let size = Dim::product(&b.shape).mul(&Dim::from(i64::try_from(b.elem.size()).unwrap_or(1)));
+            size == *bytes
+                && b.shape.iter().all(|extent| {
+                    let extent = self.flow.prover.dim(extent);
+                    self.flow.proves(extent, entry, &[])
+                })
+        })
     }
 
     /// Does a kernel stay in the bytes that there are of its parameter `n`?
