@@ -13,6 +13,7 @@ mod runs;
 mod sim;
 mod tensor_cores;
 mod texts;
+mod traffic;
 mod verifier;
 mod windows;
 mod wounded;

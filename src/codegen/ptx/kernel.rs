@@ -14,10 +14,12 @@ use super::emit::{Emit, at};
 use super::hazards::Hazards;
 use super::info::{Grid, KernelInfo, ParamInfo};
 use super::lanes::Lane;
+use super::multiples::Multiples;
 use crate::ptx::words::{Compare, Ordering, Sat, Scope, Space, StoreCache, Vector};
 use crate::ptx::{self, Op as P, Operand, ParamType, Reg, RegType, Special, Threads, Type as PtxType};
 use crate::shape::Elem;
 use crate::source::Loc;
+use crate::tile::alignment::needed;
 use crate::tile::text::{lines_of_kernel, names_of_kernel};
 use crate::tile::{
     Block, BlockCall, Body, Extent, Inst, InstData, Kernel, Op, ParamMode, State, Terminator, TileType, Type, Value,
@@ -49,6 +51,10 @@ pub(super) struct Code<'a> {
     pub(super) e: Emit,
     /// What it is made from.
     pub(super) body: &'a Body,
+    /// What its indices are multiples of.
+    pub(super) multiples: Multiples,
+    /// Does each warp have a row of its own, everywhere?
+    pub(super) rows_by_warp: bool,
     /// Threads of a block.
     pub(super) threads: u32,
     /// The number of this thread in its block.
@@ -88,6 +94,8 @@ pub(super) fn kernel(
         end: e.new_label("end"),
         e,
         body: &kernel.body,
+        multiples: Multiples::of(kernel),
+        rows_by_warp: super::run::rows_by_warp(kernel, warps),
         threads,
         tid: Operand::Int(0),
         shared: Operand::Int(0),
@@ -155,7 +163,7 @@ impl Code<'_> {
             let own = self.name(p.value);
             let value = match self.body.ty(p.value) {
                 Type::Buffer(ty) => {
-                    let align = u32::try_from(ty.elem.size()).unwrap_or(1);
+                    let align = u32::try_from(needed(kernel, p.value)).unwrap_or(1);
                     let name = self.parameter(&format!("buffer_{own}"), ParamType::Pointer(align));
                     let pointer = self.read_parameter(&own, &name);
                     let base = self.e.make(&own, P::CvtaToGlobal {}, PtxType::U64, &[pointer]);
@@ -270,7 +278,7 @@ impl Code<'_> {
             for inst in &body.block(*block).insts {
                 self.comment(*inst, 0);
                 if hazards.before(*inst) {
-                    self.e.barrier();
+                    self.meet();
                 }
                 self.operation(*inst)?;
             }
@@ -278,6 +286,15 @@ impl Code<'_> {
             self.terminator(&body.block(*block).terminator, &labels, next)?;
         }
         Ok(())
+    }
+
+    /// The threads that share rows meet.
+    pub(super) fn meet(&mut self) {
+        if self.rows_by_warp {
+            self.e.barrier_of_warp();
+        } else {
+            self.e.barrier();
+        }
     }
 
     fn operation(&mut self, inst: Inst) -> Result<(), String> {

@@ -22,9 +22,11 @@ pub mod info;
 mod integers;
 mod kernel;
 mod lanes;
+mod multiples;
 mod partial;
 mod reduce;
 mod run;
+mod slices;
 mod variant;
 
 use std::collections::BTreeSet;
