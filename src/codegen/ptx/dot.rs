@@ -14,12 +14,15 @@
 //! result = accumulator + sums
 //! ```
 //!
+//! Panels of integers (`load_scaled`) are windows whose elements are multiplied by their scales on the way.
+//!
 //! In a slice the elements of a step lie side by side, so a thread reads its rows and columns four at a time; of eight, the second four are
 //! as far behind as all threads' first ones reach: so what a warp reads lies in different banks.
 
 use super::kernel::{Code, offset_of};
 use super::lanes::{Lane, ptx_type};
 use super::run::power_of_two;
+use super::scales::Scaled;
 use super::slices::Item;
 use crate::ptx::words::{Compare, Half, Relu, Round, Sat, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as PtxType};
@@ -55,6 +58,8 @@ pub(super) struct Window {
     pub(super) wide: Option<usize>,
     pub(super) elem: Elem,
     pub(super) read_only: bool,
+    /// Integers times scales.
+    pub(super) scaled: Option<Scaled>,
 }
 
 /// How the rows (or columns) of the result are divided.
@@ -191,13 +196,22 @@ impl Code<'_> {
     /// What a window reads, if an operand is one.
     fn window(&mut self, v: Value) -> Result<Option<Window>, String> {
         let body = self.body;
-        let Some(InstData { op: Op::Window { rows, cols }, operands, .. }) = body.def_inst(v) else { return Ok(None) };
+        let Some(InstData { op, operands, .. }) = body.def_inst(v) else { return Ok(None) };
         let (Some(buffer), indices) = (operands.first(), operands.get(1..).unwrap_or_default()) else {
-            return Err("a window of no buffer".into());
+            return Ok(None);
+        };
+        let (rows, cols, indices, scaled) = match op {
+            Op::Window { rows, cols } => (*rows, *cols, indices, None),
+            Op::LoadScaled { bits } => {
+                let Some((scales, indices)) = indices.split_last() else { return Err("a panel without scales".into()) };
+                let axis = indices.len().checked_sub(2).ok_or("a panel of less than two axes")?;
+                (Some(axis), Some(axis + 1), indices, Some(self.scales(*scales, indices, *bits)?))
+            }
+            _ => return Ok(None),
         };
         let base = self.address(*buffer, indices)?;
         let (_, strides, elem, read_only) = self.buffer(*buffer)?;
-        let along = [*rows, *cols];
+        let along = [rows, cols];
         let mut bytes = [Operand::Int(0), Operand::Int(0)];
         for (bytes, axis) in bytes.iter_mut().zip(along) {
             if let Some(stride) = axis.and_then(|a| strides.get(a)) {
@@ -207,7 +221,7 @@ impl Code<'_> {
         let dense = bytes.clone().map(|b| b == Operand::Int(i64::try_from(elem.size()).unwrap_or(0)));
         let wide =
             [0, 1].into_iter().find(|axis| body.def_inst(v).is_some_and(|d| self.multiples.is_wide(body, d, *axis)));
-        Ok(Some(Window { base, strides: bytes, dense, wide, elem, read_only }))
+        Ok(Some(Window { base, strides: bytes, dense, wide, elem, read_only, scaled }))
     }
 }
 
@@ -330,7 +344,7 @@ impl Product<'_, '_> {
             self.code.e.barrier();
         }
         if staged && two {
-            self.copy(&items, &k, None, &phase);
+            self.copy(&items, &k, None, &phase)?;
             let e = &mut self.code.e;
             let now = e.reg("slice", RegType::B32);
             e.assign(now, PtxType::B32, &phase);
@@ -345,9 +359,9 @@ impl Product<'_, '_> {
         let mut loaded = [Vec::new(), Vec::new()];
         if staged && two {
             let more = e.compare("more", Compare::Lt, PtxType::S32, &next, &limit);
-            loaded = [0, 1].map(|side| self.fetch(side, &items[side], &next, Some(&more)));
+            loaded = [self.fetch(0, &items[0], &next, Some(&more))?, self.fetch(1, &items[1], &next, Some(&more))?];
         } else if staged {
-            self.copy(&items, &k, None, &phase);
+            self.copy(&items, &k, None, &phase)?;
             self.code.e.barrier();
         }
         self.slice(&bases, &k, &phase, &sums)?;
@@ -369,9 +383,16 @@ impl Product<'_, '_> {
     }
 
     /// Loads a slice of each window and puts it into shared memory.
-    fn copy(&mut self, items: &[Vec<Item>; 2], k: &Operand, more: Option<&Operand>, phase: &Operand) {
-        let loaded = [0, 1].map(|side| self.fetch(side, &items[side], k, more));
+    fn copy(
+        &mut self,
+        items: &[Vec<Item>; 2],
+        k: &Operand,
+        more: Option<&Operand>,
+        phase: &Operand,
+    ) -> Result<(), String> {
+        let loaded = [self.fetch(0, &items[0], k, more)?, self.fetch(1, &items[1], k, more)?];
         [0, 1].into_iter().for_each(|side| self.put(side, &items[side], &loaded[side], phase));
+        Ok(())
     }
 
     /// The steps from `k` on that are in shared memory.

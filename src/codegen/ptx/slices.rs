@@ -23,9 +23,10 @@ use crate::tile::Extent;
 
 /// What a thread copies of each slice.
 pub(super) struct Item {
-    /// Where it lies at step 0.
+    /// Where it lies at step 0 of the slice; of integers with scales at that of the window.
     from: Operand,
-    /// Which step of the slice is its first one.
+    /// Its row, and which step of the slice is its first one.
+    own: Operand,
     step: Operand,
     /// Where it goes in the first slice.
     to: Operand,
@@ -61,6 +62,7 @@ impl Product<'_, '_> {
             Some(axis) if axis == own_axis && power && whole(self.sides[side].extent) => Group::Rows,
             _ => Group::One,
         };
+        let is_scaled = w.scaled.is_some();
         let steps_first = w.dense[step_axis] && !w.dense[own_axis];
         let exact = matches!(self.sides[side].extent, Extent::Static(n) if n % width == 0);
         let (limit, shared, size) =
@@ -75,12 +77,14 @@ impl Product<'_, '_> {
                 let p = e.compare("there", Compare::Lt, PtxType::S32, &own, &limit);
                 there = e.both(there, Some(p));
             }
-            let from = e.advance(&base, &own, &own_bytes);
-            let from = e.advance(&from, &step, &step_bytes);
+            let mut from = e.advance(&base, &own, &own_bytes);
+            if !is_scaled {
+                from = e.advance(&from, &step, &step_bytes);
+            }
             let to = e.mad32("to", &step, pitch, &shared);
             let to = e.mad32("to", &own_at, size, &to);
             let to = e.add("to", PtxType::S32, &to, &Operand::Int(i64::from(offset)));
-            out.push(Item { from, step, to, inside, there, group });
+            out.push(Item { from, own, step, to, inside, there, group });
         }
         out
     }
@@ -155,14 +159,24 @@ impl Product<'_, '_> {
     }
 
     /// Loads the items of a slice whose first step is `k`; zeros where the window ends, or where `more` does not hold.
-    pub(super) fn fetch(&mut self, side: usize, items: &[Item], k: &Operand, more: Option<&Operand>) -> Vec<Vec<Lane>> {
-        let Some(w) = &self.windows[side] else { return Vec::new() };
+    ///
+    /// # Errors
+    /// As those of operations on elements.
+    pub(super) fn fetch(
+        &mut self,
+        side: usize,
+        items: &[Item],
+        k: &Operand,
+        more: Option<&Operand>,
+    ) -> Result<Vec<Vec<Lane>>, String> {
+        let Some(w) = &self.windows[side] else { return Ok(Vec::new()) };
+        let scaled = w.scaled.clone();
         let step_bytes = w.strides[1 - side].clone();
         let (elem, read_only) = (w.elem, w.read_only);
         let exact = matches!(self.step_extent, Extent::Static(n) if n > 0 && n % self.depth == 0);
         let (steps, computed) = (self.steps.clone(), self.elem);
         let e = &mut self.code.e;
-        let mut out = Vec::new();
+        let mut loaded = Vec::new();
         for item in items {
             let mut there = e.both(item.there.clone(), more.cloned());
             if !exact {
@@ -170,16 +184,29 @@ impl Product<'_, '_> {
                 let p = e.compare("there", Compare::Lt, PtxType::S32, &step, &steps);
                 there = e.both(there, Some(p));
             }
-            let address = e.advance(&item.from, k, &step_bytes);
+            let (mut at_step, mut scale) = (k.clone(), None);
+            if let Some(s) = &scaled {
+                let step = e.add("at_step", PtxType::S32, k, &item.step);
+                (at_step, scale) = e.scale_of(s, &step, &item.own, there.as_ref());
+            }
+            let address = e.advance(&item.from, &at_step, &step_bytes);
             let lanes = match item.group {
                 Group::One => vec![e.load("x", elem, &address, read_only, there.as_ref())],
                 Group::Steps | Group::Rows => {
                     e.load_wide("x", elem, &address, read_only, WIDTH as usize, there.as_ref())
                 }
             };
-            out.push(lanes.iter().map(|x| e.cast("x", x, computed)).collect());
+            loaded.push((lanes, scale));
         }
-        out
+        let mut out = Vec::new();
+        for (lanes, scale) in loaded {
+            let lanes = lanes.iter().map(|x| match &scale {
+                None => Ok(e.cast("x", x, computed)),
+                Some(scale) => e.times_scale(x, scale),
+            });
+            out.push(lanes.collect::<Result<_, String>>()?);
+        }
+        Ok(out)
     }
 
     /// Puts what was loaded into a slice, so many bytes behind the first one.
