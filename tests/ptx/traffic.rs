@@ -197,3 +197,37 @@ fn strict_products_read_windows_together_without_bank_conflicts() {
         assert!(!text.contains("ld.global.nc.f32"), "one element at a time");
     }
 }
+
+#[test]
+fn rows_are_sorted_by_counting() {
+    // Equal elements keep the order of their indices, NaN is greater than every number; a row of one element, and one of several chunks.
+    for (s, n) in [(3, 37), (1, 1), (1, 1030)] {
+        let mut values: Vec<f64> = (0..s * n).map(|i| (i * 7919 % 41) as f64 - 20.0).collect();
+        values.iter_mut().step_by(11).for_each(|x| *x = f64::NAN);
+        values.iter_mut().skip(3).step_by(13).for_each(|x| *x = f64::NEG_INFINITY);
+        let x = Tensor::from_floats(Elem::F32, vec![s, n], &values).expect("floats");
+        // Each comparison is one of n^2: of the long row one order is enough.
+        let orders = if n > 1000 { &[(false, n)][..] } else { &[(false, n), (true, n), (true, n.min(5))] };
+        for (descending, kept) in orders.iter().copied() {
+            let by = |row: &[f64], a: usize, b: usize| {
+                let (x, y) = (row[a], row[b]);
+                let order = x.partial_cmp(&y).unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()));
+                if descending { order.reverse() } else { order }
+            };
+            let sorted = values.chunks(n).flat_map(|row| {
+                let mut places: Vec<usize> = (0..n).collect();
+                places.sort_by(|a, b| by(row, *a, *b));
+                places.truncate(kept);
+                places.into_iter().map(|i| i as i64)
+            });
+            let body = match (descending, kept == n) {
+                (_, true) => format!("i32[S, {n}] {{ argsort(x, descending = {descending}) }}"),
+                _ => format!("i32[S, {kept}] {{ let (best, at) = top_k(x, {kept})\n at }}"),
+            };
+            let source = format!("fn f(x: f32[S, {n}]) -> {body}");
+            let (results, _, text) = call(&source, std::slice::from_ref(&x));
+            assert_eq!(results[0].to_i64(), sorted.collect::<Vec<i64>>(), "{s} {n} {descending} {kept}");
+            assert!(text.contains("order_0"), "it goes from element to element");
+        }
+    }
+}

@@ -19,6 +19,7 @@
 //! | of rows up to what is one tile | one row | [`MOST_WARPS`] warps |
 //! | of longer rows of known length, gone through in chunks | one row, chunks of [`CHUNK`] | [`MOST_WARPS`] warps |
 //! | of rows of any length | [`ROWS`] rows, chunks of [`WARP_ROW`] | a warp for each row |
+//! | reductions of rows that all read the same columns | as it was written, 8 rows, chunks of [`WARP_ROW`] | a warp for each row |
 //! | reductions whose neighbours are rows | as it was written | by work |
 //! | strict products of at least [`MANY_COLUMNS`] columns | twice [`PRODUCT`] rows and columns | 8 warps, a thread for 64 sums |
 //! | other products, and all else | as it was written | a thread for each [`SUMS`] sums |
@@ -169,6 +170,12 @@ pub(super) fn choose(kernel: &mut Kernel) -> Choice {
             let Some(row) = row_length(&kernel.body, &axes, &loops) else { return choice };
             choice.loads_once = true;
             let rows = on_side(&axes, 0, grid).first().copied();
+            if let Some(rows) = rows.filter(|n| axes.0[*n].step == MOST_WARPS && shares_columns(&kernel.body)) {
+                choice.warps = Some(axes.0[rows].step);
+                resize_all(&mut axes, kernel, &loops, WARP_ROW);
+                choice.resized = axes.0.iter().zip(&before.0).any(|(a, b)| a.step != b.step);
+                return choice;
+            }
             let short = row.is_none_or(|n| n <= WARP_ROW);
             let enough = rows.is_some_and(|n| axes.0[n].step >= ROWS);
             if let (true, true, Some(rows)) = (short, enough, rows) {
@@ -212,6 +219,14 @@ fn dense_columns(body: &Body) -> (usize, usize) {
         }
     }
     counts
+}
+
+/// Do all rows read the same columns, which one row alone would read again and again?
+fn shares_columns(body: &Body) -> bool {
+    body.insts().any(|(_, _, d)| {
+        let cols = d.result.and_then(|v| body.ty(v).tile()).is_some_and(|t| !t.cols.is_one());
+        matches!(d.op, Op::Load { rows: None, cols: Some(_) }) && cols
+    })
 }
 
 /// How long the rows that a kernel reduces are: `Some(None)` if that is not known before it runs. `None` if they are neither whole nor

@@ -7,6 +7,8 @@
 //! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
 //!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
 //!
+//!    Sorting, which goes from element to element, becomes counting ([`ranks`]).
+//!
 //! Before both, weights that are to be kept in fewer bytes are packed into panels, and the products that read them get kernels of their own
 //! (`panels`).
 //!
@@ -23,6 +25,7 @@
 //! What it does not do: choose tiles of products other than on tensor cores (the lowering did).
 
 mod cost;
+mod ranks;
 mod tiles;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,6 +108,7 @@ fn with_queries(module: &VerifiedModule, arch: GpuArch, numbers: Numbers) -> Res
     let scheduled = module.clone().changed(|module: &mut Module| {
         let mut changed = tensor_cores::expand(module, arch);
         changed.extend(attention::expand(module, target)?);
+        changed.extend(ranks::expand(module));
         let aligned = aligned(module);
         for kernel in module.kernels.iter_mut().filter(|k| k.state == State::Unscheduled) {
             for (n, p) in kernel.params.iter_mut().enumerate() {
