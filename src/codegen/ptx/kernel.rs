@@ -22,7 +22,8 @@ use crate::source::Loc;
 use crate::tile::alignment::needed;
 use crate::tile::text::{lines_of_kernel, names_of_kernel};
 use crate::tile::{
-    Block, BlockCall, Body, Extent, Inst, InstData, Kernel, Op, ParamMode, State, Terminator, TileType, Type, Value,
+    Block, BlockCall, Body, DotMode, Extent, Inst, InstData, Kernel, Op, ParamMode, State, Terminator, TileType, Type,
+    Value,
 };
 
 /// The name of the block's shared memory.
@@ -302,6 +303,7 @@ impl Code<'_> {
         let data = body.inst(inst);
         match &data.op {
             Op::Run { rows, cols, insts } => self.run(*rows, *cols, insts),
+            Op::Dot { mode: Some(DotMode::Split) } => self.split(data),
             Op::Dot { .. } => self.dot(data),
             Op::Transpose => self.transpose(data),
             Op::Element => self.element(data),

@@ -36,7 +36,7 @@
 
 use super::tiles::{Along, Axes, Axis};
 use crate::shape::Elem;
-use crate::tile::{Body, GpuArch, Kernel, Op};
+use crate::tile::{Body, DotMode, GpuArch, Kernel, Op};
 
 /// Elements of a run that a thread takes, if there are enough.
 const ELEMENTS: i64 = 4;
@@ -249,6 +249,7 @@ pub(super) fn warps(body: &Body) -> u32 {
     for (_, _, data) in body.insts() {
         let threads = match &data.op {
             Op::Run { rows, cols, .. } => rows.capacity().saturating_mul(cols.capacity()) / ELEMENTS,
+            Op::Dot { mode: Some(DotMode::Split) } => MOST_WARPS * WARP,
             Op::Dot { .. } | Op::Transpose => {
                 let tile = data.result.and_then(|v| body.ty(v).tile());
                 tile.map_or(1, |t| t.rows.capacity().saturating_mul(t.cols.capacity()) / SUMS)

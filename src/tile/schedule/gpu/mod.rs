@@ -19,12 +19,14 @@
 //!    (`codegen::ptx`), whatever its type and order.
 //! 4. **Group, place, share.** As for a CPU: operations of one iteration space form a `run`, whose elements the threads of the block
 //!    divide among them; what lives longer than its run lies in the block's shared memory.
-//! 5. **Sum.** Products of floats are chains of fused steps ([`DotMode::Fma`]).
+//! 5. **Sum.** Products of floats are chains of fused steps ([`DotMode::Fma`]); those of few rows divide the steps among threads, and have
+//!    tiles of their own ([`few_rows`]).
 //! 6. **Threads.** As many warps as the largest operation has work for ([`cost::warps`]), or a warp for each row.
 //!
 //! What it does not do: choose tiles of products other than on tensor cores (the lowering did).
 
 mod cost;
+mod few_rows;
 mod ranks;
 mod tiles;
 
@@ -40,27 +42,36 @@ use crate::tile::{
     DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value, share_slots,
 };
 
-/// Columns of a panel of packed weights: those of a tile of a product.
-const PANEL: i64 = 64;
+/// Columns of a panel of packed weights, and of the tile of a product by them: few, so that a product of few rows has many blocks.
+const PANEL: i64 = 32;
 
 /// Schedules a module for a GPU. Kernels that are scheduled already stay as they are.
 ///
 /// # Errors
 /// What this schedule cannot express, in words.
 pub fn schedule_for_gpu(module: &VerifiedModule, arch: GpuArch) -> Result<VerifiedModule, String> {
-    schedule_for_gpu_packed(module, arch, &WeightChoice::default())
+    schedule_for_gpu_with(module, arch, &GpuOptions::default())
 }
 
-/// The same with weights kept as `weights` says: those in fewer bytes than the program has are packed, in panels of [`PANEL`] columns,
-/// once for all calls (`panels`).
+/// What may be less exact on a GPU than the program says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuOptions {
+    /// What weights are kept as: those in fewer bytes than the program has are packed once for all calls (`panels`).
+    pub weights: WeightChoice,
+    /// May operands of products of `f32` be rounded to `tf32`, for tensor cores?
+    pub tf32: bool,
+}
+
+/// The same with options.
 ///
 /// # Errors
 /// As [`schedule_for_gpu`].
-pub fn schedule_for_gpu_packed(
+pub fn schedule_for_gpu_with(
     module: &VerifiedModule,
     arch: GpuArch,
-    weights: &WeightChoice,
+    options: &GpuOptions,
 ) -> Result<VerifiedModule, String> {
+    let weights = &options.weights;
     let is_packed = weights.format != WeightFormat::F32;
     let module = &match is_packed && module.kernels.iter().any(|k| k.state == State::Unscheduled) {
         false => module.clone(),
@@ -73,7 +84,7 @@ pub fn schedule_for_gpu_packed(
     let numbers = Numbers::of(arch);
     let mut queries = numbers.queries;
     loop {
-        match with_queries(module, arch, Numbers { queries, ..numbers }) {
+        match with_queries(module, arch, Numbers { queries, ..numbers }, options.tf32) {
             Err(Refused::TooLarge(_)) if queries > 1 => queries /= 2,
             Err(Refused::TooLarge(why) | Refused::Other(why)) => return Err(why),
             Ok(scheduled) => return Ok(scheduled),
@@ -101,20 +112,29 @@ fn target(numbers: Numbers) -> Target {
     }
 }
 
-fn with_queries(module: &VerifiedModule, arch: GpuArch, numbers: Numbers) -> Result<VerifiedModule, Refused> {
+fn with_queries(
+    module: &VerifiedModule,
+    arch: GpuArch,
+    numbers: Numbers,
+    tf32: bool,
+) -> Result<VerifiedModule, Refused> {
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
     let target = target(numbers);
     let mut too_large = false;
     let scheduled = module.clone().changed(|module: &mut Module| {
-        let mut changed = tensor_cores::expand(module, arch);
+        let mut changed = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target)?);
         changed.extend(ranks::expand(module));
         let aligned = aligned(module);
+        let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
+        let chunks = unscheduled.filter(|k| few_rows::begin_with_chunks(module, k)).map(|k| k.name.clone());
+        let chunks: BTreeSet<String> = chunks.collect();
         for kernel in module.kernels.iter_mut().filter(|k| k.state == State::Unscheduled) {
             for (n, p) in kernel.params.iter_mut().enumerate() {
                 p.aligned = aligned.contains(&(kernel.name.clone(), n));
             }
-            let resized = schedule_kernel(kernel, arch);
+            let in_chunks = chunks.contains(&kernel.name);
+            let resized = schedule_kernel(kernel, arch, in_chunks);
             if *resized.as_ref().unwrap_or(&false) {
                 changed.insert(kernel.name.clone());
             }
@@ -147,27 +167,33 @@ fn aligned(module: &Module) -> BTreeSet<(String, usize)> {
     out
 }
 
-/// Schedules a kernel in runs. Were its tiles resized?
-fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch) -> Result<bool, String> {
+/// Schedules a kernel in runs. `in_chunks`: the operands of its products begin at multiples of 16 bytes. Were its tiles resized?
+fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Result<bool, String> {
+    if in_chunks {
+        few_rows::retile(kernel);
+    }
     let numbers = Numbers::of(arch);
     let before = kernel.clone();
     if cost::enlarge(kernel) {
-        in_runs(kernel, arch, cost::Choice::default())?;
+        in_runs(kernel, arch, in_chunks, cost::Choice::default())?;
         if kernel.scratch + numbers.transient <= numbers.shared {
             return Ok(true);
         }
         *kernel = before;
     }
     let choice = cost::choose(kernel);
-    in_runs(kernel, arch, choice)?;
+    in_runs(kernel, arch, in_chunks, choice)?;
     Ok(choice.resized)
 }
 
 /// Schedules a kernel whose tiles have their sizes.
-fn in_runs(kernel: &mut Kernel, arch: GpuArch, choice: cost::Choice) -> Result<(), String> {
+fn in_runs(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool, choice: cost::Choice) -> Result<(), String> {
     make_windows(kernel);
     group_and_place(kernel, choice.loads_once)?;
     choose_modes(&mut kernel.body, |body, dot| {
+        if in_chunks && DotMode::Split.check_for_gpu(body, dot).is_ok() {
+            return DotMode::Split;
+        }
         let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
         if is_float { DotMode::Fma } else { DotMode::Chain }
     });

@@ -29,6 +29,8 @@ pub(super) struct Machine {
     pub(super) shared: i64,
     /// Multiprocessors: those of an A100 and an H100.
     pub(super) processors: i64,
+    /// May operands of products of `f32` be rounded to `tf32`?
+    pub(super) tf32: bool,
 }
 
 /// The tile of a product, and how its operands come.
@@ -46,13 +48,14 @@ pub(super) struct ProductTile {
 impl Machine {
     pub(super) fn of(arch: GpuArch) -> Machine {
         match arch {
-            GpuArch::Sm80 => Machine { arch, shared: 99 << 10, processors: 108 },
-            GpuArch::Sm90a => Machine { arch, shared: 227 << 10, processors: 132 },
+            GpuArch::Sm80 => Machine { arch, shared: 99 << 10, processors: 108, tf32: false },
+            GpuArch::Sm90a => Machine { arch, shared: 227 << 10, processors: 132, tf32: false },
         }
     }
 
-    /// The tile of a product of so many points, rows and columns; `reads`: its epilogue has tiles of its own in registers.
-    pub(super) fn product(&self, points: &[Dim], rows: &Dim, cols: &Dim, reads: bool) -> ProductTile {
+    /// The tile of a product of so many points, rows and columns, of elements of so many bytes; `reads`: its epilogue has tiles of its
+    /// own in registers.
+    pub(super) fn product(&self, points: &[Dim], [rows, cols]: [&Dim; 2], bytes: i64, reads: bool) -> ProductTile {
         let size = |d: &Dim| d.as_const().unwrap_or(UNKNOWN).max(1);
         let points: i64 = points.iter().map(|d| d.as_const().unwrap_or(1).max(1)).product();
         let (m, n) = (size(rows), size(cols));
@@ -65,8 +68,9 @@ impl Machine {
         let enough = |t: &&(i64, i64, i64)| 2 * blocks((t.0, t.1)) >= self.processors && t.1 <= n.max(64);
         let (rows, cols, warps) = tiles.iter().find(enough).or(tiles.last()).copied().unwrap_or((64, 64, 4));
         // Less to keep at a time where the threads that multiply start the copies too.
-        let steps = if self.arch == GpuArch::Sm80 { 32 } else { 64 };
-        let stage = (rows + cols) * steps * 2;
+        let row = if self.arch == GpuArch::Sm80 { 64 } else { 128 };
+        let steps = row / bytes;
+        let stage = (rows + cols) * steps * bytes;
         // What barriers of rings take.
         let room = self.shared - 1024;
         ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MOST_STAGES) }
@@ -90,7 +94,7 @@ mod tests {
     #[test]
     fn tiles_follow_from_extents() {
         let of = |arch, m: i64, n: i64| {
-            let t = Machine::of(arch).product(&[], &m.into(), &n.into(), false);
+            let t = Machine::of(arch).product(&[], [&m.into(), &n.into()], 2, false);
             (t.rows, t.cols, t.stages)
         };
         // Large products get the largest tiles; small ones enough blocks.
@@ -99,13 +103,13 @@ mod tests {
         assert_eq!(of(GpuArch::Sm80, 1024, 1024), (128, 128, 4));
         assert_eq!(of(GpuArch::Sm90a, 8192, 8192), (128, 256, 4));
         assert_eq!(of(GpuArch::Sm90a, 512, 768), (128, 64, 4));
-        let unknown = Machine::of(GpuArch::Sm90a).product(&[], &Dim::symbol("M"), &1024.into(), false);
+        let unknown = Machine::of(GpuArch::Sm90a).product(&[], [&Dim::symbol("M"), &1024.into()], 2, false);
         assert_eq!((unknown.rows, unknown.cols), (128, 256));
         // Shared memory holds all stages.
         for arch in GpuArch::ALL {
             for (m, n) in [(4096, 4096), (512, 768), (64, 64), (8192, 64)] {
                 let machine = Machine::of(arch);
-                let t = machine.product(&[], &m.into(), &n.into(), false);
+                let t = machine.product(&[], [&m.into(), &n.into()], 2, false);
                 assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= machine.shared, "{t:?}");
             }
         }

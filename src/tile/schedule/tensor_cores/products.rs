@@ -25,7 +25,7 @@ use crate::shape::{Dim, Elem};
 use crate::tile::{Extent, Fragment, GpuArch, Inst, Kernel, KernelBuilder, Op, Param, TileType, Type, Value, ValueDef};
 
 /// Rows and columns below which a product stays as it is.
-const FEW_ROWS: i64 = 16;
+const FEW_ROWS: i64 = 9;
 const FEW_COLS: i64 = 8;
 
 /// A product with its operands as tiles of shared memory.
@@ -55,8 +55,9 @@ pub(super) struct Place {
 pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
     let parts = Parts::find(kernel, machine, aligned)?;
     match machine.arch {
-        GpuArch::Sm80 => parts.with_copies(machine),
-        GpuArch::Sm90a => parts.with_rings(machine),
+        // `wgmma` would cut `f32` off, and takes no right operand whose steps are along its rows.
+        GpuArch::Sm90a if parts.left.elem != Elem::F32 => parts.with_rings(machine),
+        GpuArch::Sm80 | GpuArch::Sm90a => parts.with_copies(machine),
     }
 }
 
@@ -64,14 +65,15 @@ impl<'a> Parts<'a> {
     fn find(kernel: &'a Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Parts<'a>> {
         let product = Product::find(kernel)?;
         let [a, b] = product.operands(kernel)?;
-        let is_half = matches!(a.elem, Elem::BF16 | Elem::F16) && a.elem == b.elem;
+        let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
+        let fits = a.elem == b.elem && (is_half || machine.tf32 && a.elem == Elem::F32);
         let rank = kernel.grid.len();
         let steps = build::known(a.shape.last()?)?;
         // One product over all steps that begins with nothing.
         let dots: Vec<_> = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).collect();
         let [(_, _, dot)] = dots.as_slice() else { return None };
         let whole = kernel.body.ty(*dot.operands.first()?).tile()?.cols == Extent::Static(steps);
-        if !is_half || !whole || !begins_with_nothing(kernel, *dot.operands.get(2)?) {
+        if !fits || !whole || !begins_with_nothing(kernel, *dot.operands.get(2)?) {
             return None;
         }
         let transposed = !b.is_dense(rank - 1);
@@ -91,7 +93,9 @@ impl<'a> Parts<'a> {
             return None;
         }
         let loads = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Load { .. })).count();
-        let tile = machine.product(points, rows, cols, loads > 2);
+        let bytes = i64::try_from(a.elem.size()).ok()?;
+        let sizes = if is_half { *machine } else { Machine::of(GpuArch::Sm80) };
+        let tile = sizes.product(points, [rows, cols], bytes, loads > 2);
         let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
         let right = match transposed {
             true => SharedTile { elem: a.elem, rows: tile.cols, cols: tile.steps },
