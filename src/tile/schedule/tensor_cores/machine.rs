@@ -9,15 +9,20 @@
 //! * **Bytes.** A block reads `(rows + cols) K` elements for `rows cols K` steps, so the largest tile wins, as long as
 //! * **Waves.** there are blocks for all multiprocessors: smaller tiles are taken where the larger ones leave more than half of the
 //!   multiprocessors without a block. An extent that is not known is taken for a large one.
+//! * **Order.** Blocks that run at a time read the same rows and columns: on Hopper they go through the tiles in groups of rows
+//!   ([`Machine::group`]), so that what they read fits the second-level cache. (For `mma.sync` tiles stay in the order of the grid, from
+//!   which it follows that they are inside of their operands, and copies need no masks.)
 //!
 //! For attention, a block has 16 queries for each warp on `mma.sync`, and 64 for each group of four on `wgmma`; a tile of keys is as
-//! long as registers for its scores allow.
+//! long as registers for its scores allow. Where there are few queries, the keys are divided into parts ([`Machine::parts`]).
 
 use crate::shape::Dim;
 use crate::tile::GpuArch;
 
 /// The most stages of copies under way.
 const MOST_STAGES: i64 = 4;
+/// The most parts that keys are divided into: a thread that combines them loads one after another.
+const MOST_PARTS: i64 = 16;
 /// What an extent that is not known is taken for.
 const UNKNOWN: i64 = 4096;
 
@@ -76,6 +81,33 @@ impl Machine {
         ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MOST_STAGES) }
     }
 
+    /// Into how many parts the keys of an attention of few queries are divided: so many that every multiprocessor has two blocks, of which
+    /// one waits for memory while the other computes, but each part at least two tiles of keys, since the first has nothing to hide its
+    /// copy behind; and [`MOST_PARTS`] at most.
+    pub(super) fn parts(&self, points: &[Dim], keys: &Dim, tile: i64) -> i64 {
+        let blocks: i64 = points.iter().map(|d| d.as_const().unwrap_or(1).max(1)).product();
+        let wanted = (2 * self.processors + blocks - 1) / blocks;
+        let tiles = (keys.as_const().unwrap_or(UNKNOWN) + tile - 1) / tile;
+        wanted.min(tiles / 2).clamp(1, MOST_PARTS)
+    }
+
+    /// Rows of tiles that blocks take as a group (1: as they come). The blocks that run at a time read least where they have about as many
+    /// rows as columns: a group is the largest power of two of which no more blocks than run at a time make a square. Products of fewer blocks
+    /// than that, or of a single row or column of tiles, have no order to choose.
+    pub(super) fn group(&self, tile: &ProductTile, [rows, cols]: [&Dim; 2]) -> i64 {
+        let count = |d: &Dim, size: i64| d.as_const().map(|n| (n + size - 1) / size);
+        let counts = [count(rows, tile.rows), count(cols, tile.cols)];
+        let all = counts[0].zip(counts[1]).map(|(a, b)| a.saturating_mul(b));
+        if counts.contains(&Some(1)) || all.is_some_and(|n| n <= self.processors) {
+            return 1;
+        }
+        let mut group = 1;
+        while 4 * group * group * tile.rows <= self.processors * tile.cols {
+            group *= 2;
+        }
+        group
+    }
+
     /// Keys of a tile of attention whose heads and values have so many columns.
     pub(super) fn keys(&self, width: i64) -> i64 {
         match (self.arch, width) {
@@ -90,6 +122,18 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_are_squares_of_bytes() {
+        let machine = Machine::of(GpuArch::Sm90a);
+        let of = |m: &Dim, n: &Dim| machine.group(&machine.product(&[], [m, n], 2, false), [m, n]);
+        // 132 blocks of 128 x 256: 16 rows of tiles by 8 columns.
+        assert_eq!(of(&8192.into(), &8192.into()), 16);
+        assert_eq!(of(&Dim::symbol("M"), &4096.into()), 16);
+        // One wave, a single column of tiles.
+        assert_eq!(of(&1024.into(), &1024.into()), 1);
+        assert_eq!(of(&Dim::symbol("M"), &64.into()), 1);
+    }
 
     #[test]
     fn tiles_follow_from_extents() {
@@ -113,5 +157,17 @@ mod tests {
                 assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= machine.shared, "{t:?}");
             }
         }
+    }
+
+    #[test]
+    fn keys_are_divided_so_that_every_multiprocessor_has_work() {
+        let of = |heads: i64, keys: Dim| Machine::of(GpuArch::Sm90a).parts(&[heads.into()], &keys, 64);
+        // 32 heads of a long cache: 9 parts of each are 288 blocks for 132 multiprocessors.
+        assert_eq!(of(32, Dim::symbol("T")), 9);
+        assert_eq!(of(1, 65536.into()), MOST_PARTS);
+        // Enough heads, or too few keys.
+        assert_eq!(of(512, Dim::symbol("T")), 1);
+        assert_eq!(of(8, 300.into()), 2);
+        assert_eq!(of(8, 0.into()), 1);
     }
 }
