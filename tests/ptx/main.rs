@@ -9,6 +9,7 @@ mod generate;
 mod kernels;
 mod oracle;
 mod ptxas;
+mod readable;
 mod runs;
 mod sim;
 mod tensor_cores;

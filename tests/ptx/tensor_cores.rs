@@ -66,6 +66,8 @@ fn programs() -> Vec<Program> {
     add("batch", "x: bf16[B, M, 64], w: bf16[B, 64, 72]", "bf16[B, M, 72]", "x @ w", &[&[("B", 2), ("M", 17)]]);
     let sizes: &[&[(&str, i64)]] = &[&[("M", 66)]];
     add("product", "x: bf16[M, 160], w: bf16[160, 200]", "bf16[M, 200]", "x @ w", sizes);
+    // Pairs of f32 are stored by 8 bytes.
+    add("widened", "x: bf16[M, 64], w: bf16[64, 72]", "f32[M, 72]", "cast<f32>(x @ w)", sizes);
     add("transposed", "x: bf16[M, 160], w: bf16[72, 160]", "bf16[M, 72]", "x @ w.T", sizes);
     let operands = "x: f16[M, 96], w: f16[96, 72], b: f16[72], y: f16[M, 72]";
     add("epilogue", operands, "f16[M, 72]", "tanh(x @ w / 16 + b) + y", sizes);

@@ -25,7 +25,11 @@
 //!
 //! What it does not do: choose tiles of other products and of elementwise work (the lowering did).
 
+mod forms;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use forms::{GpuForm, gpu_forms};
 
 use super::{attention, choose_modes, group_and_place, tensor_cores};
 use crate::shape::Elem;
