@@ -18,8 +18,6 @@ mod fixtures;
 #[path = "../common/front.rs"]
 mod front;
 mod functions;
-#[path = "../common/gen_plan.rs"]
-mod gen_plan;
 #[path = "../common/gen_source/mod.rs"]
 mod gen_source;
 #[path = "../common/gen_tile.rs"]
@@ -42,5 +40,4 @@ mod rows_compiled;
 mod selection;
 mod state;
 mod std_nn;
-mod tile_random;
 mod update;

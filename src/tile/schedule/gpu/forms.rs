@@ -48,7 +48,10 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
         let of_cores = new.and_then(on_tensor_cores);
         let why = if of_cores.is_some() { None } else { reason(unscheduled, k) };
         let form = of_cores.unwrap_or_else(|| match new.map(|new| new.state) {
-            Some(State::Gpu { warps, .. }) => format!("elements are divided among the threads of {}", count(warps)),
+            Some(State::Gpu { warps, .. }) => {
+                let packed = if new.is_some_and(Kernel::loads_scaled) { ", which read packed weights" } else { "" };
+                format!("elements are divided among the threads of {}{packed}", count(warps))
+            }
             _ => "it became several kernels, whose elements are divided among threads".to_string(),
         });
         GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, why }
