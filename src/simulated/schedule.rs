@@ -355,7 +355,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("4 KiB of shared memory, 2112 B used") && text.contains("tensor cores busy for 12 %"),
+            text.contains("4 KiB of shared memory, 2 KiB used at a time") && text.contains("tensor cores busy for 12 %"),
             "{text}"
         );
     }
@@ -366,7 +366,7 @@ mod tests {
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && !svg.contains("NaN"));
         for part in [
             "warp 1, cycles 500 to 960: matrix products",
-            "0x00000 2 KiB, cycles 50 to 500: being filled",
+            "0x00000 2 KiB, cycles 49 to 500: being filled",
             "waits at a barrier",
         ] {
             assert!(svg.contains(part), "{part}: {svg}");

@@ -311,16 +311,17 @@ pub(super) fn stages(watch: &Watch, fills: &[Fill], bytes: usize) -> Vec<Stage> 
     out
 }
 
-/// When a part holds data: from a write to the last read before another write.
+/// When a part holds data: from a write to the last read before another write. What a copy brings is always new.
 fn held<'f>(accesses: &[(u64, bool)], fills: impl Iterator<Item = &'f Interval>) -> Vec<Interval> {
-    let mut all: Vec<(u64, bool)> = accesses.iter().copied().chain(fills.map(|(_, to)| (*to, true))).collect();
     // At the same time reads come first: they are of what was there.
+    let arrivals = fills.map(|(_, to)| (*to, true, true));
+    let mut all: Vec<(u64, bool, bool)> = accesses.iter().map(|(at, write)| (*at, *write, false)).chain(arrivals).collect();
     all.sort_unstable();
     let mut out: Vec<Interval> = Vec::new();
     let mut was_read = true;
-    for (at, write) in all {
+    for (at, write, arrives) in all {
         match out.last_mut() {
-            Some(last) if !(write && was_read) => last.1 = at + 1,
+            Some(last) if !(write && (was_read || arrives)) => last.1 = at + 1,
             _ => out.push((at, at + 1)),
         }
         was_read = !write;
