@@ -15,7 +15,7 @@ use crate::ptx::sim::Mode;
 use crate::simulated::{Simulated, schedule};
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, GpuArch, Part, WeightChoice};
+use crate::tile::{self, GpuArch, GpuOptions, Part};
 use std::path::Path;
 
 /// The formats that are for processors alone.
@@ -57,7 +57,7 @@ pub(super) fn compile(
             levels = levels.for_graph(&graph, stages::generator(options.backend)).keeping(&options.target, &graph)?;
             if is_dump {
                 let (tiles, _) = stages::tiles_of(s, &graph)?;
-                dumps(s, options, &tiles, (&levels.weights, false), out)?;
+                dumps(s, options, &tiles, (&levels.gpu_options(), false), out)?;
             }
             if !is_library {
                 return Ok(());
@@ -69,7 +69,7 @@ pub(super) fn compile(
             s.stage("parse");
             let tiles = stages::tile_text(s, file)?;
             if is_dump {
-                dumps(s, options, &tiles, (&levels.weights, true), out)?;
+                dumps(s, options, &tiles, (&levels.gpu_options(), true), out)?;
             }
             if !is_library {
                 return Ok(());
@@ -78,7 +78,7 @@ pub(super) fn compile(
                 return Err(command_line_error("tile IR is for processors or for GPUs: give one `--target`"));
             }
             let model = stages::describe(s, &tiles.interface(), &tiles.model, &tiles.doc)?;
-            (Tiers::given_for_gpus(s, &tiles, &levels.weights)?, model)
+            (Tiers::given_for_gpus(s, &tiles, &levels.gpu_options())?, model)
         }
         Source::Vector | Source::Clif => {
             return Err(command_line_error("`--target cuda` compiles programs, graph IR and tile IR"));
@@ -86,7 +86,7 @@ pub(super) fn compile(
     };
     model.id = tiers.id();
     if [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
-        nvidia::add_cubins(s, options.cubins, tiers.gpus_mut())?;
+        nvidia::add_cubins(s, options.cubins, options.passes.remarks, tiers.gpus_mut())?;
     }
     let wanted =
         EmitOptions { debug_lines: options.debug_lines, remarks: options.passes.remarks, ..Default::default() };
@@ -101,12 +101,12 @@ fn dumps(
     s: &mut Session,
     options: &CompileOptions,
     tiles: &VerifiedModule,
-    (weights, is_text): (&WeightChoice, bool),
+    (gpu_options, is_text): (&GpuOptions, bool),
     out: &Outputs,
 ) -> Result<(), CommandError> {
     let kind = arch(options.target.gpu);
     s.stage("schedule");
-    let scheduled = variants::scheduled(s, tiles, kind, weights, is_text)?;
+    let scheduled = variants::scheduled(s, tiles, kind, gpu_options, is_text)?;
     // A library tells it of all its variants.
     if options.passes.remarks && !OF_LIBRARY.into_iter().any(|kind| out.has(kind)) {
         tell(&variants::forms(tiles, &scheduled));
@@ -143,12 +143,12 @@ fn dumps(
 pub(super) fn simulated(
     s: &mut Session,
     tiles: &VerifiedModule,
-    weights: &WeightChoice,
+    gpu_options: &GpuOptions,
     gpu: Gpu,
 ) -> Result<(VerifiedModule, Simulated), CommandError> {
     let kind = arch(gpu);
     s.stage("schedule");
-    let scheduled = variants::scheduled(s, tiles, kind, weights, false)?;
+    let scheduled = variants::scheduled(s, tiles, kind, gpu_options, false)?;
     s.stage("generate code");
     let (module, infos) = variants::compiled(s, &scheduled, kind, false)?;
     let text = crate::ptx::text::print(&module);

@@ -355,7 +355,8 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("4 KiB of shared memory, 2 KiB used at a time") && text.contains("tensor cores busy for 12 %"),
+            text.contains("4 KiB of shared memory, 2 KiB used at a time")
+                && text.contains("tensor cores busy for 12 %"),
             "{text}"
         );
     }

@@ -315,7 +315,8 @@ pub(super) fn stages(watch: &Watch, fills: &[Fill], bytes: usize) -> Vec<Stage> 
 fn held<'f>(accesses: &[(u64, bool)], fills: impl Iterator<Item = &'f Interval>) -> Vec<Interval> {
     // At the same time reads come first: they are of what was there.
     let arrivals = fills.map(|(_, to)| (*to, true, true));
-    let mut all: Vec<(u64, bool, bool)> = accesses.iter().map(|(at, write)| (*at, *write, false)).chain(arrivals).collect();
+    let mut all: Vec<(u64, bool, bool)> =
+        accesses.iter().map(|(at, write)| (*at, *write, false)).chain(arrivals).collect();
     all.sort_unstable();
     let mut out: Vec<Interval> = Vec::new();
     let mut was_read = true;

@@ -14,7 +14,7 @@ use crate::ptx::{self, Address, Base, Op as P, Operand, ParamType, Reg, RegType,
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Elem;
 use crate::ssa::Use;
-use crate::tile::alignment;
+use crate::tile::alignment::needed;
 use crate::tile::{Body, BufferType, Extent, Inst, Kernel, Space, TileType, Type, Value};
 use cranelift_entity::SecondaryMap;
 
@@ -316,7 +316,7 @@ impl<'a> Code<'a> {
             let value = self.name(p.value);
             match self.body.ty(p.value) {
                 Type::Buffer(b) => {
-                    let align = u32::try_from(alignment::needed(self.kernel, p.value)).unwrap_or(1);
+                    let align = u32::try_from(needed(self.kernel, p.value)).unwrap_or(1);
                     self.param(&name, ParamType::Pointer(align));
                     let base = self.make(&value, RegType::B64, P::LdParam { ty: W::U64 }, &[of_param(&name)]);
                     let base = self.make(&value, RegType::B64, P::CvtaToGlobal {}, &[word(base)]);
