@@ -68,6 +68,8 @@ fn programs() -> Vec<Program> {
     add("product", "x: bf16[M, 160], w: bf16[160, 200]", "bf16[M, 200]", "x @ w", sizes);
     // Rows of tiles in two groups, the second one smaller.
     add("groups", "x: bf16[M, 16], w: bf16[16, 72]", "bf16[M, 72]", "x @ w", &[&[("M", 1157)]]);
+    // Pairs of f32 are stored by 8 bytes.
+    add("widened", "x: bf16[M, 64], w: bf16[64, 72]", "f32[M, 72]", "cast<f32>(x @ w)", sizes);
     add("transposed", "x: bf16[M, 160], w: bf16[72, 160]", "bf16[M, 72]", "x @ w.T", sizes);
     let operands = "x: f16[M, 96], w: f16[96, 72], b: f16[72], y: f16[M, 72]";
     add("epilogue", operands, "f16[M, 72]", "tanh(x @ w / 16 + b) + y", sizes);

@@ -30,8 +30,11 @@
 //! What it does not do: choose tiles of other products and of elementwise work (the lowering did).
 
 mod few_rows;
+mod forms;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use forms::{GpuForm, gpu_forms};
 
 use super::{WeightChoice, WeightFormat, attention, choose_modes, group_and_place, panels, tensor_cores};
 use crate::shape::Elem;
