@@ -22,10 +22,12 @@ pub mod info;
 mod integers;
 mod kernel;
 mod lanes;
+mod multiples;
 mod partial;
 mod reduce;
 mod run;
 mod scales;
+mod slices;
 mod split;
 mod variant;
 
