@@ -133,6 +133,9 @@
 //!   whole tiles. Two forms of each: copies by all threads and `mma.sync` for every processor from `sm_80` on; for Hopper groups of
 //!   warps with roles, rings of tiles and `wgmma`. ptxas would move the softmax of a tile behind the product of values that it should
 //!   run beside: a loop that waits for a barrier whose phase is over keeps it in place, and a test looks at the processor's own code.
+//!   Tiles of keys that masks hide are left out by the same bounds of formulas as on a CPU (`tile/schedule/attention/visible.rs`). Calls
+//!   of few queries, as in writing token by token, have two kernels: one divides the keys among blocks, the other combines what these give
+//!   (`tile/schedule/tensor_cores/split.rs`).
 //! * **Few rows on a GPU** are bound by memory: such a product reads its right operand once, all threads 16 bytes at a time, several of
 //!   these before the first is used, and the steps are divided among the threads (`DotMode::Split`; `tile/schedule/gpu/few_rows.rs` has the
 //!   arithmetic). On a GPU weights are packed only to have fewer bytes; integers are multiplied by their scales on the way, or, for many rows of

@@ -124,8 +124,8 @@ fn with_queries(
     let target = target(numbers);
     let mut too_large = false;
     let scheduled = module.clone().changed(|module: &mut Module| {
-        let mut changed = tensor_cores::expand(module, arch, tf32);
-        changed.extend(attention::expand(module, target)?);
+        let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
+        changed.extend(attention::expand(module, target, &divided)?);
         changed.extend(ranks::expand(module));
         let aligned = aligned(module);
         let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
