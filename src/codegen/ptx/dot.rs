@@ -21,14 +21,14 @@
 
 use super::kernel::{Code, offset_of};
 use super::lanes::{Lane, ptx_type};
-use super::run::power_of_two;
-use super::scales::Scaled;
+use super::mapping::power_of_two;
+use super::product::{Product, Side, Source, Window, size, whole};
 use super::slices::Item;
 use crate::ptx::words::{Compare, Half, Relu, Round, Sat, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as PtxType};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
-use crate::tile::{Extent, InstData, Op, TileType, Type, Value};
+use crate::tile::{Extent, InstData, Op, Type, Value};
 
 /// Steps of a slice; of rectangles of more than this many sums [`SHORT`], as these have more to do at each.
 const DEPTH: i64 = 16;
@@ -40,47 +40,6 @@ const MOST: i64 = 8;
 const TOGETHER: i64 = 4;
 /// Bytes of shared memory for slices. The schedule keeps as much beside the tiles.
 const ROOM: u32 = 18 << 10;
-
-/// How an operand is read at a step.
-pub(super) enum Source {
-    /// From a slice at this place in shared memory, so many bytes from step to step.
-    Slice { offset: u32, pitch: u32 },
-    /// From a tile in shared memory.
-    Tile(TileType),
-}
-
-/// A window: its first element, the bytes between its rows and between its columns, and its elements.
-pub(super) struct Window {
-    pub(super) base: Operand,
-    pub(super) strides: [Operand; 2],
-    pub(super) dense: [bool; 2],
-    /// The axis along which neighbours can be loaded together.
-    pub(super) wide: Option<usize>,
-    pub(super) elem: Elem,
-    pub(super) read_only: bool,
-    /// Integers times scales.
-    pub(super) scaled: Option<Scaled>,
-}
-
-/// How the rows (or columns) of the result are divided.
-pub(super) struct Side {
-    /// Threads that share them, and how many each takes at a time.
-    threads: u32,
-    own: i64,
-    /// Are a thread's rows neighbours? Else they are as far apart as there are threads.
-    neighbours: bool,
-    /// The thread's place among them.
-    thread: Operand,
-    pub(super) extent: Extent,
-    pub(super) limit: Operand,
-}
-
-impl Side {
-    /// Rows that all threads together take at a time.
-    fn stride(&self) -> i64 {
-        i64::from(self.threads) * self.own
-    }
-}
 
 /// The largest power of two whose square is no more.
 fn root(n: i64) -> i64 {
@@ -223,37 +182,6 @@ impl Code<'_> {
             [0, 1].into_iter().find(|axis| body.def_inst(v).is_some_and(|d| self.multiples.is_wide(body, d, *axis)));
         Ok(Some(Window { base, strides: bytes, dense, wide, elem, read_only, scaled }))
     }
-}
-
-/// Bytes of a computed element in shared memory.
-pub(super) fn size(elem: Elem) -> u32 {
-    if elem == Elem::I64 { 8 } else { 4 }
-}
-
-/// Rows of a side, up to a whole number of a thread's.
-fn whole(side: &Side) -> i64 {
-    let own = side.own.max(1);
-    (side.extent.capacity() + own - 1) / own * own
-}
-
-pub(super) struct Product<'c, 'a> {
-    pub(super) code: &'c mut Code<'a>,
-    pub(super) elem: Elem,
-    /// Rows, columns.
-    pub(super) sides: [Side; 2],
-    pub(super) windows: [Option<Window>; 2],
-    pub(super) sources: Vec<Source>,
-    /// Steps of a slice.
-    pub(super) depth: i64,
-    /// How far behind the first slices the second ones lie; 0, if there are none.
-    other: u32,
-    pub(super) steps: Operand,
-    pub(super) step_extent: Extent,
-    /// What each sum starts with.
-    first: Lane,
-    result: TileType,
-    /// The tile that is added.
-    adds: Option<TileType>,
 }
 
 impl Product<'_, '_> {

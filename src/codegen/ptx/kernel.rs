@@ -96,7 +96,7 @@ pub(super) fn kernel(
         e,
         body: &kernel.body,
         multiples: Multiples::of(kernel),
-        rows_by_warp: super::run::rows_by_warp(kernel, warps),
+        rows_by_warp: super::mapping::rows_by_warp(kernel, warps),
         threads,
         tid: Operand::Int(0),
         shared: Operand::Int(0),

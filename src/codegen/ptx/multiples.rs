@@ -9,10 +9,12 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::run::WIDTH;
 use crate::scalar::BinaryOp;
 use crate::shape::Dim;
 use crate::tile::{Body, Extent, InstData, Kernel, Op, Type, Value};
+
+/// Neighbours that a thread takes together.
+pub(super) const WIDTH: i64 = 4;
 
 /// The most that is asked.
 const MOST: i64 = 16;

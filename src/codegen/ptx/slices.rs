@@ -13,10 +13,11 @@
 //!
 //! (Rows here are those of the left operand; of the right one they are columns.)
 
-use super::dot::{Product, Source};
 use super::emit::at;
 use super::lanes::{Lane, ptx_type};
-use super::run::{WIDTH, power_of_two};
+use super::mapping::power_of_two;
+use super::multiples::WIDTH;
+use super::product::{Product, Source, size};
 use crate::ptx::words::{Compare, Vector};
 use crate::ptx::{Op as P, Operand, Type as PtxType};
 use crate::tile::Extent;
@@ -65,8 +66,7 @@ impl Product<'_, '_> {
         let is_scaled = w.scaled.is_some();
         let steps_first = w.dense[step_axis] && !w.dense[own_axis];
         let exact = matches!(self.sides[side].extent, Extent::Static(n) if n % width == 0);
-        let (limit, shared, size) =
-            (self.sides[side].limit.clone(), self.code.shared.clone(), super::dot::size(self.elem));
+        let (limit, shared, size) = (self.sides[side].limit.clone(), self.code.shared.clone(), size(self.elem));
         let places = self.places(group, width, depth, steps_first);
         let e = &mut self.code.e;
         let mut out = Vec::new();
