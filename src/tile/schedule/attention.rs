@@ -78,6 +78,7 @@
 
 mod keys;
 mod launches;
+mod spans;
 mod variants;
 mod visible;
 mod visited;
@@ -91,7 +92,9 @@ use crate::tile::attention::{
     Found, KEYS as KEYS_PARAM, Locations, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES, scalar_of,
 };
 use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, Position, Target, Value, tile_size};
-pub(super) use launches::expand;
+pub(super) use launches::{expand, may_be_replaced};
+pub(super) use variants::Divided;
+pub(super) use visible::Hiding;
 pub use visited::VisitedBlocks;
 pub(super) use visited::counts;
 
@@ -334,7 +337,7 @@ fn load_transposed(
 }
 
 /// Does a mask put `-inf` in place of what it hides?
-fn hides(step: &Step) -> bool {
+pub(super) fn hides(step: &Step) -> bool {
     match &step.op {
         ScoreOp::Causal => true,
         ScoreOp::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
@@ -343,7 +346,7 @@ fn hides(step: &Step) -> bool {
 }
 
 /// The place from which on all masks hide keys, if one of them is a formula.
-fn first_hiding<'a>(steps: impl DoubleEndedIterator<Item = &'a Step> + ExactSizeIterator) -> Option<usize> {
+pub(super) fn first_hiding<'a>(steps: impl DoubleEndedIterator<Item = &'a Step> + ExactSizeIterator) -> Option<usize> {
     let all = steps.len();
     let last: Vec<&Step> = steps.rev().take_while(|step| hides(step)).collect();
     let is_formula = |step: &&Step| matches!(&step.op, ScoreOp::Keep { kept: Source::Formula(_), .. });
@@ -392,11 +395,6 @@ fn scale_of_pairs(
     behind_cap: usize,
     has_sink: bool,
 ) -> Option<Scale> {
-    let hides = |step: &Step| match &step.op {
-        ScoreOp::Causal => true,
-        ScoreOp::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
-        ScoreOp::Keep { .. } | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
-    };
     Some(match s {
         Source::Literal(x, elem)
             if !has_sink && steps.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) =>

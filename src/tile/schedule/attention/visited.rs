@@ -121,8 +121,9 @@ impl Bounds {
         let keys = parts.block;
         let place = kb.grid_axis(&parts.t, keys);
         let first = kb.times(place, keys);
-        let (last_query, end) = parts.end_of_keys(&mut kb, hiding)?;
-        let seen = parts.block_at(&mut kb, hiding, last_query, first, end)?;
+        let hiding = parts.hiding(&mut kb, hiding)?;
+        let end = hiding.end(&mut kb);
+        let seen = hiding.block_at(&mut kb, first, end)?;
         let is_before = kb.compare_scalars(CmpOp::Lt, first, end);
         let [zero, one] = [0, 1].map(|n| kb.scalar(Scalar::Int(n), Elem::I32));
         let visited = match seen.ever {
