@@ -135,6 +135,12 @@ const HARMLESS: &[(GpuArch, &str, usize, &str)] = &[
     ),
     (
         GpuArch::Sm90a,
+        "bar.sync",
+        1,
+        "that of the last tile: it says which group issues its products first, and orders no data; nobody comes to this barrier again",
+    ),
+    (
+        GpuArch::Sm90a,
         "bar.arrive",
         1,
         "the last one, which lets the other group issue, comes when that has nothing left to do",

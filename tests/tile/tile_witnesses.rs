@@ -207,7 +207,7 @@ fn wrong_fragments_are_refused() {
             (beside("%bad = full %nothing : tile f32[64, 64] @fragment(row)"), "`row` is the layout of a column"),
             (beside("%bad = full %nothing : tile f32[64, 1] @fragment(col)"), "`col` is the layout of a row"),
             (beside("%bad = full %nothing : tile f32[64, 1] @fragment(acc)"), "full: makes `@fragment(row)`"),
-            (beside("%bad = full %nothing : tile f32[64, 64] @fragment(a)"), "are bf16 or f16, not f32"),
+            (beside("%bad = full %last : tile i32[64, 64] @fragment(a)"), "operands of products are"),
             (
                 beside("%bad = shared offset=0 : slot tile bf16[%row<=64, 64] @shared(128)"),
                 "a tile in shared memory has static extents",
