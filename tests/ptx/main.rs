@@ -11,6 +11,7 @@ mod kernels;
 mod oracle;
 mod packed;
 mod ptxas;
+mod readable;
 mod runs;
 mod sim;
 mod tensor_cores;

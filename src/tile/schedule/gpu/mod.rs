@@ -27,12 +27,14 @@
 
 mod cost;
 mod few_rows;
+mod forms;
 mod ranks;
 mod tiles;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cost::Numbers;
+pub use forms::{GpuForm, gpu_forms};
 
 use super::{WeightChoice, WeightFormat, attention, choose_modes, group_and_place, panels, tensor_cores};
 use crate::shape::Elem;
