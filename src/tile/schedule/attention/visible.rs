@@ -10,6 +10,11 @@
 //!     always = key + 63 <= row     and  row + Q - 1 - key <= W     if true: scores as they are, else masked
 //! ```
 //!
+//! A block that is seen in part loses the keys at its ends of which nothing is seen, by the same bounds for parts of it; and where
+//! nothing is seen of many blocks, all of them are skipped at once. With 4 heads of 64, a window of the last 256 keys and 16,384
+//! queries takes 0.925 of the time that it took with whole blocks of 64 keys; blocks of 64, 96, 192 and 256 keys without their hidden
+//! ends take 1.03, 1.02, 1.01 and 1.01 times as long as those of 128.
+//!
 //! The bounds are those of what the kernel computes. Integers wrap: where a sum or product may overflow, its bounds are those of the
 //! type. Floats are rounded as the kernel rounds them, which keeps order. The bounds of a vector (document ids) are its least and
 //! greatest element in the tile or block; floats that are read have them too, and where one of them is not finite, or farther from 0
@@ -42,6 +47,11 @@ enum Span {
     /// Anything.
     Unknown,
 }
+
+/// How many keys at a time are left out at the ends of a block that is seen in part.
+const PART: i64 = 32;
+/// How many blocks are skipped at a time where nothing is seen of them.
+const SKIPPED: i64 = 8;
 
 const MAYBE: Span = Span::Truth { always: None, ever: None };
 
@@ -87,23 +97,44 @@ impl AttentionKernel {
             let (skip, _) = kb.new_block(Vec::new());
             kb.br_if(ever, (visit, &[]), (skip, &[]));
             kb.switch_to(skip);
-            let next = kb.plus(now.next, self.block);
-            kb.br(head, &[next, now.highest, now.sum, now.result]);
+            let to = |kb: &mut KernelBuilder, blocks: i64| {
+                let next = kb.plus(now.next, blocks * self.block);
+                kb.br(head, &[next, now.highest, now.sum, now.result]);
+            };
+            // Where nothing is seen of many blocks, all of them are skipped.
+            if !self.reads(hiding) {
+                let last = kb.plus(now.next, SKIPPED * self.block - 1);
+                let keys = Keys { first: now.next, last, count: Extent::Static(SKIPPED * self.block) };
+                if let (_, Some(near)) = self.some_seen(kb, hiding, last_query, keys)? {
+                    let (far, _) = kb.new_block(Vec::new());
+                    let (one, _) = kb.new_block(Vec::new());
+                    kb.br_if(near, (one, &[]), (far, &[]));
+                    kb.switch_to(far);
+                    to(kb, SKIPPED);
+                    kb.switch_to(one);
+                }
+            }
+            to(kb, 1);
             kb.switch_to(visit);
         }
         let (size, keys) = if self.by_key(pass) { (1, ONE) } else { (self.block, block.count) };
         let round = Round { end, block: size, whole: false, causal: true, pass };
+        let next = kb.plus(now.next, size);
         if let Some(always) = always.filter(|_| pass == Pass::Quick) {
             let (all, _) = kb.new_block(Vec::new());
             let (some, _) = kb.new_block(Vec::new());
             kb.br_if(always, (all, &[]), (some, &[]));
             kb.switch_to(all);
             let then = self.block_of_keys(kb, queries, now, keys, round, self.masks.get(..hiding)?)?;
-            kb.br(head, &then.carried());
+            kb.br(head, &Running { next, ..then }.carried());
             kb.switch_to(some);
         }
-        let then = self.block_of_keys(kb, queries, now, keys, round, &self.masks)?;
-        kb.br(head, &then.carried());
+        let (first, keys) = match pass {
+            Pass::Quick => self.trimmed(kb, hiding, last_query, block)?,
+            Pass::Careful => (now.next, keys),
+        };
+        let then = self.block_of_keys(kb, queries, Running { next: first, ..now }, keys, round, &self.masks)?;
+        kb.br(head, &Running { next, ..then }.carried());
         kb.switch_to(done);
         Some(now)
     }
@@ -135,6 +166,18 @@ impl AttentionKernel {
         let last = kb.index_binary(BinaryOp::Add, first, count);
         let last = kb.plus(last, -1);
         let keys = Keys { first, last, count: Extent::Bounded { value: count, max: self.block } };
+        let (always, ever) = self.some_seen(kb, hiding, last_query, keys)?;
+        Some(Seen { keys, always, ever })
+    }
+
+    /// What the masks from `hiding` on show of some keys: all pairs, or any?
+    fn some_seen(
+        &self,
+        kb: &mut KernelBuilder,
+        hiding: usize,
+        last_query: Value,
+        keys: Keys,
+    ) -> Option<(Option<Value>, Option<Value>)> {
         let (mut always, mut ever) = (None, None);
         for (n, mask) in self.masks.get(hiding..)?.iter().enumerate() {
             let seen = kb.placed(mask.step.loc, |kb| self.seen(kb, mask, last_query, keys))?;
@@ -146,7 +189,59 @@ impl AttentionKernel {
             always = if n == 0 { a } else { both(kb, always, a, BinaryOp::And) };
             ever = either(kb, ever, e, BinaryOp::And);
         }
-        Some(Seen { keys, always, ever })
+        Some((always, ever))
+    }
+
+    /// Do formulas of the masks from `hiding` on read anything? It would be read again for each of the bounds.
+    fn reads(&self, hiding: usize) -> bool {
+        let reads = |mask: &Mask| match &mask.step.op {
+            ScoreOp::Keep { kept: Source::Formula(formula), .. } => formula.buffers().next().is_some(),
+            ScoreOp::Keep { .. } | ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
+        };
+        self.masks.iter().skip(hiding).any(reads)
+    }
+
+    /// The keys of a block without those at its ends of which nothing is seen, in steps of [`PART`] keys: the first, and how many.
+    fn trimmed(
+        &self,
+        kb: &mut KernelBuilder,
+        hiding: usize,
+        last_query: Value,
+        block: Keys,
+    ) -> Option<(Value, Extent)> {
+        let parts = (self.block - 1) / PART + 1;
+        let untouched = Some((block.first, block.count));
+        if self.layout == QueryLayout::InLanePairs || parts < 2 || self.reads(hiding) {
+            return untouched;
+        }
+        let Extent::Bounded { value: count, max } = block.count else { return untouched };
+        let mut ever = Vec::new();
+        for n in 0..parts {
+            let first = kb.plus(block.first, n * PART);
+            let last = kb.plus(block.first, (n + 1) * PART - 1);
+            let keys = Keys { first, last, count: Extent::Static(PART) };
+            let Some(seen) = self.some_seen(kb, hiding, last_query, keys)?.1 else { return untouched };
+            ever.push((n, seen));
+        }
+        // The first part of which something is seen, and the end of the last one. Some part is left, and some key of it.
+        let at = |kb: &mut KernelBuilder, n: i64| kb.index(n * PART);
+        let (mut start, mut stop) = (at(kb, parts - 1), at(kb, 1));
+        for (n, seen) in ever.iter().rev().skip(1) {
+            let here = at(kb, *n);
+            start = kb.value(Op::Select, vec![*seen, here, start], Type::Index);
+        }
+        for (n, seen) in ever.iter().skip(1) {
+            let here = at(kb, n + 1);
+            stop = kb.value(Op::Select, vec![*seen, here, stop], Type::Index);
+        }
+        let most = kb.plus(count, -1);
+        let start = kb.index_binary(BinaryOp::Min, start, most);
+        let stop = kb.index_binary(BinaryOp::Min, stop, count);
+        let after = kb.plus(start, 1);
+        let stop = kb.index_binary(BinaryOp::Max, stop, after);
+        let first = kb.index_binary(BinaryOp::Add, block.first, start);
+        let value = kb.index_binary(BinaryOp::Sub, stop, start);
+        Some((first, Extent::Bounded { value, max }))
     }
 
     /// The last query of the tile.
