@@ -122,7 +122,8 @@
 //!   its kernels are PTX in the descriptor, with cubins beside it where `ptxas` is found (`driver/nvidia.rs`), and a launch names one by its number (`runtime/abi_cuda.rs`). Only a launch and a
 //!   read of data are other functions of the runtime (`runtime/support/cuda/`), which looks the driver up when a model is opened:
 //!   nothing is linked with it, so a library for both loads anywhere. Launches are queued and the call waits once, at its end; a kernel that
-//!   finds an index out of range writes that where the call reads it. What the plan reads of an argument that came from the host costs no
+//!   finds an index out of range writes that where the call reads it. Launches that come again in the same order are one CUDA
+//!   graph, whose launches the plan updates (`support/cuda/graphs.rs`). What the plan reads of an argument that came from the host costs no
 //!   wait. Without a GPU all of that is tested with a stand-in for the driver (`tests/standin/`), on the simulator of PTX.
 //! * **Tensor cores are a schedule of their own.** Products and attention of `bf16` and `f16` become kernels whose tiles are fragments of
 //!   registers and tiles of shared memory (`tile/schedule/tensor_cores`); what does not fit is scheduled in runs, like everything else. How

@@ -23,10 +23,8 @@ fi
 cargo clippy --profile tests --quiet --features llvm -- -D warnings
 case "${1:-}" in
 "" | --all)
-    export ATTNC_SEEDS="${ATTNC_SEEDS:-6}"
-    # Kernels and plans of tile IR.
-    export ATTNC_ORACLE="${ATTNC_ORACLE:-60}"
-    part="functions:: rows_compiled:: bits:: backends:: oracle_compiled:: tile_random:: recurrent:: caps_and_sinks"
+    export ATTNC_SEEDS="${ATTNC_SEEDS:-40}"
+    part="functions:: rows_compiled:: bits:: backends:: oracle_compiled:: sources:: tile_ir:: recurrent:: caps_and_sinks"
     # Of the instruction sets the best and the least.
     export ATTNC_TEST_LEVELS=ends
     if [ "${1:-}" = --all ]; then
@@ -34,7 +32,7 @@ case "${1:-}" in
         unset ATTNC_TEST_LEVELS
     fi
     # shellcheck disable=SC2086
-    set -- --test compiled -- $part
+    set -- --test compiled --test random -- $part
     ;;
 esac
 ATTNC_TEST_BACKEND=llvm cargo test --profile tests --quiet --features llvm "$@"

@@ -30,7 +30,7 @@ pub struct CompileOptions {
     /// Include machine code for GPUs, which NVIDIA's `ptxas` makes, beside PTX
     ///
     /// `ptxas` is what `ATTNC_PTXAS` names, or in the folders of `PATH`, or in `CUDA_HOME`. A model with machine code for its GPU
-    /// is opened without the driver's compiler.
+    /// is opened without the driver's compiler. The library's bytes then depend on that `ptxas`; `--remarks` tells which it is.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Cubins::Auto, help_heading = "Target")]
     pub cubins: Cubins,
     /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir`, `asm`, `ptx` and `sass`, by its name in the tile IR (`attention.0`)

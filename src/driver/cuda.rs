@@ -15,7 +15,7 @@ use crate::ptx::sim::Mode;
 use crate::simulated::Simulated;
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, GpuArch, Part};
+use crate::tile::{self, GpuArch, Part, WeightChoice};
 
 /// The formats that are for processors alone.
 const OF_CPUS: [EmitKind; 4] = [EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
@@ -53,22 +53,22 @@ pub(super) fn compile(
     let (mut tiers, mut model) = match source {
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, out)? else { return Ok(()) };
+            levels = levels.for_graph(&graph, stages::generator(options.backend)).keeping(&options.target, &graph)?;
             if is_dump {
                 let (tiles, _) = stages::tiles_of(s, &graph)?;
-                dumps(s, options, &tiles, false, out)?;
+                dumps(s, options, &tiles, (&levels.weights, false), out)?;
             }
             if !is_library {
                 return Ok(());
             }
             let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
-            levels = levels.for_graph(&graph, stages::generator(options.backend)).keeping(&options.target, &graph)?;
             (Tiers::for_library(s, &graph, &levels)?, model)
         }
         Source::Tile => {
             s.stage("parse");
             let tiles = stages::tile_text(s, file)?;
             if is_dump {
-                dumps(s, options, &tiles, true, out)?;
+                dumps(s, options, &tiles, (&levels.weights, true), out)?;
             }
             if !is_library {
                 return Ok(());
@@ -77,7 +77,7 @@ pub(super) fn compile(
                 return Err(command_line_error("tile IR is for processors or for GPUs: give one `--target`"));
             }
             let model = stages::describe(s, &tiles.interface(), &tiles.model, &tiles.doc)?;
-            (Tiers::given_for_gpus(s, &tiles)?, model)
+            (Tiers::given_for_gpus(s, &tiles, &levels.weights)?, model)
         }
         Source::Vector | Source::Clif => {
             return Err(command_line_error("`--target cuda` compiles programs, graph IR and tile IR"));
@@ -85,7 +85,7 @@ pub(super) fn compile(
     };
     model.id = tiers.id();
     if [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
-        nvidia::add_cubins(s, options.cubins, tiers.gpus_mut())?;
+        nvidia::add_cubins(s, options.cubins, options.passes.remarks, tiers.gpus_mut())?;
     }
     let wanted =
         EmitOptions { debug_lines: options.debug_lines, remarks: options.passes.remarks, ..Default::default() };
@@ -100,12 +100,12 @@ fn dumps(
     s: &mut Session,
     options: &CompileOptions,
     tiles: &VerifiedModule,
-    is_text: bool,
+    (weights, is_text): (&WeightChoice, bool),
     out: &Outputs,
 ) -> Result<(), CommandError> {
     let kind = arch(options.target.gpu);
     s.stage("schedule");
-    let scheduled = variants::scheduled(s, tiles, kind, is_text)?;
+    let scheduled = variants::scheduled(s, tiles, kind, weights, is_text)?;
     let only = stages::only(options.kernel.as_deref(), Some(&scheduled))?;
     out.emit(s, EmitKind::Tile, |_| match only {
         Some(part) => tile::text::print_part(&scheduled, part),
@@ -138,11 +138,12 @@ fn dumps(
 pub(super) fn simulated(
     s: &mut Session,
     tiles: &VerifiedModule,
+    weights: &WeightChoice,
     gpu: Gpu,
 ) -> Result<(VerifiedModule, Simulated), CommandError> {
     let kind = arch(gpu);
     s.stage("schedule");
-    let scheduled = variants::scheduled(s, tiles, kind, false)?;
+    let scheduled = variants::scheduled(s, tiles, kind, weights, false)?;
     s.stage("generate code");
     let (module, infos) = variants::compiled(s, &scheduled, kind, false)?;
     let text = crate::ptx::text::print(&module);

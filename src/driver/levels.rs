@@ -84,9 +84,6 @@ impl Levels {
 
     /// With the parameters that `--keep` excludes from packing.
     pub(super) fn keeping(mut self, target: &TargetOptions, graph: &ir::Module) -> Result<Levels, CommandError> {
-        if !self.gpus.is_empty() && self.weights.format != WeightFormat::F32 {
-            return Err(command_line_error("`--pack` is for processors; kernels for GPUs take weights as they are"));
-        }
         self.weights.kept = keep::parameters(&target.keep, &graph.params).map_err(|text| command_line_error(&text))?;
         Ok(self)
     }

@@ -42,7 +42,11 @@ pub(super) fn opened(
     let threads = how.threads.map_or(0, |n| i32::try_from(n).unwrap_or(i32::MAX));
     // SAFETY: the file was just linked from code of our own.
     unsafe { CompiledModel::open(&so, weights, threads) }.map_err(|error| {
-        let code = if error.is_about_device() { codes::DEVICE } else { codes::WEIGHTS };
+        let code = match () {
+            () if error.is_about_device() => codes::DEVICE,
+            () if error.is_about_weights() => codes::WEIGHTS,
+            () => codes::OPEN,
+        };
         s.fail(Diagnostic::error(code, error.text))
     })
 }

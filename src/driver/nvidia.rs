@@ -84,15 +84,35 @@ fn report(refusal: &Refusal, ptxas: &Path, text: &str, arch: &str) -> CommandErr
     }
 }
 
-/// Adds machine code to the variants of a library.
-pub(super) fn add_cubins(s: &mut Session, wanted: Cubins, tiers: &mut [GpuTier]) -> Result<(), CommandError> {
+/// Tells why two machines may make different libraries of one program.
+fn remark(text: &str) {
+    let notes = ["with `--cubins never` a library does not depend on what is installed".to_string()];
+    message(Severity::Note, text, &notes);
+}
+
+/// Adds machine code to the variants of a library. With `remarks`, what made it is told, or that nothing did.
+pub(super) fn add_cubins(
+    s: &mut Session,
+    wanted: Cubins,
+    remarks: bool,
+    tiers: &mut [GpuTier],
+) -> Result<(), CommandError> {
     if wanted == Cubins::Never {
         return Ok(());
     }
     let Some(ptxas) = ptxas() else {
         let missing = "`--cubins always` needs NVIDIA's `ptxas`: add its folder to PATH, or name it in ATTNC_PTXAS";
-        return if wanted == Cubins::Always { Err(command_line_error(missing)) } else { Ok(()) };
+        if wanted == Cubins::Always {
+            return Err(command_line_error(missing));
+        }
+        if remarks {
+            remark("the library has no machine code for GPUs, only PTX: NVIDIA's `ptxas` was not found");
+        }
+        return Ok(());
     };
+    if remarks {
+        remark(&format!("`{}` makes the library's machine code for GPUs", ptxas.display()));
+    }
     s.stage("ptxas");
     let mut jobs = Vec::new();
     let has_hopper = tiers.iter().any(|tier| tier.kernels.cuda.only);

@@ -321,15 +321,19 @@ impl Tiers {
     pub(super) fn for_library(s: &mut Session, graph: &ir::Module, levels: &Levels) -> Result<Tiers, CommandError> {
         let (tiles, remarks) = tiles_of(s, graph)?;
         let tiers = Tiers::of_tiles(s, &tiles, &levels.all, &levels.weights)?;
-        let gpus = variants(s, &tiles, &levels.gpus, false)?;
+        let gpus = variants(s, &tiles, &levels.gpus, &levels.weights, false)?;
         Ok(Tiers { gpus, unscheduled: Some(tiles), remarks, ..tiers })
     }
 
     /// Takes a given module whose kernels are for GPUs, or are not scheduled yet.
-    pub(super) fn given_for_gpus(s: &mut Session, tiles: &VerifiedModule) -> Result<Tiers, CommandError> {
+    pub(super) fn given_for_gpus(
+        s: &mut Session,
+        tiles: &VerifiedModule,
+        weights: &WeightChoice,
+    ) -> Result<Tiers, CommandError> {
         Ok(Tiers {
             list: Vec::new(),
-            gpus: variants(s, tiles, &kinds_of(tiles), true)?,
+            gpus: variants(s, tiles, &kinds_of(tiles), weights, true)?,
             unscheduled: None,
             is_text: true,
             remarks: Vec::new(),

@@ -45,6 +45,11 @@ impl LoadError {
         [10, 11].contains(&self.status)
     }
 
+    /// Is it about a file of weights that cannot be read or does not fit the model?
+    pub fn is_about_weights(&self) -> bool {
+        [3, 4].contains(&self.status)
+    }
+
     /// Is it about the lengths of arguments, or about an index or a length that was computed?
     pub fn is_out_of_bounds(&self) -> bool {
         [2, 6].contains(&self.status)

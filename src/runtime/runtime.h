@@ -240,9 +240,11 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
  * The same on a device: "cpu", "cuda", "cuda:N", or "auto", which is a GPU if it can be used and else the CPU (then
  * attnc_model_device_note has the reason). Null: what ATTNC_DEVICE in the environment says, else "cuda" if the library has
  * code for GPUs, else "cpu". The driver is libcuda.so.1, or the file that ATTNC_CUDA_LIB names.
- * On a GPU, arguments and results may be in its memory (kDLCUDA) or in the CPU's; those in the CPU's are copied. What is in
- * the GPU's must be complete when a call begins, or be made by what is queued on the session's stream.
- * If ATTNC_SYNC is 1, each launch is waited for, so that an error names the kernel.
+ * On a GPU, arguments and results may be in its memory (kDLCUDA) or in the CPU's; those in the CPU's are copied, and those in
+ * the GPU's are copied there if they are strided or do not begin at a multiple of 16 bytes. What is in the GPU's must be
+ * complete when a call begins, or be made by what is queued on the session's stream.
+ * If ATTNC_SYNC is 1, each launch is waited for, so that an error names the kernel. If ATTNC_CUDA_GRAPHS is 0, launches that
+ * come again do not become a CUDA graph.
  */
 #define attnc_model_open_on(device, weights, threads, model) (ATTNC_LIBRARY->model_open_on((device), (weights), (threads), (model)))
 #define attnc_abi_version() (ATTNC_LIBRARY->abi_version)
@@ -321,7 +323,7 @@ ATTNC_INLINE const char *attnc_converted_weight(const attnc_model *model, uint64
     return f ? f->converted_weight(model, index) : 0;
 }
 
-/* On failure, the model has the message. */
+/* Its states have memory at once, all zeros, on the device that the model runs on. On failure, the model has the message. */
 ATTNC_INLINE int32_t attnc_session_open(const attnc_model *model, attnc_session **session)
 {
     const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);

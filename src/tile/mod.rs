@@ -67,7 +67,7 @@ pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};
 pub use schedule::{
     Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms, packed_weights, schedule,
-    schedule_for_gpu, schedule_kernel, tensor_core_kernel, visited_blocks,
+    schedule_for_gpu, schedule_for_gpu_packed, schedule_kernel, tensor_core_kernel, visited_blocks,
 };
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};

@@ -57,7 +57,7 @@ use super::{
 use crate::source::Loc;
 pub use attention::VisitedBlocks;
 pub use formats::{WeightChoice, WeightFormat};
-pub use gpu::schedule_for_gpu;
+pub use gpu::{schedule_for_gpu, schedule_for_gpu_packed};
 pub use losses::{Loss, PackedWeight};
 use sharing::{Sharing, insts_of, step_back};
 pub use tensor_cores::tensor_core_kernel;

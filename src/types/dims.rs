@@ -50,6 +50,11 @@ impl DimScope {
         dim.substitute(&|name| self.aliases.get(name).cloned()).unwrap_or(dim)
     }
 
+    /// Those of the names that equalities replace, and by what.
+    pub(super) fn equal<'a>(&self, names: impl Iterator<Item = &'a str>) -> BTreeMap<String, Dim> {
+        names.filter_map(|name| Some((name.to_string(), self.aliases.get(name)?.clone()))).collect()
+    }
+
     /// A fact with names replaced by what others say they equal.
     fn canonical_fact(&self, fact: &Fact) -> Fact {
         if self.aliases.is_empty() {

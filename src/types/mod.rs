@@ -142,6 +142,7 @@ fn program(
         module: items.modules.get(item.module).and_then(|module| module.path),
         generics: item.generics.clone(),
         conditions,
+        equal: item.scope.equal(item.generics.iter().map(|generic| generic.name.as_str())),
         fields: item.fields.iter().flatten().cloned().collect(),
         functions: item.functions.clone(),
         span: item.ast.span,
@@ -158,6 +159,9 @@ fn program(
             params: body.params,
             result: item.result.clone().unwrap_or(typed::Type::Tuple(Vec::new())),
             conditions,
+            equal: item
+                .scope
+                .equal(item.dims.iter().chain(item.generics.iter().map(|generic| &generic.name)).map(String::as_str)),
             lengths: body.lengths,
             locals: body.locals,
             body: body.body,

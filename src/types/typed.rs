@@ -69,6 +69,8 @@ pub struct Layer {
     pub generics: Vec<Generic>,
     /// What must hold for its generics: its own `where` clauses and those of its sub-layers, over its generics.
     pub conditions: Vec<Condition>,
+    /// The generics that its `where` clauses fix, and what each equals, over the others. Every shape is written without them.
+    pub equal: BTreeMap<String, Dim>,
     /// Its parameters and sub-layers, in order.
     pub fields: Vec<Field>,
     /// Its functions, in order.
@@ -195,7 +197,7 @@ pub struct Function {
     pub is_entry: bool,
     /// The layer that it belongs to.
     pub owner: Option<LayerId>,
-    /// Its own generics (free functions only).
+    /// Its own generics.
     pub generics: Vec<Generic>,
     /// The dimensions that its arguments bind, in order of their first appearance.
     pub dims: Vec<String>,
@@ -206,6 +208,8 @@ pub struct Function {
     /// What must hold at a call: its `where` clauses, the slices in it and what it calls, as far as the facts do not
     /// prove them. Not those of its layer.
     pub conditions: Vec<Condition>,
+    /// Those of `dims` and `generics` that its `where` clauses fix, and what each equals, over the others. Every shape is written without them.
+    pub equal: BTreeMap<String, Dim>,
     /// The dimensions that have their values in it, in the order of the text. Conditions that name them are its own alone.
     pub lengths: Vec<String>,
     /// Its variables, by [`LocalId`], the arguments first.

@@ -182,6 +182,7 @@ impl Maker<'_> {
         let kind = self.rng.pick(&[ReduceKind::Max, ReduceKind::Min]);
         let row = self.kb.reduce(kind, 0, x);
         let one = self.kb.reduce(kind, 1, row);
+        let one = self.positive_zero(one);
         self.kb.element(one)
     }
 
@@ -252,7 +253,18 @@ impl Maker<'_> {
         // Vectors sum a row in another order; columns are summed in order.
         let kind = self.rng.pick(if self.exact && axis == 1 { &kinds[..3] } else { &kinds });
         let y = self.kb.reduce(kind, axis, x);
-        self.kb.cast(y, Elem::F32)
+        if self.exact && matches!(kind, ReduceKind::Max | ReduceKind::Min) {
+            self.positive_zero(y)
+        } else {
+            self.kb.cast(y, Elem::F32)
+        }
+    }
+
+    /// A maximum or minimum whose zeros are positive. Which one of `0.0` and `-0.0` is taken depends on the order, and so on the
+    /// machine.
+    fn positive_zero(&mut self, x: Value) -> Value {
+        let zero = self.kb.scalar(attnc::ir::Scalar::Float(0.0), Elem::F32);
+        self.kb.binary(BinaryOp::Add, x, zero)
     }
 
     /// A tile that was on its side for a while.

@@ -19,8 +19,6 @@ mod fixtures;
 #[path = "../common/front.rs"]
 mod front;
 mod functions;
-#[path = "../common/gen_plan.rs"]
-mod gen_plan;
 #[path = "../common/gen_source/mod.rs"]
 mod gen_source;
 #[path = "../common/gen_tile.rs"]
@@ -43,5 +41,4 @@ mod rows_compiled;
 mod selection;
 mod state;
 mod std_nn;
-mod tile_random;
 mod update;

@@ -1,125 +1,14 @@
-//! Does compiled code compute what the program means? Random programs and the examples' references.
+//! Does compiled code compute what the examples' references say? Random programs are in `tests/random`.
 
-use crate::{compiled, fixtures, front, gen_source, host};
+use crate::{compiled, fixtures, front, host};
 
 use std::collections::BTreeMap;
 
-use attnc::ir::interp::{self, Data};
-use attnc::ir::verify;
 use attnc::lowering::graph::Options;
 use attnc::passes;
 use attnc::tensor::Tensor;
 use attnc::threads;
 use host::host;
-
-/// How often each of them is called, in one session.
-const CALLS: u64 = 4;
-
-/// How many random programs each of the tests below compiles; `ATTNC_SEEDS` says otherwise, `ATTNC_FIRST_SEED` where to
-/// start. Fewer without optimisation, where the compiler is slow.
-fn seeds(part: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let count = number("ATTNC_SEEDS").unwrap_or(if cfg!(debug_assertions) { 15 } else { 260 });
-    let first = number("ATTNC_FIRST_SEED").unwrap_or(0) + part * count;
-    first..first + count
-}
-
-#[test]
-fn random_programs_compute_what_they_mean_1() {
-    compute_what_they_mean(seeds(0));
-}
-
-#[test]
-fn random_programs_compute_what_they_mean_2() {
-    compute_what_they_mean(seeds(1));
-}
-
-#[test]
-fn random_programs_compute_what_they_mean_3() {
-    compute_what_they_mean(seeds(2));
-}
-
-#[test]
-fn random_programs_compute_what_they_mean_4() {
-    compute_what_they_mean(seeds(3));
-}
-
-/// Compiled code is within the bound that running error analysis gives for the program as written, and fails where the
-/// interpreter does.
-fn compute_what_they_mean(seeds: std::ops::Range<u64>) {
-    let mut wrong = Vec::new();
-    let count = seeds.clone().count();
-    for seed in seeds {
-        let before = wrong.len();
-        let program = gen_source::generate(seed);
-        let module = front::module("random.attn", &program.source, &Options::default()).unwrap();
-        let params = gen_source::inputs::parameters(&module, seed);
-        let folder = tempfile::tempdir().unwrap();
-        // The levels alternate.
-        let levels = compiled::levels();
-        let level = levels[usize::try_from(seed).unwrap() % levels.len()];
-        let load = || {
-            let optimised = compiled::optimised(module.clone(), &passes::Options::default());
-            compiled::load_at(level, &optimised, &params, folder.path())
-        };
-        let Ok(model) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load)) else {
-            wrong.push(format!("seed {seed} ({}) does not compile\n{}", level.name(), program.source));
-            continue;
-        };
-        let mut session = model.session().unwrap();
-        let mut states = interp::States::<interp::Bounded>::new();
-        // What a session keeps is compared by what later calls give.
-        for given in program.calls(seed, CALLS) {
-            let call =
-                interp::Call { function: given.entry, args: &given.args, params: &params, limits: Default::default() };
-            let expected = interp::run_in(verify(&module).unwrap(), &call, &mut states);
-            let got = session.call(model.entry(given.entry).unwrap(), &given.args);
-            let ends = expected.as_ref().map_or(true, |e| !e.certain);
-            let complaint = match (expected, got) {
-                (Ok(expected), Ok(got)) => differ(&expected, &got),
-                (Err(_), Err(_)) => None,
-                (Err(e), Ok(_)) => Some(format!("should have failed: {e}")),
-                (Ok(_), Err(e)) => Some(format!("failed: {e}")),
-            };
-            if let Some(text) = complaint {
-                let what = format!("seed {seed} ({}), {} {:?}", level.name(), given.entry, given.sizes);
-                wrong.push(format!("{what}: {text}\n{}", program.source));
-            }
-            // After an error, and where rounding has decided something, the states may be others.
-            if wrong.len() > before || ends && !program.is_stateless() {
-                break;
-            }
-        }
-        if wrong.len() == 3 {
-            break;
-        }
-    }
-    assert!(wrong.is_empty(), "{} of {count} are wrong\n{}", wrong.len(), wrong[..wrong.len().min(4)].join("\n"));
-}
-
-/// The first element that is not within its bound.
-fn differ(expected: &interp::Outcome<interp::Bounded>, got: &[Tensor]) -> Option<String> {
-    if !expected.certain {
-        return None;
-    }
-    for (n, (want, have)) in expected.results.iter().zip(got).enumerate() {
-        if want.shape != have.shape() {
-            return Some(format!("result {n} has shape {:?}, not {:?}", have.shape(), want.shape));
-        }
-        let have = have.to_f64();
-        for (i, h) in have.iter().enumerate() {
-            let (fits, means) = match &want.data {
-                Data::Float(xs) => (xs[i].admits(*h, 1.0), format!("{} +- {:e}", xs[i].value, xs[i].error)),
-                Data::Int(xs) => (xs[i] as f64 == *h, xs[i].to_string()),
-                Data::Bool(xs) => (f64::from(u8::from(xs[i])) == *h, xs[i].to_string()),
-            };
-            if !fits {
-                return Some(format!("result {n}, element {i}: {h}, not {means}"));
-            }
-        }
-    }
-    None
-}
 
 /// The compiled examples compute what PyTorch and NumPy compute, taps included.
 #[test]

@@ -28,9 +28,18 @@ fn a_c_program_with_two_sessions_on_two_threads() {
 fn python_calls_with_arrays_of_the_host_and_of_the_gpu() {
     let Some(python) = python() else { return };
     let folder = small("cuda");
-    for way in WAYS {
+    let calls = |way: &str, graphs: &str| {
         let mut test = with_driver(&python, way);
-        test.arg("-B").arg(file("calls_test.py")).arg(weights()).arg(driver()).env("PYTHONPATH", &folder);
-        assert_eq!(printed(&mut test), "ok\n", "{way}");
-    }
+        test.arg("-B").arg(file("calls_test.py")).arg(weights()).arg(driver()).arg(graphs).env("PYTHONPATH", &folder);
+        test
+    };
+    std::thread::scope(|scope| {
+        for way in WAYS {
+            scope.spawn(move || assert_eq!(printed(&mut calls(way, "graphs")), "ok\n", "{way}"));
+        }
+        // A driver that makes no graphs, and one that must not.
+        scope.spawn(|| assert_eq!(printed(&mut calls("no-graphs", "none")), "ok\n"));
+        let mut off = calls("", "none");
+        scope.spawn(move || assert_eq!(printed(off.env("ATTNC_CUDA_GRAPHS", "0")), "ok\n"));
+    });
 }

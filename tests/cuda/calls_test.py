@@ -8,10 +8,10 @@ import numpy as np
 
 import small
 
-WEIGHTS, DRIVER = sys.argv[1:3]
+WEIGHTS, DRIVER, GRAPHS = sys.argv[1], sys.argv[2], sys.argv[3] == "graphs"
 driver = ctypes.CDLL(DRIVER)
-for name in ("attnc_standin_live", "attnc_standin_launches"):
-    getattr(driver, name).restype = ctypes.c_uint64
+for name in ("live", "launches", "graphs", "updates", "waits"):
+    getattr(driver, "attnc_standin_" + name).restype = ctypes.c_uint64
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4)
 
 
@@ -136,22 +136,63 @@ del third
 gc.collect()
 assert driver.attnc_standin_live() == live - 1
 
-# What is on the GPU and not as kernels want it goes through the host: strides, wider integers, bytes for truth values.
+
+
+def waits(call):
+    before = driver.attnc_standin_waits()
+    result = call()
+    return result, driver.attnc_standin_waits() - before
+
+
+# What is on the GPU and not as kernels want it is copied there, and the host waits no more often than else: strides, wider integers,
+# bytes for truth values.
+_, usual = waits(lambda: model.affine(given))
+assert usual == 1
 turned = Tensor(np.arange(12, dtype=np.float32).reshape(3, 4))
 turned.shape, turned.strides = (2, 4), (4, 1)
 np.testing.assert_allclose(model.affine(turned).numpy(), np.exp(turned.array[:2] / 2) + 1, rtol=1e-6)
 turned.shape, turned.strides = (2, 4), (8, 1)
-np.testing.assert_allclose(model.affine(turned).numpy(), np.exp(turned.array[::2] / 2) + 1, rtol=1e-6)
-tokens = Tensor(np.array([4, 2], np.int64))
+result, times = waits(lambda: model.affine(turned))
+np.testing.assert_allclose(result.numpy(), np.exp(turned.array[::2] / 2) + 1, rtol=1e-6)
+assert times == 1
+many = np.arange(3 * 5 * 7 * 4, dtype=np.float32).reshape(3, 5, 7, 4) / 100
+for shape, strides, view in [
+    ((7, 5, 3, 4), (4, 28, 140, 1), many.transpose(2, 1, 0, 3)),
+    ((3, 4, 4), (140, 1, 4), many[:, 0, :4].transpose(0, 2, 1)),
+    ((2, 4), (0, 0), np.broadcast_to(many[0, 0, 0, 0], (2, 4))),
+    ((1, 5, 1, 4), (9, 28, 9, 7), np.lib.stride_tricks.as_strided(many, (1, 5, 1, 4), (0, 112, 0, 28))),
+]:
+    strided = Tensor(many)
+    strided.shape, strided.strides = shape, strides
+    result, times = waits(lambda: model.affine(strided))
+    np.testing.assert_allclose(result.numpy(), np.exp(view / 2) + 1, rtol=1e-6)
+    assert times == 1
+for offset in (1, 2, 4, 8):
+    result, times = waits(lambda: model.affine(Tensor(x, offset=offset)))
+    assert times == 2, "the copy of the tensor itself, and the call"
+    np.testing.assert_allclose(result.numpy(), want, rtol=1e-6)
+for offset in (0, 3, 8):
+    tokens = Tensor(np.array([4, 2], np.int64), offset=offset)
+    result, times = waits(lambda: model.lookup(tokens))
+    assert np.array_equal(result.numpy(), TABLE[[4, 2]]) and times == 1
+fails(
+    small.AttncIndexError, "lookup: argument `tokens`: element 2 is 4294967297, which is not an i32",
+    lambda: model.lookup(Tensor(np.array([4, 2, 2**32 + 1], np.int64))),
+)
+fails(small.AttncIndexError, "index -2 is out of range", lambda: model.lookup(Tensor(np.array([-2], np.int64))))
 assert np.array_equal(model.lookup(tokens).numpy(), TABLE[[4, 2]])
+every = Tensor(np.array([4, 9, 1, 9, 0, 9], np.int64))
+every.shape, every.strides = (3,), (2,)
+assert np.array_equal(model.lookup(every).numpy(), TABLE[[4, 1, 0]])
 numbers = Tensor(np.arange(3, dtype=np.int32))
-chosen = model.choose(numbers, -numbers.array, Tensor(np.array([0, 7, 0], np.uint8)))
-assert chosen.numpy().tolist() == [0, 1, -2]
+for offset in (0, 1):
+    chosen = model.choose(numbers, -numbers.array, Tensor(np.array([0, 7, 0], np.uint8), offset=offset))
+    assert chosen.numpy().tolist() == [0, 1, -2]
 fails(small.AttncValueError, "expected f32, found i32", lambda: model.affine(numbers))
 fails(small.AttncValueError, "is on cuda:1, but the model runs on cuda:0", lambda: model.affine(Tensor(x, device=(2, 1))))
 fails(small.AttncValueError, "DLPack device type 10", lambda: model.affine(Tensor(x, device=(10, 0))))
 
-# Tensor cores are given 16 bytes at a time: what does not begin at a multiple of that is copied, and refused as a result.
+# Tensor cores are given 16 bytes at a time: what does not begin at a multiple of that is copied, and so is the result.
 left = (np.arange(64 * 64) % 5 - 2).astype(np.float16).reshape(64, 64)
 right = (np.arange(64 * 32) % 7 - 3).astype(np.float16).reshape(64, 32)
 for offsets in [(0, 0), (2, 0), (0, 2), (8, 14)]:
@@ -159,8 +200,8 @@ for offsets in [(0, 0), (2, 0), (0, 2), (8, 14)]:
     assert np.array_equal(model.product(*operands).numpy(), left @ right), offsets
 
 
-def product_into(result):
-    tensors = [Tensor(left), Tensor(right), result]
+def product_into(result, left=left, right=right):
+    tensors = [left if isinstance(left, Tensor) else Tensor(left), Tensor(right), result]
     for tensor in tensors:
         tensor.__dlpack__()
     args, outs = small._list([t.managed.tensor for t in tensors[:2]]), small._list([result.managed.tensor])
@@ -168,7 +209,7 @@ def product_into(result):
     session, names = model._session(), (ctypes.c_char_p * 1)()
     found = ctypes.byref(small._POINTER())
     session._check(session._library.call(session._open(), entry, 2, args, 1, outs, 0, names, found))
-    got = np.empty((64, 32), np.float16)
+    got = np.empty(result.array.shape, np.float16)
     to, size = ctypes.c_void_p(got.ctypes.data), ctypes.c_size_t(got.nbytes)
     check(driver.cuMemcpyDtoHAsync_v2(to, result.address, size, ctypes.c_uint64(0)))
     check(driver.cuStreamSynchronize(ctypes.c_uint64(0)))
@@ -176,9 +217,84 @@ def product_into(result):
 
 
 assert np.array_equal(product_into(Tensor(np.zeros((64, 32), np.float16), offset=16)), left @ right)
-for offset in (2, 8):
+for offset in (1, 2, 8):
     shifted = Tensor(np.zeros((64, 32), np.float16), offset=offset)
-    fails(small.AttncValueError, "contiguous and begin at a multiple of 16 bytes", lambda: product_into(shifted))
+    assert np.array_equal(product_into(shifted), left @ right)
+# Rows with a gap between them, which stays as it is; columns.
+gaps = Tensor(np.full((64, 40), 9, np.float16))
+gaps.shape, gaps.strides = (64, 32), (40, 1)
+wide = product_into(gaps)
+assert np.array_equal(wide[:, :32], left @ right) and (wide[:, 32:] == 9).all()
+columns = Tensor(np.zeros((32, 64), np.float16))
+columns.shape, columns.strides = (64, 32), (1, 64)
+assert np.array_equal(product_into(columns).T, left @ right)
+# A result where an argument lies.
+both = Tensor(left)
+whole = Tensor(np.zeros((64, 32), np.float16))
+whole.array, whole.address = both.array[:, :32], both.address
+assert np.array_equal(product_into(whole, left=both), left @ right)
+
+# Launches that come again are one graph, of which only what is different is told to the driver.
+def graphs(call):
+    count = lambda: [driver.attnc_standin_graphs(), driver.attnc_standin_updates(), driver.attnc_standin_launches()]
+    before = count()
+    result = call()
+    launched, updates, launches = (now - was for now, was in zip(count(), before))
+    if not GRAPHS:
+        assert (launched, updates) == (0, 0)
+    return result, launched, updates, launches
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+class Steps:
+    total = np.zeros(4, np.float32)
+
+    def of(self, tokens, shift):
+        seen = softmax(TABLE[tokens] / 2) / 2
+        self.total = self.total + seen.sum(axis=0)
+        return softmax(seen * 1.5) + self.total + shift
+
+
+def same_as(wanted, got):
+    np.testing.assert_allclose(got if isinstance(got, np.ndarray) else got.numpy(), wanted, rtol=1e-5)
+
+
+steps, session, shift = Steps(), model.session(), np.linspace(0, 3, 4, dtype=np.float32)
+for n in range(2):
+    result, launched, updates, launches = graphs(lambda: session.step([1, 3], shift))
+    same_as(steps.of([1, 3], shift), result)
+    assert (launched, updates) == (n * GRAPHS, 0) and launches >= 3, (n, launched, updates, launches)
+for tokens, at_least, at_most in [([0, 4], 0, 0), ([2] * 100, 2, launches), ([4], 2, launches), ([3], 0, 0), ([], 0, launches)]:
+    result, launched, updates, _ = graphs(lambda: session.step(np.array(tokens, np.int32), shift))
+    same_as(steps.of(tokens, shift), result)
+    assert not GRAPHS or launched <= 1 and at_least <= updates <= at_most, (tokens, launched, updates)
+# Tensors of the GPU are elsewhere in each call: the launches that read and write them change.
+for n in range(3):
+    here = Tensor(shift + n)
+    result, launched, updates, launches = graphs(lambda: session.step([3, n, 1], here))
+    same_as(steps.of([3, n, 1], shift + n), result)
+    assert not GRAPHS or launched == 1 and (updates < launches if n else updates > 0), (n, launched, updates)
+# A fault within a graph is told, and the graph is used again.
+wrong, launched, _, _ = graphs(lambda: fails(small.AttncIndexError, "index 7 is out of range", lambda: session.step([1, 7, 1], shift)))
+assert launched == GRAPHS
+session.reset()
+steps = Steps()
+result, launched, _, _ = graphs(lambda: session.step([1, 2, 1], shift))
+same_as(steps.of([1, 2, 1], shift), result)
+assert launched == GRAPHS
+# Another entry point in between, and another session, whose first call is its first.
+assert model.lookup([1]).tolist() == [[4, 5, 6, 7]]
+same_as(steps.of([1, 2, 1], shift), session.step([1, 2, 1], shift))
+other = model.session()
+result, launched, _, _ = graphs(lambda: other.step([1, 3], shift))
+same_as(Steps().of([1, 3], shift), result)
+assert launched == 0
+other.close()
+session.close()
 
 # A stream of the caller's: what waits on it is done before the call.
 stream = gpu.stream()

@@ -52,6 +52,15 @@ fn machine_code_is_embedded_and_tried_first() {
     let (again, mut command) = compile("again", &ptxas, &[]);
     printed(&mut command);
     assert!(std::fs::read(again.join("small.so")).expect("a library") == library, "not the same bytes");
+    // Why two machines may make different libraries is told.
+    let told = |options: &[&str]| {
+        let done = compile("told", &ptxas, options).1.output().expect("attnc runs");
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    let text = told(&["--remarks"]);
+    assert!(text.contains("assembles` makes the library's machine code for GPUs"), "{text}");
+    assert!(!told(&[]).contains("machine code"));
+    assert!(!told(&["--cubins", "never", "--remarks"]).contains("machine code"));
     let (without, mut command) = compile("without", &ptxas, &["--cubins", "never"]);
     printed(&mut command);
     assert!(!holds(&std::fs::read(without.join("small.so")).expect("a library"), "ELF of sm_"));
@@ -118,7 +127,7 @@ fn no_assembler() {
 }
 
 /// The folder of NVIDIA's tools that `tests/run.sh` fetches.
-fn tools() -> Option<PathBuf> {
+pub(crate) fn tools() -> Option<PathBuf> {
     let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/lib");
     let pythons = std::fs::read_dir(lib).ok()?.flatten();
     let found =
@@ -149,13 +158,22 @@ fn with_the_real_assembler() {
         eprintln!("nvdisasm is not installed (tests/run.sh fetches it): not checked");
         return;
     }
-    for gpu in ["sm_80", "sm_90a"] {
+    for (gpu, shower) in
+        [("sm_80", "nvdisasm"), ("sm_90a", "nvdisasm"), ("sm_80", "cuobjdump"), ("sm_90a", "cuobjdump")]
+    {
+        let shower = home.join("bin").join(shower);
+        if !shower.is_file() {
+            eprintln!("{} is not installed (tests/run.sh fetches it): not checked", shower.display());
+            continue;
+        }
         let mut sass = attnc("");
-        sass.env("CUDA_HOME", &home)
-            .arg(file("small.attn"))
-            .args(["--target", "cuda", "--gpu", gpu, "--emit", "sass=-"]);
+        sass.env("CUDA_HOME", &home).env("ATTNC_NVDISASM", &shower).arg(file("small.attn"));
+        sass.args(["--target", "cuda", "--gpu", gpu, "--kernel", "matmul.3", "--emit", "sass=-"]);
         let text = printed(&mut sass);
         assert!(text.starts_with("// attnc small.attn --target cuda"), "{text}");
-        assert!(text.contains(gpu) && text.contains("EXIT ;"), "{text}");
+        // The product of f16 runs on tensor cores; the kernel is there by its name, and no other.
+        let product = if gpu == "sm_80" { "HMMA." } else { "HGMMA." };
+        assert!(text.contains(product) && text.contains("EXIT ;"), "{}: {text}", shower.display());
+        assert!(text.contains("matmul_3") && !text.contains("gather_0"), "{}: {text}", shower.display());
     }
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::standin::{attnc, complaint, file, printed, small, weights, with_driver};
+use crate::standin::{attnc, complaint, file, folder, printed, small, weights, with_driver};
 
 /// `attnc run` of an entry point of the small model on the machine that the settings describe.
 fn run(settings: &str, call: &[&str]) -> Command {
@@ -34,7 +34,7 @@ fn no_device() {
     let text = complaint(run("devices=2", &ADD).env("ATTNC_DEVICE", "cuda:2"));
     assert!(text.contains("there is no device cuda:2: the last of this machine is cuda:1"), "{text}");
     let text = complaint(run("", &ADD).env("ATTNC_DEVICE", "gpu"));
-    assert!(text.contains("ATTNC_DEVICE is `gpu`; expected cpu, cuda, cuda:N or auto"), "{text}");
+    assert!(text.starts_with("error[E0808]: ATTNC_DEVICE is `gpu`; expected cpu, cuda, cuda:N or auto"), "{text}");
     printed(run("devices=2", &ADD).env("ATTNC_DEVICE", "cuda:1"));
 }
 
@@ -65,8 +65,9 @@ fn the_driver_rejects_the_kernels() {
 fn the_gpu_is_out_of_memory() {
     let text = complaint(&mut run("memory=100", &ADD));
     assert!(text.contains("the GPU is out of memory: 512 bytes for the weights"), "{text}");
+    assert!(text.starts_with("error[E0808]"), "{text}");
     let text = complaint(&mut run("memory=3000", &["affine", "--random", "--size", "batch=1000"]));
-    assert!(text.contains("the GPU is out of memory: ") && text.contains("affine"), "{text}");
+    assert!(text.starts_with("error[E0803]: affine: the GPU is out of memory: "), "{text}");
 }
 
 #[test]
@@ -84,6 +85,36 @@ fn a_launch_fails() {
     );
     let text = complaint(run("crash=1", &ADD).env("ATTNC_SYNC", "1"));
     assert!(text.contains("add: kernel ") && text.contains("the kernel failed: CUDA_ERROR_LAUNCH_FAILED"), "{text}");
+}
+
+/// Calls in one session, so that the launches of the second and the third are a graph.
+fn three_steps(settings: &str) -> Command {
+    let calls = folder().join("three_steps.txt");
+    if !calls.is_file() {
+        let made = folder().join(format!("three_steps.{}", settings.replace([',', '='], "_")));
+        std::fs::write(&made, "step(tokens = [1, 2], shift = [0, 1, 2, 3])\n".repeat(3)).unwrap();
+        std::fs::rename(made, &calls).unwrap();
+    }
+    let mut command = attnc(settings);
+    command.arg("run").arg(file("small.attn")).arg("--weights").arg(weights()).args(["--target", "cuda", "--calls"]);
+    command.arg(calls);
+    command
+}
+
+#[test]
+fn a_launch_of_a_graph_fails() {
+    // Each call has eight launches.
+    let wanted = printed(&mut three_steps(""));
+    assert_eq!(printed(three_steps("").env("ATTNC_CUDA_GRAPHS", "0")), wanted);
+    // Where the driver refuses a graph, its launches are queued one by one.
+    assert_eq!(printed(&mut three_steps("refuse=12")), wanted);
+    let text = complaint(three_steps("refuse=12").env("ATTNC_CUDA_GRAPHS", "0"));
+    assert!(text.contains("the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"), "{text}");
+    // What fails while it runs breaks the context, and it is said which call it was.
+    let text = complaint(&mut three_steps("crash=12"));
+    assert!(text.contains("step: the call: CUDA_ERROR_LAUNCH_FAILED"), "{text}");
+    let text = complaint(three_steps("crash=12").env("ATTNC_SYNC", "1"));
+    assert!(text.contains("step: kernel ") && text.contains("the kernel failed: CUDA_ERROR_LAUNCH_FAILED"), "{text}");
 }
 
 #[test]

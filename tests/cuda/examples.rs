@@ -15,7 +15,7 @@ struct Example {
 }
 
 /// Each shows something that no other does.
-const EXAMPLES: [Example; 12] = [
+const EXAMPLES: [Example; 13] = [
     Example { name: "01_linear", options: &["--size", "batch=3"] },
     // Taps, and nothing at all.
     Example { name: "02_self_attention", options: &["--dim", "D=32,K=8", "--size", "S=5", "--tap", "*"] },
@@ -24,6 +24,22 @@ const EXAMPLES: [Example; 12] = [
     Example { name: "03_masks", options: &["--function", "masked", "--dim", "D=20", "--size", "batch=2,S=7,T=5"] },
     // A table, layers in a loop over their parameters, causal attention.
     Example { name: "08_gpt2", options: &["--entry", "Gpt2", "--dim", "L=2,D=48,H=4,V=97,T=64", "--size", "S=9"] },
+    // Weights as integers, those of a list of layers among them, packed by kernels when the model is opened.
+    Example {
+        name: "08_gpt2",
+        options: &[
+            "--entry",
+            "Gpt2",
+            "--dim",
+            "L=2,D=48,H=4,V=97,T=64",
+            "--size",
+            "S=5",
+            "--pack",
+            "int4",
+            "--cpu",
+            "portable",
+        ],
+    },
     Example {
         name: "11_norms",
         options: &["--function", "group_norm", "--dim", "D=9,C=6,G=2,F=11", "--size", "B=2,S=5"],

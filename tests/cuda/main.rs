@@ -6,3 +6,4 @@ mod cubins;
 mod errors;
 mod examples;
 mod standin;
+mod strided;

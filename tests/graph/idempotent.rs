@@ -7,9 +7,9 @@ use attnc::ir::{Module, text};
 use attnc::lowering::graph;
 use attnc::passes::{Float, Level, Options};
 
-/// Random programs in CI, of each kind; `ATTNC_ORACLE` says otherwise.
+/// Random programs in CI, of each kind; `ATTNC_SEEDS` says otherwise.
 fn programs(usual: u64) -> u64 {
-    std::env::var("ATTNC_ORACLE").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+    std::env::var("ATTNC_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
 /// What a second run of a pipeline changes, if it changes anything.

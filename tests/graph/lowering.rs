@@ -334,6 +334,12 @@ const REFUSALS: &[Refusal] = &[
         None,
         &[],
     ),
+    (
+        "model M<N = 5> {\n    state k: f32[4]\n    pub fn f(x: f32[N], at: i32) -> f32 {\n        k[at..at+N] = x\n        sum(k)\n    }\n}\n",
+        None,
+        &[],
+    ),
+    ("model M<N = 5> {\n    pub fn f(x: f32[4], at: i32) -> f32[N] { x[at..at+N] }\n}\n", None, &[]),
     ("model M {\n    #[name = \"a.*\"]\n    w: f32[2]\n    pub fn f(x: f32[2]) -> f32[2] { x + w }\n}\n", None, &[]),
 ];
 

@@ -15,6 +15,5 @@ mod gen_source;
 mod host;
 mod idempotent;
 mod lowering;
-mod oracle_ir;
 mod references;
 mod untrusted_graphs;

@@ -13,7 +13,12 @@ fn attnc(args: &[&str], program: &str) -> (bool, String) {
 
 /// What an entry point gives: the shape, then the numbers, or the message.
 fn run(program: &str, backend: &str, function: &str, inputs: &[&str]) -> (String, Vec<f64>) {
+    run_with(program, backend, function, inputs, &[])
+}
+
+fn run_with(program: &str, backend: &str, function: &str, inputs: &[&str], more: &[&str]) -> (String, Vec<f64>) {
     let mut args = vec!["run", "--backend", backend, "--function", function];
+    args.extend(more);
     inputs.iter().for_each(|input| args.extend(["--input", *input]));
     let (_, text) = attnc(&args, program);
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
@@ -78,6 +83,51 @@ fn programs_compute_what_they_say() {
     };
     of("interp");
     of("cpu");
+}
+
+/// Dimensions that a program names, of an entry point or of the model, have their values from the arguments, a default, `--dim`, or an
+/// equality.
+#[test]
+fn named_dimensions_have_values() {
+    let program = "
+model M<P, Q> where P == Q + 1 {
+    pub fn equal<A, C>(x: f32[A], y: f32[C]) -> f32[C] where A == C { x * y }
+    pub fn ratio<A, B, T>(x: f32[2*A], y: f32[3*B]) -> f32[T] where 2*A == 3*B, T == A {
+        sum(rearrange(x + y, \"(t k) -> t k\", k = 2), axis = 1)
+    }
+    pub fn groups<D, H = 4, G>(x: f32[D]) -> f32[D / G] where D % H == 0, H % G == 0 {
+        sum(rearrange(x, \"(n g) -> n g\", g = G))
+    }
+    pub fn scaled<S, scale: f32 = 3>(x: f32[S]) -> f32[S] { x * scale }
+    pub fn rest(x: f32[P], y: f32[Q]) -> f32[Q] { x[1..P] + y }
+}
+";
+    for backend in ["interp", "cpu"] {
+        let with = ["--dim", "G=2"];
+        let check = |function: &str, inputs: &[&str], shape: &str, numbers: &[f64]| {
+            let (first, given) = run_with(program, backend, function, inputs, &with);
+            assert_eq!((first.as_str(), given.as_slice()), (shape, numbers), "{backend}: {function}");
+        };
+        let refused = |function: &str, inputs: &[&str]| {
+            let (first, _) = run_with(program, backend, function, inputs, &with);
+            assert!(first.contains("E0803"), "{backend}: {function}: {first}");
+        };
+        check("equal", &["x=[1, 2]", "y=[3, 4]"], "result: f32[2]", &[3.0, 8.0]);
+        refused("equal", &["x=[1, 2]", "y=[3]"]);
+        let six = "y=[10, 20, 30, 40, 50, 60]";
+        check("ratio", &["x=[1, 2, 3, 4, 5, 6]", six], "result: f32[3]", &[33.0, 77.0, 121.0]);
+        refused("ratio", &["x=[1, 2]", "y=[1, 2]"]);
+        check("groups", &["x=[1, 2, 3, 4]"], "result: f32[2]", &[3.0, 7.0]);
+        refused("groups", &["x=[1, 2]"]);
+        check("scaled", &["x=[1, 2]"], "result: f32[2]", &[3.0, 6.0]);
+        check("rest", &["x=[1, 2, 3]", "y=[10, 20]"], "result: f32[2]", &[12.0, 23.0]);
+        refused("rest", &["x=[1, 2]", "y=[10, 20]"]);
+    }
+    // Neither an argument nor a default gives `G` a value.
+    let (fine, text) = attnc(&["--emit=ir=-"], program);
+    assert!(!fine && text.contains("E0403") && text.contains("`G`"), "{text}");
+    let (fine, text) = attnc(&["--emit=ir=-", "--dim", "G=3"], program);
+    assert!(!fine && text.contains("`H % G == 0` does not hold"), "{text}");
 }
 
 /// An omitted argument leaves no operation: the code is that of a function without it.

@@ -18,15 +18,12 @@ mod fusion_examples;
 mod fusion_property;
 mod fusion_regions;
 mod fusion_sources;
-#[path = "../common/gen_ir/mod.rs"]
-mod gen_ir;
 #[path = "../common/gen_source/mod.rs"]
 mod gen_source;
 mod hoist;
 #[path = "../common/host.rs"]
 mod host;
 mod merge;
-mod oracle_passes;
 mod pass_manager;
 mod passes_keep_results;
 mod passes_small;

@@ -8,6 +8,7 @@ mod fragments;
 mod generate;
 mod kernels;
 mod oracle;
+mod packed;
 mod ptxas;
 mod runs;
 mod sim;

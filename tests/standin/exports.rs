@@ -11,9 +11,9 @@ use attnc::ptx::sim::tensor_map::{Swizzle, TensorMap};
 use attnc::ptx::{Type, Version};
 
 use crate::state::{
-    CURRENT, Code, Function, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE,
-    LAUNCH_OUT_OF_RESOURCES, NO_BINARY_FOR_GPU, NO_DEVICE, NOT_FOUND, NOT_INITIALIZED, OUT_OF_MEMORY, Queued, State,
-    TEXTS, UNSUPPORTED_PTX_VERSION, Work, lock,
+    CURRENT, Code, Function, Graph, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE,
+    NO_BINARY_FOR_GPU, NO_DEVICE, NOT_FOUND, NOT_INITIALIZED, OUT_OF_MEMORY, Queued, State, TEXTS,
+    UNSUPPORTED_PTX_VERSION, Work, lock,
 };
 
 /// Multiprocessors of the GPU.
@@ -51,6 +51,24 @@ extern "C" fn attnc_standin_live() -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn attnc_standin_launches() -> u64 {
     lock().launches
+}
+
+/// How many graphs were launched.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_graphs() -> u64 {
+    lock().graph_launches
+}
+
+/// How often a launch of a graph was changed.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_updates() -> u64 {
+    lock().updates
+}
+
+/// How often the host waited for a stream.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_waits() -> u64 {
+    lock().waits
 }
 
 #[unsafe(no_mangle)]
@@ -360,6 +378,11 @@ unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usi
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64) -> Code {
+    queue(stream, Work::Copy { to, from, bytes })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cuMemsetD8Async(at: u64, value: u8, bytes: usize, stream: u64) -> Code {
     queue(stream, Work::Fill { at, value, bytes })
 }
@@ -386,6 +409,7 @@ extern "C" fn cuStreamDestroy_v2(stream: u64) -> Code {
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(stream: u64) -> Code {
     let mut s = lock();
+    s.waits += 1;
     code(s.ready().and_then(|()| s.finish(stream)))
 }
 
@@ -457,30 +481,135 @@ unsafe extern "C" fn cuLaunchKernel(
     extra: *const c_void,
 ) -> Code {
     let mut s = lock();
-    if let Err(code) = s.ready() {
-        return code;
-    }
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    let Some(f) = s.functions.get(&function) else { return INVALID_HANDLE };
-    let Some(module) = s.modules.get(&f.module).cloned() else { return INVALID_HANDLE };
+    // SAFETY: as the caller promises.
+    let made = unsafe { launch_of(&s, &KernelNode { function, grid, block, shared, params, extra }) };
+    code(made.and_then(|launch| s.launch(stream, vec![launch])))
+}
+
+/// `CUDA_KERNEL_NODE_PARAMS`, in its first version.
+#[repr(C)]
+struct KernelNode {
+    function: u64,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    params: *const *const u8,
+    extra: *const c_void,
+}
+
+/// What a launch is told, if it is one.
+///
+/// # Safety
+/// There is a pointer for each parameter of the kernel, to as many bytes as it has.
+unsafe fn launch_of(s: &State, node: &KernelNode) -> Result<Queued, Code> {
+    s.ready()?;
+    let &KernelNode { function, grid, block, shared, params, extra } = node;
+    let f = s.functions.get(&function).ok_or(INVALID_HANDLE)?;
+    let module = s.modules.get(&f.module).cloned().ok_or(INVALID_HANDLE)?;
     let own = module.static_shared(&f.name).unwrap_or(0);
     let empty = grid.iter().chain(&block).any(|n| *n == 0);
     // More shared memory than usual must have been asked for.
     if empty || !extra.is_null() || shared > f.dynamic || (f.dynamic == USUAL_SHARED && own + shared > USUAL_SHARED) {
-        return INVALID_VALUE;
+        return Err(INVALID_VALUE);
     }
     let types = module.params(&f.name).unwrap_or_default();
     let values = types.iter().enumerate().map(|(i, ty)| {
-        // SAFETY: the caller has a pointer for each parameter, to as many bytes as it has.
+        // SAFETY: by the contract above.
         unsafe { std::slice::from_raw_parts(*params.add(i), ty.bytes() as usize) }.to_vec()
     });
     let (params, kernel) = (values.collect(), f.name.clone());
-    s.launches += 1;
-    let number = s.launches;
-    if s.settings.refuse == Some(number) {
-        return LAUNCH_OUT_OF_RESOURCES;
+    Ok(Queued { module, kernel, grid, block, shared, params, number: 0 })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphCreate(graph: *mut u64, flags: u32) -> Code {
+    let mut s = lock();
+    if let Err(code) = s.ready() {
+        return code;
     }
-    code(s.queue(stream, Work::Launch(Box::new(Queued { module, kernel, grid, block, shared, params, number }))))
+    if flags != 0 || s.settings.no_graphs {
+        return INVALID_VALUE;
+    }
+    let name = s.name();
+    s.graphs.insert(name, Graph::default());
+    // SAFETY: as the caller promises.
+    code(unsafe { give(graph, name) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphAddKernelNode(
+    node: *mut u64,
+    graph: u64,
+    before: *const u64,
+    count: usize,
+    params: *const KernelNode,
+) -> Code {
+    let mut s = lock();
+    // SAFETY: as the caller promises.
+    let (launch, before) = unsafe {
+        let before = if count == 0 { Vec::new() } else { std::slice::from_raw_parts(before, count).to_vec() };
+        (params.as_ref().ok_or(INVALID_VALUE).and_then(|p| launch_of(&s, p)), before)
+    };
+    let name = s.name();
+    let Some(graph) = s.graphs.get_mut(&graph) else { return INVALID_HANDLE };
+    if before.iter().any(|b| !graph.nodes.contains_key(b)) {
+        return INVALID_VALUE;
+    }
+    // SAFETY: as the caller promises.
+    code(launch.and_then(|launch| {
+        graph.nodes.insert(name, (before, launch));
+        unsafe { give(node, name) }
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphInstantiateWithFlags(executable: *mut u64, graph: u64, flags: u64) -> Code {
+    let mut s = lock();
+    if let Err(code) = s.ready() {
+        return code;
+    }
+    let Some(copy) = s.graphs.get(&graph).filter(|_| flags == 0).cloned() else { return INVALID_HANDLE };
+    let name = s.name();
+    s.executables.insert(name, copy);
+    // SAFETY: as the caller promises.
+    code(unsafe { give(executable, name) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphExecKernelNodeSetParams(executable: u64, node: u64, params: *const KernelNode) -> Code {
+    let mut s = lock();
+    // SAFETY: as the caller promises.
+    let launch = unsafe { params.as_ref().ok_or(INVALID_VALUE).and_then(|p| launch_of(&s, p)) };
+    // A node that has left its graph cannot be named any more.
+    if !s.graphs.values().any(|g| g.nodes.contains_key(&node)) {
+        return INVALID_HANDLE;
+    }
+    s.updates += 1;
+    let found = s.executables.get_mut(&executable).and_then(|e| e.nodes.get_mut(&node));
+    code(launch.and_then(|launch| found.map(|node| node.1 = launch).ok_or(INVALID_HANDLE)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphLaunch(executable: u64, stream: u64) -> Code {
+    let mut s = lock();
+    if let Err(code) = s.ready() {
+        return code;
+    }
+    let Some(graph) = s.executables.get(&executable) else { return INVALID_HANDLE };
+    let launches = graph.in_some_order();
+    s.graph_launches += 1;
+    code(s.launch(stream, launches))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphExecDestroy(executable: u64) -> Code {
+    if lock().executables.remove(&executable).is_none() { INVALID_HANDLE } else { 0 }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphDestroy(graph: u64) -> Code {
+    if lock().graphs.remove(&graph).is_none() { INVALID_HANDLE } else { 0 }
 }
 
 /// Element types by their numbers.

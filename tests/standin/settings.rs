@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) refuse: Option<u64>,
     /// `crash=N`: the launch of this number breaks the context when it runs.
     pub(crate) crash: Option<u64>,
+    /// `no-graphs`: it makes no graphs.
+    pub(crate) no_graphs: bool,
     /// `latest`, `seed=N`: how kernels are executed.
     pub(crate) mode: Mode,
 }
@@ -38,6 +40,7 @@ impl Settings {
             reject: false,
             refuse: None,
             crash: None,
+            no_graphs: false,
             mode: Mode::EAGER,
         };
         let text = std::env::var("ATTNC_STANDIN").unwrap_or_default();
@@ -54,6 +57,7 @@ impl Settings {
                 "reject" => s.reject = true,
                 "refuse" => s.refuse = Some(number),
                 "crash" => s.crash = Some(number),
+                "no-graphs" => s.no_graphs = true,
                 "latest" => s.mode = Mode { order: Mode::LATEST.order, ..s.mode },
                 "seed" => s.mode = s.mode.seeded(number),
                 _ => panic!("ATTNC_STANDIN: {word}"),

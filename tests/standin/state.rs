@@ -65,6 +65,8 @@ pub(crate) enum Work {
     CopyIn { to: u64, bytes: Vec<u8> },
     /// To the host.
     CopyOut { to: usize, from: u64, bytes: usize },
+    /// Within the device.
+    Copy { to: u64, from: u64, bytes: usize },
     /// Bytes of one value.
     Fill { at: u64, value: u8, bytes: usize },
     /// A kernel.
@@ -72,6 +74,7 @@ pub(crate) enum Work {
 }
 
 /// A launch that waits.
+#[derive(Clone)]
 pub(crate) struct Queued {
     pub(crate) module: Arc<Module>,
     pub(crate) kernel: String,
@@ -79,8 +82,27 @@ pub(crate) struct Queued {
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
     pub(crate) params: Vec<Vec<u8>>,
-    /// Its number among all launches, from 1.
+    /// Its number among all launches, from 1; 0 before it is one.
     pub(crate) number: u64,
+}
+
+/// Launches, each after some others: by its name, the names of these and what is launched.
+#[derive(Clone, Default)]
+pub(crate) struct Graph {
+    pub(crate) nodes: BTreeMap<u64, (Vec<u64>, Queued)>,
+}
+
+impl Graph {
+    /// The launches in an order that the graph allows; of those that could be next, the one that was added last.
+    pub(crate) fn in_some_order(&self) -> Vec<Queued> {
+        let mut left = self.nodes.clone();
+        let mut out = Vec::new();
+        while let Some(next) = left.iter().rev().find(|(_, n)| n.0.iter().all(|b| !left.contains_key(b))).map(|n| *n.0)
+        {
+            out.extend(left.remove(&next).map(|n| n.1));
+        }
+        out
+    }
 }
 
 /// A function of a module.
@@ -103,9 +125,15 @@ pub(crate) struct State {
     pub(crate) streams: BTreeMap<u64, Vec<Work>>,
     /// Events, with the stream that each was last recorded on.
     pub(crate) events: BTreeMap<u64, Option<u64>>,
+    pub(crate) graphs: BTreeMap<u64, Graph>,
+    /// What can be launched of graphs.
+    pub(crate) executables: BTreeMap<u64, Graph>,
     /// The code that all calls give from now on, if it is not 0.
     pub(crate) broken: Code,
     pub(crate) launches: u64,
+    pub(crate) graph_launches: u64,
+    pub(crate) updates: u64,
+    pub(crate) waits: u64,
     next: u64,
 }
 
@@ -121,7 +149,12 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         streams: (0..3).map(|n| (n, Vec::new())).collect(),
         events: BTreeMap::new(),
         broken: 0,
+        graphs: BTreeMap::new(),
+        executables: BTreeMap::new(),
         launches: 0,
+        graph_launches: 0,
+        updates: 0,
+        waits: 0,
         next: 0x1000,
     })
 });
@@ -171,6 +204,18 @@ impl State {
         Ok(())
     }
 
+    /// Puts launches on a stream, all or none.
+    pub(crate) fn launch(&mut self, stream: u64, launches: Vec<Queued>) -> Result<(), Code> {
+        let first = self.launches + 1;
+        self.launches += launches.len() as u64;
+        if self.settings.refuse.is_some_and(|n| (first..=self.launches).contains(&n)) {
+            return Err(LAUNCH_OUT_OF_RESOURCES);
+        }
+        (first..)
+            .zip(launches)
+            .try_for_each(|(number, launch)| self.queue(stream, Work::Launch(Box::new(Queued { number, ..launch }))))
+    }
+
     /// Does what waits on a stream.
     pub(crate) fn finish(&mut self, stream: u64) -> Result<(), Code> {
         let waiting = std::mem::take(self.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?);
@@ -196,6 +241,7 @@ impl State {
         };
         match work {
             Work::CopyIn { to, bytes } => self.device.write(to, &bytes).map_err(outside),
+            Work::Copy { to, from, bytes } => self.device.copy(to, from, bytes).map_err(outside),
             Work::Fill { at, value, bytes } => self.device.write(at, &vec![value; bytes]).map_err(outside),
             Work::CopyOut { to, from, bytes } => {
                 let data = self.device.read(from, bytes).map_err(outside)?;
@@ -238,6 +284,6 @@ impl State {
     pub(crate) fn live(&self) -> u64 {
         let contexts: u64 = self.retained.values().sum();
         let others = self.device.allocated().0 + self.modules.len() + self.streams.len() - 3 + self.events.len();
-        contexts + others as u64
+        contexts + (others + self.graphs.len() + self.executables.len()) as u64
     }
 }

@@ -11,11 +11,14 @@
 //! result = accumulator + sums
 //! ```
 //!
+//! Panels of integers (`load_scaled`) are windows whose elements are multiplied by their scales on the way.
+//!
 //! In a slice the elements of a step lie side by side, so a thread reads its rows and columns four at a time.
 
 use super::kernel::{Code, WARP, offset_of};
 use super::lanes::{Lane, ptx_type};
 use super::run::power_of_two;
+use super::scales::{Scale, Scaled};
 use crate::ptx::words::{Compare, Half, Relu, Round, Sat, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as PtxType};
 use crate::scalar::{BinaryOp, Scalar};
@@ -42,6 +45,8 @@ struct Window {
     dense: [bool; 2],
     elem: Elem,
     read_only: bool,
+    /// Integers times scales.
+    scaled: Option<Scaled>,
 }
 
 /// How the rows (or columns) of the result are divided.
@@ -163,13 +168,22 @@ impl Code<'_> {
     /// What a window reads, if an operand is one.
     fn window(&mut self, v: Value) -> Result<Option<Window>, String> {
         let body = self.body;
-        let Some(InstData { op: Op::Window { rows, cols }, operands, .. }) = body.def_inst(v) else { return Ok(None) };
+        let Some(InstData { op, operands, .. }) = body.def_inst(v) else { return Ok(None) };
         let (Some(buffer), indices) = (operands.first(), operands.get(1..).unwrap_or_default()) else {
-            return Err("a window of no buffer".into());
+            return Ok(None);
+        };
+        let (rows, cols, indices, scaled) = match op {
+            Op::Window { rows, cols } => (*rows, *cols, indices, None),
+            Op::LoadScaled { bits } => {
+                let Some((scales, indices)) = indices.split_last() else { return Err("a panel without scales".into()) };
+                let axis = indices.len().checked_sub(2).ok_or("a panel of less than two axes")?;
+                (Some(axis), Some(axis + 1), indices, Some(self.scales(*scales, indices, *bits)?))
+            }
+            _ => return Ok(None),
         };
         let base = self.address(*buffer, indices)?;
         let (_, strides, elem, read_only) = self.buffer(*buffer)?;
-        let along = [*rows, *cols];
+        let along = [rows, cols];
         let mut bytes = [Operand::Int(0), Operand::Int(0)];
         for (bytes, axis) in bytes.iter_mut().zip(along) {
             if let Some(stride) = axis.and_then(|a| strides.get(a)) {
@@ -177,7 +191,7 @@ impl Code<'_> {
             }
         }
         let dense = bytes.clone().map(|b| b == Operand::Int(i64::try_from(elem.size()).unwrap_or(0)));
-        Ok(Some(Window { base, strides: bytes, dense, elem, read_only }))
+        Ok(Some(Window { base, strides: bytes, dense, elem, read_only, scaled }))
     }
 }
 
@@ -472,7 +486,7 @@ impl Product<'_, '_> {
         let (offset, pitch) = (i32::try_from(*offset).unwrap_or(0), *pitch);
         // Axes of the window: that of the result, that of the steps.
         let (own_axis, step_axis) = if side == 0 { (0, 1) } else { (1, 0) };
-        let (base, elem, read_only) = (w.base.clone(), w.elem, w.read_only);
+        let (base, elem, read_only, scaled) = (w.base.clone(), w.elem, w.read_only, w.scaled.clone());
         let (own_bytes, step_bytes) = (w.strides[own_axis].clone(), w.strides[step_axis].clone());
         let steps_first = w.dense[step_axis] && !w.dense[own_axis];
         let width = self.sides[side].stride().min(whole(&self.sides[side]));
@@ -488,7 +502,7 @@ impl Product<'_, '_> {
         let fast = e.make("fast", P::And { ty: PtxType::B32 }, ty, &[tid.clone(), Operand::Int(fast_threads - 1)]);
         let bits = Operand::Int(i64::from(fast_threads.trailing_zeros()));
         let slow = e.make("slow", P::Shr { ty }, ty, &[tid, bits]);
-        let mut loaded: Vec<(Lane, Operand, Option<Operand>)> = Vec::new();
+        let mut loaded: Vec<(Lane, Option<Scale>, Operand, Option<Operand>)> = Vec::new();
         let mut f = 0;
         while f < fast_extent {
             let mut s = 0;
@@ -519,17 +533,24 @@ impl Product<'_, '_> {
                     there = e.both(there, Some(p));
                 }
                 let address = e.advance(&base, &own, &own_bytes);
-                let address = e.advance(&address, &step, &step_bytes);
+                let (row, scale) = match &scaled {
+                    None => (step.clone(), None),
+                    Some(s) => e.scale_of(s, &step, &own, there.as_ref()),
+                };
+                let address = e.advance(&address, &row, &step_bytes);
                 let x = e.load("x", elem, &address, read_only, there.as_ref());
                 let target = e.mad32("to", step_at, pitch, &shared);
                 let target = e.mad32("to", own_at, size(computed), &target);
-                loaded.push((x, target, inside));
+                loaded.push((x, scale, target, inside));
                 s += slow_threads;
             }
             f += fast_threads;
         }
-        for (x, target, inside) in loaded {
-            let x = e.cast("x", &x, computed);
+        for (x, scale, target, inside) in loaded {
+            let x = match scale {
+                None => e.cast("x", &x, computed),
+                Some(scale) => e.times_scale(&x, &scale)?,
+            };
             let ty = ptx_type(computed);
             let value = e.in_reg(&x.value, ty);
             let op = P::StShared { vector: Vector::One, ty };

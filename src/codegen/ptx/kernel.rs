@@ -289,7 +289,7 @@ impl Code<'_> {
             Op::Transpose => self.transpose(data),
             Op::Element => self.element(data),
             // It is read where it is used.
-            Op::Window { .. } => Ok(()),
+            Op::Window { .. } | Op::LoadScaled { .. } => Ok(()),
             _ => match self.simple(data)? {
                 true => Ok(()),
                 false => Err(format!("{} is not made here", data.op.info().name)),

@@ -5,7 +5,7 @@
 //! not looked at: they run on the host. What this must not know: drivers, launches.
 //!
 //! A kernel that works in runs is made by [`kernel`]: indices and scalars by all threads alike, the elements of runs divided among them
-//! ([`run`], [`reduce`]), products by rectangles ([`dot`]), barriers where threads need each other's results ([`hazards`]). Work on
+//! ([`run`], [`reduce`]), products by rectangles ([`dot`], of weights with [`scales`]), barriers where threads need each other's results ([`hazards`]). Work on
 //! elements is [`lanes`], with the functions of vector IR.
 //!
 //! One whose tiles are fragments of tensor cores is made by [`fragments`].
@@ -25,6 +25,7 @@ mod lanes;
 mod partial;
 mod reduce;
 mod run;
+mod scales;
 mod variant;
 
 use std::collections::BTreeSet;

@@ -45,4 +45,14 @@ codes! {
            file that ATTNC_CUDA_LIB names), a GPU, a newer driver, a GPU of a newer generation; or why the driver rejects\n\
            the kernels. Programs that call a library for both (`--target cpu,cuda`) may open it on the device `auto`, which is\n\
            the CPU if no GPU can be used; nothing else falls back to the CPU.";
+
+    /// A model that does not open for another reason.
+    OPEN = "E0808", "the model cannot be opened";
+    rule: "The weights are not to blame: there is not enough memory for them and what is packed of them, on the GPU or in the
+\
+           system, the processor lacks instructions that the library was compiled for, or a variable of the environment (ATTNC_DEVICE,
+\
+           ATTNC_THREADS, ATTNC_CPU) has a value that is none. The message says which. A GPU's memory is shared with other
+\
+           processes, and `nvidia-smi` shows them; a smaller type of the weights (`--pack`, `bf16`) takes less.";
 }

@@ -10,11 +10,12 @@ use crate::diagnostics::codes::{dimensions, entries, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::ir::requirements::MAX_ELEMENTS;
 use crate::ir::{ParamDecl, Scalar, StateDecl, tensors};
-use crate::shape::{Dim, Fact, TensorType};
+use crate::shape::{Dim, Fact, Relation, TensorType};
 use crate::source::Span;
 use crate::types::axes::Axis;
 use crate::types::typed::{
-    Condition, Constant, FieldType, FunctionId, Generic, GenericKind, Instance, LayerId, LayerKind, Program, Tensor,
+    Condition, Constant, FieldType, Function, FunctionId, Generic, GenericKind, Instance, LayerId, LayerKind, Program,
+    Tensor,
 };
 
 /// The most parameters (arrays of layers counted once).
@@ -96,6 +97,7 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
             GenericKind::Elem(_) => {}
         }
     }
+    fixed_by_equalities(&layer.equal, &mut bound.dims, |name| !options.dims.contains_key(name));
     signature_dims(program, options, &mut bound, diagnostics)?;
     for condition in &layer.conditions {
         match decide(condition, &bound.dims, diagnostics)? {
@@ -152,6 +154,13 @@ fn choose(program: &Program, name: Option<&str>, diagnostics: &mut Diagnostics) 
 }
 
 /// Takes the bindings that are no generics: dimensions of entry points.
+/// The dimensions of an entry point: those of its arguments, and its own generics.
+fn names_of(function: &Function) -> impl Iterator<Item = &str> {
+    let is_dim = |generic: &&Generic| matches!(generic.kind, GenericKind::Dim { .. });
+    let generics = function.generics.iter().filter(is_dim).map(|generic| generic.name.as_str());
+    function.dims.iter().map(String::as_str).chain(generics)
+}
+
 fn signature_dims(
     program: &Program,
     options: &Options,
@@ -159,8 +168,7 @@ fn signature_dims(
     diagnostics: &mut Diagnostics,
 ) -> Result<(), LowerError> {
     let layer = program.layer(bound.model);
-    let of_entries: Vec<&str> =
-        bound.entries.iter().flat_map(|id| program.function(*id).dims.iter().map(String::as_str)).collect();
+    let of_entries: Vec<&str> = bound.entries.iter().flat_map(|id| names_of(program.function(*id))).collect();
     let mut ok = true;
     for (name, value) in &options.dims {
         if bound.dims.contains_key(name) {
@@ -192,6 +200,25 @@ fn signature_dims(
     if ok { Ok(()) } else { Err(LowerError::Reported) }
 }
 
+/// Writes the dimensions that are still themselves, and that an equality fixes, as what they equal.
+pub(super) fn fixed_by_equalities(
+    equal: &BTreeMap<String, Dim>,
+    dims: &mut BTreeMap<String, Dim>,
+    is_free: impl Fn(&str) -> bool,
+) {
+    for (name, other) in equal {
+        let unbound = dims.get(name).is_some_and(|dim| dim.as_symbol() == Some(name));
+        // With numbers for the others a quotient may be no integer: the equality then stays open, and is refused as one that
+        // cannot hold.
+        if unbound
+            && is_free(name)
+            && let Some(other) = other.substitute(&|symbol| dims.get(symbol).cloned())
+        {
+            dims.insert(name.clone(), other);
+        }
+    }
+}
+
 /// What became of a condition.
 pub(super) enum Decision {
     /// It holds.
@@ -221,6 +248,8 @@ pub(super) fn decide(
         return Err(LowerError::Reported);
     };
     match bound.decide() {
+        // What fixed a name holds once the name is written as what it equals.
+        None if bound.relation == Relation::Eq && bound.left == bound.right => Ok(Decision::Holds),
         Some(true) => Ok(Decision::Holds),
         // A number that is not an integer satisfies nothing.
         None if !(bound.left.is_const() && bound.right.is_const()) => Ok(Decision::Open(bound)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::bind::{Bound, Decision, decide};
+use super::bind::{Bound, Decision, decide, fixed_by_equalities};
 use super::builder::{Builder, Files, State};
 use super::frame::{Frame, LayerInstance, Local};
 use super::{LowerError, Res};
@@ -78,6 +78,8 @@ fn lower(
         let dim = bound.signature_dims.get(name).cloned().unwrap_or_else(|| Dim::symbol(name));
         frame.dims.insert(name.clone(), dim);
     }
+    own_generics(&mut builder, &mut frame, bound)?;
+    fixed_by_equalities(&function.equal, &mut frame.dims, |name| !bound.signature_dims.contains_key(name));
     frame.rest = vec![Dim::symbol(&unused(&frame.dims, "batch"))];
     let dims = frame.dims.values().chain(&frame.rest).flat_map(Dim::symbols);
     builder.taken = dims.map(|s| s.to_string()).collect();
@@ -102,8 +104,40 @@ fn lower(
     }
     let block = builder.block;
     builder.f.terminate(block, Terminator::Return(values));
-    every_dimension_is_bound(&mut builder, bound, function.span)?;
+    every_dimension_is_bound(&mut builder, bound, function)?;
     Ok((builder.f, !builder.taps.is_empty()))
+}
+
+/// Gives the generics of the entry point itself their values: bound ones, defaults, or themselves where arguments bind them.
+fn own_generics(builder: &mut Builder, frame: &mut Frame, bound: &Bound) -> Res<()> {
+    for generic in &frame.function.generics {
+        let name = &generic.name;
+        match &generic.kind {
+            GenericKind::Dim { default } => {
+                let value = match (bound.signature_dims.get(name), default) {
+                    (Some(value), _) => Some(value.clone()),
+                    (None, Some(default)) => default.substitute(&|symbol| frame.dims.get(symbol).cloned()),
+                    (None, None) => Some(Dim::symbol(name)),
+                };
+                let Some(value) = value else {
+                    let message = format!("the default of `{name}` divides by zero");
+                    let diagnostic = Diagnostic::error(dimensions::DIVISION_BY_ZERO, message).at(generic.span, "");
+                    return Err(builder.report(diagnostic));
+                };
+                frame.dims.insert(name.clone(), value);
+            }
+            GenericKind::Const { default: Some(value), .. } => drop(frame.constants.insert(name.clone(), *value)),
+            GenericKind::Const { default: None, .. } => {
+                let message = format!("the constant `{name}` of `{}` has no value", frame.function.name);
+                let diagnostic = Diagnostic::error(entries::UNBOUND_GENERIC, message)
+                    .at(generic.span, "no default")
+                    .help(format!("give it a default: `{name} = 1.0`"));
+                return Err(builder.report(diagnostic));
+            }
+            GenericKind::Elem(_) => {}
+        }
+    }
+    Ok(())
 }
 
 fn arguments(builder: &mut Builder, frame: &mut Frame) -> Res<()> {
@@ -170,7 +204,8 @@ fn unused(dims: &BTreeMap<String, Dim>, wanted: &str) -> String {
 }
 
 /// Every dimension that is left must follow from the shape of an argument.
-fn every_dimension_is_bound(builder: &mut Builder, bound: &Bound, span: Span) -> Res<()> {
+fn every_dimension_is_bound(builder: &mut Builder, bound: &Bound, function: &typed::Function) -> Res<()> {
+    let span = function.span;
     let by_arguments: Vec<String> = builder
         .f
         .args
@@ -214,7 +249,7 @@ fn every_dimension_is_bound(builder: &mut Builder, bound: &Bound, span: Span) ->
             dimensions::NOT_INFERRED,
             format!("the arguments of `{entry}` do not give `{name}` a value"),
         )
-        .at(span, "")
+        .at(function.generics.iter().find(|generic| generic.name == name).map_or(span, |generic| generic.span), "")
         .help(format!("an argument with an axis of length `{name}`, or `--dim {name}=VALUE`, would do")),
     };
     Err(builder.report(diagnostic))

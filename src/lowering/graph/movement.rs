@@ -190,7 +190,10 @@ impl<'a> Builder<'a> {
                     self.within(&at.add(&Dim::one()), &extent, span)?;
                     (self.index(&at, span)?, Dim::one(), false)
                 }
-                Index::Window(start, length) => (start, length, true),
+                Index::Window(start, length) => {
+                    self.window_fits(&length, &extent, span)?;
+                    (start, length, true)
+                }
                 Index::At(at) => (at, Dim::one(), false),
                 Index::Gather(_) => return Err(self.bug(span, "an assignment at a tensor of indices")),
             };
@@ -339,13 +342,26 @@ impl<'a> Builder<'a> {
                 self.element(x, axis, &at, span)
             }
             (Index::At(at), Some(_)) => self.emit(Op::Index { axis }, vec![x, at], None, span),
-            (Index::Window(at, length), Some(_)) => {
+            (Index::Window(at, length), Some(extent)) => {
+                self.window_fits(&length, &extent, span)?;
                 let mut shape = ty.shape.clone();
                 shape[axis] = length;
                 let ty = crate::ir::Type::Tensor(crate::shape::TensorType::new(ty.elem, shape));
                 self.emit(Op::Extract { axes: vec![axis] }, vec![x, at], Some(ty), span)
             }
             (Index::Gather(at), Some(_)) => self.emit(Op::Gather { axis, batch: 0 }, vec![x, at], None, span),
+        }
+    }
+
+    /// Refuses a window at a computed index that is longer than its axis, with the values that are bound; everything else about it
+    /// is checked at run time.
+    fn window_fits(&mut self, length: &Dim, extent: &Dim, span: Span) -> Res<()> {
+        match length.as_const().zip(extent.as_const()) {
+            Some((n, len)) if n > len => {
+                let message = format!("a slice of {n} elements on an axis of length {len}");
+                Err(self.report(Diagnostic::error(shapes::OUT_OF_RANGE, message).at(span, "")))
+            }
+            _ => Ok(()),
         }
     }
 }

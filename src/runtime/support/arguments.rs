@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::abi::{EntryDesc, TensorDesc, elem};
 use crate::bind::{self, Bound};
-use crate::cuda;
+use crate::cuda::copier::{At, Detour, is_direct};
 use crate::desc::{elem_name, elem_size};
 use crate::dlpack::{Conversion, DLTensor, View, conversion, type_of};
 use crate::error::{Error, List, Result, fail};
@@ -16,10 +16,10 @@ use crate::sys::Buffer;
 type Span = (usize, usize);
 
 /// The arguments of a call as generated code sees them.
-pub(crate) struct Arguments {
+pub(crate) struct Arguments<'a> {
     pub(crate) data: Vec<*const u8>,
-    /// Which of them are in the GPU's memory.
-    pub(crate) on_device: Vec<bool>,
+    /// Where each of them is.
+    pub(crate) at: Vec<At<'a>>,
     /// The callers' memory that is read during the call, and what of it is the GPU's.
     spans: Vec<Span>,
     device_spans: Vec<Span>,
@@ -78,19 +78,15 @@ pub(crate) unsafe fn bind<'a>(
     Ok((views, bound))
 }
 
-/// Makes the arguments what generated code expects. What is on the GPU stays there if it is that already; `session` is the
-/// one that it is on.
+/// Makes the arguments what generated code expects. What is on the GPU stays there; if it is not that already, the call
+/// makes it so there.
 ///
 /// # Safety
 /// The tensors' memory is readable as their shapes and strides say, and stays so during the call.
-pub(crate) unsafe fn arguments(
-    entry: &EntryDesc,
-    views: &[View<'_>],
-    session: Option<&cuda::session::Session>,
-) -> Result<Arguments> {
+pub(crate) unsafe fn arguments<'a>(entry: &EntryDesc, views: &[View<'a>]) -> Result<Arguments<'a>> {
     let mut out = Arguments {
         data: Vec::new(),
-        on_device: Vec::new(),
+        at: Vec::new(),
         spans: Vec::new(),
         device_spans: Vec::new(),
         _copies: Vec::new(),
@@ -104,28 +100,24 @@ pub(crate) unsafe fn arguments(
         if v.count == 0 {
             // Nothing is read, but no code should be given a null pointer.
             out.data.push(core::ptr::without_provenance(64));
-            out.on_device.push(v.on_device);
+            out.at.push(if v.on_device { At::Device } else { At::Host });
             continue;
         }
         let is_aligned = |v: &View<'_>| (v.data as u64).checked_rem(given) == Some(0);
         // A truth value of this type is 0 or 1.
         let same = how == Conversion::Same || (how == Conversion::Truth && v.dtype == type_of(t.elem));
-        let begins_well = (v.data as u64).is_multiple_of(cuda::memory::ARGUMENT_ALIGN);
-        out.on_device.push(v.on_device && begins_well && is_aligned(v) && v.is_contiguous() && same);
-        if out.on_device.last() == Some(&true) {
-            out.device_spans.push(span);
+        if v.on_device {
             out.data.push(v.data);
+            if same && is_direct(v) {
+                out.device_spans.push(span);
+                out.at.push(At::Device);
+            } else {
+                let how = if same { Conversion::Same } else { how };
+                out.at.push(At::Detour(Detour { view: *v, size: given, how }));
+            }
             continue;
         }
-        // Whatever else is done to elements is done by the CPU.
-        let mut here = None;
-        if v.on_device {
-            let Some(session) = session else { fail!(Internal, "{name} is on a GPU") };
-            let copy = session.fetch(span.0 as u64, (span.1 - span.0) as u64, &name)?;
-            here = Some(v.moved_to(copy.pointer().wrapping_add(v.data as usize - span.0)));
-            out._copies.push(copy);
-        }
-        let v = here.as_ref().unwrap_or(v);
+        out.at.push(At::Host);
         let mut data = v.data.cast_const();
         if !(is_aligned(v) && v.is_contiguous()) {
             let copy = buffer(v.count, given, &name)?;
@@ -204,8 +196,8 @@ unsafe fn convert(how: Conversion, data: *const u8, count: u64, size: u64, name:
 /// The caller's tensors for results, and where generated code writes.
 pub(crate) struct Results<'a> {
     pub(crate) data: Vec<*mut u8>,
-    /// Which of them are in the GPU's memory.
-    pub(crate) on_device: Vec<bool>,
+    /// Where each of them is.
+    pub(crate) at: Vec<At<'a>>,
     /// What is written elsewhere first, and then copied out: the tensor, its element size, the buffer.
     detours: Vec<(View<'a>, u64, Buffer)>,
 }
@@ -218,10 +210,10 @@ pub(crate) unsafe fn results<'a>(
     entry: &EntryDesc,
     bound: &Bound,
     tensors: &[*mut DLTensor],
-    args: &Arguments,
+    args: &Arguments<'_>,
     gpu: Option<i32>,
 ) -> Result<Results<'a>> {
-    let mut out = Results { data: Vec::new(), on_device: Vec::new(), detours: Vec::new() };
+    let mut out = Results { data: Vec::new(), at: Vec::new(), detours: Vec::new() };
     let (mut host_spans, mut device_spans): (Vec<Span>, Vec<Span>) = (Vec::new(), Vec::new());
     for (t, tensor) in entry.results.get().iter().zip(tensors) {
         let name = called(entry, "result", t);
@@ -237,8 +229,8 @@ pub(crate) unsafe fn results<'a>(
         }
         let size = elem_size(t.elem);
         let span = view.span(size, &name)?;
-        out.on_device.push(view.on_device);
         if view.count == 0 {
+            out.at.push(if view.on_device { At::Device } else { At::Host });
             out.data.push(core::ptr::without_provenance_mut(64));
             continue;
         }
@@ -250,19 +242,14 @@ pub(crate) unsafe fn results<'a>(
         spans.push(span);
         let aligned = (view.data as u64).checked_rem(size) == Some(0);
         if view.on_device {
-            const ALIGN: u64 = cuda::memory::ARGUMENT_ALIGN;
-            if !(view.is_contiguous() && (view.data as u64).is_multiple_of(ALIGN)) {
-                fail!(
-                    Tensor,
-                    "{name} is on the GPU, where results must be contiguous and begin at a multiple of {ALIGN} bytes"
-                );
-            }
-            if meets(&args.device_spans) {
-                fail!(Call, "{name} shares the GPU's memory with an argument");
-            }
+            // An argument must stay as it is until everything is computed.
+            let direct = is_direct(&view) && !meets(&args.device_spans);
+            let detour = Detour { view, size, how: Conversion::Same };
+            out.at.push(if direct { At::Device } else { At::Detour(detour) });
             out.data.push(view.data);
             continue;
         }
+        out.at.push(At::Host);
         if aligned && view.is_contiguous() && !meets(&args.spans) {
             out.data.push(view.data);
             continue;

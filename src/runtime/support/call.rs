@@ -162,9 +162,9 @@ pub(crate) struct Data<'a> {
     pub(crate) taps: &'a [*mut u8],
     /// Bytes of the taps that come first: what is requested, which follows, stays where it is.
     pub(crate) tap_bytes: &'a [u64],
-    /// Which arguments and results are in a GPU's memory; none where the lists are empty.
-    pub(crate) args_on_device: &'a [bool],
-    pub(crate) outs_on_device: &'a [bool],
+    /// Where arguments and results are.
+    pub(crate) args_at: &'a [cuda::copier::At<'a>],
+    pub(crate) outs_at: &'a [cuda::copier::At<'a>],
 }
 
 /// Runs the entry's plan.

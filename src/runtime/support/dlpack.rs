@@ -67,6 +67,7 @@ pub(crate) fn conversion(code: u64, given: DLDataType) -> Option<Conversion> {
 }
 
 /// A tensor whose struct has been checked: shape, device, and that there is data where there are elements.
+#[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     /// First element, the offset included; not to be used where `count` is 0.
     pub(crate) data: *mut u8,
@@ -138,11 +139,6 @@ impl<'a> View<'a> {
         Ok(View { data, shape, strides, dtype: t.dtype, count: count.unsigned_abs(), on_device })
     }
 
-    /// The same tensor where it was copied to, in the CPU's memory.
-    pub(crate) fn moved_to(&self, data: *mut u8) -> View<'a> {
-        View { data, on_device: false, ..*self }
-    }
-
     /// Do the elements lie one after another, last axis fastest? Strides of extents up to 1 say nothing.
     pub(crate) fn is_contiguous(&self) -> bool {
         let Some(strides) = self.strides else { return true };
@@ -189,6 +185,12 @@ impl<'a> View<'a> {
             Some(s) => s.get(axis).copied().unwrap_or(0),
             None => self.shape.iter().skip(axis + 1).fold(1i64, |n, d| n.wrapping_mul(*d)),
         }
+    }
+
+    /// For each axis its extent, and bytes from one index to the next where elements have `size` bytes.
+    pub(crate) fn steps(&self, size: u64) -> impl Iterator<Item = (u64, i64)> {
+        let extents = self.shape.iter().map(|d| d.unsigned_abs()).enumerate();
+        extents.map(move |(axis, d)| (d, self.stride(axis).wrapping_mul(size.cast_signed())))
     }
 
     /// Calls `f` with the address of each run along the last axis, in order.

@@ -14,6 +14,7 @@ use crate::api::with_session;
 use crate::arguments::{self, Arguments};
 use crate::bind::{self, Bound};
 use crate::call::{self, Call, Data, Memory, Poll};
+use crate::cuda::copier::At;
 use crate::cuda::device::Gpu;
 use crate::cuda::memory::DeviceBuffer;
 use crate::cuda::upload::no_gpu;
@@ -29,8 +30,8 @@ const ON_CPU: DLDevice = DLDevice { device_type: CPU, device_id: 0 };
 
 impl<'a> Data<'a> {
     /// The tensors of a call without taps.
-    fn of(args: &'a Arguments, outs: &'a [*mut u8], outs_on_device: &'a [bool]) -> Data<'a> {
-        Data { args: &args.data, outs, taps: &[], tap_bytes: &[], args_on_device: &args.on_device, outs_on_device }
+    fn of(args: &'a Arguments<'a>, outs: &'a [*mut u8], outs_at: &'a [At<'a>]) -> Data<'a> {
+        Data { args: &args.data, outs, taps: &[], tap_bytes: &[], args_at: &args.at, outs_at }
     }
 }
 
@@ -175,7 +176,7 @@ pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Optio
             let results =
                 arguments::list(given.results, given.result_count, entry.results.get().len(), "results", entry)?;
             let (views, bound) = arguments::bind(entry, args, opened.gpu())?;
-            let args = arguments::arguments(entry, &views, memory.cuda.as_ref())?;
+            let args = arguments::arguments(entry, &views)?;
             let results = arguments::results(entry, &bound, results, &args, opened.gpu())?;
             let wanted = match given.tap_count {
                 0 => None,
@@ -184,7 +185,7 @@ pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Optio
             let data = Data {
                 taps: wanted.as_ref().map_or(&[], |w| w.data.as_slice()),
                 tap_bytes: wanted.as_ref().map_or(&[], |w| w.bytes.as_slice()),
-                ..Data::of(&args, &results.data, &results.on_device)
+                ..Data::of(&args, &results.data, &results.at)
             };
             run(opened, memory, entry, plan, &bound, data, poll)?;
             results.deliver();
@@ -305,14 +306,14 @@ unsafe fn call_owned(
             let places =
                 arguments::list(results.cast_const(), result_count, entry.results.get().len(), "results", entry)?.len();
             let (views, bound) = arguments::bind(entry, args, opened.gpu())?;
-            let args: Arguments = arguments::arguments(entry, &views, memory.cuda.as_ref())?;
+            let args = arguments::arguments(entry, &views)?;
             let mut made = Vec::new();
             for t in entry.results.get() {
                 made.push(Owned::new(bound.shape(t.batch != 0, t.dims.get())?, t.elem, gpu)?);
             }
             let outs: Vec<*mut u8> = made.iter().map(|m| m.data.pointer()).collect();
-            let on_device = alloc::vec![gpu.is_some(); outs.len()];
-            let data = Data::of(&args, &outs, &on_device);
+            let at: Vec<At<'_>> = outs.iter().map(|_| if gpu.is_some() { At::Device } else { At::Host }).collect();
+            let data = Data::of(&args, &outs, &at);
             run(opened, memory, entry, plan, &bound, data, None)?;
             let mut given: Vec<Gift> = Vec::new();
             for m in made.into_iter().take(places) {
@@ -459,9 +460,9 @@ pub(crate) unsafe extern "C" fn attnc_call_raw(
             let arg_list: Vec<*mut DLTensor> = arg_tensors.iter_mut().map(|t| &raw mut t.tensor).collect();
             let result_list: Vec<*mut DLTensor> = result_tensors.iter_mut().map(|t| &raw mut t.tensor).collect();
             let (views, _) = arguments::bind(entry, &arg_list, opened.gpu())?;
-            let args = arguments::arguments(entry, &views, memory.cuda.as_ref())?;
+            let args = arguments::arguments(entry, &views)?;
             let results = arguments::results(entry, &bound, &result_list, &args, opened.gpu())?;
-            let data = Data::of(&args, &results.data, &results.on_device);
+            let data = Data::of(&args, &results.data, &results.at);
             run(opened, memory, entry, plan, &bound, data, None)?;
             results.deliver();
         }

@@ -65,6 +65,8 @@ pub(super) struct Weight {
 pub(super) struct Packing {
     /// Columns of a panel.
     columns: i64,
+    /// Are weights that keep their bytes packed too?
+    keeps_bytes: bool,
     pub(super) choice: WeightChoice,
     pub(super) weights: Vec<Weight>,
     /// What else of it is read: parameters one after another.
@@ -128,9 +130,9 @@ impl Panels {
 }
 
 impl Packing {
-    /// An empty area of panels of so many columns.
-    pub(super) fn new(columns: i64, choice: WeightChoice) -> Packing {
-        Packing { columns, choice, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
+    /// An empty area of panels of so many columns. `keeps_bytes`: weights are packed though they take as many bytes as before.
+    pub(super) fn new(columns: i64, keeps_bytes: bool, choice: WeightChoice) -> Packing {
+        Packing { columns, keeps_bytes, choice, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
     }
 
     /// Makes room for what is read as it lies, one of those that are known; its start. `None` where there is no more room.
@@ -157,6 +159,9 @@ impl Packing {
             (Elem::BF16, format) => format,
             _ => return None,
         };
+        if format.elem() == window.elem && !self.keeps_bytes {
+            return None;
+        }
         let in_pairs = pairs && window.elem == Elem::BF16 && format == WeightFormat::Bf16;
         let known = |list: &[Dim]| list.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;

@@ -22,6 +22,8 @@
 //! not, is cut: a launch for each, with its columns of the result. One that counts its columns is not cut; it packs the row-major matrix
 //! in each call. (No pass makes such a `concat`: merge-matmuls joins only what fills panels.)
 //!
+//! A machine whose products read operands where they lie (a GPU) has panels of those parameters alone that are kept in fewer bytes.
+//!
 //! What is packed already stays: a module whose plan that prepares does anything but lay parameters one after another gets no
 //! other packed area.
 
@@ -33,7 +35,7 @@ use super::joined::{self, Joined};
 use super::packing::{self, Packing, Panels, Part};
 use super::pairs;
 use super::plans::{At, buffer, in_entry, new_slot, put_back, slot_type, value_before};
-use super::products::{Product, tile_rows};
+use super::products::{LEAST_ROWS, Product, tile_rows};
 use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::Dim;
@@ -54,7 +56,7 @@ pub(super) fn choose(
     let products: BTreeMap<String, Product> =
         module.kernels.iter().filter_map(|k| Some((k.name.clone(), Product::find(k)?))).collect();
     let joined = joined::find(module);
-    let mut packing = Packing::new(target.columns, weights.clone());
+    let mut packing = Packing::new(target.columns, !target.reads_in_place, weights.clone());
     if products.is_empty() {
         return Ok((packing, BTreeSet::new()));
     }
@@ -98,8 +100,10 @@ pub(super) fn choose(
             // Nothing launches it.
             let mut k = k.clone();
             let steps = product.operands(&k).and_then(|[a, _]| a.shape.last().cloned()).unwrap_or_default();
-            product.retile(&mut k, tile_rows(&steps, false), target.columns);
-            simplify(&mut k.body);
+            if !target.reads_in_place {
+                product.retile(&mut k, tile_rows(&steps, false), target.columns);
+                simplify(&mut k.body);
+            }
             changed.insert(ordered.keep(&k));
         } else if !copies.contains(&k.name) {
             ordered.keep(k);
@@ -214,7 +218,11 @@ impl Walk<'_, '_> {
             let panels = self.panels(&piece.window, &product.row_count(kernel), pairs, at, name)?;
             let in_pairs = panels.as_ref().is_some_and(|p| p.in_pairs);
             let steps = a.shape.last().cloned().unwrap_or_default();
-            product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.target.columns);
+            match (self.new.target.reads_in_place, &panels) {
+                (false, _) => product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.target.columns),
+                (true, Some(_)) => product.retile(&mut made, LEAST_ROWS, self.new.target.columns),
+                (true, None) => {}
+            }
             // The operands, with their views in order.
             let body = &mut self.plan.body;
             let mut operands = Vec::new();
@@ -309,7 +317,7 @@ impl Walk<'_, '_> {
         if let Some(panels) = self.parameter_panels(window, pairs, at) {
             return Ok(Some(panels));
         }
-        let few = rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
+        let few = self.new.target.reads_in_place || rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
         let root = Value::from_u32(0);
         let Some(packed) = packing::now(self.new.target.columns, window, root, pairs)?.filter(|_| !few) else {
             return Ok(None);

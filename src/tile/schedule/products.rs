@@ -42,7 +42,7 @@ use crate::tile::{
 };
 
 /// Rows of a tile of the result, at least and at most.
-const LEAST_ROWS: i64 = 64;
+pub(super) const LEAST_ROWS: i64 = 64;
 const MOST_ROWS: i64 = 256;
 /// Elements of the left operand that a tile may read, all steps together.
 const LEFT_ELEMENTS: i64 = 128 * 768;

@@ -166,9 +166,7 @@ impl Checker<'_, '_> {
     fn between_runs(&mut self, i: Inst) {
         let data = self.body.inst(i);
         let name = data.op.info().name;
-        if self.level.is_none()
-            && matches!(data.op, Op::DotPanels { .. } | Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows)
-        {
+        if self.level.is_none() && matches!(data.op, Op::DotPanels { .. } | Op::LoadPairs | Op::PairRows) {
             return self.sink.error(At::Inst(i), format!("{name}: does not stand in a kernel scheduled for a GPU"));
         }
         let space = |c: &Self, n: usize| data.operands.get(n).and_then(|v| c.tile(*v)).map(|t| t.space);

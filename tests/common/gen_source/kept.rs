@@ -137,8 +137,11 @@ impl Gen {
         let x = self.choose_float(|v| v.rank() == 2 && !v.rest && v.shape[1] == d && closed.contains(&v.name))?;
         let (layer, field) = (self.name("Cell"), self.name("cells"));
         let name = x.name.clone();
-        if self.random.chance(35) {
-            let capacity = self.random.pick(&[16, 40, 64]);
+        // More rows than a cache has are refused.
+        let rows = self.value(&x.shape[0]).unwrap_or(0);
+        let capacities: Vec<i64> = [16, 40, 64].into_iter().filter(|c| rows <= *c).collect();
+        if self.random.chance(35) && !capacities.is_empty() {
+            let capacity = self.random.pick(&capacities);
             self.items.push(format!(
                 "layer {layer}<D, C> {{\n    w: f32[D, 3*D]\n    state k: f32[C, D]\n    state v: f32[C, D]\n    state n: i32\n\n    \
                  fn forward(x: f32[S, D]) -> f32[S, D] {{\n        let dim N = n + S where N <= C\n        \

@@ -1,24 +1,27 @@
 //! A call on a GPU: copies in, runs the plan, copies out, waits, and reports what a kernel found.
 //!
 //! In: the tensors of a call, each in the host's memory or already in the GPU's. Out: results where the caller wants them. Launches are
-//! queued and not waited for one by one; what the plan reads of the GPU's memory is (`read`), unless it is an argument that
-//! came from the host.
+//! queued and not waited for one by one, many of them as one graph (`graphs.rs`); what the plan reads of the GPU's memory is waited
+//! for (`read`), unless it is an argument that came from the host.
 
 use alloc::vec::Vec;
-use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::null_mut;
 
+use super::copier::{self, At, Copier, Detour};
 use super::driver::{Address, TensorMap};
+use super::graphs::{self, Graphs};
 use super::memory::{DeviceBuffer, Queue, aligned};
 use super::module;
 use super::session::{Session, Timer};
+use super::tape::{MOST_MAPS, Tape};
 use super::tensor_map;
 use super::upload::Loaded;
 use crate::abi::cuda::{MOST_WORDS, fault};
-use crate::abi::{Launch, ModelDesc, Plan, PlanContext, TensorDesc};
+use crate::abi::{EntryDesc, Launch, ModelDesc, Plan, PlanContext, TensorDesc};
 use crate::bind::{self, Bound};
 use crate::call::{Call, Memory, Polling, report, site_error};
+use crate::desc::elem_size;
 use crate::error::{Error, Result, fail};
 use crate::expr::eval;
 use crate::float_mode::DefaultMode;
@@ -27,8 +30,6 @@ use crate::profile::Launched;
 
 /// Bytes of what a kernel reports.
 pub(crate) const FAULT_BYTES: u64 = fault::WORDS as u64 * 8;
-/// Tensor maps that a kernel may have.
-const MOST_MAPS: usize = 8;
 /// Blocks that a grid may have along its first axis.
 const MOST_BLOCKS: i64 = i32::MAX as i64;
 /// And along each other one.
@@ -52,12 +53,21 @@ struct Mirror {
     host: *const u8,
 }
 
-/// A copy from the GPU to the host, once all is computed.
-struct Out {
+/// A copy to where the caller wants a result, once all is computed.
+struct Out<'a> {
     device: Address,
     bytes: u64,
-    host: *mut u8,
+    to: To<'a>,
 }
+
+/// Where that is.
+enum To<'a> {
+    Host(*mut u8),
+    Device(&'a Copier, &'a Detour<'a>),
+}
+
+/// What a call reports that no kernel does: that an element of an argument does not fit its type. The numbers of sites are far below.
+const ARGUMENT_SITES: u64 = 1 << 63;
 
 /// What the functions of a plan's context work with.
 #[repr(C)]
@@ -66,6 +76,10 @@ struct Running<'a> {
     report: Report,
     on: &'a On<'a>,
     mirrors: &'a [Mirror],
+    /// Launches that are yet to be queued.
+    tape: &'a mut Tape,
+    /// What queues them; without, each is queued at once.
+    graphs: Option<&'a mut Graphs>,
     error: Option<Error>,
     polling: Option<Polling>,
     interrupted: bool,
@@ -110,38 +124,50 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
     let arena = DeviceBuffer::reserve(&mut session.arena, &loaded.gpu, arena, "what the call computes in between");
     let arena = arena.map_err(in_call)?;
 
-    // What is not on the GPU gets a piece of its memory.
+    // What is not on the GPU, or not as kernels want it, gets a piece of its memory.
     let (arg_bytes, out_bytes) =
         (sizes(call.entry.args.get(), call.bound)?, sizes(call.entry.results.get(), call.bound)?);
     let mut pieces = Pieces::default();
-    let mut place = |data: *const u8, on_device: bool, bytes: u64| {
-        if on_device { Err(data as u64) } else { Ok(pieces.take(bytes)) }
+    let mut place = |at: Option<&At<'_>>, data: *const u8, bytes: u64| match at {
+        Some(At::Device) => Err(data as u64),
+        _ => Ok(pieces.take(bytes)),
     };
-    let on_device = |list: &[bool], i: usize| list.get(i).copied().unwrap_or(false);
-    let arg_places: Vec<_> = (data.args.iter().zip(&arg_bytes).enumerate())
-        .map(|(i, (p, bytes))| place(*p, on_device(data.args_on_device, i), *bytes))
-        .collect();
-    let out_places: Vec<_> = (data.outs.iter().zip(&out_bytes).enumerate())
-        .map(|(i, (p, bytes))| place(*p, on_device(data.outs_on_device, i), *bytes))
-        .collect();
+    let args = data.args.iter().zip(&arg_bytes).enumerate();
+    let arg_places: Vec<_> = args.map(|(i, (p, bytes))| place(data.args_at.get(i), *p, *bytes)).collect();
+    let outs = data.outs.iter().zip(&out_bytes).enumerate();
+    let out_places: Vec<_> = outs.map(|(i, (p, bytes))| place(data.outs_at.get(i), *p, *bytes)).collect();
     // What is requested of taps is read by the plan itself, and stays; so does a null pointer.
     let tap_places: Vec<_> = (data.taps.iter().enumerate())
         .map(|(i, p)| match data.tap_bytes.get(i) {
-            Some(bytes) if !p.is_null() => place(*p, false, *bytes),
+            Some(bytes) if !p.is_null() => place(None, *p, *bytes),
             _ => Err(*p as u64),
         })
         .collect();
+    let detours = |list: &'_ [At<'_>]| list.iter().any(|at| matches!(at, At::Detour(_)));
+    if session.copier.is_none() && (detours(data.args_at) || detours(data.outs_at)) {
+        session.copier = Some(Copier::load(&loaded.gpu).map_err(in_call)?);
+    }
+    // Copies before that are one after another, so they share what they need.
+    let spare = data.args_at.iter().map(|at| if let At::Detour(d) = at { d.spare() } else { 0 }).max().unwrap_or(0);
+    let spare = pieces.take(spare);
     let staging = DeviceBuffer::reserve(&mut session.staging, &loaded.gpu, pieces.0, "arguments and results");
     let staging = staging.map_err(in_call)?;
     let address = |place: &core::result::Result<u64, u64>| match place {
         Ok(offset) => staging + offset,
         Err(own) => *own,
     };
-    let queue = session.queue();
+    let queue = Queue { gpu: &loaded.gpu, stream: session.stream() };
+    let fault = session.fault.address();
     let (mut args, mut mirrors) = (Vec::new(), Vec::new());
-    for ((place, host), bytes) in arg_places.iter().zip(data.args).zip(&arg_bytes) {
+    for (i, ((place, host), bytes)) in arg_places.iter().zip(data.args).zip(&arg_bytes).enumerate() {
         let device = address(place);
-        if place.is_ok() {
+        if let (Some(At::Detour(tensor)), Some(copier)) = (data.args_at.get(i), &session.copier) {
+            let report = copier::Report { fault, site: ARGUMENT_SITES + i as u64 + 1 };
+            let size = call.entry.args.get().get(i).map_or(1, |t| elem_size(t.elem));
+            // SAFETY: the argument's memory is as it says, and stays so during the call; there is room in its piece.
+            let done = unsafe { copier.gather(queue, tensor, size, device, staging + spare, report) };
+            done.map_err(in_call)?;
+        } else if place.is_ok() {
             // SAFETY: the argument has as many bytes, which stay as they are during the call; so has its piece.
             unsafe { queue.copy_in(device, *host, *bytes, "an argument").map_err(in_call)? };
             mirrors.push(Mirror { device, bytes: *bytes, host: *host });
@@ -149,10 +175,12 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         args.push(pointer(device).cast_const());
     }
     let (mut outs, mut copies) = (Vec::new(), Vec::new());
-    for ((place, host), bytes) in out_places.iter().zip(data.outs).zip(&out_bytes) {
-        let device = address(place);
-        if place.is_ok() {
-            copies.push(Out { device, bytes: *bytes, host: *host });
+    for (i, ((place, host), bytes)) in out_places.iter().zip(data.outs).zip(&out_bytes).enumerate() {
+        let (device, bytes) = (address(place), *bytes);
+        if let (Some(At::Detour(tensor)), Some(copier)) = (data.outs_at.get(i), &session.copier) {
+            copies.push(Out { device, bytes, to: To::Device(copier, tensor) });
+        } else if place.is_ok() {
+            copies.push(Out { device, bytes, to: To::Host(*host) });
         }
         outs.push(pointer(device));
     }
@@ -164,7 +192,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
             // A call need not reach every tap.
             // SAFETY: its piece has as many bytes.
             unsafe { queue.clear(device, bytes, "a tap").map_err(in_call)? };
-            copies.push(Out { device, bytes, host: *host });
+            copies.push(Out { device, bytes, to: To::Host(*host) });
         }
         taps.push(pointer(device));
     }
@@ -182,15 +210,33 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         session.timer = Some(Session::new_timer(&loaded.gpu)?);
     }
     let timing = launched.take().zip(session.timer.as_ref());
-    let on = On { loaded, queue: session.queue(), fault: session.fault.address(), each: session.each };
+    let on = On { loaded, queue, fault, each: session.each };
     let polling = call.poll.or(memory.poll).map(Polling::new);
+    session.tape.clear();
+    let extras = Extras {
+        mirrors: &mirrors,
+        copies: &copies,
+        polling,
+        graphs: Some(&mut session.graphs).filter(|g| g.are_used() && timing.is_none()),
+        timing,
+    };
     // SAFETY: a plan of this model, with the memory that it says it needs.
-    let done = unsafe { execute(plan, context, &on, call.model, name, &mirrors, &copies, polling, timing) };
+    let done = unsafe { execute(plan, context, &on, &mut session.tape, call.model, name, Some(call.entry), extras) };
     if done.is_err() {
         // Where the context is broken, that has been said already.
         let _ = session.clear_fault();
     }
     done
+}
+
+/// What some runs of plans have besides.
+#[derive(Default)]
+struct Extras<'a> {
+    mirrors: &'a [Mirror],
+    copies: &'a [Out<'a>],
+    polling: Option<Polling>,
+    graphs: Option<&'a mut Graphs>,
+    timing: Option<(&'a mut Vec<Launched>, &'a Timer)>,
 }
 
 /// A context with what every plan gets; null where a call has its own.
@@ -223,7 +269,7 @@ fn context(loaded: &Loaded, packed: *mut u8) -> PlanContext {
 pub(crate) unsafe fn prepare(plan: Plan, on: &On<'_>, model: &ModelDesc, packed: Address) -> Result<()> {
     let context = context(on.loaded, pointer(packed));
     // SAFETY: by the contract above.
-    unsafe { execute(plan, context, on, model, "packing weights", &[], &[], None, None) }
+    unsafe { execute(plan, context, on, &mut Tape::default(), model, "packing weights", None, Extras::default()) }
 }
 
 /// Runs a plan, copies out what it made, waits, and turns what was reported into an error.
@@ -235,14 +281,15 @@ unsafe fn execute(
     plan: Plan,
     mut context: PlanContext,
     on: &On<'_>,
+    tape: &mut Tape,
     model: &ModelDesc,
     name: &str,
-    mirrors: &[Mirror],
-    copies: &[Out],
-    polling: Option<Polling>,
-    timing: Option<(&mut Vec<Launched>, &Timer)>,
+    entry: Option<&EntryDesc>,
+    extras: Extras<'_>,
 ) -> Result<()> {
-    let mut running = Running { report: Report::NONE, on, mirrors, error: None, polling, interrupted: false, timing };
+    let Extras { mirrors, copies, polling, graphs, timing } = extras;
+    let mut running =
+        Running { report: Report::NONE, on, mirrors, tape, graphs, error: None, polling, interrupted: false, timing };
     context.runtime = (&raw mut running).cast();
     let mode = DefaultMode::enter();
     // SAFETY: by the contract above.
@@ -251,9 +298,16 @@ unsafe fn execute(
     let mut words = [0u64; fault::WORDS];
     let mut finish = || {
         if running.error.is_none() && status == 0 {
+            // SAFETY: launches of this plan.
+            unsafe { running.flush()? };
             for out in copies {
                 // SAFETY: both ends have as many bytes; the stream is waited for below.
-                unsafe { on.queue.copy_out(out.host, out.device, out.bytes, "a result")? };
+                unsafe {
+                    match out.to {
+                        To::Host(host) => on.queue.copy_out(host, out.device, out.bytes, "a result")?,
+                        To::Device(copier, tensor) => copier.scatter(on.queue, tensor, out.device)?,
+                    }
+                }
             }
         }
         // SAFETY: as long as that; waited for below.
@@ -266,8 +320,14 @@ unsafe fn execute(
     }
     finished.map_err(|e| named(name, e))?;
     if words[fault::SITE] != 0 {
-        let values = [words[fault::INDEX].cast_signed(), words[fault::BOUND].cast_signed(), 0];
-        return Err(site_error(model, name, words[fault::SITE].wrapping_sub(1), &values));
+        let (site, index) = (words[fault::SITE].wrapping_sub(1), words[fault::INDEX]);
+        let value = words[fault::BOUND].cast_signed();
+        if let Some(n) = site.checked_sub(ARGUMENT_SITES) {
+            let argument = entry.and_then(|e| e.args.get().get(usize::try_from(n).ok()?));
+            let argument = argument.map_or("", |t| t.name.get());
+            fail!(Range, "{name}: argument `{argument}`: element {index} is {value}, which is not an i32");
+        }
+        return Err(site_error(model, name, site, &[index.cast_signed(), value, 0]));
     }
     let Report { site, values, .. } = running.report;
     if let Ok(site) = u64::try_from(site) {
@@ -331,7 +391,12 @@ impl Running<'_> {
         }
         if total > 0 {
             // SAFETY: by the contract above.
-            unsafe { self.queue_up(kernel, args, total)? };
+            unsafe {
+                self.record(number, kernel, args, total)?;
+                if self.graphs.is_none() || self.tape.len() >= graphs::MOST {
+                    self.flush()?;
+                }
+            }
         }
         if let Some((launched, timer)) = &mut self.timing {
             let time = timer.stop(stream)?;
@@ -343,9 +408,30 @@ impl Running<'_> {
         Ok(())
     }
 
+    /// Queues what has been recorded.
+    ///
     /// # Safety
     /// As [`Running::launch`].
-    unsafe fn queue_up(&self, loaded: module::Loaded, args: *const u64, total: i64) -> Result<()> {
+    unsafe fn flush(&mut self) -> Result<()> {
+        let (queue, loaded) = (self.on.queue, self.on.loaded);
+        // SAFETY: by the contract above.
+        unsafe {
+            match &mut self.graphs {
+                Some(graphs) => graphs.launch(self.tape, &loaded.gpu, &loaded.module, queue),
+                None => {
+                    let done = self.tape.launch(&loaded.module, queue, self.on.each);
+                    self.tape.clear();
+                    done
+                }
+            }
+        }
+    }
+
+    /// Puts a launch on the tape.
+    ///
+    /// # Safety
+    /// As [`Running::launch`].
+    unsafe fn record(&mut self, number: u64, loaded: module::Loaded, args: *const u64, total: i64) -> Result<()> {
         let gpu = self.on.queue.gpu;
         let kernel = loaded.desc;
         let name = kernel.name.get();
@@ -380,41 +466,8 @@ impl Running<'_> {
         if !fits {
             fail!(Gpu, "kernel {name}: a grid of {blocks} x {height} x {depth} blocks is more than the GPU runs");
         }
-        // Each parameter by its address: words, the report, tensor maps.
-        let mut params = [null_mut::<c_void>(); MOST_WORDS + 1 + MOST_MAPS];
-        let mut fault = self.on.fault;
-        let report = core::iter::once((&raw mut fault).cast::<c_void>());
-        let given = words.iter().map(|w| (&raw const *w).cast_mut().cast::<c_void>());
-        let given = given.chain(report).chain(maps.iter_mut().take(wanted.len()).map(|m| (&raw mut *m).cast()));
-        for (param, at) in params.iter_mut().zip(given) {
-            *param = at;
-        }
-        let [x, y, z] = kernel.threads.map(|n| n as u32);
-        let shared = kernel.shared as u32;
-        // SAFETY: the parameters are those of the kernel; the driver copies them.
-        let code = unsafe {
-            let launch = gpu.driver.launch;
-            let none = core::ptr::null();
-            launch(
-                loaded.function,
-                blocks as u32,
-                height as u32,
-                depth as u32,
-                x,
-                y,
-                z,
-                shared,
-                self.on.queue.stream,
-                params.as_ptr(),
-                none,
-            )
-        };
-        let launching = |e: Error| Error { status: e.status, text: alloc::format!("kernel {name}: {}", e.text) };
-        gpu.check(code, "the launch failed").map_err(launching)?;
-        if self.on.each {
-            self.on.queue.wait("the kernel failed").map_err(launching)?;
-        }
-        Ok(())
+        let grid = [blocks as u32, height as u32, depth as u32];
+        self.tape.push(number, grid, words, self.on.fault, maps.get(..wanted.len()).unwrap_or(&[]))
     }
 
     /// # Safety
@@ -426,6 +479,8 @@ impl Running<'_> {
             unsafe { core::ptr::copy_nonoverlapping(m.host.add((from - m.device) as usize), to, bytes as usize) };
             return Ok(true);
         }
+        // SAFETY: by the contract above.
+        unsafe { self.flush()? };
         let mut site = 0u64;
         // SAFETY: by the contract above; both are waited for.
         unsafe {

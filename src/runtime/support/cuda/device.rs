@@ -108,6 +108,11 @@ impl Gpu {
         }
     }
 
+    /// Has something happened that no later call survives?
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed) != 0
+    }
+
     fn sticky(&self, code: Code) -> Error {
         let text = alloc::format!(
             "an earlier call broke the GPU's context ({}); the process cannot use this GPU any more",

@@ -21,6 +21,8 @@ pub(crate) type Module = *mut c_void;
 pub(crate) type Function = *mut c_void;
 pub(crate) type Stream = *mut c_void;
 pub(crate) type Event = *mut c_void;
+/// A graph, a node of one, or what can be launched of one.
+pub(crate) type Object = *mut c_void;
 /// An address in a GPU's memory.
 pub(crate) type Address = u64;
 
@@ -81,6 +83,8 @@ macro_rules! functions {
             $(pub(crate) $name: unsafe extern "C" fn($($arg),*) -> Code,)*
             /// What newer drivers have, from 12.0 on.
             pub(crate) encode_tiled: Option<EncodeTiled>,
+            /// What those from 11.4 on have.
+            pub(crate) graphs: Option<GraphFunctions>,
             /// Names and explanations of codes.
             error_name: ErrorText,
             error_string: ErrorText,
@@ -99,6 +103,7 @@ macro_rules! functions {
                         encode_tiled: library
                             .symbol(c"cuTensorMapEncodeTiled")
                             .map(|f| transmute::<*mut c_void, EncodeTiled>(f)),
+                        graphs: GraphFunctions::of(&library),
                         error_name: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorName")?),
                         error_string: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorString")?),
                         _library: library,
@@ -107,6 +112,64 @@ macro_rules! functions {
             }
         }
     };
+}
+
+/// `CUDA_KERNEL_NODE_PARAMS`, in its first version: a launch as a node of a graph.
+#[repr(C)]
+pub(crate) struct KernelNode {
+    pub(crate) function: Function,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: u32,
+    pub(crate) params: *mut *mut c_void,
+    pub(crate) extra: *mut *mut c_void,
+}
+
+const _: () = assert!(size_of::<KernelNode>() == 56);
+
+/// The functions for graphs.
+#[derive(Clone, Copy)]
+pub(crate) struct GraphFunctions {
+    pub(crate) create: unsafe extern "C" fn(*mut Object, u32) -> Code,
+    pub(crate) add_kernel: unsafe extern "C" fn(*mut Object, Object, *const Object, usize, *const KernelNode) -> Code,
+    pub(crate) instantiate: unsafe extern "C" fn(*mut Object, Object, u64) -> Code,
+    pub(crate) set_kernel: unsafe extern "C" fn(Object, Object, *const KernelNode) -> Code,
+    pub(crate) launch: unsafe extern "C" fn(Object, Stream) -> Code,
+    pub(crate) destroy_executable: unsafe extern "C" fn(Object) -> Code,
+    pub(crate) destroy: unsafe extern "C" fn(Object) -> Code,
+}
+
+impl GraphFunctions {
+    /// Looks all of them up.
+    fn of(library: &Library) -> Option<GraphFunctions> {
+        // SAFETY: the signatures are those of `cuda.h`, in the versions without a suffix.
+        unsafe {
+            Some(GraphFunctions {
+                create: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, u32) -> Code>(
+                    library.symbol(c"cuGraphCreate")?,
+                ),
+                add_kernel: transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*mut Object, Object, *const Object, usize, *const KernelNode) -> Code,
+                >(library.symbol(c"cuGraphAddKernelNode")?),
+                instantiate: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, Object, u64) -> Code>(
+                    library.symbol(c"cuGraphInstantiateWithFlags")?,
+                ),
+                set_kernel: transmute::<*mut c_void, unsafe extern "C" fn(Object, Object, *const KernelNode) -> Code>(
+                    library.symbol(c"cuGraphExecKernelNodeSetParams")?,
+                ),
+                launch: transmute::<*mut c_void, unsafe extern "C" fn(Object, Stream) -> Code>(
+                    library.symbol(c"cuGraphLaunch")?,
+                ),
+                destroy_executable: transmute::<*mut c_void, unsafe extern "C" fn(Object) -> Code>(
+                    library.symbol(c"cuGraphExecDestroy")?,
+                ),
+                destroy: transmute::<*mut c_void, unsafe extern "C" fn(Object) -> Code>(
+                    library.symbol(c"cuGraphDestroy")?,
+                ),
+            })
+        }
+    }
 }
 
 type ErrorText = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
@@ -147,6 +210,7 @@ functions! {
     free = c"cuMemFree_v2": fn(Address);
     copy_in = c"cuMemcpyHtoDAsync_v2": fn(Address, *const c_void, usize, Stream);
     copy_out = c"cuMemcpyDtoHAsync_v2": fn(*mut c_void, Address, usize, Stream);
+    copy_within = c"cuMemcpyDtoDAsync_v2": fn(Address, Address, usize, Stream);
     fill_bytes = c"cuMemsetD8Async": fn(Address, u8, usize, Stream);
     create_stream = c"cuStreamCreate": fn(*mut Stream, u32);
     destroy_stream = c"cuStreamDestroy_v2": fn(Stream);

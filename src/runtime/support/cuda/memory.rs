@@ -140,6 +140,19 @@ impl Queue<'_> {
         self.gpu.check(code, what)
     }
 
+    /// Copies from one place of the GPU's memory to another.
+    ///
+    /// # Safety
+    /// Both have `bytes` bytes, and do not overlap.
+    pub(crate) unsafe fn copy_within(&self, to: Address, from: Address, bytes: u64, what: &str) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: by the contract above.
+        let code = unsafe { (self.gpu.driver.copy_within)(to, from, bytes as usize, self.stream) };
+        self.gpu.check(code, what)
+    }
+
     /// Sets bytes to zero.
     ///
     /// # Safety

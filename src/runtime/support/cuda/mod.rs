@@ -6,14 +6,19 @@
 //!
 //! One device and its primary context, which PyTorch and others share, belong to a model (`device`), with the loaded module (`module`) and the
 //! weights (`upload`). A session has a stream and memory that its calls use again (`session`); a call copies in, launches, copies
-//! out and waits (`call`). Nothing here chooses an algorithm: what is launched is the plan's decision.
+//! out and waits (`call`); what lies in the GPU's memory as kernels cannot read it is copied there
+//! (`copier`, `strided`). Launches are put on a `tape`, and become `graphs` where they come again. Nothing here chooses an algorithm: what is launched is the plan's decision.
 
 pub(crate) mod call;
 pub(crate) mod choice;
+pub(crate) mod copier;
 pub(crate) mod device;
 pub(crate) mod driver;
+pub(crate) mod graphs;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod session;
+pub(crate) mod strided;
+pub(crate) mod tape;
 pub(crate) mod tensor_map;
 pub(crate) mod upload;

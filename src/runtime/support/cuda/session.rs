@@ -2,14 +2,18 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ffi::CStr;
 
+use super::copier::Copier;
 use super::device::Gpu;
 use super::driver::{self, Address};
+use super::graphs::Graphs;
 use super::memory::{DeviceBuffer, OwnStream, Queue, aligned};
+use super::tape::Tape;
 use crate::abi::ModelDesc;
 use crate::bind::{self, Bound};
-use crate::error::{Error, Result};
-use crate::sys::{self, Buffer};
+use crate::error::Result;
+use crate::sys;
 
 /// See the head of this file.
 pub(crate) struct Session {
@@ -29,6 +33,11 @@ pub(crate) struct Session {
     /// Is every launch waited for, so that an error names its kernel?
     pub(crate) each: bool,
     pub(crate) timer: Option<Timer>,
+    /// Copies tensors of callers; made when there is one that must be copied.
+    pub(crate) copier: Option<Copier>,
+    /// Launches of the call, and those that came before.
+    pub(crate) tape: Tape,
+    pub(crate) graphs: Graphs,
     pub(crate) gpu: Arc<Gpu>,
 }
 
@@ -49,7 +58,7 @@ impl Session {
         let state_data = offsets.iter().map(|o| core::ptr::without_provenance_mut((base + o) as usize)).collect();
         let fault = DeviceBuffer::new(gpu, super::call::FAULT_BYTES, "the report of errors")?;
         let own = OwnStream::new(gpu)?;
-        let each = sys::variable(c"ATTNC_SYNC").is_some_and(|v| v != "0");
+        let each = is_on(c"ATTNC_SYNC", false);
         let session = Session {
             arena: None,
             staging: None,
@@ -61,6 +70,9 @@ impl Session {
             theirs: None,
             each,
             timer: None,
+            copier: None,
+            tape: Tape::default(),
+            graphs: Graphs::new(gpu, !each && is_on(c"ATTNC_CUDA_GRAPHS", true)),
             gpu: gpu.clone(),
         };
         session.clear_fault()?;
@@ -108,14 +120,6 @@ impl Session {
         unsafe { self.queue().clear(self.fault.address(), super::call::FAULT_BYTES, "the report of errors") }
     }
 
-    /// A copy of memory of the GPU, in the host's.
-    pub(crate) fn fetch(&self, from: Address, bytes: u64, what: &str) -> Result<Buffer> {
-        let Some(copy) = Buffer::new(bytes) else { return Err(Error::memory(bytes, what)) };
-        // SAFETY: a span that the caller's tensor has; the copy is as long.
-        unsafe { self.copy_to_host(from, copy.pointer(), bytes, what)? };
-        Ok(copy)
-    }
-
     /// Copies from the GPU, and waits.
     ///
     /// # Safety
@@ -136,6 +140,11 @@ impl Session {
         }
         Ok(Timer { events, gpu: gpu.clone() })
     }
+}
+
+/// Is a switch in the environment on? All but `0` is.
+fn is_on(name: &CStr, otherwise: bool) -> bool {
+    sys::variable(name).map_or(otherwise, |value| value != "0")
 }
 
 /// Two events around a launch.

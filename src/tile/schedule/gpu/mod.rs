@@ -7,6 +7,9 @@
 //! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
 //!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
 //!
+//! Before both, weights that are to be kept in fewer bytes are packed into panels, and the products that read them get kernels of their own
+//! (`panels`).
+//!
 //! Then, of each kernel:
 //!
 //! 2. **Windows.** What only products read is not copied first: they read it in place, slice by slice through shared memory
@@ -27,7 +30,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{attention, choose_modes, group_and_place, tensor_cores};
+use super::{WeightChoice, WeightFormat, attention, choose_modes, group_and_place, panels, tensor_cores};
 use crate::shape::Elem;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{
@@ -39,6 +42,8 @@ use crate::tile::{
 const ELEMENTS: i64 = 4;
 /// Sums of a product that a thread takes, if there are enough.
 const SUMS: i64 = 16;
+/// Columns of a panel of packed weights: those of a tile of a product.
+const PANEL: i64 = 64;
 /// Threads of a warp.
 const WARP: i64 = 32;
 /// The most warps of a block. Two of these, of 255 registers a thread, fill a multiprocessor's registers.
@@ -73,6 +78,28 @@ impl Numbers {
 /// # Errors
 /// What this schedule cannot express, in words.
 pub fn schedule_for_gpu(module: &VerifiedModule, arch: GpuArch) -> Result<VerifiedModule, String> {
+    schedule_for_gpu_packed(module, arch, &WeightChoice::default())
+}
+
+/// The same with weights kept as `weights` says: those in fewer bytes than the program has are packed, in panels of [`PANEL`] columns,
+/// once for all calls (`panels`).
+///
+/// # Errors
+/// As [`schedule_for_gpu`].
+pub fn schedule_for_gpu_packed(
+    module: &VerifiedModule,
+    arch: GpuArch,
+    weights: &WeightChoice,
+) -> Result<VerifiedModule, String> {
+    let is_packed = weights.format != WeightFormat::F32;
+    let module = &match is_packed && module.kernels.iter().any(|k| k.state == State::Unscheduled) {
+        false => module.clone(),
+        true => {
+            let target = Target { columns: PANEL, ..target(Numbers::of(arch)) };
+            let packed = module.clone().changed(|module| Ok(panels::choose(module, &target, weights)?.1));
+            packed.map_err(|(_, why)| why)?
+        }
+    };
     let numbers = Numbers::of(arch);
     let mut queries = numbers.queries;
     loop {
@@ -92,16 +119,21 @@ enum Refused {
     Other(String),
 }
 
-fn with_queries(module: &VerifiedModule, arch: GpuArch, numbers: Numbers) -> Result<VerifiedModule, Refused> {
-    let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
-    let target = Target {
+/// A GPU as the layout of operands sees it.
+fn target(numbers: Numbers) -> Target {
+    Target {
         columns: numbers.queries,
         pairs: None,
         single_queries: 4,
         few_rows: 0,
         keys: numbers.keys,
         reads_in_place: true,
-    };
+    }
+}
+
+fn with_queries(module: &VerifiedModule, arch: GpuArch, numbers: Numbers) -> Result<VerifiedModule, Refused> {
+    let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
+    let target = target(numbers);
     let mut too_large = false;
     let scheduled = module.clone().changed(|module: &mut Module| {
         let mut changed = tensor_cores::expand(module, arch);
@@ -157,12 +189,17 @@ fn make_windows(kernel: &mut Kernel) {
     let body = &kernel.body;
     let mut loads: BTreeMap<Value, Inst> = BTreeMap::new();
     let mut refused: BTreeSet<Value> = BTreeSet::new();
+    // Panels of integers are always read in place.
+    let mut panels = Vec::new();
     for block in &body.layout {
         let data = body.block(*block);
         refused.extend(data.terminator.values());
         for i in &data.insts {
             let inst = body.inst(*i);
             let reads = |b: &Value| kernel.params.iter().any(|p| p.value == *b && p.mode == ParamMode::In);
+            if let (Op::LoadScaled { .. }, Some(v)) = (&inst.op, inst.result) {
+                panels.push(v);
+            }
             if let (Op::Load { .. }, Some(v), true) = (&inst.op, inst.result, inst.operands.first().is_some_and(reads))
             {
                 loads.insert(v, *i);
@@ -180,6 +217,9 @@ fn make_windows(kernel: &mut Kernel) {
         if let Op::Load { rows, cols } = data.op {
             data.op = Op::Window { rows, cols };
         }
+        panels.push(v);
+    }
+    for v in panels {
         if let Type::Tile(t) = kernel.body.ty(v).clone() {
             kernel.body.set_ty(v, Type::Tile(TileType { space: Space::Window, ..t }));
         }

@@ -3,7 +3,7 @@
 //! bounded at run time. Each is verified, printed,
 //! read back, and run unscheduled and scheduled. Those in which every machine computes the same bits are compiled too.
 
-use crate::{compiled, gen_plan, gen_tile};
+use crate::{compiled, gen_plan, gen_tile, seeds};
 
 use std::collections::BTreeMap;
 
@@ -25,19 +25,12 @@ use attnc::tile::{
 use gen_plan::Planned;
 use gen_tile::{BUFFERS, SITES, buffer, contents, make, sizes};
 
-/// How many kernels are made; fewer without optimisation, where all of it is slow. `ATTNC_ORACLE` says otherwise,
-/// `ATTNC_ORACLE_FIRST` where to start.
+/// How many kernels are made; fewer without optimisation, where all of it is slow.
 const KERNELS: u64 = if cfg!(debug_assertions) { 400 } else { 1000 };
 /// How many are compiled, for the levels of this processor in turn.
 const COMPILED: u64 = if cfg!(debug_assertions) { 48 } else { 1000 };
 /// How many plans are made and compiled.
 const PLANS: u64 = if cfg!(debug_assertions) { 50 } else { 1000 };
-
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let first = number("ATTNC_ORACLE_FIRST").unwrap_or(0);
-    first..first + number("ATTNC_ORACLE").unwrap_or(usual)
-}
 
 fn sites() -> Vec<String> {
     SITES.map(String::from).to_vec()

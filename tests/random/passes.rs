@@ -2,10 +2,9 @@
 //!
 //! Random well-typed programs are interpreted before and after each pass, in the order of the pipeline: bit for bit for
 //! passes that are exact, else within the bound of a running error analysis of the program in `f64`. On the way, every
-//! program is printed and read back, and verified after every pass. `ATTNC_ORACLE=20000 cargo test --release --test
-//! oracle_passes` runs more of them, `ATTNC_ORACLE_FIRST=7` begins at another seed.
+//! program is printed and read back, and verified after every pass.
 
-use crate::gen_ir;
+use crate::{gen_ir, seeds};
 
 use attnc::ir::interp::{Array, Bounded, Data, EvalError, Limits, Outcome, Real};
 use attnc::ir::{Module, text, verify};
@@ -17,10 +16,6 @@ const PROGRAMS: u64 = 1000;
 
 /// The bound of the analysis is for each operation alone; a named rewrite may add a few roundings of its own.
 const SLACK: f64 = 4.0;
-
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
-}
 
 /// What the calls of a session give.
 fn interpret<F: Real>(module: &Module, p: &Program) -> Result<Vec<Outcome<F>>, EvalError> {
@@ -149,11 +144,11 @@ fn check(seed: u64, passes: &[Pass], tally: &mut Tally) -> Result<(), String> {
 
 #[test]
 fn passes_keep_what_programs_compute() {
-    let (first, n) = (number("ATTNC_ORACLE_FIRST", 0), number("ATTNC_ORACLE", PROGRAMS));
+    let all = seeds(PROGRAMS);
+    let n = all.end - all.start;
     let passes = pipeline();
     let mut tally = Tally::default();
-    let failures: Vec<String> =
-        (first..first + n).filter_map(|seed| check(seed, &passes, &mut tally).err()).take(3).collect();
+    let failures: Vec<String> = all.filter_map(|seed| check(seed, &passes, &mut tally).err()).take(3).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     println!(
         "{n} programs, {} fail; bounds compared {} times, uncertain {}",
@@ -174,9 +169,10 @@ fn passes_keep_what_programs_compute() {
 /// The plain `f32` result is itself within the bounds, and these are not so wide that they say nothing.
 #[test]
 fn the_interpreter_is_within_its_own_bounds() {
-    let n = number("ATTNC_ORACLE", PROGRAMS) / 4;
+    let seeds = seeds(PROGRAMS);
+    let quarter = seeds.start..seeds.start + (seeds.end - seeds.start) / 4;
     let (mut tight, mut all) = (0usize, 0usize);
-    for seed in 0..n {
+    for seed in quarter {
         let p = program(seed);
         let (Ok(exact), Ok(bounds)) = (interpret::<f32>(&p.module, &p), interpret::<Bounded>(&p.module, &p)) else {
             continue;

@@ -1,0 +1,160 @@
+//! Copies between two layouts of a tensor, as pieces that one launch of a kernel copies.
+//!
+//! In: extents, and for each axis how many bytes it is to the next element on either side. Out: axes that could be put together are, and
+//! [`Axes::pieces`] gives out parts of at most [`MOST`] elements along at most [`KERNEL_AXES`] axes. What must not be here: addresses
+//! that are looked at, the driver.
+
+/// Axes that the kernel has parameters for.
+pub(crate) const KERNEL_AXES: usize = 8;
+/// Elements that a launch copies at most: what counts them has 32 bits.
+pub(crate) const MOST: u64 = 1 << 30;
+/// The most axes of a tensor, and one for the bytes of its elements.
+const MOST_AXES: usize = 65;
+/// The most bytes that are copied at a time.
+const WIDEST: u64 = 8;
+
+/// An axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Axis {
+    /// Elements along it.
+    pub(crate) count: u64,
+    /// Bytes from one to the next, where they are read and where they are written.
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+const ONE: Axis = Axis { count: 1, from: 0, to: 0 };
+
+/// The axes of a copy, the slowest first.
+#[derive(Clone, Debug)]
+pub(crate) struct Axes {
+    list: [Axis; MOST_AXES],
+    length: usize,
+}
+
+/// What one launch copies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece<'a> {
+    /// The slowest first; at most [`KERNEL_AXES`].
+    pub(crate) axes: &'a [Axis],
+    /// Bytes to its first element.
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    /// Which element that is, in the order of the tensor.
+    pub(crate) first: u64,
+    /// Elements of it.
+    pub(crate) count: u64,
+}
+
+impl Axes {
+    /// No axis: one element.
+    pub(crate) fn new() -> Axes {
+        Axes { list: [ONE; MOST_AXES], length: 0 }
+    }
+
+    /// Adds an axis that is faster than those before, and joins it with the last where that goes on as the new one does. False
+    /// where there are too many.
+    #[must_use]
+    pub(crate) fn push(&mut self, axis: Axis) -> bool {
+        if axis.count == 1 {
+            return true;
+        }
+        let goes_on = |outer: i64, inner: i64| {
+            i64::try_from(axis.count).ok().and_then(|n| inner.checked_mul(n)).is_some_and(|all| all == outer)
+        };
+        if let Some(last) = self.length.checked_sub(1).and_then(|i| self.list.get_mut(i))
+            && goes_on(last.from, axis.from)
+            && goes_on(last.to, axis.to)
+            && let Some(count) = last.count.checked_mul(axis.count)
+        {
+            *last = Axis { count, ..axis };
+            return true;
+        }
+        let Some(place) = self.list.get_mut(self.length) else { return false };
+        *place = axis;
+        self.length += 1;
+        true
+    }
+
+    /// The axes.
+    pub(crate) fn get(&self) -> &[Axis] {
+        self.list.get(..self.length).unwrap_or(&[])
+    }
+
+    /// Where the elements are single bytes that lie one after another on both sides: how many.
+    pub(crate) fn run(&self) -> Option<u64> {
+        match self.get() {
+            [] => Some(1),
+            [Axis { count, from: 1, to: 1 }] => Some(*count),
+            _ => None,
+        }
+    }
+
+    /// Of axes over bytes, those over the widest elements that all places are multiples of, and how wide these are.
+    pub(crate) fn widened(mut self, from: u64, to: u64) -> (Axes, u64) {
+        let last = self.length.checked_sub(1);
+        let Some(Axis { count, from: 1, to: 1 }) = last.and_then(|i| self.list.get(i)).copied() else {
+            return (self, 1);
+        };
+        let outer = self.list.get(..self.length - 1).unwrap_or(&[]);
+        let places = outer.iter().fold(from | to | count, |all, a| all | a.from.unsigned_abs() | a.to.unsigned_abs());
+        let width = WIDEST.min(1 << places.trailing_zeros().min(63));
+        self.length -= 1;
+        let (step, count) = (width.cast_signed(), count / width.max(1));
+        // It was there before, so there is room.
+        let _ = self.push(Axis { count, from: step, to: step });
+        (self, width)
+    }
+
+    /// Calls `f` with pieces that cover every element once, in order; ends at the first error.
+    pub(crate) fn pieces<E>(&self, f: &mut impl FnMut(Piece<'_>) -> Result<(), E>) -> Result<(), E> {
+        pieces(self.get(), MOST, (0, 0), 0, f)
+    }
+
+    /// The same with less than [`MOST`] elements for a launch.
+    #[cfg(test)]
+    pub(crate) fn pieces_of<E>(&self, most: u64, f: &mut impl FnMut(Piece<'_>) -> Result<(), E>) -> Result<(), E> {
+        pieces(self.get(), most, (0, 0), 0, f)
+    }
+}
+
+/// Elements along all axes.
+fn count_of(axes: &[Axis]) -> u64 {
+    axes.iter().fold(1u64, |n, a| n.saturating_mul(a.count))
+}
+
+fn pieces<E>(
+    axes: &[Axis],
+    most: u64,
+    (from, to): (i64, i64),
+    first: u64,
+    f: &mut impl FnMut(Piece<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let count = count_of(axes);
+    let (Some((outer, rest)), true) = (axes.split_first(), axes.len() > KERNEL_AXES || count > most) else {
+        return f(Piece { axes, from, to, first, count });
+    };
+    let inside = count_of(rest);
+    // So many of the outer axis at a time.
+    let some = if rest.len() < KERNEL_AXES { most / inside.max(1) } else { 0 };
+    let mut done = 0;
+    while done < outer.count {
+        let at = |start: i64, step: i64| start.wrapping_add(step.wrapping_mul(done.cast_signed()));
+        let (from, to) = (at(from, outer.from), at(to, outer.to));
+        let first = first.saturating_add(inside.saturating_mul(done));
+        let now = some.max(1).min(outer.count - done);
+        if some < 2 {
+            pieces(rest, most, (from, to), first, f)?;
+        } else {
+            let mut part = [ONE; KERNEL_AXES];
+            let part = part.get_mut(..axes.len()).unwrap_or(&mut []);
+            part.copy_from_slice(axes);
+            if let Some(axis) = part.first_mut() {
+                axis.count = now;
+            }
+            f(Piece { axes: part, from, to, first, count: inside.saturating_mul(now) })?;
+        }
+        done += now;
+    }
+    Ok(())
+}
