@@ -103,6 +103,8 @@ const CHUNK: i64 = 64;
 const KEYS: i64 = 256;
 /// The same where blocks may be skipped: smaller ones leave out more of what is hidden, larger ones rescale the result less often.
 const SKIPPED_KEYS: i64 = 128;
+/// The same where hidden keys at the ends of a block stay, since the masks read what tells them (`visible`).
+const SKIPPED_WHOLE: i64 = 64;
 /// Keys of a block that is copied to scratch.
 const COPIED_KEYS: i64 = 64;
 
@@ -270,8 +272,12 @@ fn begin(
     let in_place = |b| target.reads_in_place || in_place(&kb, b);
     let copied = layout == QueryLayout::InLanes && !(in_place(k) && in_place(v));
     // Panels of values are for blocks of one size.
-    let skips = layout != QueryLayout::InLanePairs && first_hiding(steps.iter()).is_some();
-    let most = if skips { SKIPPED_KEYS } else { KEYS };
+    let hiding = first_hiding(steps.iter()).filter(|_| layout != QueryLayout::InLanePairs);
+    let most = match hiding {
+        Some(n) if steps.iter().skip(n).any(visible::reads) => SKIPPED_WHOLE,
+        Some(_) => SKIPPED_KEYS,
+        None => KEYS,
+    };
     let block = tile_size(&t, if copied { COPIED_KEYS } else { most.min(target.keys) });
     let shift = kb.dim(&t.sub(&s));
     let sink = what.sink.clone();

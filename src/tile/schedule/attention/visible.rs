@@ -25,7 +25,7 @@ use super::keys::{Pass, Round, Running};
 use super::{AttentionKernel, Mask, ONE, QueryLayout, Source};
 use crate::scalar::{BinaryOp, Change, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::Elem;
-use crate::tile::attention::{Formula, Node, ScoreOp};
+use crate::tile::attention::{Formula, Node, ScoreOp, Step};
 use crate::tile::{Extent, KernelBuilder, Op, Type, Value};
 
 /// The least and the greatest `i32`.
@@ -192,13 +192,9 @@ impl AttentionKernel {
         Some((always, ever))
     }
 
-    /// Do formulas of the masks from `hiding` on read anything? It would be read again for each of the bounds.
+    /// Do the masks from `hiding` on read anything? It would be read again for each of the bounds.
     fn reads(&self, hiding: usize) -> bool {
-        let reads = |mask: &Mask| match &mask.step.op {
-            ScoreOp::Keep { kept: Source::Formula(formula), .. } => formula.buffers().next().is_some(),
-            ScoreOp::Keep { .. } | ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
-        };
-        self.masks.iter().skip(hiding).any(reads)
+        self.masks.iter().skip(hiding).any(|mask| reads(&mask.step))
     }
 
     /// The keys of a block without those at its ends of which nothing is seen, in steps of [`PART`] keys: the first, and how many.
@@ -236,6 +232,9 @@ impl AttentionKernel {
         }
         let most = kb.plus(count, -1);
         let start = kb.index_binary(BinaryOp::Min, start, most);
+        // As it is: so that the verifier sees it at once.
+        let zero = kb.index(0);
+        let start = kb.index_binary(BinaryOp::Max, start, zero);
         let stop = kb.index_binary(BinaryOp::Min, stop, count);
         let after = kb.plus(start, 1);
         let stop = kb.index_binary(BinaryOp::Max, stop, after);
@@ -357,6 +356,14 @@ impl AttentionKernel {
             }
             Source::Literal(..) | Source::Dim(..) | Source::Formula(_) => Span::Unknown,
         })
+    }
+}
+
+/// Is a mask a formula that reads something?
+pub(super) fn reads(step: &Step) -> bool {
+    match &step.op {
+        ScoreOp::Keep { kept: Source::Formula(formula), .. } => formula.buffers().next().is_some(),
+        ScoreOp::Keep { .. } | ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
     }
 }
 
