@@ -125,12 +125,17 @@
 //!   finds an index out of range writes that where the call reads it. Launches that come again in the same order are one CUDA
 //!   graph, whose launches the plan updates (`support/cuda/graphs.rs`). What the plan reads of an argument that came from the host costs no
 //!   wait. Without a GPU all of that is tested with a stand-in for the driver (`tests/standin/`), on the simulator of PTX.
-//! * **Tensor cores are a schedule of their own.** Products and attention of `bf16` and `f16` become kernels whose tiles are fragments of
+//! * **Tensor cores are a schedule of their own.** Products and attention of `bf16` and `f16` (and products of `f32`, where `--matmul-precision tf32` allows
+//!   it) become kernels whose tiles are fragments of
 //!   registers and tiles of shared memory (`tile/schedule/tensor_cores`); what does not fit is scheduled in runs, like everything else. How
 //!   a fragment lies in registers is known to code generation alone (`codegen/ptx/fragments`), where each operation is a template over
 //!   whole tiles. Two forms of each: copies by all threads and `mma.sync` for every processor from `sm_80` on; for Hopper groups of
 //!   warps with roles, rings of tiles and `wgmma`. ptxas would move the softmax of a tile behind the product of values that it should
 //!   run beside: a loop that waits for a barrier whose phase is over keeps it in place, and a test looks at the processor's own code.
+//! * **Few rows on a GPU** are bound by memory: such a product reads its right operand once, all threads 16 bytes at a time, several of
+//!   these before the first is used, and the steps are divided among the threads (`DotMode::Split`; `tile/schedule/gpu/few_rows.rs` has the
+//!   arithmetic). On a GPU weights are packed only to have fewer bytes; integers are multiplied by their scales on the way, or, for many rows of
+//!   16-bit activations, become a matrix for tensor cores before (`tile/schedule/unpack.rs`).
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on
@@ -198,7 +203,7 @@
 //! attention, which `--float strict` forbids: its scores are not rounded, and its weights are rounded before they are divided
 //! by their sum, or not at all (`passes::fuse_attention`). At the `bf16` levels, instructions flush subnormal `bf16` numbers
 //! to 0, both when they round to the type and when they multiply: such products are lost whatever the other factor is.
-//! On a GPU's tensor cores, sums of 16-bit products are `f32` in the order of the unit, and powers of 2 in attention have a relative
+//! On a GPU's tensor cores, sums of products are `f32` in the order of the unit, operands of `tf32` are rounded to 11 bits before, and powers of 2 in attention have a relative
 //! error of 2^-22.5 (`tile/schedule/tensor_cores`). Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
 //! of more than 1024, the error of an element of a product is at most `(B + K / B) 2^-24` times the sum of the magnitudes of
 //! its products, and that of a sum of any length at most that of 512 terms in four lanes, about `140 * 2^-24` times the sum of

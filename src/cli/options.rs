@@ -4,8 +4,9 @@
 //! [`super::values`].
 
 use super::values::{
-    Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, FloatMode, Gpu, Input, Listed, MessageFormat, Named,
-    OpsLevel, PrintChanged, Stop, Target, WeightPacking, above_zero, at_least_zero, level, seconds,
+    Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, FloatMode, Gpu, Input, Listed, MatmulPrecision,
+    MessageFormat, Named, OpsLevel, PrintChanged, Stop, Target, WeightPacking, above_zero, at_least_zero, level,
+    seconds,
 };
 use clap::Args;
 use clap_complete::Shell;
@@ -346,6 +347,12 @@ pub struct TargetOptions {
     /// the weights unpacked.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = WeightPacking::F32)]
     pub pack: WeightPacking,
+    /// The precision of f32 products on a GPU
+    ///
+    /// With tf32, tensor cores compute them: their operands are rounded to 11 significant bits, so each product of two elements is off by at
+    /// most 2^-10 of its magnitude. Sums stay in f32. Processors compute f32.
+    #[arg(long, value_enum, value_name = "PRECISION", default_value_t = MatmulPrecision::F32)]
+    pub matmul_precision: MatmulPrecision,
     /// Parameters that are excluded from `--pack` (`"*.gate.*"`); may be repeated
     ///
     /// A pattern must match the whole name of a parameter in the weights file, in which `*` replaces the index of a layer:

@@ -441,6 +441,15 @@ impl WeightPacking {
     }
 }
 
+/// The precision of products of `f32` on a GPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum MatmulPrecision {
+    /// Exact products, by fused steps
+    F32,
+    /// Operands rounded to 11 significant bits, on tensor cores
+    Tf32,
+}
+
 /// Which changes in rounding are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum FloatMode {

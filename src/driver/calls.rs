@@ -277,7 +277,7 @@ pub(super) fn run(
         Backend::PtxSim => {
             let params = parameters(s, model, weights)?;
             let tiles = super::stages::tiles_of(s, graph)?.0;
-            let (tiles, simulated) = super::cuda::simulated(s, &tiles, &levels.weights, options.target.gpu)?;
+            let (tiles, simulated) = super::cuda::simulated(s, &tiles, &levels.gpu_options(), options.target.gpu)?;
             let tiles = tile::verify::verify(&tiles).map_err(|errors| bug("schedule", &errors.to_string(), None))?;
             tiled(s, steps, whole(graph)?, tiles, &params, Some(&simulated))
         }

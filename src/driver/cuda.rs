@@ -15,7 +15,7 @@ use crate::ptx::sim::Mode;
 use crate::simulated::Simulated;
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, GpuArch, Part, WeightChoice};
+use crate::tile::{self, GpuArch, GpuOptions, Part};
 
 /// The formats that are for processors alone.
 const OF_CPUS: [EmitKind; 4] = [EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
@@ -56,7 +56,7 @@ pub(super) fn compile(
             levels = levels.for_graph(&graph, stages::generator(options.backend)).keeping(&options.target, &graph)?;
             if is_dump {
                 let (tiles, _) = stages::tiles_of(s, &graph)?;
-                dumps(s, options, &tiles, (&levels.weights, false), out)?;
+                dumps(s, options, &tiles, (&levels.gpu_options(), false), out)?;
             }
             if !is_library {
                 return Ok(());
@@ -68,7 +68,7 @@ pub(super) fn compile(
             s.stage("parse");
             let tiles = stages::tile_text(s, file)?;
             if is_dump {
-                dumps(s, options, &tiles, (&levels.weights, true), out)?;
+                dumps(s, options, &tiles, (&levels.gpu_options(), true), out)?;
             }
             if !is_library {
                 return Ok(());
@@ -77,7 +77,7 @@ pub(super) fn compile(
                 return Err(command_line_error("tile IR is for processors or for GPUs: give one `--target`"));
             }
             let model = stages::describe(s, &tiles.interface(), &tiles.model, &tiles.doc)?;
-            (Tiers::given_for_gpus(s, &tiles, &levels.weights)?, model)
+            (Tiers::given_for_gpus(s, &tiles, &levels.gpu_options())?, model)
         }
         Source::Vector | Source::Clif => {
             return Err(command_line_error("`--target cuda` compiles programs, graph IR and tile IR"));
@@ -100,12 +100,12 @@ fn dumps(
     s: &mut Session,
     options: &CompileOptions,
     tiles: &VerifiedModule,
-    (weights, is_text): (&WeightChoice, bool),
+    (gpu_options, is_text): (&GpuOptions, bool),
     out: &Outputs,
 ) -> Result<(), CommandError> {
     let kind = arch(options.target.gpu);
     s.stage("schedule");
-    let scheduled = variants::scheduled(s, tiles, kind, weights, is_text)?;
+    let scheduled = variants::scheduled(s, tiles, kind, gpu_options, is_text)?;
     let only = stages::only(options.kernel.as_deref(), Some(&scheduled))?;
     out.emit(s, EmitKind::Tile, |_| match only {
         Some(part) => tile::text::print_part(&scheduled, part),
@@ -138,12 +138,12 @@ fn dumps(
 pub(super) fn simulated(
     s: &mut Session,
     tiles: &VerifiedModule,
-    weights: &WeightChoice,
+    gpu_options: &GpuOptions,
     gpu: Gpu,
 ) -> Result<(VerifiedModule, Simulated), CommandError> {
     let kind = arch(gpu);
     s.stage("schedule");
-    let scheduled = variants::scheduled(s, tiles, kind, weights, false)?;
+    let scheduled = variants::scheduled(s, tiles, kind, gpu_options, false)?;
     s.stage("generate code");
     let (module, infos) = variants::compiled(s, &scheduled, kind, false)?;
     let text = crate::ptx::text::print(&module);

@@ -6,14 +6,14 @@
 use super::keep;
 use super::session::{CommandError, command_line_error};
 use super::variants;
-use crate::cli::{CpuTier, Target, TargetOptions, WeightPacking};
+use crate::cli::{CpuTier, MatmulPrecision, Target, TargetOptions, WeightPacking};
 use crate::codegen::Generator;
 use crate::codegen::cpu::{self, Arch};
 use crate::ir;
 use crate::lowering;
 use crate::runtime::descriptor::features_of;
 use crate::runtime::processor::can_run;
-use crate::tile::{Cpu, Feature, GpuArch, WeightChoice, WeightFormat};
+use crate::tile::{Cpu, Feature, GpuArch, GpuOptions, WeightChoice, WeightFormat};
 
 /// The best level that this machine supports.
 pub(super) fn native() -> Cpu {
@@ -57,6 +57,8 @@ pub(super) struct Levels {
     pub(super) gpus: Vec<GpuArch>,
     /// The format of packed weights.
     pub(super) weights: WeightChoice,
+    /// May products of `f32` on GPUs be rounded to `tf32`?
+    pub(super) tf32: bool,
     /// The architecture.
     pub(super) arch: Arch,
 }
@@ -79,13 +81,19 @@ impl Levels {
         // A library for GPUs alone has no code of kernels for processors.
         let all = if target.is_for(Target::Cpu) { all } else { Vec::new() };
         let gpus = if target.is_for(Target::Cuda) { variants::ALL.to_vec() } else { Vec::new() };
-        Levels { all, shown, gpus, weights: weights.into(), arch }
+        let tf32 = target.matmul_precision == MatmulPrecision::Tf32;
+        Levels { all, shown, gpus, weights: weights.into(), tf32, arch }
     }
 
     /// With the parameters that `--keep` excludes from packing.
     pub(super) fn keeping(mut self, target: &TargetOptions, graph: &ir::Module) -> Result<Levels, CommandError> {
         self.weights.kept = keep::parameters(&target.keep, &graph.params).map_err(|text| command_line_error(&text))?;
         Ok(self)
+    }
+
+    /// What kernels for GPUs may do less exactly.
+    pub(super) fn gpu_options(&self) -> GpuOptions {
+        GpuOptions { weights: self.weights.clone(), tf32: self.tf32 }
     }
 
     /// Fails if the code could not be linked and run on this machine.

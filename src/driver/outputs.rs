@@ -4,7 +4,7 @@
 
 use super::levels;
 use super::session::{CommandError, Session};
-use crate::cli::{CompileOptions, EmitKind, FloatMode, Gpu, Target, WeightPacking};
+use crate::cli::{CompileOptions, EmitKind, FloatMode, Gpu, MatmulPrecision, Target, WeightPacking};
 use clap::ValueEnum as _;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -194,6 +194,9 @@ fn command(options: &CompileOptions) -> String {
     }
     if options.target.pack != WeightPacking::F32 {
         let _ = write!(text, " --pack {}", options.target.pack.name());
+    }
+    if options.target.matmul_precision == MatmulPrecision::Tf32 {
+        text += " --matmul-precision tf32";
     }
     for pattern in &options.target.keep {
         let _ = write!(text, " --keep \"{pattern}\"");

@@ -24,8 +24,8 @@ use crate::shape::Elem;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 use crate::tile::Cpu;
-use crate::tile::WeightChoice;
 use crate::tile::verify::VerifiedModule;
+use crate::tile::{GpuOptions, WeightChoice};
 use crate::types;
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
@@ -321,7 +321,7 @@ impl Tiers {
     pub(super) fn for_library(s: &mut Session, graph: &ir::Module, levels: &Levels) -> Result<Tiers, CommandError> {
         let (tiles, remarks) = tiles_of(s, graph)?;
         let tiers = Tiers::of_tiles(s, &tiles, &levels.all, &levels.weights)?;
-        let gpus = variants(s, &tiles, &levels.gpus, &levels.weights, false)?;
+        let gpus = variants(s, &tiles, &levels.gpus, &levels.gpu_options(), false)?;
         Ok(Tiers { gpus, unscheduled: Some(tiles), remarks, ..tiers })
     }
 
@@ -329,11 +329,11 @@ impl Tiers {
     pub(super) fn given_for_gpus(
         s: &mut Session,
         tiles: &VerifiedModule,
-        weights: &WeightChoice,
+        options: &GpuOptions,
     ) -> Result<Tiers, CommandError> {
         Ok(Tiers {
             list: Vec::new(),
-            gpus: variants(s, tiles, &kinds_of(tiles), weights, true)?,
+            gpus: variants(s, tiles, &kinds_of(tiles), options, true)?,
             unscheduled: None,
             is_text: true,
             remarks: Vec::new(),

@@ -12,7 +12,7 @@ use crate::diagnostics::codes::ir as ir_codes;
 use crate::ptx::Module;
 use crate::threads;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, GpuArch, State, WeightChoice};
+use crate::tile::{self, GpuArch, GpuOptions, State};
 
 /// A module for a kind of GPU.
 pub(super) struct GpuTier {
@@ -52,24 +52,24 @@ impl Failure {
     }
 }
 
-/// Schedules kernels for a kind of GPU, with weights kept as `weights` says. `is_text`: did someone else write them?
+/// Schedules kernels for a kind of GPU, with options. `is_text`: did someone else write them?
 pub(super) fn scheduled(
     s: &mut Session,
     tiles: &VerifiedModule,
     kind: GpuArch,
-    weights: &WeightChoice,
+    options: &GpuOptions,
     is_text: bool,
 ) -> Result<VerifiedModule, CommandError> {
-    schedule(tiles, kind, weights, is_text).map_err(|failure| failure.report(s))
+    schedule(tiles, kind, options, is_text).map_err(|failure| failure.report(s))
 }
 
 fn schedule(
     tiles: &VerifiedModule,
     kind: GpuArch,
-    weights: &WeightChoice,
+    options: &GpuOptions,
     is_text: bool,
 ) -> Result<VerifiedModule, Failure> {
-    tile::schedule_for_gpu_packed(tiles, kind, weights).map_err(|complaint| {
+    tile::schedule_for_gpu_with(tiles, kind, options).map_err(|complaint| {
         if is_text {
             return Failure::Unsupported(complaint);
         }
@@ -105,12 +105,12 @@ pub(super) fn variants(
     s: &mut Session,
     tiles: &VerifiedModule,
     kinds: &[GpuArch],
-    weights: &WeightChoice,
+    options: &GpuOptions,
     is_text: bool,
 ) -> Result<Vec<GpuTier>, CommandError> {
     s.stage("generate PTX");
     let made = threads::each(kinds.to_vec(), kinds.len(), |kind| {
-        let module = schedule(tiles, kind, weights, is_text)?;
+        let module = schedule(tiles, kind, options, is_text)?;
         let (ptx, infos) = generate(&module, kind, is_text)?;
         if kinds.len() > 1 && ptx.target.alone && !ptx.lowest().1.alone {
             return Ok(None);

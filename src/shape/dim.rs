@@ -148,6 +148,9 @@ impl PartialOrd for Dim {
 /// An arbitrary but fixed order, for sorted containers; it says nothing about sizes.
 impl Ord for Dim {
     fn cmp(&self, o: &Dim) -> std::cmp::Ordering {
+        if Arc::ptr_eq(&self.terms, &o.terms) {
+            return std::cmp::Ordering::Equal;
+        }
         fn key<'a>((m, r): (&'a Monomial, &'a Ratio)) -> (&'a Monomial, i128, i128) {
             (m, r.num, r.den)
         }

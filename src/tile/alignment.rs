@@ -4,7 +4,7 @@
 //! schedule asks before it gives a kernel copies of 16 bytes, the verifier requires it of every launch. What this must not know: how
 //! instructions are chosen.
 
-use super::{Body, Kernel, Module, Op, Plan, State, Value, View};
+use super::{Body, DotMode, Kernel, Module, Op, Plan, State, Value, View};
 use crate::shape::Elem;
 
 /// Bytes of a chunk that is copied at a time, and what everything that a view can be part of begins at a multiple of.
@@ -15,6 +15,9 @@ pub(crate) const CHUNK: u64 = 16;
 pub(crate) fn needed(kernel: &Kernel, param: Value) -> u64 {
     let Some(ty) = kernel.body.ty(param).buffer() else { return 1 };
     let size = ty.elem.size();
+    if is_split(kernel, param) {
+        return CHUNK;
+    }
     if !matches!(kernel.state, State::Gpu { .. }) || kernel.works_in_runs() {
         return size;
     }
@@ -30,6 +33,13 @@ pub(crate) fn needed(kernel: &Kernel, param: Value) -> u64 {
         _ => size,
     });
     accesses.max().unwrap_or(size)
+}
+
+/// Is a buffer read by a product that takes chunks of 16 bytes?
+fn is_split(kernel: &Kernel, param: Value) -> bool {
+    let body = &kernel.body;
+    let reads = |v: &Value| body.def_inst(*v).is_some_and(|d| d.operands.contains(&param));
+    body.insts().any(|(_, _, d)| d.op == Op::Dot { mode: Some(DotMode::Split) } && d.operands.iter().take(2).any(reads))
 }
 
 /// Does a buffer of a plan certainly begin at a multiple of so many bytes, at most 16? Arguments, parameters, results, taps, slots, states

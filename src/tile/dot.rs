@@ -4,9 +4,9 @@
 //! and the best one. The schedule writes the mode, the verifier checks it by the same rule, the interpreter executes it to the
 //! bit, and a back end prints it without asking the CPU again. What it must not know: instructions and registers.
 
-use super::{Body, Cpu, Feature, GROUP, InstData, Op, Space, TileType, Type};
+use super::{Body, BufferType, Cpu, Extent, Feature, GROUP, InstData, Op, Space, TileType, Type, Value};
 use crate::irtext::{Expr, TextError, read};
-use crate::scalar::Scalar;
+use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::table::Attribute;
 
@@ -46,11 +46,23 @@ pub enum DotMode {
     /// bits without their sign). Of numbers of 4 bits, `w[k]` is sixteen times the number, and 1 / 2032 takes the place of
     /// 1 / 127. Where the steps of the operation are not full groups, all of it is [`DotMode::Fma`].
     Groups,
+    /// Of few rows, on a GPU: the right operand is read once, 16 bytes a thread at a time, and its steps are divided among the threads.
+    /// Each has `p = fma(a[k], b[k], p)` for its own, from 0; the `p` are added in an order that depends on the size of the block and of the
+    /// tile alone, and `s` last. So an element is off by no more than one of [`DotMode::Fma`] may be.
+    Split,
 }
+
+/// The most rows of a product in the mode [`DotMode::Split`].
+const FEW_ROWS: i64 = 8;
+/// The most sums that a thread has in it, where columns lie side by side.
+const MOST_SUMS: i64 = 32;
+/// Bytes that a thread reads at a time in it.
+const CHUNK: i64 = 16;
 
 impl DotMode {
     /// Every mode.
-    pub const ALL: [DotMode; 5] = [DotMode::Chain, DotMode::Fma, DotMode::Pairs, DotMode::Tiles, DotMode::Groups];
+    pub const ALL: [DotMode; 6] =
+        [DotMode::Chain, DotMode::Fma, DotMode::Pairs, DotMode::Tiles, DotMode::Groups, DotMode::Split];
 
     /// Name in the text form.
     pub fn name(self) -> &'static str {
@@ -60,6 +72,7 @@ impl DotMode {
             DotMode::Pairs => "pairs",
             DotMode::Tiles => "tiles",
             DotMode::Groups => "groups",
+            DotMode::Split => "split",
         }
     }
 
@@ -76,6 +89,9 @@ impl DotMode {
     pub(super) fn check_for_gpu(self, body: &Body, dot: &InstData) -> Result<(), String> {
         let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
         let own = if is_float { DotMode::Fma } else { DotMode::Chain };
+        if self == DotMode::Split {
+            return Product::of(body, dot).ok_or("it takes three tiles, or two and a scalar")?.split();
+        }
         if self == own { Ok(()) } else { Err(format!("a GPU sums it as `{}`", own.name())) }
     }
 
@@ -90,6 +106,7 @@ impl DotMode {
             DotMode::Pairs => cpu.has(Feature::Bf16),
             DotMode::Tiles => cpu.has(Feature::Amx),
             DotMode::Groups => cpu.sums_bytes(),
+            DotMode::Split => false,
         };
         if !has {
             return Err(format!("{cpu} does not support it"));
@@ -107,6 +124,7 @@ impl DotMode {
             DotMode::Pairs if !p.left.cols.is_even(body) => Err("the number of steps must be even".into()),
             DotMode::Pairs | DotMode::Tiles => p.pairs(cpu),
             DotMode::Groups => p.floats(cpu).and_then(|()| p.groups(cpu)),
+            DotMode::Split => Err("the threads of a block divide its steps".into()),
         }
     }
 }
@@ -138,6 +156,26 @@ struct Product<'a> {
     made: [Option<&'a InstData>; 2],
     /// Does it add to a tile, or start with 0?
     adds: bool,
+}
+
+/// Bytes of an element.
+fn size(elem: Elem) -> i64 {
+    i64::try_from(elem.size()).unwrap_or(1)
+}
+
+/// Do neighbours along an axis lie side by side, and is all else at multiples of so many elements?
+fn in_rows_of_chunks(b: &BufferType, axis: usize, width: i64) -> bool {
+    b.is_dense(axis) && b.strides.iter().enumerate().all(|(n, d)| n == axis || d.is_multiple_of(width))
+}
+
+/// Is an index certainly a multiple of a number: a number that is, or one times anything?
+fn is_multiple(body: &Body, v: Value, of: i64) -> bool {
+    let Some(data) = body.def_inst(v) else { return false };
+    match &data.op {
+        Op::Const(Scalar::Int(n)) => n % of == 0,
+        Op::Binary(BinaryOp::Mul) => data.operands.iter().any(|v| is_multiple(body, *v, of)),
+        _ => false,
+    }
 }
 
 /// The stride of a buffer along an axis, if it is known; 0 along none.
@@ -173,6 +211,67 @@ impl<'a> Product<'a> {
             made: [body.def_inst(*a), body.def_inst(*b)],
             adds,
         })
+    }
+
+    /// Few rows, whose right operand lies in chunks of 16 bytes: of steps (then the left one does too), or of columns.
+    fn split(&self) -> Result<(), String> {
+        let Extent::Static(rows @ 1..=FEW_ROWS) = self.result.rows else {
+            return Err(format!("there must be 1 to {FEW_ROWS} rows"));
+        };
+        if self.result.elem != Elem::F32 {
+            return Err("the result must be `f32`".into());
+        }
+        let [Some(left), Some(right)] = self.made else { return Err("the operands must be in memory".into()) };
+        let (Op::Window { cols: Some(left_steps), .. }, Some(x)) = (&left.op, self.buffer(left, 0)) else {
+            return Err("the left operand must be a window".into());
+        };
+        let b = self.buffer(right, 0).ok_or("the right operand must be in memory")?;
+        let (steps, cols, is_scaled) = match right.op {
+            Op::Window { rows: Some(rows), cols: Some(cols) } => (rows, cols, false),
+            Op::LoadScaled { .. } => {
+                let axis = b.shape.len().checked_sub(2).ok_or("a panel has two axes or more")?;
+                (axis, axis + 1, true)
+            }
+            _ => return Err("the right operand must be in memory".into()),
+        };
+        let is_float = |b: &BufferType| matches!(b.elem, Elem::F32 | Elem::BF16 | Elem::F16);
+        if !is_float(x) || !is_scaled && !is_float(b) {
+            return Err("the operands must be floats".into());
+        }
+        let width = CHUNK / size(b.elem);
+        let no_chunks = || Err("the right operand must lie in chunks of 16 bytes".into());
+        if !is_scaled && b.is_dense(steps) {
+            let together = matches!(self.left.cols, Extent::Static(n) if n % width == 0);
+            let halves = size(x.elem) < size(b.elem) && width * size(x.elem) % CHUNK != 0;
+            return match together
+                && !halves
+                && self.in_chunks(right, b, steps, width)
+                && self.in_chunks(left, x, *left_steps, CHUNK / size(x.elem))
+            {
+                true => Ok(()),
+                false => no_chunks(),
+            };
+        }
+        if rows * width > MOST_SUMS {
+            return Err("there are too many rows".into());
+        }
+        let whole = b.shape.get(cols).is_some_and(|d| d.is_multiple_of(width));
+        let scales = match right.operands.last() {
+            Some(v) if is_scaled => self.body.ty(*v).buffer().is_some_and(|s| in_rows_of_chunks(s, cols, 4)),
+            _ => true,
+        };
+        if whole && scales && self.in_chunks(right, b, cols, width) { Ok(()) } else { no_chunks() }
+    }
+
+    /// The buffer that an operation reads.
+    fn buffer(&self, data: &InstData, n: usize) -> Option<&'a BufferType> {
+        self.body.ty(*data.operands.get(n)?).buffer()
+    }
+
+    /// Does a window begin, and does each of its rows along an axis, at a multiple of so many elements?
+    fn in_chunks(&self, data: &InstData, b: &BufferType, axis: usize, width: i64) -> bool {
+        let start = data.operands.get(axis + 1);
+        in_rows_of_chunks(b, axis, width) && start.is_some_and(|v| is_multiple(self.body, *v, width))
     }
 
     /// Vectors of columns.

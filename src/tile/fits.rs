@@ -9,9 +9,10 @@
 //! value is known later, its largest size for any such value must fit. Most forms need no check: the bytes of an argument fit
 //! 2^[`ADDRESS_BITS`](crate::shape::ADDRESS_BITS).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Body, Kernel, Module, Op, Plan, PlanVariant, Type};
+use super::{Body, BufferType, Kernel, Module, Op, Plan, PlanVariant, Type};
 use crate::shape::{ADDRESS_BITS, Dim, Fact, Monomial, Sizes};
 
 /// A form that counts elements is multiplied by this before it is checked: bytes of an element, as for tensors of the graph.
@@ -86,12 +87,14 @@ pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
     }
     let mut forms = BTreeSet::new();
     for p in &plans {
-        let most: BTreeMap<&str, &Dim> = p.lengths().collect();
-        p.slots.iter().for_each(|s| forms.extend(Form::new(&s.bytes, false, &most)));
-        body(&p.body, &most, &mut forms);
+        let mut dims = Evaluated::new();
+        dims.extend(p.slots.iter().map(|s| (Cow::Borrowed(&s.bytes), false)));
+        body(&p.body, &mut dims);
         for k in p.launched().iter().filter_map(|name| module.kernels.iter().find(|k| k.name == **name)) {
-            kernel(k, &most, &mut forms);
+            kernel(k, &mut dims);
         }
+        let most: BTreeMap<&str, &Dim> = p.lengths().collect();
+        forms.extend(dims.iter().filter_map(|(dim, counts)| Form::new(dim, *counts, &most)));
     }
     // The largest first: smaller ones often follow.
     let mut forms: Vec<Form> = forms.into_iter().collect();
@@ -121,34 +124,45 @@ pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
 pub(crate) fn of_kernel(k: &Kernel) -> Sizes {
     let mut sizes = Sizes::default();
     k.symbols.iter().for_each(|s| sizes.symbol(s, 1 << ADDRESS_BITS));
-    let mut forms = BTreeSet::new();
-    kernel(k, &BTreeMap::new(), &mut forms);
+    let mut dims = Evaluated::new();
+    kernel(k, &mut dims);
+    let forms: BTreeSet<Form> =
+        dims.iter().filter_map(|(dim, counts)| Form::new(dim, *counts, &BTreeMap::new())).collect();
     forms.iter().for_each(|f| sizes.evaluated(&f.dim, MOST / i128::from(f.times)));
     sizes
 }
 
-/// The forms of a body.
-fn body(body: &Body, most: &BTreeMap<&str, &Dim>, forms: &mut BTreeSet<Form>) {
+/// Dimensions that code evaluates, each once (most are in many places), and whether they count elements.
+type Evaluated<'a> = BTreeSet<(Cow<'a, Dim>, bool)>;
+
+/// Those of a body.
+fn body<'a>(body: &'a Body, all: &mut Evaluated<'a>) {
     for (_, _, data) in body.insts() {
         let ty = data.result.map(|v| body.ty(v));
         let counts = !matches!((&data.op, ty), (Op::DimValue(_), Some(Type::Scalar(_))));
-        forms.extend(data.op.dims().into_iter().filter_map(|d| Form::new(d, counts, most)));
+        all.extend(data.op.dims().into_iter().filter(|d| d.as_const().is_none()).map(|d| (Cow::Borrowed(d), counts)));
         if let Some(Type::Buffer(b)) = ty {
-            forms.extend(b.shape.iter().chain(&b.strides).filter_map(|d| Form::new(d, true, most)));
+            buffer(b, all);
         }
     }
 }
 
-/// The forms of a kernel.
-fn kernel(k: &Kernel, most: &BTreeMap<&str, &Dim>, forms: &mut BTreeSet<Form>) {
-    body(&k.body, most, forms);
+/// Those of a buffer's type.
+fn buffer<'a>(b: &'a BufferType, all: &mut Evaluated<'a>) {
+    let dims = b.shape.iter().chain(&b.strides).filter(|d| d.as_const().is_none());
+    all.extend(dims.map(|d| (Cow::Borrowed(d), true)));
+}
+
+/// Those of a kernel.
+fn kernel<'a>(k: &'a Kernel, all: &mut Evaluated<'a>) {
+    body(&k.body, all);
     for g in &k.grid {
         // Points are counted from the extent rounded up.
-        forms.extend(Form::new(&g.extent.add(&Dim::from(g.step.max(1) - 1)), true, most));
+        all.insert((Cow::Owned(g.extent.add(&Dim::from(g.step.max(1) - 1))), true));
     }
     for p in &k.params {
         if let Type::Buffer(b) = k.body.ty(p.value) {
-            forms.extend(b.shape.iter().chain(&b.strides).filter_map(|d| Form::new(d, true, most)));
+            buffer(b, all);
         }
     }
 }

@@ -66,8 +66,8 @@ pub(crate) use kernels::{Kernels, numbered_kind};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};
 pub use schedule::{
-    Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms, packed_weights, schedule,
-    schedule_for_gpu, schedule_for_gpu_packed, schedule_kernel, tensor_core_kernel, visited_blocks,
+    GpuOptions, Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms, packed_weights, schedule,
+    schedule_for_gpu, schedule_for_gpu_with, schedule_kernel, tensor_core_kernel, visited_blocks,
 };
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};

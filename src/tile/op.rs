@@ -220,11 +220,11 @@ pub enum Op {
     /// All threads of the block meet (`bar.sync 0`).
     Barrier,
     /// Reads a tile of shared memory into fragments: `ldmatrix`, with `.trans` for a right operand whose inner index is
-    /// along the rows (`@fragment(b)`).
+    /// along the rows (`@fragment(b)`). `f32` is rounded to `tf32`: 11 significant bits, to nearest, ties away from zero.
     LoadFragment,
     /// Rounds an accumulator to 16 bits as a left operand; nothing moves between threads.
     Pack,
-    /// `acc + a @ b` on fragments (`mma.sync.m16n8k16`), done when it returns. The layout of `b` says how it is stored.
+    /// `acc + a @ b` on fragments (`mma.sync.m16n8k16`, of `tf32` `m16n8k8`), done when it returns. The layout of `b` says how it is stored.
     Mma,
     /// Tiles of shared memory, each with a barrier *full* and a barrier *empty*.
     Ring {

@@ -443,7 +443,9 @@ pub(super) fn pack(given: Given<'_>) -> Rule {
 pub(super) fn mma(given: Given<'_>) -> Rule {
     let types = given.types;
     let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
-    sixteen_bits(a.elem)?;
+    if a.elem != Elem::F32 {
+        sixteen_bits(a.elem)?;
+    }
     same(a.elem, b.elem)?;
     same(acc.elem, Elem::F32)?;
     let right = if b.space == Space::Fragment(Fragment::BT) { transposed(b) } else { shape_of(b) };

@@ -43,6 +43,7 @@ mod quantise;
 mod sharing;
 mod steps;
 mod tensor_cores;
+mod unpack;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +58,7 @@ use super::{
 use crate::source::Loc;
 pub use attention::VisitedBlocks;
 pub use formats::{WeightChoice, WeightFormat};
-pub use gpu::{schedule_for_gpu, schedule_for_gpu_packed};
+pub use gpu::{GpuOptions, schedule_for_gpu, schedule_for_gpu_with};
 pub use losses::{Loss, PackedWeight};
 use sharing::{Sharing, insts_of, step_back};
 pub use tensor_cores::tensor_core_kernel;

@@ -17,6 +17,7 @@ use attnc::runtime::load::CompiledModel;
 use attnc::runtime::{link, processor};
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
+use attnc::tile::verify::VerifiedModule;
 use attnc::tile::{self, Cpu, WeightChoice, WeightFormat};
 use safetensors::tensor::{Dtype, TensorView};
 
@@ -33,10 +34,13 @@ pub(crate) fn scheduled(module: &Module, level: Cpu) -> tile::Module {
 
 /// The same, with packed weights in a format.
 pub(crate) fn scheduled_with(module: &Module, level: Cpu, weights: impl Into<WeightChoice>) -> tile::Module {
+    scheduled_and_verified(module, level, &weights.into()).into_module()
+}
+
+fn scheduled_and_verified(module: &Module, level: Cpu, weights: &WeightChoice) -> VerifiedModule {
     let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
     let tiles = lowering::tile::lower(verified).unwrap_or_else(|e| panic!("lowering: {e}"));
-    let tiles = tile::schedule(&tiles, level, &weights.into()).unwrap_or_else(|e| panic!("schedule: {e}"));
-    tiles.into_module()
+    tile::schedule(&tiles, level, weights).unwrap_or_else(|e| panic!("schedule: {e}"))
 }
 
 /// A level and the module for it, which is verified.
@@ -95,7 +99,9 @@ pub(crate) fn load(module: &Module, params: &BTreeMap<String, Tensor>, folder: &
 
 /// Compiles and links a module after the passes for one level into `folder`, with its weights, and loads it.
 pub(crate) fn load_at(level: Cpu, module: &Module, params: &BTreeMap<String, Tensor>, folder: &Path) -> CompiledModel {
-    load_tiles(level, module, &scheduled(module, level), params, folder)
+    let tiles = scheduled_and_verified(module, level, &WeightFormat::F32.into());
+    let tier = cpu::Tier { level, module: tiles.verified(), gpu: None };
+    load_tier(generator(), tier, module, params, folder)
 }
 
 /// Compiles and links scheduled tile IR of a module for its level into `folder`, with its weights, and loads it.
@@ -118,8 +124,17 @@ pub(crate) fn load_made_by(
     params: &BTreeMap<String, Tensor>,
     folder: &Path,
 ) -> CompiledModel {
+    load_tier(generator, tier(level, tiles), module, params, folder)
+}
+
+fn load_tier(
+    generator: Generator,
+    tier: cpu::Tier<'_>,
+    module: &Module,
+    params: &BTreeMap<String, Tensor>,
+    folder: &Path,
+) -> CompiledModel {
     let model = descriptor::describe(&module.interface(), "Test", "", &cpu::Arch::host().triple().to_string()).unwrap();
-    let tier = tier(level, tiles);
     let compiled =
         codegen::compile(generator, &[tier], &model, cpu::EmitOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let so = folder.join("model.so");
@@ -145,10 +160,19 @@ pub(crate) fn agree(what: &str, want: &Array<Bounded>, got: &Tensor) {
 
 /// Are two results the same to the bit, but for what a NaN looks like?
 pub(crate) fn same_bits(what: &str, want: &Tensor, got: &Tensor) {
-    assert_eq!((want.elem(), want.shape()), (got.elem(), got.shape()), "{what}");
-    for (i, (x, y)) in want.to_f64().into_iter().zip(got.to_f64()).enumerate() {
-        assert!(x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan(), "{what}: element {i}: {y:e}, not {x:e}");
+    if let Some(difference) = other_bits(want, got) {
+        panic!("{what}: {difference}");
     }
+}
+
+/// The first element whose bits differ, but for what a NaN looks like.
+pub(crate) fn other_bits(want: &Tensor, got: &Tensor) -> Option<String> {
+    if (want.elem(), want.shape()) != (got.elem(), got.shape()) {
+        return Some(format!("{:?} {:?}, not {:?} {:?}", got.elem(), got.shape(), want.elem(), want.shape()));
+    }
+    let mut pairs = want.to_f64().into_iter().zip(got.to_f64()).enumerate();
+    let other = pairs.find(|(_, (x, y))| x.to_bits() != y.to_bits() && !(x.is_nan() && y.is_nan()));
+    other.map(|(i, (x, y))| format!("element {i}: {y:e}, not {x:e}"))
 }
 
 fn dtype(elem: Elem) -> Dtype {

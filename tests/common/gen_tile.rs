@@ -250,8 +250,9 @@ impl Maker<'_> {
 
     fn reduced(&mut self, x: Value, axis: usize) -> Value {
         let kinds = [ReduceKind::Max, ReduceKind::Min, ReduceKind::ArgMax, ReduceKind::Sum, ReduceKind::Sum];
-        // Vectors sum a row in another order; columns are summed in order.
-        let kind = self.rng.pick(if self.exact && axis == 1 { &kinds[..3] } else { &kinds });
+        // Vectors sum a row in another order, and a tile of one column as a row; other columns are summed in order.
+        let as_row = axis == 1 || self.extents(x).1 == ONE;
+        let kind = self.rng.pick(if self.exact && as_row { &kinds[..3] } else { &kinds });
         let y = self.kb.reduce(kind, axis, x);
         if self.exact && matches!(kind, ReduceKind::Max | ReduceKind::Min) {
             self.positive_zero(y)

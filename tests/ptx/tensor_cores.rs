@@ -66,6 +66,8 @@ fn programs() -> Vec<Program> {
     add("batch", "x: bf16[B, M, 64], w: bf16[B, 64, 72]", "bf16[B, M, 72]", "x @ w", &[&[("B", 2), ("M", 17)]]);
     let sizes: &[&[(&str, i64)]] = &[&[("M", 66)]];
     add("product", "x: bf16[M, 160], w: bf16[160, 200]", "bf16[M, 200]", "x @ w", sizes);
+    // Rows of tiles in two groups, the second one smaller.
+    add("groups", "x: bf16[M, 16], w: bf16[16, 72]", "bf16[M, 72]", "x @ w", &[&[("M", 1157)]]);
     add("transposed", "x: bf16[M, 160], w: bf16[72, 160]", "bf16[M, 72]", "x @ w.T", sizes);
     let operands = "x: f16[M, 96], w: f16[96, 72], b: f16[72], y: f16[M, 72]";
     add("epilogue", operands, "f16[M, 72]", "tanh(x @ w / 16 + b) + y", sizes);
@@ -98,7 +100,9 @@ fn programs_for_tensor_cores_are_assembled_without_spills() {
     ptxas::with("kernels of tensor cores", |ptxas| {
         // Others differ from these in what is done to scores alone.
         let mut programs = programs();
-        programs.retain(|p| !["attention_32", "added", "masked", "documents", "batch"].contains(&p.name.as_str()));
+        programs.retain(|p| {
+            !["attention_32", "added", "masked", "documents", "batch", "groups"].contains(&p.name.as_str())
+        });
         let said = threads::each(cases(&programs), threads::all(), |(program, arch)| {
             let tiles = scheduled(program, arch);
             let (mut module, _) = compile(&tiles, arch).unwrap_or_else(|e| panic!("{}: {e}", program.name));
@@ -250,4 +254,21 @@ fn faults_of_kernels_for_tensor_cores_are_seen() {
     });
     let missed: Vec<String> = seen.into_iter().filter_map(Result::err).collect();
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// The largest products on Hopper: four steps of 64 x 256 for each of two consumers, all in registers.
+#[test]
+fn large_products_on_hopper_have_the_shape_of_the_fastest() {
+    ptxas::with("a large product for sm_90a", |ptxas| {
+        let source = "model Test {\n    pub fn forward(x: bf16[4096, 4096], w: bf16[4096, 4096]) -> bf16[4096, 4096] {\n        x @ w\n    }\n}\n";
+        let tiles = for_gpu(source, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{e}"));
+        let (module, infos) = compile(&tiles, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{e}"));
+        // Four stages of 128 x 64 and 64 x 256, and their barriers; a panel of 64 columns at a time.
+        assert_eq!((infos[0].threads, infos[0].dynamic_shared), ([384, 1, 1], 4 * 48 * 1024 + 12 * 16));
+        assembles(ptxas, &module, "sm_90a").unwrap_or_else(|e| panic!("{e}"));
+        let Some(code) = ptxas::disassemble(ptxas, &print(&module), "sm_90a") else { return };
+        let count = |word: &str| code.iter().filter(|line| line.contains(word)).count();
+        assert_eq!(count("HGMMA.64x256x16.F32.BF16"), 2 * 4);
+        assert_eq!((count("UTMALDG"), count("STL"), count("LDL")), (6, 0, 0));
+    });
 }

@@ -104,10 +104,7 @@ fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Expected) -> Option<Stri
                 Err(e) => return Some(format!("is not scheduled: {e}")),
             };
         }
-        let verified = match tile::verify::verify(&tiles) {
-            Ok(v) => v,
-            Err(e) => return Some(format!("scheduled: {scheduled}\n{e}")),
-        };
+        let verified = tiles.verified();
         let got = session(verified, &calls, &|_| None);
         if let Some(e) = compare(want, got) {
             return Some(format!("scheduled: {scheduled}: {e}"));
@@ -150,13 +147,13 @@ fn tile_ir_computes_what_graph_ir_says() {
         let want = expected(&written, &p);
         // Kernels of the portable level have runs for any number of lanes.
         let cpu = [Cpu::PORTABLE, Cpu::AVX2, Cpu::AVX512][usize::try_from(seed % 3).unwrap()];
-        for (what, module) in
-            [("as written", written.clone()), ("after passes", compiled::optimised(written, &Options::default()))]
-        {
-            if let Some(e) = tiles(&module, &p, cpu, &want) {
-                wrong.push(format!("seed {seed}, {what}: {e}\n{:?}\n{}", p.symbols, text::print(&module)));
-                break;
-            }
+        // Compiled code, below, is always that of programs after the passes.
+        let (what, module) = match seed % 2 {
+            0 => ("as written", written),
+            _ => ("after passes", compiled::optimised(written, &Options::default())),
+        };
+        if let Some(e) = tiles(&module, &p, cpu, &want) {
+            wrong.push(format!("seed {seed}, {what}: {e}\n{:?}\n{}", p.symbols, text::print(&module)));
         }
         if wrong.len() == ENOUGH {
             break;

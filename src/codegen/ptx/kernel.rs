@@ -18,9 +18,11 @@ use crate::ptx::words::{Compare, Ordering, Sat, Scope, Space, StoreCache, Vector
 use crate::ptx::{self, Op as P, Operand, ParamType, Reg, RegType, Special, Threads, Type as PtxType};
 use crate::shape::Elem;
 use crate::source::Loc;
+use crate::tile::alignment::needed;
 use crate::tile::text::{lines_of_kernel, names_of_kernel};
 use crate::tile::{
-    Block, BlockCall, Body, Extent, Inst, InstData, Kernel, Op, ParamMode, State, Terminator, TileType, Type, Value,
+    Block, BlockCall, Body, DotMode, Extent, Inst, InstData, Kernel, Op, ParamMode, State, Terminator, TileType, Type,
+    Value,
 };
 
 /// The name of the block's shared memory.
@@ -155,7 +157,7 @@ impl Code<'_> {
             let own = self.name(p.value);
             let value = match self.body.ty(p.value) {
                 Type::Buffer(ty) => {
-                    let align = u32::try_from(ty.elem.size()).unwrap_or(1);
+                    let align = u32::try_from(needed(kernel, p.value)).unwrap_or(1);
                     let name = self.parameter(&format!("buffer_{own}"), ParamType::Pointer(align));
                     let pointer = self.read_parameter(&own, &name);
                     let base = self.e.make(&own, P::CvtaToGlobal {}, PtxType::U64, &[pointer]);
@@ -285,6 +287,7 @@ impl Code<'_> {
         let data = body.inst(inst);
         match &data.op {
             Op::Run { rows, cols, insts } => self.run(*rows, *cols, insts),
+            Op::Dot { mode: Some(DotMode::Split) } => self.split(data),
             Op::Dot { .. } => self.dot(data),
             Op::Transpose => self.transpose(data),
             Op::Element => self.element(data),

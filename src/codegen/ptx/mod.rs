@@ -5,7 +5,7 @@
 //! not looked at: they run on the host. What this must not know: drivers, launches.
 //!
 //! A kernel that works in runs is made by [`kernel`]: indices and scalars by all threads alike, the elements of runs divided among them
-//! ([`run`], [`reduce`]), products by rectangles ([`dot`], of weights with [`scales`]), barriers where threads need each other's results ([`hazards`]). Work on
+//! ([`run`], [`reduce`]), products by rectangles ([`dot`], of weights with [`scales`]; of few rows by [`split`]), barriers where threads need each other's results ([`hazards`]). Work on
 //! elements is [`lanes`], with the functions of vector IR.
 //!
 //! One whose tiles are fragments of tensor cores is made by [`fragments`].
@@ -26,6 +26,7 @@ mod partial;
 mod reduce;
 mod run;
 mod scales;
+mod split;
 mod variant;
 
 use std::collections::BTreeSet;

@@ -15,9 +15,9 @@ use crate::tile::{GROUP, Value};
 /// of an integer.
 #[derive(Clone)]
 pub(super) struct Scaled {
-    base: Operand,
-    strides: [Operand; 2],
-    bits: u8,
+    pub(super) base: Operand,
+    pub(super) strides: [Operand; 2],
+    pub(super) bits: u8,
 }
 
 impl Code<'_> {

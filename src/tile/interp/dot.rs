@@ -26,12 +26,13 @@ pub(super) struct Rounded {
     factor: i64,
 }
 
-/// The sum of a row times a column of floats. [`DotMode::Groups`] is this only where the steps are not full groups.
+/// The sum of a row times a column of floats. [`DotMode::Groups`] is this only where the steps are not full groups;
+/// [`DotMode::Split`] has no order of its own, and is that of [`DotMode::Fma`] here.
 pub(super) fn sum(mode: DotMode, row: &[f32], column: &[f32], start: f32) -> f32 {
     let steps = row.iter().zip(column);
     match mode {
         DotMode::Chain => steps.fold(start, |s, (a, b)| s + a * b),
-        DotMode::Fma | DotMode::Groups => steps.fold(start, |s, (a, b)| a.mul_add(*b, s)),
+        DotMode::Fma | DotMode::Groups | DotMode::Split => steps.fold(start, |s, (a, b)| a.mul_add(*b, s)),
         DotMode::Pairs => pairs(row, column).fold(start, |s, ([a, a1], [b, b1])| fma(a, b, fma(a1, b1, s))),
         DotMode::Tiles => {
             let all: Vec<_> = pairs(row, column).collect();

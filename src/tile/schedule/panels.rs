@@ -22,7 +22,8 @@
 //! not, is cut: a launch for each, with its columns of the result. One that counts its columns is not cut; it packs the row-major matrix
 //! in each call. (No pass makes such a `concat`: merge-matmuls joins only what fills panels.)
 //!
-//! A machine whose products read operands where they lie (a GPU) has panels of those parameters alone that are kept in fewer bytes.
+//! A machine whose products read operands where they lie (a GPU) has panels of those parameters alone that are kept in fewer bytes. A product of
+//! many rows of 16-bit floats by integers has them unpacked by a launch before, for tensor cores (`unpack`).
 //!
 //! What is packed already stays: a module whose plan that prepares does anything but lay parameters one after another gets no
 //! other packed area.
@@ -36,11 +37,13 @@ use super::packing::{self, Packing, Panels, Part};
 use super::pairs;
 use super::plans::{At, buffer, in_entry, new_slot, put_back, slot_type, value_before};
 use super::products::{LEAST_ROWS, Product, tile_rows};
+use super::tensor_cores;
+use super::unpack::unpack;
 use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
-use crate::shape::Dim;
+use crate::shape::{Dim, Elem};
 use crate::tile::{
-    Block, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Type, Value, ValueDef, View,
+    Block, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Type, Value, ValueDef, View, flat,
     row_major, simplify,
 };
 
@@ -125,6 +128,15 @@ struct New<'a> {
     joined: Option<Vec<Joined>>,
     /// The names of what was made of each kernel, in order.
     made: BTreeMap<String, Vec<String>>,
+}
+
+/// Are the integers that a product of so many rows and columns multiplies by made floats before, for tensor cores?
+fn unpacks(target: &Target, left: &BufferType, rows: &Dim, cols: &Dim) -> bool {
+    target.reads_in_place
+        && matches!(left.elem, Elem::BF16 | Elem::F16)
+        && tensor_cores::is_left_operand(left)
+        && rows.as_const().is_none_or(|n| n >= tensor_cores::FEW_ROWS)
+        && cols.as_const().is_none_or(|n| n >= tensor_cores::FEW_COLS)
 }
 
 /// The windows of parameters that a matrix is made of, columns after columns, and the indices of the layer that all are of.
@@ -216,6 +228,14 @@ impl Walk<'_, '_> {
             product.narrow(&mut made, &columns, &with_columns);
             let pairs = pairs::are_wanted(self.new.target, a, &piece.window.buffer_type());
             let panels = self.panels(&piece.window, &product.row_count(kernel), pairs, at, name)?;
+            // Many rows on a GPU: the numbers become a matrix first.
+            let unpacked = match &panels {
+                Some(p) if unpacks(self.new.target, a, &product.row_count(kernel), &columns) => {
+                    self.unpacked(p, &piece.window, a.elem, at, name)?
+                }
+                _ => None,
+            };
+            let panels = panels.filter(|_| unpacked.is_none());
             let in_pairs = panels.as_ref().is_some_and(|p| p.in_pairs);
             let steps = a.shape.last().cloned().unwrap_or_default();
             match (self.new.target.reads_in_place, &panels) {
@@ -235,6 +255,13 @@ impl Walk<'_, '_> {
                         if let Some((scales, _)) = &panels.scales {
                             operands.push(buffer(body, at, scales));
                         }
+                    }
+                    None if i == right && unpacked.is_some() => {
+                        let matrix = unpacked.as_ref().unwrap_or(&piece.window);
+                        if let Some(p) = made.params.get(right).map(|p| p.value) {
+                            made.body.set_ty(p, Type::Buffer(matrix.buffer_type()));
+                        }
+                        operands.push(buffer(body, at, matrix));
                     }
                     None if i == right && sliced => operands.push(buffer(body, at, &piece.window)),
                     _ if with_columns.contains(&i) => {
@@ -271,6 +298,42 @@ impl Walk<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A launch before a product that makes a matrix of 16-bit floats of its panels; the matrix as the product's right operand.
+    fn unpacked(
+        &mut self,
+        panels: &Panels,
+        window: &View,
+        elem: Elem,
+        at: At,
+        kernel: &str,
+    ) -> Result<Option<View>, String> {
+        let Some([k, n]) = window.shape.last_chunk::<2>() else { return Ok(None) };
+        let (Some(k), Some(n)) = (k.as_const(), n.as_const()) else { return Ok(None) };
+        let (own, points) = panels.without_repeats();
+        let Some(made) = unpack(&own, [k, n], elem, Value::from_u32(0)) else { return Ok(None) };
+        let number = new_slot(self.plan, &made.bytes, at, 0);
+        let ty = slot_type(self.plan, &made.bytes, &flat(elem, &made.bytes));
+        let slot = in_entry(self.plan, &mut self.added, Op::Slot(number), ty, at);
+        let body = &mut self.plan.body;
+        let mut operands = vec![buffer(body, at, &own.numbers)];
+        if let Some((scales, _)) = &own.scales {
+            operands.push(buffer(body, at, scales));
+        }
+        operands.push(buffer(body, at, &View { root: slot, ..made.written }));
+        let name = self.kernels.add(made.kernel);
+        self.note(kernel, &name);
+        let launch = self.plan.body.make_inst(Op::Launch { kernel: name }, operands, None, at.loc);
+        self.plan.body.insert_before(at.block, at.inst, launch);
+        // The axes along which it repeats again.
+        let (mut shape, mut strides) = (made.matrix.shape.clone(), made.matrix.strides.clone());
+        for (i, d) in window.shape.iter().enumerate().take(window.shape.len() - 2).filter(|(i, _)| !points.contains(i))
+        {
+            shape.insert(i, d.clone());
+            strides.insert(i, Dim::zero());
+        }
+        Ok(Some(View { root: slot, shape, strides, ..made.matrix }))
     }
 
     /// Are these panels the same packed ones in all iterations of the innermost loop around a block?

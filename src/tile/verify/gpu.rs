@@ -90,8 +90,10 @@ impl Checker<'_, '_> {
                         Some("`row` is the layout of a column of one element a row".into())
                     }
                     Fragment::Col if t.rows != ONE => Some("`col` is the layout of a row".into()),
-                    Fragment::A | Fragment::B | Fragment::BT if !matches!(t.elem, Elem::BF16 | Elem::F16) => {
-                        Some(format!("operands of products are bf16 or f16, not {}", t.elem))
+                    Fragment::A | Fragment::B | Fragment::BT
+                        if !matches!(t.elem, Elem::BF16 | Elem::F16 | Elem::F32) =>
+                    {
+                        Some(format!("operands of products are bf16, f16 or f32, not {}", t.elem))
                     }
                     _ => None,
                 },
@@ -277,8 +279,10 @@ impl Checker<'_, '_> {
             return;
         };
         let (m, n, k) = (acc.rows.capacity(), acc.cols.capacity(), a.cols.capacity());
+        // A step of the unit has 32 bytes of a row.
+        let step = if a.elem == Elem::F32 { 8 } else { 16 };
         let whole = if exact { m == rows && n <= 256 } else { m % rows == 0 };
-        if !whole || n % cols != 0 || k % 16 != 0 {
+        if !whole || n % cols != 0 || k % step != 0 {
             let name = data.op.info().name;
             self.sink.error(
                 At::Inst(i),

@@ -14,7 +14,8 @@ use crate::ptx::{self, Address, Base, Op as P, Operand, ParamType, Reg, RegType,
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Elem;
 use crate::ssa::Use;
-use crate::tile::{Body, BufferType, Extent, Inst, Kernel, Op, Space, TileType, Type, Value};
+use crate::tile::alignment::needed;
+use crate::tile::{Body, BufferType, Extent, Inst, Kernel, Space, TileType, Type, Value};
 use cranelift_entity::SecondaryMap;
 
 /// An index: known now, or in a register of 64 bits.
@@ -315,7 +316,7 @@ impl<'a> Code<'a> {
             let value = self.name(p.value);
             match self.body.ty(p.value) {
                 Type::Buffer(b) => {
-                    let align = self.alignment(p.value, b);
+                    let align = u32::try_from(needed(self.kernel, p.value)).unwrap_or(1);
                     self.param(&name, ParamType::Pointer(align));
                     let base = self.make(&value, RegType::B64, P::LdParam { ty: W::U64 }, &[of_param(&name)]);
                     let base = self.make(&value, RegType::B64, P::CvtaToGlobal {}, &[word(base)]);
@@ -336,19 +337,6 @@ impl<'a> Code<'a> {
 
     fn param(&mut self, name: &str, ty: ParamType) {
         self.e.kernel.params.push(ptx::Param { name: name.to_string(), ty });
-    }
-
-    /// What a pointer is a multiple of: 16 where 16 bytes are copied at a time, or what a pair of elements takes.
-    fn alignment(&self, v: Value, b: &BufferType) -> u32 {
-        let size = u32::try_from(b.elem.size()).unwrap_or(1);
-        let at = |u: &Use| match u {
-            Use::Operand(i, _) => match self.body.inst(*i).op {
-                Op::CopyAsync { .. } | Op::TmaLoad { .. } => 16,
-                _ => size,
-            },
-            Use::Terminator(_) => size,
-        };
-        self.uses[v].iter().map(at).max().unwrap_or(size)
     }
 
     /// The numbers of the grid point along its axes, the last one going fastest.

@@ -4,10 +4,11 @@
 //! neighbouring threads neighbouring chunks of a row; each lane of `ldmatrix` gives the address of a row of 8 elements.
 
 use super::code::{Code, Held, Number, Shared, address, int, word};
-use super::layout::{BLOCK_ROWS, Panels};
-use crate::ptx::words::{Matrices, Prefetch, Trans};
+use super::layout::{BLOCK_COLS, BLOCK_ROWS, Panels, steps_of};
+use crate::ptx::words::{Matrices, Prefetch, Trans, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::BinaryOp;
+use crate::shape::Elem;
 use crate::ssa::Use;
 use crate::tile::{Fragment, Inst, InstData, Op, Space, Value};
 
@@ -220,8 +221,9 @@ impl Code<'_> {
         let name = self.name(v);
         let mut out = Vec::new();
         for block in 0..share.row_blocks() {
-            for step in 0..share.cols / 16 {
-                out.extend(self.matrices(&name, &lines, block * BLOCK_ROWS, step * 2, Matrices::Four, Trans::No)?);
+            for step in 0..share.cols / steps_of(t.elem) {
+                let list = self.matrices(&name, &lines, block * BLOCK_ROWS, step * 2, Matrices::Four, Trans::No)?;
+                out.extend(self.as_operands(&name, t.elem, list));
             }
         }
         self.held.insert(v, Held::Operand(out));
@@ -305,6 +307,72 @@ impl Code<'_> {
         self.push(P::LdMatrix { count, trans }, [Operand::Vector(list.clone()), from]);
         Ok(list)
     }
+}
+
+impl Code<'_> {
+    /// Registers that were read, as the unit takes them: `f32` is rounded to `tf32`.
+    pub(super) fn as_operands(&mut self, name: &str, elem: Elem, list: Vec<Reg>) -> Vec<Reg> {
+        match elem {
+            Elem::F32 => list.into_iter().map(|r| self.make(name, RegType::B32, P::CvtTf32 {}, &[word(r)])).collect(),
+            _ => list,
+        }
+    }
+
+    /// What a lane needs to read `f32` of a right operand whose inner index is along the rows, which `ldmatrix` cannot transpose: a
+    /// lane has steps `lane % 4` and 4 further, and column `lane / 4`, of 8 steps and 8 columns.
+    pub(super) fn words(&mut self, panels: Panels, tile: Shared) -> Words {
+        let (column, lane) = (self.group.row, self.group.lane);
+        let step = self.and32("step", lane, 3);
+        let second = self.shr32("chunk", column, 2);
+        let within = self.and32("within", column, 3);
+        let within = self.shl32("within", within, 2);
+        let (shift, mask) = panels.exchange();
+        let mut at = Vec::new();
+        for half in [0, 4] {
+            let row = self.add32("line", step, int(half));
+            let line = self.mul32("line_at", row, panels.pitch());
+            let line = self.add32("line_at", line, word(tile.at));
+            let line = self.add32("line_at", line, word(within));
+            let bits = self.shr32("bits", row, shift);
+            let bits = self.and32("bits", bits, mask);
+            let of_chunks = (0..panels.chunks()).step_by(2).map(|chunk| {
+                let own = self.make("chunk", RegType::B32, P::Or { ty: W::B32 }, &[word(second), int(chunk)]);
+                let own = self.make("chunk", RegType::B32, P::Xor { ty: W::B32 }, &[word(own), word(bits)]);
+                let own = self.shl32("chunk", own, 4);
+                self.add32("at", line, word(own))
+            });
+            at.push(of_chunks.collect());
+        }
+        Words { panels, at }
+    }
+
+    /// The fragment of 8 steps and 8 columns, rounded to `tf32`.
+    pub(super) fn step_of_words(
+        &mut self,
+        name: &str,
+        words: &Words,
+        step: i64,
+        block: i64,
+    ) -> Result<Vec<Reg>, String> {
+        let Words { panels, at } = words;
+        let bytes = BLOCK_COLS * 4 * block;
+        let (panel, chunk) = (bytes / panels.pitch(), bytes % panels.pitch() / 16);
+        let offset = panel * panels.panel_bytes() + 8 * step * panels.pitch();
+        let mut out = Vec::new();
+        for half in at {
+            let at = usize::try_from(chunk / 2).ok().and_then(|n| half.get(n)).ok_or("a chunk is missing")?;
+            let op = P::LdShared { vector: Vector::One, ty: W::B32 };
+            out.push(self.make(name, RegType::B32, op, &[address(*at, offset)?]));
+        }
+        Ok(self.as_operands(name, Elem::F32, out))
+    }
+}
+
+/// Where a lane reads words of a right operand.
+pub(super) struct Words {
+    panels: Panels,
+    /// For its first step and its second one: the address in each pair of chunks of a row of a panel.
+    at: Vec<Vec<Reg>>,
 }
 
 /// The rows of matrices that a lane gives the addresses of.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::code::{Code, Held, Number, float, int, register_type, word};
-use super::layout::Share;
+use super::layout::{Share, steps_of};
 use crate::codegen::ptx::lanes::Lane;
 use crate::ptx::words::{Compare, Ftz, Nan, Relu, Round, Sat, Shuffle};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
@@ -80,7 +80,9 @@ impl Code<'_> {
         let Space::Fragment(f) = t.space else { return Err("the tile is not of fragments".into()) };
         Ok(match f {
             Fragment::Acc | Fragment::Row | Fragment::Col => (self.element_count(t)?, false),
-            Fragment::A => (usize::try_from(share.row_blocks() * (share.cols / 16) * 4).unwrap_or(0), true),
+            Fragment::A => {
+                (usize::try_from(share.row_blocks() * (share.cols / steps_of(t.elem)) * 4).unwrap_or(0), true)
+            }
             Fragment::B | Fragment::BT => {
                 return Err("a right operand is no argument of a block here".into());
             }

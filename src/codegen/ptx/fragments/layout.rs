@@ -15,12 +15,19 @@
 //! So a row lies in the four lanes of a quad. Two such, 8 columns apart and rounded to 16 bits, are the left operand of a
 //! step of 16 (`pack`), without exchange between threads.
 
+use crate::shape::Elem;
+
 /// Rows of a block.
 pub(super) const BLOCK_ROWS: i64 = 16;
 /// Columns of a block of an accumulator.
 pub(super) const BLOCK_COLS: i64 = 8;
-/// Steps of a product of 16-bit operands.
-pub(super) const STEPS: i64 = 16;
+/// Bytes of a row of an operand that a step of the unit takes: 16 of 16 bits, or 8 of `tf32`.
+const STEP_BYTES: i64 = 32;
+
+/// Steps of a product that the unit takes at a time.
+pub(super) fn steps_of(elem: Elem) -> i64 {
+    STEP_BYTES / i64::try_from(elem.size()).unwrap_or(1)
+}
 
 /// Rows and columns of a tile whose extents are known, and the warps that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

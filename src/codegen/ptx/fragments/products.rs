@@ -11,7 +11,7 @@
 
 use super::code::{Code, Held, Shared, int, word};
 use super::copies::{Side, side};
-use super::layout::{Panels, STEPS};
+use super::layout::{Panels, steps_of};
 use crate::ptx::words::{Columns, Matrices, Mma, Sat, Trans, Wgmma};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::Scalar;
@@ -31,8 +31,9 @@ impl Code<'_> {
         if !share.is_whole() {
             return Err(format!("a product of {} x {} by {} warps", share.rows, share.cols, share.warps));
         }
-        let steps = super::code::known(left.cols)? / STEPS;
+        let steps = super::code::known(left.cols)? / steps_of(left.elem);
         let kind = match left.elem {
+            Elem::F32 => Mma::F32Tf32K8,
             Elem::F16 => Mma::F32F16K16,
             _ => Mma::F32Bf16K16,
         };
@@ -43,7 +44,9 @@ impl Code<'_> {
             return Err("a right operand that is kept in registers".into());
         };
         let panels = self.stored(b)?;
-        let right_lines = self.lines(panels, of_b, side_of_b)?;
+        // What `ldmatrix` cannot transpose is read word by word.
+        let words = (left.elem == Elem::F32 && side_of_b == Side::B).then(|| self.words(panels, of_b));
+        let right_lines = if words.is_none() { Some(self.lines(panels, of_b, side_of_b)?) } else { None };
         let left_lines = match self.held.get(&a).cloned() {
             Some(Held::Unread(of_a)) => {
                 let panels = self.stored(a)?;
@@ -57,7 +60,8 @@ impl Code<'_> {
             for block in 0..share.row_blocks() {
                 blocks.push(match (&left_lines, self.held.get(&a).cloned()) {
                     (Some(lines), _) => {
-                        self.matrices(&names_a, lines, block * 16, step * 2, Matrices::Four, Trans::No)?
+                        let list = self.matrices(&names_a, lines, block * 16, step * 2, Matrices::Four, Trans::No)?;
+                        self.as_operands(&names_a, left.elem, list)
                     }
                     (None, Some(Held::Operand(list))) => {
                         let first = usize::try_from((block * steps + step) * 4).unwrap_or(0);
@@ -68,11 +72,16 @@ impl Code<'_> {
             }
             let mut col = 0;
             while col < share.col_blocks() {
-                let two = col + 1 < share.col_blocks();
+                let two = col + 1 < share.col_blocks() && words.is_none();
                 let count = if two { Matrices::Four } else { Matrices::Two };
-                let list = match side_of_b {
-                    Side::BT => self.matrices(&names_b, &right_lines, col * 8, step * 2, count, Trans::No)?,
-                    _ => self.matrices(&names_b, &right_lines, step * 16, col, count, Trans::Yes)?,
+                let list = match (side_of_b, &words, &right_lines) {
+                    (_, Some(words), _) => self.step_of_words(&names_b, words, step, col)?,
+                    (Side::BT, None, Some(lines)) => {
+                        let list = self.matrices(&names_b, lines, col * 8, step * 2, count, Trans::No)?;
+                        self.as_operands(&names_b, left.elem, list)
+                    }
+                    (_, None, Some(lines)) => self.matrices(&names_b, lines, step * 16, col, count, Trans::Yes)?,
+                    (_, None, None) => return Err("a right operand is missing".into()),
                 };
                 for (n, pair) in list.chunks(2).enumerate() {
                     for (row, block) in blocks.iter().enumerate() {
@@ -111,7 +120,7 @@ impl Code<'_> {
         let name = self.name(v);
         let kind = if left.elem == Elem::F16 { Wgmma::F32F16 } else { Wgmma::F32Bf16 };
         let columns = Columns(u16::try_from(share.cols).map_err(|_| "a product of too many columns")?);
-        let steps = super::code::known(left.cols)? / STEPS;
+        let steps = super::code::known(left.cols)? / steps_of(left.elem);
 
         // The sums go on in place where nothing else needs what they were.
         let is_zero = self.is_zero(acc);

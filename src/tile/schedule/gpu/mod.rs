@@ -16,7 +16,8 @@
 //!    (`codegen::ptx`), whatever its type and order.
 //! 3. **Group, place, share.** As for a CPU: operations of one iteration space form a `run`, whose elements the threads of the block
 //!    divide among them; what lives longer than its run lies in the block's shared memory.
-//! 4. **Sum.** Products of floats are chains of fused steps ([`DotMode::Fma`]).
+//! 4. **Sum.** Products of floats are chains of fused steps ([`DotMode::Fma`]); those of few rows divide the steps among threads, and have
+//!    tiles of their own ([`few_rows`]).
 //! 5. **Threads.** As many warps as the largest operation has work for ([`warps`]).
 //!
 //! # What it costs
@@ -27,6 +28,8 @@
 //! memory beyond [`Numbers::shared`] cannot be launched at all: then attention takes fewer queries at a time, which is what shrinks its tiles.
 //!
 //! What it does not do: choose tiles of other products and of elementwise work (the lowering did).
+
+mod few_rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,8 +45,8 @@ use crate::tile::{
 const ELEMENTS: i64 = 4;
 /// Sums of a product that a thread takes, if there are enough.
 const SUMS: i64 = 16;
-/// Columns of a panel of packed weights: those of a tile of a product.
-const PANEL: i64 = 64;
+/// Columns of a panel of packed weights, and of the tile of a product by them: few, so that a product of few rows has many blocks.
+const PANEL: i64 = 32;
 /// Threads of a warp.
 const WARP: i64 = 32;
 /// The most warps of a block. Two of these, of 255 registers a thread, fill a multiprocessor's registers.
@@ -78,19 +81,28 @@ impl Numbers {
 /// # Errors
 /// What this schedule cannot express, in words.
 pub fn schedule_for_gpu(module: &VerifiedModule, arch: GpuArch) -> Result<VerifiedModule, String> {
-    schedule_for_gpu_packed(module, arch, &WeightChoice::default())
+    schedule_for_gpu_with(module, arch, &GpuOptions::default())
 }
 
-/// The same with weights kept as `weights` says: those in fewer bytes than the program has are packed, in panels of [`PANEL`] columns,
-/// once for all calls (`panels`).
+/// What may be less exact on a GPU than the program says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuOptions {
+    /// What weights are kept as: those in fewer bytes than the program has are packed once for all calls (`panels`).
+    pub weights: WeightChoice,
+    /// May operands of products of `f32` be rounded to `tf32`, for tensor cores?
+    pub tf32: bool,
+}
+
+/// The same with options.
 ///
 /// # Errors
 /// As [`schedule_for_gpu`].
-pub fn schedule_for_gpu_packed(
+pub fn schedule_for_gpu_with(
     module: &VerifiedModule,
     arch: GpuArch,
-    weights: &WeightChoice,
+    options: &GpuOptions,
 ) -> Result<VerifiedModule, String> {
+    let weights = &options.weights;
     let is_packed = weights.format != WeightFormat::F32;
     let module = &match is_packed && module.kernels.iter().any(|k| k.state == State::Unscheduled) {
         false => module.clone(),
@@ -103,7 +115,7 @@ pub fn schedule_for_gpu_packed(
     let numbers = Numbers::of(arch);
     let mut queries = numbers.queries;
     loop {
-        match with_queries(module, arch, Numbers { queries, ..numbers }) {
+        match with_queries(module, arch, Numbers { queries, ..numbers }, options.tf32) {
             Err(Refused::TooLarge(_)) if queries > 1 => queries /= 2,
             Err(Refused::TooLarge(why) | Refused::Other(why)) => return Err(why),
             Ok(scheduled) => return Ok(scheduled),
@@ -131,15 +143,25 @@ fn target(numbers: Numbers) -> Target {
     }
 }
 
-fn with_queries(module: &VerifiedModule, arch: GpuArch, numbers: Numbers) -> Result<VerifiedModule, Refused> {
+fn with_queries(
+    module: &VerifiedModule,
+    arch: GpuArch,
+    numbers: Numbers,
+    tf32: bool,
+) -> Result<VerifiedModule, Refused> {
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
     let target = target(numbers);
     let mut too_large = false;
     let scheduled = module.clone().changed(|module: &mut Module| {
-        let mut changed = tensor_cores::expand(module, arch);
+        let mut changed = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target)?);
+        let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
+        let chunks = unscheduled.filter(|k| few_rows::begin_with_chunks(module, k)).map(|k| k.name.clone());
+        let chunks: BTreeSet<String> = chunks.collect();
         for kernel in module.kernels.iter_mut().filter(|k| k.state == State::Unscheduled) {
-            schedule_kernel(kernel, arch).map_err(|e| format!("kernel @{} has no schedule: {e}", kernel.name))?;
+            let in_chunks = chunks.contains(&kernel.name);
+            schedule_kernel(kernel, arch, in_chunks)
+                .map_err(|e| format!("kernel @{} has no schedule: {e}", kernel.name))?;
             if kernel.scratch + numbers.transient > numbers.shared {
                 too_large = true;
                 let (name, needs, most) = (&kernel.name, kernel.scratch + numbers.transient, numbers.shared);
@@ -154,11 +176,17 @@ fn with_queries(module: &VerifiedModule, arch: GpuArch, numbers: Numbers) -> Res
     scheduled.map_err(|(_, why)| if too_large { Refused::TooLarge(why) } else { Refused::Other(why) })
 }
 
-/// Schedules a kernel as it is, in runs.
-fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch) -> Result<(), String> {
+/// Schedules a kernel in runs. `in_chunks`: the operands of its products begin at multiples of 16 bytes.
+fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Result<(), String> {
+    if in_chunks {
+        few_rows::retile(kernel);
+    }
     make_windows(kernel);
     group_and_place(kernel)?;
     choose_modes(&mut kernel.body, |body, dot| {
+        if in_chunks && DotMode::Split.check_for_gpu(body, dot).is_ok() {
+            return DotMode::Split;
+        }
         let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
         if is_float { DotMode::Fma } else { DotMode::Chain }
     });
@@ -172,6 +200,7 @@ fn warps(body: &Body) -> u32 {
     for (_, _, data) in body.insts() {
         let threads = match &data.op {
             Op::Run { rows, cols, .. } => rows.capacity().saturating_mul(cols.capacity()) / ELEMENTS,
+            Op::Dot { mode: Some(DotMode::Split) } => MOST_WARPS * WARP,
             Op::Dot { .. } | Op::Transpose => {
                 let tile = data.result.and_then(|v| body.ty(v).tile());
                 tile.map_or(1, |t| t.rows.capacity().saturating_mul(t.cols.capacity()) / SUMS)

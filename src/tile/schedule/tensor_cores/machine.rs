@@ -9,6 +9,9 @@
 //! * **Bytes.** A block reads `(rows + cols) K` elements for `rows cols K` steps, so the largest tile wins, as long as
 //! * **Waves.** there are blocks for all multiprocessors: smaller tiles are taken where the larger ones leave more than half of the
 //!   multiprocessors without a block. An extent that is not known is taken for a large one.
+//! * **Order.** Blocks that run at a time read the same rows and columns: on Hopper they go through the tiles in groups of rows
+//!   ([`Machine::group`]), so that what they read fits the second-level cache. (For `mma.sync` tiles stay in the order of the grid, from
+//!   which it follows that they are inside of their operands, and copies need no masks.)
 //!
 //! For attention, a block has 16 queries for each warp on `mma.sync`, and 64 for each group of four on `wgmma`; a tile of keys is as
 //! long as registers for its scores allow.
@@ -29,6 +32,8 @@ pub(super) struct Machine {
     pub(super) shared: i64,
     /// Multiprocessors: those of an A100 and an H100.
     pub(super) processors: i64,
+    /// May operands of products of `f32` be rounded to `tf32`?
+    pub(super) tf32: bool,
 }
 
 /// The tile of a product, and how its operands come.
@@ -46,13 +51,14 @@ pub(super) struct ProductTile {
 impl Machine {
     pub(super) fn of(arch: GpuArch) -> Machine {
         match arch {
-            GpuArch::Sm80 => Machine { arch, shared: 99 << 10, processors: 108 },
-            GpuArch::Sm90a => Machine { arch, shared: 227 << 10, processors: 132 },
+            GpuArch::Sm80 => Machine { arch, shared: 99 << 10, processors: 108, tf32: false },
+            GpuArch::Sm90a => Machine { arch, shared: 227 << 10, processors: 132, tf32: false },
         }
     }
 
-    /// The tile of a product of so many points, rows and columns; `reads`: its epilogue has tiles of its own in registers.
-    pub(super) fn product(&self, points: &[Dim], rows: &Dim, cols: &Dim, reads: bool) -> ProductTile {
+    /// The tile of a product of so many points, rows and columns, of elements of so many bytes; `reads`: its epilogue has tiles of its
+    /// own in registers.
+    pub(super) fn product(&self, points: &[Dim], [rows, cols]: [&Dim; 2], bytes: i64, reads: bool) -> ProductTile {
         let size = |d: &Dim| d.as_const().unwrap_or(UNKNOWN).max(1);
         let points: i64 = points.iter().map(|d| d.as_const().unwrap_or(1).max(1)).product();
         let (m, n) = (size(rows), size(cols));
@@ -65,11 +71,29 @@ impl Machine {
         let enough = |t: &&(i64, i64, i64)| 2 * blocks((t.0, t.1)) >= self.processors && t.1 <= n.max(64);
         let (rows, cols, warps) = tiles.iter().find(enough).or(tiles.last()).copied().unwrap_or((64, 64, 4));
         // Less to keep at a time where the threads that multiply start the copies too.
-        let steps = if self.arch == GpuArch::Sm80 { 32 } else { 64 };
-        let stage = (rows + cols) * steps * 2;
+        let row = if self.arch == GpuArch::Sm80 { 64 } else { 128 };
+        let steps = row / bytes;
+        let stage = (rows + cols) * steps * bytes;
         // What barriers of rings take.
         let room = self.shared - 1024;
         ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MOST_STAGES) }
+    }
+
+    /// Rows of tiles that blocks take as a group (1: as they come). The blocks that run at a time read least where they have about as many
+    /// rows as columns: a group is the largest power of two of which no more blocks than run at a time make a square. Products of fewer blocks
+    /// than that, or of a single row or column of tiles, have no order to choose.
+    pub(super) fn group(&self, tile: &ProductTile, [rows, cols]: [&Dim; 2]) -> i64 {
+        let count = |d: &Dim, size: i64| d.as_const().map(|n| (n + size - 1) / size);
+        let counts = [count(rows, tile.rows), count(cols, tile.cols)];
+        let all = counts[0].zip(counts[1]).map(|(a, b)| a.saturating_mul(b));
+        if counts.contains(&Some(1)) || all.is_some_and(|n| n <= self.processors) {
+            return 1;
+        }
+        let mut group = 1;
+        while 4 * group * group * tile.rows <= self.processors * tile.cols {
+            group *= 2;
+        }
+        group
     }
 
     /// Keys of a tile of attention whose heads and values have so many columns.
@@ -88,9 +112,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn groups_are_squares_of_bytes() {
+        let machine = Machine::of(GpuArch::Sm90a);
+        let of = |m: &Dim, n: &Dim| machine.group(&machine.product(&[], [m, n], 2, false), [m, n]);
+        // 132 blocks of 128 x 256: 16 rows of tiles by 8 columns.
+        assert_eq!(of(&8192.into(), &8192.into()), 16);
+        assert_eq!(of(&Dim::symbol("M"), &4096.into()), 16);
+        // One wave, a single column of tiles.
+        assert_eq!(of(&1024.into(), &1024.into()), 1);
+        assert_eq!(of(&Dim::symbol("M"), &64.into()), 1);
+    }
+
+    #[test]
     fn tiles_follow_from_extents() {
         let of = |arch, m: i64, n: i64| {
-            let t = Machine::of(arch).product(&[], &m.into(), &n.into(), false);
+            let t = Machine::of(arch).product(&[], [&m.into(), &n.into()], 2, false);
             (t.rows, t.cols, t.stages)
         };
         // Large products get the largest tiles; small ones enough blocks.
@@ -99,13 +135,13 @@ mod tests {
         assert_eq!(of(GpuArch::Sm80, 1024, 1024), (128, 128, 4));
         assert_eq!(of(GpuArch::Sm90a, 8192, 8192), (128, 256, 4));
         assert_eq!(of(GpuArch::Sm90a, 512, 768), (128, 64, 4));
-        let unknown = Machine::of(GpuArch::Sm90a).product(&[], &Dim::symbol("M"), &1024.into(), false);
+        let unknown = Machine::of(GpuArch::Sm90a).product(&[], [&Dim::symbol("M"), &1024.into()], 2, false);
         assert_eq!((unknown.rows, unknown.cols), (128, 256));
         // Shared memory holds all stages.
         for arch in GpuArch::ALL {
             for (m, n) in [(4096, 4096), (512, 768), (64, 64), (8192, 64)] {
                 let machine = Machine::of(arch);
-                let t = machine.product(&[], &m.into(), &n.into(), false);
+                let t = machine.product(&[], [&m.into(), &n.into()], 2, false);
                 assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= machine.shared, "{t:?}");
             }
         }

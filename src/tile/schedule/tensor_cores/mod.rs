@@ -7,7 +7,7 @@
 //! What fits:
 //!
 //! * a product of two operands of `bf16`, or of two of `f16`, over a known number of steps, with elementwise work on its result
-//!   ([`products`]). `f32` stays exact: its products are chains of fused steps;
+//!   ([`products`]). `f32` stays exact, its products chains of fused steps, unless `tf32` is allowed; then it fits too;
 //! * attention whose queries, keys and values are `bf16`, or `f16`, with heads of known width up to 256 ([`attention`]);
 //! * in both, operands whose rows are made of chunks of 16 bytes, at addresses that the plan's views show to be multiples of 16.
 //!
@@ -15,6 +15,7 @@
 //!
 //! Products of 16-bit floats are exact; sums are `f32`, of all steps, in the order of the unit, which may drop bits below those of
 //! the largest of the terms that it adds at a time. So an element is off by at most `K 2^-23` times the sum of the magnitudes of its products.
+//! With `tf32`, operands of `f32` are rounded to 11 significant bits before, ties away from zero, which adds at most `2^-10 (1 + 2^-12)` times that sum.
 //! Attention's softmax is `f32`, powers of 2 have a relative error of 2^-22.5; weights are rounded to 16 bits before they are divided
 //! by their sum, and the sum is of the weights as they were, as on a CPU with products of pairs (`schedule/attention.rs`). A row that
 //! sees no key gives zeros.
@@ -32,12 +33,13 @@ mod scores;
 use std::collections::BTreeSet;
 
 use crate::tile::alignment::{CHUNK, launches_give, needed};
-use crate::tile::{GpuArch, Kernel, Module, Param, State};
+use crate::tile::{BufferType, GpuArch, Kernel, Module, Param, State};
 use machine::Machine;
+pub(super) use products::{FEW_COLS, FEW_ROWS};
 
-/// Gives the kernels of a module that fit their forms for tensor cores; their names.
-pub(super) fn expand(module: &mut Module, arch: GpuArch) -> BTreeSet<String> {
-    let machine = Machine::of(arch);
+/// Gives the kernels of a module that fit their forms for tensor cores; their names. `tf32`: products of `f32` may be rounded to that.
+pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> BTreeSet<String> {
+    let machine = Machine { tf32, ..Machine::of(arch) };
     let mut changed = BTreeSet::new();
     let mut made = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
@@ -60,6 +62,11 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch) -> BTreeSet<String> {
         }
     }
     changed
+}
+
+/// Can tiles of a left operand be copied to shared memory?
+pub(super) fn is_left_operand(b: &BufferType) -> bool {
+    build::has_rows_of_chunks(b, b.shape.len().saturating_sub(1))
 }
 
 /// The form of a kernel by itself for tensor cores, its parameters at multiples of 16 bytes; `None` where it has none.

@@ -20,13 +20,13 @@ use std::collections::BTreeMap;
 use super::super::products::Product;
 use super::build::{self, ONE, SharedTile};
 use super::machine::{Machine, ProductTile};
-use crate::scalar::{CmpOp, Scalar};
+use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::tile::{Extent, Fragment, GpuArch, Inst, Kernel, KernelBuilder, Op, Param, TileType, Type, Value, ValueDef};
 
 /// Rows and columns below which a product stays as it is.
-const FEW_ROWS: i64 = 16;
-const FEW_COLS: i64 = 8;
+pub(in super::super) const FEW_ROWS: i64 = 9;
+pub(in super::super) const FEW_COLS: i64 = 8;
 
 /// A product with its operands as tiles of shared memory.
 pub(super) struct Parts<'a> {
@@ -55,8 +55,9 @@ pub(super) struct Place {
 pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
     let parts = Parts::find(kernel, machine, aligned)?;
     match machine.arch {
-        GpuArch::Sm80 => parts.with_copies(machine),
-        GpuArch::Sm90a => parts.with_rings(machine),
+        // `wgmma` would cut `f32` off, and takes no right operand whose steps are along its rows.
+        GpuArch::Sm90a if parts.left.elem != Elem::F32 => parts.with_rings(machine),
+        GpuArch::Sm80 | GpuArch::Sm90a => parts.with_copies(machine),
     }
 }
 
@@ -64,14 +65,15 @@ impl<'a> Parts<'a> {
     fn find(kernel: &'a Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Parts<'a>> {
         let product = Product::find(kernel)?;
         let [a, b] = product.operands(kernel)?;
-        let is_half = matches!(a.elem, Elem::BF16 | Elem::F16) && a.elem == b.elem;
+        let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
+        let fits = a.elem == b.elem && (is_half || machine.tf32 && a.elem == Elem::F32);
         let rank = kernel.grid.len();
         let steps = build::known(a.shape.last()?)?;
         // One product over all steps that begins with nothing.
         let dots: Vec<_> = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).collect();
         let [(_, _, dot)] = dots.as_slice() else { return None };
         let whole = kernel.body.ty(*dot.operands.first()?).tile()?.cols == Extent::Static(steps);
-        if !is_half || !whole || !begins_with_nothing(kernel, *dot.operands.get(2)?) {
+        if !fits || !whole || !begins_with_nothing(kernel, *dot.operands.get(2)?) {
             return None;
         }
         let transposed = !b.is_dense(rank - 1);
@@ -91,7 +93,9 @@ impl<'a> Parts<'a> {
             return None;
         }
         let loads = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Load { .. })).count();
-        let tile = machine.product(points, rows, cols, loads > 2);
+        let bytes = i64::try_from(a.elem.size()).ok()?;
+        let sizes = if is_half { *machine } else { Machine::of(GpuArch::Sm80) };
+        let tile = sizes.product(points, [rows, cols], bytes, loads > 2);
         let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
         let right = match transposed {
             true => SharedTile { elem: a.elem, rows: tile.cols, cols: tile.steps },
@@ -100,8 +104,9 @@ impl<'a> Parts<'a> {
         Some(Parts { kernel, product, tile, steps, left, right, transposed })
     }
 
-    /// A kernel with the same parameters and a grid of the new tiles.
-    pub(super) fn begin(&self) -> Option<(KernelBuilder, Place)> {
+    /// A kernel with the same parameters and a grid of the new tiles, which blocks take in groups of so many rows of tiles; as they come
+    /// where that is 1.
+    pub(super) fn begin(&self, group: i64) -> Option<(KernelBuilder, Place)> {
         let mut kb = KernelBuilder::new(&self.kernel.name);
         for p in &self.kernel.params {
             kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
@@ -109,8 +114,10 @@ impl<'a> Parts<'a> {
         let (points, [rows, cols]) = self.kernel.grid.split_last_chunk::<2>()?;
         let points = points.iter().map(|g| kb.grid_axis(&g.extent, g.step)).collect();
         let row = kb.grid_axis(&rows.extent, self.tile.rows);
-        let row = kb.times(row, self.tile.rows);
         let col = kb.grid_axis(&cols.extent, self.tile.cols);
+        let extents = [(&rows.extent, self.tile.rows), (&cols.extent, self.tile.cols)];
+        let [row, col] = if group > 1 { in_groups(&mut kb, [row, col], extents, group) } else { [row, col] };
+        let row = kb.times(row, self.tile.rows);
         let col = kb.times(col, self.tile.cols);
         let (left, right) = (kb.param(self.product.left)?, kb.param(self.product.right)?);
         Some((kb, Place { points, row, col, left, right }))
@@ -127,7 +134,7 @@ impl<'a> Parts<'a> {
 
     /// The kernel for `mma.sync`.
     fn with_copies(&self, machine: &Machine) -> Option<Kernel> {
-        let (mut kb, place) = self.begin()?;
+        let (mut kb, place) = self.begin(1)?;
         let loc = self.dot_loc();
         kb.at(loc);
         let (stages, tile) = (self.tile.stages, self.tile);
@@ -234,6 +241,32 @@ impl<'a> Parts<'a> {
         let t = self.kernel.body.ty(dot.2.result?).tile()?;
         Some([t.rows, t.cols])
     }
+}
+
+/// The tile of a block in groups of rows of tiles: within a group, column after column, each from top to bottom. So blocks that run at a time
+/// have a few rows and a few columns, whose operands the second-level cache holds.
+///
+/// ```text
+/// 0 2 4 6      groups of 2 of 3 rows of 4 tiles: the block of each
+/// 1 3 5 7
+/// 8 9 10 11
+/// ```
+fn in_groups(kb: &mut KernelBuilder, [row, col]: [Value; 2], extents: [(&Dim, i64); 2], group: i64) -> [Value; 2] {
+    let [rows, cols] = extents.map(|(extent, size)| {
+        let (extent, size_value) = (kb.dim(extent), kb.index(size));
+        let up = kb.plus(extent, size - 1);
+        kb.index_binary(BinaryOp::Div, up, size_value)
+    });
+    let most = kb.index(group);
+    let above = kb.index_binary(BinaryOp::Rem, row, most);
+    let first = kb.index_binary(BinaryOp::Sub, row, above);
+    let left = kb.index_binary(BinaryOp::Sub, rows, first);
+    let height = kb.index_binary(BinaryOp::Min, left, most);
+    let before = kb.index_binary(BinaryOp::Mul, above, cols);
+    let number = kb.index_binary(BinaryOp::Add, before, col);
+    let down = kb.index_binary(BinaryOp::Rem, number, height);
+    let across = kb.index_binary(BinaryOp::Div, number, height);
+    [kb.index_binary(BinaryOp::Add, first, down), across]
 }
 
 /// Is a sum zero at the start?

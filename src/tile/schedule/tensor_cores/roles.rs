@@ -104,7 +104,8 @@ fn counted(
 impl ProductParts<'_> {
     /// The kernel of a product with rings.
     pub(super) fn with_rings(&self, machine: &Machine) -> Option<Kernel> {
-        let (mut kb, place) = self.begin()?;
+        let [.., rows, cols] = self.kernel.grid.as_slice() else { return None };
+        let (mut kb, place) = self.begin(machine.group(&self.tile, [&rows.extent, &cols.extent]))?;
         kb.at(self.dot_loc());
         let stages = self.tile.stages;
         // A consumer has a tile of A of its own.
