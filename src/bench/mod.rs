@@ -1,10 +1,12 @@
 //! What `attnc bench` shows: how fast each kernel of a call is, beside what the machine can do.
 //!
 //! In: measured times and counted costs of launches ([`Report`]), and the machine's [`Ceilings`], which are measured here
-//! too. Out: a table, JSON, a picture. Nothing is compiled, called, read or written here.
+//! too, for a processor and for a GPU (`gpu`). Out: a table, JSON, a picture. No model is compiled or called here, nothing read
+//! or written.
 
 mod ceilings;
 mod data;
+pub mod gpu;
 mod machine;
 mod picture;
 mod products;
@@ -26,6 +28,8 @@ pub enum Products {
     Tiles,
     /// Bytes (`vpdpbusd`, VNNI).
     Bytes,
+    /// Tiles of 16-bit floats on a GPU (`mma`, `wgmma`).
+    TensorCores,
 }
 
 impl Products {
@@ -36,6 +40,7 @@ impl Products {
             Products::Pairs => "bf16 pairs",
             Products::Tiles => "AMX tiles",
             Products::Bytes => "VNNI bytes",
+            Products::TensorCores => "tensor cores",
         }
     }
 }
@@ -61,6 +66,8 @@ pub struct Site {
     pub weights: u64,
     /// Are these two exact? Else data decides, and they are the most it can be.
     pub exact: bool,
+    /// Were operations not counted? Then `flops` is 0.
+    pub uncounted: bool,
 }
 
 /// What was measured.
@@ -82,6 +89,17 @@ pub struct Report {
     pub sites: Vec<Site>,
     /// What the machine can do.
     pub ceilings: Ceilings,
+    /// The GPU that it ran on.
+    pub gpu: Option<Device>,
+}
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// What the driver calls it.
+    pub name: String,
+    /// Is it a simulator of one? Then times say nothing.
+    pub simulated: bool,
 }
 
 /// Which ceiling is nearer.
@@ -154,6 +172,7 @@ impl Report {
             bytes: sum(&|s| s.bytes),
             weights: sum(&|s| s.weights),
             exact: self.sites.iter().all(|s| s.exact),
+            uncounted: self.sites.iter().any(|s| s.uncounted),
         }
     }
 }
@@ -181,6 +200,7 @@ pub(crate) fn example() -> Report {
         bytes,
         weights: if kernel == "matmul.1" { 18_000_000 } else { 0 },
         exact,
+        uncounted: false,
     };
     let memory = |name, bytes, bandwidth| Memory { name, bytes, bandwidth };
     Report {
@@ -207,6 +227,7 @@ pub(crate) fn example() -> Report {
             ],
             buffer: 440_401_920,
         },
+        gpu: None,
     }
 }
 

@@ -121,7 +121,7 @@ mod loops {
                     options(nostack, readonly),
                 )
             },
-            Products::Floats => {}
+            Products::Floats | Products::TensorCores => {}
         }
     }
 }

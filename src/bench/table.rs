@@ -9,15 +9,15 @@ pub fn table(report: &Report) -> String {
     let sizes: Vec<String> = report.sizes.iter().map(|(name, n)| format!("{name}={n}")).collect();
     let sizes = if sizes.is_empty() { String::new() } else { format!(" at {}", sizes.join(", ")) };
     let c = &report.ceilings;
-    let mut text = format!(
-        "{}.{}{sizes}: {} code, {} thread{}, median of {} calls\n",
-        report.model,
-        report.entry,
-        report.variant,
-        c.threads,
-        if c.threads == 1 { "" } else { "s" },
-        report.calls
+    let title = format!("{}.{}{sizes}: {} code", report.model, report.entry, report.variant);
+    if let Some(gpu) = report.gpu.as_ref().filter(|gpu| gpu.simulated) {
+        return counts(report, &format!("{title}, on `{}`, which is no GPU but a simulator of one.\n", gpu.name));
+    }
+    let on = report.gpu.as_ref().map_or_else(
+        || format!("{} thread{}", c.threads, if c.threads == 1 { "" } else { "s" }),
+        |gpu| format!("{} with {} multiprocessors", gpu.name, c.threads),
     );
+    let mut text = format!("{title}, {on}, median of {} calls\n", report.calls);
     let products: Vec<String> =
         c.products.iter().map(|(p, flops)| format!("{:.1} GFLOP/s {}", flops / 1e9, unit(c, *p))).collect();
     let memories: Vec<String> =
@@ -38,7 +38,29 @@ pub fn table(report: &Report) -> String {
     }
     text += &aligned(&rows);
     text.push('\n');
-    text += NOTES;
+    text += if report.gpu.is_some() { NOTES_OF_GPUS } else { NOTES };
+    text += &explanations(report);
+    text
+}
+
+/// What is known without times: how often what is launched, and its work.
+fn counts(report: &Report, title: &str) -> String {
+    const COLUMNS: [usize; 5] = [0, 1, 2, 5, 6];
+    let chosen = |cells: Vec<String>| COLUMNS.iter().filter_map(|n| cells.get(*n).cloned()).collect::<Vec<_>>();
+    let mut rows = vec![chosen(HEAD.map(str::to_string).to_vec())];
+    let all = report.all();
+    for site in report.sites.iter().chain([&all]) {
+        rows.push(chosen(row(report, site, false)));
+    }
+    let is_text = |column: usize| COLUMNS.get(column).is_some_and(|n| is_text(*n));
+    let lines = aligned_by(&rows, COLUMNS.len(), &is_text);
+    let note = "It says nothing of times, so there are none here.";
+    format!("{title}{note}\n\n{lines}\n{}", explanations(report))
+}
+
+/// What kernels do that have no line of the program.
+fn explanations(report: &Report) -> String {
+    let mut text = String::new();
     let mut explained: Vec<(&str, &str)> = Vec::new();
     for site in &report.sites {
         let kind = site.kernel.split('.').next().unwrap_or_default();
@@ -75,6 +97,15 @@ Of peak, of bandwidth: beside the products that the kernel uses, and the memory 
 holds what a launch touches, for parameters one that holds what the whole call touches.
 ";
 
+/// The same for a GPU.
+const NOTES_OF_GPUS: &str = "\
+The times of kernels are between two events on the GPU, each launch by itself, so that short ones seem longer; the call is timed
+without that, with its launches as a graph, and with the copies of arguments and results.
+FLOP and bytes: those of the kernels as they are before they are scheduled; an exp is one, and so is each half of a multiply-add.
+Bytes: what must be moved at least, each buffer once. `?`: too long to count.
+Of peak, of bandwidth: beside tensor cores if the kernel uses them, and the memory that its data comes from at best.
+";
+
 /// Columns of text, which begin at the left; the others end at the right.
 fn is_text(column: usize) -> bool {
     matches!(HEAD.get(column), Some(&("kernel" | "source" | "bound by")))
@@ -82,8 +113,13 @@ fn is_text(column: usize) -> bool {
 
 /// Rows of cells as lines whose columns are as wide as they must be, two blanks apart.
 fn aligned(rows: &[Vec<String>]) -> String {
+    aligned_by(rows, HEAD.len(), &is_text)
+}
+
+/// The same for any columns, of which some are text.
+fn aligned_by(rows: &[Vec<String>], columns: usize, is_text: &dyn Fn(usize) -> bool) -> String {
     let width = |column: usize| rows.iter().filter_map(|r| r.get(column)).map(|c| c.chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
@@ -117,7 +153,7 @@ fn row(report: &Report, site: &Site, single: bool) -> Vec<String> {
         site.launches.to_string(),
         format!("{:.4}", site.seconds * 1e3),
         percent(site.seconds / report.seconds.max(1e-12)),
-        format!("{:.3}", site.flops as f64 / 1e6),
+        if site.uncounted { "?".to_string() } else { format!("{:.3}", site.flops as f64 / 1e6) },
         format!("{:.3}", site.bytes as f64 / 1e6),
         format!("{:.2}", rates.flops / 1e9),
         format!("{:.2}", rates.bandwidth / 1e9),
@@ -142,6 +178,9 @@ fn percent(part: f64) -> String {
 /// The same as JSON.
 pub fn json(report: &Report) -> String {
     let c = &report.ceilings;
+    // A simulator has no times.
+    let timed = report.gpu.as_ref().is_none_or(|gpu| !gpu.simulated);
+    let number = |x: f64| if timed { json!(x) } else { Value::Null };
     let rates = |r: &Rates| {
         json!({
             "flops_per_second": r.flops,
@@ -158,13 +197,13 @@ pub fn json(report: &Report) -> String {
             "source": s.source,
             "products": s.products.name(),
             "launches": s.launches,
-            "seconds": s.seconds,
-            "share": s.seconds / report.seconds.max(1e-12),
-            "flops": s.flops,
+            "seconds": number(s.seconds),
+            "share": number(s.seconds / report.seconds.max(1e-12)),
+            "flops": if s.uncounted { Value::Null } else { json!(s.flops) },
             "bytes": s.bytes,
             "exact": s.exact,
         });
-        if let (Value::Object(value), Value::Object(rates)) = (&mut value, rates(&report.rates(s))) {
+        if let (true, Value::Object(value), Value::Object(rates)) = (timed, &mut value, rates(&report.rates(s))) {
             value.extend(rates);
         }
         value
@@ -176,8 +215,9 @@ pub fn json(report: &Report) -> String {
         "sizes": sizes,
         "variant": report.variant,
         "calls": report.calls,
-        "seconds": report.seconds,
-        "ceilings": {
+        "seconds": number(report.seconds),
+        "gpu": report.gpu.as_ref().map(|gpu| json!({ "name": gpu.name, "simulated": gpu.simulated })),
+        "ceilings": if !timed { Value::Null } else { json!({
             "threads": c.threads,
             "flops_per_second": c.flops(),
             "bytes_per_second": c.bandwidth(),
@@ -185,7 +225,7 @@ pub fn json(report: &Report) -> String {
             "memories": c.memories.iter().map(|m| (m.name.to_string(), json!(m.bandwidth))).collect::<serde_json::Map<_, _>>(),
             "vectors": c.vectors,
             "buffer_bytes": c.buffer,
-        },
+        }) },
         "kernels": report.sites.iter().map(site).collect::<Vec<_>>(),
         "all": site(&report.all()),
     });
@@ -219,6 +259,62 @@ holds what a launch touches, for parameters one that holds what the whole call t
 carry: copies a value that a loop hands to its next iteration, where it cannot be computed in place.
 ";
         assert_eq!(text, expected);
+    }
+
+    /// A GPU that is there, and one that is not.
+    fn on_gpu(simulated: bool) -> Report {
+        let mut report = super::super::example();
+        report.variant = "sm_90a".to_string();
+        report.gpu = Some(super::super::Device { name: "A GPU".to_string(), simulated });
+        report.ceilings.threads = 132;
+        report.ceilings.vectors = "f32 multiply-adds";
+        report.ceilings.products = vec![(Products::Floats, 480e9), (Products::TensorCores, 2400e9)];
+        report.sites[1].products = Products::TensorCores;
+        report.sites[2].uncounted = true;
+        report
+    }
+
+    #[test]
+    fn a_gpu_has_ceilings_of_its_own() {
+        let text = table(&on_gpu(false));
+        for line in [
+            "Example.forward at S=128, batch=1: sm_90a code, A GPU with 132 multiprocessors, median of 9 calls",
+            "this machine, measured: 480.0 GFLOP/s f32 multiply-adds, 2400.0 GFLOP/s tensor cores",
+            "matmul.1         example.attn:9         12   8.0000   79.2%  3200.000  20.000   400.00    2.50    16.7%          5.0%  compute (tensor cores)",
+            "gather.2         example.attn:12         1   0.5000    5.0%         ?   0.400     0.00    0.80     0.0%          0.4%  memory (L2) (at most)",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        let value: Value = serde_json::from_str(&json(&on_gpu(false))).unwrap();
+        assert_eq!(value["gpu"]["name"], "A GPU");
+        assert_eq!(value["ceilings"]["products"]["tensor cores"], 2400e9);
+        assert_eq!(value["kernels"][2]["flops"], Value::Null);
+    }
+
+    #[test]
+    fn a_simulator_has_counts_and_no_times() {
+        let text = table(&on_gpu(true));
+        let expected = "\
+Example.forward at S=128, batch=1: sm_90a code, on `A GPU`, which is no GPU but a simulator of one.
+It says nothing of times, so there are none here.
+
+kernel       source           launches     MFLOP      MB
+rows.0       example.attn:7         12     4.000   8.000
+matmul.1     example.attn:9         12  3200.000  20.000
+gather.2     example.attn:12         1         ?   0.400
+carry.0                              1     0.000  12.000
+all kernels                         26         ?  40.400
+
+carry: copies a value that a loop hands to its next iteration, where it cannot be computed in place.
+";
+        assert_eq!(text, expected);
+        let value: Value = serde_json::from_str(&json(&on_gpu(true))).unwrap();
+        assert_eq!(value["gpu"]["simulated"], true);
+        for key in ["seconds", "share", "flops_per_second", "bound"] {
+            assert_eq!(value["kernels"][1][key], Value::Null, "{key}");
+        }
+        assert_eq!((&value["seconds"], &value["ceilings"]), (&Value::Null, &Value::Null));
+        assert_eq!(value["kernels"][1]["bytes"], 20_000_000u64);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::passes::pass_options;
 use super::running::{call_failed, converted, function, unused};
 use super::session::{CommandError, Session, command_line_error, show};
 use super::stages::{self, Tiers};
-use crate::bench::{self, Products, Report, Site};
+use crate::bench::{self, Device, Products, Report, Site};
 use crate::cli::{BenchOptions, Target};
 use crate::diagnostics::did_you_mean;
 use crate::random::Random;
@@ -62,12 +62,11 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     };
     let sizes = sizes(entry, options)?;
 
-    if options.target.is_for(Target::Cuda) {
-        return Err(command_line_error("`attnc bench` measures processors; `--target cuda` is for the other commands"));
-    }
     let levels = Levels::of(&options.target).for_graph(&graph, stages::generator(options.backend));
     let levels = levels.keeping(&options.target, &graph)?;
-    levels.run_here()?;
+    if options.target.is_for(Target::Cpu) {
+        levels.run_here()?;
+    }
     let tiers = Tiers::for_library(s, &graph, &levels)?;
     let folder = stages::temporary(s)?;
     let given = arguments::weights_file(s, &model, options.weights.as_deref(), 1, folder.path())?;
@@ -80,15 +79,27 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
 
     s.stage("count");
     let variant = loaded.variant();
-    let level = Cpu::from_name(&variant);
-    let Some(tiles) = level.and_then(|level| tiers.module(level)) else {
+    let gpu = gpu_of(&loaded.device());
+    let tiles = match gpu {
+        Some(_) => tiers.gpu(&variant).map(|tier| &*tier.module),
+        None => Cpu::from_name(&variant).and_then(|level| tiers.module(level)),
+    };
+    let Some(tiles) = tiles else {
         return Err(command_line_error(&format!("the code for `{variant}` is none of this program's")));
     };
-    let walked = count(tiles, &name, &sizes)?;
+    let work = tiers.unscheduled().filter(|_| gpu.is_some());
+    let walked = count(tiles, work, &name, &sizes)?;
     let args = random_arguments(entry, &sizes, &walked)?;
     s.stage("measure");
-    let measured = measure(&loaded, &name, &args, options.seconds).map_err(|error| call_failed(s, &error.text))?;
-    let ceilings = bench::measure(threads);
+    let measured = measure(&loaded, &name, &args, options.seconds, gpu.is_some());
+    let measured = measured.map_err(|error| call_failed(s, &error.text))?;
+    let (ceilings, gpu) = match gpu {
+        None => (bench::measure(threads), None),
+        Some(ordinal) => {
+            let found = bench::gpu::measure(ordinal).map_err(|why| call_failed(s, &why))?;
+            (found.ceilings, Some(Device { name: found.name, simulated: found.simulated }))
+        }
+    };
     let Some(mut sites) = sites(&walked, &measured) else {
         let found = measured.launches.first().map_or(0, Vec::len);
         let complaint = format!("a call made {found} launches, but {} were counted", walked.launches.len());
@@ -108,7 +119,11 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
         seconds: median(measured.calls.iter().map(Duration::as_secs_f64).collect()),
         sites,
         ceilings,
+        gpu,
     };
+    if options.svg.is_some() && report.gpu.as_ref().is_some_and(|gpu| gpu.simulated) {
+        return Err(command_line_error("`--svg` shows times; a simulator of a GPU has none"));
+    }
     if let Some(path) = &options.json {
         s.write(path, bench::json(&report).as_bytes())?;
     }
@@ -121,6 +136,11 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
         return Ok(());
     }
     show(&bench::table(&report))
+}
+
+/// The number of the GPU that a device is, if it is one: 1 for `cuda:1`.
+fn gpu_of(device: &str) -> Option<i32> {
+    device.strip_prefix("cuda:")?.parse().ok()
 }
 
 /// The default number of threads of a model: `ATTNC_THREADS`, else one for each processor.
@@ -163,10 +183,19 @@ fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>,
     )))
 }
 
-/// The work of the plan at these sizes.
-fn count(tiles: &tile::Module, name: &str, sizes: &BTreeMap<String, i64>) -> Result<PlanCost, CommandError> {
-    cost::plan(tiles, name, PlanVariant::Plain, sizes)
-        .map_err(|message| command_line_error(&format!("the work of `{name}` cannot be counted: {message}")))
+/// The work of the plan at these sizes; `work` are the kernels of a GPU's before they were scheduled.
+fn count(
+    tiles: &tile::Module,
+    work: Option<&tile::Module>,
+    name: &str,
+    sizes: &BTreeMap<String, i64>,
+) -> Result<PlanCost, CommandError> {
+    let plain = PlanVariant::Plain;
+    let counted = match work {
+        None => cost::plan(tiles, name, plain, sizes),
+        Some(work) => cost::plan_of_gpu(tiles, work, name, plain, sizes),
+    };
+    counted.map_err(|message| command_line_error(&format!("the work of `{name}` cannot be counted: {message}")))
 }
 
 /// Random arguments of the right shapes; those that are used as indices are in range.
@@ -204,22 +233,41 @@ struct Measured {
     launches: Vec<Vec<(i64, i64)>>,
 }
 
-/// Calls for this many seconds.
-fn measure(model: &CompiledModel, name: &str, args: &[Tensor], seconds: f64) -> Result<Measured, LoadError> {
-    let mut session = model.session()?;
-    session.profile(true)?;
-    let mut repeated = session.repeat(model.entry(name)?, args)?;
-    for _ in 0..WARM {
-        repeated.call()?;
-    }
+/// Calls for this many seconds. With `apart`, launches are timed in calls of their own, since that makes calls take longer.
+fn measure(
+    model: &CompiledModel,
+    name: &str,
+    args: &[Tensor],
+    seconds: f64,
+    apart: bool,
+) -> Result<Measured, LoadError> {
     let mut measured = Measured { calls: Vec::new(), launches: Vec::new() };
-    let begin = Instant::now();
-    while measured.calls.len() < CALLS.0 || (measured.calls.len() < CALLS.1 && begin.elapsed().as_secs_f64() < seconds)
-    {
-        let start = Instant::now();
-        repeated.call()?;
-        measured.calls.push(start.elapsed());
-        measured.launches.push(repeated.launches());
+    let mut measure = |profiled: bool, seconds: f64| -> Result<(), LoadError> {
+        let mut session = model.session()?;
+        session.profile(profiled)?;
+        let mut repeated = session.repeat(model.entry(name)?, args)?;
+        for _ in 0..WARM {
+            repeated.call()?;
+        }
+        let (begin, mut calls) = (Instant::now(), 0);
+        while calls < CALLS.0 || (calls < CALLS.1 && begin.elapsed().as_secs_f64() < seconds) {
+            let start = Instant::now();
+            repeated.call()?;
+            calls += 1;
+            if !(apart && profiled) {
+                measured.calls.push(start.elapsed());
+            }
+            if profiled {
+                measured.launches.push(repeated.launches());
+            }
+        }
+        Ok(())
+    };
+    if apart {
+        measure(false, seconds / 2.0)?;
+        measure(true, seconds / 2.0)?;
+    } else {
+        measure(true, seconds)?;
     }
     Ok(measured)
 }
@@ -245,6 +293,7 @@ fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
                 bytes: 0,
                 weights: 0,
                 exact: true,
+                uncounted: false,
             };
             (site, vec![0.0; measured.launches.len()])
         });
@@ -253,6 +302,7 @@ fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
         site.bytes = site.bytes.saturating_add(launch.cost.bytes());
         site.weights = site.weights.saturating_add(launch.weights);
         site.exact &= launch.cost.exact;
+        site.uncounted |= launch.cost.uncounted;
         for (time, call) in times.iter_mut().zip(&measured.launches) {
             *time += call.get(n)?.1 as f64 / 1e9;
         }
@@ -282,6 +332,9 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
 
 /// What a kernel's products are made of: the most steps at a time that one of them takes.
 fn products(kernel: &tile::Kernel) -> Products {
+    if kernel.body.insts().any(|(_, _, d)| matches!(d.op, tile::Op::Mma | tile::Op::Wgmma { .. })) {
+        return Products::TensorCores;
+    }
     let has = |mode: DotMode| kernel.body.insts().any(|(_, _, d)| d.op == tile::Op::Dot { mode: Some(mode) });
     let all =
         [(DotMode::Tiles, Products::Tiles), (DotMode::Pairs, Products::Pairs), (DotMode::Groups, Products::Bytes)];

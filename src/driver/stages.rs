@@ -386,7 +386,17 @@ impl Tiers {
         tile::visited_blocks(unscheduled, *level).iter().map(line).collect()
     }
 
-    /// The modules for GPUs.
+    /// The variant for GPUs of this name.
+    pub(super) fn gpu(&self, name: &str) -> Option<&GpuTier> {
+        self.gpus.iter().find(|tier| tier.kernels.name == name)
+    }
+
+    /// What all were scheduled from.
+    pub(super) fn unscheduled(&self) -> Option<&tile::Module> {
+        self.unscheduled.as_ref().map(|tiles| &**tiles)
+    }
+
+    /// The variants for GPUs.
     pub(super) fn gpus_mut(&mut self) -> &mut [GpuTier] {
         &mut self.gpus
     }

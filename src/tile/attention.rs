@@ -185,18 +185,13 @@ impl Attention {
         kb.at(locations.values);
         let result = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, at.cols);
         let carried = [zero, first, sum, result];
-        let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
-        let (body, _) = kb.new_block(Vec::new());
-        let (after, _) = kb.new_block(Vec::new());
-        kb.br(head, &carried);
-        kb.switch_to(head);
-        let [key, highest, sum, result] = *args.as_slice() else { return None };
+        let keys = kb.begin_loop(&carried);
+        let [key, highest, sum, result] = *keys.args.as_slice() else { return None };
         let end = kb.dim(t);
         let more = kb.compare_scalars(CmpOp::Lt, key, end);
-        kb.br_if(more, (body, &[]), (after, &[]));
+        kb.enter_loop(&keys, more);
 
         // The scores of a key.
-        kb.switch_to(body);
         kb.at(locations.scores);
         let none = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, ONE);
         let product = |kb: &mut KernelBuilder, q: Value, start: Value, steps: Extent, sum: Value| {
@@ -268,9 +263,9 @@ impl Attention {
         let value = weighted(kb, value, weight);
         let new_result = kb.binary(BinaryOp::Add, so_far, value);
         let next = kb.plus(key, 1);
-        kb.br(head, &[next, raised, new_sum, new_result]);
+        kb.br(keys.head, &[next, raised, new_sum, new_result]);
 
-        kb.switch_to(after);
+        kb.switch_to(keys.done);
         kb.at(locations.softmax);
         let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
         let empty = kb.compare(CmpOp::Eq, sum, zero);

@@ -149,6 +149,17 @@ macro_rules! common {
     };
 }
 
+/// A loop under construction.
+pub(crate) struct Loop {
+    /// Where an iteration begins, or the loop ends.
+    pub(crate) head: Block,
+    /// What an iteration begins with.
+    pub(crate) args: Vec<Value>,
+    body: Block,
+    /// What follows the loop.
+    pub(crate) done: Block,
+}
+
 /// Builds a kernel.
 pub struct KernelBuilder {
     inner: Kernel,
@@ -409,6 +420,22 @@ impl KernelBuilder {
         self.value(Op::PairRows, vec![x], Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols)))
     }
 
+    /// Begins a loop that carries these values: goes on at its head, where they are those of an iteration.
+    pub(crate) fn begin_loop(&mut self, carried: &[Value]) -> Loop {
+        let (head, args) = self.new_block(carried.iter().map(|v| self.ty(*v).clone()).collect());
+        let (body, _) = self.new_block(Vec::new());
+        let (done, _) = self.new_block(Vec::new());
+        self.br(head, carried);
+        self.switch_to(head);
+        Loop { head, args, body, done }
+    }
+
+    /// Ends the head of a loop: into the body if a condition holds, which goes back to the head, else behind the loop.
+    pub(crate) fn enter_loop(&mut self, of: &Loop, condition: Value) {
+        self.br_if(condition, (of.body, &[]), (of.done, &[]));
+        self.switch_to(of.body);
+    }
+
     /// `acc + a @ b`, in no mode yet.
     pub fn dot(&mut self, a: Value, b: Value, acc: Value) -> Value {
         let ty = self.ty(acc).clone();
@@ -426,26 +453,22 @@ impl KernelBuilder {
         mut part: impl FnMut(&mut Self, Value, Extent, Value) -> Value,
     ) -> Value {
         let zero = self.index(0);
-        let (head, args) = self.new_block(vec![Type::Index, self.ty(acc).clone()]);
-        let (inner, _) = self.new_block(Vec::new());
-        let (done, _) = self.new_block(Vec::new());
-        self.br(head, &[zero, acc]);
-        self.switch_to(head);
+        let steps = self.begin_loop(&[zero, acc]);
+        let [start, sum] = *steps.args.as_slice() else { return acc };
         let end = self.dim(k);
-        let bound = if peeled { self.plus(args[0], block) } else { args[0] };
+        let bound = if peeled { self.plus(start, block) } else { start };
         let more = self.compare_scalars(CmpOp::Lt, bound, end);
-        self.br_if(more, (inner, &[]), (done, &[]));
-        self.switch_to(inner);
-        let extent = if peeled { Extent::Static(block) } else { self.extent_at(k, args[0], block) };
-        let sum = part(self, args[0], extent, args[1]);
-        let next = self.plus(args[0], block);
-        self.br(head, &[next, sum]);
-        self.switch_to(done);
+        self.enter_loop(&steps, more);
+        let extent = if peeled { Extent::Static(block) } else { self.extent_at(k, start, block) };
+        let then = part(self, start, extent, sum);
+        let next = self.plus(start, block);
+        self.br(steps.head, &[next, then]);
+        self.switch_to(steps.done);
         if !peeled {
-            return args[1];
+            return sum;
         }
-        let extent = self.extent_at(k, args[0], block);
-        part(self, args[0], extent, args[1])
+        let extent = self.extent_at(k, start, block);
+        part(self, start, extent, sum)
     }
 
     /// The kernel. Its run-time dimensions are those that occur in it.

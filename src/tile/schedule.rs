@@ -73,7 +73,7 @@ pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> 
     let scheduled = module.clone().changed(|module| {
         // Kernels that access something else than before.
         let target = Target::from(level);
-        let attentions = attention::expand(module, target)?;
+        let attentions = attention::expand(module, target, &BTreeMap::new())?;
         let (_, mut changed) = panels::choose(module, &target, weights)?;
         changed.extend(attentions);
         for kernel in &mut module.kernels {
@@ -97,7 +97,7 @@ pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> 
 /// # Errors
 /// A variant that cannot be written, a bug in attnc.
 pub fn choose_forms(module: &VerifiedModule, level: Cpu) -> Result<VerifiedModule, String> {
-    let chosen = module.clone().changed(|module| attention::expand(module, Target::from(level)));
+    let chosen = module.clone().changed(|module| attention::expand(module, Target::from(level), &BTreeMap::new()));
     chosen.map_err(|(_, complaint)| complaint)
 }
 

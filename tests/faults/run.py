@@ -52,7 +52,7 @@ SHARE = 95
 FORM = ["style::"]
 
 # The crates that get a switch: their roots, and where the code of the switch is.
-CRATES = ["src/lib.rs", "src/runtime/support/lib.rs", "tests/runtime/main.rs"]
+CRATES = ["src/lib.rs", "src/runtime/support/lib.rs", "tests/runtime/main.rs", "tests/cuda/main.rs"]
 SWITCH = """
 /// The fault that is switched on.
 pub(crate) mod faults {{
@@ -220,6 +220,8 @@ def build(targets):
     command += ["--no-run", "--message-format=json-render-diagnostics"]
     for t in sorted(targets):
         command += ["--lib"] if t == "lib" else ["--test", t]
+    if "cuda" in targets:
+        command += ["--example", "standin"]
     env = dict(os.environ, CARGO_TARGET_DIR=str(target), CARGO_INCREMENTAL="1")
     done = subprocess.run(command, cwd=TREE, env=env, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -274,7 +276,9 @@ class Runner:
     def run(self, run, number, limit):
         """Runs tests until the first fails: its name, or None if all pass."""
         target, _, word = run.partition("::")
-        env = dict(os.environ, ATTNC_FAULT=str(number), INSTA_UPDATE="no", INSTA_WORKSPACE_ROOT=str(TREE),
+        python = ROOT / ".venv" / "bin" / "python"
+        env = dict({"ATTNC_TEST_PYTHON": str(python)} if python.is_file() else {})
+        env |= dict(os.environ, ATTNC_FAULT=str(number), INSTA_UPDATE="no", INSTA_WORKSPACE_ROOT=str(TREE),
                    CARGO_MANIFEST_DIR=str(TREE), RUST_BACKTRACE="0")
         command = [self.programs[target]] + ([word] if word else [])
         command += [part for skipped in FORM for part in ("--skip", skipped)]

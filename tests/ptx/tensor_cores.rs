@@ -7,7 +7,7 @@ use attnc::codegen::ptx::{KernelInfo, compile};
 use attnc::ir::{self, interp};
 use attnc::lowering::tile::lower;
 use attnc::passes::{self, Collected};
-use attnc::ptx::sim::Mode;
+use attnc::ptx::sim::{Mode, Stats};
 use attnc::ptx::text::print;
 use attnc::random::Random;
 use attnc::simulated::Simulated;
@@ -57,9 +57,32 @@ fn programs() -> Vec<Program> {
     let grouped = "softmax(where(i - j < 20, q @ k.T / sqrt(64), -inf)) @ v";
     let positions = "let i = rearrange(iota(S), \"s -> s 1\")\n        let j = iota(T)\n        ";
     add("window", operands, "f16[H, S, 64]", &format!("{positions}{grouped}"), sizes);
+    let sizes: &[&[(&str, i64)]] = &[&[("H", 1), ("S", 150), ("T", 280)]];
+    for (name, more, mask) in [
+        ("sliding", "", "i + (T - S) - j <= 40 and causal(S, T)"),
+        ("big_bird", "", "abs(i - j) <= 20 or i < 1 or j < 2"),
+        ("no_key", "", "j > i + 1000"),
+        ("prefix", ", n: i32", "j <= i or j / 140 < n"),
+        ("packed", ", a: i32[S], b: i32[T]", "rearrange(a, \"s -> s 1\") + i / 64 == b + j / 64"),
+        (
+            "floats",
+            ", a: f32[S], b: f32[T]",
+            "rearrange(a, \"s -> s 1\") > cast<f32>(j) / 64 - 2 and b > cast<f32>(i) / 32 - 3",
+        ),
+    ] {
+        let body = format!("{positions}softmax(where({mask}, q @ k.T / sqrt(64), -inf)) @ v");
+        add(name, &format!("{operands}{more}"), "f16[H, S, 64]", &body, sizes);
+    }
+    let capped = "softmax(where(abs(i - j) < 50, 30 * tanh(q @ k.T / 240) - rearrange(a, \"h -> h 1 1\") * cast<f16>(abs(i - j)) * 0.01, -inf)) @ v";
+    add("alibi", &format!("{operands}, a: f16[H]"), "f16[H, S, 64]", &format!("{positions}{capped}"), sizes);
     let masked = "softmax(where(m, q @ k.T / sqrt(64), -inf)) @ v";
     add("masked", &format!("{operands}, m: bool[S, T]"), "f16[H, S, 64]", masked, sizes);
     add("capped", operands, "f16[H, S, 64]", "softmax(30 * tanh(q @ k.T / sqrt(64) / 30)) @ v", sizes);
+    let one = "q: f16[2, 1, 64], k: f16[2, T, 64], v: f16[2, T, 64]";
+    let sizes: &[&[(&str, i64)]] = &[&[("T", 1400)], &[("T", 1)], &[("T", 0)]];
+    add("decode", one, "f16[2, 1, 64]", "softmax(q @ k.T / sqrt(64)) @ v", sizes);
+    let behind = "let m = q @ k.T / sqrt(64)\n        softmax(concat(m, full<f16>(0, [2, 1, 1]) + rearrange(a, \"h -> h 1 1\"), axis = -1))[.., 0..T] @ v";
+    add("decode_sink", &format!("{one}, a: f16[2]"), "f16[2, 1, 64]", behind, &[&[("T", 300)], &[("T", 0)]]);
     let own = "softmax(where(rearrange(ids, \"s -> s 1\") == ids, q @ k.T / sqrt(64), -inf)) @ v";
     let of_ids = "q: f16[H, S, 64], k: f16[H, S, 64], v: f16[H, S, 64], ids: i32[S]";
     add("documents", of_ids, "f16[H, S, 64]", own, &[&[("H", 1), ("S", 67)]]);
@@ -101,7 +124,9 @@ fn programs_for_tensor_cores_are_assembled_without_spills() {
         // Others differ from these in what is done to scores alone.
         let mut programs = programs();
         programs.retain(|p| {
-            !["attention_32", "added", "masked", "documents", "batch", "groups"].contains(&p.name.as_str())
+            let alike =
+                ["attention_32", "added", "masked", "packed", "no_key", "prefix", "floats", "alibi", "batch", "groups"];
+            !alike.contains(&p.name.as_str())
         });
         let said = threads::each(cases(&programs), threads::all(), |(program, arch)| {
             let tiles = scheduled(program, arch);
@@ -115,8 +140,8 @@ fn programs_for_tensor_cores_are_assembled_without_spills() {
 }
 
 /// What a GPU does beside elementwise work, by name.
-fn operations(module: &tile::Module) -> BTreeSet<&'static str> {
-    let ops = module.kernels.iter().flat_map(|k| k.body.insts()).map(|(_, _, d)| &d.op);
+fn operations(kernel: &tile::Kernel) -> BTreeSet<&'static str> {
+    let ops = kernel.body.insts().map(|(_, _, d)| &d.op);
     ops.filter(|op| op.info().class == tile::AllowedIn::GpuKernel).map(|op| op.info().name).collect()
 }
 
@@ -131,8 +156,9 @@ fn the_schedule_makes_what_the_witnesses_are_made_of() {
         let witness = tile::text::parse(witness, file).expect("a witness").module;
         let program = programs().into_iter().find(|p| p.name == name).expect("a program");
         let tiles = scheduled(&program, arch);
-        assert_eq!(operations(&tiles), operations(&witness), "{name}");
+        // The first kernel is that of many queries.
         let (made, written) = (&tiles.kernels[0], &witness.kernels[0]);
+        assert_eq!(operations(made), operations(written), "{name}");
         assert_eq!((made.state, made.scratch), (written.state, written.scratch), "{name}");
     }
 }
@@ -165,13 +191,13 @@ fn gives_what_the_interpreter_gives(program: &Program, arch: GpuArch) {
     }
 }
 
-/// Runs a PTX text of a program, in both orders of effects, and compares what it gives.
+/// Runs a PTX text of a program, in both orders of effects, and compares what it gives; what the launches did.
 fn compare(
     program: &Program,
     tiles: &VerifiedModule,
     (text, infos): (&str, &[KernelInfo]),
     sizes: &[(&'static str, i64)],
-) -> Result<(), String> {
+) -> Result<Stats, String> {
     let module = graph(&program.source);
     let graph = ir::verify(&module).map_err(|e| e.to_string())?;
     let simulated = Simulated::new(text, infos.to_vec(), &[Mode::EAGER, Mode::LATEST.seeded(1)])?;
@@ -210,38 +236,126 @@ fn compare(
     }
     match got.iter().zip(wanted).position(|(got, want)| !is_near(*got, *want)) {
         Some(n) => Err(format!("element {n} is {}, not {}", got[n], wanted[n])),
-        None => Ok(()),
+        None => Ok(simulated.stats()),
+    }
+}
+
+/// A mask, and whether it keeps a pair of `S` by `T`.
+type Keeps = (&'static str, fn(i64, i64, [i64; 2]) -> bool);
+
+/// Tiles that a mask hides are not visited: products are counted, and pairs of which a tile keeps any.
+#[test]
+fn tiles_that_masks_hide_are_not_visited() {
+    let masks: [Keeps; 3] = [
+        ("sliding", |i, j, [s, t]| i + t - s - j <= 40 && j <= i + t - s),
+        ("big_bird", |i, j, _| (i - j).abs() <= 20 || i < 1 || j < 2),
+        ("no_key", |i, j, _| j > i + 1000),
+    ];
+    let programs = programs();
+    let (s, t) = (150, 280);
+    let counted = |name: &str, arch: GpuArch| {
+        let program = programs.iter().find(|p| p.name == name).expect("a program");
+        let tiles = scheduled(program, arch);
+        let (module, infos) = compile(&tiles, arch).expect("PTX");
+        let sizes = [("H", 1), ("S", s), ("T", t)];
+        let stats =
+            compare(program, &tiles, (&print(&module), &infos), &sizes).unwrap_or_else(|e| panic!("{name}: {e}"));
+        i64::try_from(stats.matrix_products).expect("a count")
+    };
+    for (arch, rows, keys) in [(GpuArch::Sm80, 64, 64), (GpuArch::Sm90a, 128, 128)] {
+        let tiles = |keeps: &dyn Fn(i64, i64) -> bool| {
+            let all = (0..s).step_by(rows).flat_map(|i| (0..t).step_by(keys).map(move |j| (i, j)));
+            let any = |(i, j): &(i64, i64)| {
+                let of_tile = |x: i64, size: usize, end: i64| x..end.min(x + size as i64);
+                of_tile(*i, rows, s).any(|i| of_tile(*j, keys, t).any(|j| keeps(i, j)))
+            };
+            all.filter(any).count() as i64
+        };
+        let (of_all, all) = (counted("attention_64", arch), tiles(&|_, _| true));
+        for (name, keeps) in masks {
+            let visited = tiles(&|i, j| keeps(i, j, [s, t]));
+            assert!(visited < all, "{name} hides no tile");
+            assert_eq!(counted(name, arch) * all, of_all * visited, "{name}, {}", arch.name());
+        }
+    }
+}
+
+/// A call of few queries has kernels whose keys are divided among blocks; one of as many queries as keys has none.
+#[test]
+fn keys_of_few_queries_are_divided() {
+    let kinds = |name: &str, arch: GpuArch| -> Vec<String> {
+        let program = programs().into_iter().find(|p| p.name == name).expect("a program");
+        let tiles = scheduled(&program, arch);
+        let kind = |k: &tile::Kernel| k.name.split('.').next().unwrap_or_default().to_string();
+        tiles.kernels.iter().map(kind).collect()
+    };
+    for arch in GpuArch::ALL {
+        assert_eq!(kinds("attention_64", arch), ["attention", "attention_part", "combine_parts"]);
+        assert_eq!(kinds("decode", arch), ["attention_part", "combine_parts"]);
+        assert_eq!(kinds("documents", arch), ["attention"]);
+    }
+}
+
+/// Which attention takes tensor cores: that of 16-bit floats whose heads have a known width of whole chunks of 16 bytes, up to 256.
+#[test]
+fn attention_of_16_bit_floats_takes_tensor_cores() {
+    let widths = ["8", "32", "40", "64", "80", "96", "128", "192", "256"].map(|d| (d, true));
+    let others = ["4", "36", "100", "264", "D"].map(|d| (d, false));
+    for elem in ["bf16", "f16", "f32"] {
+        for (d, fits) in widths.into_iter().chain(others) {
+            let source = format!(
+                "model Test {{\n    pub fn forward(q: {elem}[H, S, {d}], k: {elem}[H, T, {d}], v: {elem}[H, T, {d}]) -> {elem}[H, S, {d}] {{\n        \
+                 softmax(q @ k.T / 8.0) @ v\n    }}\n}}\n"
+            );
+            for arch in GpuArch::ALL {
+                let tiles = for_gpu(&source, arch).unwrap_or_else(|e| panic!("{elem}, {d}: {e}"));
+                let takes = tiles.kernels.iter().all(|k| !k.works_in_runs());
+                assert_eq!(takes, fits && elem != "f32", "{elem}, {d}, {}", arch.name());
+            }
+        }
     }
 }
 
 /// Faults of kernels, each a change of every line of the PTX that has some words: they go, or become others.
-const FAULTS: &[(GpuArch, &str, Option<&str>)] = &[
-    (GpuArch::Sm80, "cp.async.wait_group 1;", Some("cp.async.wait_group 3;")),
-    (GpuArch::Sm80, "bar.sync 0;", None),
-    (GpuArch::Sm80, "cp.async.commit_group;", None),
-    (GpuArch::Sm80, ", 2, 31,", Some(", 1, 31,")),
-    (GpuArch::Sm80, ".x4.trans", Some(".x4")),
-    (GpuArch::Sm90a, "wgmma.fence.sync.aligned;", None),
-    (GpuArch::Sm90a, "wgmma.wait_group.sync.aligned 0;", None),
-    (GpuArch::Sm90a, "wgmma.wait_group.sync.aligned 1;", None),
-    (GpuArch::Sm90a, "wgmma.commit_group.sync.aligned;", None),
-    (GpuArch::Sm90a, "], 16384;", Some("], 8192;")),
-    (GpuArch::Sm90a, "bar.arrive 1, 256;", None),
-    (GpuArch::Sm90a, "mbarrier.arrive.shared.b64", None),
-    (GpuArch::Sm90a, "mbarrier.init.shared.b64", None),
+const FAULTS: &[(&str, GpuArch, &str, Option<&str>)] = &[
+    (PLAIN, GpuArch::Sm80, "cp.async.wait_group 1;", Some("cp.async.wait_group 3;")),
+    (PLAIN, GpuArch::Sm80, "bar.sync 0;", None),
+    (PLAIN, GpuArch::Sm80, "cp.async.commit_group;", None),
+    (PLAIN, GpuArch::Sm80, ", 2, 31,", Some(", 1, 31,")),
+    (PLAIN, GpuArch::Sm80, ".x4.trans", Some(".x4")),
+    (PLAIN, GpuArch::Sm90a, "wgmma.fence.sync.aligned;", None),
+    (PLAIN, GpuArch::Sm90a, "wgmma.wait_group.sync.aligned 0;", None),
+    (PLAIN, GpuArch::Sm90a, "wgmma.wait_group.sync.aligned 1;", None),
+    (PLAIN, GpuArch::Sm90a, "wgmma.commit_group.sync.aligned;", None),
+    (PLAIN, GpuArch::Sm90a, "], 16384;", Some("], 8192;")),
+    (PLAIN, GpuArch::Sm90a, "bar.arrive 1, 256;", None),
+    (PLAIN, GpuArch::Sm90a, "mbarrier.arrive.shared.b64", None),
+    (PLAIN, GpuArch::Sm90a, "mbarrier.init.shared.b64", None),
+    // A tile is left out that is not hidden, and one is taken as it is that the mask crosses.
+    ("sliding", GpuArch::Sm80, ", 40;", Some(", 4;")),
+    ("sliding", GpuArch::Sm80, ", 40;", Some(", 400;")),
+    ("sliding", GpuArch::Sm90a, ", 40;", Some(", 4;")),
+    ("sliding", GpuArch::Sm90a, ", 40;", Some(", 400;")),
 ];
+const PLAIN: &str = "attention_64";
 
 #[test]
 fn faults_of_kernels_for_tensor_cores_are_seen() {
-    let program = programs().into_iter().find(|p| p.name == "attention_64").expect("a program");
-    let sizes = [("H", 1), ("S", 3), ("T", 300)];
-    for arch in GpuArch::ALL {
-        let tiles = scheduled(&program, arch);
+    let programs = programs();
+    let of = |name: &str| {
+        let program = programs.iter().find(|p| p.name == name).expect("a program");
+        let sizes = if name == PLAIN { [("H", 1), ("S", 17), ("T", 300)] } else { [("H", 1), ("S", 70), ("T", 280)] };
+        (program, sizes)
+    };
+    for (name, arch) in [PLAIN, "sliding"].into_iter().flat_map(|name| GpuArch::ALL.map(|arch| (name, arch))) {
+        let (program, sizes) = of(name);
+        let tiles = scheduled(program, arch);
         let (module, infos) = compile(&tiles, arch).expect("PTX");
-        compare(&program, &tiles, (&print(&module), &infos), &sizes).unwrap_or_else(|e| panic!("without a fault: {e}"));
+        compare(program, &tiles, (&print(&module), &infos), &sizes).unwrap_or_else(|e| panic!("without a fault: {e}"));
     }
-    let seen = threads::each(FAULTS, threads::all(), |(arch, words, by)| {
-        let tiles = scheduled(&program, *arch);
+    let seen = threads::each(FAULTS, threads::all(), |(name, arch, words, by)| {
+        let (program, sizes) = of(name);
+        let tiles = scheduled(program, *arch);
         let (module, infos) = compile(&tiles, *arch).expect("PTX");
         let text = print(&module);
         assert!(text.contains(words), "no line has `{words}`");
@@ -249,7 +363,7 @@ fn faults_of_kernels_for_tensor_cores_are_seen() {
             Some(by) => text.lines().map(|l| l.replace(words, by)).collect(),
             None => text.lines().filter(|l| !l.contains(words)).map(str::to_string).collect(),
         };
-        let compared = compare(&program, &tiles, (&(changed.join("\n") + "\n"), &infos), &sizes);
+        let compared = compare(program, &tiles, (&(changed.join("\n") + "\n"), &infos), &sizes);
         compared.is_err().then_some(()).ok_or_else(|| format!("{} without `{words}` is not noticed", arch.name()))
     });
     let missed: Vec<String> = seen.into_iter().filter_map(Result::err).collect();

@@ -18,6 +18,8 @@ use crate::state::{
 
 /// Multiprocessors of the GPU.
 const MULTIPROCESSORS: i32 = 4;
+/// Bytes of its second cache.
+const SECOND_CACHE: i32 = 1 << 20;
 /// The most shared memory of a block, without asking for more.
 const USUAL_SHARED: u32 = 48 << 10;
 /// And at all.
@@ -147,6 +149,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, devic
     }
     let found = match attribute {
         16 => MULTIPROCESSORS,
+        38 => SECOND_CACHE,
         75 => i32::from(s.settings.capability / 10),
         76 => i32::from(s.settings.capability % 10),
         97 => MOST_SHARED as i32,

@@ -100,6 +100,7 @@ pub(super) struct Done {
     flops: u64,
     pub(super) points: i64,
     exact: bool,
+    uncounted: bool,
     /// By parameter; indices have nothing.
     params: Vec<Parameter>,
     /// Parameters whose elements are used as indices, with the smallest bound.
@@ -109,7 +110,7 @@ pub(super) struct Done {
 impl Done {
     /// The cost, where some parameters are the same memory as an earlier one: `same[i]` is that one's number.
     pub(super) fn cost(&self, same: &[Option<usize>]) -> Cost {
-        let mut cost = Cost { flops: self.flops, exact: self.exact, ..Cost::default() };
+        let mut cost = Cost { flops: self.flops, exact: self.exact, uncounted: self.uncounted, ..Cost::default() };
         for (i, p) in self.params.iter().enumerate() {
             let twice = same.get(i).copied().flatten().and_then(|j| self.params.get(j));
             // What an earlier one reads already is not read again.
@@ -125,6 +126,43 @@ impl Done {
         let read = self.params.iter().enumerate().filter(|(i, _)| of(*i)).map(|(_, p)| p.read);
         read.fold(0, u64::saturating_add)
     }
+}
+
+/// Points along each axis of a kernel's grid.
+fn grid(kernel: &Kernel, symbols: &BTreeMap<String, i64>) -> Result<Vec<i64>, String> {
+    let count = |g: &crate::tile::GridAxis| {
+        let step = g.step.max(1);
+        Ok(dim(&g.extent, symbols)?.max(0).saturating_add(step - 1) / step)
+    };
+    kernel.grid.iter().map(count).collect()
+}
+
+/// Points of a kernel's grid.
+pub(super) fn points(kernel: &Kernel, symbols: &BTreeMap<String, i64>) -> Result<i64, String> {
+    let counts = grid(kernel, symbols)?;
+    Ok(counts.iter().try_fold(1i64, |n, c| n.checked_mul(*c)).ok_or("the grid is too large")?)
+}
+
+/// What a kernel does at most, where it is too long to count: every buffer is read or written.
+pub(super) fn all_of(kernel: &Kernel, points: i64, symbols: &BTreeMap<String, i64>) -> Result<Done, String> {
+    let mut params = Vec::new();
+    for p in &kernel.params {
+        let Some(ty) = kernel.body.ty(p.value).buffer() else {
+            params.push(Parameter { read: 0, written: 0 });
+            continue;
+        };
+        let extents = ty.shape.iter().map(|d| dim(d, symbols)).collect::<Result<Vec<i64>, _>>()?;
+        let mut all = Touched::default();
+        all.add(&vec![Known::Number(0); extents.len()], &extents);
+        let nothing = Touched::default();
+        let (read, written) = match p.mode {
+            ParamMode::In => (&all, &nothing),
+            ParamMode::Out => (&nothing, &all),
+            _ => (&all, &all),
+        };
+        params.push(parameter(ty, symbols, read, written, p.mode)?);
+    }
+    Ok(Done { flops: 0, points, exact: false, uncounted: true, params, bounds: BTreeMap::new() })
 }
 
 /// Walks a kernel over its grid.
@@ -146,12 +184,8 @@ pub(super) fn walk(
             _ => param_of[p.value] = Some(i),
         }
     }
-    let mut counts = Vec::new();
-    for g in &kernel.grid {
-        let step = g.step.max(1);
-        counts.push(dim(&g.extent, symbols)?.max(0).saturating_add(step - 1) / step);
-    }
-    let points = counts.iter().try_fold(1i64, |n, c| n.checked_mul(*c)).ok_or("the grid is too large")?;
+    let counts = grid(kernel, symbols)?;
+    let points = points(kernel, symbols)?;
     if points.unsigned_abs() > *steps {
         return Err("its work is too long to count".to_string());
     }
@@ -183,7 +217,7 @@ pub(super) fn walk(
             None => Parameter { read: 0, written: 0 },
         });
     }
-    Ok(Done { flops: w.flops, points, exact: w.exact, params, bounds: w.bounds })
+    Ok(Done { flops: w.flops, points, exact: w.exact, uncounted: false, params, bounds: w.bounds })
 }
 
 fn parameter(

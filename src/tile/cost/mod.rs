@@ -36,6 +36,8 @@ pub struct Cost {
     pub written: u64,
     /// Are the numbers exact? Else data decides, and they are what it can be at most.
     pub exact: bool,
+    /// Was it too long to count? Then operations are 0, and bytes those of all buffers.
+    pub uncounted: bool,
 }
 
 impl Cost {
@@ -81,7 +83,23 @@ pub fn plan(
     symbols: &BTreeMap<String, i64>,
 ) -> Result<PlanCost, String> {
     let found = module.plans.iter().find(|p| p.name == name && p.variant == variant);
-    plan::walk(module, found.ok_or_else(|| format!("there is no plan `{name}`"))?, symbols)
+    plan::walk(module, None, found.ok_or_else(|| format!("there is no plan `{name}`"))?, symbols)
+}
+
+/// Walks a plan whose kernels are scheduled for a GPU. What a launch costs is what its kernel costs in `work`, the same module
+/// before it was scheduled; a kernel that only the schedule has is counted itself, and if neither can be, the cost says so.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_of_gpu(
+    module: &Module,
+    work: &Module,
+    name: &str,
+    variant: PlanVariant,
+    symbols: &BTreeMap<String, i64>,
+) -> Result<PlanCost, String> {
+    let found = module.plans.iter().find(|p| p.name == name && p.variant == variant);
+    plan::walk(module, Some(work), found.ok_or_else(|| format!("there is no plan `{name}`"))?, symbols)
 }
 
 /// Walks a kernel over its grid. `indices` are the values of its parameters that are indices, in their order.

@@ -9,7 +9,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::kernel::{self, Done, Known};
 use super::{Launch, PlanCost, STEPS, dim};
-use crate::tile::{Inst, Kernel, Module, Op, Plan, Type, Value};
+use crate::tile::{AllowedIn, Inst, Kernel, Module, Op, Plan, Type, Value};
 
 /// Memory that a buffer of a plan is in: what was given to the call, or its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,12 @@ enum PlanValue {
     None,
 }
 
-pub(super) fn walk(module: &Module, plan: &Plan, symbols: &BTreeMap<String, i64>) -> Result<PlanCost, String> {
+pub(super) fn walk(
+    module: &Module,
+    work: Option<&Module>,
+    plan: &Plan,
+    symbols: &BTreeMap<String, i64>,
+) -> Result<PlanCost, String> {
     let kernels: BTreeMap<&str, (usize, &Kernel)> =
         module.kernels.iter().enumerate().map(|(i, k)| (k.name.as_str(), (i, k))).collect();
     let body = &plan.body;
@@ -59,6 +64,7 @@ pub(super) fn walk(module: &Module, plan: &Plan, symbols: &BTreeMap<String, i64>
         plan,
         symbols,
         kernels,
+        work: work.map(|work| work.kernels.iter().map(|k| (k.name.as_str(), k)).collect()),
         sites,
         dims,
         frame: SecondaryMap::new(),
@@ -74,6 +80,8 @@ struct Walk<'a> {
     plan: &'a Plan,
     symbols: &'a BTreeMap<String, i64>,
     kernels: BTreeMap<&'a str, (usize, &'a Kernel)>,
+    /// The kernels before they were scheduled for a GPU.
+    work: Option<BTreeMap<&'a str, &'a Kernel>>,
     sites: BTreeMap<Inst, usize>,
     dims: SecondaryMap<Inst, i64>,
     frame: SecondaryMap<Value, PlanValue>,
@@ -146,6 +154,28 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// What a kernel does.
+    fn done(&mut self, k: &Kernel, indices: &[i64]) -> Result<Done, String> {
+        let Some(work) = &self.work else { return kernel::walk(k, self.symbols, indices, &mut self.steps) };
+        let types = |k: &Kernel| k.params.iter().map(|p| *k.body.ty(p.value) == Type::Index).collect::<Vec<_>>();
+        let points = kernel::points(k, self.symbols)?;
+        let before = work.get(k.name.as_str()).copied().filter(|w| types(w) == types(k));
+        // What is done to fragments and tiles of shared memory is not counted.
+        let of_gpu = k.body.insts().any(|(_, _, d)| matches!(d.op.info().class, AllowedIn::GpuKernel));
+        for counted in before.into_iter().chain(Some(k).filter(|_| !of_gpu)) {
+            // Each may take its part of the time, so that one that is long leaves some for those after it.
+            let mut steps = self.steps / 4;
+            let some = steps;
+            let done = kernel::walk(counted, self.symbols, indices, &mut steps);
+            self.steps = self.steps.saturating_sub(some - steps).max(1);
+            if let Ok(mut done) = done {
+                done.points = points;
+                return Ok(done);
+            }
+        }
+        kernel::all_of(k, points, self.symbols)
+    }
+
     fn launch(&mut self, i: Inst, name: &str) -> Result<(), String> {
         let operands = self.plan.body.inst(i).operands.clone();
         let &(number, k) = self.kernels.get(name).ok_or_else(|| format!("there is no kernel {name}"))?;
@@ -174,7 +204,7 @@ impl Walk<'_> {
             .collect();
         let key = (number, indices);
         if !self.known.contains_key(&key) {
-            let done = kernel::walk(k, self.symbols, &key.1, &mut self.steps)?;
+            let done = self.done(k, &key.1)?;
             self.known.insert(key.clone(), done);
         }
         let Some(done) = self.known.get(&key) else { return Ok(()) };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cost, Launch, kernel, plan};
+use super::{Cost, Launch, kernel, plan, plan_of_gpu};
 use crate::ir::{self, interp::Limits};
 use crate::tensor::Tensor;
 use crate::tile::verify::VerifiedModule;
@@ -83,12 +83,39 @@ fn a_kernel_costs_what_a_hand_works_out() {
             let flops = rows * (8 + 8 + n.unsigned_abs() * 2 * 8 * 8);
             assert_eq!(
                 cost,
-                Cost { flops, read: rows * 32 + panel, written: rows * 32, exact: true },
+                Cost { flops, read: rows * 32 + panel, written: rows * 32, exact: true, uncounted: false },
                 "{s} rows, {n} products"
             );
         }
     }
     assert!(kernel(k, &symbols(&[]), &[1]).unwrap_err().contains("the dimension S has no value"));
+}
+
+/// A plan for a GPU costs what its kernels do before they are scheduled; if that is too long to count, it is said.
+#[test]
+fn plans_of_gpus_cost_what_they_did_before_they_were_scheduled() {
+    let module = parse(ROWS);
+    let of = |work: &Module, s: i64| {
+        let sizes = symbols(&[("S", s)]);
+        plan_of_gpu(&module, work, "forward", PlanVariant::Plain, &sizes).unwrap()
+    };
+    let usual = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", 10)])).unwrap();
+    assert_eq!(of(&module, 10), usual);
+    // Kernels that only the schedule has count themselves.
+    assert_eq!(of(&Module { kernels: Vec::new(), ..module.clone() }, 10), usual);
+    // Grid points are those of the schedule, work is that before it.
+    let work = parse(&ROWS.replace(
+        "  %none = const",
+        "  %e = mul %d, %d                           : tile f32[%m<=4, 8]\n  %none = const",
+    ));
+    for (with, without) in of(&work, 10).launches.iter().zip(&usual.launches) {
+        assert_eq!((with.points, with.cost.flops), (without.points, without.cost.flops + 10 * 8));
+    }
+    let s = 1u64 << 40;
+    for launch in of(&module, s.cast_signed()).launches {
+        let cost = Cost { flops: 0, read: 32 * s + 256, written: 32 * s, exact: false, uncounted: true };
+        assert_eq!((launch.points, launch.cost), (1 << 38, cost));
+    }
 }
 
 /// Half bytes count half, and so many steps have a row of scales; panels count whole.
@@ -131,7 +158,11 @@ kernel @k(%x: in f32[S, 40], %w: in i8[2, {rows}, 8], %s: in f32[2, 2, 8], %y: o
             let panels = if s > 0 { 16 * 40 * bits.unsigned_abs() / 8 + 16 * 2 * 4 } else { 0 };
             let flops = rows * 13 * 40 * 2;
             let read = rows * 40 * 4 + panels;
-            assert_eq!(cost, Cost { flops, read, written: rows * 13 * 4, exact: true }, "{s} rows, {bits} bits");
+            assert_eq!(
+                cost,
+                Cost { flops, read, written: rows * 13 * 4, exact: true, uncounted: false },
+                "{s} rows, {bits} bits"
+            );
         }
     }
 }
@@ -142,7 +173,7 @@ fn a_plan_lists_its_launches_in_order() {
     let done = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", 10)])).unwrap();
     let launch = |site, products: u64| {
         let flops = 10 * (8 + 8 + products * 128);
-        let cost = Cost { flops, read: 320 + 256, written: 320, exact: true };
+        let cost = Cost { flops, read: 320 + 256, written: 320, exact: true, uncounted: false };
         Launch { site, kernel: "rows.0".into(), points: 3, cost, weights: 256 }
     };
     assert_eq!(done.launches, [launch(0, 1), launch(0, 1), launch(0, 1), launch(1, 3)]);

@@ -173,7 +173,12 @@ impl Checker<'_, '_> {
                     self.sink.error(At::Inst(i), "store: writes accumulators, rows and columns");
                 }
             }
-            Op::Element | Op::Transpose | Op::Dot { .. } | Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows => {
+            Op::Element => {
+                if !self.is_fragment(i, 0, &[Fragment::Acc]) {
+                    self.sink.error(At::Inst(i), "element: reads a fragment");
+                }
+            }
+            Op::Transpose | Op::Dot { .. } | Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows => {
                 wrong("does not stand in a kernel scheduled for a GPU".into())
             }
             Op::LoadFragment => {

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::code::{Code, Held, Number, float, int, register_type, word};
 use super::layout::{Share, steps_of};
 use crate::codegen::ptx::lanes::Lane;
-use crate::ptx::words::{Compare, Ftz, Nan, Relu, Round, Sat, Shuffle};
+use crate::ptx::words::{Compare, Ftz, Nan, Relu, Round, Sat, Shuffle, Vote};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
@@ -355,25 +355,31 @@ impl Code<'_> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let t = self.tile(x)?.clone();
         let (share, list, name) = (self.share(&t)?, self.elements(x)?, self.name(v));
-        if kind(&t) != Kind::Whole || t.elem != Elem::F32 {
-            return Err(format!("a reduction of {t} in a kernel of fragments"));
-        }
-        let op = match what {
-            ReduceKind::Sum => ADD,
-            ReduceKind::Max => P::MaxFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 },
-            ReduceKind::Min => P::MinFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 },
-            _ => return Err(format!("{} in a kernel of fragments", what.name())),
+        // A row of one element for each column is the same in all quads.
+        let rows = match kind(&t) {
+            Kind::Whole => share.row_count(),
+            Kind::Col => 1,
+            Kind::Row | Kind::One => return Err(format!("a reduction of {t} in a kernel of fragments")),
+        };
+        let (ty, op) = match (what, t.elem) {
+            (ReduceKind::Sum, Elem::F32) => (RegType::F32, ADD),
+            (ReduceKind::Max, Elem::F32) => (RegType::F32, P::MaxFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 }),
+            (ReduceKind::Min, Elem::F32) => (RegType::F32, P::MinFloat { ftz: Ftz::Keep, nan: Nan::Nan, ty: W::F32 }),
+            (ReduceKind::Max, Elem::I32) => (RegType::B32, P::Max { ty: W::S32 }),
+            (ReduceKind::Min, Elem::I32) => (RegType::B32, P::Min { ty: W::S32 }),
+            (ReduceKind::Any, Elem::Bool) if rows == 1 => (RegType::Pred, P::Or { ty: W::Pred }),
+            _ => return Err(format!("{} of {t} in a kernel of fragments", what.name())),
         };
         let mut out = Vec::new();
-        for row in 0..share.row_count() {
-            let of_row: Vec<Reg> =
-                list.iter().enumerate().filter(|(n, _)| share.row_of(*n) == row).map(|(_, r)| *r).collect();
+        for row in 0..rows {
+            let is_here = |n: usize| rows == 1 || share.row_of(n) == row;
+            let of_row: Vec<Reg> = list.iter().enumerate().filter(|(n, _)| is_here(*n)).map(|(_, r)| *r).collect();
             let mut chains: Vec<Reg> = Vec::new();
             for (n, r) in of_row.iter().enumerate() {
                 match chains.get(n % CHAINS).copied() {
                     None => chains.push(*r),
                     Some(chain) => {
-                        let next = self.make(&name, RegType::F32, op, &[word(chain), word(*r)]);
+                        let next = self.make(&name, ty, op, &[word(chain), word(*r)]);
                         if let Some(place) = chains.get_mut(n % CHAINS) {
                             *place = next;
                         }
@@ -385,20 +391,25 @@ impl Code<'_> {
                 chains.clear();
                 for pair in pairs {
                     chains.push(match pair.as_slice() {
-                        [a, b] => self.make(&name, RegType::F32, op, &[word(*a), word(*b)]),
+                        [a, b] => self.make(&name, ty, op, &[word(*a), word(*b)]),
                         other => *other.first().ok_or("a row without elements")?,
                     });
                 }
             }
             let mut sum = *chains.first().ok_or("a row without elements")?;
+            if ty == RegType::Pred {
+                let any = P::Vote { vote: Vote::Any };
+                out.push(self.make(&name, ty, any, &[word(sum), int(ALL_LANES)]));
+                continue;
+            }
             for lanes in [1, 2] {
                 let other = self.make(
                     &name,
-                    RegType::F32,
+                    ty,
                     P::Shfl { mode: Shuffle::Butterfly },
                     &[word(sum), int(lanes), int(31), int(ALL_LANES)],
                 );
-                sum = self.make(&name, RegType::F32, op, &[word(sum), word(other)]);
+                sum = self.make(&name, ty, op, &[word(sum), word(other)]);
             }
             out.push(sum);
         }

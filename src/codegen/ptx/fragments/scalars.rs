@@ -73,6 +73,10 @@ impl Code<'_> {
                 let n = number(self, 0)?;
                 Held::Scalar(self.number_as(&name, n, *elem)?)
             }
+            (Op::Element, Type::Scalar(_)) => {
+                let list = self.elements(*data.operands.first().ok_or("an operand is missing")?)?;
+                Held::Scalar(*list.first().ok_or("a tile without elements")?)
+            }
             (Op::LoadScalar, Type::Scalar(_)) => Held::Scalar(self.load_scalar(&name, data)?),
             (_, Type::Scalar(_)) if data.op.is_elementwise() => {
                 let mut regs = Vec::new();

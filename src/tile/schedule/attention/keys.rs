@@ -254,16 +254,10 @@ impl AttentionKernel {
 
     /// One loop over blocks of keys.
     fn round(&self, kb: &mut KernelBuilder, queries: Option<Value>, now: Running, round: Round) -> Option<Running> {
-        let carried = now.carried();
-        let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
-        let (inner, _) = kb.new_block(Vec::new());
-        let (done, _) = kb.new_block(Vec::new());
-        kb.br(head, &carried);
-        kb.switch_to(head);
-        let now = Running::of(&args)?;
+        let blocks = kb.begin_loop(&now.carried());
+        let now = Running::of(&blocks.args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, round.end);
-        kb.br_if(more, (inner, &[]), (done, &[]));
-        kb.switch_to(inner);
+        kb.enter_loop(&blocks, more);
         let keys = if round.whole {
             Extent::Static(round.block)
         } else if self.masks.last().is_some_and(is_causal) {
@@ -274,8 +268,8 @@ impl AttentionKernel {
             kb.extent_at(&self.t, now.next, round.block)
         };
         let then = self.block_of_keys(kb, queries, now, keys, round, &self.masks)?;
-        kb.br(head, &then.carried());
-        kb.switch_to(done);
+        kb.br(blocks.head, &then.carried());
+        kb.switch_to(blocks.done);
         Some(now)
     }
 

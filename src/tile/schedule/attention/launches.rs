@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::variants::{ScratchSlot, Variant, Variants};
+use super::variants::{Divided, ScratchSlot, Variant, Variants};
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::attention::{Attention, Found, KEYS, VALUES};
@@ -25,14 +25,19 @@ use crate::tile::{
     Type, Value, View, numbered_kind, simplify,
 };
 
-/// Gives each attention the variants of a machine; the names of the kernels that are new.
+/// Gives each attention the variants of a machine, or those that were made for it already (`divided`, by the name of its kernel); the
+/// names of the kernels that are new.
 ///
 /// # Errors
 /// A variant that cannot be written, a bug in attnc.
-pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> Result<BTreeSet<String>, String> {
+pub(in crate::tile::schedule) fn expand(
+    module: &mut Module,
+    target: Target,
+    divided: &BTreeMap<String, Divided>,
+) -> Result<BTreeSet<String>, String> {
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     for k in &module.kernels {
-        let is_replaceable = |f: &Found| module.plans.iter().all(|plan| may_be_replaced(plan, k, f));
+        let is_replaceable = |f: &Found| module.plans.iter().all(|plan| may_be_replaced_in(plan, k, f));
         found.extend(Attention::find(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
     }
     // Keys that are values too are copied once.
@@ -62,7 +67,7 @@ pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> 
     for mut k in std::mem::take(&mut module.kernels) {
         if let (Some(found), Some(sharing)) = (found.get(&k.name), launched.get(&k.name)) {
             for same in sharing {
-                let made = Variants::choose(&k, found, target, *same, &mut kernels)?;
+                let made = Variants::choose(&k, found, target, *same, divided.get(&k.name), &mut kernels)?;
                 changed.extend(made.kernels.iter().cloned());
                 variants.insert((k.name.clone(), *same), made);
             }
@@ -98,9 +103,15 @@ pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> 
     Ok(changed)
 }
 
+/// Is a kernel an attention all of whose launches may be replaced by a variant?
+pub(in crate::tile::schedule) fn may_be_replaced(module: &Module, kernel: &Kernel) -> bool {
+    let found = Attention::find(kernel);
+    found.is_some_and(|f| module.plans.iter().all(|plan| may_be_replaced_in(plan, kernel, &f)))
+}
+
 /// May all launches of an attention in a plan be replaced by a variant? Not where a result is written over what the attention
 /// reads, for variants read in other orders; nor in a plan that prepares parameters, which has no slots for copies.
-fn may_be_replaced(plan: &Plan, kernel: &Kernel, found: &Found) -> bool {
+fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Found) -> bool {
     let inputs = found.attention.inputs();
     let written = kernel.params.iter().enumerate().filter(|(_, p)| p.mode != ParamMode::In).map(|(n, _)| n);
     let written: Vec<usize> = written.collect();

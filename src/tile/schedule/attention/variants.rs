@@ -53,9 +53,25 @@ pub(super) struct Variants {
     pub(super) kernels: Vec<String>,
 }
 
+/// What was made for an attention before: a kernel for many queries, and two for few, whose keys are divided among blocks. All are
+/// scheduled.
+pub(in crate::tile::schedule) struct Divided {
+    /// The most queries that are few.
+    pub(in crate::tile::schedule) queries: i64,
+    /// The kernel for many, with the parameters of the attention's.
+    pub(in crate::tile::schedule) whole: Kernel,
+    /// The kernel of a part of the keys: its parameters are some of the attention's, by their places, and the results.
+    pub(in crate::tile::schedule) part: Kernel,
+    pub(in crate::tile::schedule) params: Vec<usize>,
+    /// The kernel that combines the results: the parameters of the attention's, and the results.
+    pub(in crate::tile::schedule) combine: Kernel,
+    /// The shapes of the results of all parts, of `f32`.
+    pub(in crate::tile::schedule) results: [Vec<Dim>; 2],
+}
+
 impl Variants {
-    /// Chooses the variants of an attention; `keys_are_values` says whether its launches have one buffer for both. Their kernels
-    /// are added to the others.
+    /// Chooses the variants of an attention, or takes those that were made before; `keys_are_values` says whether its launches have one
+    /// buffer for both. Their kernels are added to the others.
     ///
     /// # Errors
     /// A kernel that cannot be written, a bug in attnc.
@@ -64,6 +80,7 @@ impl Variants {
         found: &Found,
         target: Target,
         keys_are_values: bool,
+        divided: Option<&Divided>,
         kernels: &mut Kernels,
     ) -> Result<Variants, String> {
         let mut operands = Vec::new();
@@ -75,7 +92,10 @@ impl Variants {
         }
         let (slots, made) = (Vec::new(), Vec::new());
         let mut choice = Choice { unscheduled, found, target, keys_are_values, kernels, operands, slots, made };
-        let variant = choice.any()?;
+        let variant = match divided {
+            Some(divided) => choice.divided(divided)?,
+            None => choice.any()?,
+        };
         Ok(Variants { variant, slots: choice.slots, kernels: choice.made })
     }
 }
@@ -101,6 +121,36 @@ impl Choice<'_> {
     fn rows(&self, n: usize) -> Result<Dim, String> {
         let rows = self.operand(n)?.shape.iter().nth_back(1).cloned();
         rows.ok_or_else(|| "an operand of attention has no rows".to_string())
+    }
+
+    /// The kernels that were made before.
+    fn divided(&mut self, divided: &Divided) -> Result<Variant, String> {
+        let count = self.rows(QUERIES)?;
+        self.from(&count, divided.queries + 1, |choice, enough| {
+            let operands = choice.operands.clone();
+            if enough {
+                return Ok(Variant::Launches(vec![choice.launch_as_it_is("attention", &divided.whole, operands)]));
+            }
+            let mut results = Vec::new();
+            for shape in &divided.results {
+                let whole = View::whole(choice.next_slot()?, &TensorType::new(Elem::F32, shape.clone()));
+                let bytes = Dim::product(shape).mul(&4.into());
+                choice.slots.push(ScratchSlot { bytes, ty: whole.buffer_type() });
+                results.push(whole);
+            }
+            let own = divided.params.iter().filter_map(|n| operands.get(*n).cloned());
+            let of_part = own.chain(results.iter().cloned()).collect();
+            let part = choice.launch_as_it_is("attention_part", &divided.part, of_part);
+            let combine = choice.launch_as_it_is("combine_parts", &divided.combine, [operands, results].concat());
+            Ok(Variant::Launches(vec![part, combine]))
+        })
+    }
+
+    /// A launch of a kernel that is scheduled.
+    fn launch_as_it_is(&mut self, kind: &str, kernel: &Kernel, buffers: Vec<View>) -> Launch {
+        let kernel = self.kernels.add_as_it_is(Kernel { name: kind.into(), ..kernel.clone() });
+        self.made.push(kernel.clone());
+        Launch { kernel, buffers }
     }
 
     fn any(&mut self) -> Result<Variant, String> {

@@ -153,8 +153,8 @@ fn with_queries(
     let target = target(numbers);
     let mut too_large = false;
     let scheduled = module.clone().changed(|module: &mut Module| {
-        let mut changed = tensor_cores::expand(module, arch, tf32);
-        changed.extend(attention::expand(module, target)?);
+        let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
+        changed.extend(attention::expand(module, target, &divided)?);
         let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
         let chunks = unscheduled.filter(|k| few_rows::begin_with_chunks(module, k)).map(|k| k.name.clone());
         let chunks: BTreeSet<String> = chunks.collect();

@@ -7,22 +7,29 @@
 //! grid (batch and heads.., ceil(S, 64))
 //!   copies of the queries, the first keys, the first values start
 //!   for each tile of keys, whole and seen by all queries; then for each tile that is left, with masks:
-//!     wait for the keys;    start to copy the next keys;    s = q @ k^T;  masks
+//!     find the next tile;   wait for the keys;    start to copy the next keys;    s = q @ k^T;  masks
 //!     m' = max(m, s);  p = 2^(s f - m' f);  c = 2^(m f - m' f);  l = l c + sum p;  acc = acc c
 //!     wait for the values;  start to copy the next values;  acc += p @ v
 //!   y = acc / l;  epilogue;  store
 //! ```
 //!
-//! So two tiles of keys and two of values are in shared memory: while one is used the other is filled. Keys that a causal mask hides
-//! from all queries of the tile are not visited. Widths of heads that are no multiple of 32 are filled with zeros.
+//! So two tiles of keys and two of values are in shared memory: while one is used the other is filled. Widths of heads that are no
+//! multiple of 32 are filled with zeros.
+//!
+//! Keys that the masks hide from all queries of the tile are not visited. With a causal mask these are the last ones. With masks that are
+//! formulas there is one loop; the next tile of which bounds of the formulas do not say that it is hidden is looked for before its copy
+//! starts, and each tile is computed with masks or without, as the bounds say (`schedule::attention::Hiding`).
 
+use super::super::attention::{Divided, Hiding};
 use super::build::{self, SharedTile};
 use super::machine::Machine;
-use super::scores::{self, Scores, Softmax};
-use crate::scalar::CmpOp;
+use super::scores::{self, Masks, Scores, Softmax};
+use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Attention, Found, KEYS, QUERIES, ResultTile, VALUES};
-use crate::tile::{AxisRole, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, Position, Value};
+use crate::tile::{
+    AxisRole, BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
+};
 
 /// Widest head and widest values.
 const WIDTH: i64 = 256;
@@ -42,6 +49,8 @@ pub(super) struct Parts<'a> {
     pub(super) lead: Vec<Dim>,
     pub(super) s: Dim,
     pub(super) t: Dim,
+    /// Columns of the result.
+    pub(super) e: Dim,
     /// Width of heads and of values, made of whole chunks.
     pub(super) width: i64,
     pub(super) values: i64,
@@ -49,11 +58,13 @@ pub(super) struct Parts<'a> {
 
 /// The form of an attention for tensor cores.
 pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
+    Parts::find(kernel, aligned)?.of_many(machine)
+}
+
+/// The same with kernels for calls of few queries, whose keys are divided; `None` where they are not.
+pub(super) fn divided(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Divided> {
     let parts = Parts::find(kernel, aligned)?;
-    match machine.arch {
-        GpuArch::Sm80 => parts.with_copies(machine),
-        GpuArch::Sm90a => parts.with_rings(machine),
-    }
+    parts.divided(machine, &parts.of_many(machine)?)
 }
 
 impl<'a> Parts<'a> {
@@ -62,10 +73,13 @@ impl<'a> Parts<'a> {
         let [q, k, v] = [ty(QUERIES)?, ty(KEYS)?, ty(VALUES)?];
         let elem = q.elem;
         let rank = q.shape.len();
+        if rank < 2 || !matches!(elem, Elem::BF16 | Elem::F16) {
+            return None;
+        }
         let fits = [(QUERIES, q), (KEYS, k), (VALUES, v)].into_iter().all(|(n, b)| {
             b.elem == elem && build::has_rows_of_chunks(b, rank - 1) && kernel.params.get(n).is_some_and(aligned)
         });
-        if rank < 2 || !matches!(elem, Elem::BF16 | Elem::F16) || !fits {
+        if !fits {
             return None;
         }
         let whole = |d: Option<&Dim>| build::known(d?).filter(|n| *n <= WIDTH).map(|n| build::whole_columns(n, elem));
@@ -73,16 +87,37 @@ impl<'a> Parts<'a> {
         let found = Attention::find(kernel)?;
         let (lead, [s, _]) = q.shape.split_last_chunk::<2>()?;
         let t = k.shape.get(rank - 2)?.clone();
-        Some(Parts { kernel, found, elem, lead: lead.to_vec(), s: s.clone(), t, width, values })
+        let e = v.shape.last()?.clone();
+        Some(Parts { kernel, found, elem, lead: lead.to_vec(), s: s.clone(), t, e, width, values })
     }
 
-    /// A kernel with the same parameters, and a grid of so many queries at a time; the place along the leading axes, and the
+    /// The kernel of a call of any number of queries.
+    fn of_many(&self, machine: &Machine) -> Option<Kernel> {
+        match machine.arch {
+            GpuArch::Sm80 => self.copies(machine, &[], None),
+            GpuArch::Sm90a => self.with_rings(machine),
+        }
+    }
+
+    /// Keys of a tile of [`Parts::copies`].
+    pub(super) fn keys_of_copies(&self, machine: &Machine) -> i64 {
+        Machine { arch: GpuArch::Sm80, ..*machine }.keys(self.width.max(self.values))
+    }
+
+    /// A kernel with the same parameters and `more`, and a grid of so many queries at a time; the place along the leading axes, and the
     /// first query.
-    pub(super) fn begin(&self, queries: i64) -> Option<(KernelBuilder, Vec<Value>, Value)> {
+    pub(super) fn begin(
+        &self,
+        queries: i64,
+        more: &[(BufferType, ParamMode)],
+    ) -> Option<(KernelBuilder, Vec<Value>, Value)> {
         let mut kb = KernelBuilder::new(&self.kernel.name);
         kb.at(self.found.attention.locations.values);
         for p in &self.kernel.params {
             kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
+        }
+        for (ty, mode) in more {
+            kb.buffer(ty.clone(), *mode);
         }
         let points = self.lead.iter().map(|extent| kb.grid_axis(extent, 1)).collect();
         let point = kb.grid_axis(&self.s, queries);
@@ -102,8 +137,9 @@ impl<'a> Parts<'a> {
         let (scale, exponents) = scores::scale(kb, attention)?;
         let numbers = scores::numbers(kb, attention)?;
         let shift = kb.dim(&self.t.sub(&self.s));
-        let (rank, t, points) = (self.lead.len() + 2, self.t.clone(), points.to_vec());
-        Some(Scores { attention, rank, points, row, rows, keys, t, shift, scale, exponents, numbers })
+        let (rank, points) = (self.lead.len() + 2, points.to_vec());
+        let (s, t) = (self.s.clone(), self.t.clone());
+        Some(Scores { attention, rank, points, row, rows, keys, s, t, shift, scale, exponents, numbers })
     }
 
     /// A tile of shared memory of so many rows.
@@ -122,11 +158,20 @@ impl<'a> Parts<'a> {
         self.found.copy_epilogue(self.kernel, kb, &ResultTile { result: y, at })
     }
 
-    /// The kernel for `mma.sync`.
-    fn with_copies(&self, machine: &Machine) -> Option<Kernel> {
+    /// The kernel for `mma.sync`, with more parameters; of a part of the keys, if they are divided into so many.
+    pub(super) fn copies(
+        &self,
+        machine: &Machine,
+        more: &[(BufferType, ParamMode)],
+        parts: Option<i64>,
+    ) -> Option<Kernel> {
         let rows = ROWS * WARPS;
-        let keys = machine.keys(self.width.max(self.values));
-        let (mut kb, points, row) = self.begin(rows)?;
+        let keys = self.keys_of_copies(machine);
+        let (mut kb, points, row) = self.begin(rows, more)?;
+        let part = match parts {
+            Some(parts) => Some(self.part_of(&mut kb, parts, keys)?),
+            None => None,
+        };
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
         let scores = self.scores(&mut kb, &points, (row, rows), keys)?;
         let tiles = Tiles {
@@ -139,41 +184,63 @@ impl<'a> Parts<'a> {
         };
         let zero = kb.index(0);
         let mut offset = 0;
-        let mut place = |t: &SharedTile| {
+        kb.at(self.found.attention.locations.scores);
+        let mut room = |kb: &mut KernelBuilder, t: &SharedTile| {
             let at = offset;
             offset += t.bytes();
-            at
+            build::slot(kb, t, at)
         };
-        let places =
-            [place(&tiles.queries), place(&tiles.keys), place(&tiles.values), place(&tiles.keys), place(&tiles.values)];
+        let of_queries = room(&mut kb, &tiles.queries);
+        let [of_keys, free_keys] = [0, 1].map(|_| room(&mut kb, &tiles.keys));
+        let [of_values, free_values] = [0, 1].map(|_| room(&mut kb, &tiles.values));
         let scratch = offset;
         let axes = (points.len(), points.len() + 1);
         let at = |row: Value| [points.as_slice(), &[row, zero]].concat();
-        kb.at(self.found.attention.locations.scores);
-        let room = build::slot(&mut kb, &tiles.queries, places[0]);
-        let of_queries = build::copy(&mut kb, &tiles.queries, room, q, &at(row), axes);
-        let room = build::slot(&mut kb, &tiles.keys, places[1]);
-        let of_keys = build::copy(&mut kb, &tiles.keys, room, k, &at(zero), axes);
-        let room = build::slot(&mut kb, &tiles.values, places[2]);
-        let of_values = build::copy(&mut kb, &tiles.values, room, v, &at(zero), axes);
-        let free_keys = build::slot(&mut kb, &tiles.keys, places[3]);
-        let free_values = build::slot(&mut kb, &tiles.values, places[4]);
+        let of_queries = build::copy(&mut kb, &tiles.queries, of_queries, q, &at(row), axes);
+        let hiding = scores.hiding(&mut kb, true);
+        let start = part.map_or(zero, |part| part.start);
+        let before = |kb: &mut KernelBuilder, end: Value| match part {
+            Some(part) => kb.index_binary(BinaryOp::Min, end, part.end),
+            None => end,
+        };
+        let end = match &hiding {
+            Some((hiding, _)) => hiding.end(&mut kb),
+            None => scores.end(&mut kb, rows),
+        };
+        let end = before(&mut kb, end);
+        let first = match &hiding {
+            Some((hiding, _)) => hiding.next_seen(&mut kb, start, end)?,
+            None => start,
+        };
+        let of_keys = build::copy(&mut kb, &tiles.keys, of_keys, k, &at(first), axes);
+        let of_values = build::copy(&mut kb, &tiles.values, of_values, v, &at(first), axes);
         let queries = build::wait(&mut kb, &tiles.queries, of_queries, 2);
         let queries = if self.width > KEPT_WIDTH {
             Queries::Shared(queries)
         } else {
             Queries::Kept(build::fragment(&mut kb, &tiles.queries, queries, Fragment::A))
         };
-        let softmax = scores.begin(&mut kb)?;
+        let mut softmax = scores.begin(&mut kb)?;
+        if let (Some(part), true) = (part, scores.attention.sink.is_some()) {
+            softmax = scores.of_first(&mut kb, part.number, softmax);
+        }
         let result = scores.no_result(&mut kb, self.values);
-        let whole_end = scores.whole_end(&mut kb);
-        let end = scores.end(&mut kb, rows);
-        let mut now = Running { next: zero, softmax, result, of_keys, of_values, free_keys, free_values };
-        now = tiles.round(&mut kb, queries, now, whole_end, true)?;
-        now = tiles.round(&mut kb, queries, now, end, false)?;
+        let mut now = Running { next: first, softmax, result, of_keys, of_values, free_keys, free_values };
+        match &hiding {
+            Some((hiding, from)) => now = tiles.visible_round(&mut kb, queries, now, (hiding, *from), end)?,
+            None => {
+                let whole_end = scores.whole_end(&mut kb);
+                let whole_end = before(&mut kb, whole_end);
+                now = tiles.round(&mut kb, queries, now, whole_end, Masks::NotCausal)?;
+                now = tiles.round(&mut kb, queries, now, end, Masks::All)?;
+            }
+        }
         build::wait(&mut kb, &tiles.keys, now.of_keys, 1);
         build::wait(&mut kb, &tiles.values, now.of_values, 0);
-        self.finish(&mut kb, &scores, now.softmax.sum, now.result)?;
+        match part {
+            Some(part) => self.store_part(&mut kb, &scores, part, now.softmax, now.result),
+            None => self.finish(&mut kb, &scores, now.softmax.sum, now.result)?,
+        }
         build::spread(kb.finish(), machine.arch, u32::try_from(WARPS).ok()?, scratch)
     }
 }
@@ -225,37 +292,68 @@ struct Tiles<'a> {
 }
 
 impl Tiles<'_> {
-    /// A loop over tiles of keys up to `end`; `whole`: all keys of all tiles are seen by all queries.
+    /// A loop over tiles of keys up to `end`.
     fn round(
         &self,
         kb: &mut KernelBuilder,
         queries: Queries,
         now: Running,
         end: Value,
-        whole: bool,
+        masks: Masks,
     ) -> Option<Running> {
-        let carried = now.carried();
-        let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
-        let (inner, _) = kb.new_block(Vec::new());
-        let (done, _) = kb.new_block(Vec::new());
-        kb.br(head, &carried);
-        kb.switch_to(head);
-        let now = Running::of(&args)?;
+        let tiles = kb.begin_loop(&now.carried());
+        let now = Running::of(&tiles.args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
-        kb.br_if(more, (inner, &[]), (done, &[]));
-        kb.switch_to(inner);
-        let then = self.tile(kb, queries, now, whole)?;
-        kb.br(head, &then.carried());
-        kb.switch_to(done);
+        kb.enter_loop(&tiles, more);
+        let next = kb.plus(now.next, self.scores.keys);
+        let then = self.tile(kb, queries, now, next, masks)?;
+        kb.br(tiles.head, &then.carried());
+        kb.switch_to(tiles.done);
         Some(now)
     }
 
-    /// One tile of keys.
-    fn tile(&self, kb: &mut KernelBuilder, queries: Queries, now: Running, whole: bool) -> Option<Running> {
+    /// A loop over the tiles of keys that are seen; the masks from `from` on are those that hide.
+    fn visible_round(
+        &self,
+        kb: &mut KernelBuilder,
+        queries: Queries,
+        now: Running,
+        (hiding, from): (&Hiding<'_>, usize),
+        end: Value,
+    ) -> Option<Running> {
+        let tiles = kb.begin_loop(&now.carried());
+        let now = Running::of(&tiles.args)?;
+        let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
+        kb.enter_loop(&tiles, more);
+        let next = kb.plus(now.next, self.scores.keys);
+        let next = hiding.next_seen(kb, next, end)?;
+        if let Some(all) = self.scores.all_seen(kb, hiding, now.next, end) {
+            let (without, _) = kb.new_block(Vec::new());
+            let (with, _) = kb.new_block(Vec::new());
+            kb.br_if(all, (without, &[]), (with, &[]));
+            kb.switch_to(without);
+            let then = self.tile(kb, queries, now, next, Masks::Before(from))?;
+            kb.br(tiles.head, &then.carried());
+            kb.switch_to(with);
+        }
+        let then = self.tile(kb, queries, now, next, Masks::All)?;
+        kb.br(tiles.head, &then.carried());
+        kb.switch_to(tiles.done);
+        Some(now)
+    }
+
+    /// One tile of keys; the one after it begins at `next`.
+    fn tile(
+        &self,
+        kb: &mut KernelBuilder,
+        queries: Queries,
+        now: Running,
+        next: Value,
+        masks: Masks,
+    ) -> Option<Running> {
         let scores = self.scores;
         let locations = scores.attention.locations;
         let axes = (scores.points.len(), scores.points.len() + 1);
-        let next = kb.plus(now.next, scores.keys);
         let zero = kb.index(0);
         let at = [scores.points.as_slice(), &[next, zero]].concat();
         kb.at(locations.scores);
@@ -269,10 +367,10 @@ impl Tiles<'_> {
         let none = build::zeros(kb, scores.rows, scores.keys);
         let products = build::mma(kb, q, fragments, none);
         let free_keys = build::release(kb, &self.keys, keys);
-        let masked = scores.masked(kb, products, now.next, whole)?;
+        let masked = scores.masked(kb, products, now.next, masks)?;
         let weights = scores.step(kb, now.softmax, masked);
         kb.at(locations.values);
-        let kept = kb.binary(crate::scalar::BinaryOp::Mul, now.result, weights.kept);
+        let kept = kb.binary(BinaryOp::Mul, now.result, weights.kept);
         let packed = build::pack(kb, weights.weights, self.values.elem)?;
         let values = build::wait(kb, &self.values, now.of_values, 1);
         let of_values = build::copy(kb, &self.values, now.free_values, self.v, &at, axes);

@@ -14,13 +14,15 @@
 //!   which it follows that they are inside of their operands, and copies need no masks.)
 //!
 //! For attention, a block has 16 queries for each warp on `mma.sync`, and 64 for each group of four on `wgmma`; a tile of keys is as
-//! long as registers for its scores allow.
+//! long as registers for its scores allow. Where there are few queries, the keys are divided into parts ([`Machine::parts`]).
 
 use crate::shape::Dim;
 use crate::tile::GpuArch;
 
 /// The most stages of copies under way.
 const MOST_STAGES: i64 = 4;
+/// The most parts that keys are divided into: a thread that combines them loads one after another.
+const MOST_PARTS: i64 = 16;
 /// What an extent that is not known is taken for.
 const UNKNOWN: i64 = 4096;
 
@@ -77,6 +79,16 @@ impl Machine {
         // What barriers of rings take.
         let room = self.shared - 1024;
         ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MOST_STAGES) }
+    }
+
+    /// Into how many parts the keys of an attention of few queries are divided: so many that every multiprocessor has two blocks, of which
+    /// one waits for memory while the other computes, but each part at least two tiles of keys, since the first has nothing to hide its
+    /// copy behind; and [`MOST_PARTS`] at most.
+    pub(super) fn parts(&self, points: &[Dim], keys: &Dim, tile: i64) -> i64 {
+        let blocks: i64 = points.iter().map(|d| d.as_const().unwrap_or(1).max(1)).product();
+        let wanted = (2 * self.processors + blocks - 1) / blocks;
+        let tiles = (keys.as_const().unwrap_or(UNKNOWN) + tile - 1) / tile;
+        wanted.min(tiles / 2).clamp(1, MOST_PARTS)
     }
 
     /// Rows of tiles that blocks take as a group (1: as they come). The blocks that run at a time read least where they have about as many
@@ -145,5 +157,17 @@ mod tests {
                 assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= machine.shared, "{t:?}");
             }
         }
+    }
+
+    #[test]
+    fn keys_are_divided_so_that_every_multiprocessor_has_work() {
+        let of = |heads: i64, keys: Dim| Machine::of(GpuArch::Sm90a).parts(&[heads.into()], &keys, 64);
+        // 32 heads of a long cache: 9 parts of each are 288 blocks for 132 multiprocessors.
+        assert_eq!(of(32, Dim::symbol("T")), 9);
+        assert_eq!(of(1, 65536.into()), MOST_PARTS);
+        // Enough heads, or too few keys.
+        assert_eq!(of(512, Dim::symbol("T")), 1);
+        assert_eq!(of(8, 300.into()), 2);
+        assert_eq!(of(8, 0.into()), 1);
     }
 }

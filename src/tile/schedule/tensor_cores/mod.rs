@@ -8,7 +8,8 @@
 //!
 //! * a product of two operands of `bf16`, or of two of `f16`, over a known number of steps, with elementwise work on its result
 //!   ([`products`]). `f32` stays exact, its products chains of fused steps, unless `tf32` is allowed; then it fits too;
-//! * attention whose queries, keys and values are `bf16`, or `f16`, with heads of known width up to 256 ([`attention`]);
+//! * attention whose queries, keys and values are `bf16`, or `f16`, with heads of known width up to 256 ([`attention`]); calls of few
+//!   queries, with as many keys as there may be, divide the keys among blocks ([`split`]);
 //! * in both, operands whose rows are made of chunks of 16 bytes, at addresses that the plan's views show to be multiples of 16.
 //!
 //! # Numerics
@@ -29,19 +30,23 @@ mod machine;
 mod products;
 mod roles;
 mod scores;
+mod split;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::attention::{Divided, may_be_replaced};
 use crate::tile::alignment::{CHUNK, launches_give, needed};
 use crate::tile::{BufferType, GpuArch, Kernel, Module, Param, State};
 use machine::Machine;
 pub(super) use products::{FEW_COLS, FEW_ROWS};
 
-/// Gives the kernels of a module that fit their forms for tensor cores; their names. `tf32`: products of `f32` may be rounded to that.
-pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> BTreeSet<String> {
+/// Gives the kernels of a module that fit their forms for tensor cores; their names, and what takes the place of attentions whose calls
+/// of few queries have kernels of their own: the step of attention puts these into plans. `tf32`: products of `f32` may be rounded to that.
+pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSet<String>, BTreeMap<String, Divided>) {
     let machine = Machine { tf32, ..Machine::of(arch) };
     let mut changed = BTreeSet::new();
     let mut made = Vec::new();
+    let mut divided = BTreeMap::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
         let gives = |param: &Param, bytes: u64| {
             let n = k.params.iter().position(|p| p == param);
@@ -51,7 +56,10 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> BTreeSet
         let new = attention::kernel(k, &machine, &aligned).or_else(|| products::kernel(k, &machine, &aligned));
         // What it writes in pairs begins at a multiple of a pair.
         let fits = |new: &Kernel| k.params.iter().zip(&new.params).all(|(old, p)| gives(old, needed(new, p.value)));
-        if let Some(new) = new.filter(fits) {
+        let of_few = attention::divided(k, &machine, &aligned).filter(|d| fits(&d.whole) && fits(&d.combine));
+        if let Some(of_few) = of_few.filter(|_| may_be_replaced(module, k)) {
+            divided.insert(k.name.clone(), of_few);
+        } else if let Some(new) = new.filter(fits) {
             changed.insert(k.name.clone());
             made.push(new);
         }
@@ -61,7 +69,7 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> BTreeSet
             *k = new;
         }
     }
-    changed
+    (changed, divided)
 }
 
 /// Can tiles of a left operand be copied to shared memory?

@@ -15,15 +15,20 @@
 //! softmax of the former beside the latter (Shah et al. 2024, arXiv:2407.08608, section 3). The two take turns at starting products,
 //! by named barriers, so that one's softmax runs beside the other's products. The first tile of keys is taken with all masks, those
 //! after it that all queries see without, the rest with them again.
+//!
+//! Where masks are formulas, the producer and the consumers each look for the next tile that is seen ([`Visited`]). All come to the same, for
+//! they ask for the block's queries. What differs from query to query or from key to key (document ids) only whole warps can read, so
+//! before they part they look for the first and the last tile that such masks show.
 
+use super::super::attention::Hiding;
 use super::attention::Parts as AttentionParts;
 use super::build::{self, RingAt, SharedTile};
 use super::machine::Machine;
 use super::products::{Parts as ProductParts, Place};
-use super::scores::{Scores, Softmax};
+use super::scores::{Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::tile::attention::{KEYS, QUERIES, VALUES};
-use crate::tile::{Block, BlockCall, Kernel, KernelBuilder, Role, Value};
+use crate::tile::{Block, BlockCall, Kernel, KernelBuilder, Op, Role, Type, Value};
 
 /// Rows of a consumer.
 const ROWS: i64 = 64;
@@ -84,20 +89,14 @@ fn counted(
     carried: &[Value],
     body: impl FnOnce(&mut KernelBuilder, Value, &[Value]) -> Option<Vec<Value>>,
 ) -> Option<Vec<Value>> {
-    let all = [&[from], carried].concat();
-    let (head, args) = kb.new_block(all.iter().map(|v| kb.ty(*v).clone()).collect());
-    let (inner, _) = kb.new_block(Vec::new());
-    let (done, _) = kb.new_block(Vec::new());
-    kb.br(head, &all);
-    kb.switch_to(head);
-    let (n, now) = args.split_first()?;
+    let iterations = kb.begin_loop(&[&[from], carried].concat());
+    let (n, now) = iterations.args.split_first()?;
     let more = kb.compare_scalars(CmpOp::Lt, *n, end);
-    kb.br_if(more, (inner, &[]), (done, &[]));
-    kb.switch_to(inner);
+    kb.enter_loop(&iterations, more);
     let then = body(kb, *n, now)?;
     let next = kb.plus(*n, 1);
-    kb.br(head, &[&[next], then.as_slice()].concat());
-    kb.switch_to(done);
+    kb.br(iterations.head, &[&[next], then.as_slice()].concat());
+    kb.switch_to(iterations.done);
     Some(now.to_vec())
 }
 
@@ -123,7 +122,7 @@ impl ProductParts<'_> {
         let zero = kb.index(0);
         let count = kb.index((self.steps + self.tile.steps - 1) / self.tile.steps);
         let (produce, _) = kb.new_block(Vec::new());
-        let (consume, args) = kb.new_block(vec![crate::tile::Type::Index]);
+        let (consume, args) = kb.new_block(vec![Type::Index]);
         part(&mut kb, produce, consume);
 
         kb.switch_to(produce);
@@ -170,7 +169,7 @@ impl AttentionParts<'_> {
     pub(super) fn with_rings(&self, machine: &Machine) -> Option<Kernel> {
         let all_rows = ROWS * CONSUMERS;
         let keys = machine.keys(self.width.max(self.values));
-        let (mut kb, points, row) = self.begin(all_rows)?;
+        let (mut kb, points, row) = self.begin(all_rows, &[])?;
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
         let tiles = [self.tile(ROWS, self.width), self.tile(keys, self.width), self.tile(keys, self.values)];
         let [of_queries, of_keys, of_values] = &tiles;
@@ -187,43 +186,44 @@ impl AttentionParts<'_> {
             rings.push(build::ring(&mut kb, &tiles[n], at));
         }
         let [ring_q, ring_k, ring_v] = *rings.as_slice() else { return None };
-        let zero = kb.index(0);
         // Tiles of keys that some query of the block sees.
         let all = self.scores(&mut kb, &points, (row, all_rows), keys)?;
-        let end = all.end(&mut kb, all_rows);
-        let end = kb.index_binary(BinaryOp::Max, end, zero);
-        let up = kb.plus(end, keys - 1);
-        let size = kb.index(keys);
-        let count = kb.index_binary(BinaryOp::Div, up, size);
+        let visited = Visited::find(&mut kb, &all)?;
         let (produce, _) = kb.new_block(Vec::new());
-        let (consume, args) = kb.new_block(vec![crate::tile::Type::Index]);
+        let (consume, args) = kb.new_block(vec![Type::Index]);
         part(&mut kb, produce, consume);
 
         kb.switch_to(produce);
+        let zero = kb.index(0);
         let axes = (points.len(), points.len() + 1);
         let at = |row: Value| [points.as_slice(), &[row, zero]].concat();
         for w in 0..CONSUMERS {
             let (n, first) = (kb.index(w), kb.plus(row, w * ROWS));
             build::fill(&mut kb, of_queries, (ring_q, n), q, &at(first), axes);
         }
-        counted(&mut kb, zero, count, &[], |kb, n, _| {
-            let first = kb.times(n, keys);
-            build::fill(kb, of_keys, (ring_k, n), k, &at(first), axes);
-            build::fill(kb, of_values, (ring_v, n), v, &at(first), axes);
-            Some(Vec::new())
-        })?;
+        let first = visited.first(&mut kb)?;
+        let tiles = kb.begin_loop(&[zero, first]);
+        let [n, first] = *tiles.args.as_slice() else { return None };
+        let more = visited.is_before_end(&mut kb, first);
+        kb.enter_loop(&tiles, more);
+        build::fill(&mut kb, of_keys, (ring_k, n), k, &at(first), axes);
+        build::fill(&mut kb, of_values, (ring_v, n), v, &at(first), axes);
+        let (n, next) = (kb.plus(n, 1), visited.next(&mut kb, first)?);
+        kb.br(tiles.head, &[n, next]);
+        kb.switch_to(tiles.done);
 
         kb.switch_to(consume);
         let w = *args.first()?;
         let shift = kb.times(w, ROWS);
         let own_row = kb.index_binary(BinaryOp::Add, row, shift);
-        let scores = Scores { row: own_row, rows: ROWS, ..all };
+        let scores = Scores { row: own_row, rows: ROWS, ..all.clone() };
         let queries = build::full_tile(&mut kb, of_queries, ring_q, w);
         let before = scores.begin(&mut kb)?;
         let none = scores.no_result(&mut kb, self.values);
         let (first, _) = kb.new_block(Vec::new());
         let (nothing, _) = kb.new_block(Vec::new());
-        let some = kb.compare_scalars(CmpOp::Lt, zero, count);
+        let start = visited.first(&mut kb)?;
+        let some = visited.is_before_end(&mut kb, start);
         kb.br_if(some, (first, &[]), (nothing, &[]));
         kb.switch_to(nothing);
         build::empty_tile(&mut kb, ring_q, queries);
@@ -231,11 +231,10 @@ impl AttentionParts<'_> {
 
         let consumer = Consumer { parts: self, scores: &scores, of_keys, of_values, ring_k, ring_v, queries, w };
         kb.switch_to(first);
-        let (softmax, packed) = consumer.first(&mut kb, before)?;
+        let (softmax, packed) = consumer.first(&mut kb, start, before)?;
         let one = kb.index(1);
-        let whole_end = scores.whole_end(&mut kb);
-        let whole = kb.index_binary(BinaryOp::Div, whole_end, size);
-        let mut now = vec![softmax.highest, softmax.sum, none, packed];
+        let next = visited.next(&mut kb, start)?;
+        let mut now = vec![one, next, softmax.highest, softmax.sum, none, packed];
         // The second consumer lets the first one begin.
         let leads = kb.compare_scalars(CmpOp::Eq, w, one);
         let (lead, _) = kb.new_block(Vec::new());
@@ -248,11 +247,13 @@ impl AttentionParts<'_> {
         kb.switch_to(follow);
         kb.br(tiles, &[]);
         kb.switch_to(tiles);
-        now = counted(&mut kb, one, whole, &now, |kb, n, now| consumer.tile(kb, n, now, true))?;
-        let next = kb.index_binary(BinaryOp::Max, whole, one);
-        now = counted(&mut kb, next, count, &now, |kb, n, now| consumer.tile(kb, n, now, false))?;
-        let [_, sum, result, packed] = *now.as_slice() else { return None };
-        let last = kb.index_binary(BinaryOp::Sub, count, one);
+        if visited.hiding.is_none() {
+            let whole_end = scores.whole_end(&mut kb);
+            now = consumer.round(&mut kb, &visited, &now, whole_end, Masks::NotCausal)?;
+        }
+        now = consumer.round(&mut kb, &visited, &now, visited.end, Masks::All)?;
+        let [n, _, _, sum, result, packed] = *now.as_slice() else { return None };
+        let last = kb.index_binary(BinaryOp::Sub, n, one);
         kb.at(self.found.attention.locations.values);
         let values = build::full_tile(&mut kb, of_values, ring_v, last);
         build::fence(&mut kb);
@@ -262,6 +263,72 @@ impl AttentionParts<'_> {
         build::empty_tile(&mut kb, ring_q, queries);
         self.finish(&mut kb, &scores, sum, result)?;
         build::spread(kb.finish(), machine.arch, warps()?, places.next)
+    }
+}
+
+/// The tiles of keys that a block visits.
+struct Visited<'a> {
+    scores: &'a Scores<'a>,
+    /// The masks that hide keys as formulas, without what only whole warps can read, and the place of the first of them.
+    hiding: Option<(Hiding<'a>, usize)>,
+    /// The first key that may be seen, and where those end.
+    start: Value,
+    end: Value,
+}
+
+impl<'a> Visited<'a> {
+    /// Those that the queries of some scores see, found by all warps.
+    fn find(kb: &mut KernelBuilder, scores: &'a Scores<'a>) -> Option<Visited<'a>> {
+        let zero = kb.index(0);
+        let Some((all, from)) = scores.hiding(kb, true) else {
+            let end = scores.end(kb, scores.rows);
+            return Some(Visited { scores, hiding: None, start: zero, end });
+        };
+        let mut end = all.end(kb);
+        let mut start = zero;
+        if all.reads_vectors(kb) {
+            // The first tile that is seen, and the end of the last one.
+            let search = kb.begin_loop(&[zero, end, zero]);
+            let [at, first, last] = *search.args.as_slice() else { return None };
+            let more = kb.compare_scalars(CmpOp::Lt, at, end);
+            kb.enter_loop(&search, more);
+            let next = kb.plus(at, scores.keys);
+            let seen = all.block_at(kb, at, end)?.ever;
+            let (sooner, later) = (kb.index_binary(BinaryOp::Min, first, at), next);
+            let (first_then, last_then) = match seen {
+                Some(seen) => {
+                    let mut pick = |a, b| kb.value(Op::Select, vec![seen, a, b], Type::Index);
+                    (pick(sooner, first), pick(later, last))
+                }
+                None => (sooner, later),
+            };
+            kb.br(search.head, &[next, first_then, last_then]);
+            kb.switch_to(search.done);
+            (start, end) = (first, kb.index_binary(BinaryOp::Min, end, last));
+        }
+        let (hiding, _) = scores.hiding(kb, false)?;
+        Some(Visited { scores, hiding: Some((hiding, from)), start, end })
+    }
+
+    /// The first tile; one that is not before the end where there is none.
+    fn first(&self, kb: &mut KernelBuilder) -> Option<Value> {
+        match &self.hiding {
+            Some((hiding, _)) => hiding.next_seen(kb, self.start, self.end),
+            None => Some(self.start),
+        }
+    }
+
+    /// The tile after one.
+    fn next(&self, kb: &mut KernelBuilder, first: Value) -> Option<Value> {
+        let next = kb.plus(first, self.scores.keys);
+        match &self.hiding {
+            Some((hiding, _)) => hiding.next_seen(kb, next, self.end),
+            None => Some(next),
+        }
+    }
+
+    fn is_before_end(&self, kb: &mut KernelBuilder, first: Value) -> Value {
+        kb.compare_scalars(CmpOp::Lt, first, self.end)
     }
 }
 
@@ -285,7 +352,7 @@ struct Consumer<'a> {
 
 impl Consumer<'_> {
     /// The first tile of keys: maxima, sums, weights.
-    fn first(&self, kb: &mut KernelBuilder, before: Softmax) -> Option<(Softmax, Value)> {
+    fn first(&self, kb: &mut KernelBuilder, first: Value, before: Softmax) -> Option<(Softmax, Value)> {
         kb.at(self.scores.attention.locations.scores);
         let zero = kb.index(0);
         let keys = build::full_tile(kb, self.of_keys, self.ring_k, zero);
@@ -294,21 +361,52 @@ impl Consumer<'_> {
         let group = build::start(kb, self.queries, keys, none, true)?;
         let products = build::result_of(kb, group, 0)?;
         build::empty_tile(kb, self.ring_k, keys);
-        let masked = self.scores.masked(kb, products, zero, false)?;
+        let masked = self.scores.masked(kb, products, first, Masks::All)?;
         let weights = self.scores.step(kb, before, masked);
         Some((weights.now, build::pack(kb, weights.weights, self.parts.elem)?))
     }
 
+    /// A loop over tiles of keys up to `end`.
+    fn round(
+        &self,
+        kb: &mut KernelBuilder,
+        visited: &Visited<'_>,
+        now: &[Value],
+        end: Value,
+        masks: Masks,
+    ) -> Option<Vec<Value>> {
+        let tiles = kb.begin_loop(now);
+        let now = tiles.args.as_slice();
+        let [n, first, ..] = *now else { return None };
+        let more = kb.compare_scalars(CmpOp::Lt, first, end);
+        kb.enter_loop(&tiles, more);
+        let next = [kb.plus(n, 1), visited.next(kb, first)?];
+        if let Some((hiding, from)) = &visited.hiding
+            && let Some(all) = self.scores.all_seen(kb, hiding, first, end)
+        {
+            let (without, _) = kb.new_block(Vec::new());
+            let (with, _) = kb.new_block(Vec::new());
+            kb.br_if(all, (without, &[]), (with, &[]));
+            kb.switch_to(without);
+            let then = self.tile(kb, now, Masks::Before(*from))?;
+            kb.br(tiles.head, &[next.as_slice(), then.as_slice()].concat());
+            kb.switch_to(with);
+        }
+        let then = self.tile(kb, now, masks)?;
+        kb.br(tiles.head, &[next.as_slice(), then.as_slice()].concat());
+        kb.switch_to(tiles.done);
+        Some(tiles.args)
+    }
+
     /// A tile of keys, and the values of the one before.
-    fn tile(&self, kb: &mut KernelBuilder, n: Value, now: &[Value], whole: bool) -> Option<Vec<Value>> {
-        let [highest, sum, result, packed] = *now else { return None };
+    fn tile(&self, kb: &mut KernelBuilder, now: &[Value], masks: Masks) -> Option<Vec<Value>> {
+        let [n, first, highest, sum, result, packed] = *now else { return None };
         let locations = self.scores.attention.locations;
         kb.at(locations.scores);
         let one = kb.index(1);
         let own = kb.index_binary(BinaryOp::Add, self.w, one);
         let two = kb.index(2);
         let other = kb.index_binary(BinaryOp::Sub, two, self.w);
-        let first = kb.times(n, self.scores.keys);
         let before = kb.index_binary(BinaryOp::Sub, n, one);
         let keys = build::full_tile(kb, self.of_keys, self.ring_k, n);
         let values = build::full_tile(kb, self.of_values, self.ring_v, before);
@@ -322,7 +420,7 @@ impl Consumer<'_> {
         kb.at(locations.scores);
         let products = build::result_of(kb, of_scores, 1)?;
         build::empty_tile(kb, self.ring_k, keys);
-        let masked = self.scores.masked(kb, products, first, whole)?;
+        let masked = self.scores.masked(kb, products, first, masks)?;
         let weights = self.scores.step(kb, Softmax { highest, sum }, masked);
         kb.at(locations.values);
         let result = build::result_of(kb, of_values, 0)?;

@@ -7,15 +7,18 @@
 //! gave them, and the scale goes into the exponents: `2^(s f - m f)` with `f` = scale times log2 e, one fused step before
 //! the power. Else scores are scaled first, and `f` is log2 e.
 
+use std::collections::BTreeMap;
 use std::f64::consts::LOG2_E;
 
+use super::super::attention::{Hiding, first_hiding, hides};
 use super::build::{self, ONE};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
-use crate::tile::attention::{Attention, Node, ScoreOp, Source, Step, scalar_of};
+use crate::tile::attention::{Attention, Node, ScoreOp, Source, scalar_of};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
 
 /// What is known of the scores of a tile of queries.
+#[derive(Clone)]
 pub(super) struct Scores<'a> {
     pub(super) attention: &'a Attention,
     /// Rank of the buffers; the last two axes are rows and columns.
@@ -27,7 +30,8 @@ pub(super) struct Scores<'a> {
     pub(super) rows: i64,
     /// Keys of a tile.
     pub(super) keys: i64,
-    /// Number of keys, and that minus the number of queries.
+    /// Number of queries, number of keys, and that minus the former.
+    pub(super) s: Dim,
     pub(super) t: Dim,
     pub(super) shift: Value,
     /// What the scores are multiplied by before the masks, and what then to be exponents of 2.
@@ -44,6 +48,28 @@ pub(super) struct Softmax {
     pub(super) sum: Value,
 }
 
+/// Which masks a tile of keys is computed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Masks {
+    /// All, and the end of the keys.
+    All,
+    /// All but the causal one: it hides nothing, and the tile is whole.
+    NotCausal,
+    /// Those before one: it and what follows hide nothing, and the tile is whole.
+    Before(usize),
+}
+
+impl Masks {
+    /// Is a mask applied?
+    fn have(self, n: usize, op: &ScoreOp) -> bool {
+        match self {
+            Masks::All => true,
+            Masks::NotCausal => *op != ScoreOp::Causal,
+            Masks::Before(end) => n < end,
+        }
+    }
+}
+
 /// What a tile of keys adds.
 pub(super) struct Weights {
     /// Maxima and sums after it.
@@ -52,14 +78,6 @@ pub(super) struct Weights {
     pub(super) weights: Value,
     /// What all earlier weights are multiplied by.
     pub(super) kept: Value,
-}
-
-pub(super) fn hides(step: &Step) -> bool {
-    match &step.op {
-        ScoreOp::Causal => true,
-        ScoreOp::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
-        ScoreOp::Keep { .. } | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
-    }
 }
 
 /// The scale as it comes in: before the masks, and in the exponents.
@@ -142,9 +160,57 @@ impl Scores<'_> {
         }
     }
 
-    /// The scores of keys from `first` on, as the masks leave them. Where no mask hides anything (`whole`), the causal one is left
-    /// out, and so is the end of the keys.
-    pub(super) fn masked(&self, kb: &mut KernelBuilder, products: Value, first: Value, whole: bool) -> Option<Value> {
+    /// The masks that hide keys as formulas, for tiles of so many queries, with the place of the first of them; `None` where no formula
+    /// does. What differs from query to query is read only if `reads`.
+    pub(super) fn hiding(&self, kb: &mut KernelBuilder, reads: bool) -> Option<(Hiding<'_>, usize)> {
+        let steps = &self.attention.steps;
+        let from = first_hiding(steps.iter())?;
+        let end = kb.dim(&self.s);
+        let after = kb.plus(self.row, self.rows);
+        let after = kb.index_binary(BinaryOp::Min, after, end);
+        let hiding = Hiding {
+            steps: steps.get(from..)?.iter().collect(),
+            rank: self.rank,
+            points: self.points.clone(),
+            row: self.row,
+            queries: Extent::Static(self.rows),
+            last_query: kb.plus(after, -1),
+            keys: self.t.clone(),
+            shift: self.shift,
+            block: self.keys,
+            whole_tiles: true,
+            reads,
+            of_queries: BTreeMap::new(),
+        };
+        Some((hiding.with_queries(kb)?, from))
+    }
+
+    /// Is a tile of keys from one on whole, and do the masks show all of it? `None` where that is not known.
+    pub(super) fn all_seen(
+        &self,
+        kb: &mut KernelBuilder,
+        hiding: &Hiding<'_>,
+        first: Value,
+        end: Value,
+    ) -> Option<Value> {
+        let always = hiding.block_at(kb, first, end)?.always?;
+        let after = kb.plus(first, self.keys);
+        let is_whole = kb.compare_scalars(CmpOp::Le, after, end);
+        Some(kb.binary(BinaryOp::And, always, is_whole))
+    }
+
+    /// What the first part of the keys begins with, and nothing for the others.
+    pub(super) fn of_first(&self, kb: &mut KernelBuilder, part: Value, first: Softmax) -> Softmax {
+        let zero = kb.index(0);
+        let is_first = kb.compare_scalars(CmpOp::Eq, part, zero);
+        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        let (highest, sum) = (kb.select(is_first, first.highest, bottom), kb.select(is_first, first.sum, nothing));
+        Softmax { highest, sum }
+    }
+
+    /// The scores of keys from `first` on, as the masks leave them.
+    pub(super) fn masked(&self, kb: &mut KernelBuilder, products: Value, first: Value, masks: Masks) -> Option<Value> {
         let mut scores = products;
         if let Some(scale) = self.scale {
             kb.at(self.attention.locations.scale);
@@ -152,10 +218,10 @@ impl Scores<'_> {
         }
         let bottom = |kb: &mut KernelBuilder| kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
         let keys = Extent::Static(self.keys);
-        for (step, number) in self.attention.steps.iter().zip(&self.numbers) {
+        let steps = self.attention.steps.iter().zip(&self.numbers).enumerate();
+        for (_, (step, number)) in steps.filter(|(n, (step, _))| masks.have(*n, &step.op)) {
             kb.at(step.loc);
             scores = match &step.op {
-                ScoreOp::Causal if whole => scores,
                 ScoreOp::Causal => {
                     let start = kb.index_binary(BinaryOp::Add, self.row, self.shift);
                     let last = kb.iota(0, start, Elem::I32, Extent::Static(self.rows), ONE);
@@ -178,7 +244,7 @@ impl Scores<'_> {
                 }
             };
         }
-        if whole {
+        if masks != Masks::All {
             return Some(scores);
         }
         // What lies beyond the last key is no key.

@@ -1,0 +1,266 @@
+//! The few functions of NVIDIA's driver that measuring needs, looked up in the library that models use too.
+//!
+//! In: the number of a device, PTX, launches. Out: the seconds between two events. All of the driver's functions are called
+//! here and nowhere else in this program; models call it from their own library.
+
+use std::ffi::{CString, c_char, c_void};
+use std::ptr::null_mut;
+
+use libloading::Library;
+
+type Code = i32;
+type Object = *mut c_void;
+
+/// Declares the functions, and how each is found.
+macro_rules! functions {
+    ($($name:ident = $symbol:literal: fn($($arg:ty),*);)*) => {
+        struct Functions {
+            $($name: unsafe extern "C" fn($($arg),*) -> Code,)*
+        }
+
+        impl Functions {
+            fn of(library: &Library) -> Result<Functions, String> {
+                let missing = |e: libloading::Error| format!("the CUDA driver is too old: {e}");
+                // SAFETY: the signatures are those of `cuda.h`.
+                unsafe {
+                    Ok(Functions {
+                        $($name: *library
+                            .get::<unsafe extern "C" fn($($arg),*) -> Code>($symbol.as_bytes())
+                            .map_err(missing)?,)*
+                    })
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    init = "cuInit": fn(u32);
+    device = "cuDeviceGet": fn(*mut i32, i32);
+    device_name = "cuDeviceGetName": fn(*mut c_char, i32, i32);
+    attribute = "cuDeviceGetAttribute": fn(*mut i32, i32, i32);
+    retain = "cuDevicePrimaryCtxRetain": fn(*mut Object, i32);
+    release = "cuDevicePrimaryCtxRelease_v2": fn(i32);
+    push = "cuCtxPushCurrent_v2": fn(Object);
+    pop = "cuCtxPopCurrent_v2": fn(*mut Object);
+    load = "cuModuleLoadDataEx": fn(*mut Object, *const c_char, u32, *const i32, *const *mut c_void);
+    unload = "cuModuleUnload": fn(Object);
+    function = "cuModuleGetFunction": fn(*mut Object, Object, *const c_char);
+    allocate = "cuMemAlloc_v2": fn(*mut u64, usize);
+    free = "cuMemFree_v2": fn(u64);
+    fill = "cuMemsetD8Async": fn(u64, u8, usize, Object);
+    create_event = "cuEventCreate": fn(*mut Object, u32);
+    destroy_event = "cuEventDestroy_v2": fn(Object);
+    record = "cuEventRecord": fn(Object, Object);
+    wait = "cuEventSynchronize": fn(Object);
+    elapsed = "cuEventElapsedTime": fn(*mut f32, Object, Object);
+    launch = "cuLaunchKernel":
+        fn(Object, u32, u32, u32, u32, u32, u32, u32, Object, *const *mut c_void, *const *mut c_void);
+}
+
+/// Numbers of attributes of a device.
+const MULTIPROCESSORS: i32 = 16;
+const SECOND_CACHE: i32 = 38;
+const MAJOR: i32 = 75;
+const MINOR: i32 = 76;
+/// The function that only the stand-in has: its times are none.
+const OF_STAND_IN: &[u8] = b"attnc_standin_live";
+
+fn checked(code: Code, what: &str) -> Result<(), String> {
+    if code == 0 { Ok(()) } else { Err(format!("{what}: CUDA error {code}")) }
+}
+
+/// A GPU, whose context is this thread's as long as it lives.
+pub(super) struct Gpu {
+    /// What the driver calls it.
+    pub(super) name: String,
+    /// Is it none, but a simulator of one?
+    pub(super) simulated: bool,
+    /// Ten times the major number of its compute capability, and the minor one.
+    pub(super) capability: i32,
+    pub(super) multiprocessors: u32,
+    /// Bytes of the second cache.
+    pub(super) second_cache: u64,
+    device: i32,
+    events: [Object; 2],
+    functions: Functions,
+    /// Last, so that it is unloaded last.
+    _library: Library,
+}
+
+impl Gpu {
+    /// The device of this number.
+    pub(super) fn open(ordinal: i32) -> Result<Gpu, String> {
+        let own = std::env::var_os("ATTNC_CUDA_LIB").filter(|name| !name.is_empty());
+        let names = own.map_or(vec!["libcuda.so.1".into(), "libcuda.so".into()], |name| vec![name]);
+        // SAFETY: the driver, which a model of this process has loaded before.
+        let found = names.iter().find_map(|name| unsafe { Library::new(name) }.ok());
+        let library = found.ok_or("no CUDA driver was found")?;
+        let f = Functions::of(&library)?;
+        // SAFETY: only whether it is there.
+        let simulated = unsafe { library.get::<unsafe extern "C" fn() -> u64>(OF_STAND_IN) }.is_ok();
+        let (mut device, mut context, mut events) = (0, null_mut(), [null_mut(); 2]);
+        let mut name = [0u8; 128];
+        // SAFETY: places for what is given, as long as said.
+        unsafe {
+            checked((f.init)(0), "the CUDA driver does not start")?;
+            checked((f.device)(&mut device, ordinal), "the GPU")?;
+            checked((f.device_name)(name.as_mut_ptr().cast(), name.len() as i32 - 1, device), "the GPU")?;
+        }
+        let attribute = |which: i32| {
+            let mut value = 0;
+            // SAFETY: a place for a number.
+            checked(unsafe { (f.attribute)(&mut value, which, device) }, "the GPU").map(|()| value)
+        };
+        let capability = 10 * attribute(MAJOR)? + attribute(MINOR)?;
+        let multiprocessors = attribute(MULTIPROCESSORS)?.max(1).unsigned_abs();
+        let second_cache = u64::from(attribute(SECOND_CACHE)?.max(0).unsigned_abs());
+        let end = name.iter().position(|b| *b == 0).unwrap_or(0);
+        let name = String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned();
+        // SAFETY: places for what is given; a context that is retained until this value is dropped.
+        unsafe {
+            checked((f.retain)(&mut context, device), "the GPU's context")?;
+            if let Err(why) = checked((f.push)(context), "the GPU's context") {
+                (f.release)(device);
+                return Err(why);
+            }
+        }
+        for event in &mut events {
+            // SAFETY: a place for an event.
+            checked(unsafe { (f.create_event)(event, 0) }, "an event")?;
+        }
+        Ok(Gpu {
+            name,
+            simulated,
+            capability,
+            multiprocessors,
+            second_cache,
+            device,
+            events,
+            functions: f,
+            _library: library,
+        })
+    }
+
+    /// Loads PTX.
+    pub(super) fn load(&self, text: &str) -> Result<Module<'_>, String> {
+        let text = CString::new(text).map_err(|e| e.to_string())?;
+        let mut module = null_mut();
+        let none = std::ptr::null();
+        // SAFETY: a place for a module, a string, no options.
+        let code = unsafe { (self.functions.load)(&mut module, text.as_ptr(), 0, none, none.cast()) };
+        checked(code, "the driver takes no kernels")?;
+        Ok(Module { gpu: self, module })
+    }
+
+    /// Memory; all its bytes are the same.
+    pub(super) fn allocate(&self, bytes: usize) -> Result<Memory<'_>, String> {
+        let mut address = 0;
+        // SAFETY: a place for an address; memory as long as said.
+        unsafe {
+            checked((self.functions.allocate)(&mut address, bytes), "memory of the GPU")?;
+            let memory = Memory { gpu: self, address };
+            checked((self.functions.fill)(address, 0x5a, bytes, null_mut()), "memory of the GPU")?;
+            Ok(memory)
+        }
+    }
+
+    /// Seconds that a launch takes, on the GPU's clock.
+    ///
+    /// # Safety
+    /// The kernel touches only memory that is there, for as many steps.
+    pub(super) unsafe fn time(&self, kernel: &Kernel<'_>, launch: &Launch<'_>, steps: u32) -> Result<f64, String> {
+        let f = &self.functions;
+        // A sum that is none.
+        let (mut data, mut out, mut count) = (launch.data.address, launch.out.address, launch.count);
+        let (mut steps, mut never) = (steps, 0x7fc0_1234u32);
+        let params: [*mut c_void; 5] = [
+            (&raw mut data).cast(),
+            (&raw mut out).cast(),
+            (&raw mut count).cast(),
+            (&raw mut steps).cast(),
+            (&raw mut never).cast(),
+        ];
+        let (none, [begin, end]) = (std::ptr::null(), self.events);
+        let mut milliseconds = 0f32;
+        // SAFETY: the parameters of all these kernels, which the driver copies; events that are there; by the contract above.
+        unsafe {
+            checked((f.record)(begin, null_mut()), "timing")?;
+            let (x, blocks) = (launch.threads, launch.blocks);
+            let code = (f.launch)(kernel.function, blocks, 1, 1, x, 1, 1, 0, null_mut(), params.as_ptr(), none);
+            checked(code, "a launch")?;
+            checked((f.record)(end, null_mut()), "timing")?;
+            checked((f.wait)(end), "a launch")?;
+            checked((f.elapsed)(&mut milliseconds, begin, end), "timing")?;
+        }
+        Ok(f64::from(milliseconds) / 1e3)
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        let mut before = null_mut();
+        // SAFETY: created, pushed and retained once by this value.
+        unsafe {
+            for event in self.events {
+                (self.functions.destroy_event)(event);
+            }
+            (self.functions.pop)(&mut before);
+            (self.functions.release)(self.device);
+        }
+    }
+}
+
+/// What a launch is given.
+pub(super) struct Launch<'a> {
+    pub(super) blocks: u32,
+    pub(super) threads: u32,
+    pub(super) data: &'a Memory<'a>,
+    /// Pieces of 16 bytes of it.
+    pub(super) count: u64,
+    pub(super) out: &'a Memory<'a>,
+}
+
+/// Code that is loaded.
+pub(super) struct Module<'a> {
+    gpu: &'a Gpu,
+    module: Object,
+}
+
+impl Module<'_> {
+    /// A kernel of it.
+    pub(super) fn kernel(&self, name: &str) -> Result<Kernel<'_>, String> {
+        let text = CString::new(name).map_err(|e| e.to_string())?;
+        let mut function = null_mut();
+        // SAFETY: a place for a function, a string.
+        let code = unsafe { (self.gpu.functions.function)(&mut function, self.module, text.as_ptr()) };
+        checked(code, "a kernel")?;
+        Ok(Kernel { function, _module: self })
+    }
+}
+
+impl Drop for Module<'_> {
+    fn drop(&mut self) {
+        // SAFETY: loaded once, and nobody uses it any more.
+        unsafe { (self.gpu.functions.unload)(self.module) };
+    }
+}
+
+/// A kernel of a module that is loaded.
+pub(super) struct Kernel<'a> {
+    function: Object,
+    _module: &'a Module<'a>,
+}
+
+/// Memory of the GPU.
+pub(super) struct Memory<'a> {
+    gpu: &'a Gpu,
+    address: u64,
+}
+
+impl Drop for Memory<'_> {
+    fn drop(&mut self) {
+        // SAFETY: allocated once, and nobody uses it any more.
+        unsafe { (self.gpu.functions.free)(self.address) };
+    }
+}
