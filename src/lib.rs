@@ -43,9 +43,9 @@
 //! | `ptx` | PTX for GPUs: kernels of typed instructions, a table of all legal opcodes; text, verifier | `diagnostics` | tiles, launches |
 //! | `ptx::sim` | a simulator of GPUs: executes the text of kernels, and reports races, missing fences and the like | `ptx`, `random` | tiles, plans, who made the text |
 //! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `irtext`, `lowering::vector`, `panics`, `ptx`, `runtime`, `scalar`, `shape`, `source`, `ssa`, `threads`, `tile`, `vector` | how anything was decided |
-//! | `simulated` | launches of plans on the simulator of GPUs | `codegen::ptx`, `ptx`, `shape`, `tile` | schedules, how PTX is made |
+//! | `simulated` | launches of plans on the simulator of GPUs; pictures of what a block does over time | `codegen::ptx`, `ptx`, `shape`, `svg`, `tile` | how anything was scheduled, how PTX is made |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
-//! | `bench` | what `attnc bench` shows, and the measured ceilings of the machine and its GPU | `ptx`, `random`, `runtime`, `shape`, `tensor` | compiling, calling |
+//! | `bench` | what `attnc bench` shows, and the measured ceilings of the machine and its GPU | `ptx`, `random`, `runtime`, `shape`, `svg`, `tensor` | compiling, calling |
 //! | `import` | configurations of the Hugging Face hub to programs; a template for each family |  | files, stages |
 //! | `reference` | the language reference: entries as text (`language.txt`), the standard library by signature | `diagnostics`, `shape`, `source`, `syntax`, `types` | bodies, IR |
 //! | `diagnostics` | messages as data, suggested fixes, codes with explanations, rendering | `source` | any stage |
@@ -63,6 +63,7 @@
 //! | `threads` | the same work for each of several items, on several threads |  | what the work is |
 //! | `random` | a random number generator that gives the same numbers everywhere |  | who draws |
 //! | `stack` | room on the stack for deep recursion |  | what recurses |
+//! | `svg` | what pictures share: text, colours |  | what a picture shows |
 //! | `tokenizer` | text to tokens and back, shown piece by piece |  | models |
 //! | `panics` | turning a panic of a dependency into an error |  | whose it is |
 //!
@@ -125,6 +126,11 @@
 //!   finds an index out of range writes that where the call reads it. Launches that come again in the same order are one CUDA
 //!   graph, whose launches the plan updates (`support/cuda/graphs.rs`). What the plan reads of an argument that came from the host costs no
 //!   wait. Without a GPU all of that is tested with a stand-in for the driver (`tests/standin/`), on the simulator of PTX.
+//! * **Generic kernels for a GPU have the machine's tiles.** The lowering's tiles are resized where the text shows that nothing else depends on
+//!   them (`tile/schedule/gpu/tiles.rs`), by rules that stand in one file with the machine's numbers (`gpu/cost.rs`): a warp for each short row, so
+//!   that no barrier of the block is left, large chunks of long ones. Parameters are `aligned` where every launch gives a multiple of 16 bytes;
+//!   then neighbours are accessed four at a time wherever the indices are shown to be multiples of four (`codegen/ptx/multiples.rs`).
+//!   Sorting is counting: of n^2 comparisons none waits for another (`tile/sort.rs`).
 //! * **Tensor cores are a schedule of their own.** Products and attention of `bf16` and `f16` (and products of `f32`, where `--matmul-precision tf32` allows
 //!   it) become kernels whose tiles are fragments of
 //!   registers and tiles of shared memory (`tile/schedule/tensor_cores`); what does not fit is scheduled in runs, like everything else. How
@@ -243,6 +249,7 @@ pub mod simulated;
 pub mod source;
 pub mod ssa;
 pub mod stack;
+pub mod svg;
 pub mod syntax;
 pub mod table;
 pub mod tensor;

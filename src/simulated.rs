@@ -7,9 +7,11 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::codegen::ptx::info::{Grid, KernelInfo, ParamInfo, Swizzle, TensorMapInfo};
+pub mod schedule;
+
+use crate::codegen::ptx::info::{Grid, KernelInfo, ParamInfo, TensorMapInfo};
 use crate::ptx::Type;
-use crate::ptx::sim::{self, Device, Launch, Mode, Stats, tensor_map};
+use crate::ptx::sim::{self, Device, Launch, Mode, Stats, Timeline, tensor_map};
 use crate::shape::{Dim, Elem};
 use crate::tile::interp::{LaunchArgument, LaunchError, LaunchMemory, Launches};
 
@@ -24,6 +26,13 @@ pub struct Simulated {
     infos: Vec<KernelInfo>,
     modes: Vec<Mode>,
     stats: RefCell<Stats>,
+    watch: Option<Watch>,
+}
+
+/// Which kernel's schedule is wanted, by its name in the tile IR, and the longest launch of it so far; of all kernels, if none is named.
+struct Watch {
+    kernel: Option<String>,
+    longest: RefCell<Option<(String, Timeline)>>,
 }
 
 type Fails<T> = Result<T, LaunchError>;
@@ -38,7 +47,19 @@ impl Simulated {
     /// # Errors
     /// What is wrong with it.
     pub fn new(text: &str, infos: Vec<KernelInfo>, modes: &[Mode]) -> Result<Simulated, String> {
-        Ok(Simulated { module: sim::Module::load(text)?, infos, modes: modes.to_vec(), stats: RefCell::default() })
+        let module = sim::Module::load(text)?;
+        Ok(Simulated { module, infos, modes: modes.to_vec(), stats: RefCell::default(), watch: None })
+    }
+
+    /// Also runs the launches of a kernel, named as in the tile IR, in time; of all kernels, if none is named.
+    #[must_use]
+    pub fn watching(self, kernel: Option<String>) -> Simulated {
+        Simulated { watch: Some(Watch { kernel, longest: RefCell::default() }), ..self }
+    }
+
+    /// What a block in the middle of the longest launch that was watched did over time, with the kernel's name in the tile IR.
+    pub fn longest(&self) -> Option<(String, Timeline)> {
+        self.watch.as_ref().and_then(|watch| watch.longest.borrow().clone())
     }
 
     /// What all launches so far did.
@@ -125,12 +146,7 @@ fn encoded(info: &TensorMapInfo, address: u64, symbols: &BTreeMap<String, i64>) 
         strides: all(&info.byte_strides)?,
         window: info.boxes.clone(),
         steps: info.element_strides.clone(),
-        swizzle: match info.swizzle {
-            Swizzle::None => tensor_map::Swizzle::None,
-            Swizzle::Bytes32 => tensor_map::Swizzle::Bytes32,
-            Swizzle::Bytes64 => tensor_map::Swizzle::Bytes64,
-            Swizzle::Bytes128 => tensor_map::Swizzle::Bytes128,
-        },
+        swizzle: info.swizzle,
         fill_nan: false,
     };
     map.check().map_err(|why| LaunchError::Failed(format!("a tensor map: {why}")))?;
@@ -140,15 +156,33 @@ fn encoded(info: &TensorMapInfo, address: u64, symbols: &BTreeMap<String, i64>) 
 /// What a launch leaves: for each storage that it may have written, its bytes and which of them were written.
 type Left = BTreeMap<usize, (Vec<u8>, Vec<bool>)>;
 
+/// How a launch is executed.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// In an order of effects.
+    Order(Mode),
+    /// As the model of a multiprocessor says, and watched.
+    InTime,
+}
+
 impl Simulated {
-    /// Executes a launch in one mode.
+    /// Keeps a timeline if it is the longest.
+    fn keep(&self, kernel: &str, timeline: Option<Timeline>) {
+        let (Some(watch), Some(timeline)) = (&self.watch, timeline) else { return };
+        let mut longest = watch.longest.borrow_mut();
+        if longest.as_ref().is_none_or(|(_, other)| other.cycles() < timeline.cycles()) {
+            *longest = Some((kernel.to_string(), timeline));
+        }
+    }
+
+    /// Executes a launch once.
     fn once(
         &self,
         info: &KernelInfo,
         symbols: &BTreeMap<String, i64>,
         args: &[LaunchArgument],
         memory: &LaunchMemory<'_>,
-        mode: Mode,
+        how: How,
     ) -> Fails<Left> {
         let grid = blocks(&info.grid, symbols)?;
         let mut left = Left::new();
@@ -193,7 +227,17 @@ impl Simulated {
             shared_bytes: info.dynamic_shared,
             params: &params,
         };
-        let stats = buffers.device.launch(&self.module, &launch, mode);
+        let stats = match how {
+            How::Order(mode) => buffers.device.launch(&self.module, &launch, mode),
+            How::InTime => {
+                let blocks: u32 = grid.iter().product();
+                let done = buffers.device.timeline(&self.module, &launch, blocks / 2);
+                done.map(|(stats, timeline)| {
+                    self.keep(&info.kernel, timeline);
+                    stats
+                })
+            }
+        };
         let stats = stats.map_err(|report| LaunchError::Failed(report.to_string()))?;
         self.stats.borrow_mut().add(&stats);
         let said = buffers.device.read(fault, FAULT_BYTES).map_err(LaunchError::Failed)?;
@@ -227,8 +271,10 @@ impl Launches for Simulated {
             return failed(format!("{} operands; the kernel takes {}", args.len(), info.params.len()));
         }
         let mut first: Option<Left> = None;
-        for mode in &self.modes {
-            let left = self.once(info, symbols, args, memory, *mode)?;
+        let is_watched = self.watch.as_ref().is_some_and(|w| w.kernel.as_ref().is_none_or(|name| name == kernel));
+        let orders = self.modes.iter().map(|mode| How::Order(*mode));
+        for mode in orders.chain(is_watched.then_some(How::InTime)) {
+            let left = self.once(info, symbols, args, memory, mode)?;
             match &first {
                 None => first = Some(left),
                 Some(first) if *first != left => {

@@ -6,6 +6,7 @@
 //! legend has all else, and the names for which there was no room.
 
 use super::{Bound, Memory, Products, Report, Site};
+use crate::svg::{self, escape, text};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -15,14 +16,11 @@ const SIZE: (f64, f64) = (1200.0, 600.0);
 const PLANE: (f64, f64, f64, f64) = (80.0, 64.0, 930.0, 530.0);
 
 const STYLE: &str = "\
-    .ground { fill: #ffffff } .ink { fill: #1c1c1c } .faint { fill: #6a6a6a }
-    .grid { stroke: #e4e4e4 } .roof { stroke: #1c1c1c; stroke-width: 1.6; fill: none }
+    .roof { stroke: #1c1c1c; stroke-width: 1.6; fill: none }
     .compute { fill: #b3471d } .memory { fill: #1d63b3 } circle { fill-opacity: 0.8 }
     .lead { stroke: #9a9a9a }
-    text { font: 13px system-ui, sans-serif } .title { font-size: 16px; font-weight: 600 }
     @media (prefers-color-scheme: dark) {
-      .ground { fill: #14161a } .ink { fill: #ececec } .faint { fill: #a0a0a0 }
-      .grid { stroke: #2c3036 } .roof { stroke: #ececec } .lead { stroke: #70757d }
+      .roof { stroke: #ececec } .lead { stroke: #70757d }
       .compute { fill: #ff8a5c } .memory { fill: #6db0ff }
     }";
 
@@ -98,13 +96,8 @@ pub fn picture(report: &Report) -> String {
     let ceilings = Drawn::of(report);
     let axes = Axes::of(report, &dots, &ceilings);
     let left = PLANE.0;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\">\n  <style>\n{STYLE}\n  </style>\n",
-        SIZE.0, SIZE.1
-    );
     let title = format!("{}.{}: each kernel and the ceilings of this machine", report.model, report.entry);
-    let _ = writeln!(svg, "  <title>{}</title>", escape(&title));
-    let _ = writeln!(svg, "  <rect class=\"ground\" width=\"{}\" height=\"{}\"/>", SIZE.0, SIZE.1);
+    let mut svg = svg::begin(SIZE, STYLE, &title);
     text(&mut svg, "ink title", (left, 24.0), "start", &title);
     let sizes: Vec<String> = report.sizes.iter().map(|(name, n)| format!("{name}={n}")).collect();
     let c = &report.ceilings;
@@ -328,16 +321,6 @@ fn legend(svg: &mut String, report: &Report, ceilings: &Drawn, unnamed: &[String
         let names: Vec<&str> = others.iter().map(|s| s.kernel.as_str()).collect();
         line(svg, None, "faint", &format!("without floating-point operations: {}", names.join(", ")));
     }
-}
-
-fn text(svg: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, content: &str) {
-    let content = escape(content);
-    let _ =
-        writeln!(svg, "  <text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{content}</text>");
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -110,6 +110,15 @@ pub struct RunOptions {
     /// What runs the program
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
     pub backend: Backend,
+    /// With `--backend ptx-sim`: draw what a block of a kernel does over time into this file, as SVG, or as text (`.txt`, `-`)
+    ///
+    /// Rows are warps, tensor cores, copies that are under way, and shared memory; time is in cycles of a simple model of a
+    /// multiprocessor, not measured. The block is one in the middle of the longest launch.
+    #[arg(long, value_name = "FILE")]
+    pub schedule: Option<PathBuf>,
+    /// The kernel of `--schedule`, by its name in the tile IR (`attention.0`) [default: the longest launch of all]
+    #[arg(long, value_name = "NAME", requires = "schedule")]
+    pub kernel: Option<String>,
     /// Number of threads; one per processor if omitted
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,

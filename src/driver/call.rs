@@ -46,6 +46,9 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
         results_agree(path).map_err(|message| command_line_error(&message))?;
     }
 
+    if options.schedule.is_some() && options.backend != Backend::PtxSim {
+        return Err(command_line_error("`--schedule` draws a kernel on the simulator: add `--backend ptx-sim`"));
+    }
     let mut graph = read_graph(s, &options.file, &options.program, "run")?;
     s.stage("read arguments");
     let mut steps = options.calls.as_deref().map(|path| calls::read(s, path)).transpose()?;
@@ -94,6 +97,10 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
     }
     if let Some(steps) = &steps {
         let values = calls::run(s, steps, &graph, &model, &levels, options, weights.as_deref())?;
+        // If a schedule goes to stdout, nothing else does.
+        if options.output.is_none() && options.schedule.as_deref() == Some(Path::new("-")) {
+            return Ok(());
+        }
         return given_out(s, options, &values);
     }
     let call = Call {

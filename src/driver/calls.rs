@@ -277,9 +277,17 @@ pub(super) fn run(
         Backend::PtxSim => {
             let params = parameters(s, model, weights)?;
             let tiles = super::stages::tiles_of(s, graph)?.0;
-            let (tiles, simulated) = super::cuda::simulated(s, &tiles, &levels.gpu_options(), options.target.gpu)?;
+            let (tiles, mut simulated) = super::cuda::simulated(s, &tiles, &levels.gpu_options(), options.target.gpu)?;
             let tiles = tile::verify::verify(&tiles).map_err(|errors| bug("schedule", &errors.to_string(), None))?;
-            tiled(s, steps, whole(graph)?, tiles, &params, Some(&simulated))
+            let Some(path) = &options.schedule else {
+                return tiled(s, steps, whole(graph)?, tiles, &params, Some(&simulated));
+            };
+            s.claim(path)?;
+            super::stages::only(options.kernel.as_deref(), Some(&tiles))?;
+            simulated = simulated.watching(options.kernel.clone());
+            let values = tiled(s, steps, whole(graph)?, tiles, &params, Some(&simulated))?;
+            super::cuda::draw_schedule(s, &tiles, &simulated, path)?;
+            Ok(values)
         }
         Backend::Cpu | Backend::Llvm => {
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };

@@ -6,16 +6,17 @@
 use super::bugs::{Saved, bug};
 use super::levels::Levels;
 use super::outputs::{Outputs, Source};
-use super::session::{CommandError, Session, command_line_error};
+use super::session::{CommandError, Session, command_line_error, tell};
 use super::stages::{self, Tiers};
 use super::{graph_ir, library, nvidia, variants};
 use crate::cli::{CompileOptions, EmitKind, Gpu, Target};
 use crate::codegen::cpu::EmitOptions;
 use crate::ptx::sim::Mode;
-use crate::simulated::Simulated;
+use crate::simulated::{Simulated, schedule};
 use crate::source::FileId;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, GpuArch, GpuOptions, Part};
+use std::path::Path;
 
 /// The formats that are for processors alone.
 const OF_CPUS: [EmitKind; 4] = [EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
@@ -106,6 +107,10 @@ fn dumps(
     let kind = arch(options.target.gpu);
     s.stage("schedule");
     let scheduled = variants::scheduled(s, tiles, kind, gpu_options, is_text)?;
+    // A library tells it of all its variants.
+    if options.passes.remarks && !OF_LIBRARY.into_iter().any(|kind| out.has(kind)) {
+        tell(&variants::forms(tiles, &scheduled));
+    }
     let only = stages::only(options.kernel.as_deref(), Some(&scheduled))?;
     out.emit(s, EmitKind::Tile, |_| match only {
         Some(part) => tile::text::print_part(&scheduled, part),
@@ -153,4 +158,22 @@ pub(super) fn simulated(
         bug("code generation", &complaint, Some(&saved))
     })?;
     Ok((scheduled, made))
+}
+
+/// Writes what a block of the longest launch that was watched did over time.
+pub(super) fn draw_schedule(
+    s: &mut Session,
+    tiles: &tile::Module,
+    simulated: &Simulated,
+    path: &Path,
+) -> Result<(), CommandError> {
+    let Some((name, timeline)) = simulated.longest() else {
+        return Err(command_line_error("`--schedule`: the call launches no such kernel, or none with a block"));
+    };
+    let kernel = tiles.kernels.iter().find(|kernel| kernel.name == name);
+    let roles: Vec<String> = kernel.map(tile::Kernel::warp_names).unwrap_or_default();
+    let is_text = path == Path::new("-") || path.extension().is_some_and(|ending| ending == "txt");
+    let drawn =
+        if is_text { schedule::schedule_text(&timeline, &roles) } else { schedule::schedule_svg(&timeline, &roles) };
+    s.write(path, drawn.as_bytes())
 }

@@ -386,6 +386,13 @@ impl Tiers {
         tile::visited_blocks(unscheduled, *level).iter().map(line).collect()
     }
 
+    /// A line for each kernel and kind of GPU: which form it took, and why a product is not on tensor cores.
+    fn gpu_forms(&self) -> String {
+        let Some(unscheduled) = &self.unscheduled else { return String::new() };
+        let of = |tier: &GpuTier| super::variants::forms(unscheduled, &tier.module);
+        self.gpus.iter().map(of).collect()
+    }
+
     /// The variant for GPUs of this name.
     pub(super) fn gpu(&self, name: &str) -> Option<&GpuTier> {
         self.gpus.iter().find(|tier| tier.kernels.name == name)
@@ -516,8 +523,9 @@ pub(super) fn machine_code(
     let modules = tiers.list.iter().map(|(_, module)| module).chain(tiers.gpus.iter().map(|tier| &tier.module));
     if let Some(module) = modules.take(usize::from(wanted.remarks)).next() {
         let lowering = tiers.remarks.iter().map(|remark| format!("remark: {remark}\n"));
-        let all =
-            lowering.chain([tiers.visited_blocks(), made.remarks(&module.name, &module.files)]).collect::<String>();
+        let all = lowering
+            .chain([tiers.visited_blocks(), tiers.gpu_forms(), made.remarks(&module.name, &module.files)])
+            .collect::<String>();
         let _ = io::stderr().lock().write_all(all.as_bytes());
     }
     Ok(made)

@@ -52,6 +52,15 @@ impl Failure {
     }
 }
 
+/// A remark for each kernel: which form it took for the kind of GPU that a module is scheduled for.
+pub(super) fn forms(unscheduled: &tile::Module, scheduled: &VerifiedModule) -> String {
+    let kinds = kinds_of(scheduled);
+    let [kind] = kinds.as_slice() else { return String::new() };
+    let line =
+        |form: &tile::GpuForm| format!("remark: {}: {form}\n", form.loc.text(&unscheduled.name, &unscheduled.files));
+    tile::gpu_forms(unscheduled, scheduled, *kind).iter().map(line).collect()
+}
+
 /// Schedules kernels for a kind of GPU, with options. `is_text`: did someone else write them?
 pub(super) fn scheduled(
     s: &mut Session,

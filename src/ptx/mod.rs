@@ -34,6 +34,7 @@
 pub mod op;
 pub mod operand;
 pub mod sim;
+mod swizzle;
 mod table;
 pub mod target;
 pub mod text;
@@ -43,6 +44,7 @@ pub mod words;
 
 pub use op::Op;
 pub use operand::{Address, Base, Operand, Reg, Special};
+pub use swizzle::Swizzle;
 pub use target::{Target, Version};
 pub use verify::verify;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Body, Cpu, Op, Space, Type, Value};
+use super::{Body, Cpu, Op, Space, Terminator, Type, Value};
 use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
 use crate::source::Loc;
@@ -25,6 +25,15 @@ pub struct Param {
     pub value: Value,
     /// What the kernel does with it.
     pub mode: ParamMode,
+    /// GPU, in runs: does the buffer begin at a multiple of 16 bytes, so that neighbours can be accessed together?
+    pub aligned: bool,
+}
+
+impl Param {
+    /// A parameter of which nothing more is known.
+    pub fn new(value: Value, mode: ParamMode) -> Param {
+        Param { value, mode, aligned: false }
+    }
 }
 
 /// An axis of the grid: `ceil(extent / step)` points.
@@ -130,6 +139,16 @@ impl Kernel {
                 self.body.insts().any(is_run) || tiles.chain(args).any(in_place)
             }
         }
+    }
+
+    /// For each warp of a block the name of its role; nothing if the warps do not part.
+    pub fn warp_names(&self) -> Vec<String> {
+        let roles = self.body.layout.iter().find_map(|b| match &self.body.block(*b).terminator {
+            Terminator::Roles(roles) => Some(roles),
+            _ => None,
+        });
+        let names = roles.into_iter().flatten().flat_map(|r| (0..r.warps).map(|_| r.name.clone()));
+        names.collect()
     }
 
     /// Does it multiply by integers with scales?

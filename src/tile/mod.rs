@@ -41,12 +41,14 @@ pub mod fits;
 pub mod interp;
 mod kernel;
 mod kernels;
+pub(crate) mod loops;
+pub(crate) mod multiples;
 mod op;
 pub(crate) mod packed_area;
-mod parity;
 pub mod rules;
 mod schedule;
 mod simplify;
+pub(crate) mod sort;
 mod target;
 pub mod text;
 mod tiling;
@@ -66,8 +68,9 @@ pub(crate) use kernels::{Kernels, numbered_kind};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};
 pub use schedule::{
-    GpuOptions, Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms, packed_weights, schedule,
-    schedule_for_gpu, schedule_for_gpu_with, schedule_kernel, tensor_core_kernel, visited_blocks,
+    GpuForm, GpuOptions, Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms, gpu_forms,
+    packed_weights, schedule, schedule_for_gpu, schedule_for_gpu_with, schedule_kernel, tensor_core_kernel,
+    visited_blocks,
 };
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};

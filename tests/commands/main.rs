@@ -8,6 +8,7 @@ mod fixtures;
 #[path = "../common/front.rs"]
 mod front;
 mod generate;
+mod gpu;
 mod help;
 #[path = "../common/host.rs"]
 mod host;

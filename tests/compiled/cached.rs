@@ -15,9 +15,9 @@ fn int(n: i64) -> Tensor {
     Tensor::from_ints(Elem::I32, Vec::new(), &[n]).unwrap()
 }
 
-/// An example with the dimensions and weights of its reference, and `more` dimensions.
-fn example(name: &str, more: &[(&str, i64)]) -> (Everywhere, fixtures::Fixture) {
-    let fixture = fixtures::load(name);
+/// An example with the dimensions and weights of a reference, and `more` dimensions.
+pub(crate) fn example(name: &str, reference: &str, more: &[(&str, i64)]) -> (Everywhere, fixtures::Fixture) {
+    let fixture = fixtures::load(reference);
     let mut dims: Vec<(&str, i64)> = fixture.dims.iter().map(|(n, v)| (n.as_str(), *v)).collect();
     dims.extend(more);
     let source = std::fs::read_to_string(fixtures::program(name)).unwrap();
@@ -46,7 +46,7 @@ fn near(what: &str, case: &fixtures::Case, from: usize, to: usize, given: &Given
 /// Scores after some tokens, in one call or one by one, and then after the rest; a full cache takes no more.
 #[test]
 fn llama_goes_on_from_its_cache() {
-    let (program, fixture) = example("19_llama", &[("T", 19)]);
+    let (program, fixture) = example("19_llama", "19_llama", &[("T", 19)]);
     let case = fixture.cases.iter().find(|case| case.name == "b1_s19").unwrap();
     let text = tokens(case, "tokens");
     let n = text.len();
@@ -75,7 +75,7 @@ fn llama_goes_on_from_its_cache() {
 /// `next`, which `attnc generate` calls, takes the most probable token at temperature 0.
 #[test]
 fn llama_gives_the_next_token() {
-    let (program, fixture) = example("19_llama", &[("T", 19)]);
+    let (program, fixture) = example("19_llama", "19_llama", &[("T", 19)]);
     let case = fixture.cases.iter().find(|case| case.name == "b1_s19").unwrap();
     let float = |x: f64| Tensor::from_floats(Elem::F32, Vec::new(), &[x]).unwrap();
     let seed = Tensor::from_ints(Elem::I64, Vec::new(), &[0]).unwrap();
@@ -89,7 +89,7 @@ fn llama_gives_the_next_token() {
 /// Scores of a text that is written in two parts, or token by token; and of another one after that, in the same session.
 #[test]
 fn a_translation_goes_on_from_its_cache() {
-    let (program, fixture) = example("33_translate", &[]);
+    let (program, fixture) = example("33_translate", "33_translate", &[]);
     let case = |name: &str| fixture.cases.iter().find(|case| case.name == name).unwrap();
     let (long, short) = (case("t5_s9"), case("t9_s4"));
     let text = tokens(long, "target");
@@ -120,7 +120,7 @@ fn a_translation_goes_on_from_its_cache() {
 /// `next` gives, token by token, what `translate` gives in one call.
 #[test]
 fn a_translation_is_its_tokens_one_by_one() {
-    let (program, fixture) = example("33_translate", &[]);
+    let (program, fixture) = example("33_translate", "33_translate", &[]);
     let case = fixture.cases.iter().find(|case| case.name == "greedy_t3").unwrap();
     let want: Vec<i64> = case.output.to_f32().into_iter().map(|token| token as i64).collect();
     let mut calls = vec![("encode", vec![ints(&tokens(case, "source"))])];

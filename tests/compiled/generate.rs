@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{decode, everywhere, fixtures, front};
+use crate::{cached, decode, everywhere, fixtures};
 
 use attnc::ir::{self, Module, interp};
 use attnc::shape::Elem;
@@ -18,18 +18,9 @@ fn int(n: i64) -> Tensor {
     Tensor::from_ints(Elem::I32, Vec::new(), &[n]).unwrap()
 }
 
-/// The example with the dimensions and weights of its reference.
+/// A variant of the example with the dimensions and weights of its reference.
 fn example(name: &str) -> (Everywhere, fixtures::Fixture) {
-    let fixture = fixtures::load("29_generate");
-    let dims: Vec<(&str, i64)> = fixture.dims.iter().map(|(n, v)| (n.as_str(), *v)).collect();
-    let source = std::fs::read_to_string(fixtures::program(name)).unwrap();
-    let module = front::module(name, &source, &front::options(&dims)).unwrap_or_else(|e| panic!("{e}"));
-    let weights = fixture.weights();
-    let params: Vec<(&str, Tensor)> = weights
-        .iter()
-        .map(|(name, t)| (name.as_str(), Tensor::from_f32(t.shape.clone(), &t.to_f32()).unwrap()))
-        .collect();
-    (Everywhere::of_module(module, &params), fixture)
+    cached::example(name, "29_generate", &[])
 }
 
 /// The last row of what NumPy's float64 gives for all tokens is what any division of them among calls gives.

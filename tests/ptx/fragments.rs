@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use attnc::codegen::ptx::compile;
-use attnc::codegen::ptx::info::{KernelInfo, Swizzle};
+use attnc::codegen::ptx::info::KernelInfo;
 use attnc::ptx::Module;
+use attnc::ptx::Swizzle;
 use attnc::ptx::text::{parse, print};
 use attnc::source::SourceMap;
 use attnc::tile::verify::VerifiedModule;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use attnc::codegen::ptx;
+use attnc::codegen::ptx::{self, KernelInfo};
 use attnc::ptx::text::print;
 use attnc::ptx::{Kernel, Module};
 use attnc::tile::verify::VerifiedModule;
@@ -23,9 +23,9 @@ fn tiles(name: &str, source: &str, dims: &[(&str, i64)]) -> VerifiedModule {
 }
 
 /// The PTX of a module for a kind of GPU.
-fn compiled(tiles: &VerifiedModule, arch: GpuArch) -> Module {
+fn compiled(tiles: &VerifiedModule, arch: GpuArch) -> (Module, Vec<KernelInfo>) {
     let scheduled = schedule_for_gpu(tiles, arch).unwrap_or_else(|e| panic!("{e}"));
-    ptx::compile(&scheduled, arch).unwrap_or_else(|e| panic!("{e}")).0
+    ptx::compile(&scheduled, arch).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// A kernel without what its text says of where it comes from: the same one in two examples is assembled once.
@@ -35,7 +35,7 @@ fn anonymous(k: &Kernel) -> Kernel {
 }
 
 /// What is wrong with what the assembler says of a module.
-fn complaints(ptxas: &Path, module: &Module, processor: &str) -> Vec<String> {
+fn complaints(ptxas: &Path, module: &Module, infos: &[KernelInfo], processor: &str) -> Vec<String> {
     let said = ptxas::assemble(ptxas, &print(module), processor, &[]);
     let mut wrong = Vec::new();
     if !said.ok {
@@ -48,6 +48,12 @@ fn complaints(ptxas: &Path, module: &Module, processor: &str) -> Vec<String> {
         if let Some((_, rest)) = line.split_once("Function properties for ") {
             kernel = rest;
         }
+        if let Some((_, used)) = line.split_once("Used ") {
+            let k = module.kernels.iter().find(|k| k.name == kernel);
+            let info = infos.iter().find(|info| info.name == kernel);
+            let (Some(k), Some(info)) = (k, info) else { panic!("a kernel {kernel} that nobody knows") };
+            wrong.extend(unlike_planned(used, k, info).map(|why| format!("{processor}, {kernel}: {why}")));
+        }
         let spills = line.contains("spill") && !line.contains(" 0 bytes spill stores, 0 bytes spill loads");
         let serialised = ["C7508", "C7511", "C7517", "C7518", "C7519"].iter().any(|code| line.contains(code));
         if spills || serialised {
@@ -55,6 +61,33 @@ fn complaints(ptxas: &Path, module: &Module, processor: &str) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Registers of a multiprocessor, and the multiple in which a warp of 32 threads gets them.
+const REGISTERS: u32 = 65536;
+const REGISTERS_OF_WARP: u32 = 256;
+
+/// What a kernel uses that is not as planned: as many blocks fit a multiprocessor as it says, and shared memory is what its launch
+/// is told.
+fn unlike_planned(used: &str, kernel: &Kernel, info: &KernelInfo) -> Option<String> {
+    let number = |behind: &str| -> u32 {
+        let parts: Vec<&str> = used.split([' ', ',']).filter(|w| !w.is_empty()).collect();
+        let at = parts.windows(2).position(|w| w[1].starts_with(behind));
+        at.map_or(0, |at| parts[at].parse().expect("a number"))
+    };
+    let registers = number("registers");
+    assert!(registers > 0, "{used}");
+    let shared = used
+        .split(", ")
+        .find_map(|part| part.trim().strip_suffix(" bytes smem"))
+        .map_or(0, |n| n.parse().expect("a number"));
+    if shared != info.static_shared {
+        return Some(format!("{shared} bytes of shared memory, planned are {}", info.static_shared));
+    }
+    let of_warp = (registers * 32).next_multiple_of(REGISTERS_OF_WARP);
+    let of_blocks = of_warp * info.block_size().div_ceil(32) * kernel.min_blocks.unwrap_or(1);
+    (of_blocks > REGISTERS)
+        .then(|| format!("{registers} registers a thread; the planned blocks have {of_blocks} of {REGISTERS}"))
 }
 
 /// Assembles the kernels of all examples that are not the same as others, every so many of them.
@@ -65,14 +98,14 @@ fn assemble(arch: GpuArch, processor: &str, every: usize) {
             let source = std::fs::read_to_string(fixtures::program(example)).expect("an example");
             let fixture = fixtures::load(example);
             let dims: Vec<(&str, i64)> = fixture.dims.iter().map(|(name, n)| (name.as_str(), *n)).collect();
-            let mut module = compiled(&tiles(example, &source, &dims), arch);
+            let (mut module, infos) = compiled(&tiles(example, &source, &dims), arch);
             module.kernels.retain(|k| {
                 let new = seen.insert(format!("{:?}", anonymous(k)));
                 count += usize::from(new);
                 new && count % every == 0
             });
             if !module.kernels.is_empty() {
-                wrong.extend(complaints(ptxas, &module, processor).iter().map(|e| format!("{example}: {e}")));
+                wrong.extend(complaints(ptxas, &module, &infos, processor).iter().map(|e| format!("{example}: {e}")));
             }
         }
         assert!(count > 300, "only {count} different kernels");

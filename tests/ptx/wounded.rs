@@ -118,9 +118,34 @@ impl Subject {
 const WAIT: &str = "bra";
 /// How many instructions of each kind are taken out.
 const EACH: usize = 3;
-/// What may be taken out unnoticed: what only frees a stage that nobody fills again, waits of passes that a call does not take, barriers
-/// beside others.
-const SPARE: &[&str] = &["mbarrier.arrive", "bar.arrive", "bar.sync", "cp.async.wait_group", WAIT];
+/// What may be taken out of these kernels unnoticed, looked at one by one: how many of a kind, and why they do no harm in the call that is
+/// made.
+const HARMLESS: &[(GpuArch, &str, usize, &str)] = &[
+    (
+        GpuArch::Sm90a,
+        "mbarrier.arrive",
+        1,
+        "frees the room of the queries where there are no keys: a way that this call does not take",
+    ),
+    (
+        GpuArch::Sm90a,
+        WAIT,
+        1,
+        "the second group waits for keys that the first group, whose barrier it waits for next, has waited for: that orders them too",
+    ),
+    (
+        GpuArch::Sm90a,
+        "bar.sync",
+        1,
+        "that of the last tile: it says which group issues its products first, and orders no data; nobody comes to this barrier again",
+    ),
+    (
+        GpuArch::Sm90a,
+        "bar.arrive",
+        1,
+        "the last one, which lets the other group issue, comes when that has nothing left to do",
+    ),
+];
 
 const ATTENTION: &str = "model M {
     pub fn forward(q: bf16[S, 64], k: bf16[T, 64], v: bf16[T, 64]) -> bf16[S, 64] { softmax(q @ k.T / 8) @ v }
@@ -130,18 +155,23 @@ const ATTENTION: &str = "model M {
 fn whatever_is_taken_out_is_missed() {
     let (mut noticed, mut unnoticed) = (0, Vec::new());
     for arch in GpuArch::ALL {
-        let subject = Subject::new(ATTENTION, arch, &[("S", 20), ("T", 300)]);
+        let subject = Subject::new(ATTENTION, arch, &[("S", 20), ("T", 600)]);
         let modes = [Mode::EAGER, Mode::LATEST];
         let wanted = subject.run(&subject.text, modes[0]).unwrap_or_else(|e| panic!("{e}"));
         for (kind, what, text) in subject.wounds() {
             let is_noticed = modes.iter().any(|mode| subject.run(&text, *mode).as_ref() != Ok(&wanted));
             noticed += usize::from(is_noticed);
             if !is_noticed {
-                unnoticed.push((kind, format!("{}, {what}", arch.name())));
+                unnoticed.push((arch, kind, format!("{}, {what}", arch.name())));
             }
         }
     }
     assert!(noticed >= 30, "{noticed} of {}: {unnoticed:#?}", noticed + unnoticed.len());
-    let wrong: Vec<_> = unnoticed.iter().filter(|(kind, _)| !SPARE.contains(kind)).collect();
+    for (arch, kind, count, why) in HARMLESS {
+        let of_kind: Vec<_> = unnoticed.iter().filter(|(a, k, _)| a == arch && k == kind).collect();
+        assert_eq!(of_kind.len(), *count, "{why}: {of_kind:#?}");
+    }
+    let known = |(arch, kind, _): &(GpuArch, &str, String)| HARMLESS.iter().any(|(a, k, ..)| a == arch && k == kind);
+    let wrong: Vec<_> = unnoticed.iter().filter(|one| !known(one)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

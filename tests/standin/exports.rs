@@ -6,8 +6,9 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
+use attnc::ptx::Swizzle;
 use attnc::ptx::sim::Module;
-use attnc::ptx::sim::tensor_map::{Swizzle, TensorMap};
+use attnc::ptx::sim::tensor_map::TensorMap;
 use attnc::ptx::{Type, Version};
 
 use crate::state::{

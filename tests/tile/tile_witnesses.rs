@@ -78,13 +78,19 @@ fn change(source: &str, c: &Change) -> String {
 }
 
 fn refused(source: &str, changes: &[(Change, &str)]) {
+    let mut missed = Vec::new();
     for (c, message) in changes {
         let text = change(source, c);
         match verify::verify(&parse(&text)) {
-            Ok(_) => panic!("accepted, though wrong: {message}"),
-            Err(e) => assert!(e.list.iter().any(|(_, m)| m.contains(message)), "wanted: {message}\n{e}"),
+            Ok(_) => missed.push(format!("accepted, though wrong: {message}")),
+            Err(e) if e.list.iter().any(|(_, m)| m.contains(message)) => {}
+            Err(e) => {
+                let list: Vec<String> = e.list.iter().map(|(_, m)| format!("  {m}")).collect();
+                missed.push(format!("wanted: {message}; found:\n{}", list.join("\n")));
+            }
         }
     }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
 #[test]
@@ -170,6 +176,119 @@ fn wrong_pipelines_are_refused() {
             (All("barriers=163872", "barriers=163856"), "overlaps other shared memory"),
             (All("wgmma %pa, %vt", "wgmma %p, %vt"), "does not dominate it"),
             (All("threads=256, wait=true", "threads=250, wait=true"), "whole warps"),
+        ],
+    );
+}
+
+/// The rules of places, layouts and copies that nothing above breaks, each broken once.
+#[test]
+fn wrong_fragments_are_refused() {
+    // One more line in the entry block.
+    let beside = |line: &str| {
+        let both = format!("  %l0 = full %nothing : tile f32[64, 1] @fragment(row)\n  {line}");
+        Line("%l0 = full", Box::leak(both.into_boxed_str()))
+    };
+    let strided = |strides: &'static str| All("%k: in bf16[H, T, 64]", strides);
+    refused(
+        SM80,
+        &[
+            (
+                All("%k[%h, %zero, %zero]", "%k[%h, %zero, %h]"),
+                "the first column is not proved a multiple of 8 elements",
+            ),
+            (strided("%k: in bf16[H, T, 64] strides[72*T, 68, 1]"), "the stride 68 is no multiple of 8 elements"),
+            (strided("%k: in bf16[H, T, 64] strides[64*T + 4, 64, 1]"), "is no multiple of 8 elements"),
+            (strided("%k: in bf16[H, T, 64] strides[128*T, 128, 2]"), "columns lie side by side"),
+            (All("bf16[64, 64] @shared(128)", "bf16[64, 64] @fragment(a)"), "room for a tile is in shared memory"),
+            (
+                beside("%bad = full %nothing : tile f32[64, 64] @vector(16)"),
+                "a tile of a GPU is in shared memory or in fragments",
+            ),
+            (beside("%bad = full %nothing : tile f32[64, 64] @fragment(row)"), "`row` is the layout of a column"),
+            (beside("%bad = full %nothing : tile f32[64, 1] @fragment(col)"), "`col` is the layout of a row"),
+            (beside("%bad = full %nothing : tile f32[64, 1] @fragment(acc)"), "full: makes `@fragment(row)`"),
+            (beside("%bad = full %last : tile i32[64, 64] @fragment(a)"), "operands of products are"),
+            (
+                beside("%bad = shared offset=0 : slot tile bf16[%row<=64, 64] @shared(128)"),
+                "a tile in shared memory has static extents",
+            ),
+            (
+                beside("%bad = shared offset=0 : slot tile bf16[56, 72] @shared(128)"),
+                "a row of 144 bytes is not divided into panels of 128",
+            ),
+            (
+                Line(
+                    "%s0 = full",
+                    "  %s0 = full %nothing : tile f32[64, 64] @fragment(acc)\n  %again = copy %qa : tile bf16[64, 64] @fragment(acc)",
+                ),
+                "copy: works on accumulators, rows and columns",
+            ),
+            (Line("store %o", "  store %o[%h, %row, %zero], %qa, rows=1, cols=2"), "store: writes accumulators"),
+            (
+                Line("%pa = pack", "  %pa = pack %p : tile bf16[64, 64] @fragment(b)"),
+                "pack: makes `a` of an accumulator",
+            ),
+            (
+                Line(
+                    "%s0 = full",
+                    "  %s0 = full %nothing : tile f32[64, 64] @fragment(acc)\n  %over = transpose %s0 : tile f32[64, 64] @fragment(acc)",
+                ),
+                "transpose: does not stand in a kernel scheduled for a GPU",
+            ),
+            (
+                Line(
+                    "%next = add",
+                    "  %next = add %j, %step : index\n  %late = shared offset=0 : slot tile bf16[64, 64] @shared(128)",
+                ),
+                "shared: stands in the entry block",
+            ),
+        ],
+    );
+}
+
+/// The rules of rings, roles and products of warpgroups that nothing above breaks, each broken once.
+#[test]
+fn wrong_roles_are_refused() {
+    let roles = "roles \"producer\" warps(4) registers(24) ^produce, \"consumer\" warps(4) registers(240) ^consume(%zero), \"consumer\" warps(4) registers(240) ^consume(%one)";
+    let again: &'static str = Box::leak(
+        format!("^produce:\n  %room = shared offset=163936 : slot tile bf16[64, 128] @shared(128)\n  {roles}\n^never:")
+            .into_boxed_str(),
+    );
+    refused(
+        SM90A,
+        &[
+            (All("\"producer\" warps(4)", "\"producer\" warps(6)"), "\"producer\" is not made of groups of four warps"),
+            (All("registers(24) ^produce", "registers(28) ^produce"), "28 registers: 24 to 256, a multiple of 8"),
+            (All("registers(24) ^produce", "registers(16) ^produce"), "16 registers: 24 to 256, a multiple of 8"),
+            (Line("^produce:", again), "the warps have parted already"),
+            (All("@shared(128)", "@shared(0)"), "wgmma: takes `a` or a swizzled tile"),
+            (
+                Line(
+                    "%row1 = add",
+                    "  %row1 = add %row, %half : index\n  %late = ring offset=0, barriers=0, readers=4 : ring(2) tile bf16[64, 128] @shared(128)",
+                ),
+                "ring: stands in the entry block",
+            ),
+            (
+                Line(
+                    "tma_load %kslot",
+                    "  %copied = copy_async %kslot, %k[%h, %at, %zero], rows=1, cols=2 : pending(copy) tile bf16[128, 128] @shared(128)",
+                ),
+                "is of a ring, which `tma_load` fills",
+            ),
+            (
+                All("%k: in bf16[H, T, 128]", "%k: in bf16[H, T, 128] strides[136*T, 132, 1]"),
+                "the stride 132 is no multiple of 8",
+            ),
+            (Line("tma_load %kslot", ""), "a slot or a pending tile is left on one way"),
+            (
+                Line(
+                    "%more = lt %n, %count",
+                    "  %more = lt %n, %count : bool\n  %kept2 = ring_wait %kring, %n : tile bf16[128, 128] @shared(128)",
+                ),
+                "is never released",
+            ),
+            (Line("%sg0 = commit", "  %sg0 = commit %sp0 : group(mma) tile f32[64, 128] @fragment(row)"), "commit"),
         ],
     );
 }

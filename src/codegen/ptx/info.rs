@@ -15,6 +15,7 @@
 //!
 //! The words of 1 and 2 are those that a plan passes to a launch on a CPU, in the same order.
 
+use crate::ptx::Swizzle;
 use crate::shape::{Dim, Elem};
 
 /// What a kernel takes in a place of its parameters.
@@ -41,19 +42,6 @@ pub enum Grid {
     Persistent(Vec<(Dim, i64)>),
     /// These extents along x, y and z.
     Extents([Dim; 3]),
-}
-
-/// How the chunks of a tensor map's box are exchanged in shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swizzle {
-    /// They are not.
-    None,
-    /// 16 bytes within 32.
-    Bytes32,
-    /// 16 bytes within 64.
-    Bytes64,
-    /// 16 bytes within 128.
-    Bytes128,
 }
 
 /// A map of a tensor, which the host encodes before a launch (`cuTensorMapEncodeTiled`).

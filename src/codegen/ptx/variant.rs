@@ -3,7 +3,7 @@
 //! In: the PTX module and the [`KernelInfo`] of each kernel, in the order of the tile IR. Out: the GPU part of a descriptor's variant.
 //! Dimensions become expressions that the runtime evaluates; element types and swizzles become the driver's numbers.
 
-use super::info::{Grid, KernelInfo, Swizzle, TensorMapInfo};
+use super::info::{Grid, KernelInfo, TensorMapInfo};
 use crate::codegen::cpu::GpuKernels;
 use crate::ptx::{self, Version};
 use crate::runtime::cuda::{Axis, Cuda, Kernel, TensorMap};
@@ -84,7 +84,7 @@ fn tensor_map(map: &TensorMapInfo, expr: &impl Fn(&Dim) -> Result<Expr, String>)
             step: map.element_strides.get(i).copied().unwrap_or(1),
         });
     }
-    Ok(TensorMap { param: map.param, elem: type_code(map.elem), swizzle: swizzle_code(map.swizzle), axes })
+    Ok(TensorMap { param: map.param, elem: type_code(map.elem), swizzle: u64::from(map.swizzle.code()), axes })
 }
 
 /// `CUtensorMapDataType`.
@@ -99,19 +99,10 @@ fn type_code(elem: Elem) -> u64 {
     }
 }
 
-/// `CUtensorMapSwizzle`.
-fn swizzle_code(swizzle: Swizzle) -> u64 {
-    match swizzle {
-        Swizzle::None => 0,
-        Swizzle::Bytes32 => 1,
-        Swizzle::Bytes64 => 2,
-        Swizzle::Bytes128 => 3,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ptx::Swizzle;
 
     #[test]
     fn a_version_of_ptx_needs_the_driver_of_its_time() {

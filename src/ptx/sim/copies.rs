@@ -90,6 +90,25 @@ impl Run<'_> {
         result.map(|()| true)
     }
 
+    /// The copies whose bytes arrive until a cycle complete. Did any?
+    pub(super) fn complete_until(&mut self, now: u64) -> Result<bool, Box<Report>> {
+        let mut any = false;
+        for n in 0..self.blocks.len() {
+            let Some(mut b) = self.blocks.get_mut(n).and_then(Option::take) else { continue };
+            let (landed, rest) = std::mem::take(&mut b.pending).into_iter().partition(|p: &Pending| p.due <= now);
+            b.pending = rest;
+            any |= !landed.is_empty();
+            for pending in landed {
+                let landed = self.land(&mut b, &pending);
+                landed.map_err(|p| self.report(&b, pending.warp, None, pending.pc, *p))?;
+            }
+            if let Some(slot) = self.blocks.get_mut(n) {
+                *slot = Some(b);
+            }
+        }
+        Ok(any)
+    }
+
     /// The bytes of a copy arrive.
     fn land(&mut self, b: &mut Block, p: &Pending) -> Check<()> {
         for part in &p.parts {
@@ -452,7 +471,7 @@ impl Ctx<'_, '_> {
                         Access { label, know: &know, reach: Reach::Plain, is_async: true, thread, own: number };
                     note_shared(self.b, part, true, lane, &access)?;
                 }
-                let p = Pending { parts: parts.to_vec(), at: (number, at), epoch, bytes, pc, warp };
+                let p = Pending { parts: parts.to_vec(), at: (number, at), epoch, bytes, pc, warp, due: 0 };
                 if late {
                     self.b.pending.push(p);
                 } else {
@@ -572,7 +591,7 @@ fn issue_to(
         let access = Access { label, know, reach: Reach::Plain, is_async: true, thread, own };
         note_shared(mate, part, true, lane, &access)?;
     }
-    let p = Pending { parts: parts.to_vec(), at: (mate.number, mbarrier), epoch, bytes, pc, warp };
+    let p = Pending { parts: parts.to_vec(), at: (mate.number, mbarrier), epoch, bytes, pc, warp, due: 0 };
     if late {
         mate.pending.push(p);
         return Ok(());

@@ -76,23 +76,32 @@ impl<'a> Run<'a> {
                 continue;
             }
             // Nobody could go on: copies end, or another block begins.
-            if self.complete_one()? || (self.blocks.len() < MOST_BLOCKS && self.start()) {
+            if self.complete_one()? || self.another() {
                 continue;
             }
-            // Who polls asks again: loops that ask a limited number of times go on.
-            if self.events != self.nudged.1 {
-                self.nudged.0 = 0;
-            }
-            self.events += 1;
-            self.nudged = (self.nudged.0 + 1, self.events);
-            if self.nudged.0 > MOST_NUDGES {
+            if !self.nudge() {
                 return Err(self.stuck());
             }
         }
     }
 
+    /// Another block begins beside those that wait, if the device holds it.
+    pub(super) fn another(&mut self) -> bool {
+        self.blocks.len() < MOST_BLOCKS && self.start()
+    }
+
+    /// Who polls asks again: loops that ask a limited number of times go on. False where that has happened too often.
+    pub(super) fn nudge(&mut self) -> bool {
+        if self.events != self.nudged.1 {
+            self.nudged.0 = 0;
+        }
+        self.events += 1;
+        self.nudged = (self.nudged.0 + 1, self.events);
+        self.nudged.0 <= MOST_NUDGES
+    }
+
     /// Starts the blocks of the next cluster. False where all have been started.
-    fn start(&mut self) -> bool {
+    pub(super) fn start(&mut self) -> bool {
         let total = self.total();
         if self.started >= total {
             return false;
@@ -171,7 +180,12 @@ impl<'a> Run<'a> {
                 *slot = Some(b);
             }
         }
-        // Blocks of a cluster end together: others may still look into their memory.
+        Ok(any | self.retire()?)
+    }
+
+    /// Ends the blocks whose threads have. Blocks of a cluster end together: others may still look into their memory.
+    pub(super) fn retire(&mut self) -> Result<bool, Box<Report>> {
+        let mut any = false;
         let ended = |b: &Option<Box<Block>>| b.as_ref().is_some_and(|b| b.warps.iter().all(|w| w.live == 0));
         let size = self.cluster_size() as usize;
         let mut n = 0;
@@ -226,7 +240,7 @@ impl<'a> Run<'a> {
     }
 
     /// One instruction of a group.
-    fn step(&mut self, b: &mut Block, w: &mut Warp, n: usize) -> Result<(), (u32, Box<Problem>)> {
+    pub(super) fn step(&mut self, b: &mut Block, w: &mut Warp, n: usize) -> Result<(), (u32, Box<Problem>)> {
         let Some(group) = w.groups.get(n).copied() else { return Ok(()) };
         let code = self.code;
         let Some(inst) = code.insts.get(group.pc as usize) else { return Ok(()) };
@@ -301,7 +315,7 @@ impl<'a> Run<'a> {
     }
 
     /// Nobody can go on, and nothing is under way.
-    fn stuck(&self) -> Box<Report> {
+    pub(super) fn stuck(&self) -> Box<Report> {
         let mut waiting = Vec::new();
         for b in self.blocks.iter().flatten() {
             for w in &b.warps {

@@ -4,20 +4,22 @@
 //! of its text, the thread and the address. What this must not know: tiles, plans, who made the text.
 //!
 //! Effects that hardware may delay (copies to shared memory, products of warpgroups) happen at once or as late as is legal,
-//! whichever a launch asks for, and warps take turns as a seed says. Correct kernels give the same results for all of these.
+//! whichever a launch asks for, and a seed says which warps go first. Correct kernels give the same results for all of these.
 //! What is reported: accesses out of bounds or misaligned, registers and bytes without a value, races (by vector clocks,
-//! so that they are found though no turn made them harmful), missing fences between threads and the asynchronous proxy,
+//! so that they are found though no order made them harmful), missing fences between threads and the asynchronous proxy,
 //! missing fences and waits of products, lanes that do not execute together what they must, deadlocks, barriers and mbarriers
 //! that are misused. Bank conflicts are counted.
 //!
 //! Limits: generic addresses are not followed; exact sums of products are rounded once, where hardware rounds in its own
-//! way; approximations (`ex2.approx`) are the nearest number; time does not pass.
+//! way; approximations (`ex2.approx`) are the nearest number; `f64` is
+//! rounded in another direction than to nearest only where nothing is below 2^-330 or above 2^330; time passes in pictures of a
+//! schedule alone ([`Device::timeline`]), by a simple model.
 //!
 //! | file | what it is about |
 //! |---|---|
 //! | `code` | modules, decoded |
 //! | `state` | blocks, warps, groups of lanes; an instruction in execution |
-//! | `machine` | turns, what is stuck |
+//! | `machine` | which warps go next, what is stuck |
 //! | `execute`, `operands` | one instruction: guard, operands, control, exchange between lanes |
 //! | `integer`, `float`, `convert`, `rounding` | arithmetic |
 //! | `access`, `atomics`, `memory` | loads and stores |
@@ -26,6 +28,7 @@
 //! | `copies`, `transfers`, `tensor_map` | asynchronous copies |
 //! | `matrix`, `fragments` | products of warps |
 //! | `wgmma`, `products` | products of warpgroups |
+//! | `timing`, `timeline` | a launch in time, for pictures of its schedule |
 
 mod access;
 mod arrivals;
@@ -51,6 +54,8 @@ mod rounding;
 mod shadow;
 mod state;
 pub mod tensor_map;
+mod timeline;
+mod timing;
 mod transfers;
 mod wgmma;
 
@@ -58,6 +63,7 @@ use crate::ptx::{ParamType, Target, text, verify};
 
 pub use mode::{Mode, Order};
 pub use report::{Fault, Place, Report, Stats};
+pub use timeline::{Activity, Flight, Interval, Span, Stage, Timeline};
 
 /// A module that is loaded.
 #[derive(Debug)]
@@ -215,6 +221,32 @@ impl Device {
     /// # Errors
     /// What is wrong with the launch or the kernel. Buffers may have been written to.
     pub fn launch(&mut self, module: &Module, launch: &Launch<'_>, mode: Mode) -> Result<Stats, Box<Report>> {
+        self.begin(module, launch, mode)?.all()
+    }
+
+    /// Runs a kernel, and tells what a block did over time, by its number: the schedule, in cycles of a simple model of a
+    /// multiprocessor. They are not what hardware takes. Effects come when the model says; which warps go first, it says too.
+    ///
+    /// # Errors
+    /// As those of [`Device::launch`].
+    pub fn timeline(
+        &mut self,
+        module: &Module,
+        launch: &Launch<'_>,
+        block: u32,
+    ) -> Result<(Stats, Option<Timeline>), Box<Report>> {
+        let run = self.begin(module, launch, Mode::LATEST)?;
+        let timing = timing::Timing::new(run.code, module.target, block);
+        run.all_in_time(timing)
+    }
+
+    /// A launch that is to be run.
+    fn begin<'a>(
+        &'a mut self,
+        module: &'a Module,
+        launch: &Launch<'_>,
+        mode: Mode,
+    ) -> Result<state::Run<'a>, Box<Report>> {
         let refused = |message: String| {
             Box::new(Report {
                 fault: Fault::Launch,
@@ -254,7 +286,6 @@ impl Device {
         }
         self.global.begin();
         let shape = (launch.grid, launch.block, cluster);
-        let run = state::Run::new(code, &mut self.global, mode, shape, launch.shared_bytes, params);
-        run.all()
+        Ok(state::Run::new(code, &mut self.global, mode, shape, launch.shared_bytes, params))
     }
 }

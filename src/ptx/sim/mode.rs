@@ -26,7 +26,7 @@ impl Mode {
     /// Effects as late as is legal.
     pub const LATEST: Mode = Mode { order: Order::Latest, seed: 0, limit: 1 << 36 };
 
-    /// The same with other turns.
+    /// The same with another choice of who goes first.
     #[must_use]
     pub const fn seeded(self, seed: u64) -> Mode {
         Mode { seed, ..self }

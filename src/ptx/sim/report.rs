@@ -168,6 +168,21 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// What was done since.
+    pub(super) fn since(&self, before: &Stats) -> Stats {
+        Stats {
+            blocks: self.blocks - before.blocks,
+            warp_instructions: self.warp_instructions - before.warp_instructions,
+            thread_instructions: self.thread_instructions - before.thread_instructions,
+            global_accesses: self.global_accesses - before.global_accesses,
+            global_sectors: self.global_sectors - before.global_sectors,
+            shared_accesses: self.shared_accesses - before.shared_accesses,
+            bank_conflicts: self.bank_conflicts - before.bank_conflicts,
+            matrix_products: self.matrix_products - before.matrix_products,
+            copied_bytes: self.copied_bytes - before.copied_bytes,
+        }
+    }
+
     /// Adds what another launch did.
     pub fn add(&mut self, other: &Stats) {
         self.blocks += other.blocks;

@@ -4,6 +4,7 @@
 //! it conflicts with. A word of 4 bytes has one cell as long as its bytes are accessed together, and four from then on.
 
 use super::clock::{Know, Label};
+use super::timeline::Watch;
 use crate::ptx::words::Scope;
 
 /// How an access takes part in synchronisation: plain, or ordered among blocks that are this near.
@@ -98,11 +99,19 @@ pub(super) struct Shadow {
     pages: Vec<Option<Box<[Cell]>>>,
     parts: Vec<[Cell; 4]>,
     more: Vec<Vec<Reader>>,
+    /// When which parts are accessed, where somebody wants to know.
+    pub(super) watch: Option<Box<Watch>>,
 }
 
 impl Shadow {
     /// Notes an access of `n` bytes.
     pub(super) fn note(&mut self, at: usize, n: usize, write: bool, a: &Access<'_>) -> Result<(), Conflict> {
+        // What copies write is noted when it arrives.
+        if let Some(watch) = &mut self.watch
+            && (!write || a.label.agent == a.thread)
+        {
+            watch.note(at, n, write);
+        }
         let (first, last) = (at / 4, (at + n.max(1) - 1) / 4);
         for word in first..=last {
             let from = at.max(word * 4) - word * 4;

@@ -1,46 +1,7 @@
 //! Tensor maps: what a copy of a box must know of a tensor in global memory. A device keeps its own 128 bytes, which nobody
 //! else reads; here they are those that [`TensorMap::encode`] writes.
 
-use crate::ptx::Type;
-
-/// How 16-byte parts of rows change places in shared memory, so that columns of a tile lie in different banks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swizzle {
-    /// Not at all.
-    None,
-    /// Among the parts of 32 bytes.
-    Bytes32,
-    /// Among the parts of 64 bytes.
-    Bytes64,
-    /// Among the parts of 128 bytes.
-    Bytes128,
-}
-
-impl Swizzle {
-    /// All of them; the place is the number in a map's encoding.
-    pub const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
-
-    /// Where a byte goes: address bits from 4 on are combined with those from 7 on.
-    pub fn apply(self, address: u64) -> u64 {
-        let mask = match self {
-            Swizzle::None => 0,
-            Swizzle::Bytes32 => 1,
-            Swizzle::Bytes64 => 3,
-            Swizzle::Bytes128 => 7,
-        };
-        address ^ (address >> 7 & mask) << 4
-    }
-
-    /// Bytes that a row of a box has at most; 0 for no limit.
-    pub fn span(self) -> u64 {
-        match self {
-            Swizzle::None => 0,
-            Swizzle::Bytes32 => 32,
-            Swizzle::Bytes64 => 64,
-            Swizzle::Bytes128 => 128,
-        }
-    }
-}
+use crate::ptx::{Swizzle, Type};
 
 /// A tensor map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,8 +99,7 @@ impl TensorMap {
         };
         put(&MAGIC.to_le_bytes());
         let elem = ELEMS.iter().position(|e| *e == self.elem).unwrap_or(0) as u8;
-        let swizzle = Swizzle::ALL.iter().position(|s| *s == self.swizzle).unwrap_or(0) as u8;
-        put(&[elem, self.extents.len() as u8, swizzle, u8::from(self.fill_nan)]);
+        put(&[elem, self.extents.len() as u8, self.swizzle.code(), u8::from(self.fill_nan)]);
         put(&self.address.to_le_bytes());
         let five = |list: &[u64]| -> [u64; 5] { std::array::from_fn(|i| list.get(i).copied().unwrap_or(0)) };
         five(&self.extents).iter().for_each(|n| put(&n.to_le_bytes()));

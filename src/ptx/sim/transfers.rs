@@ -23,6 +23,8 @@ pub(super) struct Pending {
     /// Who issued it.
     pub(super) pc: u32,
     pub(super) warp: u32,
+    /// The cycle at which it arrives, where time passes.
+    pub(super) due: u64,
 }
 
 impl Pending {

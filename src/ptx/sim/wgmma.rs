@@ -14,9 +14,8 @@ use super::products::{Left, Product};
 use super::report::{Check, Fault, at_address, at_lane, problem};
 use super::shadow::{Access, Reach};
 use super::state::{Ctx, Flow, conflict, shared_address};
-use super::tensor_map::Swizzle;
 use crate::ptx::words::{Columns, Wgmma};
-use crate::ptx::{Op, Type};
+use crate::ptx::{Op, Swizzle, Type};
 
 /// Where a descriptor's elements lie.
 struct Place {

@@ -237,9 +237,15 @@ fn blocks<'a>(code: &Code<'a>) -> BTreeMap<usize, Block<'a>> {
 pub(super) fn check(kernel: &Kernel, faults: &mut Vec<Fault>) {
     let code = Code::new(kernel);
     let mut blocks = blocks(&code);
+    follow(kernel, &code, &mut blocks);
+    tell(kernel, &code, blocks, faults);
+}
+
+/// Finds what is written where each block begins.
+fn follow(kernel: &Kernel, code: &Code<'_>, blocks: &mut BTreeMap<usize, Block<'_>>) {
     let entry = State { always: Set::new(kernel.registers.len(), false), when: BTreeMap::new() };
     let mut open = Vec::new();
-    reach(&mut blocks, &mut open, 0, &entry);
+    reach(blocks, &mut open, 0, &entry);
     while let Some(start) = open.pop() {
         let Some(block) = blocks.get(&start) else { continue };
         let Some(mut state) = block.state.clone() else { continue };
@@ -250,13 +256,17 @@ pub(super) fn check(kernel: &Kernel, faults: &mut Vec<Fault>) {
         if let Some(to) = to {
             let mut there = state.clone();
             guard.iter().for_each(|g| there.learn(*g));
-            reach(&mut blocks, &mut open, to, &there);
+            reach(blocks, &mut open, to, &there);
         }
         if let Some(next) = next {
             guard.iter().for_each(|g| state.learn(Guard { negated: !g.negated, ..*g }));
-            reach(&mut blocks, &mut open, next, &state);
+            reach(blocks, &mut open, next, &state);
         }
     }
+}
+
+/// Tells of each register that is read where it may not be written.
+fn tell(kernel: &Kernel, code: &Code<'_>, blocks: BTreeMap<usize, Block<'_>>, faults: &mut Vec<Fault>) {
     for block in blocks.into_values() {
         let Some(mut state) = block.state else { continue };
         for (at, inst) in block.insts {
@@ -291,5 +301,118 @@ fn reach(blocks: &mut BTreeMap<usize, Block<'_>>, open: &mut Vec<usize>, start: 
     };
     if less {
         open.push(start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::ptx::text::parse;
+    use crate::random::Random;
+
+    /// A kernel of random lines: registers are written and read under predicates, branches go anywhere.
+    fn kernel(random: &mut Random) -> Kernel {
+        let mut text = String::from(
+            ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %a, %b, %c;\n.reg .pred %p, %q;\n",
+        );
+        let lines = 6 + random.below(12);
+        for n in 0..lines {
+            if random.chance(30) {
+                text.push_str(&format!("l{n}:\n"));
+            }
+            let guards = ["", "", "", "@%p ", "@!%p ", "@%q ", "@!%q "];
+            let guard = random.pick(&guards);
+            let reg = |random: &mut Random| random.pick(&["%a", "%b", "%c"]);
+            let line = match random.below(10) {
+                0..4 => format!("{guard}mov.u32 {}, {n};", reg(random)),
+                4..6 => format!("{guard}add.u32 {}, {}, 1;", reg(random), reg(random)),
+                6 => format!("{guard}setp.eq.u32 {}, {n}, 3;", random.pick(&["%p", "%q"])),
+                7 => format!("{guard}setp.eq.u32 {}, {}, 3;", random.pick(&["%p", "%q"]), reg(random)),
+                _ => {
+                    // To a line that will have a label: those that lack one get it below.
+                    let guard = if guard.is_empty() && random.chance(70) { "@%p " } else { guard };
+                    format!("{guard}bra l{};", random.below(lines))
+                }
+            };
+            text.push_str(&line);
+            text.push('\n');
+        }
+        for n in 0..lines {
+            if text.contains(&format!("bra l{n};")) && !text.contains(&format!("\nl{n}:\n")) {
+                text.push_str(&format!("l{n}:\n"));
+            }
+        }
+        text.push_str("ret;\n}\n");
+        parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).kernels.remove(0)
+    }
+
+    fn faults(kernel: &Kernel, keeps_all: bool) -> Vec<Fault> {
+        let code = Code::new(kernel);
+        let mut blocks = blocks(&code);
+        if keeps_all {
+            blocks.values_mut().for_each(|b| b.asked = Set::new(kernel.registers.len(), true));
+        }
+        follow(kernel, &code, &mut blocks);
+        let mut faults = Vec::new();
+        tell(kernel, &code, blocks, &mut faults);
+        faults
+    }
+
+    /// The first line that reads a register without a value, in an execution in which comparisons give anything.
+    fn read_too_early(kernel: &Kernel, random: &mut Random) -> Option<usize> {
+        let code = Code::new(kernel);
+        let (mut written, mut holds) = (BTreeSet::new(), BTreeMap::new());
+        let mut at = 0;
+        for _ in 0..200 {
+            let Line::Inst(inst) = kernel.body.get(at)? else {
+                at += 1;
+                continue;
+            };
+            let (uses, defs) = inst.uses_and_defs();
+            if let Some(g) = inst.guard {
+                if !written.contains(&g.reg) {
+                    return Some(at);
+                }
+                if holds.get(&g.reg) == Some(&g.negated) {
+                    at += 1;
+                    continue;
+                }
+            }
+            if uses.iter().any(|r| !written.contains(r)) {
+                return Some(at);
+            }
+            for r in defs {
+                written.insert(r);
+                holds.insert(r, random.chance(50));
+            }
+            at = match inst.operands.first() {
+                Some(Operand::Label(name)) => *code.labels.get(name.as_str())?,
+                _ if inst.op.ends() => return None,
+                _ => at + 1,
+            };
+        }
+        None
+    }
+
+    /// Forgetting predicates that nobody asks for changes nothing, and whatever an execution reads too early is told.
+    #[test]
+    fn what_is_forgotten_is_not_missed() {
+        let mut random = Random::new(17);
+        let (mut right, mut wrong, mut executed) = (0, 0, 0);
+        for _ in 0..4000 {
+            let kernel = kernel(&mut random);
+            let pruned = faults(&kernel, false);
+            assert_eq!(pruned, faults(&kernel, true), "{:#?}", kernel.body);
+            let told: BTreeSet<usize> = pruned.iter().filter_map(|(at, _)| *at).collect();
+            for _ in 0..4 {
+                let early = read_too_early(&kernel, &mut random);
+                assert!(early.is_none_or(|at| told.contains(&at)), "{early:?}, {told:?}: {:#?}", kernel.body);
+                executed += usize::from(early.is_some());
+            }
+            *(if told.is_empty() { &mut right } else { &mut wrong }) += 1;
+        }
+        assert!(right > 50 && wrong > 1000 && executed > 1000, "{right}, {wrong}, {executed}");
     }
 }

@@ -4,6 +4,8 @@ mod flow;
 
 use super::Sink;
 use crate::shape::Elem;
+use crate::tile::alignment::CHUNK;
+use crate::tile::multiples::is_multiple;
 use crate::tile::text::At;
 use crate::tile::{
     Block, Body, Extent, Fragment, GpuArch, Inst, Kernel, Op, Role, Space, Terminator, TileType, Type, Value,
@@ -217,18 +219,17 @@ impl Checker<'_, '_> {
                 }
                 self.unit(i, 64, 8, true);
             }
-            Op::Ring { .. }
-            | Op::RingAcquire
-            | Op::TmaLoad { .. }
-            | Op::RingWait
-            | Op::RingRelease
-            | Op::WgmmaFence
-                if !hopper =>
-            {
+            Op::Ring { .. } | Op::RingAcquire | Op::RingWait | Op::RingRelease | Op::WgmmaFence if !hopper => {
                 wrong(format!("{} has no such unit", self.arch.name()));
             }
             Op::Ring { .. } | Op::SharedSlot { .. } if block != self.body.entry() => {
                 wrong("stands in the entry block".into());
+            }
+            Op::CopyAsync { cols, .. } | Op::TmaLoad { cols, .. } => {
+                let is_copy = matches!(data.op, Op::CopyAsync { .. });
+                if let Some(message) = self.chunks(i, *cols, is_copy) {
+                    self.sink.error(At::Inst(i), format!("{name}: {message}"));
+                }
             }
             Op::RingRelease => {
                 // The tile is one that this ring gave.
@@ -251,14 +252,12 @@ impl Checker<'_, '_> {
             | Op::Window { .. }
             | Op::DotPanels { .. }
             | Op::SharedSlot { .. }
-            | Op::CopyAsync { .. }
             | Op::Commit
             | Op::Wait { .. }
             | Op::Release
             | Op::Barrier
             | Op::Ring { .. }
             | Op::RingAcquire
-            | Op::TmaLoad { .. }
             | Op::RingWait
             | Op::WgmmaFence
             | Op::NamedBarrier { .. }
@@ -272,6 +271,23 @@ impl Checker<'_, '_> {
             | Op::View { .. }
             | Op::Launch { .. } => {}
         }
+    }
+
+    /// What is wrong with a copy in chunks of 16 bytes: its columns lie side by side, everything else at multiples of a chunk; where
+    /// threads copy, the first column too.
+    fn chunks(&self, i: Inst, cols: Option<usize>, by_threads: bool) -> Option<String> {
+        let data = self.body.inst(i);
+        let b = data.operands.get(1).and_then(|v| self.body.ty(*v).buffer())?;
+        let chunk = i64::try_from(CHUNK / b.elem.size().max(1)).unwrap_or(1);
+        let dense = cols.filter(|axis| b.is_dense(*axis));
+        let Some(cols) = dense else { return Some("columns lie side by side".to_string()) };
+        let mut others = b.strides.iter().enumerate().filter(|(axis, _)| *axis != cols);
+        if let Some((_, stride)) = others.find(|(_, stride)| !stride.is_multiple_of(chunk)) {
+            return Some(format!("the stride {stride} is no multiple of {chunk} elements, {CHUNK} bytes"));
+        }
+        let first = data.operands.get(2 + cols)?;
+        (by_threads && !is_multiple(self.body, *first, chunk))
+            .then(|| format!("the first column is not proved a multiple of {chunk} elements, {CHUNK} bytes"))
     }
 
     /// The shape of a product: whole tiles of the unit.

@@ -54,7 +54,8 @@
 //! 17. Slots, pending tiles and groups are used exactly once on every path: groups are waited for in the order in which they
 //!     were committed, and a wait leaves exactly `pending` later groups of its queue in flight.
 //! 18. Fragments have a layout that fits the operation; operands of products in shared memory are swizzled as the unit
-//!     requires. A tile of shared memory is not read after its release; what a product in flight reads is not released before
+//!     requires. What is copied in chunks of 16 bytes has its columns side by side and its other strides, and where threads copy
+//!     it its first column, at multiples of a chunk. A tile of shared memory is not read after its release; what a product in flight reads is not released before
 //!     its wait; a released slot is filled only after a barrier of the block.
 //! 19. Registers that were written since the last fence are not read by a `wgmma`.
 //! 20. Roles partition the warps of the block and share no basic block; barriers have places in shared memory that overlap

@@ -1,7 +1,6 @@
 //! Correct kernels of what Hopper has: mbarriers, copies of boxes, products of warpgroups, clusters.
 
-use attnc::ptx::Type;
-use attnc::ptx::sim::tensor_map::Swizzle;
+use attnc::ptx::{Swizzle, Type};
 
 use super::sample::{Given, Sample, brains, floats, head, product, small};
 
@@ -282,6 +281,19 @@ ret;
         given: vec![Given::Bytes(floats(&x)), Given::ResultMap(1024, Type::F32, [32, 8], 128, [32, 4])],
         wanted: x,
     }
+}
+
+/// The same with each tile copied, and then added to what is there.
+pub(crate) fn adds() -> Sample {
+    let sample = stores();
+    let store = "@%first cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%y, {%zero, %row}], [%base];\n";
+    let add =
+        "@%first cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%y, {%zero, %row}], [%base];\n";
+    let both = format!("{store}@%first cp.async.bulk.commit_group;\n@%first cp.async.bulk.wait_group 0;\n{add}");
+    let text = sample.text.replace(store, &both).replace("entry stores(", "entry adds(");
+    let text = text.replace("loop:\n", "prefetch.tensormap [%y];\nloop:\n");
+    let wanted = sample.wanted.iter().map(|v| 2.0 * v).collect();
+    Sample { name: "adds", text, wanted, ..sample }
 }
 
 /// Two blocks of a cluster: the first sends a tile to both, each adds its own number, tells the other, and they end together.

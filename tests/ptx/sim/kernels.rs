@@ -1,9 +1,9 @@
 //! Correct kernels with all kinds of synchronisation, how each is launched, and what it must give. Faults are planted in their texts.
 
-use super::hopper::{cluster, registers, ring, stores};
+use super::hopper::{adds, cluster, registers, ring, stores};
 use super::sample::{Given, Sample, brains, floats, head, product, small};
 
-/// Tiles of 2 KiB are copied by `cp.async` into two stages in turn; each thread adds what a thread of another warp copied.
+/// Tiles of 2 KiB are copied by `cp.async` into two stages, one after the other; each thread adds what a thread of another warp copied.
 pub(crate) fn copies() -> Sample {
     let tiles = 5;
     let text = head(
@@ -239,9 +239,9 @@ ret;
     }
 }
 
-/// Two warps take turns with a word of shared memory by two named barriers, one to write and one to read.
-pub(crate) fn turns() -> Sample {
-    let text = head("turns", "sm_80", ".param .u64 .ptr .global .align 4 y", 64)
+/// Two warps alternate at a word of shared memory by two named barriers, one to write and one to read.
+pub(crate) fn alternating() -> Sample {
+    let text = head("alternating", "sm_80", ".param .u64 .ptr .global .align 4 y", 64)
         + "\
 .reg .b64 %y, %at;
 .reg .b32 %t, %lane, %i, %place, %v;
@@ -281,7 +281,7 @@ ret;
 ";
     let wanted = (0..128).map(|n| (n / 32 * 100 + n % 32) as f32).collect();
     Sample {
-        name: "turns",
+        name: "alternating",
         text,
         grid: 1,
         threads: 64,
@@ -294,5 +294,5 @@ ret;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Sample> {
-    vec![copies(), matrices(), ring(), registers(), stores(), last_block(), turns(), cluster()]
+    vec![copies(), matrices(), ring(), registers(), stores(), adds(), last_block(), alternating(), cluster()]
 }

@@ -1,14 +1,19 @@
 //! The simulator: each instruction against an independent model, synchronisation, asynchronous effects, planted faults.
 
 mod arithmetic;
+mod every_op;
+mod exact;
 mod floats;
+mod hints;
 mod hopper;
 mod kernels;
 mod memory;
+mod others;
 mod planted;
 mod products;
 mod sample;
 mod samples;
+mod timeline;
 mod warps;
 
 use attnc::ptx::sim::{Device, Launch, Mode, Module, Report, Stats};

@@ -127,11 +127,11 @@ const FAULTS: &[Planted] = &[
     ("last_block", "2, 31, -1;", 0, "2, 31, 65535;", &[Divergence]),
     ("last_block", "@!%first bra end;", 0, "", &[Race]),
     // Named barriers.
-    ("turns", "bar.sync 2, 64;", 0, "", &[Race, BarrierMisuse]),
-    ("turns", "bar.sync 1, 64;", 0, "", &[Race, Uninitialised, BarrierMisuse]),
-    ("turns", "bar.arrive 2, 64;", 0, "bar.arrive 3, 64;", &[BarrierMisuse, Deadlock]),
-    ("turns", "bar.arrive 1, 64;", 0, "bar.arrive 1, 96;", &[BarrierMisuse, Deadlock]),
-    ("turns", "bar.arrive 1, 64;", 0, "setp.lt.u32 %reads, %lane, 16;\n@%reads bar.arrive 1, 64;", &[Divergence]),
+    ("alternating", "bar.sync 2, 64;", 0, "", &[Race, BarrierMisuse]),
+    ("alternating", "bar.sync 1, 64;", 0, "", &[Race, Uninitialised, BarrierMisuse]),
+    ("alternating", "bar.arrive 2, 64;", 0, "bar.arrive 3, 64;", &[BarrierMisuse, Deadlock]),
+    ("alternating", "bar.arrive 1, 64;", 0, "bar.arrive 1, 96;", &[BarrierMisuse, Deadlock]),
+    ("alternating", "bar.arrive 1, 64;", 0, "setp.lt.u32 %reads, %lane, 16;\n@%reads bar.arrive 1, 64;", &[Divergence]),
     // Clusters.
     ("cluster", "barrier.cluster.wait.acquire.aligned;", 0, "", &[MbarrierMisuse, Race]),
     ("cluster", "@!%ok bra wait;", 0, "", &[Race]),

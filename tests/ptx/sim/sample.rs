@@ -1,8 +1,8 @@
 //! A kernel with its launch: runs it, or a text in its place, and says what the result is.
 
-use attnc::ptx::Type;
-use attnc::ptx::sim::tensor_map::{Swizzle, TensorMap};
-use attnc::ptx::sim::{Device, Launch, Mode, Module, Report, Stats};
+use attnc::ptx::sim::tensor_map::TensorMap;
+use attnc::ptx::sim::{Device, Launch, Mode, Module, Report, Stats, Timeline};
+use attnc::ptx::{Swizzle, Type};
 
 /// A buffer of a launch.
 pub(crate) enum Given {
@@ -33,6 +33,21 @@ pub(crate) struct Sample {
 impl Sample {
     /// Runs a text in the kernel's place: the result as floats, or the report.
     pub(crate) fn run(&self, text: &str, mode: Mode) -> Result<(Vec<f32>, Stats), Box<Report>> {
+        self.on(text, |device, module, launch| device.launch(module, launch, mode))
+    }
+
+    /// The same in time, with what the first block did.
+    pub(crate) fn in_time(&self, text: &str) -> Result<(Vec<f32>, Stats, Timeline), Box<Report>> {
+        let (found, (stats, timeline)) = self.on(text, |device, module, launch| device.timeline(module, launch, 0))?;
+        Ok((found, stats, timeline.expect("a first block")))
+    }
+
+    /// Launches a text in the kernel's place: the result as floats, and what the launch gives.
+    fn on<T>(
+        &self,
+        text: &str,
+        launched: impl FnOnce(&mut Device, &Module, &Launch<'_>) -> Result<T, Box<Report>>,
+    ) -> Result<(Vec<f32>, T), Box<Report>> {
         let module = Module::load(text).unwrap_or_else(|e| panic!("{}: {e}\n{text}", self.name));
         let mut device = Device::new();
         let mut result = (0, 0);
@@ -83,7 +98,7 @@ impl Sample {
             shared_bytes: self.shared,
             params: &params,
         };
-        let stats = device.launch(&module, &launch, mode)?;
+        let stats = launched(&mut device, &module, &launch)?;
         let bytes = device.read(result.0, result.1).expect("in the buffer");
         Ok((bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("4 bytes"))).collect(), stats))
     }

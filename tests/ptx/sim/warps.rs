@@ -83,14 +83,14 @@ fn atomic_operations_are_one_step() {
     ];
     for (op, _, first, model) in ops {
         for space in ["global", "shared"] {
-            // One lane after another does it, so that the order is known: lane t, when the word of turns is t.
+            // One lane after another does it, so that the order is known: lane t, when a counter is t.
             let (before, place) = if *space == *"global" {
                 (format!("setp.eq.u32 %p0, %t, 0;\nmov.u32 %r1, {first};\n@%p0 st.global.u32 [%y], %r1;"), "[%y]")
             } else {
                 (format!("setp.eq.u32 %p0, %t, 0;\nmov.u32 %r1, {first};\n@%p0 st.shared.u32 [more], %r1;"), "[more]")
             };
             let body = format!(
-                "{before}\nbar.sync 0;\nmov.u32 %r2, 0;\nmov.u32 %r3, 0;\nturn:\nsetp.eq.u32 %p1, %r2, %t;\n@%p1 atom.relaxed.gpu.{space}.{op} %r3, {place}, %t;\nbar.warp.sync -1;\nadd.u32 %r2, %r2, 1;\nsetp.lt.u32 %p2, %r2, 32;\n@%p2 bra turn;\nbar.sync 0;\nld.{space}.u32 %r4, {place};\nmad.wide.u32 %d0, %t, 4, %y;\nst.global.u32 [%d0+128], %r3;\n@%p0 st.global.u32 [%y+256], %r4;"
+                "{before}\nbar.sync 0;\nmov.u32 %r2, 0;\nmov.u32 %r3, 0;\nnext:\nsetp.eq.u32 %p1, %r2, %t;\n@%p1 atom.relaxed.gpu.{space}.{op} %r3, {place}, %t;\nbar.warp.sync -1;\nadd.u32 %r2, %r2, 1;\nsetp.lt.u32 %p2, %r2, 32;\n@%p2 bra next;\nbar.sync 0;\nld.{space}.u32 %r4, {place};\nmad.wide.u32 %d0, %t, 4, %y;\nst.global.u32 [%d0+128], %r3;\n@%p0 st.global.u32 [%y+256], %r4;"
             );
             let found = words("sm_80", 32, "", &body, &[0], 65);
             let mut value = *first;

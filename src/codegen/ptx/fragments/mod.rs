@@ -32,8 +32,8 @@ mod products;
 mod rings;
 mod scalars;
 
-use super::info::{Grid, KernelInfo, ParamInfo, Swizzle, TensorMapInfo};
-use crate::ptx;
+use super::info::{Grid, KernelInfo, ParamInfo, TensorMapInfo};
+use crate::ptx::{self, Swizzle};
 use crate::shape::{Dim, Elem};
 use crate::tile::{Kernel, Op, ParamMode, State, Type};
 use code::Code;

@@ -1,7 +1,8 @@
-//! Which indices are even for all inputs of a kernel: products that take steps in pairs need to know.
+//! Which indices are multiples of a number for all inputs of a kernel: products that take steps in pairs, and copies of 16 bytes, need to
+//! know.
 //!
-//! In: a body and an index or an extent of it. Out: whether it is proved even. An index is even if its operands are; a block
-//! argument is if every jump passes an even value, by induction over the iterations of a loop. What it must not know: products,
+//! In: a body and an index or an extent of it. Out: whether it is proved a multiple. An index is one if its operands are; a block
+//! argument is if every jump passes one, by induction over the iterations of a loop. What it must not know: products,
 //! instruction sets.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,33 +15,32 @@ impl Extent {
     pub fn is_even(self, body: &Body) -> bool {
         match self {
             Extent::Static(n) => n % 2 == 0,
-            Extent::Bounded { value, max } => max % 2 == 0 && is_even(body, value),
+            Extent::Bounded { value, max } => max % 2 == 0 && is_multiple(body, value, 2),
         }
     }
 }
 
-/// Is an index certainly even?
-fn is_even(body: &Body, index: Value) -> bool {
-    let literal = |v: Value| match body.def_inst(v).map(|d| &d.op) {
-        Some(Op::Const(Scalar::Int(n))) => Some(*n),
-        Some(Op::DimValue(d)) => d.as_const(),
-        _ => None,
+/// Is an index certainly a multiple of `n`?
+pub(crate) fn is_multiple(body: &Body, index: Value, n: i64) -> bool {
+    let by_itself = |v: Value| match body.def_inst(v).map(|d| &d.op) {
+        Some(Op::Const(Scalar::Int(literal))) => literal % n == 0,
+        Some(Op::DimValue(d)) => d.is_multiple_of(n),
+        _ => false,
     };
-    let even = |v: Value| literal(v).is_some_and(|n| n % 2 == 0);
     let mut jumps: Option<BTreeMap<Block, Vec<&BlockCall>>> = None;
     let mut seen = BTreeSet::from([index]);
     let mut open = vec![index];
     while let Some(v) = open.pop() {
-        if even(v) {
+        if by_itself(v) {
             continue;
         }
-        // All that this one is even by.
+        // All that this one is a multiple by.
         let from: Vec<Value> = match body.def(v) {
             ValueDef::Param => return false,
-            ValueDef::Arg(block, n) => {
+            ValueDef::Arg(block, place) => {
                 let jumps = jumps.get_or_insert_with(|| jumps_of(body));
                 let calls = jumps.get(&block).map_or(&[][..], Vec::as_slice);
-                match calls.iter().map(|c| c.args.get(n).copied()).collect::<Option<Vec<Value>>>() {
+                match calls.iter().map(|c| c.args.get(place).copied()).collect::<Option<Vec<Value>>>() {
                     Some(given) if !given.is_empty() => given,
                     _ => return false,
                 }
@@ -49,7 +49,7 @@ fn is_even(body: &Body, index: Value) -> bool {
                 let data = body.inst(i);
                 match data.op {
                     Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Min | BinaryOp::Max) => data.operands.clone(),
-                    Op::Binary(BinaryOp::Mul) if data.operands.iter().any(|x| even(*x)) => Vec::new(),
+                    Op::Binary(BinaryOp::Mul) if data.operands.iter().any(|x| by_itself(*x)) => Vec::new(),
                     _ => return false,
                 }
             }
@@ -102,15 +102,33 @@ kernel @k(%n: index) grid(%i: ceil(8, 1)) {
     /// The names of the indices that are even.
     fn even(source: &str) -> Vec<String> {
         let mut sources = SourceMap::new();
-        let file = sources.add("parity.tir", source);
+        let file = sources.add("multiples.tir", source);
         let module = text::parse(source, file).unwrap_or_else(|_| panic!("the text is wrong")).module;
         verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
         let body = &module.kernels[0].body;
         let args = body.layout.iter().flat_map(|b| body.block(*b).args.clone());
         let results = body.insts().filter_map(|(_, _, d)| d.result);
         let all = args.chain(results).filter(|v| *body.ty(*v) == crate::tile::Type::Index);
-        let even = all.filter(|v| !matches!(body.def(*v), ValueDef::Param) && super::is_even(body, *v));
+        let even = all.filter(|v| !matches!(body.def(*v), ValueDef::Param) && super::is_multiple(body, *v, 2));
         even.map(|v| body.name(v).to_string()).collect()
+    }
+
+    #[test]
+    fn multiples_of_eight() {
+        let mut sources = SourceMap::new();
+        let file = sources.add("multiples.tir", LOOP);
+        let module = text::parse(LOOP, file).unwrap_or_else(|_| panic!("the text is wrong")).module;
+        let body = &module.kernels[0].body;
+        let named = |name: &str| {
+            let args = body.layout.iter().flat_map(|b| body.block(*b).args.clone());
+            let mut all = args.chain(body.insts().filter_map(|(_, _, d)| d.result));
+            all.find(|v| body.name(*v) == name).unwrap()
+        };
+        for (name, n, is) in
+            [("at", 2048, true), ("at", 4096, false), ("rest", 256, true), ("rest", 512, false), ("twice", 2048, true)]
+        {
+            assert_eq!(super::is_multiple(body, named(name), n), is, "{name} {n}");
+        }
     }
 
     #[test]

@@ -1,0 +1,36 @@
+//! What pictures share: text, escaped, and the colours that are read in light and in dark.
+//!
+//! In: words and places. Out: elements of SVG. What this must not know: what a picture shows.
+
+use std::fmt::Write as _;
+
+/// The style of ground, text and lines of a grid; a picture adds its own classes to it.
+pub const STYLE: &str = "\
+    .ground { fill: #ffffff } .ink { fill: #1c1c1c } .faint { fill: #6a6a6a }
+    .grid { stroke: #e4e4e4 }
+    text { font: 13px system-ui, sans-serif } .title { font-size: 16px; font-weight: 600 }
+    @media (prefers-color-scheme: dark) {
+      .ground { fill: #14161a } .ink { fill: #ececec } .faint { fill: #a0a0a0 }
+      .grid { stroke: #2c3036 }
+    }";
+
+/// Begins a picture of a size, with a style beside the common one and a title.
+pub fn begin((width, height): (f64, f64), style: &str, title: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n  <style>\n{STYLE}\n{style}\n  </style>\n  \
+         <title>{}</title>\n  <rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>\n",
+        escape(title)
+    )
+}
+
+/// Adds words at a place, which is where they begin, end or have their middle (`anchor`).
+pub fn text(svg: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, content: &str) {
+    let content = escape(content);
+    let _ =
+        writeln!(svg, "  <text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{content}</text>");
+}
+
+/// Words with the characters replaced that mean something in SVG.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

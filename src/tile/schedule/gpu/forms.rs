@@ -1,0 +1,151 @@
+//! Which form each kernel took for a GPU, and why a product or an attention does not run on tensor cores: for remarks.
+//!
+//! In: a module before and after its schedule for a GPU. Out: a line for each kernel, with its place in the source. Reasons are told in the
+//! order in which a reader can do something about them. What this must not know: how a form is made.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::super::products::Product;
+use crate::shape::Elem;
+use crate::source::Loc;
+use crate::tile::alignment::{CHUNK, launches_give};
+use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES};
+use crate::tile::{BufferType, GpuArch, Kernel, Module, Op, State};
+
+/// Widest heads of attention on tensor cores.
+const WIDTH: i64 = 256;
+
+/// The form that a kernel took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuForm {
+    /// Its name.
+    pub kernel: String,
+    /// Where it is in the source.
+    pub loc: Loc,
+    /// For which GPU.
+    pub arch: GpuArch,
+    /// How it works.
+    pub form: String,
+    /// Why it does not run on tensor cores, if it multiplies.
+    pub why: Option<String>,
+}
+
+impl fmt::Display for GpuForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{} at {}: {}", self.kernel, self.arch.name(), self.form)?;
+        match &self.why {
+            Some(why) => write!(f, "; not on tensor cores: {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The forms of the kernels of a module, in order.
+pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec<GpuForm> {
+    let form = |k: &Kernel| {
+        let new = scheduled.kernels.iter().find(|new| new.name == k.name);
+        let of_cores = new.and_then(on_tensor_cores);
+        let why = if of_cores.is_some() { None } else { reason(unscheduled, k) };
+        let form = of_cores.unwrap_or_else(|| match new.map(|new| new.state) {
+            Some(State::Gpu { warps, .. }) => {
+                let packed = if new.is_some_and(Kernel::loads_scaled) { ", which read packed weights" } else { "" };
+                format!("elements are divided among the threads of {}{packed}", count(warps))
+            }
+            _ => "it became several kernels, whose elements are divided among threads".to_string(),
+        });
+        GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, why }
+    };
+    unscheduled.kernels.iter().filter(|k| k.state == State::Unscheduled).map(form).collect()
+}
+
+fn count(warps: u32) -> String {
+    if warps == 1 { "1 warp".to_string() } else { format!("{warps} warps") }
+}
+
+/// Where a kernel is in the source: where its last value is stored.
+fn place(k: &Kernel) -> Loc {
+    let stores = k.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
+    stores.map(|(_, _, d)| d.loc).last().unwrap_or_default()
+}
+
+/// How a kernel of fragments works.
+fn on_tensor_cores(k: &Kernel) -> Option<String> {
+    let State::Gpu { warps, .. } = k.state else { return None };
+    let has = |op: &dyn Fn(&Op) -> bool| k.body.insts().any(|(_, _, d)| op(&d.op));
+    let (unit, copies) = if has(&|op| matches!(op, Op::Wgmma { .. })) {
+        ("wgmma", "TMA")
+    } else if has(&|op| matches!(op, Op::Mma)) {
+        ("mma.sync", if has(&|op| matches!(op, Op::CopyAsync { .. })) { "cp.async" } else { "loads" })
+    } else {
+        return None;
+    };
+    let mut roles: Vec<(String, usize)> = Vec::new();
+    for name in k.warp_names() {
+        match roles.last_mut() {
+            Some((last, n)) if *last == name => *n += 1,
+            _ => roles.push((name, 1)),
+        }
+    }
+    let roles: Vec<String> = roles.iter().map(|(name, n)| format!("{n} {name}")).collect();
+    let roles = if roles.is_empty() { String::new() } else { format!(" ({})", roles.join(", ")) };
+    let shared = k.scratch.div_ceil(1024);
+    Some(format!("tensor cores by {unit}, tiles by {copies}, {}{roles}, {shared} KiB of shared memory", count(warps)))
+}
+
+/// Why a kernel that multiplies is not on tensor cores.
+fn reason(module: &Module, k: &Kernel) -> Option<String> {
+    let buffer = |n: usize| k.params.get(n).and_then(|p| k.body.ty(p.value).buffer());
+    if Attention::find(k).is_some() {
+        let operands = [QUERIES, KEYS, VALUES];
+        let wide = operands.iter().filter_map(|n| buffer(*n)?.shape.last()?.as_const()).find(|n| *n > WIDTH);
+        return of_operands(module, k, &operands)
+            .or_else(|| wide.map(|n| format!("heads of {n} elements are wider than {WIDTH}")))
+            .or_else(|| Some("its form of attention has none there".to_string()));
+    }
+    let dots = k.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).count();
+    if dots == 0 {
+        return None;
+    }
+    let Some(product) = Product::find(k) else {
+        return Some("it is not one product of two buffers with elementwise work on its result".to_string());
+    };
+    if let Some(why) = of_operands(module, k, &[product.left, product.right]) {
+        return Some(why);
+    }
+    let steps = buffer(product.left).and_then(|b| b.shape.last()).map(|d| (d.as_const(), d.to_string()));
+    if let Some((None, steps)) = steps {
+        return Some(format!("the number of its steps, {steps}, is known only at run time"));
+    }
+    let [.., rows, cols] = k.grid.as_slice() else { return None };
+    Some(format!("it has {} rows and {} columns, or an epilogue that has no form there", rows.extent, cols.extent))
+}
+
+/// What keeps operands from tensor cores: their types, their rows, where they begin.
+fn of_operands(module: &Module, k: &Kernel, operands: &[usize]) -> Option<String> {
+    let all: Vec<(usize, &BufferType)> =
+        operands.iter().filter_map(|n| Some((*n, k.body.ty(k.params.get(*n)?.value).buffer()?))).collect();
+    let types: BTreeSet<&str> = all.iter().map(|(_, b)| b.elem.name()).collect();
+    let names: Vec<&str> = types.iter().copied().collect();
+    if types.len() > 1 || all.iter().any(|(_, b)| !matches!(b.elem, Elem::BF16 | Elem::F16)) {
+        let exact = if types.contains("f32") { "; products of f32 stay exact" } else { "" };
+        return Some(format!("operands of {}, where all must be bf16, or all f16{exact}", names.join(" and ")));
+    }
+    for (n, b) in &all {
+        let size = i64::try_from(b.elem.size()).unwrap_or(1);
+        let chunk = i64::try_from(CHUNK).unwrap_or(1) / size;
+        let apart = b.strides.iter().filter(|d| !d.is_multiple_of(chunk)).count();
+        if apart > 1 || (apart == 1 && !(0..b.shape.len()).any(|axis| b.is_dense(axis))) {
+            return Some(format!("rows of an operand ({}) are no multiple of {CHUNK} bytes apart", shown(b)));
+        }
+        if !launches_give(module, &k.name, *n, CHUNK) {
+            return Some(format!("an operand ({}) may begin at no multiple of {CHUNK} bytes", shown(b)));
+        }
+    }
+    None
+}
+
+fn shown(b: &BufferType) -> String {
+    let shape: Vec<String> = b.shape.iter().map(ToString::to_string).collect();
+    format!("{}[{}]", b.elem, shape.join(", "))
+}

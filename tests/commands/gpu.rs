@@ -1,0 +1,99 @@
+//! What the commands show of kernels for GPUs: remarks, schedules.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Exit code, stdout and stderr, in a folder.
+fn attnc(folder: &Path, args: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+    let output = command.current_dir(folder).args(args).output().expect("attnc starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+/// A folder with a program.
+fn folder(program: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("m.attn"), program).expect("written");
+    folder
+}
+
+const PRODUCTS: &str = "\
+model M {
+    pub fn forward(x: bf16[S, 64], w: bf16[64, 32], v: f32[32, 16]) -> f32[S, 16] { exp(cast<f32>(x @ w) @ v) }
+}
+";
+
+#[test]
+fn remarks_tell_which_form_each_kernel_took() {
+    let folder = folder(PRODUCTS);
+    for (gpu, form) in
+        [("sm_80", "tensor cores by mma.sync, tiles by cp.async"), ("sm_90a", "tensor cores by wgmma, tiles by TMA")]
+    {
+        let (code, _, stderr) =
+            attnc(folder.path(), &["m.attn", "--target", "cuda", "--gpu", gpu, "--emit", "ptx=/dev/null", "--remarks"]);
+        assert_eq!(code, 0, "{stderr}");
+        let line = |kernel: &str| {
+            let at = format!("@{kernel} at {gpu}: ");
+            stderr
+                .lines()
+                .find(|l| l.starts_with("remark: m.attn:2:") && l.contains(&at))
+                .unwrap_or_else(|| panic!("{stderr}"))
+        };
+        assert!(line("matmul.0").contains(form), "{stderr}");
+        let strict = stderr.lines().find(|l| l.contains("not on tensor cores")).unwrap_or_else(|| panic!("{stderr}"));
+        assert!(strict.contains("operands of f32") && strict.contains("products of f32 stay exact"), "{stderr}");
+    }
+    // A library tells it of each of its variants.
+    let (code, _, stderr) =
+        attnc(folder.path(), &["m.attn", "--target", "cuda", "--cubins", "never", "-o", "m.so", "--remarks"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("@matmul.0 at sm_90a: ") && stderr.contains("@matmul.0 at sm_80: "), "{stderr}");
+    let (_, _, quiet) = attnc(folder.path(), &["m.attn", "--target", "cuda", "--emit", "ptx=/dev/null"]);
+    assert_eq!(quiet, "");
+}
+
+#[test]
+fn reasons_are_those_of_the_program() {
+    // Rows of 66 bytes; a number of steps that only a call knows; two rows.
+    let cases = [
+        ("x: bf16[S, 33], w: bf16[33, 64]", "bf16[S, 64]", "are no multiple of 16 bytes apart"),
+        (
+            "x: bf16[64, 8 * K], w: bf16[8 * K, 64]",
+            "bf16[64, 64]",
+            "the number of its steps, 8*K, is known only at run time",
+        ),
+        ("x: bf16[2, 64], w: bf16[64, 64]", "bf16[2, 64]", "it has 2 rows and 64 columns"),
+    ];
+    for (parameters, result, reason) in cases {
+        let folder = folder(&format!("model M {{\n    pub fn forward({parameters}) -> {result} {{ x @ w }}\n}}\n"));
+        let (code, _, stderr) =
+            attnc(folder.path(), &["m.attn", "--target", "cuda", "--emit", "ptx=/dev/null", "--remarks"]);
+        assert!(code == 0 && stderr.contains(reason), "{parameters}: {stderr}");
+    }
+}
+
+#[test]
+fn a_schedule_is_drawn() {
+    let folder = folder(PRODUCTS);
+    let run = |more: &[&str]| {
+        let args = ["run", "m.attn", "--random", "--size", "S=70", "--backend", "ptx-sim", "--gpu", "sm_90a"];
+        attnc(folder.path(), &[&args, more].concat())
+    };
+    let (code, stdout, stderr) = run(&["--schedule", "s.svg", "--kernel", "matmul.0"]);
+    assert!(code == 0 && stdout.starts_with("result: f32[70, 16]"), "{stderr}");
+    let svg = std::fs::read_to_string(folder.path().join("s.svg")).expect("a picture");
+    for part in
+        ["<svg ", "matmul_0: block ", "consumer 4, cycles ", "tensor cores, cycles ", ": being filled", "</svg>"]
+    {
+        assert!(svg.contains(part), "{part}");
+    }
+    // As text, of the longest launch; nothing else goes to stdout then.
+    let (code, stdout, stderr) = run(&["--schedule", "-"]);
+    assert!(code == 0 && stdout.contains(" cycles of a simple model of sm_90a, not measured"), "{stderr}");
+    assert!(!stdout.contains("result:"), "{stdout}");
+    let (code, _, stderr) = run(&["--schedule", "-", "--kernel", "matmul.7"]);
+    assert!(code != 0 && stderr.contains("matmul.7"), "{stderr}");
+    let (code, _, stderr) = attnc(folder.path(), &["run", "m.attn", "--random", "--schedule", "-"]);
+    assert!(code != 0 && stderr.contains("add `--backend ptx-sim`"), "{stderr}");
+}
