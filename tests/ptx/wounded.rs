@@ -118,7 +118,7 @@ impl Subject {
 const WAIT: &str = "bra";
 /// How many instructions of each kind are taken out.
 const EACH: usize = 3;
-/// What may be taken out of these kernels unnoticed, looked at one by one: how many of a kind, and why they do no harm in the call that is
+/// What may be taken out of these kernels unnoticed, looked at one by one: how many of a kind at most, and why they do no harm in the call that is
 /// made.
 const HARMLESS: &[(GpuArch, &str, usize, &str)] = &[
     (
@@ -169,7 +169,7 @@ fn whatever_is_taken_out_is_missed() {
     assert!(noticed >= 30, "{noticed} of {}: {unnoticed:#?}", noticed + unnoticed.len());
     for (arch, kind, count, why) in HARMLESS {
         let of_kind: Vec<_> = unnoticed.iter().filter(|(a, k, _)| a == arch && k == kind).collect();
-        assert_eq!(of_kind.len(), *count, "{why}: {of_kind:#?}");
+        assert!(of_kind.len() <= *count, "{why}: {of_kind:#?}");
     }
     let known = |(arch, kind, _): &(GpuArch, &str, String)| HARMLESS.iter().any(|(a, k, ..)| a == arch && k == kind);
     let wrong: Vec<_> = unnoticed.iter().filter(|one| !known(one)).collect();
