@@ -94,9 +94,11 @@ impl Subject {
     /// the branches back to a wait.
     fn wounds(&self) -> Vec<(&'static str, String, String)> {
         let lines: Vec<&str> = self.text.lines().collect();
+        // The first kernel, which the call launches; others are for calls of few queries.
+        let end = lines.iter().position(|line| *line == "}").unwrap_or(lines.len());
         let mut waits = false;
         let mut found: Vec<(&str, String, String)> = Vec::new();
-        for (n, line) in lines.iter().enumerate() {
+        for (n, line) in lines.iter().enumerate().take(end) {
             let words = line.trim().trim_start_matches('@').trim_start_matches('!');
             let inst = if words.starts_with('%') { words.split_once(' ').map_or("", |(_, rest)| rest) } else { words };
             let mut kind = ORDERS.iter().copied().find(|o| inst.starts_with(o));
