@@ -1,7 +1,7 @@
-//! Where the buffers of kernels of fragments must begin, and where those that a plan launches them with do.
+//! Where the buffers of kernels for a GPU must begin, and where those that a plan launches them with do.
 //!
 //! In: kernels and plans. Out: bytes that an address must be a multiple of, and whether a buffer's address certainly is one. The
-//! schedule asks before it gives a kernel copies of 16 bytes, the verifier requires it of every launch. What this must not know: how
+//! schedule asks before it gives a kernel accesses to 16 bytes, the verifier requires it of every launch. What this must not know: how
 //! instructions are chosen.
 
 use super::{Body, DotMode, Kernel, Module, Op, Plan, State, Value, View};
@@ -10,12 +10,12 @@ use crate::shape::Elem;
 /// Bytes of a chunk that is copied at a time, and what everything that a view can be part of begins at a multiple of.
 pub(crate) const CHUNK: u64 = 16;
 
-/// The bytes that the address of a kernel's parameter must be a multiple of: 16 where 16 bytes are copied at a time, two elements
-/// where neighbours may be written together, else an element.
+/// The bytes that the address of a kernel's parameter must be a multiple of: 16 where it says so or 16 bytes are copied at a time, two
+/// elements where neighbours may be written together, else an element.
 pub(crate) fn needed(kernel: &Kernel, param: Value) -> u64 {
     let Some(ty) = kernel.body.ty(param).buffer() else { return 1 };
     let size = ty.elem.size();
-    if is_split(kernel, param) {
+    if is_split(kernel, param) || kernel.params.iter().any(|p| p.value == param && p.aligned) {
         return CHUNK;
     }
     if !matches!(kernel.state, State::Gpu { .. }) || kernel.works_in_runs() {

@@ -205,14 +205,14 @@ impl KernelBuilder {
     /// Adds a buffer parameter.
     pub fn buffer(&mut self, ty: BufferType, mode: ParamMode) -> Value {
         let value = self.inner.body.add_param(Type::Buffer(ty));
-        self.inner.params.push(Param { value, mode });
+        self.inner.params.push(Param::new(value, mode));
         value
     }
 
     /// Adds an index parameter.
     pub fn index_param(&mut self) -> Value {
         let value = self.inner.body.add_param(Type::Index);
-        self.inner.params.push(Param { value, mode: ParamMode::In });
+        self.inner.params.push(Param::new(value, ParamMode::In));
         value
     }
 

@@ -251,7 +251,7 @@ impl Encoder {
     fn kernel(&mut self, k: &Kernel, state: State) {
         self.put(&(&k.symbols, k.scratch, state, k.params.len(), k.grid.len()));
         for p in &k.params {
-            self.put(&p.mode);
+            self.put(&(p.mode, p.aligned));
             self.value(p.value);
             self.ty(k.body.ty(p.value));
         }

@@ -25,6 +25,15 @@ pub struct Param {
     pub value: Value,
     /// What the kernel does with it.
     pub mode: ParamMode,
+    /// GPU, in runs: does the buffer begin at a multiple of 16 bytes, so that neighbours can be accessed together?
+    pub aligned: bool,
+}
+
+impl Param {
+    /// A parameter of which nothing more is known.
+    pub fn new(value: Value, mode: ParamMode) -> Param {
+        Param { value, mode, aligned: false }
+    }
 }
 
 /// An axis of the grid: `ceil(extent / step)` points.

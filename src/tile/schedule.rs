@@ -135,17 +135,18 @@ fn schedule_in_steps(kernel: &mut Kernel, level: Cpu) -> Result<bool, String> {
     }
     let split = steps::split(kernel, level);
     windows::make_windows(kernel, level);
-    group_and_place(kernel)?;
+    group_and_place(kernel, false)?;
     choose_modes(&mut kernel.body, |body, dot| DotMode::best(body, dot, level));
     kernel.state = State::Cpu(level);
     Ok(split)
 }
 
-/// Steps 4 to 6: which operations share a run, where each tile lives, and which tiles share memory. For every machine the same.
-fn group_and_place(kernel: &mut Kernel) -> Result<(), String> {
+/// Steps 4 to 6: which operations share a run, where each tile lives, and which tiles share memory. For every machine the same, but
+/// for `loads_once`: a load that several runs use is not repeated.
+fn group_and_place(kernel: &mut Kernel, loads_once: bool) -> Result<(), String> {
     start_with_scalars(&mut kernel.body);
     let copies = copy_arguments(&mut kernel.body)?;
-    let sources = sources(&kernel.body);
+    let sources = sources(&kernel.body, loads_once);
     let mut s =
         Scheduler { body: &mut kernel.body, copies, sources, event_of: SecondaryMap::new(), events: BTreeMap::new() };
     for block in s.body.layout.clone() {
@@ -205,8 +206,8 @@ fn start_with_scalars(body: &mut Body) {
 
 /// The operations that stand in each run that uses them, because that is as cheap as a trip through scratch: fills, counters,
 /// loads that no other block uses (a tile that a loop uses again and again is loaded once); and work on such tiles alone
-/// that has a single use, in a run of its own extents.
-fn sources(body: &Body) -> BTreeSet<Inst> {
+/// that has a single use, in a run of its own extents. With `loads_once` a load has a single use too.
+fn sources(body: &Body, loads_once: bool) -> BTreeSet<Inst> {
     let mut out = BTreeSet::new();
     let mut home = BTreeMap::new();
     let mut uses: BTreeMap<Value, Vec<(Block, Option<Inst>)>> = BTreeMap::new();
@@ -223,7 +224,8 @@ fn sources(body: &Body) -> BTreeSet<Inst> {
         data.terminator.values().iter().for_each(|v| uses.entry(*v).or_default().push((*block, None)));
     }
     for (v, (inst, block)) in &home {
-        let elsewhere = uses.get(v).is_some_and(|u| u.iter().any(|(at, _)| at != block));
+        let again = |u: &Vec<_>| u.iter().any(|(at, _)| at != block) || loads_once && u.len() > 1;
+        let elsewhere = uses.get(v).is_some_and(again);
         if elsewhere && matches!(body.inst(*inst).op, Op::Load { .. }) {
             out.remove(inst);
         }

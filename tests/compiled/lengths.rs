@@ -433,3 +433,28 @@ fn clauses_of_lengths_are_computed_after_them() {
     assert_eq!(values(&given[3]), [3.0 - 9.0, 5.0 - 11.0, 7.0 - 13.0]);
     assert!(given[4].is_err() && given[5].is_err(), "{given:?}");
 }
+
+/// Extents that are rounded, in a slot that was made for more: `floor_div(S, 2)` rows of as many columns after `S` of `S`.
+#[test]
+fn rounded_extents_share_slots() {
+    let p = program(
+        "    pub fn f(x: f32[S, 4]) -> f32[floor_div(S, 2), floor_div(S, 2)] {\n        let a = sum(exp(x @ x.T * 0.1), axis = 1)\n        \
+         let w = windows(a, 2, stride = 2) * 0.01\n        let m = exp(w @ w.T)\n        m - sum(m, axis = 1, keep = true)\n    }",
+    );
+    for s in [2usize, 3, 7, 40] {
+        assert_eq!(p.call("f", &[noise(&[s, 4], 1)]).unwrap()[0].shape(), [s / 2, s / 2]);
+    }
+}
+
+/// Products of matrices without elements, whose inner length is another one in each iteration: the slot where one is packed is empty for
+/// all of them, and has no extent from before the length has its value.
+#[test]
+fn lengths_of_empty_products() {
+    let p = program(
+        "    pub fn f(x: f32[0, T, T]) -> f32[0, T, T] {\n        var y = x\n        for i in 0..T {\n            \
+         let dim N = i where N <= T\n            let a = y[.., .., 0..N]\n            y = (a * 0.5) @ a.T\n        }\n        y\n    }",
+    );
+    for t in [0usize, 1, 5] {
+        assert_eq!(p.call("f", &[noise(&[0, t, t], 1)]).unwrap()[0].shape(), [0, t, t]);
+    }
+}

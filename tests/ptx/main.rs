@@ -17,6 +17,7 @@ mod sim;
 mod tensor_cores;
 mod texts;
 mod tf32;
+mod traffic;
 mod verifier;
 mod windows;
 mod wounded;

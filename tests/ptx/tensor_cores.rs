@@ -74,12 +74,18 @@ fn programs() -> Vec<Program> {
         add(name, &format!("{operands}{more}"), "f16[H, S, 64]", &body, sizes);
     }
     let capped = "softmax(where(abs(i - j) < 50, 30 * tanh(q @ k.T / 240) - rearrange(a, \"h -> h 1 1\") * cast<f16>(abs(i - j)) * 0.01, -inf)) @ v";
-    add("alibi", &format!("{operands}, a: f16[H]"), "f16[H, S, 64]", &format!("{positions}{capped}"), sizes);
+    add(
+        "alibi",
+        &format!("{operands}, a: f16[H]"),
+        "f16[H, S, 64]",
+        &format!("{positions}{capped}"),
+        &[&[("H", 1), ("S", 30), ("T", 200)]],
+    );
     let masked = "softmax(where(m, q @ k.T / sqrt(64), -inf)) @ v";
     add("masked", &format!("{operands}, m: bool[S, T]"), "f16[H, S, 64]", masked, sizes);
     add("capped", operands, "f16[H, S, 64]", "softmax(30 * tanh(q @ k.T / sqrt(64) / 30)) @ v", sizes);
     let one = "q: f16[2, 1, 64], k: f16[2, T, 64], v: f16[2, T, 64]";
-    let sizes: &[&[(&str, i64)]] = &[&[("T", 1400)], &[("T", 1)], &[("T", 0)]];
+    let sizes: &[&[(&str, i64)]] = &[&[("T", 700)], &[("T", 1)], &[("T", 0)]];
     add("decode", one, "f16[2, 1, 64]", "softmax(q @ k.T / sqrt(64)) @ v", sizes);
     let behind = "let m = q @ k.T / sqrt(64)\n        softmax(concat(m, full<f16>(0, [2, 1, 1]) + rearrange(a, \"h -> h 1 1\"), axis = -1))[.., 0..T] @ v";
     add("decode_sink", &format!("{one}, a: f16[2]"), "f16[2, 1, 64]", behind, &[&[("T", 300)], &[("T", 0)]]);
@@ -254,7 +260,7 @@ fn tiles_that_masks_hide_are_not_visited() {
         ("no_key", |i, j, _| j > i + 1000),
     ];
     let programs = programs();
-    let (s, t) = (150, 280);
+    let (s, t) = (130, 270);
     let counted = |name: &str, arch: GpuArch| {
         let program = programs.iter().find(|p| p.name == name).expect("a program");
         let tiles = scheduled(program, arch);

@@ -1,73 +1,45 @@
 //! Products: each thread has a rectangle of the result in registers and goes through the steps.
 //!
 //! In: a `dot` whose operands are tiles in shared memory or windows. Out: its result in shared memory. A window is read through
-//! shared memory, [`DEPTH`] steps at a time, converted to the type of computation on the way:
+//! shared memory, some steps at a time ([`super::slices`]), converted to the type of computation on the way. There are two slices of
+//! each, so that the next steps come from memory while these are multiplied, and one barrier is enough:
 //!
 //! ```text
-//! sums = start                                            ROWS x COLS registers a thread
+//! sums = start                                            ROWS x COLS registers a thread, up to 8 x 8
+//! slice 0 of the windows to shared memory;  barrier       left [DEPTH, M], right [DEPTH, N], zeros outside
 //! for k = 0; k < steps; k += DEPTH
-//!   barrier;  slices of the windows to shared memory;  barrier        left [DEPTH, M], right [DEPTH, N], zeros outside
+//!   load the next slice to registers
 //!   for each step: ROWS elements of the left column, COLS of the right row;  sums = fma(left, right, sums)
+//!   registers to the other slice;  barrier
 //! result = accumulator + sums
 //! ```
 //!
 //! Panels of integers (`load_scaled`) are windows whose elements are multiplied by their scales on the way.
 //!
-//! In a slice the elements of a step lie side by side, so a thread reads its rows and columns four at a time.
+//! In a slice the elements of a step lie side by side, so a thread reads its rows and columns four at a time; of eight, the second four are
+//! as far behind as all threads' first ones reach: so what a warp reads lies in different banks.
 
-use super::kernel::{Code, WARP, offset_of};
+use super::kernel::{Code, offset_of};
 use super::lanes::{Lane, ptx_type};
-use super::run::power_of_two;
-use super::scales::{Scale, Scaled};
+use super::mapping::power_of_two;
+use super::product::{Product, Side, Source, Window, size, whole};
+use super::slices::Item;
 use crate::ptx::words::{Compare, Half, Relu, Round, Sat, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as PtxType};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
-use crate::tile::{Extent, InstData, Op, TileType, Type, Value};
+use crate::tile::{Extent, InstData, Op, Type, Value};
 
-/// Steps of a slice.
+/// Steps of a slice; of rectangles of more than this many sums [`SHORT`], as these have more to do at each.
 const DEPTH: i64 = 16;
+const SHORT: i64 = 8;
+const MANY: i64 = 16;
 /// The most rows or columns of a thread's rectangle.
-const MOST: i64 = 4;
-
-/// How an operand is read at a step.
-enum Source {
-    /// From a slice at this place in shared memory, so many bytes from step to step.
-    Slice { offset: u32, pitch: u32 },
-    /// From a tile in shared memory.
-    Tile(TileType),
-}
-
-/// A window: its first element, the bytes between its rows and between its columns, and its elements.
-struct Window {
-    base: Operand,
-    strides: [Operand; 2],
-    dense: [bool; 2],
-    elem: Elem,
-    read_only: bool,
-    /// Integers times scales.
-    scaled: Option<Scaled>,
-}
-
-/// How the rows (or columns) of the result are divided.
-struct Side {
-    /// Threads that share them, and how many each takes at a time.
-    threads: u32,
-    own: i64,
-    /// Are a thread's rows neighbours? Else they are as far apart as there are threads.
-    neighbours: bool,
-    /// The thread's place among them.
-    thread: Operand,
-    extent: Extent,
-    limit: Operand,
-}
-
-impl Side {
-    /// Rows that all threads together take at a time.
-    fn stride(&self) -> i64 {
-        i64::from(self.threads) * self.own
-    }
-}
+const MOST: i64 = 8;
+/// How many of them it reads together.
+const TOGETHER: i64 = 4;
+/// Bytes of shared memory for slices. The schedule keeps as much beside the tiles.
+const ROOM: u32 = 18 << 10;
 
 /// The largest power of two whose square is no more.
 fn root(n: i64) -> i64 {
@@ -129,6 +101,7 @@ impl Code<'_> {
                 limit: col_limit,
             },
         ];
+        let depth = if rows * cols > MANY { SHORT } else { DEPTH };
         // Room for the slices.
         let mut offset = 0;
         let mut sources = Vec::new();
@@ -139,13 +112,15 @@ impl Code<'_> {
                     // A chunk of 16 bytes apart, so that steps lie in other banks.
                     let pitch = small(width * i64::from(size(elem)) + 16).next_multiple_of(16);
                     let start = offset;
-                    offset += pitch * small(DEPTH);
+                    offset += pitch * small(depth);
                     Source::Slice { offset: start, pitch }
                 }
                 None => Source::Tile(t.clone()),
             });
         }
-        let start = if offset > 0 { self.transient_room(offset) } else { 0 };
+        // Twice, if there is as much.
+        let phases = if 2 * offset <= ROOM { 2 } else { 1 };
+        let start = if offset > 0 { self.transient_room(phases * offset) } else { 0 };
         for source in &mut sources {
             if let Source::Slice { offset, .. } = source {
                 *offset += start;
@@ -160,8 +135,20 @@ impl Code<'_> {
             }
         };
         let adds = body.ty(*acc).tile().cloned();
-        let mut product =
-            Product { elem, sides, windows, sources, steps, step_extent: a.cols, first, result: c, adds, code: self };
+        let mut product = Product {
+            elem,
+            sides,
+            windows,
+            sources,
+            depth,
+            other: if phases == 2 { offset } else { 0 },
+            steps,
+            step_extent: a.cols,
+            first,
+            result: c,
+            adds,
+            code: self,
+        };
         product.make()
     }
 
@@ -191,35 +178,10 @@ impl Code<'_> {
             }
         }
         let dense = bytes.clone().map(|b| b == Operand::Int(i64::try_from(elem.size()).unwrap_or(0)));
-        Ok(Some(Window { base, strides: bytes, dense, elem, read_only, scaled }))
+        let wide =
+            [0, 1].into_iter().find(|axis| body.def_inst(v).is_some_and(|d| self.multiples.is_wide(body, d, *axis)));
+        Ok(Some(Window { base, strides: bytes, dense, wide, elem, read_only, scaled }))
     }
-}
-
-/// Bytes of a computed element in shared memory.
-fn size(elem: Elem) -> u32 {
-    if elem == Elem::I64 { 8 } else { 4 }
-}
-
-/// Rows of a side, up to a whole number of a thread's.
-fn whole(side: &Side) -> i64 {
-    let own = side.own.max(1);
-    (side.extent.capacity() + own - 1) / own * own
-}
-
-struct Product<'c, 'a> {
-    code: &'c mut Code<'a>,
-    elem: Elem,
-    /// Rows, columns.
-    sides: [Side; 2],
-    windows: [Option<Window>; 2],
-    sources: Vec<Source>,
-    steps: Operand,
-    step_extent: Extent,
-    /// What each sum starts with.
-    first: Lane,
-    result: TileType,
-    /// The tile that is added.
-    adds: Option<TileType>,
 }
 
 impl Product<'_, '_> {
@@ -261,12 +223,12 @@ impl Product<'_, '_> {
     /// The place of a thread's row or column `n` within a block.
     fn within(&mut self, side: usize, n: i64) -> Operand {
         let s = &self.sides[side];
-        let (thread, own, threads) = (s.thread.clone(), s.own, i64::from(s.threads));
+        let (thread, own, threads) = (s.thread.clone(), s.own.min(TOGETHER), i64::from(s.threads));
         let e = &mut self.code.e;
         match s.neighbours {
             true => {
                 let first = e.mul("first", PtxType::S32, &thread, &Operand::Int(own));
-                e.add("place", PtxType::S32, &first, &Operand::Int(n))
+                e.add("place", PtxType::S32, &first, &Operand::Int(n / own * own * threads + n % own))
             }
             false => e.add("place", PtxType::S32, &thread, &Operand::Int(n * threads)),
         }
@@ -296,57 +258,123 @@ impl Product<'_, '_> {
         }
         let bases = [self.read_from(0, starts[0]), self.read_from(1, starts[1])];
         let staged = self.windows.iter().any(Option::is_some);
-        let exact = matches!(self.step_extent, Extent::Static(n) if n % DEPTH == 0);
+        let depth = self.depth;
         let e = &mut self.code.e;
         let counter = e.reg("step", RegType::B32);
         let (k, limit) = (Operand::Reg(counter), self.steps.clone());
         let (top, done) = (e.new_label("steps"), e.new_label("summed"));
         e.assign(counter, PtxType::B32, &Operand::Int(0));
+        let mut items = [Vec::new(), Vec::new()];
+        let mut phase = Operand::Int(0);
+        let two = self.other > 0;
+        if staged {
+            items = [self.items(0, starts[0]), self.items(1, starts[1])];
+            self.code.e.barrier();
+        }
+        if staged && two {
+            self.copy(&items, &k, None, &phase)?;
+            let e = &mut self.code.e;
+            let now = e.reg("slice", RegType::B32);
+            e.assign(now, PtxType::B32, &phase);
+            phase = Operand::Reg(now);
+            e.barrier();
+        }
+        let e = &mut self.code.e;
         e.label(&top);
         let none = e.compare("none", Compare::Ge, PtxType::S32, &k, &limit);
         e.jump_if(&none, false, true, &done);
+        let next = e.add("next", PtxType::S32, &k, &Operand::Int(depth));
+        let mut loaded = [Vec::new(), Vec::new()];
+        if staged && two {
+            let more = e.compare("more", Compare::Lt, PtxType::S32, &next, &limit);
+            loaded = [self.fetch(0, &items[0], &next, Some(&more))?, self.fetch(1, &items[1], &next, Some(&more))?];
+        } else if staged {
+            self.copy(&items, &k, None, &phase)?;
+            self.code.e.barrier();
+        }
+        self.slice(&bases, &k, &phase, &sums)?;
+        if staged && two {
+            // The other slice: the numbers are 0 and the distance.
+            let e = &mut self.code.e;
+            let distance = Operand::Int(i64::from(self.other));
+            e.push(P::Sub { sat: Sat::Wrap, ty: PtxType::S32 }, [phase.clone(), distance, phase.clone()]);
+            [0, 1].into_iter().for_each(|side| self.put(side, &items[side], &loaded[side], &phase));
+        }
         if staged {
             self.code.e.barrier();
-            for side in [0, 1] {
-                self.stage(side, starts[side], &k)?;
-            }
-            self.code.e.barrier();
-        }
-        let both = self.windows.iter().all(Option::is_some);
-        if exact || both {
-            // Slices have zeros behind the last step.
-            for step in 0..DEPTH {
-                self.step(&bases, &k, &Operand::Int(step), &sums)?;
-            }
-        } else {
-            let e = &mut self.code.e;
-            let (rest_label, end) = (e.new_label("rest"), e.new_label("slice_done"));
-            let left = e.sub("left", PtxType::S32, &limit, &k);
-            let few = e.compare("few", Compare::Lt, PtxType::S32, &left, &Operand::Int(DEPTH));
-            e.jump_if(&few, false, true, &rest_label);
-            for step in 0..DEPTH {
-                self.step(&bases, &k, &Operand::Int(step), &sums)?;
-            }
-            let e = &mut self.code.e;
-            e.jump(&end);
-            e.label(&rest_label);
-            let counter = e.reg("one", RegType::B32);
-            let one = Operand::Reg(counter);
-            e.assign(counter, PtxType::B32, &Operand::Int(0));
-            let again = e.new_label("one");
-            e.label(&again);
-            self.step(&bases, &k, &one, &sums)?;
-            let e = &mut self.code.e;
-            e.push(P::Add { sat: Sat::Wrap, ty: PtxType::S32 }, [one.clone(), one.clone(), Operand::Int(1)]);
-            let more = e.compare("more", Compare::Lt, PtxType::S32, &one, &left);
-            e.jump_if(&more, false, true, &again);
-            e.label(&end);
         }
         let e = &mut self.code.e;
-        e.push(P::Add { sat: Sat::Wrap, ty: PtxType::S32 }, [k.clone(), k, Operand::Int(DEPTH)]);
+        e.assign(counter, PtxType::B32, &next);
         e.jump(&top);
         e.label(&done);
         self.leave(&own, &sums)
+    }
+
+    /// Loads a slice of each window and puts it into shared memory.
+    fn copy(
+        &mut self,
+        items: &[Vec<Item>; 2],
+        k: &Operand,
+        more: Option<&Operand>,
+        phase: &Operand,
+    ) -> Result<(), String> {
+        let loaded = [self.fetch(0, &items[0], k, more)?, self.fetch(1, &items[1], k, more)?];
+        [0, 1].into_iter().for_each(|side| self.put(side, &items[side], &loaded[side], phase));
+        Ok(())
+    }
+
+    /// The steps from `k` on that are in shared memory.
+    fn slice(&mut self, bases: &[Vec<Operand>; 2], k: &Operand, phase: &Operand, sums: &[Reg]) -> Result<(), String> {
+        let (depth, limit) = (self.depth, self.steps.clone());
+        let exact = matches!(self.step_extent, Extent::Static(n) if n % depth == 0);
+        let both = self.windows.iter().all(Option::is_some);
+        let bases = &[self.at_phase(0, &bases[0], phase), self.at_phase(1, &bases[1], phase)];
+        if exact || both {
+            // Slices have zeros behind the last step.
+            for step in 0..depth {
+                self.step(bases, k, &Operand::Int(step), sums)?;
+            }
+            return Ok(());
+        }
+        let e = &mut self.code.e;
+        let (rest_label, end) = (e.new_label("rest"), e.new_label("slice_done"));
+        let left = e.sub("left", PtxType::S32, &limit, k);
+        let few = e.compare("few", Compare::Lt, PtxType::S32, &left, &Operand::Int(depth));
+        e.jump_if(&few, false, true, &rest_label);
+        for step in 0..depth {
+            self.step(bases, k, &Operand::Int(step), sums)?;
+        }
+        let e = &mut self.code.e;
+        e.jump(&end);
+        e.label(&rest_label);
+        let counter = e.reg("one", RegType::B32);
+        let one = Operand::Reg(counter);
+        e.assign(counter, PtxType::B32, &Operand::Int(0));
+        let again = e.new_label("one");
+        e.label(&again);
+        self.step(bases, k, &one, sums)?;
+        let e = &mut self.code.e;
+        e.push(P::Add { sat: Sat::Wrap, ty: PtxType::S32 }, [one.clone(), one.clone(), Operand::Int(1)]);
+        let more = e.compare("more", Compare::Lt, PtxType::S32, &one, &left);
+        e.jump_if(&more, false, true, &again);
+        e.label(&end);
+        Ok(())
+    }
+
+    /// Where the rows (or columns) of a side are read now, if that is a slice.
+    fn at_phase(&mut self, side: usize, bases: &[Operand], phase: &Operand) -> Vec<Operand> {
+        match self.sources[side] {
+            Source::Slice { .. } => {
+                // Of those that are read together only the first one is used, and ptxas drops the others.
+                bases.iter().map(|x| self.code.e.add("now", PtxType::S32, x, phase)).collect()
+            }
+            Source::Tile(_) => bases.to_vec(),
+        }
+    }
+
+    /// How many rows (or columns) a slice has.
+    pub(super) fn width(&self, side: usize) -> i64 {
+        self.sides[side].stride().min(whole(&self.sides[side]))
     }
 
     /// For each of a thread's rows (or columns) where it reads its elements, but for the step. A thread that has none reads the last
@@ -366,7 +394,7 @@ impl Product<'_, '_> {
             }
         };
         let last = match all {
-            Some(n) => Operand::Int(n - if neighbours { own } else { 1 }),
+            Some(n) => Operand::Int(n - if neighbours { own.min(TOGETHER) } else { 1 }),
             None => {
                 let last = self.code.e.sub("last", PtxType::S32, &limit, &Operand::Int(1));
                 self.code.e.make("last", P::Max { ty: PtxType::S32 }, PtxType::S32, &[last, Operand::Int(0)])
@@ -382,13 +410,13 @@ impl Product<'_, '_> {
             }
         };
         let mut out = Vec::new();
-        let first = near(self, 0);
+        let mut first = Operand::Int(0);
+        let together = if neighbours { own.min(TOGETHER) } else { 1 };
         for n in 0..own {
-            let place = match (neighbours, n) {
-                (true, _) => self.code.e.add("place", PtxType::S32, &first, &Operand::Int(n)),
-                (false, 0) => first.clone(),
-                (false, _) => near(self, n),
-            };
+            if n % together == 0 {
+                first = near(self, n);
+            }
+            let place = self.code.e.add("place", PtxType::S32, &first, &Operand::Int(n % together));
             out.push(self.code.e.mad32("from", &place, bytes, &shared));
         }
         out
@@ -433,17 +461,19 @@ impl Product<'_, '_> {
         let wide = self.sides[side].neighbours;
         let count = bases.len();
         let mut out = Vec::new();
-        if wide && elem != Elem::I64 && (count == 2 || count == 4) {
-            let vector = if count == 2 { Vector::Two } else { Vector::Four };
+        if wide && elem != Elem::I64 && count >= 2 {
+            let (vector, together) = if count == 2 { (Vector::Two, 2) } else { (Vector::Four, 4) };
             let e = &mut self.code.e;
-            let base = match (&shift, bases.first()) {
-                (Some(shift), Some(base)) => e.add("at", PtxType::S32, base, shift),
-                (None, Some(base)) => base.clone(),
-                _ => return Ok(out),
-            };
-            let regs: Vec<Reg> = (0..count).map(|_| e.reg(name, RegType::of(ty))).collect();
-            e.push(P::LdShared { vector, ty }, [Operand::Vector(regs.clone()), super::emit::at(&base, offset)]);
-            return Ok(regs.into_iter().map(Operand::Reg).collect());
+            for base in bases.iter().step_by(together) {
+                let base = match &shift {
+                    Some(shift) => e.add("at", PtxType::S32, base, shift),
+                    None => base.clone(),
+                };
+                let regs: Vec<Reg> = (0..together).map(|_| e.reg(name, RegType::of(ty))).collect();
+                e.push(P::LdShared { vector, ty }, [Operand::Vector(regs.clone()), super::emit::at(&base, offset)]);
+                out.extend(regs.into_iter().map(Operand::Reg));
+            }
+            return Ok(out);
         }
         for base in bases {
             let e = &mut self.code.e;
@@ -478,90 +508,14 @@ impl Product<'_, '_> {
         Ok(())
     }
 
-    /// Copies a slice of a window to shared memory, zeros outside: elements that lie side by side to neighbouring threads.
-    fn stage(&mut self, side: usize, start: &Operand, k: &Operand) -> Result<(), String> {
-        let (Some(w), Source::Slice { offset, pitch }) = (&self.windows[side], &self.sources[side]) else {
-            return Ok(());
-        };
-        let (offset, pitch) = (i32::try_from(*offset).unwrap_or(0), *pitch);
-        // Axes of the window: that of the result, that of the steps.
-        let (own_axis, step_axis) = if side == 0 { (0, 1) } else { (1, 0) };
-        let (base, elem, read_only, scaled) = (w.base.clone(), w.elem, w.read_only, w.scaled.clone());
-        let (own_bytes, step_bytes) = (w.strides[own_axis].clone(), w.strides[step_axis].clone());
-        let steps_first = w.dense[step_axis] && !w.dense[own_axis];
-        let width = self.sides[side].stride().min(whole(&self.sides[side]));
-        let threads = i64::from(self.code.threads);
-        let (limit, steps, shared) = (self.sides[side].limit.clone(), self.steps.clone(), self.code.shared.clone());
-        let computed = self.elem;
-        // The fast axis of the copy, and how many threads go along it.
-        let (fast_extent, slow_extent) = if steps_first { (DEPTH, width) } else { (width, DEPTH) };
-        let fast_threads = i64::from(power_of_two(fast_extent)).min(threads);
-        let slow_threads = threads / fast_threads;
-        let (ty, s32, tid) = (PtxType::U32, PtxType::S32, self.code.tid.clone());
-        let e = &mut self.code.e;
-        let fast = e.make("fast", P::And { ty: PtxType::B32 }, ty, &[tid.clone(), Operand::Int(fast_threads - 1)]);
-        let bits = Operand::Int(i64::from(fast_threads.trailing_zeros()));
-        let slow = e.make("slow", P::Shr { ty }, ty, &[tid, bits]);
-        let mut loaded: Vec<(Lane, Option<Scale>, Operand, Option<Operand>)> = Vec::new();
-        let mut f = 0;
-        while f < fast_extent {
-            let mut s = 0;
-            while s < slow_extent {
-                let fast_at = e.add("fast", s32, &fast, &Operand::Int(f));
-                let slow_at = e.add("slow", s32, &slow, &Operand::Int(s));
-                // Within the slice at all?
-                let mut inside = None;
-                for (at, extent, threads) in
-                    [(&fast_at, fast_extent, fast_threads), (&slow_at, slow_extent, slow_threads)]
-                {
-                    let base = if *at == fast_at { f } else { s };
-                    if base + threads > extent {
-                        let p = e.compare("inside", Compare::Lt, s32, at, &Operand::Int(extent));
-                        inside = e.both(inside, Some(p));
-                    }
-                }
-                let (own_at, step_at) = if steps_first { (&slow_at, &fast_at) } else { (&fast_at, &slow_at) };
-                let own = e.add("own", s32, start, own_at);
-                let step = e.add("at_step", s32, k, step_at);
-                let mut there = inside.clone();
-                if !matches!(self.sides[side].extent, Extent::Static(n) if n % width == 0) {
-                    let p = e.compare("there", Compare::Lt, s32, &own, &limit);
-                    there = e.both(there, Some(p));
-                }
-                if !matches!(self.step_extent, Extent::Static(n) if n % DEPTH == 0) {
-                    let p = e.compare("there", Compare::Lt, s32, &step, &steps);
-                    there = e.both(there, Some(p));
-                }
-                let address = e.advance(&base, &own, &own_bytes);
-                let (row, scale) = match &scaled {
-                    None => (step.clone(), None),
-                    Some(s) => e.scale_of(s, &step, &own, there.as_ref()),
-                };
-                let address = e.advance(&address, &row, &step_bytes);
-                let x = e.load("x", elem, &address, read_only, there.as_ref());
-                let target = e.mad32("to", step_at, pitch, &shared);
-                let target = e.mad32("to", own_at, size(computed), &target);
-                loaded.push((x, scale, target, inside));
-                s += slow_threads;
-            }
-            f += fast_threads;
-        }
-        for (x, scale, target, inside) in loaded {
-            let x = match scale {
-                None => e.cast("x", &x, computed),
-                Some(scale) => e.times_scale(&x, &scale)?,
-            };
-            let ty = ptx_type(computed);
-            let value = e.in_reg(&x.value, ty);
-            let op = P::StShared { vector: Vector::One, ty };
-            let operands = [super::emit::at(&target, offset), value];
-            match &inside {
-                Some(p) => e.push_if(p, op, operands),
-                None => e.push(op, operands),
-            }
-        }
-        debug_assert!(threads % i64::from(WARP) == 0);
-        Ok(())
+    /// How many columns of a thread can be written together. All of its places are in the tile then; what is beyond its extents means
+    /// nothing, and is there for nobody else.
+    fn groups_of_columns(&self) -> Option<usize> {
+        let [rows, cols] = &self.sides;
+        let fits = |s: &Side| s.extent.capacity() % s.stride() == 0;
+        let together = cols.own == TOGETHER || cols.own == 2 * TOGETHER;
+        let aligned = self.elem != Elem::I64 && self.result.pitch().is_multiple_of(16);
+        (fits(rows) && fits(cols) && cols.neighbours && together && aligned).then_some(TOGETHER as usize)
     }
 
     /// Writes the sums, with the accumulator added.
@@ -572,6 +526,17 @@ impl Product<'_, '_> {
             let s = &self.sides[side];
             matches!(s.extent, Extent::Static(n) if n % s.stride() == 0)
         });
+        if let (None, Some(groups)) = (&adds, self.groups_of_columns()) {
+            for (r, row) in own[0].iter().enumerate() {
+                for c in (0..own[1].len()).step_by(groups) {
+                    let address = self.code.scratch_address(&result, &[row.clone(), own[1][c].clone()]);
+                    let sums = sums.iter().skip(r * own[1].len() + c).take(groups);
+                    let lanes: Vec<Lane> = sums.map(|sum| Lane { value: Operand::Reg(*sum), elem }).collect();
+                    self.code.e.store_shared_wide(&address, offset_of(&result)?, &lanes);
+                }
+            }
+            return Ok(());
+        }
         let [row_limit, col_limit] = [self.sides[0].limit.clone(), self.sides[1].limit.clone()];
         let e = &mut self.code.e;
         let skip = e.new_label("outside");

@@ -110,6 +110,11 @@ impl Emit {
         self.kernel.push(Op::BarSync {}, [Operand::Int(0)]);
     }
 
+    /// All threads of the warp meet, and see what each has written.
+    pub(super) fn barrier_of_warp(&mut self) {
+        self.kernel.push(Op::BarWarp {}, [Operand::Int(-1)]);
+    }
+
     /// The sum of integers of a type.
     pub(super) fn add(&mut self, name: &str, ty: Type, a: &Operand, b: &Operand) -> Operand {
         match (a, b) {

@@ -14,6 +14,7 @@ use super::emit::{Emit, at};
 use super::hazards::Hazards;
 use super::info::{Grid, KernelInfo, ParamInfo};
 use super::lanes::Lane;
+use super::multiples::Multiples;
 use crate::ptx::words::{Compare, Ordering, Sat, Scope, Space, StoreCache, Vector};
 use crate::ptx::{self, Op as P, Operand, ParamType, Reg, RegType, Special, Threads, Type as PtxType};
 use crate::shape::Elem;
@@ -51,6 +52,10 @@ pub(super) struct Code<'a> {
     pub(super) e: Emit,
     /// What it is made from.
     pub(super) body: &'a Body,
+    /// What its indices are multiples of.
+    pub(super) multiples: Multiples,
+    /// Does each warp have a row of its own, everywhere?
+    pub(super) rows_by_warp: bool,
     /// Threads of a block.
     pub(super) threads: u32,
     /// The number of this thread in its block.
@@ -90,6 +95,8 @@ pub(super) fn kernel(
         end: e.new_label("end"),
         e,
         body: &kernel.body,
+        multiples: Multiples::of(kernel),
+        rows_by_warp: super::mapping::rows_by_warp(kernel, warps),
         threads,
         tid: Operand::Int(0),
         shared: Operand::Int(0),
@@ -272,7 +279,7 @@ impl Code<'_> {
             for inst in &body.block(*block).insts {
                 self.comment(*inst, 0);
                 if hazards.before(*inst) {
-                    self.e.barrier();
+                    self.meet();
                 }
                 self.operation(*inst)?;
             }
@@ -280,6 +287,15 @@ impl Code<'_> {
             self.terminator(&body.block(*block).terminator, &labels, next)?;
         }
         Ok(())
+    }
+
+    /// The threads that share rows meet.
+    pub(super) fn meet(&mut self) {
+        if self.rows_by_warp {
+            self.e.barrier_of_warp();
+        } else {
+            self.e.barrier();
+        }
     }
 
     fn operation(&mut self, inst: Inst) -> Result<(), String> {

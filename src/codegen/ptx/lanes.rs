@@ -14,7 +14,7 @@ use super::emit::{Emit, at};
 use crate::ptx::words::{
     Compare, Ftz, Half, LoadCache, Nan, ReadOnly, Relu, Round, RoundInt, Sat, Shuffle, StoreCache, Vector,
 };
-use crate::ptx::{Op, Operand, RegType, Type};
+use crate::ptx::{Op, Operand, Reg, RegType, Type};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
 use crate::vector::expand::{Expanded, Need, expanded, shift};
@@ -312,14 +312,23 @@ impl Emit {
         let raw_name = if ty == ptx_type(elem) { name } else { "m" };
         let d = self.reg(raw_name, RegType::of(ty));
         if let Some(condition) = condition {
-            let zero = if ty == Type::F32 { float(0.0) } else { Operand::Int(0) };
-            let moved = if ty.bits() <= 16 { Type::B16 } else { ty };
-            self.push(Op::Mov { ty: moved }, [Operand::Reg(d), zero]);
+            self.zero(d, ty);
             self.push_if(condition, op, [Operand::Reg(d), at(address, 0)]);
         } else {
             self.push(op, [Operand::Reg(d), at(address, 0)]);
         }
-        let raw = Operand::Reg(d);
+        self.from_memory(name, elem, Operand::Reg(d))
+    }
+
+    /// Writes 0 to the register of an access.
+    fn zero(&mut self, d: Reg, ty: Type) {
+        let zero = if ty == Type::F32 { float(0.0) } else { Operand::Int(0) };
+        let moved = if ty.bits() <= 16 { Type::B16 } else { ty };
+        self.push(Op::Mov { ty: moved }, [Operand::Reg(d), zero]);
+    }
+
+    /// An element as it is computed, from what an access of its type in memory reads.
+    fn from_memory(&mut self, name: &str, elem: Elem, raw: Operand) -> Lane {
         let value = match elem {
             Elem::F32 | Elem::I32 | Elem::I64 => raw,
             Elem::BF16 | Elem::F16 => self.float_of_half(name, &raw, elem),
@@ -332,8 +341,95 @@ impl Emit {
         Lane { value, elem: elem.computed() }
     }
 
+    /// Neighbours in global memory, in as few accesses as there are, from an address that is a multiple of what one moves. Where
+    /// `condition` does not hold, they are not read, and 0.
+    pub(super) fn load_wide(
+        &mut self,
+        name: &str,
+        elem: Elem,
+        address: &Operand,
+        read_only: bool,
+        count: usize,
+        condition: Option<&Operand>,
+    ) -> Vec<Lane> {
+        let ty = Emit::memory_type(elem);
+        let mut raw = Vec::new();
+        for (vector, offset) in parts(count, ty) {
+            let op = match read_only {
+                true => Op::LdReadOnly { cache: ReadOnly::Default, vector, ty },
+                false => Op::Ld { cache: LoadCache::Default, vector, ty },
+            };
+            let raw_name = if ty == ptx_type(elem) { name } else { "m" };
+            let regs: Vec<Reg> = (0..vector.count()).map(|_| self.reg(raw_name, RegType::of(ty))).collect();
+            let operands = [Operand::Vector(regs.clone()), at(address, offset)];
+            match condition {
+                Some(condition) => {
+                    regs.iter().for_each(|r| self.zero(*r, ty));
+                    self.push_if(condition, op, operands);
+                }
+                None => self.push(op, operands),
+            }
+            raw.extend(regs);
+        }
+        raw.into_iter().map(|r| self.from_memory(name, elem, Operand::Reg(r))).collect()
+    }
+
+    /// Writes neighbours in global memory, as [`Emit::load_wide`] reads them.
+    pub(super) fn store_wide(&mut self, elem: Elem, address: &Operand, xs: &[Lane]) {
+        let ty = Emit::memory_type(elem);
+        let values: Vec<Operand> = xs.iter().map(|x| self.to_memory(elem, x)).collect();
+        let mut rest = values.as_slice();
+        for (vector, offset) in parts(xs.len(), ty) {
+            let (now, later) = rest.split_at((vector.count() as usize).min(rest.len()));
+            rest = later;
+            self.push(Op::St { cache: StoreCache::Default, vector, ty }, [at(address, offset), together(now)]);
+        }
+    }
+
+    /// Neighbours in shared memory.
+    pub(super) fn load_shared_wide(
+        &mut self,
+        name: &str,
+        elem: Elem,
+        address: &Operand,
+        start: i32,
+        count: usize,
+    ) -> Vec<Lane> {
+        let ty = if elem == Elem::Bool { Type::S32 } else { ptx_type(elem) };
+        let raw_name = if elem == Elem::Bool { "m" } else { name };
+        let mut raw = Vec::new();
+        for (vector, offset) in parts(count, ty) {
+            let regs: Vec<Reg> = (0..vector.count()).map(|_| self.reg(raw_name, RegType::of(ty))).collect();
+            let operands = [Operand::Vector(regs.clone()), at(address, start + offset)];
+            self.push(Op::LdShared { vector, ty }, operands);
+            raw.extend(regs.into_iter().map(Operand::Reg));
+        }
+        let as_lane = |s: &mut Emit, x: Operand| Lane { value: s.from_shared(name, elem, x), elem };
+        raw.into_iter().map(|x| as_lane(self, x)).collect()
+    }
+
+    /// Writes neighbours in shared memory.
+    pub(super) fn store_shared_wide(&mut self, address: &Operand, start: i32, xs: &[Lane]) {
+        let Some(first) = xs.first() else { return };
+        let ty = if first.elem == Elem::Bool { Type::S32 } else { ptx_type(first.elem) };
+        let values: Vec<Operand> = xs.iter().map(|x| self.to_shared(x)).collect();
+        let mut rest = values.as_slice();
+        for (vector, offset) in parts(xs.len(), ty) {
+            let (now, later) = rest.split_at((vector.count() as usize).min(rest.len()));
+            rest = later;
+            self.push(Op::StShared { vector, ty }, [at(address, start + offset), together(now)]);
+        }
+    }
+
     /// Writes one element of global memory, rounded to its type.
     pub(super) fn store(&mut self, elem: Elem, address: &Operand, x: &Lane) {
+        let ty = Emit::memory_type(elem);
+        let value = self.to_memory(elem, x);
+        self.push(Op::St { cache: StoreCache::Default, vector: Vector::One, ty }, [at(address, 0), value]);
+    }
+
+    /// What an access of an element's type in memory writes, in a register.
+    fn to_memory(&mut self, elem: Elem, x: &Lane) -> Operand {
         let ty = Emit::memory_type(elem);
         let value = match elem {
             Elem::F32 | Elem::I32 | Elem::I64 => x.value.clone(),
@@ -347,8 +443,7 @@ impl Emit {
                 self.make("m", Op::CvtInt { sat: WRAP, to: Type::U8, from: Type::U32 }, Type::U16, &[word])
             }
         };
-        let value = self.in_reg(&value, ptx_type_of_register(ty));
-        self.push(Op::St { cache: StoreCache::Default, vector: Vector::One, ty }, [at(address, 0), value]);
+        self.in_reg(&value, ptx_type_of_register(ty))
     }
 
     /// One element of shared memory.
@@ -357,21 +452,30 @@ impl Emit {
         let op = Op::LdShared { vector: Vector::One, ty };
         let raw_name = if elem == Elem::Bool { "m" } else { name };
         let raw = self.make(raw_name, op, ty, &[at(address, offset)]);
-        let value = match elem {
+        Lane { value: self.from_shared(name, elem, raw), elem }
+    }
+
+    /// An element from what lies in shared memory for it.
+    fn from_shared(&mut self, name: &str, elem: Elem, raw: Operand) -> Operand {
+        match elem {
             Elem::Bool => self.compare(name, Compare::Ne, Type::S32, &raw, &Operand::Int(0)),
             _ => raw,
-        };
-        Lane { value, elem }
+        }
     }
 
     /// Writes one element of shared memory.
     pub(super) fn store_shared(&mut self, address: &Operand, offset: i32, x: &Lane) {
-        let (value, ty) = match x.elem {
-            Elem::Bool => (self.select("b", Type::S32, &x.value, &Operand::Int(-1), &Operand::Int(0)), Type::S32),
-            elem => (x.value.clone(), ptx_type(elem)),
-        };
-        let value = self.in_reg(&value, ty);
+        let ty = if x.elem == Elem::Bool { Type::S32 } else { ptx_type(x.elem) };
+        let value = self.to_shared(x);
         self.push(Op::StShared { vector: Vector::One, ty }, [at(address, offset), value]);
+    }
+
+    /// What lies in shared memory for an element, in a register.
+    fn to_shared(&mut self, x: &Lane) -> Operand {
+        match x.elem {
+            Elem::Bool => self.select("b", Type::S32, &x.value, &Operand::Int(-1), &Operand::Int(0)),
+            elem => self.in_reg(&x.value, ptx_type(elem)),
+        }
     }
 
     /// Two partial results of a reduction as one.
@@ -522,6 +626,18 @@ impl Emit {
             }
         })
     }
+}
+
+/// The accesses of at most 16 bytes and four elements that move so many: how many each, and where it begins.
+fn parts(count: usize, ty: Type) -> Vec<(Vector, i32)> {
+    let (vector, each) = if ty.bits() > 32 { (Vector::Two, 2) } else { (Vector::Four, 4) };
+    let bytes = each * ty.bytes() as usize;
+    (0..count.div_ceil(each)).map(|n| (vector, (n * bytes) as i32)).collect()
+}
+
+/// Registers as one operand.
+fn together(values: &[Operand]) -> Operand {
+    Operand::Vector(values.iter().filter_map(|x| if let Operand::Reg(r) = x { Some(*r) } else { None }).collect())
 }
 
 /// A type of registers that hold what an access of a type reads.

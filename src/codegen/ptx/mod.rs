@@ -22,10 +22,14 @@ pub mod info;
 mod integers;
 mod kernel;
 mod lanes;
+mod mapping;
+mod multiples;
 mod partial;
+mod product;
 mod reduce;
 mod run;
 mod scales;
+mod slices;
 mod split;
 mod variant;
 

@@ -81,7 +81,7 @@ impl Run<'_, '_> {
         if !alone {
             self.together(inner)?;
             if self.overwrites() {
-                self.code.e.barrier();
+                self.code.meet();
             }
         }
         self.write(&first[inner], valid, alone)?;
@@ -102,7 +102,7 @@ impl Run<'_, '_> {
         let v = *self.code.body.inst(inst).operands.first().ok_or("a reduction of nothing")?;
         let x = self.operand(v, depth)?;
         let a = self.accumulators.iter().find(|a| a.inst == inst).cloned().ok_or("a reduction that is not known")?;
-        let index = Lane { value: self.place[1 - self.outer].clone(), elem: Elem::I32 };
+        let index = Lane { value: self.here()[1 - self.outer].clone(), elem: Elem::I32 };
         self.merge(&a, &x, &index)
     }
 

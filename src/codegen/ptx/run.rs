@@ -1,12 +1,16 @@
-//! Runs: the iteration space of rows and columns divided among the threads of a block, one element at a time.
+//! Runs: the iteration space of rows and columns divided among the threads of a block.
 //!
 //! In: a `run`. Out: loops of each thread over its elements, and what is done at an element.
 //!
 //! ```text
 //! threads: fast x slow, tid = slow * FAST + fast          FAST, SLOW: powers of two
 //! for row = slow; row < rows; row += SLOW                 what changes with the row alone
-//!   for col = fast; col < cols; col += FAST               loads, work, stores, partial results
+//!   for col = W * fast; col < cols; col += W * FAST       loads, work, stores, partial results of W neighbours
 //! ```
+//!
+//! W is [`WIDTH`] where some buffer can be accessed so many elements at a time along the inner axis ([`super::multiples`]), else 1.
+//! Where the number of columns is not certainly a multiple of it, the last ones are taken one by one. What is not dense, or not certainly
+//! aligned, is accessed one by one in any case.
 //!
 //! The fast axis is that along which most of the buffers lie side by side: neighbouring threads access neighbouring elements. Tiles of
 //! the run are registers; what lies in shared memory from before is read where it is used, and what the run leaves there is written at
@@ -17,40 +21,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::emit::Emit;
-use super::kernel::{Code, offset_of};
+use super::kernel::{Code, WARP, offset_of};
 use super::lanes::Lane;
+use super::mapping::{AXES, Mapping, fast_axis, power_of_two};
+use super::multiples::WIDTH;
 use super::partial::Accumulator;
 use crate::ptx::words::{Compare, Sat};
 use crate::ptx::{Op as P, Operand, RegType, Type as PtxType};
 use crate::shape::Elem;
 use crate::tile::{Extent, Inst, InstData, Op, Space, TileType, Type, Value};
-
-/// Rows, columns.
-const AXES: [usize; 2] = [0, 1];
-
-/// The least power of two that is no less.
-pub(super) fn power_of_two(n: i64) -> u32 {
-    u32::try_from(n.max(1)).ok().and_then(u32::checked_next_power_of_two).unwrap_or(1 << 31)
-}
-
-/// Which threads take which rows and columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mapping {
-    /// The axis of neighbouring threads.
-    pub(super) fast: usize,
-    /// How many threads share each axis; their product is the block's.
-    pub(super) threads: [u32; 2],
-}
-
-impl Mapping {
-    /// Of all threads, as many along the fast axis as it has elements; the others along the other.
-    pub(super) fn new(fast: usize, capacity: i64, threads: u32) -> Mapping {
-        let along = power_of_two(capacity).min(threads);
-        let mut all = [threads / along; 2];
-        all[fast] = along;
-        Mapping { fast, threads: all }
-    }
-}
 
 /// A run that is being made.
 pub(super) struct Run<'r, 'a> {
@@ -66,8 +45,15 @@ pub(super) struct Run<'r, 'a> {
     pub(super) outer: usize,
     /// At which depth an instruction is done: before the loops, in the outer one, in the inner one.
     depths: BTreeMap<Inst, usize>,
-    /// Elements that are known at each depth.
-    known: [BTreeMap<Value, Lane>; 3],
+    /// Elements that are known at each depth; of the inner one, of each of the neighbours that are taken together.
+    known: [BTreeMap<Value, Lane>; 2 + WIDTH as usize],
+    /// How many are taken together now, and which of them is made.
+    width: usize,
+    part: usize,
+    /// Is the number of elements along the inner axis a multiple of the width?
+    is_whole: bool,
+    /// The accesses that move them together.
+    wide: BTreeSet<Inst>,
     /// Where the tiles of accesses begin.
     addresses: BTreeMap<Inst, Operand>,
     /// The row and the column.
@@ -84,21 +70,27 @@ impl Code<'_> {
     pub(super) fn run(&mut self, rows: Extent, cols: Extent, insts: &[Inst]) -> Result<(), String> {
         let extents = [rows, cols];
         let limits = [self.extent(rows)?, self.extent(cols)?];
-        let fast = self.fast_axis(extents, insts);
+        let fast = if self.rows_by_warp { 1 } else { fast_axis(self.body, extents, insts) };
         let reduced = insts.iter().find_map(|i| match self.body.inst(*i).op {
             Op::Reduce { axis, .. } => Some(axis),
             _ => None,
         });
         let capacity = extents.map(Extent::capacity);
-        let (mapping, outer) = match reduced {
+        let outer = 1 - reduced.unwrap_or(fast);
+        // Neighbours are taken together along the axis of neighbouring threads.
+        let is_wide = |i: &&Inst| outer != fast && self.multiples.is_wide(self.body, self.body.inst(**i), fast);
+        let wide: BTreeSet<Inst> = insts.iter().filter(is_wide).copied().collect();
+        let width = if wide.is_empty() || capacity[fast] < WIDTH { 1 } else { WIDTH };
+        let groups = capacity[fast] / width + i64::from(capacity[fast] % width != 0);
+        let mapping = match reduced {
+            _ if self.rows_by_warp => Mapping { fast, threads: [self.threads / WARP, WARP] },
             Some(axis) if axis == fast => {
                 // Within a warp, unless there are more threads than results.
                 let results = power_of_two(capacity[1 - axis]).min(self.threads);
-                let most = (self.threads / results).max(super::kernel::WARP.min(self.threads));
-                (Mapping::new(axis, capacity[axis].min(i64::from(most)), self.threads), 1 - axis)
+                let most = (self.threads / results).max(WARP.min(self.threads));
+                Mapping::new(axis, groups.min(i64::from(most)), self.threads)
             }
-            Some(axis) => (Mapping::new(fast, capacity[fast], self.threads), 1 - axis),
-            None => (Mapping::new(fast, capacity[fast], self.threads), 1 - fast),
+            _ => Mapping::new(fast, groups, self.threads),
         };
         let made = insts.iter().filter_map(|i| self.body.inst(*i).result).collect();
         let mut run = Run {
@@ -110,29 +102,21 @@ impl Code<'_> {
             outer,
             depths: BTreeMap::new(),
             known: Default::default(),
+            width: 1,
+            part: 0,
+            is_whole: true,
+            wide: BTreeSet::new(),
             addresses: Default::default(),
             place: [Operand::Int(0), Operand::Int(0)],
             accumulators: Vec::new(),
             code: self,
         };
+        if width > 1 {
+            (run.width, run.wide) = (width as usize, wide);
+            run.is_whole = run.code.multiples.is_whole(extents[fast]);
+        }
         run.find_depths();
         run.make(reduced.is_some())
-    }
-
-    /// The axis along which most accesses to buffers find their elements side by side; columns, if neither.
-    fn fast_axis(&self, extents: [Extent; 2], insts: &[Inst]) -> usize {
-        let mut votes = AXES.map(|_| 0);
-        for i in insts {
-            let data = self.body.inst(*i);
-            let (Op::Load { rows, cols } | Op::Store { rows, cols }) = data.op else { continue };
-            let buffer = data.operands.first().and_then(|b| self.body.ty(*b).buffer());
-            for (axis, along) in AXES.into_iter().zip([rows, cols]) {
-                let dense = along.is_some_and(|along| buffer.is_some_and(|b| b.is_dense(along)));
-                votes[axis] += u32::from(dense && extents[axis].capacity() > 1);
-            }
-        }
-        let single = |axis: usize| extents[axis].capacity() <= 1;
-        usize::from(single(0) || !single(1) && votes[0] <= votes[1])
     }
 
     /// Rows of a tile become columns.
@@ -157,6 +141,10 @@ impl Code<'_> {
             outer: 0,
             depths: BTreeMap::new(),
             known: Default::default(),
+            width: 1,
+            part: 0,
+            is_whole: true,
+            wide: BTreeSet::new(),
             addresses: Default::default(),
             place: [Operand::Int(0), Operand::Int(0)],
             accumulators: Vec::new(),
@@ -311,9 +299,15 @@ impl Run<'_, '_> {
         first: &Operand,
         body: &mut dyn FnMut(&mut Self) -> Result<(), String>,
     ) -> Result<(), String> {
-        let (threads, limit, ty) = (i64::from(self.mapping.threads[axis]), self.limits[axis].clone(), PtxType::S32);
-        let extent = self.extents[axis];
+        let (limit, ty, extent) = (self.limits[axis].clone(), PtxType::S32, self.extents[axis]);
         let depth = if axis == self.outer { 1 } else { 2 };
+        // Elements of all threads at a time, and where this one's begin.
+        let width = if depth == 2 { self.width } else { 1 } as i64;
+        let threads = i64::from(self.mapping.threads[axis]) * width;
+        let first = &self.code.e.mul("first", ty, first, &Operand::Int(width));
+        if depth == 2 && !self.is_whole && width > 1 {
+            return self.each_with_rest(first, threads, body);
+        }
         let mut at = |s: &mut Self, place: Operand| {
             s.enter(depth, place);
             body(s)
@@ -356,11 +350,87 @@ impl Run<'_, '_> {
         Ok(())
     }
 
+    /// The same along the inner axis, of whose elements the last ones may be fewer than are taken together.
+    fn each_with_rest(
+        &mut self,
+        first: &Operand,
+        step: i64,
+        body: &mut dyn FnMut(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let inner = self.inner();
+        let (limit, ty, width) = (self.limits[inner].clone(), PtxType::S32, self.width);
+        let once = self.extents[inner].capacity() <= step;
+        let e = &mut self.code.e;
+        let counter = e.reg(if inner == 0 { "row" } else { "col" }, RegType::B32);
+        let place = Operand::Reg(counter);
+        e.assign(counter, PtxType::B32, first);
+        let (top, rest, done) = (e.new_label("each"), e.new_label("rest"), e.new_label("done"));
+        if !once {
+            e.label(&top);
+        }
+        let left = e.sub("left", ty, &limit, &place);
+        let few = e.compare("few", Compare::Lt, ty, &left, &Operand::Int(width as i64));
+        e.jump_if(&few, false, false, &rest);
+        self.enter(2, place.clone());
+        body(self)?;
+        let e = &mut self.code.e;
+        if !once {
+            e.push(P::Add { sat: Sat::Wrap, ty }, [place.clone(), place.clone(), Operand::Int(step)]);
+        }
+        e.push(P::Bra {}, [Operand::Label(if once { done.clone() } else { top })]);
+        // None of this thread's is behind these. Their counter is one of its own: it is no multiple of the width.
+        e.label(&rest);
+        let again = e.new_label("one");
+        let none = e.compare("none", Compare::Ge, ty, &place, &limit);
+        e.jump_if(&none, false, false, &done);
+        let counter = e.reg(if inner == 0 { "row" } else { "col" }, RegType::B32);
+        e.assign(counter, PtxType::B32, &place);
+        let place = Operand::Reg(counter);
+        e.label(&again);
+        self.width = 1;
+        self.enter(2, place.clone());
+        body(self)?;
+        self.width = width;
+        let e = &mut self.code.e;
+        e.push(P::Add { sat: Sat::Wrap, ty }, [place.clone(), place.clone(), Operand::Int(1)]);
+        let more = e.compare("more", Compare::Lt, ty, &place, &limit);
+        e.jump_if(&more, false, false, &again);
+        e.label(&done);
+        Ok(())
+    }
+
     /// Goes to a place of the outer axis (depth 1) or of the inner one (2): what was known at another is forgotten.
     pub(super) fn enter(&mut self, depth: usize, place: Operand) {
         let axis = if depth == 1 { self.outer } else { self.inner() };
         self.place[axis] = place;
+        self.part = 0;
         self.known[depth..].iter_mut().for_each(BTreeMap::clear);
+    }
+
+    /// Where what is made at a depth is known.
+    fn index_of(&self, depth: usize) -> usize {
+        if depth == 2 { 2 + self.part } else { depth }
+    }
+
+    /// The place of the element that is made.
+    pub(super) fn here(&mut self) -> [Operand; 2] {
+        let mut place = self.place.clone();
+        if self.part > 0 {
+            let inner = self.inner();
+            place[inner] = self.code.e.add("next", PtxType::S32, &place[inner], &Operand::Int(self.part as i64));
+        }
+        place
+    }
+
+    /// Does something for each of the neighbours that are taken together.
+    fn each_part<T>(&mut self, f: &mut dyn FnMut(&mut Self) -> Result<T, String>) -> Result<Vec<T>, String> {
+        let mut out = Vec::new();
+        for part in 0..self.width {
+            self.part = part;
+            out.push(f(self)?);
+        }
+        self.part = 0;
+        Ok(out)
     }
 
     /// Everything that is done at one depth.
@@ -385,11 +455,39 @@ impl Run<'_, '_> {
         for i in self.insts {
             if self.depths.get(i) == Some(&depth) {
                 self.code.comment(*i, 1);
-                self.instruction(*i, depth)?;
+                match depth {
+                    2 if self.width > 1 && self.wide.contains(i) => self.move_together(*i)?,
+                    2 => drop(self.each_part(&mut |s| s.instruction(*i, depth))?),
+                    _ => self.instruction(*i, depth)?,
+                }
             }
         }
         if depth == 2 {
             self.leave()?;
+        }
+        Ok(())
+    }
+
+    /// A load or a store of neighbours.
+    fn move_together(&mut self, i: Inst) -> Result<(), String> {
+        let body = self.code.body;
+        let data = body.inst(i);
+        match &data.op {
+            Op::Load { rows, cols } => {
+                let name = data.result.map_or(String::new(), |v| self.code.name(v));
+                let (address, elem, read_only) = self.access(i, data, [*rows, *cols])?;
+                let lanes = self.code.e.load_wide(&name, elem, &address, read_only, self.width, None);
+                for (known, lane) in self.known[2..].iter_mut().zip(lanes) {
+                    known.extend(data.result.map(|v| (v, lane)));
+                }
+            }
+            Op::Store { rows, cols } => {
+                let x = *data.operands.last().ok_or("a store of nothing")?;
+                let (address, elem, _) = self.access(i, data, [*rows, *cols])?;
+                let xs = self.each_part(&mut |s| s.operand(x, 2))?;
+                self.code.e.store_wide(elem, &address, &xs);
+            }
+            op => return Err(format!("{} moves nothing", op.info().name)),
         }
         Ok(())
     }
@@ -413,7 +511,7 @@ impl Run<'_, '_> {
             Op::Iota { axis } => {
                 let start = self.code.index(*data.operands.first().ok_or("a counter without a start")?)?;
                 let elem = data.result.and_then(|v| body.ty(v).elem()).unwrap_or(Elem::I32);
-                let place = self.place[*axis].clone();
+                let place = self.here()[*axis].clone();
                 let value = if elem == Elem::I64 {
                     let place = self.code.e.widen(&place);
                     self.code.e.add(&name, PtxType::S64, &start, &place)
@@ -431,28 +529,45 @@ impl Run<'_, '_> {
             op => return Err(format!("{} in a run", op.info().name)),
         };
         if let Some(v) = data.result {
-            self.known[depth].insert(v, made);
+            let at = self.index_of(depth);
+            self.known[at].insert(v, made);
         }
         Ok(())
     }
 
     /// An element of an operand at the place.
     pub(super) fn operand(&mut self, v: Value, depth: usize) -> Result<Lane, String> {
-        if let Some(x) = self.known.iter().find_map(|known| known.get(&v)) {
+        let part = self.index_of(2);
+        if let Some(x) = [0, 1, part].into_iter().find_map(|n| self.known[n].get(&v)) {
             return Ok(x.clone());
         }
         let body = self.code.body;
         match body.ty(v) {
             Type::Scalar(_) => self.code.scalar(v),
             Type::Tile(t) if !self.made.contains(&v) => {
-                let address = self.code.scratch_address(t, &self.place.clone());
                 let name = self.code.name(v);
+                if depth == 2 && self.width > 1 && self.lies_together(t) {
+                    let address = self.code.scratch_address(t, &self.place.clone());
+                    let lanes = self.code.e.load_shared_wide(&name, t.elem, &address, offset_of(t)?, self.width);
+                    for (known, lane) in self.known[2..].iter_mut().zip(&lanes) {
+                        known.insert(v, lane.clone());
+                    }
+                    return lanes.get(self.part).cloned().ok_or_else(|| format!("{v} has no such part"));
+                }
+                let place = self.here();
+                let address = self.code.scratch_address(t, &place);
                 let x = self.code.e.load_shared(&name, t.elem, &address, offset_of(t)?);
-                self.known[depth].insert(v, x.clone());
+                let at = self.index_of(depth);
+                self.known[at].insert(v, x.clone());
                 Ok(x)
             }
             _ => Err(format!("{v} is used before it is made")),
         }
+    }
+
+    /// Do the neighbours that are taken together lie side by side in shared memory? Its rows begin at multiples of 64 bytes.
+    fn lies_together(&self, t: &TileType) -> bool {
+        self.inner() == 1 && !t.cols.is_one() && t.pitch().is_multiple_of(16)
     }
 
     /// The address of an access at the place, the type of its elements, and whether nothing writes them.
@@ -466,10 +581,11 @@ impl Run<'_, '_> {
         let t = ty.and_then(|v| self.code.body.ty(v).tile().cloned()).ok_or("an access of no tile")?;
         let varies = [!t.rows.is_one(), !t.cols.is_one()];
         let mut address = self.addresses.get(&i).cloned().ok_or("an access without an address")?;
+        let place = self.here();
         for axis in [self.outer, self.inner()] {
             if let Some(stride) = along[axis].filter(|_| varies[axis]).and_then(|a| strides.get(a)) {
                 let bytes = self.code.stride_bytes(stride, elem);
-                address = self.code.e.advance(&address, &self.place[axis].clone(), &bytes);
+                address = self.code.e.advance(&address, &place[axis], &bytes);
             }
         }
         Ok((address, elem, read_only))
@@ -484,7 +600,12 @@ impl Run<'_, '_> {
             if !matches!(t.space, Space::L1(_)) || matches!(data.op, Op::Reduce { .. }) {
                 continue;
             }
-            let x = self.operand(v, 2)?;
+            // What does not change along the inner axis is the same for all that are taken together, of which the first may be the first at all.
+            let parts = if self.lies_together(t) { self.width } else { 1 };
+            let xs = match [t.rows, t.cols][self.inner()].is_one() {
+                true => vec![self.operand(v, 2)?],
+                false => self.each_part(&mut |s| s.operand(v, 2))?,
+            };
             let mut first = None;
             for (axis, one) in [t.rows.is_one(), t.cols.is_one()].into_iter().enumerate() {
                 if one && !self.extents[axis].is_one() {
@@ -497,8 +618,18 @@ impl Run<'_, '_> {
             if let Some(p) = &first {
                 self.code.e.jump_if(p, true, false, &skip);
             }
-            let address = self.code.scratch_address(t, &self.place.clone());
-            self.code.e.store_shared(&address, offset_of(t)?, &x);
+            if parts > 1 {
+                let address = self.code.scratch_address(t, &self.place.clone());
+                self.code.e.store_shared_wide(&address, offset_of(t)?, &xs);
+            } else {
+                for (part, x) in xs.iter().enumerate() {
+                    self.part = part;
+                    let place = self.here();
+                    let address = self.code.scratch_address(t, &place);
+                    self.code.e.store_shared(&address, offset_of(t)?, x);
+                }
+                self.part = 0;
+            }
             if first.is_some() {
                 self.code.e.label(&skip);
             }

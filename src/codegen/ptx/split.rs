@@ -17,7 +17,7 @@
 use super::emit::at;
 use super::kernel::{Code, WARP, offset_of};
 use super::lanes::Lane;
-use super::run::power_of_two;
+use super::mapping::power_of_two;
 use super::scales::Scaled;
 use crate::ptx::words::{Compare, Ftz, ReadOnly, Relu, Round, Sat, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as PtxType};

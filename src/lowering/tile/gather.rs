@@ -10,10 +10,10 @@
 //! Where there are no axes after the indices, a grid point of a gather takes several indices, one after another. A scatter goes
 //! through all indices at each grid point, in order: so slices for the same place are added in that order by any number of threads.
 
-use super::loops::counted;
 use super::region::{buffer_type, tile_size};
 use super::{Call, output_buffer};
 use crate::scalar::BinaryOp;
+use crate::tile::loops::counted;
 use crate::tile::{Extent, KernelBuilder, ParamMode, Value, View};
 
 /// Columns of a tile.

@@ -9,11 +9,11 @@
 //! A sum of floats keeps what its roundings lose in a second one (Neumaier 1974), so the error of an element does not grow
 //! with its place.
 
-use super::loops::counted;
 use super::region::{buffer_type, tile_size};
 use super::rows::two_sum;
 use super::{Call, output_buffer};
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
+use crate::tile::loops::counted;
 use crate::tile::{Extent, KernelBuilder, ParamMode, View, computed};
 
 /// Columns of a tile.

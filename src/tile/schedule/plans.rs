@@ -79,11 +79,12 @@ fn at_most(plan: &Plan, dim: &Dim) -> Dim {
     dim.at_most(&|name| plan.lengths().find(|(own, _)| *own == name).map(|(_, most)| most.clone()))
 }
 
-/// The type of a slot of so many bytes, which holds a buffer: the buffer's own, if its size is known before all
-/// launches. Else launches are given views of it.
+/// The type of a slot of so many bytes, which holds a buffer: the buffer's own, if its extents are known before all
+/// launches (its size may be where they are not: nothing, for any length). Else launches are given views of it.
 pub(super) fn slot_type(plan: &Plan, bytes: &Dim, ty: &BufferType) -> BufferType {
-    let most = at_most(plan, bytes);
-    if most == *bytes { ty.clone() } else { flat(ty.elem, &most) }
+    let mut dims = std::iter::once(bytes).chain(&ty.shape).chain(&ty.strides);
+    let is_later = |d: &Dim| d.symbols().iter().any(|s| plan.lengths().any(|(own, _)| *own == **s));
+    if dims.any(is_later) { flat(ty.elem, &at_most(plan, bytes)) } else { ty.clone() }
 }
 
 /// A buffer made in the entry block, which dominates everything: after that of a launch's result and what was `added` there,

@@ -314,7 +314,7 @@ impl Product {
         kernel.body.set_ty(buffer, Type::Buffer(panels.numbers.buffer_type()));
         let scales = panels.scales.as_ref().map(|(view, bits)| {
             let value = kernel.body.add_param(Type::Buffer(view.buffer_type()));
-            kernel.params.insert(self.right + 1, Param { value, mode: ParamMode::In });
+            kernel.params.insert(self.right + 1, Param::new(value, ParamMode::In));
             (value, *bits)
         });
         let points: Vec<Value> = own.iter().filter_map(|i| kernel.grid.get(*i).map(|g| g.value)).collect();

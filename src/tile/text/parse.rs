@@ -231,9 +231,9 @@ impl Parser {
         }
         // Buffers may have any symbols; types of parameters name no values.
         for (value, p) in waiting {
-            let (mode, ty) = types::parameter(p)?;
+            let (mode, ty, aligned) = types::parameter(p)?;
             body.set_ty(value, ty);
-            k.params.push(Param { value, mode: mode.unwrap_or(ParamMode::In) });
+            k.params.push(Param { aligned, ..Param::new(value, mode.unwrap_or(ParamMode::In)) });
         }
         k.body = self.body(s, body, names);
         Ok(k)

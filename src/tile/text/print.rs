@@ -391,7 +391,8 @@ impl Printer<'_> {
                         ParamMode::Out => "out",
                         ParamMode::InOut => "inout",
                     };
-                    format!("{}: {mode} {}", names.value(p.value), buffer(b))
+                    let aligned = if p.aligned { " aligned" } else { "" };
+                    format!("{}: {mode} {}{aligned}", names.value(p.value), buffer(b))
                 }
                 ty => format!("{}: {}", names.value(p.value), names.ty(ty)),
             })

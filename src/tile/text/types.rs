@@ -130,10 +130,10 @@ fn buffer(terms: &[Expr], place: TextSpan) -> Read<BufferType> {
     Ok(BufferType { elem: t.elem, shape: t.shape, strides })
 }
 
-/// A parameter of a kernel: `%x: in f32[S]`, `%n: index`.
-pub(super) fn parameter(p: &Phrase) -> Read<(Option<ParamMode>, Type)> {
+/// A parameter of a kernel: `%x: in f32[S]`, `%x: in f32[S] aligned`, `%n: index`. The last is whether it is aligned.
+pub(super) fn parameter(p: &Phrase) -> Read<(Option<ParamMode>, Type, bool)> {
     match p.types.as_slice() {
-        [e] if is_word(e, "index") => Ok((None, Type::Index)),
+        [e] if is_word(e, "index") => Ok((None, Type::Index, false)),
         [e, rest @ ..] => {
             let mode = match &e.kind {
                 ExprKind::Word(w) if w == "in" => ParamMode::In,
@@ -141,7 +141,11 @@ pub(super) fn parameter(p: &Phrase) -> Read<(Option<ParamMode>, Type)> {
                 ExprKind::Word(w) if w == "inout" => ParamMode::InOut,
                 _ => return fail(codes::FORM, e.place, "`in`, `out`, `inout` or `index` belongs here"),
             };
-            Ok((Some(mode), Type::Buffer(buffer(rest, p.place)?)))
+            let (rest, aligned) = match rest {
+                [rest @ .., last] if is_word(last, "aligned") => (rest, true),
+                rest => (rest, false),
+            };
+            Ok((Some(mode), Type::Buffer(buffer(rest, p.place)?), aligned))
         }
         [] => fail(codes::FORM, p.place, "`%name: in f32[2, 3]` belongs here"),
     }

@@ -85,6 +85,9 @@ impl Checker<'_, '_> {
             }
         }
         for p in &k.params {
+            if p.aligned && !(self.unit.allows(AllowedIn::GpuKernel) && self.body.ty(p.value).buffer().is_some()) {
+                self.sink.error(At::Head, "only buffers of kernels for a GPU are `aligned`");
+            }
             match self.body.ty(p.value) {
                 Type::Buffer(_) => {}
                 Type::Index if p.mode == ParamMode::In => {}

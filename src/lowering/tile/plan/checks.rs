@@ -3,12 +3,12 @@
 //! In: instructions of the graph IR with indices. Out: `check_index` operations of the plan, each with the site that is
 //! reported, and views at the checked indices. What a dimension alone decides is checked on entry (`ir::requirements`).
 
-use super::super::sort;
+use super::super::Call;
 use super::{Lowering, Operand, literal_of, map};
 use crate::ir::{self, Function, Op, Value};
 use crate::scalar::{ARGMAX_LENGTH, BinaryOp, CmpOp, ReduceKind};
 use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
-use crate::tile::{self, View};
+use crate::tile::{self, View, sort};
 
 impl Lowering<'_> {
     pub(super) fn site(&mut self, text: String) -> u32 {
@@ -259,18 +259,20 @@ impl Lowering<'_> {
         let last: Vec<usize> = (0..from.shape.len()).filter(|i| *i != axis).chain([axis]).collect();
         let (x, out) = (from.transpose(&last), to.transpose(&last));
         let site = self.site(format!("{place}: the index {{0}} of {{1}} elements that are sorted is a bug in attnc"));
-        let call = match few {
-            Some(k) => sort::few("top", &x, descending, k, &out, site),
+        let types = [x.buffer_type(), out.buffer_type()];
+        let (kernel, buffers) = match few {
+            Some(k) => (sort::few("top", &types[0], descending, k, &types[1], site), vec![x, out]),
             None => {
                 self.remark(data.loc, format!("{extent} elements are sorted one by one, without vectors"));
                 let mut shape = x.shape.clone();
                 shape.insert(shape.len() - 1, Dim::from(2));
                 let room = View::whole(self.fresh_root(), &TensorType::new(Elem::I32, shape));
                 self.add_slot(room.root, &room);
-                sort::all("sort", &x, descending, &room, &out, site)
+                let kernel = sort::all("sort", &types[0], descending, &room.buffer_type(), &types[1], site);
+                (kernel, vec![x, room, out])
             }
         };
-        self.launch(call.ok_or("a scalar is sorted")?)?;
+        self.launch(Call { kernel: kernel.ok_or("a scalar is sorted")?, buffers })?;
         self.places[v] = Some(to);
         Ok(())
     }

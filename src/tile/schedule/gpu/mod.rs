@@ -7,77 +7,45 @@
 //! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
 //!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
 //!
+//!    Sorting, which goes from element to element, becomes counting ([`ranks`]).
+//!
 //! Before both, weights that are to be kept in fewer bytes are packed into panels, and the products that read them get kernels of their own
 //! (`panels`).
 //!
 //! Then, of each kernel:
 //!
-//! 2. **Windows.** What only products read is not copied first: they read it in place, slice by slice through shared memory
+//! 2. **Tiles.** Elementwise work and reductions get tiles of the machine's sizes ([`cost`] has the numbers and the rules, [`tiles`] resizes).
+//! 3. **Windows.** What only products read is not copied first: they read it in place, slice by slice through shared memory
 //!    (`codegen::ptx`), whatever its type and order.
-//! 3. **Group, place, share.** As for a CPU: operations of one iteration space form a `run`, whose elements the threads of the block
+//! 4. **Group, place, share.** As for a CPU: operations of one iteration space form a `run`, whose elements the threads of the block
 //!    divide among them; what lives longer than its run lies in the block's shared memory.
-//! 4. **Sum.** Products of floats are chains of fused steps ([`DotMode::Fma`]); those of few rows divide the steps among threads, and have
+//! 5. **Sum.** Products of floats are chains of fused steps ([`DotMode::Fma`]); those of few rows divide the steps among threads, and have
 //!    tiles of their own ([`few_rows`]).
-//! 5. **Threads.** As many warps as the largest operation has work for ([`warps`]).
+//! 6. **Threads.** As many warps as the largest operation has work for ([`cost::warps`]), or a warp for each row.
 //!
-//! # What it costs
-//!
-//! A multiprocessor holds so many threads, registers and bytes of shared memory ([`Numbers`]); how many blocks it has at a time is the
-//! least of what these allow, and other blocks hide what one waits for. A thread takes [`ELEMENTS`] elements of a run, or [`SUMS`] sums of a
-//! product: fewer, and barriers and addresses cost more than the work; more, and few threads wait for memory one after another. Shared
-//! memory beyond [`Numbers::shared`] cannot be launched at all: then attention takes fewer queries at a time, which is what shrinks its tiles.
-//!
-//! What it does not do: choose tiles of other products and of elementwise work (the lowering did).
+//! What it does not do: choose tiles of products other than on tensor cores (the lowering did).
 
+mod cost;
 mod few_rows;
 mod forms;
+mod ranks;
+mod tiles;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cost::Numbers;
 pub use forms::{GpuForm, gpu_forms};
 
 use super::{WeightChoice, WeightFormat, attention, choose_modes, group_and_place, panels, tensor_cores};
 use crate::shape::Elem;
+use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{
-    Body, DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value,
-    share_slots,
+    DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value, share_slots,
 };
 
-/// Elements of a run that a thread takes, if there are enough.
-const ELEMENTS: i64 = 4;
-/// Sums of a product that a thread takes, if there are enough.
-const SUMS: i64 = 16;
 /// Columns of a panel of packed weights, and of the tile of a product by them: few, so that a product of few rows has many blocks.
 const PANEL: i64 = 32;
-/// Threads of a warp.
-const WARP: i64 = 32;
-/// The most warps of a block. Two of these, of 255 registers a thread, fill a multiprocessor's registers.
-const MOST_WARPS: i64 = 8;
-
-/// A GPU's numbers (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Numbers {
-    /// Bytes of shared memory that a block can have. Of code that runs on every processor from 8.0 on, the least of them.
-    shared: u64,
-    /// Bytes that are kept of those for what is used within one operation: slices of operands, partial results.
-    transient: u64,
-    /// Queries of a tile of attention.
-    queries: i64,
-    /// Keys of a block of attention.
-    keys: i64,
-}
-
-impl Numbers {
-    /// Those of a kind of GPU.
-    fn of(arch: GpuArch) -> Numbers {
-        let shared = match arch {
-            GpuArch::Sm80 => 99 << 10,
-            GpuArch::Sm90a => 227 << 10,
-        };
-        Numbers { shared, transient: 12 << 10, queries: 32, keys: 64 }
-    }
-}
 
 /// Schedules a module for a GPU. Kernels that are scheduled already stay as they are.
 ///
@@ -158,13 +126,21 @@ fn with_queries(
     let scheduled = module.clone().changed(|module: &mut Module| {
         let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target, &divided)?);
+        changed.extend(ranks::expand(module));
+        let aligned = aligned(module);
         let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
         let chunks = unscheduled.filter(|k| few_rows::begin_with_chunks(module, k)).map(|k| k.name.clone());
         let chunks: BTreeSet<String> = chunks.collect();
         for kernel in module.kernels.iter_mut().filter(|k| k.state == State::Unscheduled) {
+            for (n, p) in kernel.params.iter_mut().enumerate() {
+                p.aligned = aligned.contains(&(kernel.name.clone(), n));
+            }
             let in_chunks = chunks.contains(&kernel.name);
-            schedule_kernel(kernel, arch, in_chunks)
-                .map_err(|e| format!("kernel @{} has no schedule: {e}", kernel.name))?;
+            let resized = schedule_kernel(kernel, arch, in_chunks);
+            if *resized.as_ref().unwrap_or(&false) {
+                changed.insert(kernel.name.clone());
+            }
+            resized.map_err(|e| format!("kernel @{} has no schedule: {e}", kernel.name))?;
             if kernel.scratch + numbers.transient > numbers.shared {
                 too_large = true;
                 let (name, needs, most) = (&kernel.name, kernel.scratch + numbers.transient, numbers.shared);
@@ -179,13 +155,43 @@ fn with_queries(
     scheduled.map_err(|(_, why)| if too_large { Refused::TooLarge(why) } else { Refused::Other(why) })
 }
 
-/// Schedules a kernel in runs. `in_chunks`: the operands of its products begin at multiples of 16 bytes.
-fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Result<(), String> {
+/// The parameters of kernels that are not scheduled yet to which every launch gives a buffer at a multiple of 16 bytes.
+fn aligned(module: &Module) -> BTreeSet<(String, usize)> {
+    let mut out = BTreeSet::new();
+    for kernel in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
+        for (n, p) in kernel.params.iter().enumerate() {
+            let is_buffer = kernel.body.ty(p.value).buffer().is_some();
+            if is_buffer && launches_give(module, &kernel.name, n, CHUNK) {
+                out.insert((kernel.name.clone(), n));
+            }
+        }
+    }
+    out
+}
+
+/// Schedules a kernel in runs. `in_chunks`: the operands of its products begin at multiples of 16 bytes. Were its tiles resized?
+fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Result<bool, String> {
     if in_chunks {
         few_rows::retile(kernel);
     }
+    let numbers = Numbers::of(arch);
+    let before = kernel.clone();
+    if cost::enlarge(kernel) {
+        in_runs(kernel, arch, in_chunks, cost::Choice::default())?;
+        if kernel.scratch + numbers.transient <= numbers.shared {
+            return Ok(true);
+        }
+        *kernel = before;
+    }
+    let choice = cost::choose(kernel);
+    in_runs(kernel, arch, in_chunks, choice)?;
+    Ok(choice.resized)
+}
+
+/// Schedules a kernel whose tiles have their sizes.
+fn in_runs(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool, choice: cost::Choice) -> Result<(), String> {
     make_windows(kernel);
-    group_and_place(kernel)?;
+    group_and_place(kernel, choice.loads_once)?;
     choose_modes(&mut kernel.body, |body, dot| {
         if in_chunks && DotMode::Split.check_for_gpu(body, dot).is_ok() {
             return DotMode::Split;
@@ -193,27 +199,9 @@ fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Resul
         let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
         if is_float { DotMode::Fma } else { DotMode::Chain }
     });
-    kernel.state = State::Gpu { arch, warps: warps(&kernel.body) };
+    let warps = choice.warps.and_then(|n| u32::try_from(n).ok());
+    kernel.state = State::Gpu { arch, warps: warps.unwrap_or_else(|| cost::warps(&kernel.body)) };
     Ok(())
-}
-
-/// How many warps a block has: those that the largest operation between runs has work for, a power of two.
-fn warps(body: &Body) -> u32 {
-    let mut most = 1;
-    for (_, _, data) in body.insts() {
-        let threads = match &data.op {
-            Op::Run { rows, cols, .. } => rows.capacity().saturating_mul(cols.capacity()) / ELEMENTS,
-            Op::Dot { mode: Some(DotMode::Split) } => MOST_WARPS * WARP,
-            Op::Dot { .. } | Op::Transpose => {
-                let tile = data.result.and_then(|v| body.ty(v).tile());
-                tile.map_or(1, |t| t.rows.capacity().saturating_mul(t.cols.capacity()) / SUMS)
-            }
-            _ => continue,
-        };
-        most = most.max(threads);
-    }
-    let warps = ((most + WARP - 1) / WARP).clamp(1, MOST_WARPS);
-    u32::try_from(warps).unwrap_or(1).next_power_of_two()
 }
 
 /// Makes windows of the loads that products alone use, of buffers that are only read.

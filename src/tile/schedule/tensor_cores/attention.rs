@@ -73,10 +73,13 @@ impl<'a> Parts<'a> {
         let [q, k, v] = [ty(QUERIES)?, ty(KEYS)?, ty(VALUES)?];
         let elem = q.elem;
         let rank = q.shape.len();
+        if rank < 2 || !matches!(elem, Elem::BF16 | Elem::F16) {
+            return None;
+        }
         let fits = [(QUERIES, q), (KEYS, k), (VALUES, v)].into_iter().all(|(n, b)| {
             b.elem == elem && build::has_rows_of_chunks(b, rank - 1) && kernel.params.get(n).is_some_and(aligned)
         });
-        if rank < 2 || !matches!(elem, Elem::BF16 | Elem::F16) || !fits {
+        if !fits {
             return None;
         }
         let whole = |d: Option<&Dim>| build::known(d?).filter(|n| *n <= WIDTH).map(|n| build::whole_columns(n, elem));

@@ -324,4 +324,29 @@ impl Table {
         a.sort_unstable_by_key(|(m, _)| *m);
         Some((Poly { terms: a, den: 1 }, Poly { terms: b, den: 1 }))
     }
+
+    /// A form as `a * x + b` for an atom, where `a` has what is left of its powers: `3*x*x + 2*x + 1` is `(3*x + 2) * x + 1`.
+    pub(super) fn split_once(&mut self, p: &Poly, x: Atom) -> Option<(Poly, Poly)> {
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for (m, c) in &p.terms {
+            let mut rest = self.factors(*m).to_vec();
+            match rest.binary_search_by_key(&x, |(atom, _)| *atom) {
+                Err(_) => b.push((*m, *c)),
+                Ok(at) => {
+                    let power = rest.get(at).map_or(0, |(_, power)| *power);
+                    if power < 1 {
+                        return None;
+                    }
+                    if power == 1 {
+                        _ = rest.remove(at)
+                    } else {
+                        rest[at].1 -= 1
+                    }
+                    a.push((self.product(rest), *c));
+                }
+            }
+        }
+        a.sort_unstable_by_key(|(m, _)| *m);
+        Some((Poly { terms: a, den: 1 }, Poly { terms: b, den: 1 }))
+    }
 }

@@ -342,9 +342,9 @@ impl Prover {
         found
     }
 
-    /// Replaces the last atom of a form by what bounds it.
+    /// Replaces the last atom of a form by what bounds it; of a power, one factor.
     fn eliminate(&mut self, p: &Poly, x: Atom, s: &mut Search<'_>, depth: u32) -> bool {
-        let Some((a, b)) = self.table.split(p, x) else { return false };
+        let Some((a, b)) = self.table.split_once(p, x) else { return false };
         let Some(bounds) = self.atoms.get(x as usize).cloned() else { return false };
         let (mut up, mut down) = (self.plain(&a), self.plainly_below(&a));
         // A factor like `T-1` has a sign by a fact.

@@ -3,11 +3,11 @@
 //! In: a builder at the block before the loop. Out: the loop, built at what is after it. `body` builds one round and gives what
 //! the next one starts with; it may make blocks of its own.
 
+use super::{KernelBuilder, Op, Type, Value};
 use crate::scalar::CmpOp;
-use crate::tile::{KernelBuilder, Op, Type, Value};
 
 /// A loop of `start, start + step, ..` below `end`, with carried values; these as they are after it.
-pub(super) fn counted(
+pub(crate) fn counted(
     kb: &mut KernelBuilder,
     (start, end, step): (Value, Value, i64),
     carried: &[Value],
@@ -29,7 +29,7 @@ pub(super) fn counted(
 }
 
 /// A loop for as long as a condition on the carried values holds; these as they are after it.
-pub(super) fn repeated(
+pub(crate) fn repeated(
     kb: &mut KernelBuilder,
     initial: &[Value],
     condition: impl FnOnce(&mut KernelBuilder, &[Value]) -> Value,
@@ -51,7 +51,7 @@ pub(super) fn repeated(
 }
 
 /// A truth value that is known in another way where a condition holds than where it does not.
-pub(super) fn truth(
+pub(crate) fn truth(
     kb: &mut KernelBuilder,
     condition: Value,
     then: impl FnOnce(&mut KernelBuilder) -> Value,
@@ -79,7 +79,7 @@ pub(super) fn truth(
 }
 
 /// What is done where a condition holds, and where it does not; what either gives, which are indices or tiles of the same types.
-pub(super) fn branch(
+pub(crate) fn branch(
     kb: &mut KernelBuilder,
     condition: Value,
     then: impl FnOnce(&mut KernelBuilder) -> Vec<Value>,

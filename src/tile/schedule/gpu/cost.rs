@@ -1,0 +1,263 @@
+//! How large tiles and blocks are on a GPU: the machine's numbers, and the rules that choose by them.
+//!
+//! In: an unscheduled kernel. Out: the same with tiles of other sizes, and how many warps a block has. What this must not know: instructions.
+//!
+//! # The machine
+//!
+//! A multiprocessor holds 2048 threads (1536 of 8.6 and 8.9), 65536 registers and 32 blocks, and gives a block [`Numbers::shared`] bytes
+//! of shared memory; how many blocks it has at a time is the least of what these allow, and the others hide what one waits for. An A100 has
+//! 108 multiprocessors, an H100 132. Memory is read in sectors of 32 bytes, best in 16 bytes a thread: then a warp's access is four whole lines.
+//! From the first cache it comes after some 30 cycles, from the second after 200, from memory after 500 to 800. A
+//! barrier of a block of 8 warps costs some 30 cycles, and what the slowest warp waits for; within a warp it is nearly free.
+//!
+//! # What follows
+//!
+//! | kernel | tile | block |
+//! |---|---|---|
+//! | elementwise | [`MAP`] elements, some rows of 256 columns | a thread for each [`ELEMENTS`] |
+//! | reductions of rows of at most [`WARP_ROW`] elements | [`ROWS`] rows | a warp for each row: no barrier of the block at all |
+//! | of rows up to what is one tile | one row | [`MOST_WARPS`] warps |
+//! | of longer rows of known length, gone through in chunks | one row, chunks of [`CHUNK`] | [`MOST_WARPS`] warps |
+//! | of rows of any length | [`ROWS`] rows, chunks of [`WARP_ROW`] | a warp for each row |
+//! | reductions of rows that all read the same columns | as it was written, 8 rows, chunks of [`WARP_ROW`] | a warp for each row |
+//! | reductions whose neighbours are rows | as it was written | by work |
+//! | strict products of at least [`MANY_COLUMNS`] columns | twice [`PRODUCT`] rows and columns | 8 warps, a thread for 64 sums |
+//! | other products, and all else | as it was written | a thread for each [`SUMS`] sums |
+//!
+//! A row of 768 by one warp is 6 accesses of 16 bytes a lane, which are under way together: some 2000 cycles, while
+//! each multiprocessor has up to 64 such rows. A row of 50,000 by 8 warps is 13 chunks of 4 accesses a lane; several blocks on
+//! one row would need a second launch to join their results, which costs as much as 10 chunks.
+//!
+//! A thread of a product reads 8 numbers for 16 sums, or 16 for 64: in the time in which a multiprocessor reads 16 bytes for each of 4 warps
+//! from shared memory it adds 16 to 32 products a thread, so the first waits for shared memory and the second does not. But the second has a quarter of
+//! the blocks: of 1024 rows and 768 columns 48, for 132 multiprocessors.
+//!
+//! Whether the columns of a kernel lie side by side is what most of its accesses say, as in code generation.
+
+use super::tiles::{Along, Axes, Axis};
+use crate::shape::Elem;
+use crate::tile::{Body, DotMode, GpuArch, Kernel, Op};
+
+/// Elements of a run that a thread takes, if there are enough.
+const ELEMENTS: i64 = 4;
+/// Sums of a product that a thread takes, if there are enough.
+const SUMS: i64 = 16;
+/// Threads of a warp.
+const WARP: i64 = 32;
+/// The most warps of a block. Two of these, of 128 registers a thread, fill a multiprocessor's registers.
+const MOST_WARPS: i64 = 8;
+/// Elements of a tile of elementwise work.
+const MAP: i64 = 1024;
+/// The longest row that is reduced by one warp, and a chunk of one of any length.
+const WARP_ROW: i64 = 1024;
+/// Rows of a block in which each warp has one.
+const ROWS: i64 = 4;
+/// Elements of a long row that a block takes at a time.
+const CHUNK: i64 = 4096;
+/// Rows and columns of a tile of a product, as it was written.
+const PRODUCT: i64 = 64;
+/// From how many columns on a product has tiles of twice as many of both, but not of fewer rows than this.
+const MANY_COLUMNS: i64 = 2048;
+const FEW_ROWS: i64 = 256;
+
+/// A GPU's numbers (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbers {
+    /// Bytes of shared memory that a block can have. Of code that runs on every processor from 8.0 on, the least of them.
+    pub(super) shared: u64,
+    /// Bytes that are kept of those for what is used within one operation: slices of operands, partial results.
+    pub(super) transient: u64,
+    /// Queries of a tile of attention.
+    pub(super) queries: i64,
+    /// Keys of a block of attention.
+    pub(super) keys: i64,
+}
+
+impl Numbers {
+    /// Those of a kind of GPU.
+    pub(super) fn of(arch: GpuArch) -> Numbers {
+        let shared = match arch {
+            GpuArch::Sm80 => 99 << 10,
+            GpuArch::Sm90a => 227 << 10,
+        };
+        Numbers { shared, transient: 18 << 10, queries: 32, keys: 64 }
+    }
+}
+
+/// How a kernel works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Warps of a block, where that does not follow from the work.
+    pub(super) warps: Option<i64>,
+    /// Is a tile that several runs need loaded once?
+    pub(super) loads_once: bool,
+    /// Were tiles resized?
+    pub(super) resized: bool,
+}
+
+/// Gives a product of many columns large tiles, if it can have them.
+pub(super) fn enlarge(kernel: &mut Kernel) -> bool {
+    let mut dots = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. }));
+    let float = dots.next().and_then(|(_, _, d)| d.result).and_then(|v| kernel.body.ty(v).elem()) == Some(Elem::F32);
+    let several = dots.next().is_some();
+    drop(dots);
+    if !float || several {
+        return false;
+    }
+    let Some(mut axes) = Axes::of(kernel) else { return false };
+    let of = |side| {
+        let fits = |a: &Axis| a.side == Some(side) && matches!(a.along, Along::Grid(_)) && a.step == PRODUCT;
+        axes.0.iter().position(fits)
+    };
+    let (Some(rows), Some(cols)) = (of(0), of(1)) else { return false };
+    let all = |n: usize| axes.0.get(n).and_then(|a| a.all);
+    if all(cols).is_none_or(|n| n < MANY_COLUMNS) || all(rows).is_some_and(|n| n < FEW_ROWS) {
+        return false;
+    }
+    let before = kernel.clone();
+    let done = axes.resize(kernel, rows, 2 * PRODUCT) && axes.resize(kernel, cols, 2 * PRODUCT);
+    if !done {
+        *kernel = before;
+    }
+    done
+}
+
+/// Chooses the sizes of a kernel's tiles.
+pub(super) fn choose(kernel: &mut Kernel) -> Choice {
+    let mut choice = Choice::default();
+    let stands_alone = |op: &Op| {
+        matches!(
+            op,
+            Op::Dot { .. } | Op::Transpose | Op::Element | Op::LoadScalar | Op::LoadScaled { .. } | Op::LoadPairs
+        )
+    };
+    if kernel.body.insts().any(|(_, _, d)| stands_alone(&d.op)) {
+        return choice;
+    }
+    let Some(mut axes) = Axes::of(kernel) else { return choice };
+    let reduced =
+        kernel.body.insts().find_map(|(_, _, d)| if let Op::Reduce { axis, .. } = d.op { Some(axis) } else { None });
+    let before = axes.clone();
+    let on_side = |axes: &Axes, side: usize, along: Along| {
+        let is = |n: &usize| {
+            axes.0.get(*n).is_some_and(|a| {
+                a.side == Some(side)
+                    && matches!((a.along, along), (Along::Grid(_), Along::Grid(_)) | (Along::Loop, Along::Loop))
+            })
+        };
+        (0..axes.0.len()).filter(is).collect::<Vec<usize>>()
+    };
+    let grid = Along::Grid(0);
+    let loops = on_side(&axes, 1, Along::Loop);
+    let (dense, others) = dense_columns(&kernel.body);
+    match reduced {
+        None if loops.is_empty() && on_side(&axes, 0, Along::Loop).is_empty() && others == 0 => {
+            let (rows, cols) = (on_side(&axes, 0, grid), on_side(&axes, 1, grid));
+            match (rows.as_slice(), cols.as_slice()) {
+                ([], [cols]) if axes.0[*cols].step == 256 => {
+                    axes.resize(kernel, *cols, MAP);
+                }
+                ([rows], [cols]) => {
+                    let now = axes.0[*cols].step.max(1);
+                    if axes.0[*rows].step * now > MAP {
+                        axes.resize(kernel, *rows, (MAP / now).max(1));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(1) if dense >= others => {
+            let Some(row) = row_length(&kernel.body, &axes, &loops) else { return choice };
+            choice.loads_once = true;
+            let rows = on_side(&axes, 0, grid).first().copied();
+            if let Some(rows) = rows.filter(|n| axes.0[*n].step == MOST_WARPS && shares_columns(&kernel.body)) {
+                choice.warps = Some(axes.0[rows].step);
+                resize_all(&mut axes, kernel, &loops, WARP_ROW);
+                choice.resized = axes.0.iter().zip(&before.0).any(|(a, b)| a.step != b.step);
+                return choice;
+            }
+            let short = row.is_none_or(|n| n <= WARP_ROW);
+            let enough = rows.is_some_and(|n| axes.0[n].step >= ROWS);
+            if let (true, true, Some(rows)) = (short, enough, rows) {
+                if axes.resize(kernel, rows, ROWS) {
+                    choice.warps = Some(ROWS);
+                    resize_all(&mut axes, kernel, &loops, WARP_ROW);
+                }
+            } else if !short || rows.is_none() {
+                if let Some(rows) = rows {
+                    axes.resize(kernel, rows, 1);
+                }
+                resize_all(&mut axes, kernel, &loops, CHUNK);
+            }
+        }
+        _ => {}
+    }
+    choice.resized = axes.0.iter().zip(&before.0).any(|(a, b)| a.step != b.step);
+    choice
+}
+
+/// Resizes several axes, as far as that is possible.
+fn resize_all(axes: &mut Axes, kernel: &mut Kernel, which: &[usize], step: i64) {
+    for n in which {
+        axes.resize(kernel, *n, step);
+    }
+}
+
+/// How many accesses of tiles with several columns go along memory with these, and how many with the rows alone.
+fn dense_columns(body: &Body) -> (usize, usize) {
+    let mut counts = (0, 0);
+    for (_, _, data) in body.insts() {
+        let (Op::Load { rows, cols } | Op::Store { rows, cols }) = data.op else { continue };
+        let tile = data.result.or(data.operands.last().copied()).and_then(|v| body.ty(v).tile());
+        let buffer = data.operands.first().and_then(|b| body.ty(*b).buffer());
+        let (Some(t), Some(b)) = (tile, buffer) else { continue };
+        let dense = |axis: Option<usize>| axis.is_some_and(|axis| b.is_dense(axis));
+        if dense(cols) && !t.cols.is_one() {
+            counts.0 += 1;
+        } else if dense(rows) && !t.rows.is_one() && !t.cols.is_one() {
+            counts.1 += 1;
+        }
+    }
+    counts
+}
+
+/// Do all rows read the same columns, which one row alone would read again and again?
+fn shares_columns(body: &Body) -> bool {
+    body.insts().any(|(_, _, d)| {
+        let cols = d.result.and_then(|v| body.ty(v).tile()).is_some_and(|t| !t.cols.is_one());
+        matches!(d.op, Op::Load { rows: None, cols: Some(_) }) && cols
+    })
+}
+
+/// How long the rows that a kernel reduces are: `Some(None)` if that is not known before it runs. `None` if they are neither whole nor
+/// gone through by loops.
+fn row_length(body: &Body, axes: &Axes, loops: &[usize]) -> Option<Option<i64>> {
+    if let Some(first) = loops.first() {
+        return Some(axes.0.get(*first)?.all);
+    }
+    let cols = body.insts().filter(|(_, _, d)| matches!(d.op, Op::Reduce { .. }));
+    let cols = cols.filter_map(|(_, _, d)| body.ty(*d.operands.first()?).tile().map(|t| t.cols));
+    match cols.map(crate::tile::Extent::capacity).max() {
+        Some(n) if n >= WARP => Some(Some(n)),
+        _ => None,
+    }
+}
+
+/// How many warps a block has: those that the largest operation between runs has work for, a power of two.
+pub(super) fn warps(body: &Body) -> u32 {
+    let mut most = 1;
+    for (_, _, data) in body.insts() {
+        let threads = match &data.op {
+            Op::Run { rows, cols, .. } => rows.capacity().saturating_mul(cols.capacity()) / ELEMENTS,
+            Op::Dot { mode: Some(DotMode::Split) } => MOST_WARPS * WARP,
+            Op::Dot { .. } | Op::Transpose => {
+                let tile = data.result.and_then(|v| body.ty(v).tile());
+                tile.map_or(1, |t| t.rows.capacity().saturating_mul(t.cols.capacity()) / SUMS)
+            }
+            _ => continue,
+        };
+        most = most.max(threads);
+    }
+    let warps = ((most + WARP - 1) / WARP).clamp(1, MOST_WARPS);
+    u32::try_from(warps).unwrap_or(1).next_power_of_two()
+}

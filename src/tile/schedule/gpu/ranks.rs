@@ -1,0 +1,100 @@
+//! Orders by ranks: kernels that go from element to element become two, of which every thread has a part.
+//!
+//! In: an unscheduled module. Out: the same module; a launch of a kernel that orders the elements of an axis ([`sort::find`]) is two: one
+//! counts for each element how many come before it, the other finds for each place the element whose rank it is. The ranks lie in
+//! the room that the kernel had, or in a slot of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::shape::{Dim, Elem};
+use crate::tile::schedule::plans::{At, in_entry, new_slot, slot_type};
+use crate::tile::sort::{self, Found};
+use crate::tile::{BufferType, Kernel, Module, Op, Plan, Value, row_major};
+
+/// The kernels that take a kernel's place.
+struct Pair {
+    /// The type of the ranks.
+    ranks: BufferType,
+    /// Is there room for them among the launch's buffers?
+    has_room: bool,
+    /// The name of the second kernel.
+    order: String,
+}
+
+/// Does it; the names of the kernels that are new or others than before.
+pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
+    let mut changed = BTreeSet::new();
+    let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
+    let mut taken: BTreeSet<String> = module.kernels.iter().map(|k| k.name.clone()).collect();
+    let mut made: Vec<Kernel> = Vec::new();
+    for n in 0..module.kernels.len() {
+        let Some(kernel) = module.kernels.get(n) else { continue };
+        let Some(found) = sort::find(kernel) else { continue };
+        let Some(ranks) = ranks_of(&found) else { continue };
+        let has_room = found.room.is_some();
+        if !has_room && !module.plans.iter().all(|plan| launches_with_slot(plan, &kernel.name, &ranks)) {
+            continue;
+        }
+        let number = (0..).find(|n| !taken.contains(&format!("order.{n}"))).unwrap_or(0);
+        let order = format!("order.{number}");
+        let first = sort::ranks(&kernel.name, &found.x, found.descending, &ranks);
+        let (Some(first), Some(second)) = (first, sort::order(&order, &ranks, &found.out)) else { continue };
+        taken.insert(order.clone());
+        changed.extend([kernel.name.clone(), order.clone()]);
+        pairs.insert(kernel.name.clone(), Pair { ranks, has_room, order });
+        if let Some(kernel) = module.kernels.get_mut(n) {
+            *kernel = first;
+        }
+        made.push(second);
+    }
+    module.kernels.extend(made);
+    if !pairs.is_empty() {
+        module.plans.iter_mut().for_each(|plan| launch_pairs(plan, &pairs));
+    }
+    changed
+}
+
+/// The type of the ranks: the room, or as much as one half of it would be.
+fn ranks_of(found: &Found) -> Option<BufferType> {
+    if let Some(room) = &found.room {
+        return Some(room.clone());
+    }
+    let (length, before) = found.x.shape.split_last()?;
+    let shape: Vec<Dim> = before.iter().cloned().chain([Dim::one(), length.clone()]).collect();
+    Some(BufferType { elem: Elem::I32, strides: row_major(&shape), shape })
+}
+
+/// The bytes of a buffer of ranks.
+fn bytes(ranks: &BufferType) -> Dim {
+    ranks.shape.iter().fold(Dim::from(4), |n, extent| n.mul(extent))
+}
+
+/// Can a plan give every launch of a kernel a slot of the ranks' type? Not where their number is known late.
+fn launches_with_slot(plan: &Plan, kernel: &str, ranks: &BufferType) -> bool {
+    !plan.launched().contains(kernel) || slot_type(plan, &bytes(ranks), ranks) == *ranks
+}
+
+/// Launches two kernels instead of one.
+fn launch_pairs(plan: &mut Plan, pairs: &BTreeMap<String, Pair>) {
+    let mut added = BTreeSet::new();
+    let launches: Vec<_> = plan.body.insts().map(|(block, inst, data)| (block, inst, data.clone())).collect();
+    for (block, inst, data) in launches {
+        let Op::Launch { kernel } = &data.op else { continue };
+        let Some(pair) = pairs.get(kernel) else { continue };
+        let (Some(x), Some(out)) = (data.operands.first().copied(), data.operands.last().copied()) else { continue };
+        let at = At { block, inst, loc: data.loc, out: Some(out) };
+        let ranks: Value = match data.operands.get(1) {
+            Some(room) if pair.has_room => *room,
+            _ => {
+                let number = new_slot(plan, &bytes(&pair.ranks), at, 0);
+                in_entry(plan, &mut added, Op::Slot(number), pair.ranks.clone(), at)
+            }
+        };
+        let body = &mut plan.body;
+        body.inst_mut(inst).operands = vec![x, ranks];
+        let second = body.make_inst(Op::Launch { kernel: pair.order.clone() }, vec![ranks, out], None, data.loc);
+        let list = &mut body.block_mut(block).insts;
+        let place = list.iter().position(|i| *i == inst).map_or(list.len(), |n| n + 1);
+        list.insert(place, second);
+    }
+}

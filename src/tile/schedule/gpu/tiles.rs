@@ -1,0 +1,324 @@
+//! Other tile sizes for a kernel that the lowering has written: the axes along which its tiles go, found in its text, and resized.
+//!
+//! In: an unscheduled kernel. Out: its axes ([`Axes`]), each with the number of elements that a tile has along it; [`Axes::resize`]
+//! changes one. What this must not know: machines, which sizes are good.
+//!
+//! An axis is a place where tiles begin:
+//!
+//! ```text
+//! grid(%g: ceil(D, c))                      ^head(%j: index):                 from 0, next add %j, c
+//!   %start = mul %g, c                        %start = %j
+//!   %rest = sub D, %start;  %n = min %rest, c                                 the extent of a tile: %n<=c, or c where that divides D
+//!   load %x[.., %start, ..], cols=..
+//! ```
+//!
+//! All tiles that have an axis in common have one extent along it: operands and results of elementwise work, what a jump passes, what
+//! products sum over. So an axis can be resized if every tile of its class begins at the one start, and if nothing else depends on the
+//! step: the start is an index where the tile goes along the buffer's axis, the first number of a counter, and what is left is computed from
+//! it. Else it is not among the axes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::scalar::{BinaryOp, Scalar};
+use crate::source::Loc;
+use crate::tile::{Block, Body, Extent, Inst, Kernel, Op, Type, Value, ValueDef};
+
+/// What goes along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Along {
+    /// An axis of the grid.
+    Grid(usize),
+    /// A loop.
+    Loop,
+}
+
+/// An axis.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    /// What goes along it.
+    pub(super) along: Along,
+    /// Elements of a tile.
+    pub(super) step: i64,
+    /// How many there are in all, where that is known.
+    pub(super) all: Option<i64>,
+    /// Is it the rows of tiles (0), or the columns (1)? Neither, if it is both.
+    pub(super) side: Option<usize>,
+    nodes: Vec<(Value, usize)>,
+    /// The instructions whose operand is the step: the start of a tile, or of the next one; the extent.
+    steps: Vec<Inst>,
+}
+
+/// The axes of a kernel.
+#[derive(Clone, Debug)]
+pub(super) struct Axes(pub(super) Vec<Axis>);
+
+/// Classes of what is equal.
+struct Classes(Vec<usize>);
+
+impl Classes {
+    fn find(&mut self, n: usize) -> usize {
+        let mut root = n;
+        while self.0[root] != root {
+            root = self.0[root];
+        }
+        self.0[n] = root;
+        root
+    }
+
+    fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.find(a), self.find(b));
+        self.0[a] = b;
+    }
+}
+
+fn node(v: Value, side: usize) -> usize {
+    2 * v.as_u32() as usize + side
+}
+
+fn extent(body: &Body, v: Value, side: usize) -> Option<Extent> {
+    body.ty(v).tile().map(|t| [t.rows, t.cols][side])
+}
+
+/// The number that a value is.
+fn constant(body: &Body, v: Value) -> Option<i64> {
+    match body.def_inst(v).map(|d| &d.op) {
+        Some(Op::Const(s)) => Some(s.as_i64()),
+        Some(Op::DimValue(d)) => d.as_const(),
+        _ => None,
+    }
+}
+
+impl Axes {
+    /// Finds them; `None` in a kernel with operations that say nothing of their axes here.
+    pub(super) fn of(kernel: &Kernel) -> Option<Axes> {
+        let body = &kernel.body;
+        let mut classes = Classes((0..2 * body.value_count()).collect());
+        let mut starts: Vec<(usize, Value)> = Vec::new();
+        for (_, _, data) in body.insts() {
+            let sides = |classes: &mut Classes, v: Value, w: Value, pairs: &[(usize, usize)]| {
+                for (a, b) in pairs {
+                    if let (Some(x), Some(y)) = (extent(body, v, *a), extent(body, w, *b))
+                        && !x.is_one()
+                        && !y.is_one()
+                    {
+                        classes.join(node(v, *a), node(w, *b));
+                    }
+                }
+            };
+            match (&data.op, data.result) {
+                (Op::Load { rows, cols } | Op::Store { rows, cols }, result) => {
+                    let tile = result.or(data.operands.last().copied())?;
+                    for (side, axis) in [rows, cols].into_iter().enumerate() {
+                        if let Some(start) = axis.and_then(|a| data.operands.get(1 + a)) {
+                            starts.push((node(tile, side), *start));
+                        }
+                    }
+                }
+                (Op::Iota { axis }, Some(v)) => starts.push((node(v, *axis), *data.operands.first()?)),
+                (Op::Reduce { axis, .. }, Some(v)) => {
+                    sides(&mut classes, *data.operands.first()?, v, &[(1 - axis, 1 - axis)]);
+                }
+                (Op::Dot { .. }, Some(v)) => {
+                    let [a, b, acc] = data.operands.as_slice() else { return None };
+                    sides(&mut classes, *a, v, &[(0, 0)]);
+                    sides(&mut classes, *b, v, &[(1, 1)]);
+                    sides(&mut classes, *a, *b, &[(1, 0)]);
+                    sides(&mut classes, *acc, v, &[(0, 0), (1, 1)]);
+                }
+                (Op::Transpose, Some(v)) => sides(&mut classes, *data.operands.first()?, v, &[(0, 1), (1, 0)]),
+                (op, Some(v)) if super::super::is_elementwise(op) || matches!(op, Op::Full) => {
+                    data.operands.iter().for_each(|w| sides(&mut classes, *w, v, &[(0, 0), (1, 1)]));
+                }
+                (Op::Element, _) => {}
+                (_, Some(v)) if body.ty(v).any_tile().is_some() => return None,
+                _ if data.operands.iter().any(|v| body.ty(*v).any_tile().is_some()) => return None,
+                _ => {}
+            }
+        }
+        for block in &body.layout {
+            for call in body.block(*block).terminator.targets() {
+                for (arg, v) in body.block(call.block).args.iter().zip(&call.args) {
+                    if body.ty(*v).tile().is_some() {
+                        (0..2).for_each(|side| classes.join(node(*v, side), node(*arg, side)));
+                    }
+                }
+            }
+        }
+        Some(Axes(found(kernel, &mut classes, &starts)))
+    }
+
+    /// Gives the tiles along an axis another number of elements. `false`, and nothing is changed, where the kernel knows that every
+    /// tile is full and would not be.
+    pub(super) fn resize(&mut self, kernel: &mut Kernel, n: usize, step: i64) -> bool {
+        let Some(axis) = self.0.get_mut(n) else { return false };
+        let body = &mut kernel.body;
+        let full = axis.nodes.iter().any(|(v, side)| matches!(extent(body, *v, *side), Some(Extent::Static(_))));
+        if step < 1 || full && axis.all.is_none_or(|all| all % step != 0) {
+            return false;
+        }
+        if step == axis.step {
+            return true;
+        }
+        let inst = body.make_inst(Op::Const(Scalar::Int(step)), Vec::new(), Some(Type::Index), Loc::default());
+        let Some(new) = body.inst(inst).result else { return false };
+        let entry = body.entry();
+        body.block_mut(entry).insts.insert(0, inst);
+        for i in &axis.steps {
+            let old = body.inst(*i).operands.iter().position(|v| constant(body, *v) == Some(axis.step));
+            if let Some(operand) = old.and_then(|at| body.inst_mut(*i).operands.get_mut(at)) {
+                *operand = new;
+            }
+        }
+        for (v, side) in &axis.nodes {
+            let mut ty = body.ty(*v).clone();
+            if let Type::Tile(t) = &mut ty {
+                let extent = if *side == 0 { &mut t.rows } else { &mut t.cols };
+                *extent = match *extent {
+                    Extent::Static(_) => Extent::Static(step),
+                    Extent::Bounded { value, .. } => Extent::Bounded { value, max: step },
+                };
+            }
+            body.set_ty(*v, ty);
+        }
+        if let Along::Grid(g) = axis.along
+            && let Some(g) = kernel.grid.get_mut(g)
+        {
+            g.step = step;
+        }
+        axis.step = step;
+        true
+    }
+}
+
+/// The axes whose classes begin at one start each.
+fn found(kernel: &Kernel, classes: &mut Classes, starts: &[(usize, Value)]) -> Vec<Axis> {
+    let body = &kernel.body;
+    // The tiles of each class, and where each class begins.
+    let mut tiles: BTreeMap<usize, Vec<(Value, usize)>> = BTreeMap::new();
+    let results = body.insts().filter_map(|(_, _, d)| d.result);
+    let args = body.layout.iter().flat_map(|b| body.block(*b).args.iter().copied());
+    for v in results.chain(args).filter(|v| body.ty(*v).tile().is_some()) {
+        for side in 0..2 {
+            if extent(body, v, side).is_some_and(|e| !e.is_one()) {
+                tiles.entry(classes.find(node(v, side))).or_default().push((v, side));
+            }
+        }
+    }
+    let mut begins: BTreeMap<usize, BTreeSet<Value>> = BTreeMap::new();
+    for (n, start) in starts {
+        let class = classes.find(*n);
+        if tiles.contains_key(&class) {
+            begins.entry(class).or_default().insert(*start);
+        }
+    }
+    let mut by_start: BTreeMap<Value, Vec<usize>> = BTreeMap::new();
+    for (class, all) in &begins {
+        all.iter().for_each(|start| by_start.entry(*start).or_default().push(*class));
+    }
+    let alone = |class: &usize| begins.get(class).is_some_and(|all| all.len() == 1);
+    let mut out = Vec::new();
+    for (start, classes) in by_start.iter().filter(|(_, classes)| classes.iter().all(alone)) {
+        let nodes: Vec<(Value, usize)> = classes.iter().filter_map(|c| tiles.get(c)).flatten().copied().collect();
+        out.extend(axis(kernel, *start, nodes));
+    }
+    out
+}
+
+/// The axis of tiles that begin at a start, if it is one.
+fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axis> {
+    let body = &kernel.body;
+    let (along, all, mut steps, step) = match body.def(start) {
+        ValueDef::Result(i) => {
+            let data = body.inst(i);
+            let [a, b] = data.operands.as_slice() else { return None };
+            let (n, g) = kernel.grid.iter().enumerate().find(|(_, g)| g.value == *a || g.value == *b)?;
+            let c = if g.value == *a { *b } else { *a };
+            let alone = users(body, g.value).as_slice() == [i];
+            if data.op != Op::Binary(BinaryOp::Mul) || constant(body, c) != Some(g.step) || !alone {
+                return None;
+            }
+            (Along::Grid(n), g.extent.as_const(), vec![i], g.step)
+        }
+        ValueDef::Arg(block, n) => {
+            let (next, step) = counter(body, start, block, n)?;
+            let bound = users(body, start).into_iter().find_map(|i| {
+                let data = body.inst(i);
+                matches!(data.op, Op::Compare(_)).then(|| data.operands.get(1).copied()).flatten()
+            });
+            (Along::Loop, bound.and_then(|v| constant(body, v)), vec![next], step)
+        }
+        ValueDef::Param => return None,
+    };
+    // Every extent is the step, or what is left if that is less.
+    let mut extents = nodes.iter().map(|(v, side)| extent(body, *v, *side));
+    let first = extents.next().flatten()?;
+    if extents.any(|e| e != Some(first)) {
+        return None;
+    }
+    let mut rest = None;
+    match first {
+        Extent::Static(n) if n == step => {}
+        Extent::Bounded { value, max } if max == step => {
+            let (least, data) = body.definition(value)?;
+            let [left, c] = data.operands.as_slice() else { return None };
+            let (i, minus) = body.definition(*left)?;
+            let is_rest = minus.op == Op::Binary(BinaryOp::Sub) && minus.operands.get(1) == Some(&start);
+            if data.op != Op::Binary(BinaryOp::Min) || constant(body, *c) != Some(step) || !is_rest {
+                return None;
+            }
+            // A tile that begins elsewhere may have the same extent.
+            let all = body.insts().filter_map(|(_, _, d)| d.result);
+            let mut sides = all.flat_map(|v| [(v, 0), (v, 1)]).filter(|(v, s)| extent(body, *v, *s) == Some(first));
+            if sides.any(|node| !nodes.contains(&node)) {
+                return None;
+            }
+            steps.push(least);
+            rest = Some(i);
+        }
+        _ => return None,
+    }
+    let fits = |i: &Inst| {
+        let data = body.inst(*i);
+        match &data.op {
+            Op::Load { rows, cols } | Op::Store { rows, cols } => {
+                let places = data.operands.iter().enumerate().skip(1).filter(|(_, v)| **v == start);
+                places.map(|(n, _)| Some(n - 1)).all(|axis| axis == *rows || axis == *cols)
+            }
+            Op::Iota { .. } => true,
+            Op::Compare(_) | Op::Cast => along == Along::Loop,
+            _ => Some(*i) == rest || steps.contains(i),
+        }
+    };
+    if !users(body, start).iter().all(fits) {
+        return None;
+    }
+    let side = nodes.first().map(|(_, side)| *side);
+    let side = side.filter(|side| nodes.iter().all(|(_, s)| s == side));
+    Some(Axis { along, step, all, side, nodes, steps })
+}
+
+/// The instructions that use a value.
+fn users(body: &Body, v: Value) -> Vec<Inst> {
+    body.insts().filter(|(_, _, d)| d.operands.contains(&v)).map(|(_, i, _)| i).collect()
+}
+
+/// A block's argument that starts with 0 and grows by a number: the addition, and the number.
+fn counter(body: &Body, v: Value, block: Block, n: usize) -> Option<(Inst, i64)> {
+    let mut next = None;
+    for from in &body.layout {
+        for call in body.block(*from).terminator.targets().into_iter().filter(|c| c.block == block) {
+            let given = *call.args.get(n)?;
+            if constant(body, given) == Some(0) {
+                continue;
+            }
+            let (i, data) = body.definition(given)?;
+            let [a, c] = data.operands.as_slice() else { return None };
+            let step = constant(body, *c)?;
+            if data.op != Op::Binary(BinaryOp::Add) || *a != v || next.is_some() {
+                return None;
+            }
+            next = Some((i, step));
+        }
+    }
+    next
+}
