@@ -176,12 +176,13 @@ pub enum Op {
         stop: Dim,
     },
     /// Windows of an axis, each a number of elements after the one before, which may overlap: in the declared type the axis is two,
-    /// how many windows there are, and how long they are. Windows that leave the axis are an error of the call, on entry.
+    /// how many windows there are, and how long they are. With a negative stride the first window ends where the axis does, and
+    /// each begins so many elements before the one before. Windows that leave the axis are an error of the call, on entry.
     Windows {
         /// The axis.
         axis: usize,
-        /// From the first element of a window to that of the next one, at least 1.
-        stride: usize,
+        /// From the first element of a window to that of the next one; not 0.
+        stride: i64,
     },
     /// One element along an axis, the axis gone. An index out of range is an error of the call.
     Index {
@@ -361,7 +362,7 @@ operations! {
     Broadcast "broadcast", ["x"], [], Movement NONE, Declared rules::broadcast_to, "repeated to a larger shape";
     Slice { axis, start, stop } "slice", ["x"], [axis: usize, start: Dim, stop: Dim], Movement FAILS, Computed rules::slice,
         "elements start..stop along an axis";
-    Windows { axis, stride } "windows", ["x"], [axis: usize, stride: usize], Movement FAILS, Declared rules::windows,
+    Windows { axis, stride } "windows", ["x"], [axis: usize, stride: i64], Movement FAILS, Declared rules::windows,
         "windows of an axis, which may overlap";
     Index { axis } "index", ["x", "at"], [axis: usize], Movement FAILS, Computed rules::index,
         "one element along an axis, the axis gone";

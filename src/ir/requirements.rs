@@ -11,7 +11,7 @@
 //! * of every tensor, and of the scores of an attention: each extent is an integer and not negative, and the bytes fit an
 //!   `i64` ([`MOST_BYTES`]; an element counts as [`LEAST_SIZE`] bytes at least, its size in computation);
 //! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <= high`; of `argsort`: `0 <= first`,
-//!   `first <=` the axis; of `windows`: the last one ends within the axis;
+//!   `first <=` the axis; of `windows`: all lie within the axis;
 //! * of a dimension that is used as a number: it is an integer and fits an `i64`.
 //!
 //! # What is proved

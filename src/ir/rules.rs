@@ -236,16 +236,16 @@ pub(super) fn slice(given: Given<'_>, axis: &usize, start: &Dim, stop: &Dim) -> 
 }
 
 /// The least length of an axis of which there are so many windows of a length.
-pub(super) fn reach(count: &Dim, length: &Dim, stride: usize) -> Dim {
-    let stride = Dim::from(i64::try_from(stride).unwrap_or(i64::MAX));
+pub(super) fn reach(count: &Dim, length: &Dim, stride: i64) -> Dim {
+    let stride = Dim::from(stride.saturating_abs());
     count.sub(&Dim::one()).mul(&stride).add(length)
 }
 
-pub(super) fn windows(given: Given<'_>, axis: &usize, stride: &usize) -> Rule {
+pub(super) fn windows(given: Given<'_>, axis: &usize, stride: &i64) -> Rule {
     let (x, t) = (operand(given.types, 0)?, declared_tensor(given)?);
     axis_of(*axis, x)?;
     same_elem(x, t)?;
-    if *stride < 1 || i32::try_from(*stride).is_err() {
+    if *stride == 0 || i32::try_from(*stride).is_err() {
         return Err(format!("a stride of {stride}"));
     }
     let mut shape = t.shape.clone();

@@ -27,6 +27,7 @@ mod fuse_epilogue;
 mod fuse_map;
 mod fuse_mask;
 mod fuse_rows;
+mod gather_diagonals;
 mod hoist_products;
 mod licm;
 mod manager;

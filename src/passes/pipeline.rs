@@ -64,6 +64,7 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
     m.run(&registry::CANONICALISE_ROW)?;
     m.run(&registry::HOIST_PRODUCTS)?;
     m.run(&registry::MERGE_MATMULS)?;
+    m.run(&registry::GATHER_DIAGONALS)?;
     m.run(&registry::FUSE_MASK)?;
     m.run(&registry::FUSE_EPILOGUE)?;
     m.run(&registry::FUSE_ROWS)?;

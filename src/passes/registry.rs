@@ -3,8 +3,8 @@
 use super::{
     Changed, Context, canonicalise_cast, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_row,
     canonicalise_scale, canonicalise_softmax, canonicalise_transpose, cse, dce, fold_constants, fuse_attention,
-    fuse_epilogue, fuse_map, fuse_mask, fuse_rows, hoist_products, licm, merge_matmuls, separate_taps, simplify,
-    simplify_cfg,
+    fuse_epilogue, fuse_map, fuse_mask, fuse_rows, gather_diagonals, hoist_products, licm, merge_matmuls,
+    separate_taps, simplify, simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
@@ -63,6 +63,7 @@ passes! {
     CANONICALISE_ROW = "canonicalise-row", true, canonicalise_row, "elementwise work on products of one row before they are vectors";
     HOIST_PRODUCTS = "hoist-products", true, hoist_products, "products of a loop's rows as one product before it";
     MERGE_MATMULS = "merge-matmuls", true, merge_matmuls, "products of one tensor by several parameters as one product";
+    GATHER_DIAGONALS = "gather-diagonals", true, gather_diagonals, "tables read at row minus column once for each diagonal";
     FUSE_MASK = "fuse-mask", true, fuse_mask, "masks that are formulas over positions into the kernel of their attention";
     FUSE_EPILOGUE = "fuse-epilogue", true, fuse_epilogue, "elementwise work after a matmul into its kernel";
     FUSE_ROWS = "fuse-rows", true, fuse_rows, "norms and softmaxes with what surrounds them as one kernel";

@@ -62,6 +62,7 @@ numbers! {
     u8 = "number",
     u32 = "number",
     u64 = "number",
+    i64 = "number",
 }
 
 impl Attribute for Option<usize> {

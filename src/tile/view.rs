@@ -85,13 +85,17 @@ impl View {
         out
     }
 
-    /// Windows of an axis, in a shape that has two axes in its place: neighbouring windows begin `stride` elements apart.
-    pub(crate) fn windows(&self, axis: usize, stride: usize, shape: &[Dim]) -> View {
-        let mut strides = self.strides.clone();
+    /// Windows of an axis, in a shape that has two axes in its place: neighbouring windows begin `stride` elements apart. If that is
+    /// negative, the first is the last of the axis.
+    pub(crate) fn windows(&self, axis: usize, stride: i64, shape: &[Dim]) -> View {
+        let (mut strides, mut offset) = (self.strides.clone(), self.offset.clone());
         if let Some(s) = strides.get(axis).cloned() {
-            strides.insert(axis, s.mul(&Dim::from(i64::try_from(stride).unwrap_or(i64::MAX))));
+            if let (true, Some(extent), Some(length)) = (stride < 0, self.shape.get(axis), shape.get(axis + 1)) {
+                offset = offset.add(&s.mul(&extent.sub(length)));
+            }
+            strides.insert(axis, s.mul(&Dim::from(stride)));
         }
-        View { shape: shape.to_vec(), strides, ..self.clone() }
+        View { offset, shape: shape.to_vec(), strides, ..self.clone() }
     }
 
     /// One element along an axis, known from dimensions alone; the axis goes.

@@ -1,5 +1,5 @@
 //! `tokenizer.json` of the Hugging Face hub, as far as models that generate text use it: BPE over bytes (GPT-2, Llama 3, Qwen) or
-//! over characters (Llama 2, Mistral, Gemma).
+//! over characters (Llama 2, Mistral, Gemma), and unigram models (T5, mBART, Marian).
 //!
 //! In: the text of the file. Out: a [`Hub`], which gives the tokens that the `tokenizers` library gives; or the part of the file
 //! that is not supported. The library itself is not used: little more than this file and a regular expression engine is needed, and
@@ -7,13 +7,49 @@
 
 use super::bpe::Bpe;
 use super::pieces::{Normalizer, Splitter, bounded, bytes_of, list, named, refuse};
+use super::unigram::Unigram;
 use serde_json::Value;
 use std::collections::HashMap;
+
+/// What divides a piece into tokens.
+#[derive(Debug)]
+enum Model {
+    Bpe(Bpe),
+    Unigram(Unigram),
+}
+
+impl Model {
+    fn read(model: &Value) -> Result<Model, String> {
+        match &model["type"] {
+            Value::String(kind) if kind == "BPE" => bpe(model).map(Model::Bpe),
+            Value::String(kind) if kind == "Unigram" => unigram(model).map(Model::Unigram),
+            // Older files omit the type; only BPE has merges.
+            Value::Null if model["merges"].is_array() => bpe(model).map(Model::Bpe),
+            Value::Null => Err("it has no `model.type`: it is not a tokenizer.json".to_string()),
+            other => Err(refuse("model.type", other, "\"BPE\" or \"Unigram\"")),
+        }
+    }
+
+    /// What each token adds to a text.
+    fn bytes(&self, decode: &Decode) -> HashMap<u32, Vec<u8>> {
+        match self {
+            Model::Bpe(bpe) => bpe.vocabulary.iter().map(|(text, token)| (*token, decode(text))).collect(),
+            Model::Unigram(unigram) => unigram.texts().map(|(text, token)| (token, decode(text))).collect(),
+        }
+    }
+
+    fn encode(&self, piece: &str, tokens: &mut Vec<u32>) -> Result<(), String> {
+        match self {
+            Model::Bpe(bpe) => bpe.encode(piece, tokens),
+            Model::Unigram(unigram) => unigram.encode(piece, tokens),
+        }
+    }
+}
 
 /// A tokenizer read from a file.
 #[derive(Debug)]
 pub struct Hub {
-    bpe: Bpe,
+    model: Model,
     normalizers: Vec<Normalizer>,
     splitters: Vec<Splitter>,
     /// Added tokens, longest text first.
@@ -41,22 +77,10 @@ impl Hub {
     /// What is wrong with it, or not supported, in words.
     pub(super) fn read(text: &str) -> Result<Hub, String> {
         let file: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-        let model = &file["model"];
-        match &model["type"] {
-            Value::String(kind) if kind == "BPE" => {}
-            // Older files omit the type; only BPE has merges.
-            Value::Null if model["merges"].is_array() => {}
-            Value::Null => return Err("it has no `model.type`: it is not a tokenizer.json".to_string()),
-            other => return Err(refuse("model.type", other, "\"BPE\"")),
-        }
-        let bpe = bpe(model)?;
+        let model = Model::read(&file["model"])?;
         let normalizers = Normalizer::all(&file["normalizer"])?;
         let splitters = Splitter::all(&file["pre_tokenizer"])?;
-        let mut bytes = HashMap::new();
-        let decode = decoder(&file["decoder"])?;
-        for (text, token) in &bpe.vocabulary {
-            bytes.insert(*token, decode(text));
-        }
+        let mut bytes = model.bytes(&decoder(&file["decoder"])?);
         let mut added = Vec::new();
         for (at, one) in list(&file["added_tokens"]).iter().enumerate() {
             let place = |field: &str| format!("added_tokens[{at}].{field}");
@@ -76,7 +100,7 @@ impl Hub {
         added.sort_by_key(|one| usize::MAX - one.text.len());
         let begin = begin(&file["post_processor"], &|token| bytes.contains_key(&token))?;
         let vocabulary = bytes.keys().max().map_or(0, |most| u64::from(*most) + 1);
-        Ok(Hub { bpe, normalizers, splitters, added, begin, bytes, vocabulary })
+        Ok(Hub { model, normalizers, splitters, added, begin, bytes, vocabulary })
     }
 
     pub(super) fn vocabulary(&self) -> u64 {
@@ -121,7 +145,10 @@ impl Hub {
         if text.is_empty() {
             return Ok(());
         }
-        let text = self.normalizers.iter().fold(text.to_string(), |text, one| one.apply(&text));
+        let text = self.normalizers.iter().try_fold(text.to_string(), |text, one| one.apply(&text))?;
+        if text.is_empty() {
+            return Ok(());
+        }
         let mut pieces = vec![text];
         for splitter in &self.splitters {
             let mut parts = Vec::new();
@@ -130,7 +157,7 @@ impl Hub {
             }
             pieces = parts;
         }
-        pieces.iter().try_for_each(|piece| self.bpe.encode(piece, tokens))
+        pieces.iter().try_for_each(|piece| self.model.encode(piece, tokens))
     }
 }
 
@@ -138,7 +165,25 @@ fn number(value: &Value) -> Option<u32> {
     u32::try_from(value.as_u64()?).ok()
 }
 
-/// The model.
+/// A unigram model.
+fn unigram(model: &Value) -> Result<Unigram, String> {
+    let Some(list) = model["vocab"].as_array() else { return Err("`model.vocab` is not a list".to_string()) };
+    let mut vocabulary = Vec::with_capacity(list.len());
+    for (at, one) in list.iter().enumerate() {
+        let found = one.as_array().and_then(|pair| match pair.as_slice() {
+            [text, score] => Some((text.as_str()?.to_string(), score.as_f64()?)),
+            _ => None,
+        });
+        vocabulary.push(found.ok_or_else(|| format!("`model.vocab[{at}]` is {one}; expected a text and its score"))?);
+    }
+    let unknown = match &model["unk_id"] {
+        Value::Null => None,
+        id => Some(number(id).ok_or_else(|| refuse("model.unk_id", id, "a number of a token"))?),
+    };
+    Unigram::new(vocabulary, unknown, model["byte_fallback"] == true)
+}
+
+/// A BPE model.
 fn bpe(model: &Value) -> Result<Bpe, String> {
     for field in ["continuing_subword_prefix", "end_of_word_suffix"] {
         if model[field].as_str().is_some_and(|text| !text.is_empty()) {

@@ -4,9 +4,11 @@
 //! of them that can already be shown as text. It knows nothing of models.
 
 mod bpe;
+mod charsmap;
 mod hub;
 mod pieces;
 mod text;
+mod unigram;
 
 pub use hub::Hub;
 pub use text::{Shown, Text};

@@ -2,6 +2,7 @@
 //!
 //! In: their descriptions. Out: a value for each, which does that to a text; or the name of what is not supported.
 
+use super::charsmap::CharsMap;
 use fancy_regex::Regex;
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
@@ -58,6 +59,14 @@ pub(super) enum Normalizer {
     Form(String),
     Prepend(String),
     Replace(String, String),
+    /// What a regular expression finds.
+    ReplaceFound(Box<Regex>, String),
+    /// Takes whitespace away from the beginning, and from the end.
+    Strip {
+        left: bool,
+        right: bool,
+    },
+    Table(CharsMap),
 }
 
 impl Normalizer {
@@ -67,9 +76,14 @@ impl Normalizer {
             parts.into_iter().map(|(place, one)| Normalizer::read(&place, one)).collect::<Result<_, String>>()?;
         let replaced = all.iter().filter_map(|one| match one {
             Normalizer::Replace(from, to) => Some((from.as_str(), to.as_str())),
+            // It may find nothing, anywhere.
+            Normalizer::ReplaceFound(_, to) => Some(("", to.as_str())),
             _ => None,
         });
         bounded("normalizer", replaced)?;
+        if all.iter().filter(|one| matches!(one, Normalizer::Table(_))).count() > 1 {
+            return Err("its `normalizer` has more than one `Precompiled`".to_string());
+        }
         Ok(all)
     }
 
@@ -78,23 +92,44 @@ impl Normalizer {
         let made = match one["type"].as_str() {
             Some(form @ ("NFC" | "NFD" | "NFKC" | "NFKD")) => Some(Normalizer::Form(form.to_string())),
             Some("Prepend") => text(&one["prepend"]).map(Normalizer::Prepend),
-            Some("Replace") => {
-                text(&one["pattern"]["String"]).and_then(|from| Some(Normalizer::Replace(from, text(&one["content"])?)))
+            Some("Replace") => match (one["pattern"]["Regex"].as_str(), text(&one["content"])) {
+                (Some(pattern), Some(to)) => {
+                    let what = regex(pattern).map_err(|why| format!("its `{place}` has {why}"))?;
+                    Some(Normalizer::ReplaceFound(what, to))
+                }
+                (_, to) => text(&one["pattern"]["String"]).and_then(|from| Some(Normalizer::Replace(from, to?))),
+            },
+            Some("Strip") => {
+                Some(Normalizer::Strip { left: one["strip_left"] == true, right: one["strip_right"] == true })
+            }
+            Some("Precompiled") => {
+                let field = &one["precompiled_charsmap"];
+                let map = field.as_str().ok_or("not a text").map_err(str::to_string).and_then(CharsMap::read);
+                let why = |why| format!("its `{place}.precompiled_charsmap` cannot be read: {why}");
+                Some(Normalizer::Table(map.map_err(why)?))
             }
             _ => None,
         };
-        made.ok_or_else(|| refuse(place, one, "NFC, NFD, NFKC, NFKD, Prepend, Replace of a `String`"))
+        made.ok_or_else(|| refuse(place, one, "NFC, NFD, NFKC, NFKD, Precompiled, Prepend, Replace, Strip"))
     }
 
-    pub(super) fn apply(&self, text: &str) -> String {
-        match self {
+    pub(super) fn apply(&self, text: &str) -> Result<String, String> {
+        Ok(match self {
             Normalizer::Form(form) if form == "NFC" => text.nfc().collect(),
             Normalizer::Form(form) if form == "NFD" => text.nfd().collect(),
             Normalizer::Form(form) if form == "NFKC" => text.nfkc().collect(),
             Normalizer::Form(_) => text.nfkd().collect(),
             Normalizer::Prepend(before) => format!("{before}{text}"),
             Normalizer::Replace(from, to) => text.replace(from, to),
-        }
+            Normalizer::ReplaceFound(what, to) => {
+                parts(what, text, false)?.into_iter().map(|(part, found)| if found { to } else { part }).collect()
+            }
+            Normalizer::Strip { left, right } => {
+                let text = if *left { text.trim_start() } else { text };
+                (if *right { text.trim_end() } else { text }).to_string()
+            }
+            Normalizer::Table(map) => map.apply(text),
+        })
     }
 }
 
@@ -172,6 +207,9 @@ impl Splitter {
                 };
                 all.push(Splitter::At { what, divider, between: one["invert"] == true });
             }
+            Some("WhitespaceSplit") => {
+                all.push(Splitter::At { what: regex(r"\s")?, divider: Divider::Removed, between: false });
+            }
             Some("Digits") => {
                 let pattern = if one["individual_digits"] == true { r"\p{N}" } else { r"\p{N}+" };
                 all.push(Splitter::At { what: regex(pattern)?, divider: Divider::Isolated, between: false });
@@ -185,7 +223,7 @@ impl Splitter {
                 let blank = one["replacement"].as_str().unwrap_or(BLANK).to_string();
                 all.push(Splitter::Blanks { blank, prefix, words: one["split"] != false });
             }
-            _ => return Err(refuse(place, one, "ByteLevel, Split, Digits, Metaspace")),
+            _ => return Err(refuse(place, one, "ByteLevel, Split, Digits, Metaspace, WhitespaceSplit")),
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod cached;
 mod compiled;
 mod control_flow;
 mod decode;
+mod diagonals;
 #[path = "../common/everywhere.rs"]
 mod everywhere;
 #[path = "../common/fixtures.rs"]

@@ -49,6 +49,7 @@ essay!(canonicalise_reduce, "canonicalise_reduce", "canonicalise-reduce", "");
 essay!(canonicalise_row, "canonicalise_row", "canonicalise-row", "");
 essay!(hoist_products, "hoist_products", "hoist-products", "");
 essay!(merge_matmuls, "merge_matmuls", "merge-matmuls", "");
+essay!(gather_diagonals, "gather_diagonals", "gather-diagonals", "");
 essay!(fuse_mask, "fuse_mask", "fuse-mask", "");
 essay!(fuse_epilogue, "fuse_epilogue", "fuse-epilogue", "");
 essay!(fuse_rows, "fuse_rows", "fuse-rows", "");

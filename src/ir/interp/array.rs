@@ -182,12 +182,21 @@ impl<F: Real> Array<F> {
         Array { elem: self.elem, shape, data }
     }
 
-    /// Windows of an axis, in a shape that has two axes in its place.
-    pub(super) fn windows(&self, axis: usize, stride: usize, shape: Vec<usize>) -> Array<F> {
+    /// Windows of an axis, in a shape that has two axes in its place: `step` elements apart, from the last one on where they go
+    /// backwards.
+    pub(super) fn windows(&self, axis: usize, step: usize, backwards: bool, shape: Vec<usize>) -> Array<F> {
         let mut own = strides(&self.shape);
-        let step = own[axis];
-        own.insert(axis, step.saturating_mul(stride));
-        let at = positions(&shape, &own);
+        own.insert(axis, own[axis].saturating_mul(step));
+        let mut at = positions(&shape, &own);
+        if backwards {
+            // From the other end: what a window is after the first, it is before the last.
+            let last = self.shape[axis].saturating_sub(shape[axis + 1]) * own[axis + 1];
+            let inner: usize = shape[axis + 1..].iter().product();
+            for (n, i) in at.iter_mut().enumerate() {
+                let window = n / inner % shape[axis];
+                *i = *i + last - 2 * window * own[axis];
+            }
+        }
         self.take(shape, &at)
     }
 

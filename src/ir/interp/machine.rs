@@ -232,11 +232,12 @@ impl<'a, F: Real> Interpreter<'a, F> {
             Op::Windows { axis, stride } => {
                 let x = x(0)?;
                 let (count, length, n) = (shape[*axis], shape[*axis + 1], x.shape[*axis]);
-                let end = count.checked_sub(1).map_or(Some(0), |last| last.checked_mul(*stride)?.checked_add(length));
+                let step = usize::try_from(stride.unsigned_abs()).unwrap_or(usize::MAX);
+                let end = count.checked_sub(1).map_or(Some(0), |last| last.checked_mul(step)?.checked_add(length));
                 if end.is_none_or(|end| end > n) {
                     return Err(EvalError::new(format!("{count} windows of {length} are outside of an axis of {n}")));
                 }
-                x.windows(*axis, *stride, shape)
+                x.windows(*axis, step, *stride < 0, shape)
             }
             Op::Index { axis } => {
                 let at = number(items, operand(inst, 1)?)?;

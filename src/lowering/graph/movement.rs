@@ -246,10 +246,10 @@ impl<'a> Builder<'a> {
     }
 
     /// A distance between elements, which must be known here: views have it as a number.
-    pub(super) fn stride(&mut self, frame: &Frame<'a>, stride: &Dim, span: Span) -> Res<usize> {
+    pub(super) fn stride(&mut self, frame: &Frame<'a>, stride: &Dim, span: Span) -> Res<i32> {
         let dim = self.dim(&frame.dims, stride, span)?;
         match dim.as_const().map(i32::try_from) {
-            Some(Ok(n)) if n >= 1 => Ok(usize::try_from(n).unwrap_or(1)),
+            Some(Ok(n)) if n >= 1 => Ok(n),
             _ => {
                 let message = format!("a distance of {dim} elements, where a number of at least 1 must be known");
                 let diagnostic = Diagnostic::error(entries::BOUND_VALUE, message).at(span, "");
@@ -259,16 +259,16 @@ impl<'a> Builder<'a> {
     }
 
     /// Windows of an axis, in a shape with two axes in its place.
-    pub(super) fn windows(&mut self, x: Value, axis: usize, stride: usize, shape: Vec<Dim>, span: Span) -> Res<Value> {
+    pub(super) fn windows(&mut self, x: Value, axis: usize, stride: i32, shape: Vec<Dim>, span: Span) -> Res<Value> {
         let ty = self.tensor(x, span)?;
         if let ([count, length, ..], Some(extent)) = (shape.get(axis..).unwrap_or_default(), ty.shape.get(axis)) {
-            let steps = Dim::from(i64::try_from(stride).unwrap_or(i64::MAX));
+            let steps = Dim::from(i64::from(stride));
             let end = count.sub(&Dim::one()).mul(&steps).add(length);
             self.within(&Dim::zero(), count, span)?;
             self.within(&end, extent, span)?;
         }
         let ty = crate::ir::Type::Tensor(crate::shape::TensorType::new(ty.elem, shape));
-        self.emit(Op::Windows { axis, stride }, vec![x], Some(ty), span)
+        self.emit(Op::Windows { axis, stride: stride.into() }, vec![x], Some(ty), span)
     }
 
     /// Slices of a value written at indices along an axis, or added there. Indices of several axes are taken as of one.

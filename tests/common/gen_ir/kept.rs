@@ -130,6 +130,7 @@ impl Gen {
         let mut shape = ty.shape.clone();
         shape[axis] = count;
         shape.insert(axis + 1, size);
+        let stride = if self.rng.chance(30) { -(stride as i64) } else { stride as i64 };
         self.add(Op::Windows { axis, stride }, &[v], Some(TensorType::new(ty.elem, shape)));
     }
 }
