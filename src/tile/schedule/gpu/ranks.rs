@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::shape::{Dim, Elem};
 use crate::tile::schedule::plans::{At, in_entry, new_slot, slot_type};
 use crate::tile::sort::{self, Found};
-use crate::tile::{BufferType, Kernel, Module, Op, Plan, Value, row_major};
+use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, Value, row_major};
 
 /// The kernels that take a kernel's place.
 struct Pair {
@@ -17,8 +17,8 @@ struct Pair {
     ranks: BufferType,
     /// Is there room for them among the launch's buffers?
     has_room: bool,
-    /// The name of the second kernel.
-    order: String,
+    /// The names of both.
+    names: [String; 2],
 }
 
 /// Does it; the names of the kernels that are new or others than before.
@@ -35,13 +35,16 @@ pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
         if !has_room && !module.plans.iter().all(|plan| launches_with_slot(plan, &kernel.name, &ranks)) {
             continue;
         }
-        let number = (0..).find(|n| !taken.contains(&format!("order.{n}"))).unwrap_or(0);
-        let order = format!("order.{number}");
-        let first = sort::ranks(&kernel.name, &found.x, found.descending, &ranks);
-        let (Some(first), Some(second)) = (first, sort::order(&order, &ranks, &found.out)) else { continue };
-        taken.insert(order.clone());
-        changed.extend([kernel.name.clone(), order.clone()]);
-        pairs.insert(kernel.name.clone(), Pair { ranks, has_room, order });
+        // Other names: they take other buffers than the one did.
+        let names = ["ranks", "order"].map(|kind| {
+            let number = (0..).find(|n| !taken.contains(&format!("{kind}.{n}"))).unwrap_or(0);
+            format!("{kind}.{number}")
+        });
+        let first = sort::ranks(&names[0], &found.x, found.descending, &ranks);
+        let (Some(first), Some(second)) = (first, sort::order(&names[1], &ranks, &found.out)) else { continue };
+        taken.extend(names.clone());
+        changed.extend(names.clone());
+        pairs.insert(kernel.name.clone(), Pair { ranks, has_room, names });
         if let Some(kernel) = module.kernels.get_mut(n) {
             *kernel = first;
         }
@@ -91,8 +94,9 @@ fn launch_pairs(plan: &mut Plan, pairs: &BTreeMap<String, Pair>) {
             }
         };
         let body = &mut plan.body;
-        body.inst_mut(inst).operands = vec![x, ranks];
-        let second = body.make_inst(Op::Launch { kernel: pair.order.clone() }, vec![ranks, out], None, data.loc);
+        let [first, second] = pair.names.clone();
+        *body.inst_mut(inst) = InstData { op: Op::Launch { kernel: first }, operands: vec![x, ranks], ..data.clone() };
+        let second = body.make_inst(Op::Launch { kernel: second }, vec![ranks, out], None, data.loc);
         let list = &mut body.block_mut(block).insts;
         let place = list.iter().position(|i| *i == inst).map_or(list.len(), |n| n + 1);
         list.insert(place, second);
