@@ -94,9 +94,11 @@ impl Subject {
     /// the branches back to a wait.
     fn wounds(&self) -> Vec<(&'static str, String, String)> {
         let lines: Vec<&str> = self.text.lines().collect();
+        // The first kernel, which the call launches; others are for calls of few queries.
+        let end = lines.iter().position(|line| *line == "}").unwrap_or(lines.len());
         let mut waits = false;
         let mut found: Vec<(&str, String, String)> = Vec::new();
-        for (n, line) in lines.iter().enumerate() {
+        for (n, line) in lines.iter().enumerate().take(end) {
             let words = line.trim().trim_start_matches('@').trim_start_matches('!');
             let inst = if words.starts_with('%') { words.split_once(' ').map_or("", |(_, rest)| rest) } else { words };
             let mut kind = ORDERS.iter().copied().find(|o| inst.starts_with(o));
@@ -118,7 +120,7 @@ impl Subject {
 const WAIT: &str = "bra";
 /// How many instructions of each kind are taken out.
 const EACH: usize = 3;
-/// What may be taken out of these kernels unnoticed, looked at one by one: how many of a kind, and why they do no harm in the call that is
+/// What may be taken out of these kernels unnoticed, looked at one by one: how many of a kind at most, and why they do no harm in the call that is
 /// made.
 const HARMLESS: &[(GpuArch, &str, usize, &str)] = &[
     (
@@ -169,7 +171,7 @@ fn whatever_is_taken_out_is_missed() {
     assert!(noticed >= 30, "{noticed} of {}: {unnoticed:#?}", noticed + unnoticed.len());
     for (arch, kind, count, why) in HARMLESS {
         let of_kind: Vec<_> = unnoticed.iter().filter(|(a, k, _)| a == arch && k == kind).collect();
-        assert_eq!(of_kind.len(), *count, "{why}: {of_kind:#?}");
+        assert!(of_kind.len() <= *count, "{why}: {of_kind:#?}");
     }
     let known = |(arch, kind, _): &(GpuArch, &str, String)| HARMLESS.iter().any(|(a, k, ..)| a == arch && k == kind);
     let wrong: Vec<_> = unnoticed.iter().filter(|one| !known(one)).collect();

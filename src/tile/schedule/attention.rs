@@ -104,6 +104,10 @@ const WIDTH: i64 = 256;
 const CHUNK: i64 = 64;
 /// Keys of a block whose keys and values are read in place, where the machine has room for as many.
 const KEYS: i64 = 256;
+/// The same where blocks may be skipped: smaller ones leave out more of what is hidden, larger ones rescale the result less often.
+const SKIPPED_KEYS: i64 = 128;
+/// The same where hidden keys at the ends of a block stay, since the masks read what tells them (`visible`).
+const SKIPPED_WHOLE: i64 = 64;
 /// Keys of a block that is copied to scratch.
 const COPIED_KEYS: i64 = 64;
 
@@ -270,10 +274,14 @@ fn begin(
     kb.at(locations.values);
     let in_place = |b| target.reads_in_place || in_place(&kb, b);
     let copied = layout == QueryLayout::InLanes && !(in_place(k) && in_place(v));
-    // Smaller blocks leave out more of what is hidden: a window of 256 keys takes as long with blocks of 32 keys as of 64, and 1.03,
-    // 1.08 and 1.16 times as long with 96, 128 and 192. Panels of values are for blocks of one size.
-    let skips = layout != QueryLayout::InLanePairs && first_hiding(steps.iter()).is_some();
-    let block = tile_size(&t, if copied || skips { COPIED_KEYS } else { KEYS.min(target.keys) });
+    // Panels of values are for blocks of one size.
+    let hiding = first_hiding(steps.iter()).filter(|_| layout != QueryLayout::InLanePairs);
+    let most = match hiding {
+        Some(n) if steps.iter().skip(n).any(visible::reads) => SKIPPED_WHOLE,
+        Some(_) => SKIPPED_KEYS,
+        None => KEYS,
+    };
+    let block = tile_size(&t, if copied { COPIED_KEYS } else { most.min(target.keys) });
     let shift = kb.dim(&t.sub(&s));
     let sink = what.sink.clone();
     let parts = AttentionKernel {

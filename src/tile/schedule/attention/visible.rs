@@ -11,6 +11,11 @@
 //!     always = key + 63 <= row     and  row + Q - 1 - key <= W     if true: scores as they are, else masked
 //! ```
 //!
+//! On CPUs a block that is seen in part loses the keys at its ends of which nothing is seen, by the same bounds for parts of it; and
+//! where nothing is seen of many blocks, all of them are skipped at once. With 4 heads of 64, a window of the last 256 keys and 16,384
+//! queries takes 0.925 of the time that it took with whole blocks of 64 keys; blocks of 64, 96, 192 and 256 keys without their hidden
+//! ends take 1.03, 1.02, 1.01 and 1.01 times as long as those of 128.
+//!
 //! The bounds of a vector (document ids) are its least and greatest element in the tile or block; floats that are read have them too,
 //! and where one of them is not finite, or farther from 0 than 1e30, nothing is concluded of that block. What is unknown (narrower
 //! floats, what is read for each pair) may be anything, so those blocks are visited. Skipping is exact: these masks come last and
@@ -24,7 +29,7 @@ use super::{AttentionKernel, ONE, QueryLayout, Source};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Formula, Node, ScoreOp, Step};
-use crate::tile::{Extent, KernelBuilder, Value};
+use crate::tile::{Extent, KernelBuilder, Op, Type, Value};
 
 /// The masks of an attention that hide keys, and the tile of queries that they hide them from.
 pub(in crate::tile::schedule) struct Hiding<'a> {
@@ -64,6 +69,19 @@ pub(in crate::tile::schedule) struct Seen {
     pub(in crate::tile::schedule) keys: Keys,
     pub(in crate::tile::schedule) always: Option<Value>,
     pub(in crate::tile::schedule) ever: Option<Value>,
+}
+
+/// How many keys at a time are left out at the ends of a block that is seen in part.
+const PART: i64 = 32;
+/// How many blocks are skipped at a time where nothing is seen of them.
+const SKIPPED: i64 = 8;
+
+/// Is a mask a formula that reads something?
+pub(super) fn reads(step: &Step) -> bool {
+    match &step.op {
+        ScoreOp::Keep { kept: Source::Formula(formula), .. } => formula.buffers().next().is_some(),
+        ScoreOp::Keep { .. } | ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
+    }
 }
 
 impl AttentionKernel {
@@ -112,23 +130,41 @@ impl AttentionKernel {
             let (skip, _) = kb.new_block(Vec::new());
             kb.br_if(ever, (visit, &[]), (skip, &[]));
             kb.switch_to(skip);
-            let next = kb.plus(now.next, self.block);
-            kb.br(rounds.head, &[next, now.highest, now.sum, now.result]);
+            let to = |kb: &mut KernelBuilder, blocks: i64| {
+                let next = kb.plus(now.next, blocks * self.block);
+                kb.br(rounds.head, &[next, now.highest, now.sum, now.result]);
+            };
+            // Where nothing is seen of many blocks, all of them are skipped.
+            if let Some(near) = hiding.part(kb, now.next, 0, SKIPPED * self.block)? {
+                let (far, _) = kb.new_block(Vec::new());
+                let (one, _) = kb.new_block(Vec::new());
+                kb.br_if(near, (one, &[]), (far, &[]));
+                kb.switch_to(far);
+                to(kb, SKIPPED);
+                kb.switch_to(one);
+            }
+            to(kb, 1);
             kb.switch_to(visit);
         }
         let (size, keys) = if self.by_key(pass) { (1, ONE) } else { (self.block, block.count) };
         let round = Round { end, block: size, whole: false, causal: true, pass };
+        let next = kb.plus(now.next, size);
         if let Some(always) = always.filter(|_| pass == Pass::Quick) {
             let (all, _) = kb.new_block(Vec::new());
             let (some, _) = kb.new_block(Vec::new());
             kb.br_if(always, (all, &[]), (some, &[]));
             kb.switch_to(all);
             let then = self.block_of_keys(kb, queries, now, keys, round, self.masks.get(..from)?)?;
-            kb.br(rounds.head, &then.carried());
+            kb.br(rounds.head, &Running { next, ..then }.carried());
             kb.switch_to(some);
         }
-        let then = self.block_of_keys(kb, queries, now, keys, round, &self.masks)?;
-        kb.br(rounds.head, &then.carried());
+        let (first, keys) = match pass {
+            // Panels of values are read whole.
+            Pass::Quick if self.layout != QueryLayout::InLanePairs => hiding.trimmed(kb, block)?,
+            Pass::Quick | Pass::Careful => (now.next, keys),
+        };
+        let then = self.block_of_keys(kb, queries, Running { next: first, ..now }, keys, round, &self.masks)?;
+        kb.br(rounds.head, &Running { next, ..then }.carried());
         kb.switch_to(rounds.done);
         Some(now)
     }
@@ -158,6 +194,12 @@ impl Hiding<'_> {
             false => Extent::Bounded { value: count, max: self.block },
         };
         let keys = Keys { first, last, count };
+        let (always, ever) = self.seen_of(kb, keys)?;
+        Some(Seen { keys, always, ever })
+    }
+
+    /// What the masks show of some keys: all pairs, or any?
+    fn seen_of(&self, kb: &mut KernelBuilder, keys: Keys) -> Option<(Option<Value>, Option<Value>)> {
         let (mut always, mut ever) = (None, None);
         for (n, step) in self.steps.iter().enumerate() {
             let seen = kb.placed(step.loc, |kb| self.seen(kb, step, keys))?;
@@ -169,7 +211,54 @@ impl Hiding<'_> {
             always = if n == 0 { a } else { both(kb, always, a, BinaryOp::And) };
             ever = either(kb, ever, e, BinaryOp::And);
         }
-        Some(Seen { keys, always, ever })
+        Some((always, ever))
+    }
+
+    /// Is anything seen of so many keys, `after` a key? Not known of masks that read something: it would be read again for each part.
+    fn part(&self, kb: &mut KernelBuilder, key: Value, after: i64, count: i64) -> Option<Option<Value>> {
+        if self.steps.iter().any(|step| reads(step)) {
+            return Some(None);
+        }
+        let first = kb.plus(key, after);
+        let last = kb.plus(key, after + count - 1);
+        Some(self.seen_of(kb, Keys { first, last, count: Extent::Static(count) })?.1)
+    }
+
+    /// The keys of a block without those at its ends of which nothing is seen, in steps of [`PART`] keys: the first, and how many.
+    fn trimmed(&self, kb: &mut KernelBuilder, block: Keys) -> Option<(Value, Extent)> {
+        let parts = (self.block - 1) / PART + 1;
+        let untouched = Some((block.first, block.count));
+        let Extent::Bounded { value: count, max } = block.count else { return untouched };
+        if parts < 2 {
+            return untouched;
+        }
+        let mut ever = Vec::new();
+        for n in 0..parts {
+            let Some(seen) = self.part(kb, block.first, n * PART, PART)? else { return untouched };
+            ever.push((n, seen));
+        }
+        // The first part of which something is seen, and the end of the last one. Some part is left, and some key of it.
+        let at = |kb: &mut KernelBuilder, n: i64| kb.index(n * PART);
+        let (mut start, mut stop) = (at(kb, parts - 1), at(kb, 1));
+        for (n, seen) in ever.iter().rev().skip(1) {
+            let here = at(kb, *n);
+            start = kb.value(Op::Select, vec![*seen, here, start], Type::Index);
+        }
+        for (n, seen) in ever.iter().skip(1) {
+            let here = at(kb, n + 1);
+            stop = kb.value(Op::Select, vec![*seen, here, stop], Type::Index);
+        }
+        let most = kb.plus(count, -1);
+        let start = kb.index_binary(BinaryOp::Min, start, most);
+        // As it is: so that the verifier sees it at once.
+        let zero = kb.index(0);
+        let start = kb.index_binary(BinaryOp::Max, start, zero);
+        let stop = kb.index_binary(BinaryOp::Min, stop, count);
+        let after = kb.plus(start, 1);
+        let stop = kb.index_binary(BinaryOp::Max, stop, after);
+        let first = kb.index_binary(BinaryOp::Add, block.first, start);
+        let value = kb.index_binary(BinaryOp::Sub, stop, start);
+        Some((first, Extent::Bounded { value, max }))
     }
 
     /// The first block from one on of which something is seen; `end` or what lies behind it where there is none.
