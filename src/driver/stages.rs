@@ -400,7 +400,7 @@ impl Tiers {
 
     /// What all were scheduled from.
     pub(super) fn unscheduled(&self) -> Option<&tile::Module> {
-        self.unscheduled.as_ref().map(|tiles| &**tiles)
+        self.unscheduled.as_deref()
     }
 
     /// The variants for GPUs.

@@ -317,7 +317,7 @@ impl Emit {
         } else {
             self.push(op, [Operand::Reg(d), at(address, 0)]);
         }
-        self.from_memory(name, elem, Operand::Reg(d))
+        self.loaded_lane(name, elem, Operand::Reg(d))
     }
 
     /// Writes 0 to the register of an access.
@@ -328,7 +328,7 @@ impl Emit {
     }
 
     /// An element as it is computed, from what an access of its type in memory reads.
-    fn from_memory(&mut self, name: &str, elem: Elem, raw: Operand) -> Lane {
+    fn loaded_lane(&mut self, name: &str, elem: Elem, raw: Operand) -> Lane {
         let value = match elem {
             Elem::F32 | Elem::I32 | Elem::I64 => raw,
             Elem::BF16 | Elem::F16 => self.float_of_half(name, &raw, elem),
@@ -371,13 +371,13 @@ impl Emit {
             }
             raw.extend(regs);
         }
-        raw.into_iter().map(|r| self.from_memory(name, elem, Operand::Reg(r))).collect()
+        raw.into_iter().map(|r| self.loaded_lane(name, elem, Operand::Reg(r))).collect()
     }
 
     /// Writes neighbours in global memory, as [`Emit::load_wide`] reads them.
     pub(super) fn store_wide(&mut self, elem: Elem, address: &Operand, xs: &[Lane]) {
         let ty = Emit::memory_type(elem);
-        let values: Vec<Operand> = xs.iter().map(|x| self.to_memory(elem, x)).collect();
+        let values: Vec<Operand> = xs.iter().map(|x| self.stored_bits(elem, x)).collect();
         let mut rest = values.as_slice();
         for (vector, offset) in parts(xs.len(), ty) {
             let (now, later) = rest.split_at((vector.count() as usize).min(rest.len()));
@@ -404,7 +404,7 @@ impl Emit {
             self.push(Op::LdShared { vector, ty }, operands);
             raw.extend(regs.into_iter().map(Operand::Reg));
         }
-        let as_lane = |s: &mut Emit, x: Operand| Lane { value: s.from_shared(name, elem, x), elem };
+        let as_lane = |s: &mut Emit, x: Operand| Lane { value: s.lane_of_shared(name, elem, x), elem };
         raw.into_iter().map(|x| as_lane(self, x)).collect()
     }
 
@@ -412,7 +412,7 @@ impl Emit {
     pub(super) fn store_shared_wide(&mut self, address: &Operand, start: i32, xs: &[Lane]) {
         let Some(first) = xs.first() else { return };
         let ty = if first.elem == Elem::Bool { Type::S32 } else { ptx_type(first.elem) };
-        let values: Vec<Operand> = xs.iter().map(|x| self.to_shared(x)).collect();
+        let values: Vec<Operand> = xs.iter().map(|x| self.shared_bits(x)).collect();
         let mut rest = values.as_slice();
         for (vector, offset) in parts(xs.len(), ty) {
             let (now, later) = rest.split_at((vector.count() as usize).min(rest.len()));
@@ -424,12 +424,12 @@ impl Emit {
     /// Writes one element of global memory, rounded to its type.
     pub(super) fn store(&mut self, elem: Elem, address: &Operand, x: &Lane) {
         let ty = Emit::memory_type(elem);
-        let value = self.to_memory(elem, x);
+        let value = self.stored_bits(elem, x);
         self.push(Op::St { cache: StoreCache::Default, vector: Vector::One, ty }, [at(address, 0), value]);
     }
 
     /// What an access of an element's type in memory writes, in a register.
-    fn to_memory(&mut self, elem: Elem, x: &Lane) -> Operand {
+    fn stored_bits(&mut self, elem: Elem, x: &Lane) -> Operand {
         let ty = Emit::memory_type(elem);
         let value = match elem {
             Elem::F32 | Elem::I32 | Elem::I64 => x.value.clone(),
@@ -452,11 +452,11 @@ impl Emit {
         let op = Op::LdShared { vector: Vector::One, ty };
         let raw_name = if elem == Elem::Bool { "m" } else { name };
         let raw = self.make(raw_name, op, ty, &[at(address, offset)]);
-        Lane { value: self.from_shared(name, elem, raw), elem }
+        Lane { value: self.lane_of_shared(name, elem, raw), elem }
     }
 
     /// An element from what lies in shared memory for it.
-    fn from_shared(&mut self, name: &str, elem: Elem, raw: Operand) -> Operand {
+    fn lane_of_shared(&mut self, name: &str, elem: Elem, raw: Operand) -> Operand {
         match elem {
             Elem::Bool => self.compare(name, Compare::Ne, Type::S32, &raw, &Operand::Int(0)),
             _ => raw,
@@ -466,12 +466,12 @@ impl Emit {
     /// Writes one element of shared memory.
     pub(super) fn store_shared(&mut self, address: &Operand, offset: i32, x: &Lane) {
         let ty = if x.elem == Elem::Bool { Type::S32 } else { ptx_type(x.elem) };
-        let value = self.to_shared(x);
+        let value = self.shared_bits(x);
         self.push(Op::StShared { vector: Vector::One, ty }, [at(address, offset), value]);
     }
 
     /// What lies in shared memory for an element, in a register.
-    fn to_shared(&mut self, x: &Lane) -> Operand {
+    fn shared_bits(&mut self, x: &Lane) -> Operand {
         match x.elem {
             Elem::Bool => self.select("b", Type::S32, &x.value, &Operand::Int(-1), &Operand::Int(0)),
             elem => self.in_reg(&x.value, ptx_type(elem)),

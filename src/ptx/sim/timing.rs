@@ -438,10 +438,7 @@ impl Run<'_> {
             let Some(mut b) = self.blocks.get_mut(n).and_then(Option::take) else { continue };
             let Some(place) = t.blocks.iter().position(|c| c.number == b.number) else { continue };
             for s in 0..4 {
-                let result = self.issue_one(t, &mut b, place, s, &mut cycle);
-                if let Err(report) = result {
-                    return Err(report);
-                }
+                self.issue_one(t, &mut b, place, s, &mut cycle)?;
             }
             t.send(&mut b);
             if let Some(slot) = self.blocks.get_mut(n) {
