@@ -159,9 +159,11 @@ fn program(
             params: body.params,
             result: item.result.clone().unwrap_or(typed::Type::Tuple(Vec::new())),
             conditions,
-            equal: item
-                .scope
-                .equal(item.dims.iter().chain(item.generics.iter().map(|generic| &generic.name)).map(String::as_str)),
+            equal: {
+                let of_arguments = item.scope.names.iter().filter(|(_, origin)| origin.from_argument);
+                let generics = item.generics.iter().map(|generic| &generic.name);
+                item.scope.equal(of_arguments.map(|(name, _)| name).chain(generics).map(String::as_str))
+            },
             lengths: body.lengths,
             locals: body.locals,
             body: body.body,

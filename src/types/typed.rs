@@ -208,7 +208,7 @@ pub struct Function {
     /// What must hold at a call: its `where` clauses, the slices in it and what it calls, as far as the facts do not
     /// prove them. Not those of its layer.
     pub conditions: Vec<Condition>,
-    /// Those of `dims` and `generics` that its `where` clauses fix, and what each equals, over the others. Every shape is written without them.
+    /// The dimensions of its arguments, and its generics, that its `where` clauses fix, and what each equals, over the others. Every shape is written without them.
     pub equal: BTreeMap<String, Dim>,
     /// The dimensions that have their values in it, in the order of the text. Conditions that name them are its own alone.
     pub lengths: Vec<String>,

@@ -123,6 +123,13 @@ model M<P, Q> where P == Q + 1 {
         check("rest", &["x=[1, 2, 3]", "y=[10, 20]"], "result: f32[2]", &[12.0, 23.0]);
         refused("rest", &["x=[1, 2]", "y=[10, 20]"]);
     }
+    // One that an equality replaces may have a value, too.
+    let one_more = "model M { pub fn f(x: f32[S], y: f32[A]) -> f32[A] where S == A + 1 { x[1..S] + y } }";
+    let more = ["--dim", "S=3"];
+    let (first, given) = run_with(one_more, "cpu", "f", &["x=[1, 2, 3]", "y=[10, 20]"], &more);
+    assert_eq!((first.as_str(), given.as_slice()), ("result: f32[2]", &[12.0, 23.0][..]));
+    let (first, _) = run_with(one_more, "cpu", "f", &["x=[1, 2]", "y=[10]"], &more);
+    assert!(first.contains("E0803"), "{first}");
     // Neither an argument nor a default gives `G` a value.
     let (fine, text) = attnc(&["--emit=ir=-"], program);
     assert!(!fine && text.contains("E0403") && text.contains("`G`"), "{text}");

@@ -102,7 +102,7 @@ impl Case {
             let is_unpacked = is_half && self.rows.is_none() && self.format != WeightFormat::F32;
             let rounded = if is_half { want.abs() / 256.0 } else { 0.0 } + if is_unpacked { size / 500.0 } else { 0.0 };
             let bound = rounded + size * (steps + 2) as f64 * 2f64.powi(-23);
-            if !((got - want).abs() <= bound) {
+            if got.is_nan() || (got - want).abs() > bound {
                 return Err(format!("row {row}, column {col}: {got}, not {want} within {bound}"));
             }
         }

@@ -560,9 +560,9 @@ unsafe extern "C" fn cuGraphAddKernelNode(
     if before.iter().any(|b| !graph.nodes.contains_key(b)) {
         return INVALID_VALUE;
     }
-    // SAFETY: as the caller promises.
     code(launch.and_then(|launch| {
         graph.nodes.insert(name, (before, launch));
+        // SAFETY: as the caller promises.
         unsafe { give(node, name) }
     }))
 }

@@ -153,14 +153,14 @@ fn choose(program: &Program, name: Option<&str>, diagnostics: &mut Diagnostics) 
     Err(LowerError::Reported)
 }
 
-/// Takes the bindings that are no generics: dimensions of entry points.
-/// The dimensions of an entry point: those of its arguments, and its own generics.
+/// The dimensions of an entry point: those of its arguments, its own generics, and what equalities replace.
 fn names_of(function: &Function) -> impl Iterator<Item = &str> {
     let is_dim = |generic: &&Generic| matches!(generic.kind, GenericKind::Dim { .. });
     let generics = function.generics.iter().filter(is_dim).map(|generic| generic.name.as_str());
-    function.dims.iter().map(String::as_str).chain(generics)
+    function.dims.iter().chain(function.equal.keys()).map(String::as_str).chain(generics)
 }
 
+/// Takes the bindings that are not generics of the model: dimensions of entry points.
 fn signature_dims(
     program: &Program,
     options: &Options,

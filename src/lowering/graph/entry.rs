@@ -11,9 +11,9 @@ use crate::diagnostics::codes::{dimensions, entries};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::requirements::lengths;
 use crate::ir::{ArgDecl, Function, Module, Op, ResultDecl, Terminator, Type};
-use crate::shape::{Dim, TensorType};
+use crate::shape::{Dim, Fact, Relation, TensorType};
 use crate::source::{SourceMap, Span};
-use crate::types::typed::{self, FunctionId, GenericKind, Program};
+use crate::types::typed::{self, Condition, FunctionId, GenericKind, Program};
 
 /// Lowers every entry point of a bound model.
 pub(super) fn module(
@@ -80,11 +80,22 @@ fn lower(
     }
     own_generics(&mut builder, &mut frame, bound)?;
     fixed_by_equalities(&function.equal, &mut frame.dims, |name| !bound.signature_dims.contains_key(name));
+    let mut bound_equalities = Vec::new();
+    for (name, other) in &function.equal {
+        // Where it is a generic, the clause itself is checked.
+        if let Some(value) = bound.signature_dims.get(name)
+            && !frame.dims.contains_key(name)
+        {
+            frame.dims.insert(name.clone(), value.clone());
+            let fact = Fact { left: other.clone(), relation: Relation::Eq, right: Dim::symbol(name) };
+            bound_equalities.push(Condition { fact, span: function.span, through: Vec::new() });
+        }
+    }
     frame.rest = vec![Dim::symbol(&unused(&frame.dims, "batch"))];
     let dims = frame.dims.values().chain(&frame.rest).flat_map(Dim::symbols);
     builder.taken = dims.map(|s| s.to_string()).collect();
     arguments(&mut builder, &mut frame)?;
-    conditions(&mut builder, &frame, bound)?;
+    conditions(&mut builder, &frame, bound, &bound_equalities)?;
 
     for state in &bound.states {
         let op = Op::State { name: state.name.clone() };
@@ -166,14 +177,14 @@ fn arguments(builder: &mut Builder, frame: &mut Frame) -> Res<()> {
 }
 
 /// Decides the conditions of the entry point; those of the model that are still open are checked on its entry too.
-fn conditions(builder: &mut Builder, frame: &Frame, bound: &Bound) -> Res<()> {
+fn conditions(builder: &mut Builder, frame: &Frame, bound: &Bound, equalities: &[Condition]) -> Res<()> {
     let mut ok = true;
     for (fact, span) in &bound.open {
         builder.require(fact.clone(), *span);
     }
     // What names a dimension that has its value later is checked there.
     let own = frame.function.conditions.iter().filter(|c| !c.fact.names_any(&frame.function.lengths));
-    for condition in own {
+    for condition in own.chain(equalities) {
         match decide(condition, &frame.dims, builder.diagnostics)? {
             Decision::Holds => {}
             Decision::Open(fact) => builder.require(fact, condition.span),

@@ -267,14 +267,14 @@ fn model(op: Op, x: [u64; 4]) -> Option<Wanted> {
     };
     let approximates = |ty: Type, f: &dyn Fn(f64) -> f64, absolute: f64, relative: f64| {
         let format = format(ty).expect("floats");
-        let flushed = match op {
+        let flushed = matches!(
+            op,
             Op::Ex2Approx { ftz: Ftz::Flush, .. }
-            | Op::RcpApprox { ftz: Ftz::Flush }
-            | Op::SqrtApprox { ftz: Ftz::Flush }
-            | Op::RsqrtApprox { ftz: Ftz::Flush }
-            | Op::Lg2Approx { ftz: Ftz::Flush } => true,
-            _ => false,
-        };
+                | Op::RcpApprox { ftz: Ftz::Flush }
+                | Op::SqrtApprox { ftz: Ftz::Flush }
+                | Op::RsqrtApprox { ftz: Ftz::Flush }
+                | Op::Lg2Approx { ftz: Ftz::Flush }
+        );
         let bits = x[0] & mask(format.bits);
         let is_small = matches!(format.decode(bits, true), Float::Zero(_));
         let y = f(host(if flushed && is_small { bits & 1 << (format.bits - 1) } else { bits }, format));
@@ -354,7 +354,7 @@ fn model(op: Op, x: [u64; 4]) -> Option<Wanted> {
                 Bits(u64::from(v))
             } else {
                 // Half a place is added to the magnitude, and what is below cut off.
-                Bits(u64::from((v & 0x7fff_ffff) + 0x1000 & !0x1fff | v & 0x8000_0000))
+                Bits(u64::from(((v & 0x7fff_ffff) + 0x1000) & !0x1fff | (v & 0x8000_0000)))
             }
         }
         Op::Add { sat, ty } => {
@@ -523,7 +523,7 @@ fn model(op: Op, x: [u64; 4]) -> Option<Wanted> {
         Op::SinApprox { .. } | Op::CosApprox { .. } => {
             let a = host(x[0] & mask(32), F32);
             let y = if matches!(op, Op::SinApprox { .. }) { a.sin() } else { a.cos() };
-            if a.abs() <= 3.14 { Near(y, 2f64.powf(-20.5), 0.0) } else { Any }
+            if a.abs() <= 3.125 { Near(y, 2f64.powf(-20.5), 0.0) } else { Any }
         }
         Op::Lg2Approx { .. } => approximates(Type::F32, &f64::log2, 2f64.powi(-22), 2f64.powi(-22)),
         Op::Ex2Approx { ty, .. } => {
@@ -604,7 +604,7 @@ fn rows(operands: &[Option<Type>], random: &mut Random) -> Vec<[u64; 4]> {
             most << field,
             most << field | 1 << (field - 1),
             (most << field) - 1,
-            most / 2 << field,
+            (most / 2) << field,
         ];
         let float = |random: &mut Random| {
             let sign = (random.word() & 1) << (f.bits - 1);

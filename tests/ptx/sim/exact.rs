@@ -239,7 +239,7 @@ pub(crate) fn div(a: Float, b: Float) -> Float {
         (Exact { m, e, .. }, Exact { m: n, e: f, .. }) => {
             let lift = m.leading_zeros() as i32 - 1;
             let m = m << lift;
-            Exact { negative, m: m / n, e: e - lift - f, more: m % n != 0 }
+            Exact { negative, m: m / n, e: e - lift - f, more: !m.is_multiple_of(n) }
         }
     }
 }

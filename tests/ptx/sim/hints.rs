@@ -46,7 +46,7 @@ fn lanes_are_elected_and_registers_are_halved() {
         "mad.lo.u32 %r1, %t, 65537, 131072;\nmov.b32 {{%h0, %h1}}, %r1;\nmov.b32 %r2, {{%h1, %h0}};\n\
          mov.b64 %d1, {{%r2, %r1}};\nmov.b64 {{%r3, %r4}}, %d1;\nsub.u32 %r0, %r3, 2;\n{store}"
     );
-    let wanted: Vec<u32> = (0..64).map(|t| (t << 16 | t + 2) - 2).collect();
+    let wanted: Vec<u32> = (0..64).map(|t| ((t << 16) | (t + 2)) - 2).collect();
     assert_eq!(words("sm_80", 64, "", &body, &[0], 64), wanted);
 }
 

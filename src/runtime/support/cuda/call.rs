@@ -158,72 +158,76 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
     };
     let queue = Queue { gpu: &loaded.gpu, stream: session.stream() };
     let fault = session.fault.address();
-    let (mut args, mut mirrors) = (Vec::new(), Vec::new());
-    for (i, ((place, host), bytes)) in arg_places.iter().zip(data.args).zip(&arg_bytes).enumerate() {
-        let device = address(place);
-        if let (Some(At::Detour(tensor)), Some(copier)) = (data.args_at.get(i), &session.copier) {
-            let report = copier::Report { fault, site: ARGUMENT_SITES + i as u64 + 1 };
-            let size = call.entry.args.get().get(i).map_or(1, |t| elem_size(t.elem));
-            // SAFETY: the argument's memory is as it says, and stays so during the call; there is room in its piece.
-            let done = unsafe { copier.gather(queue, tensor, size, device, staging + spare, report) };
-            done.map_err(in_call)?;
-        } else if place.is_ok() {
-            // SAFETY: the argument has as many bytes, which stay as they are during the call; so has its piece.
-            unsafe { queue.copy_in(device, *host, *bytes, "an argument").map_err(in_call)? };
-            mirrors.push(Mirror { device, bytes: *bytes, host: *host });
+    let mut queued = || -> Result<()> {
+        let (mut args, mut mirrors) = (Vec::new(), Vec::new());
+        for (i, ((place, host), bytes)) in arg_places.iter().zip(data.args).zip(&arg_bytes).enumerate() {
+            let device = address(place);
+            if let (Some(At::Detour(tensor)), Some(copier)) = (data.args_at.get(i), &session.copier) {
+                let report = copier::Report { fault, site: ARGUMENT_SITES + i as u64 + 1 };
+                let size = call.entry.args.get().get(i).map_or(1, |t| elem_size(t.elem));
+                // SAFETY: the argument's memory is as it says, and stays so during the call; there is room in its piece.
+                let done = unsafe { copier.gather(queue, tensor, size, device, staging + spare, report) };
+                done.map_err(in_call)?;
+            } else if place.is_ok() {
+                // SAFETY: the argument has as many bytes, which stay as they are during the call; so has its piece.
+                unsafe { queue.copy_in(device, *host, *bytes, "an argument").map_err(in_call)? };
+                mirrors.push(Mirror { device, bytes: *bytes, host: *host });
+            }
+            args.push(pointer(device).cast_const());
         }
-        args.push(pointer(device).cast_const());
-    }
-    let (mut outs, mut copies) = (Vec::new(), Vec::new());
-    for (i, ((place, host), bytes)) in out_places.iter().zip(data.outs).zip(&out_bytes).enumerate() {
-        let (device, bytes) = (address(place), *bytes);
-        if let (Some(At::Detour(tensor)), Some(copier)) = (data.outs_at.get(i), &session.copier) {
-            copies.push(Out { device, bytes, to: To::Device(copier, tensor) });
-        } else if place.is_ok() {
-            copies.push(Out { device, bytes, to: To::Host(*host) });
+        let (mut outs, mut copies) = (Vec::new(), Vec::new());
+        for (i, ((place, host), bytes)) in out_places.iter().zip(data.outs).zip(&out_bytes).enumerate() {
+            let (device, bytes) = (address(place), *bytes);
+            if let (Some(At::Detour(tensor)), Some(copier)) = (data.outs_at.get(i), &session.copier) {
+                copies.push(Out { device, bytes, to: To::Device(copier, tensor) });
+            } else if place.is_ok() {
+                copies.push(Out { device, bytes, to: To::Host(*host) });
+            }
+            outs.push(pointer(device));
         }
-        outs.push(pointer(device));
-    }
-    let mut taps = Vec::new();
-    for (i, (place, host)) in tap_places.iter().zip(data.taps).enumerate() {
-        let device = address(place);
-        if place.is_ok() {
-            let bytes = data.tap_bytes.get(i).copied().unwrap_or(0);
-            // A call need not reach every tap.
-            // SAFETY: its piece has as many bytes.
-            unsafe { queue.clear(device, bytes, "a tap").map_err(in_call)? };
-            copies.push(Out { device, bytes, to: To::Host(*host) });
+        let mut taps = Vec::new();
+        for (i, (place, host)) in tap_places.iter().zip(data.taps).enumerate() {
+            let device = address(place);
+            if place.is_ok() {
+                let bytes = data.tap_bytes.get(i).copied().unwrap_or(0);
+                // A call need not reach every tap.
+                // SAFETY: its piece has as many bytes.
+                unsafe { queue.clear(device, bytes, "a tap").map_err(in_call)? };
+                copies.push(Out { device, bytes, to: To::Host(*host) });
+            }
+            taps.push(pointer(device));
         }
-        taps.push(pointer(device));
-    }
-    let context = PlanContext {
-        dims: call.bound.dims.as_ptr(),
-        args: args.as_ptr(),
-        outs: outs.as_ptr(),
-        taps: taps.as_ptr(),
-        arena: pointer(arena),
-        states: session.state_data.as_ptr(),
-        ..context(loaded, loaded.packed())
+        let context = PlanContext {
+            dims: call.bound.dims.as_ptr(),
+            args: args.as_ptr(),
+            outs: outs.as_ptr(),
+            taps: taps.as_ptr(),
+            arena: pointer(arena),
+            states: session.state_data.as_ptr(),
+            ..context(loaded, loaded.packed())
+        };
+        let mut launched = memory.profile.begin();
+        if launched.is_some() && session.timer.is_none() {
+            session.timer = Some(Session::new_timer(&loaded.gpu)?);
+        }
+        let timing = launched.take().zip(session.timer.as_ref());
+        let on = On { loaded, queue, fault, each: session.each };
+        let polling = call.poll.or(memory.poll).map(Polling::new);
+        session.tape.clear();
+        let extras = Extras {
+            mirrors: &mirrors,
+            copies: &copies,
+            polling,
+            graphs: Some(&mut session.graphs).filter(|g| g.are_used() && timing.is_none()),
+            timing,
+        };
+        // SAFETY: a plan of this model, with the memory that it says it needs.
+        unsafe { execute(plan, context, &on, &mut session.tape, call.model, name, Some(call.entry), extras) }
     };
-    let mut launched = memory.profile.begin();
-    if launched.is_some() && session.timer.is_none() {
-        session.timer = Some(Session::new_timer(&loaded.gpu)?);
-    }
-    let timing = launched.take().zip(session.timer.as_ref());
-    let on = On { loaded, queue, fault, each: session.each };
-    let polling = call.poll.or(memory.poll).map(Polling::new);
-    session.tape.clear();
-    let extras = Extras {
-        mirrors: &mirrors,
-        copies: &copies,
-        polling,
-        graphs: Some(&mut session.graphs).filter(|g| g.are_used() && timing.is_none()),
-        timing,
-    };
-    // SAFETY: a plan of this model, with the memory that it says it needs.
-    let done = unsafe { execute(plan, context, &on, &mut session.tape, call.model, name, Some(call.entry), extras) };
+    let done = queued();
     if done.is_err() {
-        // Where the context is broken, that has been said already.
+        // What was queued may still use the caller's memory. Where the context is broken, that has been said already.
+        let _ = queue.wait("the call");
         let _ = session.clear_fault();
     }
     done
@@ -296,7 +300,7 @@ unsafe fn execute(
     let status = unsafe { plan(&mut context) };
     drop(mode);
     let mut words = [0u64; fault::WORDS];
-    let mut finish = || {
+    let mut send = || -> Result<()> {
         if running.error.is_none() && status == 0 {
             // SAFETY: launches of this plan.
             unsafe { running.flush()? };
@@ -310,11 +314,14 @@ unsafe fn execute(
                 }
             }
         }
-        // SAFETY: as long as that; waited for below.
-        unsafe { on.queue.copy_out(words.as_mut_ptr().cast(), on.fault, FAULT_BYTES, "the report of errors")? };
-        on.queue.wait("the call")
+        Ok(())
     };
-    let finished = finish();
+    let sent = send();
+    // SAFETY: as long as that; waited for below.
+    let report = unsafe { on.queue.copy_out(words.as_mut_ptr().cast(), on.fault, FAULT_BYTES, "the report of errors") };
+    // Whatever failed, what was queued before may still use the caller's memory.
+    let waited = on.queue.wait("the call");
+    let finished = sent.and(report).and(waited);
     if let Some(e) = running.error {
         return Err(named(name, e));
     }
