@@ -166,7 +166,7 @@
 //!   (next bullet) says in which order the steps of a partial sum are added. For one mode, its bits depend neither on how many
 //!   rows there are nor on who computes them.
 //! * **How a product is summed is written in tile IR.** `dot ... mode=chain`, `fma`, `pairs`, `tiles`, `groups`
-//!   (`tile::DotMode`): the schedule chooses by what the CPU has and the operands fit, the verifier checks it, the tile interpreter
+//!   (`tile::DotMode`; on a GPU `split`, whose order the interpreter does not follow): the schedule chooses by what the CPU has and the operands fit, the verifier checks it, the tile interpreter
 //!   executes it to the bit, back ends print it. Which mode it is may depend on the rows in one case: a right operand of `bf16` that
 //!   is computed has no panels where fewer than 512 rows are known when it is compiled, and its mode is `fma`.
 //! * **Attention has queries in the lanes of vectors**, so that its maxima and sums go from register to register, never

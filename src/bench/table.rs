@@ -11,7 +11,7 @@ pub fn table(report: &Report) -> String {
     let c = &report.ceilings;
     let title = format!("{}.{}{sizes}: {} code", report.model, report.entry, report.variant);
     if let Some(gpu) = report.gpu.as_ref().filter(|gpu| gpu.simulated) {
-        return counts(report, &format!("{title}, on `{}`, which is no GPU but a simulator of one.\n", gpu.name));
+        return counts(report, &format!("{title}, on `{}`, a simulated GPU.\n", gpu.name));
     }
     let on = report.gpu.as_ref().map_or_else(
         || format!("{} thread{}", c.threads, if c.threads == 1 { "" } else { "s" }),
@@ -54,7 +54,7 @@ fn counts(report: &Report, title: &str) -> String {
     }
     let is_text = |column: usize| COLUMNS.get(column).is_some_and(|n| is_text(*n));
     let lines = aligned_by(&rows, COLUMNS.len(), &is_text);
-    let note = "It says nothing of times, so there are none here.";
+    let note = "Times are not shown, because a simulator does not predict them.";
     format!("{title}{note}\n\n{lines}\n{}", explanations(report))
 }
 

@@ -85,7 +85,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
         None => Cpu::from_name(&variant).and_then(|level| tiers.module(level)),
     };
     let Some(tiles) = tiles else {
-        return Err(command_line_error(&format!("the code for `{variant}` is none of this program's")));
+        return Err(command_line_error(&format!("the library runs `{variant}`, for which this program has no code")));
     };
     let work = tiers.unscheduled().filter(|_| gpu.is_some());
     let walked = count(tiles, work, &name, &sizes)?;

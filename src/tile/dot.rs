@@ -2,7 +2,7 @@
 //!
 //! In: a `dot` whose tiles have their spaces, and the CPU that its kernel is scheduled for. Out: whether a mode is possible,
 //! and the best one. The schedule writes the mode, the verifier checks it by the same rule, the interpreter executes it to the
-//! bit, and a back end prints it without asking the CPU again. What it must not know: instructions and registers.
+//! bit (`split`, whose order is that of a block's threads, as `fma`), and a back end prints it without asking the CPU again. What it must not know: instructions and registers.
 
 use super::{Body, BufferType, Cpu, Extent, Feature, GROUP, InstData, Op, Space, TileType, Type, Value};
 use crate::irtext::{Expr, TextError, read};

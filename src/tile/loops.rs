@@ -1,6 +1,6 @@
 //! Loops of kernels over one axis.
 //!
-//! In: a builder at the block before the loop. Out: the loop, built at what is after it. `body` builds one round and gives what
+//! In: a builder at the block before the loop. Out: the loop, built at what is after it. `body` builds one iteration and gives what
 //! the next one starts with; it may make blocks of its own.
 
 use super::{KernelBuilder, Op, Type, Value};

@@ -19,8 +19,8 @@
 //! order:  grid (axes before.., places)      the element whose rank the place is                  for each rank: its index or 0, added
 //! ```
 //!
-//! That is n^2 comparisons instead of n log n, none of which waits for another: of 50,000 elements a GPU does 10^13 of them a second,
-//! while a thread that merges waits for memory half a microsecond at each step.
+//! That is n^2 comparisons instead of n log n, none of which waits for another: a GPU does some 10^13
+//! comparisons a second (0.25 ms for 50,000 elements), while a thread that merges waits for memory half a microsecond at each step.
 
 use super::encode::{self, Encoding};
 use super::loops::{branch, counted, repeated, truth};

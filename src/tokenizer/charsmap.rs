@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_none() {
+    fn malformed_tables_are_refused() {
         // Sizes beyond the end, and no size; a text that is too long.
         for text in ["", "AAA=", "CAAAAAAAAAA=", "AQAAAAAAAAA="] {
             assert!(CharsMap::read(text).is_err(), "{text}");

@@ -57,7 +57,7 @@ fn remarks_tell_which_form_each_kernel_took() {
 fn reasons_are_those_of_the_program() {
     // Rows of 66 bytes; a number of steps that only a call knows; two rows.
     let cases = [
-        ("x: bf16[S, 33], w: bf16[33, 64]", "bf16[S, 64]", "are no multiple of 16 bytes apart"),
+        ("x: bf16[S, 33], w: bf16[33, 64]", "bf16[S, 64]", "are not a multiple of 16 bytes apart"),
         (
             "x: bf16[64, 8 * K], w: bf16[8 * K, 64]",
             "bf16[64, 64]",

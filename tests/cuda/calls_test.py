@@ -144,7 +144,7 @@ def waits(call):
     return result, driver.attnc_standin_waits() - before
 
 
-# What is on the GPU and not as kernels want it is copied there, and the host waits no more often than else: strides, wider integers,
+# What is on the GPU and not as kernels want it is copied there, and the host waits no more often than otherwise: strides, wider integers,
 # bytes for truth values.
 _, usual = waits(lambda: model.affine(given))
 assert usual == 1

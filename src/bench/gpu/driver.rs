@@ -63,7 +63,7 @@ const MULTIPROCESSORS: i32 = 16;
 const SECOND_CACHE: i32 = 38;
 const MAJOR: i32 = 75;
 const MINOR: i32 = 76;
-/// The function that only the stand-in has: its times are none.
+/// The function that only the stand-in has: its times mean nothing.
 const OF_STAND_IN: &[u8] = b"attnc_standin_live";
 
 fn checked(code: Code, what: &str) -> Result<(), String> {
@@ -74,7 +74,7 @@ fn checked(code: Code, what: &str) -> Result<(), String> {
 pub(super) struct Gpu {
     /// What the driver calls it.
     pub(super) name: String,
-    /// Is it none, but a simulator of one?
+    /// Is it simulated?
     pub(super) simulated: bool,
     /// Ten times the major number of its compute capability, and the minor one.
     pub(super) capability: i32,
@@ -171,7 +171,7 @@ impl Gpu {
     /// The kernel touches only memory that is there, for as many steps.
     pub(super) unsafe fn time(&self, kernel: &Kernel<'_>, launch: &Launch<'_>, steps: u32) -> Result<f64, String> {
         let f = &self.functions;
-        // A sum that is none.
+        // The bits of a NaN that no sum is.
         let (mut data, mut out, mut count) = (launch.data.address, launch.out.address, launch.count);
         let (mut steps, mut never) = (steps, 0x7fc0_1234u32);
         let params: [*mut c_void; 5] = [

@@ -37,7 +37,7 @@ const BUFFERS: (u64, u64) = (2 << 30, 64 << 20);
 pub struct Measured {
     /// What the driver calls the GPU.
     pub name: String,
-    /// Is it none, but a simulator of one? Then nothing was measured.
+    /// Is it simulated? Then nothing was measured.
     pub simulated: bool,
     /// What it can do.
     pub ceilings: Ceilings,

@@ -78,8 +78,8 @@ pub(crate) unsafe fn bind<'a>(
     Ok((views, bound))
 }
 
-/// Makes the arguments what generated code expects. What is on the GPU stays there; if it is not that already, the call
-/// makes it so there.
+/// Makes the arguments what generated code expects. What is on the GPU stays there; where it is not what
+/// kernels expect, the call copies it there.
 ///
 /// # Safety
 /// The tensors' memory is readable as their shapes and strides say, and stays so during the call.

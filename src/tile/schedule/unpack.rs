@@ -33,7 +33,7 @@ pub(super) struct Unpacked {
     pub(super) bytes: Dim,
 }
 
-/// Unpacks panels of so many columns, without axes that repeat, into a matrix of `k` by `n` elements of a type; `None` of what are no integers.
+/// Unpacks panels of so many columns, without axes that repeat, into a matrix of `k` by `n` elements of a type; `None` if the panels do not hold integers.
 pub(super) fn unpack(panels: &Panels, [k, n]: [i64; 2], elem: Elem, root: Value) -> Option<Unpacked> {
     let (scales, bits) = panels.scales.as_ref()?;
     let numbers = &panels.numbers;

@@ -48,7 +48,8 @@
 //!     tile takes.
 //!
 //! Of kernels scheduled for a GPU in runs (`cpu`): rules 11 to 15 hold, scratch being the block's shared memory. The number of warps is a power of 2. There are no vector registers and no
-//! pairs; what `load_scaled` makes is the right operand of `dot` alone; products of floats have the mode `fma`, others `chain`; windows may have any type and order.
+//! pairs; what `load_scaled` makes is the right operand of `dot` alone; products of floats have the mode `fma` or `split`, others
+//! `chain`; windows may have any type and order.
 //!
 //! Of other kernels scheduled for a GPU (`gpu`):
 //! 17. Slots, pending tiles and groups are used exactly once on every path: groups are waited for in the order in which they

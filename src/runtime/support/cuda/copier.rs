@@ -75,15 +75,15 @@ impl Detour<'_> {
         self.how != Conversion::Same
     }
 
-    /// The axes of a copy between this tensor and elements of `size` bytes one after another; `turned` is a copy to it.
-    fn axes(&self, size: u64, turned: bool) -> Result<Axes> {
+    /// The axes of a copy between this tensor and elements of `size` bytes one after another; `scatters` is a copy to it.
+    fn axes(&self, size: u64, scatters: bool) -> Result<Axes> {
         let mut axes = Axes::new();
         let mut rest = self.view.count;
         let mut fits = true;
         for (count, step) in self.view.steps(self.size) {
             rest = rest.checked_div(count).unwrap_or(0);
             let packed = rest.saturating_mul(size).cast_signed();
-            let (from, to) = if turned { (packed, step) } else { (step, packed) };
+            let (from, to) = if scatters { (packed, step) } else { (step, packed) };
             fits &= axes.push(Axis { count, from, to });
         }
         // The bytes of an element, where they are only moved.

@@ -10,7 +10,7 @@
 //! numbers of columns, the largest that gives that many blocks is taken, since the left operand is read once for each block. Fewer than 16
 //! columns side by side would be less than the 32 bytes that memory gives at a time.
 //!
-//! What it does not do: divide the steps among blocks. A product of 512 columns has 32 blocks at most.
+//! What it does not do: divide the steps among blocks. A product of 512 columns has 32 or 64 blocks.
 
 use super::super::products::{LEAST_ROWS, Product};
 use crate::shape::Dim;

@@ -136,10 +136,10 @@ fn of_operands(module: &Module, k: &Kernel, operands: &[usize]) -> Option<String
         let chunk = i64::try_from(CHUNK).unwrap_or(1) / size;
         let apart = b.strides.iter().filter(|d| !d.is_multiple_of(chunk)).count();
         if apart > 1 || (apart == 1 && !(0..b.shape.len()).any(|axis| b.is_dense(axis))) {
-            return Some(format!("rows of an operand ({}) are no multiple of {CHUNK} bytes apart", shown(b)));
+            return Some(format!("rows of an operand ({}) are not a multiple of {CHUNK} bytes apart", shown(b)));
         }
         if !launches_give(module, &k.name, *n, CHUNK) {
-            return Some(format!("an operand ({}) may begin at no multiple of {CHUNK} bytes", shown(b)));
+            return Some(format!("an operand ({}) may not begin at a multiple of {CHUNK} bytes", shown(b)));
         }
     }
     None

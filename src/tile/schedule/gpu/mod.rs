@@ -23,7 +23,7 @@
 //!    tiles of their own ([`few_rows`]).
 //! 6. **Threads.** As many warps as the largest operation has work for ([`cost::warps`]), or a warp for each row.
 //!
-//! What it does not do: choose tiles of products other than on tensor cores (the lowering did).
+//! What it does not do: choose tiles of other products from what the rest of the machine does.
 
 mod cost;
 mod few_rows;
