@@ -14,6 +14,19 @@ pub(crate) fn numbered_kind(name: &str) -> Option<&str> {
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(kind)
 }
 
+/// The kernel of others that a kernel is, before or after a schedule, which may number kernels again: that with the same name and the same
+/// parameters; else the only one of the same kind that has these.
+pub(crate) fn counterpart<'k>(kernel: &Kernel, others: &'k [Kernel]) -> Option<&'k Kernel> {
+    let params = |k: &Kernel| k.params.iter().map(|p| (k.body.ty(p.value).clone(), p.mode)).collect::<Vec<_>>();
+    let own = params(kernel);
+    if let Some(same) = others.iter().find(|k| k.name == kernel.name && params(k) == own) {
+        return Some(same);
+    }
+    let kind = numbered_kind(&kernel.name)?;
+    let mut alike = others.iter().filter(|k| numbered_kind(&k.name) == Some(kind) && params(k) == own);
+    alike.next().filter(|_| alike.next().is_none())
+}
+
 /// Kernels with names of their own.
 #[derive(Default)]
 pub(crate) struct Kernels {

@@ -169,7 +169,14 @@ fn regex(text: &str) -> Result<Box<Regex>, String> {
 impl Splitter {
     pub(super) fn all(value: &Value) -> Result<Vec<Splitter>, String> {
         let mut all = Vec::new();
-        for (place, one) in named("pre_tokenizer", "pretokenizers", value) {
+        let parts = named("pre_tokenizer", "pretokenizers", value);
+        // Each may make a text longer: a few dozen would fill any memory.
+        for name in ["ByteLevel", "Metaspace"] {
+            if parts.iter().filter(|(_, one)| one["type"] == name).count() > 1 {
+                return Err(format!("its `pre_tokenizer` has more than one `{name}`"));
+            }
+        }
+        for (place, one) in parts {
             Splitter::read(&place, one, &mut all).map_err(|why| match why.starts_with("its ") {
                 true => why,
                 false => format!("its `{place}` has {why}"),
@@ -220,7 +227,11 @@ impl Splitter {
                     (Some("first"), _) => Prefix::First,
                     _ => Prefix::Always,
                 };
-                let blank = one["replacement"].as_str().unwrap_or(BLANK).to_string();
+                let blank = match &one["replacement"] {
+                    Value::Null => BLANK.to_string(),
+                    Value::String(blank) if blank.chars().count() == 1 => blank.clone(),
+                    other => return Err(refuse(&format!("{place}.replacement"), other, "one character")),
+                };
                 all.push(Splitter::Blanks { blank, prefix, words: one["split"] != false });
             }
             _ => return Err(refuse(place, one, "ByteLevel, Split, Digits, Metaspace, WhitespaceSplit")),
@@ -360,5 +371,25 @@ mod tests {
         assert_eq!(split(blanks("never"), "a b"), ["a", "_b"]);
         let digits = json!({"type": "Digits", "individual_digits": true});
         assert_eq!(split(digits, "a12"), ["a", "1", "2"]);
+    }
+
+    #[test]
+    fn texts_do_not_grow_without_bound() {
+        let refused = |description: Value| Splitter::all(&description).unwrap_err();
+        let level = json!({"type": "ByteLevel", "use_regex": false});
+        let blanks = |blank: &str| json!({"type": "Metaspace", "replacement": blank, "split": false});
+        for (part, name) in [(level.clone(), "ByteLevel"), (blanks("_"), "Metaspace")] {
+            // Sequences in sequences count too.
+            let inner = json!({"type": "Sequence", "pretokenizers": [part]});
+            let all = json!({"type": "Sequence", "pretokenizers": [part, inner]});
+            assert_eq!(refused(all), format!("its `pre_tokenizer` has more than one `{name}`"));
+        }
+        for blank in ["", "  "] {
+            let why = format!("its `pre_tokenizer.replacement` is \"{blank}\"; expected one character");
+            assert_eq!(refused(blanks(blank)), why);
+        }
+        // One of each is fine.
+        let both = json!({"type": "Sequence", "pretokenizers": [blanks("_"), level]});
+        assert_eq!(split(both, "a b"), ["_a_b"]);
     }
 }

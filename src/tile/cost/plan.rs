@@ -9,6 +9,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::kernel::{self, Done, Known};
 use super::{Launch, PlanCost, STEPS, dim};
+use crate::tile::kernels::counterpart;
 use crate::tile::{AllowedIn, Inst, Kernel, Module, Op, Plan, Type, Value};
 
 /// Memory that a buffer of a plan is in: what was given to the call, or its own.
@@ -64,7 +65,7 @@ pub(super) fn walk(
         plan,
         symbols,
         kernels,
-        work: work.map(|work| work.kernels.iter().map(|k| (k.name.as_str(), k)).collect()),
+        work: work.map(|work| work.kernels.as_slice()),
         sites,
         dims,
         frame: SecondaryMap::new(),
@@ -81,7 +82,7 @@ struct Walk<'a> {
     symbols: &'a BTreeMap<String, i64>,
     kernels: BTreeMap<&'a str, (usize, &'a Kernel)>,
     /// The kernels before they were scheduled for a GPU.
-    work: Option<BTreeMap<&'a str, &'a Kernel>>,
+    work: Option<&'a [Kernel]>,
     sites: BTreeMap<Inst, usize>,
     dims: SecondaryMap<Inst, i64>,
     frame: SecondaryMap<Value, PlanValue>,
@@ -156,10 +157,9 @@ impl Walk<'_> {
 
     /// What a kernel does.
     fn done(&mut self, k: &Kernel, indices: &[i64]) -> Result<Done, String> {
-        let Some(work) = &self.work else { return kernel::walk(k, self.symbols, indices, &mut self.steps) };
-        let types = |k: &Kernel| k.params.iter().map(|p| *k.body.ty(p.value) == Type::Index).collect::<Vec<_>>();
+        let Some(work) = self.work else { return kernel::walk(k, self.symbols, indices, &mut self.steps) };
         let points = kernel::points(k, self.symbols)?;
-        let before = work.get(k.name.as_str()).copied().filter(|w| types(w) == types(k));
+        let before = counterpart(k, work);
         // What is done to fragments and tiles of shared memory is not counted.
         let of_gpu = k.body.insts().any(|(_, _, d)| matches!(d.op.info().class, AllowedIn::GpuKernel));
         for counted in before.into_iter().chain(Some(k).filter(|_| !of_gpu)) {

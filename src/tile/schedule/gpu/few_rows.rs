@@ -44,7 +44,7 @@ pub(super) fn retile(kernel: &mut Kernel) {
         return;
     }
     let along_steps = b.is_dense(b.shape.len().saturating_sub(2));
-    let points = points.iter().map(|g| g.extent.as_const().unwrap_or(1).max(1)).product();
+    let points = points.iter().map(|g| g.extent.as_const().unwrap_or(1).max(1)).fold(1, i64::saturating_mul);
     let columns = columns(points, &cols.extent, along_steps);
     product.retile(kernel, LEAST_ROWS, columns);
 }

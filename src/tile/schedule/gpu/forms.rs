@@ -11,6 +11,7 @@ use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES};
+use crate::tile::kernels::counterpart;
 use crate::tile::{BufferType, GpuArch, Kernel, Module, Op, State};
 
 /// Widest heads of attention on tensor cores.
@@ -44,7 +45,9 @@ impl fmt::Display for GpuForm {
 /// The forms of the kernels of a module, in order.
 pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec<GpuForm> {
     let form = |k: &Kernel| {
-        let new = scheduled.kernels.iter().find(|new| new.name == k.name);
+        // What reads packed weights has other parameters.
+        let packed = || scheduled.kernels.iter().find(|new| new.name == k.name && new.loads_scaled());
+        let new = counterpart(k, &scheduled.kernels).or_else(packed);
         let of_cores = new.and_then(on_tensor_cores);
         let why = if of_cores.is_some() { None } else { reason(unscheduled, k) };
         let form = of_cores.unwrap_or_else(|| match new.map(|new| new.state) {

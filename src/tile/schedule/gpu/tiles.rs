@@ -6,7 +6,7 @@
 //! An axis is a place where tiles begin:
 //!
 //! ```text
-//! grid(%g: ceil(D, c))                      ^head(%j: index):                 from 0, next add %j, c
+//! grid(%g: ceil(D, c))                      ^head(%j: index):                 from 0, next add %j, c; as long as lt %j, D
 //!   %start = mul %g, c                        %start = %j
 //!   %rest = sub D, %start;  %n = min %rest, c                                 the extent of a tile: %n<=c, or c where that divides D
 //!   load %x[.., %start, ..], cols=..
@@ -14,14 +14,15 @@
 //!
 //! All tiles that have an axis in common have one extent along it: operands and results of elementwise work, what a jump passes, what
 //! products sum over. So an axis can be resized if every tile of its class begins at the one start, and if nothing else depends on the
-//! step: the start is an index where the tile goes along the buffer's axis, the first number of a counter, and what is left is computed from
-//! it. Else it is not among the axes.
+//! step: the start is an index where the tile goes along the buffer's axis, the first number of a counter, and what is left of `D` is
+//! computed from it. `D` must be what the grid or the loop goes up to: a loop that ends before, or goes on after, covers other elements with
+//! other steps. Else it is not among the axes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::scalar::{BinaryOp, Scalar};
+use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::source::Loc;
-use crate::tile::{Block, Body, Extent, Inst, Kernel, Op, Type, Value, ValueDef};
+use crate::tile::{Block, Body, Extent, Inst, Kernel, Op, Terminator, Type, Value, ValueDef};
 
 /// What goes along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,28 +228,9 @@ fn found(kernel: &Kernel, classes: &mut Classes, starts: &[(usize, Value)]) -> V
 /// The axis of tiles that begin at a start, if it is one.
 fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axis> {
     let body = &kernel.body;
-    let (along, all, mut steps, step) = match body.def(start) {
-        ValueDef::Result(i) => {
-            let data = body.inst(i);
-            let [a, b] = data.operands.as_slice() else { return None };
-            let (n, g) = kernel.grid.iter().enumerate().find(|(_, g)| g.value == *a || g.value == *b)?;
-            let c = if g.value == *a { *b } else { *a };
-            let alone = users(body, g.value).as_slice() == [i];
-            if data.op != Op::Binary(BinaryOp::Mul) || constant(body, c) != Some(g.step) || !alone {
-                return None;
-            }
-            (Along::Grid(n), g.extent.as_const(), vec![i], g.step)
-        }
-        ValueDef::Arg(block, n) => {
-            let (next, step) = counter(body, start, block, n)?;
-            let bound = users(body, start).into_iter().find_map(|i| {
-                let data = body.inst(i);
-                matches!(data.op, Op::Compare(_)).then(|| data.operands.get(1).copied()).flatten()
-            });
-            (Along::Loop, bound.and_then(|v| constant(body, v)), vec![next], step)
-        }
-        ValueDef::Param => return None,
-    };
+    let going = Going::of(kernel, start)?;
+    let (all, step) = (going.all(kernel), going.step);
+    let mut steps = vec![going.inst];
     // Every extent is the step, or what is left if that is less.
     let mut extents = nodes.iter().map(|(v, side)| extent(body, *v, *side));
     let first = extents.next().flatten()?;
@@ -257,13 +239,19 @@ fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axi
     }
     let mut rest = None;
     match first {
-        Extent::Static(n) if n == step => {}
+        Extent::Static(n) if n == step && all.is_none_or(|all| all % step == 0) => {}
         Extent::Bounded { value, max } if max == step => {
             let (least, data) = body.definition(value)?;
             let [left, c] = data.operands.as_slice() else { return None };
             let (i, minus) = body.definition(*left)?;
-            let is_rest = minus.op == Op::Binary(BinaryOp::Sub) && minus.operands.get(1) == Some(&start);
+            let [end, from] = minus.operands.as_slice() else { return None };
+            let is_rest = minus.op == Op::Binary(BinaryOp::Sub) && *from == start && going.ends_at(kernel, *end);
             if data.op != Op::Binary(BinaryOp::Min) || constant(body, *c) != Some(step) || !is_rest {
+                return None;
+            }
+            // Nobody else is told how much is left, or of how many elements a tile is.
+            let is_alone = users(body, *left).as_slice() == [least] && users(body, value).is_empty();
+            if !is_alone || passed(body, *left) + passed(body, value) > 0 {
                 return None;
             }
             // A tile that begins elsewhere may have the same extent.
@@ -285,16 +273,102 @@ fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axi
                 places.map(|(n, _)| Some(n - 1)).all(|axis| axis == *rows || axis == *cols)
             }
             Op::Iota { .. } => true,
-            Op::Compare(_) | Op::Cast => along == Along::Loop,
-            _ => Some(*i) == rest || steps.contains(i),
+            _ => Some(*i) == rest || Some(*i) == going.compare || steps.contains(i),
         }
     };
-    if !users(body, start).iter().all(fits) {
+    if passed(body, start) > 0 || !users(body, start).iter().all(fits) {
         return None;
     }
     let side = nodes.first().map(|(_, side)| *side);
     let side = side.filter(|side| nodes.iter().all(|(_, s)| s == side));
-    Some(Axis { along, step, all, side, nodes, steps })
+    Some(Axis { along: going.along, step, all, side, nodes, steps })
+}
+
+/// How tiles go along an axis, by where they start.
+struct Going {
+    along: Along,
+    step: i64,
+    /// The instruction whose operand is the step: the start, or the next one.
+    inst: Inst,
+    /// In a loop, what decides whether there is one more tile, and where it ends.
+    compare: Option<Inst>,
+    bound: Option<Value>,
+}
+
+impl Going {
+    fn of(kernel: &Kernel, start: Value) -> Option<Going> {
+        let body = &kernel.body;
+        match body.def(start) {
+            ValueDef::Result(i) => {
+                let data = body.inst(i);
+                let [a, b] = data.operands.as_slice() else { return None };
+                let (n, g) = kernel.grid.iter().enumerate().find(|(_, g)| g.value == *a || g.value == *b)?;
+                let c = if g.value == *a { *b } else { *a };
+                let alone = users(body, g.value).as_slice() == [i] && passed(body, g.value) == 0;
+                if data.op != Op::Binary(BinaryOp::Mul) || constant(body, c) != Some(g.step) || !alone {
+                    return None;
+                }
+                Some(Going { along: Along::Grid(n), step: g.step, inst: i, compare: None, bound: None })
+            }
+            ValueDef::Arg(block, n) => {
+                let (next, step) = counter(body, start, block, n)?;
+                let Terminator::BrIf { condition, then, otherwise } = &body.block(block).terminator else { return None };
+                let (compare, data) = body.definition(*condition)?;
+                let [counted, bound] = data.operands.as_slice() else { return None };
+                // Where the counter stands after the loop depends on the step.
+                let in_loop = then.block != otherwise.block && !is_used_after(body, start, block, otherwise.block);
+                if data.op != Op::Compare(CmpOp::Lt) || *counted != start || !in_loop {
+                    return None;
+                }
+                let along = Along::Loop;
+                Some(Going { along, step, inst: next, compare: Some(compare), bound: Some(*bound) })
+            }
+            ValueDef::Param => None,
+        }
+    }
+
+    /// How many elements there are in all, where that is known.
+    fn all(&self, kernel: &Kernel) -> Option<i64> {
+        match self.along {
+            Along::Grid(n) => kernel.grid.get(n)?.extent.as_const(),
+            Along::Loop => constant(&kernel.body, self.bound?),
+        }
+    }
+
+    /// Is a value the number of elements in all?
+    fn ends_at(&self, kernel: &Kernel, end: Value) -> bool {
+        let body = &kernel.body;
+        let dim = |v: Value| match body.def_inst(v).map(|d| &d.op) {
+            Some(Op::DimValue(d)) => Some(d.clone()),
+            Some(Op::Const(s)) => Some(s.as_i64().into()),
+            _ => None,
+        };
+        match self.along {
+            Along::Grid(n) => kernel.grid.get(n).is_some_and(|g| dim(end).as_ref() == Some(&g.extent)),
+            Along::Loop => {
+                self.bound.is_some_and(|bound| bound == end || dim(end).is_some_and(|d| dim(bound) == Some(d)))
+            }
+        }
+    }
+}
+
+/// Is a value used in what follows a loop, on the way from `exit` back to its head or to the end?
+fn is_used_after(body: &Body, v: Value, head: Block, exit: Block) -> bool {
+    let (mut seen, mut open) = (BTreeSet::from([head, exit]), vec![exit]);
+    while let Some(block) = open.pop() {
+        let data = body.block(block);
+        if data.insts.iter().any(|i| body.inst(*i).operands.contains(&v)) {
+            return true;
+        }
+        open.extend(data.terminator.targets().iter().map(|call| call.block).filter(|b| seen.insert(*b)));
+    }
+    false
+}
+
+/// How often a value is passed on by jumps, or decides about them.
+fn passed(body: &Body, v: Value) -> usize {
+    let ends = body.layout.iter().map(|b| &body.block(*b).terminator);
+    ends.map(|end| end.values().into_iter().filter(|w| *w == v).count()).sum()
 }
 
 /// The instructions that use a value.
@@ -314,7 +388,8 @@ fn counter(body: &Body, v: Value, block: Block, n: usize) -> Option<(Inst, i64)>
             let (i, data) = body.definition(given)?;
             let [a, c] = data.operands.as_slice() else { return None };
             let step = constant(body, *c)?;
-            if data.op != Op::Binary(BinaryOp::Add) || *a != v || next.is_some() {
+            let alone = users(body, given).is_empty() && passed(body, given) == 1;
+            if data.op != Op::Binary(BinaryOp::Add) || *a != v || next.is_some() || !alone {
                 return None;
             }
             next = Some((i, step));

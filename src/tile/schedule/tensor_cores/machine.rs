@@ -50,6 +50,17 @@ pub(super) struct ProductTile {
     pub(super) warps: i64,
 }
 
+/// Points of axes; an extent that is not known counts as 1. As many as a number can be where there are more.
+fn count(extents: &[Dim]) -> i64 {
+    let counts = extents.iter().map(|d| d.as_const().unwrap_or(1).max(1));
+    counts.fold(1, i64::saturating_mul)
+}
+
+/// How many parts of a size an extent has.
+fn parts_of(extent: i64, size: i64) -> i64 {
+    extent.saturating_add(size - 1) / size
+}
+
 impl Machine {
     pub(super) fn of(arch: GpuArch) -> Machine {
         match arch {
@@ -62,15 +73,15 @@ impl Machine {
     /// own in registers.
     pub(super) fn product(&self, points: &[Dim], [rows, cols]: [&Dim; 2], bytes: i64, reads: bool) -> ProductTile {
         let size = |d: &Dim| d.as_const().unwrap_or(UNKNOWN).max(1);
-        let points: i64 = points.iter().map(|d| d.as_const().unwrap_or(1).max(1)).product();
+        let points = count(points);
         let (m, n) = (size(rows), size(cols));
         let tiles: &[(i64, i64, i64)] = match self.arch {
             GpuArch::Sm80 if reads => &[(128, 64, 4), (64, 64, 4)],
             GpuArch::Sm80 => &[(128, 128, 4), (128, 64, 4), (64, 64, 4)],
             GpuArch::Sm90a => &[(128, 256, 8), (128, 128, 8), (128, 64, 8)],
         };
-        let blocks = |(rows, cols): (i64, i64)| points * ((m + rows - 1) / rows) * ((n + cols - 1) / cols);
-        let enough = |t: &&(i64, i64, i64)| 2 * blocks((t.0, t.1)) >= self.processors && t.1 <= n.max(64);
+        let blocks = |(rows, cols): (i64, i64)| points.saturating_mul(parts_of(m, rows)).saturating_mul(parts_of(n, cols));
+        let enough = |t: &&(i64, i64, i64)| blocks((t.0, t.1)).saturating_mul(2) >= self.processors && t.1 <= n.max(64);
         let (rows, cols, warps) = tiles.iter().find(enough).or(tiles.last()).copied().unwrap_or((64, 64, 4));
         // Less to keep at a time where the threads that multiply start the copies too.
         let row = if self.arch == GpuArch::Sm80 { 64 } else { 128 };
@@ -85,9 +96,9 @@ impl Machine {
     /// one waits for memory while the other computes, but each part at least two tiles of keys, since the first has nothing to hide its
     /// copy behind; and [`MOST_PARTS`] at most.
     pub(super) fn parts(&self, points: &[Dim], keys: &Dim, tile: i64) -> i64 {
-        let blocks: i64 = points.iter().map(|d| d.as_const().unwrap_or(1).max(1)).product();
-        let wanted = (2 * self.processors + blocks - 1) / blocks;
-        let tiles = (keys.as_const().unwrap_or(UNKNOWN) + tile - 1) / tile;
+        let blocks = count(points);
+        let wanted = parts_of(2 * self.processors, blocks);
+        let tiles = parts_of(keys.as_const().unwrap_or(UNKNOWN), tile);
         wanted.min(tiles / 2).clamp(1, MOST_PARTS)
     }
 
@@ -95,7 +106,7 @@ impl Machine {
     /// rows as columns: a group is the largest power of two of which no more blocks than run at a time make a square. Products of fewer blocks
     /// than that, or of a single row or column of tiles, have no order to choose.
     pub(super) fn group(&self, tile: &ProductTile, [rows, cols]: [&Dim; 2]) -> i64 {
-        let count = |d: &Dim, size: i64| d.as_const().map(|n| (n + size - 1) / size);
+        let count = |d: &Dim, size: i64| d.as_const().map(|n| parts_of(n, size));
         let counts = [count(rows, tile.rows), count(cols, tile.cols)];
         let all = counts[0].zip(counts[1]).map(|(a, b)| a.saturating_mul(b));
         if counts.contains(&Some(1)) || all.is_some_and(|n| n <= self.processors) {
@@ -133,6 +144,19 @@ mod tests {
         // One wave, a single column of tiles.
         assert_eq!(of(&1024.into(), &1024.into()), 1);
         assert_eq!(of(&Dim::symbol("M"), &64.into()), 1);
+    }
+
+    #[test]
+    fn more_points_than_a_number_can_count() {
+        // The product is 2^64 + ..., or 0 where it wraps.
+        let points = [Dim::from(1 << 32), Dim::from(1 << 32)];
+        for arch in [GpuArch::Sm80, GpuArch::Sm90a] {
+            let machine = Machine::of(arch);
+            assert_eq!(machine.parts(&points, &Dim::symbol("T"), 64), 1);
+            let of = |points: &[Dim], n: i64| machine.product(points, [&n.into(), &n.into()], 2, false);
+            assert_eq!(of(&points, 512), of(&[Dim::from(1 << 20)], 512));
+            assert_eq!(of(&points, i64::MAX), of(&[], 1 << 20));
+        }
     }
 
     #[test]
