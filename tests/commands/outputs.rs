@@ -225,8 +225,11 @@ fn a_full_disk_leaves_what_was_there() {
 /// The variable `PATH` with a linker that takes its time and makes nothing, so that attnc can be ended while it works.
 fn path_with_slow_linker(place: &Sandbox) -> OsString {
     let linker = place.path("cc");
-    fs::write(&linker, "#!/bin/sh\nexec sleep 3\n").expect("a script");
-    fs::set_permissions(&linker, fs::Permissions::from_mode(0o755)).expect("a script");
+    // Once: one that runs cannot be written.
+    if !linker.exists() {
+        fs::write(&linker, "#!/bin/sh\nexec sleep 3\n").expect("a script");
+        fs::set_permissions(&linker, fs::Permissions::from_mode(0o755)).expect("a script");
+    }
     let mut path = place.folder.path().as_os_str().to_owned();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
