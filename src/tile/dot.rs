@@ -59,6 +59,8 @@ const FEW_ROWS: i64 = 8;
 const MOST_SUMS: i64 = 32;
 /// Bytes that a thread reads at a time in it.
 const CHUNK: i64 = 16;
+/// Threads of a warp.
+const WARP: i64 = 32;
 
 impl DotMode {
     /// Every mode.
@@ -83,15 +85,15 @@ impl DotMode {
         all.into_iter().find(|mode| mode.check(body, dot, cpu).is_ok()).unwrap_or(DotMode::Chain)
     }
 
-    /// Can a product that the threads of a block compute have this mode?
+    /// Can a product that the threads of a block of so many warps compute have this mode?
     ///
     /// # Errors
     /// What it lacks, in words.
-    pub(super) fn check_for_gpu(self, body: &Body, dot: &InstData) -> Result<(), String> {
+    pub(super) fn check_for_gpu(self, body: &Body, dot: &InstData, warps: u32) -> Result<(), String> {
         let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
         let own = if is_float { DotMode::Fma } else { DotMode::Chain };
         if self == DotMode::Split {
-            return Product::of(body, dot).ok_or("it takes three tiles, or two and a scalar")?.split();
+            return Product::of(body, dot).ok_or("it takes three tiles, or two and a scalar")?.split(i64::from(warps));
         }
         if self == own { Ok(()) } else { Err(format!("a GPU sums it as `{}`", own.name())) }
     }
@@ -205,7 +207,8 @@ impl<'a> Product<'a> {
     }
 
     /// Few rows, whose right operand lies in chunks of 16 bytes: of steps (then the left one does too), or of columns.
-    fn split(&self) -> Result<(), String> {
+    /// Of these, a warp has all, and each is a thread's in the end.
+    fn split(&self, warps: i64) -> Result<(), String> {
         let Extent::Static(rows @ 1..=FEW_ROWS) = self.result.rows else {
             return Err(format!("there must be 1 to {FEW_ROWS} rows"));
         };
@@ -245,6 +248,10 @@ impl<'a> Product<'a> {
         }
         if rows * width > MOST_SUMS {
             return Err("there are too many rows".into());
+        }
+        let most = WARP * width.min(warps);
+        if self.result.cols.capacity() > most {
+            return Err(format!("there must be at most {most} columns, side by side, in a block of {warps} warps"));
         }
         let whole = b.shape.get(cols).is_some_and(|d| d.is_multiple_of(width));
         let scales = match right.operands.last() {

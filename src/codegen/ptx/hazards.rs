@@ -1,8 +1,11 @@
 //! Where the threads of a block must meet: before an operation that reads what other threads wrote since they last met, or that
 //! overwrites what others read or wrote.
 //!
-//! In: a kernel that works in runs. Out: for each operation between runs, whether a barrier stands before it. What it must not know: which
-//! thread does what; every element may be anyone's.
+//! In: a kernel that works in runs, and whether each warp has rows of its own. Out: for each operation between runs, whether a barrier stands
+//! before it, and who meets there. What it must not know: which thread does what; every element may be anyone's, or any of the row's warp.
+//!
+//! Where warps have rows of their own, a row is one warp's in every tile. But rows of two tiles that share bytes lie elsewhere, unless both
+//! tiles begin at the same place and have the same pitch: there the warps meet.
 //!
 //! The state of a point is what was read and written since the last barrier, on some way to it: a forward data-flow analysis. A
 //! block starts with what its predecessors end with. Where barriers stand depends on the states, so these only grow until nothing
@@ -10,22 +13,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::tile::{Block, Body, Inst, Kernel, Op, ParamMode, Space, Value};
+use crate::tile::{Block, Body, Inst, Kernel, Op, ParamMode, Space, TileType, Value};
 
-/// Memory that is accessed: bytes of shared memory, or a buffer.
+/// Who meets at a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    Shared(u64, u64),
+pub(super) enum Meeting {
+    /// The threads of a warp, which has rows of its own.
+    Warp,
+    /// All threads of the block.
+    Block,
+}
+
+/// Memory that is accessed: bytes of shared memory and how many of them a row has, or a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    Shared { start: u64, end: u64, pitch: u64 },
     Buffer(Value),
 }
 
 impl Place {
+    /// Where a tile in shared memory lies.
+    pub(super) fn of(t: &TileType) -> Option<Place> {
+        let Space::L1(offset) = t.space else { return None };
+        let (start, rows) = (u64::from(offset), t.rows.capacity().max(0).unsigned_abs());
+        let pitch = u64::from(t.pitch());
+        Some(Place::Shared { start, end: start + pitch * rows, pitch })
+    }
+
     fn meets(self, other: Place) -> bool {
         match (self, other) {
-            (Place::Shared(a, b), Place::Shared(c, d)) => a < d && c < b,
+            (Place::Shared { start: a, end: b, .. }, Place::Shared { start: c, end: d, .. }) => a < d && c < b,
             (Place::Buffer(a), Place::Buffer(b)) => a == b,
-            (Place::Shared(..), Place::Buffer(_)) | (Place::Buffer(_), Place::Shared(..)) => false,
+            (Place::Shared { .. }, Place::Buffer(_)) | (Place::Buffer(_), Place::Shared { .. }) => false,
         }
+    }
+
+    /// Who must meet between accesses to two places, if anyone must.
+    pub(super) fn meeting(self, other: Place, rows_by_warp: bool) -> Option<Meeting> {
+        let who = if rows_by_warp && self == other { Meeting::Warp } else { Meeting::Block };
+        self.meets(other).then_some(who)
     }
 }
 
@@ -37,10 +63,13 @@ struct Accesses {
 }
 
 impl Accesses {
-    /// Must a barrier stand between these and those?
-    fn conflict(&self, next: &Accesses) -> bool {
-        let any = |a: &BTreeSet<Place>, b: &BTreeSet<Place>| a.iter().any(|x| b.iter().any(|y| x.meets(*y)));
-        any(&self.writes, &next.reads) || any(&self.writes, &next.writes) || any(&self.reads, &next.writes)
+    /// Who must meet between these and those?
+    fn conflict(&self, next: &Accesses, rows_by_warp: bool) -> Option<Meeting> {
+        let most = |a: &BTreeSet<Place>, b: &BTreeSet<Place>| {
+            a.iter().flat_map(|x| b.iter().filter_map(|y| x.meeting(*y, rows_by_warp))).max()
+        };
+        let pairs = [(&self.writes, &next.reads), (&self.writes, &next.writes), (&self.reads, &next.writes)];
+        pairs.into_iter().filter_map(|(a, b)| most(a, b)).max()
     }
 
     fn add(&mut self, other: &Accesses) {
@@ -49,16 +78,33 @@ impl Accesses {
     }
 }
 
+/// What was accessed at a point.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Pending {
+    /// Since the block met.
+    block: Accesses,
+    /// Since the threads of the warp met.
+    warp: Accesses,
+}
+
+impl Pending {
+    fn add(&mut self, other: &Pending) {
+        self.block.add(&other.block);
+        self.warp.add(&other.warp);
+    }
+}
+
 /// Where barriers stand in a kernel.
 pub(super) struct Hazards {
+    rows_by_warp: bool,
     effects: BTreeMap<Inst, Accesses>,
-    starts: BTreeMap<Block, Accesses>,
-    now: Accesses,
+    starts: BTreeMap<Block, Pending>,
+    now: Pending,
 }
 
 impl Hazards {
     /// Finds out what each operation accesses, and what is pending at the beginning of each block.
-    pub(super) fn of(kernel: &Kernel) -> Hazards {
+    pub(super) fn of(kernel: &Kernel, rows_by_warp: bool) -> Hazards {
         let body = &kernel.body;
         let written: BTreeSet<Value> =
             kernel.params.iter().filter(|p| p.mode != ParamMode::In).map(|p| p.value).collect();
@@ -68,7 +114,7 @@ impl Hazards {
                 effects.insert(*inst, accesses(body, *inst, &written));
             }
         }
-        let mut hazards = Hazards { effects, starts: BTreeMap::new(), now: Accesses::default() };
+        let mut hazards = Hazards { rows_by_warp, effects, starts: BTreeMap::new(), now: Pending::default() };
         loop {
             let mut changed = false;
             for block in &body.layout {
@@ -95,15 +141,20 @@ impl Hazards {
         self.now = self.starts.get(&block).cloned().unwrap_or_default();
     }
 
-    /// Goes past an operation: does a barrier stand before it?
-    pub(super) fn before(&mut self, inst: Inst) -> bool {
-        let Some(own) = self.effects.get(&inst) else { return false };
-        let meets = self.now.conflict(own);
-        if meets {
-            self.now = Accesses::default();
+    /// Goes past an operation: who meets before it?
+    pub(super) fn before(&mut self, inst: Inst) -> Option<Meeting> {
+        let own = self.effects.get(&inst)?;
+        // What a warp alone met for still counts for the block.
+        let block = self.now.block.conflict(own, self.rows_by_warp).filter(|who| *who == Meeting::Block);
+        let who = block.or(self.now.warp.conflict(own, self.rows_by_warp));
+        match who {
+            Some(Meeting::Block) => self.now = Pending::default(),
+            Some(Meeting::Warp) => self.now.warp = Accesses::default(),
+            None => {}
         }
-        self.now.add(own);
-        meets
+        self.now.block.add(own);
+        self.now.warp.add(own);
+        who
     }
 }
 
@@ -138,8 +189,5 @@ fn accesses(body: &Body, inst: Inst, written: &BTreeSet<Value>) -> Accesses {
 
 /// The bytes of a tile in shared memory, if it is there.
 fn shared(body: &Body, v: Value) -> Option<Place> {
-    let t = body.ty(v).tile()?;
-    let Space::L1(offset) = t.space else { return None };
-    let (start, rows) = (u64::from(offset), t.rows.capacity().max(0).unsigned_abs());
-    Some(Place::Shared(start, start + u64::from(t.pitch()) * rows))
+    body.ty(v).tile().and_then(Place::of)
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use cranelift_entity::SecondaryMap;
 
 use super::emit::{Emit, at};
-use super::hazards::Hazards;
+use super::hazards::{Hazards, Meeting};
 use super::info::{Grid, KernelInfo, ParamInfo};
 use super::lanes::Lane;
 use super::multiples::Multiples;
@@ -269,7 +269,7 @@ impl Code<'_> {
                 }
             }
         }
-        let mut hazards = Hazards::of(kernel);
+        let mut hazards = Hazards::of(kernel, self.rows_by_warp);
         for (n, block) in order.iter().enumerate() {
             if n > 0 {
                 let label = labels[*block].clone();
@@ -278,8 +278,8 @@ impl Code<'_> {
             hazards.start(*block);
             for inst in &body.block(*block).insts {
                 self.comment(*inst, 0);
-                if hazards.before(*inst) {
-                    self.meet();
+                if let Some(who) = hazards.before(*inst) {
+                    self.meet(who);
                 }
                 self.operation(*inst)?;
             }
@@ -289,12 +289,11 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// The threads that share rows meet.
-    pub(super) fn meet(&mut self) {
-        if self.rows_by_warp {
-            self.e.barrier_of_warp();
-        } else {
-            self.e.barrier();
+    /// Threads meet.
+    pub(super) fn meet(&mut self, who: Meeting) {
+        match who {
+            Meeting::Warp => self.e.barrier_of_warp(),
+            Meeting::Block => self.e.barrier(),
         }
     }
 

@@ -10,6 +10,7 @@
 //!
 //! Each result is computed in one order, which depends on extents and threads alone.
 
+use super::hazards::{Meeting, Place};
 use super::kernel::{WARP, offset_of};
 use super::lanes::{Lane, ptx_type};
 use super::partial::Accumulator;
@@ -18,7 +19,7 @@ use crate::ptx::words::Compare;
 use crate::ptx::{Op as P, Operand, RegType, Type as PtxType};
 use crate::scalar::{CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
-use crate::tile::{Inst, Op, Space, TileType, Value};
+use crate::tile::{Inst, Op, Value};
 
 /// Bytes of a partial result in shared memory, whatever its type.
 const PARTIAL: u32 = 8;
@@ -80,8 +81,8 @@ impl Run<'_, '_> {
         let alone = self.mapping.threads[inner] == 1;
         if !alone {
             self.together(inner)?;
-            if self.overwrites() {
-                self.code.meet();
+            if let Some(who) = self.overwrites() {
+                self.code.meet(who);
             }
         }
         self.write(&first[inner], valid, alone)?;
@@ -211,21 +212,14 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Does a result lie over something that other threads of the run read?
-    fn overwrites(&self) -> bool {
-        let body = self.code.body;
-        let range = |t: &TileType| match t.space {
-            Space::L1(offset) => {
-                let start = u64::from(offset);
-                Some((start, start + u64::from(t.pitch()) * t.rows.capacity().max(0).unsigned_abs()))
-            }
-            _ => None,
-        };
-        let ranges = |v: Value| body.ty(v).tile().and_then(range);
-        let read: Vec<(u64, u64)> =
-            self.insts().iter().flat_map(|i| &body.inst(*i).operands).filter_map(|v| ranges(*v)).collect();
-        let written = self.accumulators.iter().filter_map(|a| ranges(a.result));
-        written.into_iter().any(|(a, b)| read.iter().any(|(c, d)| a < *d && *c < b))
+    /// Who must meet because a result lies over something that other threads of the run read?
+    fn overwrites(&self) -> Option<Meeting> {
+        let (body, by_warp) = (self.code.body, self.code.rows_by_warp);
+        let place = |v: Value| body.ty(v).tile().and_then(Place::of);
+        let read: Vec<Place> =
+            self.insts().iter().flat_map(|i| &body.inst(*i).operands).filter_map(|v| place(*v)).collect();
+        let written = self.accumulators.iter().filter_map(|a| place(a.result));
+        written.flat_map(|w| read.iter().filter_map(move |r| w.meeting(*r, by_warp))).max()
     }
 
     /// Writes the results.

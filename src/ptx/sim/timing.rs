@@ -435,8 +435,9 @@ impl Run<'_> {
     fn cycle(&mut self, t: &mut Timing) -> Result<Cycle, Box<Report>> {
         let mut cycle = Cycle { issued: false, next: None };
         for n in 0..self.blocks.len() {
+            let Some(number) = self.blocks.get(n).and_then(Option::as_ref).map(|b| b.number) else { continue };
+            let Some(place) = t.blocks.iter().position(|c| c.number == number) else { continue };
             let Some(mut b) = self.blocks.get_mut(n).and_then(Option::take) else { continue };
-            let Some(place) = t.blocks.iter().position(|c| c.number == b.number) else { continue };
             for s in 0..4 {
                 self.issue_one(t, &mut b, place, s, &mut cycle)?;
             }

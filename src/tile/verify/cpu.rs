@@ -7,7 +7,7 @@ use super::Sink;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
 use crate::tile::text::At;
-use crate::tile::{Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Space, TileType, Value};
+use crate::tile::{Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Space, State, TileType, Value};
 
 const ONE: Extent = Extent::Static(1);
 
@@ -332,9 +332,10 @@ impl Checker<'_, '_> {
             return self.sink.error(At::Inst(i), "dot: a scheduled product has a mode");
         };
         let dot = self.body.inst(i);
+        let warps = if let State::Gpu { warps, .. } = self.k.state { warps } else { 1 };
         let checked = match self.level {
             Some(level) => mode.check(self.body, dot, level),
-            None => mode.check_for_gpu(self.body, dot),
+            None => mode.check_for_gpu(self.body, dot, warps),
         };
         if let Err(why) = checked {
             self.sink.error(At::Inst(i), format!("dot: mode `{}`: {why}", mode.name()));

@@ -45,7 +45,7 @@ const SUMS: i64 = 16;
 /// Threads of a warp.
 const WARP: i64 = 32;
 /// The most warps of a block. Two of these, of 128 registers a thread, fill a multiprocessor's registers.
-const MOST_WARPS: i64 = 8;
+pub(super) const MOST_WARPS: i64 = 8;
 /// Elements of a tile of elementwise work.
 const MAP: i64 = 1024;
 /// The longest row that is reduced by one warp, and a chunk of one of any length.

@@ -192,14 +192,16 @@ fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Resul
 fn in_runs(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool, choice: cost::Choice) -> Result<(), String> {
     make_windows(kernel);
     group_and_place(kernel, choice.loads_once)?;
+    let warps = choice.warps.and_then(|n| u32::try_from(n).ok());
+    // A block with such a product has the most, if nothing else is chosen.
+    let most = warps.unwrap_or(u32::try_from(cost::MOST_WARPS).unwrap_or(1));
     choose_modes(&mut kernel.body, |body, dot| {
-        if in_chunks && DotMode::Split.check_for_gpu(body, dot).is_ok() {
+        if in_chunks && DotMode::Split.check_for_gpu(body, dot, most).is_ok() {
             return DotMode::Split;
         }
         let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
         if is_float { DotMode::Fma } else { DotMode::Chain }
     });
-    let warps = choice.warps.and_then(|n| u32::try_from(n).ok());
     kernel.state = State::Gpu { arch, warps: warps.unwrap_or_else(|| cost::warps(&kernel.body)) };
     Ok(())
 }

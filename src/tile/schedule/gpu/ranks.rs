@@ -2,14 +2,15 @@
 //!
 //! In: an unscheduled module. Out: the same module; a launch of a kernel that orders the elements of an axis ([`sort::find`]) is two: one
 //! counts for each element how many come before it, the other finds for each place the element whose rank it is. The ranks lie in
-//! the room that the kernel had, or in a slot of their own.
+//! the room that the kernel had, or in a slot of their own. They fill one half of the room alone: where anything else looks at it, the
+//! kernel stays as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::shape::{Dim, Elem};
 use crate::tile::schedule::plans::{At, in_entry, new_slot, slot_type};
 use crate::tile::sort::{self, Found};
-use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, Value, row_major};
+use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, Value, View, row_major};
 
 /// The kernels that take a kernel's place.
 struct Pair {
@@ -32,6 +33,9 @@ pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
         let Some(found) = sort::find(kernel) else { continue };
         let Some(ranks) = ranks_of(&found) else { continue };
         let has_room = found.room.is_some();
+        if has_room && !module.plans.iter().all(|plan| rooms_are_its_own(plan, &kernel.name)) {
+            continue;
+        }
         if !has_room && !module.plans.iter().all(|plan| launches_with_slot(plan, &kernel.name, &ranks)) {
             continue;
         }
@@ -75,6 +79,23 @@ fn bytes(ranks: &BufferType) -> Dim {
 /// Can a plan give every launch of a kernel a slot of the ranks' type? Not where their number is known late.
 fn launches_with_slot(plan: &Plan, kernel: &str, ranks: &BufferType) -> bool {
     !plan.launched().contains(kernel) || slot_type(plan, &bytes(ranks), ranks) == *ranks
+}
+
+/// Is the room of each launch of a kernel a slot that nothing else in the plan uses?
+fn rooms_are_its_own(plan: &Plan, kernel: &str) -> bool {
+    let body = &plan.body;
+    let slot = |v: &Value| match View::of(body, *v).and_then(|view| body.def_inst(view.root)).map(|d| &d.op) {
+        Some(Op::Slot(n)) => Some(*n),
+        _ => None,
+    };
+    let uses = |values: &[Value], room: u32| values.iter().filter(|v| slot(v) == Some(room)).count();
+    body.insts().filter(|(_, _, d)| matches!(&d.op, Op::Launch { kernel: own } if own == kernel)).all(|(_, _, launch)| {
+        let Some(room) = launch.operands.get(1).and_then(slot) else { return false };
+        let others = body.insts().filter(|(_, _, d)| !matches!(d.op, Op::View { .. }));
+        let in_insts: usize = others.map(|(_, _, d)| uses(&d.operands, room)).sum();
+        let at_ends = body.layout.iter().map(|b| uses(&body.block(*b).terminator.values(), room)).sum::<usize>();
+        in_insts == 1 && at_ends == 0
+    })
 }
 
 /// Launches two kernels instead of one.
