@@ -53,6 +53,34 @@ fn remarks_tell_which_form_each_kernel_took() {
     assert_eq!(quiet, "");
 }
 
+/// The schedule gives attentions other numbers: what is told of one is not what became of another.
+#[test]
+fn remarks_of_several_attentions_are_their_own() {
+    let of = |n: usize, elem: &str, width: usize| {
+        let arguments =
+            format!("q{n}: {elem}[2, S, {width}], k{n}: {elem}[2, T, {width}], v{n}: {elem}[2, T, {width}]");
+        let line = format!("        let x{n} = softmax(q{n} @ k{n}.T / sqrt({width})) @ v{n}\n");
+        (arguments, format!("{elem}[2, S, {width}]"), line)
+    };
+    for bf16_is_first in [false, true] {
+        let (exact, short) = (("f32", 48), ("bf16", 64));
+        let order = if bf16_is_first { [short, exact] } else { [exact, short] };
+        let [a, b] = [of(0, order[0].0, order[0].1), of(1, order[1].0, order[1].1)];
+        let (head, body) = (format!("{}, {}) -> ({}, {})", a.0, b.0, a.1, b.1), format!("{}{}", a.2, b.2));
+        let folder = folder(&format!("model M {{\n    pub fn forward({head} {{\n{body}        (x0, x1)\n    }}\n}}\n"));
+        let args = ["m.attn", "--target", "cuda", "--gpu", "sm_80", "--emit", "ptx=/dev/null", "--remarks"];
+        let (code, _, stderr) = attnc(folder.path(), &args);
+        assert_eq!(code, 0, "{stderr}");
+        let line = |at: usize| {
+            let is_form = |l: &&str| l.starts_with(&format!("remark: m.attn:{at}:")) && l.contains(" at sm_80: ");
+            stderr.lines().find(is_form).unwrap_or_else(|| panic!("{stderr}"))
+        };
+        let (short, exact) = if bf16_is_first { (line(3), line(4)) } else { (line(4), line(3)) };
+        assert!(short.contains("tensor cores by mma.sync") && !short.contains("not on tensor cores"), "{stderr}");
+        assert!(exact.contains("not on tensor cores: operands of f32"), "{stderr}");
+    }
+}
+
 #[test]
 fn reasons_are_those_of_the_program() {
     // Rows of 66 bytes; a number of steps that only a call knows; two rows.

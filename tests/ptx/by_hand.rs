@@ -8,7 +8,7 @@ use attnc::ptx::sim::{Mode, Module as Loaded};
 use attnc::ptx::text::print;
 use attnc::source::SourceMap;
 use attnc::tile::verify::VerifiedModule;
-use attnc::tile::{GpuArch, text};
+use attnc::tile::{GpuArch, Module, schedule_for_gpu, text};
 
 use crate::runs::launch;
 use crate::tensor_cores::for_gpu;
@@ -52,6 +52,85 @@ fn blocks_that_work_in_runs_have_a_power_of_2_of_warps() {
         let e = verified(&changed(&text, &[(&own, &format!("gpu(sm_80, {warps})"))])).expect_err("refused");
         assert!(e.contains(wrong), "{e}");
     }
+}
+
+/// Sums of rows, in tiles of 512 columns.
+const SUMS: &str = r#"module "sums"
+
+kernel @rows.0(%x: in f32[S, 8000], %y: out f32[S, 1] strides[1, 0]) symbols(S) grid(%g: ceil(S, 8)) {
+^bb0:
+  %eight = const 8                          : index
+  %n = dim S                                : index
+  %none = const 0.0                         : f32
+  %zero = const 0                           : index
+  %end = const 8000                         : index
+  %r = mul %g, %eight                       : index
+  %left = sub %n, %r                        : index
+  %rows = min %left, %eight                 : index
+  %start = full %none                       : tile f32[%rows<=8, 1]
+  br ^head(%zero, %start)
+^head(%j: index, %sum: tile f32[%rows<=8, 1]):
+  %more = lt %j, %end                       : bool
+  br_if %more, ^step, ^done
+^step:
+  %most = const 512                         : index
+  %rest = sub %end, %j                      : index
+  %cols = min %rest, %most                  : index
+  %t = load %x[%r, %j], rows=0, cols=1      : tile f32[%rows<=8, %cols<=512]
+  %s = reduce_sum %t, axis=1                : tile f32[%rows<=8, 1]
+  %both = add %sum, %s                      : tile f32[%rows<=8, 1]
+  %next = add %j, %most                     : index
+  br ^head(%next, %both)
+^done:
+  store %y[%r, %zero], %sum, rows=0
+  return
+}
+"#;
+
+/// Tiles have other sizes only where these cover the same elements, and where nothing else depends on them.
+#[test]
+fn tiles_are_resized_where_loops_and_grids_end_with_them() {
+    let steps = |text: &str| {
+        let scheduled = schedule_for_gpu(&verified(text).unwrap_or_else(|e| panic!("{e}")), GpuArch::Sm80);
+        let kernel = scheduled.unwrap_or_else(|e| panic!("{e}")).kernels[0].clone();
+        let text = text::print(&Module { name: "sums".into(), kernels: vec![kernel.clone()], ..Module::default() });
+        (kernel.grid[0].step, text.contains("<=512]"))
+    };
+    // As the lowering writes it.
+    let (rows, as_before) = steps(SUMS);
+    assert!(rows != 8 && !as_before, "{rows}");
+    let less = "%most = const 512                         : index";
+    let loops: [&[(&str, &str)]; 5] = [
+        // It ends elsewhere.
+        &[("lt %j, %end ", "lt %j, %until "), ("%zero = ", "%until = const 300 : index\n  %zero = ")],
+        // Its last tile is one of no columns.
+        &[("lt %j, %end ", "le %j, %end ")],
+        // Another comparison.
+        &[("%s = red", "%odd = eq %j, %end : bool\n  %s = red")],
+        // Numbers of tiles, of columns.
+        &[(
+            "%s = reduce_sum %t, axis=1                : tile f32[%rows<=8, 1]",
+            "%a = reduce_sum %t, axis=1 : tile f32[%rows<=8, 1]\n  %i = cast %j : i32\n  %f = cast %i : f32\n  %b = full %f : tile f32[%rows<=8, 1]\n  %s = add %a, %b : tile f32[%rows<=8, 1]",
+        )],
+        &[(less, "%most = const 512 : index\n  %i = sub %end, %j : index\n  %f = cast %i : i32")],
+    ];
+    for changes in loops {
+        let (_, as_before) = steps(&changed(SUMS, changes));
+        assert!(as_before, "{changes:?}");
+    }
+    // A grid of other rows than the tiles know of.
+    assert_eq!(
+        steps(&changed(
+            SUMS,
+            &[
+                ("%n = dim S ", "%n = const 8 "),
+                ("f32[S, ", "f32[64, "),
+                ("symbols(S) grid(%g: ceil(S, 8))", "grid(%g: ceil(6, 8))")
+            ]
+        ))
+        .0,
+        8
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::scalar::{BinaryOp, CmpOp, Scalar};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::source::Loc;
 use crate::tile::{Block, Body, Extent, Inst, Kernel, Op, Terminator, Type, Value, ValueDef};
 
@@ -273,6 +273,7 @@ fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axi
                 places.map(|(n, _)| Some(n - 1)).all(|axis| axis == *rows || axis == *cols)
             }
             Op::Iota { .. } => true,
+            Op::Cast => data.result.is_some_and(|v| makes_places(body, v, &nodes)),
             _ => Some(*i) == rest || Some(*i) == going.compare || steps.contains(i),
         }
     };
@@ -282,6 +283,23 @@ fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axi
     let side = nodes.first().map(|(_, side)| *side);
     let side = side.filter(|side| nodes.iter().all(|(_, s)| s == side));
     Some(Axis { along: going.along, step, all, side, nodes, steps })
+}
+
+/// Is the start of a tile, as a number, only added to places in the tile? The sums are places in all, whatever the step.
+fn makes_places(body: &Body, start: Value, nodes: &[(Value, usize)]) -> bool {
+    let is_place = |v: &Value| {
+        let made = body.def_inst(*v);
+        made.is_some_and(|d| match (&d.op, d.operands.first()) {
+            (Op::Reduce { kind: ReduceKind::ArgMax, axis }, Some(of)) => nodes.contains(&(*of, *axis)),
+            _ => false,
+        })
+    };
+    let is_sum = |i: &Inst| {
+        let data = body.inst(*i);
+        let mut others = data.operands.iter().filter(|v| **v != start);
+        data.op == Op::Binary(BinaryOp::Add) && others.next().is_some_and(is_place)
+    };
+    passed(body, start) == 0 && users(body, start).iter().all(is_sum)
 }
 
 /// How tiles go along an axis, by where they start.
@@ -312,7 +330,9 @@ impl Going {
             }
             ValueDef::Arg(block, n) => {
                 let (next, step) = counter(body, start, block, n)?;
-                let Terminator::BrIf { condition, then, otherwise } = &body.block(block).terminator else { return None };
+                let Terminator::BrIf { condition, then, otherwise } = &body.block(block).terminator else {
+                    return None;
+                };
                 let (compare, data) = body.definition(*condition)?;
                 let [counted, bound] = data.operands.as_slice() else { return None };
                 // Where the counter stands after the loop depends on the step.

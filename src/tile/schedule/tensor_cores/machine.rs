@@ -80,7 +80,8 @@ impl Machine {
             GpuArch::Sm80 => &[(128, 128, 4), (128, 64, 4), (64, 64, 4)],
             GpuArch::Sm90a => &[(128, 256, 8), (128, 128, 8), (128, 64, 8)],
         };
-        let blocks = |(rows, cols): (i64, i64)| points.saturating_mul(parts_of(m, rows)).saturating_mul(parts_of(n, cols));
+        let blocks =
+            |(rows, cols): (i64, i64)| points.saturating_mul(parts_of(m, rows)).saturating_mul(parts_of(n, cols));
         let enough = |t: &&(i64, i64, i64)| blocks((t.0, t.1)).saturating_mul(2) >= self.processors && t.1 <= n.max(64);
         let (rows, cols, warps) = tiles.iter().find(enough).or(tiles.last()).copied().unwrap_or((64, 64, 4));
         // Less to keep at a time where the threads that multiply start the copies too.
