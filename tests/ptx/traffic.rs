@@ -250,8 +250,8 @@ fn warps_with_rows_of_their_own_meet_where_rows_lie_otherwise() {
     let (results, _, text) = call(source, &[x.clone(), y.clone()]);
     assert!(text.contains("bar.warp.sync") && text.contains("bar.sync"), "{text}");
     let most = |row: &[f64]| row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let expected = rows(&x, d).iter().zip(rows(&y, d)).flat_map(|(x, y)| {
-        let m = most(x);
+    let expected = rows(&x, d).into_iter().zip(rows(&y, d)).flat_map(|(x, y)| {
+        let m = most(&x);
         let s: f64 = x.iter().map(|x| (x - m).exp()).sum();
         let t = s.ln() * 2.0 + m;
         let u: Vec<f64> = y.iter().map(|y| y * t + m * s).collect();
@@ -275,7 +275,7 @@ fn a_room_that_others_read_is_no_room_for_ranks() {
         let text = text.replace(launch, &[launch].repeat(launches).join("\n"));
         let file = SourceMap::new().add("rooms.tir", text.as_str());
         let parsed = tile::text::parse(&text, file).unwrap_or_else(|d| panic!("{:?}", d.sorted()));
-        let tiles = tile::VerifiedModule::new(parsed.module).unwrap_or_else(|e| panic!("{e}"));
+        let tiles = tile::verify::VerifiedModule::new(parsed.module).unwrap_or_else(|e| panic!("{e}"));
         let scheduled = tile::schedule_for_gpu(&tiles, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(scheduled.kernels.iter().any(|k| k.name.starts_with("order")), by_ranks, "{launches}");
     }
