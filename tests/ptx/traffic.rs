@@ -10,6 +10,7 @@ use attnc::ptx::sim::{Mode, Stats};
 use attnc::ptx::text::print;
 use attnc::shape::Elem;
 use attnc::simulated::Simulated;
+use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::{self, GpuArch, PlanVariant};
 
@@ -229,5 +230,53 @@ fn rows_are_sorted_by_counting() {
             assert_eq!(results[0].to_i64(), sorted.collect::<Vec<i64>>(), "{s} {n} {descending} {kept}");
             assert!(text.contains("order_0"), "it goes from element to element");
         }
+    }
+}
+
+/// Each warp has a row, but tiles of a row's sums lie where tiles of whole rows were: the warps meet where one takes the other's bytes, and
+/// only there. The simulator reports a race if they do not.
+#[test]
+fn warps_with_rows_of_their_own_meet_where_rows_lie_otherwise() {
+    let (s, d) = (11, 256);
+    let (x, y) = (tensor(Elem::F32, &[s, d]), tensor(Elem::F32, &[s, d]));
+    let source = "fn f(x: f32[S, 256], y: f32[S, 256]) -> f32[S, 256] {
+        let m = max(x, axis = -1, keep = true)
+        let s = sum(exp(x - m), axis = -1, keep = true)
+        let t = log(s) * 2.0 + m
+        let u = y * t + m * s
+        let w = max(u, axis = -1, keep = true)
+        u - w * t * s * m
+    }";
+    let (results, _, text) = call(source, &[x.clone(), y.clone()]);
+    assert!(text.contains("bar.warp.sync") && text.contains("bar.sync"), "{text}");
+    let most = |row: &[f64]| row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let expected = rows(&x, d).into_iter().zip(rows(&y, d)).flat_map(|(x, y)| {
+        let m = most(&x);
+        let s: f64 = x.iter().map(|x| (x - m).exp()).sum();
+        let t = s.ln() * 2.0 + m;
+        let u: Vec<f64> = y.iter().map(|y| y * t + m * s).collect();
+        let w = most(&u);
+        u.into_iter().map(|u| u - w * t * s * m).collect::<Vec<f64>>()
+    });
+    near(&results[0], &expected.collect::<Vec<f64>>(), 1e-5);
+}
+
+/// A sort leaves both halves of its room behind, ranks fill one: where another launch has the room too, it is not sorted by counting.
+#[test]
+fn a_room_that_others_read_is_no_room_for_ranks() {
+    let source = "model T { pub fn f(x: f32[S, 200]) -> i32[S, 200] { argsort(x) } }";
+    let module = front::module("rooms.attn", source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
+    let graph = ir::verify(&module).unwrap_or_else(|e| panic!("{e}"));
+    let tiles = attnc::lowering::tile::lower(graph).unwrap_or_else(|e| panic!("{e}"));
+    let text = tile::text::print(&tiles);
+    let launch = text.lines().find(|line| line.trim_start().starts_with("launch")).expect("a launch");
+    assert!(text.contains("= slot 0"), "a room");
+    for (launches, by_ranks) in [(1, true), (2, false)] {
+        let text = text.replace(launch, &[launch].repeat(launches).join("\n"));
+        let file = SourceMap::new().add("rooms.tir", text.as_str());
+        let parsed = tile::text::parse(&text, file).unwrap_or_else(|d| panic!("{:?}", d.sorted()));
+        let tiles = tile::verify::VerifiedModule::new(parsed.module).unwrap_or_else(|e| panic!("{e}"));
+        let scheduled = tile::schedule_for_gpu(&tiles, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(scheduled.kernels.iter().any(|k| k.name.starts_with("order")), by_ranks, "{launches}");
     }
 }

@@ -385,3 +385,31 @@ fn refused(kernel: &str, from: &str, to: &str, message: &str) {
         Err(e) => assert!(e.list.iter().any(|(_, m)| m.contains(message)), "wanted: {message}\n{e}"),
     }
 }
+
+/// A product of one row, whose columns lie side by side.
+const SPLIT: &str = r#"module "split"
+
+kernel @k(%x: in f32[1, 8] aligned, %w: in f32[8, 8192] aligned, %y: out f32[1, 8192]) grid(%i: 1, %j: ceil(8192, 64)) gpu(sm_80, 8) scratch(1024) {
+^bb0:
+  %n = const 64                             : index
+  %none = const 0.0                         : f32
+  %zero = const 0                           : index
+  %at = mul %j, %n                          : index
+  %a = window %x[%i, %zero], rows=0, cols=1 : tile f32[1, 8] @window
+  %b = window %w[%zero, %at], rows=0, cols=1 : tile f32[8, 64] @window
+  %c = dot %a, %b, %none, mode=split        : tile f32[1, 64] @l1(0)
+  run (1, 64) {
+    store %y[%i, %at], %c, rows=0, cols=1
+  }
+  return
+}
+"#;
+
+/// Each column is a thread's in the end, and a warp has all of them: no more than threads, no more than 32 chunks of 16 bytes.
+#[test]
+fn a_block_has_threads_for_the_columns_of_a_split_product() {
+    check(SPLIT).unwrap_or_else(|e| panic!("{e}"));
+    check(&SPLIT.replace("gpu(sm_80, 8)", "gpu(sm_80, 2)")).unwrap_or_else(|e| panic!("{e}"));
+    refused(SPLIT, "gpu(sm_80, 8)", "gpu(sm_80, 1)", "there must be at most 32 columns");
+    refused(&SPLIT.replace("64", "256"), "gpu(sm_80, 8)", "gpu(sm_80, 16)", "there must be at most 128 columns");
+}

@@ -89,13 +89,15 @@ fn rooms_are_its_own(plan: &Plan, kernel: &str) -> bool {
         _ => None,
     };
     let uses = |values: &[Value], room: u32| values.iter().filter(|v| slot(v) == Some(room)).count();
-    body.insts().filter(|(_, _, d)| matches!(&d.op, Op::Launch { kernel: own } if own == kernel)).all(|(_, _, launch)| {
-        let Some(room) = launch.operands.get(1).and_then(slot) else { return false };
-        let others = body.insts().filter(|(_, _, d)| !matches!(d.op, Op::View { .. }));
-        let in_insts: usize = others.map(|(_, _, d)| uses(&d.operands, room)).sum();
-        let at_ends = body.layout.iter().map(|b| uses(&body.block(*b).terminator.values(), room)).sum::<usize>();
-        in_insts == 1 && at_ends == 0
-    })
+    body.insts().filter(|(_, _, d)| matches!(&d.op, Op::Launch { kernel: own } if own == kernel)).all(
+        |(_, _, launch)| {
+            let Some(room) = launch.operands.get(1).and_then(slot) else { return false };
+            let others = body.insts().filter(|(_, _, d)| !matches!(d.op, Op::View { .. }));
+            let in_insts: usize = others.map(|(_, _, d)| uses(&d.operands, room)).sum();
+            let at_ends = body.layout.iter().map(|b| uses(&body.block(*b).terminator.values(), room)).sum::<usize>();
+            in_insts == 1 && at_ends == 0
+        },
+    )
 }
 
 /// Launches two kernels instead of one.
