@@ -54,6 +54,7 @@ impl<'c> Code<'_, '_, 'c> {
         };
         match (mode, p.b.kind, ta.cols) {
             (DotMode::Tiles, ..) => Err("products in tiles have no code through LLVM".into()),
+            (DotMode::Split, ..) => Err("the steps of a product are divided among threads on a GPU alone".into()),
             (DotMode::Groups, Right::Scaled(s), Extent::Static(k)) if k % i64::from(tile::GROUP) == 0 => {
                 self.whole(&p, s, rows)
             }
