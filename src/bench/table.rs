@@ -295,8 +295,8 @@ carry: copies a value that a loop hands to its next iteration, where it cannot b
     fn a_simulator_has_counts_and_no_times() {
         let text = table(&on_gpu(true));
         let expected = "\
-Example.forward at S=128, batch=1: sm_90a code, on `A GPU`, which is no GPU but a simulator of one.
-It says nothing of times, so there are none here.
+Example.forward at S=128, batch=1: sm_90a code, on `A GPU`, a simulated GPU.
+Times are not shown, because a simulator does not predict them.
 
 kernel       source           launches     MFLOP      MB
 rows.0       example.attn:7         12     4.000   8.000
