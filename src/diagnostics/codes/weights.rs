@@ -48,8 +48,8 @@ codes! {
 
     /// A model that does not open for another reason.
     OPEN = "E0808", "the model cannot be opened";
-    rule: "The weights are not to blame: there is not enough memory for them and what is packed of them, on the GPU or in the\n\
-           system, the processor lacks instructions that the library was compiled for, or a variable of the environment (ATTNC_DEVICE,\n\
-           ATTNC_THREADS, ATTNC_CPU) has an invalid value. The message says which. A GPU's memory is shared with other\n\
-           processes, and `nvidia-smi` shows them; a smaller type of the weights (`--pack`, `bf16`) takes less.";
+    rule: "The weights are not to blame: there is not enough memory for them and what is packed of them, on the GPU or in\n\
+           the system, the processor lacks instructions that the library was compiled for, or a variable of the environment\n\
+           (ATTNC_DEVICE, ATTNC_THREADS, ATTNC_CPU) has an invalid value. The message says which. A GPU's memory is shared\n\
+           with other processes, and `nvidia-smi` shows them; a smaller type of the weights (`--pack`, `bf16`) takes less.";
 }
