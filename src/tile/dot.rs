@@ -4,10 +4,9 @@
 //! and the best one. The schedule writes the mode, the verifier checks it by the same rule, the interpreter executes it to the
 //! bit (`split`, whose order is that of a block's threads, as `fma`), and a back end prints it without asking the CPU again. What it must not know: instructions and registers.
 
-use super::multiples::is_multiple;
-use super::{Body, BufferType, Cpu, Extent, Feature, GROUP, InstData, Op, Space, TileType, Type};
+use super::{Body, BufferType, Cpu, Extent, Feature, GROUP, InstData, Op, Space, TileType, Type, Value};
 use crate::irtext::{Expr, TextError, read};
-use crate::scalar::Scalar;
+use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::table::Attribute;
 
@@ -169,6 +168,17 @@ fn size(elem: Elem) -> i64 {
 /// Do neighbours along an axis lie side by side, and is all else at multiples of so many elements?
 fn in_rows_of_chunks(b: &BufferType, axis: usize, width: i64) -> bool {
     b.is_dense(axis) && b.strides.iter().enumerate().all(|(n, d)| n == axis || d.is_multiple_of(width))
+}
+
+/// Is an index certainly a multiple of a number: a number that is, or one times anything? (`tile::multiples` concludes more, and
+/// needs operations, which need the modes of this file.)
+fn is_multiple(body: &Body, v: Value, of: i64) -> bool {
+    let Some(data) = body.def_inst(v) else { return false };
+    match &data.op {
+        Op::Const(Scalar::Int(n)) => n % of == 0,
+        Op::Binary(BinaryOp::Mul) => data.operands.iter().any(|v| is_multiple(body, *v, of)),
+        _ => false,
+    }
 }
 
 /// The stride of a buffer along an axis, if it is known; 0 along none.
