@@ -36,8 +36,8 @@ codes! {
     /// A tokenizer that cannot be used.
     TOKENIZER = "E0806", "the tokenizer cannot be used";
     rule: "`--tokenizer` takes `bytes`, or the file `tokenizer.json` of a checkpoint of the Hugging Face hub whose model is BPE\n\
-           (GPT-2, Llama, Mistral, Qwen, Gemma) or a unigram model (T5). A part of the file that would be followed wrongly is refused by its name. Its\n\
-           vocabulary must not be larger than that of the model.";
+           (GPT-2, Llama, Mistral, Qwen, Gemma) or a unigram model (T5). A part of the file that would be followed wrongly\n\
+           is refused by its name. Its vocabulary must not be larger than that of the model.";
 
     /// A GPU that cannot be used.
     DEVICE = "E0807", "the model cannot be opened on the GPU";
