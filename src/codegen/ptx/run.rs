@@ -93,24 +93,8 @@ impl Code<'_> {
             _ => Mapping::new(fast, groups, self.threads),
         };
         let made = insts.iter().filter_map(|i| self.body.inst(*i).result).collect();
-        let mut run = Run {
-            insts,
-            made,
-            extents,
-            limits,
-            mapping,
-            outer,
-            depths: BTreeMap::new(),
-            known: Default::default(),
-            width: 1,
-            part: 0,
-            is_whole: true,
-            wide: BTreeSet::new(),
-            addresses: Default::default(),
-            place: [Operand::Int(0), Operand::Int(0)],
-            accumulators: Vec::new(),
-            code: self,
-        };
+        let mut run = Run::new(self, extents, limits, mapping);
+        (run.insts, run.made, run.outer) = (insts, made, outer);
         if width > 1 {
             (run.width, run.wide) = (width as usize, wide);
             run.is_whole = run.code.multiples.is_whole(extents[fast]);
@@ -132,24 +116,8 @@ impl Code<'_> {
         };
         let offsets = (offset_of(&from)?, offset_of(&to)?);
         let limits = [self.extent(to.rows)?, self.extent(to.cols)?];
-        let mut run = Run {
-            insts: &[],
-            made: BTreeSet::new(),
-            extents: [to.rows, to.cols],
-            limits,
-            mapping: Mapping::new(1, to.cols.capacity(), self.threads),
-            outer: 0,
-            depths: BTreeMap::new(),
-            known: Default::default(),
-            width: 1,
-            part: 0,
-            is_whole: true,
-            wide: BTreeSet::new(),
-            addresses: Default::default(),
-            place: [Operand::Int(0), Operand::Int(0)],
-            accumulators: Vec::new(),
-            code: self,
-        };
+        let mapping = Mapping::new(1, to.cols.capacity(), self.threads);
+        let mut run = Run::new(self, [to.rows, to.cols], limits, mapping);
         run.each_place(&mut |_| Ok(()), &mut |s| {
             let [row, col] = s.place.clone();
             let source = s.code.scratch_address(&from, &[col.clone(), row.clone()]);
@@ -185,6 +153,30 @@ impl Emit {
                 let index = self.widen(index);
                 self.mad("at", &index, bytes, address)
             }
+        }
+    }
+}
+
+impl<'r, 'a> Run<'r, 'a> {
+    /// One of no instructions, whose outer loop is over the rows, and which takes elements one at a time.
+    fn new(code: &'r mut Code<'a>, extents: [Extent; 2], limits: [Operand; 2], mapping: Mapping) -> Run<'r, 'a> {
+        Run {
+            code,
+            insts: &[],
+            made: BTreeSet::new(),
+            extents,
+            limits,
+            mapping,
+            outer: 0,
+            depths: BTreeMap::new(),
+            known: Default::default(),
+            width: 1,
+            part: 0,
+            is_whole: true,
+            wide: BTreeSet::new(),
+            addresses: Default::default(),
+            place: [Operand::Int(0), Operand::Int(0)],
+            accumulators: Vec::new(),
         }
     }
 }

@@ -459,7 +459,7 @@ impl Split<'_, '_> {
         let pitch = u32::try_from(lanes * width * 4).unwrap_or(0);
         let room = self.code.transient_room(pitch * warps);
         let room = i32::try_from(room).map_err(|_| "shared memory lies too far")?;
-        let shared = self.shared();
+        let shared = self.code.shared.clone();
         let (in_warp, warp) = self.thread(i64::from(WARP));
         let e = &mut self.code.e;
         let line = e.mad32("line", &warp, pitch, &shared);
@@ -497,10 +497,5 @@ impl Split<'_, '_> {
             self.code.e.label(&skip);
         }
         Ok(())
-    }
-
-    /// Where the block's shared memory begins.
-    fn shared(&mut self) -> Operand {
-        self.code.shared.clone()
     }
 }

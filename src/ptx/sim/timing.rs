@@ -148,11 +148,8 @@ fn shared_bytes(op: Op, lanes: u32) -> u64 {
 fn weight(op: Op) -> u64 {
     match op {
         Op::Mma { kind } => u64::from(16 * 8 * kind.shape().k * kind.shape().a.bits()) / 16,
-        Op::Wgmma { columns, kind } | Op::WgmmaRegisters { columns, kind } => {
-            // The depth is 32 bytes for all types.
-            let _ = kind;
-            16 * u64::from(columns.0) * 16
-        }
+        // The depth is 32 bytes for all types.
+        Op::Wgmma { columns, .. } | Op::WgmmaRegisters { columns, .. } => 16 * u64::from(columns.0) * 16,
         _ => 0,
     }
 }

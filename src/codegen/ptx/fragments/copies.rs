@@ -307,9 +307,7 @@ impl Code<'_> {
         self.push(P::LdMatrix { count, trans }, [Operand::Vector(list.clone()), from]);
         Ok(list)
     }
-}
 
-impl Code<'_> {
     /// Registers that were read, as the unit takes them: `f32` is rounded to `tf32`.
     pub(super) fn as_operands(&mut self, name: &str, elem: Elem, list: Vec<Reg>) -> Vec<Reg> {
         match elem {
