@@ -211,7 +211,8 @@
 //! `bf16` and `f16` are computed in `f32` and rounded after each operation of the program, fused or not. The exception is fused
 //! attention, which `--float strict` forbids: its scores are not rounded, and its weights are rounded before they are divided
 //! by their sum, or not at all (`passes::fuse_attention`). At the `bf16` levels, instructions flush subnormal `bf16` numbers
-//! to 0, both when they round to the type and when they multiply: such products are lost whatever the other factor is.
+//! to 0, both when they round to the type and when they multiply: such products are lost whatever the other factor is. What is
+//! multiplied by weights that `--pack bf16` rounded is rounded to `bf16` there, too (`tile/schedule/halves.rs`).
 //! On a GPU's tensor cores, sums of products are `f32` in the order of the unit, operands of `tf32` are rounded to 11 bits before, and powers of 2 in attention have a relative
 //! error of 2^-22.5 (`tile/schedule/tensor_cores`). Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
 //! of more than 1024, the error of an element of a product is at most `(B + K / B) 2^-24` times the sum of the magnitudes of

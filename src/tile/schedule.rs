@@ -31,6 +31,7 @@
 mod attention;
 mod formats;
 mod gpu;
+mod halves;
 mod jam;
 mod joined;
 mod losses;
