@@ -91,8 +91,8 @@
 //!   results, and a cache that is kept by a session, are written in place.
 //! * **A step of an LSTM or GRU is two launches.** What is multiplied by inputs that are there before the loop is one product
 //!   before it (`passes::hoist_products`). What remains is the product of the state with its gates side by side, and one kernel
-//!   of elementwise work, though it gives a state and a cell (`lowering/tile/plan/together.rs`); what the next step needs is written where
-//!   it is read (`storage.rs`). One row, or two, are multiplied by four panels side by side, whose sums do not wait for each other
+//!   of elementwise work, though it gives a state and a cell and writes the stacked results besides (`lowering/tile/plan/together.rs`); what the
+//!   next step needs is written where it is read (`storage.rs`). One row, or two, are multiplied by four panels side by side, whose sums do not wait for each other
 //!   (`tile/schedule/jam.rs`). A launch of less than 8 KiB runs on the calling thread and touches nothing that
 //!   threads share (`runtime/support/pool.rs`). The product and the elementwise work as one kernel, a panel of each gate at a time,
 //!   was tried once, at batch 1 and 128 steps only, on a machine that was busy with other work: the difference was within the noise,
