@@ -136,7 +136,8 @@
 //!   registers and tiles of shared memory (`tile/schedule/tensor_cores`); what does not fit is scheduled in runs, like everything else. How
 //!   a fragment lies in registers is known to code generation alone (`codegen/ptx/fragments`), where each operation is a template over
 //!   whole tiles. Two forms of each: copies by all threads and `mma.sync` for every processor from `sm_80` on; for Hopper groups of
-//!   warps with roles, rings of tiles and `wgmma`. ptxas would move the softmax of a tile behind the product of values that it should
+//!   warps with roles, rings of tiles and `wgmma`, and a product of more tiles than multiprocessors has as many blocks as run at a time, which
+//!   fill their rings for the next tile while a result is stored. ptxas would move the softmax of a tile behind the product of values that it should
 //!   run beside: a loop that waits for a barrier whose phase is over keeps it in place, and a test looks at the processor's own code.
 //!   Tiles of keys that masks hide are left out by the same bounds of formulas as on a CPU (`tile/schedule/attention/visible.rs`). Calls
 //!   of few queries, as in writing token by token, have two kernels: one divides the keys among blocks, the other combines what these give

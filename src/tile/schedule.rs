@@ -359,6 +359,7 @@ impl Scheduler<'_> {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::Blocks
             | Op::NamedBarrier { .. } => Err(format!("{} in a kernel that is not scheduled", d.op.info().name)),
         }
     }
