@@ -327,6 +327,28 @@ fn attention_of_16_bit_floats_takes_tensor_cores() {
     }
 }
 
+/// The blocks of a causal attention begin with the last queries, which see most keys; those of others as they come.
+#[test]
+fn the_longest_blocks_go_first() {
+    for arch in GpuArch::ALL {
+        for (name, reversed) in [("causal", true), ("attention_64", false), ("big_bird", false)] {
+            let program = programs().into_iter().find(|p| p.name == name).expect("a program");
+            let tiles = scheduled(&program, arch);
+            let kernel = tiles.kernels.iter().find(|k| k.name.starts_with("attention.")).expect("an attention");
+            let body = &kernel.body;
+            let point = kernel.grid.last().expect("an axis of queries").value;
+            // The point counts from the number of the last one down.
+            let counts_down = |d: &tile::InstData| match (&d.op, d.operands.as_slice()) {
+                (tile::Op::Binary(attnc::scalar::BinaryOp::Sub), [last, of]) if *of == point => {
+                    matches!(body.def_inst(*last).map(|d| &d.op), Some(tile::Op::DimValue(_)))
+                }
+                _ => false,
+            };
+            assert_eq!(body.insts().any(|(_, _, d)| counts_down(d)), reversed, "{name}, {}", arch.name());
+        }
+    }
+}
+
 /// Faults of kernels, each a change of every line of the PTX that has some words: they go, or become others.
 const FAULTS: &[(&str, GpuArch, &str, Option<&str>)] = &[
     (PLAIN, GpuArch::Sm80, "cp.async.wait_group 1;", Some("cp.async.wait_group 3;")),
