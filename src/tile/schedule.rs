@@ -31,6 +31,7 @@
 mod attention;
 mod formats;
 mod gpu;
+mod halves;
 mod jam;
 mod joined;
 mod losses;
@@ -358,6 +359,7 @@ impl Scheduler<'_> {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::Blocks
             | Op::NamedBarrier { .. } => Err(format!("{} in a kernel that is not scheduled", d.op.info().name)),
         }
     }

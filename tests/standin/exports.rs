@@ -56,6 +56,12 @@ extern "C" fn attnc_standin_launches() -> u64 {
     lock().launches
 }
 
+/// How many graphs were made.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_made() -> u64 {
+    lock().graphs_made
+}
+
 /// How many graphs were launched.
 #[unsafe(no_mangle)]
 extern "C" fn attnc_standin_graphs() -> u64 {
@@ -537,6 +543,7 @@ unsafe extern "C" fn cuGraphCreate(graph: *mut u64, flags: u32) -> Code {
     }
     let name = s.name();
     s.graphs.insert(name, Graph::default());
+    s.graphs_made += 1;
     // SAFETY: as the caller promises.
     code(unsafe { give(graph, name) })
 }

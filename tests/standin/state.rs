@@ -131,6 +131,7 @@ pub(crate) struct State {
     /// The code that all calls give from now on, if it is not 0.
     pub(crate) broken: Code,
     pub(crate) launches: u64,
+    pub(crate) graphs_made: u64,
     pub(crate) graph_launches: u64,
     pub(crate) updates: u64,
     pub(crate) waits: u64,
@@ -152,6 +153,7 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         graphs: BTreeMap::new(),
         executables: BTreeMap::new(),
         launches: 0,
+        graphs_made: 0,
         graph_launches: 0,
         updates: 0,
         waits: 0,

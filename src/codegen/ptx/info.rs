@@ -17,6 +17,7 @@
 
 use crate::ptx::Swizzle;
 use crate::shape::{Dim, Elem};
+use crate::tile::{Kernel, Op};
 
 /// What a kernel takes in a place of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,14 @@ pub enum Grid {
     Persistent(Vec<(Dim, i64)>),
     /// These extents along x, y and z.
     Extents([Dim; 3]),
+}
+
+impl Grid {
+    /// That of a kernel: as many blocks as points, or as many as run at a time where it asks how many these are.
+    pub(super) fn of(kernel: &Kernel) -> Grid {
+        let axes = kernel.grid.iter().map(|g| (g.extent.clone(), g.step)).collect();
+        if kernel.body.insts().any(|(_, _, d)| d.op == Op::Blocks) { Grid::Persistent(axes) } else { Grid::Axes(axes) }
+    }
 }
 
 /// A map of a tensor, which the host encodes before a launch (`cuTensorMapEncodeTiled`).

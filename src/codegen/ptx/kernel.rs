@@ -124,7 +124,7 @@ pub(super) fn kernel(
         symbols: kernel.symbols.clone(),
         params,
         threads: [threads, 1, 1],
-        grid: Grid::Axes(kernel.grid.iter().map(|g| (g.extent.clone(), g.step)).collect()),
+        grid: Grid::of(kernel),
         static_shared: 0,
         dynamic_shared,
         tensor_maps: Vec::new(),
@@ -403,6 +403,12 @@ impl Code<'_> {
             (Op::Const(s), Type::Index) => CodeValue::Index(Operand::Int(s.as_i64())),
             (Op::Const(s), Type::Scalar(e)) => CodeValue::Scalar(self.e.literal(*s, *e)),
             (Op::DimValue(d), Type::Index) => CodeValue::Index(self.dim(d)?),
+            (Op::Blocks, Type::Index) => {
+                let blocks = Operand::Special(Special::Nctaid(0));
+                let blocks = self.e.make(&name, P::Mov { ty: PtxType::U32 }, PtxType::U32, &[blocks]);
+                let from = P::CvtInt { sat: Sat::Wrap, to: PtxType::S64, from: PtxType::U32 };
+                CodeValue::Index(self.e.make(&name, from, PtxType::S64, &[blocks]))
+            }
             (Op::DimValue(d), Type::Scalar(e)) => {
                 let value = self.dim(d)?;
                 CodeValue::Scalar(self.e.cast(&name, &Lane { value, elem: Elem::I64 }, *e))

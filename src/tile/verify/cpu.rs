@@ -281,6 +281,7 @@ impl Checker<'_, '_> {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::Arg(_)
             | Op::Out(_)
@@ -407,6 +408,7 @@ impl Checker<'_, '_> {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::Arg(_)
             | Op::Out(_)

@@ -143,6 +143,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::Arg(_)
             | Op::Out(_)

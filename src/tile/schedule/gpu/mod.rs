@@ -28,6 +28,7 @@
 mod cost;
 mod few_rows;
 mod forms;
+mod parts;
 mod ranks;
 mod tiles;
 
