@@ -373,15 +373,22 @@ impl Body<'_> {
                 return Some(format!("transpose one side: `{shown}.T` has shape {transposed}"));
             }
         }
-        // One axis, equal to an axis of the other that is not its last: it needs axes of length 1 after it.
-        let [Axis::Dim(dim)] = own.shape.axes.as_slice() else { return None };
-        let at = other.shape.axes.iter().rposition(|axis| axis.dim() == Some(dim))?;
-        let behind = other.shape.rank().checked_sub(at + 1)?;
-        if behind == 0 || other.shape.rest().is_some_and(|rest| rest > at) {
+        // Each axis equals one of the other's, in this order: it needs axes of length 1 between them and behind them.
+        let mut at = other.shape.rank();
+        let mut to: Vec<String> = Vec::new();
+        let names: Vec<String> = ('a'..='z').take(own.shape.rank()).map(String::from).collect();
+        for (axis, name) in own.shape.axes.iter().zip(&names).rev() {
+            let Axis::Dim(dim) = axis else { return None };
+            let place = other.shape.axes.get(..at)?.iter().rposition(|axis| axis.dim() == Some(dim))?;
+            to.extend((place + 1..at).map(|_| "1".to_string()));
+            to.push(name.clone());
+            at = place;
+        }
+        to.reverse();
+        if to == names || other.shape.rest().is_some_and(|rest| rest > at) {
             return None;
         }
-        let ones = " 1".repeat(behind);
-        Some(format!("add axes of length 1: `rearrange({shown}, \"a -> a{ones}\")`"))
+        Some(format!("add axes of length 1: `rearrange({shown}, \"{} -> {}\")`", names.join(" "), to.join(" ")))
     }
 
     fn matmul(&mut self, op_span: Span, left: TypedExpr, right: TypedExpr, span: Span) -> TypedExpr {
