@@ -11,14 +11,15 @@ use attnc::ptx::sim::Module;
 use attnc::ptx::sim::tensor_map::TensorMap;
 use attnc::ptx::{Type, Version};
 
+use crate::settings::per_multiprocessor;
 use crate::state::{
     CURRENT, Code, Function, Graph, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE,
     NO_BINARY_FOR_GPU, NO_DEVICE, NOT_FOUND, NOT_INITIALIZED, OUT_OF_MEMORY, Queued, State, TEXTS,
     UNSUPPORTED_PTX_VERSION, Work, lock,
 };
 
-/// Multiprocessors of the GPU.
-const MULTIPROCESSORS: i32 = 4;
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`
+const COOPERATIVE: i32 = 2;
 /// Bytes of its second cache.
 const SECOND_CACHE: i32 = 1 << 20;
 /// The most shared memory of a block, without asking for more.
@@ -149,7 +150,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, devic
         return INVALID_DEVICE;
     }
     let found = match attribute {
-        16 => MULTIPROCESSORS,
+        16 => s.settings.multiprocessors,
         38 => SECOND_CACHE,
         75 => i32::from(s.settings.capability / 10),
         76 => i32::from(s.settings.capability % 10),
@@ -335,7 +336,7 @@ unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         return INVALID_HANDLE;
     }
     // SAFETY: as the caller promises.
-    code(unsafe { give(blocks, 2048 / threads.max(32)) })
+    code(unsafe { give(blocks, per_multiprocessor(threads)) })
 }
 
 #[unsafe(no_mangle)]
@@ -523,7 +524,39 @@ unsafe fn launch_of(s: &State, node: &KernelNode) -> Result<Queued, Code> {
         unsafe { std::slice::from_raw_parts(*params.add(i), ty.bytes() as usize) }.to_vec()
     });
     let (params, kernel) = (values.collect(), f.name.clone());
-    Ok(Queued { module, kernel, grid, block, shared, params, number: 0 })
+    Ok(Queued { module, kernel, grid, block, shared, params, cooperative: false, number: 0 })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLaunchCooperativeKernel(
+    function: u64,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared: u32,
+    stream: u64,
+    params: *const *const u8,
+) -> Code {
+    let mut s = lock();
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    // SAFETY: as the caller promises.
+    let made = unsafe { launch_of(&s, &KernelNode { function, grid, block, shared, params, extra: std::ptr::null() }) };
+    code(made.and_then(|launch| s.launch(stream, vec![Queued { cooperative: true, ..launch }])))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphKernelNodeSetAttribute(node: u64, attribute: i32, value: *const i32) -> Code {
+    let mut s = lock();
+    if attribute != COOPERATIVE {
+        return INVALID_VALUE;
+    }
+    // SAFETY: as the caller promises.
+    let value = unsafe { value.read() };
+    let found = s.graphs.values_mut().find_map(|g| g.nodes.get_mut(&node));
+    code(found.map(|n| n.1.cooperative = value != 0).ok_or(INVALID_HANDLE))
 }
 
 #[unsafe(no_mangle)]
@@ -591,7 +624,11 @@ unsafe extern "C" fn cuGraphExecKernelNodeSetParams(executable: u64, node: u64, 
     }
     s.updates += 1;
     let found = s.executables.get_mut(&executable).and_then(|e| e.nodes.get_mut(&node));
-    code(launch.and_then(|launch| found.map(|node| node.1 = launch).ok_or(INVALID_HANDLE)))
+    // What was set of a node stays.
+    let replace = |(node, launch): (&mut (Vec<u64>, Queued), Queued)| {
+        node.1 = Queued { cooperative: node.1.cooperative, ..launch };
+    };
+    code(launch.and_then(|launch| found.map(|node| replace((node, launch))).ok_or(INVALID_HANDLE)))
 }
 
 #[unsafe(no_mangle)]

@@ -9,8 +9,10 @@
 //!
 //! 1. a `u64` for each of [`KernelInfo::symbols`], the value of that run-time dimension;
 //! 2. for each of [`KernelInfo::params`] a pointer to global memory, or an index as `u64`;
-//! 3. `fault`, a pointer to four `u64` in global memory: `[0]` is 0, or the number of a site plus 1, by compare-and-swap, after a check
-//!    of an index failed; `[1]` is the index then, `[2]` its bound. The block that found it returns, others go on;
+//! 3. `fault`, a pointer to six `u64` in global memory: `[0]` is 0, or the number of a site plus 1, by compare-and-swap, after a check
+//!    of an index failed; `[1]` is the index then, `[2]` its bound. The block that found it returns, others go on, of a grid whose blocks
+//!    meet up to the next barrier. `[4]` counts arrivals at barriers of the grid and `[5]` the blocks that have ended: both are 0
+//!    before a launch and after it;
 //! 4. for each of [`KernelInfo::tensor_maps`] its 128 bytes.
 //!
 //! The words of 1 and 2 are those that a plan passes to a launch on a CPU, in the same order.
@@ -38,7 +40,8 @@ pub enum Grid {
     /// The product of `ceil(extent / step)` over the axes, along x: the kernel takes its place apart, the last axis going fastest. No
     /// axes: one block. Where the product is 0, nothing is launched.
     Axes(Vec<(Dim, i64)>),
-    /// As many blocks along x as run at a time, at most that product: each block takes points until none is left.
+    /// As many blocks along x as run at a time, at most that product: they meet, so all must run together (a cooperative launch), and
+    /// divide what there is to do by their number.
     Persistent(Vec<(Dim, i64)>),
     /// These extents along x, y and z.
     Extents([Dim; 3]),

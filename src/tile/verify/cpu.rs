@@ -282,6 +282,7 @@ impl Checker<'_, '_> {
             | Op::WgmmaFence
             | Op::Wgmma { .. }
             | Op::NamedBarrier { .. }
+            | Op::GridBarrier
             | Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }
@@ -408,6 +409,7 @@ impl Checker<'_, '_> {
             | Op::WgmmaFence
             | Op::Wgmma { .. }
             | Op::NamedBarrier { .. }
+            | Op::GridBarrier
             | Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }

@@ -261,6 +261,7 @@ impl Checker<'_, '_> {
             | Op::RingWait
             | Op::WgmmaFence
             | Op::NamedBarrier { .. }
+            | Op::GridBarrier
             | Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }

@@ -273,6 +273,7 @@ impl State {
             | Op::Mma
             | Op::Ring { .. }
             | Op::NamedBarrier { .. }
+            | Op::GridBarrier
             | Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }
