@@ -244,7 +244,11 @@ impl Simulated {
         let said = buffers.device.read(fault, FAULT_BYTES).map_err(LaunchError::Failed)?;
         let word = |n: usize| said.iter().skip(8 * n).take(8).rev().fold(0u64, |v, b| v << 8 | u64::from(*b));
         if (word(4), word(5)) != (0, 0) {
-            return failed(format!("the next launch would find {} arrivals and {} blocks that ended", word(4), word(5)));
+            return failed(format!(
+                "the next launch would find {} arrivals and {} blocks that ended",
+                word(4),
+                word(5)
+            ));
         }
         if let Some(site) = word(0).checked_sub(1) {
             return Err(LaunchError::Check { site, index: word(1) as i64, bound: word(2) as i64 });

@@ -57,6 +57,12 @@ extern "C" fn attnc_standin_launches() -> u64 {
     lock().launches
 }
 
+/// How many of the launches were cooperative.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_together() -> u64 {
+    lock().together
+}
+
 /// How many graphs were launched.
 #[unsafe(no_mangle)]
 extern "C" fn attnc_standin_graphs() -> u64 {

@@ -139,6 +139,7 @@ pub(crate) struct State {
     /// The code that all calls give from now on, if it is not 0.
     pub(crate) broken: Code,
     pub(crate) launches: u64,
+    pub(crate) together: u64,
     pub(crate) graph_launches: u64,
     pub(crate) updates: u64,
     pub(crate) waits: u64,
@@ -160,6 +161,7 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         graphs: BTreeMap::new(),
         executables: BTreeMap::new(),
         launches: 0,
+        together: 0,
         graph_launches: 0,
         updates: 0,
         waits: 0,
@@ -214,12 +216,14 @@ impl State {
 
     /// Puts launches on a stream, all or none.
     pub(crate) fn launch(&mut self, stream: u64, launches: Vec<Queued>) -> Result<(), Code> {
-        let too_large = |q: &Queued| q.cooperative && q.grid.iter().product::<u32>() as usize > self.settings.held(q.block);
+        let too_large =
+            |q: &Queued| q.cooperative && q.grid.iter().product::<u32>() as usize > self.settings.held(q.block);
         if launches.iter().any(too_large) {
             return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
         }
         let first = self.launches + 1;
         self.launches += launches.len() as u64;
+        self.together += launches.iter().filter(|q| q.cooperative).count() as u64;
         if self.settings.refuse.is_some_and(|n| (first..=self.launches).contains(&n)) {
             return Err(LAUNCH_OUT_OF_RESOURCES);
         }

@@ -23,8 +23,8 @@ use crate::source::Loc;
 use crate::tile::alignment::needed;
 use crate::tile::text::{lines_of_kernel, names_of_kernel};
 use crate::tile::{
-    Block, BlockCall, Body, DotMode, Extent, GridAxis, Inst, InstData, Kernel, Op, ParamMode, State, Terminator, TileType, Type,
-    Value,
+    Block, BlockCall, Body, DotMode, Extent, GridAxis, Inst, InstData, Kernel, Op, ParamMode, State, Terminator,
+    TileType, Type, Value,
 };
 
 /// The name of the block's shared memory.

@@ -321,8 +321,11 @@ impl<'a> Run<'a> {
         for b in self.blocks.iter().flatten() {
             for w in &b.warps {
                 for g in &w.groups {
-                    if let Wait::Together(need) = g.wait {
-                        let missing = need & w.live & !g.mask;
+                    let need = if let Wait::Together(need) = g.wait { need } else { 0 };
+                    let missing = need & w.live & !g.mask;
+                    // Lanes that poll would come here too, if they found what they wait for.
+                    let polls = w.groups.iter().any(|o| o.mask & missing != 0 && matches!(o.wait, Wait::Poll(_)));
+                    if missing != 0 && !polls {
                         let others: Vec<String> = w
                             .groups
                             .iter()
@@ -345,7 +348,8 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let Some((b, w, g)) = waiting.first() else {
+        let polling = waiting.iter().find(|(_, _, g)| matches!(g.wait, Wait::Poll(_)));
+        let Some((b, w, g)) = polling.or(waiting.first()) else {
             let message = "nothing is left to do".to_string();
             let line = (0, String::new());
             return Box::new(Report {
@@ -383,6 +387,7 @@ impl<'a> Run<'a> {
                 format!("wait at barrier {n}, where {arrived} of {of} have arrived")
             }
             Wait::Cluster => "wait for the cluster".to_string(),
+            Wait::Together(_) => "wait for other lanes of their warps".to_string(),
             _ => {
                 let open: Vec<String> = b
                     .mbarriers

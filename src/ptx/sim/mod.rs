@@ -281,7 +281,9 @@ impl Device {
         }
         if launch.cooperative && blocks > self.holds as u64 {
             let holds = self.holds;
-            return Err(refused(format!("a cooperative launch of {blocks} blocks; the device runs {holds} at the same time")));
+            return Err(refused(format!(
+                "a cooperative launch of {blocks} blocks; the device runs {holds} at the same time"
+            )));
         }
         let cluster = match (code.cluster, launch.cluster) {
             (Some(own), Some(given)) if own != given => {

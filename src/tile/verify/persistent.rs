@@ -38,7 +38,9 @@ pub(super) fn check(module: &Module, k: &Kernel, (arch, warps): (GpuArch, u32), 
         match &data.op {
             Op::Launch { kernel } => {
                 let has_dim = |s: &str| k.symbols.iter().any(|own| own == s);
-                plan::launch(module, body, &k.params, has_dim, (kernel, &data.operands)).into_iter().for_each(&mut error);
+                plan::launch(module, body, &k.params, has_dim, (kernel, &data.operands))
+                    .into_iter()
+                    .for_each(&mut error);
                 let Some(launched) = module.kernels.iter().find(|k| k.name == *kernel) else { continue };
                 let fits = match launched.state {
                     State::Gpu { arch: own, warps: own_warps } => own == arch && own_warps <= warps,

@@ -9,9 +9,7 @@ use crate::shape::Dim;
 use crate::tile::alignment::{begins_at_multiple, needed};
 use crate::tile::fits::is_computable;
 use crate::tile::text::{At, Owner};
-use crate::tile::{
-    Block, Body, BufferType, Module, Op, Param, ParamMode, Plan, PlanVariant, TapPart, Type, Value,
-};
+use crate::tile::{Block, Body, BufferType, Module, Op, Param, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
 
 /// The most bytes of packed weights.
 const MAX_PACKED: u64 = 1 << 48;

@@ -154,7 +154,8 @@ pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
         for l in candidates(plan) {
             if !inside.contains(&l.header) {
                 let why = Maker::new(module, plan, &l, arch).make().err();
-                let why = why.unwrap_or_else(|| "its accesses are not proved to stay in their buffers there".to_string());
+                let why =
+                    why.unwrap_or_else(|| "its accesses are not proved to stay in their buffers there".to_string());
                 found.push((place(body, &l), None, why));
             }
             inside.extend(&l.blocks);
@@ -428,7 +429,9 @@ impl<'a> Maker<'a> {
             let points = cost::points(k);
             if points > cost::MOST_POINTS {
                 let most = cost::MOST_POINTS;
-                return Err(format!("@{kernel} has {points} points, more than the {most} up to which launches weigh most"));
+                return Err(format!(
+                    "@{kernel} has {points} points, more than the {most} up to which launches weigh most"
+                ));
             }
             if !kernels.iter().any(|own| own.name == k.name) {
                 kernels.push(k);
@@ -502,7 +505,9 @@ impl<'a> Maker<'a> {
     /// A buffer that the kernel is given.
     fn buffer(&mut self, v: Value, given: Given) -> Made<Value> {
         let body = &self.plan.body;
-        let Some(memory) = memory(body, v) else { return Err("it fills a tap, which a call may not ask for".to_string()) };
+        let Some(memory) = memory(body, v) else {
+            return Err("it fills a tap, which a call may not ask for".to_string());
+        };
         let ty = body.ty(v).clone();
         let aligned = begins_at_multiple(body, &[], v, CHUNK);
         let made = self.param(given, ty, aligned);
@@ -517,7 +522,8 @@ impl<'a> Maker<'a> {
         match &data.op {
             Op::Arg(_) | Op::Out(_) | Op::State { .. } | Op::Slot(_) | Op::Packed { .. } | Op::Param { .. } => {
                 let Some(v) = data.result else { return Ok(()) };
-                let stays = |v: &Value| body.def_inst(*v).is_some_and(|d| matches!(d.op, Op::Const(_) | Op::DimValue(_)));
+                let stays =
+                    |v: &Value| body.def_inst(*v).is_some_and(|d| matches!(d.op, Op::Const(_) | Op::DimValue(_)));
                 if !data.operands.iter().all(stays) {
                     return Err("each step has other parameters".to_string());
                 }

@@ -71,13 +71,7 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in
 }
 
 /// Checks a kernel that launches others under one set of facts: what it is given are the whole buffers that its types say.
-pub(super) fn persistent<'a>(
-    module: &'a Module,
-    k: &'a Kernel,
-    in_kernels: &'a Known,
-    sizes: &Sizes,
-    sink: &mut Sink,
-) {
+pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a Known, sizes: &Sizes, sink: &mut Sink) {
     let flow = Flow::new(&k.body, &k.symbols, &in_kernels.forms, sizes.clone());
     let (stays, places) = (Vec::new(), SecondaryMap::new());
     let mut c = Checker { in_kernels, stays, module, plan: None, flow, sink, places };
@@ -142,7 +136,8 @@ impl<'a> Checker<'a, '_> {
             if !self.flow.proves(stride.clone(), b, &[]) {
                 return Poly::int(0);
             }
-            let way = steps.as_ref().and_then(|n| self.flow.prover.mul(n, stride.as_ref()?)).and_then(|w| w.scale(size));
+            let way =
+                steps.as_ref().and_then(|n| self.flow.prover.mul(n, stride.as_ref()?)).and_then(|w| w.scale(size));
             end = end.and_then(|e| e.add(&way?));
         }
         end.unwrap_or(Poly::int(0))
