@@ -15,7 +15,6 @@ use super::hazards::{Hazards, Meeting};
 use super::info::{Grid, KernelInfo, ParamInfo};
 use super::lanes::Lane;
 use super::multiples::Multiples;
-use super::persistent::GridMeeting;
 use crate::ptx::words::{Compare, Ordering, Sat, Scope, Space, StoreCache, Vector};
 use crate::ptx::{self, Op as P, Operand, ParamType, Reg, RegType, Special, Threads, Type as PtxType};
 use crate::shape::Elem;
@@ -45,6 +44,21 @@ pub(super) enum CodeValue {
     Scalar(Lane),
     /// A buffer: its first element, strides in elements, element type, and whether nothing writes it.
     Buffer { base: Operand, strides: Vec<Operand>, elem: Elem, read_only: bool },
+}
+
+/// How the blocks of a grid meet.
+#[derive(Clone)]
+pub(super) struct GridMeeting {
+    /// Where the report of a failed check is, and behind it the words that barriers count in.
+    pub(super) fault: Operand,
+    /// Blocks of the grid, in 64 bits and in 32.
+    pub(super) blocks: [Operand; 2],
+    /// How many arrivals the next barrier waits for.
+    pub(super) target: Reg,
+    /// The word of shared memory, where some check can fail.
+    pub(super) leave: Option<Operand>,
+    /// Have the threads of the block just met?
+    pub(super) met: bool,
 }
 
 /// A kernel under construction.

@@ -25,10 +25,10 @@
 //! it is is decided by thread 0 alone, through a word of shared memory: other threads could read the arrivals before and after.
 
 use super::emit::{Emit, at};
-use super::kernel::{Code, CodeValue, SHARED, SHARED_ALIGN, WARP};
+use super::kernel::{Code, CodeValue, GridMeeting, SHARED, SHARED_ALIGN, WARP};
 use super::multiples::Multiples;
 use crate::ptx::words::{Atomic, Compare, Ordering, Sat, Scope, Space, Vector};
-use crate::ptx::{Op as P, Operand, Reg, RegType, Special, Type as PtxType};
+use crate::ptx::{Op as P, Operand, RegType, Special, Type as PtxType};
 use crate::runtime::abi::cuda::fault;
 use crate::tile::text::{lines_of_kernel, names_of_kernel};
 use crate::tile::{InstData, Kernel, Op, State, Type, Value};
@@ -37,21 +37,6 @@ use crate::tile::{InstData, Kernel, Op, State, Type, Value};
 const LEAVE: u32 = 62;
 /// Bytes of shared memory before those of launches, for the word by which a block decides to leave.
 const OWN_SHARED: u32 = SHARED_ALIGN;
-
-/// How the blocks of a grid meet.
-#[derive(Clone)]
-pub(super) struct GridMeeting {
-    /// Where the report of a failed check is, and behind it the words that barriers count in.
-    pub(super) fault: Operand,
-    /// Blocks of the grid, in 64 bits and in 32.
-    blocks: [Operand; 2],
-    /// How many arrivals the next barrier waits for.
-    target: Reg,
-    /// The word of shared memory, where some check can fail.
-    leave: Option<Operand>,
-    /// Have the threads of the block just met?
-    met: bool,
-}
 
 fn word(n: usize) -> i32 {
     i32::try_from(8 * n).unwrap_or(0)

@@ -329,8 +329,7 @@ impl<'a> Checker<'a, '_> {
             return;
         }
         let param = k.params.get(n).map_or(v, |p| p.value);
-        // Of one that launches others, what these access is not followed.
-        if !k.is_persistent() && stays_in(k, &self.in_kernels.forms, &self.in_kernels.sizes, param, room) {
+        if stays_in(k, &self.in_kernels.forms, &self.in_kernels.sizes, param, room) {
             self.stays.push((k.name.as_str(), n, room.clone()));
         } else {
             let message =
