@@ -91,8 +91,8 @@
 //!   results, and a cache that is kept by a session, are written in place.
 //! * **A step of an LSTM or GRU is two launches.** What is multiplied by inputs that are there before the loop is one product
 //!   before it (`passes::hoist_products`). What remains is the product of the state with its gates side by side, and one kernel
-//!   of elementwise work, though it gives a state and a cell (`lowering/tile/plan/together.rs`); what the next step needs is written where
-//!   it is read (`storage.rs`). One row, or two, are multiplied by four panels side by side, whose sums do not wait for each other
+//!   of elementwise work, though it gives a state and a cell and writes the stacked results besides (`lowering/tile/plan/together.rs`); what the
+//!   next step needs is written where it is read (`storage.rs`). One row, or two, are multiplied by four panels side by side, whose sums do not wait for each other
 //!   (`tile/schedule/jam.rs`). A launch of less than 8 KiB runs on the calling thread and touches nothing that
 //!   threads share (`runtime/support/pool.rs`). The product and the elementwise work as one kernel, a panel of each gate at a time,
 //!   was tried once, at batch 1 and 128 steps only, on a machine that was busy with other work: the difference was within the noise,
@@ -144,7 +144,8 @@
 //!   registers and tiles of shared memory (`tile/schedule/tensor_cores`); what does not fit is scheduled in runs, like everything else. How
 //!   a fragment lies in registers is known to code generation alone (`codegen/ptx/fragments`), where each operation is a template over
 //!   whole tiles. Two forms of each: copies by all threads and `mma.sync` for every processor from `sm_80` on; for Hopper groups of
-//!   warps with roles, rings of tiles and `wgmma`. ptxas would move the softmax of a tile behind the product of values that it should
+//!   warps with roles, rings of tiles and `wgmma`, and a product of more tiles than multiprocessors has as many blocks as run at a time, which
+//!   fill their rings for the next tile while a result is stored. ptxas would move the softmax of a tile behind the product of values that it should
 //!   run beside: a loop that waits for a barrier whose phase is over keeps it in place, and a test looks at the processor's own code.
 //!   Tiles of keys that masks hide are left out by the same bounds of formulas as on a CPU (`tile/schedule/attention/visible.rs`). Calls
 //!   of few queries, as in writing token by token, have two kernels: one divides the keys among blocks, the other combines what these give
@@ -219,7 +220,8 @@
 //! `bf16` and `f16` are computed in `f32` and rounded after each operation of the program, fused or not. The exception is fused
 //! attention, which `--float strict` forbids: its scores are not rounded, and its weights are rounded before they are divided
 //! by their sum, or not at all (`passes::fuse_attention`). At the `bf16` levels, instructions flush subnormal `bf16` numbers
-//! to 0, both when they round to the type and when they multiply: such products are lost whatever the other factor is.
+//! to 0, both when they round to the type and when they multiply: such products are lost whatever the other factor is. What is
+//! multiplied by weights that `--pack bf16` rounded is rounded to `bf16` there, too (`tile/schedule/halves.rs`).
 //! On a GPU's tensor cores, sums of products are `f32` in the order of the unit, operands of `tf32` are rounded to 11 bits before, and powers of 2 in attention have a relative
 //! error of 2^-22.5 (`tile/schedule/tensor_cores`). Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
 //! of more than 1024, the error of an element of a product is at most `(B + K / B) 2^-24` times the sum of the magnitudes of

@@ -111,7 +111,7 @@ fn blocks(grid: &Grid, symbols: &BTreeMap<String, i64>) -> Fails<[u32; 3]> {
     };
     let all = match grid {
         Grid::Axes(axes) => [points(axes)?, 1, 1],
-        Grid::Persistent(axes) => [points(axes)?.min(PERSISTENT), 1, 1],
+        Grid::Persistent(axes) | Grid::Meeting(axes) => [points(axes)?.min(PERSISTENT), 1, 1],
         Grid::Extents(extents) => {
             let [x, y, z] = extents;
             [value(x, symbols)?, value(y, symbols)?, value(z, symbols)?]
@@ -225,7 +225,7 @@ impl Simulated {
             block: info.threads,
             cluster: info.cluster,
             shared_bytes: info.dynamic_shared,
-            cooperative: matches!(info.grid, Grid::Persistent(_)),
+            cooperative: matches!(info.grid, Grid::Meeting(_)),
             params: &params,
         };
         let stats = match how {

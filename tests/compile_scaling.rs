@@ -155,3 +155,20 @@ fn gpt2_in_four_sizes() {
         assert!(extra <= 1.3 * small, "small takes {small:.3e} instructions, XL {extra:.3e}");
     }
 }
+
+/// PTX for both kinds of GPUs costs no more than code for a level of processors: both are made of the same graph, by the same steps.
+#[test]
+fn gpt2_for_gpus_costs_what_a_level_of_processors_does() {
+    if !counts() {
+        return;
+    }
+    let program =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/08_gpt2.attn")).expect("GPT-2");
+    let folder = tempfile::tempdir().expect("a folder");
+    let of = |target: [&str; 4]| {
+        let args = [&["program.attn", "--emit", "obj", "-o", "program.o"], &target[..]].concat();
+        instructions(folder.path(), &program, &args, true)
+    };
+    let (cpu, gpu) = (of(["--target", "cpu", "--cpu", "avx2"]), of(["--target", "cuda", "--cubins", "never"]));
+    assert!(gpu < 1.5 * cpu, "{gpu:.2e} instructions for GPUs, {cpu:.2e} for a level of processors");
+}

@@ -26,8 +26,8 @@ pub struct Memory {
 /// What a machine can do at best.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ceilings {
-    /// Threads that worked.
-    pub threads: usize,
+    /// Threads that worked; of a GPU, its multiprocessors.
+    pub workers: usize,
     /// Operations a second, by what multiplies: `f32` first, then what else the processor has.
     pub products: Vec<(Products, f64)>,
     /// The vectors of `f32` that were used: `512-bit FMA`.
@@ -111,7 +111,7 @@ pub fn measure(threads: usize) -> Ceilings {
         bandwidth = best_rate(threads, amount, &|thread| unit.read_again(bytes(thread), passes)).max(bandwidth);
         memories.insert(0, Memory { name: cache.name, bytes: cache.bytes, bandwidth });
     }
-    Ceilings { threads, products, vectors: unit.name(), memories, buffer }
+    Ceilings { workers: threads, products, vectors: unit.name(), memories, buffer }
 }
 
 /// As many steps as fill a round on this machine.

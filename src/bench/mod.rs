@@ -28,6 +28,8 @@ pub enum Products {
     Tiles,
     /// Bytes (`vpdpbusd`, VNNI).
     Bytes,
+    /// Tiles of `f32` rounded to `tf32`, on a GPU (`mma`).
+    Tf32TensorCores,
     /// Tiles of 16-bit floats on a GPU (`mma`, `wgmma`).
     TensorCores,
 }
@@ -40,6 +42,7 @@ impl Products {
             Products::Pairs => "bf16 pairs",
             Products::Tiles => "AMX tiles",
             Products::Bytes => "VNNI bytes",
+            Products::Tf32TensorCores => "tf32 tensor cores",
             Products::TensorCores => "tensor cores",
         }
     }
@@ -139,6 +142,13 @@ pub struct Rates {
 }
 
 impl Report {
+    /// Who worked: `1 thread`, `132 multiprocessors`.
+    pub(super) fn workers(&self) -> String {
+        let what = if self.gpu.is_some() { "multiprocessor" } else { "thread" };
+        let n = self.ceilings.workers;
+        format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+    }
+
     /// How fast the launches of a place were. Each has ceilings of its own: operations are set beside the fastest products that
     /// its kernel may use, bytes beside what the caches deliver in which they may lie. That are, for what is computed, those that
     /// hold all that one launch touches, and for parameters, which other launches displace in between, those that hold all that a
@@ -217,7 +227,7 @@ pub(crate) fn example() -> Report {
             site("carry.0", 0, 1, 0.000_1, 0, 12_000_000, true),
         ],
         ceilings: Ceilings {
-            threads: 2,
+            workers: 2,
             products: vec![(Products::Floats, 480e9), (Products::Tiles, 2400e9)],
             vectors: "512-bit FMA",
             memories: vec![

@@ -100,9 +100,8 @@ pub fn picture(report: &Report) -> String {
     let mut svg = svg::begin(SIZE, STYLE, &title);
     text(&mut svg, "ink title", (left, 24.0), "start", &title);
     let sizes: Vec<String> = report.sizes.iter().map(|(name, n)| format!("{name}={n}")).collect();
-    let c = &report.ceilings;
-    let threads = if c.threads == 1 { "1 thread".to_string() } else { format!("{} threads", c.threads) };
-    let mut parts = vec![format!("{:.3} ms", report.seconds * 1e3), format!("{} code", report.variant), threads];
+    let (time, code) = (format!("{:.3} ms", report.seconds * 1e3), format!("{} code", report.variant));
+    let mut parts = vec![time, code, report.workers()];
     parts.extend((!sizes.is_empty()).then(|| sizes.join(", ")));
     text(&mut svg, "faint", (left, 42.0), "start", &parts.join(" · "));
     grid(&mut svg, &axes);
@@ -432,6 +431,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn who_worked_is_named_as_in_the_table() {
+        let mut report = super::super::example();
+        assert!(picture(&report).contains("portable code · 2 threads · "));
+        report.gpu = Some(super::super::Device { name: "A GPU".to_string(), simulated: false });
+        report.ceilings.workers = 132;
+        assert!(picture(&report).contains("portable code · 132 multiprocessors · "));
     }
 
     #[test]

@@ -121,7 +121,7 @@ mod loops {
                     options(nostack, readonly),
                 )
             },
-            Products::Floats | Products::TensorCores => {}
+            Products::Floats | Products::Tf32TensorCores | Products::TensorCores => {}
         }
     }
 }

@@ -13,10 +13,8 @@ pub fn table(report: &Report) -> String {
     if let Some(gpu) = report.gpu.as_ref().filter(|gpu| gpu.simulated) {
         return counts(report, &format!("{title}, on `{}`, a simulated GPU.\n", gpu.name));
     }
-    let on = report.gpu.as_ref().map_or_else(
-        || format!("{} thread{}", c.threads, if c.threads == 1 { "" } else { "s" }),
-        |gpu| format!("{} with {} multiprocessors", gpu.name, c.threads),
-    );
+    let workers = report.workers();
+    let on = report.gpu.as_ref().map_or_else(|| workers.clone(), |gpu| format!("{} with {workers}", gpu.name));
     let mut text = format!("{title}, {on}, median of {} calls\n", report.calls);
     let products: Vec<String> =
         c.products.iter().map(|(p, flops)| format!("{:.1} GFLOP/s {}", flops / 1e9, unit(c, *p))).collect();
@@ -103,7 +101,7 @@ The times of kernels are between two events on the GPU, each launch by itself, s
 without that, with its launches as a graph, and with the copies of arguments and results.
 FLOP and bytes: those of the kernels as they are before they are scheduled; an exp is one, and so is each half of a multiply-add.
 Bytes: what must be moved at least, each buffer once. `?`: too long to count.
-Of peak, of bandwidth: beside tensor cores if the kernel uses them, and the memory that its data comes from at best.
+Of peak, of bandwidth: beside tensor cores if the kernel uses them, those of its type, and the memory that its data comes from at best.
 ";
 
 /// Columns of text, which begin at the left; the others end at the right.
@@ -218,7 +216,8 @@ pub fn json(report: &Report) -> String {
         "seconds": number(report.seconds),
         "gpu": report.gpu.as_ref().map(|gpu| json!({ "name": gpu.name, "simulated": gpu.simulated })),
         "ceilings": if !timed { Value::Null } else { json!({
-            "threads": c.threads,
+            "threads": if report.gpu.is_none() { json!(c.workers) } else { Value::Null },
+            "multiprocessors": if report.gpu.is_some() { json!(c.workers) } else { Value::Null },
             "flops_per_second": c.flops(),
             "bytes_per_second": c.bandwidth(),
             "products": c.products.iter().map(|(p, flops)| (p.name().to_string(), json!(flops))).collect::<serde_json::Map<_, _>>(),
@@ -266,9 +265,10 @@ carry: copies a value that a loop hands to its next iteration, where it cannot b
         let mut report = super::super::example();
         report.variant = "sm_90a".to_string();
         report.gpu = Some(super::super::Device { name: "A GPU".to_string(), simulated });
-        report.ceilings.threads = 132;
+        report.ceilings.workers = 132;
         report.ceilings.vectors = "f32 multiply-adds";
-        report.ceilings.products = vec![(Products::Floats, 480e9), (Products::TensorCores, 2400e9)];
+        report.ceilings.products =
+            vec![(Products::Floats, 480e9), (Products::Tf32TensorCores, 1200e9), (Products::TensorCores, 2400e9)];
         report.sites[1].products = Products::TensorCores;
         report.sites[2].uncounted = true;
         report
@@ -279,7 +279,7 @@ carry: copies a value that a loop hands to its next iteration, where it cannot b
         let text = table(&on_gpu(false));
         for line in [
             "Example.forward at S=128, batch=1: sm_90a code, A GPU with 132 multiprocessors, median of 9 calls",
-            "this machine, measured: 480.0 GFLOP/s f32 multiply-adds, 2400.0 GFLOP/s tensor cores",
+            "this machine, measured: 480.0 GFLOP/s f32 multiply-adds, 1200.0 GFLOP/s tf32 tensor cores, 2400.0 GFLOP/s tensor cores",
             "matmul.1         example.attn:9         12   8.0000   79.2%  3200.000  20.000   400.00    2.50    16.7%          5.0%  compute (tensor cores)",
             "gather.2         example.attn:12         1   0.5000    5.0%         ?   0.400     0.00    0.80     0.0%          0.4%  memory (L2) (at most)",
         ] {
@@ -289,6 +289,12 @@ carry: copies a value that a loop hands to its next iteration, where it cannot b
         assert_eq!(value["gpu"]["name"], "A GPU");
         assert_eq!(value["ceilings"]["products"]["tensor cores"], 2400e9);
         assert_eq!(value["kernels"][2]["flops"], Value::Null);
+        assert_eq!((&value["ceilings"]["threads"], &value["ceilings"]["multiprocessors"]), (&Value::Null, &json!(132)));
+        // Products of tf32 are beside a ceiling of their own.
+        let mut report = on_gpu(false);
+        report.sites[1].products = Products::Tf32TensorCores;
+        let line = "matmul.1         example.attn:9         12   8.0000   79.2%  3200.000  20.000   400.00    2.50    33.3%          5.0%  compute (tf32 tensor cores)";
+        assert!(table(&report).lines().any(|found| found == line), "{}", table(&report));
     }
 
     #[test]
@@ -328,7 +334,7 @@ carry: copies a value that a loop hands to its next iteration, where it cannot b
         assert_eq!(value["ceilings"]["memories"]["L2"], 200e9);
         assert_eq!(value["all"]["launches"], 26);
         assert_eq!(value["sizes"]["S"], 128);
-        assert_eq!(value["ceilings"]["threads"], 2);
+        assert_eq!((&value["ceilings"]["threads"], &value["ceilings"]["multiprocessors"]), (&json!(2), &Value::Null));
         let share: f64 = value["kernels"].as_array().unwrap().iter().map(|k| k["share"].as_f64().unwrap()).sum();
         assert!((share - 0.9505).abs() < 1e-3, "{share}");
     }

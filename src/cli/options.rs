@@ -345,15 +345,16 @@ pub struct TargetOptions {
     ///
     /// Code for the lower ones is included too, and the best one that the processor supports runs, except that avx512bf16
     /// runs on Intel processors only with `ATTNC_CPU=avx512bf16`. The bf16 levels are included if the program multiplies bf16
-    /// by bf16, avx2vnni if weights are integers (`--pack`). Dumps (`tile`, `vector`, `clif`, `mir`, `asm`) show this instruction
+    /// by bf16 or weights are packed so, avx2vnni if weights are packed as integers (`--pack`). Dumps (`tile`, `vector`, `clif`, `mir`, `asm`) show this instruction
     /// set, `portable` if omitted. `native` is the best one of this machine.
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,
     /// The format of packed matmul weights
     ///
     /// Weights are packed when a model is opened. Fewer bytes make products with few rows faster and results less exact;
-    /// `run` reports the error of the results and, with `--weights`, of each parameter. Sums stay in f32. The interpreter uses
-    /// the weights unpacked.
+    /// `run` reports the error of the results and, with `--weights`, of each parameter. Sums stay in f32. What a processor with
+    /// instructions for products of bf16 or of bytes multiplies by such weights is rounded to bf16, or quantised to 8 bits, too. The
+    /// interpreter uses the weights unpacked.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = WeightPacking::F32)]
     pub pack: WeightPacking,
     /// The precision of f32 products on a GPU

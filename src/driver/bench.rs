@@ -18,6 +18,7 @@ use crate::diagnostics::did_you_mean;
 use crate::random::Random;
 use crate::runtime::descriptor::Entry;
 use crate::runtime::load::{CompiledModel, LoadError};
+use crate::shape::Elem;
 use crate::tensor::Tensor;
 use crate::tile::cost::{self, PlanCost};
 use crate::tile::{self, Cpu, DotMode, PlanVariant};
@@ -80,6 +81,11 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     s.stage("count");
     let variant = loaded.variant();
     let gpu = gpu_of(&loaded.device());
+    if let (Some(ordinal), Some(_)) = (gpu, &options.svg)
+        && bench::gpu::is_simulated(ordinal).map_err(|why| call_failed(s, &why))?
+    {
+        return Err(command_line_error("`--svg` shows times; a simulator of a GPU has none"));
+    }
     let tiles = match gpu {
         Some(_) => tiers.gpu(&variant).map(|tier| &*tier.module),
         None => Cpu::from_name(&variant).and_then(|level| tiers.module(level)),
@@ -121,9 +127,6 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
         ceilings,
         gpu,
     };
-    if options.svg.is_some() && report.gpu.as_ref().is_some_and(|gpu| gpu.simulated) {
-        return Err(command_line_error("`--svg` shows times; a simulator of a GPU has none"));
-    }
     if let Some(path) = &options.json {
         s.write(path, bench::json(&report).as_bytes())?;
     }
@@ -332,8 +335,13 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
 
 /// What a kernel's products are made of: the most steps at a time that one of them takes.
 fn products(kernel: &tile::Kernel) -> Products {
-    if kernel.body.insts().any(|(_, _, d)| matches!(d.op, tile::Op::Mma | tile::Op::Wgmma { .. })) {
-        return Products::TensorCores;
+    let body = &kernel.body;
+    let on_tensor_cores =
+        body.insts().map(|(_, _, d)| d).filter(|d| matches!(d.op, tile::Op::Mma | tile::Op::Wgmma { .. }));
+    let operands = on_tensor_cores.filter_map(|d| d.operands.first().and_then(|v| body.ty(*v).elem()));
+    let unit = |elem| if elem == Elem::F32 { Products::Tf32TensorCores } else { Products::TensorCores };
+    if let Some(products) = operands.map(unit).max() {
+        return products;
     }
     let has = |mode: DotMode| kernel.body.insts().any(|(_, _, d)| d.op == tile::Op::Dot { mode: Some(mode) });
     let all =

@@ -105,10 +105,11 @@ impl Levels {
         Err(command_line_error(message))
     }
 
-    /// Those that make a difference: the `bf16` levels only if there are products of `bf16`, the one for AMX only for the back
-    /// end that supports it, the one for byte dot products only if weights are integers.
+    /// Those that make a difference: the `bf16` levels only if there are products of `bf16` or weights are packed so, the one for AMX only
+    /// for the back end that supports it, the one for byte dot products only if weights are integers.
     pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
-        let bf16 = lowering::tile::multiplies_bf16(graph);
+        let halves = self.weights.format == WeightFormat::Bf16 && !graph.params.is_empty();
+        let bf16 = halves || lowering::tile::multiplies_bf16(graph);
         let whole = matches!(self.weights.format, WeightFormat::Int8 | WeightFormat::Int4) && !graph.params.is_empty();
         self.all.retain(|cpu| {
             let tiles = !cpu.has(Feature::Amx) || generator == Generator::Cranelift;

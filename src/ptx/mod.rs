@@ -198,7 +198,14 @@ impl Module {
     /// serves; the greater is given, and [`verify()`] says what does not fit.
     pub fn lowest(&self) -> (Version, Target) {
         let insts = self.kernels.iter().flat_map(Kernel::insts);
-        let mut needs: Vec<target::Needs> = insts.clone().map(|(_, inst)| inst.op.needs()).collect();
+        let mut needs: Vec<target::Needs> = Vec::new();
+        for (_, inst) in insts.clone() {
+            let own = inst.op.needs();
+            // Thousands of instructions have a handful of needs.
+            if !needs.contains(&own) {
+                needs.push(own);
+            }
+        }
         let of_cluster = insts.flat_map(|(_, inst)| &inst.operands);
         let of_cluster = of_cluster.filter(|o| matches!(o, Operand::Special(s) if s.is_of_cluster()));
         needs.extend(of_cluster.map(|_| target::Needs::from(7, 8, 90)));
@@ -284,12 +291,12 @@ impl Kernel {
 
 impl Operand {
     /// The registers that stand in it.
-    pub fn regs(&self) -> Vec<Reg> {
-        match self {
-            Operand::Reg(r) | Operand::Address(Address { base: Base::Reg(r), .. }) => vec![*r],
-            Operand::Pair(a, b) => a.iter().chain(b).copied().collect(),
-            Operand::Vector(list) => list.clone(),
-            Operand::Tensor(map, at) => std::iter::once(*map).chain(at.iter().copied()).collect(),
+    pub fn regs(&self) -> impl Iterator<Item = Reg> + Clone + '_ {
+        let (one, some, more): (Option<Reg>, &[Reg], &[Reg]) = match self {
+            Operand::Reg(r) | Operand::Address(Address { base: Base::Reg(r), .. }) => (Some(*r), &[], &[]),
+            Operand::Pair(a, b) => (None, a.as_slice(), b.as_slice()),
+            Operand::Vector(list) => (None, list, &[]),
+            Operand::Tensor(map, at) => (Some(*map), at, &[]),
             Operand::Int(_)
             | Operand::F32(_)
             | Operand::F64(_)
@@ -297,8 +304,9 @@ impl Operand {
             | Operand::Symbol(_)
             | Operand::Address(_)
             | Operand::Label(_)
-            | Operand::Sink => Vec::new(),
-        }
+            | Operand::Sink => (None, &[], &[]),
+        };
+        one.into_iter().chain(some.iter().copied()).chain(more.iter().copied())
     }
 }
 
@@ -315,12 +323,11 @@ impl Inst {
         uses.extend(self.guard.map(|g| g.reg));
         let begins = self.begins_sums();
         for (slot, operand) in self.op.slots().iter().zip(&self.operands) {
-            let regs = operand.regs();
             if slot.role != operand::Role::Def && !(slot.role == operand::Role::Both && begins) {
-                uses.extend(&regs);
+                uses.extend(operand.regs());
             }
             if slot.role != operand::Role::Use {
-                defs.extend(regs);
+                defs.extend(operand.regs());
             }
         }
         (uses, defs)

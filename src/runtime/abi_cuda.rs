@@ -51,7 +51,8 @@ pub struct CudaKernelDesc {
     pub threads: [u64; 3],
     /// Blocks of the grid along each axis, over the kernel's dimensions. Of no axis: a block for each point of the launch.
     pub grid: Slice<GridAxis>,
-    /// 1 where there are at most as many blocks as run at the same time, which wait for each other: a cooperative launch.
+    /// 1 where there are at most as many blocks as run at the same time, each of which does several points; 2 where these wait for each
+    /// other too, so that the launch is cooperative.
     pub persistent: u64,
     /// Bytes of shared memory that the kernel declares.
     pub static_shared: u64,
@@ -60,6 +61,9 @@ pub struct CudaKernelDesc {
     /// The tensor maps that it is given, in order.
     pub tensor_maps: Slice<TensorMapDesc>,
 }
+
+/// [`CudaKernelDesc::persistent`] of kernels whose blocks wait for each other.
+pub const TOGETHER: u64 = 2;
 
 /// An axis of a grid.
 #[repr(C)]

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::encode::{self, Encoding};
-use super::{Kernel, simplify};
+use super::{Kernel, Op, simplify};
+use crate::source::Loc;
 
 /// The kind of a kernel that has a number, by its name: `map` of `map.0`.
 pub(crate) fn numbered_kind(name: &str) -> Option<&str> {
@@ -14,17 +15,27 @@ pub(crate) fn numbered_kind(name: &str) -> Option<&str> {
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(kind)
 }
 
-/// The kernel of others that a kernel is, before or after a schedule, which may number kernels again: that with the same name and the same
-/// parameters; else the only one of the same kind that has these.
+/// The kernel of others that a kernel is, before or after a schedule, which may number kernels again: of those of the same kind with the same
+/// parameters, the one that comes from the same place of the source; where that does not tell them apart, the one with the same name, or
+/// the only one.
 pub(crate) fn counterpart<'k>(kernel: &Kernel, others: &'k [Kernel]) -> Option<&'k Kernel> {
     let params = |k: &Kernel| k.params.iter().map(|p| (k.body.ty(p.value).clone(), p.mode)).collect::<Vec<_>>();
     let own = params(kernel);
-    if let Some(same) = others.iter().find(|k| k.name == kernel.name && params(k) == own) {
-        return Some(same);
+    let kind = numbered_kind(&kernel.name);
+    let is_alike = |k: &&Kernel| k.name == kernel.name || kind.is_some() && numbered_kind(&k.name) == kind;
+    let alike: Vec<&Kernel> = others.iter().filter(is_alike).filter(|k| params(k) == own).collect();
+    let here: Vec<&Kernel> = alike.iter().copied().filter(|k| place(k) == place(kernel)).collect();
+    let alike = if here.is_empty() { alike } else { here };
+    match alike.as_slice() {
+        [only] => Some(only),
+        several => several.iter().find(|k| k.name == kernel.name).copied(),
     }
-    let kind = numbered_kind(&kernel.name)?;
-    let mut alike = others.iter().filter(|k| numbered_kind(&k.name) == Some(kind) && params(k) == own);
-    alike.next().filter(|_| alike.next().is_none())
+}
+
+/// Where a kernel is in the source: where its last value is stored.
+pub(crate) fn place(kernel: &Kernel) -> Loc {
+    let stores = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
+    stores.map(|(_, _, d)| d.loc).last().unwrap_or_default()
 }
 
 /// Kernels with names of their own.

@@ -262,6 +262,9 @@ pub enum Op {
         /// Is the inner index of `b` along its columns?
         trans_b: bool,
     },
+    /// How many blocks run: as many as do at the same time, at most one for each point of the grid. A kernel that asks does the points
+    /// that are so many apart, from its own one on.
+    Blocks,
     /// Some warps meet: waits at a barrier (`bar.sync id, threads`), or only arrives at it (`bar.arrive`). Operand: its
     /// number, 1 to 15.
     NamedBarrier {
@@ -389,6 +392,7 @@ operations! {
     WgmmaFence "wgmma_fence", [], [], GpuKernel BOTH, Nothing rules::alone, "registers become visible to products";
     Wgmma { trans_b } "wgmma", ["a", "b", "acc"], [trans_b: bool], GpuKernel BOTH, Computed rules::wgmma,
         "starts acc + a @ b";
+    Blocks "blocks", [], [], GpuKernel NONE, Computed rules::blocks, "how many blocks run";
     NamedBarrier { threads, wait } "named_barrier", ["id"], [threads: u32, wait: bool],
         GpuKernel BOTH, Nothing rules::named_barrier, "some warps of the block meet";
     GridBarrier "grid_barrier", [], [], Persistent BOTH, Nothing rules::alone, "all blocks of the grid meet";

@@ -493,6 +493,10 @@ pub(super) fn alone(_given: Given<'_>) -> Rule {
     Ok(None)
 }
 
+pub(super) fn blocks(_given: Given<'_>) -> Rule {
+    Ok(Some(Type::Index))
+}
+
 pub(super) fn named_barrier(given: Given<'_>, _threads: &u32, _wait: &bool) -> Rule {
     is_index(given.types, 0).map(|()| None)
 }

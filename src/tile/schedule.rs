@@ -31,6 +31,7 @@
 mod attention;
 mod formats;
 mod gpu;
+mod halves;
 mod jam;
 mod joined;
 mod losses;
@@ -359,6 +360,7 @@ impl Scheduler<'_> {
             | Op::WgmmaFence
             | Op::Wgmma { .. }
             | Op::GridBarrier
+            | Op::Blocks
             | Op::NamedBarrier { .. } => Err(format!("{} in a kernel that is not scheduled", d.op.info().name)),
         }
     }

@@ -199,6 +199,10 @@ impl Body<'_> {
                 .also(base, tensor.to_string());
                 if tensor.shape.rest().is_some() {
                     diagnostic = diagnostic.help("axes after `..` are indexed from the end: `x[.., 0]`");
+                } else if let Some(pattern) = with_axes_of_one(len, indices) {
+                    diagnostic = diagnostic.help(format!(
+                        "there is no `None`; add an axis of length 1 with `rearrange(.., \"{pattern}\")`"
+                    ));
                 }
                 self.diagnostics.push(diagnostic);
                 None
@@ -397,4 +401,25 @@ const OPAQUE: char = '%';
 /// Is it a computed integer?
 fn is_integer(value: &TypedExpr) -> bool {
     matches!(&value.ty, Ty::Tensor(Tensor { elem: Elem::I32 | Elem::I64, shape }) if shape.is_scalar())
+}
+
+/// The pattern of the rearrangement that NumPy writes as an index, `x[0.., None]`, of a tensor of so many axes; none for another index.
+fn with_axes_of_one(rank: usize, indices: &[ast::Index]) -> Option<String> {
+    let is_none = |expr: &ast::Expr| matches!(&expr.kind, ast::ExprKind::Name(name) if name.name == "None");
+    let mut names = ('a'..='z').take(rank).map(String::from).collect::<Vec<_>>().into_iter();
+    let all = names.as_slice().join(" ");
+    let mut to: Vec<String> = Vec::new();
+    for index in indices {
+        to.push(match index {
+            ast::Index::Expr(expr) if is_none(expr) => "1".into(),
+            ast::Index::Range { start: None, end: None, .. } => names.next()?,
+            ast::Index::Range { start: Some(start), end: None, .. } if start.kind == ast::ExprKind::Int(0) => {
+                names.next()?
+            }
+            ast::Index::Rest(_) | ast::Index::Expr(_) | ast::Index::Range { .. } => return None,
+        });
+    }
+    let has_one = to.iter().any(|name| name == "1");
+    to.extend(names);
+    has_one.then(|| format!("{all} -> {}", to.join(" ")))
 }

@@ -61,7 +61,11 @@ pub(crate) fn levels() -> Vec<Cpu> {
 /// The levels whose code for packed weights in a format this processor can run, among them all of [`levels`]. Says which are
 /// left out.
 pub(crate) fn levels_for(format: WeightFormat) -> Vec<Cpu> {
-    let more = if matches!(format, WeightFormat::Int8 | WeightFormat::Int4) { cpu::byte_levels() } else { &[] };
+    let more = match format {
+        WeightFormat::F32 => &[],
+        WeightFormat::Bf16 => cpu::bf16_levels(),
+        WeightFormat::Int8 | WeightFormat::Int4 => cpu::byte_levels(),
+    };
     levels().into_iter().chain(more.iter().copied().filter(runs_here)).collect()
 }
 

@@ -33,6 +33,7 @@ mod layer_lists;
 mod lengths;
 mod masks;
 mod mixture;
+mod narrow;
 mod numbers;
 mod oracle_compiled;
 mod packing;

@@ -83,6 +83,54 @@ fn a_loop_stacks_its_results_in_place() {
     assert_eq!(whole, 2, "slots of the size of the result: itself, and the products of the inputs");
 }
 
+/// What a step computes is stacked by the kernel that computes it: along any axis, of any type, and whole. Where the step reads what
+/// is stacked, or something is assigned that is not the state itself, a copy is what it is.
+#[test]
+fn what_a_step_computes_is_stacked_by_its_kernel() {
+    // A body, the launches of a step, and the rule of one number: state, input, what was stacked before, the new state and stacked number.
+    type Rule = fn(f64, f64, f64) -> (f64, f64);
+    let cases: [(&str, &[&str], Rule); 5] = [
+        ("h = h * 0.5 + x[t]\n            out[.., t] = h", &["map"], |h, x, _| (h * 0.5 + x, h * 0.5 + x)),
+        ("let g = x[t] - h\n            h = g * h\n            out[.., t] = h", &["map"], |h, x, _| {
+            ((x - h) * h, (x - h) * h)
+        }),
+        ("h = h - x[t]\n            out[.., t] = h\n            out[.., t] = h", &["map", "update"], |h, x, _| {
+            (h - x, h - x)
+        }),
+        ("h = h * 0.5 + x[t]\n            out[.., t] = -h", &["map"], |h, x, _| (h * 0.5 + x, -(h * 0.5 + x))),
+        (
+            "h = h * 0.5 + out[.., (t + S - 1) % S]\n            out[.., t] = h + x[t]",
+            &["fill", "map", "map", "update"],
+            |h, x, before| (h * 0.5 + before, h * 0.5 + before + x),
+        ),
+    ];
+    for (body, step, rule) in cases {
+        let program = program(&format!(
+            "(x: f32[S, B]) -> (f32[B, S], f32[B]) {{\n        var h = full<f32>(1, [B])\n        var out = full<f32>(0, [B, S])\n        \
+             for t in 0..S {{\n            {body}\n        }}\n        (out, h)\n    }}"
+        ));
+        for (steps, batch) in [(0, 2), (1, 1), (3, 4), (5, 0), (2, 19)] {
+            let x = tensor(&[steps, batch], |i| (i % 5) as f32 * 0.25 - 0.5);
+            let xs = x.to_f64();
+            let (mut want, mut last) = (vec![0.0; batch * steps], vec![1.0; batch]);
+            for b in 0..batch {
+                for t in 0..steps {
+                    let before = want[b * steps + t.saturating_sub(1)];
+                    (last[b], want[b * steps + t]) = rule(last[b], xs[t * batch + b], before);
+                }
+            }
+            let got = program.call("f", &[x]).unwrap();
+            let of = |shape: Vec<usize>, values: &[f64]| Tensor::from_floats(Elem::F32, shape, values).unwrap();
+            everywhere::near(body, &of(vec![batch, steps], &want), &got[0]);
+            everywhere::near(body, &of(vec![batch], &last), &got[1]);
+        }
+        let plan = launches(&program);
+        let launched =
+            plan.iter().max_by_key(|block| block.iter().filter(|name| *name == "map" || *name == "update").count());
+        assert_eq!(launched.expect("a body"), step, "{body}");
+    }
+}
+
 /// One loop in another, a branch, and a way out, in place.
 #[test]
 fn updates_under_control_flow_are_in_place() {

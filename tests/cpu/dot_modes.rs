@@ -13,7 +13,7 @@ use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use attnc::tile::WeightFormat;
-use attnc::tile::{self, Cpu, DotMode, Op, PlanVariant};
+use attnc::tile::{self, Cpu, DotMode, Feature, Op, PlanVariant};
 
 fn module(source: &str) -> Module {
     let module = front::module("modes.attn", source, &Options::default()).unwrap_or_else(|e| panic!("{e}\n{source}"));
@@ -79,9 +79,12 @@ fn products_of_floats() {
                     let what = format!("{rows} x {k} x {n}, {format:?}");
                     let found = same_bits(&what, (&source, format), level, (&weight, &x));
                     let whole = matches!(format, WeightFormat::Int8 | WeightFormat::Int4) && level.sums_bytes();
+                    let halves = format == WeightFormat::Bf16 && level.has(Feature::Bf16);
                     let expected = match n {
                         1 => "chain",
                         _ if level == Cpu::PORTABLE => "chain",
+                        _ if halves && level.has(Feature::Amx) => "tiles",
+                        _ if halves && k % 2 == 0 => "pairs",
                         // Less than a vector of columns.
                         16 if whole && level.lanes() == 16 => "fma",
                         _ if whole => "groups",

@@ -65,7 +65,18 @@ fn a_simulator_counts_and_has_no_times() {
     let bytes = |size: u64| Value::from(size * (2 * 30 * 64 + 64 * 64));
     assert_eq!((&tensor[0]["bytes"], &plain[0]["bytes"]), (&bytes(2), &bytes(4)));
     assert!(kernels.iter().all(|k| k["exact"] == true && k["launches"] == 1 && k["seconds"] == Value::Null));
-    let text = complaint(&mut bench("", &file("small.attn"), &["--function", "add", "--svg", "-"]));
+    // What cannot be shown is not measured.
+    let measures = |options: &[&str], stage: &str| {
+        let options = [&["--function", "add", "--time-passes"], options].concat();
+        let done = bench("", &file("small.attn"), &options).output().expect("attnc runs");
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        let has = text.lines().any(|line| line.ends_with(&format!("ms  {stage}")));
+        (done.status.code(), has, text)
+    };
+    let (code, has, text) = measures(&[], "measure");
+    assert_eq!((code, has), (Some(0), true), "{text}");
+    let (code, has, text) = measures(&["--svg", "-"], "measure");
+    assert_eq!((code, has), (Some(2), false), "{text}");
     assert!(text.contains("`--svg` shows times; a simulator of a GPU has none"), "{text}");
 }
 
@@ -114,10 +125,15 @@ fn the_loops_assemble_and_keep_tensor_cores_busy() {
         let count = |word: &str| code.matches(word).count();
         if arch == "sm_80" {
             // Nothing was left out: whatever the loops are unrolled by, there are as many of each step.
-            let (fma, tensor, loads) = (count("FFMA"), count("HMMA.16816"), count("LDG.E.128"));
-            assert!(fma >= 64 && tensor >= 8 && tensor % 8 == 0 && loads >= 4, "{fma} {tensor} {loads}");
+            let (fma, loads) = (count("FFMA"), count("LDG.E.128"));
+            assert!(fma >= 64 && loads >= 4, "{fma} {loads}");
+            for product in ["HMMA.16816.F32.BF16", "HMMA.1688.F32.TF32"] {
+                assert!(count(product) >= 8 && count(product).is_multiple_of(8), "{product}: {}", count(product));
+            }
         } else {
-            assert!(count("HGMMA.64x256x16") >= 8 && count("HGMMA.64x256x16") % 8 == 0, "{code}");
+            for product in ["HGMMA.64x256x16.F32.BF16", "HGMMA.64x256x8.F32.TF32"] {
+                assert!(count(product) >= 8 && count(product).is_multiple_of(8), "{product}: {}", count(product));
+            }
         }
     }
 }

@@ -280,7 +280,9 @@ def difference(result, expected):
 
 def turn(call, times, seconds):
     """Some calls of one contender; others' threads have come to rest before."""
-    time.sleep(0.01)
+    import turns
+
+    turns.settle()
     calls, begin = [], time.perf_counter()
     while not calls or time.perf_counter() - begin < seconds:
         start = time.perf_counter()

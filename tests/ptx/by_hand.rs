@@ -100,7 +100,7 @@ fn tiles_are_resized_where_loops_and_grids_end_with_them() {
     let (rows, as_before) = steps(SUMS);
     assert!(rows != 8 && !as_before, "{rows}");
     let less = "%most = const 512                         : index";
-    let loops: [&[(&str, &str)]; 5] = [
+    let loops: [&[(&str, &str)]; 9] = [
         // It ends elsewhere.
         &[("lt %j, %end ", "lt %j, %until "), ("%zero = ", "%until = const 300 : index\n  %zero = ")],
         // Its last tile is one of no columns.
@@ -113,10 +113,28 @@ fn tiles_are_resized_where_loops_and_grids_end_with_them() {
             "%a = reduce_sum %t, axis=1 : tile f32[%rows<=8, 1]\n  %i = cast %j : i32\n  %f = cast %i : f32\n  %b = full %f : tile f32[%rows<=8, 1]\n  %s = add %a, %b : tile f32[%rows<=8, 1]",
         )],
         &[(less, "%most = const 512 : index\n  %i = sub %end, %j : index\n  %f = cast %i : i32")],
+        &[(
+            "%s = reduce_sum %t, axis=1                : tile f32[%rows<=8, 1]",
+            "%a = reduce_sum %t, axis=1 : tile f32[%rows<=8, 1]\n  %f = const 1.0 : f32\n  %b = full %f : tile f32[%rows<=8, 1]\n  %s = add %a, %b : tile f32[%rows<=8, 1]",
+        )],
+        // A sum of maxima; what a sum so far is besides.
+        &[("reduce_sum", "reduce_max")],
+        &[("add %sum, %s  ", "add %sum, %sum")],
+        // What the last tile gives.
+        &[("%next = add", "store %y[%r, %zero], %s, rows=0\n  %next = add")],
     ];
     for changes in loops {
         let (_, as_before) = steps(&changed(SUMS, changes));
         assert!(as_before, "{changes:?}");
+    }
+    // Other reductions, in any order, and the largest element.
+    for changes in [
+        &[("add %sum, %s ", "add %s, %sum ")][..],
+        &[("reduce_sum", "reduce_max"), ("add %sum, %s ", "max %sum, %s ")],
+        &[("reduce_sum", "reduce_min"), ("add %sum, %s ", "min %sum, %s ")],
+    ] {
+        let (_, as_before) = steps(&changed(SUMS, changes));
+        assert!(!as_before, "{changes:?}");
     }
     // A grid of other rows than the tiles know of.
     assert_eq!(

@@ -445,7 +445,7 @@ fn launched(
     let found = program.tiles.kernels.iter().position(|k| k.launched().count() == 2 && k.name == "loop.0");
     let found = found.expect("the loop of `lstm`");
     let (kernel, info) = (&program.tiles.kernels[found], &program.infos[found]);
-    assert!(matches!(info.grid, Grid::Persistent(_)));
+    assert!(matches!(info.grid, Grid::Meeting(_)));
     let symbols = BTreeMap::from([("S".to_string(), 3i64), ("B".to_string(), 3i64)]);
     let mut device = Device::new();
     device.hold(holds);

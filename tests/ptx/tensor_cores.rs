@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use attnc::codegen::ptx::info::Grid;
 use attnc::codegen::ptx::{KernelInfo, compile};
 use attnc::ir::{self, interp};
 use attnc::lowering::tile::lower;
@@ -93,8 +94,10 @@ fn programs() -> Vec<Program> {
     let of_ids = "q: f16[H, S, 64], k: f16[H, S, 64], v: f16[H, S, 64], ids: i32[S]";
     add("documents", of_ids, "f16[H, S, 64]", own, &[&[("H", 1), ("S", 67)]]);
     add("batch", "x: bf16[B, M, 64], w: bf16[B, 64, 72]", "bf16[B, M, 72]", "x @ w", &[&[("B", 2), ("M", 17)]]);
-    let sizes: &[&[(&str, i64)]] = &[&[("M", 66)]];
+    // Also several tiles for each block of Hopper's, with an odd number of steps each.
+    let sizes: &[&[(&str, i64)]] = &[&[("M", 66)], &[("M", 700)], &[("M", 0)]];
     add("product", "x: bf16[M, 160], w: bf16[160, 200]", "bf16[M, 200]", "x @ w", sizes);
+    let sizes: &[&[(&str, i64)]] = &[&[("M", 66)]];
     // Rows of tiles in two groups, the second one smaller.
     add("groups", "x: bf16[M, 16], w: bf16[16, 72]", "bf16[M, 72]", "x @ w", &[&[("M", 1157)]]);
     // Pairs of f32 are stored by 8 bytes.
@@ -324,6 +327,28 @@ fn attention_of_16_bit_floats_takes_tensor_cores() {
     }
 }
 
+/// The blocks of a causal attention begin with the last queries, which see most keys; those of others as they come.
+#[test]
+fn the_longest_blocks_go_first() {
+    for arch in GpuArch::ALL {
+        for (name, reversed) in [("causal", true), ("attention_64", false), ("big_bird", false)] {
+            let program = programs().into_iter().find(|p| p.name == name).expect("a program");
+            let tiles = scheduled(&program, arch);
+            let kernel = tiles.kernels.iter().find(|k| k.name.starts_with("attention.")).expect("an attention");
+            let body = &kernel.body;
+            let point = kernel.grid.last().expect("an axis of queries").value;
+            // The point counts from the number of the last one down.
+            let counts_down = |d: &tile::InstData| match (&d.op, d.operands.as_slice()) {
+                (tile::Op::Binary(attnc::scalar::BinaryOp::Sub), [last, of]) if *of == point => {
+                    matches!(body.def_inst(*last).map(|d| &d.op), Some(tile::Op::DimValue(_)))
+                }
+                _ => false,
+            };
+            assert_eq!(body.insts().any(|(_, _, d)| counts_down(d)), reversed, "{name}, {}", arch.name());
+        }
+    }
+}
+
 /// Faults of kernels, each a change of every line of the PTX that has some words: they go, or become others.
 const FAULTS: &[(&str, GpuArch, &str, Option<&str>)] = &[
     (PLAIN, GpuArch::Sm80, "cp.async.wait_group 1;", Some("cp.async.wait_group 3;")),
@@ -344,18 +369,26 @@ const FAULTS: &[(&str, GpuArch, &str, Option<&str>)] = &[
     ("sliding", GpuArch::Sm80, ", 40;", Some(", 400;")),
     ("sliding", GpuArch::Sm90a, ", 40;", Some(", 4;")),
     ("sliding", GpuArch::Sm90a, ", 40;", Some(", 400;")),
+    // Blocks that do each tile, or forget how far their rings have come.
+    (SEVERAL, GpuArch::Sm90a, "%nctaid.x", Some("1")),
+    (SEVERAL, GpuArch::Sm90a, ", 3;", Some(", 2;")),
 ];
 const PLAIN: &str = "attention_64";
+const SEVERAL: &str = "product";
 
 #[test]
 fn faults_of_kernels_for_tensor_cores_are_seen() {
     let programs = programs();
     let of = |name: &str| {
         let program = programs.iter().find(|p| p.name == name).expect("a program");
-        let sizes = if name == PLAIN { [("H", 1), ("S", 17), ("T", 300)] } else { [("H", 1), ("S", 70), ("T", 280)] };
+        let sizes = match name {
+            PLAIN => vec![("H", 1), ("S", 17), ("T", 300)],
+            SEVERAL => vec![("M", 700)],
+            _ => vec![("H", 1), ("S", 70), ("T", 280)],
+        };
         (program, sizes)
     };
-    for (name, arch) in [PLAIN, "sliding"].into_iter().flat_map(|name| GpuArch::ALL.map(|arch| (name, arch))) {
+    for (name, arch) in [PLAIN, SEVERAL, "sliding"].into_iter().flat_map(|name| GpuArch::ALL.map(|arch| (name, arch))) {
         let (program, sizes) = of(name);
         let tiles = scheduled(program, arch);
         let (module, infos) = compile(&tiles, arch).expect("PTX");
@@ -385,6 +418,8 @@ fn large_products_on_hopper_have_the_shape_of_the_fastest() {
         let source = "model Test {\n    pub fn forward(x: bf16[4096, 4096], w: bf16[4096, 4096]) -> bf16[4096, 4096] {\n        x @ w\n    }\n}\n";
         let tiles = for_gpu(source, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{e}"));
         let (module, infos) = compile(&tiles, GpuArch::Sm90a).unwrap_or_else(|e| panic!("{e}"));
+        // As many blocks as run at a time go through the 512 tiles.
+        assert_eq!(infos[0].grid, Grid::Persistent(vec![(512.into(), 1)]));
         // Four stages of 128 x 64 and 64 x 256, and their barriers; a panel of 64 columns at a time.
         assert_eq!((infos[0].threads, infos[0].dynamic_shared), ([384, 1, 1], 4 * 48 * 1024 + 12 * 16));
         assembles(ptxas, &module, "sm_90a").unwrap_or_else(|e| panic!("{e}"));

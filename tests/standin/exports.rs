@@ -61,6 +61,12 @@ extern "C" fn attnc_standin_together() -> u64 {
     lock().together
 }
 
+/// How many graphs were made.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_made() -> u64 {
+    lock().graphs_made
+}
+
 /// How many graphs were launched.
 #[unsafe(no_mangle)]
 extern "C" fn attnc_standin_graphs() -> u64 {

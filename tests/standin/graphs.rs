@@ -29,6 +29,7 @@ unsafe extern "C" fn cuGraphCreate(graph: *mut u64, flags: u32) -> Code {
     }
     let name = s.name();
     s.graphs.insert(name, Graph::default());
+    s.graphs_made += 1;
     // SAFETY: as the caller promises.
     code(unsafe { give(graph, name) })
 }

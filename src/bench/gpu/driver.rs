@@ -99,7 +99,7 @@ impl Gpu {
         let f = Functions::of(&library)?;
         // SAFETY: only whether it is there.
         let simulated = unsafe { library.get::<unsafe extern "C" fn() -> u64>(OF_STAND_IN) }.is_ok();
-        let (mut device, mut context, mut events) = (0, null_mut(), [null_mut(); 2]);
+        let (mut device, mut context) = (0, null_mut());
         let mut name = [0u8; 128];
         // SAFETY: places for what is given, as long as said.
         unsafe {
@@ -125,11 +125,9 @@ impl Gpu {
                 return Err(why);
             }
         }
-        for event in &mut events {
-            // SAFETY: a place for an event.
-            checked(unsafe { (f.create_event)(event, 0) }, "an event")?;
-        }
-        Ok(Gpu {
+        // Dropped from here on, with the events that are there.
+        let events = [null_mut(); 2];
+        let mut gpu = Gpu {
             name,
             simulated,
             capability,
@@ -139,7 +137,12 @@ impl Gpu {
             events,
             functions: f,
             _library: library,
-        })
+        };
+        for event in &mut gpu.events {
+            // SAFETY: a place for an event.
+            checked(unsafe { (gpu.functions.create_event)(event, 0) }, "an event")?;
+        }
+        Ok(gpu)
     }
 
     /// Loads PTX.
@@ -200,9 +203,9 @@ impl Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         let mut before = null_mut();
-        // SAFETY: created, pushed and retained once by this value.
+        // SAFETY: pushed and retained once by this value; events that it has created.
         unsafe {
-            for event in self.events {
+            for event in self.events.into_iter().filter(|event| !event.is_null()) {
                 (self.functions.destroy_event)(event);
             }
             (self.functions.pop)(&mut before);

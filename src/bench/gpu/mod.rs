@@ -1,4 +1,4 @@
-//! What a GPU can do at best, measured here and now: multiply-adds a second, on tensor cores and without, bytes read a second from the
+//! What a GPU can do at best, measured here and now: multiply-adds a second, on tensor cores (16-bit floats, `tf32`) and without, bytes read a second from the
 //! second cache and from memory.
 //!
 //! In: the number of a device. Out: [`Ceilings`], and whose they are. The loops are PTX (`ceilings.ptx`, `ceilings_hopper.ptx`), which goes through
@@ -43,6 +43,14 @@ pub struct Measured {
     pub ceilings: Ceilings,
 }
 
+/// Is the GPU of this number simulated?
+///
+/// # Errors
+/// What the driver said, in words.
+pub fn is_simulated(ordinal: i32) -> Result<bool, String> {
+    Gpu::open(ordinal).map(|gpu| gpu.simulated)
+}
+
 /// Measures the GPU of this number.
 ///
 /// # Errors
@@ -70,7 +78,7 @@ pub fn measure(ordinal: i32) -> Result<Measured, String> {
         out: &out,
     };
     let mut ceilings = Ceilings {
-        threads: usize::try_from(gpu.multiprocessors).unwrap_or(1),
+        workers: usize::try_from(gpu.multiprocessors).unwrap_or(1),
         products: Vec::new(),
         vectors: "f32 multiply-adds",
         memories: Vec::new(),
@@ -79,19 +87,24 @@ pub fn measure(ordinal: i32) -> Result<Measured, String> {
     let wide = launch(MULTIPLYING, 256, 0);
     let threads = f64::from(wide.blocks) * 256.0;
     let floats = rate(&gpu, &loops.kernel("fma")?, &wide, threads * 64.0 * 2.0)?;
-    let product = |rows: u32, columns: u32| 2.0 * f64::from(rows * columns * 16);
-    let mut tensor = rate(&gpu, &loops.kernel("tensor")?, &wide, threads / 32.0 * 8.0 * product(16, 8))?;
-    if let Some(hopper) = &hopper {
+    // The rate of tensor cores, the best of the loops, which take so many steps of the sums at a time.
+    let tensor = |names: [&str; 2], steps: u32| {
+        let product = |rows: u32, columns: u32| 2.0 * f64::from(rows * columns * steps);
+        let every = rate(&gpu, &loops.kernel(names[0])?, &wide, threads / 32.0 * 8.0 * product(16, 8))?;
+        let Some(hopper) = &hopper else { return Ok::<f64, String>(every) };
         let groups = launch(GROUPS, 128, 0);
         let step = f64::from(groups.blocks) * 8.0 * product(64, 256);
-        tensor = tensor.max(rate(&gpu, &hopper.kernel("tensor_hopper")?, &groups, step)?);
-    }
+        Ok(every.max(rate(&gpu, &hopper.kernel(names[1])?, &groups, step)?))
+    };
+    let tf32 = tensor(["tensor_tf32", "tensor_hopper_tf32"], 8)?;
+    let half = tensor(["tensor", "tensor_hopper"], 16)?;
     let read = loops.kernel("read")?;
     let memory = rate(&gpu, &read, &launch(READING, 256, bytes), bytes as f64)?;
     let part = whole(gpu.second_cache / 2).min(bytes);
     let cache = rate(&gpu, &read, &launch(READING, 256, part), part as f64)?.max(memory);
     if !gpu.simulated {
-        ceilings.products = vec![(Products::Floats, floats), (Products::TensorCores, tensor)];
+        ceilings.products =
+            vec![(Products::Floats, floats), (Products::Tf32TensorCores, tf32), (Products::TensorCores, half)];
         let cached = Memory { name: "L2", bytes: gpu.second_cache, bandwidth: cache };
         ceilings.memories = vec![cached, Memory { name: "memory", bytes: u64::MAX, bandwidth: memory }];
     }
@@ -134,7 +147,9 @@ mod tests {
 
     #[test]
     fn the_loops_are_right() {
-        for (loops, names) in [(LOOPS, &["fma", "tensor", "read"][..]), (HOPPER, &["tensor_hopper"])] {
+        for (loops, names) in
+            [(LOOPS, &["fma", "tensor", "tensor_tf32", "read"][..]), (HOPPER, &["tensor_hopper", "tensor_hopper_tf32"])]
+        {
             let module = text::parse(loops).unwrap();
             assert_eq!((module.version, module.target), module.lowest());
             assert_eq!(module.kernels.iter().map(|k| k.name.as_str()).collect::<Vec<_>>(), names);

@@ -170,7 +170,9 @@ impl Code<'_> {
         };
         let base = self.address(*buffer, indices)?;
         let (_, strides, elem, read_only) = self.buffer(*buffer)?;
-        let along = [rows, cols];
+        // Along an axis of one element nothing is advanced, whatever its stride: an address stays the multiple that it is.
+        let varies = body.ty(v).tile().map_or([true; 2], |t| [!t.rows.is_one(), !t.cols.is_one()]);
+        let along = [rows.filter(|_| varies[0]), cols.filter(|_| varies[1])];
         let mut bytes = [Operand::Int(0), Operand::Int(0)];
         for (bytes, axis) in bytes.iter_mut().zip(along) {
             if let Some(stride) = axis.and_then(|a| strides.get(a)) {
@@ -539,7 +541,6 @@ impl Product<'_, '_> {
         }
         let [row_limit, col_limit] = [self.sides[0].limit.clone(), self.sides[1].limit.clone()];
         let e = &mut self.code.e;
-        let skip = e.new_label("outside");
         let mut in_cols: Vec<Option<Operand>> = Vec::new();
         for col in &own[1] {
             in_cols.push((!exact[1]).then(|| e.compare("there", Compare::Lt, s32, col, &col_limit)));
@@ -567,7 +568,6 @@ impl Product<'_, '_> {
                 }
             }
         }
-        self.code.e.label(&skip);
         Ok(())
     }
 }

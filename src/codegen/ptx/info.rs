@@ -19,6 +19,7 @@
 
 use crate::ptx::Swizzle;
 use crate::shape::{Dim, Elem};
+use crate::tile::{Kernel, Op};
 
 /// What a kernel takes in a place of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +41,23 @@ pub enum Grid {
     /// The product of `ceil(extent / step)` over the axes, along x: the kernel takes its place apart, the last axis going fastest. No
     /// axes: one block. Where the product is 0, nothing is launched.
     Axes(Vec<(Dim, i64)>),
-    /// As many blocks along x as run at a time, at most that product: they meet, so all must run together (a cooperative launch), and
-    /// divide what there is to do by their number.
+    /// As many blocks along x as run at a time, at most that product: each block takes points until none is left.
     Persistent(Vec<(Dim, i64)>),
+    /// The same of blocks that wait for each other, so that all must run together: a cooperative launch.
+    Meeting(Vec<(Dim, i64)>),
     /// These extents along x, y and z.
     Extents([Dim; 3]),
+}
+
+impl Grid {
+    /// That of a kernel: as many blocks as points, or as many as run at a time where it asks how many these are, or launches others.
+    pub(super) fn of(kernel: &Kernel) -> Grid {
+        let axes = kernel.grid.iter().map(|g| (g.extent.clone(), g.step)).collect();
+        if kernel.is_persistent() {
+            return Grid::Meeting(axes);
+        }
+        if kernel.body.insts().any(|(_, _, d)| d.op == Op::Blocks) { Grid::Persistent(axes) } else { Grid::Axes(axes) }
+    }
 }
 
 /// A map of a tensor, which the host encodes before a launch (`cuTensorMapEncodeTiled`).

@@ -131,18 +131,13 @@ pub(super) fn kernel(
         meeting: None,
     };
     let params = code.parameters(kernel)?;
-    let axes: Vec<_> = kernel.grid.iter().map(|g| (g.extent.clone(), g.step)).collect();
-    let grid = if kernel.is_persistent() {
+    if kernel.is_persistent() {
         code.begin_meetings(kernel)?;
-        Grid::Persistent(axes)
-    } else {
-        if !kernel.grid.is_empty() {
-            let point = Operand::Special(Special::Ctaid(0));
-            let point = code.e.make("point", P::Mov { ty: PtxType::U32 }, PtxType::U32, &[point]);
-            code.place_in_grid(kernel, point)?;
-        }
-        Grid::Axes(axes)
-    };
+    } else if !kernel.grid.is_empty() {
+        let point = Operand::Special(Special::Ctaid(0));
+        let point = code.e.make("point", P::Mov { ty: PtxType::U32 }, PtxType::U32, &[point]);
+        code.place_in_grid(kernel, point)?;
+    }
     code.blocks(kernel)?;
     let end = code.end.clone();
     code.e.label(&end);
@@ -158,7 +153,7 @@ pub(super) fn kernel(
         symbols: kernel.symbols.clone(),
         params,
         threads: [threads, 1, 1],
-        grid,
+        grid: Grid::of(kernel),
         static_shared: 0,
         dynamic_shared,
         tensor_maps: Vec::new(),
@@ -445,6 +440,12 @@ impl Code<'_> {
             (Op::Const(s), Type::Index) => CodeValue::Index(Operand::Int(s.as_i64())),
             (Op::Const(s), Type::Scalar(e)) => CodeValue::Scalar(self.e.literal(*s, *e)),
             (Op::DimValue(d), Type::Index) => CodeValue::Index(self.dim(d)?),
+            (Op::Blocks, Type::Index) => {
+                let blocks = Operand::Special(Special::Nctaid(0));
+                let blocks = self.e.make(&name, P::Mov { ty: PtxType::U32 }, PtxType::U32, &[blocks]);
+                let from = P::CvtInt { sat: Sat::Wrap, to: PtxType::S64, from: PtxType::U32 };
+                CodeValue::Index(self.e.make(&name, from, PtxType::S64, &[blocks]))
+            }
             (Op::DimValue(d), Type::Scalar(e)) => {
                 let value = self.dim(d)?;
                 CodeValue::Scalar(self.e.cast(&name, &Lane { value, elem: Elem::I64 }, *e))

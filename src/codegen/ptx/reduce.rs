@@ -81,9 +81,9 @@ impl Run<'_, '_> {
         let alone = self.mapping.threads[inner] == 1;
         if !alone {
             self.together(inner)?;
-            if let Some(who) = self.overwrites() {
-                self.code.meet(who);
-            }
+        }
+        if let Some(who) = self.overwrites(alone) {
+            self.code.meet(who);
         }
         self.write(&first[inner], valid, alone)?;
         if !once {
@@ -212,14 +212,20 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Who must meet because a result lies over something that other threads of the run read?
-    fn overwrites(&self) -> Option<Meeting> {
-        let (body, by_warp) = (self.code.body, self.code.rows_by_warp);
+    /// Who must meet because a result lies over something that other threads of the run read? `alone`: a thread has all elements of a
+    /// result. What is the same for all results is read by all threads, each before its first one.
+    fn overwrites(&self, alone: bool) -> Option<Meeting> {
+        let (body, by_warp, outer) = (self.code.body, self.code.rows_by_warp, self.outer);
         let place = |v: Value| body.ty(v).tile().and_then(Place::of);
-        let read: Vec<Place> =
-            self.insts().iter().flat_map(|i| &body.inst(*i).operands).filter_map(|v| place(*v)).collect();
+        let is_common = |v: Value| body.ty(v).tile().is_none_or(|t| [t.rows, t.cols][outer].is_one());
+        let operands = self.insts().iter().flat_map(|i| &body.inst(*i).operands);
+        let read: Vec<(Place, bool)> = operands.filter_map(|v| Some((place(*v)?, is_common(*v)))).collect();
         let written = self.accumulators.iter().filter_map(|a| place(a.result));
-        written.flat_map(|w| read.iter().filter_map(move |r| w.meeting(*r, by_warp))).max()
+        let meetings = written.flat_map(|w| {
+            let of_others = read.iter().filter(move |(r, common)| !alone || *common || *r != w);
+            of_others.filter_map(move |(r, _)| w.meeting(*r, by_warp))
+        });
+        meetings.max()
     }
 
     /// Writes the results.

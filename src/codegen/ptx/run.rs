@@ -145,6 +145,7 @@ impl Emit {
     /// `address + index * bytes`, of an index of 32 bits.
     pub(super) fn advance(&mut self, address: &Operand, index: &Operand, bytes: &Operand) -> Operand {
         match (index, bytes) {
+            (_, Operand::Int(0)) => address.clone(),
             (Operand::Reg(_), Operand::Int(n)) if i32::try_from(*n).is_ok() && *n != 0 => {
                 let op = P::MadWide { ty: PtxType::S32 };
                 self.make("at", op, PtxType::S64, &[index.clone(), bytes.clone(), address.clone()])

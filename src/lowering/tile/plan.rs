@@ -23,7 +23,7 @@ mod storage;
 mod taps;
 mod together;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::SecondaryMap;
 
@@ -36,7 +36,7 @@ use crate::tile::{self, PlanBuilder, PlanVariant, View};
 use parameters::Join;
 use storage::Storage;
 use taps::ForTaps;
-use together::Held;
+use together::{Held, Stacked};
 
 /// Lowers a function: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
 /// is launched again, not made again.
@@ -50,7 +50,9 @@ pub(super) fn lower(f: &Function, shared: &mut Shared, out: &mut tile::Module) -
     let states: Vec<&str> = out.states.iter().map(|s| s.name.as_str()).collect();
     let cfg = f.cfg();
     let storage = Storage::of(f, &cfg, for_taps.as_ref(), &states);
-    let pairs = together::pairs(f, &cfg, |d| for_taps.as_ref().is_some_and(|t| d.result.is_some_and(|v| t.has(f, v))));
+    let beside = |d: &ir::InstData| for_taps.as_ref().is_some_and(|t| d.result.is_some_and(|v| t.has(f, v)));
+    let pairs = together::pairs(f, &cfg, beside);
+    let stacked = together::stacked(f, &cfg, &pairs, beside);
     let first_root = f.value_count() + states.len();
     let mut lowering = Lowering {
         f,
@@ -75,6 +77,8 @@ pub(super) fn lower(f: &Function, shared: &mut Shared, out: &mut tile::Module) -
         checks: length_checks(f),
         pairs,
         held: None,
+        stacked,
+        waiting: None,
     };
     lowering.run()?;
     let plan = lowering.builder.finish();
@@ -118,6 +122,10 @@ struct Lowering<'a> {
     pairs: BTreeMap<Value, Value>,
     /// One that is.
     held: Option<Held>,
+    /// Regions whose result is assigned at an index next.
+    stacked: BTreeSet<Value>,
+    /// One that is.
+    waiting: Option<Stacked>,
 }
 
 /// Which result each value that is returned becomes; nothing where there are several ends.

@@ -170,6 +170,14 @@ fn note_shared(b: &mut Block, part: &Part, write: bool, lane: u32, access: &Acce
     noted.map_err(|c| conflict(b, c, write, true, lane, shared_address(c.at)))
 }
 
+/// How a copy touches global memory.
+struct GlobalAccess {
+    write: bool,
+    label: Label,
+    is_async: bool,
+    reach: Reach,
+}
+
 impl Ctx<'_, '_> {
     pub(super) fn copy(&mut self, op: Op) -> Check<Flow> {
         match op {
@@ -192,7 +200,7 @@ impl Ctx<'_, '_> {
     }
 
     /// Notes what a copy does to global memory, part by part.
-    fn note_global(&mut self, lane: u32, part: &Part, write: bool, label: Label, is_async: bool) -> Check<()> {
+    fn note_global(&mut self, lane: u32, part: &Part, how: &GlobalAccess) -> Check<()> {
         let Some(address) = part.global else { return Ok(()) };
         let n = part.bytes;
         let Some((region, at)) = self.run.global.at(address, n as usize) else {
@@ -206,7 +214,8 @@ impl Ctx<'_, '_> {
         };
         let know = &self.w.know[lane as usize];
         let thread = self.w.number * 32 + lane;
-        let access = Access { label, know, reach: Reach::Plain, is_async, thread, own: self.b.number };
+        let GlobalAccess { write, label, is_async, reach } = *how;
+        let access = Access { label, know, reach, is_async, thread, own: self.b.number };
         match region.shadow.note(at, n as usize, write, &access) {
             Ok(()) => Ok(()),
             Err(c) => Err(conflict(self.b, c, write, true, lane, address - at as u64 + c.at as u64)),
@@ -243,7 +252,8 @@ impl Ctx<'_, '_> {
             let epoch = self.w.copies.loads.entry(lane).or_default().count + 1;
             let label = self.agent_label(self.b.copies_agent(thread), epoch);
             for part in &parts {
-                self.note_global(lane, part, false, label, false)?;
+                let read = GlobalAccess { write: false, label, is_async: false, reach: Reach::Plain };
+                self.note_global(lane, part, &read)?;
                 let know = &self.w.know[i];
                 let access = Access { label, know, reach: Reach::Plain, is_async: false, thread, own: self.b.number };
                 note_shared(self.b, part, true, lane, &access)?;
@@ -466,7 +476,11 @@ impl Ctx<'_, '_> {
                 let (agent, epoch) = (self.b.mbarrier_agent(m.number), m.epoch());
                 let label = self.agent_label(agent, epoch);
                 for part in parts {
-                    self.note_global(lane, part, false, label, true)?;
+                    self.note_global(
+                        lane,
+                        part,
+                        &GlobalAccess { write: false, label, is_async: true, reach: Reach::Plain },
+                    )?;
                     let access =
                         Access { label, know: &know, reach: Reach::Plain, is_async: true, thread, own: number };
                     note_shared(self.b, part, true, lane, &access)?;
@@ -553,9 +567,9 @@ impl Ctx<'_, '_> {
             let know = &self.w.know[lane as usize];
             let access = Access { label: reads, know, reach: Reach::Plain, is_async: true, thread, own: self.b.number };
             note_shared(self.b, part, false, lane, &access)?;
-            if adds.is_none() {
-                self.note_global(lane, part, true, writes, true)?;
-            }
+            // Additions are atomic, so those of several blocks are in each other's way no more than other atomic updates.
+            let reach = if adds.is_some() { Reach::Grid } else { Reach::Plain };
+            self.note_global(lane, part, &GlobalAccess { write: true, label: writes, is_async: true, reach })?;
         }
         self.run.stats.copied_bytes += parts.iter().map(|p| u64::from(p.bytes)).sum::<u64>();
         let mut small = Small { parts, taken: None, adds };

@@ -2,7 +2,7 @@
 
 use super::Fault;
 use crate::diagnostics::did_you_mean;
-use crate::ptx::operand::{Kind, Slot};
+use crate::ptx::operand::{Kind, Role, Slot};
 use crate::ptx::target::Processors;
 use crate::ptx::words::Space;
 use crate::ptx::{Address, Base, Inst, Kernel, Module, Operand, Reg, RegType, Shared, Type};
@@ -43,10 +43,11 @@ impl Ctx<'_> {
             self.operand(i, slot, o).map_err(|message| format!("operand {}: {message}", slot.name))?;
         }
         // A vector of results is written at once: the same register twice has two values.
-        if let (_, defs) = i.uses_and_defs()
-            && let Some(r) = defs.iter().enumerate().find(|(n, r)| defs.iter().skip(n + 1).any(|other| other == *r))
-        {
-            return Err(format!("`{}` is written twice; use another register", self.name(*r.1)));
+        let results = slots.iter().zip(&i.operands).filter(|(slot, _)| slot.role != Role::Use);
+        let written = results.flat_map(|(_, o)| o.regs());
+        let twice = written.clone().enumerate().find(|(n, r)| written.clone().skip(n + 1).any(|other| other == *r));
+        if let Some((_, r)) = twice {
+            return Err(format!("`{}` is written twice; use another register", self.name(r)));
         }
         Ok(())
     }

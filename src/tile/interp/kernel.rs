@@ -351,6 +351,7 @@ impl KernelRun<'_> {
             | Op::WgmmaFence
             | Op::Wgmma { .. }
             | Op::GridBarrier
+            | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::Arg(_)
             | Op::Out(_)

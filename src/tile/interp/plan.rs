@@ -381,6 +381,7 @@ impl<'a> Runner<'a> {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::Blocks
             | Op::NamedBarrier { .. } => return broken(format!("{} in a plan", data.op.info().name)),
         };
         let Some(ty) = declared else { return broken("a buffer without a type") };

@@ -86,6 +86,17 @@ pub(super) struct Part {
     pub(super) strides: Vec<Dim>,
 }
 
+/// What the left operand of a product lets its panels be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing but steps one by one.
+    AsItIs,
+    /// It is `bf16`: panels of `bf16` have their steps in pairs.
+    Pairs,
+    /// It is `f32` and could be rounded, so that panels of weights that were rounded to `bf16` have their steps in pairs.
+    Rounded,
+}
+
 /// Where a window is packed.
 pub(super) struct PackedWindow {
     /// Its panels.
@@ -147,9 +158,9 @@ impl Packing {
     }
 
     /// Makes room for a window `[batch.., K, N]` of a parameter, or for several, `[K, N]` each, one after another; the steps
-    /// in pairs if that is asked for and weights of `bf16` stay what they are. `None` where it is better read as it lies, or
+    /// in pairs if `left` can be `bf16` and so are the panels. `None` where it is better read as it lies, or
     /// where its place is known at run time only.
-    pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], pairs: bool) -> Option<PackedWindow> {
+    pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], left: Left) -> Option<PackedWindow> {
         let ((param, window), others) = windows.split_first()?;
         // With several, none is rounded more than its own format allows.
         let kept = windows.iter().any(|(p, _)| self.choice.of(&p.name) == WeightFormat::F32);
@@ -162,7 +173,13 @@ impl Packing {
         if format.elem() == window.elem && !self.keeps_bytes {
             return None;
         }
-        let in_pairs = pairs && window.elem == Elem::BF16 && format == WeightFormat::Bf16;
+        let in_pairs = format == WeightFormat::Bf16
+            && match left {
+                Left::AsItIs => false,
+                Left::Pairs => window.elem == Elem::BF16,
+                // Only who asked for rounded weights gets a rounded operand beside them.
+                Left::Rounded => !kept && self.choice.format == WeightFormat::Bf16,
+            };
         let known = |list: &[Dim]| list.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
         let columns = self.columns;

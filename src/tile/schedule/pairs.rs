@@ -1,5 +1,5 @@
 //! Right operands of `bf16` products in pairs of steps: panels `[batch.., P, ceil(K / 2), NR, 2]` of a window
-//! `[batch.., K, N]`, in which the elements of a column at an even step and at the next one are neighbours, 4 bytes, as
+//! `[batch.., K, N]` of `bf16`, or of `f32` that is rounded, in which the elements of a column at an even step and at the next one are neighbours, 4 bytes, as
 //! `vdpbf16ps` and `tdpbf16ps` take them. What is left of the last panel and of the last pair is zero.
 //!
 //! In: operands of a product. Out: whether its right operand should lie so, and the kernel that lays it.
@@ -114,6 +114,7 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
         } else {
             kb.load(*buffer, &at, (Some(rank - 2), Some(rank - 1)), rows, cols)
         };
+        let tile = if from.elem == Elem::BF16 { tile } else { kb.narrow(tile, Elem::BF16) };
         kb.store(to, &place(half), along, tile);
     }
     Ok(Pairs { kernel: kb.finish(), sources, panels })

@@ -9,7 +9,7 @@
 //! * a product by anything else reads panels that a launch before it packs, unless it is known to have few rows;
 //! * a product in a loop whose iterations all read the same packed panels computes several of them in each grid point (`jam`);
 //! * panels have their steps in pairs where the machine multiplies pairs of `bf16` steps, and both operands are `bf16`
-//!   (`pairs`).
+//!   (`pairs`), or the right one is packed so and the left one is rounded to it (`halves`).
 //!
 //! ```text
 //!   %1 = param "w"         : buf f32[768, 2304]            %1 = packed 0     : buf f32[72, 768, 32]
@@ -31,9 +31,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::formats::WeightChoice;
+use super::halves;
 use super::jam::jam_panels;
 use super::joined::{self, Joined};
-use super::packing::{self, Packing, Panels, Part};
+use super::packing::{self, Left, Packing, Panels, Part};
 use super::pairs;
 use super::plans::{At, buffer, in_entry, new_slot, put_back, slot_type, value_before};
 use super::products::{LEAST_ROWS, Product, tile_rows};
@@ -43,8 +44,8 @@ use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
 use crate::tile::{
-    Block, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Type, Value, ValueDef, View, flat,
-    row_major, simplify,
+    Block, BufferType, Inst, InstData, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Type, Value, ValueDef,
+    View, flat, row_major, simplify,
 };
 
 /// Chooses panels, and packs what lies in them; what is packed, and the names of the kernels that are not as they were.
@@ -226,8 +227,13 @@ impl Walk<'_, '_> {
             let columns = piece.window.shape.last().cloned().unwrap_or_default();
             let with_columns = if sliced { product.with_columns(kernel) } else { None }.unwrap_or_default();
             product.narrow(&mut made, &columns, &with_columns);
-            let pairs = pairs::are_wanted(self.new.target, a, &piece.window.buffer_type());
-            let panels = self.panels(&piece.window, &product.row_count(kernel), pairs, at, name)?;
+            let right_type = piece.window.buffer_type();
+            let left = match self.new.target {
+                target if pairs::are_wanted(target, a, &right_type) => Left::Pairs,
+                target if halves::are_wanted(target, a, &right_type) => Left::Rounded,
+                _ => Left::AsItIs,
+            };
+            let panels = self.panels(&piece.window, &product.row_count(kernel), left, at, name)?;
             // Many rows on a GPU: the numbers become a matrix first.
             let unpacked = match &panels {
                 Some(p) if unpacks(self.new.target, a, &product.row_count(kernel), &columns) => {
@@ -237,6 +243,11 @@ impl Walk<'_, '_> {
             };
             let panels = panels.filter(|_| unpacked.is_none());
             let in_pairs = panels.as_ref().is_some_and(|p| p.in_pairs);
+            let rounded = if in_pairs && left == Left::Rounded {
+                self.rounded(product, &mut made, &data, at, name)?
+            } else {
+                None
+            };
             let steps = a.shape.last().cloned().unwrap_or_default();
             match (self.new.target.reads_in_place, &panels) {
                 (false, _) => product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.target.columns),
@@ -264,6 +275,7 @@ impl Walk<'_, '_> {
                         operands.push(buffer(body, at, matrix));
                     }
                     None if i == right && sliced => operands.push(buffer(body, at, &piece.window)),
+                    _ if i == product.left && rounded.is_some() => operands.extend(rounded),
                     _ if with_columns.contains(&i) => {
                         let whole = View::of(body, *v).ok_or("a product of something that is no buffer")?;
                         let last = whole.shape.len().saturating_sub(1);
@@ -373,13 +385,14 @@ impl Walk<'_, '_> {
         &mut self,
         window: &View,
         rows: &Dim,
-        pairs: bool,
+        left: Left,
         at: At,
         kernel: &str,
     ) -> Result<Option<Panels>, String> {
-        if let Some(panels) = self.parameter_panels(window, pairs, at) {
+        if let Some(panels) = self.parameter_panels(window, left, at) {
             return Ok(Some(panels));
         }
+        let pairs = left == Left::Pairs;
         let few = self.new.target.reads_in_place || rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
         let root = Value::from_u32(0);
         let Some(packed) = packing::now(self.new.target.columns, window, root, pairs)?.filter(|_| !few) else {
@@ -400,6 +413,37 @@ impl Walk<'_, '_> {
         self.plan.body.insert_before(at.block, at.inst, launch);
         let numbers = View { root: slot, ..packed.panels };
         Ok(Some(Panels { numbers, scales: None, in_pairs: pairs }))
+    }
+
+    /// A launch before a product that rounds its left operand to `bf16`, which the kernel reads from now on; the buffer of it.
+    fn rounded(
+        &mut self,
+        product: &Product,
+        made: &mut Kernel,
+        launch: &InstData,
+        at: At,
+        kernel: &str,
+    ) -> Result<Option<Value>, String> {
+        let operand = launch.operands.get(product.left).ok_or("a product without its left operand")?;
+        let from = View::of(&self.plan.body, *operand).ok_or("a product of something that is no buffer")?;
+        let rounded = halves::round(&from, Value::from_u32(0)).ok_or("a left operand of fewer than two axes")?;
+        let number = new_slot(self.plan, &rounded.bytes, at, 0);
+        let ty = slot_type(self.plan, &rounded.bytes, &rounded.whole.buffer_type());
+        let slot = in_entry(self.plan, &mut self.added, Op::Slot(number), ty, at);
+        let body = &mut self.plan.body;
+        let operands = [&rounded.source, &View { root: slot, ..rounded.whole }].map(|v| buffer(body, at, v)).to_vec();
+        self.place_joined(&operands)?;
+        let name = self.kernels.add(rounded.kernel);
+        self.note(kernel, &name);
+        let op = Op::Launch { kernel: name };
+        let body = &mut self.plan.body;
+        let launch = body.make_inst(op, operands, None, at.loc);
+        body.insert_before(at.block, at.inst, launch);
+        let operand = View { root: slot, ..rounded.operand };
+        if let Some(p) = made.params.get(product.left).map(|p| p.value) {
+            made.body.set_ty(p, Type::Buffer(operand.buffer_type()));
+        }
+        Ok(Some(buffer(body, at, &operand)))
     }
 
     /// The windows of parameters, columns after columns, that a matrix is made of, and the layer that all are of.
@@ -482,11 +526,11 @@ impl Walk<'_, '_> {
     }
 
     /// A window of a parameter, or of several, as panels of the packed area.
-    fn parameter_panels(&mut self, window: &View, pairs: bool, at: At) -> Option<Panels> {
+    fn parameter_panels(&mut self, window: &View, left: Left, at: At) -> Option<Panels> {
         let (windows, layers) = self.columns(window)?;
         let windows: Vec<(ParamDecl, View)> = windows.into_iter().map(|(p, v)| (p.clone(), v)).collect();
         let windows: Vec<(&ParamDecl, View)> = windows.iter().map(|(p, v)| (p, v.clone())).collect();
-        let place = self.packing.place(&windows, pairs)?;
+        let place = self.packing.place(&windows, left)?;
         let numbers = self.packed_view(place.panels, &layers, at);
         let scales = place.scales.map(|(part, bits)| (self.packed_view(part, &layers, at), bits));
         Some(Panels { numbers, scales, in_pairs: place.in_pairs })

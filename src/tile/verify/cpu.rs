@@ -281,6 +281,7 @@ impl Checker<'_, '_> {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::GridBarrier
             | Op::Arg(_)
@@ -408,6 +409,7 @@ impl Checker<'_, '_> {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::GridBarrier
             | Op::Arg(_)

@@ -260,6 +260,7 @@ impl Checker<'_, '_> {
             | Op::RingAcquire
             | Op::RingWait
             | Op::WgmmaFence
+            | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::GridBarrier
             | Op::Arg(_)

@@ -46,6 +46,10 @@ pub(super) fn check(module: &Module, k: &Kernel, (arch, warps): (GpuArch, u32), 
                     State::Gpu { arch: own, warps: own_warps } => own == arch && own_warps <= warps,
                     State::Unscheduled | State::Cpu(_) => false,
                 };
+                let counts = launched.body.insts().any(|(_, _, d)| d.op == Op::Blocks);
+                if counts {
+                    error(format!("@{kernel} divides its points among blocks itself"));
+                }
                 if !fits || !launched.works_in_runs() {
                     error(format!("@{kernel} does not work in runs on {} by at most {warps} warps", arch.name()));
                 }
@@ -102,6 +106,7 @@ pub(super) fn check(module: &Module, k: &Kernel, (arch, warps): (GpuArch, u32), 
             | Op::WgmmaFence
             | Op::Wgmma { .. }
             | Op::NamedBarrier { .. }
+            | Op::Blocks
             | Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }

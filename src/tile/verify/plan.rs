@@ -128,6 +128,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             | Op::WgmmaFence
             | Op::Wgmma { .. }
             | Op::GridBarrier
+            | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::Arg(_)
             | Op::Out(_)

@@ -118,6 +118,7 @@ const FAULTS: &[Planted] = &[
     ("stores", "@%first cp.async.bulk.wait_group.read 0;", 0, "", &[Race]),
     ("stores", "@%first cp.async.bulk.commit_group;", 0, "", &[Race]),
     ("stores", "add.u32 %row, %row, 4;", 0, "add.u32 %row, %row, 5;", OTHER),
+    ("adds", "@%first cp.async.bulk.wait_group 0;", 0, "", &[Race]),
     // Blocks that wait for each other.
     ("last_block", "fence.acq_rel.gpu;", 0, "", &[Race]),
     ("last_block", "fence.acq_rel.gpu;", 1, "", &[Race]),

@@ -4,7 +4,7 @@
 
 use super::code::{Code, Held, Number, comparison, float, int, word};
 use crate::ptx::words::{Compare, Round, Sat};
-use crate::ptx::{Op as P, Reg, RegType, Type as W};
+use crate::ptx::{Op as P, Operand, Reg, RegType, Special, Type as W};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::tile::{Inst, InstData, Op, Type};
@@ -22,6 +22,11 @@ impl Code<'_> {
         let held = match (&data.op, self.body.ty(v)) {
             (Op::Const(x), Type::Index) => Held::Number(Number::Known(x.as_i64())),
             (Op::DimValue(d), Type::Index) => Held::Number(self.dim(d)?),
+            (Op::Blocks, Type::Index) => {
+                let blocks = Operand::Special(Special::Nctaid(0));
+                let blocks = self.make(&name, RegType::B32, P::Mov { ty: W::U32 }, &[blocks]);
+                Held::Number(Number::Reg(self.widened(&name, blocks)))
+            }
             (Op::Binary(op), Type::Index) => {
                 let (a, b) = (number(self, 0)?, number(self, 1)?);
                 Held::Number(self.arithmetic(&name, *op, a, b)?)

@@ -120,6 +120,12 @@ impl Lowering<'_> {
         let (whole, part) = (self.tensor(v)?.clone(), self.tensor(value)?.clone());
         let to = self.own_slot(v, &whole);
         let window = self.window(&to, &part, (axes, indices), data.loc)?;
+        // Where the target is what is written, the kernel that computes the value may write it there itself.
+        let in_place = self.places[target].as_ref().is_some_and(|from| *from == to);
+        if self.write_too(Some(&window).filter(|_| in_place), data.loc)? {
+            self.places[v] = Some(to);
+            return Ok(());
+        }
         // The operand must not be in memory that is written: a part of the same slot, or another view of it (transposed, say).
         let mut aside = None;
         if self.places[value].as_ref().is_some_and(|from| from.root == to.root) {

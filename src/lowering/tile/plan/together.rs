@@ -9,15 +9,23 @@
 //! that computes both. A region gives one value, so a step of an LSTM has two: the new cell is used by the new state and by
 //! the next step. As one kernel the cell goes from register to register.
 //!
+//! The state is also what the loop stacks, `out[t] = h`. The kernel that computes it writes it there too, and nothing copies it:
+//!
+//! ```text
+//! %h = fused map(..)
+//! %next = update %out, %h, %t
+//! ```
+//!
 //! Only in a loop over time, where the work of a step may be as little as a launch costs. In a loop over layers, in which each
 //! iteration reads weights of its own, a launch is nothing beside that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::region::Operand;
 use super::super::{Call, map};
 use super::Lowering;
-use crate::ir::{Cfg, Function, FusionKind, InstData, Loop, Op, Terminator, Value};
+use crate::ir::{Cfg, Function, FusionKind, InstData, Loc, Loop, Op, Terminator, Value};
+use crate::shape::Dim;
 use crate::tile::View;
 
 /// The most tensors that a kernel of two regions reads and writes.
@@ -32,6 +40,14 @@ pub(super) struct Held {
     body: Function,
     operands: Vec<(Value, Operand)>,
     to: View,
+}
+
+/// A region whose launch waits for the assignment of its last result at an index, so that it writes that itself.
+pub(super) struct Stacked {
+    v: Value,
+    body: Function,
+    operands: Vec<Operand>,
+    outs: Vec<View>,
 }
 
 /// The loops that go over time: in which no parameter is chosen by an index, as in loops over layers, and which are not known to
@@ -49,6 +65,66 @@ pub(super) fn loops_over_time(f: &Function, cfg: &Cfg) -> Vec<Loop> {
         !is_short(l) && !insts.any(|i| of_layers(f.inst(*i)))
     });
     loops
+}
+
+/// Is it a source, movement or an index, so that it launches nothing that something before it could have to wait for?
+fn launches_nothing(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Const(_)
+            | Op::DimValue(_)
+            | Op::Iota { .. }
+            | Op::Causal
+            | Op::Param { .. }
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Reshape
+            | Op::Transpose { .. }
+            | Op::Broadcast
+            | Op::Slice { .. }
+            | Op::Index { .. }
+            | Op::Extract { .. }
+    )
+}
+
+/// Have two tensors the same elements in the same order, but for axes of one element?
+fn differ_in_axes_of_one(f: &Function, a: Value, b: Value) -> bool {
+    let axes =
+        |v: Value| -> Option<Vec<&Dim>> { Some(f.tensor(v)?.shape.iter().filter(|d| **d != Dim::one()).collect()) };
+    axes(a).is_some_and(|shape| axes(b) == Some(shape))
+}
+
+/// The regions whose result, maybe with axes of one element more, is assigned at an index next: nothing but sources, movement and indices,
+/// none of which reads it, stands between. `pairs`: the regions that are computed with the next one. `beside`: what is lowered elsewhere.
+pub(super) fn stacked(
+    f: &Function,
+    cfg: &Cfg,
+    pairs: &BTreeMap<Value, Value>,
+    beside: impl Fn(&InstData) -> bool,
+) -> BTreeSet<Value> {
+    let mut found = BTreeSet::new();
+    for block in loops_over_time(f, cfg).iter().flat_map(|l| &l.blocks) {
+        // The result of a region, and what it is called since.
+        let mut open: Option<(Value, Value)> = None;
+        for d in f.block(*block).insts.iter().map(|i| f.inst(*i)).filter(|d| !beside(d)) {
+            let reads = open.is_some_and(|(v, now)| d.operands.contains(&v) || d.operands.contains(&now));
+            open = match (&d.op, d.operands.as_slice(), d.result, open) {
+                (Op::Fused { kind: FusionKind::Map, .. }, _, Some(v), _) if !pairs.contains_key(&v) => Some((v, v)),
+                (Op::Reshape, [from], Some(to), Some((v, now)))
+                    if *from == now && differ_in_axes_of_one(f, now, to) =>
+                {
+                    Some((v, to))
+                }
+                (Op::Update { .. }, [target, value, ..], _, Some((v, now))) if now == *value && target != value => {
+                    found.insert(v);
+                    None
+                }
+                (op, _, _, open) if !reads && launches_nothing(op) => open,
+                _ => None,
+            };
+        }
+    }
+    found
 }
 
 /// The regions that are computed with another one, by their results. Between the two nothing is launched that reads the
@@ -76,22 +152,7 @@ pub(super) fn pairs(f: &Function, cfg: &Cfg, beside: impl Fn(&InstData) -> bool)
                         _ => Some((v, d.operands.len())),
                     };
                 }
-                (
-                    Op::Const(_)
-                    | Op::DimValue(_)
-                    | Op::Iota { .. }
-                    | Op::Causal
-                    | Op::Param { .. }
-                    | Op::Binary(_)
-                    | Op::Compare(_)
-                    | Op::Reshape
-                    | Op::Transpose { .. }
-                    | Op::Broadcast
-                    | Op::Slice { .. }
-                    | Op::Index { .. }
-                    | Op::Extract { .. },
-                    _,
-                ) if !reads => {}
+                (op, _) if !reads && launches_nothing(op) => {}
                 _ => open = None,
             }
         }
@@ -116,12 +177,62 @@ impl Lowering<'_> {
         if let Some(first) = held.take_if(|first| self.pairs.get(&first.v) == Some(&v)) {
             if first.can_go_with(&operands, to) {
                 let (body, operands) = first.with(body, &operands)?;
-                return self.launch(map::map_over("map", &body, &operands, &[first.to, to.clone()])?);
+                return self.map(Stacked { v, body, operands, outs: vec![first.to, to.clone()] });
             }
             self.launch(first.alone()?)?;
         }
         let operands: Vec<Operand> = operands.into_iter().map(|(_, o)| o).collect();
-        self.launch(map::map_over("map", body, &operands, std::slice::from_ref(to))?)
+        self.map(Stacked { v, body: body.clone(), operands, outs: vec![to.clone()] })
+    }
+
+    /// Launches a region, or keeps it for the assignment of its result.
+    fn map(&mut self, region: Stacked) -> Result<(), String> {
+        if self.stacked.contains(&region.v) {
+            self.waiting = Some(region);
+            return Ok(());
+        }
+        self.launch(region.call()?)
+    }
+
+    /// Launches the region that waits for the assignment of its result, which stands at `here`; whether it writes the window that this is
+    /// assigned to, too.
+    pub(super) fn write_too(&mut self, window: Option<&View>, here: Loc) -> Result<bool, String> {
+        let Some(mut region) = self.waiting.take() else { return Ok(false) };
+        let window = window.and_then(|w| region.as_output(w));
+        let is_written = window.is_some();
+        if let Some(window) = window {
+            region.outs.push(window);
+            region.repeat_result()?;
+        }
+        self.builder.at(self.f.definition(region.v).map(|(_, d)| d.loc).unwrap_or_default());
+        self.launch(region.call()?)?;
+        self.builder.at(here);
+        Ok(is_written)
+    }
+}
+
+impl Stacked {
+    fn call(&self) -> Result<Call, String> {
+        map::map_over("map", &self.body, &self.operands, &self.outs)
+    }
+
+    /// A window as one more result, in the shape of the others, if it is in other memory than all that the region reads and writes.
+    fn as_output(&self, window: &View) -> Option<View> {
+        let mut known = self.operands.iter().filter_map(Operand::view).chain(&self.outs);
+        let fits = self.operands.len() + self.outs.len() < MOST_BUFFERS && known.all(|v| v.root != window.root);
+        let out = self.outs.last().filter(|out| fits && out.elem == window.elem)?;
+        window.reshape(&out.shape)
+    }
+
+    /// Its last result twice.
+    fn repeat_result(&mut self) -> Result<(), String> {
+        let entry = self.body.entry();
+        let Terminator::Return(results) = &self.body.block(entry).terminator else {
+            return Err("a region does not return".into());
+        };
+        let results = results.iter().chain(results.last()).copied().collect();
+        self.body.terminate(entry, Terminator::Return(results));
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A decoder makes some hundred launches for each token, and the driver takes some microseconds for each; for a graph of all of them it takes
 //! hardly more than for one. The plan runs in every call, as it would without: its launches are put on a [`Tape`], and where the same kernels
-//! follow each other for the second time, they become a graph. From then on only the launches whose grids or
+//! follow each other for the second time, they become a graph, unless as many as are kept were all used in between. From then on only the launches whose grids or
 //! parameters have changed are told to the driver: addresses of other tensors, a length that has grown. So control flow and sizes are the plan's, and
 //! nothing must stay as it was for a graph to be right. What a plan reads of the GPU's memory ends a tape: the host waits there.
 //!
@@ -22,6 +22,7 @@ use super::driver::{GraphFunctions, KernelNode, NodeAttribute, Object, attribute
 use super::memory::Queue;
 use super::module::Module;
 use super::tape::{Tape, no_params};
+use crate::abi::cuda::TOGETHER;
 use crate::error::{Result, Status, fail};
 
 /// Fewer launches are queued one by one.
@@ -30,7 +31,7 @@ const LEAST: usize = 3;
 pub(crate) const MOST: usize = 1024;
 /// Graphs that a session keeps.
 const KEPT: usize = 16;
-/// Orders of kernels that it remembers to have seen once.
+/// Orders of kernels without a graph that it remembers.
 const SEEN: usize = 64;
 
 /// A session's graphs.
@@ -38,10 +39,17 @@ pub(crate) struct Graphs {
     /// `None` where launches are queued one by one.
     functions: Option<GraphFunctions>,
     made: Vec<Graph>,
-    /// Hashes of orders that came once, the oldest first.
-    seen: Vec<u64>,
-    /// How often one was launched.
+    /// Orders that came and have no graph, the oldest first.
+    seen: Vec<Seen>,
+    /// How many tapes came.
     clock: u64,
+}
+
+/// An order of kernels without a graph.
+struct Seen {
+    hash: u64,
+    /// When it came last.
+    when: u64,
 }
 
 /// A graph, with what the driver knows of its launches.
@@ -123,25 +131,30 @@ impl Graphs {
             graph.update(tape, module)?;
             return Ok(Some(graph));
         }
-        let hash = hash(tape);
-        let Some(i) = self.seen.iter().position(|h| *h == hash) else {
-            if self.seen.len() >= SEEN {
-                self.seen.remove(0);
-            }
-            // Without memory for it, it is forgotten.
-            if self.seen.try_reserve(1).is_ok() {
-                self.seen.push(hash);
-            }
-            return Ok(None);
-        };
-        self.seen.remove(i);
+        let Some(before) = self.came(hash(tape)) else { return Ok(None) };
         if self.made.len() >= KEPT {
-            let oldest = self.made.iter().enumerate().min_by_key(|(_, g)| g.used).map(|(i, _)| i);
-            drop(oldest.map(|i| self.made.swap_remove(i)));
+            // A graph that was used since then makes no room: of more orders than are kept that come in turns, each would take the place of
+            // the next.
+            let unused = self.made.iter().enumerate().filter(|(_, g)| g.used < before);
+            let Some((oldest, _)) = unused.min_by_key(|(_, g)| g.used) else { return Ok(None) };
+            drop(self.made.swap_remove(oldest));
         }
         let graph = Graph::new(gpu, functions, tape, module, self.clock)?;
         crate::error::push(&mut self.made, graph, "a graph")?;
         Ok(self.made.last())
+    }
+
+    /// Remembers that an order without a graph came now, and tells when it came before, if it did.
+    fn came(&mut self, hash: u64) -> Option<u64> {
+        let before = self.seen.iter().position(|s| s.hash == hash).map(|i| self.seen.remove(i).when);
+        if self.seen.len() >= SEEN {
+            self.seen.remove(0);
+        }
+        // Without memory for it, it is forgotten.
+        if self.seen.try_reserve(1).is_ok() {
+            self.seen.push(Seen { hash, when: self.clock });
+        }
+        before
     }
 }
 
@@ -174,7 +187,7 @@ impl Graph {
             // SAFETY: a place for a node; as many nodes as said; parameters of this kernel, which the driver copies.
             gpu.check(unsafe { (f.add_kernel)(&mut node, out.graph, list, count, &launch) }, WHAT)?;
             let together = tape.steps().get(i).and_then(|s| module.kernel(s.kernel)).map(|k| k.desc.persistent);
-            if together.is_some_and(|n| n != 0) {
+            if together == Some(TOGETHER) {
                 let mut value = NodeAttribute([0; 16]);
                 value.0[0] = 1;
                 // SAFETY: a node of this graph; a value of the size that the driver reads.

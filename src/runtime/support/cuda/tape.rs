@@ -10,7 +10,7 @@ use core::ptr::null_mut;
 use super::driver::{Address, KernelNode, TensorMap};
 use super::memory::Queue;
 use super::module::{Loaded, Module};
-use crate::abi::cuda::MOST_WORDS;
+use crate::abi::cuda::{MOST_WORDS, TOGETHER};
 use crate::error::{Error, Result, fail};
 
 /// Tensor maps that a kernel may have.
@@ -127,7 +127,7 @@ impl Tape {
             // SAFETY: by the contract above; the driver copies the parameters.
             let code = unsafe {
                 let driver = &queue.gpu.driver;
-                match kernel.is_some_and(|k| k.desc.persistent != 0) {
+                match kernel.is_some_and(|k| k.desc.persistent == TOGETHER) {
                     // Its blocks wait for each other.
                     true => {
                         let launch = driver.launch_together;

@@ -6,12 +6,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::super::attention::may_be_replaced;
 use super::super::products::Product;
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES};
-use crate::tile::kernels::counterpart;
+use crate::tile::kernels::{counterpart, place};
 use crate::tile::{BufferType, GpuArch, Kernel, Module, Op, State};
 
 /// Widest heads of attention on tensor cores.
@@ -50,10 +51,13 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
         let new = counterpart(k, &scheduled.kernels).or_else(packed);
         let of_cores = new.and_then(on_tensor_cores);
         let why = if of_cores.is_some() { None } else { reason(unscheduled, k) };
+        // An attention without a variant, whose result is written over what it reads, say.
+        let one_by_one = Attention::find(k).is_some() && !may_be_replaced(unscheduled, k);
         let form = of_cores.unwrap_or_else(|| match new.map(|new| new.state) {
             Some(State::Gpu { warps, .. }) => {
                 let packed = if new.is_some_and(Kernel::loads_scaled) { ", which read packed weights" } else { "" };
-                format!("elements are divided among the threads of {}{packed}", count(warps))
+                let keys = if one_by_one { ", one key after another" } else { "" };
+                format!("elements are divided among the threads of {}{packed}{keys}", count(warps))
             }
             _ => "it became several kernels, whose elements are divided among threads".to_string(),
         });
@@ -64,12 +68,6 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
 
 fn count(warps: u32) -> String {
     if warps == 1 { "1 warp".to_string() } else { format!("{warps} warps") }
-}
-
-/// Where a kernel is in the source: where its last value is stored.
-fn place(k: &Kernel) -> Loc {
-    let stores = k.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
-    stores.map(|(_, _, d)| d.loc).last().unwrap_or_default()
 }
 
 /// How a kernel of fragments works.
@@ -102,7 +100,11 @@ fn reason(module: &Module, k: &Kernel) -> Option<String> {
     if Attention::find(k).is_some() {
         let operands = [QUERIES, KEYS, VALUES];
         let wide = operands.iter().filter_map(|n| buffer(*n)?.shape.last()?.as_const()).find(|n| *n > WIDTH);
-        return of_operands(module, k, &operands)
+        let over = "its result is written over what it reads, or it is computed before all calls";
+        let replaced = may_be_replaced(module, k);
+        return (!replaced)
+            .then(|| over.to_string())
+            .or_else(|| of_operands(module, k, &operands))
             .or_else(|| wide.map(|n| format!("heads of {n} elements are wider than {WIDTH}")))
             .or_else(|| Some("its form of attention has none there".to_string()));
     }

@@ -30,6 +30,7 @@
 mod cost;
 mod few_rows;
 mod forms;
+mod parts;
 mod persistent;
 mod ranks;
 mod tiles;

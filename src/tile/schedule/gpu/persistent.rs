@@ -423,8 +423,8 @@ impl<'a> Maker<'a> {
             if k.is_persistent() {
                 return Err(format!("@{kernel} is a loop already"));
             }
-            if !k.works_in_runs() {
-                return Err(format!("@{kernel} runs on tensor cores"));
+            if !k.works_in_runs() || k.body.insts().any(|(_, _, d)| d.op == Op::Blocks) {
+                return Err(format!("@{kernel} runs on tensor cores, or divides its points itself"));
             }
             let points = cost::points(k);
             if points > cost::MOST_POINTS {

@@ -15,11 +15,12 @@
 //! All tiles that have an axis in common have one extent along it: operands and results of elementwise work, what a jump passes, what
 //! products sum over. So an axis can be resized if every tile of its class begins at the one start, and if nothing else depends on the
 //! step: the start is an index where the tile goes along the buffer's axis, the first number of a counter, and what is left of `D` is
-//! computed from it. `D` must be what the grid or the loop goes up to: a loop that ends before, or goes on after, covers other elements with
+//! computed from it; and if what the tiles give is put together as [`super::parts`] knows. `D` must be what the grid or the loop goes up to: a loop that ends before, or goes on after, covers other elements with
 //! other steps. Else it is not among the axes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::parts::are_independent_of_size;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::source::Loc;
 use crate::tile::{Block, Body, Extent, Inst, Kernel, Op, Terminator, Type, Value, ValueDef};
@@ -278,6 +279,10 @@ fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axi
         }
     };
     if passed(body, start) > 0 || !users(body, start).iter().all(fits) {
+        return None;
+    }
+    let counter = (going.along == Along::Loop).then_some(start);
+    if !are_independent_of_size(body, &nodes, counter) {
         return None;
     }
     let side = nodes.first().map(|(_, side)| *side);

@@ -26,7 +26,7 @@ use super::machine::Machine;
 use super::scores::{self, Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::attention::{Attention, Found, KEYS, QUERIES, ResultTile, VALUES};
+use crate::tile::attention::{Attention, Found, KEYS, QUERIES, ResultTile, ScoreOp, VALUES};
 use crate::tile::{
     AxisRole, BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
 };
@@ -105,7 +105,8 @@ impl<'a> Parts<'a> {
     }
 
     /// A kernel with the same parameters and `more`, and a grid of so many queries at a time; the place along the leading axes, and the
-    /// first query.
+    /// first query. Where later queries see more keys, the blocks begin with the last ones: the longest go first, so that no long one is
+    /// left when others have ended (longest processing time first, Graham 1969).
     pub(super) fn begin(
         &self,
         queries: i64,
@@ -120,7 +121,11 @@ impl<'a> Parts<'a> {
             kb.buffer(ty.clone(), *mode);
         }
         let points = self.lead.iter().map(|extent| kb.grid_axis(extent, 1)).collect();
-        let point = kb.grid_axis(&self.s, queries);
+        let mut point = kb.grid_axis(&self.s, queries);
+        if self.found.attention.steps.iter().any(|s| s.op == ScoreOp::Causal) {
+            let last = kb.dim(&self.s.ceil_div(&queries.into())?.sub(&Dim::one()));
+            point = kb.index_binary(BinaryOp::Sub, last, point);
+        }
         let row = kb.times(point, queries);
         Some((kb, points, row))
     }

@@ -107,10 +107,8 @@ impl Machine {
     /// rows as columns: a group is the largest power of two of which no more blocks than run at a time make a square. Products of fewer blocks
     /// than that, or of a single row or column of tiles, have no order to choose.
     pub(super) fn group(&self, tile: &ProductTile, [rows, cols]: [&Dim; 2]) -> i64 {
-        let count = |d: &Dim, size: i64| d.as_const().map(|n| parts_of(n, size));
-        let counts = [count(rows, tile.rows), count(cols, tile.cols)];
-        let all = counts[0].zip(counts[1]).map(|(a, b)| a.saturating_mul(b));
-        if counts.contains(&Some(1)) || all.is_some_and(|n| n <= self.processors) {
+        let is_one = |d: &Dim, size: i64| d.as_const().is_some_and(|n| parts_of(n, size) == 1);
+        if is_one(rows, tile.rows) || is_one(cols, tile.cols) || !self.has_waves(tile, [rows, cols]) {
             return 1;
         }
         let mut group = 1;
@@ -118,6 +116,13 @@ impl Machine {
             group *= 2;
         }
         group
+    }
+
+    /// Has a product more tiles than multiprocessors, so that some would have to compute several in turn? One of unknown extents may.
+    pub(super) fn has_waves(&self, tile: &ProductTile, [rows, cols]: [&Dim; 2]) -> bool {
+        let count = |d: &Dim, size: i64| d.as_const().map(|n| parts_of(n, size));
+        let all = count(rows, tile.rows).zip(count(cols, tile.cols)).map(|(a, b)| a.saturating_mul(b));
+        all.is_none_or(|n| n > self.processors)
     }
 
     /// Keys of a tile of attention whose heads and values have so many columns.

@@ -43,6 +43,7 @@ pub(super) struct Parts<'a> {
 }
 
 /// The place of a tile in the new kernel.
+#[derive(Clone)]
 pub(super) struct Place {
     pub(super) points: Vec<Value>,
     pub(super) row: Value,
@@ -107,20 +108,55 @@ impl<'a> Parts<'a> {
     /// A kernel with the same parameters and a grid of the new tiles, which blocks take in groups of so many rows of tiles; as they come
     /// where that is 1.
     pub(super) fn begin(&self, group: i64) -> Option<(KernelBuilder, Place)> {
-        let mut kb = KernelBuilder::new(&self.kernel.name);
-        for p in &self.kernel.params {
-            kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
-        }
+        let mut kb = self.with_buffers()?;
         let (points, [rows, cols]) = self.kernel.grid.split_last_chunk::<2>()?;
         let points = points.iter().map(|g| kb.grid_axis(&g.extent, g.step)).collect();
         let row = kb.grid_axis(&rows.extent, self.tile.rows);
         let col = kb.grid_axis(&cols.extent, self.tile.cols);
+        let place = self.place(&mut kb, points, [row, col], group)?;
+        Some((kb, place))
+    }
+
+    /// The kernel without anything, but with its buffers.
+    pub(super) fn with_buffers(&self) -> Option<KernelBuilder> {
+        let mut kb = KernelBuilder::new(&self.kernel.name);
+        for p in &self.kernel.params {
+            kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
+        }
+        Some(kb)
+    }
+
+    /// How many tiles the product has along rows and columns.
+    fn counts(&self) -> Option<[Dim; 2]> {
+        let (_, [rows, cols]) = self.kernel.grid.split_last_chunk::<2>()?;
+        let count = |d: &Dim, size: i64| d.ceil_div(&Dim::from(size));
+        Some([count(&rows.extent, self.tile.rows)?, count(&cols.extent, self.tile.cols)?])
+    }
+
+    /// How many it has in all.
+    pub(super) fn all_tiles(&self) -> Option<Dim> {
+        let [rows, cols] = self.counts()?;
+        Some(rows.mul(&cols))
+    }
+
+    /// The place of a tile by its number.
+    pub(super) fn place_of(&self, kb: &mut KernelBuilder, number: Value, group: i64) -> Option<Place> {
+        let [_, cols] = self.counts()?;
+        let cols = kb.dim(&cols);
+        let row = kb.index_binary(BinaryOp::Div, number, cols);
+        let col = kb.index_binary(BinaryOp::Rem, number, cols);
+        self.place(kb, Vec::new(), [row, col], group)
+    }
+
+    /// The place of the tile in a row and a column of tiles, taken in groups of rows.
+    fn place(&self, kb: &mut KernelBuilder, points: Vec<Value>, [row, col]: [Value; 2], group: i64) -> Option<Place> {
+        let (_, [rows, cols]) = self.kernel.grid.split_last_chunk::<2>()?;
         let extents = [(&rows.extent, self.tile.rows), (&cols.extent, self.tile.cols)];
-        let [row, col] = if group > 1 { in_groups(&mut kb, [row, col], extents, group) } else { [row, col] };
+        let [row, col] = if group > 1 { in_groups(kb, [row, col], extents, group) } else { [row, col] };
         let row = kb.times(row, self.tile.rows);
         let col = kb.times(col, self.tile.cols);
         let (left, right) = (kb.param(self.product.left)?, kb.param(self.product.right)?);
-        Some((kb, Place { points, row, col, left, right }))
+        Some(Place { points, row, col, left, right })
     }
 
     /// Where the tiles of A and B of some steps begin, and the axes along which their rows and columns go.

@@ -8,6 +8,8 @@
 //! "consumer", 4 warps, twice:  for each tile:  wait until it is there;  multiply;  give its place back
 //! ```
 //!
+//! A product of more tiles than run at a time has fewer blocks, which go through its tiles ([`Tiles`]).
+//!
 //! A consumer of a product waits for each of its products before it gives the operands back; meanwhile the other consumer's
 //! products run.
 //!
@@ -100,11 +102,37 @@ fn counted(
     Some(now.to_vec())
 }
 
+/// The tiles of a product that a block computes.
+enum Tiles {
+    /// The one of its place in the grid.
+    One(Place),
+    /// Every so many of all, counted from its place on.
+    Several { first: Value, apart: Value, all: Value, group: i64 },
+}
+
 impl ProductParts<'_> {
     /// The kernel of a product with rings.
+    ///
+    /// Where there are more tiles than blocks that run at a time, there are only as many blocks, and each computes tile after tile: while
+    /// the consumers store a result, the producer already fills the rings for the next tile, and nothing is set up again. A place of a
+    /// ring goes on from tile to tile, each of which has as many iterations.
     pub(super) fn with_rings(&self, machine: &Machine) -> Option<Kernel> {
-        let [.., rows, cols] = self.kernel.grid.as_slice() else { return None };
-        let (mut kb, place) = self.begin(machine.group(&self.tile, [&rows.extent, &cols.extent]))?;
+        let [points @ .., rows, cols] = self.kernel.grid.as_slice() else { return None };
+        let extents = [&rows.extent, &cols.extent];
+        let group = machine.group(&self.tile, extents);
+        let (mut kb, tiles) =
+            match self.all_tiles().filter(|_| points.is_empty() && machine.has_waves(&self.tile, extents)) {
+                Some(all) => {
+                    let mut kb = self.with_buffers()?;
+                    let first = kb.grid_axis(&all, 1);
+                    let (apart, all) = (kb.value(Op::Blocks, Vec::new(), Type::Index), kb.dim(&all));
+                    (kb, Tiles::Several { first, apart, all, group })
+                }
+                None => {
+                    let (kb, place) = self.begin(group)?;
+                    (kb, Tiles::One(place))
+                }
+            };
         kb.at(self.dot_loc());
         let stages = self.tile.stages;
         // A consumer has a tile of A of its own.
@@ -120,47 +148,91 @@ impl ProductParts<'_> {
         let ring_left = build::ring(&mut kb, &left, at_left);
         let ring_right = build::ring(&mut kb, right, at_right);
         let zero = kb.index(0);
-        let count = kb.index((self.steps + self.tile.steps - 1) / self.tile.steps);
+        let iterations = (self.steps + self.tile.steps - 1) / self.tile.steps;
+        let count = kb.index(iterations);
         let (produce, _) = kb.new_block(Vec::new());
         let (consume, args) = kb.new_block(vec![Type::Index]);
         part(&mut kb, produce, consume);
 
         kb.switch_to(produce);
-        counted(&mut kb, zero, count, &[], |kb, n, _| {
-            let step = kb.times(n, self.tile.steps);
-            let first = kb.times(n, CONSUMERS);
-            for w in 0..CONSUMERS {
-                let row = kb.plus(place.row, w * ROWS);
-                let own = Place { points: place.points.clone(), row, ..place };
-                let [(at, axes), _] = self.starts(&own, step);
-                let iteration = kb.plus(first, w);
-                build::fill(kb, &left, (ring_left, iteration), place.left, &at, axes);
-            }
-            let [_, (at, axes)] = self.starts(&place, step);
-            build::fill(kb, right, (ring_right, n), place.right, &at, axes);
-            Some(Vec::new())
+        self.for_each_tile(&mut kb, &tiles, iterations, |kb, place, before| {
+            counted(kb, zero, count, &[], |kb, k, _| {
+                let step = kb.times(k, self.tile.steps);
+                let n = before.of(kb, k);
+                let first = kb.times(n, CONSUMERS);
+                for w in 0..CONSUMERS {
+                    let row = kb.plus(place.row, w * ROWS);
+                    let own = Place { row, ..place.clone() };
+                    let [(at, axes), _] = self.starts(&own, step);
+                    let iteration = kb.plus(first, w);
+                    build::fill(kb, &left, (ring_left, iteration), place.left, &at, axes);
+                }
+                let [_, (at, axes)] = self.starts(place, step);
+                build::fill(kb, right, (ring_right, n), place.right, &at, axes);
+                Some(Vec::new())
+            })?;
+            Some(())
         })?;
 
         kb.switch_to(consume);
         let w = *args.first()?;
         let shift = kb.times(w, ROWS);
-        let row = kb.index_binary(BinaryOp::Add, place.row, shift);
-        let none = build::zeros(&mut kb, ROWS, self.tile.cols);
-        let sums = counted(&mut kb, zero, count, &[none], |kb, n, now| {
-            let first = kb.times(n, CONSUMERS);
-            let own = kb.index_binary(BinaryOp::Add, first, w);
-            let a = build::full_tile(kb, &left, ring_left, own);
-            let b = build::full_tile(kb, right, ring_right, n);
-            build::fence(kb);
-            let group = build::start(kb, a, b, *now.first()?, self.transposed)?;
-            let sums = build::result_of(kb, group, 0)?;
-            build::empty_tile(kb, ring_left, a);
-            build::empty_tile(kb, ring_right, b);
-            Some(vec![sums])
+        self.for_each_tile(&mut kb, &tiles, iterations, |kb, place, before| {
+            let row = kb.index_binary(BinaryOp::Add, place.row, shift);
+            let none = build::zeros(kb, ROWS, self.tile.cols);
+            let sums = counted(kb, zero, count, &[none], |kb, k, now| {
+                let n = before.of(kb, k);
+                let first = kb.times(n, CONSUMERS);
+                let own = kb.index_binary(BinaryOp::Add, first, w);
+                let a = build::full_tile(kb, &left, ring_left, own);
+                let b = build::full_tile(kb, right, ring_right, n);
+                build::fence(kb);
+                let group = build::start(kb, a, b, *now.first()?, self.transposed)?;
+                let sums = build::result_of(kb, group, 0)?;
+                build::empty_tile(kb, ring_left, a);
+                build::empty_tile(kb, ring_right, b);
+                Some(vec![sums])
+            })?;
+            self.epilogue(kb, &Place { row, ..place.clone() }, *sums.first()?, [ROWS, self.tile.cols])
         })?;
-        let own = Place { points: place.points.clone(), row, ..place };
-        self.epilogue(&mut kb, &own, *sums.first()?, [ROWS, self.tile.cols])?;
         build::spread(kb.finish(), machine.arch, warps()?, places.next)
+    }
+
+    /// What a role does for each tile of its block, given its place and how many iterations of rings there were before.
+    fn for_each_tile(
+        &self,
+        kb: &mut KernelBuilder,
+        tiles: &Tiles,
+        iterations: i64,
+        body: impl FnOnce(&mut KernelBuilder, &Place, Before) -> Option<()>,
+    ) -> Option<()> {
+        let (first, apart, all, group) = match tiles {
+            Tiles::One(place) => return body(kb, place, Before(None)),
+            Tiles::Several { first, apart, all, group } => (*first, *apart, *all, *group),
+        };
+        let none = kb.index(0);
+        let walk = kb.begin_loop(&[first, none]);
+        let [tile, before] = *walk.args.as_slice() else { return None };
+        let more = kb.compare_scalars(CmpOp::Lt, tile, all);
+        kb.enter_loop(&walk, more);
+        let place = self.place_of(kb, tile, group)?;
+        body(kb, &place, Before(Some(before)))?;
+        let next = kb.index_binary(BinaryOp::Add, tile, apart);
+        let before = kb.plus(before, iterations);
+        kb.br(walk.head, &[next, before]);
+        kb.switch_to(walk.done);
+        Some(())
+    }
+}
+
+/// How many iterations of rings there were before a tile, if any.
+#[derive(Clone, Copy)]
+struct Before(Option<Value>);
+
+impl Before {
+    /// The number of one of the tile's own.
+    fn of(self, kb: &mut KernelBuilder, k: Value) -> Value {
+        self.0.map_or(k, |before| kb.index_binary(BinaryOp::Add, before, k))
     }
 }
 

@@ -272,6 +272,7 @@ impl State {
             | Op::Pack
             | Op::Mma
             | Op::Ring { .. }
+            | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::GridBarrier
             | Op::Arg(_)

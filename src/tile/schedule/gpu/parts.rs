@@ -1,0 +1,212 @@
+//! Does a kernel compute the same, rounding apart, when the tiles along an axis have another size, and there are more or fewer of them?
+//!
+//! In: a kernel, the tiles of an axis, the loop that goes along it, if one does. Out: yes or no. What this must not know: machines, sizes.
+//!
+//! What a tile is reduced to along the axis is about that tile alone, so it may only be combined with what the tiles before gave:
+//!
+//! ```text
+//! ^head(%j: index, %acc: tile ..):              max of max, sum of sums, and of or: the operation of the reduction
+//!   %part = reduce_max %x, axis=1
+//!   %next = max %acc, %part
+//! ```
+//!
+//! A sum may keep what its roundings lose in a second value (`lowering::tile::rows::two_sum`), and the place of a maximum goes along with
+//! it. What else a loop carries must be passed on as it is. Where the next iteration starts decides nothing else, and a store in the
+//! loop is of elements along the axis: of others, the last tile would be left.
+//!
+//! What this does not accept: other ways to say the same, online softmax among them, and products that sum along the axis.
+
+use std::collections::BTreeSet;
+
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind};
+use crate::tile::{Block, Body, Inst, Op, Terminator, Value, ValueDef};
+
+/// See the head of this file. `nodes` are the tiles along the axis, each with the side that goes along it; `counter` is the first number
+/// of a loop's tile, where a loop goes along the axis.
+pub(super) fn are_independent_of_size(body: &Body, nodes: &[(Value, usize)], counter: Option<Value>) -> bool {
+    let along = |v: Value, side: usize| nodes.contains(&(v, side));
+    let is_product_along = |op: &Op, operands: &[Value]| match (op, operands) {
+        (Op::Dot { .. }, [a, b, ..]) => along(*a, 1) || along(*b, 0),
+        _ => false,
+    };
+    if body.insts().any(|(_, _, d)| is_product_along(&d.op, &d.operands)) {
+        return false;
+    }
+    let results = body.insts().filter_map(|(_, _, d)| d.result);
+    let parts: Vec<Value> = results.filter(|v| reduced(body, nodes, *v).is_some()).collect();
+    let Some(counter) = counter else { return parts.is_empty() };
+    let Some(over) = Loop::of(body, counter) else { return false };
+    let mut found = Combined::default();
+    for (acc, next) in &over.carried {
+        let pair = (*acc, *next);
+        if acc != next && !found.sum(body, nodes, &over, pair) && !found.choice(body, nodes, &over, pair) {
+            return false;
+        }
+    }
+    // Nobody else is told of what is combined while the loop goes on.
+    let made = found.steps.iter().filter_map(|i| body.inst(*i).result);
+    let hidden: BTreeSet<Value> = parts.iter().copied().chain(made).chain(found.accumulators.iter().copied()).collect();
+    let is_told = |i: &Inst| !found.steps.contains(i) && body.inst(*i).operands.iter().any(|v| hidden.contains(v));
+    let stores_elsewhere = |i: &Inst| match (&body.inst(*i).op, body.inst(*i).operands.last()) {
+        (Op::Store { .. }, Some(tile)) => !along(*tile, 0) && !along(*tile, 1),
+        _ => false,
+    };
+    over.inside.iter().all(|block| {
+        let insts = &body.block(*block).insts;
+        let is_passed = *block != over.back && over.passes_inside(body, *block).any(|v| hidden.contains(&v));
+        !is_passed && !insts.iter().any(|i| is_told(i) || stores_elsewhere(i))
+    })
+}
+
+/// The kind of reduction along the axis that a value is the result of.
+fn reduced(body: &Body, nodes: &[(Value, usize)], v: Value) -> Option<ReduceKind> {
+    let data = body.def_inst(v)?;
+    match (&data.op, data.operands.first()) {
+        (Op::Reduce { kind, axis }, Some(of)) if nodes.contains(&(*of, *axis)) => Some(*kind),
+        _ => None,
+    }
+}
+
+/// A loop with one way back.
+struct Loop {
+    counter: Value,
+    inside: BTreeSet<Block>,
+    /// The block that jumps back.
+    back: Block,
+    /// What an iteration starts with and what it passes to the next, the counter apart.
+    carried: Vec<(Value, Value)>,
+}
+
+impl Loop {
+    fn of(body: &Body, counter: Value) -> Option<Loop> {
+        let ValueDef::Arg(head, n) = body.def(counter) else { return None };
+        let Terminator::BrIf { then, otherwise, .. } = &body.block(head).terminator else { return None };
+        let reached = |from: Block| {
+            let (mut seen, mut open) = (BTreeSet::from([from]), vec![from]);
+            while let Some(block) = open.pop() {
+                let next = body.block(block).terminator.targets().into_iter().map(|call| call.block);
+                open.extend(next.filter(|b| *b != head && seen.insert(*b)));
+            }
+            seen
+        };
+        let (mut inside, after) = (reached(then.block), reached(otherwise.block));
+        if !inside.is_disjoint(&after) {
+            return None;
+        }
+        let back = |block: &&Block| body.block(**block).terminator.targets().iter().any(|call| call.block == head);
+        let mut ways = inside.iter().filter(back);
+        let (back, None) = (*ways.next()?, ways.next()) else { return None };
+        let Terminator::Br(call) = &body.block(back).terminator else { return None };
+        let pairs = body.block(head).args.iter().copied().zip(call.args.iter().copied()).enumerate();
+        let carried = pairs.filter(|(i, _)| *i != n).map(|(_, pair)| pair).collect();
+        inside.insert(head);
+        Some(Loop { counter, inside, back, carried })
+    }
+
+    /// What a block decides by, and what it passes to other blocks of the loop.
+    fn passes_inside(&self, body: &Body, block: Block) -> impl Iterator<Item = Value> {
+        let end = &body.block(block).terminator;
+        let condition = if let Terminator::BrIf { condition, .. } = end { Some(*condition) } else { None };
+        let calls = end.targets().into_iter().filter(|call| self.inside.contains(&call.block));
+        condition.into_iter().chain(calls.flat_map(|call| call.args.iter().copied()))
+    }
+
+    /// What is carried on from a value.
+    fn next(&self, acc: Value) -> Option<Value> {
+        self.carried.iter().find(|(a, _)| *a == acc).map(|(_, next)| *next)
+    }
+
+    fn is_carried(&self, v: Value) -> bool {
+        self.carried.iter().any(|(acc, _)| *acc == v)
+    }
+}
+
+/// What is known to combine parts.
+#[derive(Default)]
+struct Combined {
+    accumulators: BTreeSet<Value>,
+    steps: BTreeSet<Inst>,
+}
+
+/// The operands of a value that is the result of an operation.
+fn operands<const N: usize>(body: &Body, v: Value, op: &Op) -> Option<[Value; N]> {
+    body.def_inst(v).filter(|d| d.op == *op).and_then(|d| d.operands.as_slice().try_into().ok())
+}
+
+fn binary(body: &Body, v: Value, op: BinaryOp) -> Option<[Value; 2]> {
+    operands(body, v, &Op::Binary(op))
+}
+
+impl Combined {
+    fn accept(&mut self, body: &Body, accumulators: &[Value], made: &[Value]) {
+        self.accumulators.extend(accumulators);
+        self.steps.extend(made.iter().filter_map(|v| body.definition(*v)).map(|(i, _)| i));
+    }
+
+    /// `op(acc, part)`, or what the additions of a sum have lost.
+    fn sum(&mut self, body: &Body, nodes: &[(Value, usize)], over: &Loop, (acc, next): (Value, Value)) -> bool {
+        let Some(Op::Binary(op)) = body.def_inst(next).map(|d| d.op.clone()) else { return false };
+        let Some([a, b]) = binary(body, next, op) else { return false };
+        let part = if a == acc { b } else { a };
+        if (a == acc) == (b == acc) {
+            return false;
+        }
+        let is_part =
+            reduced(body, nodes, part).is_some_and(|kind| kind != ReduceKind::Mean && kind.combination() == Some(op));
+        if is_part {
+            self.accept(body, &[acc], &[next]);
+            return true;
+        }
+        // lost + ((sum - of_a') + (part - of_b)), where these are of the sum of the same iteration.
+        let lost = || {
+            let [of_sum, of_part] = binary(body, part, BinaryOp::Add)?;
+            let [sum, of_a] = binary(body, of_sum, BinaryOp::Sub)?;
+            let [added, of_b] = binary(body, of_part, BinaryOp::Sub)?;
+            let [both, again] = binary(body, of_a, BinaryOp::Sub)?;
+            let is_rest = binary(body, of_b, BinaryOp::Sub) == Some([both, sum]) && again == of_b;
+            let is_sum = over.next(sum) == Some(both) && binary(body, both, BinaryOp::Add) == Some([sum, added]);
+            let is_part = reduced(body, nodes, added) == Some(ReduceKind::Sum);
+            (op == BinaryOp::Add && is_rest && is_sum && is_part).then_some([of_sum, of_part, of_a, of_b])
+        };
+        let Some(made) = lost() else { return false };
+        self.accept(body, &[acc], &made);
+        self.accept(body, &[], &[part, next]);
+        true
+    }
+
+    /// The greatest so far, and where it is: another is taken where it is greater, or the first NaN.
+    fn choice(&mut self, body: &Body, nodes: &[(Value, usize)], over: &Loop, (acc, next): (Value, Value)) -> bool {
+        let along = |op: &Op| if let Op::Reduce { axis, .. } = op { Some(*axis) } else { None };
+        let found = || {
+            let [better, new, old] = operands(body, next, &Op::Select)?;
+            let [greater, first_nan] = binary(body, better, BinaryOp::Or)?;
+            let [best, most] = operands(body, greater, &Op::Compare(CmpOp::Gt))?;
+            let [nan, number] = binary(body, first_nan, BinaryOp::And)?;
+            let is_first = operands(body, nan, &Op::Compare(CmpOp::Ne)) == Some([best, best])
+                && operands(body, number, &Op::Compare(CmpOp::Eq)) == Some([most, most]);
+            let is_best = reduced(body, nodes, best) == Some(ReduceKind::Max) && over.is_carried(most);
+            let goes_on = over.next(most).and_then(|v| operands(body, v, &Op::Select)) == Some([better, best, most]);
+            if old != acc || !is_first || !is_best || !goes_on {
+                return None;
+            }
+            let mut made = vec![better, greater, first_nan, nan, number, next];
+            if (new, old) != (best, most) {
+                let [at, start] = binary(body, new, BinaryOp::Add)?;
+                let [number] = operands(body, start, &Op::Cast)?;
+                if reduced(body, nodes, at) != Some(ReduceKind::ArgMax) || number != over.counter {
+                    return None;
+                }
+                // The place and the maximum are of the same elements.
+                let of = |v: Value| body.def_inst(v).map(|d| (d.operands.clone(), along(&d.op)));
+                if of(at) != of(best) {
+                    return None;
+                }
+                made.push(new);
+            }
+            Some(made)
+        };
+        let Some(made) = found() else { return false };
+        self.accept(body, &[acc], &made);
+        true
+    }
+}
