@@ -324,7 +324,6 @@ mod tests {
             grid: [4, 1, 1],
             time: (1000, 1960),
             shared_bytes: 4096,
-            cooperative: false,
             warps: vec![
                 vec![span(1000, 1100, Activity::Copy), span(1100, 1960, Activity::Barrier)],
                 vec![span(1000, 1500, Activity::Mbarrier), span(1500, 1960, Activity::Product)],

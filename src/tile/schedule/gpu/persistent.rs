@@ -169,8 +169,8 @@ pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
 
 /// Where a loop is in the source: where its head compares.
 fn place(body: &Body, l: &Loop<Block>) -> Loc {
-    let locs = body.block(l.header).insts.iter().map(|i| body.inst(*i).loc);
-    locs.last().unwrap_or_default()
+    let last = body.block(l.header).insts.last();
+    last.map(|i| body.inst(*i).loc).unwrap_or_default()
 }
 
 /// A loop as a kernel.
