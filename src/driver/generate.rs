@@ -45,7 +45,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     let name = options.function.as_str();
     s.stage("read the prompt");
     let tokenizer = tokenizer(s, &options.tokenizer)?;
-    let prompt = prompt(s, &options.prompt, &tokenizer)?;
+    let prompt = prompt(s, &options.prompt, &tokenizer, contract::reads(&graph))?;
     // A tokenizer may have more tokens than the model has rows (tokens of images, say); only those that are used must fit.
     if let Some((token, bound)) = contract.too_great(&prompt) {
         let shown = options.tokenizer.display();
@@ -126,8 +126,8 @@ fn tokenizer(s: &mut Session, path: &Path) -> Result<Tokenizer, CommandError> {
     })
 }
 
-/// The tokens of the prompt.
-fn prompt(s: &mut Session, given: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>, CommandError> {
+/// The tokens of the prompt, which is a whole text or goes on.
+fn prompt(s: &mut Session, given: &str, tokenizer: &Tokenizer, is_whole: bool) -> Result<Vec<u32>, CommandError> {
     let mut text = given.as_bytes().to_vec();
     if given == "-" {
         text.clear();
@@ -139,7 +139,7 @@ fn prompt(s: &mut Session, given: &str, tokenizer: &Tokenizer) -> Result<Vec<u32
             return Err(command_line_error("the prompt on stdin is longer than 4 MiB, the limit for prompts"));
         }
     }
-    let tokens = tokenizer.encode(&text).map_err(|why| command_line_error(&format!("the prompt: {why}")))?;
+    let tokens = tokenizer.encode(&text, is_whole).map_err(|why| command_line_error(&format!("the prompt: {why}")))?;
     if tokens.is_empty() {
         return Err(command_line_error(
             "the prompt is empty, and there is nothing to go on from; give at least one character, or a token that begins a text",

@@ -1,6 +1,6 @@
 //! `attnc import DIR`: from a folder of the Hugging Face hub to a program; `attnc import model.gguf`: from a file of llama.cpp.
 //!
-//! In: the folder, with its `config.json` and safetensors files, or the file. Out: the program of [`crate::import`], checked against the
+//! In: the folder, with its `config.json`, `generation_config.json` if there is one, and safetensors files, or the file. Out: the program of [`crate::import`], checked against the
 //! tensors that are there: each of its parameters has one of its name and shape.
 
 use super::session::{CommandError, Session, command_line_error, reason};
@@ -37,7 +37,13 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
     let (weights, tensors) = checkpoint(s, &options.folder)?;
     s.claim(output)?;
     let text = s.text(file);
-    let config = Config::parse(&text, &options.ignore).map_err(|refusal| refused(s, &config_path, refusal))?;
+    let mut config = Config::parse(&text, &options.ignore).map_err(|refusal| refused(s, &config_path, refusal))?;
+    let writing = options.folder.join("generation_config.json");
+    if writing.exists() {
+        let file = s.read(&writing)?;
+        let text = s.text(file);
+        config.writes_by(&text).map_err(|refusal| refused(s, &writing, refusal))?;
+    }
     let program = program(s, &config, &tensors, [&options.folder, &config_path, &weights, output])?;
     s.write(output, program.as_bytes())
 }

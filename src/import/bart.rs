@@ -1,9 +1,75 @@
-//! BART: encoder and decoder. With a head, the decoder has a cache, and writes.
+//! BART and its relatives, Marian and mBART: encoder and decoder. With a head, the decoder has a cache, and writes.
+//!
+//! They share their layers and the names of their tensors, and differ in where norms stand, in positions, and in how a text that is
+//! read ends ([`Member`]).
 
 use super::{Config, Names, Refusal, Template, activation};
 
+/// What a member of the family has that others have not.
+struct Member {
+    /// The beginning of the names of its classes.
+    class: &'static str,
+    /// What follows that in the name of the class with a head.
+    head: &'static str,
+    /// The name of the model.
+    model: &'static str,
+    /// Do norms stand before the halves of a block, with one more behind all blocks?
+    pre_norm: bool,
+    /// Is there a norm behind the embeddings?
+    embed_norm: bool,
+    /// Are positions sines, instead of learned?
+    sines: bool,
+    /// Are the tokens that end a text those that its tokenizer puts there, as they depend on the language? Otherwise, it is one token.
+    ended: bool,
+}
+
+const BART: Member = Member {
+    class: "Bart",
+    head: "ForConditionalGeneration",
+    model: "Bart",
+    pre_norm: false,
+    embed_norm: true,
+    sines: false,
+    ended: false,
+};
+const MARIAN: Member =
+    Member { class: "Marian", head: "MTModel", model: "Marian", embed_norm: false, sines: true, ..BART };
+const MBART: Member = Member { class: "MBart", model: "MBart", pre_norm: true, ended: true, ..BART };
+
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
-    let head = config.architecture("Bart", &["ForConditionalGeneration", "Model"])? == "ForConditionalGeneration";
+    // What makes other members of the family.
+    config.only("normalize_before", false)?;
+    config.only("add_final_layer_norm", false)?;
+    config.only("normalize_embedding", true)?;
+    made(config, names, &BART)
+}
+
+pub(super) fn marian(config: &Config, names: &Names) -> Result<String, Refusal> {
+    config.only("normalize_before", false)?;
+    config.only("add_final_layer_norm", false)?;
+    config.only("normalize_embedding", false)?;
+    config.only("static_position_embeddings", true)?;
+    config.only("share_encoder_decoder_embeddings", true)?;
+    let vocabulary = config.size("vocab_size")?;
+    if config.size_or("decoder_vocab_size", vocabulary)? != vocabulary {
+        return Err(config.refuse("decoder_vocab_size", &format!("vocab_size, {vocabulary}")));
+    }
+    if config.size("d_model")? % 2 != 0 {
+        return Err(config.refuse("d_model", "an even size"));
+    }
+    made(config, names, &MARIAN)
+}
+
+pub(super) fn mbart(config: &Config, names: &Names) -> Result<String, Refusal> {
+    config.only("normalize_before", true)?;
+    config.only("add_final_layer_norm", true)?;
+    config.only("normalize_embedding", true)?;
+    config.only("static_position_embeddings", false)?;
+    made(config, names, &MBART)
+}
+
+fn made(config: &Config, names: &Names, member: &Member) -> Result<String, Refusal> {
+    let head = config.architecture(member.class, &[member.head, "Model"])? == member.head;
     let (d, layers) = (config.size("d_model")?, config.size("encoder_layers")?);
     let heads = |name: &str| {
         let h = config.size(name)?;
@@ -11,10 +77,6 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     };
     // It repeats the layers of the encoder.
     config.size_or("num_hidden_layers", layers)?;
-    // What makes other members of the family: norms before the halves of a block, and at the end.
-    config.only("normalize_before", false)?;
-    config.only("add_final_layer_norm", false)?;
-    config.only("normalize_embedding", true)?;
     let pad = config.token("pad_token_id")?.unwrap_or(1);
     let vocabulary = config.size("vocab_size")?;
     let edge = |name: &str, default: i64| {
@@ -22,7 +84,9 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         let wanted = || config.refuse(name, &format!("a token below vocab_size, {vocabulary}"));
         if token < vocabulary { Ok(token) } else { Err(wanted()) }
     };
-    let (start, end) = (edge("decoder_start_token_id", pad)?, edge("eos_token_id", 2)?);
+    // `transformers` begins with a token `bos_token_id` where nothing else is said.
+    let usual = if member.ended { config.token("bos_token_id")?.unwrap_or(0) } else { pad };
+    let (start, end) = (edge("decoder_start_token_id", usual)?, edge("eos_token_id", 2)?);
     // The first token that is written may be given.
     let (first, begins) = match config.token("forced_bos_token_id")? {
         None => (format!("full({start}, [1])"), format!("token {start}")),
@@ -31,10 +95,18 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
             (format!("concat(full({start}, [1]), full({next}, [1]))"), format!("tokens {start} and {next}"))
         }
     };
+    let ends = match member.ended {
+        true => " with the tokens that its tokenizer puts around it".to_owned(),
+        false => format!(", behind which comes token {end}"),
+    };
+    // The end of a text may always be written, whatever is said.
+    let banned = config.banned("bad_words_ids")?.into_iter().filter(|token| *token != end);
+    let banned: Vec<String> = banned.map(|token| format!("iota(V) == {token}")).collect();
     let tied = config.flag_or("tie_word_embeddings", true)?;
     let longest = config.size("max_position_embeddings")?;
     let of_head = |text: &'static str| if head { text } else { "" };
     Ok(Template::new(include_str!("bart.attn"))
+        .word("Name", member.model)
         .word("L", layers)
         .word("M", config.size("decoder_layers")?)
         .word("D", d)
@@ -45,6 +117,10 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("V", vocabulary)
         .word("T", longest)
         .word("longest", longest)
+        .word("norm", if member.pre_norm { "pre" } else { "post" })
+        .word("y", if member.pre_norm { "y" } else { "x" })
+        .word("Positions", if member.sines { "Positions<D>" } else { "Positions<D, T>" })
+        .word("even", if member.sines { ", D % 2 == 0" } else { "" })
         .word("act", activation(config, "activation_function", "gelu")?)
         .word("embed_scale", if config.flag_or("scale_embedding", false)? { " * sqrt(D)" } else { "" })
         .word("prefix", names.prefix(&["model.", ""], "shared.weight")?)
@@ -55,9 +131,17 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("first", first)
         .word("begins", begins)
         .word("end", end)
+        .word("ends", ends)
+        .word("banned", banned.join(" or "))
         .word("out", if head { "V" } else { "D" })
         .word("what", if head { "the logits of the next token at each position" } else { "the last hidden states" })
         .flag("head", head)
+        .flag("pre_norm", member.pre_norm)
+        .flag("final_norm", member.pre_norm)
+        .flag("embed_norm", member.embed_norm)
+        .flag("sines", member.sines)
+        .flag("ended", member.ended)
+        .flag("banned", !banned.is_empty())
         .flag("logits_bias", head && names.has("final_logits_bias"))
         .flag("own_head", head && !tied)
         .program())

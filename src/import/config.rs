@@ -7,9 +7,12 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+/// Fields about writing, which `generation_config.json` says too: what it says holds.
+const OF_WRITING: [&str; 3] = ["decoder_start_token_id", "forced_bos_token_id", "bad_words_ids"];
+
 /// Fields that change nothing in what a model computes from tokens or pixels when it is not trained: what they are for is said
 /// behind them.
-const WITHOUT_EFFECT: [&str; 91] = [
+const WITHOUT_EFFECT: [&str; 94] = [
     // Where the file comes from.
     "_name_or_path",
     "_commit_hash",
@@ -18,6 +21,7 @@ const WITHOUT_EFFECT: [&str; 91] = [
     "transformers_version",
     "transformers.js_config",
     "finetuning_task",
+    "_num_labels",
     "language",
     "license",
     // How numbers are stored, and how a framework runs the model.
@@ -25,6 +29,8 @@ const WITHOUT_EFFECT: [&str; 91] = [
     "torch_dtype",
     "torchscript",
     "use_bfloat16",
+    "extra_pos_embeddings",
+    "add_bias_logits",
     "tf_legacy_loss",
     "use_cache",
     "pretraining_tp",
@@ -132,6 +138,8 @@ impl Refusal {
 #[derive(Debug)]
 pub struct Config {
     fields: Map<String, Value>,
+    /// What `generation_config.json` says, of [`OF_WRITING`].
+    writing: Map<String, Value>,
     read: RefCell<BTreeSet<String>>,
     ignored: BTreeSet<String>,
 }
@@ -154,13 +162,23 @@ impl Config {
         if let Some(name) = ignored.iter().find(|name| !fields.contains_key(*name)) {
             return Err(Refusal::config(format!("it has no field `{name}` that could be ignored")));
         }
-        Ok(Config { fields, read: RefCell::default(), ignored: ignored.iter().cloned().collect() })
+        Ok(Config { fields, writing: Map::new(), read: RefCell::default(), ignored: ignored.iter().cloned().collect() })
+    }
+
+    /// Takes over what a `generation_config.json` says of the first tokens that are written, and of those that never are.
+    ///
+    /// # Errors
+    /// A text that is no JSON object.
+    pub fn writes_by(&mut self, text: &str) -> Result<(), Refusal> {
+        self.writing = Config::parse(text, &[])?.fields;
+        self.writing.retain(|name, value| OF_WRITING.contains(&name.as_str()) && !value.is_null());
+        Ok(())
     }
 
     /// The value of a field; none if it is missing or `null`.
     fn get(&self, name: &str) -> Option<&Value> {
         self.read.borrow_mut().insert(name.to_owned());
-        self.fields.get(name).filter(|value| !value.is_null())
+        self.writing.get(name).or_else(|| self.fields.get(name)).filter(|value| !value.is_null())
     }
 
     fn needed(&self, name: &str) -> Result<&Value, Refusal> {
@@ -197,6 +215,17 @@ impl Config {
         let Some(value) = self.get(name) else { return Ok(None) };
         let token = value.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n));
         token.map(Some).ok_or_else(|| self.refuse(name, "an integer from 0 to 2147483647"))
+    }
+
+    /// Tokens that are never written: a list of texts of one token each; none if it is not given.
+    pub(super) fn banned(&self, name: &str) -> Result<Vec<i64>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(Vec::new()) };
+        let token = |text: &Value| match text.as_array()?.as_slice() {
+            [one] => one.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n)),
+            _ => None,
+        };
+        let found = value.as_array().and_then(|texts| texts.iter().map(token).collect());
+        found.ok_or_else(|| self.refuse(name, "a list of lists of one token each"))
     }
 
     /// A finite number, or what it is if it is not given.
@@ -255,7 +284,7 @@ impl Config {
     pub(super) fn object(&self, name: &str) -> Result<Option<Config>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let Value::Object(fields) = value else { return Err(self.refuse(name, "an object")) };
-        Ok(Some(Config { fields: fields.clone(), read: RefCell::default(), ignored: BTreeSet::new() }))
+        Config::of(fields.clone(), &[]).map(Some)
     }
 
     /// Has it the same fields with the same values?

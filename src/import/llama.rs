@@ -2,13 +2,16 @@
 //!
 //! They share RMSNorm before each half of a block, rotary positions ([`rope`]), grouped queries and a gated feed-forward, and differ in
 //! biases, norms of heads, windows ([`windows`]), soft caps, and where else norms stand. With a head, they have a cache of keys and
-//! values, and write.
+//! values, and write. Where all layers have the same window, the cache is a ring of its size.
 
 mod rope;
 mod windows;
 
 use super::{Config, Names, Refusal, Template, activation, number};
 use rope::Rope;
+
+/// What each rotary frequency is divided by, where it is a tensor.
+pub(super) const FACTORS: &str = "rope_freqs.weight";
 
 /// The longest text that the cache of a program has room for if nothing else is said: caches of today's contexts (131072 tokens)
 /// would take more memory than the weights.
@@ -69,6 +72,13 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         true => Rope::of_two_kinds(config, e, (!mixed).then_some(window.is_some()))?,
         false => Rope::of(config, e)?,
     };
+    // What GGUF files have where a configuration has a rule; see `Rope::of`.
+    let factors = names.has(FACTORS);
+    if factors && !rope.takes_factors() {
+        let message =
+            format!("it has the tensor `{FACTORS}`, and its configuration scales rotary frequencies by a rule");
+        return Err(Refusal::checkpoint(message));
+    }
     let name = match family.as_str() {
         "llama" => "Llama",
         "mistral" => "Mistral",
@@ -128,7 +138,20 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         Some(window) => (Some(window.size), window.rule),
         None => (None, None),
     };
+    // Layers that are all alike keep what they see: with windows, a ring. Where some see everything, all have a cache of its size.
+    let ring = head && !mixed && size_of_window.is_some_and(|size| size < longest && size <= MOST_ROOM);
     let window = size_of_window.map(|size| size.to_string()).unwrap_or_default();
+    let cache = match (head, ring) {
+        (false, _) => String::new(),
+        (true, false) => format!(", C = {}, Kept = f32", longest.min(MOST_ROOM)),
+        (true, true) => format!(", W = {window}, Kept = f32"),
+    };
+    let of_cache = |plain: &'static str, ring_of: &'static str| match (head, ring) {
+        (false, _) => "",
+        (true, false) => plain,
+        (true, true) => ring_of,
+    };
+    let of_factors = if factors { ", factors" } else { "" };
     let template = Template::new(include_str!("llama.attn"))
         .word("Name", name)
         .word("L", layers)
@@ -139,10 +162,11 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         .word("F", size("intermediate_size", 9216)?)
         .word("V", size("vocab_size", 262_208)?)
         .word("T", longest)
-        .word("cache", if head { format!(", C = {}, Kept = f32", longest.min(MOST_ROOM)) } else { String::new() })
-        .word("fits", if head { ", C <= T" } else { "" })
-        .word("rooms", if head { ", C, Kept = f32" } else { "" })
-        .word("room", if head { ", C, Kept" } else { "" })
+        .word("cache", cache)
+        .word("fits", of_cache(", C <= T", ", W >= 1"))
+        .word("rooms", of_cache(", C, Kept = f32", ", W, Kept = f32"))
+        .word("room", of_cache(", C, Kept", ", W, Kept"))
+        .word("most", of_cache("C", "T"))
         .word("eps", &eps)
         .word("Norm", norm("D"))
         .word("HeadNorm", norm("E"))
@@ -154,19 +178,34 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         .word("scale", scale)
         .word("prefix", prefix)
         .word("embed_scale", if gemma { " * sqrt(D)" } else { "" })
-        .word("reach", if mixed { "reach" } else { &window })
+        .word(
+            "reach",
+            if mixed {
+                "reach"
+            } else if ring {
+                "W"
+            } else {
+                &window
+            },
+        )
         .word("window", &window)
         .word("rule", rule.unwrap_or_default())
-        .word("kind", if mixed { ", local: bool" } else { "" })
-        .word("local", if mixed { ", local" } else { "" })
-        .word("turned", if rope.is_of_two_kinds() { ", local" } else { "" })
+        .word(
+            "kind",
+            [if mixed { ", local: bool" } else { "" }, if factors { ", factors: f32[E/2]" } else { "" }].concat(),
+        )
+        .word("local", [if mixed { ", local" } else { "" }, of_factors].concat())
+        .word("turned", if rope.is_of_two_kinds() { ", local" } else { of_factors })
+        .word("factors", of_factors)
         .word("cap", cap_scores.clone().unwrap_or_default())
         .word("cap_logits", cap_logits.clone().unwrap_or_default())
+        .flag("factors", factors)
         .flag("plus_one", gemma)
         .flag("grouped", h != k)
         .flag("head_norms", head_norms)
         .flag("window", size_of_window.is_some())
         .flag("mixed", mixed)
+        .flag("ring", ring)
         .flag("cap", cap_scores.is_some())
         .flag("cap_logits", cap_logits.is_some())
         .flag("sandwich", capped)

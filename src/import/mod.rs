@@ -37,7 +37,7 @@ pub struct Imported {
 type Family = (&'static str, fn(&Config, &Names) -> Result<String, Refusal>);
 
 /// Families, in the order of messages.
-const FAMILIES: [Family; 16] = [
+const FAMILIES: [Family; 18] = [
     ("gpt2", gpt2::program),
     ("bert", bert::program),
     ("roberta", bert::program),
@@ -52,6 +52,8 @@ const FAMILIES: [Family; 16] = [
     ("gemma3", llama::beside_images),
     ("t5", t5::program),
     ("bart", bart::program),
+    ("marian", bart::marian),
+    ("mbart", bart::mbart),
     ("vit", vit::program),
     ("whisper", whisper::program),
 ];

@@ -54,8 +54,8 @@ pub struct Hub {
     splitters: Vec<Splitter>,
     /// Added tokens, longest text first.
     added: Vec<Added>,
-    /// Tokens before a text.
-    begin: Vec<u32>,
+    /// Tokens before a text, and those after it.
+    around: (Vec<u32>, Vec<u32>),
     /// What each token adds to a text.
     bytes: HashMap<u32, Vec<u8>>,
     vocabulary: u64,
@@ -98,9 +98,9 @@ impl Hub {
             }
         }
         added.sort_by_key(|one| usize::MAX - one.text.len());
-        let begin = begin(&file["post_processor"], &|token| bytes.contains_key(&token))?;
+        let around = around(&file["post_processor"], &|token| bytes.contains_key(&token))?;
         let vocabulary = bytes.keys().max().map_or(0, |most| u64::from(*most) + 1);
-        Ok(Hub { model, normalizers, splitters, added, begin, bytes, vocabulary })
+        Ok(Hub { model, normalizers, splitters, added, around, bytes, vocabulary })
     }
 
     pub(super) fn vocabulary(&self) -> u64 {
@@ -111,9 +111,10 @@ impl Hub {
         self.bytes.get(&token).cloned()
     }
 
-    /// The tokens of a text.
-    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
-        let mut tokens = self.begin.clone();
+    /// The tokens of a text that goes on, or of a whole one: then those after it are there too.
+    pub(super) fn encode(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, String> {
+        let (before, after) = &self.around;
+        let mut tokens = before.clone();
         let mut rest = text;
         let mut is_first = true;
         // Where each added token occurs next; it is searched for again only from there on.
@@ -136,6 +137,9 @@ impl Hub {
             rest = &rest[at + one.text.len()..];
             rest = if one.takes.1 { rest.trim_start() } else { rest };
             is_first = false;
+        }
+        if is_whole {
+            tokens.extend(after);
         }
         Ok(tokens)
     }
@@ -253,30 +257,50 @@ fn decoder(decoder: &Value) -> Result<Decode, String> {
     }))
 }
 
-/// The tokens that a post-processor puts before a text, each of which must be one of the vocabulary. Those after it are left out: they
-/// would end the text.
-fn begin(processor: &Value, is_token: &dyn Fn(u32) -> bool) -> Result<Vec<u32>, String> {
-    let mut tokens = Vec::new();
+/// The tokens that a post-processor puts before a text and after it, each of which must be one of the vocabulary.
+fn around(processor: &Value, is_token: &dyn Fn(u32) -> bool) -> Result<(Vec<u32>, Vec<u32>), String> {
+    let mut found = None;
     for (place, one) in named("post_processor", "processors", processor) {
-        match one["type"].as_str() {
-            Some("ByteLevel") => {}
+        let known = |name: &str, id: &Value, field: &str| {
+            let wrong = || format!("`{place}.{field}`: the id {id} of {name:?} is no token of the vocabulary");
+            number(id).filter(|token| is_token(*token)).ok_or_else(wrong)
+        };
+        let both = match one["type"].as_str() {
+            Some("ByteLevel") => continue,
             Some("TemplateProcessing") => {
-                for part in list(&one["single"]).iter().take_while(|part| part["Sequence"].is_null()) {
+                let (mut own, mut end) = (Vec::new(), None);
+                for part in list(&one["single"]) {
+                    if !part["Sequence"].is_null() {
+                        if end.replace(own.len()).is_some() {
+                            return Err(format!("`{place}.single` has the text twice"));
+                        }
+                        continue;
+                    }
                     let name = part["SpecialToken"]["id"].as_str().unwrap_or_default();
                     let ids = list(&one["special_tokens"][name]["ids"]);
                     if ids.is_empty() {
                         return Err(format!("`{place}.special_tokens` has no ids of {name:?}"));
                     }
                     for id in ids {
-                        let token = number(id).filter(|token| is_token(*token));
-                        tokens.push(token.ok_or_else(|| {
-                            format!("`{place}.special_tokens`: the id {id} of {name:?} is no token of the vocabulary")
-                        })?);
+                        own.push(known(name, id, "special_tokens")?);
                     }
                 }
+                let behind = own.split_off(end.ok_or_else(|| format!("`{place}.single` has no text"))?);
+                (own, behind)
             }
-            _ => return Err(refuse(&place, one, "ByteLevel, TemplateProcessing")),
+            Some("RobertaProcessing" | "BertProcessing") => {
+                let edge = |field: &str| known(one[field][0].as_str().unwrap_or_default(), &one[field][1], field);
+                (vec![edge("cls")?], vec![edge("sep")?])
+            }
+            _ => {
+                let wanted = "ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing";
+                return Err(refuse(&place, one, wanted));
+            }
+        };
+        // The library takes the parts of the first for a pair of texts.
+        if found.replace(both).is_some() {
+            return Err(format!("`{place}` is the second processor that adds tokens; expected at most one"));
         }
     }
-    Ok(tokens)
+    Ok(found.unwrap_or_default())
 }

@@ -39,16 +39,19 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a text.
+    /// The tokens of a text: as the beginning of one that goes on, or as a whole one, with those that mark its end too.
     ///
     /// # Errors
     /// The part of the text that has no token, in words.
-    pub fn encode(&self, text: &[u8]) -> Result<Vec<u32>, String> {
+    pub fn encode(&self, text: &[u8], is_whole: bool) -> Result<Vec<u32>, String> {
         match self {
             Tokenizer::Bytes => Ok(text.iter().copied().map(u32::from).collect()),
             Tokenizer::Hub(hub) => {
                 let text = std::str::from_utf8(text);
-                hub.encode(text.map_err(|error| format!("it is not UTF-8 from byte {} on", error.valid_up_to()))?)
+                hub.encode(
+                    text.map_err(|error| format!("it is not UTF-8 from byte {} on", error.valid_up_to()))?,
+                    is_whole,
+                )
             }
         }
     }

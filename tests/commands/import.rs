@@ -75,16 +75,17 @@ fn cases(checkpoint: &str) -> Vec<Case> {
 fn imported_programs_compute_what_transformers_computes() {
     let of_families =
         threads::each(checkpoints(), threads::all(), |checkpoint| computes_what_transformers_does(&checkpoint));
-    // Each family has a checkpoint; GPT-2, twelve of the Llama kind, two T5 and a BART have a cache.
+    // Each family has a checkpoint; GPT-2, twelve of the Llama kind, two T5, a BART, a Marian and an mBART have a cache.
     for family in families() {
-        assert!(of_families.iter().any(|(known, _)| known == family), "{family}");
+        assert!(of_families.iter().any(|(known, ..)| known == family), "{family}");
     }
-    assert_eq!(of_families.iter().filter(|(_, cached)| *cached).count(), 16);
+    assert_eq!(of_families.iter().filter(|(_, cached, _)| *cached).count(), 18);
+    assert_eq!(of_families.iter().map(|(.., texts)| texts).sum::<usize>(), 4 * 8);
 }
 
-/// Compares the results of the program of a checkpoint with those that stand beside it; the checkpoint's family, and whether the program
-/// has a cache.
-fn computes_what_transformers_does(checkpoint: &str) -> (String, bool) {
+/// Compares the results of the program of a checkpoint with those that stand beside it; the checkpoint's family, whether the program
+/// has a cache, and how many texts it wrote as `transformers` did.
+fn computes_what_transformers_does(checkpoint: &str) -> (String, bool, usize) {
     let path = folder().join(checkpoint);
     let (code, program, err) = attnc(&["import", path.to_str().expect("UTF-8")]);
     assert_eq!((code, err.as_str()), (0, ""), "{checkpoint}");
@@ -124,18 +125,48 @@ fn computes_what_transformers_does(checkpoint: &str) -> (String, bool) {
         }
     }
     let cached = program.contains("pub fn prefill(");
+    let mut texts = 0;
     if cached {
         let reads = program.contains("pub fn read(");
         goes_on_from_its_cache(checkpoint, &model, reads, TOLERANCE);
         writes(checkpoint, made.path(), &model, reads);
+        texts = writes_what_is_generated(checkpoint, &model);
     }
-    (config["model_type"].as_str().expect("a family").to_owned(), cached)
+    (config["model_type"].as_str().expect("a family").to_owned(), cached, texts)
+}
+
+/// What `transformers` writes behind each text in `written.safetensors`, with a penalty for what was written, is what `next` gives, token by
+/// token. How many texts there are.
+fn writes_what_is_generated(checkpoint: &str, model: &CompiledModel) -> usize {
+    let stem = format!("checkpoints/{checkpoint}/written");
+    if !folder().join(checkpoint).join("written.safetensors").exists() {
+        return 0;
+    }
+    let (tensors, _) = fixtures::read(&stem);
+    let of = |path: String| host(&tensors.iter().find(|(name, _)| *name == path).expect("a tensor").1).to_i64();
+    let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
+    let entry = |name: &str| model.entry(name).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+    for text in 0..4 {
+        let mut given = of(format!("{text}/in/tokens"));
+        for (at, wanted) in of(format!("{text}/out")).into_iter().enumerate() {
+            let float = |x: f32| Tensor::from_f32(Vec::new(), &[x]).expect("a number");
+            let int = |elem, n: i64| Tensor::from_ints(elem, Vec::new(), &[n]).expect("a number");
+            let tokens = Tensor::from_ints(Elem::I32, vec![given.len()], &given).expect("tokens");
+            let most = int(Elem::I32, i32::MAX.into());
+            let args = [tokens, float(0.0), most, float(1.0), float(1.5), int(Elem::I64, 0)];
+            let token = session.call(entry("next"), &args).unwrap_or_else(|e| panic!("{checkpoint}: {e}"))[0].to_i64();
+            assert_eq!(token, [wanted], "{checkpoint}: text {text}, token {at}");
+            given = token;
+        }
+        session.call(entry("forget"), &[]).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+    }
+    4
 }
 
 /// In half the bytes, a cache gives nearly the same: keys and values are rounded to f16 once.
 #[test]
 fn caches_may_be_of_f16() {
-    for checkpoint in ["gpt2", "gemma3", "t5"] {
+    for checkpoint in ["gpt2", "gemma3", "mistral", "t5", "marian", "mbart"] {
         let path = folder().join(checkpoint);
         let made = tempfile::tempdir().expect("a folder");
         let (program, so) = (made.path().join("model.attn"), made.path().join("model.so"));
@@ -147,10 +178,55 @@ fn caches_may_be_of_f16() {
         // SAFETY: it was compiled just above.
         let model = unsafe { CompiledModel::open(&so, Some(&weights(&path)), 1) };
         let model = model.unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
-        let far = goes_on_from_its_cache(checkpoint, &model, checkpoint == "t5", 1e-2);
+        let far = goes_on_from_its_cache(checkpoint, &model, ["t5", "marian", "mbart"].contains(&checkpoint), 1e-2);
         // It is rounded, so it differs by more than sums in another order.
         assert!(far > TOLERANCE, "{checkpoint}: {far:e}");
     }
+}
+
+/// A model all of whose layers have a window keeps no more than that, and goes on to its last position; others have a cache of their own
+/// size.
+#[test]
+fn windows_keep_what_they_see() {
+    let program = changed("mistral", &json!({})).expect("a program");
+    assert!(program.contains("W = 4, Kept = f32>") && program.contains("state keys:   Kept[K, W, E]"), "{program}");
+    // What sees everything, or nearly everything, has no ring.
+    for (checkpoint, changes) in [
+        ("mistral", json!({"sliding_window": null})),
+        ("mistral", json!({"sliding_window": 64})),
+        ("mistral", json!({"sliding_window": 5000, "max_position_embeddings": 9000})),
+        ("qwen2_windows", json!({})),
+        ("gemma3", json!({})),
+    ] {
+        let program = changed(checkpoint, &changes).expect("a program");
+        assert!(program.contains("state keys:   Kept[K, C, E]"), "{checkpoint} {changes}: {program}");
+    }
+    // All layers of a Gemma with windows.
+    let near = changed("gemma3", &json!({"layer_types": vec!["sliding_attention"; 4]})).expect("a program");
+    assert!(near.contains("state keys:   Kept[K, W, E]"), "{near}");
+    front::module("near.attn", &near, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let path = folder().join("mistral");
+    let made = tempfile::tempdir().expect("a folder");
+    let (program, so) = (made.path().join("model.attn"), made.path().join("model.so"));
+    let [path_text, program, so_text] = [&path, &program, &so].map(|path| path.to_str().expect("UTF-8"));
+    assert_eq!(attnc(&["import", path_text, "-o", program]), (0, String::new(), String::new()));
+    assert_eq!(attnc(&[program, "-o", so_text, "--dim", "T=20"]), (0, String::new(), String::new()));
+    let (code, _, err) = attnc(&[program, "--dim", "W=0", "--emit", "ir=/dev/null"]);
+    assert!(code == 1 && err.contains("W >= 1"), "{err}");
+    // SAFETY: it was compiled just above.
+    let model = unsafe { CompiledModel::open(&so, Some(&weights(&path)), 1) };
+    let model = model.unwrap_or_else(|e| panic!("{e}"));
+    let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
+    let mut call = |name: &str, tokens: Tensor| {
+        let entry = model.entry(name).unwrap_or_else(|e| panic!("{e}"));
+        session.call(entry, &[tokens]).map(|results| results[0].to_f32()).map_err(|error| error.text)
+    };
+    let ints = |shape, values: &[i64]| Tensor::from_ints(Elem::I32, shape, values).expect("a tensor");
+    // Of 20 positions.
+    assert!(call("prefill", ints(vec![19], &[1; 19])).is_ok());
+    assert!(call("prefill", ints(vec![2], &[1; 2])).is_err_and(|why| why.contains("N is 21, but must be")));
+    assert!(call("step", ints(vec![], &[1])).is_ok());
+    assert!(call("step", ints(vec![], &[1])).is_err_and(|why| why.contains("N is 21, but must be")));
 }
 
 /// Every position that a cache has room for is one of the model's: a larger cache would go on where the model has none.
@@ -190,7 +266,13 @@ fn writes(checkpoint: &str, folder: &Path, model: &CompiledModel, reads: bool) {
     let config = std::fs::read_to_string(self::folder().join(checkpoint).join("config.json")).expect("a file");
     let config: Value = serde_json::from_str(&config).expect("JSON");
     let token = |name: &str| config[name].as_i64().expect("a token");
-    let prompt = if reads { vec![3, 11, 5, token("eos_token_id")] } else { vec![3, 11, 5] };
+    let said = std::fs::read_to_string(self::folder().join(checkpoint).join("generation_config.json"));
+    let said: Value = said.map_or(Value::Null, |text| serde_json::from_str(&text).expect("JSON"));
+    let banned: Vec<i64> =
+        said["bad_words_ids"].as_array().into_iter().flatten().filter_map(|text| text[0].as_i64()).collect();
+    // The tokenizer puts a token behind a text: a text that is read has it, one that goes on has not.
+    let behind = if reads { token("eos_token_id") } else { 7 };
+    let prompt = if reads { vec![3, 11, 5, behind] } else { vec![3, 11, 5] };
     let mask = || ints(&[1, prompt.len()], &vec![1; prompt.len()]);
     let (mut tokens, encoded) = match reads {
         true => {
@@ -198,6 +280,7 @@ fn writes(checkpoint: &str, folder: &Path, model: &CompiledModel, reads: bool) {
         }
         false => (prompt.clone(), None),
     };
+    tokens.extend(said["forced_bos_token_id"].as_i64());
     let given = tokens.len();
     let mut vocabulary = 0;
     for _ in 0..5 {
@@ -207,7 +290,9 @@ fn writes(checkpoint: &str, folder: &Path, model: &CompiledModel, reads: bool) {
         };
         vocabulary = *logits.shape().last().expect("an axis");
         let logits = logits.to_f64();
-        let row = &logits[logits.len() - vocabulary..];
+        let mut row = logits[logits.len() - vocabulary..].to_vec();
+        let may_not = banned.iter().filter(|banned| **banned != token("eos_token_id"));
+        may_not.for_each(|banned| row[usize::try_from(*banned).expect("a token")] = f64::NEG_INFINITY);
         let best = (0..vocabulary).fold(0, |best, i| if row[i] > row[best] { i } else { best });
         tokens.push(i64::try_from(best).expect("a token"));
     }
@@ -219,7 +304,12 @@ fn writes(checkpoint: &str, folder: &Path, model: &CompiledModel, reads: bool) {
     }
     let word = |token: &i64| words.iter().find(|(_, n)| i64::try_from(**n) == Ok(*token)).expect("a token").0.as_str();
     let shown: String = tokens[given..].iter().map(word).collect();
-    let tokenizer = json!({"model": {"type": "BPE", "vocab": words, "merges": []}});
+    let template = json!({
+        "type": "TemplateProcessing",
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "end", "type_id": 0}}],
+        "special_tokens": {"end": {"id": "end", "ids": [behind], "tokens": ["end"]}},
+    });
+    let tokenizer = json!({"model": {"type": "BPE", "vocab": words, "merges": []}, "post_processor": template});
     std::fs::write(place("tokenizer.json"), tokenizer.to_string()).expect("a file");
     let weights = weights(&self::folder().join(checkpoint));
     let (program, tokenizer) = (place("model.attn"), place("tokenizer.json"));
@@ -296,6 +386,15 @@ fn goes_on_from_its_cache(checkpoint: &str, model: &CompiledModel, reads: bool, 
             near("one by one", at, &call("step", &[ints(Vec::new(), &[*token])]));
         }
         call("forget", &[]);
+        // Several at once behind some that came one by one: in a ring, these stand anywhere.
+        for k in 1..rows {
+            begin(&mut call);
+            for (at, token) in text[..k].iter().enumerate() {
+                near("one by one", at, &call("step", &[ints(Vec::new(), &[*token])]));
+            }
+            near("the rest", rows - 1, &call("prefill", &[ints(vec![rows - k], &text[k..])]));
+            call("forget", &[]);
+        }
     }
     worst
 }
@@ -392,6 +491,25 @@ fn what_is_not_supported_is_refused_by_its_field() {
         ("t5", json!({"eos_token_id": [1, 2]}), "`eos_token_id` is [1,2]"),
         ("t5", json!({"feed_forward_proj": "gated-mish"}), "`feed_forward_proj` is \"gated-mish\""),
         ("t5", json!({"relative_attention_max_distance": 8}), "`relative_attention_max_distance` is 8"),
+        ("marian", json!({"share_encoder_decoder_embeddings": false}), "`share_encoder_decoder_embeddings` is false"),
+        ("marian", json!({"decoder_vocab_size": 50}), "`decoder_vocab_size` is 50; attnc can import vocab_size, 53"),
+        ("marian", json!({"normalize_before": true}), "`normalize_before` is true; attnc can import only false"),
+        ("marian", json!({"normalize_embedding": true}), "`normalize_embedding` is true; attnc can import only false"),
+        ("marian", json!({"static_position_embeddings": false}), "`static_position_embeddings` is false"),
+        ("marian", json!({"d_model": 25}), "`d_model` is 25; attnc can import an even size"),
+        (
+            "marian",
+            json!({"bad_words_ids": [[1], [2, 3]]}),
+            "`bad_words_ids` is [[1],[2,3]]; attnc can import a list of",
+        ),
+        ("marian", json!({"architectures": ["MarianForCausalLM"]}), "attnc can import MarianMTModel or MarianModel"),
+        ("mbart", json!({"normalize_before": false}), "`normalize_before` is false; attnc can import only true"),
+        ("mbart", json!({"forced_bos_token_id": 53}), "`forced_bos_token_id` is 53; attnc can import a token below"),
+        (
+            "mbart",
+            json!({"architectures": ["MBartForQuestionAnswering"]}),
+            "MBartForConditionalGeneration or MBartModel",
+        ),
         ("bart", json!({"normalize_before": true}), "`normalize_before` is true; attnc can import only false"),
         ("bart", json!({"decoder_attention_heads": 5}), "`decoder_attention_heads` is 5; attnc can import a divisor"),
         ("bart", json!({"forced_bos_token_id": 53}), "`forced_bos_token_id` is 53; attnc can import a token below"),
@@ -417,7 +535,7 @@ fn what_is_not_supported_is_refused_by_its_field() {
     }
     // Windows where the family has them, and nowhere else.
     let windows =
-        |checkpoint: &str, changes| changed(checkpoint, &changes).expect("a program").contains("distance < 4");
+        |checkpoint: &str, changes| changed(checkpoint, &changes).expect("a program").contains("distance < W");
     let qwen = |first| json!({"use_sliding_window": true, "sliding_window": 4, "layer_types": null, "max_window_layers": first});
     assert!(windows("qwen2", qwen(0)) && !windows("qwen2", qwen(28)) && windows("mistral", json!({})));
     assert!(!windows("llama", json!({"sliding_window": 4})));
@@ -426,6 +544,35 @@ fn what_is_not_supported_is_refused_by_its_field() {
     assert!(first(json!({})).contains("written(full(2, [1]))"));
     let forced = first(json!({"forced_bos_token_id": 0}));
     assert!(forced.contains("written(concat(full(2, [1]), full(0, [1])))"), "{forced}");
+    // What `generation_config.json` says of writing holds, and nothing else of it.
+    let path = folder().join("bart");
+    let text = std::fs::read_to_string(path.join("config.json")).expect("a file");
+    let names: Names = WeightsFile::open(&weights(&path)).expect("weights").names().into_iter().collect();
+    let written_by = |text_of_writing: &str| {
+        let mut config = Config::parse(&text, &[]).map_err(|refusal| refusal.message)?;
+        config.writes_by(text_of_writing).map_err(|refusal| refusal.message)?;
+        attnc::import::import(&config, &names).map(|made| made.text).map_err(|refusal| refusal.message)
+    };
+    let said =
+        r#"{"forced_bos_token_id": 5, "bad_words_ids": [[2], [9]], "decoder_start_token_id": null, "d_model": 7}"#;
+    let made = written_by(said).expect("a program");
+    assert!(
+        made.contains("concat(full(2, [1]), full(5, [1]))") && made.contains("where(iota(V) == 9, -inf,"),
+        "{made}"
+    );
+    assert_eq!(written_by("{}"), changed("bart", &json!({})));
+    assert!(written_by("[]").is_err_and(|why| why.contains("not an object")));
+    // A rule for rotary frequencies, and a tensor of factors too.
+    let both: Names = WeightsFile::open(&weights(&folder().join("llama3")))
+        .expect("weights")
+        .names()
+        .into_iter()
+        .chain(["rope_freqs.weight".to_owned()])
+        .collect();
+    let config = std::fs::read_to_string(folder().join("llama3/config.json")).expect("a file");
+    let config = Config::parse(&config, &[]).unwrap_or_else(|e| panic!("{e:?}"));
+    let why = attnc::import::import(&config, &both).expect_err("two rules").message;
+    assert!(why.contains("has the tensor `rope_freqs.weight`"), "{why}");
     // Fields that say nothing are not reported.
     for changes in [json!({"a_new_flag": false}), json!({"a_new_list": []}), json!({"a_new_thing": null})] {
         assert_eq!(changed("gpt2", &changes), changed("gpt2", &json!({})));
@@ -454,7 +601,7 @@ fn older_configurations_are_read() {
     let far = changed("gemma3", &json!({"layer_types": vec!["full_attention"; 4]})).expect("a program");
     assert!(far.contains("theta = 50000.0") && !far.contains("local"), "{far}");
     let near = changed("gemma3", &json!({"layer_types": vec!["sliding_attention"; 4]})).expect("a program");
-    assert!(near.contains("theta = 700.0") && near.contains("distance < 4") && !near.contains("local"), "{near}");
+    assert!(near.contains("theta = 700.0") && near.contains("W = 4,") && !near.contains("local"), "{near}");
 }
 
 /// Folders that are none, files that are broken, and the option that takes a field's meaning away.
@@ -528,66 +675,6 @@ fn the_command_tells_what_is_wrong_with_a_folder() {
     assert!(ignoring.contains("model Gpt2<L = 3"), "{ignoring}");
     let (code, _, err) = attnc(&["import", path, "--ignore", "a_new_scale", "--ignore", "another"]);
     assert!(code == 3 && err.contains("no field `another`"), "{err}");
-}
-
-/// A library reads weights that are spread over files as the interpreter does, and refuses the same.
-#[test]
-fn weights_in_several_files() {
-    let made = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| made.path().join(name);
-    let (so, source) = (at("m.so"), at("m.attn"));
-    std::fs::write(&source, "model M { a: f32[2], b: f32[2]\n pub fn forward() -> f32[2] { a - b } }").expect("a file");
-    let (code, _, err) = attnc(&[source.to_str().expect("UTF-8"), "-o", so.to_str().expect("UTF-8")]);
-    assert_eq!(code, 0, "{err}");
-    let save = |file: &str, tensors: &[(&str, [f32; 2])]| {
-        let bytes: Vec<(String, Vec<u8>)> =
-            tensors.iter().map(|(n, v)| ((*n).to_owned(), v.iter().flat_map(|x| x.to_le_bytes()).collect())).collect();
-        let views = bytes.iter().map(|(name, data)| {
-            (name, safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![2], data).expect("a view"))
-        });
-        safetensors::serialize_to_file(views, None, &at(file)).expect("a file");
-    };
-    save("1.safetensors", &[("a", [5.0, 7.0])]);
-    save("2.safetensors", &[("b", [1.0, 2.0]), ("c", [0.0, 0.0])]);
-    save("3.safetensors", &[("a", [0.0, 0.0])]);
-    let index = |text: &str| {
-        std::fs::write(at("index.json"), text).expect("a file");
-        // SAFETY: the library was compiled above.
-        unsafe { CompiledModel::open(&so, Some(&at("index.json")), 1) }
-    };
-    let (one, two, three) = ("1.safetensors", "2.safetensors", "3.safetensors");
-    let good =
-        format!(r#"{{"metadata": {{"total_size": 24}}, "weight_map": {{"a": "{one}", "b": "{two}", "c": "{two}"}}}}"#);
-    let model = index(&good).unwrap_or_else(|e| panic!("{e}"));
-    let entry = model.entry("forward").unwrap_or_else(|e| panic!("{e}"));
-    let result = model.session().and_then(|mut s| s.call(entry, &[])).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(result[0].to_f32(), [4.0, 5.0]);
-    assert_eq!(model.unused_weights(), ["c"]);
-    let file = WeightsFile::open(&at("index.json")).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(file.names(), ["a", "b", "c"]);
-    for (text, told) in [
-        (format!(r#"{{"weight_map": {{"a": "{one}"}}}}"#), "missing: b"),
-        (
-            format!(r#"{{"weight_map": {{"a": "{one}", "b": "{two}", "x": "{three}"}}}}"#),
-            "two of its files have a tensor `a`",
-        ),
-        (r#"{"weight_map": {"a": "absent"}}"#.to_owned(), "cannot read weights file"),
-        (r#"{"weight_map": {"a": "sub/1.safetensors"}}"#.to_owned(), "which is not beside it"),
-        (r#"{"weight_map": {"a": ""}}"#.to_owned(), "which is not beside it"),
-        (r#"{"weight_map": {"a": ".."}}"#.to_owned(), "directory"),
-        (r#"{"weight_map": {"a": "m.so"}}"#.to_owned(), "m.so"),
-        (r#"{"weight_map": []}"#.to_owned(), ""),
-        (r#"{"other": {}}"#.to_owned(), "weight_map"),
-        ("{".to_owned(), ""),
-        ("[".repeat(100_000), ""),
-    ] {
-        let Err(error) = index(&text) else { panic!("{text} was opened") };
-        assert!(error.text.contains(told), "{text}: {}", error.text);
-        if told != "missing: b" {
-            let Err(error) = WeightsFile::open(&at("index.json")) else { panic!("{text} was opened") };
-            assert!(error.contains(told), "{text}: {error}");
-        }
-    }
 }
 
 /// The used tensors of a checkpoint are in f32 for the interpreter, whatever the file has: as the library converts them.

@@ -16,11 +16,12 @@ use host::host;
 /// How far results may be from the reference; see [`fixtures::difference`].
 const TOLERANCE: f64 = 1e-5;
 
-const MODELS: [&str; 10] = [
+const MODELS: [&str; 11] = [
     "gemma2_f32",
     "gemma3_f32",
     "gemma_f32",
     "gpt2_q8_0",
+    "llama31_f32",
     "llama_bf16",
     "llama_f32",
     "llama_q4_0",

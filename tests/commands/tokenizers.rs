@@ -11,12 +11,18 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizers")
 }
 
-/// A tokenizer's file, and texts with their tokens.
-fn fixture(name: &str) -> (Value, Vec<Value>) {
+/// A tokenizer's file, texts with their tokens, and how many of these are behind each text.
+fn fixture_of(name: &str) -> (Value, Vec<Value>, usize) {
     let text = std::fs::read_to_string(folder().join(name)).expect("a file");
     let mut file: Value = serde_json::from_str(&text).expect("JSON");
     let cases = file["cases"].as_array().expect("a list").clone();
-    (file["tokenizer"].take(), cases)
+    let after = file["after"].as_u64().and_then(|n| usize::try_from(n).ok()).expect("a count");
+    (file["tokenizer"].take(), cases, after)
+}
+
+fn fixture(name: &str) -> (Value, Vec<Value>) {
+    let (file, cases, _) = fixture_of(name);
+    (file, cases)
 }
 
 #[test]
@@ -24,12 +30,14 @@ fn tokens_are_those_of_the_library() {
     let mut files = 0;
     for entry in std::fs::read_dir(folder()).expect("the folder") {
         let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
-        let (file, cases) = fixture(&name);
+        let (file, cases, after) = fixture_of(&name);
         let tokenizer = Tokenizer::read(&file.to_string()).unwrap_or_else(|e| panic!("{name}: {e}"));
         for case in &cases {
             let text = case["text"].as_str().expect("a text");
             let ids: Vec<u32> = serde_json::from_value(case["ids"].clone()).expect("tokens");
-            assert_eq!(tokenizer.encode(text.as_bytes()).as_ref(), Ok(&ids), "{name}: {text:?}");
+            assert_eq!(tokenizer.encode(text.as_bytes(), true).as_ref(), Ok(&ids), "{name}: {text:?}");
+            let goes_on = tokenizer.encode(text.as_bytes(), false);
+            assert_eq!(goes_on.as_deref(), Ok(&ids[..ids.len() - after]), "{name}: {text:?}");
             assert!(ids.iter().all(|id| u64::from(*id) < tokenizer.vocabulary()), "{name}");
             let bytes: Vec<u8> = ids.iter().flat_map(|id| tokenizer.bytes(*id).expect("a token")).collect();
             let back = String::from_utf8_lossy(&bytes);
@@ -39,10 +47,10 @@ fn tokens_are_those_of_the_library() {
             assert_eq!(back, case["decoded"].as_str().expect("a text"), "{name}: {text:?}");
         }
         assert!(tokenizer.bytes(u32::MAX).is_none());
-        assert!(tokenizer.encode(b"a\xff").is_err_and(|why| why.contains("not UTF-8 from byte 1 on")));
+        assert!(tokenizer.encode(b"a\xff", true).is_err_and(|why| why.contains("not UTF-8 from byte 1 on")));
         files += 1;
     }
-    assert!(files >= 7, "{files}");
+    assert!(files >= 9, "{files}");
 }
 
 #[test]
@@ -75,9 +83,24 @@ fn what_would_be_followed_wrongly_is_refused() {
         (
             "llama3.json",
             "/post_processor/processors/1/type",
-            json!("BertProcessing"),
-            "`post_processor.processors[1]` is \"BertProc",
+            json!("Lowercase"),
+            "`post_processor.processors[1]` is \"Lowercase\"; expected ByteLevel, TemplateProcessing, Rob",
         ),
+        ("t5.json", "/post_processor/single", json!([]), "`post_processor.single` has no text"),
+        (
+            "t5.json",
+            "/post_processor/single/1",
+            json!({"Sequence": {"id": "A", "type_id": 0}}),
+            "`post_processor.single` has the text twice",
+        ),
+        (
+            "t5.json",
+            "/post_processor/special_tokens/<~1s>/ids/0",
+            json!(999_999),
+            "the id 999999 of \"</s>\" is no token",
+        ),
+        ("bart.json", "/post_processor/sep/1", json!(999_999), "`post_processor.sep`: the id 999999 of \"</s>\" is no"),
+        ("bart.json", "/post_processor/cls", json!(null), "`post_processor.cls`: the id null of \"\" is no token"),
         ("llama3.json", "/post_processor/processors/1/special_tokens", json!({}), "has no ids of \"<s>\""),
         (
             "llama3.json",
@@ -133,6 +156,10 @@ fn what_would_be_followed_wrongly_is_refused() {
     let (mut file, _) = fixture("mbart.json");
     file["normalizer"]["normalizers"][1] = file["normalizer"]["normalizers"][0].clone();
     assert!(Tokenizer::read(&file.to_string()).is_err_and(|why| why.contains("more than one `Precompiled`")));
+    let (mut file, _) = fixture("t5.json");
+    file["post_processor"] = json!({"type": "Sequence", "processors": vec![file["post_processor"].clone(); 2]});
+    let why = Tokenizer::read(&file.to_string()).map(|_| ()).expect_err("two templates");
+    assert!(why.contains("`post_processor.processors[1]` is the second processor that adds tokens"), "{why}");
     for text in ["", "{", "[]", "{}", "{\"model\": 3}"] {
         assert!(Tokenizer::read(text).is_err(), "{text}");
     }

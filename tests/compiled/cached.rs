@@ -17,11 +17,23 @@ fn int(n: i64) -> Tensor {
 
 /// An example with the dimensions and weights of a reference, and `more` dimensions.
 pub(crate) fn example(name: &str, reference: &str, more: &[(&str, i64)]) -> (Everywhere, fixtures::Fixture) {
+    let source = std::fs::read_to_string(fixtures::program(name)).unwrap();
+    of_source(&source, name, reference, more)
+}
+
+/// An example that keeps keys and values in f16, as `--dim Kept=f16` makes it.
+fn in_half(name: &str, more: &[(&str, i64)]) -> (Everywhere, fixtures::Fixture) {
+    let source = std::fs::read_to_string(fixtures::program(name)).unwrap();
+    assert!(source.contains("Kept = f32"), "{name}");
+    let (program, fixture) = of_source(&source.replace("Kept = f32", "Kept = f16"), name, name, more);
+    (program.within(5e-3), fixture)
+}
+
+fn of_source(source: &str, name: &str, reference: &str, more: &[(&str, i64)]) -> (Everywhere, fixtures::Fixture) {
     let fixture = fixtures::load(reference);
     let mut dims: Vec<(&str, i64)> = fixture.dims.iter().map(|(n, v)| (n.as_str(), *v)).collect();
     dims.extend(more);
-    let source = std::fs::read_to_string(fixtures::program(name)).unwrap();
-    let module = front::module(name, &source, &front::options(&dims)).unwrap_or_else(|e| panic!("{e}"));
+    let module = front::module(name, source, &front::options(&dims)).unwrap_or_else(|e| panic!("{e}"));
     let weights = fixture.weights();
     let params: Vec<(&str, Tensor)> = weights
         .iter()
@@ -37,10 +49,37 @@ fn tokens(case: &fixtures::Case, argument: &str) -> Vec<i64> {
 
 /// Is a result these rows of the reference?
 fn near(what: &str, case: &fixtures::Case, from: usize, to: usize, given: &Given) {
+    let far = how_far(what, case, from, to, given);
+    assert!(far <= case.tolerance, "{what}: {far}");
+}
+
+fn how_far(what: &str, case: &fixtures::Case, from: usize, to: usize, given: &Given) -> f64 {
     let width = *case.output.shape.last().unwrap();
     let got: Vec<f32> = given.as_ref().expect(what)[0].to_f64().iter().map(|x| *x as f32).collect();
-    let far = fixtures::difference(&got, &case.output.to_f32()[from * width..to * width]);
-    assert!(far <= case.tolerance, "{what}: {far}");
+    fixtures::difference(&got, &case.output.to_f32()[from * width..to * width])
+}
+
+/// In half the bytes a cache gives nearly the same, and not quite: what is kept is rounded once.
+#[test]
+fn caches_may_be_of_f16() {
+    let (program, fixture) = in_half("19_llama", &[("T", 19)]);
+    let case = fixture.cases.iter().find(|case| case.name == "b1_s19").unwrap();
+    let text = tokens(case, "tokens");
+    let mut calls = vec![("prefill", vec![ints(&text[..7])])];
+    calls.extend(text[7..].iter().map(|token| ("step", vec![int(*token)])));
+    let given = program.calls(&calls);
+    let far: Vec<f64> = (6..19).map(|at| how_far("19_llama", case, at, at + 1, &given[at - 6])).collect();
+    assert!(far.iter().all(|far| *far < 1e-2) && far.iter().any(|far| *far > case.tolerance), "{far:?}");
+
+    let (program, fixture) = in_half("33_translate", &[]);
+    let case = fixture.cases.iter().find(|case| case.name == "t5_s9").unwrap();
+    let text = tokens(case, "target");
+    let mut calls = vec![("encode", vec![ints(&tokens(case, "source"))]), ("decode", vec![ints(&text[..4])])];
+    calls.extend(text[4..].iter().map(|token| ("decode", vec![ints(&[*token])])));
+    let given = program.calls(&calls);
+    let mut far = vec![how_far("33_translate", case, 0, 4, &given[1])];
+    far.extend((4..text.len()).map(|at| how_far("33_translate", case, at, at + 1, &given[at - 2])));
+    assert!(far.iter().all(|far| *far < 1e-2) && far.iter().any(|far| *far > case.tolerance), "{far:?}");
 }
 
 /// Scores after some tokens, in one call or one by one, and then after the rest; a full cache takes no more.

@@ -10,11 +10,14 @@
 //! The tokens are the only argument with an axis. The others are optional, in any order, and recognised by their names. An entry
 //! point that sets states keeps what it has read: it gets the prompt, then each token that it generated. Any other gets all tokens
 //! each time, even if another entry point of the model has state.
+//!
+//! A model that reads one text and writes another, as translators do, has an entry point `read` for the former, beside the one that
+//! is called. Its prompt is a whole text, with the tokens that its tokenizer puts behind one; a prompt that goes on has none there.
 
 use crate::cli::GenerateOptions;
 use crate::diagnostics::did_you_mean;
 use crate::interface::ArgDecl;
-use crate::ir::{Function, InstData, Op, sets_states};
+use crate::ir::{Function, InstData, Module, Op, sets_states};
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
@@ -109,6 +112,11 @@ impl Contract {
         args.insert(at, Tensor::from_ints(elem, vec![tokens.len()], &tokens)?);
         Some(args)
     }
+}
+
+/// Does the model read its prompt as a whole text, apart from what it writes?
+pub(super) fn reads(graph: &Module) -> bool {
+    graph.functions.iter().any(|f| f.name == "read" && tokens(f).is_ok())
 }
 
 fn is_integer(elem: Elem) -> bool {

@@ -6,6 +6,7 @@
 //! halves of a head stand beside each other; the transposed weights of GPT-2's `Conv1D`; the 1 that is added to Gemma's norms.
 
 use super::read::{File, Stored};
+use crate::import::llama::FACTORS;
 use crate::import::{Config, Refusal};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -179,11 +180,6 @@ impl Facts<'_> {
         if said.size_or(&self.key("vocab_size"), self.vocabulary.cast_signed())? != self.vocabulary.cast_signed() {
             return Err(said.refuse(&self.key("vocab_size"), "as many as `token_embd.weight` has rows"));
         }
-        if self.names.contains("rope_freqs.weight") {
-            let message = "its rotary frequencies are scaled one by one (`rope_freqs.weight`)".to_owned();
-            let help = "import the checkpoint that it was converted from; its config.json has the rule".to_owned();
-            return Err(Refusal { message, help: Some(help) });
-        }
         let (model_type, class) = match self.architecture {
             "llama" => ("llama", "Llama"),
             "qwen2" => ("qwen2", "Qwen2"),
@@ -264,6 +260,9 @@ impl Facts<'_> {
         let (part, end) = name.rsplit_once('.').ok_or_else(unknown)?;
         if !["weight", "bias"].contains(&end) {
             return Err(unknown());
+        }
+        if name == FACTORS && !gpt2 {
+            return Ok((FACTORS.to_owned(), Layout::Same));
         }
         let whole = match (part, gpt2) {
             ("token_embd", false) => Some("model.embed_tokens"),

@@ -121,6 +121,11 @@ impl Rope {
         self.near.is_some()
     }
 
+    /// May its frequencies be divided by a tensor of factors? Not if a rule changes each of them, or there are two bases.
+    pub(super) fn takes_factors(&self) -> bool {
+        self.near.is_none() && matches!(self.scaling, Scaling::None | Scaling::Linear(_))
+    }
+
     /// Gives a template its words and flags.
     pub(super) fn fill<'t>(&self, template: Template<'t>) -> Template<'t> {
         let (mut linear, mut stretch) = (String::new(), String::new());
