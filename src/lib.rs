@@ -126,6 +126,14 @@
 //!   finds an index out of range writes that where the call reads it. Launches that come again in the same order are one CUDA
 //!   graph, whose launches the plan updates (`support/cuda/graphs.rs`). What the plan reads of an argument that came from the host costs no
 //!   wait. Without a GPU all of that is tested with a stand-in for the driver (`tests/standin/`), on the simulator of PTX.
+//! * **On a GPU a loop of small launches is one launch.** A step of a recurrent network has less work than its launches take. A loop that counts,
+//!   and whose launches work in runs on grids of at most two waves, is outlined into a kernel that launches the others
+//!   (`tile/schedule/gpu/persistent.rs`): as many blocks as run at the same time walk through its steps, divide the points of each launch among
+//!   themselves and meet at a barrier of the grid where one launch needs what another leaves. It is text as any kernel; the verifier
+//!   proves its windows, the interpreters run it. A barrier is an arrival that releases and a wait that acquires, in global memory
+//!   (`codegen/ptx/persistent.rs`); the launch is cooperative, so no block waits for one that never comes. The simulator reports a barrier
+//!   that is missing as a race, and blocks that do not fit as a deadlock. Remarks tell which loops it was done with, and why not with
+//!   others. It has not been measured on a GPU; a call cannot be interrupted within such a loop.
 //! * **Generic kernels for a GPU have the machine's tiles.** The lowering's tiles are resized where the text shows that nothing else depends on
 //!   them (`tile/schedule/gpu/tiles.rs`), by rules that stand in one file with the machine's numbers (`gpu/cost.rs`): a warp for each short row, so
 //!   that no barrier of the block is left, large chunks of long ones. Parameters are `aligned` where every launch gives a multiple of 16 bytes;

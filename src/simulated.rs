@@ -17,8 +17,8 @@ use crate::tile::interp::{LaunchArgument, LaunchError, LaunchMemory, Launches};
 
 /// Blocks of a kernel that takes as many as run at a time: few, so that each takes several points.
 const PERSISTENT: i64 = 3;
-/// Bytes of the device's word for faults: a site, an index, its bound, and room.
-const FAULT_BYTES: usize = 32;
+/// Bytes of the device's words for faults: a site, an index, its bound, room, and what blocks of a grid meet by.
+const FAULT_BYTES: usize = 48;
 
 /// The kernels of a module on a device that is simulated.
 pub struct Simulated {
@@ -111,7 +111,7 @@ fn blocks(grid: &Grid, symbols: &BTreeMap<String, i64>) -> Fails<[u32; 3]> {
     };
     let all = match grid {
         Grid::Axes(axes) => [points(axes)?, 1, 1],
-        Grid::Persistent(axes) => [points(axes)?.min(PERSISTENT), 1, 1],
+        Grid::Persistent(axes) | Grid::Meeting(axes) => [points(axes)?.min(PERSISTENT), 1, 1],
         Grid::Extents(extents) => {
             let [x, y, z] = extents;
             [value(x, symbols)?, value(y, symbols)?, value(z, symbols)?]
@@ -225,6 +225,7 @@ impl Simulated {
             block: info.threads,
             cluster: info.cluster,
             shared_bytes: info.dynamic_shared,
+            cooperative: matches!(info.grid, Grid::Meeting(_)),
             params: &params,
         };
         let stats = match how {
@@ -242,6 +243,13 @@ impl Simulated {
         self.stats.borrow_mut().add(&stats);
         let said = buffers.device.read(fault, FAULT_BYTES).map_err(LaunchError::Failed)?;
         let word = |n: usize| said.iter().skip(8 * n).take(8).rev().fold(0u64, |v, b| v << 8 | u64::from(*b));
+        if (word(4), word(5)) != (0, 0) {
+            return failed(format!(
+                "the next launch would find {} arrivals and {} blocks that ended",
+                word(4),
+                word(5)
+            ));
+        }
         if let Some(site) = word(0).checked_sub(1) {
             return Err(LaunchError::Check { site, index: word(1) as i64, bound: word(2) as i64 });
         }

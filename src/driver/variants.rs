@@ -52,13 +52,16 @@ impl Failure {
     }
 }
 
-/// A remark for each kernel: which form it took for the kind of GPU that a module is scheduled for.
+/// A remark for each kernel: which form it took for the kind of GPU that a module is scheduled for; and one for each loop.
 pub(super) fn forms(unscheduled: &tile::Module, scheduled: &VerifiedModule) -> String {
     let kinds = kinds_of(scheduled);
     let [kind] = kinds.as_slice() else { return String::new() };
     let line =
         |form: &tile::GpuForm| format!("remark: {}: {form}\n", form.loc.text(&unscheduled.name, &unscheduled.files));
-    tile::gpu_forms(unscheduled, scheduled, *kind).iter().map(line).collect()
+    let forms: String = tile::gpu_forms(unscheduled, scheduled, *kind).iter().map(line).collect();
+    let loops = tile::gpu_loops(scheduled, *kind);
+    let loops = loops.iter().map(|l| format!("remark: {}: {l}\n", l.loc.text(&scheduled.name, &scheduled.files)));
+    forms + &loops.collect::<String>()
 }
 
 /// Schedules kernels for a kind of GPU, with options. `is_text`: did someone else write them?

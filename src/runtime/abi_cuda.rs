@@ -51,7 +51,8 @@ pub struct CudaKernelDesc {
     pub threads: [u64; 3],
     /// Blocks of the grid along each axis, over the kernel's dimensions. Of no axis: a block for each point of the launch.
     pub grid: Slice<GridAxis>,
-    /// 1 where there are at most as many blocks as run at the same time, each of which does several points.
+    /// 1 where there are at most as many blocks as run at the same time, each of which does several points; 2 where these wait for each
+    /// other too, so that the launch is cooperative.
     pub persistent: u64,
     /// Bytes of shared memory that the kernel declares.
     pub static_shared: u64,
@@ -60,6 +61,9 @@ pub struct CudaKernelDesc {
     /// The tensor maps that it is given, in order.
     pub tensor_maps: Slice<TensorMapDesc>,
 }
+
+/// [`CudaKernelDesc::persistent`] of kernels whose blocks wait for each other.
+pub const TOGETHER: u64 = 2;
 
 /// An axis of a grid.
 #[repr(C)]
@@ -107,7 +111,7 @@ pub const MOST_WORDS: usize = 256;
 /// non-zero once something has failed; the plan then returns that at once.
 pub type Read = unsafe extern "C" fn(ctx: *mut PlanContext, from: *const u8, bytes: i64, to: *mut u8) -> i32;
 
-/// The words of device memory that a kernel reports an index out of range in; all are 0 where none did.
+/// The words of device memory that a kernel reports an index out of range in, and that blocks of a grid meet by; all are 0 where none did.
 pub mod fault {
     /// Index in [`ModelDesc::sites`](super::super::ModelDesc::sites), and 1. Whoever changes it from 0 writes the others.
     pub const SITE: usize = 0;
@@ -115,8 +119,12 @@ pub mod fault {
     pub const INDEX: usize = 1;
     /// What it must be below.
     pub const BOUND: usize = 2;
+    /// Arrivals at barriers of the grid: 0 between launches.
+    pub const ARRIVALS: usize = 4;
+    /// Blocks that have ended, of a launch whose blocks meet: 0 between launches.
+    pub const ENDED: usize = 5;
     /// How many words there are.
-    pub const WORDS: usize = 4;
+    pub const WORDS: usize = 6;
 }
 
 const _: () = {

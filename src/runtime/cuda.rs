@@ -30,6 +30,17 @@ pub struct Cubin {
     pub image: Vec<u8>,
 }
 
+/// How many blocks a launch has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// One for each point.
+    ForEachPoint,
+    /// At most as many as run at the same time, each of which does several points.
+    AtATime,
+    /// As many, which wait for each other.
+    Together,
+}
+
 /// How a kernel is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -43,8 +54,8 @@ pub struct Kernel {
     pub threads: [u32; 3],
     /// Blocks along each axis of the grid, over its dimensions; none: one for each point of the launch.
     pub grid: Vec<Expr>,
-    /// Are there at most as many blocks as run at the same time?
-    pub persistent: bool,
+    /// How many blocks there are, where the grid says nothing.
+    pub blocks: Blocks,
     /// Bytes of shared memory that it declares.
     pub static_shared: u32,
     /// Bytes of shared memory that a launch adds.

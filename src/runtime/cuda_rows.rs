@@ -52,7 +52,7 @@ impl Writer {
         for axis in &k.grid {
             self.expr(&mut row, axis, k.symbols, &what)?;
         }
-        self.word(r, u64::from(k.persistent));
+        self.word(r, k.blocks as u64);
         self.word(r, u64::from(k.static_shared));
         self.word(r, u64::from(k.dynamic_shared));
         let start = self.table(r, k.tensor_maps.len(), words::MAP);

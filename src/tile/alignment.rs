@@ -4,7 +4,7 @@
 //! schedule asks before it gives a kernel accesses to 16 bytes, the verifier requires it of every launch. What this must not know: how
 //! instructions are chosen.
 
-use super::{Body, DotMode, Kernel, Module, Op, Plan, State, Value, View};
+use super::{Body, DotMode, Kernel, Module, Op, Param, Plan, State, Value, View};
 use crate::shape::Elem;
 
 /// Bytes of a chunk that is copied at a time, and what everything that a view can be part of begins at a multiple of.
@@ -18,7 +18,7 @@ pub(crate) fn needed(kernel: &Kernel, param: Value) -> u64 {
     if is_split(kernel, param) || kernel.params.iter().any(|p| p.value == param && p.aligned) {
         return CHUNK;
     }
-    if !matches!(kernel.state, State::Gpu { .. }) || kernel.works_in_runs() {
+    if !matches!(kernel.state, State::Gpu { .. }) || kernel.works_in_runs() || kernel.is_persistent() {
         return size;
     }
     let pairs = |cols: usize| {
@@ -43,15 +43,17 @@ fn is_split(kernel: &Kernel, param: Value) -> bool {
 }
 
 /// Does a buffer of a plan certainly begin at a multiple of so many bytes, at most 16? Arguments, parameters, results, taps, slots, states
-/// and packed weights do; a view of one does where it skips multiples of that.
-pub(crate) fn begins_at_multiple(body: &Body, buffer: Value, bytes: u64) -> bool {
+/// and packed weights do; a view of one does where it skips multiples of that. So do those of a kernel that launches others, among whose
+/// `params` are some that say so.
+pub(crate) fn begins_at_multiple(body: &Body, params: &[Param], buffer: Value, bytes: u64) -> bool {
     let Some(view) = View::of(body, buffer) else { return false };
     let elements = i64::try_from(bytes / view.elem.size().max(1)).unwrap_or(i64::MAX);
     if elements <= 1 {
         return true;
     }
     let skips = view.dynamic.iter().map(|(_, stride)| stride).chain([&view.offset]);
-    body.def_inst(view.root).is_some() && skips.into_iter().all(|d| d.is_multiple_of(elements))
+    let given = params.iter().any(|p| p.value == view.root && p.aligned);
+    (given || body.def_inst(view.root).is_some()) && skips.into_iter().all(|d| d.is_multiple_of(elements))
 }
 
 /// Does every launch of a kernel give its parameter number `n` a buffer that begins at a multiple of so many bytes?
@@ -59,7 +61,7 @@ pub(crate) fn launches_give(module: &Module, kernel: &str, n: usize, bytes: u64)
     let fits = |plan: &Plan| {
         plan.body.insts().all(|(_, _, data)| {
             !matches!(&data.op, Op::Launch { kernel: name } if name == kernel)
-                || data.operands.get(n).is_some_and(|v| begins_at_multiple(&plan.body, *v, bytes))
+                || data.operands.get(n).is_some_and(|v| begins_at_multiple(&plan.body, &[], *v, bytes))
         })
     };
     module.plans.iter().all(fits)

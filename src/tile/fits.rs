@@ -90,7 +90,7 @@ pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
         let mut dims = Evaluated::new();
         dims.extend(p.slots.iter().map(|s| (Cow::Borrowed(&s.bytes), false)));
         body(&p.body, &mut dims);
-        for k in p.launched().iter().filter_map(|name| module.kernels.iter().find(|k| k.name == **name)) {
+        for k in p.reached(&module.kernels).iter().filter_map(|name| module.kernels.iter().find(|k| k.name == **name)) {
             kernel(k, &mut dims);
         }
         let most: BTreeMap<&str, &Dim> = p.lengths().collect();

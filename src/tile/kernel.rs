@@ -116,13 +116,25 @@ impl Kernel {
             }
         }
         for (_, _, data) in self.body.insts() {
-            if let Op::DimValue(d) = &data.op {
-                add(d);
+            data.op.dims().into_iter().for_each(&mut add);
+            if let Some(Type::Buffer(b)) = data.result.map(|v| self.body.ty(v)) {
+                b.shape.iter().chain(&b.strides).for_each(&mut add);
             }
         }
         names.sort();
         names.dedup();
         self.symbols = names;
+    }
+
+    /// Does it launch other kernels? Then it does what a plan does, on the GPU: one launch of as many blocks as run at the same time,
+    /// which divide the points of each kernel that it launches among themselves.
+    pub fn is_persistent(&self) -> bool {
+        self.launched().next().is_some()
+    }
+
+    /// The names of the kernels that it launches, as often as it does.
+    pub fn launched(&self) -> impl Iterator<Item = &str> {
+        launched(&self.body)
     }
 
     /// Does it work in runs, as every kernel for a CPU, and those for a GPU whose tiles are not fragments?
@@ -219,14 +231,24 @@ impl Plan {
 
     /// The names of the kernels that it launches.
     pub fn launched(&self) -> BTreeSet<&str> {
-        self.body
-            .insts()
-            .filter_map(|(_, _, d)| match &d.op {
-                Op::Launch { kernel } => Some(kernel.as_str()),
-                _ => None,
-            })
-            .collect()
+        launched(&self.body).collect()
     }
+
+    /// The names of the kernels that it launches, and of those that these do.
+    pub fn reached<'a>(&'a self, kernels: &'a [Kernel]) -> BTreeSet<&'a str> {
+        let mut names = self.launched();
+        let persistent = kernels.iter().filter(|k| names.contains(k.name.as_str())).collect::<Vec<_>>();
+        names.extend(persistent.into_iter().flat_map(Kernel::launched));
+        names
+    }
+}
+
+/// The names of the kernels that a body launches.
+fn launched(body: &Body) -> impl Iterator<Item = &str> {
+    body.insts().filter_map(|(_, _, d)| match &d.op {
+        Op::Launch { kernel } => Some(kernel.as_str()),
+        _ => None,
+    })
 }
 
 /// What is compiled as one.

@@ -68,9 +68,9 @@ pub(crate) use kernels::{Kernels, numbered_kind};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};
 pub use schedule::{
-    GpuForm, GpuOptions, Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms, gpu_forms,
-    packed_weights, schedule, schedule_for_gpu, schedule_for_gpu_with, schedule_kernel, tensor_core_kernel,
-    visited_blocks,
+    GpuForm, GpuLoop, GpuOptions, Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms,
+    gpu_forms, gpu_loops, packed_weights, schedule, schedule_for_gpu, schedule_for_gpu_with, schedule_kernel,
+    tensor_core_kernel, visited_blocks,
 };
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};

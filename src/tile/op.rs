@@ -28,6 +28,10 @@ pub enum AllowedIn {
     CpuKernel,
     /// In kernels that are scheduled for a GPU.
     GpuKernel,
+    /// In kernels for a GPU that launch others.
+    Persistent,
+    /// In plans, and in kernels for a GPU that launch others.
+    Launching,
     /// In plans.
     Plan,
 }
@@ -41,6 +45,8 @@ impl AllowedIn {
             AllowedIn::Scheduled => "kernels that are scheduled",
             AllowedIn::CpuKernel => "kernels that are scheduled for a CPU",
             AllowedIn::GpuKernel => "kernels that are scheduled for a GPU",
+            AllowedIn::Persistent => "kernels for a GPU that launch others",
+            AllowedIn::Launching => "plans, and kernels for a GPU that launch others",
             AllowedIn::Plan => "plans",
         }
     }
@@ -267,6 +273,8 @@ pub enum Op {
         /// Does this warp wait?
         wait: bool,
     },
+    /// All blocks of the grid meet: each sees what the others wrote before. In a kernel that launches others.
+    GridBarrier,
 
     // Plans.
     /// The data of an argument of the entry point, row-major.
@@ -305,7 +313,8 @@ pub enum Op {
         /// One for each index operand.
         strides: Vec<Dim>,
     },
-    /// Runs a kernel over its grid. Operands: its parameters, in order. Kernels see the run-time dimensions by name.
+    /// Runs a kernel over its grid. Operands: its parameters, in order. Kernels see the run-time dimensions by name. In a kernel for a
+    /// GPU the blocks that run this one divide the points of that grid among themselves, and none waits for another.
     Launch {
         /// Name of the kernel.
         kernel: String,
@@ -386,6 +395,7 @@ operations! {
     Blocks "blocks", [], [], GpuKernel NONE, Computed rules::blocks, "how many blocks run";
     NamedBarrier { threads, wait } "named_barrier", ["id"], [threads: u32, wait: bool],
         GpuKernel BOTH, Nothing rules::named_barrier, "some warps of the block meet";
+    GridBarrier "grid_barrier", [], [], Persistent BOTH, Nothing rules::alone, "all blocks of the grid meet";
 
     Arg(n) "arg", [], own, Plan NONE, Declared rules::memory, "an argument of the entry point";
     Out(n) "out", [], own, Plan NONE, Declared rules::memory, "a result of the entry point";
@@ -395,8 +405,8 @@ operations! {
     Slot(n) "slot", [], own, Plan NONE, Declared rules::memory, "room in the arena";
     Packed { offset } "packed", [], own, Plan NONE, Declared rules::memory, "part of the packed area";
     View { offset, strides } "view", ["buffer", "index*"], [offset: Dim = Dim::zero(), strides: Vec<Dim> = Vec::new()],
-        Plan NONE, Declared rules::view, "another window into a buffer";
-    Launch { kernel } "launch", ["buffer*"], own, Plan BOTH, Nothing rules::launch, "runs a kernel over its grid";
+        Launching NONE, Declared rules::view, "another window into a buffer";
+    Launch { kernel } "launch", ["buffer*"], own, Launching BOTH, Nothing rules::launch, "runs a kernel over its grid";
 }
 
 impl Op {

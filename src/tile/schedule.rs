@@ -59,7 +59,7 @@ use super::{
 use crate::source::Loc;
 pub use attention::VisitedBlocks;
 pub use formats::{WeightChoice, WeightFormat};
-pub use gpu::{GpuForm, GpuOptions, gpu_forms, schedule_for_gpu, schedule_for_gpu_with};
+pub use gpu::{GpuForm, GpuLoop, GpuOptions, gpu_forms, gpu_loops, schedule_for_gpu, schedule_for_gpu_with};
 pub use losses::{Loss, PackedWeight};
 use sharing::{Sharing, insts_of, step_back};
 pub use tensor_cores::tensor_core_kernel;
@@ -359,6 +359,7 @@ impl Scheduler<'_> {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::GridBarrier
             | Op::Blocks
             | Op::NamedBarrier { .. } => Err(format!("{} in a kernel that is not scheduled", d.op.info().name)),
         }

@@ -10,7 +10,7 @@ import small
 
 WEIGHTS, DRIVER, GRAPHS = sys.argv[1], sys.argv[2], sys.argv[3] == "graphs"
 driver = ctypes.CDLL(DRIVER)
-for name in ("live", "launches", "made", "graphs", "updates", "waits"):
+for name in ("live", "launches", "together", "made", "graphs", "updates", "waits"):
     getattr(driver, "attnc_standin_" + name).restype = ctypes.c_uint64
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4)
 
@@ -294,6 +294,25 @@ result, launched, _, _ = graphs(lambda: other.step([1, 3], shift))
 same_as(Steps().of([1, 3], shift), result)
 assert launched == 0
 other.close()
+session.close()
+
+# A loop is one launch, whose blocks meet between its steps, however many these are; within a graph too.
+def recur(tokens, h):
+    for token in tokens:
+        h = np.tanh(h @ (np.eye(4, dtype=np.float32) / 2) + TABLE[token])
+    return h
+
+
+session, start, counts = model.session(), np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4), set()
+for tokens in ([2], [1, 3, 0, 4, 2], [], [2] * 9, [0, 1]):
+    before = driver.attnc_standin_together()
+    result, launched, _, launches = graphs(lambda: session.recur(np.array(tokens, np.int32), start))
+    same_as(recur(tokens, start), result)
+    assert driver.attnc_standin_together() == before + 1, tokens
+    counts.add((launches, launched) if counts else (launches, GRAPHS))
+assert len(counts) == 1, counts
+fails(small.AttncIndexError, "index 9 is out of range for an axis of 5", lambda: session.recur([1, 9, 1], start))
+same_as(recur([1, 2], start), session.recur([1, 2], start))
 session.close()
 
 # More orders of kernels than graphs are kept come in turns: those that have one keep it, and none is made again and again.

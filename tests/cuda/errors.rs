@@ -117,6 +117,15 @@ fn a_launch_of_a_graph_fails() {
     assert!(text.contains("step: kernel ") && text.contains("the kernel failed: CUDA_ERROR_LAUNCH_FAILED"), "{text}");
 }
 
+/// Blocks that wait for each other must all run: the driver says so, and no call hangs.
+#[test]
+fn a_cooperative_launch_is_too_large() {
+    let recur = ["recur", "--input", "tokens=[1, 2]", "--input", "start=[[0, 1, 2, 3], [4, 5, 6, 7]]"];
+    let text = complaint(&mut run("multiprocessors=0", &recur));
+    let why = "the launch failed: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: too many blocks in cooperative launch";
+    assert!(text.contains("recur: kernel loop_0: ") && text.contains(why), "{text}");
+}
+
 #[test]
 fn an_index_is_out_of_range() {
     let text = complaint(&mut run("", &["lookup", "--input", "tokens=[1, 0, 7, 2]"]));

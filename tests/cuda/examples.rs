@@ -15,7 +15,7 @@ struct Example {
 }
 
 /// Each shows something that no other does.
-const EXAMPLES: [Example; 13] = [
+const EXAMPLES: [Example; 14] = [
     Example { name: "01_linear", options: &["--size", "batch=3"] },
     // Taps, and nothing at all.
     Example { name: "02_self_attention", options: &["--dim", "D=32,K=8", "--size", "S=5", "--tap", "*"] },
@@ -47,6 +47,8 @@ const EXAMPLES: [Example; 13] = [
     Example { name: "12_losses", options: &["--function", "label_smoothing", "--dim", "V=13", "--size", "N=6"] },
     // A loop over time.
     Example { name: "13_recurrent", options: &["--function", "bi_lstm", "--dim", "I=5,H=6,C=3", "--size", "S=7,B=2"] },
+    // More points than blocks that run at the same time.
+    Example { name: "13_recurrent", options: &["--function", "lstm", "--dim", "I=5,H=200", "--size", "S=3,B=2"] },
     Example { name: "25_mamba", options: &["--dim", "L=2,D=7,I=14,N=3,R=2,V=23", "--size", "B=2,S=7"] },
     // Rows that are sent to the experts that are chosen for them.
     Example { name: "26_mixture", options: &["--dim", "D=7,F=9,X=5,K=2", "--size", "N=6"] },
@@ -161,7 +163,7 @@ fn examples_compute_the_same_as_on_the_processor() {
     std::thread::scope(|scope| {
         for (i, example) in EXAMPLES.iter().enumerate() {
             // Both kinds of code, and both orders of what is asynchronous.
-            let settings = if i % 2 == 0 { "capability=80" } else { "latest,capability=90" };
+            let settings = if i % 2 == 0 { "capability=80" } else { "latest,capability=90,multiprocessors=1" };
             scope.spawn(move || compare(example, i, &program(example.name), settings, TOLERANCE));
         }
     });

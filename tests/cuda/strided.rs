@@ -161,6 +161,7 @@ fn copied(kind: u32, list: &[Axis], input: &[u8], low: i64, size: usize) -> Copi
         block: [256, 1, 1],
         cluster: None,
         shared_bytes: 0,
+        cooperative: false,
         params: &params,
     };
     device.launch(&module, &launch, Mode::LATEST).unwrap_or_else(|report| panic!("{report}"));

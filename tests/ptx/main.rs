@@ -10,6 +10,7 @@ mod generate;
 mod kernels;
 mod oracle;
 mod packed;
+mod persistent;
 mod ptxas;
 mod readable;
 mod runs;

@@ -147,7 +147,7 @@ fn on_simulator(
 }
 
 /// The first element that is not within its bound.
-fn differ(expected: &interp::Outcome<Bounded>, got: &[Tensor]) -> Result<(), String> {
+pub(crate) fn differ(expected: &interp::Outcome<Bounded>, got: &[Tensor]) -> Result<(), String> {
     if !expected.certain {
         return Ok(());
     }

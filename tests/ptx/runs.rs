@@ -74,6 +74,7 @@ pub(crate) fn launch(
             block: info.threads,
             cluster: None,
             shared_bytes: info.dynamic_shared,
+            cooperative: false,
             params: &params,
         };
         device.launch(loaded, &launch, mode).map_err(|report| report.to_string())?;

@@ -11,14 +11,13 @@ use attnc::ptx::sim::Module;
 use attnc::ptx::sim::tensor_map::TensorMap;
 use attnc::ptx::{Type, Version};
 
+use crate::settings::per_multiprocessor;
 use crate::state::{
-    CURRENT, Code, Function, Graph, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE,
+    CURRENT, Code, Function, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE,
     NO_BINARY_FOR_GPU, NO_DEVICE, NOT_FOUND, NOT_INITIALIZED, OUT_OF_MEMORY, Queued, State, TEXTS,
     UNSUPPORTED_PTX_VERSION, Work, lock,
 };
 
-/// Multiprocessors of the GPU.
-const MULTIPROCESSORS: i32 = 4;
 /// Bytes of its second cache.
 const SECOND_CACHE: i32 = 1 << 20;
 /// The most shared memory of a block, without asking for more.
@@ -27,7 +26,7 @@ const USUAL_SHARED: u32 = 48 << 10;
 const MOST_SHARED: u32 = 227 << 10;
 
 /// The code of a result.
-fn code(result: Result<(), Code>) -> Code {
+pub(crate) fn code(result: Result<(), Code>) -> Code {
     result.err().unwrap_or(0)
 }
 
@@ -35,7 +34,7 @@ fn code(result: Result<(), Code>) -> Code {
 ///
 /// # Safety
 /// `to` is null or writable.
-unsafe fn give<T>(to: *mut T, value: T) -> Result<(), Code> {
+pub(crate) unsafe fn give<T>(to: *mut T, value: T) -> Result<(), Code> {
     if to.is_null() {
         return Err(INVALID_VALUE);
     }
@@ -54,6 +53,12 @@ extern "C" fn attnc_standin_live() -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn attnc_standin_launches() -> u64 {
     lock().launches
+}
+
+/// How many of the launches were cooperative.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_together() -> u64 {
+    lock().together
 }
 
 /// How many graphs were made.
@@ -155,7 +160,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, devic
         return INVALID_DEVICE;
     }
     let found = match attribute {
-        16 => MULTIPROCESSORS,
+        16 => s.settings.multiprocessors,
         38 => SECOND_CACHE,
         75 => i32::from(s.settings.capability / 10),
         76 => i32::from(s.settings.capability % 10),
@@ -341,7 +346,7 @@ unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         return INVALID_HANDLE;
     }
     // SAFETY: as the caller promises.
-    code(unsafe { give(blocks, 2048 / threads.max(32)) })
+    code(unsafe { give(blocks, per_multiprocessor(threads)) })
 }
 
 #[unsafe(no_mangle)]
@@ -499,7 +504,7 @@ unsafe extern "C" fn cuLaunchKernel(
 
 /// `CUDA_KERNEL_NODE_PARAMS`, in its first version.
 #[repr(C)]
-struct KernelNode {
+pub(crate) struct KernelNode {
     function: u64,
     grid: [u32; 3],
     block: [u32; 3],
@@ -512,7 +517,7 @@ struct KernelNode {
 ///
 /// # Safety
 /// There is a pointer for each parameter of the kernel, to as many bytes as it has.
-unsafe fn launch_of(s: &State, node: &KernelNode) -> Result<Queued, Code> {
+pub(crate) unsafe fn launch_of(s: &State, node: &KernelNode) -> Result<Queued, Code> {
     s.ready()?;
     let &KernelNode { function, grid, block, shared, params, extra } = node;
     let f = s.functions.get(&function).ok_or(INVALID_HANDLE)?;
@@ -529,98 +534,27 @@ unsafe fn launch_of(s: &State, node: &KernelNode) -> Result<Queued, Code> {
         unsafe { std::slice::from_raw_parts(*params.add(i), ty.bytes() as usize) }.to_vec()
     });
     let (params, kernel) = (values.collect(), f.name.clone());
-    Ok(Queued { module, kernel, grid, block, shared, params, number: 0 })
+    Ok(Queued { module, kernel, grid, block, shared, params, cooperative: false, number: 0 })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuGraphCreate(graph: *mut u64, flags: u32) -> Code {
-    let mut s = lock();
-    if let Err(code) = s.ready() {
-        return code;
-    }
-    if flags != 0 || s.settings.no_graphs {
-        return INVALID_VALUE;
-    }
-    let name = s.name();
-    s.graphs.insert(name, Graph::default());
-    s.graphs_made += 1;
-    // SAFETY: as the caller promises.
-    code(unsafe { give(graph, name) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuGraphAddKernelNode(
-    node: *mut u64,
-    graph: u64,
-    before: *const u64,
-    count: usize,
-    params: *const KernelNode,
+unsafe extern "C" fn cuLaunchCooperativeKernel(
+    function: u64,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared: u32,
+    stream: u64,
+    params: *const *const u8,
 ) -> Code {
     let mut s = lock();
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     // SAFETY: as the caller promises.
-    let (launch, before) = unsafe {
-        let before = if count == 0 { Vec::new() } else { std::slice::from_raw_parts(before, count).to_vec() };
-        (params.as_ref().ok_or(INVALID_VALUE).and_then(|p| launch_of(&s, p)), before)
-    };
-    let name = s.name();
-    let Some(graph) = s.graphs.get_mut(&graph) else { return INVALID_HANDLE };
-    if before.iter().any(|b| !graph.nodes.contains_key(b)) {
-        return INVALID_VALUE;
-    }
-    code(launch.and_then(|launch| {
-        graph.nodes.insert(name, (before, launch));
-        // SAFETY: as the caller promises.
-        unsafe { give(node, name) }
-    }))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuGraphInstantiateWithFlags(executable: *mut u64, graph: u64, flags: u64) -> Code {
-    let mut s = lock();
-    if let Err(code) = s.ready() {
-        return code;
-    }
-    let Some(copy) = s.graphs.get(&graph).filter(|_| flags == 0).cloned() else { return INVALID_HANDLE };
-    let name = s.name();
-    s.executables.insert(name, copy);
-    // SAFETY: as the caller promises.
-    code(unsafe { give(executable, name) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuGraphExecKernelNodeSetParams(executable: u64, node: u64, params: *const KernelNode) -> Code {
-    let mut s = lock();
-    // SAFETY: as the caller promises.
-    let launch = unsafe { params.as_ref().ok_or(INVALID_VALUE).and_then(|p| launch_of(&s, p)) };
-    // A node that has left its graph cannot be named any more.
-    if !s.graphs.values().any(|g| g.nodes.contains_key(&node)) {
-        return INVALID_HANDLE;
-    }
-    s.updates += 1;
-    let found = s.executables.get_mut(&executable).and_then(|e| e.nodes.get_mut(&node));
-    code(launch.and_then(|launch| found.map(|node| node.1 = launch).ok_or(INVALID_HANDLE)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuGraphLaunch(executable: u64, stream: u64) -> Code {
-    let mut s = lock();
-    if let Err(code) = s.ready() {
-        return code;
-    }
-    let Some(graph) = s.executables.get(&executable) else { return INVALID_HANDLE };
-    let launches = graph.in_some_order();
-    s.graph_launches += 1;
-    code(s.launch(stream, launches))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuGraphExecDestroy(executable: u64) -> Code {
-    if lock().executables.remove(&executable).is_none() { INVALID_HANDLE } else { 0 }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuGraphDestroy(graph: u64) -> Code {
-    if lock().graphs.remove(&graph).is_none() { INVALID_HANDLE } else { 0 }
+    let made = unsafe { launch_of(&s, &KernelNode { function, grid, block, shared, params, extra: std::ptr::null() }) };
+    code(made.and_then(|launch| s.launch(stream, vec![Queued { cooperative: true, ..launch }])))
 }
 
 /// Element types by their numbers.

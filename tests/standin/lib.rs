@@ -9,5 +9,6 @@
 //! is allocated, so that a test sees what was not freed.
 
 mod exports;
+mod graphs;
 mod settings;
 mod state;

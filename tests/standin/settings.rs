@@ -12,6 +12,8 @@ pub(crate) struct Settings {
     pub(crate) driver: i32,
     /// `capability=N`: ten times the major number, and the minor one.
     pub(crate) capability: u16,
+    /// `multiprocessors=N`
+    pub(crate) multiprocessors: i32,
     /// `memory=N`: bytes of memory.
     pub(crate) memory: u64,
     /// `cubin=N`: what it says of machine code, none of which it can run.
@@ -28,13 +30,25 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
 }
 
+/// Blocks of so many threads that a multiprocessor runs at the same time.
+pub(crate) fn per_multiprocessor(threads: i32) -> i32 {
+    2048 / threads.max(32)
+}
+
 impl Settings {
+    /// Blocks that the GPU runs at the same time.
+    pub(crate) fn held(&self, block: [u32; 3]) -> usize {
+        let threads = i32::try_from(block.iter().product::<u32>()).unwrap_or(i32::MAX);
+        usize::try_from(per_multiprocessor(threads) * self.multiprocessors).unwrap_or(0)
+    }
+
     /// Those of the environment.
     pub(crate) fn read() -> Settings {
         let mut s = Settings {
             devices: 1,
             driver: 13000,
             capability: 90,
+            multiprocessors: 4,
             memory: 1 << 30,
             cubin: INVALID_IMAGE,
             reject: false,
@@ -52,6 +66,7 @@ impl Settings {
                 "devices" => s.devices = small(),
                 "driver" => s.driver = small(),
                 "capability" => s.capability = u16::try_from(number).unwrap_or(u16::MAX),
+                "multiprocessors" => s.multiprocessors = small(),
                 "memory" => s.memory = number,
                 "cubin" => s.cubin = Code::try_from(number).unwrap_or(INVALID_IMAGE),
                 "reject" => s.reject = true,

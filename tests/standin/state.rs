@@ -29,9 +29,10 @@ pub(crate) const ILLEGAL_ADDRESS: Code = 700;
 pub(crate) const LAUNCH_OUT_OF_RESOURCES: Code = 701;
 pub(crate) const MISALIGNED_ADDRESS: Code = 716;
 pub(crate) const LAUNCH_FAILED: Code = 719;
+pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: Code = 720;
 
 /// Names of codes, and what they mean.
-pub(crate) const TEXTS: [(Code, &std::ffi::CStr, &std::ffi::CStr); 18] = [
+pub(crate) const TEXTS: [(Code, &std::ffi::CStr, &std::ffi::CStr); 19] = [
     (0, c"CUDA_SUCCESS", c"no error"),
     (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (OUT_OF_MEMORY, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
@@ -53,6 +54,11 @@ pub(crate) const TEXTS: [(Code, &std::ffi::CStr, &std::ffi::CStr); 18] = [
     (LAUNCH_OUT_OF_RESOURCES, c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", c"too many resources requested for launch"),
     (MISALIGNED_ADDRESS, c"CUDA_ERROR_MISALIGNED_ADDRESS", c"misaligned address"),
     (LAUNCH_FAILED, c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure"),
+    (
+        COOPERATIVE_LAUNCH_TOO_LARGE,
+        c"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+        c"too many blocks in cooperative launch",
+    ),
     (4, c"CUDA_ERROR_DEINITIALIZED", c"driver shutting down"),
 ];
 
@@ -82,6 +88,8 @@ pub(crate) struct Queued {
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
     pub(crate) params: Vec<Vec<u8>>,
+    /// Do all blocks run at the same time?
+    pub(crate) cooperative: bool,
     /// Its number among all launches, from 1; 0 before it is one.
     pub(crate) number: u64,
 }
@@ -131,6 +139,7 @@ pub(crate) struct State {
     /// The code that all calls give from now on, if it is not 0.
     pub(crate) broken: Code,
     pub(crate) launches: u64,
+    pub(crate) together: u64,
     pub(crate) graphs_made: u64,
     pub(crate) graph_launches: u64,
     pub(crate) updates: u64,
@@ -153,6 +162,7 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         graphs: BTreeMap::new(),
         executables: BTreeMap::new(),
         launches: 0,
+        together: 0,
         graphs_made: 0,
         graph_launches: 0,
         updates: 0,
@@ -208,8 +218,14 @@ impl State {
 
     /// Puts launches on a stream, all or none.
     pub(crate) fn launch(&mut self, stream: u64, launches: Vec<Queued>) -> Result<(), Code> {
+        let too_large =
+            |q: &Queued| q.cooperative && q.grid.iter().product::<u32>() as usize > self.settings.held(q.block);
+        if launches.iter().any(too_large) {
+            return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
+        }
         let first = self.launches + 1;
         self.launches += launches.len() as u64;
+        self.together += launches.iter().filter(|q| q.cooperative).count() as u64;
         if self.settings.refuse.is_some_and(|n| (first..=self.launches).contains(&n)) {
             return Err(LAUNCH_OUT_OF_RESOURCES);
         }
@@ -267,8 +283,10 @@ impl State {
             block: q.block,
             cluster: None,
             shared_bytes: q.shared,
+            cooperative: q.cooperative,
             params: &params,
         };
+        self.device.hold(self.settings.held(q.block));
         match self.device.launch(&q.module, &launch, self.settings.mode) {
             Ok(_) => Ok(()),
             Err(report) => {

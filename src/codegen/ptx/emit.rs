@@ -12,6 +12,8 @@ use crate::ptx::{self, Address, Base, Op, Operand, Reg, RegType, Register, Type}
 pub(super) struct Emit {
     /// The kernel.
     pub(super) kernel: ptx::Kernel,
+    /// How many threads of the block meet at its barriers, if not all do.
+    pub(super) meeting: Option<u32>,
     taken: BTreeSet<String>,
     next: BTreeMap<String, u32>,
 }
@@ -19,7 +21,7 @@ pub(super) struct Emit {
 impl Emit {
     /// An empty kernel.
     pub(super) fn new(name: &str) -> Emit {
-        Emit { kernel: ptx::Kernel::new(name), taken: BTreeSet::new(), next: BTreeMap::new() }
+        Emit { kernel: ptx::Kernel::new(name), meeting: None, taken: BTreeSet::new(), next: BTreeMap::new() }
     }
 
     /// A name that nothing has yet: the wish, or the wish and a number.
@@ -105,9 +107,13 @@ impl Emit {
         }
     }
 
-    /// All threads of the block meet.
+    /// All threads of the block meet, or the first ones that do something.
     pub(super) fn barrier(&mut self) {
-        self.kernel.push(Op::BarSync {}, [Operand::Int(0)]);
+        match self.meeting {
+            // The others wait at barrier 0.
+            Some(threads) => self.kernel.push(Op::BarSync {}, [Operand::Int(1), Operand::Int(i64::from(threads))]),
+            None => self.kernel.push(Op::BarSync {}, [Operand::Int(0)]),
+        }
     }
 
     /// All threads of the warp meet, and see what each has written.

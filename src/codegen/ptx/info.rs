@@ -9,8 +9,10 @@
 //!
 //! 1. a `u64` for each of [`KernelInfo::symbols`], the value of that run-time dimension;
 //! 2. for each of [`KernelInfo::params`] a pointer to global memory, or an index as `u64`;
-//! 3. `fault`, a pointer to four `u64` in global memory: `[0]` is 0, or the number of a site plus 1, by compare-and-swap, after a check
-//!    of an index failed; `[1]` is the index then, `[2]` its bound. The block that found it returns, others go on;
+//! 3. `fault`, a pointer to six `u64` in global memory: `[0]` is 0, or the number of a site plus 1, by compare-and-swap, after a check
+//!    of an index failed; `[1]` is the index then, `[2]` its bound. The block that found it returns, others go on, of a grid whose blocks
+//!    meet up to the next barrier. `[4]` counts arrivals at barriers of the grid and `[5]` the blocks that have ended: both are 0
+//!    before a launch and after it;
 //! 4. for each of [`KernelInfo::tensor_maps`] its 128 bytes.
 //!
 //! The words of 1 and 2 are those that a plan passes to a launch on a CPU, in the same order.
@@ -41,14 +43,19 @@ pub enum Grid {
     Axes(Vec<(Dim, i64)>),
     /// As many blocks along x as run at a time, at most that product: each block takes points until none is left.
     Persistent(Vec<(Dim, i64)>),
+    /// The same of blocks that wait for each other, so that all must run together: a cooperative launch.
+    Meeting(Vec<(Dim, i64)>),
     /// These extents along x, y and z.
     Extents([Dim; 3]),
 }
 
 impl Grid {
-    /// That of a kernel: as many blocks as points, or as many as run at a time where it asks how many these are.
+    /// That of a kernel: as many blocks as points, or as many as run at a time where it asks how many these are, or launches others.
     pub(super) fn of(kernel: &Kernel) -> Grid {
         let axes = kernel.grid.iter().map(|g| (g.extent.clone(), g.step)).collect();
+        if kernel.is_persistent() {
+            return Grid::Meeting(axes);
+        }
         if kernel.body.insts().any(|(_, _, d)| d.op == Op::Blocks) { Grid::Persistent(axes) } else { Grid::Axes(axes) }
     }
 }

@@ -22,8 +22,8 @@ use crate::source::Loc;
 use crate::tile::alignment::needed;
 use crate::tile::text::{lines_of_kernel, names_of_kernel};
 use crate::tile::{
-    Block, BlockCall, Body, DotMode, Extent, Inst, InstData, Kernel, Op, ParamMode, State, Terminator, TileType, Type,
-    Value,
+    Block, BlockCall, Body, DotMode, Extent, GridAxis, Inst, InstData, Kernel, Op, ParamMode, State, Terminator,
+    TileType, Type, Value,
 };
 
 /// The name of the block's shared memory.
@@ -44,6 +44,21 @@ pub(super) enum CodeValue {
     Scalar(Lane),
     /// A buffer: its first element, strides in elements, element type, and whether nothing writes it.
     Buffer { base: Operand, strides: Vec<Operand>, elem: Elem, read_only: bool },
+}
+
+/// How the blocks of a grid meet.
+#[derive(Clone)]
+pub(super) struct GridMeeting {
+    /// Where the report of a failed check is, and behind it the words that barriers count in.
+    pub(super) fault: Operand,
+    /// Blocks of the grid, in 64 bits and in 32.
+    pub(super) blocks: [Operand; 2],
+    /// How many arrivals the next barrier waits for.
+    pub(super) target: Reg,
+    /// The word of shared memory, where some check can fail.
+    pub(super) leave: Option<Operand>,
+    /// Have the threads of the block just met?
+    pub(super) met: bool,
 }
 
 /// A kernel under construction.
@@ -68,19 +83,24 @@ pub(super) struct Code<'a> {
     pub(super) transient_bytes: u32,
     /// Run-time dimensions.
     pub(super) symbols: BTreeMap<String, Operand>,
-    values: SecondaryMap<Value, Option<CodeValue>>,
-    names: SecondaryMap<Value, String>,
-    lines: BTreeMap<Inst, String>,
-    files: (&'a str, &'a [String]),
-    end: String,
+    pub(super) values: SecondaryMap<Value, Option<CodeValue>>,
+    pub(super) names: SecondaryMap<Value, String>,
+    pub(super) lines: BTreeMap<Inst, String>,
+    pub(super) files: (&'a str, &'a [String]),
+    pub(super) end: String,
+    /// The kernels of the module, for one that launches others.
+    pub(super) kernels: &'a [Kernel],
+    /// How its blocks meet, if they do.
+    pub(super) meeting: Option<GridMeeting>,
 }
 
-/// Makes a kernel.
+/// Makes a kernel, one of `kernels`.
 ///
 /// # Errors
 /// A form that the verifier refuses, or that is not made here; in words.
 pub(super) fn kernel(
     kernel: &Kernel,
+    kernels: &[Kernel],
     name: &str,
     files: (&str, &[String]),
 ) -> Result<(ptx::Kernel, KernelInfo), String> {
@@ -107,12 +127,21 @@ pub(super) fn kernel(
         names: names_of_kernel(kernel),
         lines: lines_of_kernel(kernel),
         files,
+        kernels,
+        meeting: None,
     };
     let params = code.parameters(kernel)?;
-    code.place_in_grid(kernel)?;
+    if kernel.is_persistent() {
+        code.begin_meetings(kernel)?;
+    } else if !kernel.grid.is_empty() {
+        let point = Operand::Special(Special::Ctaid(0));
+        let point = code.e.make("point", P::Mov { ty: PtxType::U32 }, PtxType::U32, &[point]);
+        code.place_in_grid(kernel, point)?;
+    }
     code.blocks(kernel)?;
     let end = code.end.clone();
     code.e.label(&end);
+    code.end_meetings();
     code.e.push(P::Ret {}, []);
     let dynamic_shared = match code.transient_bytes {
         0 => scratch,
@@ -205,41 +234,21 @@ impl Code<'_> {
         name
     }
 
-    fn read_parameter(&mut self, name: &str, parameter: &str) -> Operand {
+    pub(super) fn read_parameter(&mut self, name: &str, parameter: &str) -> Operand {
         let address = at(&Operand::Symbol(parameter.to_string()), 0);
         self.e.make(name, P::LdParam { ty: PtxType::U64 }, PtxType::U64, &[address])
     }
 
     /// The indices of the block's point, from its number. The number has 31 bits, and so has the count of each axis.
-    fn place_in_grid(&mut self, kernel: &Kernel) -> Result<(), String> {
-        if kernel.grid.is_empty() {
-            return Ok(());
-        }
-        let point = Operand::Special(Special::Ctaid(0));
-        let mut rest = self.e.make("point", P::Mov { ty: PtxType::U32 }, PtxType::U32, &[point]);
+    pub(super) fn place_in_grid(&mut self, kernel: &Kernel, point: Operand) -> Result<(), String> {
+        let mut rest = point;
         let from = P::CvtInt { sat: Sat::Wrap, to: PtxType::S64, from: PtxType::U32 };
         for (n, g) in kernel.grid.iter().enumerate().rev() {
             let name = self.name(g.value);
             let mut place = rest.clone();
             if n > 0 {
                 // What is left for the first axis is its place.
-                let extent = self.dim(&g.extent)?;
-                let sum = self.e.add("extent", PtxType::S64, &extent, &Operand::Int(g.step.max(1) - 1));
-                let count = match (&sum, g.step.max(1)) {
-                    (sum, 1) => sum.clone(),
-                    (Operand::Int(n), step) => Operand::Int(n.div_euclid(step)),
-                    // An extent is not negative: a shift does it, where a division would be a call.
-                    (sum, step) if step.count_ones() == 1 => {
-                        let bits = Operand::Int(i64::from(step.trailing_zeros()));
-                        let op = P::Shr { ty: PtxType::U64 };
-                        self.e.make("count", op, PtxType::S64, &[sum.clone(), bits])
-                    }
-                    (sum, step) => {
-                        let op = P::Div { ty: PtxType::S64 };
-                        self.e.make("count", op, PtxType::S64, &[sum.clone(), Operand::Int(step)])
-                    }
-                };
-                let count = self.e.low("count", &count);
+                let count = self.count(g)?;
                 let ty = PtxType::U32;
                 place = self.e.make(&name, P::Rem { ty }, ty, &[rest.clone(), count.clone()]);
                 rest = self.e.make("rest", P::Div { ty }, ty, &[rest, count]);
@@ -250,7 +259,28 @@ impl Code<'_> {
         Ok(())
     }
 
-    fn blocks(&mut self, kernel: &Kernel) -> Result<(), String> {
+    /// The points of an axis, in 32 bits.
+    pub(super) fn count(&mut self, g: &GridAxis) -> Result<Operand, String> {
+        let extent = self.dim(&g.extent)?;
+        let sum = self.e.add("extent", PtxType::S64, &extent, &Operand::Int(g.step.max(1) - 1));
+        let count = match (&sum, g.step.max(1)) {
+            (sum, 1) => sum.clone(),
+            (Operand::Int(n), step) => Operand::Int(n.div_euclid(step)),
+            // An extent is not negative: a shift does it, where a division would be a call.
+            (sum, step) if step.count_ones() == 1 => {
+                let bits = Operand::Int(i64::from(step.trailing_zeros()));
+                let op = P::Shr { ty: PtxType::U64 };
+                self.e.make("count", op, PtxType::S64, &[sum.clone(), bits])
+            }
+            (sum, step) => {
+                let op = P::Div { ty: PtxType::S64 };
+                self.e.make("count", op, PtxType::S64, &[sum.clone(), Operand::Int(step)])
+            }
+        };
+        Ok(self.e.low("count", &count))
+    }
+
+    pub(super) fn blocks(&mut self, kernel: &Kernel) -> Result<(), String> {
         let body = self.body;
         let order = body.reverse_postorder();
         let mut labels: SecondaryMap<Block, String> = SecondaryMap::new();
@@ -275,6 +305,7 @@ impl Code<'_> {
                 let label = labels[*block].clone();
                 self.e.label(&label);
             }
+            self.apart();
             hazards.start(*block);
             for inst in &body.block(*block).insts {
                 self.comment(*inst, 0);
@@ -306,6 +337,12 @@ impl Code<'_> {
             Op::Dot { .. } => self.dot(data),
             Op::Transpose => self.transpose(data),
             Op::Element => self.element(data),
+            Op::Launch { kernel } => self.launch(kernel, &data.operands),
+            Op::View { .. } => self.view(data),
+            Op::GridBarrier => {
+                self.grid_barrier();
+                Ok(())
+            }
             // It is read where it is used.
             Op::Window { .. } | Op::LoadScaled { .. } => Ok(()),
             _ => match self.simple(data)? {
@@ -478,7 +515,7 @@ impl Code<'_> {
         })
     }
 
-    /// Reports an index out of range and leaves.
+    /// Reports an index out of range and leaves: the kernel, or of one that is launched from another this point.
     fn check(&mut self, index: &Operand, bound: &Operand, site: u32) {
         let (ty, unsigned) = (PtxType::S64, PtxType::U64);
         // A negative bound, compared as unsigned, would accept everything.
@@ -490,8 +527,14 @@ impl Code<'_> {
         let end = self.end.clone();
         let other = self.e.compare("other", Compare::Ne, PtxType::U32, &self.tid.clone(), &Operand::Int(0));
         self.e.jump_if(&other, false, false, &end);
-        let fault = self.read_parameter("fault", "fault");
-        let fault = self.e.make("fault", P::CvtaToGlobal {}, unsigned, &[fault]);
+        let fault = match &self.meeting {
+            Some(meeting) => meeting.fault.clone(),
+            None => {
+                let fault = self.read_parameter("fault", "fault");
+                self.e.make("fault", P::CvtaToGlobal {}, unsigned, &[fault])
+            }
+        };
+        self.let_all_leave();
         let cas = P::Cas { order: Ordering::Relaxed, scope: Scope::Gpu, space: Space::Global, ty: PtxType::B64 };
         let number = Operand::Int(i64::from(site) + 1);
         let before = self.e.make("before", cas, PtxType::B64, &[at(&fault, 0), Operand::Int(0), number]);

@@ -8,6 +8,8 @@
 //! ([`run`], [`reduce`]), products by rectangles ([`dot`], of weights with [`scales`]; of few rows by [`split`]), barriers where threads need each other's results ([`hazards`]). Work on
 //! elements is [`lanes`], with the functions of vector IR.
 //!
+//! One that launches others has the code of each where it launches it, in a loop over points, and barriers of the grid ([`persistent`]).
+//!
 //! One whose tiles are fragments of tensor cores is made by [`fragments`].
 //!
 //! The text is meant to be read: each operation of the tile IR stands before its instructions, with its place in the source, and registers have
@@ -25,6 +27,7 @@ mod lanes;
 mod mapping;
 mod multiples;
 mod partial;
+mod persistent;
 mod product;
 mod reduce;
 mod run;
@@ -55,7 +58,7 @@ pub fn compile(module: &VerifiedModule, arch: GpuArch) -> Result<(Module, Vec<Ke
         let files = (module.name.as_str(), module.files.as_slice());
         let made = match fragments::is_of_fragments(k) {
             true => fragments::compile(k, &name),
-            false => kernel::kernel(k, &name, files),
+            false => kernel::kernel(k, &module.kernels, &name, files),
         };
         let (mut made, info) = made.map_err(|why| format!("kernel @{}: {why}", k.name))?;
         made.comments.push(head_of_kernel(k));

@@ -18,12 +18,13 @@ pub(super) struct Scaled {
     pub(super) base: Operand,
     pub(super) strides: [Operand; 2],
     pub(super) bits: u8,
+    pub(super) read_only: bool,
 }
 
 impl Code<'_> {
     /// The scales of a panel of integers that begins at some indices of its numbers.
     pub(super) fn scales(&mut self, scales: Value, indices: &[Value], bits: u8) -> Result<Scaled, String> {
-        let (mut base, strides, elem, _) = self.buffer(scales)?;
+        let (mut base, strides, elem, read_only) = self.buffer(scales)?;
         let axis = indices.len().saturating_sub(2);
         for (n, (stride, i)) in strides.iter().zip(indices).enumerate() {
             let mut i = self.index(*i)?;
@@ -40,7 +41,8 @@ impl Code<'_> {
         }
         let [row, col] = [axis, axis + 1].map(|n| strides.get(n).cloned());
         let (Some(row), Some(col)) = (row, col) else { return Err("scales of less than two axes".into()) };
-        Ok(Scaled { base, strides: [self.stride_bytes(&row, elem), self.stride_bytes(&col, elem)], bits })
+        let strides = [self.stride_bytes(&row, elem), self.stride_bytes(&col, elem)];
+        Ok(Scaled { base, strides, bits, read_only })
     }
 }
 
@@ -64,7 +66,7 @@ impl Emit {
         let group = self.make("group", P::Shr { ty }, s32, &[step.clone(), bits]);
         let at = self.advance(&scaled.base, &group, &scaled.strides[0]);
         let at = self.advance(&at, col, &scaled.strides[1]);
-        let factor = self.load("scale", Elem::F32, &at, true, there);
+        let factor = self.load("scale", Elem::F32, &at, scaled.read_only, there);
         if scaled.bits == 8 {
             return (step.clone(), Some(Scale { factor, shift: None }));
         }

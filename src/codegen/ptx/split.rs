@@ -19,7 +19,7 @@ use super::kernel::{Code, WARP, offset_of};
 use super::lanes::Lane;
 use super::mapping::power_of_two;
 use super::scales::Scaled;
-use crate::ptx::words::{Compare, Ftz, ReadOnly, Relu, Round, Sat, Vector};
+use crate::ptx::words::{Compare, Ftz, LoadCache, ReadOnly, Relu, Round, Sat, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as PtxType};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
@@ -39,6 +39,7 @@ struct Place {
     step: Operand,
     other: Operand,
     elem: Elem,
+    read_only: bool,
     scaled: Option<Scaled>,
 }
 
@@ -117,11 +118,11 @@ impl Code<'_> {
             _ => return Err("an operand that is not in memory".into()),
         };
         let base = self.address(*buffer, indices)?;
-        let (_, strides, elem, _) = self.buffer(*buffer)?;
+        let (_, strides, elem, read_only) = self.buffer(*buffer)?;
         let bytes = along.map(|axis| axis.and_then(|a| strides.get(a).cloned()).unwrap_or(Operand::Int(0)));
         let [rows, cols] = bytes.map(|stride| self.stride_bytes(&stride, elem));
         let (step, other) = if other == 0 { (cols, rows) } else { (rows, cols) };
-        Ok(Place { base, step, other, elem, scaled })
+        Ok(Place { base, step, other, elem, read_only, scaled })
     }
 }
 
@@ -137,11 +138,21 @@ impl Split<'_, '_> {
         (0..count).map(one).collect()
     }
 
-    /// Loads 16 bytes; zeros where `there` does not hold.
-    fn chunk(&mut self, name: &str, address: &Operand, offset: i32, there: Option<&Operand>) -> Vec<Reg> {
+    /// Loads 16 bytes of memory that nobody writes (`read_only`) or some do; zeros where `there` does not hold.
+    fn chunk(
+        &mut self,
+        name: &str,
+        read_only: bool,
+        (address, offset): (&Operand, i32),
+        there: Option<&Operand>,
+    ) -> Vec<Reg> {
         let e = &mut self.code.e;
         let list: Vec<Reg> = (0..4).map(|_| e.reg(name, RegType::B32)).collect();
-        let op = P::LdReadOnly { cache: ReadOnly::Default, vector: Vector::Four, ty: PtxType::B32 };
+        let (vector, ty) = (Vector::Four, PtxType::B32);
+        let op = match read_only {
+            true => P::LdReadOnly { cache: ReadOnly::Default, vector, ty },
+            false => P::Ld { cache: LoadCache::Default, vector, ty },
+        };
         let operands = [Operand::Vector(list.clone()), at(address, offset)];
         match there {
             None => e.push(op, operands),
@@ -284,7 +295,7 @@ impl Split<'_, '_> {
                     for (_, there, from) in &cols {
                         let at = s.code.e.advance(from, &step, &Operand::Int(sizes[1]));
                         let p = s.code.e.both(inside.clone(), there.clone());
-                        of_cols.push(s.chunk("w", &at, 0, p.as_ref()));
+                        of_cols.push(s.chunk("w", s.right.read_only, (&at, 0), p.as_ref()));
                     }
                     let mut of_rows = Vec::new();
                     for row in &rows {
@@ -295,7 +306,8 @@ impl Split<'_, '_> {
                             return Err("a left operand in half chunks".into());
                         }
                         for part in 0..count {
-                            words.extend(s.chunk("x", &at, (part * CHUNK) as i32, inside.as_ref()));
+                            let from = (&at, (part * CHUNK) as i32);
+                            words.extend(s.chunk("x", s.left.read_only, from, inside.as_ref()));
                         }
                         of_rows.push(words);
                     }
@@ -373,7 +385,7 @@ impl Split<'_, '_> {
                 let inside = (!whole).then(|| s.code.e.compare("in", Compare::Lt, S32, &row, &end));
                 let p = s.code.e.both(inside.clone(), there.clone());
                 let at = s.code.e.advance(&from, &row, &s.right.step.clone());
-                let words = s.chunk("w", &at, 0, p.as_ref());
+                let words = s.chunk("w", s.right.read_only, (&at, 0), p.as_ref());
                 // Elements of the left operand, and scales.
                 let first = s.code.e.mul("own", S32, &row, &Operand::Int(each));
                 let mut xs = Vec::new();
@@ -385,7 +397,7 @@ impl Split<'_, '_> {
                     for r in 0..s.rows {
                         let at = s.code.e.advance(&s.left.base.clone(), &Operand::Int(r), &s.left.other.clone());
                         let at = s.code.e.advance(&at, &step, &s.left.step.clone());
-                        xs.push(s.code.e.load("x", s.left.elem, &at, true, p.as_ref()).value);
+                        xs.push(s.code.e.load("x", s.left.elem, &at, s.left.read_only, p.as_ref()).value);
                     }
                 }
                 let scales = match s.right.scaled.clone() {
@@ -426,7 +438,7 @@ impl Split<'_, '_> {
         let from = e.advance(&from, col, &scaled.strides[1]);
         let mut out = Vec::new();
         for n in 0..self.width / 4 {
-            out.extend(self.chunk("scale", &from, (n * CHUNK) as i32, there));
+            out.extend(self.chunk("scale", scaled.read_only, (&from, (n * CHUNK) as i32), there));
         }
         out
     }

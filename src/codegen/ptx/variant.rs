@@ -6,7 +6,7 @@
 use super::info::{Grid, KernelInfo, TensorMapInfo};
 use crate::codegen::cpu::GpuKernels;
 use crate::ptx::{self, Version};
-use crate::runtime::cuda::{Axis, Cuda, Kernel, TensorMap};
+use crate::runtime::cuda::{Axis, Blocks, Cuda, Kernel, TensorMap};
 use crate::runtime::expr::Expr;
 use crate::shape::{Dim, Elem};
 
@@ -55,10 +55,11 @@ fn kernel(info: &KernelInfo) -> Result<Kernel, String> {
         let made = Expr::from_dim(d, &info.symbols).filter(|e| e.is_well_formed(info.symbols.len()));
         made.ok_or_else(|| format!("kernel {}: the dimension {d} is too large an expression", info.name))
     };
-    let (grid, persistent) = match &info.grid {
-        Grid::Axes(_) => (Vec::new(), false),
-        Grid::Persistent(_) => (Vec::new(), true),
-        Grid::Extents(extents) => (extents.iter().map(expr).collect::<Result<_, _>>()?, false),
+    let (grid, blocks) = match &info.grid {
+        Grid::Axes(_) => (Vec::new(), Blocks::ForEachPoint),
+        Grid::Persistent(_) => (Vec::new(), Blocks::AtATime),
+        Grid::Meeting(_) => (Vec::new(), Blocks::Together),
+        Grid::Extents(extents) => (extents.iter().map(expr).collect::<Result<_, _>>()?, Blocks::ForEachPoint),
     };
     Ok(Kernel {
         name: info.name.clone(),
@@ -66,7 +67,7 @@ fn kernel(info: &KernelInfo) -> Result<Kernel, String> {
         params: info.params.len(),
         threads: info.threads,
         grid,
-        persistent,
+        blocks,
         static_shared: info.static_shared,
         dynamic_shared: info.dynamic_shared,
         tensor_maps: info.tensor_maps.iter().map(|m| tensor_map(m, &expr)).collect::<Result<_, _>>()?,

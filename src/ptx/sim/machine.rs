@@ -5,7 +5,8 @@
 //! barrier, lets others go. Which warp goes next, and for how long, a random number decides.
 //!
 //! Blocks run one or a few at a time; when none of them can go on, another one starts, as many as a device holds. So a
-//! kernel whose blocks wait for each other works as long as they fit, as on hardware.
+//! kernel whose blocks wait for each other works as long as they fit, as on hardware; where they do not, it is reported that
+//! nobody can go on. Of a cooperative launch all blocks run from the start on, in turns of random lengths.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -17,13 +18,11 @@ use super::memory::{Global, Region};
 use super::mode::Mode;
 use super::products::Sequence;
 use super::report::{Fault, Place, Problem, Report, Stats};
-use super::state::{Block, Ctx, Flow, Group, Run, Wait, Warp};
+use super::state::{Block, Ctx, Flow, Group, Held, Run, Wait, Warp};
 use crate::random::Random;
 
 /// How often those who poll ask again though nothing has happened, before they are stuck.
 const MOST_NUDGES: u32 = 256;
-/// Blocks that a device holds at a time.
-const MOST_BLOCKS: usize = 264;
 
 impl<'a> Run<'a> {
     pub(super) fn new(
@@ -33,6 +32,7 @@ impl<'a> Run<'a> {
         shape: ([u32; 3], [u32; 3], [u32; 3]),
         dynamic_shared: u32,
         params: Vec<u8>,
+        held: Held,
     ) -> Run<'a> {
         let (grid, extents, cluster) = shape;
         Run {
@@ -49,6 +49,7 @@ impl<'a> Run<'a> {
             blocks: Vec::new(),
             clusters: BTreeMap::new(),
             started: 0,
+            held,
             events: 1,
             nudged: (0, 0),
             messages: HashMap::new(),
@@ -66,7 +67,7 @@ impl<'a> Run<'a> {
 
     /// Runs all blocks.
     pub(super) fn all(mut self) -> Result<Stats, Box<Report>> {
-        let window = 1 + self.random.below(3);
+        let window = (1 + self.random.below(3)).min(self.held.most).max(self.held.at_once);
         loop {
             while self.blocks.len() < window && self.start() {}
             if self.blocks.is_empty() {
@@ -87,7 +88,7 @@ impl<'a> Run<'a> {
 
     /// Another block begins beside those that wait, if the device holds it.
     pub(super) fn another(&mut self) -> bool {
-        self.blocks.len() < MOST_BLOCKS && self.start()
+        self.blocks.len() < self.held.most && self.start()
     }
 
     /// Who polls asks again: loops that ask a limited number of times go on. False where that has happened too often.
@@ -320,8 +321,11 @@ impl<'a> Run<'a> {
         for b in self.blocks.iter().flatten() {
             for w in &b.warps {
                 for g in &w.groups {
-                    if let Wait::Together(need) = g.wait {
-                        let missing = need & w.live & !g.mask;
+                    let need = if let Wait::Together(need) = g.wait { need } else { 0 };
+                    let missing = need & w.live & !g.mask;
+                    // Lanes that poll would come here too, if they found what they wait for.
+                    let polls = w.groups.iter().any(|o| o.mask & missing != 0 && matches!(o.wait, Wait::Poll(_)));
+                    if missing != 0 && !polls {
                         let others: Vec<String> = w
                             .groups
                             .iter()
@@ -344,7 +348,8 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let Some((b, w, g)) = waiting.first() else {
+        let polling = waiting.iter().find(|(_, _, g)| matches!(g.wait, Wait::Poll(_)));
+        let Some((b, w, g)) = polling.or(waiting.first()) else {
             let message = "nothing is left to do".to_string();
             let line = (0, String::new());
             return Box::new(Report {
@@ -382,6 +387,7 @@ impl<'a> Run<'a> {
                 format!("wait at barrier {n}, where {arrived} of {of} have arrived")
             }
             Wait::Cluster => "wait for the cluster".to_string(),
+            Wait::Together(_) => "wait for other lanes of their warps".to_string(),
             _ => {
                 let open: Vec<String> = b
                     .mbarriers

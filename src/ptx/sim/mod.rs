@@ -120,6 +120,8 @@ pub struct Launch<'a> {
     pub cluster: Option<[u32; 3]>,
     /// Bytes of shared memory beyond what the kernel declares.
     pub shared_bytes: u32,
+    /// Do all blocks run at the same time, from the start on? If the device does not hold so many, nothing is launched.
+    pub cooperative: bool,
     /// The bytes of each parameter.
     pub params: &'a [&'a [u8]],
 }
@@ -127,7 +129,12 @@ pub struct Launch<'a> {
 /// A device: global memory, and what runs on it.
 pub struct Device {
     global: memory::Global,
+    /// Blocks that it runs at the same time.
+    holds: usize,
 }
+
+/// Blocks that a device runs at the same time, if nothing else is said.
+const HELD: usize = 264;
 
 impl Default for Device {
     fn default() -> Self {
@@ -143,7 +150,12 @@ fn outside(address: u64, bytes: usize) -> String {
 impl Device {
     /// A device without buffers.
     pub fn new() -> Device {
-        Device { global: memory::Global::new() }
+        Device { global: memory::Global::new(), holds: HELD }
+    }
+
+    /// Says how many blocks it runs at the same time, one at least. Of others that wait for one of these, none starts before it ends.
+    pub fn hold(&mut self, blocks: usize) {
+        self.holds = blocks.max(1);
     }
 
     /// A buffer of so many bytes, at a multiple of 4096; its bytes have no values. Buffers are apart from each other, and no
@@ -267,6 +279,12 @@ impl Device {
         if blocks == 0 || blocks > u64::from(u32::MAX) || launch.grid[1] > 65535 || launch.grid[2] > 65535 {
             return Err(refused(format!("a grid of {:?} blocks", launch.grid)));
         }
+        if launch.cooperative && blocks > self.holds as u64 {
+            let holds = self.holds;
+            return Err(refused(format!(
+                "a cooperative launch of {blocks} blocks; the device runs {holds} at the same time"
+            )));
+        }
         let cluster = match (code.cluster, launch.cluster) {
             (Some(own), Some(given)) if own != given => {
                 return Err(refused(format!("clusters of {given:?} blocks; the kernel requires {own:?}")));
@@ -286,6 +304,7 @@ impl Device {
         }
         self.global.begin();
         let shape = (launch.grid, launch.block, cluster);
-        Ok(state::Run::new(code, &mut self.global, mode, shape, launch.shared_bytes, params))
+        let held = state::Held { most: self.holds, at_once: if launch.cooperative { blocks as usize } else { 0 } };
+        Ok(state::Run::new(code, &mut self.global, mode, shape, launch.shared_bytes, params, held))
     }
 }

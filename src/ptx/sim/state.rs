@@ -91,6 +91,15 @@ pub(super) struct Block {
 /// Places of memory that ordered accesses have written, with what their threads knew.
 pub(super) type Messages = HashMap<(u32, u64), (u32, Rc<Know>)>;
 
+/// How many blocks run at the same time.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    /// At most.
+    pub(super) most: usize,
+    /// From the start on.
+    pub(super) at_once: usize,
+}
+
 /// A launch.
 pub(super) struct Run<'a> {
     pub(super) code: &'a Code,
@@ -108,6 +117,7 @@ pub(super) struct Run<'a> {
     /// For clusters under way, by the number of their first block, what their barrier has.
     pub(super) clusters: BTreeMap<u32, ClusterBarrier>,
     pub(super) started: u64,
+    pub(super) held: Held,
     /// What others can see, counted.
     pub(super) events: u64,
     /// How often polls were repeated though nothing had happened, and the event that this made.

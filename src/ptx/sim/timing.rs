@@ -1,7 +1,7 @@
 //! A launch in time: which warp issues what when, by a simple model of a multiprocessor.
 //!
 //! The model is there to show a schedule, not to predict how long it takes: which warps wait for what, which copies are under way
-//! meanwhile, how stages of shared memory follow each other. A block is alone on its multiprocessor, blocks go one after another. Of
+//! meanwhile, how stages of shared memory follow each other. A block is alone on its multiprocessor, blocks go one after another (those of a cooperative launch all at once). Of
 //! four schedulers each has every fourth warp, and issues an instruction a cycle: of the next warp in turn whose operands are
 //! there. Each has a tensor core and a unit for functions, which are busy with one instruction at a time. Loads of global memory and
 //! copies share one port. Caches, replays, and the limits of register files and of other units are not modelled.
@@ -392,6 +392,7 @@ impl Run<'_> {
     pub(super) fn all_in_time(mut self, mut t: Timing) -> Result<(Stats, Option<Timeline>), Box<Report>> {
         let mut seen: Option<(Box<Watch>, u64)> = None;
         loop {
+            while self.blocks.len() < self.held.at_once && self.start() {}
             if self.blocks.is_empty() && !self.start() {
                 let (watch, ended) = seen.unwrap_or_default();
                 return Ok((self.stats, t.timeline(self.code, self.grid, &watch, ended)));

@@ -1,6 +1,6 @@
 //! The cost of a plan: its control flow is evaluated on indices alone, and each launch is counted.
 //!
-//! In: a plan of a module, values of its dimensions. Out: a [`PlanCost`].
+//! In: a plan of a module, values of its dimensions. Out: a [`PlanCost`]. A kernel that launches others costs what these do, as one launch.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -8,9 +8,9 @@ use std::rc::Rc;
 use cranelift_entity::SecondaryMap;
 
 use super::kernel::{self, Done, Known};
-use super::{Launch, PlanCost, STEPS, dim};
+use super::{Cost, Launch, PlanCost, STEPS, dim};
 use crate::tile::kernels::counterpart;
-use crate::tile::{AllowedIn, Inst, Kernel, Module, Op, Plan, Type, Value};
+use crate::tile::{AllowedIn, Body, Inst, Kernel, Module, Op, Plan, Type, Value};
 
 /// Memory that a buffer of a plan is in: what was given to the call, or its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,19 +50,11 @@ pub(super) fn walk(
         all.insert(name.to_string(), dim(most, symbols)?);
     }
     let symbols = &all;
-    let (mut sites, mut dims) = (BTreeMap::new(), SecondaryMap::new());
-    for (_, i, data) in body.insts() {
-        match &data.op {
-            Op::Launch { .. } => {
-                let next = sites.len();
-                sites.insert(i, next);
-            }
-            Op::DimValue(d) => dims[i] = dim(d, symbols)?,
-            _ => {}
-        }
-    }
+    let launches = body.insts().filter(|(_, _, d)| matches!(d.op, Op::Launch { .. }));
+    let sites = launches.enumerate().map(|(n, (_, i, _))| (i, n)).collect();
+    let dims = dims_of(body, symbols)?;
     let mut w = Walk {
-        plan,
+        body,
         symbols,
         kernels,
         work: work.map(|work| work.kernels.as_slice()),
@@ -77,8 +69,20 @@ pub(super) fn walk(
     Ok(w.out)
 }
 
+/// The values of dimensions, by where a body names them.
+fn dims_of(body: &Body, symbols: &BTreeMap<String, i64>) -> Result<SecondaryMap<Inst, i64>, String> {
+    let mut dims = SecondaryMap::new();
+    for (_, i, data) in body.insts() {
+        if let Op::DimValue(d) = &data.op {
+            dims[i] = dim(d, symbols)?;
+        }
+    }
+    Ok(dims)
+}
+
 struct Walk<'a> {
-    plan: &'a Plan,
+    /// That of the plan, or of a kernel that launches others.
+    body: &'a Body,
     symbols: &'a BTreeMap<String, i64>,
     kernels: BTreeMap<&'a str, (usize, &'a Kernel)>,
     /// The kernels before they were scheduled for a GPU.
@@ -101,7 +105,7 @@ impl Walk<'_> {
     }
 
     fn run(&mut self) -> Result<(), String> {
-        let body = &self.plan.body;
+        let body = self.body;
         let mut block = body.entry();
         loop {
             for i in &body.block(block).insts {
@@ -118,7 +122,7 @@ impl Walk<'_> {
     }
 
     fn instruction(&mut self, i: Inst) -> Result<(), String> {
-        let body = &self.plan.body;
+        let body = self.body;
         let data = body.inst(i);
         if let Some(x) = kernel::simple(body, i, &self.dims, &|v| self.known(v)) {
             if let Some(v) = data.result {
@@ -176,9 +180,55 @@ impl Walk<'_> {
         kernel::all_of(k, points, self.symbols)
     }
 
+    /// A kernel that launches others does what these do.
+    fn persistent(&mut self, k: &Kernel, operands: &[Value], site: usize) -> Result<Launch, String> {
+        let mut inner = Walk {
+            body: &k.body,
+            symbols: self.symbols,
+            kernels: self.kernels.clone(),
+            work: self.work,
+            sites: BTreeMap::new(),
+            dims: dims_of(&k.body, self.symbols)?,
+            frame: SecondaryMap::new(),
+            known: std::mem::take(&mut self.known),
+            steps: self.steps,
+            out: PlanCost::default(),
+        };
+        for (p, v) in k.params.iter().zip(operands) {
+            inner.frame[p.value] = self.frame[*v].clone();
+        }
+        let done = inner.run();
+        let Walk { known, steps, out, .. } = inner;
+        (self.known, self.steps) = (known, steps);
+        done?;
+        for (arg, bound) in out.bounds {
+            let least = self.out.bounds.entry(arg).or_insert(bound);
+            *least = bound.min(*least);
+        }
+        let points = kernel::points(k, self.symbols)?;
+        let mut all =
+            Launch { site, kernel: k.name.clone(), points, cost: Cost { exact: true, ..Cost::default() }, weights: 0 };
+        for Launch { cost, weights, .. } in out.launches {
+            let sum = &mut all.cost;
+            sum.flops = sum.flops.saturating_add(cost.flops);
+            sum.read = sum.read.saturating_add(cost.read);
+            sum.written = sum.written.saturating_add(cost.written);
+            sum.exact &= cost.exact;
+            sum.uncounted |= cost.uncounted;
+            all.weights = all.weights.saturating_add(weights);
+        }
+        Ok(all)
+    }
+
     fn launch(&mut self, i: Inst, name: &str) -> Result<(), String> {
-        let operands = self.plan.body.inst(i).operands.clone();
+        let operands = self.body.inst(i).operands.clone();
         let &(number, k) = self.kernels.get(name).ok_or_else(|| format!("there is no kernel {name}"))?;
+        if k.is_persistent() {
+            let site = self.sites.get(&i).copied().unwrap_or_default();
+            let launch = self.persistent(k, &operands, site)?;
+            self.out.launches.push(launch);
+            return Ok(());
+        }
         let mut indices = Vec::new();
         for (v, p) in operands.iter().zip(&k.params) {
             if *k.body.ty(p.value) == Type::Index {
@@ -188,7 +238,7 @@ impl Walk<'_> {
         }
         // The same memory seen in the same way is read once.
         let place = |v: &Value| match &self.frame[*v] {
-            PlanValue::Buffer(p) => Some((p.clone(), self.plan.body.ty(*v))),
+            PlanValue::Buffer(p) => Some((p.clone(), self.body.ty(*v))),
             PlanValue::Known(_) | PlanValue::None => None,
         };
         let places: Vec<_> = operands.iter().map(place).collect();

@@ -350,6 +350,7 @@ impl KernelRun<'_> {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::GridBarrier
             | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::Arg(_)

@@ -11,7 +11,7 @@ use crate::interface::param_named;
 use crate::shape::{ADDRESS_BITS, Dim, Fact};
 use crate::tensor::Tensor;
 use crate::tile::fits;
-use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, TapPart, Type, row_major};
+use crate::tile::{Body, BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, TapPart, Type, row_major};
 
 /// Runs a plan.
 pub(super) fn run<'a>(
@@ -147,9 +147,12 @@ impl<'a> Runner<'a> {
     }
 
     fn run(&mut self) -> Result<(), EvalError> {
-        let plan = self.plan;
-        let body = &plan.body;
-        let mut frame: Frame = vec![None; body.value_count()];
+        let body = &self.plan.body;
+        self.execute(body, vec![None; body.value_count()])
+    }
+
+    /// Runs the body of the plan, or of a kernel that launches others, from the values that it is given.
+    fn execute(&mut self, body: &'a Body, mut frame: Frame) -> Result<(), EvalError> {
         let mut block = body.entry();
         loop {
             for i in &body.block(block).insts {
@@ -162,7 +165,7 @@ impl<'a> Runner<'a> {
                     self.symbols.insert(name.clone(), n);
                     continue;
                 }
-                let x = self.instruction(data, &mut frame).map_err(|e| located(e, data.loc))?;
+                let x = self.instruction(body, data, &mut frame).map_err(|e| located(e, data.loc))?;
                 if let (Some(v), Some(x)) = (data.result, x) {
                     set(&mut frame, v, x);
                 }
@@ -173,6 +176,15 @@ impl<'a> Runner<'a> {
                 Next::Return => return Ok(()),
             }
         }
+    }
+
+    /// Runs a kernel that launches others. No block goes ahead of the others here, so there is nothing to wait for.
+    fn persistent(&mut self, k: &'a Kernel, args: Vec<RuntimeValue>) -> Result<(), EvalError> {
+        let mut frame: Frame = vec![None; k.body.value_count()];
+        for (p, x) in k.params.iter().zip(args) {
+            set(&mut frame, p.value, x);
+        }
+        self.execute(&k.body, frame)
     }
 
     /// Storage of this many bytes, nothing in it.
@@ -193,10 +205,14 @@ impl<'a> Runner<'a> {
     }
 
     #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
-    fn instruction(&mut self, data: &InstData, frame: &mut Frame) -> Result<Option<RuntimeValue>, EvalError> {
+    fn instruction(
+        &mut self,
+        body: &'a Body,
+        data: &InstData,
+        frame: &mut Frame,
+    ) -> Result<Option<RuntimeValue>, EvalError> {
         self.budget.spend(1)?;
         let plan = self.plan;
-        let body = &plan.body;
         let symbols = &self.symbols.clone();
         if let Some(x) = scalar_operation(body, data, frame, symbols, &self.module.sites)? {
             return Ok(Some(x));
@@ -292,6 +308,7 @@ impl<'a> Runner<'a> {
                 let size = i64::try_from(base.elem.size()).unwrap_or(8);
                 (base.storage, base.start.wrapping_add(element.wrapping_mul(size)))
             }
+            Op::GridBarrier => return Ok(None),
             Op::LoadScalar => {
                 let Some((b, rest)) = data.operands.split_first() else { return broken("a load of nothing") };
                 let x = buffer(frame, *b)?.read(&self.memory, &indices(frame, rest)?)?;
@@ -304,6 +321,8 @@ impl<'a> Runner<'a> {
                 let args = data.operands.iter().map(|v| get(frame, *v).cloned()).collect::<Result<Vec<_>, _>>()?;
                 let done = match self.others.launches {
                     Some(by) => launches::launch(by, (self.module, kernel), symbols, &args, &mut self.memory),
+                    // Its blocks all do the same, and divide the points of what it launches.
+                    None if k.is_persistent() => self.persistent(k, args),
                     None => {
                         let runs = (self.others.runs)(kernel);
                         launch(k, args, &mut self.memory, symbols, &self.module.sites, &mut self.budget, runs)
@@ -313,8 +332,8 @@ impl<'a> Runner<'a> {
                 return Ok(None);
             }
             // Scalars that are no indices.
-            Op::Binary(op) => return binary_scalar(frame, data, |a, b, e| super::elements::binary(*op, a, b, e), plan),
-            Op::Compare(op) => return binary_scalar(frame, data, |a, b, _| super::elements::compare(*op, a, b), plan),
+            Op::Binary(op) => return binary_scalar(frame, data, |a, b, e| super::elements::binary(*op, a, b, e), body),
+            Op::Compare(op) => return binary_scalar(frame, data, |a, b, _| super::elements::compare(*op, a, b), body),
             Op::Cast => {
                 return match (data.operands.first().map(|v| get(frame, *v)), data.result.map(|v| body.ty(v))) {
                     (Some(Ok(RuntimeValue::Scalar(x))), Some(Type::Scalar(e))) => {
@@ -401,9 +420,9 @@ fn binary_scalar(
     frame: &Frame,
     data: &InstData,
     f: impl Fn(super::elements::Element, super::elements::Element, crate::shape::Elem) -> super::elements::Element,
-    plan: &Plan,
+    body: &Body,
 ) -> Result<Option<RuntimeValue>, EvalError> {
-    let elem = data.result.and_then(|v| plan.body.ty(v).elem()).unwrap_or(crate::shape::Elem::F32);
+    let elem = data.result.and_then(|v| body.ty(v).elem()).unwrap_or(crate::shape::Elem::F32);
     match data.operands.as_slice() {
         [a, b] => match (get(frame, *a)?, get(frame, *b)?) {
             (RuntimeValue::Scalar(a), RuntimeValue::Scalar(b)) => Ok(Some(RuntimeValue::Scalar(f(*a, *b, elem)))),
@@ -424,7 +443,7 @@ fn launch(
     runs: Option<&dyn Runs>,
 ) -> Result<(), EvalError> {
     if matches!(k.state, State::Gpu { .. }) && !k.works_in_runs() {
-        return fail("a kernel scheduled for a GPU in fragments is not run");
+        return fail("a kernel scheduled for a GPU in fragments, or that launches others, is not run alone");
     }
     let mut frame: Frame = vec![None; k.body.value_count()];
     for (p, x) in k.params.iter().zip(args) {

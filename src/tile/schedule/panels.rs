@@ -65,7 +65,7 @@ pub(super) fn choose(
         return Ok((packing, BTreeSet::new()));
     }
     let old = std::mem::take(&mut module.kernels);
-    let launched: BTreeSet<String> = module.plans.iter().flat_map(|p| p.launched()).map(str::to_string).collect();
+    let launched: BTreeSet<String> = module.plans.iter().flat_map(|p| p.reached(&old)).map(str::to_string).collect();
     let other = |p: &&Plan| p.variant != PlanVariant::Prepare;
     let called: BTreeSet<&str> = module.plans.iter().filter(other).flat_map(Plan::launched).collect();
     let copies: BTreeSet<String> = joined.iter().flatten().flat_map(Joined::kernels).map(str::to_string).collect();

@@ -11,7 +11,7 @@ use crate::tile::fits::is_computable;
 use crate::tile::text::At;
 use crate::tile::{
     AllowedIn, Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Plan, Space, State, Terminator, TileIr, Type,
-    Value, ValueDef, rules,
+    Value, ValueDef, View, rules,
 };
 
 /// A kernel or a plan.
@@ -44,7 +44,18 @@ impl<'a> Unit<'a> {
             (Unit::Kernel(k), AllowedIn::Scheduled) => k.state != State::Unscheduled,
             (Unit::Kernel(k), AllowedIn::CpuKernel) => matches!(k.state, State::Cpu(_)),
             (Unit::Kernel(k), AllowedIn::GpuKernel) => matches!(k.state, State::Gpu { .. }),
-            (Unit::Plan(_), AllowedIn::Kernel | AllowedIn::Scheduled | AllowedIn::CpuKernel | AllowedIn::GpuKernel)
+            (Unit::Plan(_), AllowedIn::Launching) => true,
+            (Unit::Kernel(k), AllowedIn::Launching | AllowedIn::Persistent) => {
+                matches!(k.state, State::Gpu { .. }) && k.is_persistent()
+            }
+            (
+                Unit::Plan(_),
+                AllowedIn::Kernel
+                | AllowedIn::Scheduled
+                | AllowedIn::CpuKernel
+                | AllowedIn::GpuKernel
+                | AllowedIn::Persistent,
+            )
             | (Unit::Kernel(_), AllowedIn::Plan) => false,
         }
     }
@@ -172,8 +183,18 @@ impl Checker<'_, '_> {
         {
             self.sink.error(At::Inst(i), format!("{name}: the module has no site {site}"));
         }
-        if let Some(b) = data.op.accessed().and_then(|at| data.operands.get(at)) {
+        if let Op::View { .. } = data.op {
+            // What is accessed is what is done with the window.
+        } else if let Some(b) = data.op.accessed().and_then(|at| data.operands.get(at)) {
             accesses.push((i, *b, matches!(data.op, Op::Store { .. })));
+        }
+        if let (Op::Launch { kernel }, Unit::Kernel(_)) = (&data.op, self.unit) {
+            let launched = self.module.kernels.iter().find(|k| k.name == *kernel);
+            for (p, v) in launched.iter().flat_map(|k| &k.params).zip(&data.operands) {
+                let buffer = body.ty(*v).buffer().is_some();
+                accesses.extend((buffer && p.mode != ParamMode::Out).then_some((i, *v, false)));
+                accesses.extend((buffer && p.mode != ParamMode::In).then_some((i, *v, true)));
+            }
         }
         if let (Op::LoadScaled { .. }, Some(scales)) = (&data.op, data.operands.last()) {
             accesses.push((i, *scales, false));
@@ -183,7 +204,8 @@ impl Checker<'_, '_> {
     /// Rule 9: how buffers are used.
     fn modes(&mut self, k: &Kernel, accesses: &[(Inst, Value, bool)]) {
         for (i, b, writes) in accesses {
-            let mode = k.params.iter().find(|p| p.value == *b).map(|p| p.mode);
+            let root = View::of(&k.body, *b).map_or(*b, |view| view.root);
+            let mode = k.params.iter().find(|p| p.value == root).map(|p| p.mode);
             match (mode, writes) {
                 (Some(ParamMode::In), true) => self.sink.error(At::Inst(*i), "writes a buffer that is `in`"),
                 (Some(ParamMode::Out), false) => self.sink.error(At::Inst(*i), "reads a buffer that is `out`"),

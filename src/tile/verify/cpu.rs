@@ -283,6 +283,7 @@ impl Checker<'_, '_> {
             | Op::Wgmma { .. }
             | Op::Blocks
             | Op::NamedBarrier { .. }
+            | Op::GridBarrier
             | Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }
@@ -410,6 +411,7 @@ impl Checker<'_, '_> {
             | Op::Wgmma { .. }
             | Op::Blocks
             | Op::NamedBarrier { .. }
+            | Op::GridBarrier
             | Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }

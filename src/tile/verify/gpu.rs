@@ -262,6 +262,7 @@ impl Checker<'_, '_> {
             | Op::WgmmaFence
             | Op::Blocks
             | Op::NamedBarrier { .. }
+            | Op::GridBarrier
             | Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }

@@ -62,6 +62,8 @@
 //! 20. Roles partition the warps of the block and share no basic block; barriers have places in shared memory that overlap
 //!     nothing; rings are made before the warps diverge.
 //!
+//! Of kernels scheduled for a GPU that launch others (`persistent`): rule 30.
+//!
 //! Of plans (`plan`):
 //! 21. Launches name a kernel of the module and give it its parameters: buffers of the same types, indices; the plan has
 //!     the kernel's symbols. What a kernel of fragments copies by 16 bytes, or writes in pairs, begins at a multiple of that (`tile::alignment`). Slots and taps are those of the plan, parameters are those of the module with this type.
@@ -89,6 +91,11 @@
 //! 29. A form of dimensions has coefficients of 64 bits. Whether its value has, each call checks on entry where it is not known
 //!     ([`crate::tile::fits`]); of one that names a length, what it can be at most is known there.
 //!
+//! 30. A kernel that launches others has a grid of one axis in steps of 1 whose index is not used, no tiles, and blocks that take indices;
+//!     of memory it makes windows and loads scalars alone. What it launches works in runs, for the same kind of GPU, by no more warps
+//!     and with no more scratch, and gets what rule 21 says. Rules 9 and 25 hold of its buffers, through windows: it does not write what
+//!     it takes as `in`.
+//!
 //! What cannot be proved is rejected. A plan can make it provable by `check_index`, an error of the call where it fails: what it
 //! checks of dimensions before its first launch is known in its kernels too, and what it checks of a dimension right after that
 //! has its value, before the next launch, in those that name it.
@@ -104,6 +111,7 @@ mod bounds;
 mod cpu;
 mod entries;
 mod gpu;
+mod persistent;
 mod plan;
 
 use std::collections::BTreeSet;
@@ -323,6 +331,7 @@ fn kernel(module: &Module, k: &Kernel, plans: Option<&bounds::Plans<'_>>, sink: 
             gpu::block_of_runs(warps, sink);
             cpu::scheduled_in_blocks(k, sink);
         }
+        State::Gpu { arch, warps } if k.is_persistent() => persistent::check(module, k, (arch, warps), sink),
         State::Gpu { arch, warps } => return gpu::scheduled(k, arch, warps, sink),
     }
     if let Some(plans) = plans.filter(|_| sink.list.len() == before) {

@@ -9,7 +9,7 @@ use crate::shape::Dim;
 use crate::tile::alignment::{begins_at_multiple, needed};
 use crate::tile::fits::is_computable;
 use crate::tile::text::{At, Owner};
-use crate::tile::{Block, BufferType, Module, Op, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
+use crate::tile::{Block, Body, BufferType, Module, Op, Param, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
 
 /// The most bytes of packed weights.
 const MAX_PACKED: u64 = 1 << 48;
@@ -21,32 +21,16 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
         let mut error = |message: String| sink.error(At::Inst(i), message);
         match &data.op {
             Op::Launch { kernel } => {
-                let Some(k) = module.kernels.iter().find(|k| k.name == *kernel) else {
-                    error(format!("launches @{kernel}, which is no kernel of the module"));
-                    continue;
-                };
-                if k.params.len() != data.operands.len() {
-                    error(format!("@{kernel} takes {} operands, not {}", k.params.len(), data.operands.len()));
-                    continue;
+                for message in launch(module, &plan.body, &[], |s| plan.has_dim(s), (kernel, &data.operands)) {
+                    error(message);
                 }
-                for (n, (p, v)) in k.params.iter().zip(&data.operands).enumerate() {
-                    let (wanted, given) = (k.body.ty(p.value), plan.body.ty(*v));
-                    if wanted != given {
-                        error(format!("operand {n} of @{kernel} is {given}, and the kernel takes {wanted}"));
-                    }
-                    let bytes = needed(k, p.value);
-                    if wanted.buffer().is_some() && !begins_at_multiple(&plan.body, *v, bytes) {
-                        let what = "begins at a multiple of";
-                        error(format!("operand {n} of @{kernel} {what} {bytes} bytes, which is not certain here"));
-                    }
+                let params = module.kernels.iter().find(|k| k.name == *kernel).map_or(&[][..], |k| &k.params);
+                for (n, (p, v)) in params.iter().zip(&data.operands).enumerate() {
                     let prepares = plan.variant == PlanVariant::Prepare;
                     if is_packed(plan, *v) && (p.mode != ParamMode::In) != prepares {
                         let rule = if prepares { "written here, and read elsewhere" } else { "read here alone" };
                         error(format!("operand {n} of @{kernel} is in the packed area, which is {rule}"));
                     }
-                }
-                for s in k.symbols.iter().filter(|s| !plan.has_dim(s)) {
-                    error(format!("@{kernel} uses the dimension {s}, which the plan has not"));
                 }
             }
             Op::Packed { offset } => {
@@ -143,6 +127,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             | Op::RingRelease
             | Op::WgmmaFence
             | Op::Wgmma { .. }
+            | Op::GridBarrier
             | Op::Blocks
             | Op::NamedBarrier { .. }
             | Op::Arg(_)
@@ -171,6 +156,37 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             }
         }
     }
+}
+
+/// Rule 21: does a launch give a kernel what it takes? `params` are those of the kernel that launches it, if one does.
+pub(super) fn launch(
+    module: &Module,
+    body: &Body,
+    params: &[Param],
+    has_dim: impl Fn(&str) -> bool,
+    (kernel, operands): (&str, &[Value]),
+) -> Vec<String> {
+    let Some(k) = module.kernels.iter().find(|k| k.name == *kernel) else {
+        return vec![format!("launches @{kernel}, which is no kernel of the module")];
+    };
+    if k.params.len() != operands.len() {
+        return vec![format!("@{kernel} takes {} operands, not {}", k.params.len(), operands.len())];
+    }
+    let mut errors = Vec::new();
+    for (n, (p, v)) in k.params.iter().zip(operands).enumerate() {
+        let (wanted, given) = (k.body.ty(p.value), body.ty(*v));
+        if wanted != given {
+            errors.push(format!("operand {n} of @{kernel} is {given}, and the kernel takes {wanted}"));
+        }
+        let bytes = needed(k, p.value);
+        if wanted.buffer().is_some() && !begins_at_multiple(body, params, *v, bytes) {
+            let what = "begins at a multiple of";
+            errors.push(format!("operand {n} of @{kernel} {what} {bytes} bytes, which is not certain here"));
+        }
+    }
+    let missing = k.symbols.iter().filter(|s| !has_dim(s));
+    errors.extend(missing.map(|s| format!("@{kernel} uses the dimension {s}, which is none here")));
+    errors
 }
 
 /// Rule 28: where dimensions have their values.

@@ -61,6 +61,7 @@ impl Case {
             block: [self.threads, 1, 1],
             cluster: None,
             shared_bytes,
+            cooperative: false,
             params: &[&x, &y],
         };
         self.device.launch(&self.module, &launch, mode)

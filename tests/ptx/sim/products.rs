@@ -90,6 +90,7 @@ fn run(text: &str, threads: u32, shared: u32, x: &[u32], n: usize, mode: Mode) -
         block: [threads, 1, 1],
         cluster: None,
         shared_bytes: shared,
+        cooperative: false,
         params: &[&a, &b],
     };
     device.launch(&module, &launch, mode).unwrap_or_else(|r| panic!("{r}\n{text}"));

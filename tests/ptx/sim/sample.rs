@@ -96,6 +96,7 @@ impl Sample {
             block: [self.threads, 1, 1],
             cluster: (self.cluster > 1).then_some([self.cluster, 1, 1]),
             shared_bytes: self.shared,
+            cooperative: false,
             params: &params,
         };
         let stats = launched(&mut device, &module, &launch)?;

@@ -59,7 +59,7 @@ struct TensorMap {
 /// Is a kernel one of these: for a GPU, and without loop nests?
 pub fn is_of_fragments(kernel: &Kernel) -> bool {
     let has_run = kernel.body.insts().any(|(_, _, d)| matches!(d.op, Op::Run { .. }));
-    matches!(kernel.state, State::Gpu { .. }) && !has_run
+    matches!(kernel.state, State::Gpu { .. }) && !has_run && !kernel.is_persistent()
 }
 
 /// The code of a kernel under a name, and what a launch must know.

@@ -469,7 +469,9 @@ impl Running<'_> {
             return Ok(());
         }
         let [blocks, height, depth] = grid;
-        let fits = (1..=MOST_BLOCKS).contains(&blocks) && [height, depth].iter().all(|n| (1..=MOST_ACROSS).contains(n));
+        // Blocks that do several points count these in 32 bits.
+        let points = if axes.is_empty() { total } else { blocks };
+        let fits = [blocks, points].iter().all(|n| (1..=MOST_BLOCKS).contains(n)) && [height, depth].iter().all(|n| (1..=MOST_ACROSS).contains(n));
         if !fits {
             fail!(Gpu, "kernel {name}: a grid of {blocks} x {height} x {depth} blocks is more than the GPU runs");
         }

@@ -57,6 +57,8 @@ pub(crate) mod attribute {
     pub(crate) const MINOR: i32 = 76;
     /// Of a function: bytes of shared memory that launches may give its blocks.
     pub(crate) const DYNAMIC_SHARED: i32 = 8;
+    /// Of a launch: all blocks run at the same time.
+    pub(crate) const COOPERATIVE: i32 = 2;
 }
 
 /// Options of `cuModuleLoadDataEx`.
@@ -127,12 +129,17 @@ pub(crate) struct KernelNode {
 
 const _: () = assert!(size_of::<KernelNode>() == 56);
 
+/// `CUlaunchAttributeValue`, of which a number is set.
+#[repr(C, align(8))]
+pub(crate) struct NodeAttribute(pub(crate) [i32; 16]);
+
 /// The functions for graphs.
 #[derive(Clone, Copy)]
 pub(crate) struct GraphFunctions {
     pub(crate) create: unsafe extern "C" fn(*mut Object, u32) -> Code,
     pub(crate) add_kernel: unsafe extern "C" fn(*mut Object, Object, *const Object, usize, *const KernelNode) -> Code,
     pub(crate) instantiate: unsafe extern "C" fn(*mut Object, Object, u64) -> Code,
+    pub(crate) set_attribute: unsafe extern "C" fn(Object, i32, *const NodeAttribute) -> Code,
     pub(crate) set_kernel: unsafe extern "C" fn(Object, Object, *const KernelNode) -> Code,
     pub(crate) launch: unsafe extern "C" fn(Object, Stream) -> Code,
     pub(crate) destroy_executable: unsafe extern "C" fn(Object) -> Code,
@@ -155,6 +162,10 @@ impl GraphFunctions {
                 instantiate: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, Object, u64) -> Code>(
                     library.symbol(c"cuGraphInstantiateWithFlags")?,
                 ),
+                set_attribute: transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(Object, i32, *const NodeAttribute) -> Code,
+                >(library.symbol(c"cuGraphKernelNodeSetAttribute")?),
                 set_kernel: transmute::<*mut c_void, unsafe extern "C" fn(Object, Object, *const KernelNode) -> Code>(
                     library.symbol(c"cuGraphExecKernelNodeSetParams")?,
                 ),
@@ -222,6 +233,8 @@ functions! {
     elapsed = c"cuEventElapsedTime": fn(*mut f32, Event, Event);
     launch = c"cuLaunchKernel":
         fn(Function, u32, u32, u32, u32, u32, u32, u32, Stream, *const *mut c_void, *const *mut c_void);
+    launch_together = c"cuLaunchCooperativeKernel":
+        fn(Function, u32, u32, u32, u32, u32, u32, u32, Stream, *const *mut c_void);
 }
 
 /// The table, once it has been found.

@@ -6,6 +6,8 @@
 //! parameters have changed are told to the driver: addresses of other tensors, a length that has grown. So control flow and sizes are the plan's, and
 //! nothing must stay as it was for a graph to be right. What a plan reads of the GPU's memory ends a tape: the host waits there.
 //!
+//! A kernel whose blocks wait for each other says so as a node too, and where the driver does not take that, there are no graphs.
+//!
 //! Graphs are built node by node, each after the one before. Nothing is recorded from a stream: the stream may be the caller's,
 //! and a graph that is recorded does not tell its nodes in order.
 //!
@@ -16,10 +18,11 @@ use alloc::vec::Vec;
 use core::ptr::null_mut;
 
 use super::device::Gpu;
-use super::driver::{GraphFunctions, KernelNode, Object};
+use super::driver::{GraphFunctions, KernelNode, NodeAttribute, Object, attribute};
 use super::memory::Queue;
 use super::module::Module;
 use super::tape::{Tape, no_params};
+use crate::abi::cuda::TOGETHER;
 use crate::error::{Result, Status, fail};
 
 /// Fewer launches are queued one by one.
@@ -183,6 +186,13 @@ impl Graph {
             let mut node = null_mut();
             // SAFETY: a place for a node; as many nodes as said; parameters of this kernel, which the driver copies.
             gpu.check(unsafe { (f.add_kernel)(&mut node, out.graph, list, count, &launch) }, WHAT)?;
+            let together = tape.steps().get(i).and_then(|s| module.kernel(s.kernel)).map(|k| k.desc.persistent);
+            if together == Some(TOGETHER) {
+                let mut value = NodeAttribute([0; 16]);
+                value.0[0] = 1;
+                // SAFETY: a node of this graph; a value of the size that the driver reads.
+                gpu.check(unsafe { (f.set_attribute)(node, attribute::COOPERATIVE, &value) }, WHAT)?;
+            }
             crate::error::push(&mut out.nodes, node, WHAT)?;
         }
         // SAFETY: a place for what can be launched; a graph.

@@ -10,7 +10,7 @@ use core::ptr::null_mut;
 use super::driver::{Address, KernelNode, TensorMap};
 use super::memory::Queue;
 use super::module::{Loaded, Module};
-use crate::abi::cuda::MOST_WORDS;
+use crate::abi::cuda::{MOST_WORDS, TOGETHER};
 use crate::error::{Error, Result, fail};
 
 /// Tensor maps that a kernel may have.
@@ -123,12 +123,23 @@ impl Tape {
         for (i, step) in self.steps.iter().enumerate() {
             let n = self.node(i, module, &mut params)?;
             let ([x, y, z], [width, height, depth]) = (n.block, n.grid);
+            let kernel = module.kernel(step.kernel);
             // SAFETY: by the contract above; the driver copies the parameters.
             let code = unsafe {
-                let launch = queue.gpu.driver.launch;
-                launch(n.function, width, height, depth, x, y, z, n.shared, queue.stream, n.params, n.extra)
+                let driver = &queue.gpu.driver;
+                match kernel.is_some_and(|k| k.desc.persistent == TOGETHER) {
+                    // Its blocks wait for each other.
+                    true => {
+                        let launch = driver.launch_together;
+                        launch(n.function, width, height, depth, x, y, z, n.shared, queue.stream, n.params)
+                    }
+                    false => {
+                        let launch = driver.launch;
+                        launch(n.function, width, height, depth, x, y, z, n.shared, queue.stream, n.params, n.extra)
+                    }
+                }
             };
-            let name = module.kernel(step.kernel).map_or("", |k| k.desc.name.get());
+            let name = kernel.map_or("", |k| k.desc.name.get());
             let launching = |e: Error| Error { status: e.status, text: alloc::format!("kernel {name}: {}", e.text) };
             queue.gpu.check(code, "the launch failed").map_err(launching)?;
             if each {

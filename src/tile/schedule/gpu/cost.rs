@@ -60,6 +60,18 @@ const PRODUCT: i64 = 64;
 const MANY_COLUMNS: i64 = 2048;
 const FEW_ROWS: i64 = 256;
 
+/// Points of a launch in a loop up to which the loop is one kernel ([`super::persistent`]): two waves of what an A100 holds of blocks of
+/// [`MOST_WARPS`] warps. A launch of a graph takes one to two microseconds, a barrier of the grid about one, a point of a product of 64 rows,
+/// columns and 256 steps about as much as ten of these.
+pub(super) const MOST_POINTS: i64 = 2 * 2 * 108;
+
+/// The points of a kernel's grid as far as they are known: an axis whose extent is known only at run time, such as a batch, counts as one.
+pub(super) fn points(kernel: &Kernel) -> i64 {
+    let count = |n: i64, step: i64| (n.max(0).saturating_add(step - 1)) / step;
+    let axes = kernel.grid.iter().map(|g| g.extent.as_const().map_or(1, |n| count(n, g.step.max(1))));
+    axes.fold(1, i64::saturating_mul)
+}
+
 /// A GPU's numbers (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbers {

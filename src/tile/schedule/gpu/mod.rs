@@ -23,12 +23,15 @@
 //!    tiles of their own ([`few_rows`]).
 //! 6. **Threads.** As many warps as the largest operation has work for ([`cost::warps`]), or a warp for each row.
 //!
+//! Last, loops of plans whose launches are small become one kernel each ([`persistent`]).
+//!
 //! What it does not do: choose tiles of other products from what the rest of the machine does.
 
 mod cost;
 mod few_rows;
 mod forms;
 mod parts;
+mod persistent;
 mod ranks;
 mod tiles;
 
@@ -36,6 +39,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cost::Numbers;
 pub use forms::{GpuForm, gpu_forms};
+pub use persistent::{GpuLoop, gpu_loops};
 
 use super::{WeightChoice, WeightFormat, attention, choose_modes, group_and_place, panels, tensor_cores};
 use crate::shape::Elem;
@@ -90,7 +94,10 @@ pub fn schedule_for_gpu_with(
         match with_queries(module, arch, Numbers { queries, ..numbers }, options.tf32) {
             Err(Refused::TooLarge(_)) if queries > 1 => queries /= 2,
             Err(Refused::TooLarge(why) | Refused::Other(why)) => return Err(why),
-            Ok(scheduled) => return Ok(scheduled),
+            Ok(scheduled) => {
+                let was_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
+                return Ok(if was_open { persistent::put_loops(scheduled, arch) } else { scheduled });
+            }
         }
     }
 }

@@ -20,10 +20,10 @@ pub(super) fn check(k: &Kernel, known: &[Dim], sizes: &Sizes, sink: &mut Sink) {
     walk(k, known, sizes, None, sink);
 }
 
-/// Is every access to a parameter in the first `bytes` of it, whatever its type says of its extents?
+/// Is every access to a parameter in the first `bytes` of it, whatever its type says of its extents? What a kernel launches is not followed.
 pub(super) fn stays_in(k: &Kernel, known: &[Dim], sizes: &Sizes, param: Value, bytes: &Dim) -> bool {
     let mut nothing = Sink { owner: Owner::Module, list: Vec::new() };
-    walk(k, known, sizes, Some((param, bytes)), &mut nothing)
+    !k.is_persistent() && walk(k, known, sizes, Some((param, bytes)), &mut nothing)
 }
 
 fn walk(k: &Kernel, known: &[Dim], sizes: &Sizes, room: Option<(Value, &Dim)>, sink: &mut Sink) -> bool {

@@ -50,7 +50,7 @@ impl<'a> Plans<'a> {
             cell.get_or_init(|| {
                 let mut known = known(self.module, p);
                 checked_later(p, &mut known);
-                InPlan { launched: p.launched(), known }
+                InPlan { launched: p.reached(&self.module.kernels), known }
             })
         })
     }
@@ -103,7 +103,10 @@ pub(super) fn kernel(plans: &Plans<'_>, k: &Kernel, sink: &mut Sink) {
         let divisions = known.divisions.iter().map(|d| &d.fact).filter(|f| own(&f.left) && own(&f.right));
         facts.known.extend(divisions.cloned());
         whole(&k.body, &k.grid.iter().map(|g| &g.extent).collect::<Vec<_>>(), &facts, &[], sink);
-        kernel::check(k, &known.forms, &sizes, sink);
+        match k.is_persistent() {
+            true => plan::persistent(plans.module, k, known, &sizes, sink),
+            false => kernel::check(k, &known.forms, &sizes, sink),
+        }
         if sink.list.len() != before {
             return;
         }

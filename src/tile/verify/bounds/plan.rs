@@ -1,6 +1,7 @@
 //! That the buffers of a plan lie in what they are made of, and that it writes only what may be written.
 //!
-//! In: a plan whose structure and types are checked, and what its entry point says of the dimensions. Out: an error for each
+//! In: a plan whose structure and types are checked, and what its entry point says of the dimensions; or a kernel that launches others,
+//! which does the same with what it is given. Out: an error for each
 //! buffer that is not proved to lie inside of its argument, result, parameter, tap, slot or packed area, for each slot whose size
 //! may be negative, for each launch that writes read-only memory, and for each index that may be out of range. A
 //! buffer without elements takes no memory, so a buffer is checked assuming that each extent is at least 1.
@@ -12,7 +13,7 @@ use super::flow::Flow;
 use super::kernel::{stays_in, within};
 use super::poly::Poly;
 use crate::interface::param_named;
-use crate::shape::Dim;
+use crate::shape::{Dim, Sizes};
 use crate::tile::text::At;
 use crate::tile::verify::Sink;
 use crate::tile::{
@@ -57,7 +58,8 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in
     let symbols: Vec<String> =
         plan.symbols.iter().cloned().chain(plan.lengths().map(|(name, _)| name.to_string())).collect();
     let flow = Flow::new(&plan.body, &symbols, known, in_kernels.sizes.clone());
-    let mut c = Checker { in_kernels, stays: Vec::new(), module, plan, flow, sink, places: SecondaryMap::new() };
+    let (stays, places) = (Vec::new(), SecondaryMap::new());
+    let mut c = Checker { in_kernels, stays, module, plan: Some(plan), flow, sink, places };
     let entry = plan.body.entry();
     for (n, s) in plan.slots.iter().enumerate() {
         let bytes = c.flow.prover.dim(&s.bytes);
@@ -65,15 +67,36 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in
             c.sink.error(At::Head, format!("the {} bytes of slot {n} may be negative", s.bytes));
         }
     }
-    for b in plan.body.reverse_postorder() {
-        c.flow.enter(b);
-        c.flow.foresee(b);
-        for i in &plan.body.block(b).insts {
-            c.flow.instruction(*i, b);
-            c.instruction(*i, b);
+    c.walk();
+}
+
+/// Checks a kernel that launches others under one set of facts: what it is given are the whole buffers that its types say.
+pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a Known, sizes: &Sizes, sink: &mut Sink) {
+    let flow = Flow::new(&k.body, &k.symbols, &in_kernels.forms, sizes.clone());
+    let (stays, places) = (Vec::new(), SecondaryMap::new());
+    let mut c = Checker { in_kernels, stays, module, plan: None, flow, sink, places };
+    let entry = k.body.entry();
+    for g in &k.grid {
+        let extent = c.flow.prover.dim(&g.extent);
+        if !c.flow.proves(extent, entry, &[]) {
+            c.sink.error(At::Head, format!("the extent {} of the grid may be negative", g.extent));
         }
-        c.flow.leave(b);
     }
+    for p in &k.params {
+        match k.body.ty(p.value) {
+            Type::Buffer(_) => {
+                // Windows of it are checked to stay within its axes, wherever it lies.
+                let whole = if p.mode == ParamMode::In { Whole::Argument } else { Whole::Writable };
+                let (start, bytes) = (Poly::int(0), c.bytes(k.body.ty(p.value), entry));
+                c.places[p.value] = Some(SubBuffer { start, bytes, whole, room: None, beyond: false });
+            }
+            _ => {
+                let form = c.flow.anything();
+                c.flow.set(p.value, form);
+            }
+        }
+    }
+    c.walk();
 }
 
 struct Checker<'a, 's> {
@@ -81,13 +104,45 @@ struct Checker<'a, 's> {
     /// Kernels that were looked at: which, its parameter, how many bytes.
     stays: Vec<(&'a str, usize, Dim)>,
     module: &'a Module,
-    plan: &'a Plan,
+    /// `None` of a kernel that launches others.
+    plan: Option<&'a Plan>,
     flow: Flow<'a>,
     sink: &'s mut Sink,
     places: SecondaryMap<Value, Option<SubBuffer>>,
 }
 
 impl<'a> Checker<'a, '_> {
+    fn walk(&mut self) {
+        let body = self.flow.body;
+        for b in body.reverse_postorder() {
+            self.flow.enter(b);
+            self.flow.foresee(b);
+            for i in &body.block(b).insts {
+                self.flow.instruction(*i, b);
+                self.instruction(*i, b);
+            }
+            self.flow.leave(b);
+        }
+    }
+
+    /// Bytes from the first element of a buffer to the end of its last one: 0 where its strides are not known to be at least 0.
+    fn bytes(&mut self, ty: &Type, b: Block) -> Poly {
+        let Type::Buffer(ty) = ty else { return Poly::int(0) };
+        let size = i128::from(ty.elem.size());
+        let mut end = Some(Poly::int(size));
+        for (extent, stride) in ty.shape.iter().zip(&ty.strides) {
+            let steps = self.flow.prover.dim(extent).and_then(|n| n.sub(&Poly::int(1)));
+            let stride = self.flow.prover.dim(stride);
+            if !self.flow.proves(stride.clone(), b, &[]) {
+                return Poly::int(0);
+            }
+            let way =
+                steps.as_ref().and_then(|n| self.flow.prover.mul(n, stride.as_ref()?)).and_then(|w| w.scale(size));
+            end = end.and_then(|e| e.add(&way?));
+        }
+        end.unwrap_or(Poly::int(0))
+    }
+
     fn instruction(&mut self, i: Inst, b: Block) {
         let body = self.flow.body;
         let data = body.inst(i);
@@ -147,7 +202,7 @@ impl<'a> Checker<'a, '_> {
                 return Some(SubBuffer { start, room, beyond: false, ..from });
             }
             Op::Slot(n) => {
-                let slot = self.plan.slots.get(usize::try_from(*n).ok()?)?;
+                let slot = self.plan?.slots.get(usize::try_from(*n).ok()?)?;
                 let bytes = self.flow.prover.dim(&slot.bytes).unwrap_or(Poly::int(0));
                 let room = Some(slot.bytes.clone());
                 return Some(SubBuffer { start: Poly::int(0), bytes, whole: Whole::Writable, room, beyond: false });
@@ -241,7 +296,7 @@ impl<'a> Checker<'a, '_> {
             let what = match place.whole {
                 Whole::Argument => "an argument of the caller",
                 Whole::Parameter => "a parameter of the model",
-                Whole::Packed if self.plan.variant != PlanVariant::Prepare => "the packed area",
+                Whole::Packed if self.plan.is_some_and(|p| p.variant != PlanVariant::Prepare) => "the packed area",
                 Whole::Asked => "what a call asks for",
                 Whole::Packed | Whole::Writable | Whole::Tap => continue,
             };
@@ -252,12 +307,11 @@ impl<'a> Checker<'a, '_> {
     /// Is a slot as large as a buffer that lies there, whose extents are all at least 0? The product may say less than its factors: the
     /// square of `ceil_div(S, 2) - 1` is a sum with negative terms.
     fn has_extents(&mut self, slot: usize, bytes: &Dim, entry: Block) -> bool {
-        let buffers: Vec<&'a BufferType> = self
-            .plan
-            .body
+        let body = self.flow.body;
+        let buffers: Vec<&'a BufferType> = body
             .insts()
             .filter(|(_, _, data)| matches!(data.op, Op::Slot(n) if usize::try_from(n) == Ok(slot)))
-            .filter_map(|(_, _, data)| self.plan.body.ty(data.result?).buffer())
+            .filter_map(|(_, _, data)| body.ty(data.result?).buffer())
             .collect();
         buffers.into_iter().any(|b| {
             let size = Dim::product(&b.shape).mul(&Dim::from(i64::try_from(b.elem.size()).unwrap_or(1)));

@@ -274,6 +274,7 @@ impl State {
             | Op::Ring { .. }
             | Op::Blocks
             | Op::NamedBarrier { .. }
+            | Op::GridBarrier
             | Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }

@@ -1,0 +1,693 @@
+//! Loops of plans as one persistent kernel.
+//!
+//! A recurrent network takes a few small launches for each step of a sequence, one after another. On a GPU each costs some microseconds, in
+//! a graph of launches still one or two, mostly more than its work. Before:
+//!
+//! ```text
+//! ^bb1(%t: index):                                  // of the plan, on the host
+//!   br_if %t < S, ^bb2, ^bb3
+//! ^bb2:
+//!   %x = view %xs[%t], ..
+//!   launch @matmul.1(%h, %w, %x, %b, %gates)
+//!   launch @map.0(%gates, %c, %h)
+//!   br ^bb1(%t + 1)
+//! ```
+//!
+//! After: `launch @loop.0(%xs, %h, %w, %b, %gates, %c)`, and a kernel whose body is that loop, with barriers of the whole grid
+//! (`grid_barrier`) between launches of which one needs what another leaves:
+//!
+//! ```text
+//! kernel @loop.0(%xs: in .., %h: inout .., ..) grid(%n: ceil(max(1, ..), 1)) gpu(sm_80, 8) {
+//! ^bb1(%t: index):
+//!   br_if %t < S, ^bb2, ^bb3
+//! ^bb2:
+//!   %x = view %xs[%t], ..
+//!   grid_barrier
+//!   launch @matmul.1(%h, %w, %x, %b, %gates)        // the blocks divide its points among themselves
+//!   grid_barrier
+//!   launch @map.0(%gates, %c, %h)
+//!   br ^bb1(%t + 1)
+//! ```
+//!
+//! It is launched with at most as many blocks as run at the same time, each of which does all of the control flow. What of a buffer
+//! depends on the step is computed inside. A number that a step reads of memory is read inside too, by every block, behind a barrier: on the host
+//! each such read would wait for the GPU.
+//!
+//! In: a scheduled module. Out: the same with such kernels in place of loops, and for the others why not. What this must not know: how
+//! blocks meet, how many there are.
+//!
+//! # Where it fits
+//!
+//! The loop counts from a number up to another by a step that is known, so that it ends, and leaves through its head alone. It launches
+//! kernels that work in runs, at most [`MOST_LAUNCHES`] in its text, each of at most [`cost::MOST_POINTS`] points as far as that is known:
+//! of more, the launch is the lesser part of the time, and a kernel of its own has the registers and shared memory that it needs, not the
+//! most that any needs. What it computes beside launches is indices and scalars. Nothing of it is used after it. Taps stay on the
+//! host, where a call says which it requests; so do parameters of layers that the loop counts, whose addresses lie there.
+//!
+//! Which memory two buffers share is known from what they are windows of. Barriers are placed by a forward data-flow analysis: the state of a
+//! point is what was read and written since the last barrier on some way to it.
+//!
+//! A call cannot be interrupted within such a loop. That is why a loop that counts nothing stays on the host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use cranelift_entity::SecondaryMap;
+
+use super::cost;
+use crate::cfg::Loop;
+use crate::scalar::{BinaryOp, CmpOp};
+use crate::shape::Dim;
+use crate::source::Loc;
+use crate::tile::alignment::{CHUNK, begins_at_multiple};
+use crate::tile::verify::VerifiedModule;
+use crate::tile::{
+    Block, BlockCall, Body, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant, State,
+    Terminator, Type, Value, View,
+};
+
+/// Launches in the text of a loop: the kernel has the code of each.
+const MOST_LAUNCHES: usize = 32;
+/// Buffers, indices and dimensions that a kernel is given; the runtime takes 256 words.
+const MOST_WORDS: usize = 200;
+
+/// Puts the loops of all plans that fit into kernels, the outermost first.
+pub(super) fn put_loops(mut module: VerifiedModule, arch: GpuArch) -> VerifiedModule {
+    for n in 0..module.plans.len() {
+        // A loop by its header, of those that were tried in vain.
+        let mut refused: BTreeSet<Block> = BTreeSet::new();
+        while let Some((header, made)) = next(&module, n, arch, &refused) {
+            let tried = module.clone().changed(|module| Ok(made.put(module, n)));
+            match tried {
+                Ok(changed) => module = changed,
+                // What is not proved of it stays as it was.
+                Err(_) => drop(refused.insert(header)),
+            }
+        }
+    }
+    module
+}
+
+/// The outermost loop of a plan that fits, of those that were not refused.
+fn next(module: &Module, n: usize, arch: GpuArch, refused: &BTreeSet<Block>) -> Option<(Block, Outlined)> {
+    let plan = module.plans.get(n)?;
+    let loops = candidates(plan).into_iter().filter(|l| !refused.contains(&l.header));
+    loops.into_iter().find_map(|l| Some((l.header, Maker::new(module, plan, &l, arch).make().ok()?)))
+}
+
+/// The loops of a plan that launch something, outer ones first.
+fn candidates(plan: &Plan) -> Vec<Loop<Block>> {
+    if plan.variant == PlanVariant::Prepare {
+        return Vec::new();
+    }
+    let launches = |b: &Block| plan.body.block(*b).insts.iter().any(|i| is_launch(&plan.body, *i));
+    let loops = plan.body.cfg().loops().into_iter().rev();
+    loops.filter(|l| l.blocks.iter().any(launches)).collect()
+}
+
+fn is_launch(body: &Body, i: Inst) -> bool {
+    matches!(body.inst(i).op, Op::Launch { .. })
+}
+
+/// What became of a loop of a plan, for remarks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuLoop {
+    /// The entry point.
+    pub plan: String,
+    /// Where the loop is in the source.
+    pub loc: Loc,
+    /// For which GPU.
+    pub arch: GpuArch,
+    /// The kernel that it is, and how many launches of a step it has taken in.
+    pub kernel: Option<(String, usize)>,
+    /// Else why it is none.
+    pub why: String,
+}
+
+impl fmt::Display for GpuLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (plan, arch) = (&self.plan, self.arch.name());
+        match &self.kernel {
+            Some((kernel, n)) => {
+                let s = if *n == 1 { "" } else { "es" };
+                write!(f, "the loop of {plan} at {arch}: one launch, @{kernel}, for {n} launch{s} a step")
+            }
+            None => write!(f, "the loop of {plan} at {arch}: launches by the host in each step; {}", self.why),
+        }
+    }
+}
+
+/// What became of the loops of a scheduled module's entry points: the outermost ones.
+pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
+    let mut out = Vec::new();
+    for plan in module.plans.iter().filter(|p| p.variant == PlanVariant::Plain) {
+        let body = &plan.body;
+        let mut found = Vec::new();
+        for (_, _, data) in body.insts() {
+            let Op::Launch { kernel } = &data.op else { continue };
+            let persistent = module.kernels.iter().find(|k| k.name == *kernel && k.is_persistent());
+            let Some(k) = persistent else { continue };
+            let of = (kernel.clone(), k.launched().count());
+            found.push((data.loc, Some(of), String::new()));
+        }
+        let mut inside: BTreeSet<Block> = BTreeSet::new();
+        for l in candidates(plan) {
+            if !inside.contains(&l.header) {
+                let why = Maker::new(module, plan, &l, arch).make().err();
+                let why =
+                    why.unwrap_or_else(|| "its accesses are not proved to stay in their buffers there".to_string());
+                found.push((place(body, &l), None, why));
+            }
+            inside.extend(&l.blocks);
+        }
+        found.sort_by_key(|(loc, _, _)| (loc.file, loc.line, loc.column));
+        let made = |(loc, kernel, why)| GpuLoop { plan: plan.name.clone(), loc, arch, kernel, why };
+        out.extend(found.into_iter().map(made));
+    }
+    out
+}
+
+/// Where a loop is in the source: where its head compares.
+fn place(body: &Body, l: &Loop<Block>) -> Loc {
+    let last = body.block(l.header).insts.last();
+    last.map(|i| body.inst(*i).loc).unwrap_or_default()
+}
+
+/// A loop as a kernel.
+struct Outlined {
+    kernel: Kernel,
+    /// The block from which the plan goes into the loop, and its header.
+    before: Block,
+    header: Block,
+    blocks: BTreeSet<Block>,
+    /// Where it goes after the loop.
+    after: BlockCall,
+    /// What the kernel is given.
+    given: Vec<Given>,
+    /// Constants of the loop that are used after it.
+    kept: Vec<Value>,
+    loc: Loc,
+}
+
+/// What a kernel is given of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Given {
+    /// What is there before the loop.
+    Before(Value),
+    /// What a step makes anew, though it is the same in all: memory by its name.
+    Root(Inst),
+}
+
+impl Outlined {
+    /// Puts it in the place of the loop; its name.
+    fn put(mut self, module: &mut Module, n: usize) -> BTreeSet<String> {
+        let mut number = 0;
+        while module.kernels.iter().any(|k| k.name == format!("loop.{number}")) {
+            number += 1;
+        }
+        self.kernel.name = format!("loop.{number}");
+        let name = self.kernel.name.clone();
+        if let Some(plan) = module.plans.get_mut(n) {
+            let body = &mut plan.body;
+            let operands = self.given.iter().filter_map(|given| match given {
+                Given::Before(v) => Some(*v),
+                Given::Root(i) => again(body, self.before, *i),
+            });
+            let operands: Vec<Value> = operands.collect();
+            body.push(self.before, Op::Launch { kernel: name.clone() }, operands, None, self.loc);
+            let mut by = SecondaryMap::new();
+            for old in &self.kept {
+                let made = body.definition(*old).map(|(i, _)| i).and_then(|i| again(body, self.before, i));
+                by[*old] = made;
+            }
+            let inside = |call: &BlockCall| call.block == self.header;
+            for call in body.block_mut(self.before).terminator.targets_mut().into_iter().filter(|c| inside(c)) {
+                *call = self.after.clone();
+            }
+            body.layout.retain(|b| !self.blocks.contains(b));
+            body.replace_uses(&by);
+        }
+        module.kernels.push(self.kernel);
+        BTreeSet::from([name])
+    }
+}
+
+/// The same instruction once more, at the end of a block.
+fn again(body: &mut Body, at: Block, i: Inst) -> Option<Value> {
+    let data = body.inst(i).clone();
+    let mut operands = Vec::new();
+    for v in &data.operands {
+        let (i, _) = body.definition(*v)?;
+        operands.push(again(body, at, i)?);
+    }
+    let ty = data.result.map(|v| body.ty(v).clone());
+    body.push(at, data.op, operands, ty, data.loc)
+}
+
+/// The memory that a buffer of a plan is a window of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Memory {
+    Argument(u32),
+    Result(u32),
+    Slot(u32),
+    State(String),
+    Parameter(String),
+    Packed,
+}
+
+/// What the memory of a buffer is; `None` of taps.
+fn memory(body: &Body, buffer: Value) -> Option<Memory> {
+    let root = View::of(body, buffer)?.root;
+    match &body.def_inst(root)?.op {
+        Op::Arg(n) => Some(Memory::Argument(*n)),
+        Op::Out(n) => Some(Memory::Result(*n)),
+        Op::Slot(n) => Some(Memory::Slot(*n)),
+        Op::State { name } => Some(Memory::State(name.clone())),
+        Op::Param { name } => Some(Memory::Parameter(name.clone())),
+        Op::Packed { .. } => Some(Memory::Packed),
+        _ => None,
+    }
+}
+
+/// Makes a kernel of a loop.
+struct Maker<'a> {
+    module: &'a Module,
+    plan: &'a Plan,
+    arch: GpuArch,
+    of: &'a Loop<Block>,
+    /// The loop's blocks, in order.
+    order: Vec<Block>,
+    body: Body,
+    params: Vec<Param>,
+    memories: Vec<Memory>,
+    given: Vec<Given>,
+    values: SecondaryMap<Value, Option<Value>>,
+    blocks: BTreeMap<Block, Block>,
+}
+
+type Made<T> = Result<T, String>;
+
+impl<'a> Maker<'a> {
+    fn new(module: &'a Module, plan: &'a Plan, of: &'a Loop<Block>, arch: GpuArch) -> Maker<'a> {
+        let order = plan.body.reverse_postorder().into_iter().filter(|b| of.blocks.contains(b)).collect();
+        Maker {
+            module,
+            plan,
+            arch,
+            of,
+            order,
+            body: Body::new(),
+            params: Vec::new(),
+            memories: Vec::new(),
+            given: Vec::new(),
+            values: SecondaryMap::new(),
+            blocks: BTreeMap::new(),
+        }
+    }
+
+    /// The kernel, or why there is none.
+    fn make(mut self) -> Made<Outlined> {
+        let body = &self.plan.body;
+        let cfg = body.cfg();
+        let inside = |b: &Block| self.of.blocks.contains(b);
+        let outside: Vec<Block> = cfg.predecessors(self.of.header).iter().copied().filter(|b| !inside(b)).collect();
+        let [before] = outside.as_slice() else { return Err("it is entered from several places".to_string()) };
+        let Terminator::Br(entered) = &body.block(*before).terminator else {
+            return Err("it is entered under a condition".to_string());
+        };
+        for b in &self.order {
+            let leaves = body.block(*b).terminator.targets().iter().any(|c| !inside(&c.block));
+            if leaves && *b != self.of.header || matches!(body.block(*b).terminator, Terminator::Return(_)) {
+                return Err("it is left from inside of a step".to_string());
+            }
+        }
+        for l in cfg.loops().iter().filter(|l| l.blocks.is_subset(&self.of.blocks)) {
+            self.counts(l)?;
+        }
+        let kernels = self.launched()?;
+        let exits = body.block(self.of.header).terminator.targets().into_iter().filter(|c| !inside(&c.block));
+        let [after] = exits.collect::<Vec<_>>()[..] else { return Err("it has no end".to_string()) };
+        let kept = self.kept(after)?;
+
+        let entry = self.body.entry();
+        let done = self.body.add_block();
+        for b in &self.order {
+            let new = self.body.add_block();
+            self.blocks.insert(*b, new);
+            for v in &body.block(*b).args {
+                if *body.ty(*v) != Type::Index {
+                    return Err("a block of it takes something else than indices".to_string());
+                }
+                let arg = self.body.add_block_arg(new, Type::Index);
+                self.values[*v] = Some(arg);
+            }
+        }
+        for b in self.order.clone() {
+            let new = self.blocks.get(&b).copied().unwrap_or(entry);
+            for i in &body.block(b).insts {
+                self.instruction(*i, new)?;
+            }
+            let mut terminator = body.block(b).terminator.clone();
+            for call in terminator.targets_mut() {
+                *call = match self.blocks.get(&call.block) {
+                    Some(block) => BlockCall { block: *block, args: self.all(&call.args)? },
+                    None => BlockCall { block: done, args: Vec::new() },
+                };
+            }
+            if let Terminator::BrIf { condition, .. } = &mut terminator {
+                *condition = self.value(*condition)?;
+            }
+            self.body.terminate(new, terminator);
+        }
+        let args = self.all(&entered.args)?;
+        let header = self.blocks.get(&self.of.header).copied().unwrap_or(entry);
+        self.body.terminate(entry, Terminator::Br(BlockCall { block: header, args }));
+        // The end comes last.
+        self.body.layout.retain(|b| *b != done);
+        self.body.layout.push(done);
+
+        let (loc, after, before) = (place(body, self.of), after.clone(), *before);
+        let (header, blocks) = (self.of.header, self.of.blocks.clone());
+        let given = self.given.clone();
+        let kernel = self.finish(&kernels)?;
+        if kernel.params.len() + kernel.symbols.len() > MOST_WORDS {
+            return Err(format!("it works on more than {MOST_WORDS} buffers"));
+        }
+        Ok(Outlined { kernel, before, header, blocks, after, given, kept, loc })
+    }
+
+    /// Does a loop count up to something that its steps do not change?
+    fn counts(&self, l: &Loop<Block>) -> Made<()> {
+        let body = &self.plan.body;
+        let no = || Err("data decides how many steps it has".to_string());
+        let Terminator::BrIf { condition, then, .. } = &body.block(l.header).terminator else { return no() };
+        let Some(compare) = body.def_inst(*condition) else { return no() };
+        let (Op::Compare(CmpOp::Lt), [count, bound]) = (&compare.op, compare.operands.as_slice()) else { return no() };
+        let stays = |v: Value| match body.definition(v) {
+            Some((_, data)) if matches!(data.op, Op::Const(_) | Op::DimValue(_)) => true,
+            Some((i, _)) => !l.blocks.iter().any(|b| body.block(*b).insts.contains(&i)),
+            None => !l.blocks.iter().any(|b| body.block(*b).args.contains(&v)),
+        };
+        let Some(place) = body.block(l.header).args.iter().position(|v| v == count) else { return no() };
+        if !l.blocks.contains(&then.block) || !stays(*bound) {
+            return no();
+        }
+        for b in &l.blocks {
+            for call in body.block(*b).terminator.targets().into_iter().filter(|c| c.block == l.header) {
+                let next = call.args.get(place).and_then(|v| body.def_inst(*v));
+                let adds = next.is_some_and(|d| {
+                    let step = d.operands.get(1).and_then(|v| body.def_inst(*v));
+                    d.op == Op::Binary(BinaryOp::Add)
+                        && d.operands.first() == Some(count)
+                        && step.is_some_and(|d| matches!(&d.op, Op::Const(n) if n.as_i64() > 0))
+                });
+                if !adds {
+                    return no();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernels that it launches, each once, if all can be launched from another.
+    fn launched(&self) -> Made<Vec<&'a Kernel>> {
+        let body = &self.plan.body;
+        let mut kernels: Vec<&Kernel> = Vec::new();
+        let mut count = 0;
+        for i in self.order.iter().flat_map(|b| &body.block(*b).insts) {
+            let Op::Launch { kernel } = &body.inst(*i).op else { continue };
+            count += 1;
+            let Some(k) = self.module.kernels.iter().find(|k| k.name == *kernel) else {
+                return Err(format!("there is no kernel @{kernel}"));
+            };
+            if k.is_persistent() {
+                return Err(format!("@{kernel} is a loop already"));
+            }
+            if !k.works_in_runs() || k.body.insts().any(|(_, _, d)| d.op == Op::Blocks) {
+                return Err(format!("@{kernel} runs on tensor cores, or divides its points itself"));
+            }
+            let points = cost::points(k);
+            if points > cost::MOST_POINTS {
+                let most = cost::MOST_POINTS;
+                return Err(format!(
+                    "@{kernel} has {points} points, more than the {most} up to which launches weigh most"
+                ));
+            }
+            if !kernels.iter().any(|own| own.name == k.name) {
+                kernels.push(k);
+            }
+        }
+        match count {
+            0 => Err("it launches nothing".to_string()),
+            n if n > MOST_LAUNCHES => Err(format!("a step has {n} launches, more than {MOST_LAUNCHES}")),
+            _ => Ok(kernels),
+        }
+    }
+
+    /// What of the loop is used after it: numbers and dimensions, which can be made again.
+    fn kept(&self, after: &BlockCall) -> Made<Vec<Value>> {
+        let body = &self.plan.body;
+        let mut own: BTreeSet<Value> = BTreeSet::new();
+        for b in &self.order {
+            own.extend(&body.block(*b).args);
+            own.extend(body.block(*b).insts.iter().filter_map(|i| body.inst(*i).result));
+        }
+        let mut used: BTreeSet<Value> = after.args.iter().copied().filter(|v| own.contains(v)).collect();
+        if !used.is_empty() {
+            return Err("what a step computes is used after it".to_string());
+        }
+        for b in body.layout.iter().filter(|b| !self.of.blocks.contains(b)) {
+            for i in &body.block(*b).insts {
+                body.for_each_use(*i, |v| used.extend(own.get(&v)));
+            }
+            used.extend(body.block(*b).terminator.values().iter().filter(|v| own.contains(v)));
+        }
+        for v in &used {
+            if !body.def_inst(*v).is_some_and(|d| matches!(d.op, Op::Const(_) | Op::DimValue(_))) {
+                return Err("what a step computes is used after it".to_string());
+            }
+        }
+        Ok(used.into_iter().collect())
+    }
+
+    fn all(&mut self, values: &[Value]) -> Made<Vec<Value>> {
+        values.iter().map(|v| self.value(*v)).collect()
+    }
+
+    /// A value of the plan in the kernel.
+    fn value(&mut self, v: Value) -> Made<Value> {
+        if let Some(made) = self.values[v] {
+            return Ok(made);
+        }
+        let body = &self.plan.body;
+        let ty = body.ty(v).clone();
+        let made = match (&ty, body.definition(v)) {
+            (Type::Index, Some((_, data))) if matches!(data.op, Op::Const(_) | Op::DimValue(_)) => {
+                let entry = self.body.entry();
+                let (op, loc) = (data.op.clone(), data.loc);
+                self.body.push(entry, op, Vec::new(), Some(ty), loc).unwrap_or(v)
+            }
+            (Type::Index, _) => self.param(Given::Before(v), ty, false),
+            (Type::Buffer(_), _) => self.buffer(v, Given::Before(v))?,
+            _ => return Err("it uses a number that was read before it".to_string()),
+        };
+        self.values[v] = Some(made);
+        Ok(made)
+    }
+
+    fn param(&mut self, given: Given, ty: Type, aligned: bool) -> Value {
+        let value = self.body.add_param(ty);
+        self.params.push(Param { aligned, ..Param::new(value, ParamMode::In) });
+        self.given.push(given);
+        value
+    }
+
+    /// A buffer that the kernel is given.
+    fn buffer(&mut self, v: Value, given: Given) -> Made<Value> {
+        let body = &self.plan.body;
+        let Some(memory) = memory(body, v) else {
+            return Err("it fills a tap, which a call may not ask for".to_string());
+        };
+        let ty = body.ty(v).clone();
+        let aligned = begins_at_multiple(body, &[], v, CHUNK);
+        let made = self.param(given, ty, aligned);
+        self.memories.resize(self.params.len().saturating_sub(1), Memory::Packed);
+        self.memories.push(memory);
+        Ok(made)
+    }
+
+    fn instruction(&mut self, i: Inst, to: Block) -> Made<()> {
+        let body = &self.plan.body;
+        let data = body.inst(i);
+        match &data.op {
+            Op::Arg(_) | Op::Out(_) | Op::State { .. } | Op::Slot(_) | Op::Packed { .. } | Op::Param { .. } => {
+                let Some(v) = data.result else { return Ok(()) };
+                let stays =
+                    |v: &Value| body.def_inst(*v).is_some_and(|d| matches!(d.op, Op::Const(_) | Op::DimValue(_)));
+                if !data.operands.iter().all(stays) {
+                    return Err("each step has other parameters".to_string());
+                }
+                // The same memory seen in the same way comes in once.
+                let same = |given: &Given| match given {
+                    Given::Root(other) => {
+                        let other = body.inst(*other);
+                        let types = other.result.map(|o| body.ty(o) == body.ty(v));
+                        other.op == data.op && other.operands == data.operands && types == Some(true)
+                    }
+                    Given::Before(_) => false,
+                };
+                self.values[v] = match self.given.iter().position(same).and_then(|n| self.params.get(n)) {
+                    Some(p) => Some(p.value),
+                    None => Some(self.buffer(v, Given::Root(i))?),
+                };
+                return Ok(());
+            }
+            Op::Tap { .. } => return Err("it fills a tap, which a call may not ask for".to_string()),
+            Op::Length { .. } => return Err("a dimension has its value in it".to_string()),
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::LoadScalar
+            | Op::CheckIndex { .. }
+            | Op::View { .. }
+            | Op::Launch { .. } => {}
+            op => return Err(format!("{} is not done there", op.info().name)),
+        }
+        let operands = self.all(&data.operands)?;
+        let ty = data.result.map(|v| body.ty(v).clone());
+        let made = self.body.push(to, data.op.clone(), operands, ty, data.loc);
+        if let Some(v) = data.result {
+            self.values[v] = made;
+        }
+        Ok(())
+    }
+
+    /// The kernel, with modes, barriers and sizes.
+    fn finish(mut self, kernels: &[&Kernel]) -> Made<Kernel> {
+        self.memories.resize(self.params.len(), Memory::Packed);
+        let memory_of: BTreeMap<Value, Memory> =
+            self.params.iter().map(|p| p.value).zip(self.memories.iter().cloned()).collect();
+        let mut effects: BTreeMap<Inst, Accesses> = BTreeMap::new();
+        for (_, i, data) in self.body.insts() {
+            let of = |v: &Value| memory_of.get(&View::of(&self.body, *v)?.root).cloned();
+            let mut own = Accesses::default();
+            match &data.op {
+                Op::Launch { kernel } => {
+                    let params = kernels.iter().find(|k| k.name == *kernel).map_or(&[][..], |k| &k.params);
+                    for (p, v) in params.iter().zip(&data.operands) {
+                        let Some(memory) = of(v) else { continue };
+                        if p.mode != ParamMode::Out {
+                            own.reads.insert(memory.clone());
+                        }
+                        if p.mode != ParamMode::In {
+                            own.writes.insert(memory);
+                        }
+                    }
+                }
+                Op::LoadScalar => own.reads.extend(data.operands.first().and_then(of)),
+                _ => continue,
+            }
+            effects.insert(i, own);
+        }
+        let mut all = Accesses::default();
+        effects.values().for_each(|own| all.add(own));
+        for p in &mut self.params {
+            let Some(memory) = memory_of.get(&p.value).filter(|_| self.body.ty(p.value).buffer().is_some()) else {
+                continue;
+            };
+            p.mode = match (all.reads.contains(memory), all.writes.contains(memory)) {
+                (_, false) => ParamMode::In,
+                (true, true) => ParamMode::InOut,
+                (false, true) => ParamMode::Out,
+            };
+        }
+        barriers(&mut self.body, &effects);
+
+        let mut points = Dim::one();
+        let (mut warps, mut scratch) = (1, 0);
+        for k in kernels {
+            let mut own = Dim::one();
+            for g in &k.grid {
+                let count = g.extent.ceil_div(&Dim::from(g.step.max(1)));
+                own = own.mul(&count.ok_or("an axis of a grid has no count")?);
+            }
+            points = points.max_with(&own);
+            if let State::Gpu { warps: own, .. } = k.state {
+                warps = warps.max(own);
+            }
+            scratch = scratch.max(k.scratch);
+        }
+        let value = self.body.add_param(Type::Index);
+        let mut kernel = Kernel {
+            name: String::new(),
+            symbols: Vec::new(),
+            params: self.params,
+            grid: vec![GridAxis { value, extent: points, step: 1 }],
+            scratch,
+            state: State::Gpu { arch: self.arch, warps },
+            body: self.body,
+        };
+        kernel.find_symbols();
+        kernel.symbols.extend(kernels.iter().flat_map(|k| k.symbols.iter().cloned()));
+        kernel.symbols.sort();
+        kernel.symbols.dedup();
+        Ok(kernel)
+    }
+}
+
+/// What was read and written.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Accesses {
+    reads: BTreeSet<Memory>,
+    writes: BTreeSet<Memory>,
+}
+
+impl Accesses {
+    fn add(&mut self, other: &Accesses) {
+        self.reads.extend(other.reads.iter().cloned());
+        self.writes.extend(other.writes.iter().cloned());
+    }
+
+    /// Must these come before those?
+    fn orders(&self, next: &Accesses) -> bool {
+        let meet = |a: &BTreeSet<Memory>, b: &BTreeSet<Memory>| !a.is_disjoint(b);
+        meet(&self.writes, &next.reads) || meet(&self.writes, &next.writes) || meet(&self.reads, &next.writes)
+    }
+}
+
+/// Places barriers: before whatever needs that something before it is done by all blocks. Where they stand depends on what is pending at
+/// the start of each block, which only grows until nothing changes.
+fn barriers(body: &mut Body, effects: &BTreeMap<Inst, Accesses>) {
+    let mut starts: BTreeMap<Block, Accesses> = BTreeMap::new();
+    let found = loop {
+        let (mut changed, mut found) = (false, Vec::new());
+        for b in &body.layout {
+            let mut pending = starts.get(b).cloned().unwrap_or_default();
+            for i in &body.block(*b).insts {
+                let Some(own) = effects.get(i) else { continue };
+                if pending.orders(own) {
+                    found.push((*b, *i));
+                    pending = Accesses::default();
+                }
+                pending.add(own);
+            }
+            for call in body.block(*b).terminator.targets() {
+                let start = starts.entry(call.block).or_default();
+                let before = start.clone();
+                start.add(&pending);
+                changed |= *start != before;
+            }
+        }
+        if !changed {
+            break found;
+        }
+    };
+    for (b, i) in found {
+        let barrier = body.make_inst(Op::GridBarrier, Vec::new(), None, body.inst(i).loc);
+        body.insert_before(b, i, barrier);
+    }
+}

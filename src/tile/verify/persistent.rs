@@ -1,0 +1,121 @@
+//! Checks of kernels for a GPU that launch others: one launch that stands for many, whose blocks meet between them.
+//!
+//! Its blocks all do the same, each for itself: indices, scalars, control flow. Only the points of what it launches are divided
+//! among them. So that no block waits for one that went another way, nothing here may depend on which block it is: the grid says how
+//! many blocks have something to do, and its index is not used. Whether a barrier stands between two launches of which one needs
+//! what the other leaves is not checked, as races are not; the simulator of PTX reports where one is missing.
+
+use super::Sink;
+use super::plan;
+use crate::tile::text::At;
+use crate::tile::{GpuArch, Kernel, Module, Op, State, Type};
+
+/// Rule 30.
+#[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+pub(super) fn check(module: &Module, k: &Kernel, (arch, warps): (GpuArch, u32), sink: &mut Sink) {
+    let body = &k.body;
+    super::gpu::block_of_runs(warps, sink);
+    let index = match k.grid.as_slice() {
+        [axis] if axis.step == 1 => Some(axis.value),
+        _ => {
+            sink.error(At::Head, "the grid of a kernel that launches others is one axis in steps of 1");
+            None
+        }
+    };
+    for b in &body.layout {
+        if body.block(*b).args.iter().any(|v| *body.ty(*v) != Type::Index) {
+            sink.error(At::Block(*b), "blocks of a kernel that launches others take indices");
+        }
+        if body.block(*b).terminator.values().iter().any(|v| Some(*v) == index) {
+            sink.error(At::Terminator(*b), "which block this is must not matter in a kernel that launches others");
+        }
+    }
+    for (_, i, data) in body.insts() {
+        let mut error = |message: String| sink.error(At::Inst(i), message);
+        if data.operands.iter().any(|v| Some(*v) == index) {
+            error("which block this is must not matter in a kernel that launches others".to_string());
+        }
+        match &data.op {
+            Op::Launch { kernel } => {
+                let has_dim = |s: &str| k.symbols.iter().any(|own| own == s);
+                plan::launch(module, body, &k.params, has_dim, (kernel, &data.operands))
+                    .into_iter()
+                    .for_each(&mut error);
+                let Some(launched) = module.kernels.iter().find(|k| k.name == *kernel) else { continue };
+                let fits = match launched.state {
+                    State::Gpu { arch: own, warps: own_warps } => own == arch && own_warps <= warps,
+                    State::Unscheduled | State::Cpu(_) => false,
+                };
+                let counts = launched.body.insts().any(|(_, _, d)| d.op == Op::Blocks);
+                if counts {
+                    error(format!("@{kernel} divides its points among blocks itself"));
+                }
+                if !fits || !launched.works_in_runs() {
+                    error(format!("@{kernel} does not work in runs on {} by at most {warps} warps", arch.name()));
+                }
+                if launched.scratch > k.scratch {
+                    error(format!("@{kernel} needs {} bytes of scratch; there are {}", launched.scratch, k.scratch));
+                }
+            }
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::LoadScalar
+            | Op::CheckIndex { .. }
+            | Op::View { .. }
+            | Op::GridBarrier => {
+                if data.result.is_some_and(|v| body.ty(v).any_tile().is_some()) {
+                    error(format!("{}: a kernel that launches others has no tiles", data.op.info().name));
+                }
+            }
+            Op::Narrow { .. }
+            | Op::Length { .. }
+            | Op::Load { .. }
+            | Op::Store { .. }
+            | Op::Full
+            | Op::Copy
+            | Op::Iota { .. }
+            | Op::Reduce { .. }
+            | Op::Element
+            | Op::Transpose
+            | Op::LoadScaled { .. }
+            | Op::LoadPairs
+            | Op::PairRows
+            | Op::Dot { .. }
+            | Op::Run { .. }
+            | Op::Window { .. }
+            | Op::DotPanels { .. }
+            | Op::SharedSlot { .. }
+            | Op::CopyAsync { .. }
+            | Op::Commit
+            | Op::Wait { .. }
+            | Op::Release
+            | Op::Barrier
+            | Op::LoadFragment
+            | Op::Pack
+            | Op::Mma
+            | Op::Ring { .. }
+            | Op::RingAcquire
+            | Op::TmaLoad { .. }
+            | Op::RingWait
+            | Op::RingRelease
+            | Op::WgmmaFence
+            | Op::Wgmma { .. }
+            | Op::NamedBarrier { .. }
+            | Op::Blocks
+            | Op::Arg(_)
+            | Op::Out(_)
+            | Op::Tap { .. }
+            | Op::Param { .. }
+            | Op::State { .. }
+            | Op::Slot(_)
+            | Op::Packed { .. } => {
+                error(format!("{}: does not stand in a kernel that launches others", data.op.info().name));
+            }
+        }
+    }
+}
