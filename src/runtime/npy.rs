@@ -83,7 +83,7 @@ fn elem_of(descr: &str) -> Result<(Elem, bool), String> {
         "b1" => Elem::Bool,
         _ => {
             return Err(format!(
-                "has elements of type {descr:?}; supported are f32, f16, bf16 (`V2`), i8, i32, i64 and bool: convert the array \
+                "has elements of type {descr:?}; supported are f32, f16, bf16 (`V2`), i8, i32, i64 and bool, so convert the array \
                  before it is saved, `np.save(path, x.astype(np.float32))`"
             ));
         }
