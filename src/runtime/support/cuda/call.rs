@@ -471,7 +471,8 @@ impl Running<'_> {
         let [blocks, height, depth] = grid;
         // Blocks that do several points count these in 32 bits.
         let points = if axes.is_empty() { total } else { blocks };
-        let fits = [blocks, points].iter().all(|n| (1..=MOST_BLOCKS).contains(n)) && [height, depth].iter().all(|n| (1..=MOST_ACROSS).contains(n));
+        let fits = [blocks, points].iter().all(|n| (1..=MOST_BLOCKS).contains(n))
+            && [height, depth].iter().all(|n| (1..=MOST_ACROSS).contains(n));
         if !fits {
             fail!(Gpu, "kernel {name}: a grid of {blocks} x {height} x {depth} blocks is more than the GPU runs");
         }

@@ -162,10 +162,9 @@ impl GraphFunctions {
                 instantiate: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, Object, u64) -> Code>(
                     library.symbol(c"cuGraphInstantiateWithFlags")?,
                 ),
-                set_attribute: transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(Object, i32, *const NodeAttribute) -> Code,
-                >(library.symbol(c"cuGraphKernelNodeSetAttribute")?),
+                set_attribute: transmute::<*mut c_void, unsafe extern "C" fn(Object, i32, *const NodeAttribute) -> Code>(
+                    library.symbol(c"cuGraphKernelNodeSetAttribute")?,
+                ),
                 set_kernel: transmute::<*mut c_void, unsafe extern "C" fn(Object, Object, *const KernelNode) -> Code>(
                     library.symbol(c"cuGraphExecKernelNodeSetParams")?,
                 ),
