@@ -9,7 +9,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::Known;
 use super::flow::Flow;
-use super::kernel::{stays_in, within};
+use super::kernel::{Room, stays_in, within};
 use super::poly::Poly;
 use crate::interface::param_named;
 use crate::shape::Dim;
@@ -56,12 +56,12 @@ enum Whole {
 pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in_kernels: &'a Known, sink: &mut Sink) {
     let symbols: Vec<String> =
         plan.symbols.iter().cloned().chain(plan.lengths().map(|(name, _)| name.to_string())).collect();
-    let flow = Flow::new(&plan.body, &symbols, known, in_kernels.sizes.clone());
+    let flow = Flow::new(&plan.body, &symbols, known, in_kernels.sizes.clone(), plan.slots.iter().map(|s| &s.bytes));
     let mut c = Checker { in_kernels, stays: Vec::new(), module, plan, flow, sink, places: SecondaryMap::new() };
     let entry = plan.body.entry();
     for (n, s) in plan.slots.iter().enumerate() {
         let bytes = c.flow.prover.dim(&s.bytes);
-        if !c.flow.proves(bytes, entry, &[]) && !c.has_extents(n, &s.bytes, entry) {
+        if !c.flow.proves(bytes, entry, &[]) {
             c.sink.error(At::Head, format!("the {} bytes of slot {n} may be negative", s.bytes));
         }
     }
@@ -249,33 +249,14 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Is a slot as large as a buffer that lies there, whose extents are all at least 0? The product may say less than its factors: the
-    /// square of `ceil_div(S, 2) - 1` is a sum with negative terms.
-    fn has_extents(&mut self, slot: usize, bytes: &Dim, entry: Block) -> bool {
-        let buffers: Vec<&'a BufferType> = self
-            .plan
-            .body
-            .insts()
-            .filter(|(_, _, data)| matches!(data.op, Op::Slot(n) if usize::try_from(n) == Ok(slot)))
-            .filter_map(|(_, _, data)| self.plan.body.ty(data.result?).buffer())
-            .collect();
-        buffers.into_iter().any(|b| {
-            let size = Dim::product(&b.shape).mul(&Dim::from(i64::try_from(b.elem.size()).unwrap_or(1)));
-            size == *bytes
-                && b.shape.iter().all(|extent| {
-                    let extent = self.flow.prover.dim(extent);
-                    self.flow.proves(extent, entry, &[])
-                })
-        })
-    }
-
     /// Does a kernel stay in the bytes that there are of its parameter `n`?
     fn stays_in(&mut self, k: &'a Kernel, n: usize, room: &Dim, v: Value, i: Inst) {
         if self.stays.iter().any(|(name, m, bytes)| (*name, *m) == (k.name.as_str(), n) && bytes == room) {
             return;
         }
         let param = k.params.get(n).map_or(v, |p| p.value);
-        if stays_in(k, &self.in_kernels.forms, &self.in_kernels.sizes, param, room) {
+        let known = Room { param, bytes: room, symbols: &self.plan.symbols };
+        if stays_in(k, &self.in_kernels.forms, &self.in_kernels.sizes, &known) {
             self.stays.push((k.name.as_str(), n, room.clone()));
         } else {
             let message =
