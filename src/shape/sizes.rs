@@ -27,9 +27,15 @@ impl Sizes {
     /// Adds what follows from the checks of an argument.
     pub fn argument(&mut self, ty: &TensorType) {
         for d in &ty.shape {
-            if let Some((name, c, k)) = d.as_linear().filter(|(_, c, _)| *c >= 1) {
-                let most = (1i128 << ADDRESS_BITS) - i128::from(k);
-                self.symbol(name, most / i128::from(c));
+            // A power of a symbol and a number: `c * S^e + k`.
+            let k = d.constant();
+            let rest = d.sub(&Dim::term(Monomial::default(), k));
+            let mut terms = rest.terms();
+            if let (Some((m, r)), None) = (terms.next(), terms.next())
+                && r.den == 1
+                && r.num >= 1
+            {
+                self.power(m, (1i128 << ADDRESS_BITS).saturating_sub(k) / r.num);
             }
         }
         self.arguments.push(smallest(ty));
@@ -39,6 +45,16 @@ impl Sizes {
     pub fn symbol(&mut self, name: &str, most: i128) {
         let slot = self.symbols.entry(name.to_string()).or_insert(most);
         *slot = (*slot).min(most).max(0);
+    }
+
+    /// Adds what follows from an upper bound of a product, if that is a power of a symbol.
+    fn power(&mut self, product: &Monomial, most: i128) {
+        let mut factors = product.0.iter();
+        if let (Some((Factor::Symbol(name), e)), None) = (factors.next(), factors.next())
+            && let Ok(e @ 1..) = u32::try_from(*e)
+        {
+            self.symbol(name, root(most.max(0), e));
+        }
     }
 
     /// Adds an upper bound of the size of a form and of the products that it sums.
@@ -52,6 +68,7 @@ impl Sizes {
                 continue;
             }
             let most = most / coefficient.saturating_abs().max(1);
+            self.power(&product, most);
             let slot = self.products.entry(product).or_insert(most);
             *slot = (*slot).min(most);
         }
@@ -146,6 +163,17 @@ impl Sizes {
         let times = |bytes: &i128| coefficient.saturating_add(bytes - 1) / bytes;
         self.arguments.iter().filter(|(of, _)| is_part(m, of)).map(|(_, bytes)| times(bytes)).min()
     }
+}
+
+/// The largest number of 64 bits whose power is no more than another.
+fn root(most: i128, e: u32) -> i128 {
+    let fits = |n: i128| n.checked_pow(e).is_some_and(|power| power <= most);
+    let (mut low, mut high) = (0, i128::from(i64::MAX));
+    while low < high {
+        let middle = low + (high - low + 1) / 2;
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
 }
 
 /// Does the second product contain all factors of the first?

@@ -458,6 +458,26 @@ fn squares_of_rounded_extents_have_slots() {
     }
 }
 
+/// A part of a tensor that is not in order, as long as a length that is at most a rounded extent: its last element is before the end of
+/// the slot.
+#[test]
+fn lengths_of_every_other_row() {
+    let p = program(
+        "    pub fn f(x: f32[.., S, D], n: i32) -> f32[.., D] {\n        let (a, b, c) = split(tanh(concat(x, x * 2, x * 3, axis = -1)), axis = -1, parts = 3)\n        \
+         let rows = every(b, 2, axis = -2)\n        let dim N = n where N <= ceil_div(S, 2)\n        sum(rows[.., 0..N, 0..D] * 0.5, axis = -2)\n    }",
+    );
+    let x = tensor(&[1, 5, 3], |i| i as f32 / 20.0);
+    let given = |n: usize| p.call("f", &[x.clone(), int(Elem::I32, n as i64)]);
+    let row = |i: usize, column: usize| ((i * 3 + column) as f64 / 10.0).tanh() * 0.5;
+    for n in 0..4_usize {
+        let sums = (0..3).map(|column| (0..n).map(|i| row(2 * i, column)).sum::<f64>());
+        for (got, want) in values(&given(n)).into_iter().zip(sums) {
+            assert!((got - want).abs() < 1e-5, "{n}: {got}, not {want}");
+        }
+    }
+    assert!(given(4).is_err());
+}
+
 /// Products of matrices without elements, whose inner length is another one in each iteration: the slot where one is packed is empty for
 /// all of them, and has no extent from before the length has its value.
 #[test]

@@ -23,7 +23,7 @@ use grouped::Member;
 const SLACK: f64 = 4.0;
 
 /// What the calls of a session give.
-type Expected = Result<Vec<Outcome<Bounded>>, EvalError>;
+pub(crate) type Expected = Result<Vec<Outcome<Bounded>>, EvalError>;
 
 /// So many wrong programs are enough.
 const ENOUGH: usize = 3;
@@ -35,7 +35,7 @@ fn limits() -> Limits {
     Limits { elements: 1 << 16, work: 1 << 26 }
 }
 
-fn expected(module: &Module, p: &Program) -> Expected {
+pub(crate) fn expected(module: &Module, p: &Program) -> Expected {
     p.interpreted(module, limits())
 }
 
@@ -60,7 +60,7 @@ fn differ(want: &Outcome<Bounded>, got: &[Tensor]) -> Option<String> {
 }
 
 /// What is wrong, if anything is.
-fn compare(want: &Expected, got: Result<Vec<Vec<Tensor>>, String>) -> Option<String> {
+pub(crate) fn compare(want: &Expected, got: Result<Vec<Vec<Tensor>>, String>) -> Option<String> {
     // An operation that fails may be dead, and removed.
     let Ok(want) = want else { return None };
     let certain = want.iter().take_while(|o| o.certain).count();
@@ -83,7 +83,7 @@ fn session<'a>(
 }
 
 /// Tile IR of a module, unscheduled, and scheduled with slots that share memory; then with its runs as vector IR for a CPU.
-fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Expected) -> Option<String> {
+pub(crate) fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Expected) -> Option<String> {
     let mut tiles = match attnc::lowering::tile::lower(verify(module).unwrap_or_else(|e| panic!("{e}"))) {
         Ok(t) => t,
         Err(e) => return Some(format!("is not lowered: {e}")),

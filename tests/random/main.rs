@@ -18,6 +18,7 @@ mod graph_ir;
 #[path = "../common/grouped.rs"]
 mod grouped;
 mod passes;
+mod rounded;
 mod sources;
 mod tile_ir;
 

@@ -108,7 +108,8 @@ const EDITS: &[Edit] = &[
         "%5 = dim 65*S ",
         "load: what begins at %6 of axis 0 of %0 may end beyond 64*S",
     ),
-    ("kernel @map.0", "%6 = mul %3, %4 ", "%6 = mul %3, %3 ", "may"),
+    // `S` is at most 1024, and the square of a point is inside then; `64*S` times a point is not.
+    ("kernel @map.0", "%6 = mul %3, %4 ", "%6 = mul %3, %5 ", "may"),
     ("kernel @map.0", "store %2[%6]", "store %2[%4]", "store: what begins at %4 of axis 0 of %2 may end beyond 64*S"),
     (
         "kernel @rows.0",
@@ -613,4 +614,26 @@ fn facts_say_nothing_of_factors_that_may_be_zero() {
     assert_eq!(complaint(&text("1 <= T", "T, K+1", "K")), None);
     let found = complaint(&text("S <= S*T", "T, K+1", "K")).unwrap_or_default();
     assert!(found.contains("load"), "{found}");
+}
+
+/// A length of at least 3 and at most `S` says nothing of `S` where it has no value: an element behind the end of a slot is written before.
+#[test]
+fn lengths_say_nothing_where_they_have_no_value() {
+    let text = |before: &str, after: &str| {
+        format!(
+            "module \"m\"\nmodel \"M\"\nsite \"{{0}} of {{1}}\"\n\nentry @f(\"x\": f32[S], \"n\": i32[]) -> (f32[1]) {{\n}}\n\n\
+             kernel @third(%0: out f32[3]) cpu(portable) scratch(0) {{\n^bb0:\n  %1 = const 0.0 : f32\n  %2 = const 2 : index\n  \
+             run (1, 1) {{\n    %3 = full %1 : tile f32[1, 1] @reg\n    store %0[%2], %3\n  }}\n  return\n}}\n\n\
+             kernel @of_length(%0: out f32[N]) symbols(N) cpu(portable) scratch(0) {{\n^bb0:\n  %1 = const 0.0 : f32\n  %2 = const 2 : index\n  \
+             run (1, 1) {{\n    %3 = full %1 : tile f32[1, 1] @reg\n    store %0[%2], %3\n  }}\n  return\n}}\n\n\
+             plan @f symbols(S) slots(4*S) {{\n^bb0:\n  %0 = arg 1 : buf i32[]\n  %1 = load_scalar %0 : i32\n  %2 = cast %1 : index\n  \
+             %3 = dim S+1 : index\n  %4 = slot 0 : buf f32[3]\n{before}  %5 = check_index %2, %3, site=0 : index\n  \
+             length %5, name=\"N\", most=S\n  %6 = const 2 : index\n  %7 = dim N : index\n  %8 = check_index %6, %7, site=0 : index\n\
+             {after}  return\n}}\n"
+        )
+    };
+    let of_length = "  %9 = slot 0 : buf f32[N]\n  launch @of_length(%9)\n";
+    assert_eq!(complaint(&text("", of_length)), None);
+    let beyond = complaint(&text("  launch @third(%4)\n", of_length)).unwrap_or_default();
+    assert!(beyond.contains("@third may access operand 0, %4, beyond the 4*S bytes"), "{beyond}");
 }

@@ -39,8 +39,6 @@ pub(super) struct Flow<'a> {
     pub(super) body: &'a Body,
     pub(super) cfg: Cfg<Block>,
     pub(super) prover: Prover,
-    /// Facts that hold everywhere.
-    known: Vec<Poly>,
     forms: SecondaryMap<Value, Option<Poly>>,
     facts: SecondaryMap<Block, Vec<Poly>>,
     /// Counters of loops.
@@ -50,10 +48,25 @@ pub(super) struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// Of a body with these symbols, and what is at least 0 for all its runs.
-    pub(super) fn new(body: &'a Body, symbols: &[String], known: &[Dim], sizes: Sizes) -> Flow<'a> {
+    /// Of a body with these symbols, and what is at least 0 for all its runs. `others` are dimensions beside those that the body
+    /// names.
+    pub(super) fn new<'d>(
+        body: &'a Body,
+        symbols: &[String],
+        known: &[Dim],
+        sizes: Sizes,
+        others: impl IntoIterator<Item = &'d Dim>,
+    ) -> Flow<'a> {
         let mut prover = Prover::new(symbols, sizes);
-        let known = known.iter().filter_map(|d| prover.dim(d)).map(Poly::tightened).collect();
+        prover.learn_dimensions(known);
+        // What is rounded is numbered before indices: it is the same in all rounds of a loop, and indices are eliminated first.
+        others.into_iter().for_each(|d| _ = prover.dim(d));
+        for (_, _, data) in body.insts() {
+            data.op.dims().into_iter().for_each(|d| _ = prover.dim(d));
+            if let Some(Type::Buffer(ty)) = data.result.map(|v| body.ty(v)) {
+                ty.shape.iter().chain(&ty.strides).for_each(|d| _ = prover.dim(d));
+            }
+        }
         let lengths = body.insts().filter_map(|(b, _, d)| match &d.op {
             Op::Length { name, .. } => Some((Dim::symbol(name), b)),
             _ => None,
@@ -62,7 +75,6 @@ impl<'a> Flow<'a> {
             body,
             cfg: body.cfg(),
             prover,
-            known,
             forms: SecondaryMap::new(),
             facts: SecondaryMap::new(),
             counters: Vec::new(),
@@ -85,11 +97,6 @@ impl<'a> Flow<'a> {
             }
         }
         false
-    }
-
-    /// Facts that hold everywhere.
-    pub(super) fn learn(&mut self, facts: Vec<Poly>) {
-        self.known.extend(facts);
     }
 
     /// Says what a value is.
@@ -125,7 +132,7 @@ impl<'a> Flow<'a> {
     /// Is `p >= 0` at the end of what was looked at of a block, and where `also` holds?
     pub(super) fn proves(&mut self, p: Option<Poly>, at: Block, also: &[Poly]) -> bool {
         let Some(p) = p else { return false };
-        let facts = also.iter().chain(&self.facts[at]).chain(&self.known);
+        let facts = also.iter().chain(&self.facts[at]);
         self.prover.proves(&p, facts)
     }
 
@@ -294,7 +301,9 @@ impl<'a> Flow<'a> {
             most = most.max(limit);
         }
         let most = most.saturating_add(steps.1.abs());
-        if most > MAX_COUNTER { i128::MAX } else { most.saturating_mul(2) / steps.0.abs().max(1) + 1 }
+        // From 0 on upwards it is as far as that, else perhaps from one side of 0 to the other.
+        let way = if steps.0 > 0 && self.prover.plain(start) { most } else { most.saturating_mul(2) };
+        if most > MAX_COUNTER { i128::MAX } else { way / steps.0.abs().max(1) + 1 }
     }
 
     /// The conditions on the way from a loop's header to a jump back, and whether they hold there.
@@ -445,9 +454,10 @@ impl<'a> Flow<'a> {
                 if let (Some(x), Some(y)) = (a.as_int(), b.as_int()) {
                     return Some(Poly::int(if op == BinaryOp::Min { x.min(y) } else { x.max(y) }));
                 }
-                let natural = self.prover.plain(a) && self.prover.plain(b);
+                let mut natural = |p: &Poly| self.proves(Some(p.clone()), at, &[]);
+                let natural = if op == BinaryOp::Min { natural(a) && natural(b) } else { natural(a) || natural(b) };
                 let (lower, upper) = if op == BinaryOp::Min { (Vec::new(), bounds()) } else { (bounds(), Vec::new()) };
-                self.prover.fresh(Bounds { natural, most: None, lower, upper, one_of: both() })
+                self.prover.fresh(Bounds { natural, lower, upper, one_of: both(), ..Bounds::default() })
             }
             BinaryOp::Div => self.quotient(a, b, at)?,
             BinaryOp::Rem => match b.as_int() {

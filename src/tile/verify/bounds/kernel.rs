@@ -20,21 +20,27 @@ pub(super) fn check(k: &Kernel, known: &[Dim], sizes: &Sizes, sink: &mut Sink) {
     walk(k, known, sizes, None, sink);
 }
 
-/// Is every access to a parameter in the first `bytes` of it, whatever its type says of its extents? What a kernel launches is not followed.
-pub(super) fn stays_in(k: &Kernel, known: &[Dim], sizes: &Sizes, param: Value, bytes: &Dim) -> bool {
+/// Is every access to a parameter in the first bytes of it, whatever its type says of its extents? What a kernel launches is not followed.
+pub(super) fn stays_in(k: &Kernel, known: &[Dim], sizes: &Sizes, room: &Room<'_>) -> bool {
     let mut nothing = Sink { owner: Owner::Module, list: Vec::new() };
-    !k.is_persistent() && walk(k, known, sizes, Some((param, bytes)), &mut nothing)
+    !k.is_persistent() && walk(k, known, sizes, Some(room), &mut nothing)
 }
 
-fn walk(k: &Kernel, known: &[Dim], sizes: &Sizes, room: Option<(Value, &Dim)>, sink: &mut Sink) -> bool {
+/// The bytes that there are of a parameter.
+pub(super) struct Room<'a> {
+    pub(super) param: Value,
+    pub(super) bytes: &'a Dim,
+    /// The dimensions that have values whenever the kernel runs, beside its own: those of the plan.
+    pub(super) symbols: &'a [String],
+}
+
+fn walk(k: &Kernel, known: &[Dim], sizes: &Sizes, room: Option<&Room<'_>>, sink: &mut Sink) -> bool {
     let mut symbols = k.symbols.clone();
-    // Room is given in dimensions of the plan, of which a kernel over a length knows that length alone.
-    if let Some((_, bytes)) = room {
-        let named = known.iter().chain([bytes]).flat_map(Dim::symbols).map(|s| s.to_string());
-        let more: BTreeSet<String> = named.filter(|s| !symbols.contains(s)).collect();
-        symbols.extend(more);
-    }
-    let flow = Flow::new(&k.body, &symbols, known, sizes.clone());
+    symbols.extend(room.iter().flat_map(|r| r.symbols).filter(|s| !k.symbols.contains(s)).cloned());
+    let types = k.params.iter().filter_map(|p| k.body.ty(p.value).buffer());
+    let in_types = types.flat_map(|ty| ty.shape.iter().chain(&ty.strides));
+    let dims = in_types.chain(k.grid.iter().map(|g| &g.extent)).chain(room.map(|r| r.bytes));
+    let flow = Flow::new(&k.body, &symbols, known, sizes.clone(), dims);
     let mut c = Checker { flow, sink, extents: Vec::new(), room, stays: true };
     for p in &k.params {
         if *k.body.ty(p.value) == Type::Index {
@@ -54,8 +60,8 @@ struct Checker<'a, 's> {
     sink: &'s mut Sink,
     /// Bounded extents that were looked at, and where.
     extents: Vec<(Value, i64, Block)>,
-    /// The parameter whose accesses are looked at instead, and its bytes.
-    room: Option<(Value, &'a Dim)>,
+    /// The parameter whose accesses are looked at instead.
+    room: Option<&'a Room<'a>>,
     /// Are these in them?
     stays: bool,
 }
@@ -77,7 +83,7 @@ impl<'a> Checker<'a, '_> {
             let form = self.flow.prover.fresh(Bounds { natural: true, upper, ..Bounds::default() });
             self.flow.set(g.value, form);
         }
-        self.flow.learn(present);
+        self.flow.prover.learn(present);
     }
 
     fn block(&mut self, b: Block) {
@@ -157,10 +163,10 @@ impl<'a> Checker<'a, '_> {
                 self.sink.error(At::Inst(i), format!("load_scaled: {start} may be inside of a group of {group}"));
             }
         }
-        if let (Some((param, bytes)), Some(buffer)) = (self.room, data.operands.get(at)) {
+        if let (Some(Room { param, bytes, .. }), Some(buffer)) = (self.room, data.operands.get(at)) {
             // Scales are read beside their numbers.
-            let beside = matches!(data.op, Op::LoadScaled { .. }) && data.operands.last() == Some(&param);
-            if beside || *buffer == param && !self.stays_within(bytes, (param, b), &indices, &lengths, &present) {
+            let beside = matches!(data.op, Op::LoadScaled { .. }) && data.operands.last() == Some(param);
+            if beside || buffer == param && !self.stays_within(bytes, (*param, b), &indices, &lengths, &present) {
                 self.stays = false;
             }
         } else if let Some(buffer) = data.operands.get(at) {

@@ -149,8 +149,11 @@ fn known(module: &Module, p: &Plan) -> Known {
         }
     }
     known.facts.known = e.checks.iter().map(|(fact, _)| fact.clone()).collect();
-    for (Fact { left, relation, right }, _) in &e.checks {
+    for (fact, _) in &e.checks {
+        let Fact { left, relation, right } = fact;
         match relation {
+            // What is known of sizes says that.
+            Relation::Le if fact.is_fit() => {}
             Relation::Le => known.forms.push(right.sub(left)),
             Relation::Lt => known.forms.push(right.sub(left).sub(&Dim::one())),
             Relation::Eq => known.forms.extend([right.sub(left), left.sub(right)]),

@@ -10,7 +10,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::Known;
 use super::flow::Flow;
-use super::kernel::{stays_in, within};
+use super::kernel::{Room, stays_in, within};
 use super::poly::Poly;
 use crate::interface::param_named;
 use crate::shape::{Dim, Sizes};
@@ -57,13 +57,13 @@ enum Whole {
 pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in_kernels: &'a Known, sink: &mut Sink) {
     let symbols: Vec<String> =
         plan.symbols.iter().cloned().chain(plan.lengths().map(|(name, _)| name.to_string())).collect();
-    let flow = Flow::new(&plan.body, &symbols, known, in_kernels.sizes.clone());
+    let flow = Flow::new(&plan.body, &symbols, known, in_kernels.sizes.clone(), plan.slots.iter().map(|s| &s.bytes));
     let (stays, places) = (Vec::new(), SecondaryMap::new());
     let mut c = Checker { in_kernels, stays, module, plan: Some(plan), flow, sink, places };
     let entry = plan.body.entry();
     for (n, s) in plan.slots.iter().enumerate() {
         let bytes = c.flow.prover.dim(&s.bytes);
-        if !c.flow.proves(bytes, entry, &[]) && !c.has_extents(n, &s.bytes, entry) {
+        if !c.flow.proves(bytes, entry, &[]) {
             c.sink.error(At::Head, format!("the {} bytes of slot {n} may be negative", s.bytes));
         }
     }
@@ -72,7 +72,9 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in
 
 /// Checks a kernel that launches others under one set of facts: what it is given are the whole buffers that its types say.
 pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a Known, sizes: &Sizes, sink: &mut Sink) {
-    let flow = Flow::new(&k.body, &k.symbols, &in_kernels.forms, sizes.clone());
+    let types = k.params.iter().filter_map(|p| k.body.ty(p.value).buffer());
+    let dims = types.flat_map(|ty| ty.shape.iter().chain(&ty.strides)).chain(k.grid.iter().map(|g| &g.extent));
+    let flow = Flow::new(&k.body, &k.symbols, &in_kernels.forms, sizes.clone(), dims);
     let (stays, places) = (Vec::new(), SecondaryMap::new());
     let mut c = Checker { in_kernels, stays, module, plan: None, flow, sink, places };
     let entry = k.body.entry();
@@ -304,32 +306,15 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Is a slot as large as a buffer that lies there, whose extents are all at least 0? The product may say less than its factors: the
-    /// square of `ceil_div(S, 2) - 1` is a sum with negative terms.
-    fn has_extents(&mut self, slot: usize, bytes: &Dim, entry: Block) -> bool {
-        let body = self.flow.body;
-        let buffers: Vec<&'a BufferType> = body
-            .insts()
-            .filter(|(_, _, data)| matches!(data.op, Op::Slot(n) if usize::try_from(n) == Ok(slot)))
-            .filter_map(|(_, _, data)| body.ty(data.result?).buffer())
-            .collect();
-        buffers.into_iter().any(|b| {
-            let size = Dim::product(&b.shape).mul(&Dim::from(i64::try_from(b.elem.size()).unwrap_or(1)));
-            size == *bytes
-                && b.shape.iter().all(|extent| {
-                    let extent = self.flow.prover.dim(extent);
-                    self.flow.proves(extent, entry, &[])
-                })
-        })
-    }
-
     /// Does a kernel stay in the bytes that there are of its parameter `n`?
     fn stays_in(&mut self, k: &'a Kernel, n: usize, room: &Dim, v: Value, i: Inst) {
         if self.stays.iter().any(|(name, m, bytes)| (*name, *m) == (k.name.as_str(), n) && bytes == room) {
             return;
         }
         let param = k.params.get(n).map_or(v, |p| p.value);
-        if stays_in(k, &self.in_kernels.forms, &self.in_kernels.sizes, param, room) {
+        let symbols = self.plan.map_or(&[][..], |plan| &plan.symbols);
+        let known = Room { param, bytes: room, symbols };
+        if stays_in(k, &self.in_kernels.forms, &self.in_kernels.sizes, &known) {
             self.stays.push((k.name.as_str(), n, room.clone()));
         } else {
             let message =

@@ -230,6 +230,11 @@ impl Table {
         self.monos.get(m.place()).map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// The sum of a product's exponents.
+    pub(super) fn degree(&self, m: Mono) -> i32 {
+        self.factors(m).iter().fold(0, |sum, (_, e)| sum.saturating_add(*e))
+    }
+
     /// An atom.
     pub(super) fn atom(&mut self, a: Atom) -> Poly {
         Poly { terms: vec![(self.product(vec![(a, 1)]), 1)], den: 1 }

@@ -3,24 +3,22 @@
 //! In: atoms with bounds (`i` of a grid is at least 0, and `64*i` at most `S - 1`), facts (forms that are at least 0 at a
 //! place), a form. Out: is the form at least 0 for all values of the atoms that obey them? "No" means: not found.
 //!
-//! As in Fourier-Motzkin elimination, atoms are eliminated one by one, the newest first. Where its coefficient is at least 0 it is replaced
-//! by a lower bound, where it is at most 0 by an upper one, and of several bounds each is tried. What is one of several forms (a `min`, or what a
-//! block is given) must be right for each of them, unless it is bounded by any of them. As bounds are forms of earlier atoms, this ends.
-//! What is left has symbols alone; a negative term is then cancelled by a multiple of a fact that has it too, and what is a
-//! multiple of a fact is divided by it. Each step is an implication: the prover is sound, but not complete.
+//! Atoms and what is known of them are here, the search for a proof in `search`.
+//!
+//! A dimension that is rounded, a `min` or a `max` is an atom ([`Prover::dim`]). What facts say of its symbols is lost in it, so it is
+//! also written as something that it is at least, and what it is more ([`Prover::least`]): `ceil_div(S, 2)` as 1 and what it is more, where
+//! `S` is at least 2.
+
+mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::poly::{Atom, Mono, ONE, Poly, Table};
-use crate::shape::{Dim, Factor, Monomial, Sizes};
+use crate::shape::{Dim, Factor, Monomial, Ratio, Sizes};
 
-/// Steps for one proof.
-const STEPS: u32 = 2000;
-/// Nesting of steps.
-const DEPTH: u32 = 48;
-/// What a step that cancels a term by a fact counts in that: there are few in a row.
-const CANCEL: u32 = 12;
-
+/// How many forms a quotient, `min` or `max` is found to be at least.
+const MOST_LEAST: usize = 4;
 /// Between what an atom lies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
@@ -34,6 +32,10 @@ pub(super) struct Bounds {
     pub(super) upper: Vec<(i128, Poly)>,
     /// It is one of these, if there are any.
     pub(super) one_of: Vec<Poly>,
+    /// Is it a dimension, or made of dimensions alone?
+    pub(super) dimension: bool,
+    /// What it is at least, and an atom for what it is more.
+    pub(super) least: Vec<(Poly, Atom)>,
 }
 
 /// Atoms and what is known of them.
@@ -45,6 +47,10 @@ pub(super) struct Prover {
     quotients: Vec<(Factor, Atom)>,
     /// Atoms below this number are symbols.
     first: Atom,
+    /// What is at least 0 everywhere.
+    known: Vec<Poly>,
+    /// What of that is of dimensions.
+    dimensions: Vec<Dim>,
     /// What dimensions are at most.
     sizes: Sizes,
     /// What products were found to be at most in size.
@@ -56,16 +62,6 @@ pub(super) struct Prover {
 /// What a number of 64 bits is at most in size.
 const MACHINE: i128 = 1 << 63;
 
-/// The steps that are left to a search.
-struct Search<'a> {
-    facts: Vec<&'a Poly>,
-    /// Facts that hold where one of several forms was chosen.
-    chosen: Vec<Poly>,
-    /// Forms that were tried in vain, where nothing was chosen.
-    failed: BTreeSet<Poly>,
-    left: u32,
-}
-
 impl Prover {
     /// With these symbols, each at least 0, and what is known of their sizes.
     pub(super) fn new<'a>(symbols: impl IntoIterator<Item = &'a String>, sizes: Sizes) -> Prover {
@@ -75,16 +71,40 @@ impl Prover {
             symbols: Vec::new(),
             quotients: Vec::new(),
             first: 0,
+            known: Vec::new(),
+            dimensions: Vec::new(),
             sizes,
             most: BTreeMap::new(),
             computed: BTreeMap::new(),
         };
         for s in symbols {
-            let a = p.atom(Bounds { natural: true, ..Bounds::default() });
+            let a = p.atom(Bounds { natural: true, dimension: true, ..Bounds::default() });
             p.symbols.push((s.clone(), a));
         }
         p.first = u32::try_from(p.atoms.len()).unwrap_or(u32::MAX);
         p
+    }
+
+    /// Takes for known from here on that these forms are at least 0, everywhere.
+    pub(super) fn learn(&mut self, known: impl IntoIterator<Item = Poly>) {
+        self.known.extend(known);
+    }
+
+    /// The same of dimensions. What is known of symbols comes first, for it says something of what is rounded.
+    pub(super) fn learn_dimensions(&mut self, known: &[Dim]) {
+        let is_of_symbols = |d: &Dim| d.terms().all(|(m, _)| m.0.keys().all(|f| matches!(f, Factor::Symbol(_))));
+        let (of_symbols, others): (Vec<&Dim>, Vec<&Dim>) = known.iter().partition(|d| is_of_symbols(d));
+        let ordered = || of_symbols.iter().chain(&others).copied();
+        // Of integers alone, so that what is more than them is one.
+        let is_whole = |d: &&Dim| d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0));
+        // Of what has no value here nothing is known.
+        let is_named = |d: &&Dim| d.symbols().iter().all(|s| self.symbols.iter().any(|(own, _)| **own == **s));
+        let usable = ordered().filter(|d| !d.is_too_long()).filter(is_whole).filter(is_named);
+        self.dimensions.extend(usable.cloned().collect::<Vec<Dim>>());
+        for d in ordered() {
+            let form = self.dim(d).map(Poly::tightened);
+            self.learn(form);
+        }
     }
 
     /// A new atom.
@@ -258,7 +278,7 @@ impl Prover {
         if let Some((_, atom)) = self.quotients.iter().find(|(known, _)| known == f) {
             return Some(*atom);
         }
-        let mut bounds = Bounds { natural: f.is_provably_nonnegative(), ..Bounds::default() };
+        let mut bounds = Bounds { natural: f.is_provably_nonnegative(), dimension: true, ..Bounds::default() };
         match f {
             Factor::Symbol(_) => return None,
             // Of a sum over a number of at least 1 both sides are known.
@@ -284,9 +304,74 @@ impl Prover {
                 bounds.one_of = forms;
             }
         }
+        bounds.natural |= matches!(f, Factor::Floor(a, _) if self.dim(a).is_some_and(|a| self.proves(&a, [])));
+        for least in self.least(f) {
+            let more = self.dim(&least).and_then(|least| Some((self.more_than(&bounds, &least)?, least)));
+            if let Some((more, least)) = more {
+                bounds.natural |= self.proves(&least, []);
+                bounds.lower.push((1, least.clone()));
+                bounds.least.push((least, more));
+            }
+        }
         let atom = self.atom(bounds);
         self.quotients.push((f.clone(), atom));
         Some(atom)
+    }
+
+    /// What a quotient, `min` or `max` is at least, by what is known everywhere, with what is more than that at least 0 by its form: where
+    /// `S` is at least `K + 3`, `ceil_div(S + K, 2)` is `K + 2` and `floor_div(R, 2)` for what `S` is more, and at least `K + 2`.
+    fn least(&self, f: &Factor) -> Vec<Dim> {
+        let whole = Dim::term(Monomial([(f.clone(), 1)].into()), 1);
+        let mut found: Vec<Dim> = Vec::new();
+        // Each symbol is replaced by what it is more than something that it is at least: which symbols, and what that is.
+        let mut replaced: Vec<(Arc<str>, Dim)> = Vec::new();
+        let mut now = whole.clone();
+        for fact in &self.dimensions {
+            if found.len() == MOST_LEAST {
+                break;
+            }
+            // The fact may be of the form itself.
+            let rest = fact.sub(&whole);
+            if rest.terms().count() < fact.terms().count() && !rest.terms().any(|(m, _)| m.0.contains_key(f)) {
+                found.push(rest.neg());
+                continue;
+            }
+            let step = |d: Dim, (name, least): &(Arc<str>, Dim)| {
+                d.substitute(&|s| (*s == **name).then(|| Dim::symbol(s).add(least)))
+            };
+            let Some(fact) = replaced.iter().try_fold(fact.clone(), step) else { continue };
+            let solved = now.symbols().into_iter().find_map(|name| {
+                let (times, rest) = fact.linear_in(&name)?;
+                (times == Dim::one() && !fact.is_provably_nonnegative()).then(|| (name, rest.neg()))
+            });
+            let Some(solved) = solved else { continue };
+            let Some(next) = step(now.clone(), &solved).filter(|d| !d.is_too_long()) else { continue };
+            replaced.push(solved);
+            now = next;
+            // What is more than a sum of symbols.
+            let is_rounded = |f: &Factor| !matches!(f, Factor::Symbol(_) | Factor::Quotient(..));
+            let term = now.terms().find(|(m, r)| {
+                **r == Ratio::int(1) && m.0.len() == 1 && m.0.iter().all(|(f, e)| *e == 1 && is_rounded(f))
+            });
+            let Some(more) = term.map(|(m, _)| Dim::term(m.clone(), 1)).filter(Dim::is_provably_nonnegative) else {
+                continue;
+            };
+            let back = |d: Dim, (name, least): &(Arc<str>, Dim)| {
+                d.substitute(&|s| (*s == **name).then(|| Dim::symbol(s).sub(least)))
+            };
+            let least = replaced.iter().rev().try_fold(now.sub(&more), back);
+            found.extend(least.filter(|d| !d.is_too_long() && !found.contains(d)));
+        }
+        found
+    }
+
+    /// An atom for what an atom with these bounds is more than something that it is at least.
+    fn more_than(&mut self, bounds: &Bounds, least: &Poly) -> Option<Atom> {
+        let beyond = |(c, p): &(i128, Poly)| Some((*c, p.combine(1, least, c.checked_neg()?)?));
+        let one_of = bounds.one_of.iter().map(|p| p.sub(least)).collect::<Option<_>>()?;
+        let lower = bounds.lower.iter().map(beyond).collect::<Option<_>>()?;
+        let upper = bounds.upper.iter().map(beyond).collect::<Option<_>>()?;
+        Some(self.atom(Bounds { natural: true, dimension: true, lower, upper, one_of, ..Bounds::default() }))
     }
 
     /// Product.
@@ -310,123 +395,34 @@ impl Prover {
         p.terms().iter().all(|(m, c)| *c <= 0 && self.natural(*m))
     }
 
-    /// Is `p >= 0` where these facts hold?
+    /// Has a form dimensions alone, and what is made of them?
+    fn is_of_dimensions(&self, p: &Poly) -> bool {
+        let dimension = |(a, _): &(Atom, i32)| self.atoms.get(*a as usize).is_some_and(|b| b.dimension);
+        p.terms().iter().all(|(m, _)| self.table.factors(*m).iter().all(dimension))
+    }
+
+    /// Is `p >= 0` where these facts hold, beside what holds everywhere?
     pub(super) fn proves<'a>(&mut self, p: &Poly, facts: impl IntoIterator<Item = &'a Poly>) -> bool {
         if self.plain(p) {
             return true;
         }
-        let facts: Vec<&Poly> = facts.into_iter().collect();
-        // A number below 0 that is at least 0: this code is never reached.
-        if facts.iter().any(|f| f.as_int().is_some_and(|n| n < 0)) {
-            return true;
+        let given: Vec<&Poly> = facts.into_iter().collect();
+        let known = std::mem::take(&mut self.known);
+        let mut all: Vec<&Poly> = Vec::new();
+        for fact in given.into_iter().chain(&known) {
+            if !all.contains(&fact) && !self.plain(fact) {
+                all.push(fact);
+            }
         }
-        let mut search = Search { facts, chosen: Vec::new(), failed: BTreeSet::new(), left: STEPS };
-        self.search(p, &mut search, DEPTH)
-    }
-
-    fn search(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
-        // Of integers `256 - 2*x >= 0` says no more and no less than `128 - x >= 0`, where less is lost by rounding.
-        let p = &if is_whole(p) { p.clone().tightened() } else { p.clone() };
-        if self.plain(p) {
-            return true;
-        }
-        let Some(x) = self.table.latest(p) else { return false };
-        if depth == 0 || s.left == 0 || s.chosen.is_empty() && s.failed.contains(p) {
-            return false;
-        }
-        s.left -= 1;
-        let found = if x < self.first { self.cancel(p, s, depth) } else { self.eliminate(p, x, s, depth) };
-        if !found && s.chosen.is_empty() {
-            s.failed.insert(p.clone());
-        }
+        let found = self.follows(p, all);
+        self.known = known;
         found
-    }
-
-    /// Replaces the last atom of a form by what bounds it; of a power, one factor.
-    fn eliminate(&mut self, p: &Poly, x: Atom, s: &mut Search<'_>, depth: u32) -> bool {
-        let Some((a, b)) = self.table.split_once(p, x) else { return false };
-        let Some(bounds) = self.atoms.get(x as usize).cloned() else { return false };
-        let (mut up, mut down) = (self.plain(&a), self.plainly_below(&a));
-        // A factor like `T-1` has a sign by a fact.
-        if !up && !down && self.table.latest(&a).is_some_and(|y| y < self.first) {
-            up = self.search(&a, s, CANCEL + 1);
-            down = !up && a.scale(-1).is_some_and(|a| self.search(&a, s, CANCEL + 1));
-        }
-        let limits = if up {
-            &bounds.lower[..]
-        } else if down {
-            &bounds.upper[..]
-        } else {
-            &[]
-        };
-        // What is immediate is tried before a search.
-        for (c, limit) in limits {
-            if self.replaced(&a, &b, *c, limit).is_some_and(|next| self.plain(&next)) {
-                return true;
-            }
-        }
-        for (c, limit) in limits {
-            if let Some(next) = self.replaced(&a, &b, *c, limit)
-                && self.search(&next, s, depth - 1)
-            {
-                return true;
-            }
-        }
-        if up || down {
-            // A fact `c*x + rest >= 0` bounds it as well.
-            for n in 0..s.facts.len() + s.chosen.len() {
-                let fact = match n.checked_sub(s.facts.len()) {
-                    None => s.facts[n].clone(),
-                    Some(n) => s.chosen[n].clone(),
-                };
-                let Some((c, rest)) = self.table.split(&fact, x) else { continue };
-                let Some(c) = c.as_int().filter(|c| if up { *c > 0 } else { *c < 0 }) else { continue };
-                let Some(limit) = rest.scale(if up { -1 } else { 1 }) else { continue };
-                if self.table.latest(&rest).is_some_and(|y| y > x) {
-                    continue;
-                }
-                if let Some(next) = self.replaced(&a, &b, c.abs(), &limit)
-                    && self.search(&next, s, depth - 1)
-                {
-                    return true;
-                }
-            }
-            if up && bounds.natural && self.search(&b, s, depth - 1) {
-                return true;
-            }
-        }
-        !bounds.one_of.is_empty() && self.each(&a, &b, &bounds, s, depth)
-    }
-
-    /// Is `a*x + b` at least 0 whichever form `x` is?
-    fn each(&mut self, a: &Poly, b: &Poly, bounds: &Bounds, s: &mut Search<'_>, depth: u32) -> bool {
-        bounds.one_of.iter().enumerate().all(|(n, form)| {
-            let kept = s.chosen.len();
-            // Of a `min` the form is the smallest of its bounds, of a `max` the largest.
-            for (_, other) in bounds.upper.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, o)| o) {
-                s.chosen.extend(other.sub(form).map(Poly::tightened));
-            }
-            for (_, other) in bounds.lower.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, o)| o) {
-                s.chosen.extend(form.sub(other).map(Poly::tightened));
-            }
-            let found = match self.replaced(a, b, 1, form) {
-                Some(next) => self.search(&next, s, depth - 1),
-                None => false,
-            };
-            s.chosen.truncate(kept);
-            found
-        })
-    }
-
-    /// `c * (a*x + b)` with `limit` for `c*x`. An integer greater than -1 is at least 0, so of an integer form the multiple
-    /// may be down to `1 - c`.
-    fn replaced(&mut self, a: &Poly, b: &Poly, c: i128, limit: &Poly) -> Option<Poly> {
-        let next = self.mul(a, limit)?.combine(1, b, c)?;
-        if c > 1 && is_whole(a) && is_whole(b) { next.add(&Poly::int(c - 1)) } else { Some(next) }
     }
 
     /// Says of an atom that is at least 0 that it is at most `p / c`, or 0.
     pub(super) fn limit(&mut self, a: Atom, c: i128, p: Poly) {
+        // What was found before knew less.
+        self.most.clear();
         let forms = vec![Poly::int(0), p];
         let lower = forms.iter().map(|p| (1, p.clone())).collect();
         let any = Some(i128::MAX);
@@ -435,76 +431,7 @@ impl Prover {
             b.upper.push((c, most));
         }
     }
-
-    /// A form of symbols alone as a dimension.
-    fn as_dim(&self, p: &Poly) -> Option<Dim> {
-        let term = |(m, c): &(Mono, i128)| {
-            let factors = self.table.factors(*m).iter().map(|(a, e)| {
-                let (name, _) = self.symbols.iter().find(|(_, atom)| atom == a)?;
-                Some((Factor::Symbol(name.as_str().into()), *e))
-            });
-            Some(Dim::term(Monomial(factors.collect::<Option<_>>()?), *c))
-        };
-        let sum = p.terms().iter().try_fold(Dim::zero(), |sum, t| Some(sum.add(&term(t)?)))?;
-        sum.div(&Dim::from(i64::try_from(p.divisor()).ok()?))
-    }
-
-    /// Is a form of symbols alone a multiple of a fact, `(T-1)*(T-1)` of `T-1`, by what is at least 0 too?
-    fn multiple(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
-        let Some(whole) = self.as_dim(p).filter(|d| d.terms().count() > 2) else { return false };
-        for n in 0..s.facts.len() {
-            let fact = s.facts[n];
-            if fact.terms().len() < 2 || self.table.latest(fact).is_none_or(|x| x >= self.first) {
-                continue;
-            }
-            let rest = self.as_dim(fact).and_then(|fact| whole.multiple_of(&fact));
-            // Of what is divided by a symbol nothing is known where the symbol is 0.
-            let rest = rest.filter(|rest| rest.terms().all(|(m, _)| m.0.values().all(|e| *e > 0)));
-            if let Some(rest) = rest.and_then(|rest| self.dim(&rest))
-                && self.search(&rest, s, depth.saturating_sub(CANCEL))
-            {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// A form of symbols alone: cancels its last negative term by a fact.
-    fn cancel(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
-        let Some((m, c)) = p.terms().iter().rev().find(|(_, c)| *c < 0).copied() else { return false };
-        if self.multiple(p, s, depth) {
-            return true;
-        }
-        for n in 0..s.facts.len() + s.chosen.len() {
-            let fact = match n.checked_sub(s.facts.len()) {
-                None => s.facts[n].clone(),
-                Some(n) => s.chosen[n].clone(),
-            };
-            if self.table.latest(&fact).is_none_or(|x| x >= self.first) {
-                continue;
-            }
-            for (own, d) in fact.terms().iter().filter(|(_, d)| *d < 0) {
-                let Some(by) = self.table.quotient(m, *own).filter(|by| self.natural(*by)) else { continue };
-                let multiple = self.table.mul_mono(by, &fact);
-                // Divisors do not matter to a sign.
-                let (Some(p), Some(multiple)) = (numerator(p), numerator(&multiple)) else { continue };
-                if let Some(next) = p.combine(-d, &multiple, c)
-                    && self.search(&next, s, depth.saturating_sub(CANCEL))
-                {
-                    return true;
-                }
-            }
-        }
-        false
-    }
 }
 
-/// Are the values of a form integers?
-fn is_whole(p: &Poly) -> bool {
-    p.divisor() == 1 && p.has_whole_products()
-}
-
-/// The form without its divisor.
-fn numerator(p: &Poly) -> Option<Poly> {
-    p.scale(p.divisor())
-}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! Is what is proved true? By hand, and by all small values of the dimensions.
+
+use super::*;
+use crate::random::Random;
+
+const NAMES: [&str; 4] = ["A", "B", "C", "D"];
+
+fn s(name: &str) -> Dim {
+    Dim::symbol(name)
+}
+
+fn n(n: i64) -> Dim {
+    Dim::from(n)
+}
+
+fn prover(known: &[Dim]) -> Prover {
+    let names = NAMES.map(str::to_string);
+    let mut prover = Prover::new(&names, Sizes::default());
+    prover.learn_dimensions(known);
+    prover
+}
+
+fn proved(known: &[Dim], claim: &Dim) -> bool {
+    let mut prover = prover(known);
+    let form = prover.dim(claim).expect("a short form of these symbols");
+    prover.proves(&form, [])
+}
+
+fn value(d: &Dim, at: &[i64; 4]) -> Option<i64> {
+    d.eval(&|name| NAMES.iter().position(|n| *n == name).map(|i| at[i])).ok()
+}
+
+/// All values below some number, of so many symbols, that satisfy what is known.
+fn models(known: &[Dim], symbols: u32, below: i64) -> Vec<[i64; 4]> {
+    let all = (0..below.pow(symbols)).map(|i| [1, below, below.pow(2), below.pow(3)].map(|by| i / by % below));
+    all.filter(|at| known.iter().all(|d| value(d, at).is_some_and(|v| v >= 0))).collect()
+}
+
+/// Products of what is rounded, and what is more than them: what is proved of them, and what is not, for it does not hold.
+#[test]
+fn products_are_proved_by_their_factors() {
+    let (a, b, c, d) = (s("A"), s("B"), s("C"), s("D"));
+    let floor = |x: &Dim, by: i64| x.floor_div(&n(by)).unwrap();
+    let ceil = |x: &Dim, by: i64| x.ceil_div(&n(by)).unwrap();
+    let windows = ceil(&a, 2).sub(&n(1));
+    let thirds = floor(&b, 3).sub(&n(1));
+    let both = [a.sub(&n(2)), b.sub(&n(3))];
+    let rest = a.sub(&c).sub(&n(3));
+    let shifted = floor(&a.sub(&c).sub(&n(1)), 2);
+    let within = [c.sub(&ceil(&a, 2)), d.sub(&ceil(&b, 3))];
+    let by_symbol = |x: &Dim, y: &Dim| x.floor_div(y).unwrap();
+    let least = a.min_with(&b.add(&n(2))).sub(&n(2));
+    let claims: Vec<(&[Dim], Dim)> = vec![
+        (&both[..1], windows.mul(&windows).mul(&b)),
+        (&both, windows.mul(&thirds)),
+        (&both, windows.mul(&thirds).mul(&windows).mul(&c)),
+        (&both[..1], windows.mul(&windows).sub(&windows).add(&windows.mul(&n(8)))),
+        (std::slice::from_ref(&rest), shifted.sub(&n(1)).mul(&shifted.sub(&n(1)))),
+        (std::slice::from_ref(&rest), shifted.sub(&n(1)).mul(&rest)),
+        (&within, c.mul(&d).sub(&ceil(&a, 2).mul(&ceil(&b, 3)))),
+        (&within, c.mul(&d).mul(&d).sub(&ceil(&a, 2).mul(&ceil(&b, 3)).mul(&d))),
+        (&both[..1], least.mul(&least)),
+        // A slot of `S*(S+1)*(S/3+1)` elements, and a part of it; `S` squared, which is less than the square of `S/2 + 1`.
+        (&[], a.mul(&floor(&a, 3).add(&n(1))).mul(&a.sub(&floor(&a, 3)))),
+        (&[], a.mul(&floor(&a, 2).add(&n(1))).mul(&floor(&a, 2).add(&n(1))).sub(&a.mul(&a))),
+        (&both[1..], d.mul(&b).sub(&d.mul(&n(3)))),
+    ];
+    for (known, claim) in &claims {
+        let all = models(known, 4, 7);
+        assert!(all.len() > 50 && all.iter().all(|at| value(claim, at).unwrap() >= 0), "{claim}");
+        assert!(proved(known, claim), "{claim} where {known:?}");
+        // One less does not hold everywhere.
+        let less = claim.sub(&Dim::one());
+        assert!(all.iter().any(|at| value(&less, at).unwrap() < 0), "{less}");
+        assert!(!proved(known, &less), "{less} where {known:?}");
+    }
+    for (known, claim) in [
+        (&both[1..], windows.mul(&b)),
+        (&both[..1], windows.mul(&thirds)),
+        (&within[..1], c.mul(&d).sub(&ceil(&a, 2).mul(&ceil(&b, 3)))),
+        (&[], by_symbol(&a, &b).sub(&n(1)).mul(&c)),
+        (&[], a.mul(&a).sub(&a.mul(&b))),
+    ] {
+        assert!(models(known, 4, 7).iter().any(|at| value(&claim, at).is_some_and(|v| v < 0)), "{claim}");
+        assert!(!proved(known, &claim), "{claim} where {known:?}");
+    }
+}
+
+/// A random dimension: sums and products of symbols, small numbers and what is rounded.
+fn form(random: &mut Random, depth: usize) -> Dim {
+    if depth == 0 {
+        return match random.below(4) {
+            0 => n(1 + random.below(4) as i64),
+            _ => s(random.pick(&NAMES[..3])),
+        };
+    }
+    let x = form(random, depth - 1);
+    let by = n(2 + random.below(3) as i64);
+    match random.below(9) {
+        0 => x.add(&form(random, depth - 1)),
+        1 => x.sub(&form(random, 0)),
+        2 => x.mul(&form(random, 0)),
+        3 => x.floor_div(&by).unwrap(),
+        4 => x.ceil_div(&by).unwrap(),
+        5 => x.floor_div(&form(random, 0)).unwrap_or(x),
+        6 => x.min_with(&form(random, 0)),
+        7 => x.max_with(&form(random, 0)),
+        _ => x.sub(&by),
+    }
+}
+
+/// Random facts and random claims, most of them of products: what is proved holds for all small values that satisfy the facts.
+#[test]
+fn what_is_proved_holds() {
+    let mut random = Random::new(31);
+    let (mut plain, mut found, mut missed, mut possible) = (0, 0, 0, 0);
+    for _ in 0..120 {
+        let known: Vec<Dim> = (0..random.below(4)).map(|_| form(&mut random, 1).sub(&form(&mut random, 1))).collect();
+        let all = models(&known, 3, 6);
+        possible += usize::from(!all.is_empty());
+        let mut prover = prover(&known);
+        for _ in 0..8 {
+            let factor = |random: &mut Random| match random.below(3) {
+                0 if !known.is_empty() => random.pick(&known).clone(),
+                0 | 1 => form(random, 2),
+                _ => form(random, 1),
+            };
+            let (x, y) = (factor(&mut random), factor(&mut random));
+            let claim = match random.below(5) {
+                0 => x,
+                1 => x.mul(&y),
+                2 => x.mul(&x).mul(&y),
+                3 => x.mul(&y).sub(&factor(&mut random)),
+                _ => x.mul(&y).sub(&factor(&mut random).mul(&factor(&mut random))),
+            };
+            let Some(p) = prover.dim(&claim) else { continue };
+            let holds = all.iter().all(|at| value(&claim, at).is_none_or(|v| v >= 0));
+            if prover.proves(&p, []) {
+                let refuted = all.iter().find(|at| value(&claim, at).is_some_and(|v| v < 0));
+                assert!(holds, "{claim} does not follow from {known:?}: at {:?}", refuted.unwrap());
+                *if prover.plain(&p) { &mut plain } else { &mut found } += 1;
+            } else {
+                missed += usize::from(holds && !all.is_empty());
+            }
+        }
+    }
+    println!("{plain} by their terms, {found} by a search, {missed} hold for small values and are not proved");
+    assert!(possible > 80 && found > 150 && missed < found, "{possible}: {plain} {found} {missed}");
+}
+
+/// An access to a matrix of random extents, rows in steps: where it is proved to end before a number of elements, it does for all
+/// small values; and one element less is refused.
+#[test]
+fn accesses_that_are_proved_end_before() {
+    let mut random = Random::new(77);
+    let (mut found, mut refused) = (0, 0);
+    for _ in 0..150 {
+        let known: Vec<Dim> = (0..random.below(3)).map(|_| form(&mut random, 1).sub(&form(&mut random, 0))).collect();
+        let all = models(&known, 3, 6);
+        let (rows, columns) = (form(&mut random, 2), form(&mut random, 2));
+        let step = 1 + random.below(3) as i64;
+        let mut prover = prover(&known);
+        let (Some(r), Some(c)) = (prover.dim(&rows), prover.dim(&columns)) else { continue };
+        // A row of each `step`, and some columns side by side.
+        let last = |p: &Poly| p.sub(&Poly::int(1)).unwrap();
+        let row = Bounds { natural: true, upper: vec![(i128::from(step), last(&r))], ..Bounds::default() };
+        let row = prover.fresh(row);
+        let column = Bounds { natural: true, upper: vec![(1, last(&c))], ..Bounds::default() };
+        let column = prover.fresh(column);
+        let begin = prover.mul(&row.scale(i128::from(step)).unwrap(), &c).unwrap();
+        let end = begin.add(&column).unwrap().add(&Poly::int(1)).unwrap();
+        let present = [last(&r).tightened(), last(&c).tightened()];
+        for spare in [0, 1] {
+            let room = rows.mul(&columns).sub(&n(spare));
+            let Some(rest) = prover.dim(&room).and_then(|room| room.sub(&end)) else { continue };
+            if !prover.proves(&rest, &present) {
+                refused += 1;
+                continue;
+            }
+            found += 1;
+            for at in &all {
+                let (Some(r), Some(c), Some(room)) = (value(&rows, at), value(&columns, at), value(&room, at)) else {
+                    continue;
+                };
+                let ends = (0..).map(|i| i * step).take_while(|i| *i < r).map(|i| i * c + c);
+                if c > 0 {
+                    let beyond = ends.filter(|end| *end > room).count();
+                    assert_eq!(beyond, 0, "{rows} times {columns}, of which {spare} is missing, at {at:?}: {known:?}");
+                }
+            }
+        }
+    }
+    println!("{found} are proved, {refused} are refused");
+    assert!(found > 50 && refused > 50, "{found} {refused}");
+}
