@@ -145,6 +145,7 @@ fn check(seed: u64, passes: &[Pass], tally: &mut Tally) -> Result<(), String> {
 #[test]
 fn passes_keep_what_programs_compute() {
     let all = seeds(PROGRAMS);
+    let is_usual = all.start == 0;
     let n = all.end - all.start;
     let passes = pipeline();
     let mut tally = Tally::default();
@@ -157,7 +158,8 @@ fn passes_keep_what_programs_compute() {
     println!("changed: {:?}", tally.changed);
     // The programs are worth running: few fail, and every pass finds something to do.
     assert!(tally.failing * 4 < n as usize, "{} of {n} programs fail", tally.failing);
-    if n >= PROGRAMS {
+    // Of the usual ones: others need not have something for the rarest pass.
+    if is_usual && n >= PROGRAMS {
         // Canonical forms need what an author writes, and so does a table of biases; they have tests of their own.
         let is_written = |name: &str| name.starts_with("canonicalise") || name == "gather-diagonals";
         for pass in PASSES.iter().filter(|p| !is_written(p.name)) {
