@@ -410,6 +410,12 @@ operations! {
 }
 
 impl Op {
+    /// May it stand in a kernel that launches others: does it launch, make windows, or compute indices and scalars?
+    pub(crate) fn stands_beside_launches(&self) -> bool {
+        let place = self.info().class;
+        matches!(self, Op::Unary(_)) || matches!(place, AllowedIn::Both | AllowedIn::Launching | AllowedIn::Persistent)
+    }
+
     /// Does it compute an element of a tile from those at the same place, or nothing of a tile?
     pub(crate) fn is_elementwise(&self) -> bool {
         matches!(

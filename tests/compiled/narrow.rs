@@ -168,6 +168,12 @@ fn what_bf16_weights_are_multiplied_by_is_rounded_too() {
         let values: Vec<f32> =
             (0..rows * k).map(|i| ((i * 7919 % 1009) as f32 / 504.0 - 1.0) / (1 + i % 5) as f32).collect();
         let x = Tensor::from_f32(vec![rows, k], &values).unwrap();
+        // Each element, and the sum of the magnitudes of its products.
+        let element = |i: usize| {
+            let steps = (0..k).map(|s| f64::from(values[i / n * k + s]) * w[s * n + i % n]);
+            steps.fold((0.0, 0.0), |(sum, size), p| (sum + p, size + p.abs()))
+        };
+        let want: Vec<(f64, f64)> = (0..rows * n).map(element).collect();
         for level in compiled::levels_for(format) {
             let what = format!("K {k}, {}", level.name());
             let folder = tempfile::tempdir().unwrap();
@@ -179,9 +185,7 @@ fn what_bf16_weights_are_multiplied_by_is_rounded_too() {
             let got = session.call(0, std::slice::from_ref(&x)).unwrap().remove(0);
             let of_rows = got.to_f64();
             let mut worst = 0.0f64;
-            for (i, got) in of_rows.iter().enumerate() {
-                let steps = (0..k).map(|s| f64::from(values[i / n * k + s]) * w[s * n + i % n]);
-                let (exact, size) = steps.fold((0.0, 0.0), |(sum, size), p| (sum + p, size + p.abs()));
+            for (i, (got, (exact, size))) in of_rows.iter().zip(&want).enumerate() {
                 let error = (got - exact).abs();
                 // Half a unit of the last of 8 bits for the weight, as much for the other where that is rounded; and the sums.
                 let units = if in_pairs { 2.0 } else { 1.0 };
@@ -199,10 +203,8 @@ fn what_bf16_weights_are_multiplied_by_is_rounded_too() {
             let tiles = compiled::scheduled_with(&module, level, kept);
             let folder = tempfile::tempdir().unwrap();
             let model = compiled::load_tiles(level, &module, &tiles, &params, folder.path());
-            let exact = model.session().unwrap().call(0, std::slice::from_ref(&x)).unwrap().remove(0).to_f64();
-            for (i, got) in exact.iter().enumerate() {
-                let steps = (0..k).map(|s| f64::from(values[i / n * k + s]) * w[s * n + i % n]);
-                let (exact, size) = steps.fold((0.0, 0.0), |(sum, size), p| (sum + p, size + p.abs()));
+            let got = model.session().unwrap().call(0, std::slice::from_ref(&x)).unwrap().remove(0).to_f64();
+            for (i, (got, (exact, size))) in got.iter().zip(&want).enumerate() {
                 assert!((got - exact).abs() <= size * k as f64 * 1.2e-7, "{what}: {i} is kept");
             }
         }

@@ -235,7 +235,7 @@ fn parameter(
 }
 
 /// The values of the dimensions that instructions name, once for the whole walk.
-fn dims_of(body: &Body, symbols: &BTreeMap<String, i64>) -> Result<SecondaryMap<Inst, i64>, String> {
+pub(super) fn dims_of(body: &Body, symbols: &BTreeMap<String, i64>) -> Result<SecondaryMap<Inst, i64>, String> {
     let mut dims = SecondaryMap::new();
     for (_, i, data) in body.insts() {
         if let Op::DimValue(d) = &data.op {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use cranelift_entity::SecondaryMap;
 
-use super::kernel::{self, Done, Known};
+use super::kernel::{self, Done, Known, dims_of};
 use super::{Cost, Launch, PlanCost, STEPS, dim};
 use crate::tile::kernels::counterpart;
 use crate::tile::{AllowedIn, Body, Inst, Kernel, Module, Op, Plan, Type, Value};
@@ -67,17 +67,6 @@ pub(super) fn walk(
     };
     w.run().map_err(|e| format!("plan {}: {e}", plan.name))?;
     Ok(w.out)
-}
-
-/// The values of dimensions, by where a body names them.
-fn dims_of(body: &Body, symbols: &BTreeMap<String, i64>) -> Result<SecondaryMap<Inst, i64>, String> {
-    let mut dims = SecondaryMap::new();
-    for (_, i, data) in body.insts() {
-        if let Op::DimValue(d) = &data.op {
-            dims[i] = dim(d, symbols)?;
-        }
-    }
-    Ok(dims)
 }
 
 struct Walk<'a> {

@@ -62,8 +62,8 @@ use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, begins_at_multiple};
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{
-    Block, BlockCall, Body, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant, State,
-    Terminator, Type, Value, View,
+    Block, BlockCall, Body, GpuArch, GridAxis, Inst, InstData, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
+    State, Terminator, Type, Value, View,
 };
 
 /// Launches in the text of a loop: the kernel has the code of each.
@@ -103,6 +103,11 @@ fn candidates(plan: &Plan) -> Vec<Loop<Block>> {
     let launches = |b: &Block| plan.body.block(*b).insts.iter().any(|i| is_launch(&plan.body, *i));
     let loops = plan.body.cfg().loops().into_iter().rev();
     loops.filter(|l| l.blocks.iter().any(launches)).collect()
+}
+
+/// Is it a number or a dimension, the same wherever it is made?
+fn is_known(data: &InstData) -> bool {
+    matches!(data.op, Op::Const(_) | Op::DimValue(_))
 }
 
 fn is_launch(body: &Body, i: Inst) -> bool {
@@ -384,7 +389,7 @@ impl<'a> Maker<'a> {
         let Some(compare) = body.def_inst(*condition) else { return no() };
         let (Op::Compare(CmpOp::Lt), [count, bound]) = (&compare.op, compare.operands.as_slice()) else { return no() };
         let stays = |v: Value| match body.definition(v) {
-            Some((_, data)) if matches!(data.op, Op::Const(_) | Op::DimValue(_)) => true,
+            Some((_, data)) if is_known(data) => true,
             Some((i, _)) => !l.blocks.iter().any(|b| body.block(*b).insts.contains(&i)),
             None => !l.blocks.iter().any(|b| body.block(*b).args.contains(&v)),
         };
@@ -463,7 +468,7 @@ impl<'a> Maker<'a> {
             used.extend(body.block(*b).terminator.values().iter().filter(|v| own.contains(v)));
         }
         for v in &used {
-            if !body.def_inst(*v).is_some_and(|d| matches!(d.op, Op::Const(_) | Op::DimValue(_))) {
+            if !body.def_inst(*v).is_some_and(is_known) {
                 return Err("what a step computes is used after it".to_string());
             }
         }
@@ -482,7 +487,7 @@ impl<'a> Maker<'a> {
         let body = &self.plan.body;
         let ty = body.ty(v).clone();
         let made = match (&ty, body.definition(v)) {
-            (Type::Index, Some((_, data))) if matches!(data.op, Op::Const(_) | Op::DimValue(_)) => {
+            (Type::Index, Some((_, data))) if is_known(data) => {
                 let entry = self.body.entry();
                 let (op, loc) = (data.op.clone(), data.loc);
                 self.body.push(entry, op, Vec::new(), Some(ty), loc).unwrap_or(v)
@@ -522,9 +527,7 @@ impl<'a> Maker<'a> {
         match &data.op {
             Op::Arg(_) | Op::Out(_) | Op::State { .. } | Op::Slot(_) | Op::Packed { .. } | Op::Param { .. } => {
                 let Some(v) = data.result else { return Ok(()) };
-                let stays =
-                    |v: &Value| body.def_inst(*v).is_some_and(|d| matches!(d.op, Op::Const(_) | Op::DimValue(_)));
-                if !data.operands.iter().all(stays) {
+                if !data.operands.iter().all(|v| body.def_inst(*v).is_some_and(is_known)) {
                     return Err("each step has other parameters".to_string());
                 }
                 // The same memory seen in the same way comes in once.
@@ -544,17 +547,7 @@ impl<'a> Maker<'a> {
             }
             Op::Tap { .. } => return Err("it fills a tap, which a call may not ask for".to_string()),
             Op::Length { .. } => return Err("a dimension has its value in it".to_string()),
-            Op::Const(_)
-            | Op::DimValue(_)
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Select
-            | Op::Cast
-            | Op::LoadScalar
-            | Op::CheckIndex { .. }
-            | Op::View { .. }
-            | Op::Launch { .. } => {}
+            op if op.stands_beside_launches() => {}
             op => return Err(format!("{} is not done there", op.info().name)),
         }
         let operands = self.all(&data.operands)?;

@@ -150,9 +150,7 @@ impl<'a> Parts<'a> {
 
     /// The place of the tile in a row and a column of tiles, taken in groups of rows.
     fn place(&self, kb: &mut KernelBuilder, points: Vec<Value>, [row, col]: [Value; 2], group: i64) -> Option<Place> {
-        let (_, [rows, cols]) = self.kernel.grid.split_last_chunk::<2>()?;
-        let extents = [(&rows.extent, self.tile.rows), (&cols.extent, self.tile.cols)];
-        let [row, col] = if group > 1 { in_groups(kb, [row, col], extents, group) } else { [row, col] };
+        let [row, col] = if group > 1 { in_groups(kb, [row, col], self.counts()?, group) } else { [row, col] };
         let row = kb.times(row, self.tile.rows);
         let col = kb.times(col, self.tile.cols);
         let (left, right) = (kb.param(self.product.left)?, kb.param(self.product.right)?);
@@ -287,12 +285,8 @@ impl<'a> Parts<'a> {
 /// 1 3 5 7
 /// 8 9 10 11
 /// ```
-fn in_groups(kb: &mut KernelBuilder, [row, col]: [Value; 2], extents: [(&Dim, i64); 2], group: i64) -> [Value; 2] {
-    let [rows, cols] = extents.map(|(extent, size)| {
-        let (extent, size_value) = (kb.dim(extent), kb.index(size));
-        let up = kb.plus(extent, size - 1);
-        kb.index_binary(BinaryOp::Div, up, size_value)
-    });
+fn in_groups(kb: &mut KernelBuilder, [row, col]: [Value; 2], counts: [Dim; 2], group: i64) -> [Value; 2] {
+    let [rows, cols] = counts.map(|n| kb.dim(&n));
     let most = kb.index(group);
     let above = kb.index_binary(BinaryOp::Rem, row, most);
     let first = kb.index_binary(BinaryOp::Sub, row, above);
