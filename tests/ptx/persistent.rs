@@ -319,6 +319,19 @@ fn a_failed_check_ends_the_loop_in_all_blocks() {
         assert!(wanted.contains("9"), "{wanted}");
         assert_eq!(said(&got), said(&wanted), "{got} / {wanted}");
     }
+    // Nobody goes on with the steps that are left: at the first of many, less is done than where all are.
+    let executed = |first: i32| {
+        let simulated = Simulated::new(&program.text, program.infos.clone(), &[Mode::EAGER]);
+        let simulated = simulated.unwrap_or_else(|e| panic!("{e}"));
+        let mut args = program.args("gathered", &[("S", 16), ("B", 3), ("N", 4), ("T", 1)]);
+        let order = std::iter::once(first).chain([0; 15]).flat_map(i32::to_le_bytes).collect();
+        args[1] = Tensor::new(Elem::I32, vec![16], order).expect("a tensor");
+        let done = program.call(&program.tiles, Some(&simulated), "gathered", &args, &mut BTreeMap::new());
+        assert_eq!(done.is_ok(), first < 4);
+        simulated.stats().warp_instructions
+    };
+    let (all, few) = (executed(3), executed(9));
+    assert!(few * 4 < all, "{few} of {all}");
 }
 
 /// A kernel that is launched from a loop checks an index too: only the block that has the point finds it out of range.
