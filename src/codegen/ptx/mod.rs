@@ -53,7 +53,7 @@ pub use variant::variant;
 pub fn compile(module: &VerifiedModule, arch: GpuArch) -> Result<(Module, Vec<KernelInfo>), String> {
     let mut out = Module::new();
     let mut infos = Vec::new();
-    let mut taken = BTreeSet::new();
+    let mut taken = BTreeSet::from([variant::COPIES_NAME.to_string()]);
     for k in module.entry_kernels() {
         let name = identifier(&k.name, &mut taken);
         let files = (module.name.as_str(), module.files.as_slice());
