@@ -197,9 +197,11 @@ impl Real for Bounded {
                 made(value, error, 1.0, elem)
             }
             BinaryOp::Pow => {
+                // What may be anything may be NaN. A power to a NaN is 1 where the base is, and one to 0 whatever the base is.
+                let is_open = x.error.is_infinite() || y.error.is_infinite() || y.value.is_nan();
                 let error = if exact {
                     0.0
-                } else if x.value - x.error > 0.0 {
+                } else if x.value - x.error > 0.0 && !is_open {
                     [-1.0, 1.0]
                         .into_iter()
                         .flat_map(|a| [-1.0, 1.0].map(|b| (x.value + a * x.error).powf(y.value + b * y.error)))
@@ -381,6 +383,37 @@ mod tests {
         let mut sum = Bounded::zero();
         Bounded::add_product(&mut sum, Bounded { value: 1.5 * least, error: least }, Bounded::exact(3e38));
         assert!(Bounded::total(sum, 1, Elem::F32).admits(0.0, 1.0));
+    }
+
+    /// Each power of 1 is 1, even that to a NaN, and so is each 0th power: another precision may compute one of these where `f64` does not.
+    #[test]
+    fn a_power_admits_what_it_is_of_values_within_the_bounds() {
+        let pow = |x: Bounded, y: Bounded| Bounded::binary(BinaryOp::Pow, x, y, Elem::F32);
+        let bases = [0.0, 0.5, 1.0 - U32, 1.0, 1.0 + 2.0 * U32, 2.0, -1.0, INF, f64::NAN];
+        let exponents = [0.0, 1e-9, -1e-9, 0.5, 3.0, INF, -INF, f64::NAN];
+        for x in bases {
+            for y in exponents {
+                for (error_of_x, error_of_y) in
+                    [(0.0, 0.0), (1e-6, 0.0), (0.0, 1e-6), (1e-6, 1e-6), (0.0, INF), (INF, 0.0)]
+                {
+                    let made = pow(Bounded { value: x, error: error_of_x }, Bounded { value: y, error: error_of_y });
+                    // What may be there in place of each, if it is near.
+                    let near = |a: f64, error: f64, others: &[f64]| -> Vec<f64> {
+                        let others = others.iter().copied().filter(|b| error == INF || (a - b).abs() <= error);
+                        std::iter::once(a).chain(others).collect()
+                    };
+                    for a in near(x, error_of_x, &bases) {
+                        for b in near(y, error_of_y, &exponents) {
+                            let computed = f64::from((a as f32).powf(b as f32));
+                            assert!(made.admits(computed, 1.0), "{a} ^ {b} = {computed}, not {made:?}");
+                        }
+                    }
+                }
+            }
+        }
+        let nan = Bounded::exact(f64::NAN);
+        assert_eq!(pow(Bounded::exact(1.0), nan), made(1.0, 0.0, FUNCTION, Elem::F32));
+        assert!(!pow(Bounded::exact(2.0), nan).admits(1.0, 1.0));
     }
 
     #[test]
