@@ -3,13 +3,14 @@
 //! In: atoms with bounds (`i` of a grid is at least 0, and `64*i` at most `S - 1`), facts (forms that are at least 0 at a
 //! place), a form. Out: is the form at least 0 for all values of the atoms that obey them? "No" means: not found.
 //!
-//! Atoms and what is known of them are here, the search for a proof in `search`.
+//! Atoms and what is known of them are here, the search for a proof in `search`, what it asks of forms of symbols alone in `symbols`.
 //!
 //! A dimension that is rounded, a `min` or a `max` is an atom ([`Prover::dim`]). What facts say of its symbols is lost in it, so it is
 //! also written as something that it is at least, and what it is more ([`Prover::least`]): `ceil_div(S, 2)` as 1 and what it is more, where
 //! `S` is at least 2.
 
 mod search;
+mod symbols;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

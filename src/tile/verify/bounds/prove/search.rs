@@ -11,10 +11,11 @@
 //!   of `g`, whose terms are all at least 0.
 //! * A negative term is cancelled by a multiple of a fact that has it too: `c*d - a*b` is at least 0 where `b*(c - a)` and `c*(d - b)` are.
 //!   What is a multiple of a fact is divided by it.
+//! * A form of symbols is counted from the numbers that these are at least, and compared with what facts say together (`symbols`).
 //!
 //! Each step is an implication: the prover is sound, but not complete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Bounds, Prover};
 use crate::shape::{Dim, Factor, Monomial};
@@ -51,6 +52,8 @@ struct Search<'a> {
     signs: BTreeMap<(Vec<Poly>, Poly), Option<bool>>,
     /// Forms whose negative terms are not covered, and in how many steps that was tried.
     uncovered: BTreeMap<Poly, u32>,
+    /// What the facts say together of some symbols.
+    together: BTreeMap<BTreeSet<Atom>, Vec<Poly>>,
     /// Steps that are left; those to find signs, which do not count among them, and those that cover.
     left: u32,
     signing: u32,
@@ -85,6 +88,7 @@ impl Prover {
             failed: BTreeMap::new(),
             signs: BTreeMap::new(),
             uncovered: BTreeMap::new(),
+            together: BTreeMap::new(),
             left: STEPS,
             signing: SIGNS,
             covers: COVERS,
@@ -344,9 +348,9 @@ impl Prover {
         false
     }
 
-    /// A form of symbols alone: cancels a negative term by a fact.
+    /// A form of symbols alone: is it plain from numbers or from what facts say together? Else cancels a negative term by a fact.
     fn cancel(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
-        if self.multiple(p, s, depth) {
+        if self.is_above_facts(p, s) || self.multiple(p, s, depth) {
             return true;
         }
         let nexts = self.cancelled(p, s, false);
@@ -355,6 +359,26 @@ impl Prover {
         let (first, others): (Vec<Poly>, Vec<Poly>) = nexts.into_iter().partition(|next| is_of_symbols(self, next));
         first.iter().any(|next| self.search(next, s, depth.saturating_sub(CANCEL)))
             || others.iter().any(|next| self.search(next, s, depth.saturating_sub(2 * CANCEL)))
+    }
+
+    /// Is a form of symbols more than what the facts say together of these, or is it plain from the numbers that they are at least?
+    fn is_above_facts(&mut self, p: &Poly, s: &mut Search<'_>) -> bool {
+        let symbols = self.symbols_of(p);
+        if !s.together.contains_key(&symbols) {
+            let pairs = s.facts.len().saturating_mul(s.facts.len());
+            if !s.tries(u32::try_from(pairs).unwrap_or(u32::MAX)) {
+                return false;
+            }
+            let together = self.together(&symbols, &s.facts);
+            s.together.insert(symbols.clone(), together);
+        }
+        let together = s.together.get(&symbols).map(Vec::as_slice).unwrap_or_default();
+        if !together.iter().all(|f| f.as_int().is_none_or(|n| n >= 0))
+            || together.iter().any(|f| p.sub(f).is_some_and(|rest| self.plain(&rest)))
+        {
+            return true;
+        }
+        self.is_above_numbers(p, s.facts.iter().copied().chain(&s.chosen).chain(together))
     }
 
     /// A form of dimensions alone: is each of its negative terms cancelled by a fact or by the upper bound of a factor, in a few steps?

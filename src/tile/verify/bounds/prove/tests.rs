@@ -150,6 +150,77 @@ fn what_is_proved_holds() {
     assert!(possible > 80 && found > 150 && missed < found, "{possible}: {plain} {found} {missed}");
 }
 
+/// Forms of symbols by numbers that these are at least, and by what is known of another symbol from both sides.
+#[test]
+fn forms_of_symbols_are_proved_by_numbers_and_by_pairs_of_facts() {
+    let (a, b, c) = (s("A"), s("B"), s("C"));
+    let product = || vec![a.mul(&b).sub(&a).sub(&n(11)), n(4).sub(&b)];
+    let cube = a.mul(&a).mul(&a).sub(&a.mul(&a).mul(&n(4))).sub(&a);
+    let boxed = a.mul(&b).mul(&b).sub(&b.mul(&b).mul(&n(2))).sub(&b);
+    let claims: Vec<(Vec<Dim>, Dim)> = vec![
+        // A cube from the place 4, 1, 4 on, and another box.
+        (vec![a.sub(&n(5))], cube.sub(&n(20))),
+        (vec![a.sub(&n(3)), b.sub(&n(2))], boxed.sub(&n(2))),
+        (vec![b.sub(&n(4)), a.add(&n(3)).sub(&b)], a.sub(&n(1))),
+        (vec![b.sub(&n(1)), a.mul(&n(4)).sub(&b)], a.sub(&n(1))),
+        (vec![c.sub(&b).sub(&n(1)), b.sub(&n(2)), a.add(&n(1)).sub(&c)], a.sub(&n(2))),
+        (product(), a.mul(&n(8)).sub(&n(32))),
+        (product(), a.mul(&a).sub(&a.mul(&n(3))).sub(&n(4))),
+    ];
+    for (known, claim) in &claims {
+        let all = models(known, 3, 9);
+        assert!(!all.is_empty() && all.iter().all(|at| value(claim, at).unwrap() >= 0), "{claim}");
+        assert!(proved(known, claim), "{claim} where {known:?}");
+        let less = claim.sub(&Dim::one());
+        assert!(all.iter().any(|at| value(&less, at).unwrap() < 0), "{less}");
+        assert!(!proved(known, &less), "{less} where {known:?}");
+    }
+    for (known, claim) in [
+        (vec![a.sub(&n(4))], cube.sub(&n(5))),
+        (vec![b.sub(&n(4)), a.add(&b).sub(&n(3))], a.sub(&n(1))),
+        (vec![b.sub(&n(4)), a.add(&n(4)).sub(&b)], a.sub(&n(1))),
+    ] {
+        assert!(models(&known, 3, 9).iter().any(|at| value(&claim, at).is_some_and(|v| v < 0)), "{claim}");
+        assert!(!proved(&known, &claim), "{claim} where {known:?}");
+    }
+}
+
+/// Random facts of two symbols each, some of them products, and claims of one: what is proved holds for all small values, and most of
+/// what holds is proved.
+#[test]
+fn what_facts_say_together_holds() {
+    let mut random = Random::new(5);
+    let (mut found, mut alone, mut missed) = (0, 0, 0);
+    for _ in 0..400 {
+        let fact = |random: &mut Random| {
+            let (x, y) = (s(random.pick(&NAMES[..3])), s(random.pick(&NAMES[..3])));
+            let x = if random.below(4) == 0 { x.mul(&s(random.pick(&NAMES[..3]))) } else { x };
+            let times = |random: &mut Random| n(1 + random.below(3) as i64);
+            let (a, b) = (times(random), times(random));
+            let rest = n(random.below(13) as i64 - 6);
+            let sum = if random.below(3) == 0 { rest } else { rest.sub(&y.mul(&b)) };
+            if random.below(4) == 0 { sum.sub(&x.mul(&a)).add(&n(6)) } else { sum.add(&x.mul(&a)) }
+        };
+        let known: Vec<Dim> = (0..1 + random.below(4)).map(|_| fact(&mut random)).collect();
+        let all = models(&known, 3, 12);
+        let x = s(random.pick(&NAMES[..3]));
+        let form = if random.below(2) == 0 { x.clone() } else { x.mul(&x).sub(&x) };
+        let Some(least) = all.iter().filter_map(|at| value(&form, at)).min() else { continue };
+        let holds = form.sub(&n(least));
+        if proved(&known, &holds) {
+            found += 1;
+            alone += usize::from(known.contains(&holds) || holds.is_provably_nonnegative());
+        } else {
+            missed += 1;
+        }
+        assert!(!proved(&known, &holds.sub(&Dim::one())), "{holds} is 0 somewhere: {known:?}");
+    }
+    println!(
+        "{found} are proved, {alone} of them by one fact or none, {missed} hold for small values and are not proved"
+    );
+    assert!(found > 3 * missed && found - alone > 30, "{found} {alone} {missed}");
+}
+
 /// An access to a matrix of random extents, rows in steps: where it is proved to end before a number of elements, it does for all
 /// small values; and one element less is refused.
 #[test]
