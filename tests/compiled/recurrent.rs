@@ -225,13 +225,14 @@ fn a_few_rows_by_several_panels() {
 /// first, and all of them read them so.
 #[test]
 fn panels_that_lie_abreast_are_read_by_all() {
-    let step = "h = tanh((g[.., 0..256] + g[.., 256..512] + g[.., 512..768] + g[.., 768..1024]) * 0.02 + x[t])";
+    let steps = "for t in 0..S {\n            let g = h @ w\n            h = tanh((g[.., 0..256] + g[.., 256..512] + g[.., 512..768] + \
+                 g[.., 768..1024]) * 0.02 + x[t])\n        }";
+    let zeros = "var h = full<f32>(0, [1, 256])";
     let source = format!(
-        "model M {{\n    w: f32[256, 1024]\n    pub fn after(x: f32[S, 256]) -> (f32[1, 256], f32[S, 1024]) {{\n        \
-         var h = full<f32>(0, [1, 256])\n        for t in 0..S {{\n            let g = h @ w\n            {step}\n        }}\n        \
-         (h, x @ w)\n    }}\n    pub fn before(x: f32[S, 256]) -> (f32[1, 256], f32[S, 1024]) {{\n        let all = x @ w\n        \
-         var h = all[0..1, 0..256] * 0\n        for t in 0..S {{\n            let g = h @ w\n            {step}\n        }}\n        \
-         (h, all)\n    }}\n}}\n"
+        "model M {{\n    w: f32[256, 1024]\n    pub fn alone(x: f32[S, 256]) -> f32[1, 256] {{\n        {zeros}\n        {steps}\n        h\n    }}\n    \
+         pub fn after(x: f32[S, 256]) -> (f32[1, 256], f32[S, 1024]) {{\n        {zeros}\n        {steps}\n        (h, x @ w)\n    }}\n    \
+         pub fn before(x: f32[S, 256]) -> (f32[1, 256], f32[S, 1024]) {{\n        let all = x @ w\n        \
+         var h = all[0..1, 0..256] * 0\n        {steps}\n        (h, all)\n    }}\n}}\n"
     );
     let (w, x) = (tensor(&[256, 1024], 1), tensor(&[5, 256], 2));
     let program = Everywhere::of(&source, &[("w", w.clone())]);
@@ -254,7 +255,7 @@ fn panels_that_lie_abreast_are_read_by_all() {
         let abreast = tiles.kernels.iter().filter(|k| packed(k)).count();
         assert_eq!(abreast > 1, level.width() != tile::Width::V128, "{level:?}: {abreast}");
         let model = compiled::load_at(level, &program.optimised, &params, folder.path());
-        for name in ["after", "before"] {
+        for name in ["alone", "after", "before"] {
             let got = model.session().unwrap().call(model.entry(name).unwrap(), std::slice::from_ref(&x)).unwrap();
             for (got, want) in got.iter().zip([&h, &all]) {
                 let off = want.iter().zip(got.to_f64()).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
