@@ -49,9 +49,6 @@ use crate::tile::{
     DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value, share_slots,
 };
 
-/// Columns of a panel of packed weights, and of the tile of a product by them: few, so that a product of few rows has many blocks.
-const PANEL: i64 = 32;
-
 /// Schedules a module for a GPU. Kernels that are scheduled already stay as they are.
 ///
 /// # Errors
@@ -83,7 +80,7 @@ pub fn schedule_for_gpu_with(
     let module = &match is_packed && module.kernels.iter().any(|k| k.state == State::Unscheduled) {
         false => module.clone(),
         true => {
-            let target = Target { columns: PANEL, ..target(Numbers::of(arch)) };
+            let target = Target { columns: tensor_cores::PANEL, ..target(arch, Numbers::of(arch)) };
             let packed = module.clone().changed(|module| Ok(panels::choose(module, &target, weights)?.1));
             packed.map_err(|(_, why)| why)?
         }
@@ -111,7 +108,7 @@ enum Refused {
 }
 
 /// A GPU as the layout of operands sees it.
-fn target(numbers: Numbers) -> Target {
+fn target(arch: GpuArch, numbers: Numbers) -> Target {
     Target {
         columns: numbers.queries,
         pairs: None,
@@ -119,6 +116,7 @@ fn target(numbers: Numbers) -> Target {
         few_rows: 0,
         keys: numbers.keys,
         reads_in_place: true,
+        gpu: Some(arch),
     }
 }
 
@@ -129,7 +127,7 @@ fn with_queries(
     tf32: bool,
 ) -> Result<VerifiedModule, Refused> {
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
-    let target = target(numbers);
+    let target = target(arch, numbers);
     let mut too_large = false;
     let scheduled = module.clone().changed(|module: &mut Module| {
         let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
