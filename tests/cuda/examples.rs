@@ -195,7 +195,7 @@ fn examples_in_bf16_compute_the_same_on_hopper() {
 /// Sums have another order than on the processor.
 const TOLERANCE: f64 = 2e-5;
 
-fn agree(what: &str, want: &Tensor, got: &Tensor, tolerance: f64) {
+pub(crate) fn agree(what: &str, want: &Tensor, got: &Tensor, tolerance: f64) {
     assert_eq!((want.elem(), want.shape()), (got.elem(), got.shape()), "{what}");
     let (want, got) = (want.to_f64(), got.to_f64());
     let scale = want.iter().filter(|x| x.is_finite()).fold(1.0, |most: f64, x| most.max(x.abs()));

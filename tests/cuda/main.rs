@@ -7,4 +7,5 @@ mod cubins;
 mod errors;
 mod examples;
 mod standin;
+mod states;
 mod strided;

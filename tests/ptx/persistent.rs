@@ -431,6 +431,91 @@ fn whatever_is_taken_out_of_a_barrier_of_the_grid_is_missed() {
     }
 }
 
+/// Two launches without a barrier of the grid between them, of blocks of one warp and of four: both use the same shared memory.
+const UNEQUAL: &str = r#"module "unequal"
+
+kernel @few(%x: in f32[8, 64], %y: out f32[8, 64]) grid(%g: 1) gpu(sm_80, 1) scratch(2560) {
+^bb0:
+  %zero = const 0                           : index
+  run (8, 64) {
+    %t = load %x[%zero, %zero], rows=0, cols=1 : tile f32[8, 64] @l1(0)
+    %sum = reduce_sum %t, axis=1            : tile f32[8, 1] @l1(2048)
+  }
+  run (8, 64) {
+    %d = sub %t, %sum                       : tile f32[8, 64] @reg
+    store %y[%zero, %zero], %d, rows=0, cols=1
+  }
+  return
+}
+
+kernel @many(%x: in f32[8, 64], %y: out f32[8, 64]) grid(%g: 1) gpu(sm_80, 4) scratch(2560) {
+^bb0:
+  %zero = const 0                           : index
+  run (8, 64) {
+    %t = load %x[%zero, %zero], rows=0, cols=1 : tile f32[8, 64] @l1(0)
+    %sum = reduce_max %t, axis=1            : tile f32[8, 1] @l1(2048)
+  }
+  run (8, 64) {
+    %d = sub %t, %sum                       : tile f32[8, 64] @reg
+    store %y[%zero, %zero], %d, rows=0, cols=1
+  }
+  return
+}
+
+kernel @both(%x: in f32[8, 64], %y: out f32[8, 64], %z: out f32[8, 64]) grid(%g: 1) gpu(sm_80, 4) scratch(2560) {
+^bb0:
+  launch @few(%x, %y)
+  launch @many(%x, %z)
+  launch @few(%x, %y)
+  return
+}
+
+plan @forward {
+^bb0:
+  %0 = arg 0                                : buf f32[8, 64]
+  %1 = out 0                                : buf f32[8, 64]
+  %2 = out 1                                : buf f32[8, 64]
+  launch @both(%0, %1, %2)
+  return
+}
+"#;
+
+/// Warps that take no part in a launch do not begin with the next one while it goes on.
+#[test]
+fn launches_do_not_share_memory_at_the_same_time() {
+    let file = SourceMap::new().add("unequal.tir", UNEQUAL);
+    let parsed = text::parse(UNEQUAL, file).unwrap_or_else(|e| panic!("{e:?}"));
+    let tiles = VerifiedModule::new(parsed.module).unwrap_or_else(|e| panic!("{e}"));
+    let (kernels, infos) = ptx::compile(&tiles, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
+    let values: Vec<f32> = (0..512).map(|n| (n * n % 37) as f32).collect();
+    let args = [Tensor::from_f32(vec![8, 64], &values).expect("a tensor")];
+    let call = |by: Option<&dyn Launches>| {
+        let call = tile::interp::Call {
+            plan: "forward",
+            variant: PlanVariant::Plain,
+            symbols: &BTreeMap::new(),
+            args: &args,
+            params: &BTreeMap::new(),
+            limits: tile::interp::Limits::default(),
+        };
+        let tiles = tile::verify::verify(&tiles).expect("verified");
+        let states = &mut BTreeMap::new();
+        let done = match by {
+            Some(by) => tile::interp::run_on(tiles, &call, states, by),
+            None => tile::interp::run_in(tiles, &call, states),
+        };
+        done.map(|d| d.results).map_err(|e| e.to_string())
+    };
+    let wanted = call(None).unwrap_or_else(|e| panic!("{e}"));
+    for seed in 0..4 {
+        for mode in [Mode::EAGER, Mode::LATEST] {
+            let by = Simulated::new(&print(&kernels), infos.clone(), &[mode.seeded(seed)]);
+            let got = call(Some(&by.unwrap_or_else(|e| panic!("{e}"))));
+            assert_eq!(got.as_ref(), Ok(&wanted), "seed {seed}");
+        }
+    }
+}
+
 /// A launch of the kernel of `lstm`, on a device that holds so many blocks.
 fn launched(
     blocks: u32,

@@ -4,6 +4,7 @@
 mod front;
 mod tile_bounds;
 mod tile_lowering;
+mod tile_persistent;
 mod tile_scheduled;
 mod tile_texts;
 mod tile_witnesses;

@@ -37,7 +37,7 @@ kernel @k(%x: in f32[S, 8], %w: in f32[8, 8], %y: out f32[S, 8]) symbols(S) grid
 }
 "#;
 
-fn check(source: &str) -> Result<(), String> {
+pub(crate) fn check(source: &str) -> Result<(), String> {
     let mut sources = SourceMap::new();
     let file = sources.add("scheduled.tir", source);
     let parsed = text::parse(source, file).map_err(|d| attnc::diagnostics::render_all(&d, &sources, false))?;
@@ -371,7 +371,7 @@ kernel @k(%x: in f32[4, 8], %y: out f32[4, 4]) grid(%i: 1) {
     refused(open, "%none   ", "%none, mode=chain   ", "an unscheduled kernel has no mode");
 }
 
-fn refused(kernel: &str, from: &str, to: &str, message: &str) {
+pub(crate) fn refused(kernel: &str, from: &str, to: &str, message: &str) {
     assert!(kernel.contains(from), "the kernel has no {from:?}");
     let wrong = kernel.replacen(from, to, 1);
     let mut sources = SourceMap::new();

@@ -327,11 +327,12 @@ fn kernel(module: &Module, k: &Kernel, plans: Option<&bounds::Plans<'_>>, sink: 
     match k.state {
         State::Unscheduled => cpu::unscheduled(k, sink),
         State::Cpu(level) => cpu::scheduled(k, level, sink),
+        // First: what launches others and has runs besides is refused.
+        State::Gpu { arch, warps } if k.is_persistent() => persistent::check(module, k, (arch, warps), sink),
         State::Gpu { warps, .. } if k.works_in_runs() => {
             gpu::block_of_runs(warps, sink);
             cpu::scheduled_in_blocks(k, sink);
         }
-        State::Gpu { arch, warps } if k.is_persistent() => persistent::check(module, k, (arch, warps), sink),
         State::Gpu { arch, warps } => return gpu::scheduled(k, arch, warps, sink),
     }
     if let Some(plans) = plans.filter(|_| sink.list.len() == before) {
