@@ -7,7 +7,8 @@
 //! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
 //!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
 //!
-//!    Sorting, which goes from element to element, becomes counting ([`ranks`]).
+//!    Sorting, which goes from element to element, becomes counting ([`ranks`]). Products of few rows and few columns are divided by their steps
+//!    ([`divided`]).
 //!
 //! Before both, weights that are to be kept in fewer bytes are packed into panels, and the products that read them get kernels of their own
 //! (`panels`).
@@ -28,6 +29,7 @@
 //! What it does not do: choose tiles of other products from what the rest of the machine does.
 
 mod cost;
+mod divided;
 mod few_rows;
 mod forms;
 mod parts;
@@ -133,6 +135,7 @@ fn with_queries(
         let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target, &divided)?);
         changed.extend(ranks::expand(module));
+        changed.extend(divided::divide(module)?);
         let aligned = aligned(module);
         let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
         let chunks = unscheduled.filter(|k| few_rows::begin_with_chunks(module, k)).map(|k| k.name.clone());
