@@ -15,7 +15,7 @@
 //! # What it costs
 //!
 //! By the arithmetic of `few_rows`, a GPU reads as fast as it can if [`ENOUGH`] blocks have 16 KiB under way each, and in proportion slower with
-//! fewer. Another launch takes some 2 microseconds, in which 6.7 MB could be read. So 32 blocks are divided if they read 2 MB or more together.
+//! fewer. Another launch takes some 2 microseconds, in which 6.7 MB could be read. So 32 blocks are divided if they read 3 MB or more together.
 //!
 //! What it does not do: divide products by integers, whose panels are groups of steps.
 
@@ -94,8 +94,9 @@ fn parts(bytes: i64, blocks: i64, elements: i64, steps: i64) -> i64 {
         read.saturating_add(more)
     };
     let whole = |n: &i64| steps % (n * STEPS) == 0;
-    let all = [1].into_iter().chain(PARTS.into_iter().filter(whole));
-    all.min_by_key(|n| time(*n)).unwrap_or(1)
+    // The numbers are rough: less than a fifth is no gain.
+    let pays = |n: &i64| time(*n).saturating_mul(5) <= time(1).saturating_mul(4);
+    PARTS.into_iter().filter(whole).min_by_key(|n| time(*n)).filter(pays).unwrap_or(1)
 }
 
 impl Divided {
@@ -265,10 +266,10 @@ mod tests {
     #[test]
     fn steps_are_divided_where_that_pays_for_a_launch() {
         let of = |steps: i64, cols: i64, blocks: i64| parts(steps * cols * 2, blocks, cols, steps);
-        // 32 blocks of 8 MB; 2 MB; what is read in less time than a launch takes; enough blocks.
-        assert_eq!([of(8192, 512, 32), of(2048, 512, 32), of(1024, 512, 32), of(8192, 4096, 128)], [8, 4, 1, 1]);
+        // 32 blocks of 8 MB; 4 MB; what gains less than a launch takes; enough blocks.
+        assert_eq!([of(8192, 512, 32), of(4096, 512, 32), of(1024, 512, 32), of(8192, 4096, 128)], [8, 8, 1, 1]);
         // 64 blocks read half as fast as all could.
-        assert_eq!([of(8192, 512, 64), of(2048, 512, 64)], [4, 1]);
+        assert_eq!([of(16384, 512, 64), of(4096, 512, 64)], [4, 1]);
         // Parts are equal, and made of chunks.
         assert_eq!([of(8192 + 16, 512, 32), of(8192 + 64, 512, 32)], [1, 4]);
     }
