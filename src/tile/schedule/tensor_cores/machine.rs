@@ -21,8 +21,8 @@ use crate::tile::GpuArch;
 
 /// The most stages of copies under way.
 const MOST_STAGES: i64 = 4;
-/// The most parts that keys are divided into: a thread that combines them loads one after another.
-const MOST_PARTS: i64 = 16;
+/// The most parts that keys are divided into: a thread that combines them has what all of them give in registers.
+const MOST_PARTS: i64 = 8;
 /// What an extent that is not known is taken for.
 const UNKNOWN: i64 = 4096;
 
@@ -231,8 +231,9 @@ mod tests {
     #[test]
     fn keys_are_divided_so_that_every_multiprocessor_has_work() {
         let of = |heads: i64, keys: Dim| Machine::of(GpuArch::Sm90a).parts(&[heads.into()], &keys, 64);
-        // 32 heads of a long cache: 9 parts of each are 288 blocks for 132 multiprocessors.
-        assert_eq!(of(32, Dim::symbol("T")), 9);
+        // 32 heads of a long cache: 8 parts of each, the most, are 256 blocks for 132 multiprocessors.
+        assert_eq!(of(32, Dim::symbol("T")), MOST_PARTS);
+        assert_eq!(of(64, Dim::symbol("T")), 5);
         assert_eq!(of(1, 65536.into()), MOST_PARTS);
         // Enough heads, or too few keys.
         assert_eq!(of(512, Dim::symbol("T")), 1);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! part     grid (batch and heads.., ceil(S, 64), parts):  as the kernel of all keys, for tiles of keys from one on; stores the
-//!          weighted values, and the maximum and the sum of each query                   [parts, .., S, E], [parts, .., S, 2]
+//!          weighted values, and the maximum and the sum of each query                   [.., S, parts, E], [.., S, parts, 2]
 //! combine  grid (batch and heads.., ceil(S, 16), ceil(E, 8)):
 //!          m = max of all m_i;  w_i = 2^(m_i f - m f);  y = sum w_i acc_i / sum w_i l_i;  epilogue;  store
 //! ```
@@ -99,7 +99,7 @@ impl Parts<'_> {
         // Of the queries that there are: what nobody writes, nobody reads.
         let queries = self.s.min_with(&QUERIES.into());
         let of = |cols: Dim| {
-            let shape = [&[Dim::from(parts)], self.lead.as_slice(), &[queries.clone(), cols]].concat();
+            let shape = [self.lead.as_slice(), &[queries.clone(), parts.into(), cols]].concat();
             BufferType { elem: Elem::F32, strides: row_major(&shape), shape }
         };
         [of(self.e.clone()), of(2.into())]
@@ -148,9 +148,8 @@ impl Parts<'_> {
         result: Value,
     ) {
         let zero = kb.index(0);
-        let at = [&[part.number], scores.points.as_slice(), &[scores.row, zero]].concat();
-        // The axis of parts is before all others.
-        let (rows, cols) = (Some(scores.of_rows + 1), Some(scores.points.len() + 2));
+        let at = [scores.points.as_slice(), &[scores.row, part.number, zero]].concat();
+        let (rows, cols) = (Some(scores.of_rows), Some(scores.points.len() + 2));
         kb.store(part.sums, &at, (rows, cols), result);
         kb.at(self.found.attention.locations.softmax);
         let nothing = build::zeros(kb, scores.rows, STATISTICS);
@@ -174,9 +173,9 @@ impl Parts<'_> {
         kb.at(self.found.attention.locations.softmax);
         let (rows, one) = (Extent::Static(QUERIES), kb.index(1));
         let zero = kb.index(0);
-        let axis = points.len() + 1;
+        let axis = points.len();
         let numbers: Vec<Value> = (0..parts).map(|n| kb.index(n)).collect();
-        let at = |n: Value, col: Value| [&[n], points.as_slice(), &[row, col]].concat();
+        let at = |n: Value, col: Value| [points.as_slice(), &[row, n, col]].concat();
         let of = |kb: &mut KernelBuilder, col: Value| -> Vec<Value> {
             numbers.iter().map(|n| kb.load(statistics, &at(*n, col), (Some(axis), None), rows, ONE)).collect()
         };
@@ -195,7 +194,7 @@ impl Parts<'_> {
             let weight = kb.unary(UnaryOp::Exp2, x);
             let more = kb.binary(BinaryOp::Mul, of_part, weight);
             sum = kb.binary(BinaryOp::Add, sum, more);
-            let values = kb.load(sums, &at(*n, col), (Some(axis), Some(axis + 1)), rows, Extent::Static(COLUMNS));
+            let values = kb.load(sums, &at(*n, col), (Some(axis), Some(axis + 2)), rows, Extent::Static(COLUMNS));
             let more = kb.binary(BinaryOp::Mul, values, weight);
             result = kb.binary(BinaryOp::Add, result, more);
         }
