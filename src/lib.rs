@@ -233,7 +233,7 @@
 //! it.
 //!
 //! A masked key contributes nothing to a query in fused attention, even if its value is NaN or infinite, on every instruction
-//! set of CPUs (on tensor cores, a hidden key of a tile that is visited whose value is NaN or infinite makes the tile's queries NaN). Unfused attention (`-O0`, or where a remark says why) follows the formula, where a weight of 0 times NaN is NaN. The row
+//! set of CPUs and on GPUs. Unfused attention (`-O0`, or where a remark says why) follows the formula, where a weight of 0 times NaN is NaN. The row
 //! of the key itself may be NaN too if the mask is a `where` or causal; a mask that is added to a NaN score leaves it NaN.
 
 pub mod bench;

@@ -121,8 +121,13 @@ fn dumps(
     let (mut module, infos) = variants::compiled(s, &scheduled, kind, is_text)?;
     match only {
         Some(Part::Kernel(n)) => {
-            let name = infos.get(n).map(|info| info.name.clone()).unwrap_or_default();
-            module.kernels.retain(|k| k.name == name);
+            let named = scheduled.kernels.get(n).map(|k| k.name.as_str()).unwrap_or_default();
+            let Some(info) = infos.iter().find(|info| info.kernel == named) else {
+                let message =
+                    format!("`--emit {}`: only kernels launch @{named}, whose code is in theirs", last.name());
+                return Err(command_line_error(&message));
+            };
+            module.kernels.retain(|k| k.name == info.name);
         }
         Some(Part::Plan(_)) => {
             let message = format!("`--emit {}` shows kernels; that is a plan, which runs on the host", last.name());

@@ -396,6 +396,9 @@ instructions! {
         "Parallel Synchronization and Communication Instructions: bar", "Waits until all threads of the block, or so many, are at the barrier.";
     BarArrive {} ["bar.arrive"]; [Slot::read("a", Kind::Number(0, 15, 1)), Slot::read("b", Kind::Number(32, 1024, 32))]; BASE;
         "Parallel Synchronization and Communication Instructions: bar", "Is counted at the barrier without waiting.";
+    BarAny {} ["bar.red.or.pred"];
+        [d(Pred), Slot::read("a", Kind::Number(0, 15, 1)), Slot::read("b", Kind::Number(32, 1024, 32)), Slot::register("c", Pred)]; BASE;
+        "Parallel Synchronization and Communication Instructions: bar", "Waits as `bar.sync` does; does `c` hold in any of the threads there?";
     BarWarp {} ["bar.warp.sync"]; [FULL]; BASE;
         "Parallel Synchronization and Communication Instructions: bar.warp.sync", "Waits for the lanes of the mask, and sees what they wrote.";
     Fence { kind: Fence = Fence::ALL, scope: Scope = Scope::ALL } ["fence" kind scope]; []; scope_needs(scope);

@@ -22,8 +22,9 @@
 //! hides, scores in other orders, `e^x` as a power of 2. It does so with every kernel of this form, wherever it comes from: [`Attention::find`]
 //! reads what a kernel does to its scores, writes the kernel for that again, and takes it only if it is the same, operation by
 //! operation. What follows the attention in the kernel (the epilogue) may be any elementwise work on its tile. The results differ
-//! by rounding, and in one more case: without a mask that may hide keys, the schedule's kernels multiply by a weight that underflows
-//! to 0 like by any other, so an infinite or NaN value of such a key reaches the result there.
+//! by rounding, and in one more case: where no mask may hide a key that is visited (a causal one hides none that a single query visits),
+//! the schedule's kernels multiply by a weight of 0, of a score that is `-inf` or far below the others, like by any other, so an infinite
+//! or NaN value of such a key reaches the result there.
 
 mod formula;
 

@@ -299,6 +299,14 @@ impl Module {
         loc.file_name(&self.name, &self.files)
     }
 
+    /// The kernels that have code of their own on a GPU, which a launch of the host names: all but those that only kernels launch.
+    pub fn entry_kernels(&self) -> impl Iterator<Item = &Kernel> {
+        let inner: BTreeSet<&str> = self.kernels.iter().flat_map(Kernel::launched).collect();
+        let of_plans: BTreeSet<&str> = self.plans.iter().flat_map(Plan::launched).collect();
+        let is_entry = move |name: &str| of_plans.contains(name) || !inner.contains(name);
+        self.kernels.iter().filter(move |k| is_entry(&k.name))
+    }
+
     /// The names of all kernels and plans, by which [`Module::part`] finds them.
     pub fn part_names(&self) -> Vec<String> {
         let plans = self.plans.iter().map(|p| format!("{}{}", p.name, p.variant.suffix()));

@@ -107,6 +107,10 @@ assert taps.written["y"] == 1
 np.testing.assert_allclose(result, want, rtol=1e-6)
 fails(small.AttncIndexError, "index 5 is out of range for an axis of 5", lambda: model.lookup([5]))
 assert np.array_equal(model.lookup([4]), TABLE[[4]])
+# What the plan would read after an error decides nothing any more.
+climbed, count = model.climb(np.array([1], np.int32), 40.0)
+assert climbed.tolist() == [64.0, 80.0, 96.0, 112.0] and count == 4
+fails(small.AttncIndexError, "index 9 is out of range for an axis of 5", lambda: model.climb(np.array([9], np.int32), 40.0))
 
 # Tensors of the GPU: no copy, and results there. Their owner is told the stream that must see them complete.
 gpu = Gpu()
@@ -167,6 +171,10 @@ for shape, strides, view in [
     result, times = waits(lambda: model.affine(strided))
     np.testing.assert_allclose(result.numpy(), np.exp(view / 2) + 1, rtol=1e-6)
     assert times == 1
+# More elements than a block copies, and a rest.
+sparse = Tensor(np.arange(75 * 8, dtype=np.float32) / 100)
+sparse.shape, sparse.strides = (75, 4), (8, 2)
+np.testing.assert_allclose(model.affine(sparse).numpy(), np.exp(sparse.array[::2].reshape(75, 4) / 2) + 1, rtol=1e-6)
 for offset in (1, 2, 4, 8):
     result, times = waits(lambda: model.affine(Tensor(x, offset=offset)))
     assert times == 2, "the copy of the tensor itself, and the call"

@@ -7,6 +7,7 @@ mod examples;
 mod few_rows;
 mod fragments;
 mod generate;
+mod hidden;
 mod kernels;
 mod oracle;
 mod packed;

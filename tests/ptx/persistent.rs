@@ -2,7 +2,7 @@
 //! that the simulator misses whatever of a barrier of the grid is taken out.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use attnc::codegen::ptx;
 use attnc::codegen::ptx::info::{Grid, KernelInfo, ParamInfo};
@@ -286,6 +286,22 @@ fn remarks_say_which_loops_are_kernels_and_why_others_are_not() {
     assert_eq!(of("until"), ["launches by the host in each step; data decides how many steps it has"]);
 }
 
+/// What a loop launches is in the loop's code; by itself it has code only where the host launches it too.
+#[test]
+fn what_only_loops_launch_has_no_code_of_its_own() {
+    let program = Program::new(PROGRAM, &[], GpuArch::Sm80);
+    let plans: BTreeSet<&str> = program.tiles.plans.iter().flat_map(tile::Plan::launched).collect();
+    let inner = program.tiles.kernels.iter().flat_map(|k| k.launched());
+    let inner: BTreeSet<&str> = inner.filter(|name| !plans.contains(name)).collect();
+    assert!(!inner.is_empty());
+    let compiled: Vec<&str> = program.infos.iter().map(|info| info.kernel.as_str()).collect();
+    let wanted = program.tiles.kernels.iter().map(|k| k.name.as_str()).filter(|name| plans.contains(name));
+    assert_eq!(compiled, wanted.collect::<Vec<_>>());
+    assert!(compiled.iter().all(|name| !inner.contains(name)));
+    let entries = program.text.lines().filter(|l| l.contains(".entry ")).count();
+    assert_eq!(entries, compiled.len());
+}
+
 /// An index that a step reads is beyond its axis: reported as by the interpreter, and no block waits for ever.
 #[test]
 fn a_failed_check_ends_the_loop_in_all_blocks() {
@@ -303,6 +319,19 @@ fn a_failed_check_ends_the_loop_in_all_blocks() {
         assert!(wanted.contains("9"), "{wanted}");
         assert_eq!(said(&got), said(&wanted), "{got} / {wanted}");
     }
+    // Nobody goes on with the steps that are left: at the first of many, less is done than where all are.
+    let executed = |first: i32| {
+        let simulated = Simulated::new(&program.text, program.infos.clone(), &[Mode::EAGER]);
+        let simulated = simulated.unwrap_or_else(|e| panic!("{e}"));
+        let mut args = program.args("gathered", &[("S", 16), ("B", 3), ("N", 4), ("T", 1)]);
+        let order = std::iter::once(first).chain([0; 15]).flat_map(i32::to_le_bytes).collect();
+        args[1] = Tensor::new(Elem::I32, vec![16], order).expect("a tensor");
+        let done = program.call(&program.tiles, Some(&simulated), "gathered", &args, &mut BTreeMap::new());
+        assert_eq!(done.is_ok(), first < 4);
+        simulated.stats().warp_instructions
+    };
+    let (all, few) = (executed(3), executed(9));
+    assert!(few * 4 < all, "{few} of {all}");
 }
 
 /// A kernel that is launched from a loop checks an index too: only the block that has the point finds it out of range.
@@ -358,8 +387,9 @@ fn wounded(program: &Program, text: &str) -> Vec<Result<Vec<u8>, String>> {
 
 /// The part of a text that is the kernel of a loop of so many launches.
 fn of_loop(program: &Program, launches: usize) -> (usize, usize) {
-    let found = program.tiles.kernels.iter().position(|k| k.launched().count() == launches).expect("such a loop");
-    let start = program.text.find(&format!(".entry {}(", program.infos[found].name)).expect("its text");
+    let found = program.tiles.kernels.iter().find(|k| k.launched().count() == launches).expect("such a loop");
+    let info = program.infos.iter().find(|info| info.kernel == found.name).expect("its code");
+    let start = program.text.find(&format!(".entry {}(", info.name)).expect("its text");
     let end = program.text[start..].find("\n}").expect("its end");
     (start, start + end)
 }
@@ -527,9 +557,9 @@ fn launched(
     let program = Program::new(PROGRAM, &[("I", 8), ("H", 24)], GpuArch::Sm80);
     let text = if text.is_empty() { program.text.clone() } else { program.text.replace(text, "") };
     let loaded = Loaded::load(&text).unwrap_or_else(|e| panic!("{e}"));
-    let found = program.tiles.kernels.iter().position(|k| k.launched().count() == 2 && k.name == "loop.0");
-    let found = found.expect("the loop of `lstm`");
-    let (kernel, info) = (&program.tiles.kernels[found], &program.infos[found]);
+    let kernel = program.tiles.kernels.iter().find(|k| k.launched().count() == 2 && k.name == "loop.0");
+    let kernel = kernel.expect("the loop of `lstm`");
+    let info = program.infos.iter().find(|info| info.kernel == kernel.name).expect("its code");
     assert!(matches!(info.grid, Grid::Meeting(_)));
     let symbols = BTreeMap::from([("S".to_string(), 3i64), ("B".to_string(), 3i64)]);
     let mut device = Device::new();

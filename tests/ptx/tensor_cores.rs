@@ -183,7 +183,7 @@ fn the_schedule_makes_what_the_witnesses_are_made_of() {
 }
 
 /// What a result may be off by: attention's weights and each result are rounded to 16 bits.
-fn is_near(got: f64, want: f64) -> bool {
+pub(crate) fn is_near(got: f64, want: f64) -> bool {
     got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= 0.016 * (1.0 + want.abs())
 }
 
@@ -219,7 +219,6 @@ fn compare(
 ) -> Result<Stats, String> {
     let module = graph(&program.source);
     let graph = ir::verify(&module).map_err(|e| e.to_string())?;
-    let simulated = Simulated::new(text, infos.to_vec(), &[Mode::EAGER, Mode::LATEST.seeded(1)])?;
     let symbols: BTreeMap<String, i64> = sizes.iter().map(|(s, n)| ((*s).to_string(), *n)).collect();
     let mut random = Random::new(7);
     let mut tensor = |ty: &attnc::shape::TensorType| {
@@ -239,24 +238,37 @@ fn compare(
     let call = interp::Call { function: "forward", args: &args, params: &params, limits };
     let wanted = interp::run_tapped::<f64>(graph, &call).map_err(|e| e.to_string())?;
     let interp::Data::Float(wanted) = &wanted.results[0].data else { return Err("no floats".into()) };
-    let call = tile::interp::Call {
-        plan: "forward",
-        variant: PlanVariant::Plain,
-        symbols: &symbols,
-        args: &args,
-        params: &params,
-        limits: tile::interp::Limits::default(),
-    };
-    let verified = tile::verify::verify(tiles).map_err(|e| e.to_string())?;
-    let done = tile::interp::run_on(verified, &call, &mut BTreeMap::new(), &simulated).map_err(|e| e.to_string())?;
-    let got = done.results[0].to_f64();
+    let (result, stats) = on_simulator(tiles, (text, infos), &symbols, &args)?;
+    let got = result.to_f64();
     if got.len() != wanted.len() {
         return Err(format!("{} elements, not {}", got.len(), wanted.len()));
     }
     match got.iter().zip(wanted).position(|(got, want)| !is_near(*got, *want)) {
         Some(n) => Err(format!("element {n} is {}, not {}", got[n], wanted[n])),
-        None => Ok(simulated.stats()),
+        None => Ok(stats),
     }
+}
+
+/// The result of a call on the simulator, in both orders of effects, and what the launches did.
+pub(crate) fn on_simulator(
+    tiles: &VerifiedModule,
+    (text, infos): (&str, &[KernelInfo]),
+    symbols: &BTreeMap<String, i64>,
+    args: &[Tensor],
+) -> Result<(Tensor, Stats), String> {
+    let simulated = Simulated::new(text, infos.to_vec(), &[Mode::EAGER, Mode::LATEST.seeded(1)])?;
+    let call = tile::interp::Call {
+        plan: "forward",
+        variant: PlanVariant::Plain,
+        symbols,
+        args,
+        params: &BTreeMap::new(),
+        limits: tile::interp::Limits::default(),
+    };
+    let verified = tile::verify::verify(tiles).map_err(|e| e.to_string())?;
+    let done = tile::interp::run_on(verified, &call, &mut BTreeMap::new(), &simulated).map_err(|e| e.to_string())?;
+    let result = done.results.into_iter().next().ok_or("no result")?;
+    Ok((result, simulated.stats()))
 }
 
 /// A mask, and whether it keeps a pair of `S` by `T`.

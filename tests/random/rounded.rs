@@ -1,4 +1,4 @@
-//! Products, squares and loops of rounded extents and lengths (`rounded/*.air`): nothing of them is refused, and what they become computes
+//! Products, squares and loops of rounded extents and lengths, and numbers as places (`rounded/*.air`): nothing of them is refused, and what they become computes
 //! what they say, for each small value of the dimensions.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +14,12 @@ use attnc::tile::Cpu;
 use crate::gen_ir::Program;
 use crate::{compiled, graph_ir};
 
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     ("keys", include_str!("rounded/keys.air")),
     ("lengths", include_str!("rounded/lengths.air")),
     ("never", include_str!("rounded/never.air")),
     ("panels", include_str!("rounded/panels.air")),
+    ("places", include_str!("rounded/places.air")),
     ("shared", include_str!("rounded/shared.air")),
     ("slices", include_str!("rounded/slices.air")),
     ("sorted", include_str!("rounded/sorted.air")),

@@ -637,3 +637,26 @@ fn lengths_say_nothing_where_they_have_no_value() {
     let beyond = complaint(&text("  launch @third(%4)\n", of_length)).unwrap_or_default();
     assert!(beyond.contains("@third may access operand 0, %4, beyond the 4*S bytes"), "{beyond}");
 }
+
+/// Squared 31 times and 32 times a number is not the same, though both powers are beyond 2^31: their difference is no index.
+#[test]
+fn powers_beyond_all_numbers_are_not_equal() {
+    let text = |squared: usize, less: usize| {
+        let square = |n: usize| format!("  %{} = mul %{}, %{} : index\n", n + 11, n + 10, n + 10);
+        let squares: String = (0..squared.max(less)).map(square).collect();
+        format!(
+            "module \"m\"\n\nentry @f(\"x\": f32[8], \"y\": f32[S]) -> (f32[1]) {{\n}}\n\n\
+             kernel @k(%0: in f32[8], %1: out f32[1]) symbols(S) cpu(portable) scratch(0) {{\n^bb0:\n  %10 = dim S : index\n{squares}  \
+             %2 = mul %{last}, %{last} : index\n  %3 = sub %2, %{less} : index\n  %4 = const 0 : index\n  run (1, 1) {{\n    \
+             %5 = load %0[%3] : tile f32[1, 1] @reg\n    store %1[%4], %5\n  }}\n  return\n}}\n\nplan @f symbols(S) {{\n^bb0:\n  \
+             %0 = arg 0 : buf f32[8]\n  %1 = out 0 : buf f32[1]\n  launch @k(%0, %1)\n  return\n}}\n",
+            last = 10 + squared,
+            less = 10 + less,
+        )
+    };
+    assert_eq!(complaint(&text(4, 5)), None);
+    for less in [31, 32] {
+        let found = complaint(&text(33, less)).unwrap_or_default();
+        assert!(found.contains("load: %0 may be read"), "{less}: {found}");
+    }
+}

@@ -123,3 +123,19 @@ fn wrong_loops_are_refused() {
         refused(LOOP, from, to, message);
     }
 }
+
+/// Of a buffer without elements, whose rows overlap, there is no element.
+#[test]
+fn a_buffer_without_elements_has_no_part() {
+    let line = |code: &str, ty: &str| format!("  {code:<41} : {ty}\n");
+    let text = |before: &str| {
+        let part = line("%part = view %y", "buf f32[7]");
+        let rows = line("%2 = view %0", "buf f32[S, 8] strides[1, 1]");
+        LOOP.replace("%x: in f32[S, 16] aligned, ", "%x: in f32[S, 16] aligned, %y: in f32[S, 8] strides[1, 1], ")
+            .replace("  br ^head(%zero)\n", &format!("{before}{part}  br ^head(%zero)\n"))
+            .replace("  launch @loop(%0, %1)", &format!("{rows}  launch @loop(%0, %2, %1)"))
+    };
+    check(&text(&line("%some = check_index %zero, %n, site=0", "index"))).unwrap_or_else(|e| panic!("{e}"));
+    let found = check(&text("")).unwrap_err();
+    assert!(found.contains("view: %part may end beyond what it is part of"), "{found}");
+}

@@ -50,7 +50,7 @@ pub(super) struct Code<'a, 'b> {
     pub(super) lengths: BTreeSet<String>,
     /// Values so far.
     pub(super) values: SecondaryMap<tile::Value, Option<CodeValue>>,
-    /// In a plan: each kernel's place in the module and its function, by name; kernels of a GPU have none.
+    /// In a plan: each kernel's number and its function, by name; kernels of a GPU have none.
     pub(super) kernels: BTreeMap<String, (usize, Option<FuncRef>)>,
     /// The leaves that it calls.
     pub(super) leaves: &'a mut LeafCalls,

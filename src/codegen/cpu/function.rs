@@ -216,7 +216,11 @@ impl Job<'_> {
         if let Source::Plan { plan, module, kernels: ids } = &self.source {
             // Only those that it launches: a function does not declare the kernels of other entry points.
             let launched = plan.launched();
-            let all = module.kernels.iter().enumerate();
+            let all: Vec<_> = match ids {
+                Kernels::Functions(_) => module.kernels.iter().collect(),
+                Kernels::OfGpu => module.entry_kernels().collect(),
+            };
+            let all = all.into_iter().enumerate();
             for (index, kernel) in all.filter(|(_, kernel)| launched.contains(kernel.name.as_str())) {
                 let id = match ids {
                     Kernels::Functions(ids) => Some(*ids.get(index).ok_or("a kernel without a function")?),

@@ -13,7 +13,7 @@ use super::code::{Code, CodeValue};
 use super::lanes::{Width, plain};
 use crate::runtime::abi::context;
 use crate::runtime::expr::Expr;
-use crate::tile::{self, InstData, Kernel, Module, Op, Plan, TapPart, Type};
+use crate::tile::{self, InstData, Module, Op, Plan, TapPart, Type};
 
 /// What a plan's code refers to.
 pub(super) struct Launching<'a> {
@@ -269,8 +269,8 @@ impl Code<'_, '_> {
         (block, at): (tile::Block, usize),
         launching: &Launching<'_>,
     ) -> Result<(), String> {
-        let (index, function) = *self.kernels.get(name).ok_or_else(|| format!("no kernel {name}"))?;
-        let kernel: &Kernel = launching.module.kernels.get(index).ok_or("a kernel is missing")?;
+        let (number, function) = *self.kernels.get(name).ok_or_else(|| format!("no kernel {name}"))?;
+        let kernel = launching.module.kernels.iter().find(|k| k.name == name).ok_or("a kernel is missing")?;
         let words = kernel.symbols.len() + data.operands.len();
         let size = u32::try_from(words.max(1) * 8).map_err(|_| "too many arguments")?;
         let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
@@ -310,7 +310,7 @@ impl Code<'_, '_> {
         let (next, next_bytes) = self.next_weights(block, at + 1)?;
         let code = match function {
             Some(function) => self.b.ins().func_addr(types::I64, function),
-            None => self.int(i64::try_from(index).map_err(|_| "too many kernels")?),
+            None => self.int(i64::try_from(number).map_err(|_| "too many kernels")?),
         };
         let args = self.b.ins().stack_addr(types::I64, slot, 0);
         let launch = self.b.ins().load(types::I64, plain(), self.context, context::LAUNCH);

@@ -45,15 +45,16 @@ use crate::tile::verify::VerifiedModule;
 pub use info::KernelInfo;
 pub use variant::variant;
 
-/// Compiles the kernels of a module for a GPU, in order.
+/// Compiles the kernels of a module for a GPU that have code of their own, in order ([`crate::tile::Module::entry_kernels`]): what only other
+/// kernels launch is in these.
 ///
 /// # Errors
 /// A kernel that is not scheduled for a GPU, or that needs another; what is not made here; in words.
 pub fn compile(module: &VerifiedModule, arch: GpuArch) -> Result<(Module, Vec<KernelInfo>), String> {
     let mut out = Module::new();
     let mut infos = Vec::new();
-    let mut taken = BTreeSet::new();
-    for k in &module.kernels {
+    let mut taken = BTreeSet::from([variant::COPIES_NAME.to_string()]);
+    for k in module.entry_kernels() {
         let name = identifier(&k.name, &mut taken);
         let files = (module.name.as_str(), module.files.as_slice());
         let made = match fragments::is_of_fragments(k) {

@@ -31,19 +31,27 @@ fn driver_for(Version(major, minor): Version) -> u64 {
     1000 * cuda.0 + 10 * cuda.1
 }
 
-/// What a library gets of a compiled module. `name` is the variant's.
+/// The kernel of the runtime that copies tensors of callers, and its name.
+const COPIES: &str = include_str!("../../runtime/support/cuda/copy.ptx");
+pub(super) const COPIES_NAME: &str = "attnc_copy";
+
+/// What a library gets of a compiled module: its kernels, and behind them the one that copies tensors. `name` is the variant's.
 ///
 /// # Errors
 /// A dimension that is too large an expression, in words.
 pub fn variant(name: &str, module: &ptx::Module, infos: &[KernelInfo]) -> Result<GpuKernels, String> {
     let kernels = infos.iter().map(kernel).collect::<Result<_, _>>()?;
+    let copies = ptx::text::parse(COPIES).map_err(|e| format!("the kernel that copies tensors: {e:?}"))?;
+    let mut module = module.clone();
+    module.version = module.version.max(copies.version);
+    module.kernels.extend(copies.kernels);
     Ok(GpuKernels {
         name: name.to_string(),
         cuda: Cuda {
             capability: u64::from(module.target.sm),
             only: module.target.alone,
             driver: driver_for(module.version),
-            ptx: ptx::text::print(module),
+            ptx: ptx::text::print(&module),
             cubins: Vec::new(),
             kernels,
         },

@@ -197,9 +197,11 @@ impl Real for Bounded {
                 made(value, error, 1.0, elem)
             }
             BinaryOp::Pow => {
+                // What may be anything may be NaN. A power to a NaN is 1 where the base is, and one to 0 whatever the base is.
+                let is_open = x.error.is_infinite() || y.error.is_infinite() || y.value.is_nan();
                 let error = if exact {
                     0.0
-                } else if x.value - x.error > 0.0 {
+                } else if x.value - x.error > 0.0 && !is_open {
                     [-1.0, 1.0]
                         .into_iter()
                         .flat_map(|a| [-1.0, 1.0].map(|b| (x.value + a * x.error).powf(y.value + b * y.error)))
@@ -254,7 +256,9 @@ impl Real for Bounded {
     }
 
     fn to_int(self) -> (i64, bool) {
-        let certain = self.is_exact() || (self.value - self.error) as i64 == (self.value + self.error) as i64;
+        // A NaN without a bound may be any number.
+        let is_within = (self.value - self.error) as i64 == (self.value + self.error) as i64 && !self.value.is_nan();
+        let certain = self.is_exact() || is_within;
         (self.value as i64, certain)
     }
 
@@ -381,6 +385,109 @@ mod tests {
         let mut sum = Bounded::zero();
         Bounded::add_product(&mut sum, Bounded { value: 1.5 * least, error: least }, Bounded::exact(3e38));
         assert!(Bounded::total(sum, 1, Elem::F32).admits(0.0, 1.0));
+    }
+
+    /// Numbers of `f32`, and NaN.
+    const VALUES: [f64; 17] = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -2.5,
+        3.0,
+        1.0 - U32,
+        1.0 + 2.0 * U32,
+        f32::MIN_POSITIVE as f64,
+        65504.0,
+        (1u64 << 40) as f64,
+        1e30f32 as f64,
+        -1e30f32 as f64,
+        INF,
+        -INF,
+        f64::NAN,
+    ];
+
+    /// Numbers with bounds, with those of `VALUES` that may be there in place of each.
+    fn bounded_values() -> Vec<(Bounded, Vec<f64>)> {
+        let of = |value: f64, error: f64| {
+            // What is exact has its sign, even where it is 0.
+            let is_there = |x: &f64| error == INF || error > 0.0 && (x - value).abs() <= error;
+            let others = VALUES.into_iter().filter(is_there);
+            (Bounded { value, error }, std::iter::once(value).chain(others).collect())
+        };
+        VALUES.into_iter().flat_map(|value| [0.0, 1e-6, 0.75, INF].map(|error| of(value, error))).collect()
+    }
+
+    /// What `f32` computes of values within the bounds is within the bound of the result.
+    #[test]
+    fn operations_admit_what_they_are_of_values_within_the_bounds() {
+        let mut wrong = Vec::new();
+        let (mut bounds, mut tight) = (0, 0);
+        let mut see = |what: String, made: Bounded, computed: f32| {
+            bounds += 1;
+            tight += usize::from(made.error <= 1.0);
+            if !made.admits(f64::from(computed), 1.0) {
+                wrong.push(format!("{what} = {computed}, not {made:?}"));
+            }
+        };
+        for (x, near_x) in bounded_values() {
+            for op in UnaryOp::ALL.iter().filter(|op| **op != UnaryOp::Not) {
+                let made = Bounded::unary(*op, x, Elem::F32);
+                near_x.iter().for_each(|a| see(format!("{op:?} {a} of {x:?}"), made, op.eval_f32(*a as f32)));
+            }
+            let (to, certain) = x.to_int();
+            for a in near_x.iter().filter(|_| certain) {
+                see(format!("{a} of {x:?} as an integer"), Bounded::exact(to as f64), *a as f32 as i64 as f32);
+            }
+            for (y, near_y) in bounded_values() {
+                let pairs = || near_x.iter().flat_map(|a| near_y.iter().map(move |b| (*a, *b)));
+                for op in BinaryOp::ALL.iter().filter(|op| !matches!(op, BinaryOp::And | BinaryOp::Or)) {
+                    let made = Bounded::binary(*op, x, y, Elem::F32);
+                    for (a, b) in pairs().filter(|_| made.error < INF) {
+                        let computed = f32::binary(*op, a as f32, b as f32, Elem::F32);
+                        see(format!("{op:?} {a} {b} of {x:?} {y:?}"), made, computed);
+                    }
+                }
+                for op in CmpOp::ALL {
+                    let (outcome, certain) = Bounded::compare(*op, x, y);
+                    for (a, b) in pairs().filter(|_| certain) {
+                        let computed = f32::from(u8::from(op.eval(a, b)));
+                        see(
+                            format!("{op:?} {a} {b} of {x:?} {y:?}"),
+                            Bounded::exact(f64::from(u8::from(outcome))),
+                            computed,
+                        );
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{} of {bounds} are wrong, such as {}", wrong.len(), wrong[0]);
+        assert!(tight * 2 > bounds, "{tight} of {bounds} have tight bounds");
+    }
+
+    /// Each power of 1 is 1, even that to a NaN: another precision may compute it where `f64` has a NaN.
+    #[test]
+    fn a_power_to_a_nan_is_certain_if_the_base_is() {
+        let pow = |x: f64, error: f64| {
+            Bounded::binary(BinaryOp::Pow, Bounded { value: x, error }, Bounded::exact(f64::NAN), Elem::F32)
+        };
+        assert!(pow(1.0, 0.0).admits(1.0, 1.0) && !pow(1.0, 0.0).admits(f64::NAN, 1.0));
+        assert!(pow(2.0, 0.0).admits(f64::NAN, 1.0) && !pow(2.0, 0.0).admits(1.0, 1.0));
+        let near = pow(1.0 - 1e-9, 1e-6);
+        assert!(near.admits(f64::NAN, 1.0) && near.admits(1.0, 1.0));
+    }
+
+    /// A NaN that has no bound need not be one, and is then another integer than 0.
+    #[test]
+    fn what_may_be_anything_is_no_certain_integer() {
+        let of = |value: f64, error: f64| Bounded { value, error }.to_int();
+        assert_eq!(of(f64::NAN, 0.0), (0, true));
+        assert_eq!(of(f64::NAN, INF), (0, false));
+        assert_eq!(
+            [of(INF, INF).1, of(-INF, INF).1, of(0.5, INF).1, of(0.9, 0.2).1, of(0.5, 0.2).1],
+            [false, false, false, false, true]
+        );
     }
 
     #[test]

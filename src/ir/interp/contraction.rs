@@ -395,7 +395,7 @@ pub(super) struct Attention<'a, F> {
 
 /// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32`; the weights are rounded to the values' type before they meet
 /// these, as the program says, and so is the result. Where there are masks, a key whose weight is 0 contributes nothing, even if
-/// its value is NaN or infinite.
+/// its value is NaN or infinite; of a key that no mask hides, [`Real::add_weighted`] may say that this is not certain.
 pub(super) fn attention<F: Real>(
     x: &Attention<'_, F>,
     masks: &[MaskKind],
@@ -417,29 +417,41 @@ pub(super) fn attention<F: Real>(
     scores = binary(BinaryOp::Mul, &scores, x.scale, &shape)?;
     let mut rest = operands.iter();
     let mut sink = None;
+    // A score may be -inf without a mask, and whether the value of such a key counts is open. What the masks hide, they hide of scores of 0.
+    let zero = Array::splat(Elem::F32, Vec::new(), F::literal(0.0, Elem::F32), 0);
+    let mut both = [scores, zero];
     for mask in masks {
         match mask {
             MaskKind::Causal => {
                 let seen = causal(s, t);
                 let hidden = Array::splat(Elem::F32, Vec::new(), F::literal(f64::NEG_INFINITY, Elem::F32), 0);
-                scores = select(&seen, &scores, &hidden, &shape)?;
+                for x in &mut both {
+                    *x = select(&seen, x, &hidden, &shape)?;
+                }
             }
             MaskKind::Add => {
                 let m = wide(rest.next().ok_or_else(missing)?, certain);
-                scores = binary(BinaryOp::Add, &scores, &m, &shape)?;
+                for x in &mut both {
+                    *x = binary(BinaryOp::Add, x, &m, &shape)?;
+                }
             }
             MaskKind::Keep => {
                 let c = rest.next().ok_or_else(missing)?;
                 let fill = wide(rest.next().ok_or_else(missing)?, certain);
-                scores = select(c, &scores, &fill, &shape)?;
+                for x in &mut both {
+                    *x = select(c, x, &fill, &shape)?;
+                }
             }
             MaskKind::Cap => {
                 let most = rest.next().ok_or_else(missing)?;
-                scores = binary(BinaryOp::Mul, &unary(UnaryOp::Tanh, &scores)?, most, &shape)?;
+                for x in &mut both {
+                    *x = binary(BinaryOp::Mul, &unary(UnaryOp::Tanh, x)?, most, &shape)?;
+                }
             }
             MaskKind::Sink => sink = Some(wide(rest.next().ok_or_else(missing)?, certain)),
         }
     }
+    let [scores, of_zeros] = both;
     let weights = match sink {
         None => softmax(&scores, shape.len() - 1, false, certain)?,
         Some(sink) => softmax_with_sink(&scores, &sink, certain)?,
@@ -448,13 +460,19 @@ pub(super) fn attention<F: Real>(
     let y = if masks.iter().all(|m| matches!(m, MaskKind::Cap | MaskKind::Sink)) {
         matmul(&weights, &v, x.shape.clone(), Elem::F32)?
     } else {
-        let hidden: Vec<bool> = match &scores.data {
-            Data::Float(scores) => scores.iter().map(|s| s.value() == f64::NEG_INFINITY).collect(),
-            Data::Int(_) | Data::Bool(_) => return Err(EvalError::internal("scores that are no floats")),
-        };
+        let hidden = minus_infinite(&scores)?.into_iter().zip(minus_infinite(&of_zeros)?);
+        let hidden: Vec<bool> = hidden.map(|(score, of_zero)| score && of_zero).collect();
         weighted(&weights, &hidden, &v, x.shape.clone())?
     };
     Ok(cast(&y, elem, certain))
+}
+
+/// Which scores are `-inf`.
+fn minus_infinite<F: Real>(scores: &Array<F>) -> Result<Vec<bool>, EvalError> {
+    match &scores.data {
+        Data::Float(scores) => Ok(scores.iter().map(|s| s.value() == f64::NEG_INFINITY).collect()),
+        Data::Int(_) | Data::Bool(_) => Err(EvalError::internal("scores that are no floats")),
+    }
 }
 
 /// `weights @ values`, where what is hidden contributes nothing.

@@ -300,6 +300,41 @@ fn bounds_hold_and_are_not_vacuous() {
     }
 }
 
+/// A key that a mask hides contributes nothing, for certain. One that is seen with a score of `-inf` has a weight of 0, and whether an infinite
+/// value counts then is open.
+#[test]
+fn only_keys_that_masks_hide_certainly_contribute_nothing() {
+    let inf = f32::INFINITY;
+    let of = |mask: &str, keys: [f32; 3]| {
+        let source = format!(
+            "func @f(%0 \"q\": f32[1, 1], %1 \"k\": f32[3, 1], %2 \"v\": f32[3, 1], %3 \"m\": f32[3], %4 \"c\": bool[3], %5 \"e\": f32[]) \
+            -> (f32[1, 1]) {{\n^bb0:\n  %6 = attention %0, %1, %2, scale=0.5, mask=[{mask}] : f32[1, 1]\n  return %6\n}}"
+        );
+        let args = [
+            floats(&[1, 1], &[-1.0]),
+            floats(&[3, 1], &keys),
+            floats(&[3, 1], &[5.0, inf, 5.0]),
+            floats(&[3], &[0.0, -inf, 0.0]),
+            Tensor::from_ints(Elem::Bool, vec![3], &[1, 0, 1]).unwrap(),
+            floats(&[], &[2.0]),
+        ];
+        let out = call::<Bounded>(&source, &args, &BTreeMap::new()).unwrap();
+        let Data::Float(y) = &out.results[0].data else { panic!() };
+        assert!(out.certain && y.len() == 1);
+        y[0]
+    };
+    for keys in [[1.0, inf, 2.0], [1.0, 3.0, 2.0], [inf, inf, 2.0]] {
+        for mask in ["add(%3)", "keep(%4, -inf)", "causal, add(%3)", "cap(%5), keep(%4, -inf)"] {
+            let y = of(mask, keys);
+            assert!(y.admits(5.0, 1.0) && !y.admits(f64::NAN, 1.0) && !y.admits(inf.into(), 1.0), "{mask}: {y:?}");
+        }
+    }
+    let seen = of("causal", [1.0, inf, 2.0]);
+    assert!(seen.admits(f64::NAN, 1.0) && seen.admits(5.0, 1.0), "{seen:?}");
+    // By a finite key the infinite value counts.
+    assert!(of("causal", [1.0, 3.0, 2.0]).admits(inf.into(), 1.0));
+}
+
 /// Sums of many small numbers lose digits in `f32` and none in `f64`.
 #[test]
 fn f64_rounds_nothing() {

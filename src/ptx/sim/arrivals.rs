@@ -14,6 +14,9 @@ pub(super) struct Barrier {
     pub(super) whole: bool,
     pub(super) warps: Vec<u32>,
     pub(super) gather: Gather,
+    /// Those that ask whether something holds in any thread, with the registers for the answer; and the answer so far.
+    pub(super) asks: Vec<(u32, u32)>,
+    pub(super) any: bool,
 }
 
 /// An mbarrier.

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::arrivals::{ClusterBarrier, Mbarrier};
 use super::clock::{Gather, Know, Learner};
+use super::code::Arg;
 use super::lanes::lanes;
 use super::report::{Check, Fault, at_address, at_lane, problem};
 use super::state::{Block, Ctx, Flow, Run, Wait, Warp};
@@ -86,10 +87,16 @@ fn complete(b: &mut Block, w: &mut Warp, id: u8) {
     bar.expected = 0;
     bar.arrived = 0;
     bar.warps.clear();
+    let (asks, any) = (std::mem::take(&mut bar.asks), std::mem::take(&mut bar.any));
     let wait = Wait::Barrier(id);
     let own = w.number;
     let others = b.warps.iter_mut().filter(|o| o.number != own);
     for warp in others.chain(std::iter::once(w)) {
+        for (number, register) in &asks {
+            if *number == warp.number {
+                warp.answer(*register, any);
+            }
+        }
         let waits: u32 = warp.groups.iter().filter(|g| g.wait == wait).map(|g| g.mask).sum();
         for lane in lanes(waits) {
             if let Some(known) = warp.know.get_mut(lane as usize) {
@@ -101,8 +108,8 @@ fn complete(b: &mut Block, w: &mut Warp, id: u8) {
 }
 
 impl Ctx<'_, '_> {
-    /// `bar.sync` and `bar.arrive`.
-    pub(super) fn bar(&mut self, id: u8, count: Option<u32>, waits: bool) -> Check<Flow> {
+    /// `bar.sync`, `bar.arrive`, and `bar.red` of what holds in this warp.
+    pub(super) fn bar(&mut self, id: u8, count: Option<u32>, waits: bool, holds: Option<bool>) -> Check<Flow> {
         let live = self.b.warps.iter().filter(|o| o.live != 0 && o.number != self.w.number).count() as u32 * 32 + 32;
         let Some(bar) = self.b.barriers.get_mut(usize::from(id)) else {
             return problem(Fault::BadOperand, "there are 16 barriers");
@@ -121,6 +128,14 @@ impl Ctx<'_, '_> {
                 Fault::BarrierMisuse,
                 format!("this warp is at barrier {id} a second time before it is full"),
             );
+        }
+        if bar.asks.len() != holds.map_or(0, |_| bar.warps.len()) {
+            let message = format!("some threads at barrier {id} ask what holds in any of them, others do not");
+            return problem(Fault::BarrierMisuse, message);
+        }
+        if let (Some(holds), Some(Arg::Reg(r))) = (holds, self.inst.args.first()) {
+            bar.asks.push((self.w.number, *r));
+            bar.any |= holds;
         }
         bar.warps.push(self.w.number);
         bar.arrived += 32;

@@ -190,7 +190,7 @@ fn numbers(regs: &[Reg]) -> Box<[u32]> {
 
 /// Which lanes an opcode asks to be together: it says `.aligned`, or has a mask of lanes.
 fn together(op: Op) -> Together {
-    if matches!(op, Op::BarSync {} | Op::BarArrive {}) || op.text().contains(".aligned") {
+    if matches!(op, Op::BarSync {} | Op::BarArrive {} | Op::BarAny {}) || op.text().contains(".aligned") {
         return Together::Warp;
     }
     match op {

@@ -36,7 +36,7 @@ impl Ctx<'_, '_> {
         let need = match self.inst.together {
             Together::No => return Ok(None),
             Together::Warp => {
-                let is_barrier = matches!(self.inst.op, Op::BarSync {} | Op::BarArrive {});
+                let is_barrier = matches!(self.inst.op, Op::BarSync {} | Op::BarArrive {} | Op::BarAny {});
                 let ended = self.w.full & !self.w.live;
                 if ended != 0 && !is_barrier {
                     return at_lane(
@@ -156,6 +156,7 @@ impl Ctx<'_, '_> {
             Op::Trap {} => return problem(Fault::Trap, "the kernel gives up"),
             Op::BarSync {} => return self.bar_of(true),
             Op::BarArrive {} => return self.bar_of(false),
+            Op::BarAny {} => return self.bar_any(),
             Op::BarWarp {} => return self.bar_warp(),
             Op::Fence { .. } => self.fence(),
             Op::Shfl { mode } => self.shuffle(mode, false)?,
@@ -271,7 +272,13 @@ impl Ctx<'_, '_> {
     fn bar_of(&mut self, waits: bool) -> Check<Flow> {
         let id = self.immediate(0) as u8;
         let count = self.inst.args.get(1).map(|_| self.immediate(1) as u32);
-        self.bar(id, count, waits)
+        self.bar(id, count, waits, None)
+    }
+
+    fn bar_any(&mut self) -> Check<Flow> {
+        let (id, count) = (self.immediate(1) as u8, self.immediate(2) as u32);
+        let holds = self.predicate(3)? & self.mask != 0;
+        self.bar(id, Some(count), true, Some(holds))
     }
 
     /// A fence: what is known is passed on by relaxed writes from here, and what relaxed reads met is learnt.

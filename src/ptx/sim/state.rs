@@ -170,6 +170,15 @@ impl Block {
 }
 
 impl Warp {
+    /// A predicate of all lanes gets what they have asked for.
+    pub(super) fn answer(&mut self, register: u32, holds: bool) {
+        let n = register as usize;
+        if let (Some(to), Some(known)) = (self.preds.get_mut(n), self.known.get_mut(n)) {
+            *to = if holds { self.full } else { 0 };
+            *known |= self.full;
+        }
+    }
+
     /// The thread of a lane, by its number in the block.
     pub(super) fn thread(&self, lane: u32) -> u32 {
         self.number * 32 + lane

@@ -112,9 +112,12 @@ impl Activity {
                 Activity::Product
             }
             Op::WgmmaWait {} => Activity::ProductWait,
-            Op::BarSync {} | Op::BarArrive {} | Op::BarWarp {} | Op::ClusterArrive {} | Op::ClusterWait {} => {
-                Activity::Barrier
-            }
+            Op::BarSync {}
+            | Op::BarArrive {}
+            | Op::BarAny {}
+            | Op::BarWarp {}
+            | Op::ClusterArrive {}
+            | Op::ClusterWait {} => Activity::Barrier,
             Op::BarrierTryWait {} | Op::BarrierTestWait {} => Activity::Mbarrier,
             Op::RcpApprox { .. }
             | Op::SqrtApprox { .. }

@@ -3,7 +3,7 @@
 mod flow;
 
 use super::Sink;
-use crate::scalar::Scalar;
+use crate::scalar::{ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::tile::alignment::CHUNK;
 use crate::tile::multiples::is_multiple;
@@ -161,7 +161,11 @@ impl Checker<'_, '_> {
                         wrong(format!("makes `@fragment({})`", layout.name()));
                     }
                 }
-                if matches!(data.op, Op::Reduce { axis, .. } if axis != 1) {
+                // Whether something holds for any row, all warps ask together.
+                let asks = matches!(data.op, Op::Reduce { kind: ReduceKind::Any, .. });
+                let first = data.operands.first().and_then(|v| self.body.ty(*v).any_tile());
+                let of_rows = asks && first.is_some_and(|t| t.space == Space::Fragment(Fragment::Row));
+                if matches!(data.op, Op::Reduce { axis, .. } if axis != 1 && !of_rows) {
                     wrong("reduces along columns".into());
                 }
                 let plain = [Fragment::Acc, Fragment::Row, Fragment::Col];

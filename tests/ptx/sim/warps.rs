@@ -45,6 +45,37 @@ fn votes_and_reductions_see_all_lanes() {
     assert_eq!(lanes("mov.u32 %r0, %lanemask_ge;"), (0..32).map(|l| u32::MAX << l).collect::<Vec<u32>>());
 }
 
+/// A barrier that answers: is there a thread for which something holds?
+#[test]
+fn barriers_tell_what_holds_in_any_thread() {
+    let asked = |thread: u32, id: u32, count: u32| {
+        let body = format!(
+            "setp.eq.u32 %p0, %t, {thread};\nmov.u32 %r0, 7;\nsetp.ge.u32 %p2, %t, {count};\n@%p2 bra done;\nbar.red.or.pred %p1, {id}, {count}, %p0;\n\
+             selp.b32 %r0, 1, 0, %p1;\ndone:\nbar.sync 0;\nmad.wide.u32 %d0, %t, 4, %y;\nst.global.u32 [%d0], %r0;"
+        );
+        words("sm_80", 128, "", &body, &[0], 128)
+    };
+    assert_eq!(asked(70, 3, 128), [1; 128]);
+    assert_eq!(asked(500, 0, 128), [0; 128]);
+    // The first two warps alone.
+    assert_eq!(asked(40, 2, 64), [[1; 64], [7; 64]].concat());
+    assert_eq!(asked(70, 2, 64), [[0; 64], [7; 64]].concat());
+    let mixed = "setp.lt.u32 %p0, %t, 32;\n@%p0 bra asks;\nbar.sync 1, 64;\nbra done;\nasks:\nbar.red.or.pred %p1, 1, 64, %p0;\ndone:";
+    let r = report("sm_80", 64, "", mixed, 1);
+    assert_eq!(r.fault, Fault::BarrierMisuse, "{r}");
+    // It waits, so it orders accesses too; and it says what all were told, not what was known before.
+    let ordered = |inst: &str| {
+        format!(
+            "mov.u32 %r0, more;\nmad.lo.u32 %r1, %t, 4, %r0;\nst.shared.u32 [%r1], %t;\nsetp.eq.u32 %p0, %t, 5;\n{inst}\nxor.b32 %r2, %t, 63;\n\
+             mad.lo.u32 %r1, %r2, 4, %r0;\nld.shared.u32 %r3, [%r1];\nmad.wide.u32 %d0, %t, 4, %y;\nst.global.u32 [%d0], %r3;"
+        )
+    };
+    let ordered_by = words("sm_80", 64, "", &ordered("bar.red.or.pred %p1, 0, 64, %p0;"), &[0], 64);
+    assert_eq!(ordered_by, (0..64).map(|t| t ^ 63).collect::<Vec<u32>>());
+    let r = report("sm_80", 64, "", &ordered(""), 1);
+    assert_eq!(r.fault, Fault::Uninitialised, "{r}");
+}
+
 #[test]
 fn lanes_meet_again_where_branches_join() {
     // Each lane adds up to its own number; all meet at the sum over the warp.

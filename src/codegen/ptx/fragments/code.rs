@@ -76,11 +76,17 @@ pub(super) enum Held {
     Ring(Ring),
 }
 
+/// Named barriers of a block. The first ones are those that tile IR names (0 is for all threads), the others are for roles, one each.
+pub(super) const NAMED_BARRIERS: i64 = 16;
+pub(super) const ROLE_BARRIERS: i64 = 8;
+
 /// The threads that share tiles: all of a block, or those of a role.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     /// How many warps.
     pub(super) warps: i64,
+    /// The named barrier at which they ask each other.
+    pub(super) barrier: i64,
     /// What labels begin with.
     pub(super) prefix: String,
     /// Is there one thread alone?
@@ -170,6 +176,7 @@ impl<'a> Code<'a> {
         let none = Reg(0);
         let group = Group {
             warps,
+            barrier: 0,
             prefix: String::new(),
             is_single: false,
             thread: none,

@@ -349,8 +349,10 @@ impl Code<'_> {
 
     /// A reduction of an accumulator along its rows; the result is the same in the four lanes of a quad.
     pub(super) fn reduce(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::Reduce { kind: what, axis: 1 } = data.op else {
-            return Err("a reduction along columns in a kernel of fragments".into());
+        let what = match data.op {
+            Op::Reduce { kind, axis: 1 } => kind,
+            Op::Reduce { kind: ReduceKind::Any, axis: 0 } => return self.any_row(data),
+            _ => return Err("a reduction along columns in a kernel of fragments".into()),
         };
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let t = self.tile(x)?.clone();
@@ -414,6 +416,20 @@ impl Code<'_> {
             out.push(sum);
         }
         self.held.insert(v, Held::Elements(out));
+        Ok(())
+    }
+
+    /// Does something hold for any row? All warps that share the rows answer together.
+    fn any_row(&mut self, data: &InstData) -> Result<(), String> {
+        let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
+        let (list, name) = (self.elements(x)?, self.name(v));
+        let mut any = *list.first().ok_or("a column without rows")?;
+        for r in list.iter().skip(1) {
+            any = self.make(&name, RegType::Pred, P::Or { ty: W::Pred }, &[word(any), word(*r)]);
+        }
+        let (barrier, threads) = (self.group.barrier, 32 * self.group.warps);
+        let any = self.make(&name, RegType::Pred, P::BarAny {}, &[int(barrier), int(threads), word(any)]);
+        self.held.insert(v, Held::Elements(vec![any]));
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::code::{Code, Group, Held, Number, int, moved_type, register_type, word};
+use super::code::{Code, Group, Held, NAMED_BARRIERS, Number, ROLE_BARRIERS, int, moved_type, register_type, word};
 use crate::ptx::words::{Compare, MaxReg};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::tile::{Block, BlockCall, Inst, Op, Role, Terminator, Type, Value};
@@ -260,7 +260,11 @@ impl Code<'_> {
             let before = self.held.clone();
             self.e.kernel.label(label);
             self.e.kernel.comment(&format!("\"{}\", {} warps", role.name, role.warps));
-            self.group = Group { warps: i64::from(role.warps), prefix: format!("r{n}_"), ..all.clone() };
+            let barrier = ROLE_BARRIERS + i64::try_from(n).unwrap_or(ROLE_BARRIERS);
+            if barrier >= NAMED_BARRIERS {
+                return Err(format!("{} roles, of {} at most", roles.len(), NAMED_BARRIERS - ROLE_BARRIERS));
+            }
+            self.group = Group { warps: i64::from(role.warps), barrier, prefix: format!("r{n}_"), ..all.clone() };
             let registers = i64::from(role.registers);
             let action = if registers < launch { MaxReg::Decrease } else { MaxReg::Increase };
             self.push(P::SetMaxReg { action }, [int(registers)]);

@@ -9,7 +9,7 @@
 //! one expects one of each warp that reads.
 
 use super::TensorMap;
-use super::code::{Barriers, Code, Held, Number, Ring, Shared, address, int, word};
+use super::code::{Barriers, Code, Held, Number, ROLE_BARRIERS, Ring, Shared, address, int, word};
 use crate::ptx::words::{Compare, Hint, Multicast, Rank};
 use crate::ptx::{self, Op as P, Operand, ParamType, Reg, RegType, Type as W};
 use crate::scalar::BinaryOp;
@@ -216,6 +216,9 @@ impl Code<'_> {
         let n = self.index(*data.operands.first().ok_or("an operand is missing")?)?;
         // With its number in a register, the processor reserves all of them.
         let Number::Known(n) = n else { return Err("a barrier whose number is not known".into()) };
+        if !(0..ROLE_BARRIERS).contains(&n) {
+            return Err(format!("barrier {n}, of {ROLE_BARRIERS}"));
+        }
         let operands = [int(n), int(i64::from(threads))];
         if wait {
             self.push(P::BarSync {}, operands);

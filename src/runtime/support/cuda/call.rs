@@ -143,10 +143,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
             _ => Err(*p as u64),
         })
         .collect();
-    let detours = |list: &'_ [At<'_>]| list.iter().any(|at| matches!(at, At::Detour(_)));
-    if session.copier.is_none() && (detours(data.args_at) || detours(data.outs_at)) {
-        session.copier = Some(Copier::load(&loaded.gpu).map_err(in_call)?);
-    }
+    let copier = &Copier::of(&loaded.module);
     // Copies before that are one after another, so they share what they need.
     let spare = data.args_at.iter().map(|at| if let At::Detour(d) = at { d.spare() } else { 0 }).max().unwrap_or(0);
     let spare = pieces.take(spare);
@@ -162,7 +159,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         let (mut args, mut mirrors) = (Vec::new(), Vec::new());
         for (i, ((place, host), bytes)) in arg_places.iter().zip(data.args).zip(&arg_bytes).enumerate() {
             let device = address(place);
-            if let (Some(At::Detour(tensor)), Some(copier)) = (data.args_at.get(i), &session.copier) {
+            if let Some(At::Detour(tensor)) = data.args_at.get(i) {
                 let report = copier::Report { fault, site: ARGUMENT_SITES + i as u64 + 1 };
                 let size = call.entry.args.get().get(i).map_or(1, |t| elem_size(t.elem));
                 // SAFETY: the argument's memory is as it says, and stays so during the call; there is room in its piece.
@@ -178,7 +175,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         let (mut outs, mut copies) = (Vec::new(), Vec::new());
         for (i, ((place, host), bytes)) in out_places.iter().zip(data.outs).zip(&out_bytes).enumerate() {
             let (device, bytes) = (address(place), *bytes);
-            if let (Some(At::Detour(tensor)), Some(copier)) = (data.outs_at.get(i), &session.copier) {
+            if let Some(At::Detour(tensor)) = data.outs_at.get(i) {
                 copies.push(Out { device, bytes, to: To::Device(copier, tensor) });
             } else if place.is_ok() {
                 copies.push(Out { device, bytes, to: To::Host(*host) });

@@ -2,25 +2,22 @@
 //! integers. They are copied on the GPU, in the order of the call's stream; the host waits for nothing.
 //!
 //! In: a [`Detour`], and memory for its elements as kernels want them. Out: copies that are queued. Which bytes go where is decided
-//! by `strided.rs`; the kernel is `copy.ptx`.
+//! by `strided.rs`; the kernel is `copy.ptx`, which stands behind the kernels of each variant.
 
 use alloc::sync::Arc;
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 
 use super::device::Gpu;
-use super::driver::{self, Address, Function};
+use super::driver::{Address, Function};
 use super::memory::{ARGUMENT_ALIGN, Queue};
+use super::module::Module;
 use super::strided::{Axes, Axis, KERNEL_AXES, Piece};
 use crate::dlpack::{Conversion, View};
 use crate::error::{Result, fail};
 
-/// The kernel; the driver compiles it for its GPU.
-const PTX: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("copy.ptx"), "\0").as_bytes()) {
-    Ok(text) => text,
-    Err(_) => panic!("a NUL in the text"),
-};
-const NAME: &CStr = c"attnc_copy";
+/// The kernel.
+pub(super) const NAME: &CStr = c"attnc_copy";
 /// Threads of a block.
 const THREADS: u32 = 256;
 /// Parameters that are addresses and the like, and that are numbers of 32 bits.
@@ -97,7 +94,6 @@ impl Detour<'_> {
 /// The kernel that copies.
 pub(crate) struct Copier {
     gpu: Arc<Gpu>,
-    module: driver::Module,
     function: Function,
 }
 
@@ -115,20 +111,9 @@ pub(crate) struct Report {
 }
 
 impl Copier {
-    /// Loads it. The context is this thread's.
-    pub(crate) fn load(gpu: &Arc<Gpu>) -> Result<Copier> {
-        const WHAT: &str = "the kernel that copies tensors";
-        let (mut module, mut function) = (null_mut(), null_mut());
-        let none = core::ptr::null();
-        // SAFETY: a place for a module; a string with its NUL; no options.
-        let code = unsafe { (gpu.driver.load_module)(&mut module, PTX.as_ptr().cast(), 0, none, none.cast()) };
-        gpu.check(code, WHAT)?;
-        // Dropped from here on.
-        let mut made = Copier { gpu: gpu.clone(), module, function };
-        // SAFETY: a place for a function; a string.
-        gpu.check(unsafe { (gpu.driver.function)(&mut function, module, NAME.as_ptr()) }, WHAT)?;
-        made.function = function;
-        Ok(made)
+    /// The one of a variant's code, which stays loaded as long as this is used.
+    pub(crate) fn of(module: &Module) -> Copier {
+        Copier { gpu: module.gpu.clone(), function: module.copies }
     }
 
     /// Copies the tensor to elements of `size` bytes one after another, as kernels want them.
@@ -246,15 +231,6 @@ impl Copier {
             launch(self.function, blocks, 1, 1, THREADS, 1, 1, 0, queue.stream, params.as_ptr(), core::ptr::null())
         };
         self.gpu.check(code, "a copy of a tensor")
-    }
-}
-
-impl Drop for Copier {
-    fn drop(&mut self) {
-        if let Some(_entered) = self.gpu.enter_to_free() {
-            // SAFETY: loaded once, and nobody uses it any more.
-            unsafe { (self.gpu.driver.unload_module)(self.module) };
-        }
     }
 }
 

@@ -22,9 +22,11 @@ const LITTLE_SHARED: u64 = 48 << 10;
 
 /// Code that is loaded.
 pub(crate) struct Module {
-    gpu: Arc<Gpu>,
+    pub(super) gpu: Arc<Gpu>,
     module: driver::Module,
     functions: Vec<Loaded>,
+    /// The kernel that copies tensors.
+    pub(super) copies: Function,
 }
 
 /// A kernel that is loaded.
@@ -45,7 +47,11 @@ impl Module {
     /// Loads it. The context is this thread's.
     pub(crate) fn load(gpu: &Arc<Gpu>, desc: &'static CudaDesc) -> Result<Module> {
         let module = Module::image(gpu, desc)?;
-        let mut out = Module { gpu: gpu.clone(), module, functions: Vec::new() };
+        // Dropped from here on.
+        let mut out = Module { gpu: gpu.clone(), module, functions: Vec::new(), copies: null_mut() };
+        // SAFETY: a place for a function; a string with its NUL.
+        let code = unsafe { (gpu.driver.function)(&mut out.copies, module, super::copier::NAME.as_ptr()) };
+        gpu.check(code, "the kernel that copies tensors")?;
         for kernel in desc.kernels.get() {
             let name = kernel.name.get();
             let mut function = null_mut();

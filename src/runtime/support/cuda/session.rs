@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use super::copier::Copier;
 use super::device::Gpu;
 use super::driver::{self, Address};
 use super::graphs::Graphs;
@@ -33,8 +32,6 @@ pub(crate) struct Session {
     /// Is every launch waited for, so that an error names its kernel?
     pub(crate) each: bool,
     pub(crate) timer: Option<Timer>,
-    /// Copies tensors of callers; made when there is one that must be copied.
-    pub(crate) copier: Option<Copier>,
     /// Launches of the call, and those that came before.
     pub(crate) tape: Tape,
     pub(crate) graphs: Graphs,
@@ -70,7 +67,6 @@ impl Session {
             theirs: None,
             each,
             timer: None,
-            copier: None,
             tape: Tape::default(),
             graphs: Graphs::new(gpu, !each && is_on(c"ATTNC_CUDA_GRAPHS", true)),
             gpu: gpu.clone(),

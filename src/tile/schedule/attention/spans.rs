@@ -16,6 +16,8 @@ pub(super) const I32: [i128; 2] = [i32::MIN as i128, i32::MAX as i128];
 pub(super) const FAR: i128 = 1 << 61;
 /// Bounds of floats are assumed to lie within this distance of 0: none of their sums overflows.
 pub(super) const FAR_FLOAT: f64 = 1e30;
+/// What is read of a buffer is assumed to lie within this distance of 0, which leaves room for sums and for what bounds are widened by.
+pub(super) const FAR_READ: f64 = 1e28;
 
 /// Bounds of an operation of a formula.
 #[derive(Clone, Copy)]

@@ -17,14 +17,14 @@
 //! ends take 1.03, 1.02, 1.01 and 1.01 times as long as those of 128.
 //!
 //! The bounds of a vector (document ids) are its least and greatest element in the tile or block; floats that are read have them too,
-//! and where one of them is not finite, or farther from 0 than 1e30, nothing is concluded of that block. What is unknown (narrower
+//! and where one of them is not finite, or farther from 0 than 1e28, nothing is concluded of that block. What is unknown (narrower
 //! floats, what is read for each pair) may be anything, so those blocks are visited. Skipping is exact: these masks come last and
 //! replace scores by `-inf`, whose weight is 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::{Pass, Round, Running};
-use super::spans::{FAR, FAR_FLOAT, I32, MAYBE, Number, Span, both, each, either, finite, integers};
+use super::spans::{FAR, FAR_READ, I32, MAYBE, Number, Span, both, each, either, finite, integers};
 use super::{AttentionKernel, ONE, QueryLayout, Source};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
@@ -445,11 +445,11 @@ impl Hiding<'_> {
         let rest = kb.binary(BinaryOp::Sub, all, all);
         let is_special = kb.compare(CmpOp::Ne, rest, zero);
         doubts.push(reduced(kb, ReduceKind::Any, is_special));
-        for (bound, far, op) in [(least, -FAR_FLOAT, CmpOp::Lt), (most, FAR_FLOAT, CmpOp::Gt)] {
+        for (bound, far, op) in [(least, -FAR_READ, CmpOp::Lt), (most, FAR_READ, CmpOp::Gt)] {
             let far = kb.scalar(Scalar::Float(far), Elem::F32);
             doubts.push(kb.compare_scalars(op, bound, far));
         }
-        Some(Span::Floats([least, most], [-FAR_FLOAT, FAR_FLOAT]))
+        Some(Span::Floats([least, most], [-FAR_READ, FAR_READ]))
     }
 }
 

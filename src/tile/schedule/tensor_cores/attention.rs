@@ -270,11 +270,12 @@ impl<'a> Parts<'a> {
         } else {
             Queries::Kept(build::fragment(&mut kb, &tiles.queries, queries, Fragment::A))
         };
-        let mut softmax = scores.begin(&mut kb)?;
+        let mut before_all = scores.begin(&mut kb)?;
         if let (Some(part), true) = (part, scores.attention.sink.is_some()) {
-            softmax = scores.of_first(&mut kb, part.number, softmax);
+            before_all = scores.of_first(&mut kb, part.number, before_all);
         }
         let result = scores.no_result(&mut kb, self.values);
+        let softmax = before_all;
         let mut now = Running { next: first, softmax, result, of_keys, of_values, free_keys, free_values };
         match &hiding {
             Some((hiding, from)) => now = tiles.visible_round(&mut kb, queries, now, (hiding, *from), end)?,
@@ -287,9 +288,11 @@ impl<'a> Parts<'a> {
         }
         build::wait(&mut kb, &tiles.keys, now.of_keys, 1);
         build::wait(&mut kb, &tiles.values, now.of_values, 0);
+        let now = (now.softmax, now.result);
+        let (softmax, result) = self.again_if_special(&mut kb, &scores, (first, end), before_all, now)?;
         match part {
-            Some(part) => self.store_part(&mut kb, &scores, part, now.softmax, now.result),
-            None => self.finish(&mut kb, &scores, now.softmax.sum, now.result)?,
+            Some(part) => self.store_part(&mut kb, &scores, part, softmax, result),
+            None => self.finish(&mut kb, &scores, softmax.sum, result)?,
         }
         build::spread(kb.finish(), machine.arch, u32::try_from(WARPS).ok()?, scratch)
     }

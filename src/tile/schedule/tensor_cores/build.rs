@@ -3,6 +3,7 @@
 //! In: a kernel under construction. Out: operations of the tile IR for a GPU with their types. Tiles that elementwise work makes have
 //! no layout while a kernel is built; [`spread`] gives them the one of their shape at the end.
 
+use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::tile::{
     BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Op, Queue, Space, State, TileType, Type, Value,
@@ -147,7 +148,7 @@ pub(super) fn pack(kb: &mut KernelBuilder, x: Value, elem: Elem) -> Option<Value
 
 /// A zero of each element of an accumulator, or of a column of it.
 pub(super) fn zeros(kb: &mut KernelBuilder, rows: i64, cols: i64) -> Value {
-    let zero = crate::scalar::Scalar::Float(0.0);
+    let zero = Scalar::Float(0.0);
     kb.full(zero, Elem::F32, Extent::Static(rows), Extent::Static(cols))
 }
 
@@ -157,6 +158,14 @@ pub(super) fn zeros_in_quads(kb: &mut KernelBuilder, rows: i64, cols: i64) -> Va
     let (rows, cols) = (Extent::Static(rows), Extent::Static(cols));
     let ty = TileType { elem: Elem::F32, rows, cols, space: Space::Fragment(Fragment::Quads) };
     kb.value(Op::Full, vec![zero], Type::Tile(ty))
+}
+
+/// Numbers that may be infinite or NaN times factors of which 0 leaves them out.
+pub(super) fn scaled(kb: &mut KernelBuilder, x: Value, factor: Value) -> Value {
+    let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+    let none = kb.compare(CmpOp::Eq, factor, nothing);
+    let product = kb.binary(BinaryOp::Mul, x, factor);
+    kb.select(none, nothing, product)
 }
 
 /// The kernel as one for a GPU: tiles that have no layout get that of their shape.

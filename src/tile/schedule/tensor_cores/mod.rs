@@ -22,13 +22,14 @@
 //! Integers are multiplied as they are, and the sum over a group by its scale, which rounds once for each group.
 //! Attention's softmax is `f32`, powers of 2 have a relative error of 2^-22.5; weights are rounded to 16 bits before they are divided
 //! by their sum, and the sum is of the weights as they were, as on a CPU with products of pairs (`schedule/attention.rs`). A row that
-//! sees no key gives zeros.
+//! sees no key gives zeros. Weights of one query have an error in common, the rounding of its highest score, which the division by their sum
+//! takes out; of scores beyond 2^30 it can be infinite.
 //!
-//! One thing is not as on a CPU: where a hidden key of a tile that is visited has a value that is NaN or infinite, a query that does not see
-//! it gets NaN.
+//! A key that a mask hides contributes nothing, even if its value is NaN or infinite ([`careful`]).
 
 mod attention;
 mod build;
+mod careful;
 mod machine;
 mod products;
 mod roles;

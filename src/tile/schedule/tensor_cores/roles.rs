@@ -324,7 +324,7 @@ impl AttentionParts<'_> {
             now = consumer.round(&mut kb, &visited, &now, whole_end, Masks::NotCausal)?;
         }
         now = consumer.round(&mut kb, &visited, &now, visited.end, Masks::All)?;
-        let [n, _, _, sum, result, packed] = *now.as_slice() else { return None };
+        let [n, _, highest, sum, result, packed] = *now.as_slice() else { return None };
         let last = kb.index_binary(BinaryOp::Sub, n, one);
         kb.at(self.found.attention.locations.values);
         let values = build::full_tile(&mut kb, of_values, ring_v, last);
@@ -333,7 +333,9 @@ impl AttentionParts<'_> {
         let result = build::result_of(&mut kb, group, 0)?;
         build::empty_tile(&mut kb, ring_v, values);
         build::empty_tile(&mut kb, ring_q, queries);
-        self.finish(&mut kb, &scores, sum, result)?;
+        let now = (Softmax { highest, sum }, result);
+        let (softmax, result) = self.again_if_special(&mut kb, &scores, (start, visited.end), before, now)?;
+        self.finish(&mut kb, &scores, softmax.sum, result)?;
         build::spread(kb.finish(), machine.arch, warps()?, places.next)
     }
 }

@@ -312,21 +312,30 @@ impl Scores<'_> {
         kb.at(self.attention.locations.softmax);
         let highest = kb.reduce(ReduceKind::Max, 1, scores);
         let highest = kb.binary(BinaryOp::Max, before.highest, highest);
+        let [weights, kept] = self.weights(kb, highest, [scores, before.highest]);
+        let more = kb.reduce(ReduceKind::Sum, 1, weights);
+        let sum = kb.binary(BinaryOp::Mul, before.sum, kept);
+        let sum = kb.binary(BinaryOp::Add, sum, more);
+        Weights { now: Softmax { highest, sum }, weights, kept }
+    }
+
+    /// The weights of some scores, given the highest of their rows.
+    pub(super) fn weights<const N: usize>(
+        &self,
+        kb: &mut KernelBuilder,
+        highest: Value,
+        scores: [Value; N],
+    ) -> [Value; N] {
         let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
         let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
         let unseen = kb.compare(CmpOp::Eq, highest, bottom);
         let base = kb.select(unseen, nothing, highest);
         let base = kb.binary(BinaryOp::Mul, base, self.exponents);
-        let power = |kb: &mut KernelBuilder, x: Value| {
+        scores.map(|x| {
             let x = kb.binary(BinaryOp::Mul, x, self.exponents);
             let x = kb.binary(BinaryOp::Sub, x, base);
             kb.unary(UnaryOp::Exp2, x)
-        };
-        let (weights, kept) = (power(kb, scores), power(kb, before.highest));
-        let more = kb.reduce(ReduceKind::Sum, 1, weights);
-        let sum = kb.binary(BinaryOp::Mul, before.sum, kept);
-        let sum = kb.binary(BinaryOp::Add, sum, more);
-        Weights { now: Softmax { highest, sum }, weights, kept }
+        })
     }
 
     /// The result: weighted values divided by the sum of weights; zeros where there is none.

@@ -195,7 +195,7 @@ impl Parts<'_> {
             let more = kb.binary(BinaryOp::Mul, of_part, weight);
             sum = kb.binary(BinaryOp::Add, sum, more);
             let values = kb.load(sums, &at(*n, col), (Some(axis), Some(axis + 2)), rows, Extent::Static(COLUMNS));
-            let more = kb.binary(BinaryOp::Mul, values, weight);
+            let more = build::scaled(&mut kb, values, weight);
             result = kb.binary(BinaryOp::Add, result, more);
         }
         let y = scores.end_of_rows(&mut kb, sum, result);

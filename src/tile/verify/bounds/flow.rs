@@ -25,6 +25,8 @@ const MAX_COUNTER: i128 = 1 << 62;
 const MAX_STEP: i128 = 1 << 20;
 /// Operations between a counter and its next value.
 const MAX_CHAIN: u32 = 16;
+/// Operations of a condition, or of a limit, that are looked at.
+const MAX_TREE: u32 = 64;
 
 /// How often a loop went round.
 struct Counter {
@@ -144,7 +146,7 @@ impl<'a> Flow<'a> {
             && let Terminator::BrIf { condition, then, otherwise } = &self.body.block(*p).terminator
             && then.block != otherwise.block
         {
-            self.condition(*condition, then.block == b, &mut facts, MAX_CHAIN);
+            self.condition(*condition, then.block == b, &mut facts, &mut MAX_TREE.clone());
         }
         self.facts[b] = facts;
         let before = self.prover.next();
@@ -157,9 +159,11 @@ impl<'a> Flow<'a> {
     }
 
     /// What a condition says where it is true, or false.
-    fn condition(&mut self, v: Value, truth: bool, facts: &mut Vec<Poly>, depth: u32) {
+    fn condition(&mut self, v: Value, truth: bool, facts: &mut Vec<Poly>, looks: &mut u32) {
+        let Some(left) = looks.checked_sub(1) else { return };
+        *looks = left;
         let Some(InstData { op, operands, .. }) = self.body.def_inst(v) else { return };
-        let (&[a, ref rest @ ..], true) = (operands.as_slice(), depth > 0) else { return };
+        let &[a, ref rest @ ..] = operands.as_slice() else { return };
         match (op, rest) {
             (Op::Compare(op), [b]) if *self.body.ty(a) == Type::Index => {
                 let (a, b) = (self.form(a), self.form(*b));
@@ -168,14 +172,14 @@ impl<'a> Flow<'a> {
                 }
             }
             (Op::Binary(BinaryOp::And), [b]) if truth => {
-                self.condition(a, true, facts, depth - 1);
-                self.condition(*b, true, facts, depth - 1);
+                self.condition(a, true, facts, looks);
+                self.condition(*b, true, facts, looks);
             }
             (Op::Binary(BinaryOp::Or), [b]) if !truth => {
-                self.condition(a, false, facts, depth - 1);
-                self.condition(*b, false, facts, depth - 1);
+                self.condition(a, false, facts, looks);
+                self.condition(*b, false, facts, looks);
             }
-            (Op::Unary(UnaryOp::Not), []) => self.condition(a, !truth, facts, depth - 1),
+            (Op::Unary(UnaryOp::Not), []) => self.condition(a, !truth, facts, looks),
             _ => {}
         }
     }
@@ -203,7 +207,7 @@ impl<'a> Flow<'a> {
             return;
         }
         let mut facts = Vec::new();
-        self.condition(*condition, round, &mut facts, MAX_CHAIN);
+        self.condition(*condition, round, &mut facts, &mut MAX_TREE.clone());
         for (turns, before) in own {
             for fact in &facts {
                 let Some((c, rest)) = self.prover.split(fact, turns) else { continue };
@@ -334,12 +338,12 @@ impl<'a> Flow<'a> {
         };
         let (counter, limit) = if less == below { (a, b) } else { (b, a) };
         let beyond = self.step(counter, v, MAX_CHAIN)?;
-        self.most_of_value(limit, MAX_CHAIN)?.checked_add(beyond.checked_abs()?)
+        self.most_of_value(limit, &mut MAX_TREE.clone())?.checked_add(beyond.checked_abs()?)
     }
 
     /// What a value is at most in size, wherever it is computed without wrapping.
-    fn most_of_value(&mut self, v: Value, depth: u32) -> Option<i128> {
-        let depth = depth.checked_sub(1)?;
+    fn most_of_value(&mut self, v: Value, looks: &mut u32) -> Option<i128> {
+        *looks = looks.checked_sub(1)?;
         if let Some(form) = self.forms[v].clone() {
             return self.prover.fits(&form).then(|| self.prover.most(&form).min(MAX_COUNTER + 1));
         }
@@ -351,7 +355,7 @@ impl<'a> Flow<'a> {
                 self.prover.most(&form).min(i128::from(i64::MAX))
             }
             (Op::Binary(op), [a, b]) => {
-                let (a, b) = (self.most_of_value(*a, depth)?, self.most_of_value(*b, depth)?);
+                let (a, b) = (self.most_of_value(*a, looks)?, self.most_of_value(*b, looks)?);
                 match op {
                     BinaryOp::Add | BinaryOp::Sub => a.checked_add(b)?,
                     BinaryOp::Mul => a.checked_mul(b)?,

@@ -128,8 +128,12 @@ impl<'a> Checker<'a, '_> {
             Op::LoadScaled { .. } => (extents(data.result.as_ref()), (rank.checked_sub(2), rank.checked_sub(1))),
             Op::LoadPairs => (extents(data.result.as_ref()), (rank.checked_sub(3), rank.checked_sub(2))),
             Op::LoadScalar => ((one, one), (None, None)),
-            // On a GPU, elements outside are omitted.
-            _ => return,
+            // On a GPU, elements outside of the buffer's type are omitted, which may reach beyond the bytes that there are.
+            _ => {
+                let buffer = data.operands.get(at).copied();
+                self.stays &= self.room.is_none_or(|room| buffer != Some(room.param));
+                return;
+            }
         };
         for (e, axis) in [(rows, walked.0), (cols, walked.1)] {
             let form = self.flow.extent(e);

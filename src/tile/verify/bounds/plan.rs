@@ -28,6 +28,8 @@ struct SubBuffer {
     start: Poly,
     /// Bytes of the whole.
     bytes: Poly,
+    /// What is at least 0 where that many bytes are there.
+    there: Vec<Poly>,
     /// What the whole is.
     whole: Whole,
     /// The bytes from `start` on, if that is a dimension.
@@ -89,8 +91,8 @@ pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a 
             Type::Buffer(_) => {
                 // Windows of it are checked to stay within its axes, wherever it lies.
                 let whole = if p.mode == ParamMode::In { Whole::Argument } else { Whole::Writable };
-                let (start, bytes) = (Poly::int(0), c.bytes(k.body.ty(p.value), entry));
-                c.places[p.value] = Some(SubBuffer { start, bytes, whole, room: None, beyond: false });
+                let (start, (bytes, there)) = (Poly::int(0), c.bytes(k.body.ty(p.value), entry));
+                c.places[p.value] = Some(SubBuffer { start, bytes, there, whole, room: None, beyond: false });
             }
             _ => {
                 let form = c.flow.anything();
@@ -127,22 +129,30 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Bytes from the first element of a buffer to the end of its last one: 0 where its strides are not known to be at least 0.
-    fn bytes(&mut self, ty: &Type, b: Block) -> Poly {
-        let Type::Buffer(ty) = ty else { return Poly::int(0) };
+    /// Bytes from the first element of a buffer to the end of its last one, and what is at least 0 where there is one: 0 bytes where
+    /// its strides are not known to be at least 0.
+    fn bytes(&mut self, ty: &Type, b: Block) -> (Poly, Vec<Poly>) {
+        let none = (Poly::int(0), Vec::new());
+        let Type::Buffer(ty) = ty else { return none };
         let size = i128::from(ty.elem.size());
-        let mut end = Some(Poly::int(size));
+        // In order they are as many as the product of the extents, also where one of these is 0.
+        if ty.strides == row_major(&ty.shape) {
+            let bytes = self.flow.prover.dim(&Dim::product(&ty.shape)).and_then(|n| n.scale(size));
+            return (bytes.unwrap_or(Poly::int(0)), Vec::new());
+        }
+        let (mut end, mut there) = (Some(Poly::int(size)), Vec::new());
         for (extent, stride) in ty.shape.iter().zip(&ty.strides) {
             let steps = self.flow.prover.dim(extent).and_then(|n| n.sub(&Poly::int(1)));
             let stride = self.flow.prover.dim(stride);
             if !self.flow.proves(stride.clone(), b, &[]) {
-                return Poly::int(0);
+                return none;
             }
             let way =
                 steps.as_ref().and_then(|n| self.flow.prover.mul(n, stride.as_ref()?)).and_then(|w| w.scale(size));
             end = end.and_then(|e| e.add(&way?));
+            there.extend(steps);
         }
-        end.unwrap_or(Poly::int(0))
+        end.map_or(none, |end| (end, there))
     }
 
     fn instruction(&mut self, i: Inst, b: Block) {
@@ -207,12 +217,21 @@ impl<'a> Checker<'a, '_> {
                 let slot = self.plan?.slots.get(usize::try_from(*n).ok()?)?;
                 let bytes = self.flow.prover.dim(&slot.bytes).unwrap_or(Poly::int(0));
                 let room = Some(slot.bytes.clone());
-                return Some(SubBuffer { start: Poly::int(0), bytes, whole: Whole::Writable, room, beyond: false });
+                let there = Vec::new();
+                return Some(SubBuffer {
+                    start: Poly::int(0),
+                    bytes,
+                    there,
+                    whole: Whole::Writable,
+                    room,
+                    beyond: false,
+                });
             }
             Op::Packed { offset } => {
                 let bytes = Poly::int(i128::from(self.module.packed));
                 let start = Poly::int(i128::from(*offset));
-                return Some(SubBuffer { start, bytes, whole: Whole::Packed, room: None, beyond: false });
+                let (whole, there) = (Whole::Packed, Vec::new());
+                return Some(SubBuffer { start, bytes, there, whole, room: None, beyond: false });
             }
             Op::Param { name } => {
                 let counts = param_named(&self.module.params, name).map(|p| p.counts.as_slice());
@@ -238,7 +257,7 @@ impl<'a> Checker<'a, '_> {
         }
         let bytes = self.flow.prover.dim(&Dim::product(&ty.shape)).and_then(|n| n.scale(size));
         let bytes = bytes.unwrap_or(Poly::int(0));
-        Some(SubBuffer { start: Poly::int(0), bytes, whole, room: None, beyond: false })
+        Some(SubBuffer { start: Poly::int(0), bytes, there: Vec::new(), whole, room: None, beyond: false })
     }
 
     /// Does a buffer lie inside of its whole? Of part of a slot that may reach beyond its end this is asked of the kernels.
@@ -273,7 +292,8 @@ impl<'a> Checker<'a, '_> {
             self.sink.error(At::Inst(i), format!("{name}: {v} may begin before what it is part of"));
         }
         let rest = high.and_then(|h| place.bytes.sub(&h));
-        if self.flow.proves(rest, b, &present) {
+        let there = place.there.iter().all(|p| self.flow.proves(Some(p.clone()), b, &present));
+        if there && self.flow.proves(rest, b, &present) {
             return;
         }
         place.beyond = true;

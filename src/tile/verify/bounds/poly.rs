@@ -3,13 +3,15 @@
 //! In: dimensions and atoms (symbols, indices of the grid, counters of loops, results of `min` and the like), numbered in
 //! the order in which they are made. Out: sums of integer multiples of products of atoms over one positive divisor, with equal
 //! terms merged, so that `64*i + (S - 64*i)` is `S`. Arithmetic that leaves 127 bits gives up (`None`), and so does a form
-//! that is too long; nothing is proved of it then.
+//! that is too long, or of too high a power; nothing is proved of it then.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// The most terms of a form.
 const MAX_TERMS: usize = 64;
+/// The highest power of an atom, as of a dimension.
+const MAX_POWER: u32 = 64;
 
 /// What a form is made of, by number. An atom's bounds are forms of atoms with smaller numbers.
 pub(super) type Atom = u32;
@@ -240,36 +242,36 @@ impl Table {
         Poly { terms: vec![(self.product(vec![(a, 1)]), 1)], den: 1 }
     }
 
-    /// `m` times atoms to these powers (sorted): of two sorted lists the merged one.
-    fn merged(&self, m: Mono, by: &[(Atom, i32)], sign: i32) -> Vec<(Atom, i32)> {
+    /// `m` times atoms to these powers (sorted): of two sorted lists the merged one. `None` where a power is too high.
+    fn merged(&self, m: Mono, by: &[(Atom, i32)], sign: i32) -> Option<Vec<(Atom, i32)>> {
         let mut out = self.factors(m).to_vec();
         for (atom, e) in by {
+            let e = e.checked_mul(sign)?;
             match out.binary_search_by_key(atom, |(a, _)| *a) {
                 Ok(at) => {
-                    if let Some((_, own)) = out.get_mut(at) {
-                        *own = own.saturating_add(e.saturating_mul(sign));
-                    }
+                    let (_, own) = out.get_mut(at)?;
+                    *own = own.checked_add(e).filter(|e| e.unsigned_abs() <= MAX_POWER)?;
                 }
-                Err(at) => out.insert(at, (*atom, e.saturating_mul(sign))),
+                Err(at) => out.insert(at, (*atom, e)),
             }
         }
         out.retain(|(_, e)| *e != 0);
-        out
+        Some(out)
     }
 
     /// The product of two products.
-    pub(super) fn times(&mut self, a: Mono, b: Mono) -> Mono {
+    pub(super) fn times(&mut self, a: Mono, b: Mono) -> Option<Mono> {
         if a == ONE {
-            return b;
+            return Some(b);
         }
-        let all = self.merged(b, self.factors(a), 1);
-        self.product(all)
+        let all = self.merged(b, self.factors(a), 1)?;
+        Some(self.product(all))
     }
 
     /// `a / b`, if no exponent that was at least 0 falls below it.
     pub(super) fn quotient(&mut self, a: Mono, b: Mono) -> Option<Mono> {
         let by = self.factors(b).to_vec();
-        let all = self.merged(a, &by, -1);
+        let all = self.merged(a, &by, -1)?;
         let fits = |atom: &Atom| all.binary_search_by_key(atom, |(x, _)| *x).is_ok_and(|at| all[at].1 < 0);
         if by.iter().any(|(atom, e)| *e > 0 && fits(atom)) { None } else { Some(self.product(all)) }
     }
@@ -288,7 +290,7 @@ impl Table {
         let mut all: BTreeMap<Mono, i128> = BTreeMap::new();
         for (m, c) in &a.terms {
             for (n, d) in &b.terms {
-                let slot = all.entry(self.times(*m, *n)).or_insert(0);
+                let slot = all.entry(self.times(*m, *n)?).or_insert(0);
                 *slot = slot.checked_add(c.checked_mul(*d)?)?;
             }
         }
@@ -297,13 +299,14 @@ impl Table {
     }
 
     /// `by * p` for a product.
-    pub(super) fn mul_mono(&mut self, by: Mono, p: &Poly) -> Poly {
+    pub(super) fn mul_mono(&mut self, by: Mono, p: &Poly) -> Option<Poly> {
         if by == ONE {
-            return p.clone();
+            return Some(p.clone());
         }
-        let mut terms: Vec<(Mono, i128)> = p.terms.iter().map(|(m, c)| (self.times(by, *m), *c)).collect();
+        let term = |(m, c): &(Mono, i128)| Some((self.times(by, *m)?, *c));
+        let mut terms = p.terms.iter().map(term).collect::<Option<Vec<(Mono, i128)>>>()?;
         terms.sort_unstable_by_key(|(m, _)| *m);
-        Poly { terms, den: p.den }
+        Some(Poly { terms, den: p.den })
     }
 
     /// The largest atom of a form.

@@ -3,13 +3,14 @@
 //! In: atoms with bounds (`i` of a grid is at least 0, and `64*i` at most `S - 1`), facts (forms that are at least 0 at a
 //! place), a form. Out: is the form at least 0 for all values of the atoms that obey them? "No" means: not found.
 //!
-//! Atoms and what is known of them are here, the search for a proof in `search`.
+//! Atoms and what is known of them are here, the search for a proof in `search`, what it asks of forms of symbols alone in `symbols`.
 //!
 //! A dimension that is rounded, a `min` or a `max` is an atom ([`Prover::dim`]). What facts say of its symbols is lost in it, so it is
 //! also written as something that it is at least, and what it is more ([`Prover::least`]): `ceil_div(S, 2)` as 1 and what it is more, where
 //! `S` is at least 2.
 
 mod search;
+mod symbols;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,6 +58,8 @@ pub(super) struct Prover {
     most: BTreeMap<Mono, i128>,
     /// Forms that calls have computed, every step checked, and what they are at most in size.
     computed: BTreeMap<Poly, i128>,
+    /// How often proofs have tried facts.
+    tried: u32,
 }
 
 /// What a number of 64 bits is at most in size.
@@ -76,6 +79,7 @@ impl Prover {
             sizes,
             most: BTreeMap::new(),
             computed: BTreeMap::new(),
+            tried: 0,
         };
         for s in symbols {
             let a = p.atom(Bounds { natural: true, dimension: true, ..Bounds::default() });
@@ -95,11 +99,9 @@ impl Prover {
         let is_of_symbols = |d: &Dim| d.terms().all(|(m, _)| m.0.keys().all(|f| matches!(f, Factor::Symbol(_))));
         let (of_symbols, others): (Vec<&Dim>, Vec<&Dim>) = known.iter().partition(|d| is_of_symbols(d));
         let ordered = || of_symbols.iter().chain(&others).copied();
-        // Of integers alone, so that what is more than them is one.
-        let is_whole = |d: &&Dim| d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0));
         // Of what has no value here nothing is known.
         let is_named = |d: &&Dim| d.symbols().iter().all(|s| self.symbols.iter().any(|(own, _)| **own == **s));
-        let usable = ordered().filter(|d| !d.is_too_long()).filter(is_whole).filter(is_named);
+        let usable = ordered().filter(|d| !d.is_too_long()).filter(|d| is_whole(d)).filter(is_named);
         self.dimensions.extend(usable.cloned().collect::<Vec<Dim>>());
         for d in ordered() {
             let form = self.dim(d).map(Poly::tightened);
@@ -220,8 +222,8 @@ impl Prover {
                 let bounds = self.atoms.get(*x as usize).filter(|b| b.natural && *e == 1);
                 // What it is at most, times the rest: `S*T` for a row of `S`, times `T`.
                 for (c, upper) in bounds.map(|b| b.upper.clone()).unwrap_or_default() {
-                    let above = self.table.mul_mono(rest, &upper);
-                    most = most.min(self.most(&above) / c);
+                    let above = self.table.mul_mono(rest, &upper).map_or(i128::MAX, |above| self.most(&above));
+                    most = most.min(over(above, c));
                 }
                 most
             }
@@ -234,8 +236,8 @@ impl Prover {
     fn most_of_atom(&mut self, x: Atom) -> i128 {
         let Some(b) = self.atoms.get(x as usize).cloned() else { return MACHINE };
         let mut most = b.most.unwrap_or(MACHINE);
-        let above = b.upper.iter().map(|(c, p)| self.most(p) / c).min();
-        let below = b.lower.iter().map(|(c, p)| self.most(p) / c + 1).min();
+        let above = b.upper.iter().map(|(c, p)| over(self.most(p), *c)).min();
+        let below = b.lower.iter().map(|(c, p)| over(self.most(p), *c).saturating_add(1)).min();
         let below = if b.natural { Some(0) } else { below };
         if let (Some(above), Some(below)) = (above, below) {
             most = most.min(above.max(below));
@@ -267,7 +269,7 @@ impl Prover {
             }
             factors.sort_unstable();
             let product = self.table.product(factors);
-            let term = self.table.mul_mono(product, &Poly::int(r.num)).over(r.den)?;
+            let term = self.table.mul_mono(product, &Poly::int(r.num))?.over(r.den)?;
             sum = sum.add(&term)?;
         }
         Some(sum)
@@ -360,7 +362,8 @@ impl Prover {
                 d.substitute(&|s| (*s == **name).then(|| Dim::symbol(s).sub(least)))
             };
             let least = replaced.iter().rev().try_fold(now.sub(&more), back);
-            found.extend(least.filter(|d| !d.is_too_long() && !found.contains(d)));
+            // Of `min((A+3)/2, (A+B)/2)` that is `A/2`, and no integer where `A` is odd; what it is more must be one.
+            found.extend(least.filter(|d| is_whole(d) && !d.is_too_long() && !found.contains(d)));
         }
         found
     }
@@ -431,6 +434,16 @@ impl Prover {
             b.upper.push((c, most));
         }
     }
+}
+
+/// A size over a number: nothing is known where nothing is known of the size.
+fn over(most: i128, c: i128) -> i128 {
+    if most == i128::MAX { most } else { most / c }
+}
+
+/// Is a dimension a sum of multiples of products of integers?
+fn is_whole(d: &Dim) -> bool {
+    d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0))
 }
 
 #[cfg(test)]

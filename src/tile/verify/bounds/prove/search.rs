@@ -11,10 +11,11 @@
 //!   of `g`, whose terms are all at least 0.
 //! * A negative term is cancelled by a multiple of a fact that has it too: `c*d - a*b` is at least 0 where `b*(c - a)` and `c*(d - b)` are.
 //!   What is a multiple of a fact is divided by it.
+//! * A form of symbols is counted from the numbers that these are at least, and compared with what facts say together (`symbols`).
 //!
 //! Each step is an implication: the prover is sound, but not complete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Bounds, Prover};
 use crate::shape::{Dim, Factor, Monomial};
@@ -24,7 +25,8 @@ use crate::tile::verify::bounds::poly::{Atom, Mono, Poly};
 const STEPS: u32 = 2000;
 /// Nesting of steps.
 const DEPTH: u32 = 48;
-/// Steps to find the sign of a coefficient.
+/// Steps for one proof that find signs of coefficients, and for one sign.
+const SIGNS: u32 = 1000;
 const SIGN: u32 = 100;
 /// Steps for one proof that cover a negative term, for one form of it, and how many in a row.
 const COVERS: u32 = 1500;
@@ -32,6 +34,12 @@ const COVERS_OF_FORM: u32 = 200;
 const COVER: u32 = 6;
 /// What a step that cancels a term by a fact counts in that: there are few in a row.
 const CANCEL: u32 = 12;
+/// How often facts are tried in one proof, and what an exact division by one counts. Programs need some hundreds.
+const TRIES: u32 = 10_000;
+const DIVISION: u32 = 10;
+/// How often that is in all proofs of a body before those that follow have a few alone.
+const ALL_TRIES: u32 = 400_000;
+const FEW_TRIES: u32 = 500;
 
 /// What a search knows, and the steps that are left to it.
 struct Search<'a> {
@@ -44,9 +52,22 @@ struct Search<'a> {
     signs: BTreeMap<(Vec<Poly>, Poly), Option<bool>>,
     /// Forms whose negative terms are not covered, and in how many steps that was tried.
     uncovered: BTreeMap<Poly, u32>,
-    /// Steps that are left, and those of them that cover.
+    /// What the facts say together of some symbols.
+    together: BTreeMap<BTreeSet<Atom>, Vec<Poly>>,
+    /// Steps that are left; those to find signs, which do not count among them, and those that cover.
     left: u32,
+    signing: u32,
     covers: u32,
+    /// How often facts may still be tried.
+    tries: u32,
+}
+
+impl Search<'_> {
+    /// May facts be tried so many times more?
+    fn tries(&mut self, many: u32) -> bool {
+        self.tries = self.tries.saturating_sub(many);
+        self.tries > 0
+    }
 }
 
 impl Prover {
@@ -60,16 +81,22 @@ impl Prover {
         if facts.iter().any(|f| p.sub(f).is_some_and(|rest| self.plain(&rest))) {
             return true;
         }
+        let tries = if self.tried < ALL_TRIES { TRIES } else { FEW_TRIES };
         let mut search = Search {
             facts,
             chosen: Vec::new(),
             failed: BTreeMap::new(),
             signs: BTreeMap::new(),
             uncovered: BTreeMap::new(),
+            together: BTreeMap::new(),
             left: STEPS,
+            signing: SIGNS,
             covers: COVERS,
+            tries,
         };
-        self.search(p, &mut search, DEPTH) || contradict(&search.facts)
+        let found = self.search(p, &mut search, DEPTH);
+        self.tried = self.tried.saturating_add(tries - search.tries);
+        found || contradict(&search.facts)
     }
 
     /// The same, in the steps that are left.
@@ -81,7 +108,7 @@ impl Prover {
         }
         let Some(x) = self.table.latest(p) else { return false };
         let key = (s.chosen.clone(), p.clone());
-        if depth == 0 || s.left == 0 || s.failed.get(&key).is_some_and(|deep| depth <= *deep) {
+        if depth == 0 || s.left == 0 || s.tries == 0 || s.failed.get(&key).is_some_and(|deep| depth <= *deep) {
             return false;
         }
         s.left -= 1;
@@ -121,14 +148,13 @@ impl Prover {
         }
         let inverse = common.iter().map(|(a, e)| (*a, -e)).collect();
         let by = self.table.product(inverse);
-        let rest = self.table.mul_mono(by, p);
-        let found = self.search(&rest, s, depth - 1);
+        let found = self.table.mul_mono(by, p).is_some_and(|rest| self.search(&rest, s, depth - 1));
         s.chosen.truncate(kept);
         Some(found)
     }
 
     /// Is a coefficient at least 0 (`true`) or at most 0 (`false`)? A factor like `T-1` is by a fact.
-    fn sign(&mut self, a: &Poly, s: &mut Search<'_>) -> Option<bool> {
+    fn sign(&mut self, a: &Poly, s: &mut Search<'_>, depth: u32) -> Option<bool> {
         if self.plain(a) {
             return Some(true);
         }
@@ -145,14 +171,19 @@ impl Prover {
         let left = s.left;
         let mut found = None;
         for (sign, by) in [(true, 1), (false, -1)] {
-            s.left = left.min(SIGN);
+            let mine = left.min(SIGN).min(s.signing);
+            s.left = mine;
             let of = a.scale(by);
-            if found.is_none() && of.is_some_and(|a| self.search(&a, s, CANCEL + 1)) {
+            if found.is_none() && of.is_some_and(|a| self.search(&a, s, (CANCEL + 1).min(depth - 1))) {
                 found = Some(sign);
             }
+            s.signing = s.signing.saturating_sub(mine - s.left);
         }
         s.left = left;
-        s.signs.insert(key, found);
+        // What was not found in a few steps may be in more.
+        if found.is_some() || depth > CANCEL + 1 {
+            s.signs.insert(key, found);
+        }
         found
     }
 
@@ -160,7 +191,7 @@ impl Prover {
     fn eliminate(&mut self, p: &Poly, x: Atom, s: &mut Search<'_>, depth: u32) -> bool {
         let Some((a, b)) = self.table.split_once(p, x) else { return false };
         let Some(bounds) = self.atoms.get(x as usize).cloned() else { return false };
-        let sign = self.sign(&a, s);
+        let sign = self.sign(&a, s, depth);
         let (up, down) = (sign == Some(true), sign == Some(false));
         let limits = if up {
             &bounds.lower[..]
@@ -175,7 +206,7 @@ impl Prover {
                 return true;
             }
         }
-        if up && bounds.natural && self.sign(&b, s) == Some(true) {
+        if up && bounds.natural && self.sign(&b, s, depth) == Some(true) {
             return true;
         }
         for (c, limit) in limits {
@@ -188,17 +219,21 @@ impl Prover {
         if up || down {
             // A fact `c*x + rest >= 0` bounds it as well.
             for n in 0..s.facts.len() + s.chosen.len() {
+                if !s.tries(1) {
+                    return false;
+                }
                 let fact = match n.checked_sub(s.facts.len()) {
                     None => s.facts[n].clone(),
                     Some(n) => s.chosen[n].clone(),
                 };
                 let Some((c, rest)) = self.table.split(&fact, x) else { continue };
                 let Some(c) = c.as_int().filter(|c| if up { *c > 0 } else { *c < 0 }) else { continue };
+                let Some(c) = c.checked_abs() else { continue };
                 let Some(limit) = rest.scale(if up { -1 } else { 1 }) else { continue };
                 if self.table.latest(&rest).is_some_and(|y| y > x) {
                     continue;
                 }
-                if let Some(next) = self.replaced(&a, &b, c.abs(), &limit)
+                if let Some(next) = self.replaced(&a, &b, c, &limit)
                     && self.search(&next, s, depth - 1)
                 {
                     return true;
@@ -240,11 +275,12 @@ impl Prover {
         bounds.one_of.iter().enumerate().all(|(n, form)| {
             let kept = s.chosen.len();
             // Of a `min` the form is the smallest of its bounds, of a `max` the largest.
-            for (_, other) in bounds.upper.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, o)| o) {
-                s.chosen.extend(other.sub(form).map(Poly::tightened));
+            for (_, (c, other)) in bounds.upper.iter().enumerate().filter(|(m, _)| *m != n) {
+                let less = c.checked_neg().and_then(|c| other.combine(1, form, c));
+                s.chosen.extend(less.map(Poly::tightened));
             }
-            for (_, other) in bounds.lower.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, o)| o) {
-                s.chosen.extend(form.sub(other).map(Poly::tightened));
+            for (_, (c, other)) in bounds.lower.iter().enumerate().filter(|(m, _)| *m != n) {
+                s.chosen.extend(form.combine(*c, other, -1).map(Poly::tightened));
             }
             let found = match self.replaced(a, b, 1, form) {
                 Some(next) => self.search(&next, s, depth - 1),
@@ -284,7 +320,7 @@ impl Prover {
             let mut factors = m.0.iter().map(atom).collect::<Option<Vec<_>>>()?;
             factors.sort_unstable();
             let product = self.table.product(factors);
-            sum = sum.add(&self.table.mul_mono(product, &Poly::int(r.num)).over(r.den)?)?;
+            sum = sum.add(&self.table.mul_mono(product, &Poly::int(r.num))?.over(r.den)?)?;
         }
         Some(sum)
     }
@@ -296,6 +332,9 @@ impl Prover {
             let fact = s.facts[n];
             if fact.terms().len() < 2 || !self.is_of_dimensions(fact) {
                 continue;
+            }
+            if !s.tries(DIVISION) {
+                return false;
             }
             let rest = self.as_dim(fact).and_then(|fact| whole.multiple_of(&fact));
             // Of what is divided by a symbol nothing is known where the symbol is 0.
@@ -309,9 +348,9 @@ impl Prover {
         false
     }
 
-    /// A form of symbols alone: cancels a negative term by a fact.
+    /// A form of symbols alone: is it plain from numbers or from what facts say together? Else cancels a negative term by a fact.
     fn cancel(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
-        if self.multiple(p, s, depth) {
+        if self.is_above_facts(p, s) || self.multiple(p, s, depth) {
             return true;
         }
         let nexts = self.cancelled(p, s, false);
@@ -320,6 +359,26 @@ impl Prover {
         let (first, others): (Vec<Poly>, Vec<Poly>) = nexts.into_iter().partition(|next| is_of_symbols(self, next));
         first.iter().any(|next| self.search(next, s, depth.saturating_sub(CANCEL)))
             || others.iter().any(|next| self.search(next, s, depth.saturating_sub(2 * CANCEL)))
+    }
+
+    /// Is a form of symbols more than what the facts say together of these, or is it plain from the numbers that they are at least?
+    fn is_above_facts(&mut self, p: &Poly, s: &mut Search<'_>) -> bool {
+        let symbols = self.symbols_of(p);
+        if !s.together.contains_key(&symbols) {
+            let pairs = s.facts.len().saturating_mul(s.facts.len());
+            if !s.tries(u32::try_from(pairs).unwrap_or(u32::MAX)) {
+                return false;
+            }
+            let together = self.together(&symbols, &s.facts);
+            s.together.insert(symbols.clone(), together);
+        }
+        let together = s.together.get(&symbols).map(Vec::as_slice).unwrap_or_default();
+        if !together.iter().all(|f| f.as_int().is_none_or(|n| n >= 0))
+            || together.iter().any(|f| p.sub(f).is_some_and(|rest| self.plain(&rest)))
+        {
+            return true;
+        }
+        self.is_above_numbers(p, s.facts.iter().copied().chain(&s.chosen).chain(together))
     }
 
     /// A form of dimensions alone: is each of its negative terms cancelled by a fact or by the upper bound of a factor, in a few steps?
@@ -338,7 +397,7 @@ impl Prover {
         if self.plain(p) {
             return true;
         }
-        if depth == 0 || s.covers == 0 || s.uncovered.get(p).is_some_and(|deep| depth <= *deep) {
+        if depth == 0 || s.covers == 0 || s.tries == 0 || s.uncovered.get(p).is_some_and(|deep| depth <= *deep) {
             return false;
         }
         s.covers -= 1;
@@ -352,7 +411,7 @@ impl Prover {
 
     /// What is left of a form where a negative term is cancelled by a multiple of a fact, or of an upper bound of one of its
     /// factors: if that is at least 0, so is the form.
-    fn cancelled(&mut self, p: &Poly, s: &Search<'_>, bounds: bool) -> Vec<Poly> {
+    fn cancelled(&mut self, p: &Poly, s: &mut Search<'_>, bounds: bool) -> Vec<Poly> {
         // Of the highest degree: what is put in its place is perhaps of a lower one.
         let negative = p.terms().iter().filter(|(_, c)| *c < 0);
         let Some((m, c)) = negative.max_by_key(|(m, _)| self.table.degree(*m)).copied() else { return Vec::new() };
@@ -361,6 +420,9 @@ impl Prover {
         // Divisors do not matter to a sign.
         let Some(p) = numerator(p) else { return Vec::new() };
         let mut out = Vec::new();
+        if !s.tries(u32::try_from(s.facts.len() + s.chosen.len()).unwrap_or(u32::MAX)) {
+            return out;
+        }
         let facts = s.facts.iter().copied().chain(&s.chosen);
         facts.for_each(|fact| self.cancel_by(&p, (m, c), (fact, most), &mut out));
         for (x, _) in if bounds { self.table.factors(m).to_vec() } else { Vec::new() } {
@@ -385,8 +447,8 @@ impl Prover {
             if added.is_some_and(|added| self.table.degree(by).saturating_add(added) > most) {
                 continue;
             }
-            let multiple = numerator(&self.table.mul_mono(by, fact));
-            out.extend(multiple.and_then(|multiple| p.combine(-d, &multiple, c)));
+            let multiple = self.table.mul_mono(by, fact).as_ref().and_then(numerator);
+            out.extend(multiple.and_then(|multiple| p.combine(d.checked_neg()?, &multiple, c)));
         }
     }
 }

@@ -96,7 +96,9 @@ fn form(random: &mut Random, depth: usize) -> Dim {
     }
     let x = form(random, depth - 1);
     let by = n(2 + random.below(3) as i64);
-    match random.below(9) {
+    match random.below(11) {
+        9 => x.div(&by).unwrap(),
+        10 => x.div(&form(random, 0)).unwrap_or(x),
         0 => x.add(&form(random, depth - 1)),
         1 => x.sub(&form(random, 0)),
         2 => x.mul(&form(random, 0)),
@@ -148,6 +150,77 @@ fn what_is_proved_holds() {
     assert!(possible > 80 && found > 150 && missed < found, "{possible}: {plain} {found} {missed}");
 }
 
+/// Forms of symbols by numbers that these are at least, and by what is known of another symbol from both sides.
+#[test]
+fn forms_of_symbols_are_proved_by_numbers_and_by_pairs_of_facts() {
+    let (a, b, c) = (s("A"), s("B"), s("C"));
+    let product = || vec![a.mul(&b).sub(&a).sub(&n(11)), n(4).sub(&b)];
+    let cube = a.mul(&a).mul(&a).sub(&a.mul(&a).mul(&n(4))).sub(&a);
+    let boxed = a.mul(&b).mul(&b).sub(&b.mul(&b).mul(&n(2))).sub(&b);
+    let claims: Vec<(Vec<Dim>, Dim)> = vec![
+        // A cube from the place 4, 1, 4 on, and another box.
+        (vec![a.sub(&n(5))], cube.sub(&n(20))),
+        (vec![a.sub(&n(3)), b.sub(&n(2))], boxed.sub(&n(2))),
+        (vec![b.sub(&n(4)), a.add(&n(3)).sub(&b)], a.sub(&n(1))),
+        (vec![b.sub(&n(1)), a.mul(&n(4)).sub(&b)], a.sub(&n(1))),
+        (vec![c.sub(&b).sub(&n(1)), b.sub(&n(2)), a.add(&n(1)).sub(&c)], a.sub(&n(2))),
+        (product(), a.mul(&n(8)).sub(&n(32))),
+        (product(), a.mul(&a).sub(&a.mul(&n(3))).sub(&n(4))),
+    ];
+    for (known, claim) in &claims {
+        let all = models(known, 3, 9);
+        assert!(!all.is_empty() && all.iter().all(|at| value(claim, at).unwrap() >= 0), "{claim}");
+        assert!(proved(known, claim), "{claim} where {known:?}");
+        let less = claim.sub(&Dim::one());
+        assert!(all.iter().any(|at| value(&less, at).unwrap() < 0), "{less}");
+        assert!(!proved(known, &less), "{less} where {known:?}");
+    }
+    for (known, claim) in [
+        (vec![a.sub(&n(4))], cube.sub(&n(5))),
+        (vec![b.sub(&n(4)), a.add(&b).sub(&n(3))], a.sub(&n(1))),
+        (vec![b.sub(&n(4)), a.add(&n(4)).sub(&b)], a.sub(&n(1))),
+    ] {
+        assert!(models(&known, 3, 9).iter().any(|at| value(&claim, at).is_some_and(|v| v < 0)), "{claim}");
+        assert!(!proved(&known, &claim), "{claim} where {known:?}");
+    }
+}
+
+/// Random facts of two symbols each, some of them products, and claims of one: what is proved holds for all small values, and most of
+/// what holds is proved.
+#[test]
+fn what_facts_say_together_holds() {
+    let mut random = Random::new(5);
+    let (mut found, mut alone, mut missed) = (0, 0, 0);
+    for _ in 0..400 {
+        let fact = |random: &mut Random| {
+            let (x, y) = (s(random.pick(&NAMES[..3])), s(random.pick(&NAMES[..3])));
+            let x = if random.below(4) == 0 { x.mul(&s(random.pick(&NAMES[..3]))) } else { x };
+            let times = |random: &mut Random| n(1 + random.below(3) as i64);
+            let (a, b) = (times(random), times(random));
+            let rest = n(random.below(13) as i64 - 6);
+            let sum = if random.below(3) == 0 { rest } else { rest.sub(&y.mul(&b)) };
+            if random.below(4) == 0 { sum.sub(&x.mul(&a)).add(&n(6)) } else { sum.add(&x.mul(&a)) }
+        };
+        let known: Vec<Dim> = (0..1 + random.below(4)).map(|_| fact(&mut random)).collect();
+        let all = models(&known, 3, 12);
+        let x = s(random.pick(&NAMES[..3]));
+        let form = if random.below(2) == 0 { x.clone() } else { x.mul(&x).sub(&x) };
+        let Some(least) = all.iter().filter_map(|at| value(&form, at)).min() else { continue };
+        let holds = form.sub(&n(least));
+        if proved(&known, &holds) {
+            found += 1;
+            alone += usize::from(known.contains(&holds) || holds.is_provably_nonnegative());
+        } else {
+            missed += 1;
+        }
+        assert!(!proved(&known, &holds.sub(&Dim::one())), "{holds} is 0 somewhere: {known:?}");
+    }
+    println!(
+        "{found} are proved, {alone} of them by one fact or none, {missed} hold for small values and are not proved"
+    );
+    assert!(found > 3 * missed && found - alone > 30, "{found} {alone} {missed}");
+}
+
 /// An access to a matrix of random extents, rows in steps: where it is proved to end before a number of elements, it does for all
 /// small values; and one element less is refused.
 #[test]
@@ -192,4 +265,209 @@ fn accesses_that_are_proved_end_before() {
     }
     println!("{found} are proved, {refused} are refused");
     assert!(found > 50 && refused > 50, "{found} {refused}");
+}
+
+/// Indices as control flow makes them, for all small values: each model has a value for each atom.
+struct Indices {
+    prover: Prover,
+    models: Vec<Vec<i128>>,
+    atoms: Vec<Poly>,
+    /// What is at least 0 by the bounds of the atoms.
+    slack: Vec<Poly>,
+}
+
+impl Indices {
+    fn new() -> Indices {
+        let mut prover = Prover::new(&["A".to_string(), "B".to_string()], Sizes::default());
+        let atoms: Vec<Poly> = [0, 1].map(|a| prover.of_atom(a)).into();
+        let models = (0..25).map(|i| vec![i % 5, i / 5]).collect();
+        Indices { prover, models, slack: atoms.clone(), atoms }
+    }
+
+    /// A form times its divisor.
+    fn numerator(&self, p: &Poly, at: &[i128]) -> i128 {
+        let value = |m: Mono| -> i128 {
+            let factors = self.prover.table.factors(m).iter();
+            factors.map(|(a, e)| at[*a as usize].pow(e.unsigned_abs())).product()
+        };
+        p.terms().iter().map(|(m, c)| c * value(*m)).sum()
+    }
+
+    /// A form as a text.
+    fn text(&self, p: &Poly) -> String {
+        let terms = p.terms().iter().map(|(m, c)| {
+            let factors = self.prover.table.factors(*m).iter();
+            format!("{c:+}{}", factors.map(|(a, e)| format!("*x{a}").repeat(*e as usize)).collect::<String>())
+        });
+        format!("({})/{}", terms.collect::<String>(), p.divisor())
+    }
+
+    /// All that is known of the atoms.
+    fn texts(&self) -> String {
+        let list = |name: &str, all: &[(i128, Poly)]| -> String {
+            all.iter().map(|(c, p)| format!(" {c}*x {name} {};", self.text(p))).collect()
+        };
+        let atoms = self.prover.atoms.iter().enumerate().map(|(n, b)| {
+            let one_of: String = b.one_of.iter().map(|p| format!(" x = {} or", self.text(p))).collect();
+            let natural = if b.natural { " x >= 0;" } else { "" };
+            format!("x{n}:{natural}{}{}{one_of}\n", list(">=", &b.lower), list("<=", &b.upper))
+        });
+        atoms.collect()
+    }
+
+    fn is_natural(&self, p: &Poly, at: &[i128]) -> bool {
+        self.numerator(p, at) >= 0
+    }
+
+    /// A small number, an atom, or a sum or product of these.
+    fn form(&mut self, random: &mut Random, depth: usize) -> Poly {
+        if depth == 0 || random.below(3) == 0 {
+            return match random.below(4) {
+                0 => Poly::int(random.below(5) as i128 - 1),
+                _ => random.pick(&self.atoms).clone(),
+            };
+        }
+        let (x, y) = (self.form(random, depth - 1), self.form(random, depth - 1));
+        match random.below(5) {
+            0 => x.add(&y),
+            1 => x.sub(&y),
+            2 => self.prover.mul(&x, &y),
+            3 => x.over(1 + random.below(3) as i128),
+            _ => x.combine(1 + random.below(3) as i128, &y, random.below(5) as i128 - 2),
+        }
+        .unwrap()
+    }
+
+    /// Adds an atom with bounds and all of its values: those of a list, or all that are small and obey the bounds.
+    fn add(&mut self, random: &mut Random, bounds: Bounds, values: impl Fn(&Indices, &[i128]) -> Vec<i128>) {
+        let mut models = Vec::new();
+        for at in &self.models {
+            let mut all = values(self, at);
+            all.sort_unstable();
+            all.dedup();
+            models.extend(all.into_iter().map(|v| [at.as_slice(), &[v]].concat()));
+        }
+        while models.len() > 2500 {
+            models.swap_remove(random.below(models.len()));
+        }
+        self.models = models;
+        let atom = self.prover.fresh(bounds.clone());
+        self.slack.extend(bounds.natural.then(|| atom.clone()));
+        self.slack.extend(bounds.lower.iter().map(|(c, p)| atom.combine(*c, p, -1).unwrap()));
+        self.slack.extend(bounds.upper.iter().map(|(c, p)| p.combine(1, &atom, -c).unwrap()));
+        self.atoms.push(atom);
+    }
+
+    fn index(&mut self, random: &mut Random) {
+        let (p, q) = (self.form(random, 2), self.form(random, 2));
+        let exact = |own: &Indices, p: &Poly, at: &[i128]| -> Vec<i128> {
+            let n = own.numerator(p, at);
+            if n % p.divisor() == 0 { vec![n / p.divisor()] } else { Vec::new() }
+        };
+        match random.below(6) {
+            // A grid, or a counter: each `c`-th below a bound.
+            0 | 1 => {
+                let c = 1 + random.below(3) as i128;
+                let last = p.sub(&Poly::int(1)).unwrap();
+                let bounds = Bounds { natural: true, upper: vec![(c, last.clone())], ..Bounds::default() };
+                let within = |own: &Indices, at: &[i128], i: i128| c * i * last.divisor() <= own.numerator(&last, at);
+                self.add(random, bounds, |own, at| (0..7).filter(|i| within(own, at, *i)).collect());
+            }
+            // The smaller or the larger one.
+            n @ (2 | 3) => {
+                let both = || vec![(1, p.clone()), (1, q.clone())];
+                let natural = self.prover.proves(&p, []) && self.prover.proves(&q, []);
+                let (lower, upper) = if n == 2 { (Vec::new(), both()) } else { (both(), Vec::new()) };
+                let bounds = Bounds { natural, lower, upper, one_of: vec![p.clone(), q.clone()], ..Bounds::default() };
+                self.add(random, bounds, |own, at| {
+                    let both: Vec<i128> = [&p, &q].iter().flat_map(|p| exact(own, p, at)).collect();
+                    let chosen = if n == 2 { both.iter().min() } else { both.iter().max() };
+                    chosen.filter(|_| both.len() == 2).copied().into_iter().collect()
+                });
+            }
+            // A quotient that is rounded down.
+            4 => {
+                let c = 2 + random.below(3) as i128;
+                let p = p.scale(p.divisor()).unwrap();
+                let natural = self.prover.proves(&p, []);
+                let lower = vec![(c, p.sub(&Poly::int(c - 1)).unwrap())];
+                let bounds = Bounds { natural, lower, upper: vec![(c, p.clone())], ..Bounds::default() };
+                self.add(random, bounds, |own, at| vec![own.numerator(&p, at).div_euclid(c)]);
+            }
+            // One of two.
+            _ => {
+                let bounds = Bounds { one_of: vec![p.clone(), q.clone()], ..Bounds::default() };
+                self.add(random, bounds, |own, at| [&p, &q].iter().flat_map(|p| exact(own, p, at)).collect());
+            }
+        }
+    }
+}
+
+/// How many systems of random indices are looked at.
+const SYSTEMS: usize = 1500;
+
+/// Random indices, random facts and claims that are close to what follows: what is proved holds for all small values.
+#[test]
+fn what_is_proved_of_indices_holds() {
+    let mut random = Random::new(5);
+    let (mut plain, mut found, mut refused) = (0, 0, 0);
+    for _ in 0..SYSTEMS {
+        let mut all = Indices::new();
+        for _ in 0..1 + random.below(3) {
+            all.index(&mut random);
+        }
+        let facts: Vec<Poly> = (0..random.below(3)).map(|_| all.form(&mut random, 2).tightened()).collect();
+        let holds = |at: &&Vec<i128>| facts.iter().all(|f| all.is_natural(f, at));
+        let models: Vec<Vec<i128>> = all.models.iter().filter(holds).cloned().collect();
+        if models.is_empty() {
+            continue;
+        }
+        let natural: Vec<Poly> = all.slack.iter().chain(&facts).cloned().collect();
+        for _ in 0..8 {
+            // Sums of products of what is at least 0, or a little less.
+            let mut claim = Poly::int(-(random.below(3) as i128)).over(1 + random.below(2) as i128).unwrap();
+            for _ in 0..1 + random.below(3) {
+                let (x, y) = (random.pick(&natural).clone(), random.pick(&natural).clone());
+                let term = match random.below(3) {
+                    0 => all.prover.mul(&x, &y),
+                    1 => x.add(&y),
+                    _ => Some(x),
+                };
+                claim = claim.combine(1, &term.unwrap(), random.below(4) as i128).unwrap();
+            }
+            if random.below(3) == 0 {
+                claim = claim.sub(&all.form(&mut random, 2)).unwrap();
+            }
+            if !all.prover.proves(&claim, &facts) {
+                refused += 1;
+                continue;
+            }
+            let refuted = models.iter().find(|at| !all.is_natural(&claim, at));
+            let facts = || facts.iter().map(|f| all.text(f)).collect::<Vec<String>>();
+            assert_eq!(refuted, None, "{}\nof {}where {:?}", all.text(&claim), all.texts(), facts());
+            *if all.prover.plain(&claim) { &mut plain } else { &mut found } += 1;
+        }
+    }
+    println!("{plain} by their terms, {found} by a search, {refused} are refused");
+    assert!(found > SYSTEMS / 2 && refused > SYSTEMS / 2, "{plain} {found} {refused}");
+}
+
+/// What is a third of something is no integer by itself.
+#[test]
+fn forms_over_a_number_are_no_integers() {
+    // The larger of two thirds is not the whole of one.
+    let mut thirds = prover(&[]);
+    let whole = thirds.dim(&s("A")).unwrap();
+    let third = whole.clone().over(3).unwrap();
+    let lower = vec![(1, third.clone()), (1, third.clone())];
+    let largest = thirds.fresh(Bounds { natural: true, lower, one_of: vec![third; 2], ..Bounds::default() });
+    assert!(thirds.proves(&largest.combine(3, &whole, -1).unwrap(), []));
+    assert!(!thirds.proves(&largest.sub(&whole).unwrap(), []));
+    // Of `(A+3)/2` and `(B+D)/2`, where `B` is at least `A`, each is `A/2` and something, which is no integer where `A` is odd.
+    let known = [s("B").sub(&s("A"))];
+    let half = |d: &Dim| d.div(&n(2)).unwrap();
+    let smallest = half(&s("A").add(&n(3))).min_with(&half(&s("B").add(&s("D"))));
+    let claim = s("A").add(&n(2)).sub(&smallest.mul(&n(2)));
+    assert!(models(&known, 4, 7).iter().any(|at| value(&claim, at).is_some_and(|v| v < 0)), "{claim}");
+    assert!(!proved(&known, &claim), "{claim} where {known:?}");
 }

@@ -1,0 +1,97 @@
+//! Forms of symbols alone: what numbers say of them, and what facts say together.
+//!
+//! In: a form, and the facts that hold. Out: is the form at least 0, counted from the numbers that its symbols are at least; facts
+//! that do without the symbols that the form does not have. Each is one step, without a search.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Prover;
+use crate::tile::verify::bounds::poly::{Atom, ONE, Poly};
+
+/// The most facts that are made of others.
+const MOST_TOGETHER: usize = 64;
+
+impl Prover {
+    /// The symbols of a form.
+    pub(super) fn symbols_of(&self, p: &Poly) -> BTreeSet<Atom> {
+        let atoms = p.terms().iter().flat_map(|(m, _)| self.table.factors(*m)).map(|(a, _)| *a);
+        atoms.filter(|a| *a < self.first).collect()
+    }
+
+    /// Is a form of symbols at least 0 by its terms alone, with each symbol as what it is more than a number that a fact says it is at
+    /// least? Where `S` is at least 3 and `T` at least 2, `S*T*T - 2*T*T - T - 1` is `(s+3)*(t+2)*(t+2) - 2*(t+2)*(t+2) - (t+2) - 1`,
+    /// which has no negative term.
+    pub(super) fn is_above_numbers<'a>(&mut self, p: &Poly, facts: impl IntoIterator<Item = &'a Poly>) -> bool {
+        let mut least: BTreeMap<Atom, i128> = BTreeMap::new();
+        for fact in facts {
+            // `k*x - n >= 0`
+            let [(ONE, n), (m, k)] = *fact.terms() else { continue };
+            let [(x, 1)] = *self.table.factors(m) else { continue };
+            let Some(n) = n.checked_neg().filter(|n| *n > 0 && k > 0) else { continue };
+            let number = (n - 1) / k + 1;
+            least.entry(x).and_modify(|own| *own = number.max(*own)).or_insert(number);
+        }
+        let mut form = p.clone();
+        for x in self.symbols_of(p) {
+            if let Some(number) = least.get(&x) {
+                let Some(next) = self.counted_from_number(&form, x, *number) else { return false };
+                form = next;
+            }
+        }
+        form != *p && self.plain(&form)
+    }
+
+    /// A form with `x + number` for `x`, times its divisor.
+    fn counted_from_number(&mut self, p: &Poly, x: Atom, number: i128) -> Option<Poly> {
+        // The coefficients of the powers of `x`, then Horner's rule.
+        let (mut coefficients, mut rest) = (Vec::new(), p.clone());
+        while !rest.terms().is_empty() {
+            let (higher, own) = self.table.split_once(&rest, x)?;
+            coefficients.push(own);
+            rest = higher;
+        }
+        let by = self.table.atom(x).add(&Poly::int(number))?;
+        let mut sum = Poly::int(0);
+        for own in coefficients.iter().rev() {
+            sum = self.mul(&sum, &by)?.add(own)?;
+        }
+        Some(sum)
+    }
+
+    /// What facts say together of these symbols: each other symbol is eliminated (Fourier-Motzkin), from a fact that says what it is at
+    /// least and one that says what it is at most. Of `N - 4` and `S + 3 - N` that is `S - 1`.
+    pub(super) fn together(&mut self, symbols: &BTreeSet<Atom>, facts: &[&Poly]) -> Vec<Poly> {
+        let is_of_symbols = |t: &Self, f: &Poly| t.table.latest(f).is_some_and(|x| x < t.first);
+        let mut now: Vec<Poly> = facts.iter().copied().filter(|f| is_of_symbols(self, f)).cloned().collect();
+        let others: BTreeSet<Atom> =
+            now.iter().flat_map(|f| self.symbols_of(f)).filter(|x| !symbols.contains(x)).collect();
+        let mut made = 0;
+        // The newest first: what has its value later is bounded by what is there before.
+        for x in others.into_iter().rev() {
+            let (with, without): (Vec<Poly>, Vec<Poly>) =
+                now.into_iter().partition(|f| self.symbols_of(f).contains(&x));
+            now = without;
+            let (mut lower, mut upper) = (Vec::new(), Vec::new());
+            for fact in with {
+                // `a*x + b` with `a` at least 0, or at most.
+                let Some((a, b)) = self.table.split(&fact, x) else { continue };
+                if self.plain(&a) {
+                    lower.push((a, b));
+                } else if let Some(a) = a.scale(-1).filter(|a| self.plain(a)) {
+                    upper.push((a, b));
+                }
+            }
+            for ((a, b), (c, d)) in lower.iter().flat_map(|l| upper.iter().map(move |u| (l, u))) {
+                let both = self.mul(c, b).and_then(|cb| cb.add(&self.mul(a, d)?)).map(Poly::tightened);
+                if let Some(both) = both.filter(|both| !self.plain(both) && !now.contains(both)) {
+                    now.push(both);
+                    made += 1;
+                }
+                if made == MOST_TOGETHER {
+                    return now;
+                }
+            }
+        }
+        now
+    }
+}
