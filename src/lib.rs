@@ -93,7 +93,8 @@
 //!   before it (`passes::hoist_products`). What remains is the product of the state with its gates side by side, and one kernel
 //!   of elementwise work, though it gives a state and a cell and writes the stacked results besides (`lowering/tile/plan/together.rs`); what the
 //!   next step needs is written where it is read (`storage.rs`). One row, or two, are multiplied by four panels side by side, whose sums do not wait for each other
-//!   (`tile/schedule/jam.rs`). A launch of less than 8 KiB runs on the calling thread and touches nothing that
+//!   and which lie abreast, step by step (`tile/schedule/jam.rs`); each step goes through them in the other direction, since what a cache
+//!   has kept is what was read last (`runtime/support/ahead.rs`). A launch of less than 8 KiB runs on the calling thread and touches nothing that
 //!   threads share (`runtime/support/pool.rs`). The product and the elementwise work as one kernel, a panel of each gate at a time,
 //!   was tried once, at batch 1 and 128 steps only, on a machine that was busy with other work: the difference was within the noise,
 //!   on one thread and on two. Other sizes were not measured.

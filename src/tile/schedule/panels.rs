@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::formats::WeightChoice;
 use super::halves;
-use super::jam::jam_panels;
+use super::jam::{self, jam_panels};
 use super::joined::{self, Joined};
 use super::packing::{self, Left, Packing, Panels, Part};
 use super::pairs;
@@ -257,8 +257,9 @@ impl Walk<'_, '_> {
                 target if halves::are_wanted(target, a, &right_type) => Left::Rounded,
                 _ => Left::AsItIs,
             };
+            let (at_once, abreast) = self.panels_at_once(product, &made, &piece.window, block).unwrap_or((1, 1));
             let row_count = product.row_count(kernel);
-            let panels = self.panels(&piece.window, &row_count, left, at, name)?;
+            let panels = self.panels(&piece.window, (&row_count, left, abreast), at, name)?;
             // Many rows on a GPU, if they may be that.
             let cores = tensor_cores_of(self.new.target, a, &row_count, &columns);
             let cores = cores.filter(|_| panels.as_ref().is_some_and(|p| p.scales.is_some()));
@@ -311,8 +312,8 @@ impl Walk<'_, '_> {
                 put_back(body, at, &mut own, v);
             }
             self.place_joined(&operands)?;
-            if panels.as_ref().is_some_and(|p| p.is_plain() && self.stay_in_loop(&p.numbers, block)) {
-                jam_panels(&mut made, right, self.new.target.few_rows);
+            if at_once > 1 && panels.as_ref().is_some_and(Panels::is_plain) {
+                jam_panels(&mut made, at_once, self.new.target.few_rows);
                 simplify(&mut made.body);
             }
             made.find_symbols();
@@ -451,17 +452,27 @@ impl Walk<'_, '_> {
         Ok(Some(((name, operands), View { root: slot, shape, strides, ..made.matrix })))
     }
 
-    /// Are these panels the same packed ones in all iterations of the innermost loop around a block?
-    fn stay_in_loop(&self, panels: &View, block: Block) -> bool {
+    /// How many panels of a window of parameters a grid point of a product should compute, and how many should lie abreast: several where
+    /// the launch reads the same ones in all iterations of the innermost loop around it.
+    fn panels_at_once(&self, product: &Product, kernel: &Kernel, window: &View, block: Block) -> Option<(i64, i64)> {
+        let target = self.new.target;
+        let (_, layers) = self.columns(window)?;
+        let innermost = self.loops.iter().find(|l| l.blocks.contains(&block))?;
         let body = &self.plan.body;
-        let Some(innermost) = self.loops.iter().find(|l| l.blocks.contains(&block)) else { return false };
         let made_there = |v: &Value| match body.def(*v) {
             ValueDef::Param => false,
             ValueDef::Arg(b, _) => innermost.blocks.contains(&b),
             ValueDef::Result(i) => innermost.blocks.iter().any(|b| body.block(*b).insts.contains(&i)),
         };
-        let is_packed = body.def_inst(panels.root).is_some_and(|d| matches!(d.op, Op::Packed { .. }));
-        is_packed && !panels.dynamic.iter().any(|(v, _)| made_there(v))
+        if target.reads_in_place || window.elem != Elem::F32 || layers.iter().any(made_there) {
+            return None;
+        }
+        let [.., steps, columns] = window.shape.as_slice() else { return None };
+        let size = [steps.as_const()?, columns.as_const()?];
+        let mut tiled = kernel.clone();
+        product.retile(&mut tiled, tile_rows(steps, false), target.columns);
+        let count = jam::panels_at_once(&tiled, size, target)?;
+        Some((count, jam::abreast(count, size)))
     }
 
     /// Takes the views right before a launch, its own, out of their block.
@@ -482,17 +493,16 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, anything
-    /// else now, unless there are few rows.
+    /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, so many panels
+    /// abreast if that can be, anything else now, unless there are few rows.
     fn panels(
         &mut self,
         window: &View,
-        rows: &Dim,
-        left: Left,
+        (rows, left, abreast): (&Dim, Left, i64),
         at: At,
         kernel: &str,
     ) -> Result<Option<Panels>, String> {
-        if let Some(panels) = self.parameter_panels(window, left, at) {
+        if let Some(panels) = self.parameter_panels(window, left, abreast, at) {
             return Ok(Some(panels));
         }
         let pairs = left == Left::Pairs;
@@ -515,7 +525,7 @@ impl Walk<'_, '_> {
         let launch = self.plan.body.make_inst(Op::Launch { kernel: name }, operands, None, at.loc);
         self.plan.body.insert_before(at.block, at.inst, launch);
         let numbers = View { root: slot, ..packed.panels };
-        Ok(Some(Panels { numbers, scales: None, in_pairs: pairs }))
+        Ok(Some(Panels { numbers, scales: None, in_pairs: pairs, abreast: 1 }))
     }
 
     /// A launch before a product that rounds its left operand to `bf16`, which the kernel reads from now on; the buffer of it.
@@ -629,14 +639,14 @@ impl Walk<'_, '_> {
     }
 
     /// A window of a parameter, or of several, as panels of the packed area.
-    fn parameter_panels(&mut self, window: &View, left: Left, at: At) -> Option<Panels> {
+    fn parameter_panels(&mut self, window: &View, left: Left, abreast: i64, at: At) -> Option<Panels> {
         let (windows, layers) = self.columns(window)?;
         let windows: Vec<(ParamDecl, View)> = windows.into_iter().map(|(p, v)| (p.clone(), v)).collect();
         let windows: Vec<(&ParamDecl, View)> = windows.iter().map(|(p, v)| (p, v.clone())).collect();
-        let place = self.packing.place(&windows, left)?;
+        let place = self.packing.place(&windows, left, abreast)?;
         let numbers = self.packed_view(place.panels, &layers, at);
         let scales = place.scales.map(|(part, bits)| (self.packed_view(part, &layers, at), bits));
-        Some(Panels { numbers, scales, in_pairs: place.in_pairs })
+        Some(Panels { numbers, scales, in_pairs: place.in_pairs, abreast: place.abreast })
     }
 
     /// A part of the packed area, of a layer.

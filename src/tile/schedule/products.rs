@@ -334,6 +334,12 @@ impl Product {
                     let pair = at.binary(BinaryOp::Div, k, two);
                     (Op::LoadPairs, vec![panel, pair, first, first])
                 }
+                None if panels.abreast > 1 => {
+                    let op = Op::Load { rows: Some(rank - 3), cols: Some(rank - 1) };
+                    let count = at.index(panels.abreast);
+                    let place = at.binary(BinaryOp::Rem, panel, count);
+                    (op, vec![at.binary(BinaryOp::Div, panel, count), k, place, at.index(0)])
+                }
                 None => {
                     let op = Op::Load { rows: Some(rank - 2), cols: Some(rank - 1) };
                     (op, vec![panel, k, at.index(0)])
