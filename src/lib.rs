@@ -150,11 +150,13 @@
 //!   run beside: a loop that waits for a barrier whose phase is over keeps it in place, and a test looks at the processor's own code.
 //!   Tiles of keys that masks hide are left out by the same bounds of formulas as on a CPU (`tile/schedule/attention/visible.rs`). Calls
 //!   of few queries, as in writing token by token, have two kernels: one divides the keys among blocks, the other combines what these give
-//!   (`tile/schedule/tensor_cores/split.rs`).
+//!   (`tile/schedule/tensor_cores/split.rs`). Heads that share keys and values are rows of one tile there, so these are read once for a group.
 //! * **Few rows on a GPU** are bound by memory: such a product reads its right operand once, all threads 16 bytes at a time, several of
 //!   these before the first is used, and the steps are divided among the threads (`DotMode::Split`; `tile/schedule/gpu/few_rows.rs` has the
-//!   arithmetic). On a GPU weights are packed only to have fewer bytes; integers are multiplied by their scales on the way, or, for many rows of
-//!   16-bit activations, become a matrix for tensor cores before (`tile/schedule/unpack.rs`).
+//!   arithmetic), and, where few columns would leave most multiprocessors without a block, among blocks, if that pays for a second launch
+//!   (`tile/schedule/gpu/divided.rs`). On a GPU weights are packed only to have fewer bytes; integers are multiplied by their scales on the way. For more
+//!   rows of 16-bit activations they go to tensor cores as they are packed, and become floats in registers (`codegen/ptx/fragments/scaled.rs`), or, where `wgmma`
+//!   pays for that, a matrix before (`tile/schedule/unpack.rs`). By a number of rows that a call has, its plan chooses (`tile/schedule/plans.rs`).
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on

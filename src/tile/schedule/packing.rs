@@ -11,8 +11,8 @@
 //! * what is computed is packed by a launch before the product, into room in the arena. The number of columns may not be
 //!   known then: there is room for `N + NR - 1`, and P is only bounded, by N.
 //!
-//! `f32` and `bf16` are packed, `bf16` as it is, or in pairs of steps for a product of nothing else (`pairs`); `f32` may be
-//! packed in fewer bytes ([`WeightFormat`]), so that a product of few rows reads less; which are not is chosen by name
+//! `f32` and `bf16` are packed, `bf16` as it is, or in pairs of steps for a product of nothing else (`pairs`); `f32` (and on a GPU `f16`)
+//! may be packed in fewer bytes ([`WeightFormat`]), so that a product of few rows reads less; which are not is chosen by name
 //! ([`WeightChoice`]). Not packed are other types, which
 //! are converted to `f32` where they are copied, and a single column, which is as dense as it can be.
 //!
@@ -178,6 +178,8 @@ impl Packing {
             (Elem::F32, format) => format,
             (Elem::BF16, WeightFormat::F32) => WeightFormat::Bf16,
             (Elem::BF16, format) => format,
+            // What converts `f16` on the way takes integers too.
+            (Elem::F16, format) if format.bits().is_some() && !self.keeps_bytes => format,
             _ => return None,
         };
         if format.elem() == window.elem && !self.keeps_bytes {

@@ -402,7 +402,7 @@ impl Axis {
         let mut at = Before::new(&mut kernel.body, inst)?;
         let step = at.index(size);
         let start = at.binary(BinaryOp::Mul, point, step);
-        let extent = if all.as_const().is_some_and(|n| n > 0 && n % size == 0) {
+        let extent = if size == 1 || all.as_const().is_some_and(|n| n > 0 && n % size == 0) {
             Extent::Static(size)
         } else {
             let end = at.dim(&all);
