@@ -65,8 +65,11 @@ pub(super) fn given(
     for (i, input) in options.input.iter().enumerate() {
         if !f.args.iter().any(|arg| arg.name == input.name) {
             let known = f.args.iter().map(|arg| arg.name.as_str());
-            let hint =
-                did_you_mean(&input.name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let hint = match did_you_mean(&input.name, known.clone()) {
+                Some(near) => format!("; did you mean `{near}`?"),
+                None if f.args.is_empty() => "; it takes none".to_string(),
+                None => format!("; it takes {}", known.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+            };
             return Err(said.error(&format!("`{}` has no argument `{}`{hint}", f.name, input.name)));
         }
         if options.input.iter().take(i).any(|other| other.name == input.name) {
@@ -79,7 +82,12 @@ pub(super) fn given(
             Some(Input::File(path)) => {
                 s.reads(path);
                 let read = read_npy(path);
-                Some(read.map_err(|message| s.fail(Diagnostic::error(codes::UNREADABLE, message)))?)
+                let read = read.map_err(|message| s.fail(Diagnostic::error(codes::UNREADABLE, message)))?;
+                if !becomes(read.elem(), arg.ty.elem) {
+                    s.diagnostics.push(other_type(&arg.name, arg.ty.elem, path, read.elem()));
+                    return Err(CommandError::Program);
+                }
+                Some(read)
             }
             Some(Input::Literal(text)) => {
                 let made = literal(text, arg.ty.elem);
@@ -101,12 +109,47 @@ pub(super) fn given(
     Ok(args)
 }
 
+/// Is an array of the one type an argument of the other? Integers are, as long as they fit.
+fn becomes(found: Elem, expected: Elem) -> bool {
+    found == expected || matches!((found, expected), (Elem::I32, Elem::I64) | (Elem::I64, Elem::I32))
+}
+
+/// A file whose elements are not of an argument's type.
+fn other_type(name: &str, expected: Elem, path: &Path, found: Elem) -> Diagnostic {
+    let message = format!("argument `{name}`: expected {expected}, found {found} in `{}`", path.display());
+    let numpy = match expected {
+        Elem::F32 => "np.float32",
+        Elem::F16 => "np.float16",
+        Elem::BF16 => "ml_dtypes.bfloat16",
+        Elem::I8 => "np.int8",
+        Elem::I32 => "np.int32",
+        Elem::I64 => "np.int64",
+        Elem::Bool => "bool",
+    };
+    Diagnostic::error(weights::CALL, message)
+        .help(format!("convert the array before it is saved: `np.save(path, x.astype({numpy}))`"))
+}
+
+/// Weights that cannot be read, or are not those of the program.
+pub(super) fn wrong_weights(message: String) -> Diagnostic {
+    let matches = !message.contains("does not match");
+    let error = Diagnostic::error(weights::WEIGHTS, message);
+    if matches {
+        error.help(
+            "weights are a safetensors file, or the index of several (`model.safetensors.index.json`); `--random` takes random values \
+             instead",
+        )
+    } else {
+        error.help("`#[name = \"..\"]` before a field says what it is called in the file; `--emit header` lists all that are expected")
+    }
+}
+
 /// Makes sure that the weights file is a regular file, which can be mapped, and notes it as an input.
 pub(super) fn weights(s: &mut Session, path: &Path) -> Result<(), CommandError> {
     s.reads(path);
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let message = format!("cannot read weights file `{}`: it is not a regular file", path.display());
-        return Err(s.fail(Diagnostic::error(weights::WEIGHTS, message)));
+        return Err(s.fail(wrong_weights(message)));
     }
     Ok(())
 }

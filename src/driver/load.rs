@@ -3,6 +3,7 @@
 //! In: scheduled modules, the model's description, its weights. Out: a [`CompiledModel`] to call. The library lies in a temporary
 //! folder that is gone when the model is open.
 
+use super::arguments;
 use super::session::{CommandError, Session};
 use super::stages::{self, Tiers};
 use crate::codegen::{Generator, cpu::EmitOptions};
@@ -42,11 +43,10 @@ pub(super) fn opened(
     let threads = how.threads.map_or(0, |n| i32::try_from(n).unwrap_or(i32::MAX));
     // SAFETY: the file was just linked from code of our own.
     unsafe { CompiledModel::open(&so, weights, threads) }.map_err(|error| {
-        let code = match () {
-            () if error.is_about_device() => codes::DEVICE,
-            () if error.is_about_weights() => codes::WEIGHTS,
-            () => codes::OPEN,
-        };
-        s.fail(Diagnostic::error(code, error.text))
+        s.fail(match () {
+            () if error.is_about_device() => Diagnostic::error(codes::DEVICE, error.text),
+            () if error.is_about_weights() => arguments::wrong_weights(error.text),
+            () => Diagnostic::error(codes::OPEN, error.text),
+        })
     })
 }

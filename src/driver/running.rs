@@ -2,6 +2,7 @@
 //!
 //! In: a module after the passes, a weights file. Out: parameters for an interpreter, values by name. Nothing is called here.
 
+use super::arguments;
 use super::session::{CommandError, Session, message};
 use crate::diagnostics::codes::weights;
 use crate::diagnostics::{Diagnostic, Severity};
@@ -49,7 +50,7 @@ pub(super) fn parameters(
     s.stage("read weights");
     let Some(path) = path else { return Ok(BTreeMap::new()) };
     let read = WeightsFile::open(path).and_then(|file| Ok((file.names(), file.read(&model.params)?)));
-    let (names, read) = read.map_err(|message| s.fail(Diagnostic::error(weights::WEIGHTS, message)))?;
+    let (names, read) = read.map_err(|message| s.fail(arguments::wrong_weights(message)))?;
     converted(&read.converted);
     let params: BTreeMap<String, Tensor> = read.tensors.into_iter().collect();
     unused(s, names.into_iter().filter(|name| !params.contains_key(name)).collect());

@@ -105,15 +105,17 @@ fn calls_that_do_not_fit_are_refused() {
         for (more, code, text) in [
             (&["--weights", &weights][..], 2, "the argument `x: f32[.., "),
             (&["--input", &good], 2, "--weights"),
-            (&["--weights", &weights, "--input", "z=z.npy"], 2, "no argument `z`"),
+            (&["--weights", &weights, "--input", "z=z.npy"], 2, "no argument `z`; it takes `x`"),
             (&["--weights", &weights, "--input", &good, "--input", &good], 2, "given twice"),
             (&["--weights", &weights, "--input", &good, "--function", "backward"], 2, "no entry point `backward`"),
             (&["--weights", &weights, "--input", &absent], 3, "E0001"),
             (&["--weights", &weights, "--input", &text], 3, "E0001"),
             (&["--weights", &absent, "--input", &good], 3, "E0801"),
+            (&["--weights", &absent, "--input", &good], 3, "help: weights are a safetensors file"),
             (&["--weights", &text[2..], "--input", &good], 3, "E0801"),
             (&["--weights", &weights, "--input", &narrow], 1, "E0803"),
-            (&["--weights", &weights, "--input", &ints], 1, "E0803"),
+            (&["--weights", &weights, "--input", &ints], 1, "error[E0803]: argument `x`: expected f32, found i32 in `"),
+            (&["--weights", &weights, "--input", &ints], 1, "np.save(path, x.astype(np.float32))"),
             (&["--weights", &weights, "--input", &good, "--output", below_a_file], 3, "E0004"),
         ] {
             let (exit, out, err) = call(more);

@@ -6,7 +6,8 @@ codes! {
     /// Weights that do not match the program.
     WEIGHTS = "E0801", "the weights do not match the program";
     rule: "A weights file is a safetensors file. It must contain a tensor for each parameter of the model, named by its path,\n\
-           with the shape and element type of the program. The message lists all that are missing or wrong. Tensors of\n\
+           with the shape and element type of the program. The message lists all that are missing or wrong; `#[name = \"..\"]` before a\n\
+           field says what it is called in the file, and `--random` takes random values instead of a file. Tensors of\n\
            `bf16` or `f16` are also accepted for parameters of `f32`: they are converted when the weights are loaded, which\n\
            is exact, and a note says so. The opposite conversion would round, so it is an error: convert the file, or\n\
            declare the parameter with the type in the file.";
@@ -19,7 +20,10 @@ codes! {
     /// A call that fails.
     CALL = "E0803", "a call failed";
     rule: "The arguments do not match the entry point (their number, element types or shapes), they violate a `where` clause,\n\
-           or an index was out of range at run time. The message says which.";
+           or an index was out of range at run time. The message says which, with what was expected and what was found.\n\
+           Arrays are not converted but for integers that fit: `x.astype(numpy.float32)` converts one. The types of all\n\
+           arguments and the conditions are in the program, in the header (`--emit header`) and in what `help(model)` shows in\n\
+           Python.";
 
     /// A tap that a call did not reach.
     SILENT_TAP = "E0804", "a call did not reach a tap";

@@ -91,7 +91,8 @@ pub(super) fn enter<F: Real>(f: &Function, checks: &[(Fact, Loc)], args: &[Tenso
         for (axis, (d, n)) in decl.ty.shape.iter().zip(&a.shape).enumerate() {
             let wanted = value(d, &symbols)?;
             if i64::try_from(*n) != Ok(wanted) {
-                return Err(wrong(decl, format!("has extent {n} along axis {axis}, where {d} is {wanted}")));
+                let expected = if d.is_const() { d.to_string() } else { format!("{d}, which is {wanted}") };
+                return Err(wrong(decl, format!("has extent {n} along axis {axis}, expected {expected}")));
             }
         }
     }
@@ -146,7 +147,7 @@ fn solve<F>(f: &Function, arrays: &[Array<F>]) -> Result<Symbols, EvalError> {
                 Some((Some(v), Some(0))) if v >= 0 => {
                     symbols.entry(Arc::from(s)).or_insert(v);
                 }
-                _ => return Err(wrong(decl, format!("has an extent of {n}, where it is {d}"))),
+                _ => return Err(wrong(decl, format!("has an extent of {n}, expected {d}"))),
             }
         }
     }
