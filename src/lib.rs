@@ -93,7 +93,8 @@
 //!   before it (`passes::hoist_products`). What remains is the product of the state with its gates side by side, and one kernel
 //!   of elementwise work, though it gives a state and a cell and writes the stacked results besides (`lowering/tile/plan/together.rs`); what the
 //!   next step needs is written where it is read (`storage.rs`). One row, or two, are multiplied by four panels side by side, whose sums do not wait for each other
-//!   (`tile/schedule/jam.rs`). A launch of less than 8 KiB runs on the calling thread and touches nothing that
+//!   and which lie abreast, step by step (`tile/schedule/jam.rs`); each step goes through them in the other direction, since what a cache
+//!   has kept is what was read last (`runtime/support/ahead.rs`). A launch of less than 8 KiB runs on the calling thread and touches nothing that
 //!   threads share (`runtime/support/pool.rs`). The product and the elementwise work as one kernel, a panel of each gate at a time,
 //!   was tried once, at batch 1 and 128 steps only, on a machine that was busy with other work: the difference was within the noise,
 //!   on one thread and on two. Other sizes were not measured.
@@ -150,12 +151,15 @@
 //!   run beside: a loop that waits for a barrier whose phase is over keeps it in place, and a test looks at the processor's own code.
 //!   Tiles of keys that masks hide are left out by the same bounds of formulas as on a CPU (`tile/schedule/attention/visible.rs`). Calls
 //!   of few queries, as in writing token by token, have two kernels: one divides the keys among blocks, the other combines what these give
-//!   (`tile/schedule/tensor_cores/split.rs`). A product of tiles cannot leave out a hidden key, so a result that is not finite is
-//!   computed again, one key after another (`tile/schedule/tensor_cores/careful.rs`).
+//!   (`tile/schedule/tensor_cores/split.rs`). Heads that share keys and values are rows of one tile there, so these are read once for a group.
+//!   A product of tiles cannot leave out a hidden key, so a result that is not finite is computed again, one key after another
+//!   (`tile/schedule/tensor_cores/careful.rs`).
 //! * **Few rows on a GPU** are bound by memory: such a product reads its right operand once, all threads 16 bytes at a time, several of
 //!   these before the first is used, and the steps are divided among the threads (`DotMode::Split`; `tile/schedule/gpu/few_rows.rs` has the
-//!   arithmetic). On a GPU weights are packed only to have fewer bytes; integers are multiplied by their scales on the way, or, for many rows of
-//!   16-bit activations, become a matrix for tensor cores before (`tile/schedule/unpack.rs`).
+//!   arithmetic), and, where few columns would leave most multiprocessors without a block, among blocks, if that pays for a second launch
+//!   (`tile/schedule/gpu/divided.rs`). On a GPU weights are packed only to have fewer bytes; integers are multiplied by their scales on the way. For more
+//!   rows of 16-bit activations they go to tensor cores as they are packed, and become floats in registers (`codegen/ptx/fragments/scaled.rs`), or, where `wgmma`
+//!   pays for that, a matrix before (`tile/schedule/unpack.rs`). By a number of rows that a call has, its plan chooses (`tile/schedule/plans.rs`).
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on

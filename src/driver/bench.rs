@@ -336,8 +336,10 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
 /// What a kernel's products are made of: the most steps at a time that one of them takes.
 fn products(kernel: &tile::Kernel) -> Products {
     let body = &kernel.body;
-    let on_tensor_cores =
-        body.insts().map(|(_, _, d)| d).filter(|d| matches!(d.op, tile::Op::Mma | tile::Op::Wgmma { .. }));
+    let on_tensor_cores = body
+        .insts()
+        .map(|(_, _, d)| d)
+        .filter(|d| matches!(d.op, tile::Op::Mma | tile::Op::MmaScaled { .. } | tile::Op::Wgmma { .. }));
     let operands = on_tensor_cores.filter_map(|d| d.operands.first().and_then(|v| body.ty(*v).elem()));
     let unit = |elem| if elem == Elem::F32 { Products::Tf32TensorCores } else { Products::TensorCores };
     if let Some(products) = operands.map(unit).max() {

@@ -47,12 +47,14 @@
 //! # Conditions
 //!
 //! * The indices are a matrix, of more than one row and column as far as is known, made of counters, numbers, and tensors of rank 0,
-//!   by elementwise operations and movement of counters; counters meet as i - j, plus or minus what is the same for all pairs.
+//!   by elementwise operations and movement of counters; counters meet as i - j, plus or minus what is the same for all pairs, or are
+//!   compared, plus or minus numbers of the program: `where(j > i + 2, ..)`.
 //! * The table has at least one element along its axis, as far as is known: where there are no pairs, or on the first diagonal, the
 //!   index is 0, so that no index is out of range that was not before.
 //!
 //! It is exact: the index of a diagonal is computed by the same operations, with p - T for the row and 0 for the column. Integers
-//! wrap, so that differences are the same however large their parts are.
+//! wrap, so that differences are the same however large their parts are. What is compared must not wrap: numbers beyond 2^30 are
+//! rejected, and S + T is assumed to fit the type of the counters, as for masks ([`super::counters`]).
 //!
 //! # What it does not do
 //!
@@ -68,6 +70,8 @@ use crate::shape::{Dim, Elem, TensorType};
 
 /// The most operations that compute an index.
 const MOST_OPERATIONS: usize = 64;
+/// The largest number that is added to a counter before it is compared.
+const MOST_ADDED: i64 = 1 << 30;
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
@@ -108,20 +112,33 @@ enum Axis {
 /// How a value depends on row i and column j.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dependence {
-    /// An integer: so many times i and j, plus what is the same everywhere.
-    Linear { row: i64, column: i64 },
+    /// An integer: so many times i and j, plus what is the same everywhere, if that is a number that is known.
+    Linear { row: i64, column: i64, added: Option<i64> },
     /// A function of i - j.
     Difference,
 }
 
 impl Dependence {
-    const SAME: Dependence = Dependence::Linear { row: 0, column: 0 };
+    const SAME: Dependence = Dependence::Linear { row: 0, column: 0, added: None };
+
+    fn is_same(self) -> bool {
+        matches!(self, Dependence::Linear { row: 0, column: 0, .. })
+    }
 
     fn is_difference(self) -> bool {
         match self {
-            Dependence::Linear { row, column } => row.checked_add(column) == Some(0),
+            Dependence::Linear { row, column, .. } => row.checked_add(column) == Some(0),
             Dependence::Difference => true,
         }
+    }
+
+    /// Does i - j decide how two integers compare? These are a counter, or none, and a number.
+    fn compares_by_difference(self, other: Dependence) -> bool {
+        let parts = |d: Dependence| match d {
+            Dependence::Linear { row: row @ 0..=1, column: column @ 0..=1, added: Some(_) } => Some((row, column)),
+            Dependence::Linear { .. } | Dependence::Difference => None,
+        };
+        parts(self).zip(parts(other)).is_some_and(|((i, j), (k, l))| i + j == k + l)
     }
 }
 
@@ -150,7 +167,7 @@ fn found(f: &Function, inst: Inst) -> Option<Found> {
     let mut reader = Reader { f, known: BTreeMap::new() };
     let how = reader.dependence(*index, [Axis::Column, Axis::Row])?;
     let shape = [rows.clone(), columns.clone()];
-    (how.is_difference() && how != Dependence::SAME).then_some(Found {
+    (how.is_difference() && !how.is_same()).then_some(Found {
         table: *table,
         axis: *axis,
         index: *index,
@@ -222,7 +239,11 @@ impl Reader<'_> {
         let f = self.f;
         let t = f.tensor(v)?;
         if t.rank() == 0 {
-            return Some(Dependence::SAME);
+            let added = match f.definition(v).map(|(_, d)| &d.op) {
+                Some(Op::Const(Scalar::Int(n))) if n.abs() <= MOST_ADDED => Some(*n),
+                _ => None,
+            };
+            return Some(Dependence::Linear { row: 0, column: 0, added });
         }
         let (_, d) = f.definition(v)?;
         if let Op::Iota { axis } = d.op {
@@ -232,7 +253,7 @@ impl Reader<'_> {
                 Axis::None => (0, 0),
             };
             let is_whole = matches!(t.elem, Elem::I32 | Elem::I64);
-            return is_whole.then_some(Dependence::Linear { row, column });
+            return is_whole.then_some(Dependence::Linear { row, column, added: Some(0) });
         }
         if let Some((x, axes)) = before(f, v, axes) {
             return self.dependence(x, axes);
@@ -245,8 +266,13 @@ impl Reader<'_> {
         if let (true, Some(linear)) = (is_whole, linear(&d.op, &operands)) {
             return Some(linear);
         }
-        if operands.iter().all(|x| *x == Dependence::SAME) {
+        if operands.iter().all(|x| x.is_same()) {
             return Some(Dependence::SAME);
+        }
+        if let (Op::Compare(_), [a, b]) = (&d.op, operands.as_slice())
+            && a.compares_by_difference(*b)
+        {
+            return Some(Dependence::Difference);
         }
         operands.iter().all(|x| x.is_difference()).then_some(Dependence::Difference)
     }
@@ -254,19 +280,20 @@ impl Reader<'_> {
 
 /// A sum or difference of multiples of counters.
 fn linear(op: &Op, operands: &[Dependence]) -> Option<Dependence> {
-    let both = |sign: i64, [a, b]: [(i64, i64); 2]| {
-        let row = a.0.checked_add(b.0.checked_mul(sign)?)?;
-        let column = a.1.checked_add(b.1.checked_mul(sign)?)?;
-        Some(Dependence::Linear { row, column })
+    type Counts = (i64, i64, Option<i64>);
+    let both = |sign: i64, [a, b]: [Counts; 2]| {
+        let sum = |a: i64, b: i64| a.checked_add(b.checked_mul(sign)?);
+        let added = a.2.zip(b.2).and_then(|(a, b)| sum(a, b)).filter(|n| n.abs() <= MOST_ADDED);
+        Some(Dependence::Linear { row: sum(a.0, b.0)?, column: sum(a.1, b.1)?, added })
     };
     let counts = |x: &Dependence| match x {
-        Dependence::Linear { row, column } => Some((*row, *column)),
+        Dependence::Linear { row, column, added } => Some((*row, *column, *added)),
         Dependence::Difference => None,
     };
     match (op, operands) {
         (Op::Binary(BinaryOp::Add), [a, b]) => both(1, [counts(a)?, counts(b)?]),
         (Op::Binary(BinaryOp::Sub), [a, b]) => both(-1, [counts(a)?, counts(b)?]),
-        (Op::Unary(UnaryOp::Neg), [x]) => both(-1, [(0, 0), counts(x)?]),
+        (Op::Unary(UnaryOp::Neg), [x]) => both(-1, [(0, 0, Some(0)), counts(x)?]),
         _ => None,
     }
 }

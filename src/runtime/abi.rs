@@ -460,9 +460,9 @@ pub type Kernel = unsafe extern "C" fn(args: *const u64, start: i64, end: i64, s
 /// Each launch may ask the caller of the entry point whether to continue; one whose `args` is null does nothing else, whatever
 /// `kernel` is, and is not timed.
 ///
-/// Two prefetch hints, which never affect results: the buffers that the kernel is given have `bytes` bytes together; and from `next` on lie
+/// Two hints, which never affect results: the buffers that the kernel is given have `bytes` bytes together; and from `next` on lie
 /// `next_bytes` bytes of packed weights, which a later launch will read in the order of its grid points (0 bytes if none
-/// will).
+/// will). Where this launch itself reads the same ones, the number is `-next_bytes`.
 pub type Launch = unsafe extern "C" fn(
     ctx: *mut PlanContext,
     kernel: Kernel,

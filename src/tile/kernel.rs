@@ -165,7 +165,7 @@ impl Kernel {
 
     /// Does it multiply by integers with scales?
     pub fn loads_scaled(&self) -> bool {
-        self.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. }))
+        self.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. } | Op::MmaScaled { .. }))
     }
 }
 

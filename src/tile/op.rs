@@ -212,6 +212,9 @@ pub enum Op {
         rows: Option<usize>,
         /// The buffer axis along which columns go.
         cols: Option<usize>,
+        /// The buffer axis of panels, if columns go on in the next panel where one ends. A panel has as many columns as a
+        /// tile of shared memory has within which chunks are exchanged; the tile begins with one.
+        panels: Option<usize>,
     },
     /// Closes a group: what its operand is the last operation of.
     Commit,
@@ -232,6 +235,16 @@ pub enum Op {
     Pack,
     /// `acc + a @ b` on fragments (`mma.sync.m16n8k16`, of `tf32` `m16n8k8`), done when it returns. The layout of `b` says how it is stored.
     Mma,
+    /// `acc + a @ b` where `b` are integers of a panel times their scales (`mma.sync.m16n8k16` on integers that become 16-bit floats in
+    /// registers, exactly). Operands: `a` in fragments, a tile of shared memory of `i8`, one of scales with a row for each [`GROUP`]
+    /// steps, and an accumulator in the layout `quads`. The sum over a group is multiplied by the group's scale. With 4 bits a byte
+    /// has two steps, as in [`Op::LoadScaled`].
+    MmaScaled {
+        /// Bits of a number, 8 or 4.
+        bits: u8,
+    },
+    /// An accumulator of the layout `quads` in the layout `acc`: elements move between the lanes of a quad.
+    ConvertLayout,
     /// Tiles of shared memory, each with a barrier *full* and a barrier *empty*.
     Ring {
         /// Where the first tile lies in shared memory, in bytes; the others follow.
@@ -368,8 +381,9 @@ operations! {
 
     SharedSlot { offset } "shared", [], [offset: u32], GpuKernel BOTH, Declared rules::shared,
         "empty room in shared memory";
-    CopyAsync { rows, cols } "copy_async", ["slot", "buffer", "index*"],
-        [rows: Option<usize> = None, cols: Option<usize> = None], GpuKernel BOTH, Computed rules::copy_async,
+    CopyAsync { rows, cols, panels } "copy_async", ["slot", "buffer", "index*"],
+        [rows: Option<usize> = None, cols: Option<usize> = None, panels: Option<usize> = None],
+        GpuKernel BOTH, Computed rules::copy_async,
         "starts to fill a slot";
     Commit "commit", ["pending"], [], GpuKernel BOTH, Computed rules::commit, "closes a group of asynchronous operations";
     Wait { pending } "wait", ["group"], [pending: u32], GpuKernel BOTH, Computed rules::wait,
@@ -380,6 +394,10 @@ operations! {
         "shared memory to fragments";
     Pack "pack", ["acc"], [], GpuKernel NONE, Declared rules::pack, "an accumulator as a 16-bit left operand";
     Mma "mma", ["a", "b", "acc"], [], GpuKernel NONE, Computed rules::mma, "acc + a @ b on fragments";
+    MmaScaled { bits } "mma_scaled", ["a", "numbers", "scales", "acc"], [bits: u8], GpuKernel READS, Computed rules::mma_scaled,
+        "acc + a @ (numbers * scales) on fragments";
+    ConvertLayout "convert_layout", ["acc"], [], GpuKernel NONE, Declared rules::convert_layout,
+        "an accumulator in another layout";
     Ring { offset, barriers, readers } "ring", [], [offset: u32, barriers: u32, readers: u32],
         GpuKernel BOTH, Declared rules::ring_of, "tiles that warps hand to and fro";
     RingAcquire "ring_acquire", ["ring", "n"], [], GpuKernel BOTH, Computed rules::ring_acquire, "an empty slot of a ring";

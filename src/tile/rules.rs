@@ -386,11 +386,21 @@ pub(super) fn shared(given: Given<'_>, _offset: &u32) -> Rule {
     }
 }
 
-pub(super) fn copy_async(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
+pub(super) fn copy_async(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>, panels: &Option<usize>) -> Rule {
     let types = given.types;
     let (t, b) = (slot(types, 0)?, accessed(types, 1, 0)?);
     same(t.elem, b.elem)?;
     walks(*rows, *cols, t, b)?;
+    if panels.is_some() {
+        walks(*panels, *rows, t, b)?;
+        walks(*panels, *cols, t, b)?;
+        let Space::Shared { swizzle } = t.space else { return Err("room for panels is in shared memory".into()) };
+        let width = cols.and_then(|axis| b.shape.get(axis)).and_then(Dim::as_const).unwrap_or(0);
+        let bytes = width.saturating_mul(i64::try_from(t.elem.size()).unwrap_or(1));
+        if bytes == 0 || bytes != i64::from(swizzle) {
+            return Err(format!("a panel has rows of {swizzle} bytes, not {bytes}"));
+        }
+    }
     Ok(Some(Type::Pending(Queue::Copy, t.clone())))
 }
 
@@ -451,6 +461,41 @@ pub(super) fn mma(given: Given<'_>) -> Rule {
     let right = if b.space == Space::Fragment(Fragment::BT) { transposed(b) } else { shape_of(b) };
     product(shape_of(a), right, acc)?;
     Ok(Some(Type::Tile(acc.clone())))
+}
+
+pub(super) fn mma_scaled(given: Given<'_>, bits: &u8) -> Rule {
+    let types = given.types;
+    let (a, numbers, scales, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?, tile(types, 3)?);
+    sixteen_bits(a.elem)?;
+    same(numbers.elem, Elem::I8)?;
+    same(scales.elem, Elem::F32)?;
+    same(acc.elem, Elem::F32)?;
+    let each = match *bits {
+        8 => 1,
+        4 => 2,
+        n => return Err(format!("numbers have 8 or 4 bits, not {n}")),
+    };
+    let [Extent::Static(steps), Extent::Static(rows), Extent::Static(groups)] = [a.cols, numbers.rows, scales.rows]
+    else {
+        return Err("the number of steps is known".into());
+    };
+    let group = i64::from(GROUP);
+    if steps % group != 0 || rows.checked_mul(each) != Some(steps) || groups != steps / group {
+        return Err(format!("{steps} steps of {rows} rows of numbers and {groups} of scales"));
+    }
+    if numbers.cols != scales.cols {
+        return Err("numbers and scales have not the same columns".into());
+    }
+    product(shape_of(a), (a.cols, numbers.cols), acc)?;
+    Ok(Some(Type::Tile(acc.clone())))
+}
+
+pub(super) fn convert_layout(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
+    let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
+    same(x.elem, t.elem)?;
+    same_shape(x, t)?;
+    keep(declared)
 }
 
 pub(super) fn ring_acquire(given: Given<'_>) -> Rule {

@@ -352,6 +352,8 @@ impl Scheduler<'_> {
             | Op::LoadFragment
             | Op::Pack
             | Op::Mma
+            | Op::MmaScaled { .. }
+            | Op::ConvertLayout
             | Op::Ring { .. }
             | Op::RingAcquire
             | Op::TmaLoad { .. }

@@ -4,7 +4,7 @@
 //! the forms of attention. So what a machine has in hand (features, registers, widths)
 //! is compared here and in the schedule alone. What it must not know: kernels.
 
-use super::{Cpu, Feature, Width};
+use super::{Cpu, Feature, GpuArch, Width};
 
 /// Products of `bf16` by `bf16` that take the right operand in pairs of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Target {
     pub keys: i64,
     /// Do products read operands of any type and order where they lie, so that nothing is copied before?
     pub reads_in_place: bool,
+    /// The kind of GPU, if it is one: its tensor cores multiply by integers.
+    pub gpu: Option<GpuArch>,
 }
 
 impl From<Cpu> for Target {
@@ -46,6 +48,7 @@ impl From<Cpu> for Target {
             },
             keys: 256,
             reads_in_place: false,
+            gpu: None,
         }
     }
 }

@@ -75,7 +75,7 @@ pub enum Space {
     Vector(u32),
     /// GPU: in shared memory of the block; where, is known when the program runs, so that tiles can alternate. Its rows
     /// are so permuted that columns are read without bank conflicts: 16-byte chunks are exchanged within this many bytes
-    /// (0, 64 or 128). A tile with longer rows is stored as panels of this many bytes, one after another.
+    /// (0, 32, 64 or 128). A tile with longer rows is stored as panels of this many bytes, one after another.
     Shared {
         /// Bytes within which chunks are exchanged.
         swizzle: u32,
@@ -89,6 +89,8 @@ pub enum Space {
 pub enum Fragment {
     /// The accumulator's layout: a row lives in the four lanes of a quad.
     Acc,
+    /// That of products by integers (`mma_scaled`): as `Acc`, but of each 16 columns a lane has four neighbours.
+    Quads,
     /// The left operand's layout; an accumulator packed to 16 bits is in it already.
     A,
     /// The right operand's layout (`mma` only), of a tile whose inner index is along the rows.
@@ -103,13 +105,14 @@ pub enum Fragment {
 
 impl Fragment {
     /// Every layout.
-    pub const ALL: [Fragment; 6] =
-        [Fragment::Acc, Fragment::A, Fragment::B, Fragment::BT, Fragment::Row, Fragment::Col];
+    pub const ALL: [Fragment; 7] =
+        [Fragment::Acc, Fragment::Quads, Fragment::A, Fragment::B, Fragment::BT, Fragment::Row, Fragment::Col];
 
     /// Name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             Fragment::Acc => "acc",
+            Fragment::Quads => "quads",
             Fragment::A => "a",
             Fragment::B => "b",
             Fragment::BT => "bt",

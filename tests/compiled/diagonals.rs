@@ -31,7 +31,7 @@ fn is_by_diagonals(program: &Everywhere) -> bool {
 /// An index of row i and column j, of so many rows and columns, and of a number.
 type Index = fn([i64; 2], [i64; 2], i64) -> i64;
 
-const INDICES: [(&str, Index); 6] = [
+const INDICES: [(&str, Index); 8] = [
     ("minimum(maximum(i - j, -20), 20) + 20", |[i, j], _, _| (i - j).clamp(-20, 20) + 20),
     // All entries of the table are needed, or more than there are.
     ("j - i + (S - 1)", |[i, j], [s, _], _| j - i + s - 1),
@@ -42,6 +42,11 @@ const INDICES: [(&str, Index); 6] = [
     ("cast<i32>(floor(log(cast<f32>(abs(i - j) + 1)) * 4.0))", |[i, j], _, _| {
         (((i - j).abs() as f32 + 1.0).ln() * 4.0).floor() as i64
     }),
+    // Buckets of both directions, as of T5; and numbers beside what is compared.
+    ("where(j > i, 20, 0) + minimum(abs(i - j), 19)", |[i, j], _, _| {
+        if j > i { 20 + (i - j).abs().min(19) } else { (i - j).abs().min(19) }
+    }),
+    ("where(j + 3 <= i - 1, 7, where(i == j, 1, 2))", |[i, j], _, _| if j + 3 < i { 7 } else { 2 - i64::from(i == j) }),
     ("(i + 2147483647 - j + 2147483647 + 2) % 41", |[i, j], _, _| (i - j).rem_euclid(41)),
 ];
 
@@ -81,7 +86,8 @@ fn other_indices_are_read_one_by_one() {
     for index in [
         "abs(i + j)",
         // As i and j may wrap, so may what is compared.
-        "where(j > i, 5, 0)",
+        "where(j + 2147483647 > i, 5, 0)",
+        "where(i + j > i, 5, 0)",
         "i - 2 * j + 20",
         "where(i > 3, i - j + 20, 0)",
         "cast<i32>(cast<f32>(i) - cast<f32>(j)) + 20",

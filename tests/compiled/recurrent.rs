@@ -221,6 +221,50 @@ fn a_few_rows_by_several_panels() {
     }
 }
 
+/// Weights that a loop reads with their panels abreast, and other products too: they are packed once, in the way of whichever comes
+/// first, and all of them read them so.
+#[test]
+fn panels_that_lie_abreast_are_read_by_all() {
+    let steps = "for t in 0..S {\n            let g = h @ w\n            h = tanh((g[.., 0..256] + g[.., 256..512] + g[.., 512..768] + \
+                 g[.., 768..1024]) * 0.02 + x[t])\n        }";
+    let zeros = "var h = full<f32>(0, [1, 256])";
+    let source = format!(
+        "model M {{\n    w: f32[256, 1024]\n    pub fn alone(x: f32[S, 256]) -> f32[1, 256] {{\n        {zeros}\n        {steps}\n        h\n    }}\n    \
+         pub fn after(x: f32[S, 256]) -> (f32[1, 256], f32[S, 1024]) {{\n        {zeros}\n        {steps}\n        (h, x @ w)\n    }}\n    \
+         pub fn before(x: f32[S, 256]) -> (f32[1, 256], f32[S, 1024]) {{\n        let all = x @ w\n        \
+         var h = all[0..1, 0..256] * 0\n        {steps}\n        (h, all)\n    }}\n}}\n"
+    );
+    let (w, x) = (tensor(&[256, 1024], 1), tensor(&[5, 256], 2));
+    let program = Everywhere::of(&source, &[("w", w.clone())]);
+    let (weights, rows) = (w.to_f64(), x.to_f64());
+    let product = |row: &[f64]| -> Vec<f64> {
+        (0..1024).map(|j| row.iter().enumerate().map(|(i, x)| x * weights[i * 1024 + j]).sum()).collect()
+    };
+    let mut h = vec![0.0; 256];
+    for t in 0..5 {
+        let g = product(&h);
+        h = (0..256).map(|j| (0.02 * (0..4).map(|n| g[n * 256 + j]).sum::<f64>() + rows[t * 256 + j]).tanh()).collect();
+    }
+    let all = rows.chunks(256).flat_map(product).collect::<Vec<f64>>();
+    let folder = tempfile::tempdir().unwrap();
+    let params = [("w".to_string(), w)].into_iter().collect();
+    for level in compiled::levels() {
+        let tiles = compiled::scheduled(&program.optimised, level);
+        let packed =
+            |k: &tile::Kernel| k.params.iter().any(|p| k.body.ty(p.value).buffer().is_some_and(|b| b.shape.len() == 4));
+        let abreast = tiles.kernels.iter().filter(|k| packed(k)).count();
+        assert_eq!(abreast > 1, level.width() != tile::Width::V128, "{level:?}: {abreast}");
+        let model = compiled::load_at(level, &program.optimised, &params, folder.path());
+        for name in ["alone", "after", "before"] {
+            let got = model.session().unwrap().call(model.entry(name).unwrap(), std::slice::from_ref(&x)).unwrap();
+            for (got, want) in got.iter().zip([&h, &all]) {
+                let off = want.iter().zip(got.to_f64()).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+                assert!(got.to_f64().len() == want.len() && off < 1e-4, "{level:?}, {name}: off by {off}");
+            }
+        }
+    }
+}
+
 /// One sequence alone, as vectors: what follows a product of one row is in its kernel.
 #[test]
 fn vectors_are_rows_of_one() {

@@ -118,3 +118,70 @@ fn products_of_few_rows_are_assembled_without_spills() {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     });
 }
+
+/// Kernels of products whose steps are divided among blocks.
+fn parts_of(tiles: &tile::Module) -> Vec<&str> {
+    tiles.kernels.iter().map(|k| k.name.as_str()).filter(|n| !n.starts_with("pack")).collect()
+}
+
+#[test]
+fn many_steps_of_few_columns_are_divided_among_blocks() {
+    let cases = [
+        case(Elem::BF16, 1, [4096, 72], false, PLAIN),
+        case(Elem::F32, 5, [3200, 40], true, PLAIN),
+        case(Elem::F16, 8, [4096, 24], true, PLAIN),
+    ];
+    let done = threads::each(cases.to_vec(), threads::all(), |case| {
+        let one = || {
+            let arch = GpuArch::Sm80;
+            let tiles = case.scheduled(arch)?;
+            assert_eq!(parts_of(&tiles), ["matmul_part.0", "combine_products.0"], "{case:?}");
+            assert!(is_split(&tiles), "{case:?}");
+            let text = print(&compile(&tiles, arch)?.0);
+            case.compare(&tiles, &simulated(&text, &tiles, arch)?, case.rows.unwrap_or(1))
+        };
+        one().map_err(|why: String| format!("{case:?}: {why}"))
+    });
+    let wrong: Vec<String> = done.into_iter().filter_map(Result::err).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Too few bytes for another launch, steps that are not divided into chunks, more rows, a number of them that is not known.
+    for (case, rows) in [
+        (case(Elem::BF16, 1, [512, 72], false, PLAIN), Some(1)),
+        (case(Elem::BF16, 1, [4104, 72], false, PLAIN), Some(1)),
+        (case(Elem::BF16, 9, [4096, 72], false, PLAIN), Some(9)),
+        (case(Elem::BF16, 1, [4096, 72], false, PLAIN), None),
+    ] {
+        let tiles = Case { rows, ..case }.scheduled(GpuArch::Sm80).expect("a schedule");
+        assert_eq!(parts_of(&tiles), ["matmul.0"], "{case:?}");
+    }
+}
+
+/// Points of their own weights, and work on the result that reads along rows and columns.
+#[test]
+fn work_on_results_is_done_where_parts_are_added() {
+    let (points, steps, cols) = (2, 2048, 24);
+    let source = "model Test {\n    pub fn forward(x: f32[2, 3, 2048], w: f32[2, 2048, 24], b: f32[24], y: f32[2, 3, 24]) -> f32[2, 3, 24] {\n        tanh(x @ w / 64 + b) * y\n    }\n}\n";
+    let mut random = attnc::random::Random::new(3);
+    let mut tensor = |shape: &[usize]| {
+        let values: Vec<f64> =
+            (0..shape.iter().product()).map(|_| f64::from(random.below(129) as i32 - 64) / 64.0).collect();
+        (attnc::tensor::Tensor::from_floats(Elem::F32, shape.to_vec(), &values).expect("a tensor"), values)
+    };
+    let [(x, xs), (w, ws), (b, bs), (y, ys)] =
+        [&[points, 3, steps][..], &[points, steps, cols], &[cols], &[points, 3, cols]].map(&mut tensor);
+    for arch in GpuArch::ALL {
+        let tiles = crate::packed::scheduled(source, arch, &tile::GpuOptions::default()).expect("a schedule");
+        assert_eq!(parts_of(&tiles), ["matmul_part.0", "combine_products.0"]);
+        let text = print(&compile(&tiles, arch).expect("PTX").0);
+        let simulated = simulated(&text, &tiles, arch).expect("a module");
+        let args = [x.clone(), w.clone(), b.clone(), y.clone()];
+        let params = std::collections::BTreeMap::new();
+        let got = crate::packed::called(&tiles, &simulated, (&args, &params), 3).unwrap_or_else(|e| panic!("{e}"));
+        for (n, got) in got.iter().enumerate() {
+            let (point, row, col) = (n / cols / 3, n / cols % 3, n % cols);
+            let at = |k: usize| xs[(point * 3 + row) * steps + k] * ws[(point * steps + k) * cols + col];
+            let want = ((0..steps).map(at).sum::<f64>() / 64.0 + bs[col]).tanh() * ys[n];
+            assert!((got - want).abs() < 1e-5, "{} element {n}: {got}, not {want}", arch.name());
+        }
+    }
+}

@@ -21,6 +21,8 @@ use crate::{front, ptxas};
 
 /// Steps that share a scale.
 const GROUP: usize = 32;
+/// Rows from which on weights may be rounded to 16 bits before they are multiplied.
+const UNPACKED: usize = 1024;
 
 /// A product of activations and a weight of some type, as it is or transposed.
 #[derive(Clone, Copy, Debug)]
@@ -97,9 +99,9 @@ impl Case {
             let (row, col) = (n / cols, n % cols);
             let terms = (0..steps).map(|k| x[row * steps + k] * w[k * cols + col]);
             let (want, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
-            // Results of 16 bits are rounded, and weights that many rows of them are multiplied by.
+            // Results of 16 bits are rounded, and weights that a matrix is made of, of so many rows that this pays.
             let is_half = self.elem != Elem::F32;
-            let is_unpacked = is_half && self.rows.is_none() && self.format != WeightFormat::F32;
+            let is_unpacked = is_half && rows >= UNPACKED;
             let rounded = if is_half { want.abs() / 256.0 } else { 0.0 } + if is_unpacked { size / 500.0 } else { 0.0 };
             let bound = rounded + size * (steps + 2) as f64 * 2f64.powi(-23);
             if got.is_nan() || (got - want).abs() > bound {
@@ -150,8 +152,8 @@ fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for (n, (steps, cols)) in [(72, 100), (33, 65), (1, 3), (64, 64), (96, 72), (40, 2)].into_iter().enumerate() {
         for format in [WeightFormat::Bf16, WeightFormat::Int8, WeightFormat::Int4] {
-            for elem in [Elem::F32, Elem::BF16] {
-                // What is `bf16` already is read where it lies.
+            for elem in [Elem::F32, Elem::BF16, Elem::F16] {
+                // What has 16 bits already is read where it lies.
                 if format != WeightFormat::Bf16 || elem == Elem::F32 {
                     all.push(Case { elem, rows: None, steps, cols, transposed: n % 2 == 1, format });
                 }
@@ -174,12 +176,19 @@ fn products_by_packed_weights_are_those_of_their_numbers() {
             let tiles = case.scheduled(arch)?;
             assert!(tiles.packed > 0, "{case:?} is not packed");
             // Rows of 16-bit activations that are made of chunks of 16 bytes, of columns that are worth it, go to tensor cores.
-            let fits = case.elem == Elem::BF16 && case.steps % 8 == 0 && case.cols >= 8;
-            let product = tiles.kernels.iter().find(|k| k.name.starts_with("matmul"));
-            assert_eq!(product.is_some_and(|k| !k.works_in_runs()), fits, "{case:?}");
+            let fits = case.elem != Elem::F32 && case.steps % 8 == 0 && case.cols >= 8;
+            let products = tiles.kernels.iter().filter(|k| k.name.starts_with("matmul"));
+            let (in_runs, on_cores): (Vec<_>, Vec<_>) = products.partition(|k| k.works_in_runs());
+            assert_eq!((in_runs.len(), !on_cores.is_empty()), (1, fits), "{case:?}");
             let text = print(&compile(&tiles, arch)?.0);
             let simulated = simulated(&text, &tiles, arch)?;
-            let rows: &[usize] = if case.steps == 33 { &[0, 1, 66] } else { &[3] };
+            // One row, a tile of few, and one of many.
+            let rows: &[usize] = match (fits, case.steps) {
+                (true, 72) => &[0, 1, 2, 33, 65, 130],
+                (true, _) => &[1, 3, 66],
+                (false, 33) => &[0, 1, 66],
+                (false, _) => &[3],
+            };
             rows.iter().try_for_each(|rows| case.compare(&tiles, &simulated, *rows))
         };
         one().map_err(|why: String| format!("{case:?} {}: {why}", arch.name()))
@@ -213,12 +222,119 @@ fn faults_in_numbers_and_scales_are_seen() {
 fn kernels_of_packed_weights_are_assembled() {
     ptxas::with("kernels of packed weights", |ptxas| {
         for format in [WeightFormat::Int8, WeightFormat::Int4] {
-            let case = Case { elem: Elem::BF16, rows: None, steps: 96, cols: 72, transposed: false, format };
-            for arch in GpuArch::ALL {
-                let tiles = case.scheduled(arch).expect("a schedule");
-                let (module, _) = compile(&tiles, arch).expect("PTX");
-                crate::fragments::assembles(ptxas, &module, arch.name()).unwrap_or_else(|e| panic!("{e}"));
+            for (elem, cols) in [(Elem::BF16, 72), (Elem::BF16, 4096), (Elem::F16, 4096)] {
+                let case = Case { elem, rows: None, steps: 96, cols, transposed: false, format };
+                for (arch, processor) in
+                    [(GpuArch::Sm80, "sm_80"), (GpuArch::Sm80, "sm_100"), (GpuArch::Sm90a, "sm_90a")]
+                {
+                    let tiles = case.scheduled(arch).expect("a schedule");
+                    let (module, _) = compile(&tiles, arch).expect("PTX");
+                    crate::fragments::assembles(ptxas, &module, processor).unwrap_or_else(|e| panic!("{e}"));
+                }
             }
         }
     });
+}
+
+/// Heads with weights of their own and without, work on the result, parameters of layers, numbers of rows that are known: they are those of the
+/// interpreter on the same integers.
+#[test]
+fn products_by_integers_on_tensor_cores() {
+    // A tile of 16 rows and two, one whose rows are no multiple of 16; what pays to be a matrix first.
+    let known: Vec<Case> = [(9, 8), (16, 40), (33, 72), (200, 64), (1024, 64)]
+        .into_iter()
+        .zip([WeightFormat::Int8, WeightFormat::Int4].into_iter().cycle())
+        .map(|((rows, steps), format)| Case {
+            elem: Elem::BF16,
+            rows: Some(rows),
+            steps,
+            cols: if rows < UNPACKED { 136 } else { 40 },
+            transposed: true,
+            format,
+        })
+        .collect();
+    let all: Vec<(Case, GpuArch)> = known.into_iter().flat_map(|case| GpuArch::ALL.map(|arch| (case, arch))).collect();
+    let done = threads::each(all, threads::all(), |(case, arch)| {
+        let one = || {
+            let tiles = case.scheduled(arch)?;
+            let products: Vec<_> = tiles.kernels.iter().filter(|k| k.name.starts_with("matmul")).collect();
+            let in_runs = products.iter().any(|k| k.works_in_runs());
+            assert_eq!((products.len(), in_runs), (1, false), "{case:?} {}", arch.name());
+            let by_integers = products.iter().any(|k| k.loads_scaled());
+            let pays = arch == GpuArch::Sm90a && case.rows.is_some_and(|n| n >= UNPACKED);
+            assert_eq!(by_integers, !pays, "{case:?} {}", arch.name());
+            let text = print(&compile(&tiles, arch)?.0);
+            case.compare(&tiles, &simulated(&text, &tiles, arch)?, case.rows.unwrap_or(1))
+        };
+        one().map_err(|why: String| format!("{case:?} {}: {why}", arch.name()))
+    });
+    let wrong: Vec<String> = done.into_iter().filter_map(Result::err).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A program whose product by integers has points, a bias, weights of an array of layers.
+const LAYERS: &str = "layer Layer {
+    w: bf16[2, 64, 72]
+    b: bf16[72]
+    fn forward(x: bf16[2, S, 64], y: bf16[2, S, 72]) -> bf16[2, S, 72] {
+        tanh(x @ w / 16 + b) + y
+    }
+}
+
+model Test {
+    layers: [Layer; 2]
+    pub fn forward(x: bf16[2, S, 64], y: bf16[2, S, 72]) -> bf16[2, S, 72] {
+        layers[1](x, layers[0](x, y))
+    }
+}
+";
+
+/// Integers times a power of two, the greatest of them in each group: packing keeps such weights as they are.
+fn kept_as_they_are(shape: [usize; 3], most: i64, unit: f64, seed: u64) -> Vec<f64> {
+    let mut random = Random::new(seed);
+    let of = |k: usize, random: &mut Random| match k % GROUP {
+        0 => most,
+        _ => random.below(2 * most as usize + 1) as i64 - most,
+    };
+    let all = (0..shape[0]).flat_map(|_| (0..shape[1]).flat_map(move |k| (0..shape[2]).map(move |_| k)));
+    all.map(|k| of(k, &mut random) as f64 * unit).collect()
+}
+
+#[test]
+fn products_by_integers_have_points_layers_and_work_on_their_results() {
+    let (rows, steps, cols) = (21, 64, 72);
+    for (format, most, unit) in [(WeightFormat::Int4, 7, 0.125), (WeightFormat::Int8, 127, 1.0 / 64.0)] {
+        let numbers = |count: usize, seed: u64| -> Vec<f64> {
+            let mut random = Random::new(seed);
+            (0..count).map(|_| random.below(257) as f64 / 64.0 - 2.0).collect()
+        };
+        let (x, y) = (numbers(2 * rows * steps, 1), numbers(2 * rows * cols, 2));
+        let (mut params, mut want) = (BTreeMap::new(), y.clone());
+        for layer in 0..2 {
+            let (w, b) = (kept_as_they_are([2, steps, cols], most, unit, 3 + layer), numbers(cols, 5 + layer));
+            for (n, want) in want.iter_mut().enumerate() {
+                let (point, row, col) = (n / cols / rows, n / cols % rows, n % cols);
+                let at = |k: usize| (x[(point * rows + row) * steps + k], w[(point * steps + k) * cols + col]);
+                let sum: f64 = (0..steps).map(at).map(|(x, w)| x * w).sum();
+                *want += (sum / 16.0 + b[col]).tanh();
+            }
+            let tensor = |shape: &[usize], values: &[f64]| {
+                Tensor::from_floats(Elem::BF16, shape.to_vec(), values).expect("a tensor")
+            };
+            params.insert(format!("layers.{layer}.w"), tensor(&[2, steps, cols], &w));
+            params.insert(format!("layers.{layer}.b"), tensor(&[cols], &b));
+        }
+        let args = [(&x, steps), (&y, cols)]
+            .map(|(x, n)| Tensor::from_floats(Elem::BF16, vec![2, rows, n], x).expect("a tensor"));
+        for arch in GpuArch::ALL {
+            let options = GpuOptions { weights: format.into(), ..GpuOptions::default() };
+            let tiles = scheduled(LAYERS, arch, &options).unwrap_or_else(|e| panic!("{e}"));
+            let text = print(&compile(&tiles, arch).expect("PTX").0);
+            let simulated = simulated(&text, &tiles, arch).unwrap_or_else(|e| panic!("{e}"));
+            let got = called(&tiles, &simulated, (&args, &params), rows).unwrap_or_else(|e| panic!("{e}"));
+            for (n, (got, want)) in got.iter().zip(&want).enumerate() {
+                assert!((got - want).abs() <= 0.03, "{format:?} {} element {n}: {got}, not {want}", arch.name());
+            }
+        }
+    }
 }

@@ -90,6 +90,14 @@ fn programs() -> Vec<Program> {
     add("decode", one, "f16[2, 1, 64]", "softmax(q @ k.T / sqrt(64)) @ v", sizes);
     let behind = "let m = q @ k.T / sqrt(64)\n        softmax(concat(m, full<f16>(0, [2, 1, 1]) + rearrange(a, \"h -> h 1 1\"), axis = -1))[.., 0..T] @ v";
     add("decode_sink", &format!("{one}, a: f16[2]"), "f16[2, 1, 64]", behind, &[&[("T", 300)], &[("T", 0)]]);
+    // Heads that share keys and values: of one query and several they are rows of a tile; of more, and many, they are not.
+    let of_groups = "q: f16[2, 4, S, 64], k: f16[2, 1, T, 64], v: f16[2, 1, T, 64]";
+    let sizes: &[&[(&str, i64)]] =
+        &[&[("S", 1), ("T", 300)], &[("S", 3), ("T", 130)], &[("S", 5), ("T", 200)], &[("S", 20), ("T", 70)]];
+    add("groups_of_heads", of_groups, "f16[2, 4, S, 64]", causal, sizes);
+    let sizes: &[&[(&str, i64)]] = &[&[("S", 1), ("T", 150)], &[("S", 2), ("T", 1)], &[("S", 1), ("T", 0)]];
+    let biased = "softmax(q @ k.T / 8 + b) @ v";
+    add("biased_heads", &format!("{of_groups}, b: f16[4, 1, T]"), "f16[2, 4, S, 64]", biased, sizes);
     let own = "softmax(where(rearrange(ids, \"s -> s 1\") == ids, q @ k.T / sqrt(64), -inf)) @ v";
     let of_ids = "q: f16[H, S, 64], k: f16[H, S, 64], v: f16[H, S, 64], ids: i32[S]";
     add("documents", of_ids, "f16[H, S, 64]", own, &[&[("H", 1), ("S", 67)]]);
@@ -315,6 +323,8 @@ fn keys_of_few_queries_are_divided() {
     for arch in GpuArch::ALL {
         assert_eq!(kinds("attention_64", arch), ["attention", "attention_part", "combine_parts"]);
         assert_eq!(kinds("decode", arch), ["attention_part", "combine_parts"]);
+        let of_groups = ["attention", "attention_part", "combine_parts", "attention_part"];
+        assert_eq!(kinds("groups_of_heads", arch), of_groups);
         assert_eq!(kinds("documents", arch), ["attention"]);
     }
 }

@@ -1,9 +1,9 @@
-//! What waiting threads fetch: the beginning of their part of what is read next, and no more.
+//! What waiting threads fetch: the beginning of their part of what is read next, and no more. And which way launches go.
 
 #[path = "../../src/runtime/support/ahead.rs"]
 mod fetched;
 
-use fetched::{Ahead, Next};
+use fetched::{Ahead, Next, Turns};
 
 /// How often there is something to fetch; 256 bytes each time.
 fn times(ahead: &mut Ahead) -> usize {
@@ -45,4 +45,26 @@ fn what_is_said_again_is_not_fetched_again() {
     assert_eq!(times(&mut ahead), 16);
     // Any address may be prefetched.
     fetched::fetch_line(std::ptr::null());
+}
+
+/// Launches that read the same weights again and again go to and fro, and fetch nothing of them ahead.
+#[test]
+fn the_same_weights_are_read_to_and_fro() {
+    let (weights, others) = (next(4096), next(8192));
+    let mut turns = Turns::new();
+    let told = |turns: &mut Turns, next: Next, own: bool| {
+        let (ahead, backward) = turns.launch(next, own);
+        (ahead.bytes, backward)
+    };
+    // Before a loop, and in it a launch that reads the weights and one that does not.
+    assert_eq!(told(&mut turns, weights, false), (4096, false));
+    for backward in [false, true, false, true] {
+        assert_eq!(told(&mut turns, weights, true), (0, backward));
+        assert_eq!(told(&mut turns, weights, false), (0, false));
+    }
+    // The last step's launch, which others follow.
+    assert_eq!(told(&mut turns, others, false), (8192, false));
+    assert_eq!(told(&mut turns, others, true), (0, false));
+    assert_eq!(told(&mut turns, Next::NOTHING, false), (0, false));
+    assert_eq!(told(&mut turns, weights, true), (0, false));
 }

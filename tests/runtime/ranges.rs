@@ -23,9 +23,11 @@ fn one_thread_gets_every_point_once() {
         assert_eq!(ranges.take(0, u32::MAX), None, "{threads}");
         for total in [0, 1, 2, 3, 63, 1000] {
             for most in [1, 5, u32::MAX] {
-                ranges.reset(total);
-                let taken = all_of(&ranges, threads - 1, most);
-                assert_eq!(points(taken), (0..total).collect::<Vec<_>>(), "{threads} {total} {most}");
+                for backward in [false, true] {
+                    ranges.reset(total, backward);
+                    let taken = all_of(&ranges, threads - 1, most);
+                    assert_eq!(points(taken), (0..total).collect::<Vec<_>>(), "{threads} {total} {most} {backward}");
+                }
             }
         }
     }
@@ -45,8 +47,8 @@ fn parts_lie_apart() {
 fn many_threads_get_every_point_once() {
     for (threads, total) in [(2, 72), (3, 10_000), (8, 5), (16, 1001)] {
         let ranges = Ranges::new(threads).expect("memory");
-        for _ in 0..200 {
-            ranges.reset(total);
+        for n in 0..200 {
+            ranges.reset(total, n % 2 == 1);
             let taken = std::thread::scope(|scope| {
                 let ranges = &ranges;
                 let handles: Vec<_> = (0..threads).map(|n| scope.spawn(move || all_of(ranges, n, u32::MAX))).collect();
@@ -61,7 +63,7 @@ fn many_threads_get_every_point_once() {
 #[test]
 fn parts_are_gone_through_in_order() {
     let ranges = Ranges::new(2).expect("memory");
-    ranges.reset(100);
+    ranges.reset(100, false);
     assert_eq!(ranges.take(1, u32::MAX), Some((50, 62)));
     assert_eq!(ranges.take(0, 3), Some((0, 3)));
     let mut at = 62;
@@ -75,10 +77,28 @@ fn parts_are_gone_through_in_order() {
     assert_eq!(ranges.take(0, u32::MAX), Some((3, 8)));
 }
 
+/// The same from the other end: each thread has the part that it has forward, and a thief takes its start.
+#[test]
+fn parts_are_gone_through_backward() {
+    let ranges = Ranges::new(2).expect("memory");
+    ranges.reset(100, true);
+    assert_eq!(ranges.take(1, u32::MAX), Some((88, 100)));
+    assert_eq!(ranges.take(0, 3), Some((47, 50)));
+    let mut at = 88;
+    while at > 50 {
+        let (start, end) = ranges.take(1, u32::MAX).expect("there is more");
+        assert_eq!(end, at);
+        at = start;
+    }
+    // 0..47 is left to the first; a quarter of the lower half of it.
+    assert_eq!(ranges.take(1, u32::MAX), Some((18, 24)));
+    assert_eq!(ranges.take(0, u32::MAX), Some((42, 47)));
+}
+
 #[test]
 fn the_largest_number_of_points() {
     let ranges = Ranges::new(3).expect("memory");
-    ranges.reset(u32::MAX);
+    ranges.reset(u32::MAX, false);
     let taken = all_of(&ranges, 1, u32::MAX);
     assert_eq!(taken.iter().map(|(start, end)| u64::from(end - start)).sum::<u64>(), u64::from(u32::MAX));
     assert_eq!(taken.iter().map(|(_, end)| *end).max(), Some(u32::MAX));

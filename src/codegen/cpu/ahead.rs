@@ -185,7 +185,10 @@ impl Code<'_, '_> {
 
     /// The packed weights that a launch reads: of several those with the most bytes. None if they are few, or depend on
     /// what is not known.
-    fn weights_of(&mut self, launch: &InstData) -> Result<Option<ByteRange>, String> {
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(super) fn weights_of(&mut self, launch: &InstData) -> Result<Option<ByteRange>, String> {
         let body = self.body;
         let packed = launch.operands.iter().filter(|v| is_packed(body, **v));
         let sizes = packed.filter_map(|v| Some((*v, bytes(buffer_type(body, *v)?).as_const()?)));

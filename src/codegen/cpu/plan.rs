@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, SigRef, StackSlotData, StackSlotKind, Value, types};
 use cranelift_entity::SecondaryMap;
 
@@ -308,6 +309,15 @@ impl Code<'_, '_> {
         }
         let bytes = self.given_bytes(data)?;
         let (next, next_bytes) = self.next_weights(block, at + 1)?;
+        // Those that it reads itself are told by a number below 0.
+        let next_bytes = match self.weights_of(data)? {
+            Some((own, _)) => {
+                let same = self.b.ins().icmp(IntCC::Equal, own, next);
+                let negative = self.b.ins().ineg(next_bytes);
+                self.b.ins().select(same, negative, next_bytes)
+            }
+            None => next_bytes,
+        };
         let code = match function {
             Some(function) => self.b.ins().func_addr(types::I64, function),
             None => self.int(i64::try_from(number).map_err(|_| "too many kernels")?),

@@ -237,6 +237,10 @@ impl Real for Bounded {
         (outcome, certain)
     }
 
+    fn has_bound(self) -> bool {
+        self.error.is_finite()
+    }
+
     /// Rounding it to its type again changes none but subnormal numbers of `bf16`.
     fn passed_on(self, elem: Elem) -> Bounded {
         let lost = if elem == Elem::BF16 { self.flushed() } else { 0.0 };

@@ -65,10 +65,11 @@ fn argmax_floats<F: Real>(row: &[F], certain: &mut bool) -> i64 {
     let mut best = 0;
     for (i, x) in row.iter().enumerate().skip(1) {
         if row[best].value().is_nan() {
+            *certain &= row[best].has_bound();
             break;
         }
-        let (greater, sure) = F::compare(CmpOp::Gt, *x, row[best]);
-        *certain &= sure || x.value().is_nan();
+        let (greater, _) = F::compare(CmpOp::Gt, *x, row[best]);
+        *certain &= surely(*x, row[best]);
         if greater || x.value().is_nan() {
             best = i;
         }
@@ -228,8 +229,8 @@ fn ordered<F: Real>(a: F, b: F) -> Ordering {
 
 /// Is the order of two floats the same in every precision?
 fn surely<F: Real>(a: F, b: F) -> bool {
-    let is_nan = |x: F| x.value().is_nan();
-    F::compare(CmpOp::Lt, a, b).1 || is_nan(a) || is_nan(b)
+    let is_nan = a.value().is_nan() || b.value().is_nan();
+    F::compare(CmpOp::Lt, a, b).1 || is_nan && a.has_bound() && b.has_bound()
 }
 
 /// Softmax (or its logarithm) over an axis, computed in `f32`.

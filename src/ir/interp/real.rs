@@ -27,6 +27,10 @@ pub trait Real: Copy + Debug + 'static {
     fn binary(op: BinaryOp, x: Self, y: Self, elem: Elem) -> Self;
     /// A comparison, and whether its outcome is certain in every precision.
     fn compare(op: CmpOp, x: Self, y: Self) -> (bool, bool);
+    /// Is it known within some bound? What is not may be anything, NaN too.
+    fn has_bound(self) -> bool {
+        true
+    }
     /// An element of a type that an operation passes on as it is.
     fn passed_on(self, _elem: Elem) -> Self {
         self

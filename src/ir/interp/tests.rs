@@ -300,6 +300,24 @@ fn bounds_hold_and_are_not_vacuous() {
     }
 }
 
+/// A NaN that was read is one in every precision, and comes before or after all numbers; what has no bound may be a number.
+#[test]
+fn an_order_of_what_has_no_bound_is_uncertain() {
+    for op in ["argmax %3, axes=[0] : i32[]", "argsort %3, axis=0, descending=true, first=2 : i32[2]"] {
+        let ty = op.split(" : ").nth(1).unwrap();
+        let source = format!(
+            "func @f(%0 \"x\": f32[2]) -> ({ty}) {{\n^bb0:\n  %1 = exp %0 : f32[2]\n  %2 = exp %1 : f32[2]\n\
+             %3 = sub %2, %2 : f32[2]\n  %4 = {op}\n  return %4\n}}"
+        );
+        for (x, certain) in [(f32::NAN, true), (100.0, false)] {
+            for x in [[x, 0.0], [0.0, x]] {
+                let bounds = call::<Bounded>(&source, &[floats(&[2], &x)], &BTreeMap::new()).unwrap();
+                assert_eq!(bounds.certain, certain, "{op} of {x:?}");
+            }
+        }
+    }
+}
+
 /// A key that a mask hides contributes nothing, for certain. One that is seen with a score of `-inf` has a weight of 0, and whether an infinite
 /// value counts then is open.
 #[test]

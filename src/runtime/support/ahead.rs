@@ -26,6 +26,33 @@ impl Next {
     pub(crate) const NOTHING: Next = Next { start: core::ptr::null(), bytes: 0 };
 }
 
+/// Which way launches go that read the same weights again and again: to and fro. What a cache has kept of weights that do not fit
+/// is what was read last, and is read first then; in one direction, each line is gone before its turn comes.
+pub(crate) struct Turns {
+    /// The weights that the last such launch read.
+    read: Next,
+    backward: bool,
+}
+
+impl Turns {
+    /// There was no launch.
+    pub(crate) fn new() -> Turns {
+        Turns { read: Next::NOTHING, backward: false }
+    }
+
+    /// What to fetch ahead during a launch with this hint, which reads these weights itself (`own`) or not, and whether it goes
+    /// backward.
+    pub(crate) fn launch(&mut self, next: Next, own: bool) -> (Next, bool) {
+        let again = next == self.read && next.bytes > 0;
+        if own {
+            self.backward = again && !self.backward;
+            self.read = next;
+        }
+        // What is read first after a turn was read last.
+        (if own || again { Next::NOTHING } else { next }, own && self.backward)
+    }
+}
+
 /// How far a thread has come.
 pub(crate) struct Ahead {
     next: Next,

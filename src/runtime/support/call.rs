@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::c_void;
 
 use crate::abi::{EntryDesc, Kernel, ModelDesc, Plan, PlanContext, PlanDesc, VariantDesc};
-use crate::ahead::Next;
+use crate::ahead::{Next, Turns};
 use crate::bind::Bound;
 use crate::cuda;
 use crate::error::{Error, Result, Status, fail};
@@ -127,6 +127,7 @@ struct Running<'a> {
     /// Has the pool no threads?
     alone: bool,
     stride: usize,
+    turns: Turns,
     /// Where launches are timed.
     launched: Option<&'a mut Vec<Launched>>,
     /// Where the caller is asked whether to continue, and whether it has said no.
@@ -275,7 +276,9 @@ unsafe fn execute(
     let Extras { launched, poll } = extras;
     let polling = poll.map(Polling::new);
     let stride = stride as usize;
-    let mut running = Running { report: Report::NONE, pool, alone, stride, launched, polling, interrupted: false };
+    let turns = Turns::new();
+    let mut running =
+        Running { report: Report::NONE, pool, alone, stride, turns, launched, polling, interrupted: false };
     context.runtime = (&raw mut running).cast();
     let mode = DefaultMode::enter();
     // SAFETY: by the contract above.
@@ -336,10 +339,11 @@ unsafe extern "C" fn launch(
         }
         let start = if (*running).launched.is_some() { clock() } else { 0 };
         if total > 0 && !failed {
-            let next = Next { start: next, bytes: next_bytes.max(0) as u64 };
+            let hint = Next { start: next, bytes: next_bytes.unsigned_abs() };
+            let (next, backward) = (*running).turns.launch(hint, next_bytes < 0);
             let (scratch, stride) = ((*ctx).scratch, (*running).stride);
-            let work = Work { kernel, args, start: 0, end: total, scratch, stride, bytes, next };
-            let report = if (*running).alone { work.run(ctx, 0, total, 0) } else { (*running).pool.run(ctx, work) };
+            let work = Work { kernel, args, start: 0, end: total, scratch, stride, bytes, next, backward };
+            let report = if (*running).alone { work.run_all(ctx) } else { (*running).pool.run(ctx, work) };
             if report.site >= 0 {
                 (*running).report = report;
                 (*ctx).failed = 1;

@@ -70,9 +70,30 @@ pub(crate) struct Work {
     pub(crate) bytes: i64,
     /// What a later launch will read.
     pub(crate) next: Next,
+    /// Are the last points to be done first?
+    pub(crate) backward: bool,
 }
 
+/// Parts of a launch that one thread does backward, a part forward.
+const PARTS: i64 = 16;
+
 impl Work {
+    /// Runs all points on this thread, and gives the report of the lowest range that had one.
+    ///
+    /// # Safety
+    /// As [`Work::run`].
+    pub(crate) unsafe fn run_all(&self, ctx: *const PlanContext) -> Report {
+        let (mut lowest, mut end) = (Report::NONE, self.end);
+        let size = if self.backward { self.end.saturating_sub(self.start) / PARTS } else { i64::MAX };
+        while end > self.start {
+            let start = end.saturating_sub(size.max(1)).max(self.start);
+            // SAFETY: as the caller promises.
+            lowest = lowest.lower(unsafe { self.run(ctx, start, end, 0) });
+            end = start;
+        }
+        lowest
+    }
+
     /// Runs a range on this thread, with a context of its own to report to.
     ///
     /// # Safety
@@ -192,6 +213,7 @@ impl Board {
                 stride: *self.stride.get(),
                 bytes: 0,
                 next: *self.next.get(),
+                backward: false,
             }
         };
         Some((work, self.ctx.load(Ordering::Relaxed)))
@@ -331,7 +353,7 @@ impl Pool {
         unsafe {
             let alone = work.end.saturating_sub(work.start) < 2 || work.bytes < SMALL;
             if alone || self.shared.busy.swap(true, Ordering::Acquire) {
-                return work.run(ctx, work.start, work.end, 0);
+                return work.run_all(ctx);
             }
             let (mut report, mut start) = (Report::NONE, work.start);
             while start < work.end && report.site < 0 {
@@ -348,7 +370,7 @@ impl Pool {
     unsafe fn share(&self, ctx: *const PlanContext, work: Work) -> Report {
         let (shared, board) = (&**self.shared, self.shared.board());
         let total = u32::try_from(work.end - work.start).unwrap_or(0);
-        shared.ranges.reset(total);
+        shared.ranges.reset(total, work.backward);
         // SAFETY: this launch has the pool, and the last one that had it has closed the board.
         unsafe { board.post(ctx, &work) };
         // Threads that are awake see it. Whether it is worthwhile to wake the others is decided after its first points.

@@ -6,12 +6,12 @@
 //! thread takes a quarter of its remaining part at a time, from the front; when it has none left, it steals half of the longest
 //! remaining part. So a thread reads memory in order nearly to the end, which a product of few rows needs: with ranges from one
 //! shared counter, each begins at addresses that no prefetcher has seen, and 4-bit weights were read a fifth slower. And until
-//! they run out, threads use only their own cache line.
+//! they run out, threads use only their own cache line. A launch that goes backward takes from the back, and steals at the front.
 //!
 //! What it must not know: what is done with the points.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Of what is left of its part, a thread takes one in this many.
 const OWN: u32 = 4;
@@ -20,7 +20,9 @@ const OWN: u32 = 4;
 #[repr(C)]
 struct Part {
     left: AtomicU64,
-    apart: [u64; 15],
+    /// Is it taken from the back? The same in all parts.
+    backward: AtomicBool,
+    apart: [u64; 14],
 }
 
 /// The parts of all threads.
@@ -39,7 +41,11 @@ impl Ranges {
     pub(crate) fn new(threads: usize) -> Option<Ranges> {
         let mut parts = Vec::new();
         parts.try_reserve_exact(threads).ok()?;
-        parts.extend((0..threads).map(|_| Part { left: AtomicU64::new(0), apart: [0; 15] }));
+        parts.extend((0..threads).map(|_| Part {
+            left: AtomicU64::new(0),
+            backward: AtomicBool::new(false),
+            apart: [0; 14],
+        }));
         Some(Ranges(parts))
     }
 
@@ -53,12 +59,13 @@ impl Ranges {
         self.0.get(thread).map_or(core::ptr::null(), |part| (&raw const part.left).cast())
     }
 
-    /// Hands out the points `0..total`; no thread may be taking any.
-    pub(crate) fn reset(&self, total: u32) {
+    /// Hands out the points `0..total`, those of a part from the back where it goes `backward`; no thread may be taking any.
+    pub(crate) fn reset(&self, total: u32, backward: bool) {
         let threads = self.0.len().max(1) as u64;
         // Below 2^64: there are fewer threads than 2^32.
         let from = |n: usize| (u64::from(total) * n as u64 / threads) as u32;
         for (n, part) in self.0.iter().enumerate() {
+            part.backward.store(backward, Ordering::Relaxed);
             part.left.store(packed(from(n), from(n + 1)), Ordering::Relaxed);
         }
     }
@@ -66,14 +73,19 @@ impl Ranges {
     /// The next range of this thread, of at most this many points; `None` when all have been handed out, or are about to be
     /// by a thread that has taken them.
     pub(crate) fn take(&self, thread: usize, most: u32) -> Option<(u32, u32)> {
-        let own = &self.0.get(thread)?.left;
+        let Part { left: own, backward, .. } = self.0.get(thread)?;
+        let backward = backward.load(Ordering::Relaxed);
         loop {
             let left = own.load(Ordering::Relaxed);
             let (start, end) = unpacked(left);
             if start < end {
-                let middle = start + ((end - start) / OWN).min(most).max(1);
-                if own.compare_exchange(left, packed(middle, end), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                    return Some((start, middle));
+                let count = ((end - start) / OWN).min(most).max(1);
+                let (taken, rest) = match backward {
+                    false => ((start, start + count), (start + count, end)),
+                    true => ((end - count, end), (start, end - count)),
+                };
+                if own.compare_exchange(left, packed(rest.0, rest.1), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                    return Some(taken);
                 }
                 continue;
             }
@@ -86,10 +98,15 @@ impl Ranges {
             if start >= end {
                 return None;
             }
-            let middle = start + (end - start) / 2;
-            if other.compare_exchange(left, packed(start, middle), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            // The owner keeps the end that it takes from, and of an odd number the smaller half.
+            let middle = if backward { end - (end - start) / 2 } else { start + (end - start) / 2 };
+            let (kept, stolen) = match backward {
+                false => ((start, middle), (middle, end)),
+                true => ((middle, end), (start, middle)),
+            };
+            if other.compare_exchange(left, packed(kept.0, kept.1), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 // Others leave an empty part alone.
-                own.store(packed(middle, end), Ordering::Relaxed);
+                own.store(packed(stolen.0, stolen.1), Ordering::Relaxed);
             }
         }
     }

@@ -343,6 +343,8 @@ impl KernelRun<'_> {
             | Op::LoadFragment
             | Op::Pack
             | Op::Mma
+            | Op::MmaScaled { .. }
+            | Op::ConvertLayout
             | Op::Ring { .. }
             | Op::RingAcquire
             | Op::TmaLoad { .. }

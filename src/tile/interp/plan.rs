@@ -374,6 +374,8 @@ impl<'a> Runner<'a> {
             | Op::LoadFragment
             | Op::Pack
             | Op::Mma
+            | Op::MmaScaled { .. }
+            | Op::ConvertLayout
             | Op::Ring { .. }
             | Op::RingAcquire
             | Op::TmaLoad { .. }

@@ -12,6 +12,9 @@
 //!                                                           ^head(%n: index): as before, panel after panel
 //! ```
 //!
+//! Here the panels lie one after another. Packed for this, they lie abreast: the first step of all four, then the second step, as
+//! `f32[8, 256, 4, 32]`, so that a grid point reads memory in order.
+//!
 //! Every sum of a product is one chain of FMAs. A register tile of one row and one panel has two chains, each of which waits for its
 //! last FMA: at AVX-512 half a cache line in each cycle, which is no more than the second-level cache gives. The products of several
 //! panels do not wait for each other, so a back end that computes them together (`codegen::cpu::wide::dot_group`) reads panels at
@@ -20,6 +23,9 @@
 //!
 //! Measured, one step of an LSTM at batch 1 on a Zen 4: hidden 256 takes 0.93 of the time, 512 and 1024 0.8. More rows have chains enough;
 //! with their panels side by side they took 1.2 times as long, for the sums of four panels and their epilogue leave the first-level cache.
+//! Panels that lie abreast, on a Zen 5, two threads: 0.74 of the time of those one after another at hidden 256, where a core keeps its half in its
+//! second-level cache, 0.8 at 512, of which the half is kept that was read last (`runtime/support/ahead.rs`, `Turns`), and 1.05 at 1024. With
+//! 32 rows, which read them panel by panel: 1.0 and, at 512, 1.03.
 //!
 //! In: a kernel of a product that reads packed panels, scheduled no further. Out: the same with fewer grid points, each of which does the
 //! work of several. What it must not know: how a back end multiplies, and where the kernel is launched (`panels` asks only for launches
@@ -30,7 +36,7 @@ use std::collections::BTreeMap;
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::Elem;
 use crate::source::Loc;
-use crate::tile::{Block, BlockCall, Body, Extent, Inst, Kernel, Op, Terminator, TileType, Type, Value};
+use crate::tile::{Block, BlockCall, Body, Extent, Inst, Kernel, Op, Target, Terminator, TileType, Type, Value};
 
 /// How many panels go together, the best first.
 const PANELS: [i64; 3] = [4, 3, 2];
@@ -41,25 +47,26 @@ const MOST_STEPS: i64 = 1024;
 /// Bytes of panels that may stay in a cache from launch to launch. More come from memory each time, and are read best one
 /// after another.
 const MOST_BYTES: i64 = 16 << 20;
+/// Bytes of those of which a good part may stay in second-level caches. More come from farther away, where four streams are fetched
+/// ahead better than one.
+const MOST_ABREAST: i64 = 8 << 20;
 
-/// Makes each grid point of a product compute several panels, side by side for up to `few` rows, if that fits: the panels, of `f32`,
-/// are full and known in number, and their steps are summed at once.
-pub(super) fn jam_panels(kernel: &mut Kernel, right: usize, few: i64) {
-    let Some((count, rows)) = panels_at_once(kernel, right) else { return };
+/// Makes each grid point of a product compute so many panels ([`panels_at_once`]), side by side for up to `few` rows.
+pub(super) fn jam_panels(kernel: &mut Kernel, count: i64, few: i64) {
+    let Some(rows) = rows_of(&kernel.body) else { return };
     let Some(axis) = kernel.grid.last_mut() else { return };
     let point = axis.value;
     let loc = kernel.body.insts().next().map(|(_, _, d)| d.loc).unwrap_or_default();
-    match rows {
-        Extent::Static(n) if n > few => return,
-        _ if few < 1 => return,
-        _ => axis.step *= count,
-    }
+    axis.step *= count;
     let entry = kernel.body.entry();
     let old = std::mem::take(&mut kernel.body.block_mut(entry).insts);
-    let mut jam = Jam { body: &mut kernel.body, loc, block: entry, point, count };
+    let mut jam = Jam { body: &mut kernel.body, loc, block: entry, point, count, split: Vec::new() };
+    // Where panels lie abreast: which of the wide ones a panel is in, and its place there.
+    jam.split = old.iter().filter_map(|inst| jam.part_of_panel(*inst)).collect();
+    let old: Vec<Inst> = old.into_iter().filter(|inst| jam.part_of_panel(*inst).is_none()).collect();
     // What has no tiles and is the same for all panels is computed once.
     let mut of_panel: Vec<Inst> = Vec::new();
-    let mut varying: Vec<Value> = vec![point];
+    let mut varying: Vec<Value> = jam.split.iter().map(|(v, _)| *v).chain([point]).collect();
     for inst in old {
         let d = jam.body.inst(inst);
         let is_tile = |v: &Value| jam.body.ty(*v).tile().is_some();
@@ -93,7 +100,7 @@ pub(super) fn jam_panels(kernel: &mut Kernel, right: usize, few: i64) {
     jam.body.terminate(head, Terminator::BrIf { condition: more, then, otherwise });
     jam.block = next;
     let panel = jam.panel(number);
-    let mut values = BTreeMap::from([(point, panel)]);
+    let mut values = jam.of_panel(panel, number);
     for inst in &of_panel {
         jam.copy(*inst, &mut values, None);
     }
@@ -103,25 +110,37 @@ pub(super) fn jam_panels(kernel: &mut Kernel, right: usize, few: i64) {
     jam.body.terminate(done, Terminator::Return(Vec::new()));
 }
 
-/// How many panels a grid point is to compute, and the rows of a tile.
-fn panels_at_once(kernel: &Kernel, right: usize) -> Option<(i64, Extent)> {
+/// The rows of a tile of a product.
+fn rows_of(body: &Body) -> Option<Extent> {
+    let product = body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. }))?.2.result?;
+    Some(body.ty(product).tile()?.rows)
+}
+
+/// How many panels a grid point of a product of so many steps and columns is to compute, if that fits: the panels, of `f32`, are full and
+/// known in number, and their steps are summed at once. The kernel has tiles of the machine's sizes.
+pub(super) fn panels_at_once(kernel: &Kernel, [steps, all]: [i64; 2], target: &Target) -> Option<i64> {
     let body = &kernel.body;
-    let ty = body.ty(kernel.params.get(right)?.value).buffer()?;
-    let [.., steps, columns] = ty.shape.as_slice() else { return None };
-    let axis = kernel.grid.last()?;
-    let (steps, columns, all) = (steps.as_const()?, columns.as_const()?, axis.extent.as_const()?);
+    let (axis, columns) = (kernel.grid.last()?, target.columns);
     let straight = body.layout.len() == 1 && matches!(body.block(body.entry()).terminator, Terminator::Return(_));
     let bytes = steps.checked_mul(all)?.checked_mul(4)?;
+    let few = match rows_of(body)? {
+        Extent::Static(n) => n <= target.few_rows,
+        Extent::Bounded { .. } => target.few_rows > 0,
+    };
     let fits = straight
-        && ty.elem == Elem::F32
+        && few
         && axis.step == columns
-        && all % columns == 0
+        && axis.extent.as_const() == Some(all)
+        && all % columns.max(1) == 0
         && (1..=MOST_STEPS).contains(&steps)
         && bytes <= MOST_BYTES;
     let panels = all / columns.max(1);
-    let count = PANELS.into_iter().find(|n| fits && panels % n == 0 && panels / n >= LEAST_POINTS)?;
-    let product = body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. }))?.2.result?;
-    Some((count, body.ty(product).tile()?.rows))
+    PANELS.into_iter().find(|n| fits && panels % n == 0 && panels / n >= LEAST_POINTS)
+}
+
+/// How many panels are to lie abreast, where so many are computed at once.
+pub(super) fn abreast(count: i64, [steps, all]: [i64; 2]) -> i64 {
+    if steps.saturating_mul(all).saturating_mul(4) <= MOST_ABREAST { count } else { 1 }
 }
 
 /// A kernel that is written again.
@@ -133,6 +152,8 @@ struct Jam<'a> {
     /// The point along the columns.
     point: Value,
     count: i64,
+    /// The quotient and the remainder of the number of a panel by how many there are in a grid point.
+    split: Vec<(Value, BinaryOp)>,
 }
 
 impl Jam<'_> {
@@ -154,12 +175,30 @@ impl Jam<'_> {
         self.value(Op::Binary(BinaryOp::Add), vec![first, number], Type::Index)
     }
 
+    /// Is it the quotient or the remainder of the number of a panel by how many there are in a grid point?
+    fn part_of_panel(&self, inst: Inst) -> Option<(Value, BinaryOp)> {
+        let d = self.body.inst(inst);
+        let (Op::Binary(op @ (BinaryOp::Div | BinaryOp::Rem)), [panel, by]) = (&d.op, d.operands.as_slice()) else {
+            return None;
+        };
+        let literal = self.body.def_inst(*by).map(|d| &d.op);
+        let is_count = matches!(literal, Some(Op::Const(Scalar::Int(n))) if *n == self.count);
+        Some((d.result?, *op)).filter(|_| *panel == self.point && is_count)
+    }
+
+    /// What stands for the values of a panel: it is one with a number in the grid point.
+    fn of_panel(&self, panel: Value, number: Value) -> BTreeMap<Value, Value> {
+        let split = self.split.iter().map(|(v, op)| (*v, if *op == BinaryOp::Div { self.point } else { number }));
+        [(self.point, panel)].into_iter().chain(split).collect()
+    }
+
     /// All panels, each operation's copies beside each other. `rows` says which extent becomes which.
     fn side_by_side(&mut self, of_panel: &[Inst], rows: Option<(Extent, Extent)>) {
         let mut copies: Vec<BTreeMap<Value, Value>> = Vec::new();
         for copy in 0..self.count {
             let number = self.index(copy);
-            copies.push(BTreeMap::from([(self.point, self.panel(number))]));
+            let panel = self.panel(number);
+            copies.push(self.of_panel(panel, number));
         }
         // The values that are the same for all panels.
         let mut shared = BTreeMap::new();

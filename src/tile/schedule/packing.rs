@@ -11,8 +11,8 @@
 //! * what is computed is packed by a launch before the product, into room in the arena. The number of columns may not be
 //!   known then: there is room for `N + NR - 1`, and P is only bounded, by N.
 //!
-//! `f32` and `bf16` are packed, `bf16` as it is, or in pairs of steps for a product of nothing else (`pairs`); `f32` may be
-//! packed in fewer bytes ([`WeightFormat`]), so that a product of few rows reads less; which are not is chosen by name
+//! `f32` and `bf16` are packed, `bf16` as it is, or in pairs of steps for a product of nothing else (`pairs`); `f32` (and on a GPU `f16`)
+//! may be packed in fewer bytes ([`WeightFormat`]), so that a product of few rows reads less; which are not is chosen by name
 //! ([`WeightChoice`]). Not packed are other types, which
 //! are converted to `f32` where they are copied, and a single column, which is as dense as it can be.
 //!
@@ -55,6 +55,8 @@ pub(super) struct Weight {
     pub(super) format: WeightFormat,
     /// Are the steps in pairs?
     in_pairs: bool,
+    /// How many panels lie abreast.
+    abreast: i64,
     /// Where the panels start in the packed area, in bytes.
     offset: u64,
     /// Where their scales do, if they have any.
@@ -78,7 +80,8 @@ pub(super) struct Packing {
 pub(super) struct Part {
     /// Start in the packed area, in bytes.
     pub(super) offset: u64,
-    /// Everything that is packed there: `[layers.., batch.., P, K, NR]`; `[.., P, ceil(K / 2), NR, 2]` where steps are in pairs.
+    /// Everything that is packed there: `[layers.., batch.., P, K, NR]`; `[.., P, ceil(K / 2), NR, 2]` where steps are in pairs,
+    /// `[.., P / A, K, A, NR]` with A abreast.
     pub(super) whole: BufferType,
     /// That of one layer, with the batch axes of the window: `[batch.., P, K, NR]`.
     pub(super) shape: Vec<Dim>,
@@ -105,16 +108,21 @@ pub(super) struct PackedWindow {
     pub(super) scales: Option<(Part, u8)>,
     /// Are the steps in pairs?
     pub(super) in_pairs: bool,
+    /// How many lie abreast.
+    pub(super) abreast: i64,
 }
 
 /// Packed panels as a kernel reads them.
 pub(super) struct Panels {
-    /// `[batch.., P, K, NR]`; with 4 bits, `[batch.., P, ceil(K / 2), NR]`; in pairs, `[batch.., P, ceil(K / 2), NR, 2]`.
+    /// `[batch.., P, K, NR]`; with 4 bits, `[batch.., P, ceil(K / 2), NR]`; in pairs, `[batch.., P, ceil(K / 2), NR, 2]`; with A
+    /// abreast, `[batch.., P / A, K, A, NR]`.
     pub(super) numbers: View,
     /// Scales, `[batch.., P, ceil(K / 32), NR]`, and bits, of panels of integers.
     pub(super) scales: Option<(View, u8)>,
     /// Are the steps in pairs?
     pub(super) in_pairs: bool,
+    /// How many panels lie abreast: the same step of all, then the next step.
+    pub(super) abreast: i64,
 }
 
 impl Panels {
@@ -127,7 +135,8 @@ impl Panels {
     /// axes: panels of integers have axes of known extents alone.
     pub(super) fn without_repeats(&self) -> (Panels, Vec<usize>) {
         let mut points: Vec<usize> =
-            (0..self.numbers.shape.len().saturating_sub(if self.in_pairs { 4 } else { 3 })).collect();
+            (0..self.numbers.shape.len().saturating_sub(if self.in_pairs || self.abreast > 1 { 4 } else { 3 }))
+                .collect();
         let mut numbers = self.numbers.clone();
         let mut scales = self.scales.clone();
         if let Some((scales, _)) = &mut scales {
@@ -136,7 +145,7 @@ impl Panels {
                 points.remove(i);
             }
         }
-        (Panels { numbers, scales, in_pairs: self.in_pairs }, points)
+        (Panels { numbers, scales, ..*self }, points)
     }
 }
 
@@ -158,9 +167,10 @@ impl Packing {
     }
 
     /// Makes room for a window `[batch.., K, N]` of a parameter, or for several, `[K, N]` each, one after another; the steps
-    /// in pairs if `left` can be `bf16` and so are the panels. `None` where it is better read as it lies, or
+    /// in pairs if `left` can be `bf16` and so are the panels. So many panels lie `abreast` where they are `f32` and fill them, and
+    /// the window is not packed in another way already. `None` where it is better read as it lies, or
     /// where its place is known at run time only.
-    pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], left: Left) -> Option<PackedWindow> {
+    pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], left: Left, abreast: i64) -> Option<PackedWindow> {
         let ((param, window), others) = windows.split_first()?;
         // With several, none is rounded more than its own format allows.
         let kept = windows.iter().any(|(p, _)| self.choice.of(&p.name) == WeightFormat::F32);
@@ -168,6 +178,8 @@ impl Packing {
             (Elem::F32, format) => format,
             (Elem::BF16, WeightFormat::F32) => WeightFormat::Bf16,
             (Elem::BF16, format) => format,
+            // What converts `f16` on the way takes integers too.
+            (Elem::F16, format) if format.bits().is_some() && !self.keeps_bytes => format,
             _ => return None,
         };
         if format.elem() == window.elem && !self.keeps_bytes {
@@ -208,9 +220,19 @@ impl Packing {
         if !others.is_empty() && !lead.is_empty() {
             return None;
         }
+        let known = self.weights.iter().find(|w| w.in_pairs == in_pairs && same(&w.parts, &parts));
+        let wider = abreast.max(1).checked_mul(columns)?;
+        let width = |v: &View| v.shape.last().and_then(Dim::as_const);
+        let fills = format == WeightFormat::F32 && parts.iter().all(|(_, v)| width(v).is_some_and(|n| n % wider == 0));
+        let abreast = known.map_or(if fills { abreast.max(1) } else { 1 }, |w| w.abreast);
+        let count = count / abreast;
         // What a part has, all layers, and the window's batch axes again with those that repeat.
         let part = |offset: u64, elem: Elem, rows: i64| -> Option<(Part, u64)> {
-            let panels: &[i64] = if in_pairs { &[count, pairs::of(rows), columns, 2] } else { &[count, rows, columns] };
+            let panels: &[i64] = match (in_pairs, abreast) {
+                (true, _) => &[count, pairs::of(rows), columns, 2],
+                (false, 1) => &[count, rows, columns],
+                (false, n) => &[count, rows, n, columns],
+            };
             let all: Vec<i64> = counts.iter().chain(lead).chain(panels).copied().collect();
             let size = i64::try_from(elem.size()).ok()?;
             let bytes = all.iter().try_fold(size, |bytes, n| bytes.checked_mul(*n))?;
@@ -221,7 +243,6 @@ impl Packing {
             let (shape, strides) = with_repeats(window, &kept, &own(&whole.shape), &own(&whole.strides));
             Some((Part { offset, whole, shape, strides }, end))
         };
-        let known = self.weights.iter().find(|w| w.in_pairs == in_pairs && same(&w.parts, &parts));
         let (panels, mut end) =
             part(known.map_or(self.bytes, |w| w.offset), format.elem(), quantise::rows(format.bits(), *k))?;
         let mut scales = None;
@@ -231,10 +252,10 @@ impl Packing {
         }
         if known.is_none() {
             let (offset, scales) = (panels.offset, scales.as_ref().map_or(0, |(part, _)| part.offset));
-            self.weights.push(Weight { parts, counts, format, in_pairs, offset, scales });
+            self.weights.push(Weight { parts, counts, format, in_pairs, abreast, offset, scales });
             self.bytes = end;
         }
-        Some(PackedWindow { panels, scales, in_pairs })
+        Some(PackedWindow { panels, scales, in_pairs, abreast })
     }
 }
 
@@ -351,7 +372,9 @@ pub(super) fn prepare(
                         (kernel, sources, vec![(panels, w.offset)])
                     }
                     None => {
-                        let (kernel, target) = pack("pack", packing.columns, &window, w.format.elem());
+                        // Those that lie abreast are filled as one that is so much wider.
+                        let columns = packing.columns * w.abreast;
+                        let (kernel, target) = pack("pack", columns, &window, w.format.elem());
                         (kernel, vec![window], vec![(target, w.offset)])
                     }
                     Some(bits) => {

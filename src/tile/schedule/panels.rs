@@ -23,7 +23,9 @@
 //! in each call. (No pass makes such a `concat`: merge-matmuls joins only what fills panels.)
 //!
 //! A machine whose products read operands where they lie (a GPU) has panels of those parameters alone that are kept in fewer bytes. A product of
-//! many rows of 16-bit floats by integers has them unpacked by a launch before, for tensor cores (`unpack`).
+//! many rows of 16-bit floats by integers goes to tensor cores, which take them as they are packed (`tensor_cores`), or of so many rows that
+//! it pays from a matrix that a launch before makes of them (`unpack`). How many rows there are may be known in the call alone: then each plan
+//! has a choice.
 //!
 //! What is packed already stays: a module whose plan that prepares does anything but lay parameters one after another gets no
 //! other packed area.
@@ -32,20 +34,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::formats::WeightChoice;
 use super::halves;
-use super::jam::jam_panels;
+use super::jam::{self, jam_panels};
 use super::joined::{self, Joined};
 use super::packing::{self, Left, Packing, Panels, Part};
 use super::pairs;
-use super::plans::{At, buffer, in_entry, new_slot, put_back, slot_type, value_before};
+use super::plans::{
+    At, Choice, Variant, buffer, choose_by_count, in_entry, new_slot, put_back, slot_type, value_before,
+};
 use super::products::{LEAST_ROWS, Product, tile_rows};
 use super::tensor_cores;
 use super::unpack::unpack;
 use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
+use crate::tile::alignment::{begins_at_multiple, needed};
 use crate::tile::{
-    Block, BufferType, Inst, InstData, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Type, Value, ValueDef,
-    View, flat, row_major, simplify,
+    Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Module, Op, Param, Plan, PlanVariant, Target, Type,
+    Value, ValueDef, View, flat, row_major, simplify,
 };
 
 /// Chooses panels, and packs what lies in them; what is packed, and the names of the kernels that are not as they were.
@@ -80,8 +85,13 @@ pub(super) fn choose(
         let (packed, placed) = (BTreeMap::new(), BTreeSet::new());
         let (new, kernels, packing) = (&mut new, &mut kernels, &mut packing);
         let loops = plan.body.cfg().loops();
-        let mut walk = Walk { new, kernels, packing, packed, placed, added: BTreeSet::new(), plan, loops };
+        let added = BTreeSet::new();
+        let mut walk = Walk { new, kernels, packing, packed, placed, added, plan, loops, choices: Vec::new() };
         walk.run()?;
+        let choices = walk.choices;
+        for choice in choices {
+            choose_by_count(plan, choice)?;
+        }
         simplify(&mut plan.body);
     }
     let New { made, joined, .. } = new;
@@ -131,13 +141,13 @@ struct New<'a> {
     made: BTreeMap<String, Vec<String>>,
 }
 
-/// Are the integers that a product of so many rows and columns multiplies by made floats before, for tensor cores?
-fn unpacks(target: &Target, left: &BufferType, rows: &Dim, cols: &Dim) -> bool {
-    target.reads_in_place
-        && matches!(left.elem, Elem::BF16 | Elem::F16)
+/// The kind of GPU whose tensor cores multiply by integers in a product of so many rows and columns, if they do.
+fn tensor_cores_of(target: &Target, left: &BufferType, rows: &Dim, cols: &Dim) -> Option<GpuArch> {
+    let fits = matches!(left.elem, Elem::BF16 | Elem::F16)
         && tensor_cores::is_left_operand(left)
         && rows.as_const().is_none_or(|n| n >= tensor_cores::FEW_ROWS)
-        && cols.as_const().is_none_or(|n| n >= tensor_cores::FEW_COLS)
+        && cols.as_const().is_none_or(|n| n >= tensor_cores::FEW_COLS);
+    target.gpu.filter(|_| fits)
 }
 
 /// The windows of parameters that a matrix is made of, columns after columns, and the indices of the layer that all are of.
@@ -157,6 +167,20 @@ struct Walk<'a, 'b> {
     plan: &'a mut Plan,
     /// Its loops, inner ones first.
     loops: Vec<Loop<Block>>,
+    /// Launches that one of several takes the place of, by the number of rows in a call.
+    choices: Vec<Choice>,
+}
+
+/// A launch: its kernel and its operands.
+type LaunchOf = (String, Vec<Value>);
+
+/// A product by integers: its kernel as it is with a matrix, which of its operands are integers, how many rows it has.
+struct ByIntegers<'a> {
+    kernel: &'a Kernel,
+    left: usize,
+    right: usize,
+    rows: &'a Dim,
+    panels: &'a Panels,
 }
 
 /// Columns of a product with the window that gives them.
@@ -233,15 +257,13 @@ impl Walk<'_, '_> {
                 target if halves::are_wanted(target, a, &right_type) => Left::Rounded,
                 _ => Left::AsItIs,
             };
-            let panels = self.panels(&piece.window, &product.row_count(kernel), left, at, name)?;
-            // Many rows on a GPU: the numbers become a matrix first.
-            let unpacked = match &panels {
-                Some(p) if unpacks(self.new.target, a, &product.row_count(kernel), &columns) => {
-                    self.unpacked(p, &piece.window, a.elem, at, name)?
-                }
-                _ => None,
-            };
-            let panels = panels.filter(|_| unpacked.is_none());
+            let (at_once, abreast) = self.panels_at_once(product, &made, &piece.window, block).unwrap_or((1, 1));
+            let row_count = product.row_count(kernel);
+            let panels = self.panels(&piece.window, (&row_count, left, abreast), at, name)?;
+            // Many rows on a GPU, if they may be that.
+            let cores = tensor_cores_of(self.new.target, a, &row_count, &columns);
+            let cores = cores.filter(|_| panels.as_ref().is_some_and(|p| p.scales.is_some()));
+            let narrowed = cores.map(|arch| (arch, made.clone()));
             let in_pairs = panels.as_ref().is_some_and(|p| p.in_pairs);
             let rounded = if in_pairs && left == Left::Rounded {
                 self.rounded(product, &mut made, &data, at, name)?
@@ -251,6 +273,10 @@ impl Walk<'_, '_> {
             let steps = a.shape.last().cloned().unwrap_or_default();
             match (self.new.target.reads_in_place, &panels) {
                 (false, _) => product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.target.columns),
+                // A row of its own for each point, if they are counted at run time and may be many.
+                (true, Some(_)) if cores.is_some() && row_count.as_const().is_none() => {
+                    product.retile(&mut made, 1, self.new.target.columns);
+                }
                 (true, Some(_)) => product.retile(&mut made, LEAST_ROWS, self.new.target.columns),
                 (true, None) => {}
             }
@@ -266,13 +292,6 @@ impl Walk<'_, '_> {
                         if let Some((scales, _)) = &panels.scales {
                             operands.push(buffer(body, at, scales));
                         }
-                    }
-                    None if i == right && unpacked.is_some() => {
-                        let matrix = unpacked.as_ref().unwrap_or(&piece.window);
-                        if let Some(p) = made.params.get(right).map(|p| p.value) {
-                            made.body.set_ty(p, Type::Buffer(matrix.buffer_type()));
-                        }
-                        operands.push(buffer(body, at, matrix));
                     }
                     None if i == right && sliced => operands.push(buffer(body, at, &piece.window)),
                     _ if i == product.left && rounded.is_some() => operands.extend(rounded),
@@ -293,34 +312,122 @@ impl Walk<'_, '_> {
                 put_back(body, at, &mut own, v);
             }
             self.place_joined(&operands)?;
-            if panels.as_ref().is_some_and(|p| p.is_plain() && self.stay_in_loop(&p.numbers, block)) {
-                jam_panels(&mut made, right, self.new.target.few_rows);
+            if at_once > 1 && panels.as_ref().is_some_and(Panels::is_plain) {
+                jam_panels(&mut made, at_once, self.new.target.few_rows);
                 simplify(&mut made.body);
             }
             made.find_symbols();
-            let made = self.kernels.add_again(made);
-            self.note(name, &made);
-            let op = Op::Launch { kernel: made };
-            if number + 1 == count {
-                let launch = self.plan.body.inst_mut(inst);
-                (launch.op, launch.operands) = (op, operands);
-            } else {
-                let launch = self.plan.body.make_inst(op, operands, None, data.loc);
+            let mut variants = Vec::new();
+            if let (Some(panels), Some((arch, narrowed))) = (&panels, &narrowed) {
+                let of = ByIntegers { kernel: narrowed, left: product.left, right, rows: &row_count, panels };
+                variants = self.by_integers(&of, &operands, &piece.window, (*arch, at))?;
+                if variants.is_empty() {
+                    made = narrowed.clone();
+                    product.retile(&mut made, LEAST_ROWS, self.new.target.columns);
+                    let (panels, points) = panels.without_repeats();
+                    product.read_panels(&mut made, &panels, &points);
+                    made.find_symbols();
+                }
+            }
+            // Which one it is may be known already.
+            let known = row_count.as_const();
+            let chosen = variants.iter().rposition(|v| known.is_some_and(|rows| rows >= v.least));
+            let launches = match chosen {
+                Some(n) => variants.swap_remove(n).launches,
+                None => {
+                    let made = self.kernels.add_again(made);
+                    vec![(made, operands)]
+                }
+            };
+            variants.retain(|_| known.is_none());
+            let of_variants = variants.iter().flat_map(|v| &v.launches).chain(&launches);
+            of_variants.map(|(kernel, _)| kernel.clone()).collect::<Vec<_>>().iter().for_each(|k| self.note(name, k));
+            let last = number + 1 == count;
+            let Some(((kernel, operands), before)) = launches.split_last() else { continue };
+            let mut launch = |kernel: &String, operands: &Vec<Value>| {
+                let op = Op::Launch { kernel: kernel.clone() };
+                let launch = self.plan.body.make_inst(op, operands.clone(), None, data.loc);
                 self.plan.body.insert_before(block, inst, launch);
+                launch
+            };
+            for (kernel, operands) in before {
+                launch(kernel, operands);
+            }
+            let own = if last {
+                let launch = self.plan.body.inst_mut(inst);
+                (launch.op, launch.operands) = (Op::Launch { kernel: kernel.clone() }, operands.clone());
+                inst
+            } else {
+                launch(kernel, operands)
+            };
+            if !variants.is_empty() {
+                self.choices.push(Choice { launch: own, count: row_count, variants });
             }
         }
         Ok(())
     }
 
-    /// A launch before a product that makes a matrix of 16-bit floats of its panels; the matrix as the product's right operand.
+    /// The ways on tensor cores to compute a product by integers, for numbers of rows from one on, in order; `operands`: those of its
+    /// launch, scales after numbers.
+    fn by_integers(
+        &mut self,
+        product: &ByIntegers<'_>,
+        operands: &[Value],
+        window: &View,
+        (arch, at): (GpuArch, At),
+    ) -> Result<Vec<Variant>, String> {
+        let ByIntegers { kernel, left, right, rows, panels } = product;
+        let (own, points) = panels.without_repeats();
+        let Some((scales, bits)) = &own.scales else { return Ok(Vec::new()) };
+        let integers = || tensor_cores::Integers {
+            numbers: own.numbers.buffer_type(),
+            scales: scales.buffer_type(),
+            bits: *bits,
+            points: points.clone(),
+        };
+        let body = &self.plan.body;
+        let fits = |k: &Kernel| {
+            let aligned = |(p, v): (&Param, &Value)| begins_at_multiple(body, &[], *v, needed(k, p.value));
+            k.params.len() == operands.len() && k.params.iter().zip(operands).all(aligned)
+        };
+        let mut made = tensor_cores::by_integers(kernel, arch, rows, integers);
+        made.retain(|(_, k)| fits(k));
+        let least = tensor_cores::unpacked_rows(arch).filter(|least| rows.as_const().is_none_or(|n| n >= *least));
+        let least = least.filter(|_| !made.is_empty());
+        if rows.as_const().is_some() && least.is_some() {
+            made.clear();
+        }
+        let mut variants: Vec<Variant> = Vec::new();
+        for (least, mut kernel) in made {
+            kernel.find_symbols();
+            let kernel = self.kernels.add_again(kernel);
+            variants.push(Variant { least, launches: vec![(kernel, operands.to_vec())] });
+        }
+        let elem = kernel.params.get(*left).and_then(|p| kernel.body.ty(p.value).buffer()).map(|b| b.elem);
+        if let (Some(least), Some(elem)) = (least, elem) {
+            let mut kernel: Kernel = (*kernel).clone();
+            let Some((unpack, matrix)) = self.unpacked(panels, window, elem, at)? else { return Ok(variants) };
+            if let Some(p) = kernel.params.get(*right).map(|p| p.value) {
+                kernel.body.set_ty(p, Type::Buffer(matrix.buffer_type()));
+            }
+            kernel.find_symbols();
+            let matrix = buffer(&mut self.plan.body, at, &matrix);
+            let mut others = operands.to_vec();
+            others.splice(*right..right + 2, [matrix]);
+            let kernel = self.kernels.add_again(kernel);
+            variants.push(Variant { least, launches: vec![unpack, (kernel, others)] });
+        }
+        Ok(variants)
+    }
+
+    /// A launch that makes a matrix of 16-bit floats of a product's panels; the matrix as the product's right operand.
     fn unpacked(
         &mut self,
         panels: &Panels,
         window: &View,
         elem: Elem,
         at: At,
-        kernel: &str,
-    ) -> Result<Option<View>, String> {
+    ) -> Result<Option<(LaunchOf, View)>, String> {
         let Some([k, n]) = window.shape.last_chunk::<2>() else { return Ok(None) };
         let (Some(k), Some(n)) = (k.as_const(), n.as_const()) else { return Ok(None) };
         let (own, points) = panels.without_repeats();
@@ -335,9 +442,6 @@ impl Walk<'_, '_> {
         }
         operands.push(buffer(body, at, &View { root: slot, ..made.written }));
         let name = self.kernels.add(made.kernel);
-        self.note(kernel, &name);
-        let launch = self.plan.body.make_inst(Op::Launch { kernel: name }, operands, None, at.loc);
-        self.plan.body.insert_before(at.block, at.inst, launch);
         // The axes along which it repeats again.
         let (mut shape, mut strides) = (made.matrix.shape.clone(), made.matrix.strides.clone());
         for (i, d) in window.shape.iter().enumerate().take(window.shape.len() - 2).filter(|(i, _)| !points.contains(i))
@@ -345,20 +449,30 @@ impl Walk<'_, '_> {
             shape.insert(i, d.clone());
             strides.insert(i, Dim::zero());
         }
-        Ok(Some(View { root: slot, shape, strides, ..made.matrix }))
+        Ok(Some(((name, operands), View { root: slot, shape, strides, ..made.matrix })))
     }
 
-    /// Are these panels the same packed ones in all iterations of the innermost loop around a block?
-    fn stay_in_loop(&self, panels: &View, block: Block) -> bool {
+    /// How many panels of a window of parameters a grid point of a product should compute, and how many should lie abreast: several where
+    /// the launch reads the same ones in all iterations of the innermost loop around it.
+    fn panels_at_once(&self, product: &Product, kernel: &Kernel, window: &View, block: Block) -> Option<(i64, i64)> {
+        let target = self.new.target;
+        let (_, layers) = self.columns(window)?;
+        let innermost = self.loops.iter().find(|l| l.blocks.contains(&block))?;
         let body = &self.plan.body;
-        let Some(innermost) = self.loops.iter().find(|l| l.blocks.contains(&block)) else { return false };
         let made_there = |v: &Value| match body.def(*v) {
             ValueDef::Param => false,
             ValueDef::Arg(b, _) => innermost.blocks.contains(&b),
             ValueDef::Result(i) => innermost.blocks.iter().any(|b| body.block(*b).insts.contains(&i)),
         };
-        let is_packed = body.def_inst(panels.root).is_some_and(|d| matches!(d.op, Op::Packed { .. }));
-        is_packed && !panels.dynamic.iter().any(|(v, _)| made_there(v))
+        if target.reads_in_place || window.elem != Elem::F32 || layers.iter().any(made_there) {
+            return None;
+        }
+        let [.., steps, columns] = window.shape.as_slice() else { return None };
+        let size = [steps.as_const()?, columns.as_const()?];
+        let mut tiled = kernel.clone();
+        product.retile(&mut tiled, tile_rows(steps, false), target.columns);
+        let count = jam::panels_at_once(&tiled, size, target)?;
+        Some((count, jam::abreast(count, size)))
     }
 
     /// Takes the views right before a launch, its own, out of their block.
@@ -379,17 +493,16 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, anything
-    /// else now, unless there are few rows.
+    /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, so many panels
+    /// abreast if that can be, anything else now, unless there are few rows.
     fn panels(
         &mut self,
         window: &View,
-        rows: &Dim,
-        left: Left,
+        (rows, left, abreast): (&Dim, Left, i64),
         at: At,
         kernel: &str,
     ) -> Result<Option<Panels>, String> {
-        if let Some(panels) = self.parameter_panels(window, left, at) {
+        if let Some(panels) = self.parameter_panels(window, left, abreast, at) {
             return Ok(Some(panels));
         }
         let pairs = left == Left::Pairs;
@@ -412,7 +525,7 @@ impl Walk<'_, '_> {
         let launch = self.plan.body.make_inst(Op::Launch { kernel: name }, operands, None, at.loc);
         self.plan.body.insert_before(at.block, at.inst, launch);
         let numbers = View { root: slot, ..packed.panels };
-        Ok(Some(Panels { numbers, scales: None, in_pairs: pairs }))
+        Ok(Some(Panels { numbers, scales: None, in_pairs: pairs, abreast: 1 }))
     }
 
     /// A launch before a product that rounds its left operand to `bf16`, which the kernel reads from now on; the buffer of it.
@@ -526,14 +639,14 @@ impl Walk<'_, '_> {
     }
 
     /// A window of a parameter, or of several, as panels of the packed area.
-    fn parameter_panels(&mut self, window: &View, left: Left, at: At) -> Option<Panels> {
+    fn parameter_panels(&mut self, window: &View, left: Left, abreast: i64, at: At) -> Option<Panels> {
         let (windows, layers) = self.columns(window)?;
         let windows: Vec<(ParamDecl, View)> = windows.into_iter().map(|(p, v)| (p.clone(), v)).collect();
         let windows: Vec<(&ParamDecl, View)> = windows.iter().map(|(p, v)| (p, v.clone())).collect();
-        let place = self.packing.place(&windows, left)?;
+        let place = self.packing.place(&windows, left, abreast)?;
         let numbers = self.packed_view(place.panels, &layers, at);
         let scales = place.scales.map(|(part, bits)| (self.packed_view(part, &layers, at), bits));
-        Some(Panels { numbers, scales, in_pairs: place.in_pairs })
+        Some(Panels { numbers, scales, in_pairs: place.in_pairs, abreast: place.abreast })
     }
 
     /// A part of the packed area, of a layer.

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::shape::Dim;
+use crate::scalar::{CmpOp, Scalar};
+use crate::shape::{Dim, Elem};
 use crate::source::Loc;
-use crate::tile::{Block, Body, BufferType, Inst, Op, Plan, SlotData, Type, Value, View, flat};
+use crate::tile::{Block, BlockCall, Body, BufferType, Inst, Op, Plan, SlotData, Terminator, Type, Value, View, flat};
 
 /// A launch: its block and place, and the buffer of its result.
 #[derive(Clone, Copy)]
@@ -30,6 +31,83 @@ fn result_of(body: &Body, made: Inst) -> Value {
         Some(v) => v,
         None => unreachable!("an instruction that is given a type has a result"),
     }
+}
+
+/// A launch that is one of several, by a dimension whose value a call has.
+pub(super) struct Choice {
+    /// What is launched where the dimension is less than all variants ask for.
+    pub(super) launch: Inst,
+    /// The dimension.
+    pub(super) count: Dim,
+    /// The others, in order of what they ask for.
+    pub(super) variants: Vec<Variant>,
+}
+
+/// What is launched where a dimension is at least a number.
+pub(super) struct Variant {
+    pub(super) least: i64,
+    /// Kernels and their operands, which are there where the launch is that these take the place of.
+    pub(super) launches: Vec<(String, Vec<Value>)>,
+}
+
+/// Puts a choice in the place of a launch.
+///
+/// ```text
+///   launch @matmul.0(..)       ->      %c = ge (dim S), 65;  br_if %c, ^many, ^other
+///                                    ^other:
+///                                      %d = ge (dim S), 2;  br_if %d, ^some, ^few
+/// ```
+///
+/// # Errors
+/// A launch that is in no block, a bug in attnc.
+pub(super) fn choose_by_count(plan: &mut Plan, choice: Choice) -> Result<(), String> {
+    let Choice { launch, count, variants } = choice;
+    let body = &mut plan.body;
+    let loc = body.inst(launch).loc;
+    let home = body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&launch));
+    let home = home.ok_or("a launch has gone")?;
+    let here = body.block(home).insts.iter().position(|i| *i == launch).ok_or("a launch has gone")?;
+    let mut rest = body.block_mut(home).insts.split_off(here);
+    rest.remove(0);
+    let terminator = body.block(home).terminator.clone();
+    let to = |block: Block| BlockCall { block, args: Vec::new() };
+    let made = |body: &mut Body, block: Block, op: Op, operands: Vec<Value>, ty: Option<Type>| {
+        let made = body.make_inst(op, operands, ty, loc);
+        body.block_mut(block).insts.push(made);
+        made
+    };
+    let (mut block, mut ends) = (home, Vec::new());
+    for Variant { least, launches } in variants.into_iter().rev() {
+        let count = made(body, block, Op::DimValue(count.clone()), Vec::new(), Some(Type::Index));
+        let least = made(body, block, Op::Const(Scalar::Int(least)), Vec::new(), Some(Type::Index));
+        let both = [count, least].map(|i| result_of(body, i)).to_vec();
+        let enough = made(body, block, Op::Compare(CmpOp::Ge), both, Some(Type::Scalar(Elem::Bool)));
+        let [then, otherwise] = [body.add_block(), body.add_block()];
+        let condition = result_of(body, enough);
+        body.terminate(block, Terminator::BrIf { condition, then: to(then), otherwise: to(otherwise) });
+        for (kernel, operands) in launches {
+            made(body, then, Op::Launch { kernel }, operands, None);
+        }
+        ends.push(then);
+        block = otherwise;
+    }
+    body.block_mut(block).insts.push(launch);
+    ends.push(block);
+    let done = body.add_block();
+    for end in ends {
+        body.terminate(end, Terminator::Br(to(done)));
+    }
+    // What is there for the whole plan stays in the entry block.
+    if home == body.entry() {
+        let is_place = |i: &Inst| matches!(body.inst(*i).op, Op::Slot(_) | Op::Out(_));
+        let places: Vec<Inst> = rest.iter().copied().filter(is_place).collect();
+        rest.retain(|i| !places.contains(i));
+        let list = &mut body.block_mut(home).insts;
+        list.splice(here..here, places);
+    }
+    body.block_mut(done).insts.extend(rest);
+    body.terminate(done, terminator);
+    Ok(())
 }
 
 /// Puts a view that was taken out before a launch, after those that it is a view of.

@@ -334,6 +334,12 @@ impl Product {
                     let pair = at.binary(BinaryOp::Div, k, two);
                     (Op::LoadPairs, vec![panel, pair, first, first])
                 }
+                None if panels.abreast > 1 => {
+                    let op = Op::Load { rows: Some(rank - 3), cols: Some(rank - 1) };
+                    let count = at.index(panels.abreast);
+                    let place = at.binary(BinaryOp::Rem, panel, count);
+                    (op, vec![at.binary(BinaryOp::Div, panel, count), k, place, at.index(0)])
+                }
                 None => {
                     let op = Op::Load { rows: Some(rank - 2), cols: Some(rank - 1) };
                     (op, vec![panel, k, at.index(0)])
@@ -396,7 +402,7 @@ impl Axis {
         let mut at = Before::new(&mut kernel.body, inst)?;
         let step = at.index(size);
         let start = at.binary(BinaryOp::Mul, point, step);
-        let extent = if all.as_const().is_some_and(|n| n > 0 && n % size == 0) {
+        let extent = if size == 1 || all.as_const().is_some_and(|n| n > 0 && n % size == 0) {
             Extent::Static(size)
         } else {
             let end = at.dim(&all);

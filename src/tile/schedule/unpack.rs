@@ -1,4 +1,5 @@
-//! Kernels that make 16-bit floats of packed integers, for products of many rows on tensor cores.
+//! Kernels that make 16-bit floats of packed integers, for products of so many rows that `wgmma` by a matrix pays (`tensor_cores` takes
+//! fewer rows as they are packed).
 //!
 //! In: panels of integers and their scales (`quantise`). Out: the kernel, and the row-major matrix `[batch.., K, N]` that it writes, whose rows
 //! are so far apart that each begins at a multiple of 16 bytes.

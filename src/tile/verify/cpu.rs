@@ -274,6 +274,8 @@ impl Checker<'_, '_> {
             | Op::LoadFragment
             | Op::Pack
             | Op::Mma
+            | Op::MmaScaled { .. }
+            | Op::ConvertLayout
             | Op::Ring { .. }
             | Op::RingAcquire
             | Op::TmaLoad { .. }
@@ -402,6 +404,8 @@ impl Checker<'_, '_> {
             | Op::LoadFragment
             | Op::Pack
             | Op::Mma
+            | Op::MmaScaled { .. }
+            | Op::ConvertLayout
             | Op::Ring { .. }
             | Op::RingAcquire
             | Op::TmaLoad { .. }

@@ -3,7 +3,7 @@
 mod flow;
 
 use super::Sink;
-use crate::scalar::ReduceKind;
+use crate::scalar::{ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::tile::alignment::CHUNK;
 use crate::tile::multiples::is_multiple;
@@ -116,9 +116,9 @@ impl Checker<'_, '_> {
         let row = t.elem.size().saturating_mul(t.cols.capacity().max(0).unsigned_abs());
         match swizzle {
             0 => None,
-            64 | 128 if row.is_multiple_of(u64::from(swizzle)) => None,
-            64 | 128 => Some(format!("a row of {row} bytes is not divided into panels of {swizzle}")),
-            _ => Some(format!("chunks are exchanged within 0, 64 or 128 bytes, not {swizzle}")),
+            32 | 64 | 128 if row.is_multiple_of(u64::from(swizzle)) => None,
+            32 | 64 | 128 => Some(format!("a row of {row} bytes is not divided into panels of {swizzle}")),
+            _ => Some(format!("chunks are exchanged within 0, 32, 64 or 128 bytes, not {swizzle}")),
         }
     }
 
@@ -155,7 +155,9 @@ impl Checker<'_, '_> {
                         (true, false) => Fragment::Col,
                         (false, false) | (true, true) => Fragment::Acc,
                     };
-                    if t.space != Space::Fragment(layout) {
+                    // An accumulator of products by integers begins with a number.
+                    let begins = data.op == Op::Full && t.space == Space::Fragment(Fragment::Quads);
+                    if t.space != Space::Fragment(layout) && !begins {
                         wrong(format!("makes `@fragment({})`", layout.name()));
                     }
                 }
@@ -212,6 +214,25 @@ impl Checker<'_, '_> {
                 }
                 self.unit(i, 16 * i64::from(self.warps), 8, false);
             }
+            Op::MmaScaled { .. } => {
+                let in_panels = |n: usize, bytes: u32| self.space(i, n) == Some(Space::Shared { swizzle: bytes });
+                let fits = self.is_fragment(i, 0, &[Fragment::A])
+                    && in_panels(1, 32)
+                    && in_panels(2, 128)
+                    && self.is_fragment(i, 3, &[Fragment::Quads]);
+                if !fits {
+                    let m = "mma_scaled: takes `a`, tiles in panels of 32 and 128 bytes, and an accumulator of `quads`";
+                    self.sink.error(At::Inst(i), m);
+                }
+                self.unit(i, 16 * i64::from(self.warps), 32, false);
+            }
+            Op::ConvertLayout => {
+                let ok = self.is_fragment(i, 0, &[Fragment::Quads])
+                    && result.is_some_and(|t| t.space == Space::Fragment(Fragment::Acc));
+                if !ok {
+                    self.sink.error(At::Inst(i), "convert_layout: makes `acc` of `quads`");
+                }
+            }
             Op::Wgmma { .. } => {
                 if !hopper {
                     wrong(format!("{} has no such unit", self.arch.name()));
@@ -229,6 +250,12 @@ impl Checker<'_, '_> {
             }
             Op::Ring { .. } | Op::SharedSlot { .. } if block != self.body.entry() => {
                 wrong("stands in the entry block".into());
+            }
+            Op::CopyAsync { cols: Some(cols), panels: Some(_), .. }
+                if data.operands.get(2 + cols).and_then(|v| self.body.def_inst(*v)).map(|d| &d.op)
+                    != Some(&Op::Const(Scalar::Int(0))) =>
+            {
+                wrong("the first column is that of a panel".into());
             }
             Op::CopyAsync { cols, .. } | Op::TmaLoad { cols, .. } => {
                 let is_copy = matches!(data.op, Op::CopyAsync { .. });
@@ -327,6 +354,7 @@ impl Checker<'_, '_> {
             let align = match t.space {
                 Space::Shared { swizzle: 128 } => 1024,
                 Space::Shared { swizzle: 64 } => 512,
+                Space::Shared { swizzle: 32 } => 256,
                 _ => 16,
             };
             let ranges = match (&data.op, data.result.map(|v| self.body.ty(v))) {

@@ -120,6 +120,8 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             | Op::LoadFragment
             | Op::Pack
             | Op::Mma
+            | Op::MmaScaled { .. }
+            | Op::ConvertLayout
             | Op::Ring { .. }
             | Op::RingAcquire
             | Op::TmaLoad { .. }

@@ -224,6 +224,37 @@ impl Gen {
         }
     }
 
+    /// A table read at row minus column, or in one of two ways by which is the larger.
+    pub(super) fn diagonals(&mut self) {
+        let is_some = |d: &Dim| d.as_const().is_some_and(|n| n > 0);
+        let Some(table) = self.some(|t| t.shape.iter().any(is_some)) else { return };
+        let shape = self.ty(table).shape;
+        let axes: Vec<usize> = (0..shape.len()).filter(|a| is_some(&shape[*a])).collect();
+        let axis = self.rng.pick(&axes);
+        let entries = shape[axis].as_const().unwrap_or(1);
+        let elem = self.rng.pick(&[Elem::I32, Elem::I32, Elem::I64]);
+        let [rows, columns] = [0, 1].map(|_| Dim::symbol(self.rng.pick(&["S", "T"])));
+        let column = TensorType::new(elem, vec![rows, Dim::one()]);
+        let counters = [column, TensorType::new(elem, vec![columns])];
+        let counters = counters.map(|ty| self.add(Op::Iota { axis: 0 }, &[], Some(ty)));
+        let [Some(i), Some(j)] = counters else { return };
+        let pair = if self.rng.chance(50) { [i, j] } else { [j, i] };
+        let Some(mut at) = self.add(Op::Binary(BinaryOp::Sub), &pair, None) else { return };
+        if self.rng.chance(60) {
+            let numbers = [self.rng.below(5) as i64 - 2, self.rng.below(9) as i64];
+            let [by, other] = numbers.map(|n| self.constant(Scalar::Int(n), elem));
+            let op = self.rng.pick(CmpOp::ALL);
+            let Some(moved) = self.add(Op::Binary(BinaryOp::Add), &[i, by], None) else { return };
+            let Some(which) = self.add(Op::Compare(op), &[moved, j], None) else { return };
+            let Some(chosen) = self.add(Op::Where, &[which, other, at], None) else { return };
+            at = chosen;
+        }
+        let entries = self.constant(Scalar::Int(entries), elem);
+        if let Some(at) = self.add(Op::Binary(BinaryOp::Rem), &[at, entries], None) {
+            self.add(Op::Gather { axis, batch: 0 }, &[table, at], None);
+        }
+    }
+
     /// Running sums, sorted lines and scattered slices.
     pub(super) fn ordered(&mut self) {
         let v = self.any();

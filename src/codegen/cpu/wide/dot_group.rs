@@ -8,14 +8,14 @@
 //! cycles at AVX-512. Together, four panels have eight chains, and the cache that they come from is the limit. Every element is the same
 //! chain as in the other code of products (`dot`), from the same start.
 //!
-//! Nothing is prefetched: such panels are in a cache since the last step of a loop over time (`tile/schedule/jam.rs`), and four streams of
-//! addresses are as many as the hardware prefetchers follow.
+//! The rows are prefetched, whole: another core may have written them just before, and the broadcasts, one after another, would wait for
+//! each of its lines. Panels are not: they are in a cache since the last step of a loop over time (`tile/schedule/jam.rs`).
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::super::origins::Comments;
 use super::asm::Asm;
-use super::dot::UNROLL;
+use super::dot::unroll;
 use super::registers::{self, at, vector};
 use crate::tile::Width;
 
@@ -110,20 +110,23 @@ impl Group {
         let (spread, _) = registers::spread_and_fma(self.width);
         let (copy, (_, store)) = (registers::copy(self.width), registers::moves(self.width));
         let (panels, vectors) = (self.shape.panels, self.shape.vectors);
+        for r in 0..height {
+            self.fetch_row(r);
+        }
         let first = vector(self.width, 0);
         self.asm.emit(Instruction::with2(spread, first, at(WORDS, START_WORD)));
         for n in 1..height * panels * vectors {
             self.asm.emit(Instruction::with2(copy, vector(self.width, n), first));
         }
-        let (rest, sums) = (self.asm.label(), self.asm.label());
-        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
+        let (rest, sums, unroll) = (self.asm.label(), self.asm.label(), unroll(self.shape.b_pitch));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, unroll));
         self.asm.jump(Code::Jl_rel32_64, rest);
         let several = self.asm.here();
-        self.steps(height, UNROLL);
-        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
+        self.steps(height, unroll);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, unroll));
         self.asm.jump(Code::Jge_rel32_64, several);
         self.asm.bind(rest);
-        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, UNROLL));
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, unroll));
         self.asm.jump(Code::Jle_rel32_64, sums);
         let one = self.asm.here();
         self.steps(height, 1);
@@ -138,6 +141,26 @@ impl Group {
                 self.asm.emit(Instruction::with2(store, place, self.sum(r, panel, v)));
             }
         }
+    }
+
+    /// Prefetches a row, the first or the second, from its end to its start. The number of rows is not needed any more.
+    fn fetch_row(&mut self, row: i32) {
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ROWS, STEPS));
+        let skip = self.asm.label();
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, ROWS, 1));
+        self.asm.jump(Code::Jl_rel32_64, skip);
+        if row > 0 {
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, A, STRIDE));
+        }
+        let next = self.asm.here();
+        let place = MemoryOperand::with_base_index_scale(A, ROWS, 4);
+        self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, place));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, ROWS, 64 / 4));
+        self.asm.jump(Code::Jge_rel32_64, next);
+        if row > 0 {
+            self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, A, STRIDE));
+        }
+        self.asm.bind(skip);
     }
 
     /// Some steps of the inner index, and on.

@@ -10,7 +10,7 @@ use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::ssa::Use;
-use crate::tile::{Fragment, Inst, InstData, Op, Space, Value};
+use crate::tile::{BufferType, Extent, Fragment, Inst, InstData, Op, Space, TileType, Value};
 
 /// A left operand, or a right one as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Code<'_> {
 
     /// Starts to copy a tile.
     pub(super) fn copy_async(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::CopyAsync { rows, cols } = data.op else { return Err("no copy".into()) };
+        let Op::CopyAsync { rows, cols, panels: along_panels } = data.op else { return Err("no copy".into()) };
         let (Some(rows), Some(cols)) = (rows, cols) else {
             return Err("a copy of a single row or column in a kernel of fragments".into());
         };
@@ -57,7 +57,12 @@ impl Code<'_> {
         let col_extent = ty.shape.get(cols).cloned().ok_or("an extent is missing")?;
         let start = |n: usize| values.get(n).copied().ok_or("an index is missing");
         let rows_inside = self.fits(start(rows)?, t.rows, &row_extent);
-        let cols_inside = self.fits(start(cols)?, t.cols, &col_extent);
+        // A panel has all columns of the axis.
+        let cols_inside = along_panels.is_some() || self.fits(start(cols)?, t.cols, &col_extent);
+        let next_panel = match along_panels {
+            Some(axis) => Some(self.next_panel(axis, start(axis)?, ty, &strides, &t)?),
+            None => None,
+        };
 
         // This thread's chunk of a panel's rows, and its row among those that go at a time.
         let chunks = panels.chunks();
@@ -95,9 +100,24 @@ impl Code<'_> {
         let end_col = self.dim(&col_extent)?;
         for panel in 0..panels.count() {
             let mut from = Number::Reg(from);
+            // How far a panel is from the first one, and whether it is there.
+            let mut beside = panel * panels.pitch();
+            let mut panel_inside = None;
+            if let Some(next) = &next_panel {
+                beside = 0;
+                let way = self.arithmetic("panel", BinaryOp::Mul, next.stride, Number::Known(panel))?;
+                from = self.arithmetic("from", BinaryOp::Add, from, way)?;
+                if let Some((first, end)) = next.bound {
+                    let n = self.arithmetic("panel", BinaryOp::Add, first, Number::Known(panel))?;
+                    let n = self.in_register("panel", n);
+                    panel_inside = Some(self.inside("inside", n, end));
+                }
+            }
             // Bytes of this chunk that are inside along the columns.
             let bytes = match cols_inside {
-                true => None,
+                true => panel_inside.map(|inside| {
+                    self.make("rest", RegType::B32, P::SelP { ty: W::B32 }, &[int(16), int(0), word(inside)])
+                }),
                 false => {
                     let col =
                         self.arithmetic("col", BinaryOp::Add, first_col, Number::Known(panel * chunks * 16 / size))?;
@@ -128,7 +148,7 @@ impl Code<'_> {
                 };
                 let mut operands = vec![
                     address(there, panel * panels.panel_bytes() + n * step * panels.pitch())?,
-                    address(at, panel * panels.pitch())?,
+                    address(at, beside)?,
                     int(16),
                 ];
                 operands.extend(size_of.map(word));
@@ -147,6 +167,27 @@ impl Code<'_> {
         }
         self.held.insert(v, Held::Shared(to));
         Ok(())
+    }
+
+    /// Where the next panel of a buffer is, and which of them are there; nothing to ask where all of the tile are.
+    fn next_panel(
+        &mut self,
+        axis: usize,
+        first: Value,
+        ty: &BufferType,
+        strides: &[Number],
+        t: &TileType,
+    ) -> Result<NextPanel, String> {
+        let size = i64::try_from(t.elem.size()).unwrap_or(1);
+        let stride = strides.get(axis).copied().ok_or("a stride is missing")?;
+        let stride = self.arithmetic("panel", BinaryOp::Mul, stride, Number::Known(size))?;
+        let count = Extent::Static(self.panels(t)?.count());
+        let extent = ty.shape.get(axis).ok_or("an extent is missing")?;
+        let bound = match self.fits(first, count, extent) {
+            true => None,
+            false => Some((self.index(first)?, self.dim(extent)?)),
+        };
+        Ok(NextPanel { stride, bound })
     }
 
     /// The byte in a row at which a chunk lies; a row of 8 keeps its exchange in all rows that follow by eights.
@@ -364,6 +405,14 @@ impl Code<'_> {
         }
         Ok(self.as_operands(name, Elem::F32, out))
     }
+}
+
+/// How a copy goes from panel to panel of a buffer.
+struct NextPanel {
+    /// Bytes between panels.
+    stride: Number,
+    /// The first panel, and how many there are, where not all of the tile may be.
+    bound: Option<(Number, Number)>,
 }
 
 /// Where a lane reads words of a right operand.

@@ -79,7 +79,7 @@ impl Code<'_> {
         let share = self.share(t)?;
         let Space::Fragment(f) = t.space else { return Err("the tile is not of fragments".into()) };
         Ok(match f {
-            Fragment::Acc | Fragment::Row | Fragment::Col => (self.element_count(t)?, false),
+            Fragment::Acc | Fragment::Quads | Fragment::Row | Fragment::Col => (self.element_count(t)?, false),
             Fragment::A => {
                 (usize::try_from(share.row_blocks() * (share.cols / steps_of(t.elem)) * 4).unwrap_or(0), true)
             }

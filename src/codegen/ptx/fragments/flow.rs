@@ -127,6 +127,8 @@ impl Code<'_> {
             Op::LoadFragment => self.load_fragment(inst, &data),
             Op::Pack => self.pack(&data),
             Op::Mma => self.mma(&data),
+            Op::MmaScaled { bits } => self.mma_scaled(&data, *bits),
+            Op::ConvertLayout => self.convert_layout(&data),
             Op::Ring { .. } => self.ring(&data),
             Op::RingAcquire => self.ring_acquire(&data),
             Op::TmaLoad { .. } => self.tma_load(&data),

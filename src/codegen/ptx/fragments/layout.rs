@@ -163,6 +163,7 @@ impl Panels {
         match self.swizzle {
             128 => (0, 7),
             64 => (1, 3),
+            32 => (2, 1),
             _ => (0, 0),
         }
     }
@@ -209,10 +210,10 @@ mod tests {
         assert!(!Share { rows: 64, cols: 12, warps: 4 }.is_whole());
     }
 
-    /// The exchange is that of addresses: bits 4 to 6 are combined with bits 7 to 9, or 4 and 5 with 7 and 8.
+    /// The exchange is that of addresses: bits 4 to 6 are combined with bits 7 to 9, 4 and 5 with 7 and 8, or 4 with 7.
     #[test]
     fn chunks_are_exchanged_as_addresses_are() {
-        for (swizzle, bits) in [(128, 7), (64, 3)] {
+        for (swizzle, bits) in [(128, 7), (64, 3), (32, 1)] {
             let panels = Panels { rows: 64, row_bytes: 256, swizzle };
             let (shift, mask) = panels.exchange();
             let mut seen = std::collections::BTreeSet::new();

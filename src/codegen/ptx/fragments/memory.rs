@@ -16,6 +16,8 @@ struct Access {
     base: Reg,
     strides: Vec<Number>,
     indices: Vec<Number>,
+    /// Bytes to add, of indices that are known: the address without them is one for several accesses.
+    beside: i64,
     /// The buffer's axes of rows and columns.
     axes: [Option<usize>; 2],
     extents: [Option<Dim>; 2],
@@ -25,6 +27,9 @@ struct Access {
     /// Do pairs of neighbours of a row lie side by side at a multiple of their size?
     in_pairs: bool,
 }
+
+/// How far known indices go at most, so that what is added beside still fits an address.
+const FARTHEST: i64 = 1 << 30;
 
 /// The type of an access to an element.
 fn memory_type(elem: Elem) -> W {
@@ -45,7 +50,7 @@ impl Code<'_> {
         let (base, strides, ty) = self.buffer(buffer)?;
         let rank = ty.shape.len();
         let values = data.operands.get(1..=rank).ok_or("an index is missing")?;
-        let indices = values.iter().map(|v| self.index(*v)).collect::<Result<Vec<_>, _>>()?;
+        let mut indices = values.iter().map(|v| self.index(*v)).collect::<Result<Vec<_>, _>>()?;
         let tile = [t.rows, t.cols];
         let extents = axes.map(|a| a.and_then(|a| ty.shape.get(a).cloned()));
         let mut inside = [true, true];
@@ -65,7 +70,17 @@ impl Code<'_> {
         // A pair that ends beyond the axis is one that begins there, where the extent is even.
         let whole = inside[1] || extents[1].as_ref().is_some_and(|d| d.is_multiple_of(2));
         let in_pairs = dense && whole && (0..rank).all(even) && matches!(size, 2 | 4);
-        Ok(Access { base, strides, indices, axes, extents, inside, elem: ty.elem, in_pairs })
+        let mut beside = 0i64;
+        for (axis, (index, stride)) in indices.iter_mut().zip(&strides).enumerate() {
+            let (Number::Known(i), Number::Known(stride), false) = (*index, *stride, axes.contains(&Some(axis))) else {
+                continue;
+            };
+            let more = i.checked_mul(stride).and_then(|n| n.checked_mul(size)).and_then(|n| n.checked_add(beside));
+            if let Some(bytes) = more.filter(|n| n.abs() < FARTHEST) {
+                (beside, *index) = (bytes, Number::Known(0));
+            }
+        }
+        Ok(Access { base, strides, indices, beside, axes, extents, inside, elem: ty.elem, in_pairs })
     }
 
     /// Is a tile that begins at an index certainly inside of the axis?
@@ -184,12 +199,12 @@ impl Code<'_> {
         let size = i64::try_from(a.elem.size()).unwrap_or(1);
         let stride = a.axes[1].and_then(|axis| a.strides.get(axis).copied()).unwrap_or(Number::Known(0));
         match stride {
-            Number::Known(n) => address(row, place * n * size),
+            Number::Known(n) => address(row, place * n * size + a.beside),
             Number::Reg(_) => {
                 let way = self.arithmetic("at", BinaryOp::Mul, stride, Number::Known(place * size))?;
                 let at = self.arithmetic("at", BinaryOp::Add, Number::Reg(row), way)?;
                 let at = self.in_register("at", at);
-                address(at, 0)
+                address(at, a.beside)
             }
         }
     }

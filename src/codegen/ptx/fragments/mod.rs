@@ -14,6 +14,7 @@
 //!   memory    loads and stores of fragments
 //!   copies    shared memory: `cp.async`, `ldmatrix`
 //!   products  `mma.sync`, `wgmma`
+//!   scaled    `mma.sync` by integers with scales
 //!   rings     barriers in shared memory, tensor memory accelerator
 //! ```
 //!
@@ -31,6 +32,7 @@ mod numbers;
 mod products;
 mod rings;
 mod scalars;
+mod scaled;
 
 use super::info::{Grid, KernelInfo, ParamInfo, TensorMapInfo};
 use crate::ptx::{self, Swizzle};

@@ -101,7 +101,7 @@ impl Code<'_> {
     }
 
     /// How the tile lies that fragments are read from.
-    fn stored(&self, fragments: Value) -> Result<Panels, String> {
+    pub(super) fn stored(&self, fragments: Value) -> Result<Panels, String> {
         let data = self.body.def_inst(fragments).filter(|d| d.op == Op::LoadFragment);
         let from = *data.and_then(|d| d.operands.first()).ok_or("fragments of no tile")?;
         self.panels(self.tile(from)?)

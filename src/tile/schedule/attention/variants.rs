@@ -63,6 +63,8 @@ pub(in crate::tile::schedule) struct Divided {
     /// The kernel of a part of the keys: its parameters are some of the attention's, by their places, and the results.
     pub(in crate::tile::schedule) part: Kernel,
     pub(in crate::tile::schedule) params: Vec<usize>,
+    /// The same for at most so many queries, of heads that share keys and values.
+    pub(in crate::tile::schedule) of_groups: Option<(i64, Kernel)>,
     /// The kernel that combines the results: the parameters of the attention's, and the results.
     pub(in crate::tile::schedule) combine: Kernel,
     /// The shapes of the results of all parts, of `f32`.
@@ -138,11 +140,20 @@ impl Choice<'_> {
                 choice.slots.push(ScratchSlot { bytes, ty: whole.buffer_type() });
                 results.push(whole);
             }
-            let own = divided.params.iter().filter_map(|n| operands.get(*n).cloned());
-            let of_part = own.chain(results.iter().cloned()).collect();
-            let part = choice.launch_as_it_is("attention_part", &divided.part, of_part);
-            let combine = choice.launch_as_it_is("combine_parts", &divided.combine, [operands, results].concat());
-            Ok(Variant::Launches(vec![part, combine]))
+            let by = |choice: &mut Self, part: &Kernel| {
+                let own = divided.params.iter().filter_map(|n| operands.get(*n).cloned());
+                let of_part = own.chain(results.iter().cloned()).collect();
+                let part = choice.launch_as_it_is("attention_part", part, of_part);
+                let all = [operands.clone(), results.clone()].concat();
+                let combine = choice.launch_as_it_is("combine_parts", &divided.combine, all);
+                Variant::Launches(vec![part, combine])
+            };
+            match &divided.of_groups {
+                None => Ok(by(choice, &divided.part)),
+                Some((most, of_groups)) => choice.from(&count, most + 1, |choice, enough| {
+                    Ok(by(choice, if enough { &divided.part } else { of_groups }))
+                }),
+            }
         })
     }
 

@@ -10,7 +10,7 @@
 //! numbers of columns, the largest that gives that many blocks is taken, since the left operand is read once for each block. Fewer than 16
 //! columns side by side would be less than the 32 bytes that memory gives at a time.
 //!
-//! What it does not do: divide the steps among blocks. A product of 512 columns has 32 or 64 blocks.
+//! A product of 512 columns has 32 or 64 blocks: too few, so if it has many steps they are divided among blocks (`divided`).
 
 use super::super::products::{LEAST_ROWS, Product};
 use crate::shape::Dim;
@@ -18,7 +18,7 @@ use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::{Kernel, Module, Op, Value};
 
 /// The most rows.
-const ROWS: i64 = 8;
+pub(super) const ROWS: i64 = 8;
 /// Multiprocessors of an A100; an H100 has 132.
 const PROCESSORS: i64 = 108;
 /// Columns of a tile.
@@ -50,7 +50,7 @@ pub(super) fn retile(kernel: &mut Kernel) {
 }
 
 /// Columns of a tile.
-fn columns(points: i64, cols: &Dim, along_steps: bool) -> i64 {
+pub(super) fn columns(points: i64, cols: &Dim, along_steps: bool) -> i64 {
     let Some(all) = cols.as_const() else { return COLUMNS[1] };
     let choices = if along_steps { &COLUMNS[..] } else { &COLUMNS[..3] };
     let enough = |n: &&i64| points.saturating_mul(all.saturating_add(**n - 1) / **n) >= PROCESSORS;

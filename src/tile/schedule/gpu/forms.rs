@@ -76,7 +76,7 @@ fn on_tensor_cores(k: &Kernel) -> Option<String> {
     let has = |op: &dyn Fn(&Op) -> bool| k.body.insts().any(|(_, _, d)| op(&d.op));
     let (unit, copies) = if has(&|op| matches!(op, Op::Wgmma { .. })) {
         ("wgmma", "TMA")
-    } else if has(&|op| matches!(op, Op::Mma)) {
+    } else if has(&|op| matches!(op, Op::Mma | Op::MmaScaled { .. })) {
         ("mma.sync", if has(&|op| matches!(op, Op::CopyAsync { .. })) { "cp.async" } else { "loads" })
     } else {
         return None;

@@ -7,7 +7,8 @@
 //! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
 //!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
 //!
-//!    Sorting, which goes from element to element, becomes counting ([`ranks`]).
+//!    Sorting, which goes from element to element, becomes counting ([`ranks`]). Products of few rows and few columns are divided by their steps
+//!    ([`divided`]).
 //!
 //! Before both, weights that are to be kept in fewer bytes are packed into panels, and the products that read them get kernels of their own
 //! (`panels`).
@@ -28,6 +29,7 @@
 //! What it does not do: choose tiles of other products from what the rest of the machine does.
 
 mod cost;
+mod divided;
 mod few_rows;
 mod forms;
 mod one_each;
@@ -49,9 +51,6 @@ use crate::tile::verify::VerifiedModule;
 use crate::tile::{
     DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value, share_slots,
 };
-
-/// Columns of a panel of packed weights, and of the tile of a product by them: few, so that a product of few rows has many blocks.
-const PANEL: i64 = 32;
 
 /// Schedules a module for a GPU. Kernels that are scheduled already stay as they are.
 ///
@@ -84,7 +83,7 @@ pub fn schedule_for_gpu_with(
     let module = &match is_packed && module.kernels.iter().any(|k| k.state == State::Unscheduled) {
         false => module.clone(),
         true => {
-            let target = Target { columns: PANEL, ..target(Numbers::of(arch)) };
+            let target = Target { columns: tensor_cores::PANEL, ..target(arch, Numbers::of(arch)) };
             let packed = module.clone().changed(|module| Ok(panels::choose(module, &target, weights)?.1));
             packed.map_err(|(_, why)| why)?
         }
@@ -112,7 +111,7 @@ enum Refused {
 }
 
 /// A GPU as the layout of operands sees it.
-fn target(numbers: Numbers) -> Target {
+fn target(arch: GpuArch, numbers: Numbers) -> Target {
     Target {
         columns: numbers.queries,
         pairs: None,
@@ -120,6 +119,7 @@ fn target(numbers: Numbers) -> Target {
         few_rows: 0,
         keys: numbers.keys,
         reads_in_place: true,
+        gpu: Some(arch),
     }
 }
 
@@ -130,12 +130,13 @@ fn with_queries(
     tf32: bool,
 ) -> Result<VerifiedModule, Refused> {
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
-    let target = target(numbers);
+    let target = target(arch, numbers);
     let mut too_large = false;
     let scheduled = module.clone().changed(|module: &mut Module| {
         let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target, &divided)?);
         changed.extend(ranks::expand(module));
+        changed.extend(divided::divide(module)?);
         let aligned = aligned(module);
         let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
         let chunks = unscheduled.filter(|k| few_rows::begin_with_chunks(module, k)).map(|k| k.name.clone());

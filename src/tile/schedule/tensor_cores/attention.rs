@@ -94,7 +94,7 @@ impl<'a> Parts<'a> {
     /// The kernel of a call of any number of queries.
     fn of_many(&self, machine: &Machine) -> Option<Kernel> {
         match machine.arch {
-            GpuArch::Sm80 => self.copies(machine, &[], None),
+            GpuArch::Sm80 => self.copies(machine, &[], None, None),
             GpuArch::Sm90a => self.with_rings(machine),
         }
     }
@@ -112,14 +112,7 @@ impl<'a> Parts<'a> {
         queries: i64,
         more: &[(BufferType, ParamMode)],
     ) -> Option<(KernelBuilder, Vec<Value>, Value)> {
-        let mut kb = KernelBuilder::new(&self.kernel.name);
-        kb.at(self.found.attention.locations.values);
-        for p in &self.kernel.params {
-            kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
-        }
-        for (ty, mode) in more {
-            kb.buffer(ty.clone(), *mode);
-        }
+        let mut kb = self.with_buffers(more)?;
         let points = self.lead.iter().map(|extent| kb.grid_axis(extent, 1)).collect();
         let mut point = kb.grid_axis(&self.s, queries);
         if self.found.attention.steps.iter().any(|s| s.op == ScoreOp::Causal) {
@@ -128,6 +121,42 @@ impl<'a> Parts<'a> {
         }
         let row = kb.times(point, queries);
         Some((kb, points, row))
+    }
+
+    /// The same for tiles of heads along an axis, all of one query, which is a point of the grid.
+    fn begin_of_heads(
+        &self,
+        heads: i64,
+        (axis, queries): (usize, i64),
+        more: &[(BufferType, ParamMode)],
+    ) -> Option<(KernelBuilder, Vec<Value>, Value)> {
+        let mut kb = self.with_buffers(more)?;
+        let mut points = Vec::new();
+        for (n, extent) in self.lead.iter().enumerate() {
+            points.push(match n == axis {
+                true => {
+                    let point = kb.grid_axis(extent, heads);
+                    kb.times(point, heads)
+                }
+                false => kb.grid_axis(extent, 1),
+            });
+        }
+        // There are no more in a call.
+        let row = kb.grid_axis(&self.s.min_with(&queries.into()), 1);
+        Some((kb, points, row))
+    }
+
+    /// A kernel with the same parameters and `more`.
+    fn with_buffers(&self, more: &[(BufferType, ParamMode)]) -> Option<KernelBuilder> {
+        let mut kb = KernelBuilder::new(&self.kernel.name);
+        kb.at(self.found.attention.locations.values);
+        for p in &self.kernel.params {
+            kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
+        }
+        for (ty, mode) in more {
+            kb.buffer(ty.clone(), *mode);
+        }
+        Some(kb)
     }
 
     /// The scores of a tile of queries from one on, with tiles of so many keys.
@@ -144,7 +173,8 @@ impl<'a> Parts<'a> {
         let shift = kb.dim(&self.t.sub(&self.s));
         let (rank, points) = (self.lead.len() + 2, points.to_vec());
         let (s, t) = (self.s.clone(), self.t.clone());
-        Some(Scores { attention, rank, points, row, rows, keys, s, t, shift, scale, exponents, numbers })
+        let of_rows = rank - 2;
+        Some(Scores { attention, rank, points, row, rows, of_rows, keys, s, t, shift, scale, exponents, numbers })
     }
 
     /// A tile of shared memory of so many rows.
@@ -163,22 +193,37 @@ impl<'a> Parts<'a> {
         self.found.copy_epilogue(self.kernel, kb, &ResultTile { result: y, at })
     }
 
-    /// The kernel for `mma.sync`, with more parameters; of a part of the keys, if they are divided into so many.
+    /// The last leading axis along which keys and values repeat: heads of a group, which share them. Nothing if there are none.
+    pub(super) fn group_axis(&self) -> Option<usize> {
+        let ty = |n: usize| self.kernel.params.get(n).and_then(|p| self.kernel.body.ty(p.value).buffer());
+        let [k, v] = [ty(KEYS)?, ty(VALUES)?];
+        let repeats = |b: &BufferType, axis: usize| b.strides.get(axis).is_some_and(|d| *d == Dim::zero());
+        let heads = |axis: usize| self.lead.get(axis).and_then(Dim::as_const).is_some_and(|n| n > 1);
+        (0..self.lead.len()).rev().find(|axis| heads(*axis) && repeats(k, *axis) && repeats(v, *axis))
+    }
+
+    /// The kernel for `mma.sync`, with more parameters; of a part of the keys, if they are divided into so many; `group`: an axis of heads that
+    /// share keys and values, of which a tile has as many as rows, all of one query.
     pub(super) fn copies(
         &self,
         machine: &Machine,
         more: &[(BufferType, ParamMode)],
         parts: Option<i64>,
+        group: Option<usize>,
     ) -> Option<Kernel> {
         let rows = ROWS * WARPS;
         let keys = self.keys_of_copies(machine);
-        let (mut kb, points, row) = self.begin(rows, more)?;
+        let (mut kb, points, row) = match group {
+            Some(axis) => self.begin_of_heads(rows, (axis, self.queries_of_groups(axis)), more)?,
+            None => self.begin(rows, more)?,
+        };
         let part = match parts {
             Some(parts) => Some(self.part_of(&mut kb, parts, keys)?),
             None => None,
         };
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
-        let scores = self.scores(&mut kb, &points, (row, rows), keys)?;
+        let mut scores = self.scores(&mut kb, &points, (row, rows), keys)?;
+        scores.of_rows = group.unwrap_or(scores.of_rows);
         let tiles = Tiles {
             scores: &scores,
             queries: self.tile(rows, self.width),
@@ -201,8 +246,8 @@ impl<'a> Parts<'a> {
         let scratch = offset;
         let axes = (points.len(), points.len() + 1);
         let at = |row: Value| [points.as_slice(), &[row, zero]].concat();
-        let of_queries = build::copy(&mut kb, &tiles.queries, of_queries, q, &at(row), axes);
-        let hiding = scores.hiding(&mut kb, true);
+        let of_queries = build::copy(&mut kb, &tiles.queries, of_queries, q, &at(row), (scores.of_rows, axes.1));
+        let hiding = if scores.is_of_queries() { scores.hiding(&mut kb, true) } else { None };
         let start = part.map_or(zero, |part| part.start);
         let before = |kb: &mut KernelBuilder, end: Value| match part {
             Some(part) => kb.index_binary(BinaryOp::Min, end, part.end),
@@ -210,7 +255,7 @@ impl<'a> Parts<'a> {
         };
         let end = match &hiding {
             Some((hiding, _)) => hiding.end(&mut kb),
-            None => scores.end(&mut kb, rows),
+            None => scores.end(&mut kb, if scores.is_of_queries() { rows } else { 1 }),
         };
         let end = before(&mut kb, end);
         let first = match &hiding {

@@ -20,8 +20,11 @@ pub(super) struct SharedTile {
 }
 
 impl SharedTile {
-    /// Bytes within which its chunks are exchanged: as many as a row is made of.
+    /// Bytes within which its chunks are exchanged: as many as a row is made of, or a row of a panel of integers.
     pub(super) fn swizzle(&self) -> u32 {
+        if self.elem == Elem::I8 {
+            return 32;
+        }
         let row = self.cols * i64::try_from(self.elem.size()).unwrap_or(1);
         if row % 128 == 0 { 128 } else { 64 }
     }
@@ -60,17 +63,33 @@ pub(super) fn slot(kb: &mut KernelBuilder, t: &SharedTile, offset: i64) -> Value
     kb.value(Op::SharedSlot { offset }, Vec::new(), Type::Slot(t.ty()))
 }
 
-/// Starts to copy a tile, as a group of its own; rows and columns go along these axes.
+/// The axes of a buffer along which a tile's rows and columns go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Along {
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    /// That of panels, if columns go on in the next one.
+    pub(super) panels: Option<usize>,
+}
+
+impl From<(usize, usize)> for Along {
+    fn from((rows, cols): (usize, usize)) -> Along {
+        Along { rows, cols, panels: None }
+    }
+}
+
+/// Starts to copy a tile, as a group of its own.
 pub(super) fn copy(
     kb: &mut KernelBuilder,
     t: &SharedTile,
     slot: Value,
     buffer: Value,
     at: &[Value],
-    (rows, cols): (usize, usize),
+    along: impl Into<Along>,
 ) -> Value {
     let operands = [&[slot, buffer], at].concat();
-    let op = Op::CopyAsync { rows: Some(rows), cols: Some(cols) };
+    let Along { rows, cols, panels } = along.into();
+    let op = Op::CopyAsync { rows: Some(rows), cols: Some(cols), panels };
     let pending = kb.value(op, operands, Type::Pending(Queue::Copy, t.ty()));
     kb.value(Op::Commit, vec![pending], group(t))
 }
@@ -101,6 +120,25 @@ pub(super) fn mma(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value) -> Val
     kb.value(Op::Mma, vec![a, b, acc], ty)
 }
 
+/// A product of fragments by integers of so many bits, in tiles of shared memory with their scales.
+pub(super) fn mma_scaled(
+    kb: &mut KernelBuilder,
+    a: Value,
+    [numbers, scales]: [Value; 2],
+    acc: Value,
+    bits: u8,
+) -> Value {
+    let ty = kb.ty(acc).clone();
+    kb.value(Op::MmaScaled { bits }, vec![a, numbers, scales, acc], ty)
+}
+
+/// An accumulator of such products in the layout of all others.
+pub(super) fn convert_layout(kb: &mut KernelBuilder, x: Value) -> Option<Value> {
+    let t = kb.ty(x).tile()?.clone();
+    let ty = TileType { space: Space::Fragment(Fragment::Acc), ..t };
+    Some(kb.value(Op::ConvertLayout, vec![x], Type::Tile(ty)))
+}
+
 /// An accumulator as a left operand.
 pub(super) fn pack(kb: &mut KernelBuilder, x: Value, elem: Elem) -> Option<Value> {
     let t = kb.ty(x).tile()?.clone();
@@ -112,6 +150,14 @@ pub(super) fn pack(kb: &mut KernelBuilder, x: Value, elem: Elem) -> Option<Value
 pub(super) fn zeros(kb: &mut KernelBuilder, rows: i64, cols: i64) -> Value {
     let zero = Scalar::Float(0.0);
     kb.full(zero, Elem::F32, Extent::Static(rows), Extent::Static(cols))
+}
+
+/// A zero of each element of an accumulator of products by integers.
+pub(super) fn zeros_in_quads(kb: &mut KernelBuilder, rows: i64, cols: i64) -> Value {
+    let zero = kb.scalar(crate::scalar::Scalar::Float(0.0), Elem::F32);
+    let (rows, cols) = (Extent::Static(rows), Extent::Static(cols));
+    let ty = TileType { elem: Elem::F32, rows, cols, space: Space::Fragment(Fragment::Quads) };
+    kb.value(Op::Full, vec![zero], Type::Tile(ty))
 }
 
 /// Numbers that may be infinite or NaN times factors of which 0 leaves them out.

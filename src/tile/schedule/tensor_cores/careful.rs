@@ -85,7 +85,7 @@ impl Parts<'_> {
             let cols = Extent::Static((self.width - col).min(i64::try_from(COLUMNS).ok()?));
             let col = kb.index(col);
             let at = |row: Value| [scores.points.as_slice(), &[row, col]].concat();
-            let queries = kb.load(q, &at(scores.row), (Some(axes.0), Some(axes.1)), rows, cols);
+            let queries = kb.load(q, &at(scores.row), (Some(scores.of_rows), Some(axes.1)), rows, cols);
             let of_key = kb.load(k, &at(key), (None, Some(axes.1)), ONE, cols);
             let each = kb.binary(BinaryOp::Mul, queries, of_key);
             let sum = kb.reduce(ReduceKind::Sum, 1, each);

@@ -8,6 +8,8 @@
 //!
 //! * a product of two operands of `bf16`, or of two of `f16`, over a known number of steps, with elementwise work on its result
 //!   ([`products`]). `f32` stays exact, its products chains of fused steps, unless `tf32` is allowed; then it fits too;
+//! * a product of 16-bit floats by integers in panels, packed before all calls, of at least [`FEW_ROWS`] rows, or of a number of rows that is known at run
+//!   time ([`by_integers`]);
 //! * attention whose queries, keys and values are `bf16`, or `f16`, with heads of known width up to 256 ([`attention`]); calls of few
 //!   queries, with as many keys as there may be, divide the keys among blocks ([`split`]);
 //! * in both, operands whose rows are made of chunks of 16 bytes, at addresses that the plan's views show to be multiples of 16.
@@ -17,6 +19,7 @@
 //! Products of 16-bit floats are exact; sums are `f32`, of all steps, in the order of the unit, which may drop bits below those of
 //! the largest of the terms that it adds at a time. So an element is off by at most `K 2^-23` times the sum of the magnitudes of its products.
 //! With `tf32`, operands of `f32` are rounded to 11 significant bits before, ties away from zero, which adds at most `2^-10 (1 + 2^-12)` times that sum.
+//! Integers are multiplied as they are, and the sum over a group by its scale, which rounds once for each group.
 //! Attention's softmax is `f32`, powers of 2 have a relative error of 2^-22.5; weights are rounded to 16 bits before they are divided
 //! by their sum, and the sum is of the weights as they were, as on a CPU with products of pairs (`schedule/attention.rs`). A row that
 //! sees no key gives zeros. Weights of one query have an error in common, the rounding of its highest score, which the division by their sum
@@ -39,7 +42,7 @@ use super::attention::{Divided, may_be_replaced};
 use crate::tile::alignment::{CHUNK, launches_give, needed};
 use crate::tile::{BufferType, GpuArch, Kernel, Module, Param, State};
 use machine::Machine;
-pub(super) use products::{FEW_COLS, FEW_ROWS};
+pub(super) use products::{FEW_COLS, FEW_ROWS, Integers, PANEL, by_integers, unpacked_rows};
 
 /// Gives the kernels of a module that fit their forms for tensor cores; their names, and what takes the place of attentions whose calls
 /// of few queries have kernels of their own: the step of attention puts these into plans. `tf32`: products of `f32` may be rounded to that.

@@ -12,21 +12,35 @@
 //!   epilogue;  store
 //! ```
 //!
+//! Where B is integers in panels, its numbers and scales are copied as they are packed, and the sums are brought into the layout of
+//! all others behind the loop.
+//!
 //! The epilogue is the kernel's own work, on the accumulator's fragments; it may be anything elementwise. What a tile has beyond the
 //! end of the operands is zero, and beyond that of the result not stored.
 
 use std::collections::BTreeMap;
 
 use super::super::products::Product;
-use super::build::{self, ONE, SharedTile};
+use super::build::{self, Along, ONE, SharedTile};
 use super::machine::{Machine, ProductTile};
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
-use crate::tile::{Extent, Fragment, GpuArch, Inst, Kernel, KernelBuilder, Op, Param, TileType, Type, Value, ValueDef};
+use crate::tile::{
+    BufferType, Extent, Fragment, GROUP, GpuArch, Inst, Kernel, KernelBuilder, Op, Param, TileType, Type, Value,
+    ValueDef,
+};
 
 /// Rows and columns below which a product stays as it is.
 pub(in super::super) const FEW_ROWS: i64 = 9;
 pub(in super::super) const FEW_COLS: i64 = 8;
+/// Rows from which on a product by integers whose rows are counted at run time is one of tiles: below that one row after another reads all weights.
+const ROWS_OF_TILES: i64 = 2;
+/// Rows of the least tile.
+const MEDIUM_ROWS: i64 = 64;
+/// Columns of a panel of integers, and of the tile of a product of few rows by them: few, so that it has many blocks.
+pub(in super::super) const PANEL: i64 = 32;
+/// What the longest rows of shared memory are aligned to.
+const SHARED_ALIGN: u32 = 1024;
 
 /// A product with its operands as tiles of shared memory.
 pub(super) struct Parts<'a> {
@@ -40,6 +54,34 @@ pub(super) struct Parts<'a> {
     pub(super) right: SharedTile,
     /// Are the steps of B along its columns in memory, as in the transpose of a row-major matrix?
     pub(super) transposed: bool,
+    /// If B is integers in panels: what its scales are, which follow it among the parameters.
+    integers: Option<Scales>,
+}
+
+/// B as integers in panels, packed before all calls.
+pub(in super::super) struct Integers {
+    /// `[points.., P, K, NR]` of `i8`; with 4 bits, K halved.
+    pub(in super::super) numbers: BufferType,
+    /// `[points.., P, ceil(K / 32), NR]`.
+    pub(in super::super) scales: BufferType,
+    pub(in super::super) bits: u8,
+    /// The points of the grid that panels have axes of.
+    pub(in super::super) points: Vec<usize>,
+}
+
+/// Scales of integers in a kernel.
+struct Scales {
+    /// B and they as buffers.
+    of: Integers,
+    /// A tile of them.
+    tile: SharedTile,
+}
+
+/// What a stage copies of an operand: from where, along which axes.
+struct Source {
+    buffer: Value,
+    at: Vec<Value>,
+    along: Along,
 }
 
 /// The place of a tile in the new kernel.
@@ -62,6 +104,29 @@ pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param
     }
 }
 
+/// The forms of a product by integers: the kernel for each number of rows from one on, in order. A product of fewer rows than the first is
+/// for others.
+pub(in super::super) fn by_integers(
+    kernel: &Kernel,
+    arch: GpuArch,
+    rows: &Dim,
+    integers: impl Fn() -> Integers,
+) -> Vec<(i64, Kernel)> {
+    let machine = Machine::of(arch);
+    let sizes = Machine::of(GpuArch::Sm80);
+    let of = |rows: &Dim| Parts::of_integers(kernel, integers(), &sizes, rows)?.with_copies(&machine);
+    let choices = match rows.as_const() {
+        Some(_) => vec![(FEW_ROWS, rows.clone())],
+        None => vec![(ROWS_OF_TILES, Dim::from(MEDIUM_ROWS)), (MEDIUM_ROWS + 1, rows.clone())],
+    };
+    choices.into_iter().filter_map(|(least, rows)| Some((least, of(&rows)?))).collect()
+}
+
+/// Rows from which on a product by integers is one by a matrix that is made of them before.
+pub(in super::super) fn unpacked_rows(arch: GpuArch) -> Option<i64> {
+    Machine::of(arch).unpacked_rows()
+}
+
 impl<'a> Parts<'a> {
     fn find(kernel: &'a Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Parts<'a>> {
         let product = Product::find(kernel)?;
@@ -69,12 +134,8 @@ impl<'a> Parts<'a> {
         let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
         let fits = a.elem == b.elem && (is_half || machine.tf32 && a.elem == Elem::F32);
         let rank = kernel.grid.len();
-        let steps = build::known(a.shape.last()?)?;
-        // One product over all steps that begins with nothing.
-        let dots: Vec<_> = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).collect();
-        let [(_, _, dot)] = dots.as_slice() else { return None };
-        let whole = kernel.body.ty(*dot.operands.first()?).tile()?.cols == Extent::Static(steps);
-        if !fits || !whole || !begins_with_nothing(kernel, *dot.operands.get(2)?) {
+        let steps = whole_steps(kernel, a)?;
+        if !fits {
             return None;
         }
         let transposed = !b.is_dense(rank - 1);
@@ -93,7 +154,7 @@ impl<'a> Parts<'a> {
         if rows.as_const().is_some_and(|n| n < FEW_ROWS) || cols.as_const().is_some_and(|n| n < FEW_COLS) {
             return None;
         }
-        let loads = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Load { .. })).count();
+        let loads = loads(kernel);
         let bytes = i64::try_from(a.elem.size()).ok()?;
         let sizes = if is_half { *machine } else { Machine::of(GpuArch::Sm80) };
         let tile = sizes.product(points, [rows, cols], bytes, loads > 2);
@@ -102,7 +163,31 @@ impl<'a> Parts<'a> {
             true => SharedTile { elem: a.elem, rows: tile.cols, cols: tile.steps },
             false => SharedTile { elem: a.elem, rows: tile.steps, cols: tile.cols },
         };
-        Some(Parts { kernel, product, tile, steps, left, right, transposed })
+        Some(Parts { kernel, product, tile, steps, left, right, transposed, integers: None })
+    }
+
+    /// The same of a product by integers, of so many rows.
+    fn of_integers(kernel: &'a Kernel, of: Integers, machine: &Machine, rows: &Dim) -> Option<Parts<'a>> {
+        let product = Product::find(kernel)?;
+        let [a, _] = product.operands(kernel)?;
+        let steps = whole_steps(kernel, a)?;
+        let (points, [_, cols]) = kernel.grid.split_last_chunk::<2>()?;
+        let points: Vec<Dim> = points.iter().map(|g| g.extent.clone()).collect();
+        let panel = of.numbers.shape.last()?.as_const()?;
+        if !matches!(a.elem, Elem::BF16 | Elem::F16) || !super::is_left_operand(a) || panel != PANEL {
+            return None;
+        }
+        let tile = machine.product_by_integers(&points, [rows, &cols.extent], of.bits, loads(kernel) > 2);
+        let left = SharedTile { elem: a.elem, rows: tile.rows, cols: tile.steps };
+        let right = SharedTile { elem: Elem::I8, rows: tile.steps * i64::from(of.bits) / 8, cols: tile.cols };
+        let scales = SharedTile { elem: Elem::F32, rows: tile.steps / i64::from(GROUP), cols: tile.cols };
+        let integers = Some(Scales { of, tile: scales });
+        Some(Parts { kernel, product, tile, steps, left, right, transposed: false, integers })
+    }
+
+    /// A parameter of the new kernel by its number in the old one: scales follow integers.
+    fn param(&self, kb: &KernelBuilder, n: usize) -> Option<Value> {
+        kb.param(n + usize::from(self.integers.is_some() && n > self.product.right))
     }
 
     /// A kernel with the same parameters and a grid of the new tiles, which blocks take in groups of so many rows of tiles; as they come
@@ -120,8 +205,16 @@ impl<'a> Parts<'a> {
     /// The kernel without anything, but with its buffers.
     pub(super) fn with_buffers(&self) -> Option<KernelBuilder> {
         let mut kb = KernelBuilder::new(&self.kernel.name);
-        for p in &self.kernel.params {
-            kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
+        for (n, p) in self.kernel.params.iter().enumerate() {
+            match self.integers.as_ref().filter(|_| n == self.product.right) {
+                Some(Scales { of, .. }) => {
+                    kb.buffer(of.numbers.clone(), p.mode);
+                    kb.buffer(of.scales.clone(), p.mode);
+                }
+                None => {
+                    kb.buffer(self.kernel.body.ty(p.value).buffer()?.clone(), p.mode);
+                }
+            }
         }
         Some(kb)
     }
@@ -153,7 +246,7 @@ impl<'a> Parts<'a> {
         let [row, col] = if group > 1 { in_groups(kb, [row, col], self.counts()?, group) } else { [row, col] };
         let row = kb.times(row, self.tile.rows);
         let col = kb.times(col, self.tile.cols);
-        let (left, right) = (kb.param(self.product.left)?, kb.param(self.product.right)?);
+        let (left, right) = (self.param(kb, self.product.left)?, self.param(kb, self.product.right)?);
         Some(Place { points, row, col, left, right })
     }
 
@@ -166,29 +259,67 @@ impl<'a> Parts<'a> {
         [(left, (n - 2, n - 1)), (right, axes)]
     }
 
+    /// The tiles of a stage.
+    fn tiles(&self) -> Vec<&SharedTile> {
+        [&self.left, &self.right].into_iter().chain(self.integers.as_ref().map(|s| &s.tile)).collect()
+    }
+
+    /// Where they are copied from at some steps.
+    fn sources(&self, kb: &mut KernelBuilder, place: &Place, step: Value) -> Option<Vec<Source>> {
+        let [(at_left, along_left), (at_right, along_right)] = self.starts(place, step);
+        let left = Source { buffer: place.left, at: at_left, along: along_left.into() };
+        let Some(Scales { of, .. }) = &self.integers else {
+            return Some(vec![left, Source { buffer: place.right, at: at_right, along: along_right.into() }]);
+        };
+        let points: Vec<Value> = of.points.iter().map(|n| place.points.get(*n).copied()).collect::<Option<_>>()?;
+        let (rank, zero) = (points.len(), kb.index(0));
+        let along = Along { rows: rank + 1, cols: rank + 2, panels: Some(rank) };
+        let mut divided = |by: i64, x: Value| {
+            let by = kb.index(by);
+            kb.index_binary(BinaryOp::Div, x, by)
+        };
+        let panel = divided(PANEL, place.col);
+        let (row, group) = (divided(i64::from(8 / of.bits), step), divided(i64::from(GROUP), step));
+        let at = |row: Value| [points.as_slice(), &[panel, row, zero]].concat();
+        let scales = self.param(kb, self.product.right).and(kb.param(self.product.right + 1))?;
+        Some(vec![
+            left,
+            Source { buffer: place.right, at: at(row), along },
+            Source { buffer: scales, at: at(group), along },
+        ])
+    }
+
     /// The kernel for `mma.sync`.
     fn with_copies(&self, machine: &Machine) -> Option<Kernel> {
         let (mut kb, place) = self.begin(1)?;
         let loc = self.dot_loc();
         kb.at(loc);
         let (stages, tile) = (self.tile.stages, self.tile);
-        let (left, right) = (&self.left, &self.right);
-        let stage = left.bytes() + right.bytes();
+        let tiles = self.tiles();
+        let stage: i64 = tiles.iter().map(|t| room(t)).sum();
+        let slot = |kb: &mut KernelBuilder, n: i64, number: usize| -> Option<Value> {
+            let before: i64 = tiles.iter().take(number).map(|t| room(t)).sum();
+            Some(build::slot(kb, tiles.get(number)?, n * stage + before))
+        };
         let zero = kb.index(0);
         // Groups of copies in the order in which they are waited for, A before B, then the rooms that are free.
-        let mut carried = vec![zero, build::zeros(&mut kb, tile.rows, tile.cols)];
+        let sums = match self.integers {
+            Some(_) => build::zeros_in_quads(&mut kb, tile.rows, tile.cols),
+            None => build::zeros(&mut kb, tile.rows, tile.cols),
+        };
+        let mut carried = vec![zero, sums];
         let mut groups = Vec::new();
         for n in 0..stages - 1 {
             let step = kb.index(n * tile.steps);
-            let [(at_left, along_left), (at_right, along_right)] = self.starts(&place, step);
-            let room = build::slot(&mut kb, left, n * stage);
-            groups.push(build::copy(&mut kb, left, room, place.left, &at_left, along_left));
-            let room = build::slot(&mut kb, right, n * stage + left.bytes());
-            groups.push(build::copy(&mut kb, right, room, place.right, &at_right, along_right));
+            for (number, from) in self.sources(&mut kb, &place, step)?.into_iter().enumerate() {
+                let room = slot(&mut kb, n, number)?;
+                groups.push(build::copy(&mut kb, tiles.get(number)?, room, from.buffer, &from.at, from.along));
+            }
         }
         carried.extend(groups);
-        carried.push(build::slot(&mut kb, left, (stages - 1) * stage));
-        carried.push(build::slot(&mut kb, right, (stages - 1) * stage + left.bytes()));
+        for number in 0..tiles.len() {
+            carried.push(slot(&mut kb, stages - 1, number)?);
+        }
 
         let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
         let (inner, _) = kb.new_block(Vec::new());
@@ -196,36 +327,46 @@ impl<'a> Parts<'a> {
         kb.br(head, &carried);
         kb.switch_to(head);
         let (step, sums) = (*args.first()?, *args.get(1)?);
-        let in_flight = args.get(2..args.len() - 2)?;
-        let (free_left, free_right) = (*args.get(args.len() - 2)?, *args.last()?);
+        let (in_flight, free) = args.get(2..)?.split_at_checked(args.len() - 2 - tiles.len())?;
         let end = kb.index(self.steps);
         let more = kb.compare_scalars(CmpOp::Lt, step, end);
         kb.br_if(more, (inner, &[]), (done, &[]));
 
         kb.switch_to(inner);
-        let pending = u32::try_from(in_flight.len()).ok()?;
-        let a = build::wait(&mut kb, left, *in_flight.first()?, pending - 1);
-        let b = build::wait(&mut kb, right, *in_flight.get(1)?, pending - 2);
+        let mut there = Vec::new();
+        let mut pending = u32::try_from(in_flight.len()).ok()?;
+        for (t, group) in tiles.iter().zip(in_flight) {
+            pending -= 1;
+            there.push(build::wait(&mut kb, t, *group, pending));
+        }
         let ahead = kb.plus(step, (stages - 1) * tile.steps);
-        let [(at_left, along_left), (at_right, along_right)] = self.starts(&place, ahead);
-        let next_left = build::copy(&mut kb, left, free_left, place.left, &at_left, along_left);
-        let next_right = build::copy(&mut kb, right, free_right, place.right, &at_right, along_right);
-        let fa = build::fragment(&mut kb, left, a, Fragment::A);
-        let layout = if self.transposed { Fragment::BT } else { Fragment::B };
-        let fb = build::fragment(&mut kb, right, b, layout);
-        let more = build::mma(&mut kb, fa, fb, sums);
-        let (room_left, room_right) = (build::release(&mut kb, left, a), build::release(&mut kb, right, b));
+        let mut next_groups = Vec::new();
+        for ((from, t), room) in self.sources(&mut kb, &place, ahead)?.into_iter().zip(&tiles).zip(free) {
+            next_groups.push(build::copy(&mut kb, t, *room, from.buffer, &from.at, from.along));
+        }
+        let fa = build::fragment(&mut kb, &self.left, *there.first()?, Fragment::A);
+        let more = match (&self.integers, there.as_slice()) {
+            (Some(Scales { of, .. }), [_, numbers, scales]) => {
+                build::mma_scaled(&mut kb, fa, [*numbers, *scales], sums, of.bits)
+            }
+            (_, rest) => {
+                let layout = if self.transposed { Fragment::BT } else { Fragment::B };
+                let fb = build::fragment(&mut kb, &self.right, *rest.get(1)?, layout);
+                build::mma(&mut kb, fa, fb, sums)
+            }
+        };
+        let rooms: Vec<Value> = tiles.iter().zip(&there).map(|(t, tile)| build::release(&mut kb, t, *tile)).collect();
         let next = kb.plus(step, tile.steps);
         let mut then = vec![next, more];
-        then.extend(in_flight.iter().skip(2));
-        then.extend([next_left, next_right, room_left, room_right]);
+        then.extend(in_flight.iter().skip(tiles.len()));
+        then.extend(next_groups.into_iter().chain(rooms));
         kb.br(head, &then);
 
         kb.switch_to(done);
-        for (n, group) in in_flight.iter().enumerate() {
-            let t = if n % 2 == 0 { left } else { right };
+        for (n, (group, t)) in in_flight.iter().zip(tiles.iter().cycle()).enumerate() {
             build::wait(&mut kb, t, *group, u32::try_from(in_flight.len() - 1 - n).ok()?);
         }
+        let sums = if self.integers.is_some() { build::convert_layout(&mut kb, sums)? } else { sums };
         self.epilogue(&mut kb, &place, sums, [tile.rows, tile.cols])?;
         let warps = u32::try_from(tile.warps).ok()?;
         build::spread(kb.finish(), machine.arch, warps, stages * stage)
@@ -248,7 +389,7 @@ impl<'a> Parts<'a> {
         let mut copy = Copy { kernel: self.kernel, made: BTreeMap::new(), old: self.extents()?, new: extents };
         for (n, p) in self.kernel.params.iter().enumerate() {
             if n != self.product.left && n != self.product.right {
-                copy.made.insert(p.value, kb.param(n)?);
+                copy.made.insert(p.value, self.param(kb, n)?);
             }
         }
         let (points, _) = self.kernel.grid.split_last_chunk::<2>()?;
@@ -297,6 +438,26 @@ fn in_groups(kb: &mut KernelBuilder, [row, col]: [Value; 2], counts: [Dim; 2], g
     let down = kb.index_binary(BinaryOp::Rem, number, height);
     let across = kb.index_binary(BinaryOp::Div, number, height);
     [kb.index_binary(BinaryOp::Add, first, down), across]
+}
+
+/// The steps of the one product of a kernel, if it goes over all that its left operand has, and begins with nothing.
+fn whole_steps(kernel: &Kernel, left: &BufferType) -> Option<i64> {
+    let steps = build::known(left.shape.last()?)?;
+    let dots: Vec<_> = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).collect();
+    let [(_, _, dot)] = dots.as_slice() else { return None };
+    let whole = kernel.body.ty(*dot.operands.first()?).tile()?.cols == Extent::Static(steps);
+    (whole && begins_with_nothing(kernel, *dot.operands.get(2)?)).then_some(steps)
+}
+
+/// How many tiles a kernel loads.
+fn loads(kernel: &Kernel) -> usize {
+    kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Load { .. })).count()
+}
+
+/// Bytes that a tile takes of a stage: what follows is aligned.
+fn room(t: &SharedTile) -> i64 {
+    let aligned = i64::from(SHARED_ALIGN);
+    (t.bytes() + aligned - 1) / aligned * aligned
 }
 
 /// Is a sum zero at the start?

@@ -25,9 +25,11 @@ pub(super) struct Scores<'a> {
     pub(super) rank: usize,
     /// The place along the leading axes.
     pub(super) points: Vec<Value>,
-    /// The first query, and how many a tile has.
+    /// The first query, and how many rows a tile has: so many queries, or heads of one query along another axis.
     pub(super) row: Value,
     pub(super) rows: i64,
+    /// The axis along which rows of a tile go: that of queries, or of heads that share keys and values.
+    pub(super) of_rows: usize,
     /// Keys of a tile.
     pub(super) keys: i64,
     /// Number of queries, number of keys, and that minus the former.
@@ -110,6 +112,11 @@ pub(super) fn numbers(kb: &mut KernelBuilder, what: &Attention) -> Option<Vec<Op
 }
 
 impl Scores<'_> {
+    /// Are the rows of a tile queries, one after another?
+    pub(super) fn is_of_queries(&self) -> bool {
+        self.of_rows + 2 == self.rank
+    }
+
     /// Is the causal mask the last one, so that keys which no query of the tile sees need not be visited?
     pub(super) fn ends_causal(&self) -> bool {
         self.attention.steps.last().is_some_and(|s| s.op == ScoreOp::Causal)
@@ -224,7 +231,10 @@ impl Scores<'_> {
             scores = match &step.op {
                 ScoreOp::Causal => {
                     let start = kb.index_binary(BinaryOp::Add, self.row, self.shift);
-                    let last = kb.iota(0, start, Elem::I32, Extent::Static(self.rows), ONE);
+                    let last = match self.is_of_queries() {
+                        true => kb.iota(0, start, Elem::I32, Extent::Static(self.rows), ONE),
+                        false => kb.each(Op::Cast, vec![start], Elem::I32),
+                    };
                     let key = kb.iota(1, first, Elem::I32, ONE, keys);
                     let seen = kb.compare(CmpOp::Le, key, last);
                     let bottom = bottom(kb);
@@ -268,7 +278,7 @@ impl Scores<'_> {
         if ty.shape.is_empty() {
             return scalar_of(kb, source);
         }
-        let (query, key) = (self.rank - 2, self.rank - 1);
+        let (query, key) = (self.of_rows, self.rank - 1);
         let varies = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() != Some(0));
         let at = [self.points.as_slice(), &[self.row, first]].concat();
         let (rows, keys) = (Extent::Static(self.rows), Extent::Static(self.keys));
@@ -286,9 +296,9 @@ impl Scores<'_> {
             Node::Position(axis, elem) => {
                 let at = [self.points.as_slice(), &[self.row, first]].concat();
                 let start = *at.get(*axis)?;
-                Some(match self.rank.checked_sub(*axis)? {
-                    1 => kb.iota(1, start, *elem, ONE, Extent::Static(self.keys)),
-                    2 => kb.iota(0, start, *elem, Extent::Static(self.rows), ONE),
+                Some(match *axis {
+                    axis if axis + 1 == self.rank => kb.iota(1, start, *elem, ONE, Extent::Static(self.keys)),
+                    axis if axis == self.of_rows => kb.iota(0, start, *elem, Extent::Static(self.rows), ONE),
                     _ => kb.each(Op::Cast, vec![start], *elem),
                 })
             }

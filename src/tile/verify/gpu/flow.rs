@@ -271,6 +271,8 @@ impl State {
             | Op::LoadFragment
             | Op::Pack
             | Op::Mma
+            | Op::MmaScaled { .. }
+            | Op::ConvertLayout
             | Op::Ring { .. }
             | Op::Blocks
             | Op::NamedBarrier { .. }

@@ -1,0 +1,276 @@
+//! Products of few rows and few columns: their steps are divided among blocks.
+//!
+//! In: an unscheduled module. Out: the same, in which a launch of a product that has too few columns for all multiprocessors is two: parts
+//! of the steps are multiplied by blocks of their own, and what they give is added, with the work that the kernel does on its result.
+//!
+//! ```text
+//!   launch @matmul.0(%x, %w, .., %y)   ->   %s = slot 3                                   : buf f32[parts, .., M, N]
+//!                                           launch @matmul_part.0(%x', %w', %s)           x' = [parts, .., M, K / parts]
+//!                                           launch @combine_products.0(%s, .., %y)
+//! ```
+//!
+//! A part is a product again, with one more axis of points, so it gets its tiles like all others (`few_rows`). Parts are equal, and each begins at
+//! a multiple of 16 bytes, as the whole does.
+//!
+//! # What it costs
+//!
+//! By the arithmetic of `few_rows`, a GPU reads as fast as it can if [`ENOUGH`] blocks have 16 KiB under way each, and in proportion slower with
+//! fewer. Another launch takes some 2 microseconds, in which 6.7 MB could be read. So 32 blocks are divided if they read 3 MB or more together.
+//!
+//! What it does not do: divide products by integers, whose panels are groups of steps.
+
+use std::collections::BTreeSet;
+
+use super::super::plans::{At, buffer, in_entry, new_slot, slot_type};
+use super::super::products::Product;
+use super::few_rows::{ROWS, begin_with_chunks, columns};
+use crate::scalar::{BinaryOp, Scalar};
+use crate::shape::{Dim, Elem};
+use crate::ssa::remove_dead;
+use crate::tile::{
+    BufferType, Extent, Kernel, KernelBuilder, Kernels, Module, Op, ParamMode, Plan, PlanVariant, State, Type, Value,
+    View, row_major, tile_size,
+};
+use cranelift_entity::SecondaryMap;
+
+/// Blocks that read as fast as memory gives: 2.3 MB under way, 16 KiB each.
+const ENOUGH: i64 = 144;
+/// What could be read in the time that a launch takes.
+const LAUNCH: i64 = 6_700_000;
+/// Numbers of parts.
+const PARTS: [i64; 4] = [2, 4, 8, 16];
+/// Steps whose number that of a part is a multiple of: 16 bytes of any type.
+const STEPS: i64 = 16;
+/// Columns of a tile until it gets those of its machine.
+const TILE: i64 = 64;
+
+/// A product whose steps are divided.
+struct Divided {
+    product: Product,
+    parts: i64,
+    part: Kernel,
+    combine: Kernel,
+    /// What the parts give.
+    results: BufferType,
+}
+
+/// Divides the products of a module for which that pays; the names of the new kernels.
+///
+/// # Errors
+/// A launch of something that is in no buffer, a bug in attnc.
+pub(super) fn divide(module: &mut Module) -> Result<BTreeSet<String>, String> {
+    let mut found = Vec::new();
+    for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
+        let launched = |p: &Plan| p.launched().contains(k.name.as_str());
+        let prepares = |p: &Plan| p.variant == PlanVariant::Prepare && launched(p);
+        if begin_with_chunks(module, k) && !module.plans.iter().any(prepares) && module.plans.iter().any(launched) {
+            found.extend(Divided::of(k).map(|divided| (k.name.clone(), divided)));
+        }
+    }
+    let mut changed = BTreeSet::new();
+    if found.is_empty() {
+        return Ok(changed);
+    }
+    let mut kernels = Kernels::beside(module.kernels.iter().map(|k| k.name.clone()).collect());
+    for (name, divided) in &found {
+        let part = kernels.add(divided.part.clone());
+        let combine = kernels.add(divided.combine.clone());
+        for plan in &mut module.plans {
+            divided.launch(plan, name, [&part, &combine])?;
+        }
+        changed.extend([part, combine]);
+    }
+    module.kernels.retain(|k| found.iter().all(|(name, _)| *name != k.name));
+    module.kernels.extend(kernels.list);
+    Ok(changed)
+}
+
+/// Into how many parts the steps of a product are divided that reads so many bytes by so many blocks, and whose result has so many elements.
+fn parts(bytes: i64, blocks: i64, elements: i64, steps: i64) -> i64 {
+    let time = |parts: i64| {
+        let read = bytes.saturating_mul(ENOUGH) / blocks.saturating_mul(parts).clamp(1, ENOUGH);
+        // Results of parts are written and read.
+        let more = if parts == 1 { 0 } else { LAUNCH.saturating_add(elements.saturating_mul(8 * parts)) };
+        read.saturating_add(more)
+    };
+    let whole = |n: &i64| steps % (n * STEPS) == 0;
+    // The numbers are rough: less than a fifth is no gain.
+    let pays = |n: &i64| time(*n).saturating_mul(5) <= time(1).saturating_mul(4);
+    PARTS.into_iter().filter(whole).min_by_key(|n| time(*n)).filter(pays).unwrap_or(1)
+}
+
+impl Divided {
+    fn of(kernel: &Kernel) -> Option<Divided> {
+        let product = Product::find(kernel)?;
+        let [a, b] = product.operands(kernel)?;
+        let known = |d: &Dim| d.as_const().filter(|n| *n > 0);
+        let shape = kernel.grid.iter().map(|g| known(&g.extent)).collect::<Option<Vec<i64>>>()?;
+        let (points, [rows, cols]) = shape.split_last_chunk::<2>()?;
+        let steps = known(a.shape.last()?)?;
+        let dots: Vec<_> = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).collect();
+        let [(_, _, dot)] = dots.as_slice() else { return None };
+        let whole = kernel.body.ty(*dot.operands.first()?).tile()?.cols == Extent::Static(steps);
+        let is_float = kernel.body.ty(dot.result?).elem() == Some(Elem::F32);
+        if *rows > ROWS || !whole || !is_float || !begins_with_zero(kernel, *dot.operands.get(2)?) {
+            return None;
+        }
+        let along_steps = b.is_dense(b.shape.len().checked_sub(2)?);
+        let points = points.iter().copied().fold(1, i64::saturating_mul);
+        let width = columns(points, &Dim::from(*cols), along_steps);
+        let blocks = points.saturating_mul((cols + width - 1) / width);
+        let size = i64::try_from(b.elem.size()).ok()?;
+        let read = [points, steps, *cols, size].into_iter().fold(1, i64::saturating_mul);
+        let elements = [points, *rows, *cols].into_iter().fold(1, i64::saturating_mul);
+        let parts = parts(read, blocks, elements, steps);
+        if parts < 2 {
+            return None;
+        }
+        let all: Vec<Dim> = [parts].into_iter().chain(shape).map(Dim::from).collect();
+        let results = BufferType { elem: Elem::F32, strides: row_major(&all), shape: all };
+        let operands = [(a, a.shape.len() - 1), (b, b.shape.len() - 2)].map(|(b, axis)| in_parts(b, axis, parts));
+        let [Some(a), Some(b)] = operands else { return None };
+        let part = part(&a, &b, &results, dot.loc);
+        let combine = combine(kernel, &product, parts, &results)?;
+        Some(Divided { product, parts, part, combine, results })
+    }
+
+    /// Puts the two kernels in the place of all launches of a product in a plan.
+    fn launch(&self, plan: &mut Plan, name: &str, [part, combine]: [&String; 2]) -> Result<(), String> {
+        let is_launch = |op: &Op| matches!(op, Op::Launch { kernel } if kernel == name);
+        let all: Vec<_> = plan.body.insts().filter(|(_, _, d)| is_launch(&d.op)).map(|(b, i, _)| (b, i)).collect();
+        let mut added = BTreeSet::new();
+        for (block, inst) in all {
+            let data = plan.body.inst(inst).clone();
+            let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
+            let bytes = Dim::product(&self.results.shape).mul(&4.into());
+            let number = new_slot(plan, &bytes, at, 0);
+            let ty = slot_type(plan, &bytes, &self.results);
+            let slot = in_entry(plan, &mut added, Op::Slot(number), ty, at);
+            let BufferType { elem, shape, strides } = self.results.clone();
+            let results = View { root: slot, elem, offset: Dim::zero(), dynamic: Vec::new(), shape, strides };
+            let body = &mut plan.body;
+            let mut operands = Vec::new();
+            for (n, back) in [(self.product.left, 1), (self.product.right, 2)] {
+                let view = data.operands.get(n).and_then(|v| View::of(body, *v)).ok_or("an operand in no buffer")?;
+                let axis = view.shape.len().checked_sub(back).ok_or("an operand without steps")?;
+                let parted = in_parts(&view.buffer_type(), axis, self.parts).ok_or("steps that have no parts")?;
+                let view = View { shape: parted.shape, strides: parted.strides, ..view };
+                operands.push(buffer(body, at, &view));
+            }
+            let results = buffer(body, at, &results);
+            operands.push(results);
+            let launch = body.make_inst(Op::Launch { kernel: part.clone() }, operands, None, data.loc);
+            body.insert_before(block, inst, launch);
+            let launch = body.inst_mut(inst);
+            launch.op = Op::Launch { kernel: combine.clone() };
+            if let Some(left) = launch.operands.get_mut(self.product.left) {
+                *left = results;
+            }
+            launch.operands.remove(self.product.right);
+        }
+        Ok(())
+    }
+}
+
+/// A buffer with an axis of parts before all others, each of some of what it has along an axis of a known extent.
+fn in_parts(b: &BufferType, axis: usize, parts: i64) -> Option<BufferType> {
+    let (mut shape, mut strides) = (b.shape.clone(), b.strides.clone());
+    let extent = shape.get_mut(axis)?;
+    let steps = extent.as_const()? / parts;
+    *extent = steps.into();
+    let first = strides.get(axis)?.mul(&steps.into());
+    shape.insert(0, parts.into());
+    strides.insert(0, first);
+    Some(BufferType { elem: b.elem, shape, strides })
+}
+
+/// Does a sum begin with 0?
+fn begins_with_zero(kernel: &Kernel, v: Value) -> bool {
+    let filled = kernel.body.def_inst(v).filter(|d| d.op == Op::Full);
+    let x = filled.and_then(|d| d.operands.first()).and_then(|x| kernel.body.def_inst(*x));
+    x.is_some_and(|d| matches!(d.op, Op::Const(Scalar::Float(x)) if x == 0.0))
+}
+
+/// The product of two operands, `[points.., M, K]` and `[points.., K, N]`.
+fn part(a: &BufferType, b: &BufferType, result: &BufferType, loc: crate::source::Loc) -> Kernel {
+    let mut kb = KernelBuilder::new("matmul_part");
+    kb.at(loc);
+    let [left, right] = [a, b].map(|ty| kb.buffer(ty.clone(), ParamMode::In));
+    let to = kb.buffer(result.clone(), ParamMode::Out);
+    let rank = result.shape.len();
+    let mut starts = Vec::new();
+    let mut extents = Vec::new();
+    for (axis, extent) in result.shape.iter().enumerate() {
+        let size = if axis + 2 < rank { 1 } else { tile_size(extent, TILE) };
+        let point = kb.grid_axis(extent, size);
+        starts.push(if size == 1 && axis + 2 < rank { point } else { kb.times(point, size) });
+        extents.push((point, size));
+    }
+    let (points, rest) = starts.split_at(rank - 2);
+    let extent = |kb: &mut KernelBuilder, n: usize| {
+        let (_, size) = extents[rank - 2 + n];
+        kb.extent_at(&result.shape[rank - 2 + n], rest[n], size)
+    };
+    let (rows, cols) = (extent(&mut kb, 0), extent(&mut kb, 1));
+    let steps = Extent::Static(a.shape.last().and_then(Dim::as_const).unwrap_or(1));
+    let first = kb.index(0);
+    let along = (Some(rank - 2), Some(rank - 1));
+    let acc = kb.full(Scalar::Float(0.0), Elem::F32, rows, cols);
+    let x = kb.load(left, &[points, &[rest[0], first]].concat(), along, rows, steps);
+    let y = kb.load(right, &[points, &[first, rest[1]]].concat(), along, steps, cols);
+    let sum = kb.dot(x, y, acc);
+    kb.store(to, &starts, along, sum);
+    kb.finish()
+}
+
+/// The kernel of a product with the sum of what its parts give in the product's place.
+fn combine(kernel: &Kernel, product: &Product, parts: i64, results: &BufferType) -> Option<Kernel> {
+    let mut made = Kernel { name: "combine_products".into(), ..kernel.clone() };
+    let from = made.params.get(product.left)?.value;
+    made.body.set_ty(from, Type::Buffer(results.clone()));
+    let (block, inst, dot) =
+        made.body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. })).map(|(b, i, d)| (b, i, d.clone()))?;
+    let sum = dot.result?;
+    let ty = made.body.ty(sum).clone();
+    let rank = results.shape.len();
+    let (points, _) = made.grid.split_last_chunk::<2>()?;
+    let at: Vec<Value> = points.iter().map(|g| g.value).chain(product.starts()).collect();
+    let mut insert = |op: Op, operands: Vec<Value>, ty: Type| {
+        let new = made.body.make_inst(op, operands, Some(ty), dot.loc);
+        made.body.insert_before(block, inst, new);
+        made.body.inst(new).result
+    };
+    let mut all = None;
+    for n in 0..parts {
+        let number = insert(Op::Const(Scalar::Int(n)), Vec::new(), Type::Index)?;
+        let op = Op::Load { rows: Some(rank - 2), cols: Some(rank - 1) };
+        let one = insert(op, [&[from, number], at.as_slice()].concat(), ty.clone())?;
+        all = Some(match all {
+            None => one,
+            Some(others) => insert(Op::Binary(BinaryOp::Add), vec![others, one], ty.clone())?,
+        });
+    }
+    let mut by = SecondaryMap::new();
+    by[sum] = all;
+    made.body.replace_uses(&by);
+    remove_dead(&mut made.body);
+    made.params.remove(product.right);
+    made.find_symbols();
+    Some(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_divided_where_that_pays_for_a_launch() {
+        let of = |steps: i64, cols: i64, blocks: i64| parts(steps * cols * 2, blocks, cols, steps);
+        // 32 blocks of 8 MB; 4 MB; what gains less than a launch takes; enough blocks.
+        assert_eq!([of(8192, 512, 32), of(4096, 512, 32), of(1024, 512, 32), of(8192, 4096, 128)], [8, 8, 1, 1]);
+        // 64 blocks read half as fast as all could.
+        assert_eq!([of(16384, 512, 64), of(4096, 512, 64)], [4, 1]);
+        // Parts are equal, and made of chunks.
+        assert_eq!([of(8192 + 16, 512, 32), of(8192 + 64, 512, 32)], [1, 4]);
+    }
+}
