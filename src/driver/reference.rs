@@ -56,7 +56,10 @@ pub fn explain(options: &ExplainOptions) -> Result<(), CommandError> {
         }
         let known = codes::all().map(|entry| entry.code.as_str());
         let known = known.chain(reference::names().filter(|_| !is_number));
-        let hint = did_you_mean(code, known).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        let hint = match did_you_mean(code, known) {
+            Some(near) => format!("; did you mean {near}?"),
+            None => "; `attnc explain` lists all codes, `attnc ref` all entries".to_string(),
+        };
         let message = format!("there is no code `{code}`, and no entry of the language reference{hint}");
         return Err(command_line_error(&message));
     };

@@ -220,6 +220,7 @@ fn codes_are_explained_however_they_are_written() {
         let (exit, _, err) = attnc(&["explain", code]);
         assert_eq!(exit, 2, "{code}");
         assert!(err.contains("there is no code"), "{err}");
+        assert!(err.contains("; did you mean ") || err.contains("; `attnc explain` lists all codes"), "{err}");
     }
 }
 
