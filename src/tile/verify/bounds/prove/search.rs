@@ -363,7 +363,7 @@ impl Prover {
 
     /// Is a form of symbols more than what the facts say together of these, or is it plain from the numbers that they are at least?
     fn is_above_facts(&mut self, p: &Poly, s: &mut Search<'_>) -> bool {
-        let symbols = self.symbols_of(p);
+        let symbols = self.atoms_of(p);
         if !s.together.contains_key(&symbols) {
             let pairs = s.facts.len().saturating_mul(s.facts.len());
             if !s.tries(u32::try_from(pairs).unwrap_or(u32::MAX)) {

@@ -12,10 +12,9 @@ use crate::tile::verify::bounds::poly::{Atom, ONE, Poly};
 const MOST_TOGETHER: usize = 64;
 
 impl Prover {
-    /// The symbols of a form.
-    pub(super) fn symbols_of(&self, p: &Poly) -> BTreeSet<Atom> {
-        let atoms = p.terms().iter().flat_map(|(m, _)| self.table.factors(*m)).map(|(a, _)| *a);
-        atoms.filter(|a| *a < self.first).collect()
+    /// The atoms of a form.
+    pub(super) fn atoms_of(&self, p: &Poly) -> BTreeSet<Atom> {
+        p.terms().iter().flat_map(|(m, _)| self.table.factors(*m)).map(|(a, _)| *a).collect()
     }
 
     /// Is a form of symbols at least 0 by its terms alone, with each symbol as what it is more than a number that a fact says it is at
@@ -32,7 +31,7 @@ impl Prover {
             least.entry(x).and_modify(|own| *own = number.max(*own)).or_insert(number);
         }
         let mut form = p.clone();
-        for x in self.symbols_of(p) {
+        for x in self.atoms_of(p) {
             if let Some(number) = least.get(&x) {
                 let Some(next) = self.counted_from_number(&form, x, *number) else { return false };
                 form = next;
@@ -58,20 +57,34 @@ impl Prover {
         Some(sum)
     }
 
-    /// What facts say together of these symbols: each other symbol is eliminated (Fourier-Motzkin), from a fact that says what it is at
-    /// least and one that says what it is at most. Of `N - 4` and `S + 3 - N` that is `S - 1`.
+    /// What facts say together of these symbols: each other atom is eliminated (Fourier-Motzkin), from a fact that says what it is at
+    /// least and one that says what it is at most. Of `N - 4` and `S + 3 - N` that is `S - 1`. Of what is rounded its bounds are such
+    /// facts.
     pub(super) fn together(&mut self, symbols: &BTreeSet<Atom>, facts: &[&Poly]) -> Vec<Poly> {
-        let is_of_symbols = |t: &Self, f: &Poly| t.table.latest(f).is_some_and(|x| x < t.first);
-        let mut now: Vec<Poly> = facts.iter().copied().filter(|f| is_of_symbols(self, f)).cloned().collect();
-        let others: BTreeSet<Atom> =
-            now.iter().flat_map(|f| self.symbols_of(f)).filter(|x| !symbols.contains(x)).collect();
+        let mut now: Vec<Poly> = facts.iter().copied().filter(|f| self.is_of_dimensions(f)).cloned().collect();
+        let mut others: BTreeSet<Atom> = now.iter().flat_map(|f| self.atoms_of(f)).collect();
+        let mut rounded: Vec<Atom> = others.iter().copied().filter(|x| *x >= self.first).collect();
+        while let Some(x) = rounded.pop() {
+            let own = self.table.atom(x);
+            let Some(bounds) = self.atoms.get(x as usize).cloned() else { continue };
+            let upper = bounds.upper.iter().map(|(c, p)| p.combine(1, &own, c.checked_neg()?));
+            let lower = bounds.lower.iter().map(|(c, p)| own.combine(*c, p, -1));
+            for fact in upper.chain(lower).flatten().filter(|f| self.is_of_dimensions(f)).map(Poly::tightened) {
+                let more: Vec<Atom> = self.atoms_of(&fact).into_iter().filter(|y| others.insert(*y)).collect();
+                rounded.extend(more.into_iter().filter(|y| *y >= self.first));
+                now.push(fact);
+            }
+        }
+        others.retain(|x| !symbols.contains(x));
         let mut made = 0;
         // The newest first: what has its value later is bounded by what is there before.
         for x in others.into_iter().rev() {
-            let (with, without): (Vec<Poly>, Vec<Poly>) =
-                now.into_iter().partition(|f| self.symbols_of(f).contains(&x));
+            let (with, without): (Vec<Poly>, Vec<Poly>) = now.into_iter().partition(|f| self.atoms_of(f).contains(&x));
             now = without;
             let (mut lower, mut upper) = (Vec::new(), Vec::new());
+            if self.atoms.get(x as usize).is_some_and(|b| b.natural) {
+                lower.push((Poly::int(1), Poly::int(0)));
+            }
             for fact in with {
                 // `a*x + b` with `a` at least 0, or at most.
                 let Some((a, b)) = self.table.split(&fact, x) else { continue };

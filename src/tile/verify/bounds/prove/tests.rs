@@ -164,6 +164,10 @@ fn forms_of_symbols_are_proved_by_numbers_and_by_pairs_of_facts() {
         (vec![b.sub(&n(4)), a.add(&n(3)).sub(&b)], a.sub(&n(1))),
         (vec![b.sub(&n(1)), a.mul(&n(4)).sub(&b)], a.sub(&n(1))),
         (vec![c.sub(&b).sub(&n(1)), b.sub(&n(2)), a.add(&n(1)).sub(&c)], a.sub(&n(2))),
+        // Windows: the half of what is one more is at least 3.
+        (vec![a.ceil_div(&n(2)).unwrap().sub(&n(3))], a.sub(&n(5))),
+        (vec![a.ceil_div(&n(2)).unwrap().sub(&n(1)).floor_div(&n(2)).unwrap().sub(&n(1))], a.sub(&n(5))),
+        (vec![a.sub(&b).sub(&n(2))], a.mul(&b).sub(&b).sub(&b).add(&a).sub(&n(2))),
         (product(), a.mul(&n(8)).sub(&n(32))),
         (product(), a.mul(&a).sub(&a.mul(&n(3))).sub(&n(4))),
     ];
