@@ -134,7 +134,8 @@
 //!   proves its windows, the interpreters run it. A barrier is an arrival that releases and a wait that acquires, in global memory
 //!   (`codegen/ptx/persistent.rs`); the launch is cooperative, so no block waits for one that never comes. The simulator reports a barrier
 //!   that is missing as a race, and blocks that do not fit as a deadlock. Remarks tell which loops it was done with, and why not with
-//!   others. It has not been measured on a GPU; a call cannot be interrupted within such a loop.
+//!   others. What only such loops launch has no code of its own. It has not been measured on a GPU; a call cannot be interrupted
+//!   within such a loop.
 //! * **Generic kernels for a GPU have the machine's tiles.** The lowering's tiles are resized where the text shows that nothing else depends on
 //!   them (`tile/schedule/gpu/tiles.rs`), by rules that stand in one file with the machine's numbers (`gpu/cost.rs`): a warp for each short row, so
 //!   that no barrier of the block is left, large chunks of long ones. Parameters are `aligned` where every launch gives a multiple of 16 bytes;
@@ -151,6 +152,8 @@
 //!   Tiles of keys that masks hide are left out by the same bounds of formulas as on a CPU (`tile/schedule/attention/visible.rs`). Calls
 //!   of few queries, as in writing token by token, have two kernels: one divides the keys among blocks, the other combines what these give
 //!   (`tile/schedule/tensor_cores/split.rs`). Heads that share keys and values are rows of one tile there, so these are read once for a group.
+//!   A product of tiles cannot leave out a hidden key, so a result that is not finite is computed again, one key after another
+//!   (`tile/schedule/tensor_cores/careful.rs`).
 //! * **Few rows on a GPU** are bound by memory: such a product reads its right operand once, all threads 16 bytes at a time, several of
 //!   these before the first is used, and the steps are divided among the threads (`DotMode::Split`; `tile/schedule/gpu/few_rows.rs` has the
 //!   arithmetic), and, where few columns would leave most multiprocessors without a block, among blocks, if that pays for a second launch

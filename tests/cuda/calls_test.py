@@ -208,20 +208,23 @@ for offsets in [(0, 0), (2, 0), (0, 2), (8, 14)]:
     assert np.array_equal(model.product(*operands).numpy(), left @ right), offsets
 
 
-def product_into(result, left=left, right=right):
-    tensors = [left if isinstance(left, Tensor) else Tensor(left), Tensor(right), result]
-    for tensor in tensors:
+def into(name, tensors, result):
+    for tensor in [*tensors, result]:
         tensor.__dlpack__()
-    args, outs = small._list([t.managed.tensor for t in tensors[:2]]), small._list([result.managed.tensor])
-    entry = [signature.split("(")[0] for signature, *_ in small._ENTRIES].index("product")
+    args, outs = small._list([t.managed.tensor for t in tensors]), small._list([result.managed.tensor])
+    entry = [signature.split("(")[0] for signature, *_ in small._ENTRIES].index(name)
     session, names = model._session(), (ctypes.c_char_p * 1)()
     found = ctypes.byref(small._POINTER())
-    session._check(session._library.call(session._open(), entry, 2, args, 1, outs, 0, names, found))
-    got = np.empty(result.array.shape, np.float16)
+    session._check(session._library.call(session._open(), entry, len(tensors), args, 1, outs, 0, names, found))
+    got = np.empty(result.array.shape, result.array.dtype)
     to, size = ctypes.c_void_p(got.ctypes.data), ctypes.c_size_t(got.nbytes)
     check(driver.cuMemcpyDtoHAsync_v2(to, result.address, size, ctypes.c_uint64(0)))
     check(driver.cuStreamSynchronize(ctypes.c_uint64(0)))
     return got
+
+
+def product_into(result, left=left, right=right):
+    return into("product", [left if isinstance(left, Tensor) else Tensor(left), Tensor(right)], result)
 
 
 assert np.array_equal(product_into(Tensor(np.zeros((64, 32), np.float16), offset=16)), left @ right)
@@ -241,6 +244,11 @@ both = Tensor(left)
 whole = Tensor(np.zeros((64, 32), np.float16))
 whole.array, whole.address = both.array[:, :32], both.address
 assert np.array_equal(product_into(whole, left=both), left @ right)
+# Partly: what a block writes, another reads.
+counted = np.arange(2048, dtype=np.int32)
+line, moved = Tensor(np.arange(2052, dtype=np.int32)), Tensor(np.zeros(2048, np.int32))
+line.shape, moved.address = (2048,), ctypes.c_uint64(line.address.value + 16)
+assert np.array_equal(into("choose", [line, Tensor(-counted), Tensor(np.ones(2048, np.uint8))], moved), counted)
 
 # Launches that come again are one graph, of which only what is different is told to the driver.
 def graphs(call):

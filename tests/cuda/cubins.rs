@@ -42,7 +42,7 @@ fn has_compiler() -> bool {
 fn machine_code_is_embedded_and_tried_first() {
     let ptxas = script(
         "assembles",
-        r#"[ "$1" = -arch ] && grep -q '^\.visible \.entry' "$5" && printf '\177ELF of %s' "$2" >"$4""#,
+        r#"[ "$1" = -arch ] && grep -q '^\.visible \.entry' "$5" && grep -q 'entry attnc_copy(' "$5" && printf '\177ELF of %s' "$2" >"$4""#,
     );
     let (place, mut command) = compile("with", &ptxas, &["--cubins", "always"]);
     printed(&mut command);

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use attnc::codegen::ptx;
 use attnc::ptx::sim::{Mode, Module as Loaded};
 use attnc::ptx::text::print;
+use attnc::shape::Elem;
 use attnc::source::SourceMap;
+use attnc::tensor::Tensor;
 use attnc::tile::verify::VerifiedModule;
 use attnc::tile::{GpuArch, Module, schedule_for_gpu, text};
 
 use crate::runs::launch;
-use crate::tensor_cores::for_gpu;
+use crate::tensor_cores::{for_gpu, on_simulator};
 
 /// The tile IR of a program of one expression.
 fn tiles(arguments: &str, result: &str, body: &str, arch: GpuArch) -> String {
@@ -227,5 +229,102 @@ fn what_begins_before_a_buffer_is_left_out() {
             }
         }
         assert_eq!(out[32 * 32 * 2..], before[32 * 32 * 2..]);
+    }
+}
+
+/// A gather of single elements, as the lowering writes it: a point takes 256 of them, one after another.
+const TAKEN: &str = r#"module "taken"
+site "index {0} is out of range for an axis of {1}"
+
+kernel @gather.0(%x: in f32[B, N], %at: in i32[B, M], %y: out f32[B, M]) symbols(B, M, N) grid(%b: B, %g: ceil(M, 256)) {
+^bb0:
+  %one = const 1                            : index
+  %c = const 256                            : index
+  %m = dim M                                : index
+  %start = mul %g, %c                       : index
+  %rest = sub %m, %start                    : index
+  %n = min %rest, %c                        : index
+  %end = add %start, %n                     : index
+  br ^head(%start)
+^head(%i: index):
+  %more = lt %i, %end                       : bool
+  br_if %more, ^step, ^done
+^step:
+  %all = dim N                              : index
+  %k = load_scalar %at[%b, %i]              : i32
+  %index = cast %k                          : index
+  %checked = check_index %index, %all, site=0 : index
+  %e = load %x[%b, %checked]                : tile f32[1, 1]
+  store %y[%b, %i], %e
+  %next = add %i, %one                      : index
+  br ^head(%next)
+^done:
+  return
+}
+
+plan @forward symbols(B, M, N) {
+^bb0:
+  %0 = arg 0                                : buf f32[B, N]
+  %1 = arg 1                                : buf i32[B, M]
+  %2 = out 0                                : buf f32[B, M]
+  launch @gather.0(%0, %1, %2)
+  return
+}
+"#;
+
+/// Elements that a point takes one after another become points of their own, but only where nothing goes from one to the next, and where
+/// the loop is what the axis says.
+#[test]
+fn elements_one_after_another_become_points() {
+    let scheduled = |text: &str| {
+        let module = verified(text).unwrap_or_else(|e| panic!("{e}"));
+        schedule_for_gpu(&module, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let step = |text: &str| scheduled(text).kernels[0].grid[1].step;
+    assert_eq!(step(TAKEN), 1);
+    let whole = [("symbols(B, M, N)", "symbols(B, N)"), ("[B, M]", "[B, 512]"), ("ceil(M, 256)", "ceil(512, 256)")];
+    let whole = changed(TAKEN, &whole);
+    let short = [
+        ("  %m = dim M                                : index\n", ""),
+        ("  %rest = sub %m, %start                    : index\n", ""),
+        ("  %n = min %rest, %c                        : index\n", ""),
+        ("add %start, %n", "add %start, %c"),
+    ];
+    assert_eq!(step(&changed(&whole, &short)), 1);
+    let others: [&[(&str, &str)]; 6] = [
+        // The number is something else besides; so are the start and the end.
+        &[("check_index %index, %all", "check_index %index, %c")],
+        &[("%checked = check", "%odd = lt %start, %one : bool\n  %checked = check")],
+        &[("%checked = check", "%odd = lt %one, %end : bool\n  %checked = check")],
+        // Every other element; up to and with the end, where there is one more.
+        &[("%next = add %i, %one", "%two = const 2 : index\n  %next = add %i, %two")],
+        // What is written is not the element's own.
+        &[("store %y[%b, %i]", "store %y[%b, %start]")],
+        // What is written is read.
+        &[("%y: out f32", "%y: inout f32"), ("store %y", "%old = load %y[%b, %i] : tile f32[1, 1]\n  store %y")],
+    ];
+    for changes in others {
+        let text = changed(TAKEN, changes);
+        if let Ok(module) = verified(&text) {
+            let scheduled = schedule_for_gpu(&module, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(scheduled.kernels[0].grid[1].step, 256, "{changes:?}");
+        } else {
+            assert!(text.contains("%index, %c"), "{changes:?} is refused");
+        }
+    }
+    // What it computes, also beyond 256 and beyond a whole number of those.
+    let tiles = scheduled(TAKEN);
+    let (module, infos) = ptx::compile(&tiles, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
+    for (b, n, m) in [(2usize, 7usize, 300usize), (1, 1, 1), (3, 5, 0)] {
+        let symbols = BTreeMap::from([("B", b), ("N", n), ("M", m)].map(|(s, v)| (s.to_string(), v as i64)));
+        let x: Vec<f64> = (0..b * n).map(|v| v as f64).collect();
+        let at: Vec<i64> = (0..b * m).map(|v| ((v * v + v / 3) % n) as i64).collect();
+        let wanted: Vec<f64> = (0..b * m).map(|v| (v / m * n) as f64 + at[v] as f64).collect();
+        let args = [
+            Tensor::from_floats(Elem::F32, vec![b, n], &x).expect("a tensor"),
+            Tensor::from_ints(Elem::I32, vec![b, m], &at).expect("a tensor"),
+        ];
+        let got = on_simulator(&tiles, (&print(&module), &infos), &symbols, &args).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(got.0.to_f64(), wanted, "{b} {n} {m}");
     }
 }

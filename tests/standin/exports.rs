@@ -180,6 +180,10 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut u64, device: i32) ->
     if !(0..s.settings.devices).contains(&device) {
         return INVALID_DEVICE;
     }
+    // A context takes some.
+    if s.settings.memory == 0 {
+        return OUT_OF_MEMORY;
+    }
     *s.retained.entry(device).or_default() += 1;
     // SAFETY: as the caller promises.
     code(unsafe { give(context, State::context(device)) })

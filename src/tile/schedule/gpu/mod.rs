@@ -15,7 +15,7 @@
 //!
 //! Then, of each kernel:
 //!
-//! 2. **Tiles.** Elementwise work and reductions get tiles of the machine's sizes ([`cost`] has the numbers and the rules, [`tiles`] resizes).
+//! 2. **Tiles.** Points that take elements one after another become points of one ([`one_each`]). Elementwise work and reductions get tiles of the machine's sizes ([`cost`] has the numbers and the rules, [`tiles`] resizes).
 //! 3. **Windows.** What only products read is not copied first: they read it in place, slice by slice through shared memory
 //!    (`codegen::ptx`), whatever its type and order.
 //! 4. **Group, place, share.** As for a CPU: operations of one iteration space form a `run`, whose elements the threads of the block
@@ -32,6 +32,7 @@ mod cost;
 mod divided;
 mod few_rows;
 mod forms;
+mod one_each;
 mod parts;
 mod persistent;
 mod ranks;
@@ -182,6 +183,10 @@ fn aligned(module: &Module) -> BTreeSet<(String, usize)> {
 fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Result<bool, String> {
     if in_chunks {
         few_rows::retile(kernel);
+    }
+    if one_each::one_each(kernel) {
+        in_runs(kernel, arch, in_chunks, cost::Choice::default())?;
+        return Ok(true);
     }
     let numbers = Numbers::of(arch);
     let before = kernel.clone();
