@@ -147,7 +147,7 @@ fn wrong_copies_are_refused() {
             (All("gpu(sm_80, 4)", "gpu(sm_80, 8)"), "not made of whole tiles of the unit"),
             (All("gpu(sm_80, 4)", "gpu(sm_80, 0)"), "a block has 1 to 32 warps, not 0"),
             (All("gpu(sm_80, 4)", "gpu(sm_80, 33)"), "a block has 1 to 32 warps, not 33"),
-            (All("@shared(128)", "@shared(96)"), "0, 64 or 128 bytes, not 96"),
+            (All("@shared(128)", "@shared(96)"), "0, 32, 64 or 128 bytes, not 96"),
             (All("reduce_max %scores, axis=1", "reduce_max %scores, axis=0"), "makes tile f32[1, 64] @fragment(row)"),
         ],
     );
