@@ -14,7 +14,7 @@
 
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::ssa::Use;
-use crate::tile::{Body, Inst, Kernel, Op, ParamMode, Terminator, Value, ValueDef};
+use crate::tile::{Body, Inst, Kernel, Op, ParamMode, Terminator, Value};
 
 /// Gives points of one element to all axes that fit. Were there any?
 pub(super) fn one_each(kernel: &mut Kernel) -> bool {
@@ -25,13 +25,6 @@ pub(super) fn one_each(kernel: &mut Kernel) -> bool {
         kernel.grid[*axis].step = 1;
     }
     !found.is_empty()
-}
-
-fn made_by(body: &Body, v: Value) -> Option<Inst> {
-    match body.def(v) {
-        ValueDef::Result(i) => Some(i),
-        ValueDef::Param | ValueDef::Arg(..) => None,
-    }
 }
 
 /// The other operand of an operation on two.
@@ -53,7 +46,7 @@ fn step_of(kernel: &Kernel, axis: usize) -> Option<Inst> {
     let uses = body.uses();
     let [Use::Operand(mul, _)] = *uses[g.value].as_slice() else { return None };
     let c = other(body, mul, BinaryOp::Mul, g.value)?;
-    let step = made_by(body, c).filter(|i| body.inst(*i).op == Op::Const(Scalar::Int(g.step)))?;
+    let (step, _) = body.definition(c).filter(|(_, d)| d.op == Op::Const(Scalar::Int(g.step)))?;
     let start = body.inst(mul).result?;
     // What the start is used for.
     let (mut known, mut entry, mut end, mut rest) = (vec![mul], None, None, None);
@@ -69,10 +62,10 @@ fn step_of(kernel: &Kernel, axis: usize) -> Option<Inst> {
     match rest {
         None if count == c => {}
         Some(rest) => {
-            let all = made_by(body, *body.inst(rest).operands.first()?)?;
-            let is_all = matches!(&body.inst(all).op, Op::DimValue(d) if *d == g.extent);
+            let all = body.def_inst(*body.inst(rest).operands.first()?)?;
+            let is_all = matches!(&all.op, Op::DimValue(d) if *d == g.extent);
             let rest = body.inst(rest).result?;
-            let min = made_by(body, count)?;
+            let (min, _) = body.definition(count)?;
             let alone = uses[rest].len() == 1 && uses[count].len() == 1;
             if !is_all || !alone || other(body, min, BinaryOp::Min, rest) != Some(c) {
                 return None;
@@ -99,7 +92,7 @@ fn step_of(kernel: &Kernel, axis: usize) -> Option<Inst> {
         jumps.filter(|call| call.block == into.block).filter_map(|call| call.args.first().copied()).collect();
     let next = back.iter().copied().filter(|v| v != given).collect::<Vec<_>>();
     let ([next], true) = (next.as_slice(), back.len() == 2 && *given == start && goes_on) else { return None };
-    let by = other(body, made_by(body, *next)?, BinaryOp::Add, *i)?;
+    let by = other(body, body.definition(*next)?.0, BinaryOp::Add, *i)?;
     let is_one = body.def_inst(by).is_some_and(|d| d.op == Op::Const(Scalar::Int(1)));
     let writes_own = body.insts().all(|(_, _, d)| !matches!(d.op, Op::Store { .. }) || d.operands.contains(i));
     (is_one && writes_own).then_some(step)
