@@ -2,7 +2,7 @@
 //!
 //! They share RMSNorm before each half of a block, rotary positions ([`rope`]), grouped queries and a gated feed-forward, and differ in
 //! biases, norms of heads, windows ([`windows`]), soft caps, and where else norms stand. With a head, they have a cache of keys and
-//! values, and write. Where all layers have the same window, the cache is a ring of its size.
+//! values, and write. A layer that has a window keeps a ring of its size, where others keep all tokens.
 
 mod rope;
 mod windows;
@@ -16,6 +16,9 @@ pub(super) const FACTORS: &str = "rope_freqs.weight";
 /// The longest text that the cache of a program has room for if nothing else is said: caches of today's contexts (131072 tokens)
 /// would take more memory than the weights.
 const MOST_ROOM: i64 = 4096;
+
+/// How many layers a model of two kinds may have: its program may name each layer of a period.
+const MOST_MIXED: i64 = 10_000;
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
     made(config, names, &["model.", ""])
@@ -67,7 +70,11 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
     }
     let layers = size("num_hidden_layers", 26)?;
     let window = windows::window(config, &family, layers)?;
-    let mixed = window.as_ref().is_some_and(|window| window.rule.is_some());
+    let mixed = window.as_ref().is_some_and(|window| window.rule.is_mixed());
+    if mixed && layers > MOST_MIXED {
+        let wanted = format!("at most {MOST_MIXED}, where only some layers have a window");
+        return Err(config.refuse("num_hidden_layers", &wanted));
+    }
     let rope = match gemma3 {
         true => Rope::of_two_kinds(config, e, (!mixed).then_some(window.is_some()))?,
         false => Rope::of(config, e)?,
@@ -134,24 +141,35 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
     let longest = size("max_position_embeddings", 131_072)?;
     let head_norms = gemma3 || family == "qwen3";
 
-    let (size_of_window, rule) = match window {
-        Some(window) => (Some(window.size), window.rule),
-        None => (None, None),
-    };
-    // Layers that are all alike keep what they see: with windows, a ring. Where some see everything, all have a cache of its size.
-    let ring = head && !mixed && size_of_window.is_some_and(|size| size < longest && size <= MOST_ROOM);
-    let window = size_of_window.map(|size| size.to_string()).unwrap_or_default();
-    let cache = match (head, ring) {
-        (false, _) => String::new(),
-        (true, false) => format!(", C = {}, Kept = f32", longest.min(MOST_ROOM)),
-        (true, true) => format!(", W = {window}, Kept = f32"),
-    };
-    let of_cache = |plain: &'static str, ring_of: &'static str| match (head, ring) {
-        (false, _) => "",
-        (true, false) => plain,
-        (true, true) => ring_of,
-    };
+    // Layers that have a window keep what they see, in a ring. Where all have one, and it ends before the positions do, there is
+    // nothing else.
+    let ring = head && window.as_ref().is_some_and(|w| w.rule.is_mixed() || (w.size < longest && w.size <= MOST_ROOM));
+    let uniform = head && !mixed;
+    let size_of_window = window.as_ref().map(|window| window.size.to_string()).unwrap_or_default();
+    // Factors there are only where all layers have one base.
     let of_factors = if factors { ", factors" } else { "" };
+    let through = match &window {
+        Some(window) if mixed => Some(window.rule.through(layers, |near| match (rope.is_of_two_kinds(), near) {
+            (false, _) => of_factors,
+            (true, true) => ", true",
+            (true, false) => ", false",
+        })),
+        _ => None,
+    };
+    let room = longest.min(MOST_ROOM);
+    let (cache, fits, rooms, most) = match (head, mixed, ring) {
+        (false, ..) => (String::new(), String::new(), "", ""),
+        (true, true, _) => (
+            format!(", C = {room}, W = {size_of_window}, Kept = f32"),
+            format!(", L == {layers}, 1 <= C, C <= T, W >= 1"),
+            ", W",
+            "C",
+        ),
+        (true, false, true) => {
+            (format!(", W = {size_of_window}, Kept = f32"), ", W >= 1".to_owned(), ", W, Kept = f32", "T")
+        }
+        (true, false, false) => (format!(", C = {room}, Kept = f32"), ", C <= T".to_owned(), ", C, Kept = f32", "C"),
+    };
     let template = Template::new(include_str!("llama.attn"))
         .word("Name", name)
         .word("L", layers)
@@ -163,10 +181,11 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         .word("V", size("vocab_size", 262_208)?)
         .word("T", longest)
         .word("cache", cache)
-        .word("fits", of_cache(", C <= T", ", W >= 1"))
-        .word("rooms", of_cache(", C, Kept = f32", ", W, Kept = f32"))
-        .word("room", of_cache(", C, Kept", ", W, Kept"))
-        .word("most", of_cache("C", "T"))
+        .word("fits", fits)
+        .word("rooms", rooms)
+        .word("room", rooms.trim_end_matches(" = f32"))
+        .word("Cache", if ring { "Ring<H, K, E, W, Kept>" } else { "Cache<H, K, E, C, Kept>" })
+        .word("most", most)
         .word("eps", &eps)
         .word("Norm", norm("D"))
         .word("HeadNorm", norm("E"))
@@ -178,23 +197,26 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         .word("scale", scale)
         .word("prefix", prefix)
         .word("embed_scale", if gemma { " * sqrt(D)" } else { "" })
-        .word(
-            "reach",
-            if mixed {
-                "reach"
-            } else if ring {
-                "W"
-            } else {
-                &window
-            },
-        )
-        .word("window", &window)
-        .word("rule", rule.unwrap_or_default())
+        .word("reach", if ring { "W" } else { &size_of_window })
+        .word("window", &size_of_window)
+        .word("rule", window.as_ref().map(|window| window.rule.condition()).unwrap_or_default())
+        .word("rings", through.as_ref().map_or(0, |through| through.rings))
+        .word("caches", through.as_ref().map_or(0, |through| through.caches))
+        .word("through", through.map(|through| through.lines.join("\n        ")).unwrap_or_default())
         .word(
             "kind",
             [if mixed { ", local: bool" } else { "" }, if factors { ", factors: f32[E/2]" } else { "" }].concat(),
         )
         .word("local", [if mixed { ", local" } else { "" }, of_factors].concat())
+        .word(
+            "heads_kind",
+            [
+                if rope.is_of_two_kinds() { ", local: bool" } else { "" },
+                if factors { ", factors: f32[E/2]" } else { "" },
+            ]
+            .concat(),
+        )
+        .word("heads_local", [if rope.is_of_two_kinds() { ", local" } else { "" }, of_factors].concat())
         .word("turned", if rope.is_of_two_kinds() { ", local" } else { of_factors })
         .word("factors", of_factors)
         .word("cap", cap_scores.clone().unwrap_or_default())
@@ -203,9 +225,12 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         .flag("plus_one", gemma)
         .flag("grouped", h != k)
         .flag("head_norms", head_norms)
-        .flag("window", size_of_window.is_some())
+        .flag("window", window.is_some())
         .flag("mixed", mixed)
+        .flag("uniform", uniform)
         .flag("ring", ring)
+        .flag("full", head && (mixed || !ring))
+        .flag("distant", window.is_some() && !mixed)
         .flag("cap", cap_scores.is_some())
         .flag("cap_logits", cap_logits.is_some())
         .flag("sandwich", capped)

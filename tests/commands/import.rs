@@ -75,11 +75,11 @@ fn cases(checkpoint: &str) -> Vec<Case> {
 fn imported_programs_compute_what_transformers_computes() {
     let of_families =
         threads::each(checkpoints(), threads::all(), |checkpoint| computes_what_transformers_does(&checkpoint));
-    // Each family has a checkpoint; GPT-2, twelve of the Llama kind, two T5, a BART, a Marian and an mBART have a cache.
+    // Each family has a checkpoint; GPT-2, fourteen of the Llama kind, two T5, a BART, a Marian and an mBART have a cache.
     for family in families() {
         assert!(of_families.iter().any(|(known, ..)| known == family), "{family}");
     }
-    assert_eq!(of_families.iter().filter(|(_, cached, _)| *cached).count(), 18);
+    assert_eq!(of_families.iter().filter(|(_, cached, _)| *cached).count(), 20);
     assert_eq!(of_families.iter().map(|(.., texts)| texts).sum::<usize>(), 4 * 8);
 }
 
@@ -184,22 +184,40 @@ fn caches_may_be_of_f16() {
     }
 }
 
-/// A model all of whose layers have a window keeps no more than that, and goes on to its last position; others have a cache of their own
-/// size.
+/// A layer that has a window keeps no more than that. A model all of whose layers have one goes on to its last position.
 #[test]
 fn windows_keep_what_they_see() {
     let program = changed("mistral", &json!({})).expect("a program");
     assert!(program.contains("W = 4, Kept = f32>") && program.contains("state keys:   Kept[K, W, E]"), "{program}");
+    assert!(!program.contains("Kept[K, C, E]"), "{program}");
+    // Of each kind as many as the configuration lists; and not more statements for more layers.
+    for (checkpoint, changes, rings, caches) in [
+        ("qwen2_windows", json!({}), 2, 1),
+        ("gemma2", json!({}), 2, 1),
+        ("gemma3", json!({}), 3, 1),
+        ("gemma3_deep", json!({}), 6, 2),
+        ("qwen3_windows", json!({}), 4, 3),
+        // Gemma 3 (27B) has as many.
+        ("gemma3", json!({"layer_types": null, "num_hidden_layers": 62}), 52, 10),
+    ] {
+        let program = changed(checkpoint, &changes).expect("a program");
+        assert!(program.contains(&format!("[Ring<H, K, E, min(W, C), Kept>; {rings}]")), "{checkpoint}: {program}");
+        assert!(program.contains(&format!("[Cache<H, K, E, C, Kept>; {caches}]")), "{checkpoint}: {program}");
+        let layers = program.matches(".attend(q, k, v, past))").count();
+        assert!(layers <= 9, "{checkpoint}: {layers}");
+        front::module("mixed.attn", &program, &Options::default()).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+    }
+    let many = changed("gemma3", &json!({"layer_types": null, "num_hidden_layers": 2_000_000_000}));
+    assert!(many.as_ref().is_err_and(|why| why.contains("`num_hidden_layers` is 2000000000")), "{many:?}");
     // What sees everything, or nearly everything, has no ring.
     for (checkpoint, changes) in [
         ("mistral", json!({"sliding_window": null})),
         ("mistral", json!({"sliding_window": 64})),
         ("mistral", json!({"sliding_window": 5000, "max_position_embeddings": 9000})),
-        ("qwen2_windows", json!({})),
-        ("gemma3", json!({})),
     ] {
         let program = changed(checkpoint, &changes).expect("a program");
         assert!(program.contains("state keys:   Kept[K, C, E]"), "{checkpoint} {changes}: {program}");
+        assert!(!program.contains("Kept[K, W, E]"), "{checkpoint} {changes}: {program}");
     }
     // All layers of a Gemma with windows.
     let near = changed("gemma3", &json!({"layer_types": vec!["sliding_attention"; 4]})).expect("a program");

@@ -1,7 +1,8 @@
 //! Which layers see only what is near.
 //!
 //! In: the fields of the hub (`layer_types`, `sliding_window`, and what stood for them before). Out: the size of the window and a rule
-//! of the layer's number, as the language says it.
+//! of the layer's number; and, as the language says them, its condition and how a text goes through layers of both kinds
+//! ([`Rule::through`]).
 
 use super::{Config, Refusal};
 
@@ -9,8 +10,8 @@ use super::{Config, Refusal};
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) size: i64,
-    /// In which layers: a condition on `i`, the number of the layer; all of them if there is none.
-    pub(super) rule: Option<String>,
+    /// In which layers.
+    pub(super) rule: Rule,
 }
 
 const KNOWN: &str = "full_attention or sliding_attention for each layer: one kind for all, one up to a layer and the other from there on, or one \
@@ -67,21 +68,117 @@ pub(super) fn window(config: &Config, family: &str, layers: i64) -> Result<Optio
 
 /// Which layers have a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
+pub(super) enum Rule {
     None,
     All,
-    /// Those for which this holds of `i`.
-    Those(String),
+    /// Those before layer `at`, or those from there on.
+    Change {
+        first_near: bool,
+        at: i64,
+    },
+    /// The layers `at`, `at + period` and so on are of one kind, all between them of the other.
+    Periodic {
+        alone_near: bool,
+        period: i64,
+        at: i64,
+    },
+}
+
+/// How new tokens go through layers of both kinds, whose caches are not in the layers: they are two arrays, `rings` for those with a
+/// window and `caches` for the others.
+pub(super) struct Through {
+    /// How many layers have a window.
+    pub(super) rings: usize,
+    /// How many have none.
+    pub(super) caches: usize,
+    /// Statements that go on with `x`, the tokens, after `past` others.
+    pub(super) lines: Vec<String>,
 }
 
 impl Rule {
     fn of_size(self, size: i64) -> Option<Window> {
-        match self {
-            Rule::None => None,
-            Rule::All => Some(Window { size, rule: None }),
-            Rule::Those(rule) => Some(Window { size, rule: Some(rule) }),
+        (self != Rule::None).then_some(Window { size, rule: self })
+    }
+
+    /// Has layer `i` a window?
+    fn is_near(&self, i: i64) -> bool {
+        match *self {
+            Rule::None => false,
+            Rule::All => true,
+            Rule::Change { first_near, at } => first_near == (i < at),
+            Rule::Periodic { alone_near, period, at } => alone_near == (i % period == at),
         }
     }
+
+    /// Have some layers a window and some none?
+    pub(super) fn is_mixed(&self) -> bool {
+        matches!(self, Rule::Change { .. } | Rule::Periodic { .. })
+    }
+
+    /// What holds of `i`, the number of a layer, if it has a window.
+    pub(super) fn condition(&self) -> String {
+        match self {
+            Rule::None => "false".to_owned(),
+            Rule::All => "true".to_owned(),
+            Rule::Change { first_near, at } => format!("i {} {at}", if *first_near { "<" } else { ">=" }),
+            Rule::Periodic { alone_near, period, at } => {
+                format!("i % {period} {} {at}", if *alone_near { "==" } else { "!=" })
+            }
+        }
+    }
+
+    /// How new tokens go through so many layers. `arguments` are those that `heads` takes behind `past` in layers with a window, and
+    /// in those without.
+    ///
+    /// A period that comes twice or more is one loop, and so are layers of a kind that follow each other elsewhere: the program does
+    /// not grow with its depth.
+    pub(super) fn through(&self, layers: i64, arguments: impl Fn(bool) -> &'static str) -> Through {
+        let near: Vec<bool> = (0..layers).map(|i| self.is_near(i)).collect();
+        let before = |i: usize, kind: bool| near.iter().take(i).filter(|near| **near == kind).count();
+        let mut lines = Vec::new();
+        let mut begin = 0;
+        if let Rule::Periodic { period, .. } = *self
+            && let period = usize::try_from(period).unwrap_or(usize::MAX)
+            && near.len() / period > 1
+        {
+            let groups = near.len() / period;
+            lines.push(format!("for g in 0..{groups} {{"));
+            for (i, kind) in near.iter().take(period).enumerate() {
+                let times = |n: usize| if n == 1 { "g".to_owned() } else { format!("{n}*g") };
+                let plus = |n: usize| if n == 0 { String::new() } else { format!(" + {n}") };
+                let layer = times(period) + &plus(i);
+                let cache = times(before(period, *kind)) + &plus(before(i, *kind));
+                lines.extend(one(*kind, &layer, &cache, arguments(*kind)).map(|line| format!("    {line}")));
+            }
+            lines.push("}".to_owned());
+            begin = groups * period;
+        }
+        while let Some(kind) = near.get(begin) {
+            let end = begin + near.iter().skip(begin).take_while(|near| *near == kind).count();
+            // Where those of its kind begin in their array.
+            let first = before(begin, *kind);
+            if end - begin == 1 {
+                lines.extend(one(*kind, &begin.to_string(), &first.to_string(), arguments(*kind)));
+            } else {
+                let cache = if first == begin { "i".to_owned() } else { format!("i - {}", begin - first) };
+                lines.push(format!("for i in {begin}..{end} {{"));
+                lines.extend(one(*kind, "i", &cache, arguments(*kind)).map(|line| format!("    {line}")));
+                lines.push("}".to_owned());
+            }
+            begin = end;
+        }
+        let rings = before(near.len(), true);
+        Through { rings, caches: near.len() - rings, lines }
+    }
+}
+
+/// What tokens go through in one layer, by its number and that of its cache.
+fn one(near: bool, layer: &str, cache: &str, arguments: &str) -> [String; 2] {
+    let array = if near { "rings" } else { "caches" };
+    [
+        format!("let (q, k, v) = layers[{layer}].heads(x, past{arguments})"),
+        format!("x = layers[{layer}].rest(x, {array}[{cache}].attend(q, k, v, past))"),
+    ]
 }
 
 /// All layers but each `period`-th.
@@ -89,7 +186,7 @@ fn periodic(layers: i64, period: i64) -> Rule {
     match period {
         1 => Rule::None,
         _ if period > layers => Rule::All,
-        _ => Rule::Those(format!("i % {period} != {}", period - 1)),
+        _ => Rule::Periodic { alone_near: false, period, at: period - 1 },
     }
 }
 
@@ -98,7 +195,7 @@ fn from(first: i64, layers: i64) -> Rule {
     match first {
         0 => Rule::All,
         _ if first >= layers => Rule::None,
-        _ => Rule::Those(format!("i >= {first}")),
+        _ => Rule::Change { first_near: false, at: first },
     }
 }
 
@@ -109,7 +206,7 @@ fn rule(local: &[bool]) -> Option<Rule> {
         return Some(if begins { Rule::All } else { Rule::None });
     };
     if local.iter().skip(change).all(|l| *l != begins) {
-        return Some(Rule::Those(format!("i {} {change}", if begins { "<" } else { ">=" })));
+        return Some(Rule::Change { first_near: begins, at: change as i64 });
     }
     // One of the kinds stands alone, each so many layers.
     [false, true].into_iter().find_map(|alone| {
@@ -119,7 +216,7 @@ fn rule(local: &[bool]) -> Option<Rule> {
         let once = if 2 * at + 1 >= n { at + 1 } else { n };
         let period = places.next().map_or(once, |next| next - at);
         let holds = at < period && local.iter().enumerate().all(|(i, l)| (*l == alone) == (i % period == at));
-        holds.then(|| Rule::Those(format!("i % {period} {} {at}", if alone { "==" } else { "!=" })))
+        holds.then_some(Rule::Periodic { alone_near: alone, period: period as i64, at: at as i64 })
     })
 }
 
@@ -127,12 +224,14 @@ fn rule(local: &[bool]) -> Option<Rule> {
 mod tests {
     use super::*;
 
-    /// Has layer i a window?
+    /// Has layer i a window, by the rule's condition as it is written?
     fn holds(rule: &Rule, i: i64) -> bool {
-        let Rule::Those(text) = rule else { return *rule == Rule::All };
+        let text = rule.condition();
         let words: Vec<&str> = text.split(' ').collect();
         let number = |at: usize| words[at].parse::<i64>().expect("a number");
         match words.as_slice() {
+            ["true"] => true,
+            ["false"] => false,
             ["i", "<", _] => i < number(2),
             ["i", ">=", _] => i >= number(2),
             ["i", "%", _, "==", _] => i % number(2) == number(4),
@@ -141,21 +240,88 @@ mod tests {
         }
     }
 
+    /// Which layers, and which places of `rings` (true) and `caches`, the statements go through.
+    fn gone_through(lines: &[String]) -> Vec<(i64, bool, i64)> {
+        // `4`, `i`, `i - 3`, `3*g + 1`.
+        let number = |formula: &str, counter: i64| {
+            let terms = formula.replace(" - ", " + -");
+            let term = |term: &str| match term.split_once('*') {
+                Some((factor, _)) => factor.parse::<i64>().expect("a factor") * counter,
+                None if ["i", "g"].contains(&term) => counter,
+                None => term.parse().expect("a number"),
+            };
+            terms.split(" + ").map(term).sum::<i64>()
+        };
+        let within = |line: &str, before: &str| {
+            let rest = line.split_once(before).expect("an index").1;
+            rest.split_once(']').expect("its end").0.to_owned()
+        };
+        let (mut gone, mut at) = (Vec::new(), 0);
+        while let Some(line) = lines.get(at) {
+            let (counters, body) = match line.strip_prefix("for ") {
+                Some(head) => {
+                    let range = head[5..].trim_end_matches(" {");
+                    let (from, to) = range.split_once("..").expect("a range");
+                    let length = lines[at..].iter().position(|line| line == "}").expect("its end");
+                    (from.parse().expect("a number")..to.parse().expect("a number"), at + 1..at + length)
+                }
+                None => (0..1, at..at + 2),
+            };
+            for counter in counters {
+                for pair in lines[body.clone()].chunks(2) {
+                    let near = pair[1].contains("rings[");
+                    let cache = within(&pair[1], if near { "rings[" } else { "caches[" });
+                    let layer = within(&pair[0], "layers[");
+                    assert_eq!(layer, within(&pair[1], "layers["));
+                    assert!(pair[0].ends_with(if near { ", near)" } else { ", far)" }), "{pair:?}");
+                    gone.push((number(&layer, counter), near, number(&cache, counter)));
+                }
+            }
+            at = body.end + usize::from(line.starts_with("for "));
+        }
+        gone
+    }
+
+    /// Each layer once, in order, with the next place of its own kind's array; and in few statements.
+    fn goes_through(rule: &Rule, layers: i64) {
+        let through = rule.through(layers, |near| if near { ", near" } else { ", far" });
+        let mut used = [0, 0];
+        for (i, gone) in (0..).zip(gone_through(&through.lines)) {
+            let place = &mut used[usize::from(holds(rule, i))];
+            assert_eq!(gone, (i, holds(rule, i), *place), "{rule:?}: {:?}", through.lines);
+            *place += 1;
+        }
+        assert_eq!(used.map(|n| n as usize), [through.caches, through.rings]);
+        assert_eq!(used[0] + used[1], layers);
+    }
+
+    #[test]
+    fn depth_makes_no_more_statements() {
+        for (rule, few) in [(periodic(26, 6), 18), (from(20, 26), 8), (periodic(26, 2), 6)] {
+            let lines = rule.through(26, |_| "").lines;
+            assert_eq!(lines.len(), few, "{lines:#?}");
+        }
+        assert_eq!(periodic(6002, 6).through(6002, |_| "").lines.len(), 18);
+    }
+
     /// The rule of a list written with `l` for local and `f` for full, which it must hold for.
     fn of(list: &str) -> Option<Rule> {
         let found = rule(&list.chars().map(|c| c == 'l').collect::<Vec<bool>>());
         for (i, c) in (0..).zip(list.chars()) {
             assert!(found.as_ref().is_none_or(|rule| holds(rule, i) == (c == 'l')), "{list}: {found:?} of layer {i}");
         }
+        if let Some(rule) = found.as_ref().filter(|rule| rule.is_mixed()) {
+            goes_through(rule, list.len() as i64);
+        }
         found
     }
 
     #[test]
     fn rules_say_what_their_lists_say() {
-        let those = |text: &str| Some(Rule::Those(text.to_owned()));
+        let those = |text: &str| Some(text.to_owned());
         for (list, wanted) in [
-            ("lll", Some(Rule::All)),
-            ("f", Some(Rule::None)),
+            ("lll", those("true")),
+            ("f", those("false")),
             ("ffll", those("i >= 2")),
             ("llf", those("i < 2")),
             ("lflf", those("i % 2 != 1")),
@@ -168,7 +334,7 @@ mod tests {
             ("llflf", None),
             ("", None),
         ] {
-            assert_eq!(of(list), wanted, "{list}");
+            assert_eq!(of(list).map(|rule| rule.condition()), wanted, "{list}");
         }
         // Every list of up to eight layers.
         for n in 1..=8u32 {
