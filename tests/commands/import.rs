@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// How far results may be from the reference; see [`fixtures::difference`].
 const TOLERANCE: f64 = 1e-5;
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints")
 }
 
@@ -36,13 +36,13 @@ fn checkpoints() -> Vec<String> {
 }
 
 /// The weights of a checkpoint.
-fn weights(checkpoint: &Path) -> PathBuf {
+pub(crate) fn weights(checkpoint: &Path) -> PathBuf {
     let whole = checkpoint.join("model.safetensors");
     if whole.exists() { whole } else { checkpoint.join("model.safetensors.index.json") }
 }
 
 /// Exit code, stdout and stderr of a command.
-fn attnc(args: &[&str]) -> (i32, String, String) {
+pub(crate) fn attnc(args: &[&str]) -> (i32, String, String) {
     let done = Command::new(env!("CARGO_BIN_EXE_attnc")).args(args).output().expect("attnc starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (done.status.code().unwrap_or(-1), text(&done.stdout), text(&done.stderr))
@@ -181,91 +181,6 @@ fn caches_may_be_of_f16() {
         let far = goes_on_from_its_cache(checkpoint, &model, ["t5", "marian", "mbart"].contains(&checkpoint), 1e-2);
         // It is rounded, so it differs by more than sums in another order.
         assert!(far > TOLERANCE, "{checkpoint}: {far:e}");
-    }
-}
-
-/// A layer that has a window keeps no more than that. A model all of whose layers have one goes on to its last position.
-#[test]
-fn windows_keep_what_they_see() {
-    let program = changed("mistral", &json!({})).expect("a program");
-    assert!(program.contains("W = 4, Kept = f32>") && program.contains("state keys:   Kept[K, W, E]"), "{program}");
-    assert!(!program.contains("Kept[K, C, E]"), "{program}");
-    // Of each kind as many as the configuration lists; and not more statements for more layers.
-    for (checkpoint, changes, rings, caches) in [
-        ("qwen2_windows", json!({}), 2, 1),
-        ("gemma2", json!({}), 2, 1),
-        ("gemma3", json!({}), 3, 1),
-        ("gemma3_deep", json!({}), 6, 2),
-        ("qwen3_windows", json!({}), 4, 3),
-        // Gemma 3 (27B) has as many.
-        ("gemma3", json!({"layer_types": null, "num_hidden_layers": 62}), 52, 10),
-    ] {
-        let program = changed(checkpoint, &changes).expect("a program");
-        assert!(program.contains(&format!("[Ring<H, K, E, min(W, C), Kept>; {rings}]")), "{checkpoint}: {program}");
-        assert!(program.contains(&format!("[Cache<H, K, E, C, Kept>; {caches}]")), "{checkpoint}: {program}");
-        let layers = program.matches(".attend(q, k, v, past))").count();
-        assert!(layers <= 9, "{checkpoint}: {layers}");
-        front::module("mixed.attn", &program, &Options::default()).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
-    }
-    let many = changed("gemma3", &json!({"layer_types": null, "num_hidden_layers": 2_000_000_000}));
-    assert!(many.as_ref().is_err_and(|why| why.contains("`num_hidden_layers` is 2000000000")), "{many:?}");
-    // What sees everything, or nearly everything, has no ring.
-    for (checkpoint, changes) in [
-        ("mistral", json!({"sliding_window": null})),
-        ("mistral", json!({"sliding_window": 64})),
-        ("mistral", json!({"sliding_window": 5000, "max_position_embeddings": 9000})),
-    ] {
-        let program = changed(checkpoint, &changes).expect("a program");
-        assert!(program.contains("state keys:   Kept[K, C, E]"), "{checkpoint} {changes}: {program}");
-        assert!(!program.contains("Kept[K, W, E]"), "{checkpoint} {changes}: {program}");
-    }
-    // All layers of a Gemma with windows.
-    let near = changed("gemma3", &json!({"layer_types": vec!["sliding_attention"; 4]})).expect("a program");
-    assert!(near.contains("state keys:   Kept[K, W, E]"), "{near}");
-    front::module("near.attn", &near, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
-    let path = folder().join("mistral");
-    let made = tempfile::tempdir().expect("a folder");
-    let (program, so) = (made.path().join("model.attn"), made.path().join("model.so"));
-    let [path_text, program, so_text] = [&path, &program, &so].map(|path| path.to_str().expect("UTF-8"));
-    assert_eq!(attnc(&["import", path_text, "-o", program]), (0, String::new(), String::new()));
-    assert_eq!(attnc(&[program, "-o", so_text, "--dim", "T=20"]), (0, String::new(), String::new()));
-    let (code, _, err) = attnc(&[program, "--dim", "W=0", "--emit", "ir=/dev/null"]);
-    assert!(code == 1 && err.contains("W >= 1"), "{err}");
-    // SAFETY: it was compiled just above.
-    let model = unsafe { CompiledModel::open(&so, Some(&weights(&path)), 1) };
-    let model = model.unwrap_or_else(|e| panic!("{e}"));
-    let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
-    let mut call = |name: &str, tokens: Tensor| {
-        let entry = model.entry(name).unwrap_or_else(|e| panic!("{e}"));
-        session.call(entry, &[tokens]).map(|results| results[0].to_f32()).map_err(|error| error.text)
-    };
-    let ints = |shape, values: &[i64]| Tensor::from_ints(Elem::I32, shape, values).expect("a tensor");
-    // Of 20 positions.
-    assert!(call("prefill", ints(vec![19], &[1; 19])).is_ok());
-    assert!(call("prefill", ints(vec![2], &[1; 2])).is_err_and(|why| why.contains("N is 21, but must be")));
-    assert!(call("step", ints(vec![], &[1])).is_ok());
-    assert!(call("step", ints(vec![], &[1])).is_err_and(|why| why.contains("N is 21, but must be")));
-}
-
-/// Every position that a cache has room for is one of the model's: a larger cache would go on where the model has none.
-#[test]
-fn caches_end_where_positions_end() {
-    for checkpoint in ["llama", "gemma3"] {
-        let path = folder().join(checkpoint);
-        let made = tempfile::tempdir().expect("a folder");
-        let program = made.path().join("model.attn");
-        let [path, program] = [&path, &program].map(|path| path.to_str().expect("UTF-8"));
-        assert_eq!(attnc(&["import", path, "-o", program]), (0, String::new(), String::new()), "{checkpoint}");
-        let compiled = |dims: &str| attnc(&[program, "--dim", dims, "--emit", "ir=/dev/null"]);
-        // Both have 64 positions.
-        for dims in ["C=64", "C=65,T=65"] {
-            assert_eq!(compiled(dims), (0, String::new(), String::new()), "{checkpoint} {dims}");
-        }
-        for dims in ["C=65", "T=63"] {
-            let (code, _, err) = compiled(dims);
-            assert_eq!(code, 1, "{checkpoint} {dims}: {err}");
-            assert!(err.contains("C <= T"), "{checkpoint} {dims}: {err}");
-        }
     }
 }
 
@@ -418,7 +333,7 @@ fn goes_on_from_its_cache(checkpoint: &str, model: &CompiledModel, reads: bool, 
 }
 
 /// The program of a configuration with some fields changed (`null` takes one away), or why there is none.
-fn changed(checkpoint: &str, changes: &Value) -> Result<String, String> {
+pub(crate) fn changed(checkpoint: &str, changes: &Value) -> Result<String, String> {
     let path = folder().join(checkpoint);
     let mut config: Value =
         serde_json::from_str(&std::fs::read_to_string(path.join("config.json")).expect("a file")).expect("JSON");

@@ -13,6 +13,7 @@ mod help;
 #[path = "../common/host.rs"]
 mod host;
 mod import;
+mod import_caches;
 mod import_gguf;
 mod import_weights;
 mod outputs;

@@ -1,4 +1,4 @@
-//! Do the examples that keep keys and values (19_llama, 33_translate; 29_generate is in `generate`) give, for any division of a text
+//! Do the examples that keep keys and values (19_llama, 24_gemma, 33_translate; 29_generate is in `generate`) give, for any division of a text
 //! among calls, what NumPy's float64 gives for all of it at once?
 
 use crate::{everywhere, fixtures, front};
@@ -15,7 +15,7 @@ fn int(n: i64) -> Tensor {
     Tensor::from_ints(Elem::I32, Vec::new(), &[n]).unwrap()
 }
 
-/// An example with the dimensions and weights of a reference, and `more` dimensions.
+/// An example with the dimensions and weights of a reference, but for `more` dimensions.
 pub(crate) fn example(name: &str, reference: &str, more: &[(&str, i64)]) -> (Everywhere, fixtures::Fixture) {
     let source = std::fs::read_to_string(fixtures::program(name)).unwrap();
     of_source(&source, name, reference, more)
@@ -31,8 +31,8 @@ fn in_half(name: &str, more: &[(&str, i64)]) -> (Everywhere, fixtures::Fixture) 
 
 fn of_source(source: &str, name: &str, reference: &str, more: &[(&str, i64)]) -> (Everywhere, fixtures::Fixture) {
     let fixture = fixtures::load(reference);
-    let mut dims: Vec<(&str, i64)> = fixture.dims.iter().map(|(n, v)| (n.as_str(), *v)).collect();
-    dims.extend(more);
+    let own = fixture.dims.iter().map(|(n, v)| (n.as_str(), *v)).filter(|(n, _)| more.iter().all(|(m, _)| m != n));
+    let dims: Vec<(&str, i64)> = own.chain(more.iter().copied()).collect();
     let module = front::module(name, source, &front::options(&dims)).unwrap_or_else(|e| panic!("{e}"));
     let weights = fixture.weights();
     let params: Vec<(&str, Tensor)> = weights
@@ -109,6 +109,65 @@ fn llama_goes_on_from_its_cache() {
     }
     let full = program.calls(&[("prefill", vec![ints(&text)]), ("step", vec![int(1)])]);
     assert!(full[0].is_ok() && full[1].is_err(), "{full:?}");
+}
+
+/// A text in two parts of any length; one by one; and several words at once behind any number that came one by one, so that they begin at
+/// any place of the ring and go round it up to three times.
+#[test]
+fn gemma_goes_on_from_its_rings() {
+    let (program, fixture) = example("24_gemma", "24_gemma", &[("T", 13)]);
+    let case = fixture.cases.iter().find(|case| case.name == "b1_s13").unwrap();
+    let text = tokens(case, "tokens");
+    let n = text.len();
+    let mut calls = Vec::new();
+    // After which calls the scores of which word are given.
+    let mut ends = Vec::new();
+    for k in 1..n {
+        for one_by_one in [false, true] {
+            if one_by_one {
+                for (at, token) in text[..k].iter().enumerate() {
+                    ends.push((calls.len(), at));
+                    calls.push(("step", vec![int(*token)]));
+                }
+            } else {
+                ends.push((calls.len(), k - 1));
+                calls.push(("prefill", vec![ints(&text[..k])]));
+            }
+            ends.push((calls.len(), n - 1));
+            calls.push(("prefill", vec![ints(&text[k..])]));
+            calls.push(("forget", Vec::new()));
+        }
+    }
+    let given = program.calls(&calls);
+    for (call, at) in ends {
+        near(&format!("word {at} by call {call}, {}", calls[call].0), case, at, at + 1, &given[call]);
+    }
+    let full = program.calls(&[("prefill", vec![ints(&text)]), ("step", vec![int(1)])]);
+    assert!(full[0].is_ok() && full[1].is_err(), "{full:?}");
+}
+
+/// Rings of one word, of an odd number and of more than there are: `forward`, which has no ring, gives the same scores.
+#[test]
+fn rings_of_any_size_see_what_windows_see() {
+    for window in [1, 3, 20] {
+        let (program, fixture) = example("24_gemma", "24_gemma", &[("W", window), ("T", 13)]);
+        let case = fixture.cases.iter().find(|case| case.name == "b1_s13").unwrap();
+        let text = tokens(case, "tokens");
+        let whole = Tensor::from_ints(Elem::I32, vec![1, text.len()], &text).unwrap();
+        let wanted = program.call("forward", &[whole]).unwrap()[0].to_f64();
+        let wanted: Vec<f32> = wanted.iter().map(|x| *x as f32).collect();
+        let width = wanted.len() / text.len();
+        for k in [1, 2, 5] {
+            let mut calls = vec![("prefill", vec![ints(&text[..k])]), ("step", vec![int(text[k])])];
+            calls.push(("prefill", vec![ints(&text[k + 1..12])]));
+            calls.push(("step", vec![int(text[12])]));
+            for (end, given) in [k, k + 1, 12, 13].into_iter().zip(program.calls(&calls)) {
+                let got: Vec<f32> = given.unwrap()[0].to_f64().iter().map(|x| *x as f32).collect();
+                let far = fixtures::difference(&got, &wanted[(end - 1) * width..end * width]);
+                assert!(far <= case.tolerance, "window {window}, {k}, after {end}: {far}");
+            }
+        }
+    }
 }
 
 /// `next`, which `attnc generate` calls, takes the most probable token at temperature 0.

@@ -31,7 +31,7 @@ const EXAMPLES: &[(&str, usize)] = &[
     ("21_bart", 3),
     ("22_vit", 1),
     ("23_swin", 2),
-    ("24_gemma", 2),
+    ("24_gemma", 6),
     ("25_mamba", 0),
     ("26_mixture", 0),
     ("27_bleu", 0),
