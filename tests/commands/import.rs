@@ -75,12 +75,12 @@ fn cases(checkpoint: &str) -> Vec<Case> {
 fn imported_programs_compute_what_transformers_computes() {
     let of_families =
         threads::each(checkpoints(), threads::all(), |checkpoint| computes_what_transformers_does(&checkpoint));
-    // Each family has a checkpoint; GPT-2, twelve of the Llama kind, two T5, a BART, a Marian and an mBART have a cache.
+    // Each family has a checkpoint; GPT-2, twelve of the Llama kind, two T5, a BART, three Marian and an mBART have a cache.
     for family in families() {
         assert!(of_families.iter().any(|(known, ..)| known == family), "{family}");
     }
-    assert_eq!(of_families.iter().filter(|(_, cached, _)| *cached).count(), 18);
-    assert_eq!(of_families.iter().map(|(.., texts)| texts).sum::<usize>(), 4 * 8);
+    assert_eq!(of_families.iter().filter(|(_, cached, _)| *cached).count(), 20);
+    assert_eq!(of_families.iter().map(|(.., texts)| texts).sum::<usize>(), 4 * 9);
 }
 
 /// Compares the results of the program of a checkpoint with those that stand beside it; the checkpoint's family, whether the program
@@ -491,8 +491,21 @@ fn what_is_not_supported_is_refused_by_its_field() {
         ("t5", json!({"eos_token_id": [1, 2]}), "`eos_token_id` is [1,2]"),
         ("t5", json!({"feed_forward_proj": "gated-mish"}), "`feed_forward_proj` is \"gated-mish\""),
         ("t5", json!({"relative_attention_max_distance": 8}), "`relative_attention_max_distance` is 8"),
-        ("marian", json!({"share_encoder_decoder_embeddings": false}), "`share_encoder_decoder_embeddings` is false"),
-        ("marian", json!({"decoder_vocab_size": 50}), "`decoder_vocab_size` is 50; attnc can import vocab_size, 53"),
+        (
+            "marian",
+            json!({"decoder_vocab_size": 50}),
+            "`decoder_vocab_size` is 50; attnc can import vocab_size, 53, as embeddings are shared",
+        ),
+        (
+            "marian_two",
+            json!({"eos_token_id": 50}),
+            "`eos_token_id` is 50; attnc can import a token below decoder_vocab_size",
+        ),
+        (
+            "marian_untied",
+            json!({"eos_token_id": 50}),
+            "`eos_token_id` is 50; attnc can import a token below vocab_size, 39",
+        ),
         ("marian", json!({"normalize_before": true}), "`normalize_before` is true; attnc can import only false"),
         ("marian", json!({"normalize_embedding": true}), "`normalize_embedding` is true; attnc can import only false"),
         ("marian", json!({"static_position_embeddings": false}), "`static_position_embeddings` is false"),
