@@ -312,10 +312,20 @@ fn writes(checkpoint: &str, folder: &Path, model: &CompiledModel, reads: bool) {
     let tokenizer = json!({"model": {"type": "BPE", "vocab": words, "merges": []}, "post_processor": template});
     std::fs::write(place("tokenizer.json"), tokenizer.to_string()).expect("a file");
     let weights = weights(&self::folder().join(checkpoint));
-    let (program, tokenizer) = (place("model.attn"), place("tokenizer.json"));
-    let line = ["generate", &program, "--weights", weights.to_str().expect("UTF-8"), "--tokenizer", &tokenizer];
-    let (code, out, err) =
-        attnc(&[&line[..], &["--prompt", "abc", "--max-tokens", "5", "--temperature", "0"]].concat());
+    let (program, tokenizer_file) = (place("model.attn"), place("tokenizer.json"));
+    let mut line = vec!["generate", &program, "--weights", weights.to_str().expect("UTF-8"), "--output-tokenizer"];
+    // One that has no token of those that are written, where these have a vocabulary of their own.
+    let reader = place("reader.json");
+    if config["share_encoder_decoder_embeddings"] == json!(false) {
+        let words = json!({"a": 3, "b": 11, "c": 5, "</s>": behind});
+        let tokenizer = json!({"model": {"type": "BPE", "vocab": words, "merges": []}, "post_processor": template});
+        std::fs::write(&reader, tokenizer.to_string()).expect("a file");
+        line.extend([&tokenizer_file, "--tokenizer", &reader]);
+    } else {
+        line.splice(4.., ["--tokenizer", &tokenizer_file]);
+    }
+    line.extend(["--prompt", "abc", "--max-tokens", "5", "--temperature", "0"]);
+    let (code, out, err) = attnc(&line);
     assert_eq!((code, out.trim_end()), (0, shown.as_str()), "{checkpoint}: {err}");
 }
 
