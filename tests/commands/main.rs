@@ -14,6 +14,7 @@ mod help;
 mod host;
 mod import;
 mod import_gguf;
+mod import_refusals;
 mod import_weights;
 mod outputs;
 mod run_arguments;
