@@ -2,6 +2,7 @@
 
 mod assembled;
 mod by_hand;
+mod candidates;
 mod elements;
 mod examples;
 mod few_rows;
