@@ -15,6 +15,7 @@ mod persistent;
 mod ptxas;
 mod readable;
 mod runs;
+mod scans;
 mod sim;
 mod tensor_cores;
 mod texts;

@@ -7,7 +7,7 @@
 //! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
 //!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
 //!
-//!    Sorting, which goes from element to element, becomes counting ([`ranks`]). Products of few rows and few columns are divided by their steps
+//!    Sorting, which goes from element to element, becomes counting ([`ranks`]), running sums become sums of chunks ([`scans`]). Products of few rows and few columns are divided by their steps
 //!    ([`divided`]).
 //!
 //! Before both, weights that are to be kept in fewer bytes are packed into panels, and the products that read them get kernels of their own
@@ -36,6 +36,7 @@ mod one_each;
 mod parts;
 mod persistent;
 mod ranks;
+mod scans;
 mod tiles;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +137,7 @@ fn with_queries(
         let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target, &divided)?);
         changed.extend(ranks::expand(module));
+        changed.extend(scans::expand(module));
         changed.extend(divided::divide(module)?);
         let aligned = aligned(module);
         let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
