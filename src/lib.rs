@@ -140,7 +140,9 @@
 //!   them (`tile/schedule/gpu/tiles.rs`), by rules that stand in one file with the machine's numbers (`gpu/cost.rs`): a warp for each short row, so
 //!   that no barrier of the block is left, large chunks of long ones. Parameters are `aligned` where every launch gives a multiple of 16 bytes;
 //!   then neighbours are accessed four at a time wherever the indices are shown to be multiples of four (`codegen/ptx/multiples.rs`).
-//!   Sorting is counting: of n^2 comparisons none waits for another (`tile/sort.rs`).
+//!   Sorting is counting: of n^2 comparisons none waits for another (`tile/sort.rs`); the greatest few of many are
+//!   looked for among those of chunks of 512 (`tile/schedule/gpu/candidates.rs`). Running sums are sums of chunks of 128, their offsets, and sums within
+//!   chunks (`tile/scan.rs`).
 //! * **Tensor cores are a schedule of their own.** Products and attention of `bf16` and `f16` (and products of `f32`, where `--matmul-precision tf32` allows
 //!   it) become kernels whose tiles are fragments of
 //!   registers and tiles of shared memory (`tile/schedule/tensor_cores`); what does not fit is scheduled in runs, like everything else. How

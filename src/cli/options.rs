@@ -152,6 +152,9 @@ pub struct GenerateOptions {
     /// What makes tokens of text: `bytes` (a token is a byte), or a file `tokenizer.json` of the Hugging Face hub
     #[arg(long, value_name = "FILE")]
     pub tokenizer: PathBuf,
+    /// What makes text of the tokens that are written, where the model writes in another vocabulary than it reads
+    #[arg(long, value_name = "FILE")]
+    pub output_tokenizer: Option<PathBuf>,
     /// The text to go on from; `-` reads it from stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: String,

@@ -44,8 +44,9 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     let contract = Contract::of(&graph.functions[at], options).map_err(|message| command_line_error(&message))?;
     let name = options.function.as_str();
     s.stage("read the prompt");
-    let tokenizer = tokenizer(s, &options.tokenizer)?;
-    let prompt = prompt(s, &options.prompt, &tokenizer, contract::reads(&graph))?;
+    let reader = tokenizer(s, "--tokenizer", &options.tokenizer)?;
+    let other = options.output_tokenizer.as_deref().map(|path| tokenizer(s, "--output-tokenizer", path)).transpose()?;
+    let prompt = prompt(s, &options.prompt, &reader, contract::reads(&graph))?;
     // A tokenizer may have more tokens than the model has rows (tokens of images, say); only those that are used must fit.
     if let Some((token, bound)) = contract.too_great(&prompt) {
         let shown = options.tokenizer.display();
@@ -91,8 +92,8 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
         Ok((entry, calls))
     });
     let (entry, calls) = ready.map_err(|error| call_failed(s, &error.text))?;
-    let mut writer =
-        Writer { name, entry, calls, interrupted, contract: &contract, tokenizer: &tokenizer, written: Vec::new() };
+    let tokenizer = other.as_ref().unwrap_or(&reader);
+    let mut writer = Writer { name, entry, calls, interrupted, contract: &contract, tokenizer, written: Vec::new() };
     let (end, times) = writer.write(s, prompt, options)?;
     let why = match end {
         End::Failed(error) => return Err(error),
@@ -106,8 +107,8 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     if matches!(end, End::Interrupted) { Err(CommandError::Interrupted) } else { Ok(()) }
 }
 
-/// The tokenizer of this name, or in this file.
-fn tokenizer(s: &mut Session, path: &Path) -> Result<Tokenizer, CommandError> {
+/// The tokenizer of this name, or in this file, which an option gives.
+fn tokenizer(s: &mut Session, option: &str, path: &Path) -> Result<Tokenizer, CommandError> {
     if path == Path::new("bytes") {
         return Ok(Tokenizer::Bytes);
     }
@@ -121,7 +122,7 @@ fn tokenizer(s: &mut Session, path: &Path) -> Result<Tokenizer, CommandError> {
     s.reads(path);
     let made = read.and_then(|text| Tokenizer::read(&text));
     made.map_err(|why| {
-        let help = "`--tokenizer` takes `bytes`, or the `tokenizer.json` of the model's checkpoint";
+        let help = format!("`{option}` takes `bytes`, or the `tokenizer.json` of the model's checkpoint");
         s.fail(Diagnostic::error(codes::TOKENIZER, format!("the tokenizer `{shown}` cannot be used: {why}")).help(help))
     })
 }
@@ -200,6 +201,7 @@ struct Writer<'a> {
     /// Was Ctrl-C pressed?
     interrupted: &'static AtomicBool,
     contract: &'a Contract,
+    /// Makes text of what is written.
     tokenizer: &'a Tokenizer,
     /// The tokens that it has generated.
     written: Vec<u32>,

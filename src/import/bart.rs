@@ -41,7 +41,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     config.only("normalize_before", false)?;
     config.only("add_final_layer_norm", false)?;
     config.only("normalize_embedding", true)?;
-    made(config, names, &BART)
+    made(config, names, &BART, None)
 }
 
 pub(super) fn marian(config: &Config, names: &Names) -> Result<String, Refusal> {
@@ -49,15 +49,16 @@ pub(super) fn marian(config: &Config, names: &Names) -> Result<String, Refusal> 
     config.only("add_final_layer_norm", false)?;
     config.only("normalize_embedding", false)?;
     config.only("static_position_embeddings", true)?;
-    config.only("share_encoder_decoder_embeddings", true)?;
     let vocabulary = config.size("vocab_size")?;
-    if config.size_or("decoder_vocab_size", vocabulary)? != vocabulary {
-        return Err(config.refuse("decoder_vocab_size", &format!("vocab_size, {vocabulary}")));
+    let written = config.size_or("decoder_vocab_size", vocabulary)?;
+    let shared = config.flag_or("share_encoder_decoder_embeddings", true)?;
+    if shared && written != vocabulary {
+        return Err(config.refuse("decoder_vocab_size", &format!("vocab_size, {vocabulary}, as embeddings are shared")));
     }
     if config.size("d_model")? % 2 != 0 {
         return Err(config.refuse("d_model", "an even size"));
     }
-    made(config, names, &MARIAN)
+    made(config, names, &MARIAN, (!shared).then_some(written))
 }
 
 pub(super) fn mbart(config: &Config, names: &Names) -> Result<String, Refusal> {
@@ -65,10 +66,11 @@ pub(super) fn mbart(config: &Config, names: &Names) -> Result<String, Refusal> {
     config.only("add_final_layer_norm", true)?;
     config.only("normalize_embedding", true)?;
     config.only("static_position_embeddings", false)?;
-    made(config, names, &MBART)
+    made(config, names, &MBART, None)
 }
 
-fn made(config: &Config, names: &Names, member: &Member) -> Result<String, Refusal> {
+/// The program. `written` is the size of the vocabulary of what is written, where that has embeddings of its own.
+fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -> Result<String, Refusal> {
     let head = config.architecture(member.class, &[member.head, "Model"])? == member.head;
     let (d, layers) = (config.size("d_model")?, config.size("encoder_layers")?);
     let heads = |name: &str| {
@@ -79,19 +81,26 @@ fn made(config: &Config, names: &Names, member: &Member) -> Result<String, Refus
     config.size_or("num_hidden_layers", layers)?;
     let pad = config.token("pad_token_id")?.unwrap_or(1);
     let vocabulary = config.size("vocab_size")?;
-    let edge = |name: &str, default: i64| {
+    let separate = written.is_some();
+    let embeddings = if separate { "encoder.embed_tokens.weight" } else { "shared.weight" };
+    let read = ("vocab_size", vocabulary);
+    let written = written.map_or(read, |size| ("decoder_vocab_size", size));
+    let edge = |name: &str, default: i64, (field, size): (&str, i64)| {
         let token = config.token(name)?.unwrap_or(default);
-        let wanted = || config.refuse(name, &format!("a token below vocab_size, {vocabulary}"));
-        if token < vocabulary { Ok(token) } else { Err(wanted()) }
+        let wanted = || config.refuse(name, &format!("a token below {field}, {size}"));
+        if token < size { Ok(token) } else { Err(wanted()) }
     };
     // `transformers` begins with a token `bos_token_id` where nothing else is said.
     let usual = if member.ended { config.token("bos_token_id")?.unwrap_or(0) } else { pad };
-    let (start, end) = (edge("decoder_start_token_id", usual)?, edge("eos_token_id", 2)?);
+    let start = edge("decoder_start_token_id", usual, written)?;
+    // It ends what is read, and what is written.
+    edge("eos_token_id", 2, read)?;
+    let end = edge("eos_token_id", 2, written)?;
     // The first token that is written may be given.
     let (first, begins) = match config.token("forced_bos_token_id")? {
         None => (format!("full({start}, [1])"), format!("token {start}")),
         Some(_) => {
-            let next = edge("forced_bos_token_id", 0)?;
+            let next = edge("forced_bos_token_id", 0, written)?;
             (format!("concat(full({start}, [1]), full({next}, [1]))"), format!("tokens {start} and {next}"))
         }
     };
@@ -114,7 +123,7 @@ fn made(config: &Config, names: &Names, member: &Member) -> Result<String, Refus
         .word("J", heads("decoder_attention_heads")?)
         .word("F", config.size("encoder_ffn_dim")?)
         .word("G", config.size("decoder_ffn_dim")?)
-        .word("V", vocabulary)
+        .word("V", written.1)
         .word("T", longest)
         .word("longest", longest)
         .word("norm", if member.pre_norm { "pre" } else { "post" })
@@ -123,7 +132,10 @@ fn made(config: &Config, names: &Names, member: &Member) -> Result<String, Refus
         .word("even", if member.sines { ", D % 2 == 0" } else { "" })
         .word("act", activation(config, "activation_function", "gelu")?)
         .word("embed_scale", if config.flag_or("scale_embedding", false)? { " * sqrt(D)" } else { "" })
-        .word("prefix", names.prefix(&["model.", ""], "shared.weight")?)
+        .word("prefix", names.prefix(&["model.", ""], embeddings)?)
+        .word("source", if separate { "source" } else { "shared" })
+        .word("target", if separate { "target" } else { "shared" })
+        .word("vocabulary", if separate { format!(", U = {vocabulary}") } else { String::new() })
         .word("kept_default", of_head(", Kept = f32"))
         .word("kept", of_head(", Kept"))
         .word("rooms", of_head(", T, Kept = f32"))
@@ -136,6 +148,7 @@ fn made(config: &Config, names: &Names, member: &Member) -> Result<String, Refus
         .word("out", if head { "V" } else { "D" })
         .word("what", if head { "the logits of the next token at each position" } else { "the last hidden states" })
         .flag("head", head)
+        .flag("separate", separate)
         .flag("pre_norm", member.pre_norm)
         .flag("final_norm", member.pre_norm)
         .flag("embed_norm", member.embed_norm)

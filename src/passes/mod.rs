@@ -42,6 +42,7 @@ mod scores;
 mod separate_taps;
 mod simplify;
 mod simplify_cfg;
+mod single_trip;
 
 pub use manager::{Collected, PassError, Sink, run_passes};
 pub use options::{Float, Level, Options, PrintChanged, Select};

@@ -43,6 +43,7 @@
 //! | unreachable | the block is removed | no path leads to it from the entry |
 //! | same-argument | the argument of a block is what every jump to it gives | all give one value (or the argument itself), or literals that are equal |
 //! | merge | a block and the only one it jumps to become one | nothing else jumps there |
+//! | single-trip | a loop becomes its body | its condition holds on entry and no longer when its body comes back (`single_trip`) |
 //!
 //! All are exact. They are repeated until none applies, for each may make others applicable.
 //!
@@ -52,7 +53,7 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::{Changed, Context};
+use super::{Changed, Context, single_trip};
 use crate::ir::{Block, Function, Loc, Op, Scalar, Terminator, Value};
 
 /// Runs the pass.
@@ -62,13 +63,14 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         let counts = [
             ("jumps decided", decide(f)),
             ("blocks removed", remove_unreachable(f)),
+            ("loops straightened", single_trip::straighten(f)),
             ("arguments removed", same_arguments(f)),
             ("blocks merged", merge(f)),
         ];
         let changed: usize = counts.iter().map(|(_, n)| n).sum();
         counts.into_iter().for_each(|(what, n)| ctx.count(what, n));
         total += changed;
-        // Each rewrite makes jumps, arguments or blocks fewer, so this ends.
+        // Each rewrite makes jumps, arguments, blocks or loops fewer, so this ends.
         if changed == 0 {
             return Changed::from(total > 0);
         }

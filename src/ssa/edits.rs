@@ -149,6 +149,11 @@ impl<D: Dialect> Body<D> {
 
     /// Replaces values wherever they are used, in types too; chains in `by` are followed.
     pub fn replace_uses(&mut self, by: &SecondaryMap<Value, Option<Value>>) {
+        self.replace_uses_in(&self.layout.clone(), by);
+    }
+
+    /// Replaces values where these blocks use them, in types too; chains in `by` are followed.
+    pub fn replace_uses_in(&mut self, blocks: &[Block], by: &SecondaryMap<Value, Option<Value>>) {
         let resolve = |v: &mut Value| {
             // A chain is at most as long as there are values; a cycle would be a pass's mistake and must not hang.
             for _ in 0..=by.keys().len() {
@@ -158,7 +163,7 @@ impl<D: Dialect> Body<D> {
                 }
             }
         };
-        for b in &self.layout {
+        for b in blocks {
             for arg in &self.blocks[*b].args {
                 D::for_each_value_of_type_mut(&mut self.values[*arg].ty, &mut |v| resolve(v));
             }

@@ -22,7 +22,7 @@ pub(crate) fn needed(kernel: &Kernel, param: Value) -> u64 {
         return size;
     }
     let pairs = |cols: usize| {
-        let mut others = ty.strides.iter().enumerate().filter(|(axis, _)| *axis != cols);
+        let mut others = ty.neighbours().filter(|(axis, _)| *axis != cols);
         matches!(ty.elem, Elem::F32 | Elem::BF16 | Elem::F16)
             && ty.is_dense(cols)
             && others.all(|(_, stride)| stride.is_multiple_of(2))

@@ -46,6 +46,7 @@ pub(crate) mod multiples;
 mod op;
 pub(crate) mod packed_area;
 pub mod rules;
+pub(crate) mod scan;
 mod schedule;
 mod simplify;
 pub(crate) mod sort;

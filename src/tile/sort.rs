@@ -21,6 +21,20 @@
 //!
 //! That is n^2 comparisons instead of n log n, none of which waits for another: a GPU does some 10^13
 //! comparisons a second (0.25 ms for 50,000 elements), while a thread that merges waits for memory half a microsecond at each step.
+//!
+//! The greatest few of many are the greatest of those that are among the greatest few of their chunk ([`ranks_in_chunks`], [`candidates`], then [`ranks`] of
+//! these, and [`chosen`]):
+//!
+//! ```text
+//! ranks in chunks:  grid (axes before.., chunks of 512, elements)    rank = how many elements of the chunk come before this one
+//! candidates:       grid (axes before.., chunks, places)             the element of the chunk whose rank the place is, and its index
+//! ranks:            grid (axes before.., candidates)                 as above
+//! chosen:           grid (axes before.., places)                     the index of the candidate whose rank the place is
+//! ```
+//!
+//! For `k` of `n` that is `512 n + (k n / 512)^2` comparisons: 5 10^7 for 50 of 50,000, instead of 2.5 10^9. Candidates stand in the order of their chunks, and in
+//! a chunk by rank, so equal ones keep the order of their indices. A last chunk of fewer than `k` elements has candidates that are none: these have the least
+//! value there is and stand behind all others, so they come last.
 
 use super::encode::{self, Encoding};
 use super::loops::{branch, counted, repeated, truth};
@@ -415,28 +429,126 @@ pub(crate) fn ranks(name: &str, x: &BufferType, descending: bool, ranks: &Buffer
     let (sum, start) = sums(&mut kb, (&sort.length, &sort.length), |kb, (i, rows), (j, cols)| {
         let own = kb.load(sort.x, &sort.at(&[i]), (Some(axis), None), rows, one);
         let other = kb.load(sort.x, &sort.at(&[j]), (None, Some(axis)), one, cols);
-        // Spread at once, so that all work is in one place.
-        let full = Type::Tile(KernelBuilder::tile_type(computed(sort.elem), rows, cols));
-        let [own, other] =
-            [own, other].map(|x| if *kb.ty(x) == full { x } else { kb.value(Op::Copy, vec![x], full.clone()) });
-        let own_at = kb.iota(0, i, Elem::I32, rows, one);
-        let other_at = kb.iota(1, j, Elem::I32, one, cols);
-        let (first, later) = (sort.comes_before(kb, other, own), sort.comes_before(kb, own, other));
-        let lower = kb.compare(CmpOp::Lt, other_at, own_at);
-        let (yes, no) = (kb.scalar(Scalar::Int(1), Elem::I32), kb.scalar(Scalar::Int(0), Elem::I32));
-        let lower = kb.select(lower, yes, no);
-        let equal = kb.select(later, no, lower);
-        kb.select(first, yes, equal)
+        come_before(kb, &sort, (own, i, rows), (other, j, cols))
     });
     let zero = kb.index(0);
     kb.store(to, &sort.at(&[zero, start]), (Some(axis + 1), None), sum);
     Some(simplified(kb.finish()))
 }
 
+/// Elements of a chunk of which the first few are candidates.
+pub(crate) const CANDIDATES_OF: i64 = 512;
+
+/// The chunks of a row of elements.
+pub(crate) fn chunks(length: &Dim) -> Option<Dim> {
+    length.ceil_div(&CANDIDATES_OF.into())
+}
+
+/// 1 for each element of a tile that comes before that of the row, 0 for others: for a sum, its rank.
+fn come_before(
+    kb: &mut KernelBuilder,
+    sort: &Sort,
+    (own, i, rows): (Value, Value, Extent),
+    (other, j, cols): (Value, Value, Extent),
+) -> Value {
+    let one = Extent::Static(1);
+    // Spread at once, so that all work is in one place.
+    let full = Type::Tile(KernelBuilder::tile_type(computed(sort.elem), rows, cols));
+    let [own, other] =
+        [own, other].map(|x| if *kb.ty(x) == full { x } else { kb.value(Op::Copy, vec![x], full.clone()) });
+    let own_at = kb.iota(0, i, Elem::I32, rows, one);
+    let other_at = kb.iota(1, j, Elem::I32, one, cols);
+    let (first, later) = (sort.comes_before(kb, other, own), sort.comes_before(kb, own, other));
+    let lower = kb.compare(CmpOp::Lt, other_at, own_at);
+    let (yes, no) = (kb.scalar(Scalar::Int(1), Elem::I32), kb.scalar(Scalar::Int(0), Elem::I32));
+    let lower = kb.select(lower, yes, no);
+    let equal = kb.select(later, no, lower);
+    kb.select(first, yes, equal)
+}
+
+/// The kernel that writes for each element of each row of `x` how many of its chunk come before it to `[.., 0, i]` of `ranks`.
+pub(crate) fn ranks_in_chunks(name: &str, x: &BufferType, ranks: &BufferType) -> Option<Kernel> {
+    let mut kb = KernelBuilder::new(name);
+    let sort = Sort::new(&mut kb, x, true, 0)?;
+    let to = kb.buffer(ranks.clone(), ParamMode::Out);
+    let (axis, one) = (sort.lead.len(), Extent::Static(1));
+    let chunk = kb.grid_axis(&sort.length, CANDIDATES_OF);
+    let group = kb.grid_axis(&CANDIDATES_OF.into(), OWN);
+    let from = kb.times(chunk, CANDIDATES_OF);
+    let cols = kb.extent_at(&sort.length, from, CANDIDATES_OF);
+    // Where the last chunk is shorter, groups beyond its end have no elements.
+    let (within, end) = (kb.times(group, OWN), kb.dim(&sort.length));
+    let start = kb.index_binary(BinaryOp::Add, from, within);
+    let start = kb.index_binary(BinaryOp::Min, start, end);
+    let (rest, most) = (kb.index_binary(BinaryOp::Sub, end, start), kb.index(OWN));
+    let rows = Extent::Bounded { value: kb.index_binary(BinaryOp::Min, rest, most), max: OWN };
+    let own = kb.load(sort.x, &sort.at(&[start]), (Some(axis), None), rows, one);
+    let other = kb.load(sort.x, &sort.at(&[from]), (None, Some(axis)), one, cols);
+    let terms = come_before(&mut kb, &sort, (own, start, rows), (other, from, cols));
+    let sum = kb.reduce(ReduceKind::Sum, 1, terms);
+    let zero = kb.index(0);
+    kb.store(to, &sort.at(&[zero, start]), (Some(axis + 1), None), sum);
+    Some(simplified(kb.finish()))
+}
+
+/// The kernel that writes the first elements of each chunk of each row of `x`, in order of their ranks, to `values`, and where they are to `indices`,
+/// both `[.., chunks, places]`.
+pub(crate) fn candidates(
+    name: &str,
+    x: &BufferType,
+    ranks: &BufferType,
+    [values, indices]: [&BufferType; 2],
+) -> Option<Kernel> {
+    let mut kb = KernelBuilder::new(name);
+    let sort = Sort::new(&mut kb, x, true, 0)?;
+    let ranks = kb.buffer(ranks.clone(), ParamMode::In);
+    let [to, to_indices] = [values, indices].map(|ty| kb.buffer(ty.clone(), ParamMode::Out));
+    let (axis, one) = (sort.lead.len(), Extent::Static(1));
+    let chunk = kb.grid_axis(&sort.length, CANDIDATES_OF);
+    let count = values.shape.last()?;
+    let step = tile_size(count, OWN);
+    let point = kb.grid_axis(count, step);
+    let (from, place, zero) = (kb.times(chunk, CANDIDATES_OF), kb.times(point, step), kb.index(0));
+    let cols = kb.extent_at(&sort.length, from, CANDIDATES_OF);
+    let rows = kb.extent_at(count, place, step);
+    let rank = kb.load(ranks, &sort.at(&[zero, from]), (None, Some(axis + 1)), one, cols);
+    let x = kb.load(sort.x, &sort.at(&[from]), (None, Some(axis)), one, cols);
+    let wanted = kb.iota(0, place, Elem::I32, rows, one);
+    let index = kb.iota(1, from, Elem::I32, one, cols);
+    let here = kb.compare(CmpOp::Eq, rank, wanted);
+    let (none, least) = (kb.scalar(Scalar::Int(0), Elem::I32), Scalar::identity(ReduceKind::Max, sort.elem));
+    let least = kb.scalar(least, computed(sort.elem));
+    let value = kb.select(here, x, least);
+    let value = kb.reduce(ReduceKind::Max, 1, value);
+    let index = kb.select(here, index, none);
+    let index = kb.reduce(ReduceKind::Sum, 1, index);
+    let at = sort.at(&[chunk, place]);
+    kb.store(to, &at, (Some(axis + 1), None), value);
+    kb.store(to_indices, &at, (Some(axis + 1), None), index);
+    Some(simplified(kb.finish()))
+}
+
+/// The kernel that writes the indices of the candidates whose ranks are 0, 1, .. to each row of `out`.
+pub(crate) fn chosen(name: &str, ranks: &BufferType, indices: &BufferType, out: &BufferType) -> Option<Kernel> {
+    let mut kb = KernelBuilder::new(name);
+    let [from, indices] = [ranks, indices].map(|ty| kb.buffer(ty.clone(), ParamMode::In));
+    picked(kb, (from, ranks), Some(indices), out)
+}
+
 /// The kernel that writes the indices whose ranks are 0, 1, .. to each row of `out`.
 pub(crate) fn order(name: &str, ranks: &BufferType, out: &BufferType) -> Option<Kernel> {
     let mut kb = KernelBuilder::new(name);
     let from = kb.buffer(ranks.clone(), ParamMode::In);
+    picked(kb, (from, ranks), None, out)
+}
+
+/// The kernel that writes what has the ranks 0, 1, ..: its place, or what `indices` has there.
+fn picked(
+    mut kb: KernelBuilder,
+    (from, ranks): (Value, &BufferType),
+    indices: Option<Value>,
+    out: &BufferType,
+) -> Option<Kernel> {
     let to = kb.buffer(out.clone(), ParamMode::Out);
     let (count, before) = out.shape.split_last()?;
     let all = ranks.shape.last()?;
@@ -447,7 +559,10 @@ pub(crate) fn order(name: &str, ranks: &BufferType, out: &BufferType) -> Option<
         let at = [lead.as_slice(), &[zero, i]].concat();
         let rank = kb.load(from, &at, (None, Some(axis + 1)), one, cols);
         let place = kb.iota(0, p, Elem::I32, rows, one);
-        let index = kb.iota(1, i, Elem::I32, one, cols);
+        let index = match indices {
+            Some(indices) => kb.load(indices, &[lead.as_slice(), &[i]].concat(), (None, Some(axis)), one, cols),
+            None => kb.iota(1, i, Elem::I32, one, cols),
+        };
         let here = kb.compare(CmpOp::Eq, rank, place);
         let none = kb.scalar(Scalar::Int(0), Elem::I32);
         kb.select(here, index, none)

@@ -235,6 +235,13 @@ impl BufferType {
         self.strides.get(axis).is_some_and(|d| d.as_const() == Some(1))
     }
 
+    /// The axes along which an element has neighbours, and how far apart these are. Of an axis of one element the stride says nothing: it
+    /// is never multiplied by anything but 0.
+    pub fn neighbours(&self) -> impl Iterator<Item = (usize, &Dim)> {
+        let of_axes = self.shape.iter().zip(&self.strides).enumerate();
+        of_axes.filter(|(_, (extent, _))| extent.as_const() != Some(1)).map(|(axis, (_, stride))| (axis, stride))
+    }
+
     /// Can a product read tiles of `f32` along two axes in place, as its left operand?
     pub fn is_left_operand(&self, rows: usize, cols: usize) -> bool {
         self.elem == Elem::F32 && (self.is_dense(rows) || self.is_dense(cols))

@@ -15,6 +15,7 @@ mod host;
 mod import;
 mod import_caches;
 mod import_gguf;
+mod import_refusals;
 mod import_weights;
 mod outputs;
 mod run_arguments;

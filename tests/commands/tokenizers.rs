@@ -182,15 +182,16 @@ fn the_command_writes_with_a_file() {
         said[count - 1]
     }\n}\n";
     std::fs::write(path("m.attn"), program).expect("a program");
-    let generate = |tokenizer: &str| {
+    let generate = |tokenizers: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
-        command.args(["generate", &path("m.attn"), "--tokenizer", tokenizer, "--max-tokens", "24"]);
+        command.args(["generate", &path("m.attn"), "--max-tokens", "24"]);
+        command.args(["--tokenizer", "--output-tokenizer"].into_iter().zip(tokenizers).flat_map(|(to, t)| [to, *t]));
         let done =
             command.args(["--prompt", "the na\u{ef}ve \u{6771}\u{4eac} \u{1f600}"]).output().expect("attnc starts");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
         (done.status.code(), text(done.stdout), text(done.stderr))
     };
-    let (code, out, err) = generate(&path("tokenizer.json"));
+    let (code, out, err) = generate(&[&path("tokenizer.json")]);
     assert_eq!(code, Some(0), "{err}");
     assert!(out.starts_with("the na\u{ef}ve \u{6771}\u{4eac} \u{1f600}"), "{out}");
     for (tokenizer, told) in [
@@ -199,11 +200,15 @@ fn the_command_writes_with_a_file() {
         (".", "cannot be used: it is not a regular file"),
         ("m.attn", "cannot be used: it is not JSON"),
     ] {
-        let (code, out, err) = generate(&path(tokenizer));
-        assert_eq!((code, out.as_str()), (Some(3), ""), "{err}");
-        assert!(
-            err.contains("E0806") && err.contains(told) && err.contains("`--tokenizer` takes `bytes`, or"),
-            "{err}"
-        );
+        for (option, tokenizers) in [
+            ("`--tokenizer`", &[path(tokenizer)][..]),
+            ("`--output-tokenizer`", &["bytes".to_owned(), path(tokenizer)]),
+        ] {
+            let tokenizers: Vec<&str> = tokenizers.iter().map(String::as_str).collect();
+            let (code, out, err) = generate(&tokenizers);
+            assert_eq!((code, out.as_str()), (Some(3), ""), "{err}");
+            let told = [told, &format!("{option} takes `bytes`, or"), "E0806"];
+            assert!(told.iter().all(|told| err.contains(told)), "{err}");
+        }
     }
 }

@@ -24,6 +24,22 @@ fn a_c_program_with_two_sessions_on_two_threads() {
     }
 }
 
+/// A session that cannot time launches says so, leaves nothing behind, and goes on without.
+#[test]
+fn a_gpu_without_a_second_event() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("no C compiler: not checked");
+        return;
+    }
+    let folder = small("cuda");
+    let program = folder.join("timing");
+    let mut compile = Command::new("cc");
+    compile.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&folder).arg(file("timing.c"));
+    compile.arg(folder.join("small.so")).args(["-Wl,-rpath,$ORIGIN", "-ldl", "-o"]).arg(&program);
+    printed(&mut compile);
+    assert_eq!(printed(with_driver(&program, "events=1").arg(weights()).arg(driver())), "ok\n");
+}
+
 #[test]
 fn python_calls_with_arrays_of_the_host_and_of_the_gpu() {
     let Some(python) = python() else { return };

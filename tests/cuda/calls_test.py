@@ -76,6 +76,19 @@ class Tensor:
         return new(ctypes.addressof(managed), b"dltensor", None)
 
 
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def of_turn(x, given):
+    """What `turn` gives."""
+    y = softmax(softmax(x) * 2)
+    for more, factor, is_given in zip((1, 2, 3, 4, 5), (3, 5, 7, 11, 13), given):
+        y = softmax(y + more) * factor if is_given else y
+    return softmax(y) + x
+
+
 def fails(kind, words, call):
     try:
         call()
@@ -99,6 +112,11 @@ assert np.array_equal(model.lookup(np.array([3, 3, 0])), TABLE[[3, 3, 0]])
 assert model.lookup(np.zeros(0, np.int32)).shape == (0, 4)
 a, b = np.arange(5, dtype=np.int32), -np.arange(5, dtype=np.int32)
 assert model.choose(a, b, a % 2 == 0).tolist() == [0, -1, 2, -3, 4]
+# The plan reads the truth values, not what lies behind the first argument.
+line = np.zeros(1024, np.float32)
+line[:4] = np.linspace(-1, 1, 4)
+for given in [(True, False, True, True, False), (False, True, True, False, True)]:
+    np.testing.assert_allclose(model.turn(line[:4], *given), of_turn(line[:4], given), rtol=1e-5)
 doubled, count = model.double(np.full(4, 3, np.float32), 40.0)
 assert doubled.tolist() == [48.0] * 4 and count == 4
 result, taps = model.affine(x, taps="y")
@@ -107,10 +125,16 @@ assert taps.written["y"] == 1
 np.testing.assert_allclose(result, want, rtol=1e-6)
 fails(small.AttncIndexError, "index 5 is out of range for an axis of 5", lambda: model.lookup([5]))
 assert np.array_equal(model.lookup([4]), TABLE[[4]])
-# What the plan would read after an error decides nothing any more.
+# What the plan would read after an error decides nothing any more: the row that was not taken would be doubled until it is large enough.
+launches = driver.attnc_standin_launches
+before = launches()
+assert model.climb(np.array([1], np.int32), 4.0)[1] == 0
+least = launches() - before
 climbed, count = model.climb(np.array([1], np.int32), 40.0)
 assert climbed.tolist() == [64.0, 80.0, 96.0, 112.0] and count == 4
-fails(small.AttncIndexError, "index 9 is out of range for an axis of 5", lambda: model.climb(np.array([9], np.int32), 40.0))
+before, index = launches(), "index 9 is out of range for an axis of 5"
+fails(small.AttncIndexError, index, lambda: model.climb(np.array([9], np.int32), 40.0))
+assert launches() - before <= least
 
 # Tensors of the GPU: no copy, and results there. Their owner is told the stream that must see them complete.
 gpu = Gpu()
@@ -261,11 +285,6 @@ def graphs(call):
     return result, launched, updates, launches
 
 
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
 class Steps:
     total = np.zeros(4, np.float32)
 
@@ -337,12 +356,9 @@ session, seed = model.session(), np.linspace(-1, 1, 4, dtype=np.float32)
 
 def turn(n):
     given = [bool(n >> i & 1) for i in range(5)]
-    y = softmax(softmax(seed) * 2)
-    for i, (more, factor) in enumerate(zip((1, 2, 3, 4, 5), (3, 5, 7, 11, 13))):
-        y = softmax(y + more) * factor if given[i] else y
     made = driver.attnc_standin_made()
     result, launched, _, _ = graphs(lambda: session.turn(seed, *given))
-    same_as(softmax(y) + seed, result)
+    same_as(of_turn(seed, given), result)
     return launched, driver.attnc_standin_made() - made
 
 

@@ -293,3 +293,60 @@ fn blocks_that_are_merged() {
         ^bb2:\n  %3 = neg %0 : f32[S]\n  br ^bb3(%3)\n^bb3(%4: f32[S]):\n  %5 = tanh %4 : f32[S]\n  return %5\n}\n";
     stays("simplify-cfg", STRICT, shared);
 }
+
+#[test]
+fn loops_that_run_once() {
+    // A loop whose counter begins at `from`; `used` is what the exit returns.
+    let counted = |from: &str, limit: &str, next: &str, used: &str| {
+        format!(
+            "func @f(%0 \"x\": f32[S]) -> (f32[S]) {{\n^bb0:\n  br ^bb1({from}, %0, %0)\n^bb1(%1: index, %2: f32[S], %3: f32[S]):\n\
+             \n  %4 = lt %1, {limit} : bool[]\n  br_if %4, ^bb2, ^bb3\n^bb2:\n  %5 = exp %2 : f32[S]\n  %6 = add %1, {next} : index\n  br ^bb1(%6, %5, %2)\n\
+             ^bb3:\n  %7 = sub %2, {used} : f32[S]\n  return %7\n}}\n"
+        )
+    };
+    let once = |source: &str, left: &str| {
+        becomes("simplify-cfg,dce", STRICT, source, left);
+        assert!(!text_after(source).contains("^bb1"), "{}", text_after(source));
+    };
+    // Behind the exit, the header's arguments are what the body gave.
+    once(&counted("0", "1", "1", "%3"), "exp sub");
+    assert!(
+        text_after(&counted("0", "1", "1", "%3")).contains(", %0 "),
+        "{}",
+        text_after(&counted("0", "1", "1", "%3"))
+    );
+    once(&counted("3", "4", "1", "%3"), "exp sub");
+    once(&counted("0", "4", "4", "%0"), "exp sub");
+    for (from, limit, next) in [("0", "2", "1"), ("0", "0", "1"), ("1", "1", "1"), ("0", "1", "0"), ("0", "4", "3")] {
+        let source = counted(from, limit, next, "%3");
+        // A step of 0 never comes to an end, which nobody may execute.
+        if next == "0" {
+            assert!(text_after(&source).contains("br_if"));
+        } else {
+            crate::values::keeps("simplify-cfg", STRICT, &source);
+            assert!(text_after(&source).contains("br_if"), "{source}");
+        }
+    }
+    // What the header computes from its arguments would be another value behind the exit.
+    let computed = counted("0", "1", "1", "%3")
+        .replace("  %7 = sub %2, %3", "  %8 = dim 0 : index\n  %9 = eq %8, %1 : bool[]\n  %7 = where %9, %2, %3");
+    once(&computed, "exp add dim eq where");
+    let of_header = counted("0", "1", "1", "%3").replace("  %7 = sub %2, %3", "  %7 = where %4, %2, %3");
+    stays("simplify-cfg", STRICT, &of_header);
+    // A loop in a loop: the inner one once, the outer one three times.
+    let nested = "func @f(%0 \"x\": f32[S]) -> (f32[S]) {\n^bb0:\n  br ^bb1(0, %0)\n^bb1(%1: index, %2: f32[S]):\n  %3 = lt %1, 3 : bool[]\n  br_if %3, ^bb2, ^bb6\n\
+        ^bb2:\n  br ^bb3(0, %2)\n^bb3(%4: index, %5: f32[S]):\n  %6 = lt %4, 1 : bool[]\n  br_if %6, ^bb4, ^bb5\n^bb4:\n  %7 = tanh %5 : f32[S]\n  %8 = add %4, 1 : index\n  br ^bb3(%8, %7)\n\
+        ^bb5:\n  %9 = add %1, 1 : index\n  br ^bb1(%9, %5)\n^bb6:\n  %10 = sub %2, %0 : f32[S]\n  return %10\n}\n";
+    becomes("simplify-cfg,dce", STRICT, nested, "lt tanh add sub");
+    // A way out of the middle meets the exit: behind it, an argument is one or the other iteration's.
+    let left = |end: &str| {
+        format!(
+            "func @f(%0 \"x\": f32[S], %1 \"c\": bool[]) -> (f32[S]) {{\n^bb0:\n  br ^bb1(0, %0)\n^bb1(%2: index, %3: f32[S]):\n  %4 = lt %2, 1 : bool[]\n  br_if %4, ^bb2, ^bb4(%3)\n\
+             ^bb2:\n  %5 = exp %3 : f32[S]\n  %6 = add %2, 1 : index\n  br_if %1, ^bb3, ^bb4(%3)\n^bb3:\n  br ^bb1(%6, %5)\n^bb4(%7: f32[S]):\n  {end} : f32[S]\n  return %8\n}}\n"
+        )
+    };
+    becomes("simplify-cfg,dce", STRICT, &left("%8 = neg %7"), "exp neg");
+    let both = left("%8 = sub %7, %3");
+    crate::values::keeps("simplify-cfg", STRICT, &both);
+    assert!(text_after(&both).contains("lt "), "{}", text_after(&both));
+}

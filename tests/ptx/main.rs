@@ -2,6 +2,7 @@
 
 mod assembled;
 mod by_hand;
+mod candidates;
 mod elements;
 mod examples;
 mod few_rows;
@@ -15,6 +16,7 @@ mod persistent;
 mod ptxas;
 mod readable;
 mod runs;
+mod scans;
 mod sim;
 mod tensor_cores;
 mod texts;

@@ -327,7 +327,8 @@ fn a_failed_check_ends_the_loop_in_all_blocks() {
         let order = std::iter::once(first).chain([0; 15]).flat_map(i32::to_le_bytes).collect();
         args[1] = Tensor::new(Elem::I32, vec![16], order).expect("a tensor");
         let done = program.call(&program.tiles, Some(&simulated), "gathered", &args, &mut BTreeMap::new());
-        assert_eq!(done.is_ok(), first < 4);
+        let index = done.err().unwrap_or_default();
+        assert_eq!(index.contains("index 9 is out of range"), first == 9, "{index}");
         simulated.stats().warp_instructions
     };
     let (all, few) = (executed(3), executed(9));
@@ -371,6 +372,20 @@ fn a_failed_check_of_a_single_block_ends_the_loop_in_all_blocks() {
         assert!(wanted.contains("31"), "{wanted}");
         assert_eq!(said(&got), said(&wanted), "{got} / {wanted}");
     }
+    // The others leave at the next barrier: nobody reads the row that was not taken, and of many steps only the first is begun.
+    let executed = |token: i32| {
+        let simulated = Simulated::new(&program.text, program.infos.clone(), &[Mode::EAGER]);
+        let simulated = simulated.unwrap_or_else(|e| panic!("{e}"));
+        let mut args = program.args("forward", &[("S", 16), ("B", 3), ("N", 30)]);
+        let tokens = [0, 1, token].into_iter().chain([0; 45]).flat_map(i32::to_le_bytes).collect();
+        args[0] = Tensor::new(Elem::I32, vec![16, 3], tokens).expect("a tensor");
+        let done = program.call(&program.tiles, Some(&simulated), "forward", &args, &mut BTreeMap::new());
+        let index = done.err().unwrap_or_default();
+        assert_eq!(index.contains("index 30 is out of range"), token == 30, "{index}");
+        simulated.stats().warp_instructions
+    };
+    let (all, few) = (executed(29), executed(30));
+    assert!(few * 4 < all, "{few} of {all}");
 }
 
 /// Two layers of a program whose grids have several blocks, run on the simulator with another text.

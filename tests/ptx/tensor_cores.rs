@@ -98,6 +98,14 @@ fn programs() -> Vec<Program> {
     let sizes: &[&[(&str, i64)]] = &[&[("S", 1), ("T", 150)], &[("S", 2), ("T", 1)], &[("S", 1), ("T", 0)]];
     let biased = "softmax(q @ k.T / 8 + b) @ v";
     add("biased_heads", &format!("{of_groups}, b: f16[4, 1, T]"), "f16[2, 4, S, 64]", biased, sizes);
+    // An axis of one head has whatever stride: here that of one element, which is no multiple of 16 bytes.
+    let heads = |name: &str| format!("rearrange({name}, \"s (d h) -> h s d\", h=1)");
+    let (q, k, v) = (heads("q"), heads("k"), heads("v"));
+    let of_one_head = format!("rearrange(softmax({q} @ {k}.T / 8) @ {v}, \"h s d -> s (d h)\")");
+    let rows = "q: bf16[S, 64], k: bf16[T, 64], v: bf16[T, 64]";
+    add("one_head", rows, "bf16[S, 64]", &of_one_head, &[&[("S", 65), ("T", 130)], &[("S", 3), ("T", 0)]]);
+    let row = "q: bf16[1, 64], k: bf16[T, 64], v: bf16[T, 64]";
+    add("one_head_of_one_query", row, "bf16[1, 64]", &of_one_head, &[&[("T", 300)]]);
     let own = "softmax(where(rearrange(ids, \"s -> s 1\") == ids, q @ k.T / sqrt(64), -inf)) @ v";
     let of_ids = "q: f16[H, S, 64], k: f16[H, S, 64], v: f16[H, S, 64], ids: i32[S]";
     add("documents", of_ids, "f16[H, S, 64]", own, &[&[("H", 1), ("S", 67)]]);

@@ -438,6 +438,9 @@ unsafe extern "C" fn cuEventCreate(event: *mut u64, _flags: u32) -> Code {
     if let Err(code) = s.ready() {
         return code;
     }
+    if s.events.len() >= s.settings.events {
+        return OUT_OF_MEMORY;
+    }
     let name = s.name();
     s.events.insert(name, None);
     // SAFETY: as the caller promises.

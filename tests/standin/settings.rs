@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) refuse: Option<u64>,
     /// `crash=N`: the launch of this number breaks the context when it runs.
     pub(crate) crash: Option<u64>,
+    /// `events=N`: how many events there may be at the same time.
+    pub(crate) events: usize,
     /// `no-graphs`: it makes no graphs.
     pub(crate) no_graphs: bool,
     /// `latest`, `seed=N`: how kernels are executed.
@@ -54,6 +56,7 @@ impl Settings {
             reject: false,
             refuse: None,
             crash: None,
+            events: usize::MAX,
             no_graphs: false,
             mode: Mode::EAGER,
         };
@@ -72,6 +75,7 @@ impl Settings {
                 "reject" => s.reject = true,
                 "refuse" => s.refuse = Some(number),
                 "crash" => s.crash = Some(number),
+                "events" => s.events = usize::try_from(number).unwrap_or(usize::MAX),
                 "no-graphs" => s.no_graphs = true,
                 "latest" => s.mode = Mode { order: Mode::LATEST.order, ..s.mode },
                 "seed" => s.mode = s.mode.seeded(number),

@@ -3,7 +3,7 @@
 //!
 //! In: graph IR after the passes. Out: unscheduled tile IR, which says nothing of a machine.
 //! Decided here: which values need storage and where it lies (`plan`), each kernel's loops over tiles (`map`, `rows`,
-//! `matmul`, `attention`, `gather`, `scan`, and `tile::sort`; what they share in `region`), which parameters lie one after
+//! `matmul`, `attention`, `gather`, `scan`, and `tile::scan`, `tile::sort`; what they share in `region`), which parameters lie one after
 //! another (`join`).
 //! Not decided here: what a tile becomes on a machine, how the operands of products lie, what is packed, in which of its forms an
 //! attention is computed, and which buffers share memory.

@@ -22,6 +22,7 @@ use super::{Call, as_tile, output_buffer};
 use crate::ir::{self, Function, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind};
 use crate::shape::{Dim, Elem, broadcast};
+use crate::tile::scan::two_sum;
 use crate::tile::{self, Extent, KernelBuilder, Type, View, computed};
 
 /// Longest row that is one tile.
@@ -45,15 +46,6 @@ impl Reduction {
     fn is_of_floats(&self) -> bool {
         self.kind == ReduceKind::Sum && computed(self.elem) == Elem::F32
     }
-}
-
-/// A sum, and what its rounding lost of it, exactly; NaN where the sum is not finite.
-pub(super) fn two_sum(kb: &mut KernelBuilder, a: tile::Value, b: tile::Value) -> (tile::Value, tile::Value) {
-    let sum = kb.binary(BinaryOp::Add, a, b);
-    let of_b = kb.binary(BinaryOp::Sub, sum, a);
-    let of_a = kb.binary(BinaryOp::Sub, sum, of_b);
-    let (a, b) = (kb.binary(BinaryOp::Sub, a, of_a), kb.binary(BinaryOp::Sub, b, of_b));
-    (sum, kb.binary(BinaryOp::Add, a, b))
 }
 
 /// The kernel that computes a body of reductions along the last axis and elementwise operations into `out`.

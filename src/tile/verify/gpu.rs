@@ -315,7 +315,7 @@ impl Checker<'_, '_> {
         let chunk = i64::try_from(CHUNK / b.elem.size().max(1)).unwrap_or(1);
         let dense = cols.filter(|axis| b.is_dense(*axis));
         let Some(cols) = dense else { return Some("columns lie side by side".to_string()) };
-        let mut others = b.strides.iter().enumerate().filter(|(axis, _)| *axis != cols);
+        let mut others = b.neighbours().filter(|(axis, _)| *axis != cols);
         if let Some((_, stride)) = others.find(|(_, stride)| !stride.is_multiple_of(chunk)) {
             return Some(format!("the stride {stride} is no multiple of {chunk} elements, {CHUNK} bytes"));
         }

@@ -327,7 +327,7 @@ impl<'a> Code<'a> {
                     self.param(&name, ParamType::Pointer(align));
                     let base = self.make(&value, RegType::B64, P::LdParam { ty: W::U64 }, &[of_param(&name)]);
                     let base = self.make(&value, RegType::B64, P::CvtaToGlobal {}, &[word(base)]);
-                    let strides = b.strides.iter().map(|d| self.dim(d)).collect::<Result<Vec<_>, _>>()?;
+                    let strides = self.strides(b)?;
                     self.held.insert(p.value, Held::Buffer(base, strides));
                 }
                 _ => {
@@ -414,6 +414,18 @@ impl<'a> Code<'a> {
             Some(Held::Shared(s)) => Ok(*s),
             _ => Err(format!("{v} is not in shared memory")),
         }
+    }
+
+    /// The strides of a buffer; 0 along an axis of one element, so that what lies beyond it, and is not read, has an address of whole
+    /// chunks too.
+    fn strides(&mut self, ty: &BufferType) -> Result<Vec<Number>, String> {
+        let mut strides = vec![Number::Known(0); ty.strides.len()];
+        for (axis, stride) in ty.neighbours() {
+            if let Some(at) = strides.get_mut(axis) {
+                *at = self.dim(stride)?;
+            }
+        }
+        Ok(strides)
     }
 
     pub(super) fn buffer(&self, v: Value) -> Result<(Reg, Vec<Number>, &'a BufferType), String> {

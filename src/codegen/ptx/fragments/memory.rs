@@ -62,7 +62,7 @@ impl Code<'_> {
         }
         let size = i64::try_from(ty.elem.size()).unwrap_or(1);
         let even = |axis: usize| {
-            let stride_is_even = ty.strides.get(axis).is_some_and(|d| d.is_multiple_of(2));
+            let stride_is_even = ty.neighbours().all(|(n, stride)| n != axis || stride.is_multiple_of(2));
             let start_is_even = values.get(axis).is_some_and(|v| self.is_multiple(*v, 2));
             if Some(axis) == axes[1] { start_is_even } else { stride_is_even }
         };

@@ -97,14 +97,19 @@ fn map_info(kernel: &Kernel, map: &TensorMap) -> Option<TensorMapInfo> {
     let ty = kernel.params.get(map.param).and_then(|p| kernel.body.ty(p.value).buffer())?;
     let size = Dim::from(i64::try_from(map.elem.size()).ok()?);
     let of = |list: &[Dim], axes: &[usize]| axes.iter().map(|a| list.get(*a).cloned()).collect::<Option<Vec<Dim>>>();
-    let strides = of(&ty.strides, map.axes.get(1..)?)?;
     // An axis without elements has a map too, of which nothing is copied.
     let at_least = |d: &Dim, n: i64| if d.as_const().is_some() { d.clone() } else { d.max_with(&n.into()) };
+    // A map's strides are multiples of 16 bytes. That of an axis of one element may be none, but nothing is read by it.
+    let apart = |axis: &usize| {
+        let is_one = ty.shape.get(*axis)?.as_const() == Some(1);
+        let stride = ty.strides.get(*axis)?.mul(&size);
+        Some(if is_one && !stride.is_multiple_of(16) { Dim::from(16) } else { at_least(&stride, 16) })
+    };
     Some(TensorMapInfo {
         param: map.param,
         elem: map.elem,
         extents: of(&ty.shape, &map.axes)?.iter().map(|d| at_least(d, 1)).collect(),
-        byte_strides: strides.iter().map(|d| at_least(&d.mul(&size), 16)).collect(),
+        byte_strides: map.axes.get(1..)?.iter().map(apart).collect::<Option<_>>()?,
         boxes: map.extents.clone(),
         element_strides: vec![1; map.axes.len()],
         swizzle: match map.swizzle {

@@ -129,12 +129,13 @@ impl Session {
 
     /// What launches are timed by. The context is this thread's.
     pub(crate) fn new_timer(gpu: &Arc<Gpu>) -> Result<Timer> {
-        let mut events = [core::ptr::null_mut(); 2];
-        for event in &mut events {
+        // Dropped from here on, also where there is no second event.
+        let mut timer = Timer { events: [core::ptr::null_mut(); 2], gpu: gpu.clone() };
+        for event in &mut timer.events {
             // SAFETY: a place for an event.
             gpu.check(unsafe { (gpu.driver.create_event)(event, 0) }, "an event of the GPU")?;
         }
-        Ok(Timer { events, gpu: gpu.clone() })
+        Ok(timer)
     }
 }
 
@@ -173,7 +174,7 @@ impl Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(_entered) = self.gpu.enter_to_free() {
-            for event in self.events {
+            for event in self.events.into_iter().filter(|event| !event.is_null()) {
                 // SAFETY: created once, and nobody uses it any more.
                 unsafe { (self.gpu.driver.destroy_event)(event) };
             }

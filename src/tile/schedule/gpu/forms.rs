@@ -139,7 +139,7 @@ fn of_operands(module: &Module, k: &Kernel, operands: &[usize]) -> Option<String
     for (n, b) in &all {
         let size = i64::try_from(b.elem.size()).unwrap_or(1);
         let chunk = i64::try_from(CHUNK).unwrap_or(1) / size;
-        let apart = b.strides.iter().filter(|d| !d.is_multiple_of(chunk)).count();
+        let apart = b.neighbours().filter(|(_, d)| !d.is_multiple_of(chunk)).count();
         if apart > 1 || (apart == 1 && !(0..b.shape.len()).any(|axis| b.is_dense(axis))) {
             return Some(format!("rows of an operand ({}) are not a multiple of {CHUNK} bytes apart", shown(b)));
         }

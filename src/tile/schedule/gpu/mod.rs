@@ -7,7 +7,7 @@
 //! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
 //!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
 //!
-//!    Sorting, which goes from element to element, becomes counting ([`ranks`]). Products of few rows and few columns are divided by their steps
+//!    Sorting, which goes from element to element, becomes counting ([`ranks`]; of the greatest few of many, within chunks first: [`candidates`]), running sums become sums of chunks ([`scans`]). Products of few rows and few columns are divided by their steps
 //!    ([`divided`]).
 //!
 //! Before both, weights that are to be kept in fewer bytes are packed into panels, and the products that read them get kernels of their own
@@ -28,6 +28,7 @@
 //!
 //! What it does not do: choose tiles of other products from what the rest of the machine does.
 
+mod candidates;
 mod cost;
 mod divided;
 mod few_rows;
@@ -36,6 +37,7 @@ mod one_each;
 mod parts;
 mod persistent;
 mod ranks;
+mod scans;
 mod tiles;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,7 +137,9 @@ fn with_queries(
     let scheduled = module.clone().changed(|module: &mut Module| {
         let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target, &divided)?);
+        changed.extend(candidates::expand(module));
         changed.extend(ranks::expand(module));
+        changed.extend(scans::expand(module));
         changed.extend(divided::divide(module)?);
         let aligned = aligned(module);
         let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);

@@ -10,7 +10,7 @@
 //!   %next = max %acc, %part
 //! ```
 //!
-//! A sum may keep what its roundings lose in a second value (`lowering::tile::rows::two_sum`), and the place of a maximum goes along with
+//! A sum may keep what its roundings lose in a second value (`tile::scan::two_sum`), and the place of a maximum goes along with
 //! it. What else a loop carries must be passed on as it is. Where the next iteration starts decides nothing else, and a store in the
 //! loop is of elements along the axis: of others, the last tile would be left.
 //!

@@ -50,10 +50,10 @@ pub(super) fn whole_columns(width: i64, elem: Elem) -> i64 {
     (width + panel - 1) / panel * panel
 }
 
-/// Can tiles of a buffer be copied in chunks of 16 bytes: is an axis dense, and are all others at multiples of 16 bytes?
+/// Can tiles of a buffer be copied in chunks of 16 bytes: is an axis dense, and are neighbours along all others multiples of 16 bytes apart?
 pub(super) fn has_rows_of_chunks(b: &BufferType, dense: usize) -> bool {
     let chunk = 16 / i64::try_from(b.elem.size()).unwrap_or(1);
-    let mut others = b.strides.iter().enumerate().filter(|(axis, _)| *axis != dense);
+    let mut others = b.neighbours().filter(|(axis, _)| *axis != dense);
     b.is_dense(dense) && others.all(|(_, d)| d.is_multiple_of(chunk))
 }
 

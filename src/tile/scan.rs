@@ -1,0 +1,261 @@
+//! Kernels of running sums: each element is the sum along an axis up to there.
+//!
+//! ```text
+//! cumsum:   grid (other axes but one.., ceil(that one, 64))
+//!   for j in 0..axis:  sum += a row of x at j;  store it
+//! ```
+//!
+//! The columns of a tile go along another axis than the sum, so that each lane has a sum of its own; a tensor of one axis is one lane.
+//! A sum of floats keeps what its roundings lose in a second one (Neumaier 1974), so the error of an element does not grow
+//! with its place.
+//!
+//! A machine with many threads has other kernels for the same, in three steps (Blelloch 1990, "Prefix sums and their applications"): what a
+//! kernel sums is found in its text, by writing it again ([`find`]).
+//!
+//! ```text
+//! totals:   grid (other axes.., ceil(axis, 128))    the sum of a chunk of 128 elements
+//! offsets:  grid (other axes.., ceil(chunks, 8))    for each chunk: the totals of those before it, or 0, added
+//! chunks:   grid (other axes.., ceil(axis, 128))    for each element of a chunk: those up to it, or 0, added; and the chunk's offset
+//! ```
+//!
+//! So `n` elements take `128 n + (n / 128)^2` additions, of which few wait for others: 2 10^8 for a million of them. Which elements are added
+//! in which order follows from the text alone, not from how many threads or multiprocessors there are. Integers wrap, so theirs is the same sum.
+//! Floats are summed 128 at a time at all three steps, and what the additions of these sums lose is kept for the offsets: the error
+//! of an element is at most `384 * 2^-24` times the sum of the magnitudes up to it, wherever it is. What follows a NaN is NaN, what comes before it is not: terms
+//! are selected, not multiplied by 0.
+
+use super::encode::{self, Encoding};
+use super::loops::counted;
+use super::{
+    BufferType, Extent, Kernel, KernelBuilder, Op, ParamMode, State, Type, Value, computed, row_major, simplify,
+    tile_size,
+};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
+use crate::shape::Elem;
+
+/// Columns of a tile.
+const COLS: i64 = 64;
+/// Elements of a chunk, and chunks whose totals are added at a time.
+pub(crate) const CHUNK: i64 = 128;
+/// Chunks of a grid point of [`offsets`].
+const OWN: i64 = 8;
+
+const ONE: Extent = Extent::Static(1);
+
+/// A sum, and what its rounding lost of it, exactly; NaN where the sum is not finite.
+pub(crate) fn two_sum(kb: &mut KernelBuilder, a: Value, b: Value) -> (Value, Value) {
+    let sum = kb.binary(BinaryOp::Add, a, b);
+    let of_b = kb.binary(BinaryOp::Sub, sum, a);
+    let of_a = kb.binary(BinaryOp::Sub, sum, of_b);
+    let (a, b) = (kb.binary(BinaryOp::Sub, a, of_a), kb.binary(BinaryOp::Sub, b, of_b));
+    (sum, kb.binary(BinaryOp::Add, a, b))
+}
+
+fn zero(elem: Elem) -> Scalar {
+    if elem.is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) }
+}
+
+/// Sums that are under way: of floats, with what was lost of them.
+fn no_sums(kb: &mut KernelBuilder, elem: Elem, rows: Extent, cols: Extent) -> Vec<Value> {
+    let count = if elem.is_float() { 2 } else { 1 };
+    (0..count).map(|_| kb.full(zero(elem), elem, rows, cols)).collect()
+}
+
+/// The sums with one more term each.
+fn with_term(kb: &mut KernelBuilder, sums: &[Value], term: Value) -> Vec<Value> {
+    match sums {
+        [sum, lost] => {
+            let (sum, more) = two_sum(kb, *sum, term);
+            vec![sum, kb.binary(BinaryOp::Add, *lost, more)]
+        }
+        sums => sums.iter().map(|sum| kb.binary(BinaryOp::Add, *sum, term)).collect(),
+    }
+}
+
+/// What sums give. What was lost of an infinite one is no number.
+fn total(kb: &mut KernelBuilder, sums: &[Value]) -> Value {
+    match sums {
+        [sum, lost] => {
+            let both = kb.binary(BinaryOp::Add, *sum, *lost);
+            let known = kb.compare(CmpOp::Eq, *lost, *lost);
+            kb.select(known, both, *sum)
+        }
+        sums => sums[0],
+    }
+}
+
+/// The kernel that writes the running sums of `x` along `axis` to `out`.
+pub(crate) fn cumsum(name: &str, x: &BufferType, axis: usize, out: &BufferType) -> Kernel {
+    let mut kb = KernelBuilder::new(name);
+    let source = kb.buffer(x.clone(), ParamMode::In);
+    let target = kb.buffer(out.clone(), ParamMode::Out);
+    // Neighbours in memory are neighbours in a tile, if they may be.
+    let others = (0..x.shape.len()).rev().filter(|i| *i != axis);
+    let lanes = others.clone().find(|i| x.is_dense(*i));
+    let lanes = lanes.or_else(|| others.clone().next());
+    let (mut starts, mut cols) = (Vec::new(), ONE);
+    for (i, extent) in x.shape.iter().enumerate() {
+        if i == axis {
+            starts.push(kb.index(0));
+            continue;
+        }
+        let max = if Some(i) == lanes { tile_size(extent, COLS) } else { 1 };
+        let point = kb.grid_axis(extent, max);
+        let start = kb.times(point, max);
+        if Some(i) == lanes {
+            cols = kb.extent_at(extent, start, max);
+        }
+        starts.push(start);
+    }
+    let sums = no_sums(&mut kb, computed(x.elem), ONE, cols);
+    let length = x.shape.get(axis).cloned().unwrap_or_default();
+    let (start, end) = (kb.index(0), kb.dim(&length));
+    counted(&mut kb, (start, end, 1), &sums, |kb, j, sums| {
+        starts[axis] = j;
+        let tile = kb.load(source, &starts, (None, lanes), ONE, cols);
+        let next = with_term(kb, sums, tile);
+        let result = total(kb, &next);
+        let result = kb.narrow(result, out.elem);
+        kb.store(target, &starts, (None, lanes), result);
+        next
+    });
+    kb.finish()
+}
+
+/// What a kernel sums.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) x: BufferType,
+    pub(crate) axis: usize,
+    pub(crate) out: BufferType,
+}
+
+/// What a kernel sums, if it is that of running sums, unscheduled.
+pub(crate) fn find(kernel: &Kernel) -> Option<Found> {
+    let [x, out] = kernel.params.as_slice() else { return None };
+    let ty = |v: Value| kernel.body.ty(v).buffer();
+    let (x, out) = (ty(x.value)?, ty(out.value)?);
+    if kernel.state != State::Unscheduled || x.shape != out.shape {
+        return None;
+    }
+    let how = Encoding { name: false, places: false, state: State::Unscheduled };
+    let own = encode::kernel(kernel, how);
+    let is_same = |axis: &usize| encode::kernel(&simplified(cumsum(&kernel.name, x, *axis, out)), how) == own;
+    let axis = (0..x.shape.len()).find(is_same)?;
+    Some(Found { x: x.clone(), axis, out: out.clone() })
+}
+
+/// The type of the totals of chunks along an axis, and of their offsets.
+pub(crate) fn of_chunks(x: &BufferType, axis: usize) -> Option<BufferType> {
+    let mut shape = x.shape.clone();
+    let extent = shape.get_mut(axis)?;
+    *extent = extent.ceil_div(&CHUNK.into())?;
+    Some(BufferType { elem: computed(x.elem), strides: row_major(&shape), shape })
+}
+
+/// A point of a grid: an index for each axis, but for one, along which there are tiles.
+struct Places {
+    at: Vec<Value>,
+    axis: usize,
+}
+
+impl Places {
+    /// The points of a buffer; along the axis, tiles of so many: the number of this one, where it begins, its extent.
+    fn new(kb: &mut KernelBuilder, b: &BufferType, axis: usize, step: i64) -> (Places, Value, Value, Extent) {
+        let (mut at, mut along) = (Vec::new(), None);
+        for (i, extent) in b.shape.iter().enumerate() {
+            let point = kb.grid_axis(extent, if i == axis { step } else { 1 });
+            at.push(point);
+            if i == axis {
+                let start = kb.times(point, step);
+                along = Some((point, start, kb.extent_at(extent, start, step)));
+            }
+        }
+        let (point, start, length) = along.unwrap_or_else(|| {
+            let first = kb.index(0);
+            (first, first, ONE)
+        });
+        (Places { at, axis }, point, start, length)
+    }
+
+    /// The indices with another one along the axis.
+    fn with(&self, along: Value) -> Vec<Value> {
+        let mut at = self.at.clone();
+        if let Some(own) = at.get_mut(self.axis) {
+            *own = along;
+        }
+        at
+    }
+}
+
+/// Elements of a row, each spread over the rows of a tile, where they come before the tile's own; elsewhere 0.
+fn those_before(
+    kb: &mut KernelBuilder,
+    op: CmpOp,
+    (own, rows): (Value, Extent),
+    (other, cols): (Value, Extent),
+    row: Value,
+) -> Value {
+    let elem = kb.ty(row).elem().unwrap_or(Elem::F32);
+    let full = Type::Tile(KernelBuilder::tile_type(elem, rows, cols));
+    // Spread at once, so that all work is in one place.
+    let row = if *kb.ty(row) == full { row } else { kb.value(Op::Copy, vec![row], full) };
+    let own_at = kb.iota(0, own, Elem::I32, rows, ONE);
+    let other_at = kb.iota(1, other, Elem::I32, ONE, cols);
+    let counts = kb.compare(op, other_at, own_at);
+    let none = kb.scalar(zero(elem), elem);
+    kb.select(counts, row, none)
+}
+
+/// The kernel that writes the sum of each chunk of `x` to `totals`.
+pub(crate) fn totals(name: &str, x: &BufferType, axis: usize, totals: &BufferType) -> Kernel {
+    let mut kb = KernelBuilder::new(name);
+    let (from, to) = (kb.buffer(x.clone(), ParamMode::In), kb.buffer(totals.clone(), ParamMode::Out));
+    let (places, chunk, start, length) = Places::new(&mut kb, x, axis, CHUNK);
+    let row = kb.load(from, &places.with(start), (None, Some(axis)), ONE, length);
+    let sum = kb.reduce(ReduceKind::Sum, 1, row);
+    kb.store(to, &places.with(chunk), (None, None), sum);
+    simplified(kb.finish())
+}
+
+/// The kernel that writes the sum of all totals before each chunk's to `offsets`.
+pub(crate) fn offsets(name: &str, totals: &BufferType, axis: usize) -> Kernel {
+    let mut kb = KernelBuilder::new(name);
+    let (from, to) = (kb.buffer(totals.clone(), ParamMode::In), kb.buffer(totals.clone(), ParamMode::Out));
+    let length = totals.shape.get(axis).cloned().unwrap_or_default();
+    let (places, _, start, rows) = Places::new(&mut kb, totals, axis, tile_size(&length, OWN));
+    let sums = no_sums(&mut kb, totals.elem, rows, ONE);
+    let (first, end, step) = (kb.index(0), kb.dim(&length), tile_size(&length, CHUNK));
+    let sums = counted(&mut kb, (first, end, step), &sums, |kb, j, sums| {
+        let cols = kb.extent_at(&length, j, step);
+        let row = kb.load(from, &places.with(j), (None, Some(axis)), ONE, cols);
+        let terms = those_before(kb, CmpOp::Lt, (start, rows), (j, cols), row);
+        let term = kb.reduce(ReduceKind::Sum, 1, terms);
+        with_term(kb, sums, term)
+    });
+    let sum = total(&mut kb, &sums);
+    kb.store(to, &places.with(start), (Some(axis), None), sum);
+    simplified(kb.finish())
+}
+
+/// The kernel that writes the running sums of `x`, from those of its chunks and their offsets, to `out`.
+pub(crate) fn chunks(name: &str, x: &BufferType, axis: usize, offsets: &BufferType, out: &BufferType) -> Kernel {
+    let mut kb = KernelBuilder::new(name);
+    let (from, before) = (kb.buffer(x.clone(), ParamMode::In), kb.buffer(offsets.clone(), ParamMode::In));
+    let to = kb.buffer(out.clone(), ParamMode::Out);
+    let (places, chunk, start, length) = Places::new(&mut kb, x, axis, CHUNK);
+    let row = kb.load(from, &places.with(start), (None, Some(axis)), ONE, length);
+    let first = kb.index(0);
+    let terms = those_before(&mut kb, CmpOp::Le, (first, length), (first, length), row);
+    let sum = kb.reduce(ReduceKind::Sum, 1, terms);
+    let offset = kb.load(before, &places.with(chunk), (None, None), ONE, ONE);
+    let sum = kb.binary(BinaryOp::Add, sum, offset);
+    let sum = kb.narrow(sum, out.elem);
+    kb.store(to, &places.with(start), (Some(axis), None), sum);
+    simplified(kb.finish())
+}
+
+fn simplified(mut kernel: Kernel) -> Kernel {
+    simplify(&mut kernel.body);
+    kernel
+}
