@@ -234,7 +234,8 @@
 //! error of 2^-22.5 (`tile/schedule/tensor_cores`). Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
 //! of more than 1024, the error of an element of a product is at most `(B + K / B) 2^-24` times the sum of the magnitudes of
 //! its products, and that of a sum of any length at most that of 512 terms in four lanes, about `140 * 2^-24` times the sum of
-//! magnitudes (`lowering/tile/rows.rs`). The bits do not depend on the number of threads: reductions are partitioned by shape
+//! magnitudes (`lowering/tile/rows.rs`). The error of a running sum does not grow with the place: on a GPU it is at most `384 * 2^-24` times the sum of
+//! the magnitudes up to there (`tile/scan.rs`). The bits do not depend on the number of threads: reductions are partitioned by shape
 //! alone. `%` of floats is exact. Each pass that changes rounding documents its error bound, and `--float` allows or forbids
 //! it.
 //!

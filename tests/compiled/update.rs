@@ -374,8 +374,8 @@ fn what_copies_is_told() {
             "(x: f32[S], y: f32[S, 3]) -> (f32[S], f32[S, 3], f32[S]) {\n (cumsum(x),\n cumsum(y, axis = 0),\n sort(x))\n }"
         ),
         [
-            "m.attn:3:3: S elements are added one by one, without vectors: there is no other axis",
-            "m.attn:5:2: S elements are sorted one by one, without vectors",
+            "m.attn:3:3: on a CPU, S elements are added one by one, without vectors: there is no other axis",
+            "m.attn:5:2: on a CPU, S elements are sorted one by one, without vectors",
         ]
     );
 }

@@ -90,9 +90,9 @@ fn other_orders_have_ranks_among_all() {
 fn kernels_of_candidates_are_assembled_without_spills() {
     ptxas::with("kernels of the greatest few", |ptxas| {
         for (ty, lead) in [("f32[N]", ""), ("bf16[2, 50257]", "2, ")] {
-            for arch in GpuArch::ALL {
+            for (arch, processor) in [(GpuArch::Sm80, "sm_80"), (GpuArch::Sm80, "sm_100"), (GpuArch::Sm90a, "sm_90a")] {
                 let (module, _) = compile(&scheduled(ty, lead, 50, arch), arch).expect("PTX");
-                fragments::assembles(ptxas, &module, arch.name()).unwrap_or_else(|e| panic!("{ty}: {e}"));
+                fragments::assembles(ptxas, &module, processor).unwrap_or_else(|e| panic!("{ty}: {e}"));
             }
         }
     });

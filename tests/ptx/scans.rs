@@ -149,9 +149,9 @@ fn sums_that_are_written_over_their_elements_are_not_divided() {
 fn kernels_of_sums_are_assembled_without_spills() {
     ptxas::with("kernels of running sums", |ptxas| {
         for (ty, axis) in [("f32[N]", 0), ("i64[2, N]", 1), ("bf16[N, 3]", 0)] {
-            for arch in GpuArch::ALL {
+            for (arch, processor) in [(GpuArch::Sm80, "sm_80"), (GpuArch::Sm80, "sm_100"), (GpuArch::Sm90a, "sm_90a")] {
                 let (module, _) = compile(&scheduled(ty, axis, arch), arch).expect("PTX");
-                fragments::assembles(ptxas, &module, arch.name()).unwrap_or_else(|e| panic!("{ty}: {e}"));
+                fragments::assembles(ptxas, &module, processor).unwrap_or_else(|e| panic!("{ty}: {e}"));
             }
         }
     });

@@ -556,8 +556,9 @@ impl Lowering<'_> {
                 let to = self.destination(v)?;
                 if !scan::has_lanes(&from, *axis) {
                     let extent = from.shape.get(*axis).cloned().unwrap_or_default();
-                    let text =
-                        format!("{extent} elements are added one by one, without vectors: there is no other axis");
+                    let text = format!(
+                        "on a CPU, {extent} elements are added one by one, without vectors: there is no other axis"
+                    );
                     self.remark(data.loc, text);
                 }
                 self.launch(scan::cumsum("cumsum", &from, *axis, &to))?;

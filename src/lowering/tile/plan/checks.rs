@@ -269,7 +269,7 @@ impl Lowering<'_> {
         let (kernel, buffers) = match few {
             Some(k) => (sort::few("top", &types[0], descending, k, &types[1], site), vec![x, out]),
             None => {
-                self.remark(data.loc, format!("{extent} elements are sorted one by one, without vectors"));
+                self.remark(data.loc, format!("on a CPU, {extent} elements are sorted one by one, without vectors"));
                 let mut shape = x.shape.clone();
                 shape.insert(shape.len() - 1, Dim::from(2));
                 let room = View::whole(self.fresh_root(), &TensorType::new(Elem::I32, shape));

@@ -490,11 +490,15 @@ impl Running<'_> {
         unsafe { self.flush()? };
         let mut site = 0u64;
         // SAFETY: by the contract above; both are waited for.
-        unsafe {
-            self.on.queue.copy_out(to, from, bytes, "a number that the plan reads")?;
-            self.on.queue.copy_out((&raw mut site).cast(), self.on.fault, 8, "the report of errors")?;
-        }
-        self.on.queue.wait("the kernels before a number that the plan reads")?;
+        let copies = unsafe {
+            [
+                self.on.queue.copy_out(to, from, bytes, "a number that the plan reads"),
+                self.on.queue.copy_out((&raw mut site).cast(), self.on.fault, 8, "the report of errors"),
+            ]
+        };
+        // Also where one was refused: the other writes to memory of the plan or of this function.
+        let waited = self.on.queue.wait("the kernels before a number that the plan reads");
+        copies.into_iter().chain([waited]).collect::<Result<()>>()?;
         // What is read after an error may be anything.
         Ok(site == 0)
     }
