@@ -1,5 +1,6 @@
 //! Calls on a GPU from C and from Python: tensors of the host and of the GPU, streams, threads; and everything is freed at the end.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::standin::{driver, file, printed, python, small, weights, with_driver};
@@ -7,18 +8,24 @@ use crate::standin::{driver, file, printed, python, small, weights, with_driver}
 /// How kernels are executed: with effects early and late, and warps in another order.
 const WAYS: [&str; 3] = ["capability=80", "latest,capability=90", "latest,seed=3"];
 
-#[test]
-fn a_c_program_with_two_sessions_on_two_threads() {
+/// A C program of this folder, with the library that it calls; none where there is no C compiler.
+fn c_program(name: &str, more: &[&str]) -> Option<PathBuf> {
     if Command::new("cc").arg("--version").output().is_err() {
         eprintln!("no C compiler: not checked");
-        return;
+        return None;
     }
     let folder = small("cuda");
-    let program = folder.join("sessions");
+    let program = folder.join(name);
     let mut compile = Command::new("cc");
-    compile.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]).arg(&folder).arg(file("sessions.c"));
-    compile.arg(folder.join("small.so")).args(["-Wl,-rpath,$ORIGIN", "-lm", "-ldl", "-o"]).arg(&program);
+    compile.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&folder).arg(file(&format!("{name}.c")));
+    compile.arg(folder.join("small.so")).args(["-Wl,-rpath,$ORIGIN", "-ldl"]).args(more).arg("-o").arg(&program);
     printed(&mut compile);
+    Some(program)
+}
+
+#[test]
+fn a_c_program_with_two_sessions_on_two_threads() {
+    let Some(program) = c_program("sessions", &["-pthread", "-lm"]) else { return };
     for way in WAYS {
         assert_eq!(printed(with_driver(&program, way).arg(weights()).arg(driver())), "ok\n", "{way}");
     }
@@ -27,16 +34,7 @@ fn a_c_program_with_two_sessions_on_two_threads() {
 /// A session that cannot time launches says so, leaves nothing behind, and goes on without.
 #[test]
 fn a_gpu_without_a_second_event() {
-    if Command::new("cc").arg("--version").output().is_err() {
-        eprintln!("no C compiler: not checked");
-        return;
-    }
-    let folder = small("cuda");
-    let program = folder.join("timing");
-    let mut compile = Command::new("cc");
-    compile.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&folder).arg(file("timing.c"));
-    compile.arg(folder.join("small.so")).args(["-Wl,-rpath,$ORIGIN", "-ldl", "-o"]).arg(&program);
-    printed(&mut compile);
+    let Some(program) = c_program("timing", &[]) else { return };
     assert_eq!(printed(with_driver(&program, "events=1").arg(weights()).arg(driver())), "ok\n");
 }
 

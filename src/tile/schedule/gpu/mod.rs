@@ -33,6 +33,7 @@ mod cost;
 mod divided;
 mod few_rows;
 mod forms;
+mod in_steps;
 mod one_each;
 mod parts;
 mod persistent;

@@ -7,8 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::in_steps::{bytes, free_name, launches_with_slots};
 use crate::shape::{Dim, Elem};
-use crate::tile::schedule::plans::{At, in_entry, new_slot, slot_type};
+use crate::tile::schedule::plans::{At, in_entry, new_slot};
 use crate::tile::sort::{self, Found};
 use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, Value, View, row_major};
 
@@ -36,14 +37,13 @@ pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
         if has_room && !module.plans.iter().all(|plan| rooms_are_its_own(plan, &kernel.name)) {
             continue;
         }
-        if !has_room && !module.plans.iter().all(|plan| launches_with_slot(plan, &kernel.name, &ranks)) {
+        if !has_room
+            && !module.plans.iter().all(|plan| launches_with_slots(plan, &kernel.name, std::slice::from_ref(&ranks)))
+        {
             continue;
         }
         // Other names: they take other buffers than the one did.
-        let names = ["ranks", "order"].map(|kind| {
-            let number = (0..).find(|n| !taken.contains(&format!("{kind}.{n}"))).unwrap_or(0);
-            format!("{kind}.{number}")
-        });
+        let names = ["ranks", "order"].map(|kind| free_name(kind, &taken));
         let first = sort::ranks(&names[0], &found.x, found.descending, &ranks);
         let (Some(first), Some(second)) = (first, sort::order(&names[1], &ranks, &found.out)) else { continue };
         taken.extend(names.clone());
@@ -69,16 +69,6 @@ fn ranks_of(found: &Found) -> Option<BufferType> {
     let (length, before) = found.x.shape.split_last()?;
     let shape: Vec<Dim> = before.iter().cloned().chain([Dim::one(), length.clone()]).collect();
     Some(BufferType { elem: Elem::I32, strides: row_major(&shape), shape })
-}
-
-/// The bytes of a buffer of ranks.
-fn bytes(ranks: &BufferType) -> Dim {
-    ranks.shape.iter().fold(Dim::from(4), |n, extent| n.mul(extent))
-}
-
-/// Can a plan give every launch of a kernel a slot of the ranks' type? Not where their number is known late.
-fn launches_with_slot(plan: &Plan, kernel: &str, ranks: &BufferType) -> bool {
-    !plan.launched().contains(kernel) || slot_type(plan, &bytes(ranks), ranks) == *ranks
 }
 
 /// Is the room of each launch of a kernel a slot that nothing else in the plan uses?
