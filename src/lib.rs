@@ -140,6 +140,8 @@
 //!   them (`tile/schedule/gpu/tiles.rs`), by rules that stand in one file with the machine's numbers (`gpu/cost.rs`): a warp for each short row, so
 //!   that no barrier of the block is left, large chunks of long ones. Parameters are `aligned` where every launch gives a multiple of 16 bytes;
 //!   then neighbours are accessed four at a time wherever the indices are shown to be multiples of four (`codegen/ptx/multiples.rs`).
+//!   Few long rows that are reduced, as in a loss or a softmax over a vocabulary, are divided among blocks where that pays for more launches; a call
+//!   chooses by what it alone knows (`tile/schedule/gpu/long_rows.rs`).
 //!   Sorting is counting: of n^2 comparisons none waits for another (`tile/sort.rs`); the greatest few of many are
 //!   looked for among those of chunks of 512 (`tile/schedule/gpu/candidates.rs`). Running sums are sums of chunks of 128, their offsets, and sums within
 //!   chunks (`tile/scan.rs`).
@@ -234,7 +236,7 @@
 //! error of 2^-22.5 (`tile/schedule/tensor_cores`). Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
 //! of more than 1024, the error of an element of a product is at most `(B + K / B) 2^-24` times the sum of the magnitudes of
 //! its products, and that of a sum of any length at most that of 512 terms in four lanes, about `140 * 2^-24` times the sum of
-//! magnitudes (`lowering/tile/rows.rs`). The error of a running sum does not grow with the place: on a GPU it is at most `384 * 2^-24` times the sum of
+//! magnitudes (`lowering/tile/rows.rs`); on a GPU too, where blocks sum parts of a row. The error of a running sum does not grow with the place: on a GPU it is at most `384 * 2^-24` times the sum of
 //! the magnitudes up to there (`tile/scan.rs`). The bits do not depend on the number of threads: reductions are partitioned by shape
 //! alone. `%` of floats is exact. Each pass that changes rounding documents its error bound, and `--float` allows or forbids
 //! it.

@@ -10,6 +10,7 @@ mod fragments;
 mod generate;
 mod hidden;
 mod kernels;
+mod long_rows;
 mod oracle;
 mod packed;
 mod persistent;

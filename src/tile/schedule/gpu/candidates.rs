@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::in_steps::{self, Operand, Steps};
+use super::in_steps::{self, Operand, Steps, When};
 use crate::shape::{Dim, Elem};
 use crate::tile::sort::{self, CANDIDATES_OF, Found};
 use crate::tile::{BufferType, Module, computed, row_major};
@@ -15,7 +15,10 @@ use crate::tile::{BufferType, Module, computed, row_major};
 const MANY: i64 = 8 * CANDIDATES_OF;
 
 /// Does it; the names of the kernels that are new.
-pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
+///
+/// # Errors
+/// As [`in_steps::replace`].
+pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
     in_steps::replace(module, |_, kernel| sort::find(kernel).filter(pays).and_then(|found| steps(&found)))
 }
 
@@ -46,10 +49,10 @@ fn steps(found: &Found) -> Option<Steps> {
     let among_candidates = sort::ranks("ranks", &flat_values, true, &of_candidates)?;
     let chosen = sort::chosen("chosen", &of_candidates, &flat_indices, &found.out)?;
     let kernels = vec![
-        (in_chunks, vec![Operand::First, Operand::Slot(0)]),
-        (candidates, vec![Operand::First, Operand::Slot(0), Operand::Slot(1), Operand::Slot(2)]),
+        (in_chunks, vec![Operand::Own(0), Operand::Slot(0)]),
+        (candidates, vec![Operand::Own(0), Operand::Slot(0), Operand::Slot(1), Operand::Slot(2)]),
         (among_candidates, vec![Operand::As(1, flat_values), Operand::Slot(3)]),
-        (chosen, vec![Operand::Slot(3), Operand::As(2, flat_indices), Operand::Last]),
+        (chosen, vec![Operand::Slot(3), Operand::As(2, flat_indices), Operand::Own(1)]),
     ];
-    Some(Steps { slots: vec![ranks, values, indices, of_candidates], kernels })
+    Some(Steps { when: When::default(), slots: vec![ranks, values, indices, of_candidates], kernels })
 }

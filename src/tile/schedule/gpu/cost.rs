@@ -26,7 +26,8 @@
 //!
 //! A row of 768 by one warp is 6 accesses of 16 bytes a lane, which are under way together: some 2000 cycles, while
 //! each multiprocessor has up to 64 such rows. A row of 50,000 by 8 warps is 13 chunks of 4 accesses a lane; several blocks on
-//! one row would need a second launch to join their results, which costs as much as 10 chunks.
+//! one row need another launch to join their results, which costs as much as 3 or 4 chunks, so where rows are few they are divided
+//! ([`super::long_rows`]).
 //!
 //! A thread of a product reads 8 numbers for 16 sums, or 16 for 64: in the time in which a multiprocessor reads 16 bytes for each of 4 warps
 //! from shared memory it adds 16 to 32 products a thread, so the first waits for shared memory and the second does not. But the second has a quarter of
@@ -54,6 +55,12 @@ const WARP_ROW: i64 = 1024;
 const ROWS: i64 = 4;
 /// Elements of a long row that a block takes at a time.
 const CHUNK: i64 = 4096;
+/// Blocks that read as fast as memory gives: 2.3 MB under way, [`CHUNK_BYTES`] each.
+pub(super) const ENOUGH: i64 = 144;
+/// What a block has under way: a chunk of `f32`. Of narrower elements it has less, and takes as long.
+pub(super) const CHUNK_BYTES: i64 = 16 << 10;
+/// What could be read in the time that a launch takes, some 2 microseconds.
+pub(super) const LAUNCH: i64 = 6_700_000;
 /// Rows and columns of a tile of a product, as it was written.
 const PRODUCT: i64 = 64;
 /// From how many columns on a product has tiles of twice as many of both, but not of fewer rows than this.
@@ -208,11 +215,29 @@ pub(super) fn choose(kernel: &mut Kernel) -> Choice {
     choice
 }
 
-/// Resizes several axes, as far as that is possible.
+/// Resizes several axes, as far as that is possible: to a half of that, and so on, where all tiles are full and would not be.
 fn resize_all(axes: &mut Axes, kernel: &mut Kernel, which: &[usize], step: i64) {
     for n in which {
-        axes.resize(kernel, *n, step);
+        let now = axes.0.get(*n).map_or(step, |a| a.step);
+        let mut steps = std::iter::successors(Some(step), |step| Some(step / 2)).take_while(|s| *s >= now.min(step));
+        steps.any(|step| axes.resize(kernel, *n, step));
     }
+}
+
+/// Gives a kernel that goes through its rows in chunks, which several blocks shall do for each row, its tiles: one row, and large chunks;
+/// where neighbours are rows, as it was written.
+pub(super) fn take_long_rows(kernel: &mut Kernel, axes: &mut Axes) {
+    let (dense, others) = dense_columns(&kernel.body);
+    if dense < others {
+        return;
+    }
+    let along = |n: &usize, side: usize, of: fn(Along) -> bool| {
+        axes.0.get(*n).is_some_and(|a| a.side == Some(side) && of(a.along))
+    };
+    let rows: Vec<usize> = (0..axes.0.len()).filter(|n| along(n, 0, |along| matches!(along, Along::Grid(_)))).collect();
+    let loops: Vec<usize> = (0..axes.0.len()).filter(|n| along(n, 1, |along| along == Along::Loop)).collect();
+    resize_all(axes, kernel, &rows, 1);
+    resize_all(axes, kernel, &loops, CHUNK);
 }
 
 /// How many accesses of tiles with several columns go along memory with these, and how many with the rows alone.

@@ -23,6 +23,7 @@ use std::collections::BTreeSet;
 
 use super::super::plans::{At, buffer, in_entry, new_slot, slot_type};
 use super::super::products::Product;
+use super::cost::{ENOUGH, LAUNCH};
 use super::few_rows::{ROWS, begin_with_chunks, columns};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};
@@ -33,10 +34,6 @@ use crate::tile::{
 };
 use cranelift_entity::SecondaryMap;
 
-/// Blocks that read as fast as memory gives: 2.3 MB under way, 16 KiB each.
-const ENOUGH: i64 = 144;
-/// What could be read in the time that a launch takes.
-const LAUNCH: i64 = 6_700_000;
 /// Numbers of parts.
 const PARTS: [i64; 4] = [2, 4, 8, 16];
 /// Steps whose number that of a part is a multiple of: 16 bytes of any type.

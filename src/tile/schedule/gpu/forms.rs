@@ -8,6 +8,7 @@ use std::fmt;
 
 use super::super::attention::may_be_replaced;
 use super::super::products::Product;
+use super::long_rows;
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
@@ -61,6 +62,11 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
             }
             _ => "it became several kernels, whose elements are divided among threads".to_string(),
         });
+        let form = match (long_rows::division(unscheduled, k), new) {
+            (Some(division), Some(_)) => format!("{form}; {division}"),
+            (Some(division), None) => division.to_string(),
+            (None, _) => form,
+        };
         GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, why }
     };
     unscheduled.kernels.iter().filter(|k| k.state == State::Unscheduled).map(form).collect()

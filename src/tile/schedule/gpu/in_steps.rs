@@ -1,28 +1,42 @@
 //! A kernel becomes several, launched one after another, which give each other what lies in slots.
 //!
-//! In: an unscheduled module, and what becomes of a kernel ([`Steps`]). Out: the same module with those kernels and their launches. What it must not
-//! know: what a kernel computes.
+//! In: an unscheduled module, and what becomes of a kernel ([`Steps`]). Out: the same module with those kernels and their launches; where both ways
+//! have their sizes, the kernel stays, and each call chooses. What it must not know: what a kernel computes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::shape::Dim;
-use crate::tile::schedule::plans::{At, buffer, in_entry, new_slot, slot_type};
-use crate::tile::{BufferType, Kernel, Module, Op, Plan, View};
+use crate::tile::schedule::plans::{At, Choice, Variant, buffer, choose_by_count, in_entry, new_slot, slot_type};
+use crate::tile::{Block, BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanVariant, Value, View};
 
 /// What a launch of one of the steps is given.
 pub(super) enum Operand {
-    /// The first operand of the launch that it was.
-    First,
-    /// The last.
-    Last,
+    /// An operand of the launch that it was, by its number.
+    Own(usize),
     /// A slot, by its number.
     Slot(usize),
     /// A slot as a buffer of another shape.
     As(usize, BufferType),
 }
 
+/// For which calls the steps are launched: for all, or where a dimension is less than a number and another is at least one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct When {
+    pub(super) below: Option<(Dim, i64)>,
+    pub(super) from: Option<(Dim, i64)>,
+}
+
+impl When {
+    /// For all calls?
+    fn is_always(&self) -> bool {
+        self.below.is_none() && self.from.is_none()
+    }
+}
+
 /// What takes a kernel's place.
 pub(super) struct Steps {
+    /// For which calls.
+    pub(super) when: When,
     /// What the kernels give each other.
     pub(super) slots: Vec<BufferType>,
     /// The kernels, whose names are their kinds, in the order in which they are launched.
@@ -31,6 +45,7 @@ pub(super) struct Steps {
 
 /// The launches that take the place of one.
 struct Launches {
+    when: When,
     slots: Vec<BufferType>,
     /// The names of the kernels, and what they are given.
     list: Vec<(String, Vec<Operand>)>,
@@ -38,7 +53,13 @@ struct Launches {
 
 /// Puts steps in the place of the kernels that have some and whose plans can give all launches their slots: not where the size of these is known
 /// late. The names of the new kernels.
-pub(super) fn replace(module: &mut Module, steps: impl Fn(&Module, &Kernel) -> Option<Steps>) -> BTreeSet<String> {
+///
+/// # Errors
+/// A launch that is in no block, a bug in attnc.
+pub(super) fn replace(
+    module: &mut Module,
+    steps: impl Fn(&Module, &Kernel) -> Option<Steps>,
+) -> Result<BTreeSet<String>, String> {
     let mut changed = BTreeSet::new();
     let mut all: BTreeMap<String, Launches> = BTreeMap::new();
     let mut taken: BTreeSet<String> = module.kernels.iter().map(|k| k.name.clone()).collect();
@@ -46,8 +67,8 @@ pub(super) fn replace(module: &mut Module, steps: impl Fn(&Module, &Kernel) -> O
     for n in 0..module.kernels.len() {
         let Some(kernel) = module.kernels.get(n) else { continue };
         let name = kernel.name.clone();
-        let Some(Steps { slots, kernels }) = steps(module, kernel) else { continue };
-        if !module.plans.iter().all(|plan| launches_with_slots(plan, &name, &slots)) {
+        let Some(Steps { when, slots, kernels }) = steps(module, kernel) else { continue };
+        if !have_slots(module, &name, &slots) {
             continue;
         }
         let mut list = Vec::new();
@@ -57,17 +78,19 @@ pub(super) fn replace(module: &mut Module, steps: impl Fn(&Module, &Kernel) -> O
             changed.insert(kernel.name.clone());
             list.push((kernel.name.clone(), operands));
             match module.kernels.get_mut(n) {
-                Some(own) if number == 0 => *own = kernel,
+                Some(own) if number == 0 && when.is_always() => *own = kernel,
                 _ => made.push(kernel),
             }
         }
-        all.insert(name, Launches { slots, list });
+        all.insert(name, Launches { when, slots, list });
     }
     module.kernels.extend(made);
     if !all.is_empty() {
-        module.plans.iter_mut().for_each(|plan| launch_all(plan, &all));
+        for plan in &mut module.plans {
+            launch_all(plan, &all)?;
+        }
     }
-    changed
+    Ok(changed)
 }
 
 /// The first name of a kind that no kernel has.
@@ -82,44 +105,65 @@ pub(super) fn bytes(ty: &BufferType) -> Dim {
     Dim::product(&ty.shape).mul(&size.into())
 }
 
-/// Can a plan give every launch of a kernel slots of these types?
-pub(super) fn launches_with_slots(plan: &Plan, kernel: &str, slots: &[BufferType]) -> bool {
-    !plan.launched().contains(kernel) || slots.iter().all(|ty| slot_type(plan, &bytes(ty), ty) == *ty)
+/// Can all plans give every launch of a kernel slots of these types?
+pub(super) fn have_slots(module: &Module, kernel: &str, slots: &[BufferType]) -> bool {
+    let has = |plan: &Plan, ty: &BufferType| slot_type(plan, &bytes(ty), ty) == *ty;
+    let launches = |plan: &&Plan| plan.launched().contains(kernel);
+    module.plans.iter().filter(launches).all(|plan| slots.iter().all(|ty| has(plan, ty)))
+}
+
+/// Does each launch of a kernel, in a call, write elsewhere than it reads? Then the kernel may be read and written in another order.
+pub(super) fn writes_elsewhere(module: &Module, kernel: &Kernel) -> bool {
+    let is_written = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode != ParamMode::In);
+    let (written, read): (Vec<usize>, Vec<usize>) = (0..kernel.params.len()).partition(is_written);
+    let in_plan = |plan: &Plan| {
+        let body = &plan.body;
+        body.insts().all(|(_, _, d)| {
+            if !matches!(&d.op, Op::Launch { kernel: own } if *own == kernel.name) {
+                return true;
+            }
+            let memory = |n: usize| {
+                let view = View::of(body, *d.operands.get(n)?)?;
+                body.def_inst(view.root).map(|root| (&root.op, &root.operands))
+            };
+            let apart = |to: usize, from: usize| match (memory(to), memory(from)) {
+                (Some(to), Some(from)) => to != from,
+                _ => false,
+            };
+            plan.variant != PlanVariant::Prepare && written.iter().all(|to| read.iter().all(|from| apart(*to, *from)))
+        })
+    };
+    module.plans.iter().all(in_plan)
 }
 
 /// Launches the steps instead of the kernels that they are of.
-fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) {
+fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), String> {
     let mut added = BTreeSet::new();
-    let launches: Vec<_> = plan.body.insts().map(|(block, inst, data)| (block, inst, data.clone())).collect();
-    for (block, inst, data) in launches {
+    let launches: Vec<Inst> = plan.body.insts().map(|(_, inst, _)| inst).collect();
+    for inst in launches {
+        let data = plan.body.inst(inst).clone();
         let Op::Launch { kernel } = &data.op else { continue };
-        let Some(Launches { slots, list }) = all.get(kernel) else { continue };
-        let (Some(first), Some(last)) = (data.operands.first().copied(), data.operands.last().copied()) else {
-            continue;
+        let Some(launches) = all.get(kernel) else { continue };
+        let block = block_of(plan, inst)?;
+        let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
+        let steps = launches.with_operands(plan, &mut added, (at, &data.operands));
+        let mut choose = |(count, least): &(Dim, i64), launches: Vec<(String, Vec<Value>)>| {
+            let variants = vec![Variant { least: *least, launches }];
+            choose_by_count(plan, Choice { launch: inst, count: count.clone(), variants })
         };
-        let at = At { block, inst, loc: data.loc, out: Some(last) };
-        let slots: Vec<_> = (0..)
-            .zip(slots)
-            .map(|(others, ty)| {
-                let number = new_slot(plan, &bytes(ty), at, others);
-                in_entry(plan, &mut added, Op::Slot(number), ty.clone(), at)
-            })
-            .collect();
+        if let Some(below) = &launches.when.below {
+            choose(below, vec![(kernel.clone(), data.operands.clone())])?;
+        }
+        if let Some(from) = &launches.when.from {
+            choose(from, steps)?;
+            continue;
+        }
+        let block = block_of(plan, inst)?;
         let body = &mut plan.body;
-        for (number, (kernel, operands)) in list.iter().enumerate() {
-            let operands = operands.iter().filter_map(|operand| match operand {
-                Operand::First => Some(first),
-                Operand::Last => Some(last),
-                Operand::Slot(n) => slots.get(*n).copied(),
-                Operand::As(n, ty) => slots.get(*n).map(|root| {
-                    let BufferType { elem, shape, strides } = ty.clone();
-                    let (offset, dynamic) = (Dim::zero(), Vec::new());
-                    buffer(body, at, &View { root: *root, elem, offset, dynamic, shape, strides })
-                }),
-            });
-            let (op, operands) = (Op::Launch { kernel: kernel.clone() }, operands.collect());
+        for (number, (kernel, operands)) in steps.into_iter().enumerate() {
+            let op = Op::Launch { kernel };
             // The last one is the launch that it was.
-            if number + 1 == list.len() {
+            if number + 1 == launches.list.len() {
                 let launch = body.inst_mut(inst);
                 (launch.op, launch.operands) = (op, operands);
             } else {
@@ -127,5 +171,44 @@ fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) {
                 body.insert_before(block, inst, launch);
             }
         }
+    }
+    Ok(())
+}
+
+/// The block in which a launch stands.
+fn block_of(plan: &Plan, inst: Inst) -> Result<Block, String> {
+    let mut blocks = plan.body.layout.iter().copied();
+    blocks.find(|b| plan.body.block(*b).insts.contains(&inst)).ok_or_else(|| "a launch has gone".to_string())
+}
+
+impl Launches {
+    /// The kernels with what they are given instead of a launch with these operands, all of it there before that launch.
+    fn with_operands(
+        &self,
+        plan: &mut Plan,
+        added: &mut BTreeSet<Inst>,
+        (at, own): (At, &[Value]),
+    ) -> Vec<(String, Vec<Value>)> {
+        let slots: Vec<Value> = (0..)
+            .zip(&self.slots)
+            .map(|(others, ty)| {
+                let number = new_slot(plan, &bytes(ty), at, others);
+                in_entry(plan, added, Op::Slot(number), ty.clone(), at)
+            })
+            .collect();
+        let body = &mut plan.body;
+        let mut given = |operand: &Operand| match operand {
+            Operand::Own(n) => own.get(*n).copied(),
+            Operand::Slot(n) => slots.get(*n).copied(),
+            Operand::As(n, ty) => slots.get(*n).map(|root| {
+                let BufferType { elem, shape, strides } = ty.clone();
+                let (offset, dynamic) = (Dim::zero(), Vec::new());
+                buffer(body, at, &View { root: *root, elem, offset, dynamic, shape, strides })
+            }),
+        };
+        let operands = |list: &[Operand], given: &mut dyn FnMut(&Operand) -> Option<Value>| -> Vec<Value> {
+            list.iter().filter_map(given).collect()
+        };
+        self.list.iter().map(|(kernel, list)| (kernel.clone(), operands(list, &mut given))).collect()
     }
 }

@@ -8,7 +8,7 @@
 //!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
 //!
 //!    Sorting, which goes from element to element, becomes counting ([`ranks`]; of the greatest few of many, within chunks first: [`candidates`]), running sums become sums of chunks ([`scans`]). Products of few rows and few columns are divided by their steps
-//!    ([`divided`]).
+//!    ([`divided`]). So are long rows that are reduced, if they are few ([`long_rows`]).
 //!
 //! Before both, weights that are to be kept in fewer bytes are packed into panels, and the products that read them get kernels of their own
 //! (`panels`).
@@ -34,6 +34,7 @@ mod divided;
 mod few_rows;
 mod forms;
 mod in_steps;
+mod long_rows;
 mod one_each;
 mod parts;
 mod persistent;
@@ -138,10 +139,11 @@ fn with_queries(
     let scheduled = module.clone().changed(|module: &mut Module| {
         let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target, &divided)?);
-        changed.extend(candidates::expand(module));
+        changed.extend(candidates::expand(module)?);
         changed.extend(ranks::expand(module));
-        changed.extend(scans::expand(module));
+        changed.extend(scans::expand(module)?);
         changed.extend(divided::divide(module)?);
+        changed.extend(long_rows::expand(module)?);
         let aligned = aligned(module);
         let unscheduled = module.kernels.iter().filter(|k| k.state == State::Unscheduled);
         let chunks = unscheduled.filter(|k| few_rows::begin_with_chunks(module, k)).map(|k| k.name.clone());

@@ -1,6 +1,7 @@
 //! Does a kernel compute the same, rounding apart, when the tiles along an axis have another size, and there are more or fewer of them?
 //!
-//! In: a kernel, the tiles of an axis, the loop that goes along it, if one does. Out: yes or no. What this must not know: machines, sizes.
+//! In: a kernel, the tiles of an axis, the loop that goes along it, if one does. Out: how it combines what tiles are reduced to
+//! ([`combinations`]), if it does that alone. What this must not know: machines, sizes.
 //!
 //! What a tile is reduced to along the axis is about that tile alone, so it may only be combined with what the tiles before gave:
 //!
@@ -21,26 +22,78 @@ use std::collections::BTreeSet;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind};
 use crate::tile::{Block, Body, Inst, Op, Terminator, Value, ValueDef};
 
-/// See the head of this file. `nodes` are the tiles along the axis, each with the side that goes along it; `counter` is the first number
-/// of a loop's tile, where a loop goes along the axis.
+/// How a value that a loop carries on, `acc`, is combined with what a tile gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Combination {
+    /// With `part`, to which the tile is reduced: by the operation of that kind, or as the maximum of a [`Combination::Place`].
+    Part {
+        /// What is carried on.
+        acc: Value,
+        /// What the tile gives.
+        part: Value,
+        /// How it is reduced.
+        kind: ReduceKind,
+    },
+    /// What the additions of `sum` have lost.
+    Lost {
+        /// What is carried on.
+        acc: Value,
+        /// The sum.
+        sum: Value,
+    },
+    /// The place of the maximum: that of the tile's, `best`, is `found`.
+    Place {
+        /// What is carried on.
+        acc: Value,
+        /// The tile's maximum.
+        best: Value,
+        /// Its place among all elements.
+        found: Value,
+    },
+}
+
+impl Combination {
+    /// What is carried on.
+    pub(super) fn acc(&self) -> Value {
+        match self {
+            Combination::Part { acc, .. } | Combination::Lost { acc, .. } | Combination::Place { acc, .. } => *acc,
+        }
+    }
+
+    /// What a tile is reduced to, if that is combined as it is.
+    pub(super) fn part(&self) -> Option<Value> {
+        match self {
+            Combination::Part { part, .. } => Some(*part),
+            Combination::Lost { .. } | Combination::Place { .. } => None,
+        }
+    }
+}
+
+/// Does a kernel compute the same with tiles of another size along an axis? `nodes` are the tiles along the axis, each with the side that
+/// goes along it; `counter` is the first number of a loop's tile, where a loop goes along the axis.
 pub(super) fn are_independent_of_size(body: &Body, nodes: &[(Value, usize)], counter: Option<Value>) -> bool {
+    combinations(body, nodes, counter).is_some()
+}
+
+/// How what the tiles along an axis are reduced to is combined; see the head of this file. `None` if anything else is done with it.
+pub(super) fn combinations(body: &Body, nodes: &[(Value, usize)], counter: Option<Value>) -> Option<Vec<Combination>> {
     let along = |v: Value, side: usize| nodes.contains(&(v, side));
     let is_product_along = |op: &Op, operands: &[Value]| match (op, operands) {
         (Op::Dot { .. }, [a, b, ..]) => along(*a, 1) || along(*b, 0),
         _ => false,
     };
     if body.insts().any(|(_, _, d)| is_product_along(&d.op, &d.operands)) {
-        return false;
+        return None;
     }
     let results = body.insts().filter_map(|(_, _, d)| d.result);
     let parts: Vec<Value> = results.filter(|v| reduced(body, nodes, *v).is_some()).collect();
-    let Some(counter) = counter else { return parts.is_empty() };
-    let Some(over) = Loop::of(body, counter) else { return false };
+    let Some(counter) = counter else { return parts.is_empty().then(Vec::new) };
+    let over = Loop::of(body, counter)?;
     let mut found = Combined::default();
     for (acc, next) in &over.carried {
         let pair = (*acc, *next);
         if acc != next && !found.sum(body, nodes, &over, pair) && !found.choice(body, nodes, &over, pair) {
-            return false;
+            return None;
         }
     }
     // Nobody else is told of what is combined while the loop goes on.
@@ -51,11 +104,12 @@ pub(super) fn are_independent_of_size(body: &Body, nodes: &[(Value, usize)], cou
         (Op::Store { .. }, Some(tile)) => !along(*tile, 0) && !along(*tile, 1),
         _ => false,
     };
-    over.inside.iter().all(|block| {
+    let is_alone = over.inside.iter().all(|block| {
         let insts = &body.block(*block).insts;
         let is_passed = *block != over.back && over.passes_inside(body, *block).any(|v| hidden.contains(&v));
         !is_passed && !insts.iter().any(|i| is_told(i) || stores_elsewhere(i))
-    })
+    });
+    is_alone.then_some(found.all)
 }
 
 /// The kind of reduction along the axis that a value is the result of.
@@ -126,6 +180,7 @@ impl Loop {
 struct Combined {
     accumulators: BTreeSet<Value>,
     steps: BTreeSet<Inst>,
+    all: Vec<Combination>,
 }
 
 /// The operands of a value that is the result of an operation.
@@ -151,9 +206,9 @@ impl Combined {
         if (a == acc) == (b == acc) {
             return false;
         }
-        let is_part =
-            reduced(body, nodes, part).is_some_and(|kind| kind != ReduceKind::Mean && kind.combination() == Some(op));
-        if is_part {
+        let kind = reduced(body, nodes, part);
+        if let Some(kind) = kind.filter(|kind| *kind != ReduceKind::Mean && kind.combination() == Some(op)) {
+            self.all.push(Combination::Part { acc, part, kind });
             self.accept(body, &[acc], &[next]);
             return true;
         }
@@ -166,9 +221,11 @@ impl Combined {
             let is_rest = binary(body, of_b, BinaryOp::Sub) == Some([both, sum]) && again == of_b;
             let is_sum = over.next(sum) == Some(both) && binary(body, both, BinaryOp::Add) == Some([sum, added]);
             let is_part = reduced(body, nodes, added) == Some(ReduceKind::Sum);
-            (op == BinaryOp::Add && is_rest && is_sum && is_part).then_some([of_sum, of_part, of_a, of_b])
+            let fits = op == BinaryOp::Add && is_rest && is_sum && is_part;
+            fits.then_some((sum, [of_sum, of_part, of_a, of_b]))
         };
-        let Some(made) = lost() else { return false };
+        let Some((sum, made)) = lost() else { return false };
+        self.all.push(Combination::Lost { acc, sum });
         self.accept(body, &[acc], &made);
         self.accept(body, &[], &[part, next]);
         true
@@ -202,10 +259,12 @@ impl Combined {
                     return None;
                 }
                 made.push(new);
+                return Some((Combination::Place { acc, best, found: new }, made));
             }
-            Some(made)
+            Some((Combination::Part { acc, part: best, kind: ReduceKind::Max }, made))
         };
-        let Some(made) = found() else { return false };
+        let Some((combination, made)) = found() else { return false };
+        self.all.push(combination);
         self.accept(body, &[acc], &made);
         true
     }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::in_steps::{bytes, free_name, launches_with_slots};
+use super::in_steps::{bytes, free_name, have_slots};
 use crate::shape::{Dim, Elem};
 use crate::tile::schedule::plans::{At, in_entry, new_slot};
 use crate::tile::sort::{self, Found};
@@ -37,9 +37,7 @@ pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
         if has_room && !module.plans.iter().all(|plan| rooms_are_its_own(plan, &kernel.name)) {
             continue;
         }
-        if !has_room
-            && !module.plans.iter().all(|plan| launches_with_slots(plan, &kernel.name, std::slice::from_ref(&ranks)))
-        {
+        if !has_room && !have_slots(module, &kernel.name, std::slice::from_ref(&ranks)) {
             continue;
         }
         // Other names: they take other buffers than the one did.

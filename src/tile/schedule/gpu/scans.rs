@@ -6,19 +6,22 @@
 
 use std::collections::BTreeSet;
 
-use super::in_steps::{self, Operand, Steps};
+use super::in_steps::{self, Operand, Steps, When, writes_elsewhere};
+use crate::tile::Module;
 use crate::tile::scan::{self, CHUNK, Found};
-use crate::tile::{Module, Op, Plan, Value, View};
 
 /// From so many rows on each is summed by a thread. One after another, an element takes half a microsecond, whatever the number of rows up to
 /// there; three launches do 128 times the additions, of which a GPU does 10^13 a second.
 const ROWS: i64 = 40_000;
 
 /// Does it; the names of the kernels that are new.
-pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
+///
+/// # Errors
+/// As [`in_steps::replace`].
+pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
     in_steps::replace(module, |module, kernel| {
         let found = scan::find(kernel).filter(pays)?;
-        module.plans.iter().all(|plan| writes_elsewhere(plan, &kernel.name)).then(|| steps(&found))?
+        writes_elsewhere(module, kernel).then(|| steps(&found))?
     })
 }
 
@@ -35,23 +38,9 @@ fn steps(found: &Found) -> Option<Steps> {
     let Found { x, axis, out } = found;
     let of_chunks = scan::of_chunks(x, *axis)?;
     let kernels = vec![
-        (scan::totals("totals", x, *axis, &of_chunks), vec![Operand::First, Operand::Slot(0)]),
+        (scan::totals("totals", x, *axis, &of_chunks), vec![Operand::Own(0), Operand::Slot(0)]),
         (scan::offsets("offsets", &of_chunks, *axis), vec![Operand::Slot(0), Operand::Slot(1)]),
-        (scan::chunks("sums", x, *axis, &of_chunks, out), vec![Operand::First, Operand::Slot(1), Operand::Last]),
+        (scan::chunks("sums", x, *axis, &of_chunks, out), vec![Operand::Own(0), Operand::Slot(1), Operand::Own(1)]),
     ];
-    Some(Steps { slots: vec![of_chunks.clone(), of_chunks], kernels })
-}
-
-/// Is what each launch of a kernel sums apart from where it writes?
-fn writes_elsewhere(plan: &Plan, kernel: &str) -> bool {
-    let body = &plan.body;
-    let memory = |v: Option<&Value>| {
-        let view = View::of(body, *v?)?;
-        body.def_inst(view.root).map(|root| (&root.op, &root.operands))
-    };
-    let mut launches = body.insts().filter(|(_, _, d)| matches!(&d.op, Op::Launch { kernel: own } if own == kernel));
-    launches.all(|(_, _, d)| match (memory(d.operands.first()), memory(d.operands.last())) {
-        (Some(from), Some(to)) => from != to,
-        _ => false,
-    })
+    Some(Steps { when: When::default(), slots: vec![of_chunks.clone(), of_chunks], kernels })
 }

@@ -45,7 +45,10 @@ pub(super) struct Axis {
     pub(super) all: Option<i64>,
     /// Is it the rows of tiles (0), or the columns (1)? Neither, if it is both.
     pub(super) side: Option<usize>,
-    nodes: Vec<(Value, usize)>,
+    /// Where a tile begins.
+    pub(super) start: Value,
+    /// The tiles, each with the side that goes along the axis.
+    pub(super) nodes: Vec<(Value, usize)>,
     /// The instructions whose operand is the step: the start of a tile, or of the next one; the extent.
     steps: Vec<Inst>,
 }
@@ -287,7 +290,7 @@ fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axi
     }
     let side = nodes.first().map(|(_, side)| *side);
     let side = side.filter(|side| nodes.iter().all(|(_, s)| s == side));
-    Some(Axis { along: going.along, step, all, side, nodes, steps })
+    Some(Axis { along: going.along, step, all, side, start, nodes, steps })
 }
 
 /// Is the start of a tile, as a number, only added to places in the tile? The sums are places in all, whatever the step.
