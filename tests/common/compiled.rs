@@ -18,7 +18,7 @@ use attnc::runtime::{link, processor};
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use attnc::tile::verify::VerifiedModule;
-use attnc::tile::{self, Cpu, WeightChoice, WeightFormat};
+use attnc::tile::{self, Cpu, GpuArch, WeightChoice, WeightFormat};
 use safetensors::tensor::{Dtype, TensorView};
 
 /// The module after the whole pipeline.
@@ -131,6 +131,22 @@ pub(crate) fn load_made_by(
     load_tier(generator, tier(level, tiles), module, params, folder)
 }
 
+/// Compiles and links a module after the passes for a kind of GPU into `folder`, with its weights, and opens it on the GPU that the driver has.
+pub(crate) fn load_on_gpu(
+    kind: GpuArch,
+    module: &Module,
+    params: &BTreeMap<String, Tensor>,
+    folder: &Path,
+) -> CompiledModel {
+    let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
+    let tiles = lowering::tile::lower(verified).unwrap_or_else(|e| panic!("lowering: {e}"));
+    let tiles = tile::schedule_for_gpu(&tiles, kind).unwrap_or_else(|e| panic!("schedule: {e}"));
+    let (ptx, infos) = codegen::ptx::compile(&tiles, kind).unwrap_or_else(|e| panic!("PTX: {e}"));
+    let kernels = codegen::ptx::variant(kind.name(), &ptx, &infos).unwrap_or_else(|e| panic!("PTX: {e}"));
+    let tier = cpu::Tier { level: Cpu::PORTABLE, module: tiles.verified(), gpu: Some(&kernels) };
+    load_tier(generator(), tier, module, params, folder)
+}
+
 fn load_tier(
     generator: Generator,
     tier: cpu::Tier<'_>,
@@ -138,6 +154,7 @@ fn load_tier(
     params: &BTreeMap<String, Tensor>,
     folder: &Path,
 ) -> CompiledModel {
+    let device = tier.gpu.map(|_| "cuda");
     let model = descriptor::describe(&module.interface(), "Test", "", &cpu::Arch::host().triple().to_string()).unwrap();
     let compiled =
         codegen::compile(generator, &[tier], &model, cpu::EmitOptions::default()).unwrap_or_else(|e| panic!("{e}"));
@@ -150,7 +167,7 @@ fn load_tier(
         .collect();
     safetensors::serialize_to_file(views, None, &weights).unwrap();
     // SAFETY: linked just above.
-    unsafe { CompiledModel::open(&so, Some(&weights), 1) }.unwrap_or_else(|e| panic!("{e}"))
+    unsafe { CompiledModel::open_on(&so, Some(&weights), 1, device) }.unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Is every element of a result within the bound of what is expected?

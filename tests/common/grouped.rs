@@ -3,7 +3,7 @@
 //!
 //! In: modules after the passes, each with its parameters. Out: a loaded model, where the entry points, parameters and states of the module
 //! of a number have its number before their names. A test program takes it in by
-//! `#[path = "../common/grouped.rs"] mod grouped;`, beside `compiled`.
+//! `#[path = "../common/grouped.rs"] mod grouped;`.
 
 #![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
@@ -14,9 +14,9 @@ use std::path::Path;
 use attnc::ir::{Function, Module, Op};
 use attnc::runtime::load::CompiledModel;
 use attnc::tensor::Tensor;
-use attnc::tile::Cpu;
 
-use crate::compiled;
+/// Compiles a module with its parameters into a folder, and loads it; panics where that fails.
+pub(crate) type Load<'a> = &'a dyn Fn(&Module, &BTreeMap<String, Tensor>, &Path) -> CompiledModel;
 
 /// A module after the passes, with its parameters.
 pub(crate) struct Member {
@@ -57,13 +57,13 @@ impl Member {
 /// Gives a check each member with a library that has it. Where they do not compile together, each is compiled alone; those that
 /// do not even so are passed to `refused`.
 pub(crate) fn each(
-    level: Cpu,
+    load: Load<'_>,
     members: &[Member],
     mut check: impl FnMut(&Member, &CompiledModel),
     mut refused: impl FnMut(&Member),
 ) {
     let folder = tempfile::tempdir().unwrap();
-    if let Some(model) = loaded(level, members, folder.path()) {
+    if let Some(model) = loaded(load, members, folder.path()) {
         members.iter().for_each(|m| check(m, &model));
         return;
     }
@@ -71,7 +71,7 @@ pub(crate) fn each(
     for (n, member) in members.iter().enumerate() {
         let folder = folder.path().join(n.to_string());
         std::fs::create_dir(&folder).unwrap();
-        match loaded(level, std::slice::from_ref(member), &folder) {
+        match loaded(load, std::slice::from_ref(member), &folder) {
             Some(model) => check(member, &model),
             None => {
                 all = false;
@@ -82,7 +82,7 @@ pub(crate) fn each(
     assert!(!all, "modules {:?} compile alone but not together", members.iter().map(|m| m.number).collect::<Vec<_>>());
 }
 
-fn loaded(level: Cpu, members: &[Member], folder: &Path) -> Option<CompiledModel> {
+fn loaded(load: Load<'_>, members: &[Member], folder: &Path) -> Option<CompiledModel> {
     let mut all = Module { name: "random.attn".into(), ..Module::default() };
     let mut params = BTreeMap::new();
     for member in members {
@@ -96,5 +96,5 @@ fn loaded(level: Cpu, members: &[Member], folder: &Path) -> Option<CompiledModel
         params.extend(member.params.iter().map(|(name, x)| (member.name(name), x.clone())));
     }
     all.params.sort_by(|a, b| a.name.cmp(&b.name));
-    catch_unwind(AssertUnwindSafe(|| compiled::load_at(level, &all, &params, folder))).ok()
+    catch_unwind(AssertUnwindSafe(|| load(&all, &params, folder))).ok()
 }

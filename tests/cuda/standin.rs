@@ -13,10 +13,18 @@ pub(crate) fn driver() -> PathBuf {
     made
 }
 
-/// A command that finds the stand-in, which is as `settings` say.
+/// Is this machine's own GPU to be tested, not the stand-in? See [`crate`].
+pub(crate) fn is_real_gpu() -> bool {
+    std::env::var_os("ATTNC_TEST_GPU").is_some()
+}
+
+/// A command that finds the stand-in, which is as `settings` say; or the machine's driver.
 pub(crate) fn with_driver(program: impl AsRef<std::ffi::OsStr>, settings: &str) -> Command {
     let mut command = Command::new(program);
-    command.env("ATTNC_CUDA_LIB", driver()).env("ATTNC_STANDIN", settings).env_remove("ATTNC_DEVICE");
+    command.env_remove("ATTNC_DEVICE");
+    if !is_real_gpu() {
+        command.env("ATTNC_CUDA_LIB", driver()).env("ATTNC_STANDIN", settings);
+    }
     command
 }
 

@@ -85,11 +85,12 @@ def median_time(call, seconds=2.0):
 class Compiled:
     """An example, compiled, and its Python wrapper imported."""
 
-    def __init__(self, attnc, example, report):
+    def __init__(self, attnc, example, report, device="cpu"):
+        self.device = device
         self.so = OUT / f"{example.split('_', 1)[1]}.so"
         program = ROOT / "examples" / f"{example}.attn"
         start = time.perf_counter()
-        subprocess.run([attnc, program, "-o", self.so, "--emit", "so,header,python"], check=True)
+        subprocess.run([attnc, program, "--target", device, "-o", self.so, "--emit", "so,header,python"], check=True)
         elapsed = time.perf_counter() - start
         report.compiled.append(f"{example:28} {elapsed * 1e3:7.0f} ms {self.so.stat().st_size / 1024:9.0f} KiB")
         spec = importlib.util.spec_from_file_location(self.so.stem, self.so.with_suffix(".py"))
@@ -102,7 +103,8 @@ class Compiled:
             path = self.so.with_suffix(".safetensors")
             tensors.write(path, {name: value.detach().float().numpy() for name, value in weights.items()})
             weights = path
-        return self.wrapper.Model(str(self.so), weights=None if weights is None else str(weights), threads=threads)
+        weights = None if weights is None else str(weights)
+        return self.wrapper.Model(str(self.so), weights=weights, threads=threads, device=self.device)
 
 
 def randomise(module, spread=0.25):
@@ -363,6 +365,7 @@ def main():
     parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help=f"some of {' '.join(EXAMPLES)}; all without")
     parser.add_argument("--attnc", type=Path, default=ROOT / "target" / "release" / "attnc", help="the compiler")
     parser.add_argument("--seed", type=int, default=0, help="of the random weights and inputs")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="what runs attnc's code; PyTorch has the processor")
     parser.add_argument("--no-times", dest="times", action="store_false", help="compare only")
     options = parser.parse_args()
     unknown = set(options.examples) - set(EXAMPLES)
@@ -374,7 +377,7 @@ def main():
     report = Report(options.times)
     for example in options.examples or EXAMPLES:
         torch.manual_seed(options.seed)
-        EXAMPLES[example](Compiled(options.attnc, example, report), report)
+        EXAMPLES[example](Compiled(options.attnc, example, report, options.device), report)
         gc.collect()
     print("\ncompiling, linking included; size of the .so", *report.compiled, sep="\n")
     if report.timed:

@@ -35,5 +35,9 @@ mod front;
 mod gen_source;
 #[path = "../common/gen_tile.rs"]
 mod gen_tile;
+#[path = "../common/grouped.rs"]
+mod grouped;
 #[path = "../common/host.rs"]
 mod host;
+#[path = "../common/meant.rs"]
+mod meant;

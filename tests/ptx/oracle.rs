@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use attnc::codegen::ptx;
-use attnc::ir::interp::{self, Bounded, Data};
+use attnc::ir::interp::{self, Bounded};
 use attnc::ir::{self, verify};
 use attnc::lowering::graph::Options;
 use attnc::passes;
@@ -17,7 +17,7 @@ use attnc::tensor::Tensor;
 use attnc::tile::{self, GpuArch, PlanVariant};
 
 use crate::gen_source::inputs::{GivenCall, Sizes};
-use crate::{front, gen_source};
+use crate::{front, gen_source, meant};
 
 /// How often each program is called, in one session.
 const CALLS: u64 = 2;
@@ -111,7 +111,7 @@ fn compare(seed: u64, source: &str, is_stateless: bool, calls: &[GivenCall]) -> 
         let ends = expected.as_ref().map_or(true, |e| !e.certain);
         let what = format!("{} {:?}", given.entry, given.sizes);
         match (expected, got) {
-            (Ok(expected), Ok(got)) => differ(&expected, &got).map_err(|why| format!("{what}: {why}"))?,
+            (Ok(expected), Ok(got)) => meant::differ(&expected, &got).map_err(|why| format!("{what}: {why}"))?,
             (Err(_), Err(_)) => {}
             (Err(e), Ok(_)) => return Err(format!("{what}: should have failed: {e}")),
             (Ok(_), Err(e)) => return Err(format!("{what}: failed: {e}")),
@@ -144,27 +144,4 @@ fn on_simulator(
     };
     let done = tile::interp::run_on(tiles, &call, states, simulated).map_err(|e| e.to_string())?;
     Ok(entered.leave(done.results))
-}
-
-/// The first element that is not within its bound.
-pub(crate) fn differ(expected: &interp::Outcome<Bounded>, got: &[Tensor]) -> Result<(), String> {
-    if !expected.certain {
-        return Ok(());
-    }
-    for (n, (want, have)) in expected.results.iter().zip(got).enumerate() {
-        if want.shape != have.shape() {
-            return Err(format!("result {n} has shape {:?}, not {:?}", have.shape(), want.shape));
-        }
-        for (i, h) in have.to_f64().iter().enumerate() {
-            let (fits, means) = match &want.data {
-                Data::Float(xs) => (xs[i].admits(*h, 1.0), format!("{} +- {:e}", xs[i].value, xs[i].error)),
-                Data::Int(xs) => (xs[i] as f64 == *h, xs[i].to_string()),
-                Data::Bool(xs) => (f64::from(u8::from(xs[i])) == *h, xs[i].to_string()),
-            };
-            if !fits {
-                return Err(format!("result {n}, element {i}: {h}, not {means}"));
-            }
-        }
-    }
-    Ok(())
 }

@@ -20,7 +20,7 @@ use attnc::tile::interp::{LaunchArgument, LaunchError, LaunchMemory, Launches};
 use attnc::tile::verify::VerifiedModule;
 use attnc::tile::{self, GpuArch, PlanVariant, gpu_loops, text};
 
-use crate::oracle::differ;
+use crate::meant::differ;
 use crate::{front, gen_source, ptxas};
 
 const PROGRAM: &str = "use std.nn

@@ -185,7 +185,7 @@ fn compiled_code_computes_what_graph_ir_says() {
             format!("seed {seed} ({}): {what}\n{:?}\n{}", level.name(), programs[&seed].symbols, text::print(module))
         };
         grouped::each(
-            level,
+            &|module, params, folder| compiled::load_at(level, module, params, folder),
             &members,
             |member, model| {
                 let e = computes_something_else(&programs[&member.number], member, model);

@@ -17,6 +17,8 @@ mod gen_tile;
 mod graph_ir;
 #[path = "../common/grouped.rs"]
 mod grouped;
+#[path = "../common/meant.rs"]
+mod meant;
 mod passes;
 mod rounded;
 mod sources;
