@@ -143,7 +143,7 @@ fn elementwise_work_moves_whole_sectors_and_has_a_rest() {
 }
 
 #[test]
-fn a_long_row_is_searched_by_a_block_in_large_chunks() {
+fn a_long_row_is_searched_by_several_blocks_in_large_chunks() {
     const V: usize = 50_257;
     let mut values = numbers(V);
     values[31_007] = 9.0;
@@ -151,9 +151,11 @@ fn a_long_row_is_searched_by_a_block_in_large_chunks() {
     let x = Tensor::from_floats(Elem::F32, vec![V], &values).expect("floats");
     let (results, stats, _) = call("fn f(x: f32[50257]) -> i32 { argmax(x) }", std::slice::from_ref(&x));
     assert_eq!(results[0].to_i64(), [31_007]);
-    // One element is a sector of its own behind the last group of four, and the result another.
-    assert_eq!(stats.global_sectors, sectors(V - 1, Elem::F32) + 2);
-    assert_eq!(stats.global_accesses, (V as u64 - 1).div_ceil(128) + 2);
+    // One element is a sector of its own behind the last group of four, and the result another. Each of 13 parts stores a maximum and its place,
+    // which are read again.
+    let combined = 4 * 13;
+    assert!(stats.global_sectors <= sectors(V - 1, Elem::F32) + 2 + combined, "{stats:?}");
+    assert!(stats.global_accesses <= (V as u64 - 1).div_ceil(128) + 2 + combined, "{stats:?}");
     let row = call("fn f(x: f32[50257]) -> f32[50257] { softmax(x) }", std::slice::from_ref(&x)).0;
     near(&row[0], &softmax(&values), 1e-7);
 }
