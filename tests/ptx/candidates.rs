@@ -10,16 +10,19 @@ use attnc::threads;
 use attnc::tile::GpuArch;
 use attnc::tile::verify::VerifiedModule;
 
-use crate::tensor_cores::{for_gpu, on_simulator};
+use crate::tensor_cores::{for_gpu, forms, on_simulator};
 use crate::{fragments, ptxas};
 
 /// The indices of the `k` greatest elements of each row.
-fn scheduled(ty: &str, lead: &str, k: usize, arch: GpuArch) -> VerifiedModule {
+fn program(ty: &str, lead: &str, k: usize) -> String {
     let bound = if ty.contains('N') { format!("where {k} <= N") } else { String::new() };
-    let source = format!(
+    format!(
         "model Test {{\n    pub fn forward(x: {ty}) -> i32[{lead}{k}] {bound} {{\n        let (_, places) = top_k(x, {k})\n        places\n    }}\n}}\n"
-    );
-    for_gpu(&source, arch).unwrap_or_else(|e| panic!("{ty}: {e}"))
+    )
+}
+
+fn scheduled(ty: &str, lead: &str, k: usize, arch: GpuArch) -> VerifiedModule {
+    for_gpu(&program(ty, lead, k), arch).unwrap_or_else(|e| panic!("{ty}: {e}"))
 }
 
 /// A row's first `k` indices: greater elements first, NaN before all, equal ones as they come. A stable sort keeps their order.
@@ -84,6 +87,17 @@ fn other_orders_have_ranks_among_all() {
         assert!(kernels.contains("ranks.0"), "{kernels:?}");
         assert_eq!(kernels.contains("candidates.0"), wanted, "{kernels:?}");
     }
+}
+
+#[test]
+fn remarks_tell_how_elements_are_ordered_and_why() {
+    let form = |source: &str| forms(source).join("\n");
+    let few = form(&program("f32[N]", "", 20));
+    assert_eq!(few, "the greatest of each 512 are candidates, whose ranks are counted, in 4 launches");
+    let counted = "for each element those that come before it are counted, in 2 launches; without candidates: ";
+    assert_eq!(form(&program("f32[4095]", "", 20)), format!("{counted}an axis of less than 4096"));
+    let all = "model Test { pub fn forward(x: f32[N]) -> i32[N] { argsort(x) } }";
+    assert_eq!(form(all), format!("{counted}more than a few are wanted"));
 }
 
 #[test]

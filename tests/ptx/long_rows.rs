@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use attnc::codegen::ptx::compile;
 use attnc::ir;
 use attnc::ptx::text::print;
+use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
@@ -12,6 +13,8 @@ use attnc::threads;
 use attnc::tile::verify::VerifiedModule;
 use attnc::tile::{self, GpuArch, Op};
 
+use crate::gen_source::inputs::{GivenCall, Sizes};
+use crate::oracle::compare;
 use crate::tensor_cores::{for_gpu, on_simulator};
 use crate::{fragments, front, ptxas};
 
@@ -197,6 +200,35 @@ fn calls_choose_by_length_and_by_rows() {
         let wanted: Vec<f64> = x.chunks(30_000).map(greatest).collect();
         let tensor = Tensor::from_floats(Elem::F32, vec![b, 30_000], &x).expect("a tensor");
         assert_eq!(given(&tiles, &[("B", b as i64)], &[tensor]).to_f64(), wanted, "{b}");
+    });
+}
+
+/// Random reductions: lengths that are known and not, types, what is around them. They are within the bounds of the program as it is written.
+#[test]
+fn random_reductions_of_long_rows_compute_what_they_mean() {
+    let seeds: Vec<u64> = (0..6).collect();
+    threads::each(seeds, threads::all(), |seed| {
+        let mut random = Random::new(seed);
+        let (rows, cols) = (1 + random.below(2), 29_000 + random.below(9000));
+        let elem = random.pick(&["f32", "bf16"]);
+        let lengths = [format!("{rows}, {cols}"), format!("{rows}, N"), format!("B, {cols}"), "B, N".to_string()];
+        let shape = random.pick(&lengths);
+        let lead = shape.split(',').next().expect("an axis");
+        let (result, body) = random.pick(&[
+            (format!("{elem}[{lead}]"), "sum(abs(x), axis = -1) / 3"),
+            (format!("{elem}[{lead}]"), "max(x, axis = -1) - min(x * 2, axis = -1)"),
+            (format!("{elem}[{shape}]"), "x - max(x, axis = -1, keep = true)"),
+            (format!("bool[{lead}]"), "any(x > 1.99, axis = -1)"),
+            (format!("{elem}[{lead}]"), "mean(x * x, axis = -1)"),
+            (format!("i32[{lead}]"), "argmax(x, axis = -1)"),
+        ]);
+        let source = format!("model M {{\n    pub fn f(x: {elem}[{shape}]) -> {result} {{ {body} }}\n}}\n");
+        let values: Vec<f64> = (0..rows * cols).map(|_| 4.0 * random.unit() - 2.0).collect();
+        let kind = if elem == "f32" { Elem::F32 } else { Elem::BF16 };
+        let x = Tensor::from_floats(kind, vec![rows, cols], &values).expect("as many numbers");
+        let sizes = Sizes { lead: Vec::new(), symbols: BTreeMap::new() };
+        compare(seed, &source, true, &[GivenCall { entry: "f", sizes, args: vec![x] }])
+            .unwrap_or_else(|e| panic!("{source}: {e}"));
     });
 }
 

@@ -89,7 +89,7 @@ fn one(seed: u64, program: &gen_source::Generated) -> Result<(), String> {
 }
 
 /// Calls of a program in one session, on the simulator and as they are meant.
-fn compare(seed: u64, source: &str, is_stateless: bool, calls: &[GivenCall]) -> Result<(), String> {
+pub(crate) fn compare(seed: u64, source: &str, is_stateless: bool, calls: &[GivenCall]) -> Result<(), String> {
     let module = front::module("random.attn", source, &Options::default())?;
     let params = gen_source::inputs::parameters(&module, seed);
     let mut optimised = module.clone();

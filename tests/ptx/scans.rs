@@ -12,7 +12,7 @@ use attnc::threads;
 use attnc::tile::verify::VerifiedModule;
 use attnc::tile::{self, GpuArch};
 
-use crate::tensor_cores::{for_gpu, on_simulator};
+use crate::tensor_cores::{for_gpu, forms, on_simulator};
 use crate::{fragments, front, ptxas};
 
 /// A program that sums along an axis of its argument.
@@ -121,6 +121,11 @@ fn long_sums_of_few_rows_are_divided() {
         let wanted: &[&str] = if divided { &["totals.0", "offsets.0", "sums.0"] } else { &["cumsum.0"] };
         assert_eq!(names, wanted, "{ty}");
     }
+    let form = |ty: &str, axis: usize| forms(&program(ty, axis)).join("\n");
+    let serial = "elements are added one after another, each row by a thread: ";
+    assert_eq!(form("f32[N]", 0), "sums of chunks of 128, of those before each, and within each, in 3 launches");
+    assert_eq!(form("f32[128]", 0), format!("{serial}an axis of at most 128"));
+    assert_eq!(form("f32[N, 50000]", 0), format!("{serial}50000 rows leave no thread idle"));
 }
 
 /// Threads read elements of a chunk that others have written, if the result lies where they do.

@@ -129,12 +129,23 @@ fn graph(source: &str) -> ir::Module {
     front::module("test.attn", source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A program, scheduled for a GPU.
-pub(crate) fn for_gpu(source: &str, arch: GpuArch) -> Result<VerifiedModule, String> {
+/// A program before its schedule.
+fn lowered(source: &str) -> Result<VerifiedModule, String> {
     let mut module = graph(source);
     passes::optimise(&mut module, &passes::Options::default(), &mut Collected::default()).map_err(|e| e.to_string())?;
-    let tiles = lower(ir::verify(&module).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
-    tile::schedule_for_gpu(&tiles, arch).map_err(|e| e.to_string())
+    lower(ir::verify(&module).map_err(|e| e.to_string())?).map_err(|e| e.to_string())
+}
+
+/// A program, scheduled for a GPU.
+pub(crate) fn for_gpu(source: &str, arch: GpuArch) -> Result<VerifiedModule, String> {
+    tile::schedule_for_gpu(&lowered(source)?, arch).map_err(|e| e.to_string())
+}
+
+/// What remarks tell of its kernels.
+pub(crate) fn forms(source: &str) -> Vec<String> {
+    let tiles = lowered(source).unwrap_or_else(|e| panic!("{e}"));
+    let scheduled = tile::schedule_for_gpu(&tiles, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
+    tile::gpu_forms(&tiles, &scheduled, GpuArch::Sm80).into_iter().map(|form| form.form).collect()
 }
 
 /// A program for a GPU; all its kernels have fragments.

@@ -4,28 +4,56 @@
 //! four, where the axis may be long ([`pays`]): ranks within chunks, candidates, their ranks, and the indices of those whose ranks are asked for. What each gives
 //! the next lies in slots of its own. Other orders, and shorter axes, have ranks among all ([`super::ranks`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::in_steps::{self, Operand, Steps, When};
+use super::in_steps::{self, Operand, Steps, When, have_slots};
 use crate::shape::{Dim, Elem};
 use crate::tile::sort::{self, CANDIDATES_OF, Found};
-use crate::tile::{BufferType, Module, computed, row_major};
+use crate::tile::{BufferType, Kernel, Module, computed, row_major};
 
 /// From so many elements on there are candidates: of fewer, all comparisons take less time than two more launches.
 const MANY: i64 = 8 * CANDIDATES_OF;
 
-/// Does it; the names of the kernels that are new.
+/// Does it with the kernels that order something; the names of those that are new.
 ///
 /// # Errors
 /// As [`in_steps::replace`].
-pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
-    in_steps::replace(module, |_, kernel| sort::find(kernel).filter(pays).and_then(|found| steps(&found)))
+pub(super) fn expand(module: &mut Module, sorts: &BTreeMap<String, Found>) -> Result<BTreeSet<String>, String> {
+    in_steps::replace(module, |_, kernel| sorts.get(&kernel.name).filter(|found| pays(found)).and_then(steps))
 }
 
 /// Are the greatest few wanted, of many as far as is known?
 fn pays(found: &Found) -> bool {
+    why_not(found).is_none()
+}
+
+/// Why there are no candidates.
+fn why_not(found: &Found) -> Option<String> {
     let is_long = found.x.shape.last().is_some_and(|d| d.as_const().is_none_or(|n| n >= MANY));
-    found.room.is_none() && found.descending && is_long
+    if found.room.is_some() {
+        Some("more than a few are wanted".to_string())
+    } else if !found.descending {
+        Some("the least come first".to_string())
+    } else {
+        (!is_long).then(|| format!("an axis of less than {MANY}"))
+    }
+}
+
+/// How the elements of an axis are ordered, if a kernel does that, and why so.
+pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
+    let found = sort::find(kernel)?;
+    let slots = steps(&found)?.slots;
+    let late = || "how many candidates there are is known late".to_string();
+    let why = why_not(&found).or_else(|| (!have_slots(module, &kernel.name, &slots)).then(late));
+    Some(match why {
+        None => format!("the greatest of each {CANDIDATES_OF} are candidates, whose ranks are counted, in 4 launches"),
+        Some(why) if super::ranks::takes(module, kernel, &found) => {
+            format!("for each element those that come before it are counted, in 2 launches; without candidates: {why}")
+        }
+        Some(_) => {
+            "elements are looked at one after another, each row by a thread: there is no room for ranks".to_string()
+        }
+    })
 }
 
 /// The kernels, and what is between them.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::super::attention::may_be_replaced;
 use super::super::products::Product;
-use super::long_rows;
+use super::{candidates, long_rows, scans};
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
@@ -62,6 +62,8 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
             }
             _ => "it became several kernels, whose elements are divided among threads".to_string(),
         });
+        let ordered = scans::form(unscheduled, k).or_else(|| candidates::form(unscheduled, k));
+        let form = ordered.unwrap_or(form);
         let form = match (long_rows::division(unscheduled, k), new) {
             (Some(division), Some(_)) => format!("{form}; {division}"),
             (Some(division), None) => division.to_string(),

@@ -51,6 +51,7 @@ pub use persistent::{GpuLoop, gpu_loops};
 use super::{WeightChoice, WeightFormat, attention, choose_modes, group_and_place, panels, tensor_cores};
 use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give};
+use crate::tile::sort;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{
     DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value, share_slots,
@@ -139,8 +140,9 @@ fn with_queries(
     let scheduled = module.clone().changed(|module: &mut Module| {
         let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target, &divided)?);
-        changed.extend(candidates::expand(module)?);
-        changed.extend(ranks::expand(module));
+        let sorts = module.kernels.iter().filter_map(|k| Some((k.name.clone(), sort::find(k)?))).collect();
+        changed.extend(candidates::expand(module, &sorts)?);
+        changed.extend(ranks::expand(module, &sorts));
         changed.extend(scans::expand(module)?);
         changed.extend(divided::divide(module)?);
         changed.extend(long_rows::expand(module)?);

@@ -23,23 +23,17 @@ struct Pair {
     names: [String; 2],
 }
 
-/// Does it; the names of the kernels that are new or others than before.
-pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
+/// Does it with the kernels that order something; the names of those that are new or others than before.
+pub(super) fn expand(module: &mut Module, sorts: &BTreeMap<String, Found>) -> BTreeSet<String> {
     let mut changed = BTreeSet::new();
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     let mut taken: BTreeSet<String> = module.kernels.iter().map(|k| k.name.clone()).collect();
     let mut made: Vec<Kernel> = Vec::new();
     for n in 0..module.kernels.len() {
         let Some(kernel) = module.kernels.get(n) else { continue };
-        let Some(found) = sort::find(kernel) else { continue };
-        let Some(ranks) = ranks_of(&found) else { continue };
+        let Some(found) = sorts.get(&kernel.name).filter(|found| takes(module, kernel, found)) else { continue };
+        let Some(ranks) = ranks_of(found) else { continue };
         let has_room = found.room.is_some();
-        if has_room && !module.plans.iter().all(|plan| rooms_are_its_own(plan, &kernel.name)) {
-            continue;
-        }
-        if !has_room && !have_slots(module, &kernel.name, std::slice::from_ref(&ranks)) {
-            continue;
-        }
         // Other names: they take other buffers than the one did.
         let names = ["ranks", "order"].map(|kind| free_name(kind, &taken));
         let first = sort::ranks(&names[0], &found.x, found.descending, &ranks);
@@ -57,6 +51,15 @@ pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
         module.plans.iter_mut().for_each(|plan| launch_pairs(plan, &pairs));
     }
     changed
+}
+
+/// Can a kernel become two, whose ranks have a place?
+pub(super) fn takes(module: &Module, kernel: &Kernel, found: &Found) -> bool {
+    let Some(ranks) = ranks_of(found) else { return false };
+    match &found.room {
+        Some(_) => module.plans.iter().all(|plan| rooms_are_its_own(plan, &kernel.name)),
+        None => have_slots(module, &kernel.name, std::slice::from_ref(&ranks)),
+    }
 }
 
 /// The type of the ranks: the room, or as much as one half of it would be.

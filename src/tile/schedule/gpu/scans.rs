@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use super::in_steps::{self, Operand, Steps, When, writes_elsewhere};
-use crate::tile::Module;
+use super::in_steps::{self, Operand, Steps, When, have_slots, writes_elsewhere};
 use crate::tile::scan::{self, CHUNK, Found};
+use crate::tile::{Kernel, Module};
 
 /// From so many rows on each is summed by a thread. One after another, an element takes half a microsecond, whatever the number of rows up to
 /// there; three launches do 128 times the additions, of which a GPU does 10^13 a second.
@@ -27,10 +27,36 @@ pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
 
 /// Is the axis longer than a chunk, as far as is known, and are there few rows?
 fn pays(found: &Found) -> bool {
+    is_long(found) && rows(found) < ROWS
+}
+
+fn is_long(found: &Found) -> bool {
+    found.x.shape.get(found.axis).is_some_and(|d| d.as_const().is_none_or(|n| n > CHUNK))
+}
+
+/// Rows as far as they are known.
+fn rows(found: &Found) -> i64 {
     let shape = found.x.shape.iter().enumerate();
     let rows = shape.filter(|(i, _)| *i != found.axis).map(|(_, d)| d.as_const().unwrap_or(1));
-    let is_long = found.x.shape.get(found.axis).is_some_and(|d| d.as_const().is_none_or(|n| n > CHUNK));
-    is_long && rows.fold(1, i64::saturating_mul) < ROWS
+    rows.fold(1, i64::saturating_mul)
+}
+
+/// How running sums are added, if a kernel is one of these; if not in chunks, why not.
+pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
+    let found = scan::find(kernel)?;
+    let slots = steps(&found)?.slots;
+    let why = if !is_long(&found) {
+        format!("an axis of at most {CHUNK}")
+    } else if rows(&found) >= ROWS {
+        format!("{} rows leave no thread idle", rows(&found))
+    } else if !writes_elsewhere(module, kernel) {
+        "the sums lie where the elements do".to_string()
+    } else if !have_slots(module, &kernel.name, &slots) {
+        "how many chunks there are is known late".to_string()
+    } else {
+        return Some(format!("sums of chunks of {CHUNK}, of those before each, and within each, in 3 launches"));
+    };
+    Some(format!("elements are added one after another, each row by a thread: {why}"))
 }
 
 /// The kernels, between which are totals and offsets.
