@@ -153,11 +153,15 @@
 //!   warps with roles, rings of tiles and `wgmma`, and a product of more tiles than multiprocessors has as many blocks as run at a time, which
 //!   fill their rings for the next tile while a result is stored. ptxas would move the softmax of a tile behind the product of values that it should
 //!   run beside: a loop that waits for a barrier whose phase is over keeps it in place, and a test looks at the processor's own code.
-//!   Tiles of keys that masks hide are left out by the same bounds of formulas as on a CPU (`tile/schedule/attention/visible.rs`). Calls
-//!   of few queries, as in writing token by token, have two kernels: one divides the keys among blocks, the other combines what these give
-//!   (`tile/schedule/tensor_cores/split.rs`). Heads that share keys and values are rows of one tile there, so these are read once for a group.
+//!   Tiles of keys that masks hide are left out by the same bounds of formulas as on a CPU (`tile/schedule/attention/visible.rs`). Heads
+//!   that share keys and values are rows of one tile in calls of few queries, so these are read once for a group (`tile/schedule/tensor_cores/split.rs`).
 //!   A product of tiles cannot leave out a hidden key, so a result that is not finite is computed again, one key after another
 //!   (`tile/schedule/tensor_cores/careful.rs`).
+//! * **Few queries on a GPU**, as in writing token by token, would have a block for each head: 32 blocks for 132 multiprocessors, which read the
+//!   cache at a fraction of what memory gives. So their attention has two kernels: one divides the keys among blocks, the other combines
+//!   what these give (`tile/schedule/attention/parts.rs`). The first has a form of fragments and one that works in runs, for `f32` and for what does not
+//!   fit tensor cores; the second is elementwise work for both. How many parts there are follows from bytes and multiprocessors; a remark
+//!   tells it, or why there is one.
 //! * **Few rows on a GPU** are bound by memory: such a product reads its right operand once, all threads 16 bytes at a time, several of
 //!   these before the first is used, and the steps are divided among the threads (`DotMode::Split`; `tile/schedule/gpu/few_rows.rs` has the
 //!   arithmetic), and, where few columns would leave most multiprocessors without a block, among blocks, if that pays for a second launch

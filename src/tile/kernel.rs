@@ -67,6 +67,14 @@ impl GpuArch {
             GpuArch::Sm90a => "sm_90a",
         }
     }
+
+    /// Multiprocessors: those of an A100 and an H100.
+    pub(crate) fn multiprocessors(self) -> i64 {
+        match self {
+            GpuArch::Sm80 => 108,
+            GpuArch::Sm90a => 132,
+        }
+    }
 }
 
 /// What a kernel is scheduled for.

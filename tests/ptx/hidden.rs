@@ -1,4 +1,4 @@
-//! Keys that a mask hides contribute nothing on tensor cores, even if they or their values are NaN or infinite; what is seen counts as the
+//! Keys that a mask hides contribute nothing on a GPU, on tensor cores or where few queries of `f32` divide their keys among blocks, even if they or their values are NaN or infinite; what is seen counts as the
 //! formula says. Compared with the formula, over the keys that each query sees.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ struct Masked {
 }
 
 /// Also few queries, whose keys are divided among blocks. Keys from 100 on are padding of `padded`.
-const ALL: [Masked; 5] = [
+const ALL: [Masked; 7] = [
     Masked {
         name: "causal",
         arguments: "",
@@ -51,12 +51,26 @@ const ALL: [Masked; 5] = [
         sizes: [20, 60],
     },
     Masked { name: "few", arguments: ", m: bool[S, T]", mask: "m", sees: |i, j, _| (i + j) % 3 > 0, sizes: [3, 300] },
+    Masked {
+        name: "few_causal",
+        arguments: "",
+        mask: "causal(S, T)",
+        sees: |i, j, [s, t]| j + s <= i + t,
+        sizes: [9, 54],
+    },
+    Masked {
+        name: "few_window",
+        arguments: "",
+        mask: "abs(rearrange(iota(S), \"s -> s 1\") + 40 - iota(T)) < 9",
+        sees: |i, j, _| (i + 40).abs_diff(j) < 9,
+        sizes: [14, 130],
+    },
 ];
 
 /// Special numbers: a key, a column, a number, is it of the values?
 type Specials = &'static [(usize, usize, f64, bool)];
 
-const SPECIALS: [Specials; 4] = [
+const SPECIALS: [Specials; 5] = [
     // Nothing.
     &[],
     &[(44, 3, f64::NAN, true), (50, 7, f64::INFINITY, true), (51, 7, f64::NEG_INFINITY, true)],
@@ -64,6 +78,8 @@ const SPECIALS: [Specials; 4] = [
     &[(31, 0, f64::NAN, false), (47, 5, 1e6, false)],
     // Of padding alone.
     &[(104, 9, f64::NAN, true), (119, 9, f64::NAN, false), (120, 1, f64::INFINITY, true)],
+    // A value whose weight is 0 beside that of a key in another part.
+    &[(47, 5, 1e6, false), (70, 2, f64::INFINITY, true)],
 ];
 
 /// What the formula gives.
@@ -89,15 +105,18 @@ fn formula(case: &Masked, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
 
 #[test]
 fn hidden_keys_contribute_nothing_whatever_they_hold() {
-    let cases: Vec<(&Masked, GpuArch)> = ALL.iter().flat_map(|p| GpuArch::ALL.map(|arch| (p, arch))).collect();
-    threads::each(cases, threads::all(), |(case, arch)| {
+    let of_cores = ALL.iter().flat_map(|p| GpuArch::ALL.map(|arch| (p, arch, Elem::BF16)));
+    let few = ALL.iter().filter(|p| p.name.starts_with("few")).map(|p| (p, GpuArch::Sm80, Elem::F32));
+    let cases: Vec<(&Masked, GpuArch, Elem)> = of_cores.chain(few).collect();
+    threads::each(cases, threads::all(), |(case, arch, elem)| {
         let source = format!(
-            "model Test {{\n    pub fn forward(q: bf16[1, S, 64], k: bf16[1, T, 64], v: bf16[1, T, 64]{}) -> bf16[1, S, 64] {{\n        softmax(where({}, q @ k.T / sqrt(64), -inf)) @ v\n    }}\n}}\n",
+            "model Test {{\n    pub fn forward(q: {elem}[1, S, 64], k: {elem}[1, T, 64], v: {elem}[1, T, 64]{}) -> {elem}[1, S, 64] {{\n        softmax(where({}, q @ k.T / sqrt(64), -inf)) @ v\n    }}\n}}\n",
             case.arguments, case.mask
         );
         let tiles = for_gpu(&source, arch).unwrap_or_else(|e| panic!("{}: {e}", case.name));
         let (module, infos) = compile(&tiles, arch).unwrap_or_else(|e| panic!("{}: {e}", case.name));
-        assert!(print(&module).contains("mma"), "{}", case.name);
+        assert_eq!(print(&module).contains("mma"), elem == Elem::BF16, "{}", case.name);
+        assert!(elem == Elem::BF16 || tiles.kernels.iter().any(|k| k.name == "attention_part.0"), "{}", case.name);
         let [queries, keys] = case.sizes;
         let symbols = BTreeMap::from([("S".to_string(), queries as i64), ("T".to_string(), keys as i64)]);
         for (n, specials) in SPECIALS.iter().enumerate() {
@@ -107,7 +126,7 @@ fn hidden_keys_contribute_nothing_whatever_they_hold() {
                 for (row, col, x) in specials.iter().filter(|(row, ..)| *row < rows) {
                     all[row * WIDTH + col] = *x;
                 }
-                Tensor::from_floats(Elem::BF16, vec![1, rows, WIDTH], &all).expect("a tensor")
+                Tensor::from_floats(elem, vec![1, rows, WIDTH], &all).expect("a tensor")
             };
             let of = |values: bool| -> Vec<(usize, usize, f64)> {
                 specials.iter().filter(|s| s.3 == values).map(|s| (s.0, s.1, s.2)).collect()
@@ -125,7 +144,11 @@ fn hidden_keys_contribute_nothing_whatever_they_hold() {
             let finite = wanted.iter().filter(|x| x.is_finite()).count();
             // Some queries see what is special, others do not.
             let both = 0 < finite && finite < wanted.len();
-            let differs = ["causal", "window"].contains(&case.name) && [1, 2].contains(&n);
+            let differs = match case.name {
+                "causal" | "window" => [1, 2].contains(&n),
+                "few_causal" | "few_window" => n == 1,
+                _ => false,
+            };
             assert!(both || !differs, "{} {n}: {finite}", case.name);
             let wrong = got.iter().zip(&wanted).position(|(got, want)| !is_near(*got, *want));
             if let Some(at) = wrong {

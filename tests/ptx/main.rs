@@ -13,6 +13,7 @@ mod kernels;
 mod long_rows;
 mod oracle;
 mod packed;
+mod parts;
 mod persistent;
 mod ptxas;
 mod readable;

@@ -34,7 +34,8 @@
 //! So a call with one query costs as much as one with all lanes full. Where there are few, and heads lie side by side in
 //! the rows of keys and values, each query is a grid point of its own ([`QueryLayout::KeysInLanes`]): a score is the sum of a row
 //! of `k block * q`, the result that of the columns of `v block * p`, and both are read once, row after row, whatever type
-//! they are.
+//! they are. On a GPU a block goes through a part of the keys then, for several heads at once if these share keys and values, and another
+//! kernel combines what the parts give (`parts`).
 //!
 //! A soft cap is a `tanh` and a product among the masks. A sink is where the running maximum and sum begin: at its score and at
 //! 1, instead of at `-inf` and 0, as if a key with no value had been seen. So no row is without a weight, unless its sink is
@@ -78,6 +79,7 @@
 
 mod keys;
 mod launches;
+mod parts;
 mod spans;
 mod variants;
 mod visible;
@@ -91,9 +93,12 @@ use crate::source::Loc;
 use crate::tile::attention::{
     Found, KEYS as KEYS_PARAM, Locations, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES, scalar_of,
 };
-use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, Position, Target, Value, tile_size};
+use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, ParamMode, Position, Target, Value, tile_size};
+use keys::Total;
 pub(super) use launches::{expand, may_be_replaced};
-pub(super) use variants::Divided;
+use parts::Group;
+pub(super) use parts::{FEW_QUERIES, Part, PartialResults, Reads, Whole, shared_axis, without_results};
+pub(super) use variants::{Divided, parts_in_runs};
 pub(super) use visible::Hiding;
 pub use visited::VisitedBlocks;
 pub(super) use visited::counts;
@@ -153,8 +158,8 @@ struct AttentionKernel {
     layout: QueryLayout,
     /// Rank of the buffers; the last two axes are rows and columns.
     rank: usize,
-    /// The place along the leading axes.
-    points: Vec<Value>,
+    /// The place along the leading axes of each head that shares keys and values: one, but where keys are in lanes on a GPU.
+    heads: Vec<Vec<Value>>,
     /// Buffers of queries, keys and values.
     q: Value,
     k: Value,
@@ -169,6 +174,8 @@ struct AttentionKernel {
     width: Extent,
     /// Keys of a block.
     block: i64,
+    /// The part of the keys that the kernel goes through, if not all.
+    part: Option<Part>,
     /// Do products read keys and values of any type and order in place?
     reads_in_place: bool,
     /// Number of keys minus number of queries.
@@ -188,10 +195,22 @@ fn kernel(
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
 ) -> Option<Kernel> {
-    let (mut kb, parts) = begin(unscheduled, found, target, layout, keys_and_values)?;
+    let (mut kb, parts) = begin(unscheduled, found, target, layout, keys_and_values, None)?;
     let AttentionKernel { locations, queries, width, row, col, .. } = parts;
-    let [sum, acc] = parts.all_keys(&mut kb)?;
+    let totals = parts.all_keys(&mut kb)?;
+    for (Total { sum, result: acc, .. }, points) in totals.into_iter().zip(&parts.heads) {
+        let y = normalised(&mut kb, locations, sum, acc);
+        let result = if layout == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
+        let mut axes: Vec<(AxisRole, Value)> = points.iter().map(|p| (AxisRole::Point, *p)).collect();
+        axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
+        let at = Position { axes, rows: queries, cols: width };
+        found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
+    }
+    Some(kb.finish())
+}
 
+/// The weighted values divided by the sum of weights; zeros where there is none.
+fn normalised(kb: &mut KernelBuilder, locations: Locations, sum: Value, acc: Value) -> Value {
     kb.at(locations.softmax);
     let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
     let empty = kb.compare(CmpOp::Eq, sum, zero);
@@ -200,21 +219,36 @@ fn kernel(
     let mean = kb.binary(BinaryOp::Mul, acc, inverse);
     let y = kb.select(empty, zero, mean);
     kb.at(locations.values);
-    let result = if layout == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
-    let mut axes: Vec<(AxisRole, Value)> = parts.points.iter().map(|p| (AxisRole::Point, *p)).collect();
-    axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
-    let at = Position { axes, rows: queries, cols: width };
-    found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
-    Some(kb.finish())
+    y
 }
 
-/// The kernel up to its loops over keys: parameters, grid, scale and masks.
+/// The kernel of a part of the keys, the places of the parameters of the unscheduled one's that it has, and what differences of its maxima
+/// are multiplied by to be exponents of 2.
+fn part(
+    unscheduled: &Kernel,
+    found: &Found,
+    target: Target,
+    layout: QueryLayout,
+    results: &PartialResults,
+) -> Option<(Kernel, Vec<usize>, f64)> {
+    let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
+    let (keys, values) = (ty(KEYS_PARAM)?, ty(VALUES)?);
+    let (mut kb, parts) = begin(unscheduled, found, target, layout, [keys, values], Some(results))?;
+    let totals = parts.all_keys(&mut kb)?;
+    parts.store_part(&mut kb, &totals)?;
+    let (kernel, params) = without_results(kb.finish(), unscheduled);
+    let exponents = if parts.scale.exponents.is_some() { LOG2_E } else { 1.0 };
+    Some((Kernel { name: "attention_part".into(), ..kernel }, params, exponents))
+}
+
+/// The kernel up to its loops over keys: parameters, grid, scale and masks; of a part of the keys, if they are divided.
 fn begin(
     unscheduled: &Kernel,
     found: &Found,
     target: Target,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
+    divided: Option<&PartialResults>,
 ) -> Option<(KernelBuilder, AttentionKernel)> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
@@ -235,19 +269,46 @@ fn begin(
         };
         kb.buffer(ty.clone(), p.mode);
     }
+    for ty in divided.iter().flat_map(|results| results.types()) {
+        kb.buffer(ty, ParamMode::Out);
+    }
     let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS_PARAM)?, kb.param(VALUES)?];
 
     // The grid.
-    let points: Vec<Value> = lead.iter().map(|extent| kb.grid_axis(extent, 1)).collect();
+    let group = Group::of(unscheduled, found, target).filter(|_| layout == QueryLayout::KeysInLanes);
+    let mut points: Vec<Value> = Vec::new();
+    for (axis, extent) in lead.iter().enumerate() {
+        points.push(match &group {
+            Some(group) if group.axis == axis => {
+                let point = kb.grid_axis(extent, group.heads);
+                kb.times(point, group.heads)
+            }
+            _ => kb.grid_axis(extent, 1),
+        });
+    }
+    let mut heads = vec![points];
+    if let Some(Group { axis, heads: count }) = group {
+        for n in 1..count {
+            let mut points = heads.first()?.clone();
+            let point = points.get_mut(axis)?;
+            *point = kb.plus(*point, n);
+            heads.push(points);
+        }
+    }
     let tile_of = |kb: &mut KernelBuilder, extent: &Dim, most: i64| {
         let size = tile_size(extent, most);
         let point = kb.grid_axis(extent, size);
         let start = kb.times(point, size);
         (start, kb.extent_at(extent, start, size))
     };
+    // In a call of few queries there are no more.
+    let (all, most) = match divided {
+        Some(results) => (results.queries.clone(), target.columns.min(FEW_QUERIES)),
+        None => (s.clone(), target.columns),
+    };
     let (row, queries) = match layout {
-        QueryLayout::InLanes | QueryLayout::InLanePairs => tile_of(&mut kb, &s, target.columns),
-        QueryLayout::KeysInLanes => (kb.grid_axis(&s, 1), ONE),
+        QueryLayout::InLanes | QueryLayout::InLanePairs => tile_of(&mut kb, &all, most),
+        QueryLayout::KeysInLanes => (kb.grid_axis(&all, 1), ONE),
     };
     let (col, width) = tile_of(&mut kb, &e, WIDTH);
 
@@ -282,13 +343,17 @@ fn begin(
         None => KEYS,
     };
     let block = tile_size(&t, if copied { COPIED_KEYS } else { most.min(target.keys) });
+    let part = match divided {
+        Some(results) => Some(results.part(&mut kb, unscheduled.params.len(), &t, block)?),
+        None => None,
+    };
     let shift = kb.dim(&t.sub(&s));
     let sink = what.sink.clone();
     let parts = AttentionKernel {
         locations,
         layout,
         rank,
-        points,
+        heads,
         q,
         k,
         v,
@@ -299,6 +364,7 @@ fn begin(
         queries,
         width,
         block,
+        part,
         reads_in_place: target.reads_in_place,
         shift,
         scale,

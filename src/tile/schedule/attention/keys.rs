@@ -22,29 +22,60 @@ use crate::tile::attention::{Node, ScoreOp, scalar_of};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
 
 /// What goes from block to block.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Running {
     /// The next key.
     pub(super) next: Value,
-    /// Each query's highest score so far.
-    pub(super) highest: Value,
-    /// Each query's sum so far.
-    pub(super) sum: Value,
-    /// The weighted values so far: their columns are rows here, but columns for a single query.
-    pub(super) result: Value,
+    /// Of each head.
+    pub(super) heads: Vec<Softmax>,
+}
+
+/// What the keys so far give.
+#[derive(Clone, Copy)]
+pub(super) struct Softmax {
+    /// Each query's highest score.
+    highest: Value,
+    /// Each query's sum.
+    sum: Value,
+    /// The weighted values: their columns are rows here, but columns for a single query.
+    result: Value,
 }
 
 impl Running {
     /// What is handed from block to block.
-    pub(super) fn carried(&self) -> [Value; 4] {
-        [self.next, self.highest, self.sum, self.result]
+    pub(super) fn carried(&self) -> Vec<Value> {
+        let heads = self.heads.iter().flat_map(|head| [head.highest, head.sum, head.result]);
+        std::iter::once(self.next).chain(heads).collect()
     }
 
     /// The same with other values.
     pub(super) fn of(values: &[Value]) -> Option<Running> {
-        let [next, highest, sum, result] = *values else { return None };
-        Some(Running { next, highest, sum, result })
+        let (next, heads) = values.split_first()?;
+        let heads = heads.chunks_exact(3).map(|head| match *head {
+            [highest, sum, result] => Some(Softmax { highest, sum, result }),
+            _ => None,
+        });
+        Some(Running { next: *next, heads: heads.collect::<Option<_>>()? })
     }
+
+    /// The same from another key on.
+    pub(super) fn from(&self, next: Value) -> Running {
+        Running { next, heads: self.heads.clone() }
+    }
+}
+
+/// What the keys of a kernel give a head: each query's highest score, where there is a part of the keys alone, its sum, and the weighted values.
+#[derive(Clone, Copy)]
+pub(super) struct Total {
+    pub(super) highest: Option<Value>,
+    pub(super) sum: Value,
+    pub(super) result: Value,
+}
+
+/// The weights of a block of keys for a head, and its weighted values before.
+struct Weighted {
+    weights: Value,
+    so_far: Value,
 }
 
 /// How keys are gone through.
@@ -72,42 +103,92 @@ pub(super) struct Round {
 }
 
 impl AttentionKernel {
-    /// Goes through all keys that a query of the tile may see; the sum and the result.
-    pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Option<[Value; 2]> {
+    /// Goes through all keys of the kernel that a query of the tile may see; what they give each head.
+    pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Option<Vec<Total>> {
+        // The highest scores of all keys are of no use to others.
+        let given = |now: &Running| -> Vec<Value> {
+            let of = |head: &Softmax| self.part.map(|_| head.highest).into_iter().chain([head.sum, head.result]);
+            now.heads.iter().flat_map(of).collect()
+        };
+        let totals = |given: &[Value]| -> Option<Vec<Total>> {
+            let each = given.chunks_exact(2 + usize::from(self.part.is_some())).map(|head| {
+                let (highest, [sum, result]) = head.split_last_chunk::<2>()?;
+                Some(Total { highest: highest.first().copied(), sum: *sum, result: *result })
+            });
+            each.collect()
+        };
         let queries = kb.placed(self.locations.scores, |kb| self.whole_queries(kb, Pass::Quick));
-        let quick = self.rounds(kb, queries, Pass::Quick)?;
+        let quick = self.rounds(kb, &queries, Pass::Quick)?;
         if !self.may_hide() {
-            return Some([quick.sum, quick.result]);
+            return totals(&given(&quick));
         }
         let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
-        // 0 for a finite number, else NaN.
-        let rest = kb.binary(BinaryOp::Sub, quick.result, quick.result);
-        let mut is_special = kb.compare(CmpOp::Ne, rest, nothing);
-        if self.layout != QueryLayout::KeysInLanes {
-            is_special = kb.reduce(ReduceKind::Any, 0, is_special);
+        let mut any = None;
+        for head in &quick.heads {
+            // 0 for a finite number, else NaN.
+            let rest = kb.binary(BinaryOp::Sub, head.result, head.result);
+            let mut is_special = kb.compare(CmpOp::Ne, rest, nothing);
+            if self.layout != QueryLayout::KeysInLanes {
+                is_special = kb.reduce(ReduceKind::Any, 0, is_special);
+            }
+            let is_special = kb.reduce(ReduceKind::Any, 1, is_special);
+            any = Some(match any {
+                Some(others) => kb.binary(BinaryOp::Or, others, is_special),
+                None => is_special,
+            });
         }
-        let is_special = kb.reduce(ReduceKind::Any, 1, is_special);
-        let again = kb.element(is_special);
-        let both = [quick.sum, quick.result];
+        let again = kb.element(any?);
+        let of_quick = given(&quick);
         let (careful, _) = kb.new_block(Vec::new());
         let (finite, _) = kb.new_block(Vec::new());
-        let (done, results) = kb.new_block(both.iter().map(|v| kb.ty(*v).clone()).collect());
+        let (done, results) = kb.new_block(of_quick.iter().map(|v| kb.ty(*v).clone()).collect());
         kb.br_if(again, (careful, &[]), (finite, &[]));
         kb.switch_to(finite);
-        kb.br(done, &both);
+        kb.br(done, &of_quick);
         kb.switch_to(careful);
         let queries = match self.layout {
             QueryLayout::InLanes | QueryLayout::KeysInLanes => queries,
             // As they were before they were paired.
             QueryLayout::InLanePairs => kb.placed(self.locations.scores, |kb| self.whole_queries(kb, Pass::Careful)),
         };
-        let now = self.rounds(kb, queries, Pass::Careful)?;
-        kb.br(done, &[now.sum, now.result]);
+        let now = self.rounds(kb, &queries, Pass::Careful)?;
+        kb.br(done, &given(&now));
         kb.switch_to(done);
-        match results.as_slice() {
-            [sum, result] => Some([*sum, *result]),
-            _ => None,
+        totals(&results)
+    }
+
+    /// Stores what a part gives.
+    pub(super) fn store_part(&self, kb: &mut KernelBuilder, totals: &[Total]) -> Option<()> {
+        let part = self.part?;
+        let (zero, one) = (kb.index(0), kb.index(1));
+        let (query, col) = (self.rank - 2, self.rank);
+        let at = |points: &[Value], col: Value| [points, &[self.row, part.number, col]].concat();
+        kb.at(self.locations.values);
+        for (Total { result, .. }, points) in totals.iter().zip(&self.heads) {
+            let at = at(points, self.col);
+            match self.layout {
+                QueryLayout::KeysInLanes => kb.store(part.sums, &at, (None, Some(col)), *result),
+                QueryLayout::InLanes | QueryLayout::InLanePairs => {
+                    let result = kb.transpose(*result);
+                    kb.store(part.sums, &at, (Some(query), Some(col)), result);
+                }
+            }
         }
+        // The same for all columns: those that have the first one store it.
+        kb.at(self.locations.softmax);
+        let is_first = kb.compare_scalars(CmpOp::Eq, self.col, zero);
+        let (first, _) = kb.new_block(Vec::new());
+        let (done, _) = kb.new_block(Vec::new());
+        kb.br_if(is_first, (first, &[]), (done, &[]));
+        kb.switch_to(first);
+        for (Total { highest, sum, .. }, points) in totals.iter().zip(&self.heads) {
+            for (col, x) in [(zero, (*highest)?), (one, *sum)] {
+                kb.store(part.statistics, &at(points, col), (None, Some(query)), x);
+            }
+        }
+        kb.br(done, &[]);
+        kb.switch_to(done);
+        Some(())
     }
 
     /// May a mask hide keys that are visited?
@@ -124,7 +205,7 @@ impl AttentionKernel {
     }
 
     /// The loops over keys.
-    fn rounds(&self, kb: &mut KernelBuilder, queries: Option<Value>, pass: Pass) -> Option<Running> {
+    fn rounds(&self, kb: &mut KernelBuilder, queries: &[Value], pass: Pass) -> Option<Running> {
         let empty = |kb: &mut KernelBuilder| match self.layout {
             QueryLayout::InLanes | QueryLayout::InLanePairs => {
                 kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries)
@@ -132,20 +213,32 @@ impl AttentionKernel {
             QueryLayout::KeysInLanes => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
         };
         // The weight of a sink, of which the first maximum is made, is 1.
-        let (highest, weight, loc) = match &self.sink {
-            Some(sink) => (kb.placed(self.locations.sink, |kb| self.sink_scores(kb, sink))?, 1.0, self.locations.sink),
-            None => {
-                let bottom = Scalar::Float(f64::NEG_INFINITY);
-                let highest = kb.placed(self.locations.softmax, |kb| kb.full(bottom, Elem::F32, ONE, self.queries));
-                (highest, 0.0, self.locations.softmax)
-            }
+        let mut heads = Vec::new();
+        for points in &self.heads {
+            let (highest, weight, loc) = match &self.sink {
+                Some(sink) => {
+                    let scores = kb.placed(self.locations.sink, |kb| self.sink_scores(kb, sink, points))?;
+                    (scores, 1.0, self.locations.sink)
+                }
+                None => {
+                    let bottom = Scalar::Float(f64::NEG_INFINITY);
+                    let fill = |kb: &mut KernelBuilder| kb.full(bottom, Elem::F32, ONE, self.queries);
+                    (kb.placed(self.locations.softmax, fill), 0.0, self.locations.softmax)
+                }
+            };
+            let sum = kb.placed(loc, |kb| kb.full(Scalar::Float(weight), Elem::F32, ONE, self.queries));
+            let first = match self.part.filter(|_| self.sink.is_some()) {
+                Some(part) => kb.placed(loc, |kb| part.of_first(kb, [highest, sum])),
+                None => [highest, sum],
+            };
+            let [highest, sum] = first;
+            heads.push(Softmax { highest, sum, result: empty(kb) });
+        }
+        let next = match self.part {
+            Some(part) => part.start,
+            None => kb.index(0),
         };
-        let mut now = Running {
-            highest,
-            sum: kb.placed(loc, |kb| kb.full(Scalar::Float(weight), Elem::F32, ONE, self.queries)),
-            result: empty(kb),
-            next: kb.index(0),
-        };
+        let mut now = Running { next, heads };
         if let Some(hiding) = first_hiding(self.masks.iter().map(|m| &m.step)) {
             return self.visible_round(kb, queries, now, hiding, pass);
         }
@@ -153,8 +246,9 @@ impl AttentionKernel {
         // A single query sees all keys before the end.
         let causal = self.masks.iter().any(is_causal) && !(last_is_causal && self.layout == QueryLayout::KeysInLanes);
         let block = if self.by_key(pass) { 1 } else { self.block };
-        // Where no block is full, one loop is enough.
-        if pass == Pass::Quick && causal && self.t.as_const().is_none_or(|n| n > block) {
+        // Where no block is full, one loop is enough; and where a block has some of the keys alone.
+        let one_loop = self.part.is_some();
+        if pass == Pass::Quick && causal && !one_loop && self.t.as_const().is_none_or(|n| n > block) {
             // The first query sees the fewest keys.
             let seen = kb.index_binary(BinaryOp::Add, self.row, self.shift);
             let seen = kb.plus(seen, 1);
@@ -174,17 +268,20 @@ impl AttentionKernel {
             let seen = kb.index_binary(BinaryOp::Add, seen, self.shift);
             end = kb.index_binary(BinaryOp::Min, end, seen);
         }
+        if let Some(part) = self.part {
+            end = part.end_before(kb, end);
+        }
         self.round(kb, queries, now, Round { end, block, whole: self.by_key(pass), causal, pass })
     }
 
     /// The sink of each query, as scores are.
-    fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Source) -> Option<Value> {
+    fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Source, points: &[Value]) -> Option<Value> {
         let sink = match buffer_over_scores(kb, sink) {
             Some(b) => {
                 let query = self.rank - 2;
                 let varies = kb.ty(b).buffer().is_some_and(|b| b.strides[query].as_const() != Some(0));
                 let zero = kb.index(0);
-                let at = self.at(self.row, zero);
+                let at = [points, &[self.row, zero]].concat();
                 let x = match varies && self.layout != QueryLayout::KeysInLanes {
                     true => kb.load(b, &at, (None, Some(query)), ONE, self.queries),
                     false => kb.load(b, &at, (None, None), ONE, ONE),
@@ -204,36 +301,47 @@ impl AttentionKernel {
         Some(kb.binary(BinaryOp::Add, zeros, sink))
     }
 
-    /// The queries, transposed and scaled, if a head is one tile.
-    fn whole_queries(&self, kb: &mut KernelBuilder, pass: Pass) -> Option<Value> {
-        let n = self.d.as_const().filter(|n| (1..=WIDTH).contains(n))?;
+    /// The queries of each head, transposed and scaled, if a head is one tile; else none.
+    fn whole_queries(&self, kb: &mut KernelBuilder, pass: Pass) -> Vec<Value> {
+        let Some(n) = self.d.as_const().filter(|n| (1..=WIDTH).contains(n)) else { return Vec::new() };
         let zero = kb.index(0);
-        Some(self.some_queries(kb, zero, Extent::Static(n), pass))
+        self.some_queries(kb, zero, Extent::Static(n), pass)
     }
 
     /// A part of the heads of all queries: `[part, queries]`, and `[1, part]` of a single one.
-    fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent, pass: Pass) -> Value {
-        let (axes, at) = ((self.rank - 1, self.rank - 2), self.at(self.row, start));
-        match self.layout {
-            QueryLayout::InLanes => {
-                let factor = self.scale.queries.map(|factor| (factor, self.locations.scale));
-                load_transposed(kb, self.q, &at, axes, (part, self.queries), factor)
+    fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent, pass: Pass) -> Vec<Value> {
+        let axes = (self.rank - 1, self.rank - 2);
+        let of_head = |points: &Vec<Value>| {
+            let at = [points.as_slice(), &[self.row, start]].concat();
+            match self.layout {
+                QueryLayout::InLanes => {
+                    let factor = self.scale.queries.map(|factor| (factor, self.locations.scale));
+                    load_transposed(kb, self.q, &at, axes, (part, self.queries), factor)
+                }
+                QueryLayout::InLanePairs => {
+                    let q = load_transposed(kb, self.q, &at, axes, (part, self.queries), None);
+                    if pass == Pass::Careful { q } else { kb.pair_rows(q) }
+                }
+                QueryLayout::KeysInLanes => {
+                    let q = kb.load(self.q, &at, (Some(axes.1), Some(axes.0)), ONE, part);
+                    match self.scale.queries {
+                        Some(factor) => kb.placed(self.locations.scale, |kb| kb.binary(BinaryOp::Mul, q, factor)),
+                        None => q,
+                    }
+                }
             }
-            QueryLayout::InLanePairs => {
-                let q = load_transposed(kb, self.q, &at, axes, (part, self.queries), None);
-                if pass == Pass::Careful { q } else { kb.pair_rows(q) }
-            }
-            QueryLayout::KeysInLanes => {
-                let q = kb.load(self.q, &at, (Some(axes.1), Some(axes.0)), ONE, part);
-                let scaled = |factor| kb.placed(self.locations.scale, |kb| kb.binary(BinaryOp::Mul, q, factor));
-                self.scale.queries.map_or(q, scaled)
-            }
-        }
+        };
+        self.heads.iter().map(of_head).collect()
     }
 
-    /// Indices of an element of a buffer.
-    pub(super) fn at(&self, row: Value, col: Value) -> Vec<Value> {
-        [self.points.as_slice(), &[row, col]].concat()
+    /// The place along the leading axes of the first head, whose keys and values are those of all.
+    pub(super) fn points(&self) -> &[Value] {
+        self.heads.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// Indices of an element of keys or values.
+    fn at(&self, row: Value, col: Value) -> Vec<Value> {
+        [self.points(), &[row, col]].concat()
     }
 
     /// Keys or values for a product, in place if possible: rows and columns along these axes.
@@ -253,7 +361,7 @@ impl AttentionKernel {
     }
 
     /// One loop over blocks of keys.
-    fn round(&self, kb: &mut KernelBuilder, queries: Option<Value>, now: Running, round: Round) -> Option<Running> {
+    fn round(&self, kb: &mut KernelBuilder, queries: &[Value], now: Running, round: Round) -> Option<Running> {
         let blocks = kb.begin_loop(&now.carried());
         let now = Running::of(&blocks.args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, round.end);
@@ -267,7 +375,7 @@ impl AttentionKernel {
         } else {
             kb.extent_at(&self.t, now.next, round.block)
         };
-        let then = self.block_of_keys(kb, queries, now, keys, round, &self.masks)?;
+        let then = self.block_of_keys(kb, queries, &now, keys, round, &self.masks)?;
         kb.br(blocks.head, &then.carried());
         kb.switch_to(blocks.done);
         Some(now)
@@ -277,96 +385,113 @@ impl AttentionKernel {
     pub(super) fn block_of_keys(
         &self,
         kb: &mut KernelBuilder,
-        queries: Option<Value>,
-        now: Running,
+        queries: &[Value],
+        now: &Running,
         keys: Extent,
         round: Round,
         masks: &[Mask],
     ) -> Option<Running> {
-        let mut scores = kb.placed(self.locations.scores, |kb| self.scores(kb, queries, now.next, keys, round.pass));
-        if let Some(scale) = self.scale.scores {
-            scores = kb.placed(self.locations.scale, |kb| kb.binary(BinaryOp::Mul, scores, scale));
-        }
-        for mask in masks {
-            if !is_causal(mask) || round.causal {
-                scores = kb.placed(mask.step.loc, |kb| self.masked(kb, mask, scores, now.next, keys))?;
+        let mut all = kb.placed(self.locations.scores, |kb| self.scores(kb, queries, now.next, keys, round.pass));
+        for (scores, points) in all.iter_mut().zip(&self.heads) {
+            if let Some(scale) = self.scale.scores {
+                *scores = kb.placed(self.locations.scale, |kb| kb.binary(BinaryOp::Mul, *scores, scale));
+            }
+            for mask in masks {
+                if !is_causal(mask) || round.causal {
+                    let first = [points.as_slice(), &[self.row, now.next]].concat();
+                    *scores = kb.placed(mask.step.loc, |kb| self.masked(kb, mask, *scores, &first, keys))?;
+                }
             }
         }
-        Some(kb.placed(self.locations.softmax, |kb| self.softmax_step(kb, now, scores, keys, round)))
+        Some(kb.placed(self.locations.softmax, |kb| self.softmax_step(kb, now, &all, keys, round)))
     }
 
-    /// The scores of a block: `[keys, queries]`.
-    fn scores(&self, kb: &mut KernelBuilder, queries: Option<Value>, first: Value, keys: Extent, pass: Pass) -> Value {
+    /// The scores of a block: `[keys, queries]` of each head.
+    fn scores(&self, kb: &mut KernelBuilder, queries: &[Value], first: Value, keys: Extent, pass: Pass) -> Vec<Value> {
         let none = kb.full(Scalar::Float(0.0), Elem::F32, keys, self.queries);
-        if let (Some(q), Some(n)) = (queries, self.d.as_const()) {
+        if let (false, Some(n)) = (queries.is_empty(), self.d.as_const()) {
             let zero = kb.index(0);
-            return self.add_scores(kb, q, &self.at(first, zero), (keys, Extent::Static(n)), none, pass);
+            return self.add_scores(kb, queries, &self.at(first, zero), (keys, Extent::Static(n)), none, pass);
         }
-        kb.summed(&self.d, CHUNK, false, none, |kb, start, part, sum| {
+        // Of such heads a block has one (`parts::Group`).
+        let sum = kb.summed(&self.d, CHUNK, false, none, |kb, start, part, sum| {
             let q = self.some_queries(kb, start, part, pass);
-            self.add_scores(kb, q, &self.at(first, start), (keys, part), sum, pass)
-        })
+            let added = self.add_scores(kb, &q, &self.at(first, start), (keys, part), sum, pass);
+            added.first().copied().unwrap_or(sum)
+        });
+        vec![sum]
     }
 
     /// What a part of the heads adds to the scores of a block.
     fn add_scores(
         &self,
         kb: &mut KernelBuilder,
-        q: Value,
+        queries: &[Value],
         at: &[Value],
         of: (Extent, Extent),
         sum: Value,
         pass: Pass,
-    ) -> Value {
+    ) -> Vec<Value> {
         let axes = (self.rank - 2, self.rank - 1);
+        let each = |kb: &mut KernelBuilder, k: Value, axis: usize| {
+            let of_head = |q: &Value| {
+                let (a, b) = if axis == 0 { (*q, k) } else { (k, *q) };
+                let products = kb.binary(BinaryOp::Mul, a, b);
+                let more = kb.reduce(ReduceKind::Sum, axis, products);
+                kb.binary(BinaryOp::Add, sum, more)
+            };
+            queries.iter().map(of_head).collect()
+        };
         if self.by_key(pass) {
             let k = kb.load(self.k, at, (Some(axes.1), None), of.1, ONE);
-            let products = kb.binary(BinaryOp::Mul, q, k);
-            let more = kb.reduce(ReduceKind::Sum, 0, products);
-            return kb.binary(BinaryOp::Add, sum, more);
+            return each(kb, k, 0);
         }
         match self.layout {
             QueryLayout::InLanes => {
                 let k = self.left(kb, self.k, at, axes, of);
-                kb.dot(k, q, sum)
+                queries.iter().map(|q| kb.dot(k, *q, sum)).collect()
             }
             QueryLayout::InLanePairs => {
-                let steps = kb.ty(q).tile().map_or(of.1, |t| t.rows);
+                let steps = queries.first().and_then(|q| kb.ty(*q).tile()).map_or(of.1, |t| t.rows);
                 let k = kb.load(self.k, at, (Some(axes.0), Some(axes.1)), of.0, steps);
-                kb.dot(k, q, sum)
+                queries.iter().map(|q| kb.dot(k, *q, sum)).collect()
             }
             QueryLayout::KeysInLanes => {
                 let k = kb.load(self.k, at, (Some(axes.0), Some(axes.1)), of.0, of.1);
-                let products = kb.binary(BinaryOp::Mul, k, q);
-                let more = kb.reduce(ReduceKind::Sum, 1, products);
-                kb.binary(BinaryOp::Add, sum, more)
+                each(kb, k, 1)
             }
         }
     }
 
-    /// What a block of values, each with its key's weight, adds to the result.
-    fn add_values(&self, kb: &mut KernelBuilder, weights: Value, first: Value, keys: Extent, sum: Value) -> Value {
+    /// What a block of values, each with its key's weight, adds to the result of each head.
+    fn add_values(&self, kb: &mut KernelBuilder, heads: &[Weighted], first: Value, keys: Extent) -> Vec<Value> {
         let (row, col) = (self.rank - 2, self.rank - 1);
         let at = self.at(first, self.col);
         match self.layout {
             QueryLayout::InLanes => {
                 let values = self.left(kb, self.v, &at, (col, row), (self.width, keys));
-                kb.dot(values, weights, sum)
+                heads.iter().map(|head| kb.dot(values, head.weights, head.so_far)).collect()
             }
             QueryLayout::InLanePairs => {
-                let weights = kb.pair_rows(weights);
-                let steps = kb.ty(weights).tile().map_or(keys, |t| t.rows);
-                let (block, zero) = (kb.index(self.block), kb.index(0));
-                let panel = kb.index_binary(BinaryOp::Div, first, block);
-                let at = [self.points.as_slice(), &[panel, self.col, zero]].concat();
-                let values = kb.load(self.v, &at, (Some(row + 1), Some(col + 1)), self.width, steps);
-                kb.dot(values, weights, sum)
+                let of_head = |head: &Weighted| {
+                    let weights = kb.pair_rows(head.weights);
+                    let steps = kb.ty(weights).tile().map_or(keys, |t| t.rows);
+                    let (block, zero) = (kb.index(self.block), kb.index(0));
+                    let panel = kb.index_binary(BinaryOp::Div, first, block);
+                    let at = [self.points(), &[panel, self.col, zero]].concat();
+                    let values = kb.load(self.v, &at, (Some(row + 1), Some(col + 1)), self.width, steps);
+                    kb.dot(values, weights, head.so_far)
+                };
+                heads.iter().map(of_head).collect()
             }
             QueryLayout::KeysInLanes => {
                 let values = kb.load(self.v, &at, (Some(row), Some(col)), keys, self.width);
-                let products = kb.binary(BinaryOp::Mul, values, weights);
-                let more = kb.reduce(ReduceKind::Sum, 0, products);
-                kb.binary(BinaryOp::Add, sum, more)
+                let of_head = |head: &Weighted| {
+                    let products = kb.binary(BinaryOp::Mul, values, head.weights);
+                    let more = kb.reduce(ReduceKind::Sum, 0, products);
+                    kb.binary(BinaryOp::Add, head.so_far, more)
+                };
+                heads.iter().map(of_head).collect()
             }
         }
     }
@@ -376,11 +501,10 @@ impl AttentionKernel {
     fn add_values_carefully(
         &self,
         kb: &mut KernelBuilder,
-        weights: Value,
+        heads: &[Weighted],
         first: Value,
         keys: Extent,
-        sum: Value,
-    ) -> Value {
+    ) -> Vec<Value> {
         let (row, col) = (self.rank - 2, self.rank - 1);
         let at = self.at(first, self.col);
         let values = match self.layout {
@@ -389,16 +513,19 @@ impl AttentionKernel {
                 let block = kb.index(self.block);
                 let panel = kb.index_binary(BinaryOp::Div, first, block);
                 let key = kb.index_binary(BinaryOp::Rem, first, block);
-                let at = [self.points.as_slice(), &[panel, self.col, key]].concat();
+                let at = [self.points(), &[panel, self.col, key]].concat();
                 kb.load(self.v, &at, (Some(row + 1), None), self.width, ONE)
             }
             QueryLayout::KeysInLanes => kb.load(self.v, &at, (Some(row), Some(col)), keys, self.width),
         };
-        let mut more = self.scaled_carefully(kb, values, weights);
-        if self.layout == QueryLayout::KeysInLanes {
-            more = kb.reduce(ReduceKind::Sum, 0, more);
-        }
-        kb.binary(BinaryOp::Add, sum, more)
+        let of_head = |head: &Weighted| {
+            let mut more = self.scaled_carefully(kb, values, head.weights);
+            if self.layout == QueryLayout::KeysInLanes {
+                more = kb.reduce(ReduceKind::Sum, 0, more);
+            }
+            kb.binary(BinaryOp::Add, head.so_far, more)
+        };
+        heads.iter().map(of_head).collect()
     }
 
     /// Numbers that may be infinite or NaN times factors of which 0 leaves them out.
@@ -409,22 +536,23 @@ impl AttentionKernel {
         kb.select(none, nothing, product)
     }
 
-    fn masked(&self, kb: &mut KernelBuilder, mask: &Mask, scores: Value, first: Value, keys: Extent) -> Option<Value> {
+    /// Scores under a mask, from a place on.
+    fn masked(&self, kb: &mut KernelBuilder, mask: &Mask, scores: Value, at: &[Value], keys: Extent) -> Option<Value> {
         Some(match &mask.step.op {
             ScoreOp::Causal => {
                 let start = kb.index_binary(BinaryOp::Add, self.row, self.shift);
                 let last = kb.iota(1, start, Elem::I32, ONE, self.queries);
-                let key = kb.iota(0, first, Elem::I32, keys, ONE);
+                let key = kb.iota(0, *at.last()?, Elem::I32, keys, ONE);
                 let seen = kb.compare(CmpOp::Le, key, last);
                 let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
                 kb.select(seen, scores, bottom)
             }
             ScoreOp::Add(x) => {
-                let x = self.mask_tile(kb, x, first, keys)?;
+                let x = self.mask_tile(kb, x, at, keys)?;
                 kb.binary(BinaryOp::Add, scores, x)
             }
             ScoreOp::Keep { kept, .. } => {
-                let kept = self.mask_tile(kb, kept, first, keys)?;
+                let kept = self.mask_tile(kb, kept, at, keys)?;
                 kb.select(kept, scores, mask.number?)
             }
             ScoreOp::Cap(_) => {
@@ -435,29 +563,27 @@ impl AttentionKernel {
     }
 
     /// What a mask reads at a block: a transposed tile; a column or a row of one where queries or keys share it.
-    fn mask_tile(&self, kb: &mut KernelBuilder, source: &Source, first: Value, keys: Extent) -> Option<Value> {
+    fn mask_tile(&self, kb: &mut KernelBuilder, source: &Source, at: &[Value], keys: Extent) -> Option<Value> {
         if let Source::Formula(formula) = source {
-            return formula.write(kb, |kb, node| self.leaf(kb, node, first, keys));
+            return formula.write(kb, |kb, node| self.leaf(kb, node, at, keys));
         }
         let Some(b) = buffer_over_scores(kb, source) else { return scalar_of(kb, source) };
         let ty = kb.ty(b).buffer()?;
         let (query, key) = (self.rank - 2, self.rank - 1);
         let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
         let (same_queries, same_keys) = (same(query), same(key));
-        let at = self.at(self.row, first);
         Some(match (same_queries || self.layout == QueryLayout::KeysInLanes, same_keys) {
-            (_, true) if self.layout == QueryLayout::KeysInLanes => kb.load(b, &at, (None, None), ONE, ONE),
-            (true, _) => kb.load(b, &at, (Some(key), None), keys, ONE),
-            (false, true) => kb.load(b, &at, (None, Some(query)), ONE, self.queries),
-            (false, false) => load_transposed(kb, b, &at, (key, query), (keys, self.queries), None),
+            (_, true) if self.layout == QueryLayout::KeysInLanes => kb.load(b, at, (None, None), ONE, ONE),
+            (true, _) => kb.load(b, at, (Some(key), None), keys, ONE),
+            (false, true) => kb.load(b, at, (None, Some(query)), ONE, self.queries),
+            (false, false) => load_transposed(kb, b, at, (key, query), (keys, self.queries), None),
         })
     }
 
     /// What a formula is computed of, at a block.
-    fn leaf(&self, kb: &mut KernelBuilder, node: &Node, first: Value, keys: Extent) -> Option<Value> {
+    fn leaf(&self, kb: &mut KernelBuilder, node: &Node, at: &[Value], keys: Extent) -> Option<Value> {
         match node {
             Node::Position(axis, elem) => {
-                let at = self.at(self.row, first);
                 let start = *at.get(*axis)?;
                 Some(match self.rank.checked_sub(*axis)? {
                     1 => kb.iota(0, start, *elem, keys, ONE),
@@ -465,7 +591,7 @@ impl AttentionKernel {
                     _ => kb.each(Op::Cast, vec![start], *elem),
                 })
             }
-            Node::Read(source) => self.mask_tile(kb, source, first, keys),
+            Node::Read(source) => self.mask_tile(kb, source, at, keys),
             Node::Each(..) => None,
         }
     }
@@ -479,30 +605,43 @@ impl AttentionKernel {
         kb.unary(UnaryOp::Exp2, x)
     }
 
-    /// One step of the online softmax: the scores of a block of keys, and its values.
-    fn softmax_step(&self, kb: &mut KernelBuilder, now: Running, scores: Value, keys: Extent, round: Round) -> Running {
+    /// One step of the online softmax: the scores of a block of keys for each head, and its values.
+    fn softmax_step(
+        &self,
+        kb: &mut KernelBuilder,
+        now: &Running,
+        scores: &[Value],
+        keys: Extent,
+        round: Round,
+    ) -> Running {
         let one_key = self.by_key(round.pass);
-        let highest = if one_key { scores } else { kb.reduce(ReduceKind::Max, 0, scores) };
-        let highest = kb.binary(BinaryOp::Max, now.highest, highest);
-        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
-        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
-        let unseen = kb.compare(CmpOp::Eq, highest, bottom);
-        let base = kb.select(unseen, nothing, highest);
-        let weights = self.power(kb, scores, base);
-        let kept = self.power(kb, now.highest, base);
-        let more = if one_key { weights } else { kb.reduce(ReduceKind::Sum, 0, weights) };
-        let sum = kb.binary(BinaryOp::Mul, now.sum, kept);
-        let sum = kb.binary(BinaryOp::Add, sum, more);
-        let result = match round.pass {
-            Pass::Quick => {
-                let result = kb.binary(BinaryOp::Mul, now.result, kept);
-                kb.placed(self.locations.values, |kb| self.add_values(kb, weights, now.next, keys, result))
-            }
-            Pass::Careful => {
-                let result = self.scaled_carefully(kb, now.result, kept);
-                kb.placed(self.locations.values, |kb| self.add_values_carefully(kb, weights, now.next, keys, result))
-            }
-        };
-        Running { next: kb.plus(now.next, round.block), highest, sum, result }
+        let (mut heads, mut weighted) = (Vec::new(), Vec::new());
+        for (scores, before) in scores.iter().zip(&now.heads) {
+            let highest = if one_key { *scores } else { kb.reduce(ReduceKind::Max, 0, *scores) };
+            let highest = kb.binary(BinaryOp::Max, before.highest, highest);
+            let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+            let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+            let unseen = kb.compare(CmpOp::Eq, highest, bottom);
+            let base = kb.select(unseen, nothing, highest);
+            let weights = self.power(kb, *scores, base);
+            let kept = self.power(kb, before.highest, base);
+            let more = if one_key { weights } else { kb.reduce(ReduceKind::Sum, 0, weights) };
+            let sum = kb.binary(BinaryOp::Mul, before.sum, kept);
+            let sum = kb.binary(BinaryOp::Add, sum, more);
+            let so_far = match round.pass {
+                Pass::Quick => kb.binary(BinaryOp::Mul, before.result, kept),
+                Pass::Careful => self.scaled_carefully(kb, before.result, kept),
+            };
+            weighted.push(Weighted { weights, so_far });
+            heads.push(Softmax { highest, sum, result: so_far });
+        }
+        let results = kb.placed(self.locations.values, |kb| match round.pass {
+            Pass::Quick => self.add_values(kb, &weighted, now.next, keys),
+            Pass::Careful => self.add_values_carefully(kb, &weighted, now.next, keys),
+        });
+        for (head, result) in heads.iter_mut().zip(results) {
+            head.result = result;
+        }
+        Running { next: kb.plus(now.next, round.block), heads }
     }
 }

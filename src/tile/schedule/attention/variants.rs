@@ -12,11 +12,12 @@
 //! What it must not know: plans. An operand is a [`View`] whose root is its place among the parameters of the unscheduled kernel;
 //! the roots after those are the slots of the arena.
 
-use super::{KEYS, QueryLayout, kernel};
+use super::parts::{FEW_QUERIES, Group, PartialResults, Reads, Whole};
+use super::{CHUNK, KEYS, QueryLayout, kernel, part};
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::attention::{Found, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::schedule::packing::{in_columns, with_repeats, without_repeats};
-use crate::tile::{BufferType, Kernel, Kernels, Target, Value, View, copy};
+use crate::tile::{BufferType, Kernel, Kernels, State, Target, Value, View, copy, tile_size};
 
 /// From so many queries on, interleaved keys and values are copied. Measured on 12 heads of 64: of the time with all in
 /// place, that saves a twentieth for 256 queries, a quarter for 1024, two fifths for 2048.
@@ -54,7 +55,7 @@ pub(super) struct Variants {
 }
 
 /// What was made for an attention before: a kernel for many queries, and two for few, whose keys are divided among blocks. All are
-/// scheduled.
+/// scheduled, but for the last.
 pub(in crate::tile::schedule) struct Divided {
     /// The most queries that are few.
     pub(in crate::tile::schedule) queries: i64,
@@ -65,10 +66,10 @@ pub(in crate::tile::schedule) struct Divided {
     pub(in crate::tile::schedule) params: Vec<usize>,
     /// The same for at most so many queries, of heads that share keys and values.
     pub(in crate::tile::schedule) of_groups: Option<(i64, Kernel)>,
-    /// The kernel that combines the results: the parameters of the attention's, and the results.
+    /// The kernel that combines the results, which is not scheduled: the parameters of the attention's, and the results.
     pub(in crate::tile::schedule) combine: Kernel,
-    /// The shapes of the results of all parts, of `f32`.
-    pub(in crate::tile::schedule) results: [Vec<Dim>; 2],
+    /// The results of all parts.
+    pub(in crate::tile::schedule) results: PartialResults,
 }
 
 impl Variants {
@@ -133,20 +134,10 @@ impl Choice<'_> {
             if enough {
                 return Ok(Variant::Launches(vec![choice.launch_as_it_is("attention", &divided.whole, operands)]));
             }
-            let mut results = Vec::new();
-            for shape in &divided.results {
-                let whole = View::whole(choice.next_slot()?, &TensorType::new(Elem::F32, shape.clone()));
-                let bytes = Dim::product(shape).mul(&4.into());
-                choice.slots.push(ScratchSlot { bytes, ty: whole.buffer_type() });
-                results.push(whole);
-            }
+            let results = choice.slots_of(&divided.results)?;
             let by = |choice: &mut Self, part: &Kernel| {
-                let own = divided.params.iter().filter_map(|n| operands.get(*n).cloned());
-                let of_part = own.chain(results.iter().cloned()).collect();
-                let part = choice.launch_as_it_is("attention_part", part, of_part);
-                let all = [operands.clone(), results.clone()].concat();
-                let combine = choice.launch_as_it_is("combine_parts", &divided.combine, all);
-                Variant::Launches(vec![part, combine])
+                let part = Kernel { name: "attention_part".into(), ..part.clone() };
+                choice.by_parts(part, &divided.params, divided.combine.clone(), &results)
             };
             match &divided.of_groups {
                 None => Ok(by(choice, &divided.part)),
@@ -154,6 +145,55 @@ impl Choice<'_> {
                     Ok(by(choice, if enough { &divided.part } else { of_groups }))
                 }),
             }
+        })
+    }
+
+    /// Slots for what parts of the keys give.
+    fn slots_of(&mut self, results: &PartialResults) -> Result<Vec<View>, String> {
+        let mut slots = Vec::new();
+        for BufferType { elem, shape, .. } in results.types() {
+            let whole = View::whole(self.next_slot()?, &TensorType::new(elem, shape.clone()));
+            let bytes = Dim::product(&shape).mul(&4.into());
+            self.slots.push(ScratchSlot { bytes, ty: whole.buffer_type() });
+            slots.push(whole);
+        }
+        Ok(slots)
+    }
+
+    /// The kernel of a part of the keys, which has some of the parameters, and then the one that combines the results.
+    fn by_parts(&mut self, part: Kernel, params: &[usize], combine: Kernel, results: &[View]) -> Variant {
+        let operands = self.operands.clone();
+        let own = params.iter().filter_map(|n| operands.get(*n).cloned());
+        let of_part = own.chain(results.iter().cloned()).collect();
+        let part = match part.state {
+            State::Unscheduled => self.launch(part, of_part),
+            State::Cpu(_) | State::Gpu { .. } => self.launch_as_it_is("attention_part", &part, of_part),
+        };
+        let combine = self.launch(combine, [operands.as_slice(), results].concat());
+        Variant::Launches(vec![part, combine])
+    }
+
+    /// The launches of few queries whose keys are divided among blocks, by kernels that work in runs.
+    fn in_parts(&mut self, parts: i64, side_by_side: bool) -> Result<Variant, String> {
+        let (q, v) = (self.operand(QUERIES)?, self.operand(VALUES)?);
+        let (Some((lead, [queries, _])), Some(width)) = (q.shape.split_last_chunk::<2>(), v.shape.last()) else {
+            return Err("an attention without rows".into());
+        };
+        let results = PartialResults::new(lead, queries, parts, width);
+        let count = queries.clone();
+        let slots = self.slots_of(&results)?;
+        let by = |choice: &mut Self, layout: QueryLayout| {
+            let made = part(choice.unscheduled, choice.found, choice.target, layout, &results);
+            let (part, params, exponents) = made.ok_or("an attention has no kernel of a part of the keys")?;
+            let combine = results.combine(choice.unscheduled, choice.found, exponents);
+            let combine = combine.ok_or("an attention has no kernel that combines parts")?;
+            Ok(choice.by_parts(part, &params, combine, &slots))
+        };
+        if !side_by_side {
+            return by(self, QueryLayout::InLanes);
+        }
+        self.from(&count, self.target.single_queries + 1, |choice, enough| {
+            by(choice, if enough { QueryLayout::InLanes } else { QueryLayout::KeysInLanes })
         })
     }
 
@@ -185,7 +225,16 @@ impl Choice<'_> {
         let (count, others) = (self.rows(QUERIES)?, self.rows(KEYS_PARAM)?);
         // As many keys as queries are no work where they are few.
         let side_by_side = is_row_after_row(self.operand(KEYS_PARAM)?) && is_row_after_row(self.operand(VALUES)?);
-        if !side_by_side || count == others {
+        if count == others {
+            return tiles(self);
+        }
+        if let Some(Ok(parts)) = parts_in_runs(self.unscheduled, self.found, self.target) {
+            return self.from(&count, FEW_QUERIES + 1, |choice, enough| match enough {
+                true => tiles(choice),
+                false => choice.in_parts(parts, side_by_side),
+            });
+        }
+        if !side_by_side {
             return tiles(self);
         }
         self.from(&count, self.target.single_queries + 1, |choice, enough| match enough {
@@ -327,6 +376,37 @@ fn queries_that_pay(from: &View) -> Option<i64> {
 /// Do the elements of each row lie side by side?
 fn is_row_after_row(v: &View) -> bool {
     v.strides.last().is_some_and(|d| d.as_const() == Some(1))
+}
+
+/// Into how many parts kernels that work in runs divide the keys of an attention, or why they do not; `None` where there is no GPU to divide
+/// them for, or nothing that is known to be an attention.
+pub(in crate::tile::schedule) fn parts_in_runs(
+    unscheduled: &Kernel,
+    found: &Found,
+    target: Target,
+) -> Option<Result<i64, Whole>> {
+    let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
+    let [q, k, v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
+    let (lead, [queries, _]) = q.shape.split_last_chunk::<2>()?;
+    let keys = k.shape.get(lead.len())?;
+    let mut points = lead.to_vec();
+    let side_by_side = [k, v].iter().all(|b| b.is_dense(lead.len() + 1));
+    if let Some(Group { axis, heads }) = Group::of(unscheduled, found, target).filter(|_| side_by_side)
+        && let Some(n) = points.get(axis).and_then(Dim::as_const)
+    {
+        points[axis] = (n / heads).into();
+    }
+    let bytes = |b: &BufferType| {
+        let width = b.shape.last().and_then(Dim::as_const).unwrap_or(CHUNK);
+        width.saturating_mul(i64::try_from(b.elem.size()).unwrap_or(8))
+    };
+    let bytes = bytes(k).saturating_add(bytes(v));
+    // A block of eight warps waits for the keys of a block of keys, then for their values: half of the time for memory.
+    let busy = 4;
+    Some(
+        Reads { arch: target.gpu?, points: &points, queries, keys, block: tile_size(keys, target.keys), bytes, busy }
+            .parts(),
+    )
 }
 
 /// The axes of a view, heads after rows where they lie beside each other in a row: so they are read in order.

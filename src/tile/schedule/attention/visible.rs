@@ -96,7 +96,7 @@ impl AttentionKernel {
         Some(Hiding {
             steps: self.masks.get(from..)?.iter().map(|m| &m.step).collect(),
             rank: self.rank,
-            points: self.points.clone(),
+            points: self.points().to_vec(),
             row: self.row,
             queries: if self.layout == QueryLayout::KeysInLanes { ONE } else { self.queries },
             last_query,
@@ -113,13 +113,14 @@ impl AttentionKernel {
     pub(super) fn visible_round(
         &self,
         kb: &mut KernelBuilder,
-        queries: Option<Value>,
+        queries: &[Value],
         now: Running,
         from: usize,
         pass: Pass,
     ) -> Option<Running> {
         let hiding = self.hiding(kb, from)?;
         let end = hiding.end(kb);
+        let end = self.part.map_or(end, |part| part.end_before(kb, end));
         let rounds = kb.begin_loop(&now.carried());
         let now = Running::of(&rounds.args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, end);
@@ -132,7 +133,7 @@ impl AttentionKernel {
             kb.switch_to(skip);
             let to = |kb: &mut KernelBuilder, blocks: i64| {
                 let next = kb.plus(now.next, blocks * self.block);
-                kb.br(rounds.head, &[next, now.highest, now.sum, now.result]);
+                kb.br(rounds.head, &now.from(next).carried());
             };
             // Where nothing is seen of many blocks, all of them are skipped.
             if let Some(near) = hiding.part(kb, now.next, 0, SKIPPED * self.block)? {
@@ -154,8 +155,8 @@ impl AttentionKernel {
             let (some, _) = kb.new_block(Vec::new());
             kb.br_if(always, (all, &[]), (some, &[]));
             kb.switch_to(all);
-            let then = self.block_of_keys(kb, queries, now, keys, round, self.masks.get(..from)?)?;
-            kb.br(rounds.head, &Running { next, ..then }.carried());
+            let then = self.block_of_keys(kb, queries, &now, keys, round, self.masks.get(..from)?)?;
+            kb.br(rounds.head, &then.from(next).carried());
             kb.switch_to(some);
         }
         let (first, keys) = match pass {
@@ -163,8 +164,8 @@ impl AttentionKernel {
             Pass::Quick if self.layout != QueryLayout::InLanePairs => hiding.trimmed(kb, block)?,
             Pass::Quick | Pass::Careful => (now.next, keys),
         };
-        let then = self.block_of_keys(kb, queries, Running { next: first, ..now }, keys, round, &self.masks)?;
-        kb.br(rounds.head, &Running { next, ..then }.carried());
+        let then = self.block_of_keys(kb, queries, &now.from(first), keys, round, &self.masks)?;
+        kb.br(rounds.head, &then.from(next).carried());
         kb.switch_to(rounds.done);
         Some(now)
     }

@@ -115,7 +115,7 @@ impl Bounds {
     fn write(unscheduled: &Kernel, found: &Found, target: Target, keys_and_values: [&BufferType; 2]) -> Option<Bounds> {
         let hiding = first_hiding(found.attention.steps.iter())?;
         let loc = found.attention.steps.get(hiding)?.loc;
-        let (mut kb, parts) = begin(unscheduled, found, target, QueryLayout::InLanes, keys_and_values)?;
+        let (mut kb, parts) = begin(unscheduled, found, target, QueryLayout::InLanes, keys_and_values, None)?;
         let queries = match parts.queries {
             Extent::Static(n) => n,
             Extent::Bounded { max, .. } => max,
@@ -143,7 +143,7 @@ impl Bounds {
         store_code(&mut kb, [tile, place], code);
         let mut kernel = kb.finish();
         // One head is enough, and its columns are one tile.
-        let rows = parts.points.len();
+        let rows = parts.points().len();
         for (n, axis) in kernel.grid.iter_mut().enumerate() {
             if n < rows || n == rows + 1 {
                 (axis.extent, axis.step) = (Dim::one(), 1);

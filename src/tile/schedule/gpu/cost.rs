@@ -22,6 +22,7 @@
 //! | reductions of rows that all read the same columns | as it was written, 8 rows, chunks of [`WARP_ROW`] | a warp for each row |
 //! | reductions whose neighbours are rows | as it was written | by work |
 //! | strict products of at least [`MANY_COLUMNS`] columns | twice [`PRODUCT`] rows and columns | 8 warps, a thread for 64 sums |
+//! | attention of few queries, in parts of keys (`attention::parts`) | as it was written | by work: [`MOST_WARPS`] warps for heads of 32 elements and more |
 //! | other products, and all else | as it was written | a thread for each [`SUMS`] sums |
 //!
 //! A row of 768 by one warp is 6 accesses of 16 bytes a lane, which are under way together: some 2000 cycles, while

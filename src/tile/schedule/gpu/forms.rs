@@ -6,15 +6,16 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::super::attention::may_be_replaced;
+use super::super::attention::{FEW_QUERIES, Whole, may_be_replaced, parts_in_runs};
 use super::super::products::Product;
-use super::{candidates, long_rows, scans};
+use super::super::tensor_cores::parts_of_keys;
+use super::{Numbers, candidates, long_rows, scans, target};
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES};
 use crate::tile::kernels::{counterpart, place};
-use crate::tile::{BufferType, GpuArch, Kernel, Module, Op, State};
+use crate::tile::{BufferType, GpuArch, Kernel, Module, Op, State, numbered_kind};
 
 /// Widest heads of attention on tensor cores.
 const WIDTH: i64 = 256;
@@ -30,6 +31,8 @@ pub struct GpuForm {
     pub arch: GpuArch,
     /// How it works.
     pub form: String,
+    /// How an attention reads its keys in calls of few queries.
+    pub keys: Option<String>,
     /// Why it does not run on tensor cores, if it multiplies.
     pub why: Option<String>,
 }
@@ -37,6 +40,9 @@ pub struct GpuForm {
 impl fmt::Display for GpuForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "@{} at {}: {}", self.kernel, self.arch.name(), self.form)?;
+        if let Some(keys) = &self.keys {
+            write!(f, "; {keys}")?;
+        }
         match &self.why {
             Some(why) => write!(f, "; not on tensor cores: {why}"),
             None => Ok(()),
@@ -50,7 +56,10 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
         // What reads packed weights has other parameters.
         let packed = || scheduled.kernels.iter().find(|new| new.name == k.name && new.loads_scaled());
         let new = counterpart(k, &scheduled.kernels).or_else(packed);
-        let of_cores = new.and_then(on_tensor_cores);
+        // Of one query, say, there are kernels of parts of the keys alone.
+        let keys = parts_of_keys(unscheduled, k, arch).filter(|_| may_be_replaced(unscheduled, k));
+        let part = || scheduled.kernels.iter().filter(|new| is_part(new, k)).find_map(on_tensor_cores);
+        let of_cores = new.and_then(on_tensor_cores).or_else(|| keys.and_then(|_| part()));
         let why = if of_cores.is_some() { None } else { reason(unscheduled, k) };
         // An attention without a variant, whose result is written over what it reads, say.
         let one_by_one = Attention::find(k).is_some() && !may_be_replaced(unscheduled, k);
@@ -69,9 +78,32 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
             (Some(division), None) => division.to_string(),
             (None, _) => form,
         };
-        GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, why }
+        let found = Attention::find(k).filter(|_| !one_by_one);
+        let in_runs = || parts_in_runs(k, found.as_ref()?, target(arch, Numbers::of(arch)));
+        let keys = keys.or_else(in_runs).map(of_few_queries);
+        GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, keys, why }
     };
     unscheduled.kernels.iter().filter(|k| k.state == State::Unscheduled).map(form).collect()
+}
+
+/// Is a kernel that of a part of an attention's keys?
+fn is_part(part: &Kernel, attention: &Kernel) -> bool {
+    let ty = |k: &Kernel, n: usize| k.params.get(n).map(|p| k.body.ty(p.value).clone());
+    numbered_kind(&part.name) == Some("attention_part")
+        && [QUERIES, KEYS, VALUES].iter().all(|n| ty(part, *n) == ty(attention, *n))
+}
+
+/// How calls of few queries read their keys.
+fn of_few_queries(parts: Result<i64, Whole>) -> String {
+    let why = match parts {
+        Ok(parts) => return format!("calls of at most {FEW_QUERIES} queries divide their keys into {parts} parts"),
+        Err(Whole::ManyQueries) => format!("there are more than {FEW_QUERIES} queries"),
+        Err(Whole::AsManyKeys) => "there are as many as queries".to_string(),
+        Err(Whole::EnoughBlocks) => "heads alone are work for all multiprocessors".to_string(),
+        Err(Whole::FewKeys) => "there are too few".to_string(),
+        Err(Whole::FewBytes) => "reading them takes less than another launch".to_string(),
+    };
+    format!("keys are not divided among blocks: {why}")
 }
 
 fn count(warps: u32) -> String {

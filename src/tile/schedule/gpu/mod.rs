@@ -5,7 +5,8 @@
 //! 0. **Tensor cores.** Products and attention of 16-bit floats that fit get kernels of fragments (`tensor_cores`), which are scheduled
 //!    with that.
 //! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
-//!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie.
+//!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie. Calls of few queries divide their keys among blocks
+//!    (`attention::parts`).
 //!
 //!    Sorting, which goes from element to element, becomes counting ([`ranks`]; of the greatest few of many, within chunks first: [`candidates`]), running sums become sums of chunks ([`scans`]). Products of few rows and few columns are divided by their steps
 //!    ([`divided`]). So are long rows that are reduced, if they are few ([`long_rows`]).

@@ -20,7 +20,7 @@
 //! formulas there is one loop; the next tile of which bounds of the formulas do not say that it is hidden is looked for before its copy
 //! starts, and each tile is computed with masks or without, as the bounds say (`schedule::attention::Hiding`).
 
-use super::super::attention::{Divided, Hiding};
+use super::super::attention::{Divided, Hiding, PartialResults, Whole, shared_axis};
 use super::build::{self, SharedTile};
 use super::machine::Machine;
 use super::scores::{self, Masks, Scores, Softmax};
@@ -67,6 +67,15 @@ pub(super) fn divided(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Para
     parts.divided(machine, &parts.of_many(machine)?)
 }
 
+/// Into how many parts calls of few queries divide their keys there, or why they do not; `None` for what has no such form.
+pub(super) fn parts(
+    kernel: &Kernel,
+    machine: &Machine,
+    aligned: &dyn Fn(&Param) -> bool,
+) -> Option<Result<i64, Whole>> {
+    Some(Parts::find(kernel, aligned)?.parts_of_few(machine))
+}
+
 impl<'a> Parts<'a> {
     fn find(kernel: &'a Kernel, aligned: &dyn Fn(&Param) -> bool) -> Option<Parts<'a>> {
         let ty = |n: usize| kernel.params.get(n).and_then(|p| kernel.body.ty(p.value).buffer());
@@ -94,7 +103,7 @@ impl<'a> Parts<'a> {
     /// The kernel of a call of any number of queries.
     fn of_many(&self, machine: &Machine) -> Option<Kernel> {
         match machine.arch {
-            GpuArch::Sm80 => self.copies(machine, &[], None, None),
+            GpuArch::Sm80 => self.copies(machine, None, None),
             GpuArch::Sm90a => self.with_rings(machine),
         }
     }
@@ -193,32 +202,30 @@ impl<'a> Parts<'a> {
         self.found.copy_epilogue(self.kernel, kb, &ResultTile { result: y, at })
     }
 
-    /// The last leading axis along which keys and values repeat: heads of a group, which share them. Nothing if there are none.
+    /// The axis of heads that share keys and values, if there is one.
     pub(super) fn group_axis(&self) -> Option<usize> {
         let ty = |n: usize| self.kernel.params.get(n).and_then(|p| self.kernel.body.ty(p.value).buffer());
-        let [k, v] = [ty(KEYS)?, ty(VALUES)?];
-        let repeats = |b: &BufferType, axis: usize| b.strides.get(axis).is_some_and(|d| *d == Dim::zero());
-        let heads = |axis: usize| self.lead.get(axis).and_then(Dim::as_const).is_some_and(|n| n > 1);
-        (0..self.lead.len()).rev().find(|axis| heads(*axis) && repeats(k, *axis) && repeats(v, *axis))
+        shared_axis(&self.lead, ty(KEYS)?, ty(VALUES)?)
     }
 
-    /// The kernel for `mma.sync`, with more parameters; of a part of the keys, if they are divided into so many; `group`: an axis of heads that
+    /// The kernel for `mma.sync`; of a part of the keys, if they are divided, with parameters for what it gives; `group`: an axis of heads that
     /// share keys and values, of which a tile has as many as rows, all of one query.
     pub(super) fn copies(
         &self,
         machine: &Machine,
-        more: &[(BufferType, ParamMode)],
-        parts: Option<i64>,
+        divided: Option<&PartialResults>,
         group: Option<usize>,
     ) -> Option<Kernel> {
+        let more: Vec<_> = divided.iter().flat_map(|results| results.types()).map(|ty| (ty, ParamMode::Out)).collect();
+        let more = more.as_slice();
         let rows = ROWS * WARPS;
         let keys = self.keys_of_copies(machine);
         let (mut kb, points, row) = match group {
             Some(axis) => self.begin_of_heads(rows, (axis, self.queries_of_groups(axis)), more)?,
             None => self.begin(rows, more)?,
         };
-        let part = match parts {
-            Some(parts) => Some(self.part_of(&mut kb, parts, keys)?),
+        let part = match divided {
+            Some(results) => Some(results.part(&mut kb, self.kernel.params.len(), &self.t, keys)?),
             None => None,
         };
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
@@ -250,7 +257,7 @@ impl<'a> Parts<'a> {
         let hiding = if scores.is_of_queries() { scores.hiding(&mut kb, true) } else { None };
         let start = part.map_or(zero, |part| part.start);
         let before = |kb: &mut KernelBuilder, end: Value| match part {
-            Some(part) => kb.index_binary(BinaryOp::Min, end, part.end),
+            Some(part) => part.end_before(kb, end),
             None => end,
         };
         let end = match &hiding {
@@ -272,7 +279,8 @@ impl<'a> Parts<'a> {
         };
         let mut before_all = scores.begin(&mut kb)?;
         if let (Some(part), true) = (part, scores.attention.sink.is_some()) {
-            before_all = scores.of_first(&mut kb, part.number, before_all);
+            let [highest, sum] = part.of_first(&mut kb, [before_all.highest, before_all.sum]);
+            before_all = Softmax { highest, sum };
         }
         let result = scores.no_result(&mut kb, self.values);
         let softmax = before_all;

@@ -14,15 +14,13 @@
 //!   which it follows that they are inside of their operands, and copies need no masks.)
 //!
 //! For attention, a block has 16 queries for each warp on `mma.sync`, and 64 for each group of four on `wgmma`; a tile of keys is as
-//! long as registers for its scores allow. Where there are few queries, the keys are divided into parts ([`Machine::parts`]).
+//! long as registers for its scores allow. Where there are few queries, the keys are divided into parts (`schedule::attention`).
 
 use crate::shape::Dim;
 use crate::tile::GpuArch;
 
 /// The most stages of copies under way.
 const MOST_STAGES: i64 = 4;
-/// The most parts that keys are divided into: a thread that combines them has what all of them give in registers.
-const MOST_PARTS: i64 = 8;
 /// What an extent that is not known is taken for.
 const UNKNOWN: i64 = 4096;
 
@@ -32,7 +30,7 @@ pub(super) struct Machine {
     pub(super) arch: GpuArch,
     /// Bytes of shared memory that a block can have. Of code that runs on every processor from 8.0 on, the least of them.
     pub(super) shared: i64,
-    /// Multiprocessors: those of an A100 and an H100.
+    /// Multiprocessors.
     pub(super) processors: i64,
     /// May operands of products of `f32` be rounded to `tf32`?
     pub(super) tf32: bool,
@@ -63,10 +61,11 @@ fn parts_of(extent: i64, size: i64) -> i64 {
 
 impl Machine {
     pub(super) fn of(arch: GpuArch) -> Machine {
-        match arch {
-            GpuArch::Sm80 => Machine { arch, shared: 99 << 10, processors: 108, tf32: false },
-            GpuArch::Sm90a => Machine { arch, shared: 227 << 10, processors: 132, tf32: false },
-        }
+        let shared = match arch {
+            GpuArch::Sm80 => 99 << 10,
+            GpuArch::Sm90a => 227 << 10,
+        };
+        Machine { arch, shared, processors: arch.multiprocessors(), tf32: false }
     }
 
     /// The tile of a product of so many points, rows and columns, of elements of so many bytes; `reads`: its epilogue has tiles of its
@@ -132,16 +131,6 @@ impl Machine {
         tiles.iter().find(enough).copied().unwrap_or(least)
     }
 
-    /// Into how many parts the keys of an attention of few queries are divided: so many that every multiprocessor has two blocks, of which
-    /// one waits for memory while the other computes, but each part at least two tiles of keys, since the first has nothing to hide its
-    /// copy behind; and [`MOST_PARTS`] at most.
-    pub(super) fn parts(&self, points: &[Dim], keys: &Dim, tile: i64) -> i64 {
-        let blocks = count(points);
-        let wanted = parts_of(2 * self.processors, blocks);
-        let tiles = parts_of(keys.as_const().unwrap_or(UNKNOWN), tile);
-        wanted.min(tiles / 2).clamp(1, MOST_PARTS)
-    }
-
     /// Rows of tiles that blocks take as a group (1: as they come). The blocks that run at a time read least where they have about as many
     /// rows as columns: a group is the largest power of two of which no more blocks than run at a time make a square. Products of fewer blocks
     /// than that, or of a single row or column of tiles, have no order to choose.
@@ -197,7 +186,6 @@ mod tests {
         let points = [Dim::from(1 << 32), Dim::from(1 << 32)];
         for arch in [GpuArch::Sm80, GpuArch::Sm90a] {
             let machine = Machine::of(arch);
-            assert_eq!(machine.parts(&points, &Dim::symbol("T"), 64), 1);
             let of = |points: &[Dim], n: i64| machine.product(points, [&n.into(), &n.into()], 2, false);
             assert_eq!(of(&points, 512), of(&[Dim::from(1 << 20)], 512));
             assert_eq!(of(&points, i64::MAX), of(&[], 1 << 20));
@@ -226,18 +214,5 @@ mod tests {
                 assert!(t.stages * (t.rows + t.cols) * t.steps * 2 <= machine.shared, "{t:?}");
             }
         }
-    }
-
-    #[test]
-    fn keys_are_divided_so_that_every_multiprocessor_has_work() {
-        let of = |heads: i64, keys: Dim| Machine::of(GpuArch::Sm90a).parts(&[heads.into()], &keys, 64);
-        // 32 heads of a long cache: 8 parts of each, the most, are 256 blocks for 132 multiprocessors.
-        assert_eq!(of(32, Dim::symbol("T")), MOST_PARTS);
-        assert_eq!(of(64, Dim::symbol("T")), 5);
-        assert_eq!(of(1, 65536.into()), MOST_PARTS);
-        // Enough heads, or too few keys.
-        assert_eq!(of(512, Dim::symbol("T")), 1);
-        assert_eq!(of(8, 300.into()), 2);
-        assert_eq!(of(8, 0.into()), 1);
     }
 }

@@ -38,7 +38,7 @@ mod split;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::attention::{Divided, may_be_replaced};
+use super::attention::{Divided, Whole, may_be_replaced};
 use crate::tile::alignment::{CHUNK, launches_give, needed};
 use crate::tile::{BufferType, GpuArch, Kernel, Module, Param, State};
 use machine::Machine;
@@ -52,15 +52,12 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSe
     let mut made = Vec::new();
     let mut divided = BTreeMap::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
-        let gives = |param: &Param, bytes: u64| {
-            let n = k.params.iter().position(|p| p == param);
-            n.is_some_and(|n| launches_give(module, &k.name, n, bytes))
-        };
+        let gives = |param: &Param, bytes: u64| gives(module, k, param, bytes);
         let aligned = |param: &Param| gives(param, CHUNK);
         let new = attention::kernel(k, &machine, &aligned).or_else(|| products::kernel(k, &machine, &aligned));
         // What it writes in pairs begins at a multiple of a pair.
         let fits = |new: &Kernel| k.params.iter().zip(&new.params).all(|(old, p)| gives(old, needed(new, p.value)));
-        let of_few = attention::divided(k, &machine, &aligned).filter(|d| fits(&d.whole) && fits(&d.combine));
+        let of_few = attention::divided(k, &machine, &aligned).filter(|d| fits(&d.whole));
         if let Some(of_few) = of_few.filter(|_| may_be_replaced(module, k)) {
             divided.insert(k.name.clone(), of_few);
         } else if let Some(new) = new.filter(fits) {
@@ -74,6 +71,19 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSe
         }
     }
     (changed, divided)
+}
+
+/// Do all launches of a kernel give a parameter a buffer at a multiple of so many bytes?
+fn gives(module: &Module, kernel: &Kernel, param: &Param, bytes: u64) -> bool {
+    let n = kernel.params.iter().position(|p| p == param);
+    n.is_some_and(|n| launches_give(module, &kernel.name, n, bytes))
+}
+
+/// Into how many parts an attention on tensor cores divides the keys of calls of few queries, or why it does not; `None` for what is not
+/// computed there.
+pub(super) fn parts_of_keys(module: &Module, kernel: &Kernel, arch: GpuArch) -> Option<Result<i64, Whole>> {
+    let aligned = |param: &Param| gives(module, kernel, param, CHUNK);
+    attention::parts(kernel, &Machine::of(arch), &aligned)
 }
 
 /// Can tiles of a left operand be copied to shared memory?

@@ -82,20 +82,31 @@ pub(super) struct Weights {
     pub(super) kept: Value,
 }
 
-/// The scale as it comes in: before the masks, and in the exponents.
-pub(super) fn scale(kb: &mut KernelBuilder, what: &Attention) -> Option<(Option<Value>, Value)> {
-    kb.at(what.locations.scale);
-    Some(match &what.scale {
+/// The scale that goes into the exponents, if one does.
+fn scale_of_exponents(what: &Attention) -> Option<f64> {
+    match &what.scale {
         Source::Literal(x, elem)
             if what.sink.is_none() && what.steps.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) =>
         {
-            (None, kb.scalar(Scalar::Float(round_to(*elem, x.as_f64()) * LOG2_E), Elem::F32))
+            Some(round_to(*elem, x.as_f64()))
         }
-        other => {
-            let scale = scalar_of(kb, other)?;
-            (Some(scale), kb.scalar(Scalar::Float(LOG2_E), Elem::F32))
-        }
-    })
+        _ => None,
+    }
+}
+
+/// What differences of scores are multiplied by to be exponents of 2.
+pub(super) fn exponents(what: &Attention) -> f64 {
+    scale_of_exponents(what).unwrap_or(1.0) * LOG2_E
+}
+
+/// The scale as it comes in: before the masks, and in the exponents.
+pub(super) fn scale(kb: &mut KernelBuilder, what: &Attention) -> Option<(Option<Value>, Value)> {
+    kb.at(what.locations.scale);
+    let before = match scale_of_exponents(what) {
+        Some(_) => None,
+        None => Some(scalar_of(kb, &what.scale)?),
+    };
+    Some((before, kb.scalar(Scalar::Float(exponents(what)), Elem::F32)))
 }
 
 /// The scalars of the steps, read once.
@@ -204,16 +215,6 @@ impl Scores<'_> {
         let after = kb.plus(first, self.keys);
         let is_whole = kb.compare_scalars(CmpOp::Le, after, end);
         Some(kb.binary(BinaryOp::And, always, is_whole))
-    }
-
-    /// What the first part of the keys begins with, and nothing for the others.
-    pub(super) fn of_first(&self, kb: &mut KernelBuilder, part: Value, first: Softmax) -> Softmax {
-        let zero = kb.index(0);
-        let is_first = kb.compare_scalars(CmpOp::Eq, part, zero);
-        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
-        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
-        let (highest, sum) = (kb.select(is_first, first.highest, bottom), kb.select(is_first, first.sum, nothing));
-        Softmax { highest, sum }
     }
 
     /// The scores of keys from `first` on, as the masks leave them.

@@ -1,0 +1,339 @@
+//! Keys in parts: a call of few queries on a GPU, as in writing token by token, divides them among blocks.
+//!
+//! In: an attention, a kind of GPU. Out: how many parts there are, where they begin and end, what they give, and the kernel that combines that
+//! (Dao et al. 2023, "Flash-Decoding for long-context inference"). One query of each head has a block, so without this a call of 32
+//! heads has 32 blocks, on 132 multiprocessors. What this must not know: how a part is computed. There are two such kernels, one of
+//! fragments (`tensor_cores::split`) and one that works in runs ([`super::part`]).
+//!
+//! ```text
+//! part     grid (batch and heads.., queries, parts):  as the kernel of all keys, for blocks of keys from one on; stores the weighted
+//!          values, and the maximum and the sum of each query                            [.., S, parts, E], [.., S, parts, 2]
+//! combine  grid (batch and heads.., S, ceil(E, 256)):
+//!          m = max of all m_i;  w_i = 2^((m_i - m) f);  y = sum w_i acc_i / sum w_i l_i;  epilogue;  store
+//! ```
+//!
+//! How many parts there are is known when the kernel is compiled ([`Reads::parts`]); how long they are follows from the number of keys of the
+//! call: equal numbers of blocks, the last of which may have none. A part that sees no key has a maximum of `-inf` and a weight of
+//! 0. A sink is counted by the first part. What has a weight of 0 is left out, whatever it is.
+
+use super::{ONE, WIDTH, first_hiding, normalised};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
+use crate::shape::{Dim, Elem};
+use crate::tile::attention::{Found, KEYS, Node, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES};
+use crate::tile::{
+    AxisRole, BufferType, Extent, GpuArch, Kernel, KernelBuilder, ParamMode, Position, Target, Value, row_major,
+    tile_size,
+};
+
+/// The most queries of such a call.
+pub(in crate::tile::schedule) const FEW_QUERIES: i64 = 16;
+/// The most parts: what combines them goes through all that they give.
+const MOST_PARTS: i64 = 32;
+/// The most heads that a block reads keys and values for: each has a maximum, a sum and a result, and sums in registers.
+const MOST_HEADS: i64 = 8;
+/// Bytes of shared memory that a block of several heads may need, on every processor: beside what is kept for products and reductions.
+const SHARED: i64 = 80 << 10;
+/// What a number of keys that is not known is taken for.
+const UNKNOWN: i64 = 4096;
+/// What could be read in the time that a launch takes (`gpu::cost`).
+const LAUNCH: i64 = 6_700_000;
+
+/// What a call of few queries reads, and by whom.
+pub(in crate::tile::schedule) struct Reads<'a> {
+    pub(in crate::tile::schedule) arch: GpuArch,
+    /// Extents of the grid without parts: heads, or groups of heads that a block reads keys for at once.
+    pub(in crate::tile::schedule) points: &'a [Dim],
+    /// Queries.
+    pub(in crate::tile::schedule) queries: &'a Dim,
+    /// Keys, those of a block, and the bytes of one with its value.
+    pub(in crate::tile::schedule) keys: &'a Dim,
+    pub(in crate::tile::schedule) block: i64,
+    pub(in crate::tile::schedule) bytes: i64,
+    /// Blocks that a multiprocessor needs to read as fast as it can: of which some wait for memory while others compute.
+    pub(in crate::tile::schedule) busy: i64,
+}
+
+/// Why keys are not divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tile::schedule) enum Whole {
+    /// There are more queries than [`FEW_QUERIES`] in all calls.
+    ManyQueries,
+    /// As many keys as queries are no work where these are few.
+    AsManyKeys,
+    /// There are blocks for all multiprocessors.
+    EnoughBlocks,
+    /// Parts would have less than two blocks of keys.
+    FewKeys,
+    /// Reading takes less than another launch.
+    FewBytes,
+}
+
+impl Reads<'_> {
+    /// Into how many parts the keys are divided: so many that the blocks of all run at a time and every multiprocessor has [`Reads::busy`] of
+    /// them, but each part at least two blocks of keys, since the first has nothing to hide its reads behind; and [`MOST_PARTS`] at most.
+    ///
+    /// With fewer blocks than that, memory is read in proportion slower; parts cost a second launch and what they store. So 32 heads of 4096
+    /// keys, 134 MB of `f32`, read by 32 blocks of 528, take as long as 2.2 GB, and in 16 parts as 145 MB. A gain of less than a fifth is
+    /// none: the numbers are rough. An extent that is not known counts as 1, a number of keys as [`UNKNOWN`].
+    pub(in crate::tile::schedule) fn parts(&self) -> Result<i64, Whole> {
+        if self.queries == self.keys {
+            return Err(Whole::AsManyKeys);
+        }
+        if self.queries.as_const().is_some_and(|n| n > FEW_QUERIES) {
+            return Err(Whole::ManyQueries);
+        }
+        let known = self.points.iter().map(|d| d.as_const().unwrap_or(1).max(1));
+        let blocks = known.fold(1, i64::saturating_mul);
+        let enough = self.busy * self.arch.multiprocessors();
+        let keys = self.keys.as_const().unwrap_or(UNKNOWN).max(0);
+        let of_keys = keys.saturating_add(self.block - 1) / self.block;
+        if enough / blocks < 2 {
+            return Err(Whole::EnoughBlocks);
+        }
+        if of_keys < 4 {
+            return Err(Whole::FewKeys);
+        }
+        let parts = (enough / blocks).min(of_keys / 2).min(MOST_PARTS);
+        let all = [blocks, keys, self.bytes].into_iter().fold(1, i64::saturating_mul);
+        let read = |parts: i64| all.saturating_mul(enough) / (blocks * parts).min(enough);
+        let pays = read(parts).saturating_add(LAUNCH).saturating_mul(5) <= read(1).saturating_mul(4);
+        if pays { Ok(parts) } else { Err(Whole::FewBytes) }
+    }
+}
+
+/// What parts of the keys give, of `f32`.
+pub(in crate::tile::schedule) struct PartialResults {
+    /// Extents of the leading axes, and of queries: those of few.
+    lead: Vec<Dim>,
+    pub(in crate::tile::schedule) queries: Dim,
+    pub(in crate::tile::schedule) parts: i64,
+    /// Columns of the result.
+    width: Dim,
+}
+
+/// The part of the keys that a block goes through.
+#[derive(Clone, Copy)]
+pub(in crate::tile::schedule) struct Part {
+    /// Its number.
+    pub(in crate::tile::schedule) number: Value,
+    /// The first key, and where they end.
+    pub(in crate::tile::schedule) start: Value,
+    pub(in crate::tile::schedule) end: Value,
+    /// Buffers of weighted values, and of maxima and sums.
+    pub(in crate::tile::schedule) sums: Value,
+    pub(in crate::tile::schedule) statistics: Value,
+}
+
+impl PartialResults {
+    /// Those of a number of parts, for queries, keys and values of these extents.
+    pub(in crate::tile::schedule) fn new(lead: &[Dim], queries: &Dim, parts: i64, width: &Dim) -> PartialResults {
+        // Of the queries that there are: what nobody writes, nobody reads.
+        let queries = queries.min_with(&FEW_QUERIES.into());
+        PartialResults { lead: lead.to_vec(), queries, parts, width: width.clone() }
+    }
+
+    /// The weighted values of all parts, and their maxima and sums.
+    pub(in crate::tile::schedule) fn types(&self) -> [BufferType; 2] {
+        let of = |cols: Dim| {
+            let shape = [self.lead.as_slice(), &[self.queries.clone(), self.parts.into(), cols]].concat();
+            BufferType { elem: Elem::F32, strides: row_major(&shape), shape }
+        };
+        [of(self.width.clone()), of(2.into())]
+    }
+
+    /// The part of a block, whose number is a point of the grid; the results are the parameters from `own` on.
+    pub(in crate::tile::schedule) fn part(
+        &self,
+        kb: &mut KernelBuilder,
+        own: usize,
+        keys: &Dim,
+        block: i64,
+    ) -> Option<Part> {
+        let (sums, statistics) = (kb.param(own)?, kb.param(own + 1)?);
+        let number = kb.grid_axis(&self.parts.into(), 1);
+        let all = kb.dim(keys);
+        let (size, count) = (kb.index(block), kb.index(self.parts));
+        let up = kb.plus(all, block - 1);
+        let blocks = kb.index_binary(BinaryOp::Div, up, size);
+        let up = kb.plus(blocks, self.parts - 1);
+        let blocks = kb.index_binary(BinaryOp::Div, up, count);
+        let length = kb.times(blocks, block);
+        let start = kb.index_binary(BinaryOp::Mul, number, length);
+        let end = kb.index_binary(BinaryOp::Add, start, length);
+        Some(Part { number, start, end, sums, statistics })
+    }
+
+    /// The kernel that combines the parts: the parameters of the attention's, and the results. Differences of maxima times `exponents` are
+    /// exponents of 2.
+    pub(in crate::tile::schedule) fn combine(
+        &self,
+        unscheduled: &Kernel,
+        found: &Found,
+        exponents: f64,
+    ) -> Option<Kernel> {
+        let locations = found.attention.locations;
+        let mut kb = KernelBuilder::new("combine_parts");
+        kb.at(locations.values);
+        for p in &unscheduled.params {
+            kb.buffer(unscheduled.body.ty(p.value).buffer()?.clone(), p.mode);
+        }
+        let [sums, statistics] = self.types().map(|ty| kb.buffer(ty, ParamMode::In));
+        let points: Vec<Value> = self.lead.iter().map(|extent| kb.grid_axis(extent, 1)).collect();
+        let row = kb.grid_axis(&self.queries, 1);
+        let size = tile_size(&self.width, WIDTH);
+        let col = kb.grid_axis(&self.width, size);
+        let col = kb.times(col, size);
+        let width = kb.extent_at(&self.width, col, size);
+        kb.at(locations.softmax);
+        let (parts, axis) = (Extent::Static(self.parts), points.len() + 1);
+        let (zero, one) = (kb.index(0), kb.index(1));
+        let at = |col: Value| [points.as_slice(), &[row, zero, col]].concat();
+        let highest = kb.load(statistics, &at(zero), (Some(axis), None), parts, ONE);
+        let of_parts = kb.load(statistics, &at(one), (Some(axis), None), parts, ONE);
+        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        let most = kb.reduce(ReduceKind::Max, 0, highest);
+        let unseen = kb.compare(CmpOp::Eq, most, bottom);
+        let base = kb.select(unseen, nothing, most);
+        let mut x = kb.binary(BinaryOp::Sub, highest, base);
+        if exponents != 1.0 {
+            let factor = kb.scalar(Scalar::Float(exponents), Elem::F32);
+            x = kb.binary(BinaryOp::Mul, x, factor);
+        }
+        let weights = kb.unary(UnaryOp::Exp2, x);
+        let weighted = kb.binary(BinaryOp::Mul, of_parts, weights);
+        let sum = kb.reduce(ReduceKind::Sum, 0, weighted);
+        kb.at(locations.values);
+        let values = kb.load(sums, &at(col), (Some(axis), Some(axis + 1)), parts, width);
+        let none = kb.compare(CmpOp::Eq, weights, nothing);
+        let products = kb.binary(BinaryOp::Mul, values, weights);
+        let products = kb.select(none, nothing, products);
+        let result = kb.reduce(ReduceKind::Sum, 0, products);
+        let result = normalised(&mut kb, locations, sum, result);
+        let mut axes: Vec<(AxisRole, Value)> = points.iter().map(|p| (AxisRole::Point, *p)).collect();
+        axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
+        let at = Position { axes, rows: ONE, cols: width };
+        found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
+        Some(kb.finish())
+    }
+}
+
+impl Part {
+    /// What the first part begins with, a sink's score and its weight, and nothing for the others.
+    pub(in crate::tile::schedule) fn of_first(self, kb: &mut KernelBuilder, [highest, sum]: [Value; 2]) -> [Value; 2] {
+        let zero = kb.index(0);
+        let is_first = kb.compare_scalars(CmpOp::Eq, self.number, zero);
+        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        [kb.select(is_first, highest, bottom), kb.select(is_first, sum, nothing)]
+    }
+
+    /// Where the keys of the part end, or others do that end before.
+    pub(in crate::tile::schedule) fn end_before(self, kb: &mut KernelBuilder, end: Value) -> Value {
+        kb.index_binary(BinaryOp::Min, end, self.end)
+    }
+}
+
+/// The last leading axis along which keys and values repeat: heads of a group, which share them. Nothing if there are none.
+pub(in crate::tile::schedule) fn shared_axis(lead: &[Dim], k: &BufferType, v: &BufferType) -> Option<usize> {
+    let repeats = |b: &BufferType, axis: usize| b.strides.get(axis).is_some_and(|d| *d == Dim::zero());
+    let heads = |axis: usize| lead.get(axis).and_then(Dim::as_const).is_some_and(|n| n > 1);
+    (0..lead.len()).rev().find(|axis| heads(*axis) && repeats(k, *axis) && repeats(v, *axis))
+}
+
+/// Heads that share keys and values and have one block where keys are in lanes: it reads them once for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    /// The axis of heads.
+    pub(super) axis: usize,
+    /// How many a block has.
+    pub(super) heads: i64,
+}
+
+impl Group {
+    /// Those of an attention on a GPU, as many as there is room for. Heads of an unknown or larger width than a tile's have blocks of their own, and so have those that masks
+    /// hide other keys from, where blocks are looked for by these.
+    pub(super) fn of(unscheduled: &Kernel, found: &Found, target: Target) -> Option<Group> {
+        target.gpu?;
+        let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
+        let (lead, [_, width]) = ty(QUERIES)?.shape.split_last_chunk::<2>()?;
+        let width = width.as_const().filter(|n| (1..=WIDTH).contains(n))?;
+        let values = tile_size(ty(VALUES)?.shape.last()?, WIDTH);
+        let axis = shared_axis(lead, ty(KEYS)?, ty(VALUES)?)?;
+        let all = lead.get(axis)?.as_const()?;
+        // Values that several heads need are kept; each has its queries, two results, scores.
+        let bytes = |heads: i64| 4 * target.keys * values + heads * (4 * (width + 2 * values) + 1024);
+        // A schedule that still finds no room tries tiles of fewer columns.
+        let most = MOST_HEADS.min(target.columns / 4);
+        let heads = (2..=most).rev().find(|n| all % n == 0 && bytes(*n) <= SHARED)?;
+        let steps = &found.attention.steps;
+        let from = first_hiding(steps.iter()).unwrap_or(steps.len());
+        let varies = |n: usize| {
+            let stride = ty(n).and_then(|b| b.strides.get(axis));
+            stride.is_some_and(|d| *d != Dim::zero())
+        };
+        let differs = |step: &Step| match &step.op {
+            ScoreOp::Keep { kept: Source::Formula(formula), .. } => {
+                formula.nodes().any(|node| matches!(node, Node::Position(of, _) if *of == axis))
+                    || formula.buffers().any(varies)
+            }
+            ScoreOp::Keep { .. } | ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
+        };
+        let is_same = !steps.iter().skip(from).any(differs);
+        is_same.then_some(Group { axis, heads })
+    }
+}
+
+/// The kernel of a part, without parameters for what the attention gives; the places of those of the attention's that it has.
+pub(in crate::tile::schedule) fn without_results(mut kernel: Kernel, unscheduled: &Kernel) -> (Kernel, Vec<usize>) {
+    let is_read = |n: usize| unscheduled.params.get(n).is_some_and(|p| p.mode == ParamMode::In);
+    let own = unscheduled.params.len();
+    let mut n = 0..;
+    kernel.params.retain(|_| n.next().is_none_or(|n| n >= own || is_read(n)));
+    kernel.find_symbols();
+    (kernel, (0..own).filter(|n| is_read(*n)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts for so many heads, keys in blocks of 64, 1 KiB each with its value.
+    fn of(heads: &[Dim], keys: impl Into<Dim>) -> Result<i64, Whole> {
+        let keys = &keys.into();
+        let queries = &1.into();
+        Reads { arch: GpuArch::Sm90a, points: heads, queries, keys, block: 64, bytes: 1024, busy: 4 }.parts()
+    }
+
+    #[test]
+    fn keys_are_divided_so_that_every_multiprocessor_has_work() {
+        let unknown = Dim::symbol("T");
+        // 4 blocks for each of 132 multiprocessors, no more: a second wave would take as long again.
+        assert_eq!(of(&[32.into()], unknown.clone()), Ok(16));
+        assert_eq!(of(&[60.into()], unknown.clone()), Ok(8));
+        assert_eq!(of(&[Dim::symbol("B"), 8.into()], 65536), Ok(MOST_PARTS));
+        // Two blocks of keys each.
+        assert_eq!(of(&[8.into()], 64 * 9), Ok(4));
+        assert_eq!(of(&[8.into()], 64 * 3), Err(Whole::FewKeys));
+        assert_eq!(of(&[8.into()], 0), Err(Whole::FewKeys));
+        assert_eq!(of(&[265.into()], unknown.clone()), Err(Whole::EnoughBlocks));
+        assert_eq!(of(&[264.into()], unknown), Ok(2));
+    }
+
+    #[test]
+    fn parts_pay_for_a_launch() {
+        // One head of 260 keys: 0.27 MB, by one block of 528 as slow as 140 MB, and in two parts as half of that. 260 of 20 bytes are not.
+        let of = |bytes: i64| {
+            let (queries, keys) = (&Dim::symbol("S"), &260.into());
+            Reads { arch: GpuArch::Sm90a, points: &[], queries, keys, block: 64, bytes, busy: 4 }.parts()
+        };
+        assert_eq!((of(1024), of(20)), (Ok(2), Err(Whole::FewBytes)));
+    }
+
+    #[test]
+    fn more_points_than_a_number_can_count() {
+        // The product is 2^64, or 0 where it wraps.
+        assert_eq!(of(&[Dim::from(1 << 32), Dim::from(1 << 32)], Dim::symbol("T")), Err(Whole::EnoughBlocks));
+        assert_eq!(of(&[], i64::MAX), Ok(MOST_PARTS));
+    }
+}
