@@ -237,7 +237,7 @@
 //! to 0, both when they round to the type and when they multiply: such products are lost whatever the other factor is. What is
 //! multiplied by weights that `--pack bf16` rounded is rounded to `bf16` there, too (`tile/schedule/halves.rs`).
 //! On a GPU's tensor cores, sums of products are `f32` in the order of the unit, operands of `tf32` are rounded to 11 bits before, and powers of 2 in attention have a relative
-//! error of 2^-22.5 (`tile/schedule/tensor_cores`). Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
+//! error of 2.5 * 2^-23 (`tile/schedule/tensor_cores`). Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
 //! of more than 1024, the error of an element of a product is at most `(B + K / B) 2^-24` times the sum of the magnitudes of
 //! its products, and that of a sum of any length at most that of 512 terms in four lanes, about `140 * 2^-24` times the sum of
 //! magnitudes (`lowering/tile/rows.rs`); on a GPU too, where blocks sum parts of a row. The error of a running sum does not grow with the place: on a GPU it is at most `384 * 2^-24` times the sum of

@@ -377,7 +377,8 @@ ATTNC_INLINE void *attnc_session_stream(attnc_session *session)
 
 /*
  * Lets calls use a stream of the caller's, so that they begin when what is queued there is done; if own is not 0, a stream of
- * the session's own again. A call returns when its results are there, whatever the stream.
+ * the session's own again. A call returns when its results are there, whatever the stream, and leaves nothing queued: the stream
+ * may be destroyed before calls use another one, but must be there for each call. It must not be one that is being captured.
  */
 ATTNC_INLINE int32_t attnc_session_use_stream(attnc_session *session, void *stream, int32_t own)
 {

@@ -441,6 +441,7 @@ class _Session(_Streams):
         self._library = library
         self._lock = threading.Lock()
         self._prepared = {}
+        self._callers_stream = None
         self._handle = None
         handle = _POINTER()
         status = library.session_open(model, ctypes.byref(handle))
@@ -463,13 +464,15 @@ class _Session(_Streams):
     def use_cuda_stream(self, stream):
         """Lets calls use a stream of the caller's: a number, or a stream of PyTorch or CuPy. None: again one of the session's own.
 
-        Calls then begin when what is queued on the stream is done. They return when their results are complete, in any case.
+        Calls then begin when what is queued on the stream is done. They return when their results are complete, in any case. A stream
+        that is given as an object is kept until calls use another one; it must not be one that is being captured.
         """
         number = stream
         for name in ("cuda_stream", "ptr"):
             number = getattr(number, name, number)
         with self._lock:
             self._check(self._library.session_use_stream(self._open(), number or 0, stream is None))
+            self._callers_stream = stream
 
     def _stream(self):
         """The session's stream as DLPack counts them, in which 1 is the default one."""

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import sys
+import weakref
 
 import numpy as np
 
@@ -10,7 +11,7 @@ import small
 
 WEIGHTS, DRIVER, GRAPHS = sys.argv[1], sys.argv[2], sys.argv[3] == "graphs"
 driver = ctypes.CDLL(DRIVER)
-for name in ("live", "launches", "together", "made", "graphs", "updates", "waits"):
+for name in ("live", "launches", "together", "made", "graphs", "updates", "waits", "left", "queued"):
     getattr(driver, "attnc_standin_" + name).restype = ctypes.c_uint64
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4)
 
@@ -369,6 +370,29 @@ for wanted in [(0, 0), (16, 16), (16, 0), (16, 0)]:
 assert [turn(30) for _ in range(4)] == ([(0, 0), (1, 1), (1, 0), (1, 0)] if GRAPHS else [(0, 0)] * 4)
 session.close()
 
+# Copies that the driver refuses, one after another: those of the arguments, of what the plan reads, of the results. Each time it is said, and
+# when a call goes on after what it could not read, nothing is on its way to where that was to go.
+def climb():
+    return model.climb(np.array([1], np.int32), 40.0)
+
+
+refused, number, left = 0, 1, []
+while True:
+    driver.attnc_standin_refuse_copy(ctypes.c_uint64(number))
+    before = driver.attnc_standin_left()
+    try:
+        climb()
+        break
+    except small.AttncError as error:
+        assert "CUDA_ERROR_INVALID_VALUE" in str(error), error
+        if "a number that the plan reads" in str(error) or "the report of errors" in str(error) and number < 11:
+            left.append(driver.attnc_standin_left() - before)
+    number += 1
+driver.attnc_standin_refuse_copy(ctypes.c_uint64(0))
+# Two arguments; five times a number with the report of errors; two results, and the report.
+assert number == 16 and len(left) >= 8 and not any(left), (number, left)
+assert climb()[1] == 4
+
 # A stream of the caller's: what waits on it is done before the call.
 stream = gpu.stream()
 model.use_cuda_stream(stream.value)
@@ -376,9 +400,45 @@ assert model.cuda_stream == stream.value
 late = Tensor(x + 1, stream=stream)
 np.testing.assert_allclose(model.affine(late).numpy(), np.exp((x + 1) / 2) + 1, rtol=1e-6)
 assert late.streams == [stream.value]
+# After a call, one that fails too, nothing is queued there, so its owner may destroy it.
+fails(small.AttncIndexError, "index 5 is out of range", lambda: model.lookup([5]))
+assert driver.attnc_standin_queued(stream) == 0
+check(driver.cuStreamDestroy_v2(stream))
 model.use_cuda_stream(None)
 assert model.cuda_stream != stream.value
-check(driver.cuStreamDestroy_v2(stream))
+assert np.array_equal(model.lookup([4]), TABLE[[4]])
+
+
+class Stream:
+    """A stream as CuPy has it, which destroys it when nobody needs it any more."""
+
+    def __init__(self):
+        self.ptr = gpu.stream().value
+
+    def __del__(self):
+        check(driver.cuStreamDestroy_v2(ctypes.c_uint64(self.ptr)))
+
+
+live = driver.attnc_standin_live()
+model.use_cuda_stream(Stream())
+gc.collect()
+assert np.array_equal(model.lookup([4]), TABLE[[4]])
+kept = weakref.ref(model._session()._callers_stream)
+model.use_cuda_stream(None)
+gc.collect()
+assert kept() is None and driver.attnc_standin_live() == live
+assert np.array_equal(model.lookup([3]), TABLE[[3]])
+
+# No queries, and no keys: of the host, and of the GPU, where an empty tensor is nowhere.
+for rows, keys in [(3, 0), (0, 3), (0, 0), (200, 0), (200, 130)]:
+    arrays = [np.ones((2, n, 64), np.float16) * (i - 1) for i, n in enumerate((rows, keys, keys))]
+    wanted = np.ones((2, rows, 64), np.float16) * (keys > 0)
+    assert np.array_equal(model.attend(*arrays), wanted), (rows, keys)
+    there = [Tensor(array) for array in arrays]
+    for tensor in there:
+        if tensor.array.size == 0:
+            tensor.address = ctypes.c_uint64(0)
+    assert np.array_equal(model.attend(*there).numpy(), wanted), (rows, keys)
 
 # Sessions have states of their own.
 one = np.ones(4, np.float32)

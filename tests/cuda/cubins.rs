@@ -68,7 +68,7 @@ fn machine_code_is_embedded_and_tried_first() {
         return;
     }
     // The driver cannot run it, and compiles the PTX.
-    for settings in ["", "capability=80", "capability=86,cubin=209", "cubin=222"] {
+    for settings in ["", "capability=80", "capability=86,cubin=209", "cubin=222", "cubin=300", "cubin=1"] {
         assert_eq!(opened(&place, "cuda", settings), "0 cuda:0 []\n", "{settings}");
     }
     // What is wrong otherwise is an error, where there is machine code for that GPU.
@@ -76,6 +76,8 @@ fn machine_code_is_embedded_and_tried_first() {
         let text = opened(&place, "cuda", settings);
         assert!(text.contains("loading the kernels: the GPU is out of memory"), "{settings}: {text}");
     }
+    let text = opened(&place, "cuda", "cubin=226");
+    assert!(text.contains("loading the kernels: CUDA error 226; the process cannot use this GPU any more"), "{text}");
     assert_eq!(opened(&place, "cuda", "capability=120,cubin=2"), "0 cuda:0 []\n");
     assert_eq!(opened(&without, "cuda", "cubin=2"), "0 cuda:0 []\n");
 }

@@ -31,6 +31,8 @@ fn no_device() {
     assert!(text.contains("there is no NVIDIA GPU, or none that this process may use"), "{text}");
     assert!(text.contains("CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"), "{text}");
     assert!(text.starts_with("error[E0807]"), "{text}");
+    let text = complaint(&mut run("init=803", &ADD));
+    assert!(text.contains("the driver of the system and its library are of different versions"), "{text}");
     let text = complaint(run("devices=2", &ADD).env("ATTNC_DEVICE", "cuda:2"));
     assert!(text.contains("there is no device cuda:2: the last of this machine is cuda:1"), "{text}");
     let text = complaint(run("", &ADD).env("ATTNC_DEVICE", "gpu"));
@@ -83,6 +85,12 @@ fn a_launch_fails() {
         text.contains("add: the call: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure; the process cannot"),
         "{text}"
     );
+    // So it is with errors that come from elsewhere than the kernel; others leave the context as it is.
+    for (code, ends) in [(214, true), (220, true), (226, true), (702, true), (721, true), (810, true), (720, false)] {
+        let text = complaint(&mut run(&format!("crash=1,code={code}"), &ADD));
+        assert!(text.contains("add: the call: "), "{text}");
+        assert_eq!(text.contains("the process cannot use this GPU any more"), ends, "{text}");
+    }
     let text = complaint(run("crash=1", &ADD).env("ATTNC_SYNC", "1"));
     assert!(text.contains("add: kernel ") && text.contains("the kernel failed: CUDA_ERROR_LAUNCH_FAILED"), "{text}");
 }

@@ -7,14 +7,13 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
 use attnc::ptx::Swizzle;
-use attnc::ptx::sim::Module;
 use attnc::ptx::sim::tensor_map::TensorMap;
+use attnc::ptx::sim::{Mode, Module};
 use attnc::ptx::{Type, Version};
 
-use crate::settings::per_multiprocessor;
 use crate::state::{
     CURRENT, Code, Function, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE,
-    NO_BINARY_FOR_GPU, NO_DEVICE, NOT_FOUND, NOT_INITIALIZED, OUT_OF_MEMORY, Queued, State, TEXTS,
+    NO_BINARY_FOR_GPU, NO_DEVICE, NOT_FOUND, NOT_INITIALIZED, NOT_READY, OUT_OF_MEMORY, Queued, State, TEXTS,
     UNSUPPORTED_PTX_VERSION, Work, lock,
 };
 
@@ -22,9 +21,6 @@ use crate::state::{
 const SECOND_CACHE: i32 = 1 << 20;
 /// The most shared memory of a block, without asking for more.
 const USUAL_SHARED: u32 = 48 << 10;
-/// And at all.
-const MOST_SHARED: u32 = 227 << 10;
-
 /// The code of a result.
 pub(crate) fn code(result: Result<(), Code>) -> Code {
     result.err().unwrap_or(0)
@@ -90,6 +86,9 @@ extern "C" fn cuInit(flags: u32) -> Code {
     let mut s = lock();
     if flags != 0 {
         return INVALID_VALUE;
+    }
+    if s.settings.init != 0 {
+        return s.settings.init;
     }
     if s.settings.devices == 0 {
         return NO_DEVICE;
@@ -164,7 +163,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, devic
         38 => SECOND_CACHE,
         75 => i32::from(s.settings.capability / 10),
         76 => i32::from(s.settings.capability % 10),
-        97 => MOST_SHARED as i32,
+        97 => s.settings.most_shared() as i32,
         _ => return INVALID_VALUE,
     };
     // SAFETY: as the caller promises.
@@ -315,8 +314,9 @@ unsafe extern "C" fn cuModuleGetFunction(function: *mut u64, module: u64, name: 
     if found.params(&text).is_none() {
         return NOT_FOUND;
     }
+    let own = found.static_shared(&text).unwrap_or(0);
     let made = s.name();
-    s.functions.insert(made, Function { module, name: text, dynamic: USUAL_SHARED });
+    s.functions.insert(made, Function { module, name: text, own, dynamic: USUAL_SHARED.saturating_sub(own) });
     // SAFETY: as the caller promises.
     code(unsafe { give(function, made) })
 }
@@ -327,10 +327,10 @@ extern "C" fn cuFuncSetAttribute(function: u64, attribute: i32, value: i32) -> C
     if let Err(code) = s.ready() {
         return code;
     }
-    let value = u32::try_from(value).unwrap_or(u32::MAX);
+    let (value, most) = (u32::try_from(value).unwrap_or(u32::MAX), s.settings.most_shared());
     match s.functions.get_mut(&function) {
         None => INVALID_HANDLE,
-        Some(_) if attribute != 8 || value > MOST_SHARED => INVALID_VALUE,
+        Some(f) if attribute != 8 || value.saturating_add(f.own) > most => INVALID_VALUE,
         Some(f) => {
             f.dynamic = value;
             0
@@ -343,14 +343,20 @@ unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     blocks: *mut i32,
     function: u64,
     threads: i32,
-    _shared: usize,
+    shared: usize,
 ) -> Code {
     let s = lock();
-    if !s.functions.contains_key(&function) {
-        return INVALID_HANDLE;
+    if let Err(code) = s.ready() {
+        return code;
     }
+    let Some(f) = s.functions.get(&function) else { return INVALID_HANDLE };
+    let bytes = u32::try_from(shared).unwrap_or(u32::MAX);
+    // None runs that has more shared memory than was asked for.
+    let fits = u32::from(bytes <= f.dynamic).cast_signed();
+    let threads = u32::try_from(threads).unwrap_or(0);
+    let number = s.settings.per_multiprocessor(threads, bytes.saturating_add(f.own));
     // SAFETY: as the caller promises.
-    code(unsafe { give(blocks, per_multiprocessor(threads)) })
+    code(unsafe { give(blocks, fits * number) })
 }
 
 #[unsafe(no_mangle)]
@@ -366,6 +372,7 @@ unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> Code {
         return OUT_OF_MEMORY;
     }
     let made = s.device.alloc(bytes);
+    s.buffers.insert(made, bytes as u64);
     // SAFETY: as the caller promises.
     code(unsafe { give(address, made) })
 }
@@ -375,6 +382,7 @@ extern "C" fn cuMemFree_v2(address: u64) -> Code {
     let mut s = lock();
     // Freeing waits for everything.
     let done = s.ready().and_then(|()| s.finish_all());
+    s.buffers.remove(&address);
     if s.device.free(address).is_err() { INVALID_VALUE } else { code(done) }
 }
 
@@ -384,21 +392,52 @@ fn queue(stream: u64, work: Work) -> Code {
     code(s.ready().and_then(|()| s.queue(stream, work)))
 }
 
+/// The same with a copy, which is refused if it is its turn.
+fn copy(stream: u64, work: Work) -> Code {
+    let mut s = lock();
+    if s.refuses_copy(stream) {
+        return INVALID_VALUE;
+    }
+    code(s.ready().and_then(|()| s.queue(stream, work)))
+}
+
+/// The copy of this number from now on is refused, from 1; 0 for none.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_refuse_copy(number: u64) {
+    lock().refuse_copy = number;
+}
+
+/// How much waits on a stream.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_queued(stream: u64) -> u64 {
+    lock().streams.get(&stream).map_or(0, |work| work.len() as u64)
+}
+
+/// How many copies to the host were still on their way when more was queued behind a copy that was refused.
+#[unsafe(no_mangle)]
+extern "C" fn attnc_standin_left() -> u64 {
+    lock().left
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64) -> Code {
+    // As late as from memory that the host has pinned, or at once.
+    if lock().settings.mode.order == Mode::LATEST.order {
+        return copy(stream, Work::CopyLate { to, from: from.expose_provenance(), bytes });
+    }
     // SAFETY: the caller has as many bytes there.
     let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec();
-    queue(stream, Work::CopyIn { to, bytes })
+    copy(stream, Work::CopyIn { to, bytes })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64) -> Code {
-    queue(stream, Work::CopyOut { to: to.expose_provenance(), from, bytes })
+    copy(stream, Work::CopyOut { to: to.expose_provenance(), from, bytes })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64) -> Code {
-    queue(stream, Work::Copy { to, from, bytes })
+    copy(stream, Work::Copy { to, from, bytes })
 }
 
 #[unsafe(no_mangle)]
@@ -407,10 +446,13 @@ extern "C" fn cuMemsetD8Async(at: u64, value: u8, bytes: usize, stream: u64) -> 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamCreate(stream: *mut u64, _flags: u32) -> Code {
+unsafe extern "C" fn cuStreamCreate(stream: *mut u64, flags: u32) -> Code {
     let mut s = lock();
     if let Err(code) = s.ready() {
         return code;
+    }
+    if flags > 1 {
+        return INVALID_VALUE;
     }
     let name = s.name();
     s.streams.insert(name, Vec::new());
@@ -477,11 +519,13 @@ extern "C" fn cuEventSynchronize(event: u64) -> Code {
     }
 }
 
-/// Between any two events is a millisecond: time does not pass here.
+/// Between any two events is a millisecond: time does not pass here. What is still on its way has no time.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, from: u64, to: u64) -> Code {
     let s = lock();
+    let waits = |stream: &u64| s.streams.get(stream).is_some_and(|work| !work.is_empty());
     match (s.events.get(&from), s.events.get(&to)) {
+        (Some(Some(a)), Some(Some(b))) if waits(a) || waits(b) => NOT_READY,
         // SAFETY: as the caller promises.
         (Some(Some(_)), Some(Some(_))) => code(unsafe { give(milliseconds, 1.0) }),
         _ => INVALID_HANDLE,
@@ -529,19 +573,24 @@ pub(crate) unsafe fn launch_of(s: &State, node: &KernelNode) -> Result<Queued, C
     let &KernelNode { function, grid, block, shared, params, extra } = node;
     let f = s.functions.get(&function).ok_or(INVALID_HANDLE)?;
     let module = s.modules.get(&f.module).cloned().ok_or(INVALID_HANDLE)?;
-    let own = module.static_shared(&f.name).unwrap_or(0);
-    let empty = grid.iter().chain(&block).any(|n| *n == 0);
+    let within = |sizes: [u32; 3], most: [u32; 3]| sizes.iter().zip(most).all(|(n, most)| (1..=most).contains(n));
+    let threads = block.iter().fold(1u64, |n, b| n * u64::from(*b));
+    let fits = within(grid, [i32::MAX as u32, 65535, 65535]) && within(block, [1024, 1024, 64]) && threads <= 1024;
     // More shared memory than usual must have been asked for.
-    if empty || !extra.is_null() || shared > f.dynamic || (f.dynamic == USUAL_SHARED && own + shared > USUAL_SHARED) {
+    if !fits || !extra.is_null() || shared > f.dynamic {
         return Err(INVALID_VALUE);
     }
     let types = module.params(&f.name).unwrap_or_default();
+    if params.is_null() && !types.is_empty() {
+        return Err(INVALID_VALUE);
+    }
+    let own = f.own;
     let values = types.iter().enumerate().map(|(i, ty)| {
         // SAFETY: by the contract above.
         unsafe { std::slice::from_raw_parts(*params.add(i), ty.bytes() as usize) }.to_vec()
     });
     let (params, kernel) = (values.collect(), f.name.clone());
-    Ok(Queued { module, kernel, grid, block, shared, params, cooperative: false, number: 0 })
+    Ok(Queued { module, kernel, grid, block, shared, own, params, cooperative: false, number: 0 })
 }
 
 #[unsafe(no_mangle)]
@@ -580,9 +629,23 @@ unsafe extern "C" fn cuTensorMapEncodeTiled(
     steps: *const u32,
     interleave: i32,
     swizzle: i32,
-    _promotion: i32,
+    promotion: i32,
     fill: i32,
 ) -> Code {
+    let s = lock();
+    if let Err(code) = s.ready() {
+        return code;
+    }
+    // Processors before Hopper have none.
+    if s.settings.capability < 90 || !(0..=3).contains(&promotion) {
+        return INVALID_VALUE;
+    }
+    // It is not said that a map may be of no memory.
+    let buffer = s.buffers.range(..=address).next_back();
+    if buffer.is_none_or(|(start, bytes)| address - start >= *bytes) {
+        eprintln!("stand-in driver: a tensor map of no memory, at {address:#x}");
+        return INVALID_VALUE;
+    }
     let rank = rank as usize;
     let number = |n: i32| usize::try_from(n).unwrap_or(usize::MAX);
     let (Some(elem), Some(swizzle)) = (ELEMS.get(number(elem)), Swizzle::ALL.get(number(swizzle))) else {
@@ -604,6 +667,11 @@ unsafe extern "C" fn cuTensorMapEncodeTiled(
             fill_nan: fill != 0,
         }
     };
+    // It is not said that a stride may be 0.
+    if made.strides.contains(&0) {
+        eprintln!("stand-in driver: a tensor map with a stride of 0");
+        return INVALID_VALUE;
+    }
     if let Err(why) = made.check() {
         eprintln!("stand-in driver: a tensor map of {why}");
         return INVALID_VALUE;

@@ -9,6 +9,9 @@ const COOPERATIVE: i32 = 2;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGraphKernelNodeSetAttribute(node: u64, attribute: i32, value: *const i32) -> Code {
     let mut s = lock();
+    if let Err(code) = s.ready() {
+        return code;
+    }
     if attribute != COOPERATIVE {
         return INVALID_VALUE;
     }

@@ -1,6 +1,6 @@
 //! What the machine is like that the stand-in plays: `ATTNC_STANDIN`.
 
-use crate::state::{Code, INVALID_IMAGE};
+use crate::state::{Code, INVALID_IMAGE, LAUNCH_FAILED, Queued};
 use attnc::ptx::sim::Mode;
 
 /// The machine.
@@ -24,6 +24,10 @@ pub(crate) struct Settings {
     pub(crate) refuse: Option<u64>,
     /// `crash=N`: the launch of this number breaks the context when it runs.
     pub(crate) crash: Option<u64>,
+    /// `code=N`: what that is called.
+    pub(crate) code: Code,
+    /// `init=N`: what the driver says when it starts.
+    pub(crate) init: Code,
     /// `events=N`: how many events there may be at the same time.
     pub(crate) events: usize,
     /// `no-graphs`: it makes no graphs.
@@ -32,16 +36,31 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
 }
 
-/// Blocks of so many threads that a multiprocessor runs at the same time.
-pub(crate) fn per_multiprocessor(threads: i32) -> i32 {
-    2048 / threads.max(32)
-}
+/// Shared memory of each block that the system keeps for itself.
+const RESERVED: u32 = 1 << 10;
 
 impl Settings {
-    /// Blocks that the GPU runs at the same time.
-    pub(crate) fn held(&self, block: [u32; 3]) -> usize {
-        let threads = i32::try_from(block.iter().product::<u32>()).unwrap_or(i32::MAX);
-        usize::try_from(per_multiprocessor(threads) * self.multiprocessors).unwrap_or(0)
+    /// The most shared memory that a block may have ("Technical Specifications per Compute Capability").
+    pub(crate) fn most_shared(&self) -> u32 {
+        match self.capability {
+            ..80 => 64 << 10,
+            80 | 87 => 163 << 10,
+            86 | 89 | 120.. => 99 << 10,
+            _ => 227 << 10,
+        }
+    }
+
+    /// Blocks of so many threads and bytes of shared memory that a multiprocessor runs at the same time.
+    pub(crate) fn per_multiprocessor(&self, threads: u32, shared: u32) -> i32 {
+        let all = self.most_shared() + RESERVED;
+        (2048 / threads.max(32)).min(all / shared.saturating_add(RESERVED)).cast_signed()
+    }
+
+    /// Blocks of a launch that the GPU runs at the same time.
+    pub(crate) fn held(&self, q: &Queued) -> usize {
+        let threads = q.block.iter().product::<u32>();
+        let number = self.per_multiprocessor(threads, q.own.saturating_add(q.shared));
+        usize::try_from(number * self.multiprocessors).unwrap_or(0)
     }
 
     /// Those of the environment.
@@ -56,6 +75,8 @@ impl Settings {
             reject: false,
             refuse: None,
             crash: None,
+            code: LAUNCH_FAILED,
+            init: 0,
             events: usize::MAX,
             no_graphs: false,
             mode: Mode::EAGER,
@@ -75,6 +96,8 @@ impl Settings {
                 "reject" => s.reject = true,
                 "refuse" => s.refuse = Some(number),
                 "crash" => s.crash = Some(number),
+                "code" => s.code = small(),
+                "init" => s.init = small(),
                 "events" => s.events = usize::try_from(number).unwrap_or(usize::MAX),
                 "no-graphs" => s.no_graphs = true,
                 "latest" => s.mode = Mode { order: Mode::LATEST.order, ..s.mode },

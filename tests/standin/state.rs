@@ -25,6 +25,7 @@ pub(crate) const INVALID_PTX: Code = 218;
 pub(crate) const UNSUPPORTED_PTX_VERSION: Code = 222;
 pub(crate) const INVALID_HANDLE: Code = 400;
 pub(crate) const NOT_FOUND: Code = 500;
+pub(crate) const NOT_READY: Code = 600;
 pub(crate) const ILLEGAL_ADDRESS: Code = 700;
 pub(crate) const LAUNCH_OUT_OF_RESOURCES: Code = 701;
 pub(crate) const MISALIGNED_ADDRESS: Code = 716;
@@ -32,7 +33,7 @@ pub(crate) const LAUNCH_FAILED: Code = 719;
 pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: Code = 720;
 
 /// Names of codes, and what they mean.
-pub(crate) const TEXTS: [(Code, &std::ffi::CStr, &std::ffi::CStr); 19] = [
+pub(crate) const TEXTS: [(Code, &std::ffi::CStr, &std::ffi::CStr); 20] = [
     (0, c"CUDA_SUCCESS", c"no error"),
     (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (OUT_OF_MEMORY, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
@@ -50,6 +51,7 @@ pub(crate) const TEXTS: [(Code, &std::ffi::CStr, &std::ffi::CStr); 19] = [
     ),
     (INVALID_HANDLE, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
     (NOT_FOUND, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
+    (NOT_READY, c"CUDA_ERROR_NOT_READY", c"device not ready"),
     (ILLEGAL_ADDRESS, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
     (LAUNCH_OUT_OF_RESOURCES, c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", c"too many resources requested for launch"),
     (MISALIGNED_ADDRESS, c"CUDA_ERROR_MISALIGNED_ADDRESS", c"misaligned address"),
@@ -69,6 +71,8 @@ const CONTEXT: u64 = 0xc0_0000;
 pub(crate) enum Work {
     /// To the device; the host's bytes were taken at once, as they are from pageable memory.
     CopyIn { to: u64, bytes: Vec<u8> },
+    /// To the device; the host's bytes are taken when it happens.
+    CopyLate { to: u64, from: usize, bytes: usize },
     /// To the host.
     CopyOut { to: usize, from: u64, bytes: usize },
     /// Within the device.
@@ -87,6 +91,8 @@ pub(crate) struct Queued {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
+    /// Shared memory that the kernel declares.
+    pub(crate) own: u32,
     pub(crate) params: Vec<Vec<u8>>,
     /// Do all blocks run at the same time?
     pub(crate) cooperative: bool,
@@ -117,6 +123,8 @@ impl Graph {
 pub(crate) struct Function {
     pub(crate) module: u64,
     pub(crate) name: String,
+    /// Shared memory that it declares.
+    pub(crate) own: u32,
     /// Shared memory that a launch may add.
     pub(crate) dynamic: u32,
 }
@@ -126,6 +134,8 @@ pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) started: bool,
     pub(crate) device: Device,
+    /// Where its memory is given out, and how many bytes.
+    pub(crate) buffers: BTreeMap<u64, u64>,
     /// How often each device's primary context is retained.
     pub(crate) retained: BTreeMap<i32, u64>,
     pub(crate) modules: BTreeMap<u64, Arc<Module>>,
@@ -144,6 +154,12 @@ pub(crate) struct State {
     pub(crate) graph_launches: u64,
     pub(crate) updates: u64,
     pub(crate) waits: u64,
+    /// The copy that is refused, counted from the next one on.
+    pub(crate) refuse_copy: u64,
+    /// The stream of a copy that was refused, until it is waited for.
+    refused: Option<u64>,
+    /// Copies to the host that were on their way when more was queued after that.
+    pub(crate) left: u64,
     next: u64,
 }
 
@@ -152,6 +168,7 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         settings: Settings::read(),
         started: false,
         device: Device::new(),
+        buffers: BTreeMap::new(),
         retained: BTreeMap::new(),
         modules: BTreeMap::new(),
         functions: BTreeMap::new(),
@@ -167,6 +184,9 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         graph_launches: 0,
         updates: 0,
         waits: 0,
+        refuse_copy: 0,
+        refused: None,
+        left: 0,
         next: 0x1000,
     })
 });
@@ -212,14 +232,28 @@ impl State {
 
     /// Puts work on a stream.
     pub(crate) fn queue(&mut self, stream: u64, work: Work) -> Result<(), Code> {
+        if self.refused.take_if(|refused| *refused == stream).is_some() {
+            let waiting = self.streams.get(&stream).into_iter().flatten();
+            self.left += waiting.filter(|work| matches!(work, Work::CopyOut { .. })).count() as u64;
+        }
         self.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?.push(work);
         Ok(())
     }
 
+    /// Is a copy on a stream the one that is refused?
+    pub(crate) fn refuses_copy(&mut self, stream: u64) -> bool {
+        let refuses = self.refuse_copy == 1;
+        self.refuse_copy = self.refuse_copy.saturating_sub(1);
+        if refuses {
+            self.refused = Some(stream);
+        }
+        refuses
+    }
+
     /// Puts launches on a stream, all or none.
     pub(crate) fn launch(&mut self, stream: u64, launches: Vec<Queued>) -> Result<(), Code> {
-        let too_large =
-            |q: &Queued| q.cooperative && q.grid.iter().product::<u32>() as usize > self.settings.held(q.block);
+        let blocks = |q: &Queued| q.grid.iter().map(|n| *n as usize).product::<usize>();
+        let too_large = |q: &Queued| q.cooperative && blocks(q) > self.settings.held(q);
         if launches.iter().any(too_large) {
             return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
         }
@@ -237,6 +271,7 @@ impl State {
     /// Does what waits on a stream.
     pub(crate) fn finish(&mut self, stream: u64) -> Result<(), Code> {
         let waiting = std::mem::take(self.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?);
+        self.refused.take_if(|refused| *refused == stream);
         for work in waiting {
             if let Err(code) = self.work(work) {
                 self.broken = code;
@@ -259,6 +294,12 @@ impl State {
         };
         match work {
             Work::CopyIn { to, bytes } => self.device.write(to, &bytes).map_err(outside),
+            Work::CopyLate { to, from, bytes } => {
+                let from = std::ptr::with_exposed_provenance::<u8>(from);
+                // SAFETY: whoever queued the copy keeps this memory until the stream has been waited for.
+                let bytes = unsafe { std::slice::from_raw_parts(from, bytes) };
+                self.device.write(to, bytes).map_err(outside)
+            }
             Work::Copy { to, from, bytes } => self.device.copy(to, from, bytes).map_err(outside),
             Work::Fill { at, value, bytes } => self.device.write(at, &vec![value; bytes]).map_err(outside),
             Work::CopyOut { to, from, bytes } => {
@@ -274,7 +315,7 @@ impl State {
 
     fn run(&mut self, q: &Queued) -> Result<(), Code> {
         if self.settings.crash == Some(q.number) {
-            return Err(LAUNCH_FAILED);
+            return Err(self.settings.code);
         }
         let params: Vec<&[u8]> = q.params.iter().map(Vec::as_slice).collect();
         let launch = Launch {
@@ -286,7 +327,7 @@ impl State {
             cooperative: q.cooperative,
             params: &params,
         };
-        self.device.hold(self.settings.held(q.block));
+        self.device.hold(self.settings.held(q));
         match self.device.launch(&q.module, &launch, self.settings.mode) {
             Ok(_) => Ok(()),
             Err(report) => {

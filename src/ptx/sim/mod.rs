@@ -29,6 +29,22 @@
 //! | `matrix`, `fragments` | products of warps |
 //! | `wgmma`, `products` | products of warpgroups |
 //! | `timing`, `timeline` | a launch in time, for pictures of its schedule |
+//!
+//! What it assumes of hardware, code generation assumes too, so agreement of the two shows nothing. This is what stands elsewhere (CUTLASS is
+//! that of August 2026; layouts were compared element by element):
+//!
+//! | assumption | CUTLASS, or what is named |
+//! |---|---|
+//! | fragments of `mma.m16n8k16`, `m16n8k8.tf32`, `m16n8k32.s8` | `include/cute/atom/mma_traits_sm80.hpp`, lines 78, 163, 264 |
+//! | fragments of `wgmma`: D, A in registers | `include/cute/atom/mma_traits_sm90_gmma.hpp`, lines 434, 451 |
+//! | fields of a descriptor, numbers of swizzles | `include/cute/arch/mma_sm90_desc.hpp`, lines 110 to 125 |
+//! | leading and stride offsets, K-major and MN-major | `mma_traits_sm90_gmma.hpp`, lines 231 to 268 |
+//! | swizzles: bits 4 to 6 change by bits 7 to 9 of the address | CUDA C++ Programming Guide, "TMA Swizzle", table of offsets |
+//! | bytes for `src-size` below `cp-size` are 0 | `include/cute/arch/copy_sm80.hpp`, line 148 |
+//! | `setmaxnreg` by all warps of a group of four | FlashAttention, `hopper/flash_fwd_kernel_sm90.h`, lines 309 and 361 |
+//! | extents, strides, boxes and addresses of a map | `cuda.h`, at `cuTensorMapEncodeTiled` |
+//!
+//! Nowhere is it said how rows of a box lie that are shorter than the swizzle: a map with such rows is refused.
 
 mod access;
 mod arrivals;

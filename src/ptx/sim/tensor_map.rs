@@ -81,6 +81,10 @@ impl TensorMap {
         if span > 0 && row > span {
             return Err(format!("a row of the box has {row} bytes; with this swizzle it has at most {span}"));
         }
+        // Shorter rows are legal. How they lie is told in hints alone (they take the room of whole ones), so nothing is to rely on it.
+        if row < span {
+            return Err(format!("a row of the box has {row} bytes; with this swizzle it should have {span}"));
+        }
         if self.fill_nan && !matches!(self.elem, Type::F16 | Type::F32 | Type::F64 | Type::Bf16 | Type::Tf32) {
             return Err(format!("elements of type {} have no NaN", self.elem));
         }
@@ -184,5 +188,33 @@ impl TensorMap {
                 axis += 1;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TensorMap;
+    use crate::ptx::{Swizzle, Type};
+
+    /// With a swizzle, rows of a box are as long as it, no shorter and no longer.
+    #[test]
+    fn rows_of_a_box_are_as_long_as_its_swizzle() {
+        let map = |swizzle: Swizzle, columns: u32| TensorMap {
+            address: 256,
+            elem: Type::Bf16,
+            extents: vec![512, 8],
+            strides: vec![1024],
+            window: vec![columns, 8],
+            steps: vec![1, 1],
+            swizzle,
+            fill_nan: false,
+        };
+        for swizzle in [Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128] {
+            let whole = swizzle.span() as u32 / 2;
+            assert_eq!(map(swizzle, whole).check(), Ok(()));
+            assert!(map(swizzle, 2 * whole).check().expect_err("too long").contains("it has at most"));
+            assert!(map(swizzle, whole / 2).check().expect_err("too short").contains("it should have"));
+        }
+        assert_eq!(map(Swizzle::None, 24).check(), Ok(()));
     }
 }

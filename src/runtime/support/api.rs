@@ -104,10 +104,13 @@ pub(crate) unsafe extern "C" fn attnc_session_stream(handle: *mut Session) -> *m
 /// legacy default stream.
 ///
 /// # Safety
-/// `handle` is null or live; `stream` is a stream of the model's device, which outlives the calls that use it.
+/// `handle` is null or live; `stream` is a stream of the model's device, and there until calls use another one.
 pub(crate) unsafe extern "C" fn attnc_session_use_stream(handle: *mut Session, stream: *mut c_void, own: i32) -> i32 {
     let set = |_: &Opened, memory: &mut Memory| match &mut memory.cuda {
-        Some(session) => session.use_stream((own == 0).then_some(stream)),
+        Some(session) => {
+            session.use_stream((own == 0).then_some(stream));
+            Ok(())
+        }
         None => no_gpu(),
     };
     // SAFETY: by the contract above.

@@ -266,7 +266,7 @@ impl Code<'_> {
         Ok(Some(self.power(&name, x)))
     }
 
-    /// 2 to the power of a register: a relative error of 2^-22.5.
+    /// 2 to the power of a register: a relative error of 2.5 * 2^-23.
     fn power(&mut self, name: &str, x: Reg) -> Reg {
         self.make(name, RegType::F32, P::Ex2Approx { ftz: Ftz::Flush, ty: W::F32 }, &[word(x)])
     }

@@ -19,7 +19,8 @@
 //! ```
 //!
 //! Work on elements is that of all kernels (`lanes`), but for `exp2` and `exp`: they are `ex2.approx`, with a relative error of
-//! 2^-22.5 (of `exp` of `x` besides `x 2^-24`) and results below 2^-126 as 0. A difference of a product that a power of 2 is taken of is
+//! 2.5 * 2^-23 (2 units in the last place beside the nearest number, says the PTX ISA, "ex2"; of `exp` of `x` besides `x 2^-24`) and results
+//! below 2^-126 as 0. A difference of a product that a power of 2 is taken of is
 //! one fused step.
 
 mod code;

@@ -81,6 +81,10 @@ impl Code<'_> {
         let (steps, group) = (known(left.cols)?, i64::from(GROUP));
         let kind = if left.elem == Elem::F16 { Mma::F32F16K16 } else { Mma::F32Bf16K16 };
         let panel = self.panel(*numbers, *scales, bits)?;
+        // A row has the two chunks that instructions begin at, and no more.
+        if panel.numbers.chunks() != 2 || panel.numbers.count() * 2 * COLUMNS != share.cols {
+            return Err(format!("numbers of {} columns in panels of {} chunks", share.cols, panel.numbers.chunks()));
+        }
         let magic = self.magic(left.elem, bits);
         let left_lines = match self.held.get(&a).cloned() {
             Some(Held::Unread(of_a)) => {

@@ -93,7 +93,7 @@ struct Pieces(u64);
 impl Pieces {
     fn take(&mut self, bytes: u64) -> u64 {
         let at = self.0;
-        self.0 = self.0.saturating_add(aligned(bytes));
+        self.0 = self.0.saturating_add(aligned(bytes.max(1)));
         at
     }
 }
@@ -129,7 +129,8 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         (sizes(call.entry.args.get(), call.bound)?, sizes(call.entry.results.get(), call.bound)?);
     let mut pieces = Pieces::default();
     let mut place = |at: Option<&At<'_>>, data: *const u8, bytes: u64| match at {
-        Some(At::Device) => Err(data as u64),
+        // What is empty may be nowhere, and not everything takes an address of nothing: it gets a piece too.
+        Some(At::Device) if bytes > 0 => Err(data as u64),
         _ => Ok(pieces.take(bytes)),
     };
     let args = data.args.iter().zip(&arg_bytes).enumerate();
@@ -223,9 +224,10 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
     };
     let done = queued();
     if done.is_err() {
-        // What was queued may still use the caller's memory. Where the context is broken, that has been said already.
-        let _ = queue.wait("the call");
         let _ = session.clear_fault();
+        // What was queued may still use the caller's memory, and the stream, which may be the caller's too, is left empty. Where the
+        // context is broken, that has been said already.
+        let _ = queue.wait("the call");
     }
     done
 }
@@ -447,16 +449,6 @@ impl Running<'_> {
             *n = word.cast_signed();
         }
         let dims = numbers.get(..symbols).unwrap_or(&[]);
-        let mut maps = [TensorMap([0; 128]); MOST_MAPS];
-        let wanted = kernel.tensor_maps.get();
-        if wanted.len() > MOST_MAPS {
-            fail!(Internal, "kernel {name} has {} tensor maps", wanted.len());
-        }
-        for (map, desc) in maps.iter_mut().zip(wanted) {
-            let buffer = words.get(symbols.saturating_add(desc.param as usize)).copied().unwrap_or(0);
-            *map = tensor_map::encode(gpu, desc, dims, buffer)
-                .map_err(|e| Error { status: e.status, text: alloc::format!("kernel {name}: {}", e.text) })?;
-        }
         let mut grid = [total.min(loaded.at_once), 1, 1];
         let axes = kernel.grid.get();
         for (n, axis) in grid.iter_mut().zip(axes) {
@@ -474,6 +466,16 @@ impl Running<'_> {
             fail!(Gpu, "kernel {name}: a grid of {blocks} x {height} x {depth} blocks is more than the GPU runs");
         }
         let grid = [blocks as u32, height as u32, depth as u32];
+        let mut maps = [TensorMap([0; 128]); MOST_MAPS];
+        let wanted = kernel.tensor_maps.get();
+        if wanted.len() > MOST_MAPS {
+            fail!(Internal, "kernel {name} has {} tensor maps", wanted.len());
+        }
+        for (map, desc) in maps.iter_mut().zip(wanted) {
+            let buffer = words.get(symbols.saturating_add(desc.param as usize)).copied().unwrap_or(0);
+            *map = tensor_map::encode(gpu, desc, dims, buffer)
+                .map_err(|e| Error { status: e.status, text: alloc::format!("kernel {name}: {}", e.text) })?;
+        }
         self.tape.push(number, grid, words, self.on.fault, maps.get(..wanted.len()).unwrap_or(&[]))
     }
 

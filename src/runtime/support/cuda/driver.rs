@@ -37,11 +37,14 @@ pub(crate) mod code {
     pub(crate) const INVALID_PTX: i32 = 218;
     pub(crate) const JIT_COMPILER_NOT_FOUND: i32 = 221;
     pub(crate) const UNSUPPORTED_PTX_VERSION: i32 = 222;
-    pub(crate) const INSUFFICIENT_DRIVER: i32 = 803;
+    pub(crate) const SYSTEM_DRIVER_MISMATCH: i32 = 803;
+    pub(crate) const COMPAT_NOT_SUPPORTED: i32 = 804;
 
-    /// Is every later call of the process on this context going to fail?
+    /// Is every later call of the process on this context going to fail? `cuda.h` says so of kernels that go wrong (700 to 719, with
+    /// gaps), of memory of tensor cores that is not given back (721), of errors that the GPU contains (226) and of a server of MPS that ends
+    /// (810). Errors of memory and of links that cannot be corrected (214, 220) last in practice.
     pub(crate) fn is_sticky(code: i32) -> bool {
-        matches!(code, 700 | 702 | 710 | 714..=719)
+        matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 810)
     }
 }
 
@@ -325,7 +328,10 @@ impl Driver {
             code::OUT_OF_MEMORY => fail!(Memory, "{what}: the GPU is out of memory"),
             code::NO_DEVICE => "there is no NVIDIA GPU, or none that this process may use",
             code::STUB_LIBRARY => "the library is the stub that programs are linked with, not a driver",
-            code::INSUFFICIENT_DRIVER => "the driver is older than the library",
+            code::SYSTEM_DRIVER_MISMATCH => "the driver of the system and its library are of different versions",
+            code::COMPAT_NOT_SUPPORTED => {
+                "the library is of a newer driver than the system's, and this GPU does not allow that"
+            }
             _ => fail!(Device, "{what}: {}", self.text(code)),
         };
         fail!(Device, "{what}: {why} ({})", self.text(code))

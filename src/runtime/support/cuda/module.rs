@@ -106,9 +106,10 @@ impl Module {
             };
             match code {
                 0 => return Ok(module),
-                // Compiled by what is newer than the driver: there is PTX too.
-                code::INVALID_IMAGE | code::NO_BINARY_FOR_GPU | code::UNSUPPORTED_PTX_VERSION => {}
-                _ => gpu.check(code, "loading the kernels")?,
+                code::OUT_OF_MEMORY | code::DEINITIALIZED => gpu.check(code, "loading the kernels")?,
+                code if code::is_sticky(code) => gpu.check(code, "loading the kernels")?,
+                // Made by what is newer than the driver, which says so in several ways: there is PTX too.
+                _ => {}
             }
         }
         let mut log = Log::new()?;

@@ -83,13 +83,10 @@ impl Session {
         self.theirs.unwrap_or(self.own.get())
     }
 
-    /// Lets calls use the caller's stream, or again our own.
-    pub(crate) fn use_stream(&mut self, stream: Option<driver::Stream>) -> Result<()> {
-        let _entered = self.gpu.enter()?;
-        // What was queued before comes first.
-        self.queue().wait("the session's stream")?;
+    /// Lets calls use the caller's stream, or again our own. Between calls nothing of the session is queued, so the stream before is not
+    /// waited for: its owner may have destroyed it.
+    pub(crate) fn use_stream(&mut self, stream: Option<driver::Stream>) {
         self.theirs = stream;
-        Ok(())
     }
 
     /// What calls put copies into.

@@ -20,7 +20,7 @@
 //! the largest of the terms that it adds at a time. So an element is off by at most `K 2^-23` times the sum of the magnitudes of its products.
 //! With `tf32`, operands of `f32` are rounded to 11 significant bits before, ties away from zero, which adds at most `2^-10 (1 + 2^-12)` times that sum.
 //! Integers are multiplied as they are, and the sum over a group by its scale, which rounds once for each group.
-//! Attention's softmax is `f32`, powers of 2 have a relative error of 2^-22.5; weights are rounded to 16 bits before they are divided
+//! Attention's softmax is `f32`, powers of 2 have a relative error of 2.5 * 2^-23; weights are rounded to 16 bits before they are divided
 //! by their sum, and the sum is of the weights as they were, as on a CPU with products of pairs (`schedule/attention.rs`). A row that
 //! sees no key gives zeros. Weights of one query have an error in common, the rounding of its highest score, which the division by their sum
 //! takes out; of scores beyond 2^30 it can be infinite.
