@@ -8,15 +8,17 @@
 //! * arguments, parameters, results and taps lie where the caller says, row-major;
 //! * the result of a region gets a slot of its own (which slots share memory is decided later, by liveness), or is written
 //!   straight into the function's result it becomes;
+//! * what is computed for a concat alone is computed where it goes (`concats`);
 //! * movement is a view of its operand. Where only a copy could express a reshape, the producer is asked first: a region
 //!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
-//! * a block argument that is a tensor has a slot, into which each jump copies (in a loop over time, what is carried on is mostly
-//!   computed there, and nothing is copied);
+//! * a block argument that is a tensor has a slot, into which each jump copies (what a loop carries on is mostly computed there, and nothing is
+//!   copied);
 //! * the result of an update has a slot, into which its target is copied; mostly it is the target's own, and nothing is copied.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
 mod checks;
+mod concats;
 mod jumps;
 mod parameters;
 mod storage;
@@ -79,6 +81,8 @@ pub(super) fn lower(f: &Function, shared: &mut Shared, out: &mut tile::Module) -
         held: None,
         stacked,
         waiting: None,
+        concats: BTreeMap::new(),
+        parts: BTreeSet::new(),
     };
     lowering.run()?;
     let plan = lowering.builder.finish();
@@ -122,10 +126,14 @@ struct Lowering<'a> {
     pairs: BTreeMap<Value, Value>,
     /// One that is.
     held: Option<Held>,
-    /// Regions whose result is assigned at an index next.
-    stacked: BTreeSet<Value>,
+    /// Regions whose result is assigned at an index next, and whether it is used for nothing else.
+    stacked: BTreeMap<Value, bool>,
     /// One that is.
     waiting: Option<Stacked>,
+    /// Where the results of concats lie of which a part is there already.
+    concats: BTreeMap<Value, View>,
+    /// Elementwise results that are parts of one.
+    parts: BTreeSet<Value>,
 }
 
 /// Which result each value that is returned becomes; nothing where there are several ends.
@@ -566,24 +574,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             Op::Argsort { axis, descending, first } => self.argsort(data, *axis, *descending, first),
-            Op::Concat { axis } => {
-                let v = data.result.ok_or("a concat without a result")?;
-                if let Some(joined) = self.join(v, &data.operands, *axis) {
-                    self.places[v] = Some(joined);
-                    return Ok(());
-                }
-                let to = self.destination(v)?;
-                let mut start = Dim::zero();
-                for x in &data.operands {
-                    let from = self.view(*x)?;
-                    let stop = start.add(from.shape.get(*axis).ok_or("an axis is missing")?);
-                    let call = map::copy("concat", &from, &to.slice(*axis, &start, &stop));
-                    self.launch(call)?;
-                    start = stop;
-                }
-                self.places[v] = Some(to);
-                Ok(())
-            }
+            Op::Concat { axis } => self.concat(data, *axis),
             Op::Pad { axis, low, high } => {
                 let v = data.result.ok_or("a pad without a result")?;
                 let (from, value) = (self.view(operand(0)?)?, self.view(operand(1)?)?);
@@ -631,7 +622,10 @@ impl Lowering<'_> {
             });
         }
         self.check_argmax(body)?;
-        let to = self.destination(v)?;
+        let to = match self.part_of_concat(v, kind)? {
+            Some(part) => part,
+            None => self.destination(v)?,
+        };
         let call = match kind {
             FusionKind::Map => {
                 let operands = data.operands.iter().copied().zip(operands).collect();

@@ -1,7 +1,7 @@
 //! Which values of a function share a slot, so that an update is done in place.
 //!
 //! In: a function in which everything that computes is a region. Out: for some values, the value in whose slot they lie. There
-//! is nothing to share in a function without `update`, states and loops over time.
+//! is nothing to share in a function without `update`, states and loops.
 //!
 //! ```text
 //! ^bb1(%i: index, %out: f32[S, D]):
@@ -16,10 +16,9 @@
 //! stands. A kernel must not write what it reads, so what a region reads counts as live where its result is written. An update
 //! copies its value aside if that lies in the slot that it writes; so the value does not count.
 //!
-//! What a loop over time carries on is computed where the next iteration reads it, if it may be; the copy would be a launch in
-//! each step, which takes as long as a small step does. For that an element of a region of elementwise work may
-//! be written where the same element of an operand was: `c = keep * c + ..`. Loops over layers stay as they are: beside
-//! reading the weights of a layer the copy is nothing.
+//! What a loop carries on is computed where the next iteration reads it, if it may be: the copy would be a launch in each iteration, which
+//! takes as long as a small step does. For that, in a loop over time, an element of a region of elementwise work may be written where
+//! the same element of an operand was: `c = keep * c + ..`.
 //!
 //! The memory of a state is one more candidate: it is written where the state is set, and needed until it is read or the function
 //! ends. Reading a state makes no copy, and setting it none, if the values lie in its memory.
@@ -49,11 +48,11 @@ impl Storage {
     pub(super) fn of(f: &Function, cfg: &Cfg, for_taps: Option<&ForTaps>, states: &[&str]) -> Storage {
         let is_update = |d: &InstData| matches!(d.op, Op::Update { .. });
         let is_state = |d: &InstData| matches!(d.op, Op::State { .. } | Op::SetState { .. });
-        let loops = loops_over_time(f, cfg);
+        let loops = cfg.loops();
         if loops.is_empty() && !f.insts().any(|(_, _, d)| is_update(d) || is_state(d)) {
             return Storage::default();
         }
-        let live = Liveness::of(f, for_taps, states, &loops);
+        let live = Liveness::of(f, for_taps, states, &loops_over_time(f, cfg));
         let mut classes = Classes::new(&live, f);
         for (_, _, d) in f.insts() {
             if let Some((at, v)) = state_access(d, states) {
@@ -65,15 +64,16 @@ impl Storage {
                 classes.merge(*target, result);
             }
         }
-        // Jumps that bring what is updated to where it is updated, then those that carry anything on in a loop over time; each
+        // Jumps that bring what is updated to where it is updated, then those that carry anything on in a loop, then those into one; each
         // may join classes so that another one does.
-        for in_time in [false, true] {
+        for step in 0..3 {
             let mut joined = true;
             while joined {
                 joined = false;
                 for b in &f.layout {
                     for call in f.block(*b).terminator.targets() {
-                        let carried = in_time && loops.iter().any(|l| l.header == call.block && l.blocks.contains(b));
+                        let is_wanted = |l: &Loop| step == 2 || step == 1 && l.blocks.contains(b);
+                        let carried = loops.iter().any(|l| l.header == call.block && is_wanted(l));
                         for (v, arg) in call.args.iter().zip(&f.block(call.block).args) {
                             if carried || [*v, *arg].iter().any(|v| classes.has_update(*v)) {
                                 joined |= classes.merge(*v, *arg);

@@ -1,4 +1,4 @@
-//! Two regions of elementwise work one after the other, in a loop over time: one kernel that writes both results.
+//! Two regions of elementwise work one after the other: one kernel that writes both results.
 //!
 //! ```text
 //! %c = fused map(%f, %old, %i, %g)        // keep * old + into * draft
@@ -7,17 +7,23 @@
 //!
 //! In: a function in which everything that computes is a region. Out: which of them are computed with the next one, and the region
 //! that computes both. A region gives one value, so a step of an LSTM has two: the new cell is used by the new state and by
-//! the next step. As one kernel the cell goes from register to register.
+//! the next step. As one kernel the cell goes from register to register. Only in a loop over time, where the work of a step may be as little
+//! as a launch costs.
 //!
-//! The state is also what the loop stacks, `out[t] = h`. The kernel that computes it writes it there too, and nothing copies it:
+//! Everywhere else two go together if one reads nothing that the other does not read, so that both read it once:
+//!
+//! ```text
+//! %a = fused map(%x, %cos, %y, %sin)      // x cos - y sin
+//! %b = fused map(%y, %cos, %x, %sin)      // y cos + x sin
+//! ```
+//!
+//! The state is also what the loop stacks, `out[t] = h`. The kernel that computes it writes it there too, and nothing copies it. What is used
+//! for nothing else, as what a cache of keys is given, is written there alone:
 //!
 //! ```text
 //! %h = fused map(..)
 //! %next = update %out, %h, %t
 //! ```
-//!
-//! Only in a loop over time, where the work of a step may be as little as a launch costs. In a loop over layers, in which each
-//! iteration reads weights of its own, a launch is nothing beside that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +51,8 @@ pub(super) struct Held {
 /// A region whose launch waits for the assignment of its last result at an index, so that it writes that itself.
 pub(super) struct Stacked {
     v: Value,
+    /// Is the result written there alone?
+    only: bool,
     body: Function,
     operands: Vec<Operand>,
     outs: Vec<View>,
@@ -94,29 +102,37 @@ fn differ_in_axes_of_one(f: &Function, a: Value, b: Value) -> bool {
     axes(a).is_some_and(|shape| axes(b) == Some(shape))
 }
 
-/// The regions whose result, maybe with axes of one element more, is assigned at an index next: nothing but sources, movement and indices,
-/// none of which reads it, stands between. `pairs`: the regions that are computed with the next one. `beside`: what is lowered elsewhere.
+/// The regions whose result, maybe with axes of one element more, is assigned at an index next: nothing but sources, movement and indices, none of
+/// which reads it, stands between. In loops over time they write it where it is used otherwise, too; elsewhere it must be used for nothing
+/// else, and they write it there alone (`true`). `pairs`: the regions that are computed with the next one. `beside`: what is lowered elsewhere.
 pub(super) fn stacked(
     f: &Function,
     cfg: &Cfg,
     pairs: &BTreeMap<Value, Value>,
     beside: impl Fn(&InstData) -> bool,
-) -> BTreeSet<Value> {
-    let mut found = BTreeSet::new();
-    for block in loops_over_time(f, cfg).iter().flat_map(|l| &l.blocks) {
-        // The result of a region, and what it is called since.
-        let mut open: Option<(Value, Value)> = None;
+) -> BTreeMap<Value, bool> {
+    let uses = f.uses();
+    let over_time = loops_over_time(f, cfg);
+    let mut found = BTreeMap::new();
+    for block in &f.layout {
+        let in_time = over_time.iter().any(|l| l.blocks.contains(block));
+        // The result of a region, what it is called since, and whether it has had one use only.
+        let mut open: Option<(Value, Value, bool)> = None;
         for d in f.block(*block).insts.iter().map(|i| f.inst(*i)).filter(|d| !beside(d)) {
-            let reads = open.is_some_and(|(v, now)| d.operands.contains(&v) || d.operands.contains(&now));
+            let reads = open.is_some_and(|(v, now, _)| d.operands.contains(&v) || d.operands.contains(&now));
             open = match (&d.op, d.operands.as_slice(), d.result, open) {
-                (Op::Fused { kind: FusionKind::Map, .. }, _, Some(v), _) if !pairs.contains_key(&v) => Some((v, v)),
-                (Op::Reshape, [from], Some(to), Some((v, now)))
+                (Op::Fused { kind: FusionKind::Map, .. }, _, Some(v), _) if !pairs.contains_key(&v) => {
+                    Some((v, v, uses[v].len() == 1))
+                }
+                (Op::Reshape, [from], Some(to), Some((v, now, only)))
                     if *from == now && differ_in_axes_of_one(f, now, to) =>
                 {
-                    Some((v, to))
+                    Some((v, to, only && uses[to].len() == 1))
                 }
-                (Op::Update { .. }, [target, value, ..], _, Some((v, now))) if now == *value && target != value => {
-                    found.insert(v);
+                (Op::Update { .. }, [target, value, ..], _, Some((v, now, only)))
+                    if now == *value && target != value && (in_time || only) =>
+                {
+                    found.insert(v, only && !in_time);
                     None
                 }
                 (op, _, _, open) if !reads && launches_nothing(op) => open,
@@ -130,34 +146,36 @@ pub(super) fn stacked(
 /// The regions that are computed with another one, by their results. Between the two nothing is launched that reads the
 /// first, and nothing but sources, movement and indices stands. `beside`: what is lowered elsewhere.
 pub(super) fn pairs(f: &Function, cfg: &Cfg, beside: impl Fn(&InstData) -> bool) -> BTreeMap<Value, Value> {
+    let over_time = loops_over_time(f, cfg);
+    let shape = |v: Value| f.tensor(v).map(|t| t.shape.as_slice());
     let mut found = BTreeMap::new();
-    for block in loops_over_time(f, cfg).iter().flat_map(|l| &l.blocks) {
-        let mut open: Option<(Value, usize)> = None;
-        for i in &f.block(*block).insts {
-            let d = f.inst(*i);
-            if beside(d) {
-                continue;
-            }
+    for block in &f.layout {
+        let in_time = over_time.iter().any(|l| l.blocks.contains(block));
+        let mut open: Option<(Value, &[Value])> = None;
+        for d in f.block(*block).insts.iter().map(|i| f.inst(*i)).filter(|d| !beside(d)) {
             let reads = open.is_some_and(|(v, _)| d.operands.contains(&v));
-            match (&d.op, d.result) {
-                (Op::Fused { kind: FusionKind::Map, .. }, Some(v)) => {
-                    let shape = |v: Value| f.tensor(v).map(|t| t.shape.as_slice());
-                    open = match open {
-                        Some((first, operands))
-                            if reads && shape(first) == shape(v) && operands + d.operands.len() < MOST_BUFFERS =>
-                        {
-                            found.insert(first, v);
-                            None
-                        }
-                        _ => Some((v, d.operands.len())),
-                    };
+            open = match (&d.op, d.result, open) {
+                (Op::Fused { kind: FusionKind::Map, .. }, Some(v), Some((first, operands)))
+                    if shape(first) == shape(v)
+                        && operands.len() + d.operands.len() < MOST_BUFFERS
+                        && (if in_time { reads } else { read_the_same(operands, &d.operands) }) =>
+                {
+                    found.insert(first, v);
+                    None
                 }
-                (op, _) if !reads && launches_nothing(op) => {}
-                _ => open = None,
-            }
+                (Op::Fused { kind: FusionKind::Map, .. }, Some(v), _) => Some((v, d.operands.as_slice())),
+                (op, _, open) if !reads && launches_nothing(op) => open,
+                _ => None,
+            };
         }
     }
     found
+}
+
+/// Is all that one of two regions reads among what the other reads, and is there any?
+fn read_the_same(a: &[Value], b: &[Value]) -> bool {
+    let [a, b]: [BTreeSet<&Value>; 2] = [a, b].map(|list| list.iter().collect());
+    !a.is_empty() && !b.is_empty() && (a.is_subset(&b) || b.is_subset(&a))
 }
 
 impl Lowering<'_> {
@@ -175,40 +193,55 @@ impl Lowering<'_> {
         }
         let mut held = self.held.take();
         if let Some(first) = held.take_if(|first| self.pairs.get(&first.v) == Some(&v)) {
-            if first.can_go_with(&operands, to) {
+            // Two parts of a concat are apart.
+            let are_parts = self.parts.contains(&v) && self.parts.contains(&first.v);
+            if first.can_go_with(&operands, to, are_parts) {
                 let (body, operands) = first.with(body, &operands)?;
-                return self.map(Stacked { v, body, operands, outs: vec![first.to, to.clone()] });
+                return self.map(body, operands, vec![first.to, to.clone()], v);
             }
             self.launch(first.alone()?)?;
         }
         let operands: Vec<Operand> = operands.into_iter().map(|(_, o)| o).collect();
-        self.map(Stacked { v, body: body.clone(), operands, outs: vec![to.clone()] })
+        self.map(body.clone(), operands, vec![to.clone()], v)
     }
 
-    /// Launches a region, or keeps it for the assignment of its result.
-    fn map(&mut self, region: Stacked) -> Result<(), String> {
-        if self.stacked.contains(&region.v) {
-            self.waiting = Some(region);
-            return Ok(());
-        }
-        self.launch(region.call()?)
+    /// Launches a region, or keeps it for the assignment of its last result, `v`.
+    fn map(&mut self, body: Function, operands: Vec<Operand>, outs: Vec<View>, v: Value) -> Result<(), String> {
+        let Some(only) = self.stacked.get(&v).copied() else {
+            return self.launch(map::map_over("map", &body, &operands, &outs)?);
+        };
+        self.waiting = Some(Stacked { v, only, body, operands, outs });
+        Ok(())
     }
 
     /// Launches the region that waits for the assignment of its result, which stands at `here`; whether it writes the window that this is
     /// assigned to, too.
     pub(super) fn write_too(&mut self, window: Option<&View>, here: Loc) -> Result<bool, String> {
         let Some(mut region) = self.waiting.take() else { return Ok(false) };
-        let window = window.and_then(|w| region.as_output(w));
+        let window = window.and_then(|w| region.as_output(w)).filter(|w| !region.only || has_long_rows(w));
         let is_written = window.is_some();
         if let Some(window) = window {
+            if region.only {
+                region.outs.pop();
+            } else {
+                region.repeat_result()?;
+            }
             region.outs.push(window);
-            region.repeat_result()?;
         }
         self.builder.at(self.f.definition(region.v).map(|(_, d)| d.loc).unwrap_or_default());
         self.launch(region.call()?)?;
         self.builder.at(here);
         Ok(is_written)
     }
+}
+
+/// The fewest neighbours that vectors are stored to.
+const FEWEST: i64 = 16;
+
+/// Is a window written as fast as memory of its own? Its elements are neighbours, many of them in a row; or there is one only.
+pub(super) fn has_long_rows(window: &View) -> bool {
+    let mut axes = window.shape.iter().zip(&window.strides).filter(|(d, _)| **d != Dim::one());
+    axes.next_back().is_none_or(|(d, stride)| *stride == Dim::one() && d.as_const().is_none_or(|n| n >= FEWEST))
 }
 
 impl Stacked {
@@ -243,13 +276,13 @@ impl Held {
     }
 
     /// May the next region be computed element by element with this one? What either reads of the slots that they write has to be
-    /// the element that is written.
-    fn can_go_with(&self, next: &[(Value, Operand)], to: &View) -> bool {
+    /// the element that is written. `are_apart`: are they known to write different elements?
+    fn can_go_with(&self, next: &[(Value, Operand)], to: &View, are_apart: bool) -> bool {
         let views = |list: &[(Value, Operand)]| -> Vec<View> {
             list.iter().filter(|(v, _)| *v != self.v).filter_map(|(_, o)| o.view().cloned()).collect()
         };
         let (own, next) = (views(&self.operands), views(next));
-        self.to.root != to.root
+        (are_apart || self.to.root != to.root)
             && next.iter().all(|v| v.root != self.to.root)
             && own.iter().chain(&next).all(|v| v.root != to.root || v == to)
     }

@@ -215,6 +215,12 @@ impl<'a> Checker<'a, '_> {
             }
             Op::Slot(n) => {
                 let slot = self.plan?.slots.get(usize::try_from(*n).ok()?)?;
+                for extent in &ty.shape {
+                    let form = self.flow.prover.dim(extent);
+                    if !self.flow.proves(form, b, &[]) {
+                        self.sink.error(At::Inst(i), format!("slot: the extent {extent} may be below 0"));
+                    }
+                }
                 let bytes = self.flow.prover.dim(&slot.bytes).unwrap_or(Poly::int(0));
                 let room = Some(slot.bytes.clone());
                 let there = Vec::new();
