@@ -543,9 +543,9 @@ mod tests {
         // Of a million elements, of a vocabulary, of what is a few chunks.
         assert_eq!([245, 13, 4].map(|chunks| sum.parts(1, chunks)), [Some(123), Some(13), None]);
         assert_eq!([245, 13, 4].map(|chunks| softmax.parts(1, chunks)), [Some(123), Some(13), None]);
-        // Rows that have blocks enough.
-        assert_eq!([1, 10, 100, 1000].map(|rows| sum.parts(rows, 245)), [Some(123), Some(14), None, None]);
-        assert_eq!([1, 100, 144].map(|rows| sum.least_chunks(rows)), [Some(7), None, None]);
-        assert_eq!([sum.most_rows(1, 245, 123), softmax.most_rows(1, 13, 13)], [Some(91), Some(78)]);
+        // More rows have fewer parts, until they are blocks enough themselves.
+        assert_eq!([1, 10, 100, 1000].map(|rows| sum.parts(rows, 245)), [Some(123), Some(35), Some(5), None]);
+        assert_eq!([1, 100, 144].map(|rows| sum.least_chunks(rows)), [Some(7), Some(37), None]);
+        assert_eq!([sum.most_rows(1, 245, 123), softmax.most_rows(1, 13, 13)], [Some(113), Some(87)]);
     }
 }
