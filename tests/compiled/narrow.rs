@@ -237,7 +237,8 @@ fn both_back_ends_give_the_same_bits() {
             Tensor::from_f32(vec![rows, k], &values).unwrap()
         };
         for format in NARROW {
-            for level in compiled::levels_for(format) {
+            // LLVM makes no code for products in the tiles of AMX.
+            for level in compiled::levels_for(format).into_iter().filter(|level| *level != Cpu::AMX) {
                 let tiles = compiled::scheduled_with(&module, level, format);
                 let results = [Generator::Cranelift, Generator::Llvm].map(|generator| {
                     let folder = tempfile::tempdir().unwrap();
