@@ -75,6 +75,10 @@ pub(crate) fn bf16_levels() -> Vec<Cpu> {
 }
 
 fn runs_here(level: &Cpu) -> bool {
+    // LLVM makes no code for products in the tiles of AMX.
+    if *level == Cpu::AMX && generator() == Generator::Llvm {
+        return false;
+    }
     let runs = features_of(&level.name()).is_some_and(processor::can_run);
     if !runs {
         println!("not run: this machine lacks {}", level.name());
