@@ -156,6 +156,9 @@ fn cases(elem: Elem) -> Vec<Case> {
     // Operands differ.
     let z = of_values(elem, z.shape(), values(&z).into_iter().rev().map(|x| x as i64).collect());
     let (turned, also, dense, scale) = (permuted(&x, &[1, 0]), permuted(&z, &[1, 0]), values(&y), values(&v));
+    // Squares are rounded in `bf16`.
+    let column = v.clone().reshaped(vec![cols, 1]).expect("a column");
+    let square = values(&of_values(elem, &[cols], scale.iter().map(|x| (x * x) as i64).collect()));
     let t = elem.name();
     let each = |f: &dyn Fn(usize) -> f64| (0..rows * cols).map(f).collect::<Vec<f64>>();
     let case = |source: String, args: &[&Tensor], expected: Vec<Vec<f64>>, more: u64| Case {
@@ -179,6 +182,15 @@ fn cases(elem: Elem) -> Vec<Case> {
             &[&x, &y, &z, &v],
             vec![each(&|i| turned[i].max(dense[i]).max(also[i]).max(scale[i / rows]))],
             // An element for each row of a tile, by all its neighbours.
+            1 << 12,
+        ),
+        // Columns of one element lie along rows, and are read once for many elements.
+        case(
+            format!(
+                "fn f(x: {t}[R, C], v: {t}[C, 1], w: {t}[C, 1]) -> {t}[C, R] {{ maximum(maximum(x.T, v), w * v) }}"
+            ),
+            &[&x, &column, &column],
+            vec![each(&|i| turned[i].max(scale[i / rows]).max(square[i / rows]))],
             1 << 12,
         ),
         // Only the result lies along its axis.
@@ -332,6 +344,14 @@ kernel @turned(%x: in f32[S, 40] strides[1, S], %y: inout f32[S, 40]) symbols(S)
     let (scheduled, text, infos) = compiled(open.clone(), GpuArch::Sm80);
     let shown = tile::text::print_kernel(&scheduled.kernels[0], &[]);
     assert_eq!((shown.matches("padded").count(), shown.matches("  run (").count()), (1, 2), "{shown}");
+    // What was stored is not loaded before that.
+    let again = source.replace(
+        "  return",
+        "  %g = load %y[%row, %col], rows=0, cols=1 : tile f32[%rows<=16, 40]\n  store %y[%row, %col], %g, rows=0, cols=1\n  return",
+    );
+    let file = SourceMap::new().add("again.tir", again.as_str());
+    let again = tile::text::parse(&again, file).unwrap_or_else(|d| panic!("{:?}", d.sorted())).module.kernels;
+    assert!(!tile::text::print_kernel(&compiled(again, GpuArch::Sm80).0.kernels[0], &[]).contains("padded"));
     let loaded = Loaded::load(&text).unwrap_or_else(|e| panic!("{e}"));
     for rows in [70, 33, 1, 0] {
         let symbols = BTreeMap::from([("S".to_string(), rows)]);

@@ -98,7 +98,6 @@ fn wrong_schedules_are_refused() {
         ("store %y[%at, %zero], %q", "store %x[%at, %zero], %q", "writes a buffer that is `in`"),
         ("@l1(320)", "@l1(328)", "not aligned to 64 bytes"),
         ("@l1(320)", "@l1(320, padded)", "padded rows in a kernel that is scheduled for a CPU"),
-        ("@l1(320)", "@l1(320, wide)", "`wide` is no pitch"),
         (
             "    %high = reduce_max %t, axis=1",
             "    %low = reduce_min %t, axis=0            : tile f32[1, 8] @l1(1024)\n    %high = reduce_max %t, axis=1",

@@ -16,7 +16,8 @@
 //! loaded before, by a run of its own, and stored after, by another. Padded rows let threads go along columns of shared memory without
 //! bank conflicts.
 //!
-//! Kernels of one block, in which all that has elements is elementwise, a load or a store. Reductions keep their form: each
+//! Kernels of one block, in which all that has elements is elementwise, a load or a store, and nothing that was stored is loaded again.
+//! Reductions keep their form: each
 //! reads its input along the axis that most of its accesses take.
 
 use std::collections::BTreeSet;
@@ -43,7 +44,14 @@ impl Accesses {
             return None;
         }
         let mut found = Accesses { along: [Vec::new(), Vec::new()], bytes: [u64::MAX; 2] };
+        let mut written = BTreeSet::new();
         for (_, i, data) in body.insts() {
+            let buffer = data.operands.first();
+            match &data.op {
+                Op::Load { .. } if buffer.is_some_and(|b| written.contains(b)) => return None,
+                Op::Store { .. } => written.extend(buffer.copied()),
+                _ => {}
+            }
             if let Some((axis, elem)) = lies_along(body, data) {
                 found.along[axis].push(i);
                 found.bytes[axis] = found.bytes[axis].min(elem.size());
