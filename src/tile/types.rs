@@ -249,6 +249,11 @@ impl BufferType {
         self.strides.get(axis).is_some_and(|d| d.as_const() == Some(1))
     }
 
+    /// Are all elements along an axis the same one?
+    pub fn repeats(&self, axis: usize) -> bool {
+        self.strides.get(axis).is_some_and(|d| d.as_const() == Some(0))
+    }
+
     /// The axes along which an element has neighbours, and how far apart these are. Of an axis of one element the stride says nothing: it
     /// is never multiplied by anything but 0.
     pub fn neighbours(&self) -> impl Iterator<Item = (usize, &Dim)> {

@@ -191,7 +191,7 @@ fn cases(elem: Elem) -> Vec<Case> {
             ),
             &[&x, &column, &column],
             vec![each(&|i| turned[i].max(scale[i / rows]).max(square[i / rows]))],
-            1 << 12,
+            1 << 9,
         ),
         // Only the result lies along its axis.
         case(
@@ -305,6 +305,7 @@ fn remarks_tell_why_tiles_are_turned_or_not() {
         (&many(2), two),
         (&many(6), as_they_lie("6 tiles do not fit")),
         ("fn f(x: f32[S, T]) -> f32[S, T] { relu(x) }", divided("8")),
+        ("fn f(x: f32[S, T], v: f32[S, 1]) -> f32[S, T] { x + v }", divided("8")),
     ] {
         assert_eq!(forms(&model(source)), [wanted], "{source}");
     }
@@ -332,7 +333,7 @@ kernel @turned(%x: in f32[S, 40] strides[1, S], %y: inout f32[S, 40]) symbols(S)
   %n = iota %col, axis=1 : tile i32[1, 40]
   %at = add %m, %n : tile i32[%rows<=16, 40]
   %number = cast %at : tile f32[%rows<=16, 40]
-  %c = sub %a, %b : tile f32[%rows<=16, 40]
+  %c = sub %a, %e : tile f32[%rows<=16, 40]
   %d = mul %c, %number : tile f32[%rows<=16, 40]
   %f = max %d, %e : tile f32[%rows<=16, 40]
   store %y[%row, %col], %f, rows=0, cols=1

@@ -41,7 +41,8 @@ pub(super) fn fast_axis(body: &Body, extents: [Extent; 2], insts: &[Inst]) -> us
         let (Op::Load { rows, cols } | Op::Store { rows, cols }) = data.op else { continue };
         let buffer = data.operands.first().and_then(|b| body.ty(*b).buffer());
         let tile = data.result.or(data.operands.last().copied()).and_then(|v| body.ty(v).tile());
-        if tile.is_none_or(|t| [t.rows, t.cols] != extents) {
+        let repeats = |axis: Option<usize>| axis.is_some_and(|axis| buffer.is_some_and(|b| b.repeats(axis)));
+        if repeats(rows) || repeats(cols) || tile.is_none_or(|t| [t.rows, t.cols] != extents) {
             continue;
         }
         for (axis, along) in AXES.into_iter().zip([rows, cols]) {

@@ -89,7 +89,9 @@ fn lies_along(body: &Body, data: &InstData) -> Option<(usize, Elem)> {
     let (Op::Load { rows, cols } | Op::Store { rows, cols }) = data.op else { return None };
     let tile = tile_of(body, data)?;
     let buffer = body.ty(*data.operands.first()?).buffer()?;
-    if tile.rows.is_one() || tile.cols.is_one() {
+    // What is the same along an axis is read once for many elements.
+    let repeats = |one: bool, axis: Option<usize>| one || axis.is_none_or(|axis| buffer.repeats(axis));
+    if repeats(tile.rows.is_one(), rows) || repeats(tile.cols.is_one(), cols) {
         return None;
     }
     let is_dense = |axis: Option<usize>| axis.is_some_and(|axis| buffer.is_dense(axis));
