@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use super::dim;
 use super::kernel::Known;
-use super::plan::{BufferStart, Root};
 use crate::interp::Limits;
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::interp::{Argument, Element, run_small_kernel};
@@ -21,6 +20,33 @@ const MOST: i64 = 1024;
 pub fn is_count(ty: &TensorType) -> bool {
     let (size, count) = (i64::try_from(ty.elem.size()).unwrap_or(i64::MAX), Dim::product(&ty.shape).as_const());
     ty.elem.is_int() && count.and_then(|n| n.checked_mul(size)).is_some_and(|bytes| bytes <= MOST)
+}
+
+/// Memory that a buffer of a plan is in: what was given to the call, or its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Root {
+    Arg(u32),
+    Weights(String),
+    Other(String),
+}
+
+impl Root {
+    /// The memory that an operation names: its own text with its indices tells it from others.
+    pub(super) fn of(op: &Op, indices: &[Known]) -> Root {
+        let what = || format!("{op:?} {indices:?}");
+        match op {
+            Op::Arg(n) => Root::Arg(*n),
+            Op::Param { .. } | Op::Packed { .. } => Root::Weights(what()),
+            _ => Root::Other(what()),
+        }
+    }
+}
+
+/// Where a buffer of a plan begins, counted in its elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BufferStart {
+    pub(super) root: Root,
+    pub(super) element: i64,
 }
 
 /// An operand of a launch.

@@ -7,40 +7,13 @@ use std::rc::Rc;
 
 use cranelift_entity::SecondaryMap;
 
-use super::contents::{Contents, Operand};
+use super::contents::{BufferStart, Contents, Operand, Root};
 use super::kernel::{self, Done, Known, dims_of};
 use super::{Cost, Launch, PlanCost, STEPS, Setting, dim};
 use crate::shape::Dim;
 use crate::tile::attention::is_part;
 use crate::tile::kernels::counterpart;
 use crate::tile::{AllowedIn, Body, Inst, Kernel, Module, Op, Plan, Type, Value};
-
-/// Memory that a buffer of a plan is in: what was given to the call, or its own.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Root {
-    Arg(u32),
-    Weights(String),
-    Other(String),
-}
-
-impl Root {
-    /// The memory that an operation names: its own text with its indices tells it from others.
-    pub(super) fn of(op: &Op, indices: &[Known]) -> Root {
-        let what = || format!("{op:?} {indices:?}");
-        match op {
-            Op::Arg(n) => Root::Arg(*n),
-            Op::Param { .. } | Op::Packed { .. } => Root::Weights(what()),
-            _ => Root::Other(what()),
-        }
-    }
-}
-
-/// Where a buffer of a plan begins, counted in its elements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BufferStart {
-    pub(super) root: Root,
-    pub(super) element: i64,
-}
 
 #[derive(Clone, Debug, Default)]
 enum PlanValue {
