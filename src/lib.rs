@@ -140,6 +140,8 @@
 //!   them (`tile/schedule/gpu/tiles.rs`), by rules that stand in one file with the machine's numbers (`gpu/cost.rs`): a warp for each short row, so
 //!   that no barrier of the block is left, large chunks of long ones. Parameters are `aligned` where every launch gives a multiple of 16 bytes;
 //!   then neighbours are accessed four at a time wherever the indices are shown to be multiples of four (`codegen/ptx/multiples.rs`).
+//!   Where operands and results of elementwise work lie along different axes, as in a transposition, square tiles are turned in shared memory, so that
+//!   whole sectors are read and written along both (`tile/schedule/gpu/transposes.rs`).
 //!   Few long rows that are reduced, as in a loss or a softmax over a vocabulary, are divided among blocks where that pays for more launches; a call
 //!   chooses by what it alone knows (`tile/schedule/gpu/long_rows.rs`).
 //!   Sorting is counting: of n^2 comparisons none waits for another (`tile/sort.rs`); the greatest few of many are

@@ -297,12 +297,12 @@ impl<'a> Product<'a> {
 
     /// Operands of `f32`, or such that are widened to it; of the right one full vectors are read of each row.
     fn floats(&self, cpu: Cpu) -> Result<(), String> {
-        if !matches!(self.left.space, Space::L1(_)) && self.left_window().is_none_or(|(_, e)| e != Some(Elem::F32)) {
+        if !matches!(self.left.space, Space::L1(..)) && self.left_window().is_none_or(|(_, e)| e != Some(Elem::F32)) {
             return Err("the left operand must be `f32`".into());
         }
         let lanes = self.vectors(cpu).saturating_mul(i64::from(cpu.lanes()));
         let (row, least) = match self.made[1] {
-            _ if matches!(self.right.space, Space::L1(_)) && !self.is_in_pairs() => return Ok(()),
+            _ if matches!(self.right.space, Space::L1(..)) && !self.is_in_pairs() => return Ok(()),
             Some(load) => match (&load.op, elem(self.body, load)) {
                 (Op::Window { rows, cols }, Some(elem @ (Elem::F32 | Elem::BF16))) => {
                     let size = if elem == Elem::F32 { 4 } else { 2 };
@@ -337,7 +337,7 @@ impl<'a> Product<'a> {
 
     /// A panel of integers of two vectors of columns, whose steps are multiplied by those of full groups.
     fn groups(&self, cpu: Cpu) -> Result<(), String> {
-        let dense = matches!(self.left.space, Space::L1(_)) || self.left_window().is_some_and(|(s, _)| s == Some(1));
+        let dense = matches!(self.left.space, Space::L1(..)) || self.left_window().is_some_and(|(s, _)| s == Some(1));
         if !dense {
             return Err(format!("the left operand must have {GROUP} steps side by side"));
         }

@@ -148,7 +148,7 @@ impl Kernel {
     /// Does it work in runs, as every kernel for a CPU, and those for a GPU whose tiles are not fragments?
     pub fn works_in_runs(&self) -> bool {
         let in_place =
-            |v| self.body.ty(v).tile().is_some_and(|t| matches!(t.space, Space::Reg | Space::L1(_) | Space::Window));
+            |v| self.body.ty(v).tile().is_some_and(|t| matches!(t.space, Space::Reg | Space::L1(..) | Space::Window));
         match self.state {
             State::Unscheduled => false,
             State::Cpu(_) => true,

@@ -18,7 +18,8 @@
 //!
 //! Unscheduled, a tile is just a value. Scheduled for the CPU, `run` regions group what is done in one loop nest over
 //! rows and columns; inside, tiles are vector registers (`@reg`); a tile that lives longer lies in the worker's scratch
-//! (`@l1(OFFSET)`), where `dot` and `transpose` find their operands. Nothing is left to decide.
+//! (`@l1(OFFSET)`), where `dot` and `transpose` find their operands. Nothing is left to decide. For a GPU, scratch is the block's shared
+//! memory, and rows may be padded (`@l1(OFFSET, padded)`), so that threads read columns as fast.
 //!
 //! The same text carries schedules for wider CPUs (packed panels, accumulators that stay in vector registers) and for GPUs
 //! (shared memory, fragments, asynchronous copies and waits, barriers, warp specialisation). The schedule
@@ -75,6 +76,6 @@ pub use schedule::{
 };
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};
-pub(crate) use tiling::{AxisRole, ELEMENTWISE, Position, copy, merge_axes};
-pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, flat, row_major};
+pub(crate) use tiling::{AxisRole, ELEMENTWISE, Position, copy, merge_axes, rows_axis};
+pub use types::{BufferType, Extent, Fragment, Pitch, Queue, Space, TileType, Type, flat, row_major};
 pub(crate) use view::View;

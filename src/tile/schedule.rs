@@ -42,6 +42,7 @@ mod plans;
 mod products;
 mod quantise;
 mod sharing;
+mod sources;
 mod steps;
 mod tensor_cores;
 mod unpack;
@@ -53,8 +54,8 @@ use cranelift_entity::SecondaryMap;
 
 use super::verify::VerifiedModule;
 use super::{
-    Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Space, State, Target, Terminator, TileType, Type,
-    Value, ValueDef, share_slots,
+    Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Pitch, Space, State, Target, Terminator, TileType,
+    Type, Value, ValueDef, share_slots,
 };
 use crate::source::Loc;
 pub use attention::VisitedBlocks;
@@ -62,6 +63,7 @@ pub use formats::{WeightChoice, WeightFormat};
 pub use gpu::{GpuForm, GpuLoop, GpuOptions, gpu_forms, gpu_loops, schedule_for_gpu, schedule_for_gpu_with};
 pub use losses::{Loss, PackedWeight};
 use sharing::{Sharing, insts_of, step_back};
+use sources::{Grouping, sources, stored};
 pub use tensor_cores::tensor_core_kernel;
 
 /// Schedules a module for a level: what its products read, its kernels, and which slots of the arena share memory. Packed
@@ -136,20 +138,20 @@ fn schedule_in_steps(kernel: &mut Kernel, level: Cpu) -> Result<bool, String> {
     }
     let split = steps::split(kernel, level);
     windows::make_windows(kernel, level);
-    group_and_place(kernel, false)?;
+    group_and_place(kernel, Grouping::default())?;
     choose_modes(&mut kernel.body, |body, dot| DotMode::best(body, dot, level));
     kernel.state = State::Cpu(level);
     Ok(split)
 }
 
 /// Steps 4 to 6: which operations share a run, where each tile lives, and which tiles share memory. For every machine the same, but
-/// for `loads_once`: a load that several runs use is not repeated.
-fn group_and_place(kernel: &mut Kernel, loads_once: bool) -> Result<(), String> {
+/// for what it asks for.
+fn group_and_place(kernel: &mut Kernel, grouping: Grouping) -> Result<(), String> {
     start_with_scalars(&mut kernel.body);
     let copies = copy_arguments(&mut kernel.body)?;
-    let sources = sources(&kernel.body, loads_once);
-    let mut s =
-        Scheduler { body: &mut kernel.body, copies, sources, event_of: SecondaryMap::new(), events: BTreeMap::new() };
+    let sources = sources(&kernel.body, &grouping);
+    let (body, event_of, events) = (&mut kernel.body, SecondaryMap::new(), BTreeMap::new());
+    let mut s = Scheduler { body, copies, sources, apart: grouping.apart, event_of, events };
     for block in s.body.layout.clone() {
         s.group(block)?;
     }
@@ -173,8 +175,8 @@ type Shape = (Extent, Extent);
 enum Event {
     /// An operation on indices or scalars, a `dot`, `element`, `transpose`, `pair_rows`, `window`, `load_scaled` or `load_pairs`.
     Single(Inst),
-    /// One loop nest; `reduces` is the axis of its reductions.
-    Run { shape: Shape, reduces: Option<usize>, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
+    /// One loop nest; `reduces` is the axis of its reductions; `apart` says that [`Grouping::apart`] are in it, and nothing else.
+    Run { shape: Shape, reduces: Option<usize>, apart: bool, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
 }
 
 struct Scheduler<'a> {
@@ -184,6 +186,8 @@ struct Scheduler<'a> {
     copies: BTreeSet<Inst>,
     /// What each run that uses it has a copy of.
     sources: BTreeSet<Inst>,
+    /// [`Grouping::apart`].
+    apart: BTreeSet<Inst>,
     /// The event of its block in which a value is made.
     event_of: SecondaryMap<Value, Option<(Block, usize)>>,
     events: BTreeMap<Block, Vec<Event>>,
@@ -203,52 +207,6 @@ fn start_with_scalars(body: &mut Body) {
             *acc = x;
         }
     }
-}
-
-/// The operations that stand in each run that uses them, because that is as cheap as a trip through scratch: fills, counters,
-/// loads that no other block uses (a tile that a loop uses again and again is loaded once); and work on such tiles alone
-/// that has a single use, in a run of its own extents. With `loads_once` a load has a single use too.
-fn sources(body: &Body, loads_once: bool) -> BTreeSet<Inst> {
-    let mut out = BTreeSet::new();
-    let mut home = BTreeMap::new();
-    let mut uses: BTreeMap<Value, Vec<(Block, Option<Inst>)>> = BTreeMap::new();
-    for block in &body.layout {
-        let data = body.block(*block);
-        for inst in &data.insts {
-            let d = body.inst(*inst);
-            if matches!(d.op, Op::Load { .. } | Op::Full | Op::Iota { .. }) {
-                out.insert(*inst);
-                home.extend(d.result.map(|v| (v, (*inst, *block))));
-            }
-            d.operands.iter().for_each(|v| uses.entry(*v).or_default().push((*block, Some(*inst))));
-        }
-        data.terminator.values().iter().for_each(|v| uses.entry(*v).or_default().push((*block, None)));
-    }
-    for (v, (inst, block)) in &home {
-        let again = |u: &Vec<_>| u.iter().any(|(at, _)| at != block) || loads_once && u.len() > 1;
-        let elsewhere = uses.get(v).is_some_and(again);
-        if elsewhere && matches!(body.inst(*inst).op, Op::Load { .. }) {
-            out.remove(inst);
-        }
-    }
-    for block in &body.layout {
-        for inst in &body.block(*block).insts {
-            let d = body.inst(*inst);
-            let Some((v, shape)) = d.result.and_then(|v| Some((v, extents(body, v)?))) else { continue };
-            let once = match uses.get(&v).map(Vec::as_slice) {
-                Some([(at, Some(user))]) => at == block && run_shape(body, *user) == Some(shape),
-                _ => false,
-            };
-            let from_sources = d.operands.iter().filter(|v| tile(body, **v).is_some()).all(|v| match body.def(*v) {
-                ValueDef::Result(i) => out.contains(&i),
-                _ => false,
-            });
-            if once && from_sources && is_elementwise(&d.op) {
-                out.insert(*inst);
-            }
-        }
-    }
-    out
 }
 
 fn is_elementwise(op: &Op) -> bool {
@@ -396,7 +354,7 @@ impl Scheduler<'_> {
                         Op::Reduce { axis, .. } => Some(axis),
                         _ => None,
                     };
-                    let at = run_from(&mut events, shape, reduces, from);
+                    let at = run_from(&mut events, shape, reduces, self.apart.contains(&inst), from);
                     self.add(block, &mut events, at, inst)?;
                 }
             }
@@ -509,7 +467,7 @@ impl Scheduler<'_> {
                     let shape = (t.rows, t.cols);
                     let operands = self.body.inst(source).operands.clone();
                     let from = self.earliest(block, events, shape, &operands);
-                    let at = run_from(events, shape, None, from);
+                    let at = run_from(events, shape, None, false, from);
                     self.local(block, events, at, *v, source)?
                 }
             });
@@ -520,13 +478,15 @@ impl Scheduler<'_> {
     /// Decides where tiles live and writes the blocks. Returns the bytes of scratch.
     fn place(&mut self) -> Result<u64, String> {
         let in_scratch = self.in_scratch();
+        self.pad(&in_scratch);
         let steps = self.steps(&in_scratch);
         let (offsets, bytes) = Sharing::new(self.body, &self.events, &in_scratch, &steps).assign()?;
         for (v, t) in self.all_tiles() {
-            let space = match offsets.get(&v) {
-                Some(o) => Space::L1(*o),
-                None if t.space == Space::Window => Space::Window,
-                None => Space::Reg,
+            let space = match (offsets.get(&v), t.space) {
+                (Some(o), Space::L1(_, pitch)) => Space::L1(*o, pitch),
+                (Some(o), _) => Space::L1(*o, Pitch::Aligned),
+                (None, Space::Window) => Space::Window,
+                (None, _) => Space::Reg,
             };
             self.body.set_ty(v, Type::Tile(TileType { space, ..t }));
         }
@@ -549,6 +509,16 @@ impl Scheduler<'_> {
         Ok(bytes)
     }
 
+    /// Gives the tiles that are apart, and lie in scratch, padded rows; where they lie is not known yet.
+    fn pad(&mut self, in_scratch: &BTreeSet<Value>) {
+        for i in self.apart.clone() {
+            let v = self.body.inst(i).result.or(stored(self.body, i)).filter(|v| in_scratch.contains(v));
+            if let Some((v, t)) = v.and_then(|v| Some((v, tile(self.body, v)?.clone()))) {
+                self.body.set_ty(v, Type::Tile(TileType { space: Space::L1(0, Pitch::Padded), ..t }));
+            }
+        }
+    }
+
     /// Takes out the copies that share their operand's place: the jump hands over the operand itself.
     fn drop_copies_in_place(&mut self) {
         let mut same: BTreeMap<Value, Value> = BTreeMap::new();
@@ -556,7 +526,7 @@ impl Scheduler<'_> {
             let d = self.body.inst(*i);
             if let (Some(v), [o]) = (d.result, d.operands.as_slice())
                 && self.body.ty(v) == self.body.ty(*o)
-                && tile(self.body, v).is_some_and(|t| matches!(t.space, Space::L1(_)))
+                && tile(self.body, v).is_some_and(|t| matches!(t.space, Space::L1(..)))
             {
                 same.insert(v, *o);
             }
@@ -659,18 +629,18 @@ impl Scheduler<'_> {
     }
 }
 
-/// The first run of a shape from an event on, which reduces along no other axis than `reduces`; a new one at the end where
-/// there is none.
-fn run_from(events: &mut Vec<Event>, shape: Shape, reduces: Option<usize>, from: usize) -> usize {
+/// The first run of a shape from an event on, which reduces along no other axis than `reduces`, and is one of what is apart or is not; a new
+/// one at the end where there is none.
+fn run_from(events: &mut Vec<Event>, shape: Shape, reduces: Option<usize>, apart: bool, from: usize) -> usize {
     for (i, e) in events.iter_mut().enumerate().skip(from) {
-        if let Event::Run { shape: s, reduces: already, .. } = e
-            && *s == shape
+        if let Event::Run { shape: s, reduces: already, apart: is_apart, .. } = e
+            && (*s, *is_apart) == (shape, apart)
             && (reduces.is_none() || already.is_none() || *already == reduces)
         {
             *already = already.or(reduces);
             return i;
         }
     }
-    events.push(Event::Run { shape, reduces, insts: Vec::new(), clones: BTreeMap::new() });
+    events.push(Event::Run { shape, reduces, apart, insts: Vec::new(), clones: BTreeMap::new() });
     events.len() - 1
 }

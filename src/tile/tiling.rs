@@ -33,12 +33,22 @@ pub(crate) struct Position {
 
 impl Position {
     /// Adds a grid over a shape to a kernel: tiles of at most so many rows and columns along the last two axes.
-    pub(crate) fn over(kb: &mut KernelBuilder, shape: &[Dim], [most_rows, most_cols]: [i64; 2]) -> Position {
+    pub(crate) fn over(kb: &mut KernelBuilder, shape: &[Dim], most: [i64; 2]) -> Position {
+        Position::with_rows(kb, shape, shape.len().checked_sub(2), most)
+    }
+
+    /// The same with rows along an axis, which is not the last.
+    pub(crate) fn with_rows(
+        kb: &mut KernelBuilder,
+        shape: &[Dim],
+        rows: Option<usize>,
+        [most_rows, most_cols]: [i64; 2],
+    ) -> Position {
         let mut at = Position { axes: Vec::new(), rows: Extent::Static(1), cols: Extent::Static(1) };
         for (i, extent) in shape.iter().enumerate() {
             let (role, max) = match shape.len() - i {
                 1 => (AxisRole::Cols, tile_size(extent, most_cols)),
-                2 => (AxisRole::Rows, tile_size(extent, most_rows)),
+                _ if rows == Some(i) => (AxisRole::Rows, tile_size(extent, most_rows)),
                 _ => (AxisRole::Point, 1),
             };
             let point = kb.grid_axis(extent, max);
@@ -67,6 +77,19 @@ impl Position {
     pub(crate) fn tile_axes(&self) -> (Option<usize>, Option<usize>) {
         (self.axis(AxisRole::Rows), self.axis(AxisRole::Cols))
     }
+}
+
+/// The axis along which rows of tiles go, where columns go along the last one: that along which most of what is read and written lies side
+/// by side, so that a tile has several elements of each line of memory; if there is none, or several, the last of them. `strides` has a
+/// list for each view. What is the same for all columns is not counted: it is read once.
+pub(crate) fn rows_axis(shape: &[Dim], strides: &[Vec<Dim>]) -> Option<usize> {
+    let last = shape.len().checked_sub(1)?;
+    let dense = |axis: usize| {
+        let is_one = |s: &Vec<Dim>, axis: usize| s.get(axis).and_then(Dim::as_const) == Some(1);
+        let varies = |s: &Vec<Dim>| s.get(last).and_then(Dim::as_const) != Some(0);
+        strides.iter().filter(|s| is_one(s, axis) && varies(s)).count()
+    };
+    (0..last).max_by_key(|axis| dense(*axis))
 }
 
 /// Merges neighbouring axes of an iteration space where every view allows it, and drops axes of extent 1. `strides` has a
@@ -116,13 +139,14 @@ pub(crate) fn copy(name: &str, from: &View, to: &View) -> (Kernel, [View; 2]) {
     let mut shape = to.shape.clone();
     let mut strides = vec![to.strides.clone(), from.broadcast(&shape).strides];
     merge_axes(&mut shape, &mut strides, |_| false);
+    let rows = rows_axis(&shape, &strides);
     let mut merged = strides.into_iter();
     let mut place = |v: &View| View { shape: shape.clone(), strides: merged.next().unwrap_or_default(), ..v.clone() };
     let (to, from) = (place(to), place(from));
     let mut kb = KernelBuilder::new(name);
     let source = kb.buffer(from.buffer_type(), ParamMode::In);
     let target = kb.buffer(to.buffer_type(), ParamMode::Out);
-    let at = Position::over(&mut kb, &shape, ELEMENTWISE);
+    let at = Position::with_rows(&mut kb, &shape, rows, ELEMENTWISE);
     let tile = kb.load(source, &at.starts(), at.tile_axes(), at.rows, at.cols);
     kb.store(target, &at.starts(), at.tile_axes(), tile);
     (kb.finish(), [from, to])

@@ -68,7 +68,7 @@ pub enum Space {
     /// In vector registers, within one `run`.
     Reg,
     /// In the worker's scratch, on a GPU in the block's shared memory, this many bytes from its start. Rows are [`TileType::pitch`] bytes apart.
-    L1(u32),
+    L1(u32, Pitch),
     /// In place in a buffer, read where it is used.
     Window,
     /// In vector registers of this many `f32` lanes, row by row, across instructions.
@@ -82,6 +82,16 @@ pub enum Space {
     },
     /// GPU: spread over the registers of the warps.
     Fragment(Fragment),
+}
+
+/// How far apart the rows of a tile in scratch are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pitch {
+    /// Each begins at a multiple of 64 bytes.
+    #[default]
+    Aligned,
+    /// GPU: an odd number of elements, so that those of a column lie in different banks of shared memory, as those of a row do.
+    Padded,
 }
 
 /// How the elements of a tile are spread over the registers of a warp (`mma`) or of a warp group (`wgmma`).
@@ -146,7 +156,8 @@ impl fmt::Display for Space {
         match self {
             Space::Any => Ok(()),
             Space::Reg => f.write_str(" @reg"),
-            Space::L1(offset) => write!(f, " @l1({offset})"),
+            Space::L1(offset, Pitch::Aligned) => write!(f, " @l1({offset})"),
+            Space::L1(offset, Pitch::Padded) => write!(f, " @l1({offset}, padded)"),
             Space::Window => f.write_str(" @window"),
             Space::Vector(lanes) => write!(f, " @vector({lanes})"),
             Space::Shared { swizzle } => write!(f, " @shared({swizzle})"),
@@ -176,10 +187,13 @@ impl TileType {
 
     /// Bytes from one row to the next in scratch: the columns rounded up to 64 bytes, a vector of the widest level, except
     /// that a single column is kept dense. Where that were a multiple of 4096 bytes, and so each row in the same sets of
-    /// the cache as the others, 64 bytes are added. What lies in the padding may be read and written, and means nothing.
+    /// the cache as the others, 64 bytes are added. What lies in the padding may be read and written, and means nothing. A
+    /// tile whose space says [`Pitch::Padded`] has its columns, or one more, so that their number is odd.
     pub fn pitch(&self) -> u32 {
-        let bytes = self.cols.capacity().max(0).unsigned_abs().saturating_mul(u64::from(self.element_bytes()));
+        let (cols, size) = (self.cols.capacity().max(0).unsigned_abs(), u64::from(self.element_bytes()));
+        let bytes = cols.saturating_mul(size);
         let bytes = match bytes.checked_next_multiple_of(64) {
+            _ if matches!(self.space, Space::L1(_, Pitch::Padded)) => (cols | 1).saturating_mul(size),
             _ if self.cols.is_one() => bytes,
             Some(padded) if padded > 0 && padded % 4096 == 0 => padded + 64,
             Some(padded) => padded,

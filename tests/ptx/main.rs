@@ -25,6 +25,7 @@ mod tensor_cores;
 mod texts;
 mod tf32;
 mod traffic;
+mod transposes;
 mod verifier;
 mod windows;
 mod wounded;

@@ -49,7 +49,7 @@ fn outline(text: &str) -> String {
     out
 }
 
-fn assert_readable(name: &str, shown: &str) {
+pub(crate) fn assert_readable(name: &str, shown: &str) {
     insta::with_settings!({
         snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/ptx"),
         prepend_module_to_snapshot => false,

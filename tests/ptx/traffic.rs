@@ -17,7 +17,7 @@ use attnc::tile::{self, GpuArch, PlanVariant};
 use crate::front;
 
 /// A program with one entry point, `f`, called on the simulator: its results, what the launches did, and the PTX.
-fn call(source: &str, args: &[Tensor]) -> (Vec<Tensor>, Stats, String) {
+pub(crate) fn call(source: &str, args: &[Tensor]) -> (Vec<Tensor>, Stats, String) {
     let source = &format!("model Traffic {{ pub {source} }}");
     let mut module = front::module("traffic.attn", source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
     passes::optimise(&mut module, &passes::Options::default(), &mut passes::Collected::default())
@@ -82,7 +82,7 @@ fn near(found: &Tensor, expected: &[f64], tolerance: f64) {
 }
 
 /// The sectors of so many elements, read or written once.
-fn sectors(elements: usize, elem: Elem) -> u64 {
+pub(crate) fn sectors(elements: usize, elem: Elem) -> u64 {
     (elements as u64 * elem.size()).div_ceil(32)
 }
 

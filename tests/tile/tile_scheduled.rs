@@ -97,6 +97,7 @@ fn wrong_schedules_are_refused() {
         ("store %y[%at, %zero], %q", "store %y[%at, %zero], %sum", "has the extents of the run"),
         ("store %y[%at, %zero], %q", "store %x[%at, %zero], %q", "writes a buffer that is `in`"),
         ("@l1(320)", "@l1(328)", "not aligned to 64 bytes"),
+        ("@l1(320)", "@l1(320, padded)", "padded rows in a kernel that is scheduled for a CPU"),
         (
             "    %high = reduce_max %t, axis=1",
             "    %low = reduce_min %t, axis=0            : tile f32[1, 8] @l1(1024)\n    %high = reduce_max %t, axis=1",
@@ -169,6 +170,16 @@ fn columns_are_reduced_and_tiles_turned() {
     for (from, to, message) in changes {
         refused(TURNED, from, to, message);
     }
+}
+
+#[test]
+fn padded_rows_are_for_runs_alone() {
+    let gpu = TURNED.replace("cpu(avx512)", "gpu(sm_80, 1)");
+    check(&gpu).unwrap_or_else(|e| panic!("{e}"));
+    refused(&gpu, "tile f32[%m<=4, 8] @l1(0)", "tile f32[%m<=4, 8] @l1(0, padded)", "made and read by runs alone");
+    // What a run makes over what it reads lies as that does.
+    let over = "%p = exp %d                             : tile f32[8, %m<=4] @l1(256)";
+    refused(&gpu, over, &over.replace("(256)", "(256, padded)"), "%p overwrites %u while it is read");
 }
 
 const NARROW: &str = r#"module "narrow"

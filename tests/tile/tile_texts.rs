@@ -167,6 +167,12 @@ fn broken_texts_are_refused() {
         let text = WHOLE.replacen(from, to, 1);
         assert!(refusal(&text).is_some(), "accepted: {from:?} -> {to:?}");
     }
+    for (from, to) in [("@l1(0)", "@l1(0, wide)"), ("@l1(0)", "@l1(0, 64)"), ("@l1(0)", "@l1(padded)")] {
+        let text = "module \"m\"\nkernel @k(%x: in f32[4]) gpu(sm_80, 1) scratch(64) {\n^bb0:\n  %o = const 0 : index\n  run (1, 4) {\n    \
+                    %t = load %x[%o], cols=0 : tile f32[1, 4] @l1(0)\n  }\n  return\n}\n";
+        assert_eq!(refusal(text), None);
+        assert!(refusal(&text.replacen(from, to, 1)).is_some(), "accepted: {to}");
+    }
     for text in ["", "\u{0}", "module", "kernel", "{", "module \"m\"\nkernel @k() {", "^bb0:", "module \"m\"\n}"] {
         assert!(refusal(text).is_some(), "accepted: {text:?}");
     }

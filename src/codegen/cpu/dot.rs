@@ -78,7 +78,7 @@ struct Product {
 
 impl Code<'_, '_> {
     fn panel(&mut self, t: &TileType, scratch: Value) -> Result<Panel, String> {
-        let Space::L1(offset) = t.space else { return Err("an operand of a product is not in scratch".into()) };
+        let Space::L1(offset, _) = t.space else { return Err("an operand of a product is not in scratch".into()) };
         let start = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
         Ok(Panel { start, pitch: i64::from(t.pitch()) })
     }

@@ -169,7 +169,7 @@ impl Code<'_, '_> {
     fn only_element(&mut self, data: &InstData, scratch: cranelift_codegen::ir::Value) -> Result<(), String> {
         let t = data.operands.first().and_then(|x| self.body.ty(*x).tile());
         let (Some(t), Some(v)) = (t, data.result) else { return Err("an element of no tile".into()) };
-        let Space::L1(offset) = t.space else { return Err("an element of a tile that is not in scratch".into()) };
+        let Space::L1(offset, _) = t.space else { return Err("an element of a tile that is not in scratch".into()) };
         let at = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
         // Truth values are masks of 4 bytes there.
         let elem = if t.elem == Elem::Bool { Elem::I32 } else { t.elem };

@@ -19,7 +19,7 @@ impl Code<'_, '_> {
     pub(super) fn pair_rows(&mut self, data: &InstData, scratch: Value) -> Result<(), String> {
         let tile = |v: Option<_>| v.and_then(|v| self.body.ty(v).tile().cloned()).ok_or("pairs of rows of a tile");
         let (from, to) = (tile(data.operands.first().copied())?, tile(data.result)?);
-        let (Space::L1(source), Space::L1(target)) = (from.space, to.space) else {
+        let (Space::L1(source, _), Space::L1(target, _)) = (from.space, to.space) else {
             return Err("pairs of rows outside of scratch".into());
         };
         let (there, rows, cols) = (self.extent(from.rows)?, self.extent(to.rows)?, self.extent(to.cols)?);

@@ -64,7 +64,7 @@ impl Code<'_, '_> {
     }
 
     fn place(&mut self, t: &TileType, scratch: Value) -> Result<ScratchTile, String> {
-        let Space::L1(offset) = t.space else { return Err("a transposition outside of scratch".into()) };
+        let Space::L1(offset, _) = t.space else { return Err("a transposition outside of scratch".into()) };
         let start = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
         Ok(ScratchTile { start, pitch: i64::from(t.pitch()) })
     }

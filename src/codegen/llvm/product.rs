@@ -99,7 +99,7 @@ impl RightOperand<'_> {
 impl<'c> Code<'_, '_, 'c> {
     /// The address of a tile in scratch.
     pub(super) fn in_scratch(&self, t: &TileType, scratch: PointerValue<'c>) -> Made<PointerValue<'c>> {
-        let Space::L1(offset) = t.space else { return Err("an operand is not in scratch".into()) };
+        let Space::L1(offset, _) = t.space else { return Err("an operand is not in scratch".into()) };
         self.e.offset(scratch, self.e.int(i64::from(offset)))
     }
 

@@ -34,7 +34,7 @@ pub(super) enum Place {
 impl Place {
     /// Where a tile in shared memory lies.
     pub(super) fn of(t: &TileType) -> Option<Place> {
-        let Space::L1(offset) = t.space else { return None };
+        let Space::L1(offset, _) = t.space else { return None };
         let (start, rows) = (u64::from(offset), t.rows.capacity().max(0).unsigned_abs());
         let pitch = u64::from(t.pitch());
         Some(Place::Shared { start, end: start + pitch * rows, pitch })

@@ -635,7 +635,7 @@ impl Code<'_> {
 /// A tile that lies elsewhere.
 pub(super) fn offset_of(t: &TileType) -> Result<i32, String> {
     match t.space {
-        crate::tile::Space::L1(offset) => i32::try_from(offset).map_err(|_| "a tile lies too far".to_string()),
+        crate::tile::Space::L1(offset, _) => i32::try_from(offset).map_err(|_| "a tile lies too far".to_string()),
         _ => Err("a tile that is not in shared memory".into()),
     }
 }

@@ -32,13 +32,18 @@ impl Mapping {
     }
 }
 
-/// The axis along which most accesses to buffers find their elements side by side; columns, if neither.
+/// The axis along which most accesses to buffers find their elements side by side; columns, if neither. What is the same along an axis
+/// says nothing: it is accessed once for many elements.
 pub(super) fn fast_axis(body: &Body, extents: [Extent; 2], insts: &[Inst]) -> usize {
     let mut votes = AXES.map(|_| 0);
     for i in insts {
         let data = body.inst(*i);
         let (Op::Load { rows, cols } | Op::Store { rows, cols }) = data.op else { continue };
         let buffer = data.operands.first().and_then(|b| body.ty(*b).buffer());
+        let tile = data.result.or(data.operands.last().copied()).and_then(|v| body.ty(v).tile());
+        if tile.is_none_or(|t| [t.rows, t.cols] != extents) {
+            continue;
+        }
         for (axis, along) in AXES.into_iter().zip([rows, cols]) {
             let dense = along.is_some_and(|along| buffer.is_some_and(|b| b.is_dense(along)));
             votes[axis] += u32::from(dense && extents[axis].capacity() > 1);
@@ -62,7 +67,7 @@ pub(super) fn rows_by_warp(kernel: &Kernel, warps: u32) -> bool {
                 Op::Run { rows, cols, insts } => {
                     let tiles = insts.iter().filter_map(|i| body.inst(*i).result).filter_map(|v| body.ty(v).tile());
                     // What is the same for all rows would be written by one warp for all.
-                    all.extend(tiles.filter(|t| matches!(t.space, Space::L1(_))).map(|t| t.rows));
+                    all.extend(tiles.filter(|t| matches!(t.space, Space::L1(..))).map(|t| t.rows));
                     all.push(*rows);
                     let reduces_rows = |i: &Inst| matches!(body.inst(*i).op, Op::Reduce { axis: 0, .. });
                     let across = cols.capacity() > 1 && fast_axis(body, [*rows, *cols], insts) == 0;

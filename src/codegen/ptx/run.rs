@@ -29,7 +29,7 @@ use super::partial::Accumulator;
 use crate::ptx::words::{Compare, Sat};
 use crate::ptx::{Op as P, Operand, RegType, Type as PtxType};
 use crate::shape::Elem;
-use crate::tile::{Extent, Inst, InstData, Op, Space, TileType, Type, Value};
+use crate::tile::{Extent, Inst, InstData, Op, Pitch, Space, TileType, Type, Value};
 
 /// A run that is being made.
 pub(super) struct Run<'r, 'a> {
@@ -90,6 +90,8 @@ impl Code<'_> {
                 let most = (self.threads / results).max(WARP.min(self.threads));
                 Mapping::new(axis, groups.min(i64::from(most)), self.threads)
             }
+            // Neighbours of padded rows, and of their columns, lie in different banks as long as a warp has no more of either than there are banks.
+            _ if self.uses_padded(insts) => Mapping::new(fast, groups.min(i64::from(WARP) / width), self.threads),
             _ => Mapping::new(fast, groups, self.threads),
         };
         let made = insts.iter().filter_map(|i| self.body.inst(*i).result).collect();
@@ -101,6 +103,13 @@ impl Code<'_> {
         }
         run.find_depths();
         run.make(reduced.is_some())
+    }
+
+    /// Does a run read or leave tiles with padded rows?
+    fn uses_padded(&self, insts: &[Inst]) -> bool {
+        let values = insts.iter().flat_map(|i| self.body.inst(*i).operands.iter().chain(&self.body.inst(*i).result));
+        let mut tiles = values.filter_map(|v| self.body.ty(*v).tile());
+        tiles.any(|t| matches!(t.space, Space::L1(_, Pitch::Padded)))
     }
 
     /// Rows of a tile become columns.
@@ -590,7 +599,7 @@ impl Run<'_, '_> {
         for i in self.insts {
             let data = body.inst(*i);
             let Some((v, t)) = data.result.and_then(|v| Some((v, body.ty(v).tile()?))) else { continue };
-            if !matches!(t.space, Space::L1(_)) || matches!(data.op, Op::Reduce { .. }) {
+            if !matches!(t.space, Space::L1(..)) || matches!(data.op, Op::Reduce { .. }) {
                 continue;
             }
             // What does not change along the inner axis is the same for all that are taken together, of which the first may be the first at all.

@@ -12,7 +12,7 @@ use super::Call;
 use super::region::{Operand, Position, Region, buffer_type, counts_along_axes, merge_axes};
 use crate::ir::{Function, Terminator};
 use crate::shape::Dim;
-use crate::tile::{self, ELEMENTWISE, KernelBuilder, ParamMode, View};
+use crate::tile::{self, ELEMENTWISE, KernelBuilder, ParamMode, View, rows_axis};
 
 /// The kernel that computes a body of elementwise operations into `out`.
 ///
@@ -43,6 +43,7 @@ fn kernel(name: &str, body: &Function, operands: &[Operand], outs: &[View], may_
     strides.extend(views.iter().filter_map(|o| o.view().map(|v| v.strides.clone())));
     let counts = counts_along_axes(body);
     let now = merge_axes(&mut shape, &mut strides, |_| counts);
+    let rows = rows_axis(&shape, &strides);
     let mut merged = strides.into_iter();
     let mut place = |v: &mut View| {
         v.shape = shape.clone();
@@ -72,7 +73,7 @@ fn kernel(name: &str, body: &Function, operands: &[Operand], outs: &[View], may_
             region.bind(i, *target);
         }
     }
-    let at = Position::over(&mut kb, &shape, ELEMENTWISE);
+    let at = Position::with_rows(&mut kb, &shape, rows, ELEMENTWISE);
     let Terminator::Return(results) = &body.block(body.entry()).terminator else {
         return Err("a region does not return".into());
     };

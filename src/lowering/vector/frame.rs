@@ -142,7 +142,7 @@ impl<'a> Frame<'a> {
             for v in data.operands.iter().chain(&data.result) {
                 let Some(t) = body.ty(*v).tile() else { continue };
                 let varies = frame.extents(t);
-                if let Space::L1(_) = t.space
+                if let Space::L1(..) = t.space
                     && varies.rows
                     && varies.cols
                 {
@@ -154,7 +154,7 @@ impl<'a> Frame<'a> {
                 frame.cols_outside |= frame.along(axis) == Along::Rows;
             }
             if let Some(t) = data.result.and_then(|v| body.ty(v).tile())
-                && let Space::L1(offset) = t.space
+                && let Space::L1(offset, _) = t.space
             {
                 frame.written.insert(offset);
             }
@@ -228,7 +228,7 @@ impl<'a> Frame<'a> {
     pub(super) fn writes_single_columns(&self) -> bool {
         let results = self.insts.iter().filter_map(|i| {
             let t = self.body.inst(*i).result.and_then(|v| self.body.ty(v).tile())?;
-            (matches!(t.space, Space::L1(_)) && self.extents(t) == Varies { rows: true, cols: false }).then_some(())
+            (matches!(t.space, Space::L1(..)) && self.extents(t) == Varies { rows: true, cols: false }).then_some(())
         });
         results.count() > 0
     }

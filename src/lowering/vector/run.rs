@@ -561,7 +561,7 @@ impl<'a> Lower<'a> {
                     self.operand(*v, depth, chunk, vector)?;
                 }
                 let Some(t) = self.f.body.ty(*v).tile() else { continue };
-                let overwritten = matches!(t.space, Space::L1(offset) if self.f.written.contains(&offset));
+                let overwritten = matches!(t.space, Space::L1(offset, _) if self.f.written.contains(&offset));
                 if !self.f.made.contains(v)
                     && self.depth(self.f.operand(*v)) == depth
                     && (depth < 2 || overwritten)
@@ -612,7 +612,7 @@ impl<'a> Lower<'a> {
 
     /// Where a vector of a tile in scratch lies, and which of its lanes may be touched.
     pub(super) fn scratch_place(&mut self, t: &TileType, chunk: &Chunk, vector: usize) -> Option<(At, Lanes)> {
-        let Space::L1(offset) = t.space else { return None };
+        let Space::L1(offset, _) = t.space else { return None };
         let offset = i32::try_from(offset).ok()?;
         let size = u8::try_from(t.element_bytes()).ok()?;
         let varies = self.f.extents(t);
@@ -677,7 +677,7 @@ impl<'a> Lower<'a> {
                 self.know(v, 0, depth, x);
                 Some(x)
             }
-            Type::Tile(t) if matches!(t.space, Space::L1(_)) && !self.f.made.contains(&v) => {
+            Type::Tile(t) if matches!(t.space, Space::L1(..)) && !self.f.made.contains(&v) => {
                 self.read(v, t, depth, chunk, vector)
             }
             _ => None,

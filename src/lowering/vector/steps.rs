@@ -50,7 +50,7 @@ impl Lower<'_> {
         let now = self.depth(extents) == depth && (extents.cols || vector == 0);
         // Where columns are the outer loop, single columns have been written before it.
         let single = self.f.cols_outside && extents.rows && !extents.cols;
-        if matches!(t.space, Space::L1(_)) && now && single == self.single {
+        if matches!(t.space, Space::L1(..)) && now && single == self.single {
             let x = self.known(result, vector)?;
             self.write(result, x, extents, chunk, vector)?;
         }

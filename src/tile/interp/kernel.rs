@@ -106,7 +106,7 @@ impl KernelRun<'_> {
     /// Writes a tile that belongs into scratch there.
     fn settle(&mut self, body: &Body, v: Value, frame: &mut Frame) -> Result<(), EvalError> {
         let (Some(t), RuntimeValue::Tile(x)) = (body.ty(v).tile(), get(frame, v)?) else { return Ok(()) };
-        let Space::L1(offset) = t.space else { return Ok(()) };
+        let Space::L1(offset, _) = t.space else { return Ok(()) };
         for i in 0..x.rows {
             for j in 0..x.cols {
                 let Some(e) = x.at(i, j) else { return broken("a tile without its elements") };
@@ -146,7 +146,7 @@ impl KernelRun<'_> {
         let Some(t) = body.ty(v).tile() else { return broken(format!("{v} is no tile")) };
         let (rows, cols) = (self.extent(frame, t.rows)?, self.extent(frame, t.cols)?);
         match (value, t.space) {
-            (RuntimeValue::Scratch, Space::L1(offset)) => {
+            (RuntimeValue::Scratch, Space::L1(offset, _)) => {
                 let mut data = Vec::with_capacity(rows * cols);
                 let size = t.element_bytes() as usize;
                 for i in 0..rows {

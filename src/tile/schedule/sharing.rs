@@ -118,7 +118,8 @@ impl<'a> Sharing<'a> {
                 let in_pairs = matches!(e, Event::Single(i) if self.body.inst(*i).op == Op::PairRows);
                 let same = match (tile(self.body, *v), tile(self.body, *o)) {
                     (Some(a), Some(b)) => {
-                        (in_pairs || a.rows == b.rows) && a.cols == b.cols && a.element_bytes() == b.element_bytes()
+                        let sizes = |t: &TileType| (t.cols, t.element_bytes(), t.pitch());
+                        (in_pairs || a.rows == b.rows) && sizes(a) == sizes(b)
                     }
                     _ => false,
                 };

@@ -4,7 +4,7 @@ use super::forms::{Names, Read, fail, form};
 use crate::diagnostics::codes::ir as codes;
 use crate::irtext::syntax::{CompareKind, Expr, ExprKind, Phrase};
 use crate::irtext::{TextSpan, read};
-use crate::tile::{BufferType, Extent, Fragment, ParamMode, Queue, Space, TileType, Type, row_major};
+use crate::tile::{BufferType, Extent, Fragment, ParamMode, Pitch, Queue, Space, TileType, Type, row_major};
 
 /// The phrases of a call.
 fn call(e: &Expr) -> Option<(&Expr, &[Phrase])> {
@@ -95,7 +95,11 @@ fn space(e: &Expr) -> Read<Space> {
     match (name.as_str(), args) {
         ("reg", []) => Ok(Space::Reg),
         ("window", []) => Ok(Space::Window),
-        ("l1", [offset]) => Ok(Space::L1(number(offset)?)),
+        ("l1", [offset]) => Ok(Space::L1(number(offset)?, Pitch::Aligned)),
+        ("l1", [offset, pitch]) => match form(read::word(form(read::single(pitch))?))? {
+            "padded" => Ok(Space::L1(number(offset)?, Pitch::Padded)),
+            word => fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no pitch")),
+        },
         ("vector", [lanes]) => Ok(Space::Vector(number(lanes)?)),
         ("shared", [swizzle]) => Ok(Space::Shared { swizzle: number(swizzle)? }),
         ("fragment", [layout]) => {

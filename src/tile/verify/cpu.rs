@@ -7,7 +7,9 @@ use super::Sink;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
 use crate::tile::text::At;
-use crate::tile::{Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Space, State, TileType, Value};
+use crate::tile::{
+    Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Pitch, Space, State, TileType, Value,
+};
 
 const ONE: Extent = Extent::Static(1);
 
@@ -99,13 +101,20 @@ struct Checker<'a, 's> {
 /// Bytes of scratch that a tile takes, if it is there: from, to.
 fn range(t: &TileType) -> Option<(u64, u64)> {
     match t.space {
-        Space::L1(offset) => {
+        Space::L1(offset, _) => {
             let rows = t.rows.capacity().max(0).unsigned_abs();
             let start = u64::from(offset);
             Some((start, start.saturating_add(u64::from(t.pitch()).saturating_mul(rows))))
         }
         Space::Any | Space::Reg | Space::Window | Space::Vector(_) | Space::Shared { .. } | Space::Fragment(_) => None,
     }
+}
+
+/// What a tile with padded rows is for.
+const RUNS_ALONE: &str = "a tile with padded rows is made and read by runs alone";
+
+fn is_padded(t: &TileType) -> bool {
+    matches!(t.space, Space::L1(_, Pitch::Padded))
 }
 
 fn meet(a: (u64, u64), b: (u64, u64)) -> bool {
@@ -122,7 +131,8 @@ impl Checker<'_, '_> {
             for v in &self.body.block(*b).args {
                 if let Some(t) = self.tile(*v).cloned() {
                     match t.space {
-                        Space::L1(_) => self.in_scratch(At::Block(*b), &t),
+                        Space::L1(..) if is_padded(&t) => self.sink.error(At::Block(*b), RUNS_ALONE),
+                        Space::L1(..) => self.in_scratch(At::Block(*b), &t),
                         Space::Vector(_) if self.level.is_some() => {}
                         _ => self.sink.error(At::Block(*b), "an argument of a block is in scratch or vector registers"),
                     }
@@ -153,6 +163,9 @@ impl Checker<'_, '_> {
     }
 
     fn in_scratch(&mut self, at: At, t: &TileType) {
+        if self.level.is_some() && is_padded(t) {
+            self.sink.error(at, "a tile with padded rows in a kernel that is scheduled for a CPU");
+        }
         let Some((start, end)) = range(t) else { return };
         if end > self.k.scratch {
             self.sink.error(at, format!("the tile ends at byte {end} of {} bytes of scratch", self.k.scratch));
@@ -169,35 +182,38 @@ impl Checker<'_, '_> {
         if self.level.is_none() && matches!(data.op, Op::DotPanels { .. } | Op::LoadPairs | Op::PairRows) {
             return self.sink.error(At::Inst(i), format!("{name}: does not stand in a kernel scheduled for a GPU"));
         }
+        if data.operands.iter().chain(&data.result).filter_map(|v| self.tile(*v)).any(is_padded) {
+            self.sink.error(At::Inst(i), format!("{name}: {RUNS_ALONE}"));
+        }
         let space = |c: &Self, n: usize| data.operands.get(n).and_then(|v| c.tile(*v)).map(|t| t.space);
         let result = data.result.and_then(|v| self.tile(v)).cloned();
         match &data.op {
             Op::Dot { mode } => {
                 self.mode(i, *mode);
-                if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(_) | Space::Window))) {
+                if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(..) | Space::Window))) {
                     self.sink.error(At::Inst(i), "dot: its operands are in scratch or windows");
                 }
                 match result {
                     // An accumulator without a space is a scalar.
-                    Some(t) if matches!((t.space, space(self, 2)), (Space::L1(_), Some(Space::L1(_)) | None)) => {
+                    Some(t) if matches!((t.space, space(self, 2)), (Space::L1(..), Some(Space::L1(..)) | None)) => {
                         self.in_scratch(At::Inst(i), &t);
                     }
                     _ => self.sink.error(At::Inst(i), "dot: accumulator and result are in scratch"),
                 }
                 self.right_in_place(i);
             }
-            Op::Element if !matches!(space(self, 0), Some(Space::L1(_))) => {
+            Op::Element if !matches!(space(self, 0), Some(Space::L1(..))) => {
                 self.sink.error(At::Inst(i), "element: the tile is in scratch");
             }
             Op::Element => {}
             Op::Transpose | Op::PairRows => match result {
-                Some(t) if matches!((t.space, space(self, 0)), (Space::L1(_), Some(Space::L1(_)))) => {
+                Some(t) if matches!((t.space, space(self, 0)), (Space::L1(..), Some(Space::L1(..)))) => {
                     self.in_scratch(At::Inst(i), &t);
                 }
                 _ => self.sink.error(At::Inst(i), format!("{name}: operand and result are in scratch")),
             },
             Op::DotPanels { .. } => {
-                if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(_) | Space::Window))) {
+                if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(..) | Space::Window))) {
                     self.sink.error(At::Inst(i), "dot_panels: its panels are in scratch or windows");
                 }
                 match result {
@@ -438,7 +454,7 @@ impl Checker<'_, '_> {
         let Some(v) = data.result else { return };
         match self.tile(v).cloned() {
             Some(t) => match t.space {
-                Space::L1(_) => self.in_scratch(At::Inst(i), &t),
+                Space::L1(..) => self.in_scratch(At::Inst(i), &t),
                 Space::Reg if !matches!(data.op, Op::Reduce { .. }) => {}
                 Space::Reg
                 | Space::Any

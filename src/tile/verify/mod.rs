@@ -39,7 +39,8 @@
 //!     of the processor's width; no more registers are taken at a time than there are.
 //! 14. Tiles in scratch lie inside of it, aligned to 64 bytes. Two that are there at the same time do not overlap. What an
 //!     operation makes overlaps what it reads only where both begin in one place and have the same extents, those of the
-//!     run; `pair_rows`, which writes a pair when it has read its rows, may make a row more.
+//!     run; `pair_rows`, which writes a pair when it has read its rows, may make a row more. Padded rows are for a GPU, and for what runs
+//!     make and read.
 //! 15. A window is of a buffer that the kernel does not write; so is what `load_scaled` and `load_pairs` make.
 //! 16. What is narrower in place than what is computed (`bf16` windows, `load_scaled`, `load_pairs`, `pair_rows`) is the
 //!     right operand of `dot` alone; a `bf16` window may be the left one where the right one is in pairs (`load_pairs`,

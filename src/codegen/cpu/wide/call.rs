@@ -298,7 +298,7 @@ impl Code<'_, '_> {
     }
 
     pub(super) fn in_scratch(&mut self, t: &TileType, scratch: Value) -> Result<Value, String> {
-        let Space::L1(offset) = t.space else { return Err("a tile is not in scratch".into()) };
+        let Space::L1(offset, _) = t.space else { return Err("a tile is not in scratch".into()) };
         Ok(self.b.ins().iadd_imm_s(scratch, i64::from(offset)))
     }
 
@@ -321,7 +321,7 @@ impl Code<'_, '_> {
     }
 
     fn left(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<Left>, String> {
-        if matches!(t.space, Space::L1(_)) {
+        if matches!(t.space, Space::L1(..)) {
             let start = self.in_scratch(t, scratch)?;
             let pitch = self.int(i64::from(t.pitch()));
             return Ok(Some((start, pitch, true)));
@@ -340,7 +340,7 @@ impl Code<'_, '_> {
     /// The right operand, if the leaf can read it.
     fn right(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<RightOperand>, String> {
         let bytes = |n: i64| i32::try_from(n).ok().filter(|p| *p < 1 << 24);
-        if matches!(t.space, Space::L1(_)) {
+        if matches!(t.space, Space::L1(..)) {
             let start = self.in_scratch(t, scratch)?;
             let pitch = i32::try_from(t.pitch()).ok();
             return Ok(pitch.map(|pitch| RightOperand {

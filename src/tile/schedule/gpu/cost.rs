@@ -15,6 +15,7 @@
 //! | kernel | tile | block |
 //! |---|---|---|
 //! | elementwise | [`MAP`] elements, some rows of 256 columns | a thread for each [`ELEMENTS`] |
+//! | elementwise, of operands and results that lie along rows and along columns | [`TURNED`] rows and columns, twice as many of narrow elements | a thread for each [`ELEMENTS`] |
 //! | reductions of rows of at most [`WARP_ROW`] elements | [`ROWS`] rows | a warp for each row: no barrier of the block at all |
 //! | of rows up to what is one tile | one row | [`MOST_WARPS`] warps |
 //! | of longer rows of known length, gone through in chunks | one row, chunks of [`CHUNK`] | [`MOST_WARPS`] warps |
@@ -34,8 +35,16 @@
 //! from shared memory it adds 16 to 32 products a thread, so the first waits for shared memory and the second does not. But the second has a quarter of
 //! the blocks: of 1024 rows and 768 columns 48, for 132 multiprocessors.
 //!
+//! An access along the axis that memory does not follow takes a sector for each element: of `f32` 8 times what it needs, of bytes 32 times. A
+//! tile that is turned in shared memory costs a barrier, and two accesses of shared memory for each element. Rows and columns of
+//! [`TURNED`] elements of 4 bytes are a line each, and of narrower elements whole sectors; of these twice as many are a line too, where enough blocks
+//! are left ([`ENOUGH`]) and no more than [`TURNED_BYTES`] of shared memory are taken, so that a multiprocessor has several
+//! blocks ([`super::transposes`]). Of an axis of less than [`SHORT`] elements all are in one sector or the next: a warp that has read the first
+//! has the others in its first cache, and takes less time for that than for the barrier.
+//!
 //! Whether the columns of a kernel lie side by side is what most of its accesses say, as in code generation.
 
+use super::super::sources::Grouping;
 use super::tiles::{Along, Axes, Axis};
 use crate::shape::Elem;
 use crate::tile::{Body, DotMode, GpuArch, Kernel, Op};
@@ -62,6 +71,12 @@ pub(super) const ENOUGH: i64 = 144;
 pub(super) const CHUNK_BYTES: i64 = 16 << 10;
 /// What could be read in the time that a launch takes, some 2 microseconds.
 pub(super) const LAUNCH: i64 = 6_700_000;
+/// Rows and columns of a tile that is turned in shared memory.
+const TURNED: i64 = 32;
+/// Bytes of shared memory for such tiles: a multiprocessor of an A100 has three blocks of so many, of an H100 four.
+const TURNED_BYTES: i64 = 48 << 10;
+/// A shorter axis is accessed as it lies.
+pub(super) const SHORT: i64 = 8;
 /// Rows and columns of a tile of a product, as it was written.
 const PRODUCT: i64 = 64;
 /// From how many columns on a product has tiles of twice as many of both, but not of fewer rows than this.
@@ -72,6 +87,27 @@ const FEW_ROWS: i64 = 256;
 /// [`MOST_WARPS`] warps. A launch of a graph takes one to two microseconds, a barrier of the grid about one, a point of a product of 64 rows,
 /// columns and 256 steps about as much as ten of these.
 pub(super) const MOST_POINTS: i64 = 2 * 2 * 108;
+
+/// The rows and columns of tiles that are turned in shared memory, of axes of so many elements (where that is known) at so many `points` of the other
+/// axes; the narrowest element has so many `bytes`, and so many are `shared` for each place of the tiles. `None` if accesses along both axes
+/// cost less.
+pub(super) fn turned_tile(all: [Option<i64>; 2], points: i64, bytes: u64, shared: i64) -> Option<[i64; 2]> {
+    if all.iter().flatten().any(|n| *n < SHORT) {
+        return None;
+    }
+    let of = |size: i64| all.map(|n| n.map_or(size, |n| n.min(size)));
+    let fits = |size: i64| {
+        let [rows, cols] = of(size);
+        shared.saturating_mul(rows * (cols | 1)) <= TURNED_BYTES
+    };
+    let blocks = |size: i64| {
+        let along = all.map(|n| n.map_or(1, |n| (n + size - 1) / size));
+        points.saturating_mul(along[0]).saturating_mul(along[1])
+    };
+    let large = 2 * TURNED;
+    let size = if bytes < 4 && blocks(large) >= ENOUGH && fits(large) { large } else { TURNED };
+    fits(size).then(|| of(size))
+}
 
 /// The points of a kernel's grid as far as they are known: an axis whose extent is known only at run time, such as a batch, counts as one.
 pub(super) fn points(kernel: &Kernel) -> i64 {
@@ -105,12 +141,12 @@ impl Numbers {
 }
 
 /// How a kernel works.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
     /// Warps of a block, where that does not follow from the work.
     pub(super) warps: Option<i64>,
-    /// Is a tile that several runs need loaded once?
-    pub(super) loads_once: bool,
+    /// How operations are put into runs.
+    pub(super) grouping: Grouping,
     /// Were tiles resized?
     pub(super) resized: bool,
 }
@@ -188,7 +224,7 @@ pub(super) fn choose(kernel: &mut Kernel) -> Choice {
         }
         Some(1) if dense >= others => {
             let Some(row) = row_length(&kernel.body, &axes, &loops) else { return choice };
-            choice.loads_once = true;
+            choice.grouping.loads_once = true;
             let rows = on_side(&axes, 0, grid).first().copied();
             if let Some(rows) = rows.filter(|n| axes.0[*n].step == MOST_WARPS && shares_columns(&kernel.body)) {
                 choice.warps = Some(axes.0[rows].step);

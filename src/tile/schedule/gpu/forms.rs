@@ -9,7 +9,7 @@ use std::fmt;
 use super::super::attention::{FEW_QUERIES, Whole, may_be_replaced, parts_in_runs};
 use super::super::products::Product;
 use super::super::tensor_cores::parts_of_keys;
-use super::{Numbers, candidates, long_rows, scans, target};
+use super::{Numbers, candidates, long_rows, scans, target, transposes};
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
@@ -77,6 +77,10 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
             (Some(division), Some(_)) => format!("{form}; {division}"),
             (Some(division), None) => division.to_string(),
             (None, _) => form,
+        };
+        let form = match new.and_then(|new| transposes::form(k, new)) {
+            Some(turned) => format!("{form}; {turned}"),
+            None => form,
         };
         let found = Attention::find(k).filter(|_| !one_by_one);
         let in_runs = || parts_in_runs(k, found.as_ref()?, target(arch, Numbers::of(arch)));

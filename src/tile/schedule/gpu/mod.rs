@@ -17,6 +17,7 @@
 //! Then, of each kernel:
 //!
 //! 2. **Tiles.** Points that take elements one after another become points of one ([`one_each`]). Elementwise work and reductions get tiles of the machine's sizes ([`cost`] has the numbers and the rules, [`tiles`] resizes).
+//!    Where some of the elementwise work's operands and results lie along rows and others along columns, tiles are turned in shared memory ([`transposes`]).
 //! 3. **Windows.** What only products read is not copied first: they read it in place, slice by slice through shared memory
 //!    (`codegen::ptx`), whatever its type and order.
 //! 4. **Group, place, share.** As for a CPU: operations of one iteration space form a `run`, whose elements the threads of the block
@@ -42,6 +43,7 @@ mod persistent;
 mod ranks;
 mod scans;
 mod tiles;
+mod transposes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +51,7 @@ use cost::Numbers;
 pub use forms::{GpuForm, gpu_forms};
 pub use persistent::{GpuLoop, gpu_loops};
 
+use super::sources::Grouping;
 use super::{WeightChoice, WeightFormat, attention, choose_modes, group_and_place, panels, tensor_cores};
 use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give};
@@ -198,6 +201,11 @@ fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Resul
         in_runs(kernel, arch, in_chunks, cost::Choice::default())?;
         return Ok(true);
     }
+    if let Some(apart) = transposes::turn(kernel) {
+        let grouping = Grouping { apart, ..Grouping::default() };
+        in_runs(kernel, arch, in_chunks, cost::Choice { grouping, ..cost::Choice::default() })?;
+        return Ok(true);
+    }
     let numbers = Numbers::of(arch);
     let before = kernel.clone();
     if cost::enlarge(kernel) {
@@ -208,14 +216,15 @@ fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Resul
         *kernel = before;
     }
     let choice = cost::choose(kernel);
+    let resized = choice.resized;
     in_runs(kernel, arch, in_chunks, choice)?;
-    Ok(choice.resized)
+    Ok(resized)
 }
 
 /// Schedules a kernel whose tiles have their sizes.
 fn in_runs(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool, choice: cost::Choice) -> Result<(), String> {
     make_windows(kernel);
-    group_and_place(kernel, choice.loads_once)?;
+    group_and_place(kernel, choice.grouping)?;
     let warps = choice.warps.and_then(|n| u32::try_from(n).ok());
     // A block with such a product has the most, if nothing else is chosen.
     let most = warps.unwrap_or(u32::try_from(cost::MOST_WARPS).unwrap_or(1));

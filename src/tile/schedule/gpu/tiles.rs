@@ -195,6 +195,51 @@ impl Axes {
     }
 }
 
+impl Axes {
+    /// The same along an axis of the grid, whether or not its tiles are all full: each gets as many elements as are left.
+    pub(super) fn resize_bounded(&mut self, kernel: &mut Kernel, n: usize, step: i64) -> bool {
+        let Some(axis) = self.0.get_mut(n).filter(|_| step >= 1) else { return false };
+        let (Along::Grid(g), [first]) = (axis.along, axis.steps.as_slice()) else { return false };
+        let Some(grid) = kernel.grid.get_mut(g) else { return false };
+        let (body, first) = (&mut kernel.body, *first);
+        let mut make = |op: Op, operands: Vec<Value>| {
+            let inst = body.make_inst(op, operands, Some(Type::Index), Loc::default());
+            body.inst(inst).result.map(|v| (inst, v))
+        };
+        let new = |make: &mut dyn FnMut(Op, Vec<Value>) -> Option<(Inst, Value)>| {
+            let (c, size) = make(Op::Const(Scalar::Int(step)), Vec::new())?;
+            let (d, all) = make(Op::DimValue(grid.extent.clone()), Vec::new())?;
+            let (sub, rest) = make(Op::Binary(BinaryOp::Sub), vec![all, axis.start])?;
+            let (min, least) = make(Op::Binary(BinaryOp::Min), vec![rest, size])?;
+            Some(([c, d], size, [sub, min], least))
+        };
+        let Some((numbers, size, bound, least)) = new(&mut make) else { return false };
+        let old = body.inst(first).operands.iter().position(|v| constant(body, *v) == Some(axis.step));
+        let Some(operand) = old.and_then(|at| body.inst_mut(first).operands.get_mut(at)) else { return false };
+        *operand = size;
+        // What is left is known once the start is.
+        for block in body.layout.clone() {
+            let insts = &mut body.block_mut(block).insts;
+            if let Some(at) = insts.iter().position(|i| *i == first) {
+                insts.splice(at + 1..at + 1, bound);
+            }
+        }
+        let entry = body.entry();
+        body.block_mut(entry).insts.splice(0..0, numbers);
+        for (v, side) in &axis.nodes {
+            let mut ty = body.ty(*v).clone();
+            if let Type::Tile(t) = &mut ty {
+                *(if *side == 0 { &mut t.rows } else { &mut t.cols }) = Extent::Bounded { value: least, max: step };
+            }
+            body.set_ty(*v, ty);
+        }
+        grid.step = step;
+        axis.step = step;
+        axis.steps.push(bound[1]);
+        true
+    }
+}
+
 /// The axes whose classes begin at one start each.
 fn found(kernel: &Kernel, classes: &mut Classes, starts: &[(usize, Value)]) -> Vec<Axis> {
     let body = &kernel.body;

@@ -1,0 +1,182 @@
+//! Elementwise work whose operands or results lie along both axes of its tiles, as `x.T + y`: on a GPU tiles are turned in shared memory.
+//!
+//! In: an unscheduled kernel. Out: the same with square tiles, and the accesses that get runs of their own
+//! ([`Grouping::apart`](super::super::sources::Grouping)). What this must not know: how threads are mapped to elements; which sizes are good
+//! ([`cost::turned_tile`] says it).
+//!
+//! ```text
+//! before                                   after
+//!   %a = load %x[..]   dense along rows      run (32, 32) { %a = load %x[..] @l1(0, padded) }      neighbouring threads along rows
+//!   %b = load %y[..]   dense along cols      (the block meets)
+//!   %c = add %a, %b                          run (32, 32) { %b = load; %c = add %a, %b; store }    neighbouring threads along columns
+//!   store %z[..], %c   dense along cols
+//! ```
+//!
+//! The axis of the work is that along which most accesses lie; if there are as many along either, that of a result. What lies along the other is
+//! loaded before, by a run of its own, and stored after, by another. Padded rows let threads go along columns of shared memory without
+//! bank conflicts.
+//!
+//! Kernels of one block, in which all that has elements is elementwise, a load or a store, and nothing that was stored is loaded again.
+//! Reductions keep their form: each
+//! reads its input along the axis that most of its accesses take.
+
+use std::collections::BTreeSet;
+
+use super::cost;
+use super::tiles::{Along, Axes};
+use crate::shape::Elem;
+use crate::tile::schedule::is_elementwise;
+use crate::tile::{Body, Inst, InstData, Kernel, Op, Pitch, Space, State, TileType};
+
+/// The accesses to tiles of several rows and columns, by the axis along which these lie side by side in memory.
+struct Accesses {
+    /// Along rows, along columns.
+    along: [Vec<Inst>; 2],
+    /// Bytes of the narrowest element of either.
+    bytes: [u64; 2],
+}
+
+impl Accesses {
+    /// Finds them, in a kernel that can be turned and has some of both.
+    fn of(kernel: &Kernel) -> Option<Accesses> {
+        let body = &kernel.body;
+        if body.layout.len() != 1 || !body.insts().all(|(_, _, data)| is_simple(body, data)) {
+            return None;
+        }
+        let mut found = Accesses { along: [Vec::new(), Vec::new()], bytes: [u64::MAX; 2] };
+        let mut written = BTreeSet::new();
+        for (_, i, data) in body.insts() {
+            let buffer = data.operands.first();
+            match &data.op {
+                Op::Load { .. } if buffer.is_some_and(|b| written.contains(b)) => return None,
+                Op::Store { .. } => written.extend(buffer.copied()),
+                _ => {}
+            }
+            if let Some((axis, elem)) = lies_along(body, data) {
+                found.along[axis].push(i);
+                found.bytes[axis] = found.bytes[axis].min(elem.size());
+            }
+        }
+        found.along.iter().all(|a| !a.is_empty()).then_some(found)
+    }
+
+    /// Those that do not lie along the axis of the work.
+    fn apart(&self, body: &Body) -> &[Inst] {
+        let [rows, cols] = &self.along;
+        let stores = |all: &[Inst]| all.iter().any(|i| matches!(body.inst(*i).op, Op::Store { .. }));
+        let rows_are_work = rows.len() > cols.len() || rows.len() == cols.len() && stores(rows) && !stores(cols);
+        if rows_are_work { cols } else { rows }
+    }
+}
+
+/// Is an operation an access to a tile, work on its elements, or computed by all threads alike, from indices alone?
+fn is_simple(body: &Body, data: &InstData) -> bool {
+    let has_tile = |v| body.ty(v).any_tile().is_some();
+    match &data.op {
+        Op::Load { .. } | Op::Store { .. } | Op::Full | Op::Iota { .. } => true,
+        Op::LoadScalar | Op::Length { .. } => false,
+        op => is_elementwise(op) || !data.operands.iter().chain(&data.result).any(|v| has_tile(*v)),
+    }
+}
+
+/// The tile of an access.
+fn tile_of<'a>(body: &'a Body, data: &InstData) -> Option<&'a TileType> {
+    body.ty(data.result.or(data.operands.last().copied())?).tile()
+}
+
+/// The axis of a tile of several rows and columns along which it lies in memory, if it does along one, and the type of its elements there.
+fn lies_along(body: &Body, data: &InstData) -> Option<(usize, Elem)> {
+    let (Op::Load { rows, cols } | Op::Store { rows, cols }) = data.op else { return None };
+    let tile = tile_of(body, data)?;
+    let buffer = body.ty(*data.operands.first()?).buffer()?;
+    if tile.rows.is_one() || tile.cols.is_one() {
+        return None;
+    }
+    let is_dense = |axis: Option<usize>| axis.is_some_and(|axis| buffer.is_dense(axis));
+    let axis = [1, 0].into_iter().find(|side| is_dense([rows, cols][*side]))?;
+    Some((axis, buffer.elem))
+}
+
+/// The axes of a kernel's grid along which its tiles go: rows, columns. `None` if a tile's rows, or columns, may go along several.
+fn sides(axes: &Axes) -> Option<[usize; 2]> {
+    let of = |side| {
+        let mut all = (0..axes.0.len()).filter(|n| axes.0[*n].side == Some(side));
+        let found = all.next().filter(|n| matches!(axes.0[*n].along, Along::Grid(_)));
+        found.filter(|_| all.next().is_none())
+    };
+    Some([of(0)?, of(1)?])
+}
+
+/// The rows and columns that tiles are to have; `None` if they are not to be turned.
+fn sizes(kernel: &Kernel, accesses: &Accesses, axes: &Axes, sides: [usize; 2]) -> Option<[i64; 2]> {
+    let body = &kernel.body;
+    let tiles = accesses.apart(body).iter().map(|i| body.inst(*i)).filter_map(|d| tile_of(body, d));
+    let shared = tiles.map(|t| i64::from(t.element_bytes())).sum();
+    let bytes = accesses.bytes[0].min(accesses.bytes[1]);
+    let along: Vec<usize> = sides.iter().filter_map(|n| grid_axis(axes, *n)).collect();
+    let others = kernel.grid.iter().enumerate().filter(|(n, _)| !along.contains(n));
+    let points = others.map(|(_, g)| g.extent.as_const().unwrap_or(1).max(0)).fold(1, i64::saturating_mul);
+    cost::turned_tile(sides.map(|n| axes.0[n].all), points, bytes, shared)
+}
+
+fn grid_axis(axes: &Axes, n: usize) -> Option<usize> {
+    match axes.0.get(n)?.along {
+        Along::Grid(g) => Some(g),
+        Along::Loop => None,
+    }
+}
+
+/// Gives a kernel the tiles with which it reads and writes whole sectors along both axes. Returns what is to stand apart, and `None` of a
+/// kernel that stays as it is.
+pub(super) fn turn(kernel: &mut Kernel) -> Option<BTreeSet<Inst>> {
+    let accesses = Accesses::of(kernel)?;
+    let mut axes = Axes::of(kernel)?;
+    let sides = sides(&axes)?;
+    let sizes = sizes(kernel, &accesses, &axes, sides)?;
+    let before = kernel.clone();
+    for (n, size) in sides.into_iter().zip(sizes) {
+        if !axes.resize(kernel, n, size) && !axes.resize_bounded(kernel, n, size) {
+            *kernel = before;
+            return None;
+        }
+    }
+    let apart: BTreeSet<Inst> = accesses.apart(&kernel.body).iter().copied().collect();
+    // Indices first, then the loads that the rest waits for: so that all else is one run.
+    let entry = kernel.body.entry();
+    let mut insts = std::mem::take(&mut kernel.body.block_mut(entry).insts);
+    insts.sort_by_key(|i| {
+        let data = kernel.body.inst(*i);
+        match data.result.and_then(|v| kernel.body.ty(v).tile()) {
+            None if !matches!(data.op, Op::Store { .. }) => 0,
+            Some(_) if apart.contains(i) => 1,
+            _ => 2,
+        }
+    });
+    kernel.body.block_mut(entry).insts = insts;
+    Some(apart)
+}
+
+/// What a remark says of a kernel whose operands lie along both axes: were its tiles turned, or why not?
+pub(super) fn form(unscheduled: &Kernel, scheduled: &Kernel) -> Option<String> {
+    let State::Gpu { .. } = scheduled.state else { return None };
+    let accesses = Accesses::of(unscheduled)?;
+    let padded = |t: &&TileType| matches!(t.space, Space::L1(_, Pitch::Padded));
+    let results = scheduled.body.insts().filter_map(|(_, _, d)| d.result);
+    let turned: Vec<&TileType> = results.filter_map(|v| scheduled.body.ty(v).tile()).filter(padded).collect();
+    if let Some(t) = turned.first() {
+        let (rows, cols) = (t.rows.capacity(), t.cols.capacity());
+        let (which, are) = match turned.len() {
+            1 => ("a tile".to_string(), "is"),
+            n => (format!("{n} tiles"), "are"),
+        };
+        let why = "memory is accessed along rows and along columns";
+        return Some(format!("{which} of {rows} by {cols} elements {are} turned in shared memory, since {why}"));
+    }
+    let axes = Axes::of(unscheduled)?;
+    let all = sides(&axes)?.map(|n| axes.0[n].all);
+    let why = match all.into_iter().flatten().min() {
+        Some(n) if n < cost::SHORT => format!("an axis has only {n} elements"),
+        _ => format!("{} tiles do not fit", accesses.apart(&unscheduled.body).len()),
+    };
+    Some(format!("memory is accessed along rows and along columns; no tiles are turned in shared memory: {why}"))
+}
