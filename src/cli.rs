@@ -12,7 +12,7 @@ pub use options::{
 };
 pub use values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, EmitKind, FloatMode, Gpu, Input, Listed,
-    MatmulPrecision, MessageFormat, Named, OpsLevel, PrintChanged, Stop, Target, WeightPacking,
+    MatmulPrecision, MessageFormat, Named, OpsLevel, PrintChanged, StateValue, Stop, Target, WeightPacking,
 };
 
 use crate::diagnostics::did_you_mean;

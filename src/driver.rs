@@ -25,6 +25,7 @@ mod reference;
 mod running;
 mod session;
 mod stages;
+mod states;
 mod variants;
 
 pub use bench::bench;

@@ -155,6 +155,8 @@
 //!   warps with roles, rings of tiles and `wgmma`, and a product of more tiles than multiprocessors has as many blocks as run at a time, which
 //!   fill their rings for the next tile while a result is stored. ptxas would move the softmax of a tile behind the product of values that it should
 //!   run beside: a loop that waits for a barrier whose phase is over keeps it in place, and a test looks at the processor's own code.
+//!   What the epilogue of a product reads of other tensors, neighbours together where they are aligned, it reads in chunks of columns that fit beside the
+//!   sums in registers, since ptxas would read all at once and spill (`codegen/ptx/fragments/elements.rs`).
 //!   Tiles of keys that masks hide are left out by the same bounds of formulas as on a CPU (`tile/schedule/attention/visible.rs`). Heads
 //!   that share keys and values are rows of one tile in calls of few queries, so these are read once for a group (`tile/schedule/tensor_cores/split.rs`).
 //!   A product of tiles cannot leave out a hidden key, so a result that is not finite is computed again, one key after another

@@ -156,14 +156,19 @@ impl Scalar {
         }
     }
 
-    /// What a reduction of no elements gives: the least or greatest value of the type for `max` and `min` of integers.
-    pub fn identity(kind: ReduceKind, elem: Elem) -> Scalar {
-        let (low, high) = match elem {
+    /// The least and the greatest value of a type; of `bool` those of the integers that stand for it.
+    pub fn extremes(elem: Elem) -> (Scalar, Scalar) {
+        match elem {
             Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
             Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
             Elem::I8 => (Scalar::Int(i64::from(i8::MIN)), Scalar::Int(i64::from(i8::MAX))),
             Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
-        };
+        }
+    }
+
+    /// What a reduction of no elements gives: the least or greatest value of the type for `max` and `min` of integers.
+    pub fn identity(kind: ReduceKind, elem: Elem) -> Scalar {
+        let (low, high) = Scalar::extremes(elem);
         match kind {
             ReduceKind::Sum | ReduceKind::Mean if elem.is_float() => Scalar::Float(0.0),
             ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),

@@ -5,8 +5,8 @@
 
 use super::values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, FloatMode, Gpu, Input, Listed, MatmulPrecision,
-    MessageFormat, Named, OpsLevel, PrintChanged, Stop, Target, WeightPacking, above_zero, at_least_zero, level,
-    seconds,
+    MessageFormat, Named, OpsLevel, PrintChanged, StateValue, Stop, Target, WeightPacking, above_zero, at_least_zero,
+    level, seconds,
 };
 use clap::Args;
 use clap_complete::Shell;
@@ -212,6 +212,9 @@ pub struct BenchOptions {
     /// The value of a run-time dimension in the calls; `batch=N` for leading axes [default: 1]
     #[arg(long, value_name = "NAME=N", value_delimiter = ',')]
     pub size: Vec<Named<u64>>,
+    /// What a state of integers is when each call begins, how many tokens a cache has, say [default: 0]
+    #[arg(long, value_name = "NAME=N", value_delimiter = ',')]
+    pub state: Vec<StateValue>,
     /// The weights: a safetensors file or the index of several; random if omitted
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,

@@ -214,6 +214,26 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Named<T> {
     }
 }
 
+/// `PATH=N`: a state of a model, by its path (with `*` for each array of layers), and a number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StateValue {
+    /// The state.
+    pub name: String,
+    /// What it is to be.
+    pub value: i64,
+}
+
+impl FromStr for StateValue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StateValue, String> {
+        let (name, value) = text.split_once('=').ok_or("expected NAME=N")?;
+        let (name, value) = (name.trim().to_string(), value.trim());
+        let value = value.parse().map_err(|error| format!("`{value}`: {error}"))?;
+        Ok(StateValue { name, value })
+    }
+}
+
 /// What `--dim` binds a generic of a model to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Binding {

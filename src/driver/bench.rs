@@ -1,10 +1,11 @@
 //! `attnc bench`: compiles a program, calls an entry point repeatedly, and compares the speed of each kernel with the limits
 //! of the machine.
 //!
-//! In: a program or graph IR, sizes for the run-time dimensions, weights or none. Out: a table on stdout, and on request
+//! In: a program or graph IR, sizes for the run-time dimensions, values of counts that a session keeps, weights or none. Out: a table on stdout, and on request
 //! JSON and a picture. Arguments are drawn at random, the same ones every time, and so are weights where none are given.
 
 use super::arguments;
+use super::bugs::bug;
 use super::call::read_graph;
 use super::levels::Levels;
 use super::load::{How, opened};
@@ -12,6 +13,7 @@ use super::passes::pass_options;
 use super::running::{call_failed, converted, function, unused};
 use super::session::{CommandError, Session, command_line_error, show};
 use super::stages::{self, Tiers};
+use super::states;
 use crate::bench::{self, Device, Products, Report, Site};
 use crate::cli::{BenchOptions, Target};
 use crate::diagnostics::did_you_mean;
@@ -20,7 +22,7 @@ use crate::runtime::descriptor::Entry;
 use crate::runtime::load::{CompiledModel, LoadError};
 use crate::shape::Elem;
 use crate::tensor::Tensor;
-use crate::tile::cost::{self, PlanCost};
+use crate::tile::cost::{self, PlanCost, Setting};
 use crate::tile::{self, Cpu, DotMode, PlanVariant};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,6 +51,8 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     let mut graph = read_graph(s, &options.file, &options.program, "bench")?;
     let function = function(&graph, options.function.as_deref()).map_err(|why| command_line_error(&why))?;
     let name = graph.functions[function].name.clone();
+    let states = states::given(&graph.states, &options.state)?;
+    let before = states::add_setter(&mut graph, &states).map_err(|why| bug("setting states", &why, None))?;
     if let Some(path) = &options.weights {
         arguments::weights(s, path)?;
     }
@@ -94,10 +98,11 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
         return Err(command_line_error(&format!("the library runs `{variant}`, for which this program has no code")));
     };
     let work = tiers.unscheduled().filter(|_| gpu.is_some());
-    let walked = count(tiles, work, &name, &sizes)?;
+    let walked = count(tiles, work, &name, &sizes, states.clone())?;
     let args = random_arguments(entry, &sizes, &walked)?;
     s.stage("measure");
-    let measured = measure(&loaded, &name, &args, options.seconds, gpu.is_some());
+    let calls = Calls { entry: &name, before: before.as_deref(), args: &args };
+    let measured = measure(&loaded, &calls, options.seconds, gpu.is_some());
     let measured = measured.map_err(|error| call_failed(s, &error.text))?;
     let (ceilings, gpu) = match gpu {
         None => (bench::measure(threads), None),
@@ -109,7 +114,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     let Some(mut sites) = sites(&walked, &measured) else {
         let found = measured.launches.first().map_or(0, Vec::len);
         let complaint = format!("a call made {found} launches, but {} were counted", walked.launches.len());
-        return Err(super::bugs::bug("counting the work of a plan", &complaint, None));
+        return Err(bug("counting the work of a plan", &complaint, None));
     };
     from_where(tiles, &name, &mut sites);
     let report = Report {
@@ -119,6 +124,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
             .symbols
             .iter()
             .map(|symbol| (symbol.name.clone(), sizes.get(&symbol.name).copied().unwrap_or(0)))
+            .chain(states)
             .collect(),
         variant,
         calls: measured.calls.len(),
@@ -186,19 +192,18 @@ fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>,
     )))
 }
 
-/// The work of the plan at these sizes; `work` are the kernels of a GPU's before they were scheduled.
+/// The work of the plan at these sizes, of a session whose states are these; `work` are the kernels of a GPU's before they were scheduled.
 fn count(
     tiles: &tile::Module,
     work: Option<&tile::Module>,
     name: &str,
     sizes: &BTreeMap<String, i64>,
+    states: BTreeMap<String, i64>,
 ) -> Result<PlanCost, CommandError> {
     let plain = PlanVariant::Plain;
-    let counted = match work {
-        None => cost::plan(tiles, name, plain, sizes),
-        Some(work) => cost::plan_of_gpu(tiles, work, name, plain, sizes),
-    };
-    counted.map_err(|message| command_line_error(&format!("the work of `{name}` cannot be counted: {message}")))
+    let setting = Setting { work, states };
+    cost::plan_in(tiles, name, plain, sizes, &setting)
+        .map_err(|message| command_line_error(&format!("the work of `{name}` cannot be counted: {message}")))
 }
 
 /// Random arguments of the right shapes; those that are used as indices are in range.
@@ -236,24 +241,30 @@ struct Measured {
     launches: Vec<Vec<(i64, i64)>>,
 }
 
+/// What is called.
+struct Calls<'a> {
+    /// The entry point that is measured.
+    entry: &'a str,
+    /// One that makes the session ready before each call of it.
+    before: Option<&'a str>,
+    args: &'a [Tensor],
+}
+
 /// Calls for this many seconds. With `apart`, launches are timed in calls of their own, since that makes calls take longer.
-fn measure(
-    model: &CompiledModel,
-    name: &str,
-    args: &[Tensor],
-    seconds: f64,
-    apart: bool,
-) -> Result<Measured, LoadError> {
+fn measure(model: &CompiledModel, called: &Calls<'_>, seconds: f64, apart: bool) -> Result<Measured, LoadError> {
     let mut measured = Measured { calls: Vec::new(), launches: Vec::new() };
     let mut measure = |profiled: bool, seconds: f64| -> Result<(), LoadError> {
         let mut session = model.session()?;
         session.profile(profiled)?;
-        let mut repeated = session.repeat(model.entry(name)?, args)?;
+        let mut repeated = session.repeat(model.entry(called.entry)?, called.args)?;
+        let before = called.before.map(|name| model.entry(name)).transpose()?;
         for _ in 0..WARM {
+            before.map_or(Ok(()), |entry| repeated.call_between(entry))?;
             repeated.call()?;
         }
         let (begin, mut calls) = (Instant::now(), 0);
         while calls < CALLS.0 || (calls < CALLS.1 && begin.elapsed().as_secs_f64() < seconds) {
+            before.map_or(Ok(()), |entry| repeated.call_between(entry))?;
             let start = Instant::now();
             repeated.call()?;
             calls += 1;

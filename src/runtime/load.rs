@@ -608,12 +608,23 @@ impl Repeated<'_> {
     /// # Errors
     /// As [`Session::call`].
     pub fn call(&mut self) -> Result<(), LoadError> {
-        let (handle, args, outs) = (self.session.handle, &self.args, &self.outs);
+        self.enter(self.entry, &self.args, &self.outs)
+    }
+
+    /// Calls another entry point of the session, which has neither arguments nor results.
+    ///
+    /// # Errors
+    /// As [`Session::call`].
+    pub fn call_between(&mut self, entry: u64) -> Result<(), LoadError> {
+        self.enter(entry, &[], &[])
+    }
+
+    fn enter(&self, entry: u64, args: &[*mut DLTensor], outs: &[*mut DLTensor]) -> Result<(), LoadError> {
         // SAFETY: a live handle; lists of tensors that live as long as `self`, with their counts.
         let status = unsafe {
             let f = &self.session.model.functions;
             let (arg_count, out_count) = (args.len() as u64, outs.len() as u64);
-            (f.attnc_call)(handle, self.entry, arg_count, args.as_ptr(), out_count, outs.as_ptr())
+            (f.attnc_call)(self.session.handle, entry, arg_count, args.as_ptr(), out_count, outs.as_ptr())
         };
         if status == 0 { Ok(()) } else { Err(self.session.error(status)) }
     }

@@ -34,7 +34,7 @@ use super::body::InstData;
 use super::encode::{self, Encoding};
 use super::{
     AxisRole, Body, Extent, Inst, Kernel, KernelBuilder, Op, ParamMode, Position, State, Terminator, TileType, Type,
-    Value, simplify,
+    Value, numbered_kind, simplify,
 };
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
@@ -49,6 +49,13 @@ const STEPS: i64 = 512;
 pub(crate) const QUERIES: usize = 0;
 pub(crate) const KEYS: usize = 1;
 pub(crate) const VALUES: usize = 2;
+
+/// Is a kernel that of a part of an attention's keys, which a schedule makes of it?
+pub(crate) fn is_part(part: &Kernel, attention: &Kernel) -> bool {
+    let ty = |k: &Kernel, n: usize| k.params.get(n).map(|p| k.body.ty(p.value).clone());
+    numbered_kind(&part.name) == Some("attention_part")
+        && [QUERIES, KEYS, VALUES].iter().all(|n| ty(part, *n) == ty(attention, *n))
+}
 
 const ONE: Extent = Extent::Static(1);
 

@@ -126,6 +126,59 @@ fn json_and_pictures_go_to_stdout() {
     assert!(code == 0 && out.starts_with("<svg ") && out.contains("batch=5"), "{out}");
 }
 
+/// A head with a cache that has room for 64 keys.
+const CACHED: &str = "
+/// One head.
+model Cached<D = 32, T = 64> {
+    state keys: f32[T, D]
+    state past: i32
+    state seen: bool[T]
+
+    /// One more key.
+    pub fn step(x: f32[1, D]) -> f32[1, D] {
+        let dim N = past + 1 where N <= T
+        keys[past..past+1, ..] = x
+        let k = keys[0..N, ..]
+        past = past + 1
+        softmax(x @ k.T) @ k
+    }
+}
+";
+
+/// Each call begins with the same cache, however many calls there are, and is counted with it.
+#[test]
+fn a_cache_is_as_full_as_is_said() {
+    let folder = folder();
+    std::fs::write(folder.path().join("cached.attn"), CACHED).expect("a program");
+    let bench = |options: &[&str]| {
+        let line = [&["bench", "cached.attn", "--threads", "1", "--json", "-"], options].concat();
+        let (code, out, err) = attnc(folder.path(), &line);
+        assert_eq!((code, err.as_str()), (0, ""), "{options:?}");
+        serde_json::from_str::<Value>(&out).expect("JSON")
+    };
+    let attention = |report: &Value| {
+        let kernels = report["kernels"].as_array().expect("kernels");
+        let site = kernels.iter().find(|k| k["kernel"].as_str().is_some_and(|name| name.starts_with("attention")));
+        let site = site.unwrap_or_else(|| panic!("{report}"));
+        assert_eq!(site["exact"], true, "{report}");
+        (site["flops"].as_u64().expect("operations"), site["bytes"].as_u64().expect("bytes"))
+    };
+    // More calls than there is room for keys.
+    let report = bench(&["--state", "past=40", "--seconds", "0.3"]);
+    assert!(report["calls"].as_i64() > Some(64), "{report}");
+    assert_eq!(report["sizes"], serde_json::json!({"past": 40}));
+    let counted = attention(&report);
+    let at = |past: u32| attention(&bench(&["--state", &format!("past={past}"), "--seconds", "0"]));
+    // A new session has no keys; the call adds one. Each is read once, and multiplied by the query and by its weight.
+    let (fewer, most, none) = (at(20), at(63), attention(&bench(&["--seconds", "0"])));
+    assert_eq!(none, at(0));
+    for (n, (flops, bytes)) in [(1, none), (21, fewer), (41, counted), (64, most)] {
+        let products = 4 * 32 * n;
+        assert!((products..products + 8 * n + 200).contains(&flops), "{n} keys: {flops}");
+        assert_eq!(bytes, 4 * 32 * (n + 2), "{n} keys");
+    }
+}
+
 /// Empty axes: kernels without grid points are launches all the same.
 #[test]
 fn nothing_to_do_is_measured_too() {
@@ -141,6 +194,7 @@ fn nothing_to_do_is_measured_too() {
 fn what_does_not_fit_is_refused() {
     let folder = folder();
     std::fs::write(folder.path().join("empty.safetensors"), b"\x02\0\0\0\0\0\0\0{}").expect("a file");
+    std::fs::write(folder.path().join("cached.attn"), CACHED).expect("a program");
     for (args, code, text) in [
         (
             &["small.attn"][..],
@@ -160,6 +214,13 @@ fn what_does_not_fit_is_refused() {
         (&["small.attn", "--size", "S=3,T=4", "--weights", "absent.safetensors"], 3, "E0801"),
         (&["small.attn", "--size", "S=3,T=4", "--weights", "empty.safetensors"], 3, "E0801"),
         (&["small.attn", "--size", "S=3,T=4", "--seconds", "0", "--json", "no/folder/out.json"], 3, "E0004"),
+        (&["cached.attn", "--state", "past=64"], 2, "`N` would be 65, and is at most 64"),
+        (&["cached.attn", "--state", "past=-1", "--seconds", "0"], 1, "index -1 is out of range for an axis of 64"),
+        (&["cached.attn", "--state", "past=2147483648"], 2, "`past` is i32, which 2147483648 does not fit"),
+        (&["cached.attn", "--state", "past=1,past=2"], 2, "`--state past` is given twice"),
+        (&["cached.attn", "--state", "pas=1"], 2, "no state `pas` of a few integers; did you mean `past`?"),
+        (&["cached.attn", "--state", "seen=1"], 2, "no state `seen` of a few integers"),
+        (&["cached.attn", "--state", "past=x"], 2, "`x`: invalid digit"),
         (&["absent.attn", "--size", "S=3"], 3, "E0001"),
         (&["x.tir"], 3, "E0001"),
     ] {

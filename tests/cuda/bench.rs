@@ -82,11 +82,20 @@ fn a_simulator_counts_and_has_no_times() {
 
 #[test]
 fn attention_is_counted_as_it_is_before_it_is_scheduled() {
-    // Each query meets each key, one after another. Of few queries the kernels are others, which only the schedule has.
-    let options = ["--function", "attend", "--size", "S=30,T=70", "--json", "-"];
-    let value: Value = serde_json::from_str(&printed(&mut bench("", &program(), &options))).expect("JSON");
-    let kernels = value["kernels"].as_array().expect("kernels");
-    assert!(kernels.iter().any(|k| k["flops"].as_u64() >= Some(30 * 2 * 2 * 70 * 64)), "{value}");
+    // Each query meets each key, one after another; of few queries in parts, which only the schedule has.
+    for (queries, keys, kind) in [(30, 70, "attention."), (1, 4000, "attention_part."), (3, 0, "attention")] {
+        let size = format!("S={queries},T={keys}");
+        let options = ["--function", "attend", "--size", &size, "--json", "-"];
+        let value: Value = serde_json::from_str(&printed(&mut bench("", &program(), &options))).expect("JSON");
+        let kernels = value["kernels"].as_array().expect("kernels");
+        let kernel = kernels.iter().find(|k| k["kernel"].as_str().is_some_and(|name| name.starts_with(kind)));
+        let kernel = kernel.unwrap_or_else(|| panic!("{value}"));
+        // Two products, and less than half as much besides.
+        let products = 2 * 2 * queries * keys * 64;
+        let flops = kernel["flops"].as_u64().unwrap_or_else(|| panic!("{value}"));
+        assert!((products..=products * 3 / 2 + 1000 * queries).contains(&flops), "{flops} for {products}: {value}");
+        assert_eq!(kernel["exact"], true, "{value}");
+    }
 }
 
 #[test]

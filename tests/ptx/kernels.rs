@@ -127,3 +127,31 @@ fn kernels_of_the_examples_are_assembled_for_hopper() {
 fn kernels_of_the_examples_are_assembled_for_blackwell() {
     assemble(GpuArch::Sm80, "sm_100", 16);
 }
+
+/// GPT-2 of `bf16`, weights and activations, with the widths of its smallest size and others: the products take the largest tiles, and read
+/// biases and residuals.
+#[test]
+fn kernels_of_gpt2_of_bf16_are_assembled() {
+    ptxas::with("the kernels of GPT-2 of bf16", |ptxas| {
+        let mut source =
+            std::fs::read_to_string(fixtures::program("08_gpt2")).expect("an example").replace("f32", "bf16");
+        for layer in ["LayerNorm<D>", "Conv1D<D, 3*D>", "Conv1D<D, D>", "Conv1D<D, F>", "Conv1D<F, D>"] {
+            source = source.replace(layer, &layer.replace('>', ", E = bf16>"));
+        }
+        let mut wrong = Vec::new();
+        // Heads of 64 columns; of 8, with rows that are no multiple of any tile; and a vocabulary of even size.
+        for dims in [&[][..], &[("D", 776), ("H", 97)], &[("D", 1600), ("H", 25), ("V", 50_000)]] {
+            let tiles = tiles("gpt2.attn", &source, dims);
+            for (arch, processors) in [(GpuArch::Sm80, &["sm_80", "sm_100"][..]), (GpuArch::Sm90a, &["sm_90a"])] {
+                let (mut module, infos) = compiled(&tiles, arch);
+                module.kernels.retain(|k| k.name.starts_with("matmul"));
+                assert!(module.kernels.len() >= 5, "{dims:?}: {} products", module.kernels.len());
+                for processor in processors {
+                    wrong
+                        .extend(complaints(ptxas, &module, &infos, processor).iter().map(|e| format!("{dims:?}: {e}")));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    });
+}

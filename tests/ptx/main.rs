@@ -4,6 +4,7 @@ mod assembled;
 mod by_hand;
 mod candidates;
 mod elements;
+mod epilogues;
 mod examples;
 mod few_rows;
 mod fragments;

@@ -121,6 +121,11 @@ impl Done {
         cost
     }
 
+    /// Takes the operations of another kernel for its own.
+    pub(super) fn multiplies_as(&mut self, other: &Done) {
+        (self.flops, self.exact, self.uncounted) = (other.flops, other.exact, other.uncounted);
+    }
+
     /// Bytes that are read of some parameters.
     pub(super) fn read_of(&self, of: impl Fn(usize) -> bool) -> u64 {
         let read = self.params.iter().enumerate().filter(|(i, _)| of(*i)).map(|(_, p)| p.read);

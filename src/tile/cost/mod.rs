@@ -1,8 +1,8 @@
 //! The cost of a plan's kernels: floating-point operations, and the least number of bytes to move.
 //!
-//! In: a verified module, the name of a plan, values of its run-time dimensions. Out: for each launch, in order, what it
-//! costs. Loops and branches are evaluated on indices alone, so the numbers are exact without any data; where they depend on
-//! data (the rows that a gather takes), they are bounds and marked as such. It knows no machine and no time.
+//! In: a verified module, the name of a plan, values of its run-time dimensions and of counts that a session keeps. Out: for each launch, in
+//! order, what it costs. Loops and branches are evaluated on indices and on these counts (`contents`), so the numbers are exact without any
+//! data; where they depend on data (the rows that a gather takes), they are bounds and marked as such. It knows no machine and no time.
 //!
 //! # What is counted
 //!
@@ -16,6 +16,7 @@
 //!   elements that are read, once, and around those that are written, once. Rows that a gather takes by data count each
 //!   time, up to the whole buffer. A buffer that comes in twice is read once.
 
+mod contents;
 mod kernel;
 mod plan;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use super::{Kernel, Module, PlanVariant};
+pub use contents::is_count;
 
 /// What a launch has to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +74,18 @@ pub struct PlanCost {
     pub bounds: BTreeMap<u32, i64>,
 }
 
-/// Walks a plan.
+/// What a plan is walked in besides its sizes.
+#[derive(Clone, Debug, Default)]
+pub struct Setting<'a> {
+    /// Of a module whose kernels are scheduled for a GPU, the same module before it was scheduled. What a launch costs is what its kernel
+    /// costs there; a kernel that only the schedule has is counted itself, and if neither can be, the cost says so.
+    pub work: Option<&'a Module>,
+    /// What states of integers are, by name: each of their elements is this number, or 0 as in a new session. How much of a cache is read
+    /// depends on them.
+    pub states: BTreeMap<String, i64>,
+}
+
+/// Walks a plan as the first call of a session, on a processor.
 ///
 /// # Errors
 /// A dimension without a value, a plan whose way depends on data, or one that is too long to walk, in words.
@@ -82,24 +95,22 @@ pub fn plan(
     variant: PlanVariant,
     symbols: &BTreeMap<String, i64>,
 ) -> Result<PlanCost, String> {
-    let found = module.plans.iter().find(|p| p.name == name && p.variant == variant);
-    plan::walk(module, None, found.ok_or_else(|| format!("there is no plan `{name}`"))?, symbols)
+    plan_in(module, name, variant, symbols, &Setting::default())
 }
 
-/// Walks a plan whose kernels are scheduled for a GPU. What a launch costs is what its kernel costs in `work`, the same module
-/// before it was scheduled; a kernel that only the schedule has is counted itself, and if neither can be, the cost says so.
+/// The same in a setting.
 ///
 /// # Errors
-/// As [`plan`].
-pub fn plan_of_gpu(
+/// As [`plan`]; also a state whose value makes a dimension larger than there is room for.
+pub fn plan_in(
     module: &Module,
-    work: &Module,
     name: &str,
     variant: PlanVariant,
     symbols: &BTreeMap<String, i64>,
+    setting: &Setting<'_>,
 ) -> Result<PlanCost, String> {
     let found = module.plans.iter().find(|p| p.name == name && p.variant == variant);
-    plan::walk(module, Some(work), found.ok_or_else(|| format!("there is no plan `{name}`"))?, symbols)
+    plan::walk(module, found.ok_or_else(|| format!("there is no plan `{name}`"))?, symbols, setting)
 }
 
 /// Walks a kernel over its grid. `indices` are the values of its parameters that are indices, in their order.

@@ -1,31 +1,19 @@
-//! The cost of a plan: its control flow is evaluated on indices alone, and each launch is counted.
+//! The cost of a plan: its control flow is evaluated on indices and on the counts that a session keeps, and each launch is counted.
 //!
-//! In: a plan of a module, values of its dimensions. Out: a [`PlanCost`]. A kernel that launches others costs what these do, as one launch.
+//! In: a plan of a module, values of its dimensions and of states. Out: a [`PlanCost`]. A kernel that launches others costs what these do, as one launch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use cranelift_entity::SecondaryMap;
 
+use super::contents::{BufferStart, Contents, Operand, Root};
 use super::kernel::{self, Done, Known, dims_of};
-use super::{Cost, Launch, PlanCost, STEPS, dim};
+use super::{Cost, Launch, PlanCost, STEPS, Setting, dim};
+use crate::shape::Dim;
+use crate::tile::attention::is_part;
 use crate::tile::kernels::counterpart;
 use crate::tile::{AllowedIn, Body, Inst, Kernel, Module, Op, Plan, Type, Value};
-
-/// Memory that a buffer of a plan is in: what was given to the call, or its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Root {
-    Arg(u32),
-    Weights(String),
-    Other(String),
-}
-
-/// A buffer of a plan: where it begins, and its type as text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct BufferStart {
-    root: Root,
-    element: i64,
-}
 
 #[derive(Clone, Debug, Default)]
 enum PlanValue {
@@ -37,31 +25,32 @@ enum PlanValue {
 
 pub(super) fn walk(
     module: &Module,
-    work: Option<&Module>,
     plan: &Plan,
     symbols: &BTreeMap<String, i64>,
+    setting: &Setting<'_>,
 ) -> Result<PlanCost, String> {
     let kernels: BTreeMap<&str, (usize, &Kernel)> =
         module.kernels.iter().enumerate().map(|(i, k)| (k.name.as_str(), (i, k))).collect();
     let body = &plan.body;
-    // A dimension that has its value later counts as what it is at most.
+    // A dimension that has its value later counts as what it is at most, until that value is known.
     let mut all = symbols.clone();
     for (name, most) in plan.lengths() {
         all.insert(name.to_string(), dim(most, symbols)?);
     }
-    let symbols = &all;
     let launches = body.insts().filter(|(_, _, d)| matches!(d.op, Op::Launch { .. }));
     let sites = launches.enumerate().map(|(n, (_, i, _))| (i, n)).collect();
-    let dims = dims_of(body, symbols)?;
+    let dims = dims_of(body, &all)?;
     let mut w = Walk {
         body,
-        symbols,
+        symbols: all,
         kernels,
-        work: work.map(|work| work.kernels.as_slice()),
+        work: setting.work.map(|work| work.kernels.as_slice()),
         sites,
         dims,
         frame: SecondaryMap::new(),
         known: BTreeMap::new(),
+        contents: Contents::begin(plan, &setting.states),
+        unknown_lengths: BTreeSet::new(),
         steps: STEPS,
         out: PlanCost::default(),
     };
@@ -72,7 +61,7 @@ pub(super) fn walk(
 struct Walk<'a> {
     /// That of the plan, or of a kernel that launches others.
     body: &'a Body,
-    symbols: &'a BTreeMap<String, i64>,
+    symbols: BTreeMap<String, i64>,
     kernels: BTreeMap<&'a str, (usize, &'a Kernel)>,
     /// The kernels before they were scheduled for a GPU.
     work: Option<&'a [Kernel]>,
@@ -81,6 +70,9 @@ struct Walk<'a> {
     frame: SecondaryMap<Value, PlanValue>,
     /// Kernels that were walked already, by number and indices.
     known: BTreeMap<(usize, Vec<i64>), Done>,
+    contents: Contents,
+    /// The dimensions that count as what they are at most.
+    unknown_lengths: BTreeSet<String>,
     steps: u64,
     out: PlanCost,
 }
@@ -123,35 +115,77 @@ impl Walk<'_> {
             let kernel = kernel.clone();
             return self.launch(i, &kernel);
         }
+        match (&data.op, data.operands.as_slice()) {
+            (Op::Length { name, most }, [n]) => return self.length(name, most, self.known(*n)),
+            (Op::LoadScalar, [buffer, indices @ ..]) => {
+                let number = self.element(*buffer, indices)?;
+                if let Some(v) = data.result {
+                    self.frame[v] = PlanValue::Known(number.map_or(Known::Nothing, Known::Number));
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
         let Some(result) = data.result.filter(|v| body.ty(*v).buffer().is_some()) else { return Ok(()) };
         let place = match &data.op {
-            Op::Arg(n) => BufferStart { root: Root::Arg(*n), element: 0 },
             Op::View { offset, strides } => {
                 let Some((base, rest)) = data.operands.split_first() else { return Ok(()) };
                 let PlanValue::Buffer(base) = self.frame[*base].clone() else { return Ok(()) };
-                let mut element = base.element.wrapping_add(dim(offset, self.symbols)?);
+                let mut element = base.element.wrapping_add(dim(offset, &self.symbols)?);
                 for (v, stride) in rest.iter().zip(strides) {
                     let Known::Number(n) = self.known(*v) else { return Err("data decides what is viewed".into()) };
-                    element = element.wrapping_add(n.wrapping_mul(dim(stride, self.symbols)?));
+                    element = element.wrapping_add(n.wrapping_mul(dim(stride, &self.symbols)?));
                 }
                 BufferStart { root: base.root.clone(), element }
             }
             // Room in the arena, results, parameters: the operation with its indices says which.
             op => {
                 let indices: Vec<Known> = data.operands.iter().map(|v| self.known(*v)).collect();
-                let what = format!("{op:?} {indices:?}");
-                let is_weight = matches!(op, Op::Param { .. } | Op::Packed { .. });
-                BufferStart { root: if is_weight { Root::Weights(what) } else { Root::Other(what) }, element: 0 }
+                BufferStart { root: Root::of(op, &indices), element: 0 }
             }
         };
         self.frame[result] = PlanValue::Buffer(Rc::new(place));
         Ok(())
     }
 
+    /// An element of a buffer, if it is a number that is known.
+    fn element(&self, buffer: Value, indices: &[Value]) -> Result<Option<i64>, String> {
+        let (PlanValue::Buffer(place), Some(ty)) = (&self.frame[buffer], self.body.ty(buffer).buffer()) else {
+            return Ok(None);
+        };
+        let mut element = place.element;
+        for (v, stride) in indices.iter().zip(&ty.strides) {
+            let Known::Number(n) = self.known(*v) else { return Ok(None) };
+            element = element.wrapping_add(n.wrapping_mul(dim(stride, &self.symbols)?));
+        }
+        Ok(self.contents.first(&BufferStart { root: place.root.clone(), element }, ty.elem))
+    }
+
+    /// A dimension gets its value.
+    fn length(&mut self, name: &str, most: &Dim, value: Known) -> Result<(), String> {
+        let most = dim(most, &self.symbols)?;
+        let n = match value {
+            Known::Number(n) if (0..=most).contains(&n) => {
+                self.unknown_lengths.remove(name);
+                n
+            }
+            Known::Number(n) => return Err(format!("`{name}` would be {n}, and is at most {most}")),
+            Known::From(_) | Known::Nothing => {
+                self.unknown_lengths.insert(name.to_string());
+                most
+            }
+        };
+        if self.symbols.insert(name.to_string(), n) != Some(n) {
+            self.known.clear();
+            self.dims = dims_of(self.body, &self.symbols)?;
+        }
+        Ok(())
+    }
+
     /// What a kernel does.
     fn done(&mut self, k: &Kernel, indices: &[i64]) -> Result<Done, String> {
-        let Some(work) = self.work else { return kernel::walk(k, self.symbols, indices, &mut self.steps) };
-        let points = kernel::points(k, self.symbols)?;
+        let Some(work) = self.work else { return kernel::walk(k, &self.symbols, indices, &mut self.steps) };
+        let points = kernel::points(k, &self.symbols)?;
         let before = counterpart(k, work);
         // What is done to fragments and tiles of shared memory is not counted.
         let of_gpu = k.body.insts().any(|(_, _, d)| matches!(d.op.info().class, AllowedIn::GpuKernel));
@@ -159,27 +193,40 @@ impl Walk<'_> {
             // Each may take its part of the time, so that one that is long leaves some for those after it.
             let mut steps = self.steps / 4;
             let some = steps;
-            let done = kernel::walk(counted, self.symbols, indices, &mut steps);
+            let done = kernel::walk(counted, &self.symbols, indices, &mut steps);
             self.steps = self.steps.saturating_sub(some - steps).max(1);
             if let Ok(mut done) = done {
                 done.points = points;
                 return Ok(done);
             }
         }
-        kernel::all_of(k, points, self.symbols)
+        let mut done = kernel::all_of(k, points, &self.symbols)?;
+        // A part of an attention's keys on tensor cores: all parts together multiply what the attention does.
+        if let Some(whole) = work.iter().find(|whole| is_part(k, whole)) {
+            let mut steps = self.steps / 4;
+            let some = steps;
+            let counted = kernel::walk(whole, &self.symbols, indices, &mut steps);
+            self.steps = self.steps.saturating_sub(some - steps).max(1);
+            if let Ok(counted) = counted {
+                done.multiplies_as(&counted);
+            }
+        }
+        Ok(done)
     }
 
     /// A kernel that launches others does what these do.
     fn persistent(&mut self, k: &Kernel, operands: &[Value], site: usize) -> Result<Launch, String> {
         let mut inner = Walk {
             body: &k.body,
-            symbols: self.symbols,
+            symbols: self.symbols.clone(),
             kernels: self.kernels.clone(),
             work: self.work,
             sites: BTreeMap::new(),
-            dims: dims_of(&k.body, self.symbols)?,
+            dims: dims_of(&k.body, &self.symbols)?,
             frame: SecondaryMap::new(),
             known: std::mem::take(&mut self.known),
+            contents: std::mem::take(&mut self.contents),
+            unknown_lengths: self.unknown_lengths.clone(),
             steps: self.steps,
             out: PlanCost::default(),
         };
@@ -187,14 +234,14 @@ impl Walk<'_> {
             inner.frame[p.value] = self.frame[*v].clone();
         }
         let done = inner.run();
-        let Walk { known, steps, out, .. } = inner;
-        (self.known, self.steps) = (known, steps);
+        let Walk { known, contents, steps, out, .. } = inner;
+        (self.known, self.contents, self.steps) = (known, contents, steps);
         done?;
         for (arg, bound) in out.bounds {
             let least = self.out.bounds.entry(arg).or_insert(bound);
             *least = bound.min(*least);
         }
-        let points = kernel::points(k, self.symbols)?;
+        let points = kernel::points(k, &self.symbols)?;
         let mut all =
             Launch { site, kernel: k.name.clone(), points, cost: Cost { exact: true, ..Cost::default() }, weights: 0 };
         for Launch { cost, weights, .. } in out.launches {
@@ -246,6 +293,15 @@ impl Walk<'_> {
             let done = self.done(k, &key.1)?;
             self.known.insert(key.clone(), done);
         }
+        let given: Vec<Operand<'_>> = operands
+            .iter()
+            .map(|v| match &self.frame[*v] {
+                PlanValue::Known(x) => Operand::Index(*x),
+                PlanValue::Buffer(place) => Operand::Buffer(place),
+                PlanValue::None => Operand::Nothing,
+            })
+            .collect();
+        self.contents.launch(k, &given, &self.symbols);
         let Some(done) = self.known.get(&key) else { return Ok(()) };
         for (param, bound) in &done.bounds {
             if let Some(arg) = args.get(*param).copied().flatten() {
@@ -254,7 +310,8 @@ impl Walk<'_> {
             }
         }
         let site = self.sites.get(&i).copied().unwrap_or_default();
-        let (points, cost) = (done.points, done.cost(&same));
+        let (points, mut cost) = (done.points, done.cost(&same));
+        cost.exact &= self.unknown_lengths.is_empty();
         let is_weight = |i: usize| matches!(places.get(i), Some(Some((p, _))) if matches!(p.root, Root::Weights(_)));
         let weights = done.read_of(|i| is_weight(i) && same.get(i).copied().flatten().is_none());
         self.out.launches.push(Launch { site, kernel: name.to_string(), points, cost, weights });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cost, Launch, kernel, plan, plan_of_gpu};
+use super::{Cost, Launch, Setting, kernel, plan, plan_in};
 use crate::ir::{self, interp::Limits};
 use crate::tensor::Tensor;
 use crate::tile::verify::VerifiedModule;
@@ -97,7 +97,8 @@ fn plans_of_gpus_cost_what_they_did_before_they_were_scheduled() {
     let module = parse(ROWS);
     let of = |work: &Module, s: i64| {
         let sizes = symbols(&[("S", s)]);
-        plan_of_gpu(&module, work, "forward", PlanVariant::Plain, &sizes).unwrap()
+        let setting = Setting { work: Some(work), ..Setting::default() };
+        plan_in(&module, "forward", PlanVariant::Plain, &sizes, &setting).unwrap()
     };
     let usual = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", 10)])).unwrap();
     assert_eq!(of(&module, 10), usual);
@@ -258,4 +259,92 @@ func @forward(%0 "x": f32[S, 96], %1 "y": f32[96, N]) -> (f32[S, N]) {
         assert!(read >= (4 * 96 * (s + n)).unsigned_abs(), "{read}");
         assert!(done.launches.iter().all(|l| l.cost.exact));
     }
+}
+
+/// A plan that reads as many rows as a state says, and one more; `others` are launched before.
+fn counting(others: &str) -> Module {
+    parse(&format!(
+        r#"module "test.attn"
+state "past"                                : i32[]
+site "test.attn:1:1: N is {{0}}"
+
+kernel @next.0(%a: in i32[], %b: out i32[]) {{
+^bb0:
+  %one = const 1                            : i32
+  %t = load %a                              : tile i32[1, 1]
+  %u = add %t, %one                         : tile i32[1, 1]
+  store %b, %u
+  return
+}}
+
+kernel @whole.0(%a: in f32[], %b: out i32[]) {{
+^bb0:
+  %t = load %a                              : tile f32[1, 1]
+  %u = cast %t                              : tile i32[1, 1]
+  store %b, %u
+  return
+}}
+
+kernel @copy.0(%a: in f32[N, 8], %b: out f32[N, 8]) symbols(N) grid(%i: N) {{
+^bb0:
+  %zero = const 0                           : index
+  %t = load %a[%i, %zero], cols=1           : tile f32[1, 8]
+  store %b[%i, %zero], %t, cols=1
+  return
+}}
+
+plan @step slots(8, 2048) {{
+^bb0:
+  %x = arg 0                                : buf f32[]
+  %keys = arg 1                             : buf f32[64, 8]
+  %past = state "past"                      : buf i32[]
+  %two = slot 0                             : buf i32[2]
+  %n = view %two, offset=1                  : buf i32[]
+  %other = view %two                        : buf i32[]
+  launch @next.0(%past, %n)
+{others}  %n1 = load_scalar %n                      : i32
+  %n2 = cast %n1                            : index
+  %room = const 65                          : index
+  %n3 = check_index %n2, %room, site=0      : index
+  length %n3, name="N", most=64
+  %some = view %keys                        : buf f32[N, 8] strides[8, 1]
+  %to = slot 1                              : buf f32[N, 8]
+  launch @copy.0(%some, %to)
+  return
+}}
+"#
+    ))
+}
+
+#[test]
+fn states_say_how_much_is_read() {
+    let of = |others: &str, past: i64| {
+        let states = BTreeMap::from([("past".to_string(), past)]);
+        let setting = Setting { states, ..Setting::default() };
+        let done = plan_in(&counting(others), "step", PlanVariant::Plain, &symbols(&[]), &setting)?;
+        let Cost { read, written, exact, .. } = done.launches.last().expect("a launch").cost;
+        assert_eq!(read, written);
+        Ok::<_, String>((read / 32, exact))
+    };
+    for past in [-1, 0, 7, 63] {
+        assert_eq!(of("", past), Ok(((past + 1).unsigned_abs(), true)));
+    }
+    for past in [-2, 64, i64::from(i32::MAX)] {
+        assert!(of("", past).unwrap_err().contains("is at most 64"), "{past}");
+    }
+    // A kernel that takes what another one made; one that writes beside it; one that writes data there.
+    for (others, rows) in [
+        ("  launch @next.0(%n, %n)\n", (10, true)),
+        ("  launch @next.0(%n, %other)\n", (9, true)),
+        ("  launch @next.0(%n, %past)\n  launch @next.0(%past, %n)\n", (11, true)),
+        ("  launch @whole.0(%x, %n)\n", (64, false)),
+        ("  launch @whole.0(%x, %n)\n  launch @next.0(%n, %n)\n", (64, false)),
+        ("  launch @whole.0(%x, %past)\n", (9, true)),
+        ("  launch @whole.0(%x, %past)\n  launch @next.0(%past, %n)\n", (64, false)),
+    ] {
+        assert_eq!(of(others, 8), Ok(rows), "{others}");
+    }
+    // As the first call of a session.
+    let done = plan(&counting(""), "step", PlanVariant::Plain, &symbols(&[])).unwrap();
+    assert_eq!(done.launches.last().unwrap().cost.read, 32);
 }

@@ -6,7 +6,7 @@ use crate::shape::Elem;
 
 /// An element in computation: `f32`, or an integer or truth value of the value's type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Element {
+pub(in crate::tile) enum Element {
     Float(f32),
     Int(i64),
 }
@@ -30,7 +30,7 @@ impl Element {
         if elem.is_float() { Element::Float(s.as_f64() as f32) } else { Element::Int(wrap(s.as_i64(), elem)) }
     }
 
-    pub(super) fn from_bytes(elem: Elem, b: &[u8]) -> Element {
+    pub(in crate::tile) fn from_bytes(elem: Elem, b: &[u8]) -> Element {
         let four = || b.first_chunk().copied().unwrap_or_default();
         let two = || b.first_chunk().copied().unwrap_or_default();
         match elem {
@@ -45,7 +45,7 @@ impl Element {
     }
 
     /// The bytes of an element as stored, and how many they are.
-    pub(super) fn to_bytes(self, elem: Elem) -> ([u8; 8], usize) {
+    pub(in crate::tile) fn to_bytes(self, elem: Elem) -> ([u8; 8], usize) {
         let mut out = [0; 8];
         let mut put = |b: &[u8]| {
             out[..b.len()].copy_from_slice(b);
@@ -70,7 +70,7 @@ impl Element {
         }
     }
 
-    pub(super) fn int(self) -> i64 {
+    pub(in crate::tile) fn int(self) -> i64 {
         match self {
             Element::Float(x) => x as i64,
             Element::Int(n) => n,

@@ -27,6 +27,7 @@ use crate::shape::{Dim, DimError};
 use crate::source::Loc;
 use crate::tensor::Tensor;
 
+pub(in crate::tile) use elements::Element;
 pub use launches::{LaunchArgument, LaunchError, LaunchMemory, Launches};
 pub use runs::{RunMemory, Runs, RunsOf, SCRATCH};
 
@@ -142,7 +143,7 @@ pub fn run_kernel(
     args: &mut [Argument],
     limits: Limits,
 ) -> Result<(), EvalError> {
-    plan::run_kernel(kernel, symbols, args, limits, None)
+    plan::run_kernel(kernel, symbols, args, limits, None).map(|_| ())
 }
 
 /// The same, with its runs done by someone else.
@@ -156,7 +157,20 @@ pub fn run_kernel_by(
     limits: Limits,
     runs: &dyn Runs,
 ) -> Result<(), EvalError> {
-    plan::run_kernel(kernel, symbols, args, limits, Some(runs))
+    plan::run_kernel(kernel, symbols, args, limits, Some(runs)).map(|_| ())
+}
+
+/// The same as [`run_kernel`]; of each buffer, which bytes were given or written.
+///
+/// # Errors
+/// As [`run_kernel`].
+pub(in crate::tile) fn run_small_kernel(
+    kernel: &Kernel,
+    symbols: &BTreeMap<String, i64>,
+    args: &mut [Argument],
+    limits: Limits,
+) -> Result<Vec<Vec<bool>>, EvalError> {
+    plan::run_kernel(kernel, symbols, args, limits, None)
 }
 
 /// An error of the call.

@@ -473,14 +473,14 @@ fn launch(
     Ok(())
 }
 
-/// Runs one kernel alone.
+/// Runs one kernel alone: of each buffer, which bytes are there afterwards.
 pub(super) fn run_kernel(
     k: &Kernel,
     symbols: &BTreeMap<String, i64>,
     args: &mut [Argument],
     limits: Limits,
     runs: Option<&dyn Runs>,
-) -> Result<(), EvalError> {
+) -> Result<Vec<Vec<bool>>, EvalError> {
     if args.len() != k.params.len() {
         return fail(format!("{} takes {} arguments, not {}", k.name, k.params.len(), args.len()));
     }
@@ -503,13 +503,15 @@ pub(super) fn run_kernel(
     }
     let mut budget = Budget::new(limits);
     launch(k, values, &mut memory, symbols, &[], &mut budget, runs)?;
-    let mut written = memory.into_iter();
+    let mut memory = memory.into_iter();
+    let mut written = Vec::new();
     for a in args {
         if let Argument::Buffer(bytes) = a
-            && let Some(s) = written.next()
+            && let Some(s) = memory.next()
         {
             *bytes = s.bytes;
+            written.push(s.written);
         }
     }
-    Ok(())
+    Ok(written)
 }

@@ -47,7 +47,7 @@ use super::unpack::unpack;
 use crate::cfg::Loop;
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
-use crate::tile::alignment::{begins_at_multiple, needed};
+use crate::tile::alignment::{CHUNK, begins_at_multiple, needed};
 use crate::tile::{
     Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Module, Op, Param, Plan, PlanVariant, Target, Type,
     Value, ValueDef, View, flat, row_major, simplify,
@@ -398,7 +398,9 @@ impl Walk<'_, '_> {
             made.clear();
         }
         let mut variants: Vec<Variant> = Vec::new();
-        for (least, mut kernel) in made {
+        let is_aligned = |n: usize| operands.get(n).is_some_and(|v| begins_at_multiple(body, &[], *v, CHUNK));
+        for (least, kernel) in made {
+            let mut kernel = tensor_cores::reads_in_pairs(kernel, &is_aligned);
             kernel.find_symbols();
             let kernel = self.kernels.add_again(kernel);
             variants.push(Variant { least, launches: vec![(kernel, operands.to_vec())] });

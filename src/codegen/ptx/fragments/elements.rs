@@ -1,13 +1,25 @@
 //! Elementwise work on fragments, and reductions along rows.
 //!
-//! In: a stretch of elementwise operations that follow each other. Out: their instructions, an element at a time through all
-//! of them, so that few values are live between. What is the same for a row or a column is computed once for each of
+//! In: a stretch of elementwise operations that follow each other, and the stores of its results. Out: their instructions, an element at a
+//! time through all of them, so that few values are live between. What is the same for a row or a column is computed once for each of
 //! those that the thread has.
+//!
+//! A stretch that is stored, the epilogue of a product, goes through the accumulator in chunks of columns:
+//!
+//! ```text
+//! for each chunk:  read what the chunk needs of other tensors;  for each 8 columns of it:  compute;  store
+//! ```
+//!
+//! An accumulator of 64 x 256 takes 128 registers of a thread, and ptxas moves loads to where they can begin at once, as many as there are: it
+//! spilled where these were more. So no more is read at a time than [`IN_FLIGHT`] registers hold; each chunk more waits for memory once
+//! more. What keeps ptxas from moving the reads of all chunks to the front is that they are plain `ld.global`, which may read what a store
+//! before them has written, as far as it knows. `ld.global.nc` would promise that it does not.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::code::{Code, Held, Number, float, int, register_type, word};
 use super::layout::{Share, steps_of};
+use super::memory::{Reading, Storing};
 use crate::codegen::ptx::lanes::Lane;
 use crate::ptx::words::{Compare, Ftz, Nan, Relu, Round, Sat, Shuffle, Vote};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
@@ -18,6 +30,9 @@ use crate::tile::{Extent, Fragment, Inst, InstData, Op, Space, TileType, Type, V
 
 /// How many partial results a reduction keeps, so that its steps do not wait for each other.
 const CHAINS: usize = 4;
+/// Registers of a thread for what an epilogue reads at a time: with 128 sums, of the 240 that it has where `wgmma` multiplies, 16 are left. A bias
+/// and a residual of 16 bits are read at once. (With 128 ptxas 13.0 spilled nothing either; with 192, three tensors at once, 448 bytes.)
+const IN_FLIGHT: usize = 96;
 /// All lanes of a warp.
 pub(super) const ALL_LANES: i64 = 0xffff_ffff;
 
@@ -40,6 +55,8 @@ struct Stretch {
     makers: HashMap<Value, Inst>,
     /// The elements so far.
     made: HashMap<(Value, usize), Reg>,
+    /// What it reads.
+    readings: HashMap<Inst, Reading>,
 }
 
 fn kind(t: &TileType) -> Kind {
@@ -53,7 +70,7 @@ fn kind(t: &TileType) -> Kind {
 }
 
 impl Code<'_> {
-    /// Is an operation elementwise work on fragments? Loads of what the kernel writes stay in order.
+    /// Is an operation elementwise work on fragments?
     pub(super) fn is_element_work(&self, inst: Inst) -> bool {
         let data = self.body.inst(inst);
         let makes = data.result.and_then(|v| self.body.ty(v).tile());
@@ -110,18 +127,63 @@ impl Code<'_> {
         })
     }
 
+    /// How many operations from the first of some on are one stretch: elementwise work, what makes an index or a scalar of others, and stores,
+    /// with at least one store. A load of what the kernel writes is in none, since stores before and behind it keep their order.
+    pub(super) fn stored_stretch(&self, insts: &[Inst]) -> usize {
+        let belongs = |i: &&Inst| {
+            let data = self.body.inst(**i);
+            let buffer = data.operands.first();
+            match data.op {
+                Op::Store { .. } => true,
+                Op::Load { .. } => self.is_element_work(**i) && buffer.is_some_and(|b| self.is_only_read(*b)),
+                _ => self.is_element_work(**i) || self.is_made_of_scalars(**i),
+            }
+        };
+        let count = insts.iter().take_while(belongs).count();
+        let stores = |i: &Inst| matches!(self.body.inst(*i).op, Op::Store { .. });
+        insts.iter().take(count).rposition(stores).map_or(0, |last| last + 1)
+    }
+
+    /// Does an operation make an index or a scalar of others, and reads no memory?
+    fn is_made_of_scalars(&self, inst: Inst) -> bool {
+        let data = self.body.inst(inst);
+        let is_scalar = |v: &Value| matches!(self.body.ty(*v), Type::Index | Type::Scalar(_));
+        data.result.iter().chain(&data.operands).all(is_scalar) && data.result.is_some() && data.op != Op::Blocks
+    }
+
     /// The instructions of a stretch.
     pub(super) fn stretch(&mut self, insts: &[Inst]) -> Result<(), String> {
         let inside: BTreeSet<Inst> = insts.iter().copied().collect();
-        let mut s = Stretch { makers: HashMap::new(), made: HashMap::new() };
+        let mut s = Stretch { makers: HashMap::new(), made: HashMap::new(), readings: HashMap::new() };
         let mut wanted = Vec::new();
         for i in insts {
+            if self.is_made_of_scalars(*i) {
+                let data = self.body.inst(*i).clone();
+                self.instruction(*i, &data)?;
+                continue;
+            }
             self.note(*i);
             let Some(v) = self.body.inst(*i).result else { continue };
             s.makers.insert(v, *i);
             let leaves = self.uses[v].iter().any(|u| !matches!(u, Use::Operand(i, _) if inside.contains(i)));
             if leaves {
                 wanted.push(v);
+            }
+        }
+        let mut stores = Vec::new();
+        for i in insts {
+            let data = self.body.inst(*i).clone();
+            if matches!(data.op, Op::Store { .. }) {
+                stores.push(self.storing(&data)?);
+            }
+        }
+        let is_dropped = wanted.is_empty() && !stores.is_empty();
+        for i in insts {
+            let data = self.body.inst(*i).clone();
+            if let (Op::Load { .. }, Some(v)) = (&data.op, data.result) {
+                let t = self.tile(v)?.clone();
+                let reading = self.reading(&data, &t, is_dropped)?;
+                s.readings.insert(*i, reading);
             }
         }
         let mut whole: Vec<(Value, Share)> = Vec::new();
@@ -138,33 +200,102 @@ impl Code<'_> {
             }
             self.held.insert(*v, Held::Elements(list));
         }
-        // Accumulators of the same extents go together, a block of 8 columns at a time: what holds for a column alone, such
-        // as whether a mask hides it, is not kept for long.
-        while let Some((_, share)) = whole.first().copied() {
-            let these: Vec<Value> = whole.iter().filter(|(_, s)| *s == share).map(|(v, _)| *v).collect();
+        // Accumulators of the same extents go together.
+        while let Some(share) = whole.first().map(|(_, s)| *s).or(stores.first().map(|s| s.share)) {
+            let values = whole.iter().filter(|(_, s)| *s == share).map(|(v, _)| *v).collect();
             whole.retain(|(_, s)| *s != share);
-            let mut lists: Vec<Vec<Option<Reg>>> = vec![vec![None; share.registers()]; these.len()];
-            for col in 0..share.col_blocks() {
-                for row in 0..share.row_blocks() {
-                    for e in 0..4 {
-                        let n = share.register(row, col, e);
-                        for (v, list) in these.iter().zip(&mut lists) {
-                            let r = self.element(&mut s, *v, n)?;
-                            if let Some(place) = list.get_mut(n) {
-                                *place = Some(r);
-                            }
-                        }
+            let (these, others) = stores.into_iter().partition(|s| s.share == share);
+            stores = others;
+            self.accumulators(&mut s, share, values, these)?;
+        }
+        Ok(())
+    }
+
+    /// The elements of accumulators that a stretch makes, a block of 8 columns at a time: what holds for a column alone, such
+    /// as whether a mask hides it, is not kept for long.
+    fn accumulators(
+        &mut self,
+        s: &mut Stretch,
+        share: Share,
+        values: Vec<Value>,
+        mut stores: Vec<Storing>,
+    ) -> Result<(), String> {
+        let chunk = if stores.is_empty() { 0 } else { self.chunk(s, share)? };
+        let mut lists: Vec<Vec<Option<Reg>>> = vec![vec![None; share.registers()]; values.len()];
+        for col in 0..share.col_blocks() {
+            if chunk > 0 && col % chunk == 0 {
+                for block in col..(col + chunk).min(share.col_blocks()) {
+                    self.read_ahead(s, share, block)?;
+                }
+            }
+            let own = (0..share.row_blocks()).flat_map(|row| (0..4).map(move |e| share.register(row, col, e)));
+            for n in own.clone() {
+                for (v, list) in values.iter().zip(&mut lists) {
+                    let r = self.element(s, *v, n)?;
+                    if let Some(place) = list.get_mut(n) {
+                        *place = Some(r);
                     }
                 }
-                s.made.retain(|(v, _), _| {
-                    let t = self.body.ty(*v).tile();
-                    t.is_none_or(|t| kind(t) == Kind::Row || kind(t) == Kind::One || t.elem != Elem::Bool)
-                });
             }
-            for (v, list) in these.into_iter().zip(lists) {
-                let list = list.into_iter().collect::<Option<Vec<Reg>>>().ok_or("an element is missing")?;
-                self.held.insert(v, Held::Elements(list));
+            for store in &mut stores {
+                let mut elements = HashMap::new();
+                for n in own.clone() {
+                    elements.insert(n, self.element(s, store.value, n)?);
+                }
+                self.store(store, col, &elements)?;
             }
+            s.made.retain(|(v, _), _| {
+                let t = self.body.ty(*v).tile();
+                t.is_none_or(|t| kind(t) == Kind::Row || kind(t) == Kind::One || t.elem != Elem::Bool)
+            });
+        }
+        for (v, list) in values.into_iter().zip(lists) {
+            let list = list.into_iter().collect::<Option<Vec<Reg>>>().ok_or("an element is missing")?;
+            self.held.insert(v, Held::Elements(list));
+        }
+        Ok(())
+    }
+
+    /// Does a load have elements of its own for each block of columns of an accumulator?
+    fn is_of_columns(&self, r: &Reading, share: Share) -> Result<bool, String> {
+        let of = self.share(r.tile())?;
+        Ok(match kind(r.tile()) {
+            Kind::Whole => of == share,
+            Kind::Col => of.cols == share.cols,
+            Kind::Row | Kind::One => false,
+        })
+    }
+
+    /// How many blocks of columns a stretch that is stored reads for at a time: chunks are of one length. Where these are not all, what is
+    /// read waits for the stores of the chunk before.
+    fn chunk(&self, s: &mut Stretch, share: Share) -> Result<i64, String> {
+        let mut registers = 0;
+        for r in s.readings.values() {
+            registers += if self.is_of_columns(r, share)? { r.registers(share) } else { 0 };
+        }
+        let blocks = usize::try_from(share.col_blocks()).unwrap_or(0).max(1);
+        let most = IN_FLIGHT.checked_div(registers).unwrap_or(blocks).clamp(1, blocks);
+        let chunks = blocks.div_ceil(most);
+        if chunks > 1 {
+            s.readings.values_mut().for_each(Reading::bind);
+        }
+        Ok(i64::try_from(blocks.div_ceil(chunks)).unwrap_or(1))
+    }
+
+    /// Reads what a stretch needs for a block of columns.
+    fn read_ahead(&mut self, s: &mut Stretch, share: Share, block: i64) -> Result<(), String> {
+        let mut insts: Vec<Inst> = s.readings.keys().copied().collect();
+        insts.sort();
+        for i in insts {
+            let Some(mut r) = s.readings.remove(&i) else { continue };
+            if self.is_of_columns(&r, share)? {
+                let is_whole = kind(r.tile()) == Kind::Whole;
+                for (row, e) in (0..share.row_blocks()).flat_map(|row| (0..4).map(move |e| (row, e))) {
+                    let n = share.register(row, block, e);
+                    self.load_ahead(&mut r, if is_whole { n } else { share.col_of(n) })?;
+                }
+            }
+            s.readings.insert(i, r);
         }
         Ok(())
     }
@@ -187,7 +318,12 @@ impl Code<'_> {
                 let start = self.index(*data.operands.first().ok_or("an operand is missing")?)?;
                 self.counted(&name, start, *axis, &t, n)?
             }
-            Op::Load { .. } => self.load_element(inst, &data, &t, n)?,
+            Op::Load { .. } => {
+                let mut r = s.readings.remove(&inst).ok_or("a load that is not of the stretch")?;
+                let x = self.load_element(&mut r, n)?;
+                s.readings.insert(inst, r);
+                x
+            }
             Op::Unary(UnaryOp::Exp2) => match self.exponent(s, &data, &t, n)? {
                 Some(r) => r,
                 None => {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::code::{Code, Group, Held, NAMED_BARRIERS, Number, ROLE_BARRIERS, int, moved_type, register_type, word};
 use crate::ptx::words::{Compare, MaxReg};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
-use crate::tile::{Block, BlockCall, Inst, Op, Role, Terminator, Type, Value};
+use crate::tile::{Block, BlockCall, Inst, InstData, Op, Role, Terminator, Type, Value};
 
 /// Registers that each thread of a kernel with roles has when it begins: what ptxas gives a block of so many threads.
 fn launch_registers(threads: i64) -> i64 {
@@ -92,54 +92,54 @@ impl Code<'_> {
         let insts = self.body.block(b).insts.clone();
         let mut n = 0;
         while let Some(inst) = insts.get(n).copied() {
-            let count = insts.iter().skip(n).take_while(|i| self.is_element_work(**i)).count();
+            let rest = insts.get(n..).unwrap_or_default();
+            let work = rest.iter().take_while(|i| self.is_element_work(**i)).count();
+            let count = work.max(self.stored_stretch(rest));
             if count > 0 {
-                let stretch = insts.get(n..n + count).unwrap_or_default();
-                self.stretch(stretch)?;
+                self.stretch(rest.get(..count).unwrap_or_default())?;
                 n += count;
                 continue;
             }
-            self.instruction(inst)?;
+            let data = self.body.inst(inst).clone();
+            self.instruction(inst, &data)?;
             n += 1;
         }
         Ok(())
     }
 
     /// One operation that is not elementwise work on fragments.
-    fn instruction(&mut self, inst: Inst) -> Result<(), String> {
-        let data = self.body.inst(inst).clone();
-        if self.simple(inst, &data)? {
+    pub(super) fn instruction(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
+        if self.simple(inst, data)? {
             return Ok(());
         }
         self.note(inst);
         match &data.op {
-            Op::Reduce { .. } => self.reduce(&data),
-            Op::Store { .. } => self.store(&data),
-            Op::SharedSlot { .. } => self.shared_slot(&data),
-            Op::CopyAsync { .. } => self.copy_async(&data),
-            Op::Commit => self.commit(&data),
-            Op::Wait { .. } => self.wait(inst, &data),
-            Op::Release => self.release(&data),
+            Op::Reduce { .. } => self.reduce(data),
+            Op::SharedSlot { .. } => self.shared_slot(data),
+            Op::CopyAsync { .. } => self.copy_async(data),
+            Op::Commit => self.commit(data),
+            Op::Wait { .. } => self.wait(inst, data),
+            Op::Release => self.release(data),
             Op::Barrier => {
                 self.push(P::BarSync {}, [int(0)]);
                 Ok(())
             }
-            Op::LoadFragment => self.load_fragment(inst, &data),
-            Op::Pack => self.pack(&data),
-            Op::Mma => self.mma(&data),
-            Op::MmaScaled { bits } => self.mma_scaled(&data, *bits),
-            Op::ConvertLayout => self.convert_layout(&data),
-            Op::Ring { .. } => self.ring(&data),
-            Op::RingAcquire => self.ring_acquire(&data),
-            Op::TmaLoad { .. } => self.tma_load(&data),
-            Op::RingWait => self.ring_wait(&data),
-            Op::RingRelease => self.ring_release(&data),
+            Op::LoadFragment => self.load_fragment(inst, data),
+            Op::Pack => self.pack(data),
+            Op::Mma => self.mma(data),
+            Op::MmaScaled { bits } => self.mma_scaled(data, *bits),
+            Op::ConvertLayout => self.convert_layout(data),
+            Op::Ring { .. } => self.ring(data),
+            Op::RingAcquire => self.ring_acquire(data),
+            Op::TmaLoad { .. } => self.tma_load(data),
+            Op::RingWait => self.ring_wait(data),
+            Op::RingRelease => self.ring_release(data),
             Op::WgmmaFence => {
                 self.push(P::WgmmaFence {}, []);
                 Ok(())
             }
-            Op::Wgmma { .. } => self.wgmma(inst, &data),
-            Op::NamedBarrier { .. } => self.named_barrier(&data),
+            Op::Wgmma { .. } => self.wgmma(inst, data),
+            Op::NamedBarrier { .. } => self.named_barrier(data),
             other => Err(format!("{} has no code in a kernel of fragments", other.info().name)),
         }
     }

@@ -3,13 +3,16 @@
 //! In: tiles of buffers, which may reach beyond the end of an axis. Out: accesses of what is inside: what is outside is not
 //! written, and reads as zero. Two neighbours of a row go together where they lie side by side and the address allows it.
 
+use std::collections::HashMap;
+
 use super::code::{Code, Held, Number, address, int, register_type, word};
 use super::layout::Share;
-use crate::ptx::words::{LoadCache, ReadOnly, Relu, Round, StoreCache, Vector};
+use crate::ptx::words::{Compare, LoadCache, ReadOnly, Relu, Round, StoreCache, Vector};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem};
-use crate::tile::{Extent, Inst, InstData, Op, ParamMode, TileType, Value, ValueDef};
+use crate::tile::alignment::needed;
+use crate::tile::{Extent, InstData, Op, ParamMode, TileType, Value, ValueDef};
 
 /// Where the tile of an access lies.
 struct Access {
@@ -26,10 +29,59 @@ struct Access {
     elem: Elem,
     /// Do pairs of neighbours of a row lie side by side at a multiple of their size?
     in_pairs: bool,
+    /// Does the kernel only read the buffer?
+    is_only_read: bool,
+}
+
+/// An access whose addresses are known up to the column: what its elements share.
+struct Ready {
+    access: Access,
+    /// This thread's first row of the tile.
+    own_row: Reg,
+    /// What its first column adds to an address.
+    way: Number,
+    /// How many columns there are from that one on, where a tile may reach beyond the last one.
+    left: Option<Reg>,
+    /// Of its rows so far: the address of the first column, and whether it is inside.
+    rows: HashMap<i64, (Reg, Option<Reg>)>,
+}
+
+/// A load of a stretch of elementwise work.
+pub(super) struct Reading {
+    ready: Ready,
+    tile: TileType,
+    /// Is it the same in all rows, and columns?
+    same: [bool; 2],
+    /// May it be moved across stores?
+    is_free: bool,
+    /// What is there so far, by row and column: as it was loaded, and as it is computed with.
+    loaded: HashMap<(i64, i64), Loaded>,
+    made: HashMap<(i64, i64), Reg>,
+}
+
+/// Elements as they come from memory.
+#[derive(Clone, Copy)]
+enum Loaded {
+    One(Reg),
+    /// Two neighbours of 16 bits in a register, or one in each.
+    Halves(Reg),
+    Two(Reg, Reg),
+}
+
+/// A store at the end of a stretch.
+pub(super) struct Storing {
+    pub(super) value: Value,
+    pub(super) share: Share,
+    ready: Ready,
 }
 
 /// How far known indices go at most, so that what is added beside still fits an address.
 const FARTHEST: i64 = 1 << 30;
+
+/// Elements of which two neighbours can be accessed together.
+fn is_in_pairs(elem: Elem) -> bool {
+    matches!(elem, Elem::F32 | Elem::BF16 | Elem::F16)
+}
 
 /// The type of an access to an element.
 fn memory_type(elem: Elem) -> W {
@@ -40,6 +92,31 @@ fn memory_type(elem: Elem) -> W {
         Elem::I32 => W::B32,
         Elem::I64 => W::B64,
         Elem::Bool => W::U8,
+    }
+}
+
+impl Reading {
+    pub(super) fn tile(&self) -> &TileType {
+        &self.tile
+    }
+
+    /// Only after the stores before it: what is read at a time then fits the registers.
+    pub(super) fn bind(&mut self) {
+        self.is_free = false;
+    }
+
+    /// Registers that hold what is read for a block of columns of an accumulator.
+    pub(super) fn registers(&self, share: Share) -> usize {
+        let one = Extent::Static(1);
+        if self.same[1] || self.tile.cols == one {
+            return 0;
+        }
+        let rows = if self.same[0] || self.tile.rows == one { 1 } else { share.row_count() };
+        rows * match self.ready.access.elem {
+            Elem::BF16 | Elem::F16 if self.ready.access.in_pairs => 1,
+            Elem::I64 => 4,
+            _ => 2,
+        }
     }
 }
 
@@ -69,7 +146,8 @@ impl Code<'_> {
         let dense = axes[1].is_some_and(|a| ty.strides.get(a).and_then(Dim::as_const) == Some(1));
         // A pair that ends beyond the axis is one that begins there, where the extent is even.
         let whole = inside[1] || extents[1].as_ref().is_some_and(|d| d.is_multiple_of(2));
-        let in_pairs = dense && whole && (0..rank).all(even) && matches!(size, 2 | 4);
+        let begins = i64::try_from(needed(self.kernel, buffer)).unwrap_or(1) % (2 * size) == 0;
+        let in_pairs = dense && whole && begins && (0..rank).all(even) && is_in_pairs(ty.elem);
         let mut beside = 0i64;
         for (axis, (index, stride)) in indices.iter_mut().zip(&strides).enumerate() {
             let (Number::Known(i), Number::Known(stride), false) = (*index, *stride, axes.contains(&Some(axis))) else {
@@ -80,7 +158,8 @@ impl Code<'_> {
                 (beside, *index) = (bytes, Number::Known(0));
             }
         }
-        Ok(Access { base, strides, indices, beside, axes, extents, inside, elem: ty.elem, in_pairs })
+        let is_only_read = self.is_only_read(buffer);
+        Ok(Access { base, strides, indices, beside, axes, extents, inside, elem: ty.elem, in_pairs, is_only_read })
     }
 
     /// Is a tile that begins at an index certainly inside of the axis?
@@ -171,13 +250,43 @@ impl Code<'_> {
         Ok((col, way))
     }
 
-    /// Is a column inside?
-    fn col_inside(&mut self, name: &str, a: &Access, col: Number, place: i64) -> Result<Option<Reg>, String> {
+    /// The addresses of an access to a tile; this thread's first row and column are those of the accumulator's, or 0 of one alone.
+    fn ready(&mut self, name: &str, access: Access, t: &TileType) -> Result<Ready, String> {
+        let one = Extent::Static(1);
+        let zero = |code: &mut Code<'_>| code.make("none", RegType::B32, P::Mov { ty: W::B32 }, &[int(0)]);
+        let own_row = if t.rows == one { zero(self) } else { self.row_in_tile(self.share(t)?) };
+        let own_col = if t.cols == one { zero(self) } else { self.group.col };
+        let (first, way) = self.col_of_access(name, &access, own_col)?;
+        let left = self.columns_left(&access, first)?;
+        Ok(Ready { access, own_row, way, left, rows: HashMap::new() })
+    }
+
+    /// The columns from one on, at most as many as 31 bits count: a column of a tile is compared with them in one step.
+    fn columns_left(&mut self, a: &Access, first: Number) -> Result<Option<Reg>, String> {
         let (false, Some(extent)) = (a.inside[1], a.extents[1].clone()) else { return Ok(None) };
         let extent = self.dim(&extent)?;
-        let at = self.arithmetic(name, BinaryOp::Add, col, Number::Known(place))?;
-        let at = self.in_register(name, at);
-        Ok(Some(self.inside(name, at, extent)))
+        let left = self.arithmetic("left", BinaryOp::Sub, extent, first)?;
+        let left = self.arithmetic("left", BinaryOp::Max, left, Number::Known(0))?;
+        let left = self.arithmetic("left", BinaryOp::Min, left, Number::Known(i64::from(i32::MAX)))?;
+        let left = self.low32("left", left);
+        Ok(Some(self.in_register32("left", left)))
+    }
+
+    /// The address of the first column of a row, and whether it is inside.
+    fn row_of(&mut self, name: &str, ready: &mut Ready, place: i64) -> Result<(Reg, Option<Reg>), String> {
+        if let Some(row) = ready.rows.get(&place) {
+            return Ok(*row);
+        }
+        let (at, inside) = self.row_of_access(name, &ready.access, place, ready.own_row)?;
+        let at = self.arithmetic(name, BinaryOp::Add, Number::Reg(at), ready.way)?;
+        let row = (self.in_register(name, at), inside);
+        ready.rows.insert(place, row);
+        Ok(row)
+    }
+
+    /// Is a column inside?
+    fn col_inside(&mut self, ready: &Ready, place: i64) -> Option<Reg> {
+        ready.left.map(|left| self.compare32("inside", Compare::Gt, left, place))
     }
 
     fn both(&mut self, name: &str, a: Option<Reg>, b: Option<Reg>) -> Option<Reg> {
@@ -209,54 +318,55 @@ impl Code<'_> {
         }
     }
 
-    /// Writes a tile of fragments.
-    pub(super) fn store(&mut self, data: &InstData) -> Result<(), String> {
+    /// Does a kernel only read a buffer?
+    pub(super) fn is_only_read(&self, buffer: Value) -> bool {
+        self.kernel.params.iter().any(|p| p.value == buffer && p.mode == ParamMode::In)
+    }
+
+    /// A store of a tile of fragments before its elements are there.
+    pub(super) fn storing(&mut self, data: &InstData) -> Result<Storing, String> {
         let Op::Store { rows, cols } = data.op else { return Err("no store".into()) };
-        let v = *data.operands.last().ok_or("an operand is missing")?;
-        let t = self.tile(v)?.clone();
-        let (share, list) = (self.share(&t)?, self.elements(v)?);
-        let a = self.access(data, [rows, cols], &t)?;
+        let value = *data.operands.last().ok_or("an operand is missing")?;
+        let t = self.tile(value)?.clone();
+        let share = self.share(&t)?;
+        let access = self.access(data, [rows, cols], &t)?;
         let one = Extent::Static(1);
         if t.cols == one || t.rows == one {
             return Err(format!("a store of {t} in a kernel of fragments"));
         }
-        let own_row = self.row_in_tile(share);
-        let own_col = self.group.col;
-        let (col, way) = self.col_of_access("col", &a, own_col)?;
-        for row in 0..share.row_count() {
-            let (at, row_inside) = self.row_of_access("to", &a, Share::row_place(row), own_row)?;
-            let at = self.arithmetic("to", BinaryOp::Add, Number::Reg(at), way)?;
-            let at = self.in_register("to", at);
-            for block in 0..share.col_blocks() {
-                let n = share.register(row as i64 / 2, block, (row as i64 % 2) * 2);
-                let (Some(x), Some(y)) = (list.get(n).copied(), list.get(n + 1).copied()) else {
-                    return Err("an element is missing".into());
-                };
-                let place = block * 8;
-                if a.in_pairs {
-                    let inside = self.col_inside("inside", &a, col, place)?;
-                    let inside = self.both("inside", row_inside, inside);
-                    let to = self.place_in_row(at, &a, place)?;
-                    if a.elem == Elem::F32 {
-                        let op = P::St { cache: StoreCache::Default, vector: Vector::Two, ty: W::F32 };
-                        self.push_where(inside, op, vec![to, Operand::Vector(vec![x, y])]);
-                    } else if matches!(a.elem, Elem::BF16 | Elem::F16) {
-                        let pair = self.pair("pair", x, y, a.elem);
-                        let op = P::St { cache: StoreCache::Default, vector: Vector::One, ty: W::B32 };
-                        self.push_where(inside, op, vec![to, word(pair)]);
-                    } else {
-                        self.store_element(inside, to, x, a.elem)?;
-                        let to = self.place_in_row(at, &a, place + 1)?;
-                        self.store_element(inside, to, y, a.elem)?;
-                    }
+        let ready = self.ready("to", access, &t)?;
+        Ok(Storing { value, share, ready })
+    }
+
+    /// Writes the elements of a block of columns.
+    pub(super) fn store(&mut self, s: &mut Storing, block: i64, elements: &HashMap<usize, Reg>) -> Result<(), String> {
+        let elem = s.ready.access.elem;
+        for row in 0..s.share.row_count() {
+            let (at, row_inside) = self.row_of("to", &mut s.ready, Share::row_place(row))?;
+            let n = s.share.register(row as i64 / 2, block, (row as i64 % 2) * 2);
+            let (Some(x), Some(y)) = (elements.get(&n).copied(), elements.get(&(n + 1)).copied()) else {
+                return Err("an element is missing".into());
+            };
+            let place = block * 8;
+            if s.ready.access.in_pairs {
+                let inside = self.col_inside(&s.ready, place);
+                let inside = self.both("inside", row_inside, inside);
+                let to = self.place_in_row(at, &s.ready.access, place)?;
+                if elem == Elem::F32 {
+                    let op = P::St { cache: StoreCache::Default, vector: Vector::Two, ty: W::F32 };
+                    self.push_where(inside, op, vec![to, Operand::Vector(vec![x, y])]);
                 } else {
-                    for (k, r) in [x, y].into_iter().enumerate() {
-                        let place = place + k as i64;
-                        let inside = self.col_inside("inside", &a, col, place)?;
-                        let inside = self.both("inside", row_inside, inside);
-                        let to = self.place_in_row(at, &a, place)?;
-                        self.store_element(inside, to, r, a.elem)?;
-                    }
+                    let pair = self.pair("pair", x, y, elem);
+                    let op = P::St { cache: StoreCache::Default, vector: Vector::One, ty: W::B32 };
+                    self.push_where(inside, op, vec![to, word(pair)]);
+                }
+            } else {
+                for (k, r) in [x, y].into_iter().enumerate() {
+                    let place = place + k as i64;
+                    let inside = self.col_inside(&s.ready, place);
+                    let inside = self.both("inside", row_inside, inside);
+                    let to = self.place_in_row(at, &s.ready.access, place)?;
+                    self.store_element(inside, to, r, elem)?;
                 }
             }
         }
@@ -285,51 +395,98 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// An element of a tile that is read from a buffer.
-    pub(super) fn load_element(&mut self, _inst: Inst, data: &InstData, t: &TileType, n: usize) -> Result<Reg, String> {
+    /// A load before its elements are read. `is_dropped`: does nothing become of elements outside but what is not stored? Then these may have any
+    /// value, and what is the same in all rows or columns is read once: a block has a tile, so it has a row and a column that are inside.
+    pub(super) fn reading(&mut self, data: &InstData, t: &TileType, is_dropped: bool) -> Result<Reading, String> {
         let Op::Load { rows, cols } = data.op else { return Err("no load".into()) };
-        let share = self.share(t)?;
-        let a = self.access(data, [rows, cols], t)?;
+        let access = self.access(data, [rows, cols], t)?;
+        let same = [0, 1].map(|n: usize| {
+            let stays = access.axes[n].is_none_or(|axis| access.strides.get(axis) == Some(&Number::Known(0)));
+            stays && is_dropped
+        });
+        let is_free = access.is_only_read;
+        let ready = self.ready("from", access, t)?;
+        Ok(Reading { ready, tile: t.clone(), same, is_free, loaded: HashMap::new(), made: HashMap::new() })
+    }
+
+    /// The place of an element that is read for one of a tile.
+    fn place_of(&self, r: &Reading, n: usize) -> Result<(i64, i64), String> {
         let one = Extent::Static(1);
-        let (row, col) = match (t.rows == one, t.cols == one) {
-            (false, false) => (share.place(n).row, share.place(n).col),
+        let (row, col) = match (r.tile.rows == one, r.tile.cols == one) {
+            (false, false) => {
+                let place = self.share(&r.tile)?.place(n);
+                (place.row, place.col)
+            }
             (false, true) => (Share::row_place(n), 0),
             (true, false) => (0, Share::col_place(n)),
             (true, true) => (0, 0),
         };
-        let zero = |code: &mut Code<'_>| code.make("none", RegType::B32, P::Mov { ty: W::B32 }, &[int(0)]);
-        let own_row = if t.rows == one { zero(self) } else { self.row_in_tile(share) };
-        let own_col = if t.cols == one { zero(self) } else { self.group.col };
-        let (at, row_inside) = self.row_of_access("from", &a, row, own_row)?;
-        let (first, way) = self.col_of_access("from", &a, own_col)?;
-        let at = self.arithmetic("from", BinaryOp::Add, Number::Reg(at), way)?;
-        let at = self.in_register("from", at);
-        let inside = self.col_inside("inside", &a, first, col)?;
-        let inside = self.both("inside", row_inside, inside);
-        let from = self.place_in_row(at, &a, col)?;
-        let buffer = *data.operands.first().ok_or("an operand is missing")?;
-        let is_read_only = self.kernel.params.iter().any(|p| p.value == buffer && p.mode == ParamMode::In);
-        self.load_at("loaded", from, inside, a.elem, is_read_only)
+        Ok((if r.same[0] { 0 } else { row }, if r.same[1] { 0 } else { col }))
     }
 
-    /// An element at an address, 0 where it is not inside, in the type of computation.
-    fn load_at(
-        &mut self,
-        name: &str,
-        from: Operand,
-        inside: Option<Reg>,
-        elem: Elem,
-        is_read_only: bool,
-    ) -> Result<Reg, String> {
-        let ty = memory_type(elem);
-        let register = match elem {
-            Elem::BF16 | Elem::F16 => RegType::B16,
-            Elem::I8 | Elem::Bool => RegType::B32,
-            other => register_type(other),
+    /// Loads an element, and its neighbour with it where they lie in one piece: what it is computed with is made later.
+    pub(super) fn load_ahead(&mut self, r: &mut Reading, n: usize) -> Result<(), String> {
+        let (row, col) = self.place_of(r, n)?;
+        let together = r.ready.access.in_pairs && !r.same[1] && r.tile.cols != Extent::Static(1);
+        let col = if together { col - col % 2 } else { col };
+        if r.loaded.contains_key(&(row, col)) {
+            return Ok(());
+        }
+        let (at, row_inside) = self.row_of("from", &mut r.ready, row)?;
+        let row_inside = row_inside.filter(|_| !r.same[0]);
+        let col_inside = if r.same[1] { None } else { self.col_inside(&r.ready, col) };
+        let inside = self.both("inside", row_inside, col_inside);
+        let from = self.place_in_row(at, &r.ready.access, col)?;
+        let elem = r.ready.access.elem;
+        let loaded = match (together, elem) {
+            (true, Elem::F32) => {
+                let [x, y] = [0, 1].map(|_| self.empty("loaded", RegType::F32, inside));
+                self.load_into(Operand::Vector(vec![x, y]), from, inside, (Vector::Two, W::F32), r.is_free);
+                Loaded::Two(x, y)
+            }
+            (true, _) => {
+                let pair = self.empty("loaded", RegType::B32, inside);
+                self.load_into(word(pair), from, inside, (Vector::One, W::B32), r.is_free);
+                Loaded::Halves(pair)
+            }
+            (false, _) => Loaded::One(self.load_at("loaded", from, inside, elem, r.is_free)),
         };
-        let r = self.reg(name, register);
+        r.loaded.insert((row, col), loaded);
+        Ok(())
+    }
+
+    /// An element of a tile that is read from a buffer, in the type of computation.
+    pub(super) fn load_element(&mut self, r: &mut Reading, n: usize) -> Result<Reg, String> {
+        let (row, col) = self.place_of(r, n)?;
+        if let Some(x) = r.made.get(&(row, col)) {
+            return Ok(*x);
+        }
+        self.load_ahead(r, n)?;
+        let elem = r.ready.access.elem;
+        let even = col - col % 2;
+        let pair = r.loaded.get(&(row, even)).copied().filter(|l| !matches!(l, Loaded::One(_)));
+        let [x, y] = match pair.or(r.loaded.get(&(row, col)).copied()).ok_or("nothing was loaded")? {
+            Loaded::One(x) => {
+                let x = self.computed("loaded", x, elem);
+                r.made.insert((row, col), x);
+                return Ok(x);
+            }
+            Loaded::Two(x, y) => [x, y],
+            Loaded::Halves(pair) => {
+                let halves = [0, 1].map(|_| self.reg("half", RegType::B16));
+                self.push(P::Unpack { ty: W::B32 }, [Operand::Vector(halves.to_vec()), word(pair)]);
+                halves.map(|half| self.widened_half("loaded", half, elem))
+            }
+        };
+        r.made.extend([((row, even), x), ((row, even + 1), y)]);
+        Ok(if col == even { x } else { y })
+    }
+
+    /// A register for what is loaded where it is inside; it holds 0.
+    fn empty(&mut self, name: &str, ty: RegType, inside: Option<Reg>) -> Reg {
+        let r = self.reg(name, ty);
         if inside.is_some() {
-            let (zero, moved) = match register {
+            let (zero, moved) = match ty {
                 RegType::F32 => (Operand::F32(0), W::F32),
                 RegType::B16 => (int(0), W::B16),
                 RegType::B64 => (int(0), W::B64),
@@ -337,16 +494,37 @@ impl Code<'_> {
             };
             self.push(P::Mov { ty: moved }, [word(r), zero]);
         }
-        let op = match is_read_only {
-            true => P::LdReadOnly { cache: ReadOnly::Default, vector: Vector::One, ty },
-            false => P::Ld { cache: LoadCache::Default, vector: Vector::One, ty },
+        r
+    }
+
+    fn load_into(&mut self, to: Operand, from: Operand, inside: Option<Reg>, what: (Vector, W), is_free: bool) {
+        let (vector, ty) = what;
+        let op = match is_free {
+            true => P::LdReadOnly { cache: ReadOnly::Default, vector, ty },
+            false => P::Ld { cache: LoadCache::Default, vector, ty },
         };
-        self.push_where(inside, op, vec![word(r), from]);
-        Ok(match elem {
+        self.push_where(inside, op, vec![to, from]);
+    }
+
+    /// An element at an address as it lies there, 0 where it is not inside. `is_free`: nothing that the kernel stores is waited for.
+    fn load_at(&mut self, name: &str, from: Operand, inside: Option<Reg>, elem: Elem, is_free: bool) -> Reg {
+        let register = match elem {
+            Elem::BF16 | Elem::F16 => RegType::B16,
+            Elem::I8 | Elem::Bool => RegType::B32,
+            other => register_type(other),
+        };
+        let r = self.empty(name, register, inside);
+        self.load_into(word(r), from, inside, (Vector::One, memory_type(elem)), is_free);
+        r
+    }
+
+    /// What was loaded in the type of computation.
+    fn computed(&mut self, name: &str, r: Reg, elem: Elem) -> Reg {
+        match elem {
             Elem::BF16 | Elem::F16 => self.widened_half(name, r, elem),
-            Elem::Bool => self.compare32(name, crate::ptx::words::Compare::Ne, r, 0),
+            Elem::Bool => self.compare32(name, Compare::Ne, r, 0),
             _ => r,
-        })
+        }
     }
 
     /// One element of a buffer, the same in all threads.
@@ -367,7 +545,8 @@ impl Code<'_> {
         }
         let size = i64::try_from(ty.elem.size()).unwrap_or(1);
         let at = self.element_address(name, base, &strides, &indices, size)?;
-        let is_read_only = self.kernel.params.iter().any(|p| p.value == buffer && p.mode == ParamMode::In);
-        self.load_at(name, address(at, 0)?, inside, ty.elem, is_read_only)
+        let is_free = self.is_only_read(buffer);
+        let r = self.load_at(name, address(at, 0)?, inside, ty.elem, is_free);
+        Ok(self.computed(name, r, ty.elem))
     }
 }

@@ -13,9 +13,9 @@ use super::{Numbers, candidates, long_rows, scans, target, transposes};
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
-use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES};
+use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES, is_part};
 use crate::tile::kernels::{counterpart, place};
-use crate::tile::{BufferType, GpuArch, Kernel, Module, Op, State, numbered_kind};
+use crate::tile::{BufferType, GpuArch, Kernel, Module, Op, State};
 
 /// Widest heads of attention on tensor cores.
 const WIDTH: i64 = 256;
@@ -88,13 +88,6 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
         GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, keys, why }
     };
     unscheduled.kernels.iter().filter(|k| k.state == State::Unscheduled).map(form).collect()
-}
-
-/// Is a kernel that of a part of an attention's keys?
-fn is_part(part: &Kernel, attention: &Kernel) -> bool {
-    let ty = |k: &Kernel, n: usize| k.params.get(n).map(|p| k.body.ty(p.value).clone());
-    numbered_kind(&part.name) == Some("attention_part")
-        && [QUERIES, KEYS, VALUES].iter().all(|n| ty(part, *n) == ty(attention, *n))
 }
 
 /// How calls of few queries read their keys.

@@ -39,8 +39,9 @@ mod split;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::attention::{Divided, Whole, may_be_replaced};
+use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give, needed};
-use crate::tile::{BufferType, GpuArch, Kernel, Module, Param, State};
+use crate::tile::{BufferType, GpuArch, InstData, Kernel, Module, Op, Param, State};
 use machine::Machine;
 pub(super) use products::{FEW_COLS, FEW_ROWS, Integers, PANEL, by_integers, unpacked_rows};
 
@@ -55,9 +56,13 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSe
         let gives = |param: &Param, bytes: u64| gives(module, k, param, bytes);
         let aligned = |param: &Param| gives(param, CHUNK);
         let new = attention::kernel(k, &machine, &aligned).or_else(|| products::kernel(k, &machine, &aligned));
+        let is_aligned = |n: usize| k.params.get(n).is_some_and(&aligned);
+        let new = new.map(|new| reads_in_pairs(new, &is_aligned));
         // What it writes in pairs begins at a multiple of a pair.
         let fits = |new: &Kernel| k.params.iter().zip(&new.params).all(|(old, p)| gives(old, needed(new, p.value)));
-        let of_few = attention::divided(k, &machine, &aligned).filter(|d| fits(&d.whole));
+        let of_few = attention::divided(k, &machine, &aligned);
+        let of_few = of_few.map(|d| Divided { whole: reads_in_pairs(d.whole, &is_aligned), ..d });
+        let of_few = of_few.filter(|d| fits(&d.whole));
         if let Some(of_few) = of_few.filter(|_| may_be_replaced(module, k)) {
             divided.insert(k.name.clone(), of_few);
         } else if let Some(new) = new.filter(fits) {
@@ -71,6 +76,27 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSe
         }
     }
     (changed, divided)
+}
+
+/// A kernel in which tensors that elementwise work reads are said to begin at multiples of 16 bytes, where the parameters with their numbers
+/// are given such: then code generation reads neighbours together. What begins elsewhere it reads element by element.
+pub(super) fn reads_in_pairs(mut kernel: Kernel, is_aligned: &dyn Fn(usize) -> bool) -> Kernel {
+    let body = &kernel.body;
+    let is_read = |p: &Param| {
+        let buffer = body.ty(p.value).buffer().filter(|b| matches!(b.elem, Elem::F32 | Elem::BF16 | Elem::F16));
+        let reads = |data: &InstData| match data.op {
+            Op::Load { cols: Some(cols), .. } if data.operands.first() == Some(&p.value) => {
+                buffer.is_some_and(|b| b.is_dense(cols))
+            }
+            _ => false,
+        };
+        body.insts().any(|(_, _, data)| reads(data))
+    };
+    let read: Vec<bool> = kernel.params.iter().map(is_read).collect();
+    for (n, (p, read)) in kernel.params.iter_mut().zip(read).enumerate() {
+        p.aligned |= read && is_aligned(n);
+    }
+    kernel
 }
 
 /// Do all launches of a kernel give a parameter a buffer at a multiple of so many bytes?

@@ -1,0 +1,170 @@
+//! What lies in the small buffers of a plan that hold integers: the counts that a session keeps, and what kernels make of them. From these come
+//! the lengths of the caches that are read.
+//!
+//! In: the states, with a value each; the launches of a plan, one after another. Out: the bytes that are known. Small kernels of integers are
+//! run; what another kernel writes is forgotten. What it must not know: how a plan goes on.
+
+use std::collections::BTreeMap;
+
+use super::dim;
+use super::kernel::Known;
+use crate::interp::Limits;
+use crate::shape::{Dim, Elem, TensorType};
+use crate::tile::interp::{Argument, Element, run_small_kernel};
+use crate::tile::{BufferType, Kernel, Op, ParamMode, Plan, Type};
+
+/// The most bytes that a launch which is run may be given: what decides lengths are a few integers.
+const MOST: i64 = 1024;
+
+/// Does a state of this type keep counts: few integers, whose number is known?
+pub fn is_count(ty: &TensorType) -> bool {
+    let (size, count) = (i64::try_from(ty.elem.size()).unwrap_or(i64::MAX), Dim::product(&ty.shape).as_const());
+    ty.elem.is_int() && count.and_then(|n| n.checked_mul(size)).is_some_and(|bytes| bytes <= MOST)
+}
+
+/// Memory that a buffer of a plan is in: what was given to the call, or its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Root {
+    Arg(u32),
+    Weights(String),
+    Other(String),
+}
+
+impl Root {
+    /// The memory that an operation names: its own text with its indices tells it from others.
+    pub(super) fn of(op: &Op, indices: &[Known]) -> Root {
+        let what = || format!("{op:?} {indices:?}");
+        match op {
+            Op::Arg(n) => Root::Arg(*n),
+            Op::Param { .. } | Op::Packed { .. } => Root::Weights(what()),
+            _ => Root::Other(what()),
+        }
+    }
+}
+
+/// Where a buffer of a plan begins, counted in its elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BufferStart {
+    pub(super) root: Root,
+    pub(super) element: i64,
+}
+
+/// An operand of a launch.
+pub(super) enum Operand<'a> {
+    Index(Known),
+    Buffer(&'a BufferStart),
+    Nothing,
+}
+
+/// The bytes that are known, by their place from the beginning of the memory that they are in.
+#[derive(Default)]
+pub(super) struct Contents(BTreeMap<Root, BTreeMap<i64, u8>>);
+
+impl Contents {
+    /// What a plan finds: states of few integers, each of which is the value of its state, or 0.
+    pub(super) fn begin(plan: &Plan, states: &BTreeMap<String, i64>) -> Contents {
+        let mut contents = Contents::default();
+        for (_, _, data) in plan.body.insts() {
+            let (Op::State { name }, Some(ty)) = (&data.op, data.result.and_then(|v| plan.body.ty(v).buffer())) else {
+                continue;
+            };
+            let Some(bytes) = span(ty, &BTreeMap::new()).filter(|n| *n <= MOST && ty.elem.is_int()) else { continue };
+            let value = Element::Int(states.get(name).copied().unwrap_or(0));
+            let (value, size) = value.to_bytes(ty.elem);
+            let all = value.iter().take(size).copied().cycle();
+            contents.0.insert(Root::of(&data.op, &[]), (0..bytes).zip(all).collect());
+        }
+        contents
+    }
+
+    /// The first element of a buffer, if it is known and no float.
+    pub(super) fn first(&self, place: &BufferStart, elem: Elem) -> Option<i64> {
+        let size = i64::try_from(elem.size()).ok().filter(|_| !elem.is_float())?;
+        let bytes = self.bytes(place, elem, size)?;
+        Some(Element::from_bytes(elem, &bytes).int())
+    }
+
+    /// So many bytes from a place on.
+    fn bytes(&self, place: &BufferStart, elem: Elem, count: i64) -> Option<Vec<u8>> {
+        let known = self.0.get(&place.root)?;
+        let start = place.element.checked_mul(i64::try_from(elem.size()).ok()?)?;
+        (start..start.checked_add(count)?).map(|at| known.get(&at).copied()).collect()
+    }
+
+    /// A launch: it is run if it writes few integers and all that it reads is known; else what it writes is not known any more.
+    pub(super) fn launch(&mut self, k: &Kernel, operands: &[Operand<'_>], symbols: &BTreeMap<String, i64>) {
+        let written = self.written(k, operands, symbols);
+        // What is not known to be elsewhere may lie where this writes.
+        for (p, operand) in k.params.iter().zip(operands) {
+            match operand {
+                Operand::Buffer(place) if p.mode != ParamMode::In && written.is_none() => {
+                    self.0.remove(&place.root);
+                }
+                Operand::Nothing if p.mode != ParamMode::In => self.0.clear(),
+                _ => {}
+            }
+        }
+        for (root, at, byte) in written.unwrap_or_default() {
+            self.0.entry(root).or_default().insert(at, byte);
+        }
+    }
+
+    /// The bytes that a launch writes, each with its place.
+    fn written(
+        &self,
+        k: &Kernel,
+        operands: &[Operand<'_>],
+        symbols: &BTreeMap<String, i64>,
+    ) -> Option<Vec<(Root, i64, u8)>> {
+        let writes_floats = |p: &crate::tile::Param| {
+            p.mode != ParamMode::In && k.body.ty(p.value).buffer().is_some_and(|ty| ty.elem.is_float())
+        };
+        if k.is_persistent() || k.params.iter().any(writes_floats) {
+            return None;
+        }
+        let mut args = Vec::new();
+        let mut left = MOST;
+        for (p, operand) in k.params.iter().zip(operands) {
+            args.push(match (operand, k.body.ty(p.value)) {
+                (Operand::Index(Known::Number(n)), Type::Index) => Argument::Index(*n),
+                (Operand::Buffer(place), Type::Buffer(ty)) => {
+                    let count = span(ty, symbols)?;
+                    left = left.checked_sub(count).filter(|n| *n >= 0)?;
+                    Argument::Buffer(match p.mode {
+                        ParamMode::Out => vec![0; usize::try_from(count).ok()?],
+                        _ => self.bytes(place, ty.elem, count)?,
+                    })
+                }
+                _ => return None,
+            });
+        }
+        let limits = Limits { work: 1 << 16, ..Limits::default() };
+        let flags = run_small_kernel(k, symbols, &mut args, limits).ok()?;
+        let mut all = Vec::new();
+        let mut flags = flags.into_iter();
+        for ((p, operand), arg) in k.params.iter().zip(operands).zip(args) {
+            let (Operand::Buffer(place), Argument::Buffer(bytes)) = (operand, arg) else { continue };
+            let is_written = flags.next()?;
+            let size = i64::try_from(k.body.ty(p.value).buffer()?.elem.size()).ok()?;
+            let start = place.element.checked_mul(size)?;
+            if p.mode != ParamMode::In {
+                let bytes = (start..).zip(bytes).zip(is_written).filter(|(_, written)| *written);
+                all.extend(bytes.map(|((at, byte), _)| (place.root.clone(), at, byte)));
+            }
+        }
+        Some(all)
+    }
+}
+
+/// Bytes from the first element of a buffer to the end of the last one; `None` where strides are negative.
+fn span(ty: &BufferType, symbols: &BTreeMap<String, i64>) -> Option<i64> {
+    let mut last = 0i64;
+    for (n, stride) in ty.shape.iter().zip(&ty.strides) {
+        let (n, stride) = (dim(n, symbols).ok()?, dim(stride, symbols).ok()?);
+        if n <= 0 {
+            return Some(0);
+        }
+        last = last.checked_add((n - 1).checked_mul(stride).filter(|n| *n >= 0)?)?;
+    }
+    last.checked_add(1)?.checked_mul(i64::try_from(ty.elem.size()).ok()?)
+}
