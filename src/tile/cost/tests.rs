@@ -285,6 +285,14 @@ kernel @whole.0(%a: in f32[], %b: out i32[]) {{
   return
 }}
 
+kernel @first.0(%a: in i32[], %b: out i32[2]) {{
+^bb0:
+  %zero = const 0                           : index
+  %t = load %a                              : tile i32[1, 1]
+  store %b[%zero], %t
+  return
+}}
+
 kernel @copy.0(%a: in f32[N, 8], %b: out f32[N, 8]) symbols(N) grid(%i: N) {{
 ^bb0:
   %zero = const 0                           : index
@@ -332,10 +340,13 @@ fn states_say_how_much_is_read() {
     for past in [-2, 64, i64::from(i32::MAX)] {
         assert!(of("", past).unwrap_err().contains("is at most 64"), "{past}");
     }
-    // A kernel that takes what another one made; one that writes beside it; one that writes data there.
+    // A kernel that takes what another one made; one that writes beside it, and one that might write there too; one that takes what nobody
+    // made; one that writes data there.
     for (others, rows) in [
         ("  launch @next.0(%n, %n)\n", (10, true)),
         ("  launch @next.0(%n, %other)\n", (9, true)),
+        ("  launch @first.0(%past, %two)\n", (9, true)),
+        ("  launch @next.0(%other, %n)\n", (64, false)),
         ("  launch @next.0(%n, %past)\n  launch @next.0(%past, %n)\n", (11, true)),
         ("  launch @whole.0(%x, %n)\n", (64, false)),
         ("  launch @whole.0(%x, %n)\n  launch @next.0(%n, %n)\n", (64, false)),
