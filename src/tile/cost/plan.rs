@@ -189,29 +189,30 @@ impl Walk<'_> {
         let before = counterpart(k, work);
         // What is done to fragments and tiles of shared memory is not counted.
         let of_gpu = k.body.insts().any(|(_, _, d)| matches!(d.op.info().class, AllowedIn::GpuKernel));
-        for counted in before.into_iter().chain(Some(k).filter(|_| !of_gpu)) {
-            // Each may take its part of the time, so that one that is long leaves some for those after it.
-            let mut steps = self.steps / 4;
-            let some = steps;
-            let done = kernel::walk(counted, &self.symbols, indices, &mut steps);
-            self.steps = self.steps.saturating_sub(some - steps).max(1);
-            if let Ok(mut done) = done {
+        for kernel in before.into_iter().chain(Some(k).filter(|_| !of_gpu)) {
+            if let Some(mut done) = self.counted(kernel, indices) {
                 done.points = points;
                 return Ok(done);
             }
         }
         let mut done = kernel::all_of(k, points, &self.symbols)?;
         // A part of an attention's keys on tensor cores: all parts together multiply what the attention does.
-        if let Some(whole) = work.iter().find(|whole| is_part(k, whole)) {
-            let mut steps = self.steps / 4;
-            let some = steps;
-            let counted = kernel::walk(whole, &self.symbols, indices, &mut steps);
-            self.steps = self.steps.saturating_sub(some - steps).max(1);
-            if let Ok(counted) = counted {
-                done.multiplies_as(&counted);
-            }
+        if let Some(whole) = work.iter().find(|whole| is_part(k, whole))
+            && let Some(counted) = self.counted(whole, indices)
+        {
+            done.multiplies_as(&counted);
         }
         Ok(done)
+    }
+
+    /// What a kernel does, unless it is too long to count. Each may take its part of the time, so that one that is long leaves some for those
+    /// after it.
+    fn counted(&mut self, k: &Kernel, indices: &[i64]) -> Option<Done> {
+        let mut steps = self.steps / 4;
+        let some = steps;
+        let done = kernel::walk(k, &self.symbols, indices, &mut steps);
+        self.steps = self.steps.saturating_sub(some - steps).max(1);
+        done.ok()
     }
 
     /// A kernel that launches others does what these do.

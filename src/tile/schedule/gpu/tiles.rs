@@ -193,9 +193,7 @@ impl Axes {
         axis.step = step;
         true
     }
-}
 
-impl Axes {
     /// The same along an axis of the grid, whether or not its tiles are all full: each gets as many elements as are left.
     pub(super) fn resize_bounded(&mut self, kernel: &mut Kernel, n: usize, step: i64) -> bool {
         let Some(axis) = self.0.get_mut(n).filter(|_| step >= 1) else { return false };
