@@ -8,8 +8,10 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// The most terms of a form.
-const MAX_TERMS: usize = 64;
+/// The most terms of a form: those of any dimension (`Dim::bounded`), a start and an extent besides.
+const MAX_TERMS: usize = 512;
+/// The most terms of a product, before equal ones are merged.
+const MAX_PRODUCTS: usize = 64;
 /// The highest power of an atom, as of a dimension.
 const MAX_POWER: u32 = 64;
 
@@ -284,7 +286,7 @@ impl Table {
         if let Some(n) = b.as_int() {
             return a.scale(n);
         }
-        if a.terms.len().saturating_mul(b.terms.len()) > MAX_TERMS {
+        if a.terms.len().saturating_mul(b.terms.len()) > MAX_PRODUCTS {
             return None;
         }
         let mut all: BTreeMap<Mono, i128> = BTreeMap::new();
