@@ -44,6 +44,8 @@
 //!   to any type of floats between the softmax and the values; none among the scores (`canonicalise-cast`). The result has
 //!   the values' type.
 //! * `block`: all in one block, or work would move into a loop or out of a branch.
+//! * `size`: heads, and values, of known widths are at most 1024 wide. The kernel computes the scores again for each block of
+//!   columns of the result, so beyond that a matrix of scores costs less.
 //! * `float`: not under `strict`, for the sum is divided by last and rescaled on the way.
 //!
 //! Keys and values may have fewer leading dimensions than the queries, or 1 where these have more (grouped heads); other
@@ -104,6 +106,9 @@ use crate::ir::{Function, Loc, MaskKind, Op, Scalar, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::{Elem, TensorType};
 
+/// The widest head that is fused, and the widest values.
+const WIDEST: i64 = 1024;
+
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
@@ -155,6 +160,12 @@ fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Mismatch>
         ([q, k], [_, v]) => (*q, *k, *v),
         _ => return Err(broken("a matmul takes two operands".to_string())),
     };
+    let width = |v: Value| f.tensor(v).and_then(|t| t.shape.last()?.as_const()).unwrap_or_default();
+    let widest = width(q).max(width(v));
+    if widest > WIDEST {
+        let text = format!("a head is {widest} wide, more than {WIDEST}: its scores would be computed several times");
+        return Err(Mismatch::new(Condition::Size, loc, text));
+    }
 
     let at = Cursor { loc: f.inst(site.output).loc, block: site.block, before: site.output };
     // All is computed in `f32` whatever the types are: a cast to it changes nothing.

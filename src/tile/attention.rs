@@ -43,8 +43,10 @@ pub(crate) use formula::{Formula, Node, literal};
 
 /// Queries and columns of a tile of the result.
 const TILE: i64 = 64;
-/// Width of the part of a head that is read at a time where the whole width is not known.
+/// Width of the part of a head that is read at a time where the whole width is not known, or too long for a tile.
 const STEPS: i64 = 512;
+/// The widest head of one tile, as the verifier has it.
+const MOST_AT_ONCE: i64 = 1 << 20;
 /// The places of queries, keys and values among the parameters.
 pub(crate) const QUERIES: usize = 0;
 pub(crate) const KEYS: usize = 1;
@@ -172,7 +174,7 @@ impl Attention {
 
         // The queries are a tile where the width of a head is known.
         let zero = kb.index(0);
-        let whole = d.as_const().filter(|n| *n > 0).map(Extent::Static);
+        let whole = d.as_const().filter(|n| (1..=MOST_AT_ONCE).contains(n)).map(Extent::Static);
         let queries = whole.map(|d| {
             kb.placed(locations.scores, |kb| kb.load(q, &index(row, zero), (Some(query), Some(inner)), at.rows, d))
         });

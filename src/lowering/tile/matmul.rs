@@ -12,7 +12,7 @@
 //! operand another layout (`tile::schedule`, its `panels`).
 //!
 //! How many of a known number of steps are summed at a time is the schedule's to say too (its `steps`). Where the number is
-//! known at run time alone, they are summed 512 at a time, in a loop; without an epilogue the last of them come after it,
+//! known at run time alone, or beyond 2^20, they are summed 512 at a time, in a loop; without an epilogue the last of them come after it,
 //! next to the store. The sum of STEPS products begins with 0 ([`Op::Dot`](crate::tile::Op::Dot)), and these are added in order: an element is
 //! off by at most `(STEPS + K / STEPS) 2^-24` times the sum of its products' sizes, and by less as a rule, where one chain
 //! would be off by `K 2^-24`. STEPS depend on K, the machine and the right operand alone, so an element's bits depend on neither
@@ -26,8 +26,10 @@ use crate::tile::{Extent, KernelBuilder, ParamMode, View, computed};
 
 /// Rows and columns of a tile of the result.
 const TILE: i64 = 64;
-/// How much of the inner dimension is taken at a time where it is not known.
+/// How much of the inner dimension is taken at a time where it is not known, or too long for a tile.
 const STEPS: i64 = 512;
+/// The longest inner dimension of one tile, as the verifier has it.
+const MOST_AT_ONCE: i64 = 1 << 20;
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`.
 ///
@@ -137,7 +139,7 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
     // The last steps of a product without an epilogue stand right before its store, so that the sums need not
     // go through scratch.
     let is_plain = result == product_value;
-    let product_tile = match k.as_const().filter(|n| *n > 0) {
+    let product_tile = match k.as_const().filter(|n| (1..=MOST_AT_ONCE).contains(n)) {
         Some(all) => {
             let start = kb.index(0);
             product_at(&mut kb, start, Extent::Static(all), acc)
