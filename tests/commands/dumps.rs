@@ -148,4 +148,12 @@ fn texts_without_a_model_compile_to_functions() {
     assert!(again.contains("v1 = iadd v0, v0"), "{again}");
     let output = Command::new(env!("CARGO_BIN_EXE_attnc")).args([&text(&path), "-o", "x.so"]).output().expect("attnc");
     assert_eq!(output.status.code(), Some(2), "functions alone are no model");
+    // Kernels call leaf functions of each instruction set with numbers of another type in their place.
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/02_self_attention.attn");
+    for level in ["portable", "avx2", "avx512"] {
+        attnc(&[program, "--cpu", level, "--emit", &format!("clif={}", text(&path))]);
+        let again = attnc(&[&text(&path), "--emit", "clif=-"]);
+        let functions = |text: &str| text.split_once('\n').map(|(_, rest)| rest.to_string());
+        assert_eq!(functions(&again), functions(&std::fs::read_to_string(&path).expect("a text")), "{level}");
+    }
 }

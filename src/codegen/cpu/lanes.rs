@@ -57,7 +57,7 @@ pub(super) fn plain() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-fn little() -> MemFlagsData {
+pub(super) fn little() -> MemFlagsData {
     MemFlagsData::new().with_endianness(Endianness::Little)
 }
 

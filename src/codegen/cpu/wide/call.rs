@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, ty
 
 use super::super::code::{Code, CodeValue, Stride};
 use super::super::function::Callee;
-use super::super::lanes::plain;
+use super::super::lanes::{little, plain};
 use super::super::target::signature;
 use super::dot::{DotShape, LINE, Right};
 use super::dot_group::{GroupShape, MOST_PANELS, most_rows};
@@ -440,7 +440,7 @@ impl Code<'_, '_> {
                 let x = self.scalar(*v)?;
                 Ok(match x.elem {
                     Elem::F32 | Elem::BF16 | Elem::F16 => {
-                        let bits = self.b.ins().bitcast(types::I32, plain(), x.value);
+                        let bits = self.b.ins().bitcast(types::I32, little(), x.value);
                         self.b.ins().uextend(types::I64, bits)
                     }
                     Elem::I32 | Elem::I8 | Elem::Bool => self.b.ins().uextend(types::I64, x.value),
