@@ -59,7 +59,7 @@ use std::path::Path;
 pub fn compile(options: &CompileOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = compile_in(&mut session, options);
-    session.report();
+    let result = session.finish(result);
     if options.passes.time_passes {
         session.report_times();
     }
@@ -161,7 +161,7 @@ fn library(
         }
         if let Some(path) = out.path(EmitKind::So) {
             s.stage("link");
-            stages::link(s, &code, path, true)?;
+            stages::library(s, &code, path)?;
         }
     }
     s.stage("wrappers");
@@ -271,8 +271,7 @@ fn clif_text(
 pub fn check(options: &CheckOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = check_in(&mut session, options);
-    session.report();
-    result
+    session.finish(result)
 }
 
 fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError> {

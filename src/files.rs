@@ -1,11 +1,14 @@
-//! Files that attnc writes: a regular file appears whole or not at all; what is no regular file is written into.
+//! Files that attnc reads and writes: the outputs of a command appear together or not at all.
 //!
 //! In: paths and bytes. Out: files; folders for intermediate files, which go away with their value, when a signal ends the
 //! process, or, after a process that was killed, with the next one. It knows nothing of what the bytes mean.
 //!
-//! * A regular file is written under a temporary name in its folder and renamed, so that a full disk or a killed process
-//!   leaves what was there. A symbolic link stays, and the file that it leads to is replaced.
-//! * Devices, pipes, and the open files in `/proc` are written into.
+//! * A regular file is written in a temporary folder beside it, and renamed when all outputs of the command are written
+//!   ([`Batch`]), so that an error, a full disk or a killed process leaves what was there.
+//! * Nothing is written through a symbolic link, whatever it leads to: somebody else may have made it. Only the links of
+//!   the system that stand for open files (`/dev/stdout`, `/dev/fd/1`) are followed, and links to folders within a path.
+//! * Character devices, pipes, and the open files in `/proc` are written into, at once. A pipe whose other end nobody opens within
+//!   [`PATIENCE`] is an error.
 //! * What is temporary is called `.attnc-PROCESS-NUMBER` and is locked (`flock`) as long as its process lives. So what a
 //!   killed process left can be distinguished from what another one is using.
 
@@ -13,19 +16,21 @@ mod signals;
 
 pub use signals::{clean_up_on_signals, interrupts};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The beginning of every temporary name.
 const PREFIX: &str = ".attnc-";
-/// Symbolic links that are followed one after another.
-const LINKS: usize = 40;
+/// How long the other end of a pipe is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Names that are tried for something temporary.
 const TRIES: usize = 1000;
 
@@ -50,97 +55,249 @@ pub enum Identity {
 /// The identity of a regular file, or of one that would be made; `None` for devices, pipes, folders, and paths that lead
 /// nowhere.
 pub fn identity(path: &Path) -> Option<Identity> {
-    match destination(path).ok()? {
-        Destination::Over(_, Some(old)) => Some(Identity::Existing(old.dev(), old.ino())),
-        Destination::Over(path, None) => {
-            let folder = fs::metadata(folder_of(&path)).ok()?;
+    match fs::metadata(path) {
+        Ok(found) => found.is_file().then(|| Identity::Existing(found.dev(), found.ino())),
+        Err(_) => {
+            let folder = fs::metadata(folder_of(path)).ok()?;
             Some(Identity::New(folder.dev(), folder.ino(), path.file_name()?.to_owned()))
-        }
-        // An open file in /proc may be a regular one.
-        Destination::Into(path) => {
-            let file = fs::metadata(path).ok().filter(Metadata::is_file)?;
-            Some(Identity::Existing(file.dev(), file.ino()))
         }
     }
 }
 
-/// Writes a file. A new one gets the permissions of a program if it is `executable`; an old one keeps its own.
+/// Reads a file, a device or a pipe: all of it, or the first `limit` bytes.
 ///
 /// # Errors
-/// What the system says. What was there is then as it was, unless it is no regular file.
+/// What the system says; or that it is a folder, or a pipe to which nobody writes.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let found = fs::metadata(path)?;
+    if found.is_dir() {
+        return Err(io::Error::other("it is a directory"));
+    }
+    let mut bytes = Vec::new();
+    if !found.file_type().is_fifo() {
+        File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    // Opened as usual, a pipe would wait for a writer for ever.
+    let mut pipe = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let start = Instant::now();
+    let mut first = [0; 1];
+    loop {
+        match pipe.read(&mut first) {
+            // No writer, and nothing that one left in the pipe.
+            Ok(0) if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
+            Ok(0) => return Err(io::Error::other("it is a pipe that no process writes to")),
+            Ok(_) => {
+                bytes.extend(first);
+                break;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    blocking(&pipe)?;
+    pipe.take(limit.saturating_sub(bytes.len() as u64)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// From now on reads and writes of an open file wait, as they usually do.
+fn blocking(file: &File) -> io::Result<()> {
+    // SAFETY: reads and sets the flags of a file that is open, nothing else.
+    let done = unsafe {
+        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK)
+    };
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Writes a file by itself: what was there is as it was until all of the content is written.
+///
+/// # Errors
+/// As those of [`Batch::write`] and [`Batch::commit`].
 pub fn write(path: &Path, content: &[u8], executable: bool) -> io::Result<()> {
-    write_by(path, &|out| out.write_all(content), executable)
+    let mut batch = Batch::default();
+    batch.write(path, &|out| out.write_all(content), executable)?;
+    batch.commit().map_err(|(_, error)| error)
 }
 
 /// What writes the content of a file. It may be called twice.
 pub type Content<'c> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'c;
 
-/// Writes a file as [`write`] does, with content that need not lie in memory at once.
+/// Can a file be written here, as far as can be seen before there is content?
 ///
 /// # Errors
-/// As [`write`].
-pub fn write_by(path: &Path, content: &Content<'_>, executable: bool) -> io::Result<()> {
+/// It is a link or a folder, or its folder is not there.
+pub fn check(path: &Path) -> io::Result<()> {
     match destination(path)? {
-        Destination::Into(path) => content(&mut OpenOptions::new().append(true).open(path)?),
-        Destination::Over(path, old) => replace(&path, old.as_ref(), content, executable),
+        Destination::Over(None) => fs::metadata(folder_of(path)).map(|_| ()),
+        Destination::Over(Some(_)) | Destination::Into(_) => Ok(()),
     }
+}
+
+/// Regular files that appear together, by [`Batch::commit`]; without it there are none.
+#[derive(Default)]
+pub struct Batch {
+    /// A temporary folder in each folder of theirs.
+    folders: BTreeMap<PathBuf, Folder>,
+    pending: Vec<Pending>,
+}
+
+/// A file that does not have its content yet.
+enum Pending {
+    /// The content is in a temporary file.
+    Renamed(PathBuf, PathBuf),
+    /// The file itself must be written: it is mounted, or no other can be made beside it.
+    InPlace(PathBuf, Vec<u8>),
+}
+
+impl Batch {
+    /// Adds a file. A new one gets the permissions of a program if it is `executable`; an old one keeps its own. What is
+    /// not a regular file is written at once.
+    ///
+    /// # Errors
+    /// What the system says, or that the path is a link.
+    pub fn write(&mut self, path: &Path, content: &Content<'_>, executable: bool) -> io::Result<()> {
+        let old = match destination(path)? {
+            Destination::Into(found) => return content(&mut opened(path, &found)?),
+            Destination::Over(old) => old,
+        };
+        // A file that may not be written is not replaced either.
+        if old.is_some()
+            && let Err(error) = over().open(path)
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            return Err(error);
+        }
+        let pending = match self.temporary(path, old.as_ref(), content, executable) {
+            Ok(made) => Pending::Renamed(made, path.to_path_buf()),
+            Err(error) if old.is_some() && is_of_the_folder(&error) => {
+                let mut bytes = Vec::new();
+                content(&mut bytes)?;
+                Pending::InPlace(path.to_path_buf(), bytes)
+            }
+            Err(error) => return Err(error),
+        };
+        self.pending.push(pending);
+        Ok(())
+    }
+
+    /// Writes the content beside the file that it is for.
+    fn temporary(
+        &mut self,
+        path: &Path,
+        old: Option<&Metadata>,
+        content: &Content<'_>,
+        executable: bool,
+    ) -> io::Result<PathBuf> {
+        let beside = folder_of(path);
+        if !self.folders.contains_key(beside) {
+            self.folders.insert(beside.to_path_buf(), Folder::within(beside)?);
+        }
+        let made = self.folders[beside].path().join(self.pending.len().to_string());
+        let mode = if executable { 0o777 } else { 0o666 };
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&made)?;
+        content(&mut file)?;
+        if let Some(old) = old {
+            file.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
+            // Only root may give files away; for others they are theirs already.
+            let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
+        }
+        Ok(made)
+    }
+
+    /// Gives all files their names.
+    ///
+    /// # Errors
+    /// The file that could not get its name, and what the system says. Those before it have theirs.
+    pub fn commit(&mut self) -> Result<(), (PathBuf, io::Error)> {
+        for pending in std::mem::take(&mut self.pending) {
+            let (path, done) = match pending {
+                Pending::Renamed(made, path) => match fs::rename(&made, &path) {
+                    Err(error) if is_of_the_folder(&error) && path.is_file() => {
+                        let done = fs::read(&made).and_then(|bytes| in_place(&path, &bytes));
+                        (path, done)
+                    }
+                    done => (path, done),
+                },
+                Pending::InPlace(path, bytes) => {
+                    let done = in_place(&path, &bytes);
+                    (path, done)
+                }
+            };
+            done.map_err(|error| (path, error))?;
+        }
+        self.folders.clear();
+        Ok(())
+    }
+}
+
+/// How a file that is there is opened to be written.
+fn over() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NOFOLLOW);
+    options
+}
+
+fn in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    over().truncate(true).open(path)?.write_all(bytes)
 }
 
 /// Where bytes go.
 enum Destination {
     /// Into what is there.
-    Into(PathBuf),
+    Into(Metadata),
     /// In the place of a regular file, or of nothing.
-    Over(PathBuf, Option<Metadata>),
+    Over(Option<Metadata>),
 }
 
-/// Follows symbolic links to the file that would be written.
+/// What would be written.
 fn destination(path: &Path) -> io::Result<Destination> {
-    let mut at = path.to_path_buf();
-    for _ in 0..LINKS {
-        match fs::symlink_metadata(&at) {
-            Ok(found) if found.is_symlink() => {
-                // The links in /proc stand for open files, whatever path they show.
-                let folder = folder_of(&at);
-                if folder.canonicalize().is_ok_and(|folder| folder.starts_with("/proc")) {
-                    return Ok(Destination::Into(at));
-                }
-                at = folder.join(fs::read_link(&at)?);
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => {
+            // These links stand for open files, whatever path they show.
+            let folder = folder_of(path).canonicalize()?;
+            if folder == Path::new("/dev") || folder.starts_with("/proc") {
+                return fs::metadata(path).map(Destination::Into);
             }
-            Ok(found) if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
-            Ok(found) if found.is_file() => return Ok(Destination::Over(at, Some(found))),
-            Ok(_) => return Ok(Destination::Into(at)),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return match at.file_name() {
-                    Some(_) if !at.to_string_lossy().ends_with('/') => Ok(Destination::Over(at, None)),
-                    _ => Err(error),
-                };
+            Err(io::Error::other("it is a symbolic link, and nothing is written through links"))
+        }
+        Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(found) if found.is_file() => Ok(Destination::Over(Some(found))),
+        Ok(found) if found.file_type().is_block_device() => Err(io::Error::other("it is a block device")),
+        Ok(found) => Ok(Destination::Into(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => match path.file_name() {
+            Some(_) if !path.to_string_lossy().ends_with('/') => Ok(Destination::Over(None)),
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens what is not a regular file, to write at its end.
+fn opened(path: &Path, found: &Metadata) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true);
+    if !found.file_type().is_fifo() {
+        return options.open(path);
+    }
+    // Opened as usual, a pipe would wait for a reader for ever.
+    options.custom_flags(libc::O_NONBLOCK);
+    let start = Instant::now();
+    loop {
+        match options.open(path) {
+            Ok(pipe) => return blocking(&pipe).map(|()| pipe),
+            Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
+            Err(_) if start.elapsed() > PATIENCE => {
+                return Err(io::Error::other("it is a pipe that no process reads"));
             }
-            Err(error) => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
-    Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn replace(path: &Path, old: Option<&Metadata>, content: &Content<'_>, executable: bool) -> io::Result<()> {
-    if let Some(old) = old {
-        // A file that may not be written is not replaced either.
-        match OpenOptions::new().write(true).open(path) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(error),
-            Ok(_) | Err(_) => {}
-        }
-        let in_place = || content(&mut OpenOptions::new().write(true).truncate(true).open(path)?);
-        return match through_temporary(path, Some(old), content, executable) {
-            // A single file that is mounted, or a folder in which nothing may be made.
-            Err(error) if is_of_the_folder(&error) => in_place(),
-            done => done,
-        };
-    }
-    through_temporary(path, None, content, executable)
 }
 
 fn is_of_the_folder(error: &io::Error) -> bool {
@@ -148,23 +305,12 @@ fn is_of_the_folder(error: &io::Error) -> bool {
     matches!(error.kind(), CrossesDevices | PermissionDenied | ReadOnlyFilesystem | ResourceBusy)
 }
 
-fn through_temporary(path: &Path, old: Option<&Metadata>, content: &Content<'_>, executable: bool) -> io::Result<()> {
-    let mode = if executable { 0o777 } else { 0o666 };
-    let make = |at: &Path| OpenOptions::new().write(true).create_new(true).mode(mode).open(at);
-    let mut temporary = Temporary::new(folder_of(path), make)?;
-    content(&mut temporary.file)?;
-    if let Some(old) = old {
-        temporary.file.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
-        // Only root may give files away; for others they are theirs already.
-        let _ = std::os::unix::fs::fchown(&temporary.file, Some(old.uid()), Some(old.gid()));
-    }
-    fs::rename(&temporary.path, path)?;
-    temporary.keep();
-    Ok(())
+/// A folder for intermediate files, under a temporary name; removed with this value.
+pub struct Folder {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    _lock: File,
 }
-
-/// A folder for intermediate files, removed with this value.
-pub struct Folder(Temporary);
 
 impl Folder {
     /// Makes one where the system keeps such folders, or else beside `near`.
@@ -172,37 +318,14 @@ impl Folder {
     /// # Errors
     /// What the system says of the last place that was tried.
     pub fn new(near: Option<&Path>) -> io::Result<Folder> {
-        let make = |at: &Path| {
-            DirBuilder::new().mode(0o700).create(at)?;
-            // Another process may have removed it again, as what was left, before it is locked: then another name is tried.
-            File::open(at).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => ErrorKind::AlreadyExists.into(),
-                _ => error,
-            })
-        };
-        let usual = Temporary::new(&std::env::temp_dir(), make);
-        match (usual, near) {
-            (Err(_), Some(near)) => Temporary::new(folder_of(near), make),
+        match (Folder::within(&std::env::temp_dir()), near) {
+            (Err(_), Some(near)) => Folder::within(folder_of(near)),
             (made, _) => made,
         }
-        .map(Folder)
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0.path
-    }
-}
-
-/// A file or folder under a temporary name.
-struct Temporary {
-    path: PathBuf,
-    /// Locked as long as it is open.
-    file: File,
-}
-
-impl Temporary {
-    fn new(folder: &Path, make: impl Fn(&Path) -> io::Result<File>) -> io::Result<Temporary> {
+    /// Makes one in this folder.
+    fn within(folder: &Path) -> io::Result<Folder> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         if lock(&LOOKED).insert(folder.to_path_buf()) {
             remove_left(folder);
@@ -211,12 +334,13 @@ impl Temporary {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = folder.join(format!("{PREFIX}{}-{number}", std::process::id()));
             lock(&LIVE).insert(path.clone());
-            let file = match make(&path) {
+            let file = match DirBuilder::new().mode(0o700).create(&path).and_then(|()| File::open(&path)) {
                 Ok(file) => file,
                 Err(error) => {
                     lock(&LIVE).remove(&path);
                     match error.kind() {
-                        ErrorKind::AlreadyExists => continue,
+                        // The second is of a process that removed it again, as what was left, before it was locked.
+                        ErrorKind::AlreadyExists | ErrorKind::NotFound if folder.is_dir() => continue,
                         _ => return Err(error),
                     }
                 }
@@ -226,26 +350,23 @@ impl Temporary {
             let lost = matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock));
             let same = |there: &Metadata| file.metadata().is_ok_and(|own| own.ino() == there.ino());
             if !lost && fs::symlink_metadata(&path).is_ok_and(|there| same(&there)) {
-                return Ok(Temporary { path, file });
+                return Ok(Folder { path, _lock: file });
             }
             lock(&LIVE).remove(&path);
         }
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// It has another name now, and stays.
-    fn keep(&mut self) {
-        lock(&LIVE).remove(&self.path);
-        self.path = PathBuf::new();
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 
-impl Drop for Temporary {
+impl Drop for Folder {
     fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
-            remove(&self.path);
-            lock(&LIVE).remove(&self.path);
-        }
+        remove(&self.path);
+        lock(&LIVE).remove(&self.path);
     }
 }
 
@@ -292,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn links_stay_and_their_files_are_replaced() {
+    fn links_stay_and_nothing_goes_through_them() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("file"), "old").unwrap();
@@ -300,19 +421,57 @@ mod tests {
         symlink("file", path("link")).unwrap();
         symlink("none", path("dangling")).unwrap();
         symlink("loop", path("loop")).unwrap();
+        symlink("/dev/null", path("null")).unwrap();
+        fs::hard_link(path("file"), path("hard")).unwrap();
+        for link in ["link", "dangling", "loop", "null"] {
+            for done in [write(&path(link), b"new", true), check(&path(link))] {
+                assert!(done.unwrap_err().to_string().contains("symbolic link"), "{link}");
+            }
+            assert!(fs::symlink_metadata(path(link)).unwrap().is_symlink());
+        }
         let old = fs::metadata(path("file")).unwrap();
-        write(&path("link"), b"new", true).unwrap();
+        write(&path("file"), b"new", true).unwrap();
         assert_eq!(fs::read(path("file")).unwrap(), b"new");
-        assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());
         let new = fs::metadata(path("file")).unwrap();
         assert_eq!(new.mode(), old.mode());
         assert_ne!(new.ino(), old.ino(), "what others have open stays as it was");
-        write(&path("dangling"), b"made", false).unwrap();
-        assert_eq!(fs::read(path("none")).unwrap(), b"made");
-        assert_eq!(write(&path("loop"), b"", false).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        assert_eq!(fs::read(path("hard")).unwrap(), b"old", "another name of the file that was there");
         assert!(write(folder.path(), b"", false).is_err());
         assert!(write(&path("folder/"), b"", false).is_err());
-        assert_eq!(names(folder.path()), ["dangling", "file", "link", "loop", "none"]);
+        // A link to a folder within a path is as good as the folder.
+        symlink(folder.path(), path("here")).unwrap();
+        write(&path("here/made"), b"made", false).unwrap();
+        assert_eq!(names(folder.path()), ["dangling", "file", "hard", "here", "link", "loop", "made", "null"]);
+    }
+
+    #[test]
+    fn files_of_a_batch_appear_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("sub")).unwrap();
+        fs::write(path("old"), "old").unwrap();
+        let all = |batch: &mut Batch| {
+            for name in ["old", "new", "sub/new"] {
+                batch.write(&path(name), &|out| out.write_all(name.as_bytes()), false).unwrap();
+            }
+        };
+        let mut batch = Batch::default();
+        all(&mut batch);
+        assert!(batch.write(&path("none/new"), &|_| Ok(()), false).is_err());
+        assert!(batch.write(&path("bad"), &|_| Err(ErrorKind::StorageFull.into()), false).is_err());
+        drop(batch);
+        assert_eq!((names(folder.path()), names(&path("sub"))), (vec!["old".into(), "sub".into()], vec![]));
+        assert_eq!(fs::read(path("old")).unwrap(), b"old");
+        let mut batch = Batch::default();
+        all(&mut batch);
+        batch.commit().unwrap();
+        assert_eq!(
+            (names(folder.path()), names(&path("sub"))),
+            (["new", "old", "sub"].map(String::from).to_vec(), vec!["new".into()])
+        );
+        for name in ["old", "new", "sub/new"] {
+            assert_eq!(fs::read(path(name)).unwrap(), name.as_bytes());
+        }
     }
 
     #[test]
@@ -322,14 +481,13 @@ mod tests {
         fs::write(path("file"), "").unwrap();
         fs::hard_link(path("file"), path("hard")).unwrap();
         symlink("file", path("soft")).unwrap();
-        symlink("new", path("dangling")).unwrap();
         let file = identity(&path("file"));
         assert!(file.is_some());
         for other in ["hard", "soft", "./file"] {
             assert_eq!(identity(&path(other)), file, "{other}");
         }
         assert!(identity(&path("new")).is_some());
-        assert_eq!(identity(&path("dangling")), identity(&path("new")));
+        assert_eq!(identity(&path("./new")), identity(&path("new")));
         assert_ne!(identity(&path("new")), identity(&path("newer")));
         for none in [folder.path(), Path::new("/dev/null"), Path::new("/nowhere/at/all")] {
             assert_eq!(identity(none), None, "{}", none.display());

@@ -134,6 +134,32 @@ pub fn tensors(params: &[ParamDecl]) -> Result<u64, String> {
     Ok(all)
 }
 
+/// The most axes of an argument, result or tap: those that a call can tell its caller.
+pub const MOST_AXES: usize = 64;
+
+/// Can these entry points be called?
+///
+/// # Errors
+/// One with a tensor of more than [`MOST_AXES`] axes, in words.
+pub fn axes(entries: &[EntryDecl]) -> Result<(), String> {
+    for f in entries {
+        let args = f.args.iter().map(|a| (format!("the argument `{}` of `{}`", a.name, f.name), &a.ty, a.batch));
+        let results = f.results.iter().enumerate();
+        let results = results.map(|(i, r)| (format!("result {i} of `{}`", f.name), &r.ty, r.batch));
+        for (what, ty, batch) in args.chain(results) {
+            let axes = ty.rank() - usize::from(batch);
+            if axes > MOST_AXES {
+                return Err(format!("{what} has {axes} axes; calls support up to {MOST_AXES}"));
+            }
+        }
+        let axes = |t: &TapDecl| t.ty.rank() + t.extents.len();
+        if let Some(t) = f.taps.iter().find(|t| axes(t) > MOST_AXES) {
+            return Err(format!("the tap `{}` has {} axes; calls support up to {MOST_AXES}", t.name, axes(t)));
+        }
+    }
+    Ok(())
+}
+
 /// Names of the run-time dimensions in the types of arguments and results, in order of name.
 pub fn symbols(args: &[ArgDecl], results: &[ResultDecl]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();

@@ -39,7 +39,7 @@ const MAX_ELEMENTS: usize = 1 << 32;
 pub fn bench(options: &BenchOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = bench_in(&mut session, options);
-    session.report();
+    let result = session.finish(result);
     if options.passes.time_passes {
         session.report_times();
     }

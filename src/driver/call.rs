@@ -33,7 +33,7 @@ use std::path::Path;
 pub fn run(options: &RunOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = run_in(&mut session, options);
-    session.report();
+    let result = session.finish(result);
     if options.passes.time_passes {
         session.report_times();
     }

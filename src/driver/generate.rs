@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 pub fn generate(options: &GenerateOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = generate_in(&mut session, options);
-    session.report();
+    let result = session.finish(result);
     if options.passes.time_passes {
         session.report_times();
     }

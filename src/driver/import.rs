@@ -22,8 +22,7 @@ const INDEX: &str = "model.safetensors.index.json";
 pub fn import(options: &ImportOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = import_in(&mut session, options);
-    session.report();
-    result
+    session.finish(result)
 }
 
 fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
@@ -76,7 +75,7 @@ fn gguf(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
     }
     let tensors = model.shapes().map(|(name, shape)| (name.to_owned(), shape)).collect();
     let program = program(s, &model.config, &tensors, [path, path, &weights, output])?;
-    s.write_by(&weights, &|out| model.write(out))?;
+    s.write_by(&weights, &|out| model.write(out), false)?;
     s.write(output, program.as_bytes())
 }
 

@@ -37,7 +37,7 @@ pub(super) fn opened(
     s.stage("link");
     let folder = stages::temporary(s)?;
     let so = folder.path().join("model.so");
-    stages::link(s, &code, &so, false)?;
+    stages::link(s, &code, &so)?;
 
     s.stage("load");
     let threads = how.threads.map_or(0, |n| i32::try_from(n).unwrap_or(i32::MAX));

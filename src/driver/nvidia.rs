@@ -4,7 +4,7 @@
 //! alone, which the driver compiles. The same tool makes the same bytes: it is started in the folder of its input, so no path gets in.
 
 use super::bugs;
-use super::session::{CommandError, Session, command_line_error, message, reason};
+use super::session::{CommandError, Session, environment_error, message, reason};
 use super::stages::temporary;
 use super::variants::GpuTier;
 use crate::cli::Cubins;
@@ -67,10 +67,11 @@ fn assemble(ptxas: &Path, folder: &Folder, text: &str, arch: &str) -> Result<Vec
     if unknown.iter().any(|words| said.contains(words)) {
         return Err(Refusal::TooOld(said));
     }
-    if done.status.code().is_none() || said.trim().is_empty() {
-        return Err(Refusal::Unusable(format!("`{}` failed: {}\n{said}", ptxas.display(), done.status)));
+    // Its complaints begin with its name; others are of a program that is not `ptxas`, or of what started it.
+    if done.status.code().is_some() && said.lines().any(|line| line.starts_with("ptxas ")) {
+        return Err(Refusal::Wrong(said));
     }
-    Err(Refusal::Wrong(said))
+    Err(Refusal::Unusable(format!("`{}` failed: {}\n{said}", ptxas.display(), done.status)))
 }
 
 /// Reports what is wrong; a bug if it is the PTX, which is then saved.
@@ -78,9 +79,9 @@ fn report(refusal: &Refusal, ptxas: &Path, text: &str, arch: &str) -> CommandErr
     match refusal {
         Refusal::Wrong(said) => bugs::wrong_ptx(said, text, &format!("{} -arch {arch} -o /dev/null", ptxas.display())),
         Refusal::TooOld(said) => {
-            command_line_error(&format!("`{}` is too old for the kernels:\n{}", ptxas.display(), said.trim_end()))
+            environment_error(&format!("`{}` is too old for the kernels:\n{}", ptxas.display(), said.trim_end()))
         }
-        Refusal::Unusable(why) => command_line_error(why.trim_end()),
+        Refusal::Unusable(why) => environment_error(why.trim_end()),
     }
 }
 
@@ -103,7 +104,7 @@ pub(super) fn add_cubins(
     let Some(ptxas) = ptxas() else {
         let missing = "`--cubins always` needs NVIDIA's `ptxas`: add its folder to PATH, or name it in ATTNC_PTXAS";
         if wanted == Cubins::Always {
-            return Err(command_line_error(missing));
+            return Err(environment_error(missing));
         }
         if remarks {
             remark("the library has no machine code for GPUs, only PTX: NVIDIA's `ptxas` was not found");
@@ -149,7 +150,7 @@ pub(super) fn add_cubins(
 /// The machine code of PTX for one kind of GPU, as text.
 pub(super) fn disassembled(s: &mut Session, text: &str, arch: &str) -> Result<String, CommandError> {
     let missing = |what: &str, variable: &str| {
-        command_line_error(&format!(
+        environment_error(&format!(
             "`--emit sass` needs NVIDIA's {what}: add its folder to PATH, or name it in {variable}; `--emit ptx` needs nothing"
         ))
     };
@@ -163,11 +164,11 @@ pub(super) fn disassembled(s: &mut Session, text: &str, arch: &str) -> Result<St
     let is_cuobjdump = shower.file_name().is_some_and(|name| name.to_string_lossy().contains("cuobjdump"));
     let flag = if is_cuobjdump { "-sass" } else { "-c" };
     let done = Command::new(&shower).current_dir(folder.path()).args([flag, CUBIN]).output();
-    let done = done.map_err(|e| command_line_error(&format!("cannot run `{}`: {}", shower.display(), reason(&e))))?;
+    let done = done.map_err(|e| environment_error(&format!("cannot run `{}`: {}", shower.display(), reason(&e))))?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr);
         let text = format!("`{}` failed: {}\n{}", shower.display(), done.status, said.trim_end());
-        return Err(command_line_error(&text));
+        return Err(environment_error(&text));
     }
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }

@@ -20,8 +20,7 @@ use std::path::{Path, PathBuf};
 pub fn opt(options: &OptOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = opt_in(&mut session, options);
-    session.report();
-    result
+    session.finish(result)
 }
 
 fn opt_in(session: &mut Session, options: &OptOptions) -> Result<(), CommandError> {
@@ -115,7 +114,7 @@ impl<'a> Dumps<'a> {
         for (name, text) in &self.files.files {
             let path = folder.join(name);
             session.claim(&path)?;
-            session.write(&path, text.as_bytes())?;
+            session.write_now(&path, text.as_bytes())?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use crate::cli::{Colour, MessageFormat, MessageOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, json, render_all};
-use crate::files::{self, Identity};
+use crate::files::{self, Batch, Identity};
 use crate::source::{FileId, SourceMap, Span};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
@@ -64,6 +64,10 @@ pub struct Session {
     inputs: Vec<(Identity, PathBuf)>,
     /// The files that are written.
     outputs: Vec<(Identity, PathBuf)>,
+    /// Their contents, until the command is done.
+    batch: Batch,
+    /// Their paths.
+    written: Vec<PathBuf>,
     stages: Vec<(&'static str, Duration)>,
     running: Option<(&'static str, Instant)>,
 }
@@ -84,6 +88,8 @@ impl Session {
             verbose: messages.verbose,
             inputs: Vec::new(),
             outputs: Vec::new(),
+            batch: Batch::default(),
+            written: Vec::new(),
             stages: Vec::new(),
             running: None,
         }
@@ -150,12 +156,14 @@ impl Session {
         }
     }
 
-    /// Makes sure that an output overwrites no input of this command and no other output. Two paths may name one file.
+    /// Makes sure that an output can be written, and overwrites no input of this command and no other output. Two paths may
+    /// name one file.
     pub fn claim(&mut self, path: &Path) -> Result<(), CommandError> {
         if path == Path::new("-") {
             return Ok(());
         }
-        let Some(identity) = files::identity(path) else { return Ok(()) };
+        let possible = |s: &mut Session| files::check(path).map_err(|error| s.write_failed(path, &error));
+        let Some(identity) = files::identity(path) else { return possible(self) };
         let other = |list: &[(Identity, PathBuf)]| {
             list.iter().find(|(known, _)| *known == identity).map(|(_, other)| other.display().to_string())
         };
@@ -169,29 +177,56 @@ impl Session {
             return Err(command_line_error(&format!("two outputs have the path `{shown}`{}", named(output))));
         }
         self.outputs.push((identity, path.to_path_buf()));
-        Ok(())
+        possible(self)
     }
 
-    /// Writes an output to a file, or to stdout for `-`.
+    /// Writes an output to a file, or to stdout for `-`. A regular file appears when the command is done.
     pub fn write(&mut self, path: &Path, content: &[u8]) -> Result<(), CommandError> {
-        let done = if path == Path::new("-") { print(content) } else { files::write(path, content, false) };
-        done.map_err(|error| self.write_failed(path, &error))?;
-        self.wrote(path, content.len() as u64);
-        Ok(())
+        if path == Path::new("-") {
+            return print(content).map_err(|error| self.write_failed(path, &error));
+        }
+        self.write_by(path, &|out| out.write_all(content), false)
     }
 
     /// Writes an output whose content is made as it is written; not to stdout.
-    pub(super) fn write_by(&mut self, path: &Path, content: &files::Content<'_>) -> Result<(), CommandError> {
-        files::write_by(path, content, false).map_err(|error| self.write_failed(path, &error))?;
-        self.wrote(path, std::fs::metadata(path).map_or(0, |found| found.len()));
+    pub(super) fn write_by(
+        &mut self,
+        path: &Path,
+        content: &files::Content<'_>,
+        executable: bool,
+    ) -> Result<(), CommandError> {
+        self.batch.write(path, content, executable).map_err(|error| self.write_failed(path, &error))?;
+        self.written.push(path.to_path_buf());
         Ok(())
     }
 
-    /// Notes with `--verbose` that a file was written.
-    pub(super) fn wrote(&self, path: &Path, size: u64) {
-        if path != Path::new("-") {
-            self.say(&format!("wrote `{}`, {size} bytes", path.display()));
+    /// Writes a file whether or not the command will succeed.
+    pub(super) fn write_now(&mut self, path: &Path, content: &[u8]) -> Result<(), CommandError> {
+        files::write(path, content, false).map_err(|error| self.write_failed(path, &error))?;
+        self.written.push(path.to_path_buf());
+        Ok(())
+    }
+
+    /// Ends a command: the files that it wrote appear if it succeeded, and its diagnostics are shown.
+    pub(super) fn finish(&mut self, result: Result<(), CommandError>) -> Result<(), CommandError> {
+        let batch = std::mem::take(&mut self.batch);
+        // A reader of stdout that has seen enough ends nothing else.
+        let result = match result {
+            Ok(()) | Err(CommandError::BrokenPipe) => self.commit(batch).and(result),
+            Err(error) => Err(error),
+        };
+        self.report();
+        result
+    }
+
+    fn commit(&mut self, mut batch: Batch) -> Result<(), CommandError> {
+        batch.commit().map_err(|(path, error)| self.write_failed(&path, &error))?;
+        for path in std::mem::take(&mut self.written) {
+            let size = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file);
+            let size = size.map_or(String::new(), |found| format!(", {} bytes", found.len()));
+            self.say(&format!("wrote `{}`{size}", path.display()));
         }
+        Ok(())
     }
 
     fn write_failed(&mut self, path: &Path, error: &io::Error) -> CommandError {
@@ -254,6 +289,12 @@ pub fn command_line_error(text: &str) -> CommandError {
     CommandError::CommandLine
 }
 
+/// Reports that a program of this machine is missing, or does not work.
+pub(super) fn environment_error(text: &str) -> CommandError {
+    message(Severity::Error, text, &[]);
+    CommandError::Environment
+}
+
 /// Reports a message without a location or code, with notes; as JSON if messages are.
 pub(super) fn message(severity: Severity, text: &str, notes: &[String]) {
     if JSON.load(Ordering::Relaxed) {
@@ -287,30 +328,35 @@ fn read_source(path: &Path) -> Result<String, Box<(Diagnostic, CommandError)>> {
         let message = format!("cannot read `{name}`: {why}");
         Box::new((Diagnostic::error(codes::UNREADABLE, message), CommandError::Environment))
     };
-    let mut bytes = Vec::new();
-    if path == Path::new("-") {
-        io::stdin().lock().take(MAX_SOURCE + 1).read_to_end(&mut bytes).map_err(|e| unreadable(&reason(&e)))?;
+    let read = if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        io::stdin().lock().take(MAX_SOURCE + 1).read_to_end(&mut bytes).map(|_| bytes)
     } else {
-        let is_folder = std::fs::metadata(path).map_err(|error| unreadable(&reason(&error)))?.is_dir();
-        if is_folder {
-            return Err(unreadable("it is a directory"));
-        }
-        let file = std::fs::File::open(path).map_err(|error| unreadable(&reason(&error)))?;
-        file.take(MAX_SOURCE + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&reason(&error)))?;
-    }
+        files::read(path, MAX_SOURCE + 1)
+    };
+    let bytes = read.map_err(|error| unreadable(&reason(&error)))?;
     if bytes.len() as u64 > MAX_SOURCE {
         let message = format!("`{name}` is longer than 4 MiB, the limit for source files");
         return Err(Box::new((Diagnostic::error(codes::TOO_LARGE, message), CommandError::Program)));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let before = error.as_bytes().get(..at).unwrap_or_default();
-        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-        let byte = error.as_bytes().get(at).copied().unwrap_or_default();
-        let message = format!("`{name}` is not UTF-8: byte 0x{byte:02x} in line {line} does not begin a character");
+    let line_of = |before: &[u8]| before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let not_text = |message: String, at: usize| {
         let diagnostic = Diagnostic::error(codes::NOT_UTF8, message).note(format!("the byte is at offset {at}"));
         Box::new((diagnostic, CommandError::Program))
-    })
+    };
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = line_of(error.as_bytes().get(..at).unwrap_or_default());
+        let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+        not_text(format!("`{name}` is not UTF-8: byte 0x{byte:02x} in line {line} does not begin a character"), at)
+    })?;
+    match text.find('\0') {
+        Some(at) => {
+            let line = line_of(text.as_bytes().get(..at).unwrap_or_default());
+            Err(not_text(format!("`{name}` is not a text: it has a NUL byte in line {line}"), at))
+        }
+        None => Ok(text),
+    }
 }
 
 /// The error message of the operating system, without its number.

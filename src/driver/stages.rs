@@ -15,7 +15,7 @@ use crate::codegen::{self, Generator};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::files::Folder;
-use crate::interface::{Interface, tensors};
+use crate::interface::{Interface, axes, tensors};
 use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
 use crate::runtime::descriptor::{ModelDescriptor, id_of};
@@ -106,10 +106,11 @@ pub(super) fn lower(s: &mut Session, program: &Program, bindings: &ProgramOption
         graph::LowerError::Bug(text) => bug("lowering to graph IR", &text, None),
     })?;
     s.stop_on_errors()?;
-    match ir::verify(&module) {
-        Ok(_) => Ok(module),
-        Err(errors) => Err(bug("lowering to graph IR", &errors.to_string(), None)),
+    if let Err(errors) = ir::verify(&module) {
+        return Err(bug("lowering to graph IR", &errors.to_string(), None));
     }
+    supported(s, &module.interface())?;
+    Ok(module)
 }
 
 /// Graph IR from its text form, verified.
@@ -254,6 +255,14 @@ pub(super) fn optimise(
     done.map(|_| ()).map_err(|error| broken_pass(&error))
 }
 
+/// Refuses models that no runtime could open or call.
+fn supported(s: &mut Session, interface: &Interface<'_>) -> Result<(), CommandError> {
+    tensors(interface.params).map(|_| ()).and_then(|()| axes(&interface.entries)).map_err(|message| {
+        s.diagnostics.push(Diagnostic::error(entries_codes::PROGRAM_SIZE, message));
+        CommandError::Program
+    })
+}
+
 /// Describes the model of a module to the runtime.
 pub(super) fn describe(
     s: &mut Session,
@@ -261,10 +270,7 @@ pub(super) fn describe(
     model: &str,
     doc: &str,
 ) -> Result<ModelDescriptor, CommandError> {
-    if let Err(message) = tensors(interface.params) {
-        s.diagnostics.push(Diagnostic::error(entries_codes::PROGRAM_SIZE, message));
-        return Err(CommandError::Program);
-    }
+    supported(s, interface)?;
     // An IR text that names no model is named after its file.
     let name = if model.is_empty() { model_name(interface.file) } else { model.to_string() };
     descriptor::describe(interface, &name, doc, &Arch::host().triple().to_string()).map_err(|message| {
@@ -545,33 +551,22 @@ pub(super) fn one_object(s: &mut Session, code: &Compiled) -> Result<Vec<u8>, Co
     if code.others.is_empty() {
         return Ok(code.object.clone());
     }
-    let folder = temporary(s)?;
-    let file = folder.path().join("model.o");
-    link::join(&code.objects(), &file).map_err(|error| link_failed(s, &error))?;
-    read_back(s, &file)
+    link::join(&code.objects()).map_err(|error| link_failed(s, &error))
 }
 
-fn read_back(s: &mut Session, file: &Path) -> Result<Vec<u8>, CommandError> {
-    std::fs::read(file).map_err(|error| {
-        s.fail(Diagnostic::error(codes::UNREADABLE, format!("cannot read `{}`: {}", file.display(), reason(&error))))
-    })
-}
-
-/// Links the code with the support library into a shared object at `path`, for any program or for this process alone; `-` is
-/// stdout.
-pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path, for_all: bool) -> Result<(), CommandError> {
-    let objects = code.objects();
-    let linked = |to: &Path| if for_all { link::link_library(&objects, to) } else { link::link(&objects, to) };
-    if path != Path::new("-") {
-        linked(path).map_err(|error| link_failed(s, &error))?;
-        s.wrote(path, std::fs::metadata(path).map_or(0, |file| file.len()));
-        return Ok(());
+/// Links the code with the support library into a shared object for any program, at `path`; `-` is stdout.
+pub(super) fn library(s: &mut Session, code: &Compiled, path: &Path) -> Result<(), CommandError> {
+    let made = link::library(&code.objects(), if path == Path::new("-") { Path::new("model.so") } else { path });
+    let bytes = made.map_err(|error| link_failed(s, &error))?;
+    match path == Path::new("-") {
+        true => s.write(path, &bytes),
+        false => s.write_by(path, &|out| out.write_all(&bytes), true),
     }
-    let folder = temporary(s)?;
-    let file = folder.path().join("model.so");
-    linked(&file).map_err(|error| link_failed(s, &error))?;
-    let bytes = read_back(s, &file)?;
-    s.write(path, &bytes)
+}
+
+/// Links the code into a shared object for this process alone.
+pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path) -> Result<(), CommandError> {
+    link::link(&code.objects(), path).map_err(|error| link_failed(s, &error))
 }
 
 /// A temporary directory that is removed when the value is dropped.

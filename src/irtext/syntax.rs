@@ -224,5 +224,6 @@ pub(super) fn string(token: &str, place: TextSpan) -> Result<String, GrammarErro
             _ => return Err(bad()),
         }
     }
-    Ok(out)
+    // Names end there in object files, and in C.
+    if out.contains('\0') { Err(user(TextError::new(place, "NUL in a string"))) } else { Ok(out) }
 }

@@ -235,6 +235,14 @@ pub fn link(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
 /// # Errors
 /// As [`link`].
 pub fn link_library(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
+    written(output, &library(objects, output)?)
+}
+
+/// The bytes that [`link_library`] writes.
+///
+/// # Errors
+/// As [`link`].
+pub fn library(objects: &[&[u8]], output: &Path) -> Result<Vec<u8>, LinkError> {
     let importable = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let module = output.file_stem().and_then(|stem| stem.to_str()).filter(importable);
     link_as(&Linker::find(std::env::var_os("PATH"))?, objects, module, true, output)
@@ -245,16 +253,25 @@ pub fn link_library(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
 /// # Errors
 /// As [`link`].
 pub fn link_with(linker: &Linker, objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
-    link_as(linker, objects, None, false, output)
+    written(output, &link_as(linker, objects, None, false, output)?)
 }
 
-/// Makes one object file of several, without the support library.
+fn written(output: &Path, library: &[u8]) -> Result<(), LinkError> {
+    files::write(output, library, true).map_err(file(output))
+}
+
+fn file(path: &Path) -> impl Fn(std::io::Error) -> LinkError {
+    let path = path.to_owned();
+    move |error| LinkError::File { path: path.clone(), error }
+}
+
+/// One object file of several, without the support library.
 ///
 /// # Errors
 /// As [`link`].
-pub fn join(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
+pub fn join(objects: &[&[u8]]) -> Result<Vec<u8>, LinkError> {
     let linker = Linker::find(std::env::var_os("PATH"))?;
-    start(objects.iter().copied(), output, |names, to| linker.joining(names, to))
+    start(objects.iter().copied(), None, |names, to| linker.joining(names, to))
 }
 
 fn link_as(
@@ -263,12 +280,12 @@ fn link_as(
     module: Option<&str>,
     stays: bool,
     output: &Path,
-) -> Result<(), LinkError> {
+) -> Result<Vec<u8>, LinkError> {
     let (libm, name) = survey(objects);
     let lines = objects.iter().any(|object| has_lines(object));
     let made = Made { name, module, libm, lines, stays };
     let all = objects.iter().copied().chain([SUPPORT_OBJECT]);
-    start(all, output, |names, to| linker.command(names, SCRIPT, &made, to))
+    start(all, Some(output), |names, to| linker.command(names, SCRIPT, &made, to))
 }
 
 /// Has an object a line table?
@@ -293,17 +310,14 @@ fn survey(objects: &[&[u8]]) -> (bool, Option<String>) {
     (libm, defined.iter().find_map(own))
 }
 
-/// Starts a linker on objects; `command` has their names and that of what it makes.
+/// What a linker makes of objects; `command` has their names and that of what it makes. It works beside `near`, if there
+/// is no other place.
 fn start<'o>(
     objects: impl Iterator<Item = &'o [u8]>,
-    output: &Path,
+    near: Option<&Path>,
     command: impl FnOnce(&[String], &str) -> Command,
-) -> Result<(), LinkError> {
-    let file = |path: &Path| {
-        let path = path.to_owned();
-        move |error| LinkError::File { path, error }
-    };
-    let work = Folder::new(Some(output)).map_err(file(output))?;
+) -> Result<Vec<u8>, LinkError> {
+    let work = Folder::new(near).map_err(file(near.unwrap_or(&std::env::temp_dir())))?;
     let write = |name: &str, bytes: &[u8]| {
         let path = work.path().join(name);
         std::fs::write(&path, bytes).map_err(file(&path))
@@ -329,6 +343,5 @@ fn start<'o>(
         Ok(_) => {}
     }
     let linked = work.path().join("linked");
-    let bytes = std::fs::read(&linked).map_err(file(&linked))?;
-    files::write(output, &bytes, true).map_err(file(output))
+    std::fs::read(&linked).map_err(file(&linked))
 }

@@ -304,6 +304,11 @@ fn the_command_says_what_it_needs() {
     assert!(code == 3 && err.contains("would overwrite `mine.safetensors`") && err.contains("another place"), "{err}");
     assert_eq!(std::fs::read(folder.path().join("mine.safetensors")).expect("a file"), b"mine");
     assert!(!folder.path().join("mine.attn").exists());
+    // The command does not name the weights, and somebody else may have made the link.
+    std::os::unix::fs::symlink("outside", folder.path().join("linked.safetensors")).expect("a link");
+    let (code, _, err) = attnc(folder.path(), &["import", path, "-o", "linked.attn"]);
+    assert!(code == 3 && err.contains("`linked.safetensors`: it is a symbolic link"), "{err}");
+    assert!(!folder.path().join("outside").exists() && !folder.path().join("linked.attn").exists());
     std::fs::write(folder.path().join("none.gguf"), "").expect("a file");
     let (code, _, err) = attnc(folder.path(), &["import", "none.gguf", "-o", "none.attn"]);
     assert!(code == 3 && err.contains("it does not begin with `GGUF`"), "{err}");

@@ -1,7 +1,7 @@
 //! Where do outputs go, and what is there when something goes wrong?
 //!
-//! A regular file appears whole or not at all, what is no regular file is written into, nothing that is read is
-//! overwritten, and nothing temporary stays.
+//! Regular files appear together or not at all, pipes and devices are written into, nothing is written through a link, nothing
+//! that is read is overwritten, and nothing temporary stays.
 
 use std::ffi::OsString;
 use std::fs;
@@ -105,7 +105,7 @@ fn an_ending_that_does_not_agree_names_the_flag() {
     assert!(err.contains("out.npy"), "{err}");
 }
 
-/// What is no regular file stays what it is and gets the bytes; a link stays, and its file gets them.
+/// Pipes and devices stay what they are and get the bytes; a link stays, and what it leads to is as it was.
 #[test]
 fn pipes_devices_and_links_stay_what_they_are() {
     let place = Sandbox::new();
@@ -131,9 +131,14 @@ fn pipes_devices_and_links_stay_what_they_are() {
 
         let (link, target) = (place.path(&format!("link.{ending}")), place.path(&format!("target.{ending}")));
         symlink(&target, &link).expect("a link");
-        for _ in 0..2 {
-            assert_eq!(place.attnc(&[EXAMPLE, "--emit", &format!("{kind}={}", link.display())]).0, Some(0));
-            assert!(fs::read(&target).expect("the target") == expected("link"), "{kind}");
+        for old in [None, Some("old")] {
+            if let Some(old) = old {
+                fs::write(&target, old).expect("a file");
+            }
+            let (code, err) = place.attnc(&[EXAMPLE, "--emit", &format!("{kind}={}", link.display())]);
+            assert_eq!(code, Some(3), "{kind}: {err}");
+            assert!(err.contains("it is a symbolic link"), "{kind}: {err}");
+            assert_eq!(fs::read_to_string(&target).ok().as_deref(), old, "{kind}");
             assert!(fs::symlink_metadata(&link).expect("the link").is_symlink(), "{kind}");
         }
     }
@@ -166,7 +171,6 @@ fn nothing_that_is_read_is_overwritten() {
     fs::write(place.path("m.air"), air).expect("a text");
     symlink("p.txt", place.path("soft")).expect("a link");
     fs::hard_link(place.path("p.txt"), place.path("hard")).expect("a link");
-    symlink("new", place.path("dangling")).expect("a link");
     fs::create_dir(place.path("folder")).expect("a folder");
     for args in [
         &["p.txt", "--emit", "ast=p.txt"][..],
@@ -177,7 +181,6 @@ fn nothing_that_is_read_is_overwritten() {
         &["soft", "-o", "p.txt", "--emit", "ast"],
         &["hard", "--emit", "ast=soft"],
         &["p.txt", "--emit", "tokens=a,ast=./a"],
-        &["p.txt", "--emit", "tokens=new,ast=dangling"],
         &["opt", "m.air", "-o", "m.air"],
         &["opt", "m.air", "-o", "./folder/../m.air"],
         &["bench", "p.txt", "--size", "S=1", "--json", "hard"],
@@ -189,11 +192,105 @@ fn nothing_that_is_read_is_overwritten() {
         assert_eq!(fs::read_to_string(place.path("p.txt")).expect("the program"), program, "{args:?}");
         assert_eq!(fs::read_to_string(place.path("m.air")).expect("the text"), air, "{args:?}");
     }
-    assert_eq!(place.names(), ["dangling", "folder", "hard", "m.air", "p.txt", "soft"]);
+    assert_eq!(place.names(), ["folder", "hard", "m.air", "p.txt", "soft"]);
     let run = |args: &[&str]| place.attnc(&[&["run", "p.txt"], args].concat());
     assert_eq!(run(&["--input", "x=[1, 2]", "--output", "x.npy"]).0, Some(0));
     let (code, err) = run(&["--input", "x=x.npy", "--output", "./x.npy"]);
     assert_eq!(code, Some(2), "{err}");
+}
+
+/// Each command, and each of its outputs.
+#[test]
+fn no_command_writes_through_a_link() {
+    let place = Sandbox::new();
+    let program = "model M { pub fn f(x: f32[S]) -> (f32[S], f32[S]) { (x, x * 2.0) } }\n";
+    fs::write(place.path("p.attn"), program).expect("a program");
+    fs::write(place.path("m.air"), "module \"m\"\n").expect("a text");
+    for folder in ["d", "dumps"] {
+        fs::create_dir(place.path(folder)).expect("a folder");
+    }
+    let links = ["l.air", "l.so", "l.npy", "l.json", "l.svg", "d/result.1.npy", "dumps/00-parsed.air"];
+    for link in links {
+        symlink("/nowhere/at/all", place.path(link)).expect("a link");
+    }
+    let dumps: Vec<String> = {
+        let args = ["opt", "m.air", "-o", "-", "--dump-dir", "there", "--print-after", "all"];
+        assert_eq!(place.attnc(&args).0, Some(0));
+        fs::read_dir(place.path("there")).map_or(Vec::new(), |entries| {
+            entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+        })
+    };
+    for name in &dumps {
+        let _ = symlink("/nowhere/at/all", place.path(&format!("dumps/{name}")));
+    }
+    let before = place.names();
+    let run = ["run", "p.attn", "--input", "x=[1, 2]", "--output"];
+    let bench = ["bench", "p.attn", "--size", "S=1", "--seconds", "0.01"];
+    for args in [
+        &["p.attn", "-o", "l.so"][..],
+        &["p.attn", "--emit", "ir=new.air,so=l.so"],
+        &["opt", "m.air", "-o", "l.air"],
+        &["opt", "m.air", "-o", "-", "--dump-dir", "dumps", "--print-after", "all"],
+        &[&run[..], &["d"]].concat(),
+        &[&bench[..], &["--json", "l.json"]].concat(),
+        &[&bench[..], &["--json", "new.json", "--svg", "l.svg"]].concat(),
+    ] {
+        let (code, err) = place.attnc(args);
+        assert_eq!(code, Some(3), "{args:?}: {err}");
+        assert!(err.contains("it is a symbolic link"), "{args:?}: {err}");
+        assert_eq!(place.names(), before, "{args:?}");
+    }
+    assert!(!place.path("d/result.0.npy").exists(), "the results of a call appear together");
+}
+
+/// All of the files that a command writes, or none.
+#[test]
+fn outputs_appear_together() {
+    let place = Sandbox::new();
+    fs::write(place.path("bad.attn"), "model M { pub fn f(x: f32[S]) -> f32[S] { y } }\n").expect("a program");
+    // A linker that makes nothing is known to be one after everything else.
+    fs::write(place.path("tmp/cc"), "#!/bin/sh\nexit 1\n").expect("a script");
+    fs::set_permissions(place.path("tmp/cc"), fs::Permissions::from_mode(0o755)).expect("a script");
+    for (program, outputs, code) in [
+        (EXAMPLE, "ast=a,ir=/nowhere/x", 3),
+        (EXAMPLE, "ast=a,ir=none/x", 3),
+        (EXAMPLE, "ast=a,ir=tmp", 3),
+        (EXAMPLE, "ast=a,ir=b,so=m.so", 3),
+        ("bad.attn", "tokens=a,ast=b", 1),
+    ] {
+        let mut command = place.command(env!("CARGO_BIN_EXE_attnc"));
+        let output = command.args([program, "--emit", outputs]).env("PATH", place.path("tmp")).output().expect("attnc");
+        assert_eq!(output.status.code(), Some(code), "{outputs}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(place.names(), ["bad.attn", "tmp/cc"], "{outputs}");
+    }
+}
+
+/// A pipe whose other end nobody opens.
+#[test]
+fn a_pipe_without_another_end_is_an_error() {
+    let place = Sandbox::new();
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().expect("mkfifo").success());
+    fs::write(place.path("p.attn"), "model M { pub fn f(x: f32[S]) -> f32[S] { x } }\n").expect("a program");
+    for (args, why) in [
+        (&["check", "pipe"][..], "no process writes"),
+        (&["run", "p.attn", "--calls", "pipe"], "no process writes"),
+        (&["p.attn", "--emit", "ir=pipe"], "no process reads"),
+        (&["run", "p.attn", "--input", "x=[1]", "--output", "pipe.npy"], "no process reads"),
+    ] {
+        if args.contains(&"pipe.npy") {
+            fs::rename(place.path("pipe"), place.path("pipe.npy")).expect("a pipe");
+        }
+        let (code, err) = place.attnc(args);
+        assert_eq!(code, Some(3), "{args:?}: {err}");
+        assert!(err.contains(why), "{args:?}: {err}");
+    }
+    // One that comes late, and one that is gone already.
+    for line in
+        ["mkfifo late; { sleep 0.2; cat p.attn >late; } & \"$0\" check late", "cat p.attn | \"$0\" check /dev/stdin"]
+    {
+        let output = place.command("sh").args(["-c", line, env!("CARGO_BIN_EXE_attnc")]).output().expect("sh");
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 /// A file that cannot grow is not there at all, or as it was.

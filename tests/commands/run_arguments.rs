@@ -91,3 +91,68 @@ fn what_is_not_given_may_be_random() {
         }
     }
 }
+
+/// Extents beyond those of a tile, formulas of many terms: they run, or are refused when they are compiled.
+#[test]
+fn large_programs_run_or_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let d = (1 << 20) + 1;
+    let ones = attnc::tensor::Tensor::from_f32(vec![1, d], &vec![1.0; d]).expect("values");
+    std::fs::write(path("x.npy"), attnc::runtime::npy::to_bytes(&ones)).expect("an input");
+    let wide = format!(
+        "model M<D = {d}> {{
+    pub fn product(x: f32[S, D]) -> f32[S, S] {{ x @ x.T }}
+    pub fn attention(x: f32[S, D]) -> f32 {{ sum(softmax(x @ x.T) @ x) }}
+}}
+"
+    );
+    std::fs::write(path("wide.attn"), wide).expect("a program");
+    let names = |n: usize, of: &dyn Fn(usize) -> String, by: &str| (0..n).map(of).collect::<Vec<_>>().join(by);
+    let sum = names(64, &|i| format!("A{i}"), " + ");
+    let args = names(64, &|i| format!("x{i}: f32[A{i}]"), ", ");
+    let long = format!("model M {{ pub fn f({args}, y: f32[{sum}]) -> f32[{sum}] {{ softmax(y) + y }} }}\n");
+    std::fs::write(path("long.attn"), long).expect("a program");
+    let ones = format!("y=[{}]", names(64, &|_| "1".to_string(), ","));
+    let given: Vec<String> = (0..64).flat_map(|i| ["--input".to_string(), format!("x{i}=[1]")]).collect();
+    for backend in BACKENDS {
+        for function in ["product", "attention"] {
+            let input = format!("x={}", path("x.npy"));
+            let (code, out, err) =
+                attnc(&["run", &path("wide.attn"), "--backend", backend, "--function", function, "--input", &input]);
+            assert_eq!((code, err.as_str()), (0, ""), "{backend} {function}");
+            assert!(out.contains("1048577.000000"), "{backend} {function}: {out}");
+        }
+        let mut all = vec!["run".to_string(), path("long.attn"), "--backend".to_string(), (*backend).to_string()];
+        all.extend(given.iter().cloned().chain(["--input".to_string(), ones.clone()]));
+        let (code, out, err) = attnc(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!((code, err.as_str()), (0, ""), "{backend}");
+        assert!(out.starts_with("result: f32[64]\n  [1.015625, 1.015625"), "{backend}: {out}");
+    }
+    let axes = |n: usize| vec!["1"; n].join(", ");
+    for (text, what) in [
+        (format!("pub fn f(x: f32[{}]) -> f32 {{ sum(x) }}", axes(65)), "the argument `x` of `f` has 65 axes"),
+        (
+            format!("pub fn f(x: f32[1]) -> f32[{}] {{ rearrange(x, \"a -> a{}\") }}", axes(65), " 1".repeat(64)),
+            "result 0 of `f` has 65 axes",
+        ),
+    ] {
+        std::fs::write(path("axes.attn"), format!("model M {{ {text} }}\n")).expect("a program");
+        for args in [&["check", &path("axes.attn")][..], &[&path("axes.attn"), "-o", &path("axes.so")]] {
+            let (code, _, err) = attnc(args);
+            assert!(code == 1 && err.contains(what), "{args:?}: {err}");
+        }
+    }
+    for (name, text) in [
+        ("nul.air", "module \"a\\u{0}b\"\n".to_string()),
+        ("nul.tir", "module \"a\0b\"\n".to_string()),
+        (
+            "nul.attn",
+            "model M { #[name = \"a\0b\"] w: f32[2]\n pub fn f(x: f32[2]) -> f32[2] { x * w } }\n".to_string(),
+        ),
+    ] {
+        std::fs::write(path(name), text).expect("a text");
+        let (code, _, err) = attnc(&["check", &path(name)]);
+        assert!(code == 1 && err.contains("NUL"), "{name}: {err}");
+    }
+}

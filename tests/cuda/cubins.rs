@@ -115,6 +115,13 @@ fn no_assembler() {
     let nowhere = Path::new("/nowhere/ptxas");
     let text = complaint(&mut compile("nowhere", nowhere, &[]).1);
     assert!(text.contains("cannot run `/nowhere/ptxas`"), "{text}");
+    // Programs that are not `ptxas`, or none that can make anything, belong to the environment.
+    for program in ["/nowhere/ptxas", "/bin/cat", "/bin/true", "/bin/false"] {
+        let (place, mut command) = compile("another", Path::new(program), &[]);
+        let done = command.output().expect("attnc runs");
+        assert_eq!(done.status.code(), Some(3), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(std::fs::read_dir(place).expect("a folder").count(), 0, "{program}");
+    }
     let hidden = |command: &mut Command| {
         // The linker is there, and nothing else.
         command.env_remove("ATTNC_PTXAS").env_remove("ATTNC_NVDISASM").env_remove("CUDA_HOME").env("PATH", "/nowhere");
