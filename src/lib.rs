@@ -59,7 +59,7 @@
 //! | `cfg` | the control flow of a body: orders of blocks, dominators, loops |  | what is in a block |
 //! | `table` | what a row of an IR's table of operations says, and what is made of it: attributes as text, the reference | `diagnostics`, `irtext`, `shape`, `ssa` | any operation |
 //! | `irtext` | the syntax that the IR texts share | `diagnostics`, `shape`, `source` | any IR |
-//! | `files` | writing outputs whole, and temporary files that are removed |  | what is in a file |
+//! | `files` | reading sources, writing outputs whole and together, temporary files that are removed |  | what is in a file |
 //! | `threads` | the same work for each of several items, on several threads |  | what the work is |
 //! | `random` | a random number generator that gives the same numbers everywhere |  | who draws |
 //! | `stack` | room on the stack for deep recursion |  | what recurses |
