@@ -8,9 +8,6 @@ use attnc::driver::{self, CommandError};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Stack for the compiler's thread. Recursion over trees is limited to 256 levels, which fits many times.
-const STACK: usize = 256 << 20;
-
 fn main() -> ExitCode {
     memory::exit_when_it_is_used_up(CommandError::Environment.exit_code());
     attnc::files::clean_up_on_signals();
@@ -26,12 +23,8 @@ fn main() -> ExitCode {
         );
         let _ = std::io::stderr().lock().write_all(message.as_bytes());
     }));
-    let compiler = std::thread::Builder::new().stack_size(STACK).spawn(run);
-    let code = match compiler {
-        Ok(thread) => thread.join().unwrap_or(CommandError::Bug.exit_code()),
-        Err(_) => std::panic::catch_unwind(run).unwrap_or(CommandError::Bug.exit_code()),
-    };
-    ExitCode::from(code)
+    let code = std::panic::catch_unwind(|| attnc::stack::with_large_stack(run));
+    ExitCode::from(code.unwrap_or(CommandError::Bug.exit_code()))
 }
 
 fn run() -> u8 {
