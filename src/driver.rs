@@ -30,6 +30,7 @@ mod variants;
 
 pub use bench::bench;
 pub use call::run;
+pub use calls::count_calls;
 pub use function::function;
 pub use generate::generate;
 pub use import::import;
@@ -216,8 +217,9 @@ fn graph_ir(
     // The same computation in fewer and larger operations.
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
-    out.emit(s, EmitKind::Ir, |_| ir::text::print(&graph))?;
-    out.emit(s, EmitKind::Dot, |_| ir::dot(&graph))?;
+    let shown = stages::only_function(options.function.as_deref(), &graph)?;
+    out.emit(s, EmitKind::Ir, |_| ir::text::print(&shown))?;
+    out.emit(s, EmitKind::Dot, |_| ir::dot(&shown))?;
     Ok(out.go_beyond(EmitKind::Dot).then_some(graph))
 }
 

@@ -5,7 +5,6 @@ mod memory;
 
 use attnc::cli::{Command, CommandLine};
 use attnc::driver::{self, CommandError};
-use attnc::stack;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -24,8 +23,8 @@ fn main() -> ExitCode {
         );
         let _ = std::io::stderr().lock().write_all(message.as_bytes());
     }));
-    let code = std::panic::catch_unwind(|| stack::with_room(run)).unwrap_or(CommandError::Bug.exit_code());
-    ExitCode::from(code)
+    let code = std::panic::catch_unwind(|| attnc::stack::with_large_stack(run));
+    ExitCode::from(code.unwrap_or(CommandError::Bug.exit_code()))
 }
 
 fn run() -> u8 {

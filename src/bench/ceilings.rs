@@ -36,6 +36,8 @@ pub struct Ceilings {
     pub memories: Vec<Memory>,
     /// Bytes of the buffer that was read from memory.
     pub buffer: usize,
+    /// The median round as a part of the best one, in the measurement where that is least: near 1 on an idle machine.
+    pub steadiness: f64,
 }
 
 impl Ceilings {
@@ -86,19 +88,25 @@ pub fn measure(threads: usize) -> Ceilings {
             });
         }
     });
-    let flops = best_rate(threads, steps as f64 * unit.flops_per_step(), &|_| unit.multiply(steps));
+    let steadiness = std::cell::Cell::new(1.0f64);
+    let best_rate = |amount: f64, work: &(dyn Fn(usize) + Sync)| {
+        let (best, median) = rates(threads, amount, work);
+        steadiness.set(steadiness.get().min(median / best.max(1.0)));
+        best
+    };
+    let flops = best_rate(steps as f64 * unit.flops_per_step(), &|_| unit.multiply(steps));
     let mut products = vec![(Products::Floats, flops)];
     for other in Products::here() {
         let steps = steps_of(&|steps| other.multiply(steps));
         let operations = steps as f64 * other.operations_per_step();
-        products.push((other, best_rate(threads, operations, &|_| other.multiply(steps))));
+        products.push((other, best_rate(operations, &|_| other.multiply(steps))));
     }
 
     let buffer = buffer_bytes().max(threads * BLOCK);
     let memory = on_large_pages(buffer);
     let share = buffer / threads / BLOCK * BLOCK;
     let own = |thread: usize| memory.get(thread * share..(thread + 1) * share).unwrap_or_default();
-    let rate = |way: Way| best_rate(threads, share as f64, &|thread| unit.read(way, own(thread)));
+    let rate = |way: Way| best_rate(share as f64, &|thread| unit.read(way, own(thread)));
     let mut bandwidth = rate(Way::Places).max(rate(Way::Order));
     let mut memories = vec![Memory { name: "memory", bytes: u64::MAX, bandwidth }];
     // From the farthest on: what is nearer is no slower.
@@ -108,10 +116,10 @@ pub fn measure(threads: usize) -> Ceilings {
         let bytes = |thread: usize| own(thread).get(..part).unwrap_or_default();
         let passes = steps_of(&|passes| unit.read_again(bytes(0), passes));
         let amount = part as f64 * passes as f64;
-        bandwidth = best_rate(threads, amount, &|thread| unit.read_again(bytes(thread), passes)).max(bandwidth);
+        bandwidth = best_rate(amount, &|thread| unit.read_again(bytes(thread), passes)).max(bandwidth);
         memories.insert(0, Memory { name: cache.name, bytes: cache.bytes, bandwidth });
     }
-    Ceilings { workers: threads, products, vectors: unit.name(), memories, buffer }
+    Ceilings { workers: threads, products, vectors: unit.name(), memories, buffer, steadiness: steadiness.get() }
 }
 
 /// As many steps as fill a round on this machine.
@@ -139,9 +147,9 @@ fn time(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// The best rate of all threads together, where each does `amount` of work in a round.
-fn best_rate(threads: usize, amount: f64, work: &(dyn Fn(usize) + Sync)) -> f64 {
-    let mut best = 0.0f64;
+/// The best and the median rate of all threads together over the rounds, where each thread does `amount` of work in a round.
+fn rates(threads: usize, amount: f64, work: &(dyn Fn(usize) + Sync)) -> (f64, f64) {
+    let mut rates = vec![0.0f64];
     for _ in 0..ROUNDS {
         let barrier = Barrier::new(threads);
         let times: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
@@ -157,10 +165,11 @@ fn best_rate(threads: usize, amount: f64, work: &(dyn Fn(usize) + Sync)) -> f64 
         let (first, last) = (times.iter().map(|t| t.0).min(), times.iter().map(|t| t.1).max());
         if let (Some(first), Some(last)) = (first, last) {
             let seconds = (last - first).as_secs_f64().max(1e-9);
-            best = best.max(amount * times.len() as f64 / seconds);
+            rates.push(amount * times.len() as f64 / seconds);
         }
     }
-    best
+    rates.sort_unstable_by(f64::total_cmp);
+    (rates.last().copied().unwrap_or(0.0), rates.get(rates.len() / 2).copied().unwrap_or(0.0))
 }
 
 /// Bytes to read: several times the largest cache, at most a quarter of the free memory.
@@ -251,6 +260,7 @@ mod tests {
         assert_eq!(ceilings.products.first().map(|p| p.0), Some(Products::Floats));
         assert!(ceilings.memories.iter().all(|m| sane(m.bandwidth)), "{ceilings:?}");
         assert!(ceilings.buffer >= BLOCK && ceilings.buffer.is_multiple_of(BLOCK), "{ceilings:?}");
+        assert!(ceilings.steadiness > 0.0 && ceilings.steadiness <= 1.0, "{ceilings:?}");
         // What is nearer is smaller and no slower; memory is last and holds everything.
         let pairs = ceilings.memories.windows(2);
         assert!(pairs.clone().count() > 0 && pairs.clone().all(|m| m[0].bytes < m[1].bytes), "{ceilings:?}");

@@ -139,7 +139,14 @@ pub struct Rates {
     pub bound: Bound,
     /// The farthest memory that its bytes come from at best: `L2`, `memory`.
     pub memory: &'static str,
+    /// The faster of the two rates as a part of its ceiling as it was measured: above 1 if that ceiling is too low.
+    pub of_measured: f64,
 }
+
+/// Below this part of the best round, the median round tells of a busy machine.
+const STEADY: f64 = 0.8;
+/// From this part of a measured ceiling on, a kernel tells that the ceiling is too low.
+const ABOVE: f64 = 1.1;
 
 impl Report {
     /// Who worked: `1 thread`, `132 multiprocessors`.
@@ -162,11 +169,32 @@ impl Report {
         let far = self.ceilings.memory_of(if site.weights > 0 { call } else { site.bytes / launches });
         let weights = site.weights.min(site.bytes) as f64;
         let least = weights / far.bandwidth.max(1.0) + (site.bytes as f64 - weights) / near.bandwidth.max(1.0);
-        let of = |rate: f64, ceiling: f64| rate / ceiling.max(rate).max(1.0);
+        let of = |rate: f64, ceiling: f64| rate / ceiling.max(1.0);
         let of_flops = of(done, self.ceilings.products(site.products));
         let of_bandwidth = of(moved, if least > 0.0 { site.bytes as f64 / least } else { near.bandwidth });
+        let of_measured = of_flops.max(of_bandwidth);
+        let (of_flops, of_bandwidth) = (of_flops.min(1.0), of_bandwidth.min(1.0));
         let bound = if of_flops > of_bandwidth { Bound::Compute } else { Bound::Memory };
-        Rates { flops: done, bandwidth: moved, of_flops, of_bandwidth, bound, memory: far.name }
+        Rates { flops: done, bandwidth: moved, of_flops, of_bandwidth, bound, memory: far.name, of_measured }
+    }
+
+    /// Why the ceilings may be too low, in sentences; empty where nothing tells of it.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let steadiness = self.ceilings.steadiness;
+        if steadiness < STEADY {
+            found.push(format!(
+                "the machine was busy while its ceilings were measured (the median round reached {:.0} % of the best)",
+                steadiness * 100.0
+            ));
+        }
+        let above = |s: &&Site| self.rates(s).of_measured > ABOVE;
+        let mut names: Vec<&str> = self.sites.iter().filter(above).map(|s| s.kernel.as_str()).collect();
+        names.dedup();
+        if !names.is_empty() {
+            found.push(format!("faster than the ceilings that were measured: {}", names.join(", ")));
+        }
+        found
     }
 
     /// All launches as one.
@@ -236,6 +264,7 @@ pub(crate) fn example() -> Report {
                 memory("memory", u64::MAX, 46e9),
             ],
             buffer: 440_401_920,
+            steadiness: 0.97,
         },
         gpu: None,
     }
@@ -261,6 +290,13 @@ mod tests {
         // 120 GB/s from memory, which was measured at 46: the ceiling was not reached when it was measured.
         let copied = rates(3);
         assert!((copied.of_bandwidth - 1.0).abs() < 1e-9, "{copied:?}");
+        assert!((copied.of_measured - 120.0 / 46.0).abs() < 1e-6, "{copied:?}");
+        assert_eq!(report.warnings(), ["faster than the ceilings that were measured: carry.0"]);
+        let mut busy = example();
+        busy.sites.truncate(3);
+        assert!(busy.warnings().is_empty());
+        busy.ceilings.steadiness = 0.5;
+        assert!(busy.warnings()[0].contains("busy") && busy.warnings()[0].contains("50 %"), "{:?}", busy.warnings());
         for site in report.sites.iter().chain([&report.all()]) {
             let r = report.rates(site);
             assert!((0.0..=1.0).contains(&r.of_flops) && (0.0..=1.0).contains(&r.of_bandwidth), "{site:?} {r:?}");

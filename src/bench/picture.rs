@@ -140,15 +140,15 @@ fn number(exponent: i32) -> String {
 /// A straight line, from one end to the other.
 type Segment = ((f64, f64), (f64, f64));
 
-/// How the lines of the n-th ceiling are dashed: the farthest memory and `f32` are whole.
+/// How the line of the n-th ceiling is dashed; no two are alike. The roofs come first, `f32` as a whole line, then the slopes.
 fn dashes(n: usize) -> &'static str {
-    ["none", "7 4", "2 3", "9 3 2 3"].get(n).copied().unwrap_or("1 5")
+    ["none", "12 4", "7 4", "2 3", "9 3 2 3", "1 5", "14 3 5 3", "9 3 2 3 2 3", "4 8"].get(n).copied().unwrap_or("1 9")
 }
 
 /// The slopes of memories, up to the highest roof, and the roofs, from the steepest slope on.
 fn roofs(svg: &mut String, ceilings: &Drawn, axes: &Axes) -> Vec<Segment> {
     let (left, _, right, bottom) = PLANE;
-    let mut lines = Vec::new();
+    let (mut lines, roofs) = (Vec::new(), ceilings.products.len());
     let highest = ceilings.products.iter().map(|p| p.1).fold(0.0, f64::max);
     let fastest = ceilings.memories.iter().map(|m| m.bandwidth).fold(1.0, f64::max);
     for (n, m) in ceilings.memories.iter().rev().enumerate() {
@@ -160,7 +160,7 @@ fn roofs(svg: &mut String, ceilings: &Drawn, axes: &Axes) -> Vec<Segment> {
         } else {
             (axes.x(10f64.powi(axes.up.0) / bandwidth), bottom)
         };
-        lines.push((n, (from, (axes.x(highest / bandwidth), axes.y(highest)))));
+        lines.push((roofs + n, (from, (axes.x(highest / bandwidth), axes.y(highest)))));
     }
     for (n, (_, flops)) in ceilings.products.iter().enumerate() {
         lines.push((n, ((axes.x(flops / fastest), axes.y(*flops)), (right, axes.y(*flops)))));
@@ -213,7 +213,11 @@ fn label(report: &Report, site: &Site) -> (String, &'static str) {
         Bound::Compute => ("compute", rates.of_flops),
         Bound::Memory => ("memory", rates.of_bandwidth),
     };
-    (format!("{} {:.0}%", site.kernel, of * 100.0), class)
+    // Several launches of one kernel are told apart by their lines.
+    let is_alone = report.sites.iter().filter(|s| s.kernel == site.kernel).count() == 1;
+    let line = site.source.rsplit(':').next().filter(|line| !is_alone && !line.is_empty());
+    let line = line.map_or(String::new(), |line| format!(":{line}"));
+    (format!("{}{line} {:.0}%", site.kernel, of * 100.0), class)
 }
 
 /// The dots with their names, which are in nothing's way; the labels for which there is no room.
@@ -302,7 +306,12 @@ fn legend(svg: &mut String, report: &Report, ceilings: &Drawn, unnamed: &[String
         line(svg, stroke(n), "ink", &format!("{:.0} GFLOP/s, {name}", flops / 1e9));
     }
     for (n, m) in ceilings.memories.iter().rev().enumerate() {
-        line(svg, stroke(n), "ink", &format!("{:.0} GB/s from {}", m.bandwidth / 1e9, m.name));
+        line(
+            svg,
+            stroke(ceilings.products.len() + n),
+            "ink",
+            &format!("{:.0} GB/s from {}", m.bandwidth / 1e9, m.name),
+        );
     }
     line(svg, None, "ink title", "Kernels");
     let dot = |class: &str, r: f64| {
@@ -319,6 +328,9 @@ fn legend(svg: &mut String, report: &Report, ceilings: &Drawn, unnamed: &[String
     if !others.is_empty() {
         let names: Vec<&str> = others.iter().map(|s| s.kernel.as_str()).collect();
         line(svg, None, "faint", &format!("without floating-point operations: {}", names.join(", ")));
+    }
+    for warning in report.warnings() {
+        line(svg, None, "ink", &format!("Warning: {warning}"));
     }
 }
 
@@ -376,6 +388,17 @@ mod tests {
         ] {
             assert!(svg.contains(part), "{part}: {svg}");
         }
+        // No two ceilings are drawn alike, and each is drawn in the legend as it is in the plane.
+        let dashed = |part: &str| -> Vec<&str> {
+            let lines = svg.lines().filter(|line| line.contains("class=\"roof\"") && line.contains(part));
+            lines.filter_map(|line| line.split("stroke-dasharray=\"").nth(1)?.split('"').next()).collect()
+        };
+        let (mut plane, mut legend) = (dashed(" L"), dashed(" h28"));
+        plane.sort_unstable();
+        legend.sort_unstable();
+        assert_eq!(plane, legend);
+        plane.dedup();
+        assert!(plane.len() == legend.len() && plane.len() >= 4, "{plane:?}");
         // No kernel has its data in L1.
         assert!(!svg.contains("from L1") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         // Every dot is on the plane.
@@ -431,6 +454,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn launches_of_one_kernel_are_told_apart() {
+        let mut report = super::super::example();
+        report.sites.push(Site { source: "example.attn:30".to_string(), ..report.sites[0].clone() });
+        let svg = picture(&report);
+        assert!(
+            svg.contains(">rows.0:7 4%<") && svg.contains(">rows.0:30 4%<") && svg.contains(">matmul.1 17%<"),
+            "{svg}"
+        );
     }
 
     #[test]

@@ -21,7 +21,11 @@ pub fn table(report: &Report) -> String {
     let memories: Vec<String> =
         c.memories.iter().map(|m| format!("{:.1} GB/s {}", m.bandwidth / 1e9, m.name)).collect();
     let _ = writeln!(text, "this machine, measured: {}", products.join(", "));
-    let _ = writeln!(text, "                        {}\n", memories.join(", "));
+    let _ = writeln!(text, "                        {}", memories.join(", "));
+    for warning in report.warnings() {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    text.push('\n');
     let all = report.all();
     let mut rows: Vec<Vec<String>> = vec![HEAD.map(str::to_string).to_vec()];
     for site in &report.sites {
@@ -224,7 +228,9 @@ pub fn json(report: &Report) -> String {
             "memories": c.memories.iter().map(|m| (m.name.to_string(), json!(m.bandwidth))).collect::<serde_json::Map<_, _>>(),
             "vectors": c.vectors,
             "buffer_bytes": c.buffer,
+            "steadiness": c.steadiness,
         }) },
+        "warnings": if timed { report.warnings() } else { Vec::new() },
         "kernels": report.sites.iter().map(site).collect::<Vec<_>>(),
         "all": site(&report.all()),
     });
@@ -242,6 +248,7 @@ mod tests {
 Example.forward at S=128, batch=1: portable code, 2 threads, median of 9 calls
 this machine, measured: 480.0 GFLOP/s 512-bit FMA, 2400.0 GFLOP/s AMX tiles
                         800.0 GB/s L1, 200.0 GB/s L2, 46.0 GB/s memory
+warning: faster than the ceilings that were measured: carry.0
 
 kernel           source           launches       ms   share     MFLOP      MB  GFLOP/s    GB/s  of peak  of bandwidth  bound by
 rows.0           example.attn:7         12   1.0000    9.9%     4.000   8.000     4.00    8.00     0.8%          4.0%  memory (L2)

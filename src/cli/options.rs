@@ -37,6 +37,9 @@ pub struct CompileOptions {
     /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir`, `asm`, `ptx` and `sass`, by its name in the tile IR (`attention.0`)
     #[arg(long, value_name = "NAME", help_heading = "Passes and dumps")]
     pub kernel: Option<String>,
+    /// Show only this entry point in `ir` and `dot`
+    #[arg(long, value_name = "NAME", help_heading = "Passes and dumps")]
+    pub function: Option<String>,
     /// Also show leaf functions in `mir` after register allocation
     #[arg(long, help_heading = "Passes and dumps")]
     pub mir_registers: bool,

@@ -68,6 +68,14 @@ pub(super) fn single(function: &str, args: Vec<Tensor>) -> Vec<Step> {
     vec![Step { line: 0, action: Action::Call { function: function.to_string(), inputs: Vec::new(), args } }]
 }
 
+/// How many calls and resets a file of calls makes.
+///
+/// # Errors
+/// The first line that is wrong, counted from 1, and why.
+pub fn count_calls(text: &str) -> Result<usize, (usize, String)> {
+    Ok(steps(text)?.len())
+}
+
 /// The steps of a text; or in which line it is wrong, and why.
 fn steps(text: &str) -> Result<Vec<Step>, (usize, String)> {
     let mut steps = Vec::new();

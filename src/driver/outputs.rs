@@ -71,6 +71,8 @@ pub(super) struct Outputs {
     command: String,
     /// The only kernel or plan that is shown, if `--kernel` names one.
     kernel: Option<String>,
+    /// The only entry point that is shown, if `--function` names one.
+    function: Option<String>,
     /// Is virtual-register code shown with its registers, too?
     mir_registers: bool,
     /// Does the assembly show bytes?
@@ -81,16 +83,23 @@ pub(super) struct Outputs {
 const OF_KERNELS: [EmitKind; 7] =
     [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Ptx, EmitKind::Sass];
 
+/// The output formats that show entry points of graph IR.
+const OF_FUNCTIONS: [EmitKind; 2] = [EmitKind::Ir, EmitKind::Dot];
+
 impl Outputs {
     /// What to write and where: the requested formats (a shared library by default), each with its path.
     pub(super) fn of(options: &CompileOptions) -> Result<Outputs, String> {
         let (mir_registers, asm_bytes) = (options.mir_registers, options.asm_bytes);
         let (places, command, kernel) = (places(options)?, command(options), options.kernel.clone());
-        let outputs = Outputs { places, command, kernel, mir_registers, asm_bytes };
+        let function = options.function.clone();
+        let outputs = Outputs { places, command, kernel, function, mir_registers, asm_bytes };
         if options.kernel.is_some() && !OF_KERNELS.into_iter().any(|kind| outputs.has(kind)) {
             return Err(
                 "`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir`, `asm`, `ptx` and `sass`".into()
             );
+        }
+        if options.function.is_some() && !OF_FUNCTIONS.into_iter().any(|kind| outputs.has(kind)) {
+            return Err("`--function` needs `--emit ir` or `dot`".into());
         }
         if mir_registers && !outputs.has(EmitKind::Mir) {
             return Err("`--mir-registers` needs `--emit mir`".into());
@@ -162,12 +171,14 @@ impl Outputs {
         };
         let kernel = self.kernel.as_ref().filter(|_| OF_KERNELS.contains(&kind));
         let kernel = kernel.map_or(String::new(), |name| format!(" --kernel {name}"));
+        let function = self.function.as_ref().filter(|_| OF_FUNCTIONS.contains(&kind));
+        let function = function.map_or(String::new(), |name| format!(" --function {name}"));
         let more = match kind {
             EmitKind::Asm if self.asm_bytes => " --asm-bytes",
             EmitKind::Mir if self.mir_registers => " --mir-registers",
             _ => "",
         };
-        format!("{comment} {}{kernel}{more} --emit {}\n", self.command, kind.name())
+        format!("{comment} {}{kernel}{function}{more} --emit {}\n", self.command, kind.name())
     }
 }
 

@@ -30,6 +30,7 @@ use crate::types;
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
 use crate::{ir, irtext, syntax, threads, tile};
+use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -210,6 +211,24 @@ pub(super) fn only(name: Option<&str>, module: Option<&tile::Module>) -> Result<
     let (Some(name), Some(module)) = (name, module) else { return Ok(None) };
     let names = || module.part_names();
     module.part(name).map(Some).ok_or_else(|| no_kernel(name, &names()))
+}
+
+/// The module with one entry point alone, if a name is given.
+pub(super) fn only_function<'m>(
+    name: Option<&str>,
+    module: &'m ir::Module,
+) -> Result<Cow<'m, ir::Module>, CommandError> {
+    let Some(name) = name else { return Ok(Cow::Borrowed(module)) };
+    let mut only = module.clone();
+    only.functions.retain(|f| f.name == name);
+    if !only.functions.is_empty() {
+        return Ok(Cow::Owned(only));
+    }
+    let mut names: Vec<&str> = module.functions.iter().map(|f| f.name.as_str()).collect();
+    names.dedup();
+    let hint = did_you_mean(name, names.iter().copied());
+    let hint = hint.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    Err(command_line_error(&format!("there is no entry point `{name}`{hint} (there are {})", names.join(", "))))
 }
 
 /// Keeps only the functions of one kernel or plan; a function's name begins with the instruction set.

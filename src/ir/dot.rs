@@ -1,18 +1,35 @@
 //! A module as a graph in the DOT language of Graphviz.
 //!
-//! In: a module. Out: a text for `dot -Tsvg`: a frame for each function, a frame for each block in it, a node for each
-//! argument and for each line of the module's text. Solid edges lead from values to their uses, and from the
-//! operands of a jump to the block arguments that they become; dashed edges are jumps, and end at the frame of their block. The
-//! text is deterministic.
+//! In: a module. Out: a text for `dot -Tsvg`: a frame for each entry point, a frame for each block in it, a node for each
+//! argument and for each line of the module's text, coloured by the class of its operation. Solid edges lead from values to their
+//! uses, and from the operands of a jump to the block arguments that they become; dashed edges are jumps, and end at the frame of
+//! their block. Of an entry point with taps, the variant without taps is drawn. The text is deterministic.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::text::{At, print_with_anchors};
-use super::{Block, Function, Inst, Module, Terminator, Value, ValueDef};
+use super::{Block, Class, Function, Inst, Module, Terminator, Value, ValueDef};
 
 /// Characters of a line that a node shows.
 const WIDTH: usize = 64;
+
+/// The fill colour of an operation's node, by its class.
+fn colour(class: Class) -> &'static str {
+    match class {
+        Class::Source => "gray93",
+        Class::Elementwise => "lightblue1",
+        Class::Movement => "thistle1",
+        Class::Contraction => "peachpuff",
+        Class::Effect => "mistyrose2",
+        Class::Fused => "darkseagreen1",
+    }
+}
+
+/// Is this the variant of its entry point that is drawn: the only one, or the one without taps?
+fn is_drawn(module: &Module, f: &Function) -> bool {
+    !f.tapped || !module.functions.iter().any(|other| other.name == f.name && !other.tapped)
+}
 
 /// The module in the DOT language.
 pub fn dot(module: &Module) -> String {
@@ -21,7 +38,15 @@ pub fn dot(module: &Module) -> String {
     let mut out = String::from(
         "digraph module {\n  node [shape=box, fontname=monospace];\n  graph [fontname=monospace];\n  compound=true;\n",
     );
-    for (n, f) in module.functions.iter().enumerate() {
+    let drawn = || module.functions.iter().enumerate().filter(|(_, f)| is_drawn(module, f));
+    let classes: BTreeMap<&str, &str> = drawn()
+        .flat_map(|(_, f)| f.layout.iter().flat_map(|b| &f.block(*b).insts).map(|i| f.inst(*i).op.info().class))
+        .map(|class| (class.text(), colour(class)))
+        .collect();
+    for (n, (text, colour)) in classes.into_iter().enumerate() {
+        let _ = writeln!(out, "  c{n} [shape=plaintext, style=filled, fillcolor={colour}, label={}];", label(&[text]));
+    }
+    for (n, f) in drawn() {
         let mut head = "";
         let mut nodes = Nodes { function: n, insts: BTreeMap::new(), heads: BTreeMap::new(), ends: BTreeMap::new() };
         for (anchor, line) in printed.lines.iter().filter(|(a, _)| a.function == Some(n) && a.fused.is_none()) {
@@ -45,8 +70,13 @@ pub fn dot(module: &Module) -> String {
                     let _ = writeln!(out, "      {node} [shape=ellipse, label={}];", label(&[arg]));
                 }
             }
-            let insts = f.block(*b).insts.iter().filter_map(|i| nodes.insts.get(i));
-            for line in insts.chain(nodes.ends.get(b)) {
+            for i in &f.block(*b).insts {
+                let Some(line) = nodes.insts.get(i) else { continue };
+                let colour = colour(f.inst(*i).op.info().class);
+                let text = label(&shown(&lines, *line));
+                let _ = writeln!(out, "      n{line} [style=filled, fillcolor={colour}, label={text}];");
+            }
+            if let Some(line) = nodes.ends.get(b) {
                 let _ = writeln!(out, "      n{line} [label={}];", label(&shown(&lines, *line)));
             }
             out += "    }\n";

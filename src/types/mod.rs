@@ -58,7 +58,7 @@ pub use reference::{Operation, operations};
 
 use crate::diagnostics::Diagnostics;
 use crate::source::SourceMap;
-use crate::stack::with_room;
+use crate::stack::with_large_stack;
 use crate::syntax;
 use crate::syntax::ast::{self, LayerKind};
 
@@ -66,7 +66,7 @@ use crate::syntax::ast::{self, LayerKind};
 ///
 /// The program may be lowered only if `diagnostics` has no errors; those of the parser count too.
 pub fn check(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> typed::Program {
-    with_room(|| check_here(file, sources, diagnostics))
+    with_large_stack(|| check_here(file, sources, diagnostics))
 }
 
 fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> typed::Program {

@@ -136,6 +136,37 @@ fn the_first_line_makes_the_dump_again() {
     }
 }
 
+/// `--function` shows one entry point in `ir` and `dot`; a graph has each entry point once, without its taps.
+#[test]
+fn one_entry_point_is_shown() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda/small.attn");
+    let functions = |dump: &str, before: &str| -> Vec<String> {
+        let rest = dump.lines().filter_map(|line| line.trim().strip_prefix(before));
+        rest.map(|rest| rest.split(['(', ' ']).next().unwrap_or_default().to_string()).collect()
+    };
+    let module = attnc(&[program, "--emit", "ir=-"]);
+    let all = functions(&module, "func @");
+    let mut once = all.clone();
+    once.dedup();
+    assert!(once.len() < all.len() && once.len() > 3, "some have taps: {all:?}");
+    assert_eq!(functions(&attnc(&[program, "--emit", "dot=-"]), "label=\"func @"), once);
+    let shown = attnc(&[program, "--emit", "ir=-", "--function", "affine"]);
+    assert_eq!(functions(&shown, "func @"), ["affine", "affine"]);
+    let drawn = attnc(&[program, "--emit", "dot=-", "--function", "affine"]);
+    assert_eq!(functions(&drawn, "label=\"func @"), ["affine"]);
+    for (args, message) in [
+        (
+            ["--emit", "dot=-", "--function", "afine"],
+            "there is no entry point `afine`; did you mean `affine`? (there are ",
+        ),
+        (["--emit", "tile=-", "--function", "affine"], "`--function` needs `--emit ir` or `dot`"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_attnc")).arg(program).args(args).output().expect("attnc runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains(message), "{args:?}: {stderr}");
+    }
+}
+
 /// Unscheduled kernels can be written by hand: a `.tir` file with one is scheduled and compiled.
 #[test]
 fn texts_without_a_model_compile_to_functions() {

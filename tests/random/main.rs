@@ -6,6 +6,7 @@
 mod compiled;
 #[path = "../common/front.rs"]
 mod front;
+mod fuzz;
 #[path = "../common/gen_ir/mod.rs"]
 mod gen_ir;
 #[path = "../common/gen_plan.rs"]
@@ -22,6 +23,8 @@ mod meant;
 mod passes;
 mod rounded;
 mod sources;
+#[path = "../../fuzz/targets/mod.rs"]
+mod targets;
 mod tile_ir;
 
 /// The seeds of a test: as many as it usually has, from 0 on; `ATTNC_SEEDS` says how many otherwise, `ATTNC_FIRST_SEED` where to start.

@@ -83,6 +83,7 @@ pub fn measure(ordinal: i32) -> Result<Measured, String> {
         vectors: "f32 multiply-adds",
         memories: Vec::new(),
         buffer: usize::try_from(bytes).unwrap_or(usize::MAX),
+        steadiness: 1.0,
     };
     let wide = launch(MULTIPLYING, 256, 0);
     let threads = f64::from(wide.blocks) * 256.0;

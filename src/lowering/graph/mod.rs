@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use crate::diagnostics::Diagnostics;
 use crate::ir::Module;
 use crate::source::SourceMap;
-use crate::stack::with_room;
+use crate::stack::with_large_stack;
 use crate::types::typed::Program;
 
 /// What the command line says about the model.
@@ -64,7 +64,7 @@ pub fn lower(
     diagnostics: &mut Diagnostics,
 ) -> Result<Module, LowerError> {
     // Calls are inlined by recursion.
-    with_room(|| {
+    with_large_stack(|| {
         let bound = bind::bind(program, options, diagnostics)?;
         entry::module(program, sources, &bound, diagnostics)
     })
