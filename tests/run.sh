@@ -3,13 +3,43 @@
 #
 #   tests/run.sh                           all tests: some minutes
 #   tests/run.sh --test project readme::   only the tests that these arguments of `cargo test` choose
+#   tests/run.sh --install                 only installs
 #
 # Everything that is fetched goes into .venv/ and build/. Where there is no network, the tests that need Python
 # packages or trained weights say that they were left out; all others need nothing.
 #
+# Without arguments two test programs run at a time, the longest first, and beside them what needs the network: many a program ends
+# with one test for which one processor waits. `comments` are the examples in the comments of the source. For each a line says how long it took; what a program printed is shown where it failed.
+#
 # Whether the tests see small faults in the source, tests/faults/run.py finds out; it takes long, and is not run here.
 set -eu
 cd "$(dirname "$0")/.."
+
+# What needs the network beside the tests: each a job of its own, below.
+case "${1:-}" in
+live=minilm)
+    # The trained model, against the vectors of the transformers library.
+    if examples/run_minilm.sh >/dev/null; then
+        exec build/venv/bin/python tests/live/check_minilm.py
+    fi
+    echo "tests/run.sh: MiniLM could not be fetched; its vectors are not compared"
+    exit 0
+    ;;
+live=voice)
+    # The trained detector of voices, against NumPy.
+    .venv/bin/python tests/live/check_voice.py "$ATTNC" || status=$?
+    [ "${status:-0}" = 3 ] || exit "${status:-0}"
+    echo "tests/run.sh: silero-vad could not be fetched; its probabilities are not compared"
+    exit 0
+    ;;
+live=speed)
+    # Others compute the same; how fast, is shown by tests/live/compare_speed.sh at full size.
+    tests/live/compare_speed.sh --quick >/dev/null || status=$?
+    [ "${status:-0}" = 3 ] || exit "${status:-0}"
+    echo "tests/run.sh: ONNX Runtime and OpenVINO could not be fetched; attnc is not compared with them"
+    exit 0
+    ;;
+esac
 
 # NumPy, for the tests of the Python wrapper.
 if ! [ -e .venv/complete ]; then
@@ -36,35 +66,43 @@ if ! command -v valgrind >/dev/null && command -v apt-get >/dev/null && [ "$(id 
 fi
 command -v valgrind >/dev/null || echo "tests/run.sh: no valgrind; the C program's use of memory is not checked" >&2
 
+[ "${1:-}" != --install ] || exit 0
+
 # With LLVM there, attnc is built with both of its back ends: tests/llvm.sh then needs no build of its own.
 features=
 command -v llvm-config-19 >/dev/null && features="--features llvm"
-cargo test --profile tests --quiet $features "$@"
-
-# The trained model, against the vectors of the transformers library.
-if [ $# = 0 ]; then
-    export ATTNC="${CARGO_TARGET_DIR:-target}/tests/attnc"
-    if examples/run_minilm.sh >/dev/null; then
-        build/venv/bin/python tests/live/check_minilm.py
-    else
-        echo "tests/run.sh: MiniLM could not be fetched; its vectors are not compared" >&2
-    fi
-
-    # The trained detector of voices, against NumPy.
-    status=0
-    .venv/bin/python tests/live/check_voice.py "$ATTNC" || status=$?
-    if [ $status = 3 ]; then
-        echo "tests/run.sh: silero-vad could not be fetched; its probabilities are not compared" >&2
-    elif [ $status != 0 ]; then
-        exit $status
-    fi
-
-    # Others compute the same; how fast, is shown by tests/live/compare_speed.sh at full size.
-    status=0
-    tests/live/compare_speed.sh --quick >/dev/null || status=$?
-    if [ $status = 3 ]; then
-        echo "tests/run.sh: ONNX Runtime and OpenVINO could not be fetched; attnc is not compared with them" >&2
-    elif [ $status != 0 ]; then
-        exit $status
-    fi
+if [ $# != 0 ]; then
+    # shellcheck disable=SC2086
+    exec cargo test --profile tests --quiet $features "$@"
 fi
+
+# All programs are built at once, and their paths told.
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+# shellcheck disable=SC2086
+cargo test --profile tests --quiet $features --no-run --message-format=json-render-diagnostics >"$out/built"
+sed -n '/"profile":{[^}]*"test":true/s/.*"executable":"\([^"]*\)".*/\1/p' "$out/built" >"$out/programs"
+export ATTNC="${CARGO_TARGET_DIR:-target}/tests/attnc" features
+
+# The longest first; the others follow.
+for name in compiled ptx commands compile_scaling random cuda; do
+    grep "/$name-[^/]*$" "$out/programs" || echo "tests/run.sh: no program $name" >&2
+done >"$out/jobs"
+[ -z "$features" ] || echo tests/llvm.sh >>"$out/jobs"
+printf '%s\n' live=speed live=minilm live=voice comments >>"$out/jobs"
+grep -vxFf "$out/jobs" "$out/programs" >>"$out/jobs"
+
+# shellcheck disable=SC2016
+xargs -P 2 -I JOB sh -c '
+    before=$(date +%s) said=$1/said.$$ name=${2##*/}
+    case $2 in
+    live=*) set -- "$1" tests/run.sh "$2" ;;
+    comments) set -- "$1" cargo test --profile tests --quiet $features --doc ;;
+    */deps/*) name=${name%-*} ;;
+    esac
+    shift
+    "$@" >"$said" 2>&1 || { cat "$said"; echo "tests/run.sh: FAILED: $name"; exit 1; }
+    grep "^tests/.*: " "$said" || true
+    passed=$(sed -n "s/^test result: ok. \([0-9]* passed\).*/, \1/p" "$said" | tr -d "\n")
+    echo "tests/run.sh: $(($(date +%s) - before)) s: $name$passed"
+' job "$out" JOB <"$out/jobs"
