@@ -6,11 +6,14 @@
 #![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use attnc::ir::{self, Module, interp};
 use attnc::lowering::graph::Options;
 use attnc::passes::{self, Level};
+use attnc::runtime::load::CompiledModel;
 use attnc::tensor::Tensor;
+use attnc::tile::verify::VerifiedModule;
 use attnc::tile::{self, Cpu, PlanVariant};
 
 use crate::{compiled, front};
@@ -21,6 +24,14 @@ pub(crate) type Given = Result<Vec<Tensor>, String>;
 /// How far results of two ways may differ, relative to 1 or to the larger of them.
 const NEAR: f64 = 1e-5;
 
+/// What is made of a program once, however often it is called: its tile IR, and compiled code.
+struct Made {
+    /// By what they are in a message: as written and after the passes, before and after the schedule.
+    tiles: Vec<(String, VerifiedModule)>,
+    /// With optimisation and without.
+    compiled: Vec<(String, CompiledModel)>,
+}
+
 /// A program as written and after the passes, with its parameters.
 pub(crate) struct Everywhere {
     /// As written.
@@ -30,6 +41,7 @@ pub(crate) struct Everywhere {
     params: BTreeMap<String, Tensor>,
     /// How far results of two ways may differ.
     allowed: f64,
+    made: OnceLock<Made>,
 }
 
 impl Everywhere {
@@ -43,7 +55,7 @@ impl Everywhere {
     pub(crate) fn of_module(written: Module, params: &[(&str, Tensor)]) -> Everywhere {
         let params = params.iter().map(|(name, x)| ((*name).to_string(), x.clone())).collect();
         let optimised = compiled::optimised(written.clone(), &passes::Options::default());
-        Everywhere { written, optimised, params, allowed: NEAR }
+        Everywhere { written, optimised, params, allowed: NEAR, made: OnceLock::new() }
     }
 
     /// The same where results of two ways may differ by this much: what they round to fewer bits in the middle may come out one step apart.
@@ -54,31 +66,49 @@ impl Everywhere {
     /// The results of a sequence of calls, each of an entry point: in compiled code those of one session. Every way but the first
     /// must agree with it.
     pub(crate) fn calls(&self, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
-        let unoptimised = passes::Options { level: Level::O0, ..passes::Options::default() };
-        let plain = compiled::optimised(self.written.clone(), &unoptimised);
         let want = self.interpreted(&self.written, calls);
-        let same = |what: &str, want: &[Given], got: &[Given]| same(what, want, got, self.allowed);
-        same("the interpreter after the passes", &want, &self.interpreted(&self.optimised, calls));
-        // Plans take leading axes collapsed to one, which only entry points do.
-        let batched = self.written.functions.iter().any(|f| f.args.iter().any(|arg| arg.batch));
-        for (what, module) in [("as written", &plain), ("after the passes", &self.optimised)] {
-            for scheduled in [false, true].into_iter().filter(|_| !batched) {
-                let got = self.tiled(module, scheduled, calls);
-                same(&format!("tile IR {what}, scheduled: {scheduled}"), &want, &got);
-            }
+        let same = |what: &str, got: &[Given]| same(what, &want, got, self.allowed);
+        same("the interpreter after the passes", &self.interpreted(&self.optimised, calls));
+        let made = self.made.get_or_init(|| self.make());
+        for (what, tiles) in &made.tiles {
+            same(what, &self.tiled(tiles, calls));
         }
-        let levels = compiled::levels();
-        for (what, module, level) in [("-O0", &plain, levels[levels.len() - 1]), ("-O2", &self.optimised, levels[0])] {
-            let folder = tempfile::tempdir().unwrap();
-            let model = compiled::load_at(level, module, &self.params, folder.path());
+        for (what, model) in &made.compiled {
             let mut session = model.session().unwrap();
             let call = |(name, args): &(&str, Vec<Tensor>)| {
                 session.call(model.entry(name).unwrap(), args).map_err(|e| e.to_string())
             };
             let got: Vec<Given> = calls.iter().map(call).collect();
-            same(&format!("compiled code {what} for {}", level.name()), &want, &got);
+            same(what, &got);
         }
         want
+    }
+
+    fn make(&self) -> Made {
+        let unoptimised = passes::Options { level: Level::O0, ..passes::Options::default() };
+        let plain = compiled::optimised(self.written.clone(), &unoptimised);
+        // Plans take leading axes collapsed to one, which only entry points do.
+        let batched = self.written.functions.iter().any(|f| f.args.iter().any(|arg| arg.batch));
+        let mut tiles = Vec::new();
+        for (what, module) in [("as written", &plain), ("after the passes", &self.optimised)] {
+            if batched {
+                continue;
+            }
+            let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
+            let lowered = attnc::lowering::tile::lower(verified).unwrap_or_else(|e| panic!("{e}"));
+            let weights = tile::WeightChoice::default();
+            let scheduled = tile::schedule(&lowered, Cpu::PORTABLE, &weights).unwrap_or_else(|e| panic!("{e}"));
+            tiles.push((format!("tile IR {what}"), lowered));
+            tiles.push((format!("tile IR {what}, scheduled"), scheduled));
+        }
+        let levels = compiled::levels();
+        let load = |(what, module, level): (&str, &Module, Cpu)| {
+            let folder = tempfile::tempdir().unwrap();
+            let model = compiled::load_at(level, module, &self.params, folder.path());
+            (format!("compiled code {what} for {}", level.name()), model)
+        };
+        let ways = [("-O0", &plain, levels[levels.len() - 1]), ("-O2", &self.optimised, levels[0])];
+        Made { tiles, compiled: ways.into_iter().map(load).collect() }
     }
 
     /// The results of one call.
@@ -97,17 +127,10 @@ impl Everywhere {
         calls.iter().map(run).collect()
     }
 
-    fn tiled(&self, module: &Module, scheduled: bool, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
-        let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
-        let mut tiles = attnc::lowering::tile::lower(verified).unwrap_or_else(|e| panic!("{e}"));
-        if scheduled {
-            let weights = tile::WeightChoice::default();
-            tiles = tile::schedule(&tiles, Cpu::PORTABLE, &weights).unwrap_or_else(|e| panic!("{e}"));
-        }
-        let verified = tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{e}"));
+    fn tiled(&self, tiles: &VerifiedModule, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
         let mut states = BTreeMap::new();
         let run = |(plan, args): &(&str, Vec<Tensor>)| {
-            let f = module.functions.iter().find(|f| f.name == *plan && !f.tapped).expect("an entry point");
+            let f = self.written.functions.iter().find(|f| f.name == *plan && !f.tapped).expect("an entry point");
             let mut symbols = BTreeMap::new();
             for (decl, arg) in f.args.iter().zip(args) {
                 for (dim, n) in decl.ty.shape.iter().zip(arg.shape()) {
@@ -124,7 +147,7 @@ impl Everywhere {
                 params: &self.params,
                 limits: Default::default(),
             };
-            tile::interp::run_in(verified, &call, &mut states).map(|o| o.results).map_err(|e| e.to_string())
+            tile::interp::run_in(tiles.verified(), &call, &mut states).map(|o| o.results).map_err(|e| e.to_string())
         };
         calls.iter().map(run).collect()
     }

@@ -5,6 +5,7 @@ use crate::bits::first_word;
 use crate::{compiled, everywhere, front};
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use attnc::random::Random;
 use attnc::shape::Elem;
@@ -50,9 +51,15 @@ fn ints(elem: Elem, values: &[i64]) -> Tensor {
     Tensor::from_ints(elem, vec![values.len()], values).unwrap()
 }
 
+/// The program, compiled once for all tests.
+fn program() -> &'static Everywhere {
+    static PROGRAM_MADE: OnceLock<Everywhere> = OnceLock::new();
+    PROGRAM_MADE.get_or_init(|| Everywhere::of(PROGRAM, &[]))
+}
+
 /// The first results of some calls.
 fn results(calls: &[(&str, Vec<Tensor>)]) -> Vec<Vec<f64>> {
-    let given = Everywhere::of(PROGRAM, &[]).calls(calls);
+    let given = program().calls(calls);
     given.into_iter().map(|given| given.unwrap()[0].to_f64()).collect()
 }
 
@@ -432,9 +439,8 @@ fn infinite_scores_and_temperatures() {
 /// No tokens to choose from is an error of the call.
 #[test]
 fn no_scores_are_an_error_of_the_call() {
-    let program = Everywhere::of(PROGRAM, &[]);
     let none = Tensor::from_f32(vec![0], &[]).unwrap();
     let args = [none, float(1.0), float(1.0), int(Elem::I64, 0), int(Elem::I64, 0)];
-    let e = program.call("one", &args).unwrap_err();
+    let e = program().call("one", &args).unwrap_err();
     assert!(e.contains("1 <= V"), "{e}");
 }
