@@ -9,7 +9,7 @@ use crate::{fixtures, front, gen_source, host};
 use std::collections::BTreeMap;
 
 use attnc::ir::interp::{self, Array, Bounded, Data, Real};
-use attnc::ir::{Module, text, verify};
+use attnc::ir::{Module, Verified, text, verify};
 use attnc::lowering::graph;
 use attnc::passes::{Collected, Float, Options, Outcome, Remark, find_pass, optimise};
 use attnc::tensor::Tensor;
@@ -27,14 +27,13 @@ struct Case<'a> {
 }
 
 /// Results and taps, in one list, or why there are none (an index out of range, say).
-fn outcome<F: Real>(module: &Module, case: &Case) -> Result<Vec<Array<F>>, String> {
+fn outcome<F: Real>(verified: Verified<'_>, case: &Case) -> Result<Vec<Array<F>>, String> {
     let call = interp::Call {
         function: case.function,
         args: case.args,
         params: case.params,
         limits: interp::Limits::default(),
     };
-    let verified = verify(module).unwrap_or_else(|e| panic!("{e}"));
     let run = if case.tapped { interp::run_tapped::<F> } else { interp::run::<F> };
     match run(verified, &call) {
         Ok(out) => Ok(out.results.into_iter().chain(out.taps.into_values()).collect()),
@@ -93,11 +92,15 @@ fn check(name: &str, module: &Module, cases: &[Case], float: Float) -> Vec<Remar
             last = text;
         }
     }
+    let verified = |module| verify(module).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let written = verified(module);
+    let stages: Vec<_> =
+        stages.iter().map(|(pass, module, before, after)| (pass, verified(module), before, after)).collect();
     for case in cases {
-        let mut last = outcome::<f32>(module, case);
-        let bounds = outcome::<Bounded>(module, case).ok();
+        let mut last = outcome::<f32>(written, case);
+        let bounds = outcome::<Bounded>(written, case).ok();
         for (pass, module, before, after) in &stages {
-            let now = outcome::<f32>(module, case);
+            let now = outcome::<f32>(*module, case);
             let bounds = bounds.as_deref().filter(|_| !pass.exact && float != Float::Strict);
             let verdict = match (&now, &last) {
                 (Ok(now), Ok(last)) => agree(now, last, bounds),
@@ -105,7 +108,9 @@ fn check(name: &str, module: &Module, cases: &[Case], float: Float) -> Vec<Remar
                 (now, last) => Err(format!("{:?} was {:?}", now.as_ref().err(), last.as_ref().err())),
             };
             if let Err(difference) = verdict {
-                panic!("{name} after {}: {difference}\nbefore the pass:\n{before}\nafter it:\n{after}", pass.name);
+                let what =
+                    format!("{name} {}, {:?}", case.function, case.args.iter().map(Tensor::shape).collect::<Vec<_>>());
+                panic!("{what} after {}: {difference}\nbefore the pass:\n{before}\nafter it:\n{after}", pass.name);
             }
             last = now;
         }
@@ -150,12 +155,15 @@ fn examples_compute_the_same_after_each_pass() {
         let module = front::module(example, &source, &options).expect("an example compiles");
         let params: BTreeMap<String, Tensor> =
             fixture.weights().iter().map(|(name, tensor)| (name.clone(), host(tensor))).collect();
-        for case in &fixture.cases {
+        let arguments = |case: &fixtures::Case| -> Vec<Tensor> {
             let f = module.functions.iter().find(|f| f.name == case.entry).expect("an entry point");
             let input = |name: &str| host(&case.inputs.iter().find(|(n, _)| n == name).expect("an input").1);
-            let args: Vec<Tensor> = f.args.iter().map(|arg| input(&arg.name)).collect();
-            let call = |tapped| Case { function: &case.entry, args: &args, params: &params, tapped };
-            check(&format!("{example} {}", case.name), &module, &[call(false), call(true)], Float::Contract);
-        }
+            f.args.iter().map(|arg| input(&arg.name)).collect()
+        };
+        let given: Vec<(&str, Vec<Tensor>)> = fixture.cases.iter().map(|c| (c.entry.as_str(), arguments(c))).collect();
+        let calls = given
+            .iter()
+            .flat_map(|(function, args)| [false, true].map(|tapped| Case { function, args, params: &params, tapped }));
+        check(example, &module, &calls.collect::<Vec<_>>(), Float::Contract);
     }
 }

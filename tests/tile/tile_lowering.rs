@@ -4,6 +4,7 @@
 use crate::front;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use attnc::ir::interp::{self, Array, Call, Data, Limits, run_tapped};
 use attnc::ir::{self, Module};
@@ -312,8 +313,13 @@ fn narrow_types() {
     );
 }
 
-/// Every example after the passes, with its name.
-fn examples() -> Vec<(String, Module)> {
+/// Every example after the passes, with its name; made once for all tests.
+fn examples() -> &'static [(String, Module)] {
+    static EXAMPLES: OnceLock<Vec<(String, Module)>> = OnceLock::new();
+    EXAMPLES.get_or_init(optimised_examples)
+}
+
+fn optimised_examples() -> Vec<(String, Module)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "attn"));
@@ -332,7 +338,7 @@ fn examples() -> Vec<(String, Module)> {
 #[test]
 fn examples_become_kernels() {
     for (name, module) in examples() {
-        let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let verified = ir::verify(module).unwrap_or_else(|e| panic!("{name}: {e}"));
         let tiles = attnc::lowering::tile::lower(verified).unwrap_or_else(|e| panic!("{name}: {e}"));
         let scheduled = tile::schedule(&tiles, Cpu::PORTABLE, &WeightChoice::default());
         for tiles in [tiles, scheduled.unwrap_or_else(|e| panic!("{name}: {e}"))] {
@@ -354,7 +360,7 @@ fn one_unscheduled_text_is_scheduled_for_every_target() {
     let bare = Cpu::from_name("512+fma").unwrap();
     let mut attentions = 0;
     for (name, module) in examples() {
-        let tiles = lower(ir::verify(&module).unwrap_or_else(|e| panic!("{name}: {e}")));
+        let tiles = lower(ir::verify(module).unwrap_or_else(|e| panic!("{name}: {e}")));
         let text = tile::text::print(&tiles.unwrap_or_else(|e| panic!("{name}: {e}")));
         let file = SourceMap::new().add("test.tir", text.as_str());
         let Ok(read) = tile::text::parse(&text, file) else { panic!("{name} is not read back") };
@@ -430,13 +436,13 @@ fn attention_whose_operands_are_needed_otherwise_has_no_forms() {
 #[test]
 fn texts_are_scheduled_as_modules_are() {
     for (name, module) in examples() {
+        let verified = ir::verify(module).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let tiles = lower(verified).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let text = tile::text::print(&tiles);
+        let file = SourceMap::new().add("test.tir", text.as_str());
+        let Ok(read) = tile::text::parse(&text, file) else { panic!("{name} is not read back") };
+        let read = tile::verify::VerifiedModule::new(read.module).unwrap_or_else(|e| panic!("{name}: {e}"));
         for cpu in [Cpu::PORTABLE, Cpu::AVX512, Cpu::AMX] {
-            let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let tiles = lower(verified).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let text = tile::text::print(&tiles);
-            let file = SourceMap::new().add("test.tir", text.as_str());
-            let Ok(read) = tile::text::parse(&text, file) else { panic!("{name} is not read back") };
-            let read = tile::verify::VerifiedModule::new(read.module).unwrap_or_else(|e| panic!("{name}: {e}"));
             for weights in WeightFormat::ALL.map(WeightChoice::from) {
                 let schedule = |tiles| {
                     let scheduled = tile::schedule(tiles, cpu, &weights).unwrap_or_else(|e| panic!("{name}: {e}"));
