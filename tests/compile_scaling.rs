@@ -132,43 +132,33 @@ fn names_that_are_not_known() {
 }
 
 /// Small, medium, large and XL are one program at four `--dim`s. A layer is compiled once, so four times as many layers of twice
-/// the width cost the compiler no more than a few choices of tiles; nor does their code.
+/// the width cost the compiler no more than a few choices of tiles; nor does their code. PTX for both kinds of GPUs costs no more
+/// than code for a level of processors: both are made of the same graph, by the same steps.
 #[test]
-fn gpt2_in_four_sizes() {
+fn gpt2_in_four_sizes_and_for_gpus() {
     let program =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/08_gpt2.attn")).expect("GPT-2");
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("program.attn"), &program).expect("a program");
     let sizes = ["L=12,D=768,H=12", "L=24,D=1024,H=16", "L=36,D=1280,H=20", "L=48,D=1600,H=25"];
-    let args = |dims| ["program.attn", "--dim", dims, "--cpu", "avx2", "--emit", "obj", "-o", "program.o"];
+    const AVX2: [&str; 4] = ["--target", "cpu", "--cpu", "avx2"];
+    const GPUS: [&str; 4] = ["--target", "cuda", "--cubins", "never"];
+    let args = |dims: &'static str, target: [&'static str; 4]| {
+        [&["program.attn", "--dim", dims, "--emit", "obj", "-o", "program.o"][..], &target].concat()
+    };
     let code: Vec<u64> = sizes
         .map(|dims| {
-            let out = Command::new(env!("CARGO_BIN_EXE_attnc")).args(args(dims)).current_dir(folder.path()).output();
-            let out = out.expect("attnc runs");
+            let mut attnc = Command::new(env!("CARGO_BIN_EXE_attnc"));
+            let out = attnc.args(args(dims, AVX2)).current_dir(folder.path()).output().expect("attnc runs");
             assert!(out.status.success(), "{dims}: {}", String::from_utf8_lossy(&out.stderr));
             std::fs::metadata(folder.path().join("program.o")).expect("an object").len()
         })
         .to_vec();
     assert!(code.iter().all(|bytes| *bytes as f64 <= 1.3 * code[0] as f64), "bytes of objects: {code:?}");
     if counts() {
-        let [small, extra] = [sizes[0], sizes[3]].map(|dims| instructions(folder.path(), &program, &args(dims), true));
+        let count = |dims, target| instructions(folder.path(), &program, &args(dims, target), true);
+        let [small, extra, gpu] = [(sizes[0], AVX2), (sizes[3], AVX2), (sizes[0], GPUS)].map(|(d, t)| count(d, t));
         assert!(extra <= 1.3 * small, "small takes {small:.3e} instructions, XL {extra:.3e}");
+        assert!(gpu < 1.5 * small, "{gpu:.2e} instructions for GPUs, {small:.2e} for a level of processors");
     }
-}
-
-/// PTX for both kinds of GPUs costs no more than code for a level of processors: both are made of the same graph, by the same steps.
-#[test]
-fn gpt2_for_gpus_costs_what_a_level_of_processors_does() {
-    if !counts() {
-        return;
-    }
-    let program =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/08_gpt2.attn")).expect("GPT-2");
-    let folder = tempfile::tempdir().expect("a folder");
-    let of = |target: [&str; 4]| {
-        let args = [&["program.attn", "--emit", "obj", "-o", "program.o"], &target[..]].concat();
-        instructions(folder.path(), &program, &args, true)
-    };
-    let (cpu, gpu) = (of(["--target", "cpu", "--cpu", "avx2"]), of(["--target", "cuda", "--cubins", "never"]));
-    assert!(gpu < 1.5 * cpu, "{gpu:.2e} instructions for GPUs, {cpu:.2e} for a level of processors");
 }
