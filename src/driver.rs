@@ -108,8 +108,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
         Source::Vector => return vector_text(s, options, file, &out),
         Source::Clif => return clif_text(s, options, file, &out, levels.arch),
     };
-    // Distinguishes two models of the same name.
-    model.id = runtime::descriptor::id_of(&tiers.module(levels.shown).map(tile::encode::module).unwrap_or_default());
+    model.id = tiers.id(&model, &levels, stages::generator(options.backend));
     let only = stages::only(options.kernel.as_deref(), tiers.module(levels.shown))?;
     out.emit(s, EmitKind::Tile, |_| match (only, tiers.module(levels.shown)) {
         (Some(part), Some(module)) => tile::text::print_part(module, part),

@@ -1,4 +1,4 @@
-//! What the interpreters of both IRs share: parameters by path, limits on the work, and why a call fails.
+//! What the interpreters of both IRs share: parameters by path, what a session keeps, limits on the work, and why a call fails.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,6 +26,52 @@ impl Params for NoParams {
 impl Params for BTreeMap<String, Tensor> {
     fn tensor(&self, path: &str) -> Option<Cow<'_, Tensor>> {
         self.get(path).map(Cow::Borrowed)
+    }
+}
+
+/// What a session keeps between calls, by name; what is not there is zero.
+///
+/// A call that is refused because of its arguments changes nothing. Where one fails later and its entry point sets states, they are
+/// lost: no call runs until [`States::reset`]. Compiled code has the same rule: the order of its writes and checks is not the program's.
+#[derive(Clone, Debug)]
+pub struct States<T> {
+    kept: BTreeMap<String, T>,
+    /// The entry point whose call failed.
+    lost_in: Option<String>,
+}
+
+impl<T> Default for States<T> {
+    fn default() -> States<T> {
+        States { kept: BTreeMap::new(), lost_in: None }
+    }
+}
+
+impl<T> States<T> {
+    /// Sets all states to zero.
+    pub fn reset(&mut self) {
+        *self = States::default();
+    }
+
+    /// Makes a call of `entry`, whose arguments were accepted; `sets` says whether it sets states.
+    ///
+    /// # Errors
+    /// The states are lost, or the call fails.
+    pub(crate) fn call<R>(
+        &mut self,
+        entry: &str,
+        sets: bool,
+        call: impl FnOnce(&mut BTreeMap<String, T>) -> Result<R, EvalError>,
+    ) -> Result<R, EvalError> {
+        if let Some(failed) = &self.lost_in {
+            return Err(EvalError::new(format!(
+                "the states of this session were lost when a call of `{failed}` failed: reset the session"
+            )));
+        }
+        let done = call(&mut self.kept);
+        if done.is_err() && sets {
+            self.lost_in = Some(entry.to_string());
+        }
+        done
     }
 }
 

@@ -26,7 +26,6 @@ use crate::ir::{self, interp};
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::tensor::Tensor;
 use crate::tile::{self, PlanVariant};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A line of the file, or the call of the command line.
@@ -223,10 +222,10 @@ fn tiled(
     params: &dyn tile::interp::Params,
     launches: Option<&dyn tile::interp::Launches>,
 ) -> Result<Values, CommandError> {
-    let mut states = BTreeMap::new();
+    let mut states = tile::interp::States::default();
     let mut call = |called: Option<(&str, &[Tensor])>| {
         let Some((plan, args)) = called else {
-            states.clear();
+            states.reset();
             return Ok(Vec::new());
         };
         let entered = interp::admit(graph, plan, args).map_err(|error| error.to_string())?;
@@ -262,10 +261,10 @@ pub(super) fn run(
         Backend::Interp => {
             let params = parameters(s, model, weights)?;
             let verified = whole(graph)?;
-            let mut states = interp::States::new();
+            let mut states = interp::States::default();
             let mut call = |called: Option<(&str, &[Tensor])>| {
                 let Some((function, args)) = called else {
-                    states.clear();
+                    states.reset();
                     return Ok(Vec::new());
                 };
                 let call = interp::Call { function, args, params: &params, limits: interp::Limits::default() };

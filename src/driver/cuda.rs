@@ -84,7 +84,7 @@ pub(super) fn compile(
             return Err(command_line_error("`--target cuda` compiles programs, graph IR and tile IR"));
         }
     };
-    model.id = tiers.id();
+    model.id = tiers.id(&model, &levels, stages::generator(options.backend));
     if [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
         nvidia::add_cubins(s, options.cubins, options.passes.remarks, tiers.gpus_mut())?;
     }

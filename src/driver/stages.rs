@@ -438,10 +438,11 @@ impl Tiers {
         self.list.iter().map(|(level, _)| *level).collect()
     }
 
-    /// Tells libraries of models of one name from each other: a hash of what is compiled for GPUs.
-    pub(super) fn id(&self) -> u64 {
-        let module = self.gpus.first().map(|tier| tile::encode::module(&tier.module));
-        id_of(&module.unwrap_or_default())
+    /// Tells builds from each other, see [`id_of`]. Of the CPU's levels one stands for all: they are scheduled from the same kernels.
+    pub(super) fn id(&self, model: &ModelDescriptor, levels: &Levels, generator: Generator) -> u64 {
+        let modules = self.module(levels.shown).into_iter().chain(self.gpus.iter().map(|tier| &*tier.module));
+        let programs: Vec<Vec<u8>> = modules.map(tile::encode::module).collect();
+        id_of(model, &programs, &format!("{generator:?} {:?}", levels.all))
     }
 
     /// The module of a level; if there is none, the best one that runs on it, else the best of all.

@@ -12,7 +12,7 @@
 pub mod cuda;
 
 /// Version of everything in this file and of the exported C functions; a change of meaning raises it.
-pub const ABI_VERSION: u64 = 6;
+pub const ABI_VERSION: u64 = 7;
 
 /// Arguments of more bytes than 2 to this power are refused (zero extents counted as ones): no machine addresses them. The
 /// compiler proves from it that other sizes fit 64 bits.
@@ -344,6 +344,8 @@ pub struct EntryDesc {
     pub results: Slice<TensorDesc>,
     /// Taps, in the order of [`PlanContext::taps`].
     pub taps: Slice<TapDesc>,
+    /// 1 where a call changes what the session keeps.
+    pub sets_states: u64,
 }
 
 /// An error that generated code can report while it runs.
@@ -421,7 +423,7 @@ pub struct VariantDesc {
 pub struct ModelDesc {
     /// [`ABI_VERSION`] of the compiler.
     pub abi_version: u64,
-    /// Tells models of one name from each other: a hash of what was compiled.
+    /// Tells builds from each other: a hash of what was compiled.
     pub id: u64,
     /// Name of the model: `Gpt2`.
     pub name: Str,
@@ -575,7 +577,7 @@ const _: () = {
     assert!(size_of::<SymbolDesc>() == 48);
     assert!(size_of::<CheckDesc>() == 72);
     assert!(size_of::<TapDesc>() == 88);
-    assert!(size_of::<EntryDesc>() == 136);
+    assert!(size_of::<EntryDesc>() == 144);
     assert!(size_of::<SiteDesc>() == 16);
     assert!(size_of::<PlanDesc>() == 56);
     assert!(size_of::<VariantDesc>() == 72);

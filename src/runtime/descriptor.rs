@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::abi::{ABI_VERSION, cmp, elem, feature};
 use super::cuda::Cuda;
 use super::expr::Expr;
+use super::link::SUPPORT_OBJECT;
 use crate::shape::{Dim, Elem};
 
 /// A dimension and its spelling in the program.
@@ -183,7 +184,7 @@ pub struct Variant {
 pub struct ModelDescriptor {
     /// Name.
     pub name: String,
-    /// Tells models of one name from each other: [`id_of`] what was compiled.
+    /// Tells builds from each other: [`id_of`] what was compiled.
     pub id: u64,
     /// Doc comment.
     pub doc: String,
@@ -201,12 +202,19 @@ pub struct ModelDescriptor {
     pub variants: Vec<Variant>,
 }
 
-/// A hash of what a model is (64-bit FNV-1a), for [`ModelDescriptor::id`].
-pub fn id_of(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .copied()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+/// [`ModelDescriptor::id`]: a hash (64-bit FNV-1a) of all that decides what a library does, and of nothing else. That is the model's
+/// description, which has no code yet; the programs that are compiled; the options of code generation; and this compiler. The library,
+/// its header and its wrapper have the same one, be they written together or one by one.
+pub fn id_of(model: &ModelDescriptor, programs: &[Vec<u8>], options: &str) -> u64 {
+    let description = format!("{model:?}");
+    let own = [env!("CARGO_PKG_VERSION").as_bytes(), SUPPORT_OBJECT, options.as_bytes(), description.as_bytes()];
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    for part in own.into_iter().chain(programs.iter().map(Vec::as_slice)) {
+        for byte in (part.len() as u64).to_le_bytes().iter().chain(part) {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    hash
 }
 
 impl ModelDescriptor {
@@ -322,7 +330,7 @@ mod words {
     pub(super) const PARAM: u64 = 7;
     pub(super) const TENSOR: u64 = 6;
     pub(super) const DIM: u64 = 4;
-    pub(super) const ENTRY: u64 = 17;
+    pub(super) const ENTRY: u64 = 18;
     pub(super) const SYMBOL: u64 = 6;
     pub(super) const CHECK: u64 = 9;
     pub(super) const TAP: u64 = 11;
@@ -505,6 +513,7 @@ impl Writer {
             self.word(&mut row, t.stacked as u64);
             self.str(&mut row, &t.cost);
         }
+        self.word(r, u64::from(e.sets_states));
         Ok(())
     }
 

@@ -67,7 +67,11 @@ extern "C" {
 
 /* The weights, read-only once open: any number of threads may use a model at once. */
 typedef struct attnc_model attnc_model;
-/* The memory of calls: one call at a time; a second call waits. Sessions of one model may be used concurrently. */
+/*
+ * The memory of calls: one call at a time; a second call waits. Sessions of one model may be used concurrently. Two that would
+ * wait for ever are errors (ATTNC_WRONG_CALL): a function of a session on the thread that is in a call of it (poll, or the handler
+ * of a signal), and one in a forked process if another thread was in a call when it was forked.
+ */
 typedef struct attnc_session attnc_session;
 /* The taps of a call. */
 typedef struct attnc_taps attnc_taps;
@@ -92,7 +96,8 @@ enum {
     ATTNC_INTERNAL = 8,        /* a bug in attnc */
     ATTNC_INTERRUPTED = 9,     /* requested by the function of attnc_session_poll */
     ATTNC_NO_DEVICE = 10,      /* no GPU, no driver, or none that runs the code */
-    ATTNC_GPU_FAILED = 11      /* a launch or a copy on the GPU failed, or the GPU's context is broken */
+    ATTNC_GPU_FAILED = 11,     /* a launch or a copy on the GPU failed, or the GPU's context is broken */
+    ATTNC_STATES_LOST = 12     /* an earlier call failed while it changed the session's states: reset the session */
 };
 
 /* The table, in an order that belongs to its version. */
@@ -338,7 +343,13 @@ ATTNC_INLINE void attnc_session_close(attnc_session *session)
     }
 }
 
-/* Sets the states to zero. */
+/*
+ * Sets the states to zero.
+ *
+ * A call that is refused because of its arguments changes nothing. A call that fails later (an index or a length that is out of
+ * range, ATTNC_INTERRUPTED, ATTNC_GPU_FAILED, no memory) leaves the contents of its results undefined. If its entry point sets
+ * states, they are lost: every further call of the session fails with ATTNC_STATES_LOST until this function is called.
+ */
 ATTNC_INLINE int32_t attnc_session_reset(attnc_session *session)
 {
     const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
@@ -360,7 +371,7 @@ ATTNC_INLINE uint64_t attnc_session_copy_error(const attnc_session *session, cha
 /*
  * Makes calls of the session interruptible: between kernel launches they call poll, on the thread of the call, at most once
  * every 50 ms. If it returns other than 0, the call ends with ATTNC_INTERRUPTED, and the contents of its results are
- * undefined. poll must not call the session. Null: calls are not interruptible.
+ * undefined. poll cannot call functions of the session. Null: calls are not interruptible.
  */
 ATTNC_INLINE int32_t attnc_session_poll(attnc_session *session, int32_t (*poll)(void *context), void *context)
 {

@@ -429,3 +429,31 @@ fn a_full_stdout_is_told() {
         assert!(err.contains("cannot write stdout: no space left"), "{args:?}: {err}");
     }
 }
+
+/// A library and its wrapper have the same hash of the build, be they made together or alone; another program, or another text of it,
+/// has another, and the same has the same again.
+#[test]
+fn builds_are_told_from_each_other() {
+    let place = Sandbox::new();
+    let program =
+        |doc: &str, body: &str| format!("/// {doc}\nmodel M {{ pub fn forward(x: f32[S]) -> f32[S] {{ {body} }} }}\n");
+    let build = |text: &str, more: &[&str]| {
+        fs::write(place.path("m.attn"), text).expect("a program");
+        let (code, told) = place.attnc(&[&["m.attn"], more].concat());
+        assert_eq!((code, told.as_str()), (Some(0), ""));
+        let wrapper = fs::read_to_string(place.path("m.py")).expect("a wrapper");
+        wrapper.split("_BUILD = \"").nth(1).and_then(|rest| rest.split('"').next()).expect("a build").to_string()
+    };
+    let alone: &[&str] = &["--emit", "python=m.py"];
+    let first = build(&program("Adds.", "x + 1.0"), &["-o", "m.so", "--emit", "so,python"]);
+    let library = fs::read(place.path("m.so")).expect("a library");
+    assert!(library.windows(first.len()).any(|name| name == first.as_bytes()), "{first}");
+    assert_eq!(build(&program("Adds.", "x + 1.0"), alone), first);
+    let all = [
+        first,
+        build(&program("Adds.", "x * 10.0"), alone),
+        build(&program("Adds one.", "x + 1.0"), alone),
+        build(&program("Adds.", "x + 1.0"), &["--emit", "python=m.py", "--cpu", "portable"]),
+    ];
+    assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len(), "{all:?}");
+}

@@ -118,7 +118,7 @@ impl Everywhere {
 
     fn interpreted(&self, module: &Module, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
         let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
-        let mut states = interp::States::new();
+        let mut states = interp::States::default();
         let run = |(function, args): &(&str, Vec<Tensor>)| {
             let call = interp::Call { function, args, params: &self.params, limits: Default::default() };
             let out = interp::run_in::<f32>(verified, &call, &mut states).map_err(|e| e.to_string())?;
@@ -128,7 +128,7 @@ impl Everywhere {
     }
 
     fn tiled(&self, tiles: &VerifiedModule, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
-        let mut states = BTreeMap::new();
+        let mut states = tile::interp::States::default();
         let run = |(plan, args): &(&str, Vec<Tensor>)| {
             let f = self.written.functions.iter().find(|f| f.name == *plan && !f.tapped).expect("an entry point");
             let mut symbols = BTreeMap::new();

@@ -84,7 +84,7 @@ fn optimised(mut module: Module) -> Option<Module> {
 fn means_something_else(machine: &str, written: &Written, member: &Member, model: &CompiledModel) -> Option<String> {
     let (program, seed) = (&written.program, member.number);
     let mut session = model.session().unwrap();
-    let mut states = interp::States::<interp::Bounded>::new();
+    let mut states = interp::States::<interp::Bounded>::default();
     // What a session keeps is compared by what later calls give.
     for given in program.calls(seed, CALLS) {
         let call = interp::Call {

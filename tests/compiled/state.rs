@@ -241,3 +241,32 @@ fn states_have_names_of_their_own() {
         assert!(told.contains("two states have the name"), "{told}");
     }
 }
+
+/// Where a call fails that sets states, they are lost everywhere, whatever was written by then: the order of writes and checks is not
+/// the program's.
+#[test]
+fn a_call_that_fails_loses_the_states_that_it_sets() {
+    let source = "model M<D = 2, C = 4> {\n    table: f32[3, D]\n    state keys: f32[C, D]\n    state seen: i32\n    \
+                  pub fn add(k: f32[S, D], i: i32) -> f32[D] {\n        let dim N = seen + S where N <= C\n        \
+                  keys[seen..seen+S, ..] = k\n        seen = seen + S\n        sum(keys[0..N, ..], axis=0) + table[i]\n    }\n    \
+                  pub fn early(i: i32) -> f32[D] {\n        let row = table[i]\n        seen = seen + 1\n        row\n    }\n    \
+                  pub fn count() -> i32 { seen }\n    pub fn look(i: i32) -> f32[D] { table[i] }\n}\n";
+    let program = Everywhere::of(source, &[("table", tensor(&[3, 2], |i| i as f32))]);
+    let int = |n: i64| Tensor::from_ints(Elem::I32, vec![], &[n]).unwrap();
+    let add = |rows: usize, i: i64| ("add", vec![tensor(&[rows, 2], |_| 10.0), int(i)]);
+    let look = |i: i64| ("look", vec![int(i)]);
+    for (what, failing) in
+        [("an index", add(1, 3)), ("a length", add(2, 0)), ("before any write", ("early", vec![int(-1)]))]
+    {
+        let calls = [add(1, 1), look(7), add(2, 2), failing, add(1, 0), ("count", vec![]), look(0)];
+        let given = program.calls(&calls);
+        let ok: Vec<Vec<f64>> = given.iter().flatten().map(|g| g[0].to_f64()).collect();
+        assert_eq!(ok, [[12.0, 13.0], [34.0, 35.0]], "{what}");
+        assert!(given[1].is_err() && given[3].is_err(), "{what}: {given:?}");
+        let name = calls[3].0;
+        for lost in &given[4..] {
+            let why = format!("the states of this session were lost when a call of `{name}` failed: reset the session");
+            assert_eq!(lost.as_ref().unwrap_err(), &why, "{what}");
+        }
+    }
+}

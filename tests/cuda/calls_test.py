@@ -1,7 +1,9 @@
 """Calls of the small model on the stand-in's GPU: arrays of NumPy, tensors in the GPU's memory, streams."""
 
+import copy
 import ctypes
 import gc
+import pickle
 import sys
 import weakref
 
@@ -447,9 +449,18 @@ model.add(one)
 assert model.add(one).tolist() == [2.0] * 4 and other.add(one).tolist() == [1.0] * 4
 model.reset()
 assert model.add(one).tolist() == [1.0] * 4
+# Where a call fails that sets some, they are lost: kernels behind the one that failed have run.
+fails(small.AttncIndexError, "index 5 is out of range", lambda: model.step([5], one))
+for call in (lambda: model.add(one), lambda: model.lookup([1]), lambda: model.add(Tensor(one))):
+    fails(small.AttncError, "the states of this session were lost when a call of `step` failed: reset the session", call)
+assert other.add(one).tolist() == [2.0] * 4
+model.reset()
+assert model.add(one).tolist() == [1.0] * 4
 
 # Results outlive model and session; after them nothing of the model is left.
 kept = model.affine(given)
+for make in (copy.copy, copy.deepcopy, pickle.dumps):
+    fails(TypeError, "a result cannot be copied or pickled", lambda: make(kept))
 other.close()
 model.close()
 fails(small.AttncError, "closed", lambda: model.lookup([1]))

@@ -106,7 +106,7 @@ pub(crate) fn compare(seed: u64, source: &str, is_stateless: bool, calls: &[Give
     let simulated = Simulated::new(&print(&kernels), infos, &[Mode::EAGER.seeded(seed), Mode::LATEST.seeded(seed)])?;
     let in_parts = tiles.kernels.iter().any(|k| k.name.starts_with("attention_part."));
     let tiles = tile::verify::verify(&tiles).map_err(|e| e.to_string())?;
-    let (mut kept, mut states) = (BTreeMap::new(), interp::States::<Bounded>::new());
+    let (mut kept, mut states) = (tile::interp::States::default(), interp::States::<Bounded>::default());
     for given in calls {
         let call =
             interp::Call { function: given.entry, args: &given.args, params: &params, limits: Default::default() };
@@ -135,7 +135,7 @@ fn on_simulator(
     plan: &str,
     args: &[Tensor],
     params: &BTreeMap<String, Tensor>,
-    states: &mut BTreeMap<String, Vec<u8>>,
+    states: &mut tile::interp::States,
 ) -> Result<Vec<Tensor>, String> {
     let entered = interp::admit(graph, plan, args).map_err(|e| e.to_string())?;
     let call = tile::interp::Call {

@@ -180,7 +180,7 @@ impl Program {
         by: Option<&dyn Launches>,
         entry: &str,
         args: &[Tensor],
-        states: &mut BTreeMap<String, Vec<u8>>,
+        states: &mut tile::interp::States,
     ) -> Result<Vec<Tensor>, String> {
         let graph = ir::verify(&self.graph).map_err(|e| e.to_string())?;
         let entered = interp::admit(graph, entry, args).map_err(|e| e.to_string())?;
@@ -245,8 +245,8 @@ fn loops_give_what_the_program_means_in_one_launch() {
         let simulated = Simulated::new(&program.text, program.infos.clone(), &modes).unwrap_or_else(|e| panic!("{e}"));
         for entry in LOOPS {
             let mut counts = Vec::new();
-            let (mut kept, mut kept_again) = (BTreeMap::new(), BTreeMap::new());
-            let mut states = interp::States::<Bounded>::new();
+            let (mut kept, mut kept_again) = (tile::interp::States::default(), tile::interp::States::default());
+            let mut states = interp::States::<Bounded>::default();
             for sizes in SIZES {
                 let args = program.args(entry, &sizes);
                 let what = format!("{entry} at {sizes:?}, {}", arch.name());
@@ -544,7 +544,7 @@ fn launches_do_not_share_memory_at_the_same_time() {
             limits: tile::interp::Limits::default(),
         };
         let tiles = tile::verify::verify(&tiles).expect("verified");
-        let states = &mut BTreeMap::new();
+        let states = &mut tile::interp::States::default();
         let done = match by {
             Some(by) => tile::interp::run_on(tiles, &call, states, by),
             None => tile::interp::run_in(tiles, &call, states),

@@ -77,7 +77,7 @@ fn session<'a>(
     calls: &'a [tile::interp::Call<'a>],
     runs: RunsOf<'a>,
 ) -> Result<Vec<Vec<Tensor>>, String> {
-    let mut states = BTreeMap::new();
+    let mut states = tile::interp::States::default();
     let run = |call| tile::interp::run_in_by(verified, call, &mut states, runs);
     calls.iter().map(run).map(|out| out.map(|o| o.results).map_err(|e| e.to_string())).collect()
 }

@@ -248,7 +248,7 @@ fn arguments(planned: &Planned, sizes: &BTreeMap<String, i64>, seed: u64) -> Vec
 
 /// What a session gives by the interpreter.
 fn interpreted(module: verify::Verified<'_>, planned: &Planned) -> Vec<Vec<Tensor>> {
-    let mut states = BTreeMap::new();
+    let mut states = interp::States::default();
     let call = |(n, sizes): (usize, BTreeMap<String, i64>)| {
         let symbols = sizes.iter().filter(|(name, _)| planned.plan.symbols.contains(name));
         let symbols = symbols.map(|(name, n)| (name.clone(), *n)).collect();

@@ -1,5 +1,7 @@
 //! Calls through the Rust loader: results, taps, states, and the errors of tensors that do not fit.
 
+use std::sync::atomic::AtomicBool;
+
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 
@@ -170,6 +172,43 @@ fn states_belong_to_sessions() {
     assert_eq!((next(&mut a), next(&mut b)), (1, 2));
 }
 
+/// A call that its arguments refuse changes nothing. One that fails later loses the states that it sets, whatever failed: the
+/// session says so until it is reset.
+#[test]
+fn states_are_lost_where_a_call_fails_that_sets_them() {
+    static STOP: AtomicBool = AtomicBool::new(true);
+    let model = toy::open();
+    let (mut session, mut other) = (model.session().unwrap(), model.session().unwrap());
+    let mut call = |name: &str, args: &[Tensor]| {
+        let result = session.call(model.entry(name).unwrap(), args);
+        result.map(|y| y[0].to_f64().first().copied().unwrap_or_default()).map_err(|e| (e.status, e.text))
+    };
+    let tokens = |n: i64| Tensor::from_ints(Elem::I32, vec![1], &[n]).unwrap();
+    let one = Tensor::from_ints(Elem::I64, vec![], &[1]).unwrap();
+    assert_eq!(call("count", &[]), Ok(1.0));
+    assert_eq!(call("remember", std::slice::from_ref(&one)).unwrap_err().0, 2);
+    assert_eq!(call("gather", &[tokens(9)]).unwrap_err().0, 6);
+    assert_eq!(call("count", &[]), Ok(2.0));
+    assert_eq!(call("remember", &[tokens(9)]).unwrap_err().0, 6);
+    for (name, args) in [("count", vec![]), ("remember", vec![tokens(1)]), ("gather", vec![tokens(1)])] {
+        let why = "the states of this session were lost when a call of `remember` failed: reset the session";
+        assert_eq!(call(name, &args), Err((12, format!("{name}: {why}"))));
+    }
+    // What is no call of the entry point brings nothing back.
+    assert_eq!(call("remember", std::slice::from_ref(&one)).unwrap_err().0, 2);
+    assert_eq!(call("count", &[]).unwrap_err().0, 12);
+    assert_eq!(other.call(model.entry("count").unwrap(), &[]).unwrap()[0].to_i64(), [1]);
+    session.reset().unwrap();
+    let count = model.entry("count").unwrap();
+    assert_eq!(session.call(count, &[]).unwrap()[0].to_i64(), [1]);
+    session.end_when(&STOP).unwrap();
+    let many = Tensor::from_ints(Elem::I64, vec![], &[300]).unwrap();
+    assert_eq!(session.call(model.entry("wait").unwrap(), std::slice::from_ref(&many)).unwrap_err().status, 9);
+    assert_eq!(session.call(count, &[]).unwrap()[0].to_i64(), [2]);
+    assert_eq!(session.call(model.entry("linger").unwrap(), &[many]).unwrap_err().status, 9);
+    assert_eq!(session.call(count, &[]).unwrap_err().status, 12);
+}
+
 #[test]
 fn weights_are_packed_once() {
     let y = call("packed", &[]).expect("the packed value");
@@ -266,14 +305,17 @@ fn the_so_tells_what_it_is() {
     }, {
         insta::assert_snapshot!("info", model.info());
     });
-    assert_eq!(model.entries(), ["scale", "gather", "pair", "copy", "count", "packed", "add", "wait"]);
+    assert_eq!(
+        model.entries(),
+        ["scale", "gather", "pair", "copy", "count", "packed", "add", "wait", "remember", "linger"]
+    );
     assert_eq!(model.variant(), "portable");
     assert_eq!(model.arguments(2), ["x", "y"]);
     assert_eq!(model.signature(1), "gather(tokens: i32[S]) -> f32[S, D]");
     assert!(model.unused_weights().is_empty());
     assert_eq!(
         model.entry("forward").unwrap_err().text,
-        "no entry point `forward`; the entry points are scale, gather, pair, copy, count, packed, add, wait"
+        "no entry point `forward`; the entry points are scale, gather, pair, copy, count, packed, add, wait, remember, linger"
     );
     // It can be read without loading the library.
     let bytes = std::fs::read(toy::so()).unwrap();

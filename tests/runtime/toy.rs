@@ -141,6 +141,12 @@ pub(crate) fn descriptor() -> ModelDescriptor {
         vec![tensor("n", Elem::I64, false, &[])],
         vec![tensor("result", Elem::I32, false, &[])],
     );
+    // The same, and a failure loses the states.
+    let mut remember = Entry { name: "remember".to_owned(), sets_states: true, ..gather.clone() };
+    remember.signature = "remember(tokens: i32[S]) -> f32[S, D]".to_owned();
+    let mut linger = Entry { name: "linger".to_owned(), sets_states: true, ..wait.clone() };
+    linger.signature = "linger(n: i64[]) -> i32[]".to_owned();
+    let count = Entry { sets_states: true, ..count };
     let scale_plan = PlanCode { tapped: Some("toy_scale_tapped".to_owned()), ..plan("toy_scale", Expr::constant(0)) };
     let bytes = Expr::symbol(0).times(Expr::constant(4)).round_up(64);
     let portable = Variant {
@@ -156,6 +162,8 @@ pub(crate) fn descriptor() -> ModelDescriptor {
             plan("toy_count", Expr::constant(0)),
             plan("toy_packed", Expr::constant(0)),
             plan("toy_add", Expr::constant(0)),
+            plan("toy_wait", Expr::constant(0)),
+            plan("toy_gather", Expr::constant(0)),
             plan("toy_wait", Expr::constant(0)),
         ],
         cuda: None,
@@ -173,7 +181,7 @@ pub(crate) fn descriptor() -> ModelDescriptor {
             param("table", &[], &[dim("V", Dim::from(5)), d()]),
         ],
         states: vec![tensor("calls", Elem::I32, false, &[])],
-        entries: vec![scale, gather, pair, copy, count, packed, add, wait],
+        entries: vec![scale, gather, pair, copy, count, packed, add, wait, remember, linger],
         sites: vec!["index out of range: tokens holds {0} at {2}, and table has {1} rows (V)".to_owned()],
         variants: vec![tomorrow, portable],
     }

@@ -227,7 +227,107 @@ fn python_imports_the_pair_by_any_name() {
 fn python_calls_the_model() {
     let Some(python) = python_with_numpy() else { return };
     let folder = built("python");
-    let mut test = Command::new(python);
-    test.arg("-B").arg(fixture("wrapper_test.py")).arg(&folder);
-    assert!(run(&mut test).starts_with("ok"));
+    let preloaded = std::env::var_os("ATTNC_TEST_ASAN").map(|_| watched(&folder));
+    for test in ["wrapper_test.py", "handles_test.py"] {
+        let mut command = Command::new(&python);
+        if let Some(library) = &preloaded {
+            command.env("LD_PRELOAD", library).env("ASAN_OPTIONS", "detect_leaks=0");
+        }
+        assert!(run(command.arg("-B").arg(fixture(test)).arg(&folder)).starts_with("ok"), "{test}");
+    }
+}
+
+/// Links the toy of a folder with a support library whose accesses AddressSanitizer watches, for `ATTNC_TEST_ASAN=1`; gives the library
+/// that a process must have loaded before. The flag of rustc is one of its nightly channel, so rustc is told to be of that.
+fn watched(folder: &Path) -> PathBuf {
+    let model = toy::descriptor();
+    let name = format!("attnc_library_{}", model.symbol());
+    std::fs::write(folder.join("toy.o"), toy::descriptor_object(&model)).unwrap();
+    std::fs::write(folder.join("kernels.o"), toy::kernels()).unwrap();
+    let mut rustc = Command::new("rustc");
+    rustc.args([
+        "--edition",
+        "2024",
+        "--crate-name",
+        "attnc_support",
+        "--crate-type",
+        "staticlib",
+        "-Zsanitizer=address",
+    ]);
+    rustc.args([
+        "-Cpanic=abort",
+        "-Copt-level=1",
+        "-Ccodegen-units=1",
+        "-Crelocation-model=pic",
+        "-g",
+        "-o",
+        "support.a",
+    ]);
+    rustc.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/runtime/support/lib.rs"));
+    run(rustc.env("RUSTC_BOOTSTRAP", "1").current_dir(folder));
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-shared",
+        "-nostdlib",
+        "-Wl,-z,nodelete,-z,muldefs,-Bsymbolic",
+        "-Wl,-u,attnc_library,-u,attnc_python_init",
+    ]);
+    cc.arg(format!("-Wl,--defsym={name}=attnc_library,--defsym=PyInit_toy=attnc_python_init"));
+    cc.args(["-o", "toy.so", "toy.o", "kernels.o", "support.a", "-lasan", "-lpthread", "-ldl", "-lc"]);
+    run(cc.current_dir(folder));
+    PathBuf::from(run(Command::new("cc").arg("-print-file-name=libasan.so")).trim())
+}
+
+/// Adds in the first and third build, and subtracts in the second.
+const BUILDS: &str = "
+import importlib, os, sys
+import numpy as np
+import again
+def value(model):
+    return float(model.combine(np.float32([3]), np.float32([2]))[0])
+def other_build(**options):
+    try:
+        again.Model(**options)
+    except again.AttncError as error:
+        assert 'is of another build than this module' in str(error), error
+    else:
+        raise AssertionError('no error')
+first = again.Model()
+assert value(first) == 5
+os.replace('2/again.so', 'again.so')
+other_build()
+os.replace('2/again.py', 'again.py')
+other_build()
+assert importlib.reload(again) is again
+second = again.Model()
+assert (value(first), value(second), value(again.Model())) == (5, 1, 1)
+os.replace('3/again.so', 'again.so')
+os.replace('3/again.py', 'again.py')
+del sys.modules['again']
+import again
+assert (value(first), value(second), value(again.Model()), value(again.Model('again.so'))) == (5, 1, 5, 5)
+other_build(path='4.so')
+os.replace('4.so', 'again.so')
+os.replace('4/again.py', 'again.py')
+importlib.reload(again)
+assert value(again.Model()) == 1
+assert value(importlib.reload(again).Model()) == 1
+";
+
+/// A library that is compiled again to the same path is another one, also in a process that has loaded the first; and a wrapper takes no
+/// library but that of its own build.
+#[test]
+fn python_runs_the_build_that_it_imported() {
+    let Some(python) = python_with_numpy() else { return };
+    let folder = toy::folder().join("builds");
+    for (place, id, adds) in [("", 1, true), ("2", 2, false), ("3", 3, true), ("4", 4, false)] {
+        let folder = folder.join(place);
+        std::fs::create_dir_all(&folder).unwrap();
+        let model = toy::combining("Again", id, adds);
+        let objects = [&toy::descriptor_object(&model)[..], toy::kernels()];
+        link::link_library(&objects, &folder.join("again.so")).unwrap();
+        std::fs::write(folder.join("again.py"), python::python(&model)).unwrap();
+    }
+    std::fs::rename(folder.join("4/again.so"), folder.join("4.so")).unwrap();
+    run(Command::new(&python).args(["-B", "-c", BUILDS]).current_dir(&folder));
 }

@@ -33,8 +33,8 @@ pub use array::{Array, Data};
 pub use bounded::Bounded;
 pub use real::Real;
 
-use super::Verified;
 use super::requirements::entry_checks;
+use super::{Verified, sets_states};
 pub use crate::interp::{EvalError, Limits, NoParams, Params};
 use crate::tensor::Tensor;
 
@@ -74,13 +74,13 @@ pub struct Outcome<F> {
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
 pub fn run<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome<F>, EvalError> {
-    run_variant(module, call, false, &mut BTreeMap::new())
+    run_variant(module, call, false, &mut States::default())
 }
 
-/// What a session keeps, by name; what is not there is zero.
-pub type States<F> = BTreeMap<String, Array<F>>;
+/// What a session keeps.
+pub type States<F> = crate::interp::States<Array<F>>;
 
-/// Runs an entry point as one of the calls of a session. A call that fails leaves the states as they were before it.
+/// Runs an entry point as one of the calls of a session. [`States`](crate::interp::States) says what a call that fails leaves behind.
 ///
 /// # Errors
 /// As [`run`].
@@ -93,7 +93,7 @@ pub fn run_in<F: Real>(module: Verified<'_>, call: &Call<'_>, states: &mut State
 /// # Errors
 /// As [`run`].
 pub fn run_tapped<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome<F>, EvalError> {
-    run_variant(module, call, true, &mut BTreeMap::new())
+    run_variant(module, call, true, &mut States::default())
 }
 
 /// A call whose arguments were checked, for what computes the rest of it.
@@ -146,9 +146,12 @@ fn run_variant<F: Real>(
     };
     let entered = entry::enter::<F>(f, &entry_checks(module, &f.name), call.args)?;
     let mut machine = machine::Interpreter::new(module, call, entered.symbols);
-    machine.states.clone_from(states);
-    let results = machine.function(f, entered.args)?;
-    *states = std::mem::take(&mut machine.states);
+    let results = states.call(&f.name, sets_states(f), |kept| {
+        machine.states = std::mem::take(kept);
+        let results = machine.function(f, entered.args);
+        *kept = std::mem::take(&mut machine.states);
+        results
+    })?;
     let results = results.into_iter().zip(&f.results).map(|(r, decl)| entered.batches.leave(r, decl)).collect();
     let silent = machine.silent_taps(f)?;
     let written = machine.written.iter().map(|(path, steps)| (path.clone(), steps.len() as u64)).collect();

@@ -16,7 +16,7 @@ use crate::taps::Taps;
 
 /// A short name for a status.
 pub(crate) extern "C" fn attnc_status_text(status: i32) -> *const c_char {
-    const NAMES: [&[u8]; 12] = [
+    const NAMES: [&[u8]; 13] = [
         b"ok\0",
         b"wrong call\0",
         b"tensor does not fit\0",
@@ -29,6 +29,7 @@ pub(crate) extern "C" fn attnc_status_text(status: i32) -> *const c_char {
         b"interrupted\0",
         b"device not available\0",
         b"the GPU failed\0",
+        b"states lost\0",
     ];
     usize::try_from(status).ok().and_then(|i| NAMES.get(i)).map_or(null(), |n| n.as_ptr().cast())
 }
@@ -137,7 +138,7 @@ pub(crate) unsafe extern "C" fn attnc_model_close(handle: *mut Model) {
 pub(crate) unsafe extern "C" fn attnc_model_error(handle: *const Model) -> *const c_char {
     // SAFETY: by the contract above.
     match unsafe { Model::get(handle) } {
-        Some(m) => m.error(CText::pointer),
+        Some(m) => m.error(|t| t.as_ptr().cast()),
         None => NOT_A_MODEL.as_ptr().cast(),
     }
 }
@@ -157,7 +158,7 @@ pub(crate) unsafe extern "C" fn attnc_model_copy_error(
     // SAFETY: by the contract above.
     unsafe {
         match Model::get(handle) {
-            Some(m) => m.error(|t| copy_text(t.bytes(), buffer, capacity)),
+            Some(m) => m.error(|t| copy_text(t, buffer, capacity)),
             None => copy_text(NOT_A_MODEL, buffer, capacity),
         }
     }
@@ -300,7 +301,7 @@ pub(crate) unsafe extern "C" fn attnc_session_poll(
 pub(crate) unsafe extern "C" fn attnc_session_error(handle: *const Session) -> *const c_char {
     // SAFETY: by the contract above.
     match unsafe { Session::get(handle) } {
-        Some(s) => s.error(CText::pointer),
+        Some(s) => s.error(|t| t.as_ptr().cast()),
         None => NOT_A_SESSION.as_ptr().cast(),
     }
 }
@@ -317,7 +318,7 @@ pub(crate) unsafe extern "C" fn attnc_session_copy_error(
     // SAFETY: by the contract above.
     unsafe {
         match Session::get(handle) {
-            Some(s) => s.error(|t| copy_text(t.bytes(), buffer, capacity)),
+            Some(s) => s.error(|t| copy_text(t, buffer, capacity)),
             None => copy_text(NOT_A_SESSION, buffer, capacity),
         }
     }

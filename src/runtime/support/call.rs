@@ -27,6 +27,33 @@ pub(crate) struct Memory {
     pub(crate) poll: Option<Poll>,
     /// What it has on a GPU, where its model runs there. Then all memory above is empty.
     pub(crate) cuda: Option<cuda::session::Session>,
+    pub(crate) changing: Changing,
+}
+
+/// The entry point whose call is changing the session's states, if one is. A call that fails leaves it here: the states are then in
+/// part those from before it and in part new, and no call runs until they are set to zero.
+pub(crate) struct Changing(Option<&'static str>);
+
+impl Changing {
+    /// An entry point, whose arguments were accepted, is about to run.
+    pub(crate) fn begin(&mut self, entry: &EntryDesc) -> Result<()> {
+        let name = entry.name.get();
+        if let Some(failed) = self.0 {
+            fail!(States, "{name}: {}", lost(failed));
+        }
+        self.0 = (entry.sets_states != 0).then_some(name);
+        Ok(())
+    }
+
+    /// The call was done in full.
+    pub(crate) fn end(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Why no call runs after one of `entry` that failed. (The interpreters say the same.)
+fn lost(entry: &str) -> String {
+    alloc::format!("the states of this session were lost when a call of `{entry}` failed: reset the session")
 }
 
 /// A function of the caller's that says whether a call continues: 0, or anything else to end it.
@@ -106,6 +133,7 @@ impl Memory {
             profile: Profile::off(),
             poll: None,
             cuda: None,
+            changing: Changing(None),
         }
     }
 
@@ -114,7 +142,9 @@ impl Memory {
         for s in &mut self.states {
             s.clear();
         }
-        self.cuda.as_ref().map_or(Ok(()), cuda::session::Session::reset)
+        self.cuda.as_ref().map_or(Ok(()), cuda::session::Session::reset)?;
+        self.changing.end();
+        Ok(())
     }
 }
 
@@ -205,6 +235,7 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
         read: None,
         runtime: core::ptr::null_mut(),
     };
+    memory.changing.begin(call.entry)?;
     let poll = call.poll.or(memory.poll);
     let extras = Extras { launched: memory.profile.begin(), poll };
     // SAFETY: a plan of this model, with the memory that it says it needs.

@@ -192,6 +192,7 @@ pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Optio
             if let Some(wanted) = wanted {
                 *given.out = taps::collect(entry, &bound, wanted)?;
             }
+            memory.changing.end();
         }
         Ok(())
     };
@@ -322,6 +323,7 @@ unsafe fn call_owned(
             for (i, m) in given.into_iter().enumerate() {
                 *results.add(i) = m.keep();
             }
+            memory.changing.end();
         }
         Ok(())
     };
@@ -465,6 +467,7 @@ pub(crate) unsafe extern "C" fn attnc_call_raw(
             let data = Data::of(&args, &results.data, &results.at);
             run(opened, memory, entry, plan, &bound, data, None)?;
             results.deliver();
+            memory.changing.end();
         }
         Ok(())
     };

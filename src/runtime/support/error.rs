@@ -33,6 +33,8 @@ pub(crate) enum Status {
     Device = 10,
     /// The GPU failed: a launch, a copy, or whatever the process did with it before.
     Gpu = 11,
+    /// An earlier call failed while it changed the session's states.
+    States = 12,
 }
 
 /// A status other than `Ok`, and why.

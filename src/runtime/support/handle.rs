@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::abi::{ABI_VERSION, Head, VariantDesc, mark};
 use crate::call::{self, Memory};
+use crate::call_lock::{CallLock, Refused};
 use crate::cpu;
 use crate::cuda::choice::{self, Choice};
 use crate::cuda::upload::{Loaded, name_of};
@@ -19,7 +20,7 @@ use crate::environment;
 use crate::error::{CText, Error, Result, Status, fail};
 use crate::pool::Pool;
 use crate::processor;
-use crate::sys::{Buffer, Mutex, try_box};
+use crate::sys::{Buffer, try_box};
 use crate::table::head;
 use crate::weights::Weights;
 
@@ -29,7 +30,7 @@ pub struct Model {
     head: Head,
     /// The caller's handle, and one for each session.
     references: AtomicU64,
-    lock: Mutex,
+    lock: CallLock,
     error: UnsafeCell<CText>,
     opened: Option<Opened>,
 }
@@ -62,7 +63,7 @@ impl Opened {
 pub struct Session {
     head: Head,
     model: *const Model,
-    lock: Mutex,
+    lock: CallLock,
     state: UnsafeCell<State>,
 }
 
@@ -73,6 +74,18 @@ struct State {
 
 fn text_of(e: &Error) -> CText {
     CText::new(&e.text)
+}
+
+/// Why a handle cannot be used here.
+fn text_of_refused(refused: Refused) -> &'static [u8] {
+    match refused {
+        Refused::Nested => {
+            b"this thread is in a call of this session, which no handler of a signal may call meanwhile\0"
+        }
+        Refused::Forked => {
+            b"another thread was in a call of this session when this process was forked: open a new one\0"
+        }
+    }
 }
 
 impl Model {
@@ -87,7 +100,7 @@ impl Model {
             Ok(opened) => (Some(opened), CText::new(""), Status::Ok),
             Err(e) => (None, text_of(&e), e.status),
         };
-        let Some(lock) = Mutex::new() else { return (null_mut(), Status::Memory) };
+        let Some(lock) = CallLock::new() else { return (null_mut(), Status::Memory) };
         let model = Model {
             head: head(mark::MODEL),
             references: AtomicU64::new(1),
@@ -123,9 +136,8 @@ impl Model {
         match f() {
             Ok(()) => Status::Ok,
             Err(e) => {
-                let _held = self.lock.lock();
                 // The reason why it did not open is kept.
-                if self.opened.is_some() {
+                if let (Ok(_held), true) = (self.lock.lock(), self.opened.is_some()) {
                     // SAFETY: the lock is held, so nobody else writes or copies it.
                     unsafe { *self.error.get() = text_of(&e) };
                 }
@@ -134,11 +146,13 @@ impl Model {
         }
     }
 
-    /// Calls `f` with the last error's text, under the lock.
-    pub(crate) fn error<T>(&self, f: impl FnOnce(&CText) -> T) -> T {
-        let _held = self.lock.lock();
-        // SAFETY: the lock is held.
-        f(unsafe { &*self.error.get() })
+    /// Calls `f` with the last error's text, which ends in NUL, under the lock.
+    pub(crate) fn error<T>(&self, f: impl FnOnce(&[u8]) -> T) -> T {
+        match self.lock.lock() {
+            // SAFETY: the lock is held.
+            Ok(_held) => f(unsafe { (*self.error.get()).bytes() }),
+            Err(refused) => f(text_of_refused(refused)),
+        }
     }
 
     /// Gives up one handle; the last frees the model.
@@ -225,7 +239,7 @@ impl Session {
         let opened = unsafe { (*handle).opened()? };
         let state = State { error: CText::new(""), memory: Memory::new(model(), opened.cuda.as_ref())? };
         let none = || Error::memory(size_of::<Session>() as u64, "the session");
-        let lock = Mutex::new().ok_or_else(none)?;
+        let lock = CallLock::new().ok_or_else(none)?;
         let session = Session { head: head(mark::SESSION), model: handle, lock, state: UnsafeCell::new(state) };
         let session = try_box(session).ok_or_else(none)?;
         // SAFETY: as above.
@@ -244,7 +258,7 @@ impl Session {
 
     /// Does `f` with the session's memory, waiting for other calls on it; its error becomes the session's.
     pub(crate) fn guarded(&self, f: impl FnOnce(&Opened, &mut Memory) -> Result<()>) -> Status {
-        let _held = self.lock.lock();
+        let Ok(_held) = self.lock.lock() else { return Status::Call };
         // SAFETY: a session holds a reference to its model; the lock is held, so nobody else has the state.
         let (opened, state) = unsafe { ((*self.model).opened(), &mut *self.state.get()) };
         match opened.and_then(|o| f(o, &mut state.memory)) {
@@ -256,20 +270,25 @@ impl Session {
         }
     }
 
-    /// Calls `f` with the last error's text, under the lock.
-    pub(crate) fn error<T>(&self, f: impl FnOnce(&CText) -> T) -> T {
-        let _held = self.lock.lock();
-        // SAFETY: the lock is held.
-        f(unsafe { &(*self.state.get()).error })
+    /// Calls `f` with the last error's text, which ends in NUL, under the lock.
+    pub(crate) fn error<T>(&self, f: impl FnOnce(&[u8]) -> T) -> T {
+        match self.lock.lock() {
+            // SAFETY: the lock is held.
+            Ok(_held) => f(unsafe { (*self.state.get()).error.bytes() }),
+            Err(refused) => f(text_of_refused(refused)),
+        }
     }
 
-    /// Frees a session.
+    /// Frees a session, once its call has ended; during a call on this thread does nothing.
     ///
     /// # Safety
     /// `handle` is live and not used again.
     pub(crate) unsafe fn close(handle: *mut Session) {
         // SAFETY: by the contract above.
         unsafe {
+            if matches!((*handle).lock.lock(), Err(Refused::Nested)) {
+                return;
+            }
             (*handle).head.mark.store(0, Ordering::Release);
             let session = Box::from_raw(handle);
             let model = session.model;

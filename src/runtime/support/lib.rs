@@ -25,6 +25,7 @@ mod api;
 mod arguments;
 mod bind;
 mod call;
+mod call_lock;
 mod cpu;
 mod cuda;
 mod desc;

@@ -30,8 +30,17 @@ type Object = *mut c_void;
 
 /// What is run in place of a module's code, with `spec` from the import system; it leaves `module`.
 const LOAD_WRAPPER: &CStr = c"
-import os
+import os, sys
 from importlib.util import module_from_spec, spec_from_file_location
+class Reload:
+    'Where a module that was made below is reloaded, finds its wrapper; Python would find the library, and keep it as it is.'
+    attnc = True
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        wrapper = getattr(target, '__attnc_wrapper__', None)
+        return spec_from_file_location(name, wrapper) if wrapper else None
+if not any(getattr(finder, 'attnc', False) for finder in sys.meta_path):
+    sys.meta_path.insert(0, Reload)
 path = os.path.join(os.path.dirname(spec.origin), spec.name.rpartition('.')[2] + '.py')
 if not os.path.isfile(path):
     raise ImportError('%s is a model compiled by attnc, but its Python wrapper %s is missing: generate it with `--emit python`'
@@ -39,6 +48,7 @@ if not os.path.isfile(path):
 place = spec_from_file_location(spec.name, path)
 module = module_from_spec(place)
 place.loader.exec_module(module)
+module.__attnc_wrapper__ = path
 ";
 
 /// CPython's `PyModuleDef` (PEP 489), its head included.

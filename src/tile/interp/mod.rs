@@ -68,19 +68,17 @@ pub struct Outcome {
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
 pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call, Others::none(), &mut BTreeMap::new())
+    plan::run(module.module(), call, Others::none(), &mut States::default())
 }
 
-/// Runs a plan as one of the calls of a session, whose states are kept as bytes, by name; what is not there is zero. A call
-/// that fails leaves them as they were before it.
+/// What a session keeps, as bytes.
+pub type States = crate::interp::States<Vec<u8>>;
+
+/// Runs a plan as one of the calls of a session. [`States`](crate::interp::States) says what a call that fails leaves behind.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_in(
-    module: Verified<'_>,
-    call: &Call<'_>,
-    states: &mut BTreeMap<String, Vec<u8>>,
-) -> Result<Outcome, EvalError> {
+pub fn run_in(module: Verified<'_>, call: &Call<'_>, states: &mut States) -> Result<Outcome, EvalError> {
     plan::run(module.module(), call, Others::none(), states)
 }
 
@@ -91,7 +89,7 @@ pub fn run_in(
 pub fn run_in_by<'a>(
     module: Verified<'a>,
     call: &'a Call<'a>,
-    states: &mut BTreeMap<String, Vec<u8>>,
+    states: &mut States,
     runs: RunsOf<'a>,
 ) -> Result<Outcome, EvalError> {
     plan::run(module.module(), call, Others { runs, launches: None }, states)
@@ -104,7 +102,7 @@ pub fn run_in_by<'a>(
 pub fn run_on<'a>(
     module: Verified<'a>,
     call: &'a Call<'a>,
-    states: &mut BTreeMap<String, Vec<u8>>,
+    states: &mut States,
     launches: &'a dyn Launches,
 ) -> Result<Outcome, EvalError> {
     plan::run(module.module(), call, Others { launches: Some(launches), ..Others::none() }, states)

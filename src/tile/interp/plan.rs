@@ -6,7 +6,9 @@ use std::rc::Rc;
 use super::frame::{Frame, RuntimeValue, buffer, get, index, indices, set};
 use super::kernel::{KernelRun, Next, jump, scalar_operation};
 use super::memory::{Storage, View};
-use super::{Argument, Budget, Call, EvalError, Limits, Others, Outcome, Runs, broken, dim, fail, launches, located};
+use super::{
+    Argument, Budget, Call, EvalError, Limits, Others, Outcome, Runs, States, broken, dim, fail, launches, located,
+};
 use crate::interface::param_named;
 use crate::shape::{ADDRESS_BITS, Dim, Fact};
 use crate::tensor::Tensor;
@@ -18,7 +20,7 @@ pub(super) fn run<'a>(
     module: &'a Module,
     call: &'a Call<'a>,
     others: Others<'a>,
-    states: &mut BTreeMap<String, Vec<u8>>,
+    states: &mut States,
 ) -> Result<Outcome, EvalError> {
     let Some(plan) = module.plans.iter().find(|p| p.name == call.plan && p.variant == call.variant) else {
         return fail(format!("there is no plan `{}`", call.plan));
@@ -31,14 +33,18 @@ pub(super) fn run<'a>(
         let packed = first.packed.and_then(|at| first.memory.into_iter().nth(at));
         runner.packed = packed.map(|storage| runner.add(storage));
     }
-    for (name, bytes) in states.iter() {
-        let storage = runner.add(Storage::full(bytes.clone()));
-        runner.states.insert(name.clone(), storage);
-    }
-    runner.run()?;
-    for (name, storage) in &runner.states {
-        states.insert(name.clone(), runner.memory.get(*storage).map(|s| s.bytes.clone()).unwrap_or_default());
-    }
+    let sets = module.entries.iter().any(|e| e.name == call.plan && e.sets_states);
+    states.call(call.plan, sets, |kept| {
+        for (name, bytes) in kept.iter() {
+            let storage = runner.add(Storage::full(bytes.clone()));
+            runner.states.insert(name.clone(), storage);
+        }
+        runner.run()?;
+        for (name, storage) in &runner.states {
+            kept.insert(name.clone(), runner.memory.get(*storage).map(|s| s.bytes.clone()).unwrap_or_default());
+        }
+        Ok(())
+    })?;
     let mut results = Vec::new();
     for (i, (n, out)) in runner.outs.iter().enumerate() {
         if usize::try_from(*n) != Ok(i) {

@@ -138,7 +138,7 @@ impl Program {
         limits: interp::Limits,
     ) -> Result<Vec<interp::Outcome<F>>, interp::EvalError> {
         let verified = verify(module).unwrap_or_else(|e| panic!("{e}"));
-        let mut states = interp::States::new();
+        let mut states = interp::States::default();
         let call = |args: &Vec<Tensor>| {
             let call = interp::Call { function: "main", args, params: &self.params, limits };
             interp::run_in::<F>(verified, &call, &mut states)

@@ -154,6 +154,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         Ok(offset) => staging + offset,
         Err(own) => *own,
     };
+    memory.changing.begin(call.entry)?;
     let queue = Queue { gpu: &loaded.gpu, stream: session.stream() };
     let fault = session.fault.address();
     let mut queued = || -> Result<()> {
