@@ -11,6 +11,7 @@ mod fragments;
 mod generate;
 mod hidden;
 mod kernels;
+mod large_scores;
 mod long_rows;
 mod oracle;
 mod packed;

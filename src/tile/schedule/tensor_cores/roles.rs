@@ -290,7 +290,7 @@ impl AttentionParts<'_> {
         let own_row = kb.index_binary(BinaryOp::Add, row, shift);
         let scores = Scores { row: own_row, rows: ROWS, ..all.clone() };
         let queries = build::full_tile(&mut kb, of_queries, ring_q, w);
-        let before = scores.begin(&mut kb)?;
+        let before = scores.begin(&mut kb, None)?;
         let none = scores.no_result(&mut kb, self.values);
         let (first, _) = kb.new_block(Vec::new());
         let (nothing, _) = kb.new_block(Vec::new());
