@@ -10,6 +10,7 @@ mod few_rows;
 mod fragments;
 mod generate;
 mod hidden;
+mod in_time;
 mod kernels;
 mod large_scores;
 mod long_rows;
