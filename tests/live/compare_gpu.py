@@ -35,6 +35,7 @@ import tensors  # noqa: E402
 
 OUT = ROOT / "build" / "gpu"
 PROGRAMS = HERE / "speed" / "gpu.attn"
+LLAMA = ROOT / "examples" / "19_llama.attn"
 # What an element of a bf16 result may differ by, as a part of the largest: it has 8 significant bits, and so have what it is made of.
 TOLERANCE = 2.0**-6
 
@@ -50,8 +51,10 @@ def found(name):
 class Attnc:
     """The compiler, its bench, and the models that it made."""
 
-    def __init__(self, program, seconds):
-        self.program, self.seconds, self.made = program, seconds, 0
+    def __init__(self, program, seconds, folder=OUT):
+        self.program, self.seconds, self.folder, self.made = program, seconds, folder, 0
+        # Are libraries taken that an earlier run of the same parts made?
+        self.is_ready = False
 
     def run(self, *words):
         done = subprocess.run([str(self.program), *map(str, words)], capture_output=True, text=True)
@@ -65,16 +68,25 @@ class Attnc:
         line = ["bench", program, "--entry", entry, "--function", function, "--target", "cuda", "--size", size]
         return json.loads(self.run(*line, "--seconds", self.seconds, "--json", "-", *options))
 
-    def model(self, program, entry, options=(), weights=None, target="cuda"):
-        """An opened model of a program."""
+    def library(self, program, entry, options=(), target="cuda"):
+        """A program, compiled: what its files are called, and for what they are."""
         # A library that is open stays as it is: the next has another name.
         self.made += 1
-        stem = OUT / f"{Path(program).stem}_{entry}_{target}_{self.made}"
-        self.run(program, "--entry", entry, "--target", target, *options, "-o", f"{stem}.so", "--emit", "so,header,python")
+        stem = self.folder / f"{Path(program).stem}_{entry}_{target}_{self.made}"
+        if not self.is_ready:
+            self.run(program, "--entry", entry, "--target", target, *options, "-o", f"{stem}.so", "--emit", "so,header,python")
+        return stem, target
+
+    def opened(self, library, weights=None):
+        stem, target = library
         spec = importlib.util.spec_from_file_location(stem.name, f"{stem}.py")
         wrapper = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(wrapper)
         return wrapper.Model(f"{stem}.so", weights=weights and str(weights), device=target)
+
+    def model(self, program, entry, options=(), weights=None, target="cuda"):
+        """An opened model of a program."""
+        return self.opened(self.library(program, entry, options, target), weights)
 
 
 class Report:
@@ -139,8 +151,8 @@ def bits(x):
 
 
 def wide(x):
-    """bf16 as float64."""
-    return (np.asarray(x).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    """bf16 as float64; NumPy has a type for it where ml_dtypes is installed."""
+    return (np.asarray(x).view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
 class Torch:
@@ -281,8 +293,9 @@ def attention_of_others(torch, q, k, v, past, options):
 
 def product(attnc, torch, report, options):
     rng = np.random.default_rng(2)
-    model = attnc.model(PROGRAMS, "Product")
-    for n in [64, 100] if options.quick else [1024, 2048, 4096, 8192]:
+    for n in [64, 104] if options.quick else [1024, 2048, 4096, 8192]:
+        dims = ["--dim", f"N={n},K={n}"]
+        model = attnc.model(PROGRAMS, "Product", dims)
         x, y, bias = (bits(rng.standard_normal(shape)) for shape in ((n, n), (n, n), (n,)))
         rows = np.arange(0, n, max(1, n // ROWS))
         want = wide(x[rows]) @ wide(y)
@@ -291,8 +304,8 @@ def product(attnc, torch, report, options):
         want = 0.5 * inner * (1 + np.tanh(math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3)))
         report.check(f"product, bias and GELU, {n}^3", wide(model.epilogue(x=x, y=y, bias=bias))[rows], want)
         if options.quick:
+            model.close()
             continue
-        sizes = {"M": n, "N": n, "K": n}
         contenders = {"plain": {}, "epilogue": {}}
         if torch.module:
             nn = torch.module.nn.functional
@@ -307,13 +320,13 @@ def product(attnc, torch, report, options):
             contenders["epilogue"]["torch.compile"] = lambda: torch.seconds(compiled, options.seconds)
         for entry, others in contenders.items():
 
-            def ours(entry=entry, sizes=sizes):
-                return in_kernels(report, attnc, PROGRAMS, "Product", entry, sizes)
+            def ours(entry=entry, n=n, dims=dims):
+                return in_kernels(report, attnc, PROGRAMS, "Product", entry, {"M": n}, dims)
 
             what = f"product, {n}^3" + (", bias and GELU" if entry == "epilogue" else "")
             aim = "1.0 x" if n >= 4096 else ""
             report.add(what, "TFLOP/s", 2 * n**3 / 1e12, rounds(options, {"attnc": ours, **others}), aim)
-    model.close()
+        model.close()
 
 
 # ---------------------------------------------------------------- whole models
@@ -404,59 +417,65 @@ def gpt2_of_torch(torch, weights, dims, tokens, kind, options):
     return lambda: calls(call, options)
 
 
+class Llama:
+    """Llama 3.2 1B's shape, weights packed as bf16, a cache of bf16: its weights, in a file, and a prompt."""
+
+    def __init__(self, options, folder=OUT):
+        dims = {"L": 16, "D": 2048, "H": 32, "K": 8, "F": 8192, "V": 128256, "T": 2048}
+        prompt, self.count = 512, 256
+        if options.quick:
+            dims, prompt, self.count = {"L": 2, "D": 64, "H": 4, "K": 2, "F": 96, "V": 97, "T": 40}, 20, 4
+        d, kv = dims["D"], dims["D"] // dims["H"] * dims["K"]
+        rng = np.random.default_rng(4)
+        self.chosen = ["--dim", ",".join(f"{name}={n}" for name, n in dims.items()) + ",Kept=bf16", "--pack", "bf16"]
+
+        def random(rows, cols):
+            # Uniform numbers are drawn fast, and there are 1.5e9 of them.
+            return bits((rng.random((rows, cols), np.float32) - 0.5) * np.float32(2 * (3 / cols) ** 0.5))
+
+        ones = bits(np.ones(d, np.float32))
+        weights = {"model.embed_tokens.weight": random(dims["V"], d), "lm_head.weight": random(dims["V"], d), "model.norm.weight": ones}
+        for i in range(dims["L"]):
+            at = f"model.layers.{i}."
+            weights |= {at + "input_layernorm.weight": ones, at + "post_attention_layernorm.weight": ones}
+            for name, a, b in (("q_proj", d, d), ("k_proj", kv, d), ("v_proj", kv, d), ("o_proj", d, d)):
+                weights[f"{at}self_attn.{name}.weight"] = random(a, b)
+            for name, a, b in (("gate_proj", dims["F"], d), ("up_proj", dims["F"], d), ("down_proj", d, dims["F"])):
+                weights[f"{at}mlp.{name}.weight"] = random(a, b)
+        self.file = folder / "llama.safetensors"
+        tensors.write(self.file, weights)
+        # Each token reads all weights but the table, and the keys and values of the tokens before it.
+        self.read = sum(2 * w.size for name, w in weights.items() if "embed_tokens" not in name)
+        self.read += 2 * 2 * dims["L"] * kv * (prompt + self.count // 2)
+        self.tokens = rng.integers(0, dims["V"], prompt).astype(np.int32)
+
+
 def llama(attnc, torch, report, options):
-    """Llama 3.2 1B's shape, weights packed as bf16, a cache of bf16; how many tokens a second, and how much of the bandwidth that is."""
-    program = ROOT / "examples" / "19_llama.attn"
-    dims = {"L": 16, "D": 2048, "H": 32, "K": 8, "F": 8192, "V": 128256, "T": 2048}
-    prompt, count = 512, 256
-    if options.quick:
-        dims, prompt, count = {"L": 2, "D": 64, "H": 4, "K": 2, "F": 96, "V": 97, "T": 40}, 20, 4
-    d, kv = dims["D"], dims["D"] // dims["H"] * dims["K"]
-    rng = np.random.default_rng(4)
-    chosen = ["--dim", ",".join(f"{name}={n}" for name, n in dims.items()) + ",Kept=bf16", "--pack", "bf16"]
-
-    def random(rows, cols):
-        # Uniform numbers are drawn fast, and there are 1.5e9 of them.
-        return bits((rng.random((rows, cols), np.float32) - 0.5) * np.float32(2 * (3 / cols) ** 0.5))
-
-    ones = bits(np.ones(d, np.float32))
-    weights = {"model.embed_tokens.weight": random(dims["V"], d), "lm_head.weight": random(dims["V"], d), "model.norm.weight": ones}
-    for i in range(dims["L"]):
-        at = f"model.layers.{i}."
-        weights |= {at + "input_layernorm.weight": ones, at + "post_attention_layernorm.weight": ones}
-        for name, a, b in (("q_proj", d, d), ("k_proj", kv, d), ("v_proj", kv, d), ("o_proj", d, d)):
-            weights[f"{at}self_attn.{name}.weight"] = random(a, b)
-        for name, a, b in (("gate_proj", dims["F"], d), ("up_proj", dims["F"], d), ("down_proj", d, dims["F"])):
-            weights[f"{at}mlp.{name}.weight"] = random(a, b)
-    file = OUT / "llama.safetensors"
-    tensors.write(file, weights)
-    # Each token reads all weights but the table, and the keys and values of the tokens before it.
-    read = sum(2 * w.size for name, w in weights.items() if "embed_tokens" not in name)
-    read += 2 * 2 * dims["L"] * kv * (prompt + count // 2)
-    del weights
-    model = attnc.model(program, "Llama", chosen, file)
-    tokens = rng.integers(0, dims["V"], prompt).astype(np.int32)
+    """How many tokens a second, and how much of the bandwidth that is."""
+    own = Llama(options)
+    program, chosen, tokens = LLAMA, own.chosen, own.tokens
+    model = attnc.model(program, "Llama", chosen, own.file)
     greedy = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "penalty": 1.0, "seed": 0}
 
     def write():
         model.reset()
         last = model.next(tokens=tokens, **greedy)
         start, out = time.perf_counter(), [int(last)]
-        for _ in range(count):
+        for _ in range(own.count):
             out.append(int(model.next(tokens=np.array([out[-1]], np.int32), **greedy)))
-        return (time.perf_counter() - start) / count, out
+        return (time.perf_counter() - start) / own.count, out
 
     if options.quick:
         model.reset()
         got = model.prefill(tokens=tokens)
-        with attnc.model(program, "Llama", chosen, file, target="cpu") as cpu:
+        with attnc.model(program, "Llama", chosen, own.file, target="cpu") as cpu:
             report.check("Llama, scores after a prompt", got, cpu.prefill(tokens=tokens), 5e-2)
             report.check("Llama, scores of a step", model.step(token=3), cpu.step(token=3), 5e-2)
         write()
     else:
         times = rounds(options, {"attnc": lambda: write()[0]})
-        report.add(f"Llama 1B, bf16, token after {prompt}", "GB/s", read / 1e9, times, "85 % of the bandwidth")
-        report.add(f"Llama 1B, bf16, token after {prompt}", "tokens/s", 1, times, "")
+        report.add(f"Llama 1B, bf16, token after {len(tokens)}", "GB/s", own.read / 1e9, times, "85 % of the bandwidth")
+        report.add(f"Llama 1B, bf16, token after {len(tokens)}", "tokens/s", 1, times, "")
     model.close()
 
 

@@ -2,6 +2,8 @@
 # Everything that needs a GPU, on the one of this machine: are the results right, does NVIDIA's compute-sanitizer find nothing, how fast is it?
 #
 #   tests/live/gpu.sh                     all of it, an hour
+#   tests/live/gpu.sh first               ten minutes: does it run, are the numbers right, how fast? It stops at the first wrong number;
+#                                         build/gpu/first/figures.md has what was found (ATTNC_BEFORE: an older attnc, to be timed in turn)
 #   tests/live/gpu.sh check               the examples, sessions of a decoder, 1000 random programs; examples at full size beside PyTorch
 #   tests/live/gpu.sh sanitize            the examples under memcheck, racecheck, synccheck and initcheck
 #   tests/live/gpu.sh speed [WORKLOAD ..] beside PyTorch, see compare_gpu.py: build/gpu/figures.md has the figures
@@ -61,9 +63,10 @@ for word in $steps; do
             echo "gpu.sh: no compute-sanitizer; its checks are left out" >&2
         fi
         ;;
+    first) step "$python" tests/live/first_gpu.py --attnc "$ATTNC" ${ATTNC_BEFORE:+--before "$ATTNC_BEFORE"} "$@" ;;
     speed) step "$python" tests/live/compare_gpu.py --attnc "$ATTNC" "$@" ;;
     *)
-        echo "gpu.sh: no such step: $word; there are check, sanitize and speed" >&2
+        echo "gpu.sh: no such step: $word; there are first, check, sanitize and speed" >&2
         exit 2
         ;;
     esac

@@ -8,7 +8,7 @@
 //!   copies of the queries, the first keys, the first values start
 //!   for each tile of keys, whole and seen by all queries; then for each tile that is left, with masks:
 //!     find the next tile;   wait for the keys;    start to copy the next keys;    s = q @ k^T;  masks
-//!     m' = max(m, s);  p = 2^(s f - m' f);  c = 2^(m f - m' f);  l = l c + sum p;  acc = acc c
+//!     m' = max(m, s);  p = 2^(s f - b');  c = 2^(b - b');  l = l c + sum p;  acc = acc c      b: m f, rounded (`scores`)
 //!     wait for the values;  start to copy the next values;  acc += p @ v
 //!   y = acc / l;  epilogue;  store
 //! ```
@@ -277,11 +277,7 @@ impl<'a> Parts<'a> {
         } else {
             Queries::Kept(build::fragment(&mut kb, &tiles.queries, queries, Fragment::A))
         };
-        let mut before_all = scores.begin(&mut kb)?;
-        if let (Some(part), true) = (part, scores.attention.sink.is_some()) {
-            let [highest, sum] = part.of_first(&mut kb, [before_all.highest, before_all.sum]);
-            before_all = Softmax { highest, sum };
-        }
+        let before_all = scores.begin(&mut kb, part)?;
         let result = scores.no_result(&mut kb, self.values);
         let softmax = before_all;
         let mut now = Running { next: first, softmax, result, of_keys, of_values, free_keys, free_values };

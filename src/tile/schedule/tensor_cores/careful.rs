@@ -95,7 +95,8 @@ impl Parts<'_> {
         let score = of_one.masked(kb, products, key, Masks::All)?;
         kb.at(locations.softmax);
         let highest = kb.binary(BinaryOp::Max, before.highest, score);
-        let [weight, kept] = scores.weights(kb, highest, [score, before.highest]);
+        let base = scores.base(kb, highest);
+        let (weight, kept) = (base.weight(kb, score), base.kept(kb, before.highest));
         let sum = kb.binary(BinaryOp::Mul, before.sum, kept);
         let sum = kb.binary(BinaryOp::Add, sum, weight);
         kb.at(locations.values);

@@ -23,7 +23,7 @@
 //! Attention's softmax is `f32`, powers of 2 have a relative error of 2.5 * 2^-23; weights are rounded to 16 bits before they are divided
 //! by their sum, and the sum is of the weights as they were, as on a CPU with products of pairs (`schedule/attention.rs`). A row that
 //! sees no key gives zeros. Weights of one query have an error in common, the rounding of its highest score, which the division by their sum
-//! takes out; of scores beyond 2^30 it can be infinite.
+//! takes out, however large the scores are ([`scores`]).
 //!
 //! A key that a mask hides contributes nothing, even if its value is NaN or infinite ([`careful`]).
 

@@ -15,7 +15,9 @@
 //!
 //! A consumer of an attention starts the product of scores of a tile and that of the values of the tile before together, and does the
 //! softmax of the former beside the latter (Shah et al. 2024, arXiv:2407.08608, section 3). The two take turns at starting products,
-//! by named barriers, so that one's softmax runs beside the other's products. The first tile of keys is taken with all masks, those
+//! by named barriers, so that one's softmax runs beside the other's products. So the keys of a tile are needed when the values of the one
+//! before are: the producer copies keys one tile ahead of values, and a consumer waits for values when the product of scores has started
+//! and occupies the tensor cores meanwhile. The first tile of keys is taken with all masks, those
 //! after it that all queries see without, the rest with them again.
 //!
 //! Where masks are formulas, the producer and the consumers each look for the next tile that is seen ([`Visited`]). All come to the same, for
@@ -274,14 +276,24 @@ impl AttentionParts<'_> {
             build::fill(&mut kb, of_queries, (ring_q, n), q, &at(first), axes);
         }
         let first = visited.first(&mut kb)?;
+        let fill_keys_before_end = |kb: &mut KernelBuilder, n: Value, key: Value| {
+            let [(some, _), (then, _)] = [0, 1].map(|_| kb.new_block(Vec::new()));
+            let is_before_end = visited.is_before_end(kb, key);
+            kb.br_if(is_before_end, (some, &[]), (then, &[]));
+            kb.switch_to(some);
+            build::fill(kb, of_keys, (ring_k, n), k, &at(key), axes);
+            kb.br(then, &[]);
+            kb.switch_to(then);
+        };
+        fill_keys_before_end(&mut kb, zero, first);
         let tiles = kb.begin_loop(&[zero, first]);
         let [n, first] = *tiles.args.as_slice() else { return None };
         let more = visited.is_before_end(&mut kb, first);
         kb.enter_loop(&tiles, more);
-        build::fill(&mut kb, of_keys, (ring_k, n), k, &at(first), axes);
+        let (after, next) = (kb.plus(n, 1), visited.next(&mut kb, first)?);
+        fill_keys_before_end(&mut kb, after, next);
         build::fill(&mut kb, of_values, (ring_v, n), v, &at(first), axes);
-        let (n, next) = (kb.plus(n, 1), visited.next(&mut kb, first)?);
-        kb.br(tiles.head, &[n, next]);
+        kb.br(tiles.head, &[after, next]);
         kb.switch_to(tiles.done);
 
         kb.switch_to(consume);
@@ -290,7 +302,7 @@ impl AttentionParts<'_> {
         let own_row = kb.index_binary(BinaryOp::Add, row, shift);
         let scores = Scores { row: own_row, rows: ROWS, ..all.clone() };
         let queries = build::full_tile(&mut kb, of_queries, ring_q, w);
-        let before = scores.begin(&mut kb)?;
+        let before = scores.begin(&mut kb, None)?;
         let none = scores.no_result(&mut kb, self.values);
         let (first, _) = kb.new_block(Vec::new());
         let (nothing, _) = kb.new_block(Vec::new());
@@ -483,12 +495,13 @@ impl Consumer<'_> {
         let other = kb.index_binary(BinaryOp::Sub, two, self.w);
         let before = kb.index_binary(BinaryOp::Sub, n, one);
         let keys = build::full_tile(kb, self.of_keys, self.ring_k, n);
-        let values = build::full_tile(kb, self.of_values, self.ring_v, before);
         let none = build::zeros(kb, ROWS, self.scores.keys);
         build::meet(kb, own, consumers(), true);
         build::fence(kb);
         let of_scores = build::start(kb, self.queries, keys, none, true)?;
         kb.at(locations.values);
+        let values = build::full_tile(kb, self.of_values, self.ring_v, before);
+        build::fence(kb);
         let of_values = build::start(kb, packed, values, result, false)?;
         build::meet(kb, other, consumers(), false);
         kb.at(locations.scores);

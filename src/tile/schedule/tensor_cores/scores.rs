@@ -4,18 +4,34 @@
 //! with masks, and weights, which are powers of 2. Queries are rows, keys are columns.
 //!
 //! Where masks put nothing but `-inf` in place of scores and a scale is known that keeps their order, the scores stay as the product
-//! gave them, and the scale goes into the exponents: `2^(s f - m f)` with `f` = scale times log2 e, one fused step before
-//! the power. Else scores are scaled first, and `f` is log2 e.
+//! gave them, and the scale goes into the exponents, with `f` = scale times log2 e. Else scores are scaled first, and `f` is log2 e.
+//!
+//! # Exponents
+//!
+//! A weight is `2^(s f - b)` with `b` = `m f` rounded, one fused step before the power: the difference is exact but for its own rounding.
+//! The base differs from `m f` by up to half a unit of its last place, so all weights of a row have the factor `2^(m f - b)` in common.
+//! What is multiplied by them and what they are divided by has it too, because earlier weights are rescaled by `2^(b' - b)`, the
+//! difference of the bases themselves, which is exactly 1 while the maximum stays. So it cancels, as long as it is in range. From
+//! [`LARGE`] on it would not be, and is not needed: scores below the maximum are then so far below that only their being less matters, and
+//! `f` is 1, with `b` = `m`. A mask of `-1e30`, in a row of which all keys have it, is an ordinary maximum.
+//!
+//! Maxima begin at the lowest finite number: what is hidden from a row that has seen nothing, `-inf`, has a weight of 0 beside it.
 
 use std::collections::BTreeMap;
 use std::f64::consts::LOG2_E;
 
-use super::super::attention::{Hiding, first_hiding, hides};
+use super::super::attention::{Hiding, Part, first_hiding, hides};
 use super::build::{self, ONE};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Attention, Node, ScoreOp, Source, scalar_of};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
+
+/// Exponents of this magnitude have a last place of 32: a score that is less than the highest is so by at least 16 in the exponent, and
+/// the factor that the weights of a row have in common is between 2^-8 and 2^8 below it.
+const LARGE: f64 = 268_435_456.0;
+/// What maxima begin with.
+const LOWEST: f64 = -(f32::MAX as f64);
 
 /// What is known of the scores of a tile of queries.
 #[derive(Clone)]
@@ -159,23 +175,26 @@ impl Scores<'_> {
         kb.index_binary(BinaryOp::Min, end, seen)
     }
 
-    /// Maxima and sums before the first key: of the sink, if there is one.
-    pub(super) fn begin(&self, kb: &mut KernelBuilder) -> Option<Softmax> {
+    /// Maxima and sums before the first key: of the sink, if there is one, which is seen in the first part of divided keys alone.
+    pub(super) fn begin(&self, kb: &mut KernelBuilder, part: Option<Part>) -> Option<Softmax> {
         let rows = Extent::Static(self.rows);
         let fill = |kb: &mut KernelBuilder, x: f64| kb.full(Scalar::Float(x), Elem::F32, rows, ONE);
-        match &self.attention.sink {
-            None => {
-                kb.at(self.attention.locations.softmax);
-                Some(Softmax { highest: fill(kb, f64::NEG_INFINITY), sum: fill(kb, 0.0) })
-            }
-            Some(sink) => {
-                kb.at(self.attention.locations.sink);
-                let zero = kb.index(0);
-                let sink = self.read(kb, sink, zero, true)?;
-                let zeros = fill(kb, 0.0);
-                Some(Softmax { highest: kb.binary(BinaryOp::Add, zeros, sink), sum: fill(kb, 1.0) })
-            }
-        }
+        let Some(sink) = &self.attention.sink else {
+            kb.at(self.attention.locations.softmax);
+            return Some(Softmax { highest: fill(kb, LOWEST), sum: fill(kb, 0.0) });
+        };
+        kb.at(self.attention.locations.sink);
+        let zero = kb.index(0);
+        let sink = self.read(kb, sink, zero, true)?;
+        let zeros = fill(kb, 0.0);
+        let sink = kb.binary(BinaryOp::Add, zeros, sink);
+        let lowest = kb.scalar(Scalar::Float(LOWEST), Elem::F32);
+        let highest = kb.binary(BinaryOp::Max, sink, lowest);
+        let base = self.base(kb, highest);
+        let sum = base.weight(kb, sink);
+        let Some(part) = part else { return Some(Softmax { highest, sum }) };
+        let [highest, sum] = part.of_first(kb, [highest, sum]);
+        Some(Softmax { highest: kb.binary(BinaryOp::Max, highest, lowest), sum })
     }
 
     /// The masks that hide keys as formulas, for tiles of so many queries, with the place of the first of them; `None` where no formula
@@ -313,30 +332,33 @@ impl Scores<'_> {
         kb.at(self.attention.locations.softmax);
         let highest = kb.reduce(ReduceKind::Max, 1, scores);
         let highest = kb.binary(BinaryOp::Max, before.highest, highest);
-        let [weights, kept] = self.weights(kb, highest, [scores, before.highest]);
+        let base = self.base(kb, highest);
+        let (weights, kept) = (base.weight(kb, scores), base.kept(kb, before.highest));
         let more = kb.reduce(ReduceKind::Sum, 1, weights);
         let sum = kb.binary(BinaryOp::Mul, before.sum, kept);
         let sum = kb.binary(BinaryOp::Add, sum, more);
         Weights { now: Softmax { highest, sum }, weights, kept }
     }
 
-    /// The weights of some scores, given the highest of their rows.
-    pub(super) fn weights<const N: usize>(
-        &self,
-        kb: &mut KernelBuilder,
-        highest: Value,
-        scores: [Value; N],
-    ) -> [Value; N] {
-        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
-        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
-        let unseen = kb.compare(CmpOp::Eq, highest, bottom);
-        let base = kb.select(unseen, nothing, highest);
-        let base = kb.binary(BinaryOp::Mul, base, self.exponents);
-        scores.map(|x| {
-            let x = kb.binary(BinaryOp::Mul, x, self.exponents);
-            let x = kb.binary(BinaryOp::Sub, x, base);
-            kb.unary(UnaryOp::Exp2, x)
-        })
+    /// What the exponents of rows are counted from, given their highest scores.
+    pub(super) fn base(&self, kb: &mut KernelBuilder, highest: Value) -> Base {
+        let product = kb.binary(BinaryOp::Mul, highest, self.exponents);
+        let size = kb.unary(UnaryOp::Abs, product);
+        let large = kb.scalar(Scalar::Float(LARGE), Elem::F32);
+        let is_large = kb.compare(CmpOp::Ge, size, large);
+        let one = kb.scalar(Scalar::Float(1.0), Elem::F32);
+        let factor = kb.select(is_large, one, self.exponents);
+        let base = kb.select(is_large, highest, product);
+        Base { exponents: self.exponents, is_large, factor, base }
+    }
+
+    /// Sums and results as they are where the highest score of a row has a weight of exactly 1: what parts of the keys are compared by.
+    pub(super) fn with_weights_of_1(&self, kb: &mut KernelBuilder, now: Softmax, result: Value) -> (Value, Value) {
+        let base = self.base(kb, now.highest);
+        let weight = base.weight(kb, now.highest);
+        let one = kb.scalar(Scalar::Float(1.0), Elem::F32);
+        let inverse = kb.binary(BinaryOp::Div, one, weight);
+        (kb.binary(BinaryOp::Mul, now.sum, inverse), kb.binary(BinaryOp::Mul, result, inverse))
     }
 
     /// The result: weighted values divided by the sum of weights; zeros where there is none.
@@ -355,5 +377,33 @@ impl Scores<'_> {
     pub(super) fn no_result(&self, kb: &mut KernelBuilder, cols: i64) -> Value {
         kb.at(self.attention.locations.values);
         build::zeros(kb, self.rows, cols)
+    }
+}
+
+/// What the exponents of rows are counted from.
+#[derive(Clone, Copy)]
+pub(super) struct Base {
+    exponents: Value,
+    /// Is the highest score so large that what is less has no weight?
+    is_large: Value,
+    /// What scores are multiplied by, and what then is subtracted.
+    factor: Value,
+    base: Value,
+}
+
+impl Base {
+    /// The weights of scores; rounded once before the power.
+    pub(super) fn weight(&self, kb: &mut KernelBuilder, scores: Value) -> Value {
+        let x = kb.binary(BinaryOp::Mul, scores, self.factor);
+        let x = kb.binary(BinaryOp::Sub, x, self.base);
+        kb.unary(UnaryOp::Exp2, x)
+    }
+
+    /// What weights are multiplied by that were counted from another maximum: its base is rounded as it was then.
+    pub(super) fn kept(&self, kb: &mut KernelBuilder, highest: Value) -> Value {
+        let product = kb.binary(BinaryOp::Mul, highest, self.exponents);
+        let before = kb.select(self.is_large, highest, product);
+        let x = kb.binary(BinaryOp::Sub, before, self.base);
+        kb.unary(UnaryOp::Exp2, x)
     }
 }

@@ -112,13 +112,14 @@ impl Parts<'_> {
         let zero = kb.index(0);
         let at = [scores.points.as_slice(), &[scores.row, part.number, zero]].concat();
         let (rows, cols) = (Some(scores.of_rows), Some(scores.points.len() + 2));
+        let (sum, result) = scores.with_weights_of_1(kb, now, result);
         kb.store(part.sums, &at, (rows, cols), result);
         kb.at(self.found.attention.locations.softmax);
         let nothing = build::zeros(kb, scores.rows, STATISTICS);
         let col = kb.iota(1, zero, Elem::I32, ONE, Extent::Static(STATISTICS));
         let first = kb.scalar(Scalar::Int(0), Elem::I32);
         let is_first = kb.compare(CmpOp::Eq, col, first);
-        let both = kb.select(is_first, now.highest, now.sum);
+        let both = kb.select(is_first, now.highest, sum);
         let both = kb.binary(BinaryOp::Add, both, nothing);
         kb.store(part.statistics, &at, (rows, cols), both);
     }
