@@ -3,6 +3,7 @@
 #
 #   tests/live/compare_speed.sh                  everything, an hour and a half
 #   tests/live/compare_speed.sh layer gpt2       some of it
+#   tests/live/compare_speed.sh product weight   matrices alone; product-32-2048-512 are 32 rows by 2048 x 512
 #   tests/live/compare_speed.sh lstm gru         recurrent networks, an hour; lstm-2-512 are those of two layers of 512
 #   tests/live/compare_speed.sh --llama tokens generation
 #                                                one token after another, from nothing and after a prompt, beside llama.cpp

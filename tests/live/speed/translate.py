@@ -3,6 +3,9 @@
 All have the Transformer of "Attention is all you need" with the same random weights, under the names of transformers' Marian, and
 keep the keys and values of both attentions. attnc's loop is inside its library; transformers' and ONNX Runtime's are in Python,
 ONNX Runtime's over values that stay its own. Tokens must be those of transformers in float64, where it is installed.
+
+attnc with packed weights has rows of its own. Once a rounded weight has changed a token, all later ones may differ, so there it is
+shown how many tokens are right before the first that is not; the first must be right.
 """
 
 import math
@@ -16,6 +19,8 @@ PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "33_translate.attn"
 # How many times as fast as the best of the others attnc wants to be.
 WANTED = 3.0
 START = 0
+# What attnc packs weights as, besides f32.
+PACKED = ("bf16", "int8")
 # No token: nothing stops it before all are written.
 NEVER = -1
 
@@ -71,14 +76,16 @@ def random_weights(sizes):
     return weights
 
 
-def in_attnc(attnc, sizes, weights, source, threads, out):
-    import tensors
-
-    wrapper, so = attnc.compile(sizes)
-    path = out / f"{Path(so).stem}.safetensors"
-    tensors.write(path, weights)
+def in_attnc(attnc, sizes, path, source, threads, pack="f32"):
+    wrapper, so = attnc.compile(sizes, pack=pack)
     model = wrapper.Model(so, weights=str(path), threads=threads)
     return lambda: model.translate(source, START, NEVER)[0]
+
+
+def right_tokens(result, expected):
+    """How many there are before the first wrong one."""
+    wrong = np.flatnonzero(result != expected) if result.shape == expected.shape else [0]
+    return int(wrong[0]) if len(wrong) else len(result)
 
 
 def in_transformers(torch, transformers, sizes, weights, source, dtype):
@@ -255,11 +262,16 @@ def in_onnxruntime(ort, models, sizes, source, threads):
 
 def compare(attnc, found, options, out):
     """Times everybody, turn by turn."""
+    import tensors
+
     sizes = QUICK if options.quick else FULL
     print(f"\ntranslate: {sizes.layers} + {sizes.layers} layers, D {sizes.d}, reads {sizes.read} tokens and writes {sizes.written}", flush=True)
     weights = random_weights(sizes)
     source = np.random.default_rng(7).integers(1, sizes.vocabulary - 1, sizes.read).astype(np.int32)
-    calls = {"attnc": in_attnc(attnc, sizes, weights, source, options.threads, out)}
+    path = out / f"translate_{sizes.d}.safetensors"
+    tensors.write(path, weights)
+    calls = {"attnc": in_attnc(attnc, sizes, path, source, options.threads)}
+    packed = {f"attnc, {pack}": in_attnc(attnc, sizes, path, source, options.threads, pack) for pack in PACKED}
     expected = None
     if not options.without_peers:
         torch, transformers = found("torch"), found("transformers")
@@ -274,12 +286,19 @@ def compare(attnc, found, options, out):
     results = {name: np.asarray(call()) for name, call in calls.items()}
     expected = next(reversed(results.values())) if expected is None else expected
     wrong = [name for name, result in results.items() if not np.array_equal(result, expected)]
-    medians, rounds = turns.medians(calls, options)
+    right = {name: right_tokens(np.asarray(call()), expected) for name, call in packed.items()}
+    wrong += [name for name, count in right.items() if count == 0]
+    medians, rounds = turns.medians(calls | packed, options)
     for name, median in medians.items():
-        print(f"  {name:24} {median * 1e3:10.3f} ms {sizes.written / median:8.1f} tokens/s" + "  WRONG" * (name in wrong), flush=True)
-    row = {"seconds": medians, "rounds": rounds, "wrong": wrong, "wanted": WANTED}
-    if len(medians) > 1:
-        row["best"] = min((name for name in medians if name != "attnc"), key=medians.get)
+        line = f"  {name:24} {median * 1e3:10.3f} ms {sizes.written / median:8.1f} tokens/s"
+        if name in right:
+            line += f", the first {right[name]} right"
+        print(line + "  WRONG" * (name in wrong), flush=True)
+    row = {"seconds": medians, "rounds": rounds, "wrong": wrong, "right": right, "wanted": WANTED}
+    if peers := [name for name in medians if name not in packed and name != "attnc"]:
+        row["best"] = min(peers, key=medians.get)
         row["ratio"] = medians[row["best"]] / medians["attnc"]
         print(f"  ratio {row['ratio']:.2f} to the best peer, {row['best']}; wanted {WANTED:.2f}", flush=True)
+        row["packed_ratios"] = {name: medians[row["best"]] / medians[name] for name in packed}
+        print("  ratio " + ", ".join(f"{ratio:.2f} ({name})" for name, ratio in row["packed_ratios"].items()), flush=True)
     return row

@@ -42,30 +42,30 @@ class Random:
         return self.rng.standard_normal(shape, np.float32) * np.float32(scale)
 
 
-def product(size, wanted):
+def product(rows, steps, columns, wanted):
     r = Random(0)
     return Workload(
-        f"matmul {size} x {size} x {size}, both arguments",
+        f"matmul {rows} x {steps} x {columns}, both arguments",
         HERE / "matmul.attn",
         "Product",
         lambda g, x, w: g.matmul(x["x"], x["y"]),
-        {"x": r.normal(size, size), "y": r.normal(size, size)},
-        flops=2 * size**3,
+        {"x": r.normal(rows, steps), "y": r.normal(steps, columns)},
+        flops=2 * rows * steps * columns,
         wanted=wanted,
     )
 
 
-def weight(size, wanted):
+def weight(rows, steps, columns, wanted):
     r = Random(1)
     return Workload(
-        f"matmul {size} x {size} x {size}, one a weight",
+        f"matmul {rows} x {steps} x {columns}, one a weight",
         HERE / "matmul.attn",
         "Weight",
         lambda g, x, w: g.linear(x["x"], w["weight"]),
-        {"x": r.normal(size, size)},
-        {"weight": r.normal(size, size)},
-        {"I": size, "O": size},
-        flops=2 * size**3,
+        {"x": r.normal(rows, steps)},
+        {"weight": r.normal(columns, steps)},
+        {"I": steps, "O": columns},
+        flops=2 * rows * steps * columns,
         wanted=wanted,
     )
 
@@ -228,16 +228,22 @@ def recurrent(kind, layers, hidden, steps, batch, wanted):
     )
 
 
+def products(kind, make, sizes):
+    """A row for each, `product-32-2048-512`: rows, steps, columns."""
+    return {"-".join(map(str, (kind, *size))): lambda size=size: make(*size, 1.05) for size in sizes}
+
+
 def all_recurrent(kind, sizes):
     """A row for each, `lstm-1-256-128-32`: layers, hidden, steps, batch."""
     return {"-".join(map(str, (kind, *size))): lambda size=size: recurrent(kind, *size, 1.5) for size in sizes}
 
 
+PRODUCTS = [(512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 768, 3072), (32, 2048, 512)]
 RECURRENT = [(n, h, s, b) for n in (1, 2) for h in (256, 512, 1024) for s in (128, 1024) for b in (1, 32)]
 
 FULL = {
-    "product": lambda: product(2048, 1.1),
-    "weight": lambda: weight(2048, 1.1),
+    **products("product", product, PRODUCTS),
+    **products("weight", weight, PRODUCTS),
     "layer": lambda: stack(1, 512, 8, 2048, 512, False, 1.05),
     "layers128": lambda: stack(12, 768, 12, 3072, 128, False, 1.05),
     "layers512": lambda: stack(12, 768, 12, 3072, 512, False, 1.05),
@@ -252,8 +258,8 @@ FULL = {
 }
 
 QUICK = {
-    "product": lambda: product(96, 1.1),
-    "weight": lambda: weight(64, 1.1),
+    **products("product", product, [(96, 96, 96), (33, 65, 40)]),
+    **products("weight", weight, [(64, 64, 64), (33, 65, 40)]),
     "layer": lambda: stack(1, 64, 4, 128, 33, False, 1.05),
     "bf16": lambda: bf16_stack(2, 64, 4, 128, 33, 1.05),
     "causal": lambda: stack(2, 64, 4, 128, 40, True, 1.2),

@@ -257,13 +257,17 @@ impl Code<'_, '_> {
         let of = |insts: Vec<Inst>| {
             insts.into_iter().map(|i| self.body.inst(i)).filter(|d| matches!(d.op, Op::Store { .. }))
         };
+        let is = |b: &tile::BlockData, wanted: fn(&Op) -> bool| all(b).iter().any(|i| wanted(&self.body.inst(*i).op));
+        let last_steps =
+            blocks().any(|b| is(b, |op| matches!(op, Op::Store { .. })) && is(b, |op| matches!(op, Op::Dot { .. })));
         // Products in a loop over steps have it after the loop.
         let mut stores = of(here.map_or(Vec::new(), all));
         let mut everywhere = of(blocks().flat_map(all).collect());
         let store = match (stores.next(), stores.next()) {
             (Some(store), None) => store.clone(),
+            // The last steps may be there too, whose product fetches the place.
             (None, _) => match (everywhere.next(), everywhere.next()) {
-                (Some(store), None) => store.clone(),
+                (Some(store), None) if !last_steps => store.clone(),
                 _ => return Ok(None),
             },
             _ => return Ok(None),

@@ -158,12 +158,17 @@ fn what_is_fetched_ahead() {
     let count = |text: &str, what: &str| text.matches(what).count();
     for (level, heights) in [(Cpu::AVX512, 14), (Cpu::AVX2, 6)] {
         for result in [0, 1, 2] {
-            // Each line of a row of the result, once in each height's loop of four steps.
+            // Each line of each row of a register tile, before its steps.
             let text = text_of(level, true, result, true);
             let lines = usize::try_from(result).expect("a small number");
-            assert_eq!(count(&text, "prefetchw [rdx]"), heights * lines.min(1), "{}", level.name());
-            assert_eq!(count(&text, "prefetchw [rdx+40h]"), heights * lines.saturating_sub(1), "{}", level.name());
-            // Two lines of the next panel likewise.
+            let rows = heights * (heights + 1) / 2;
+            assert_eq!(count(&text, "prefetchw [rdx]"), rows * lines.min(1), "{}", level.name());
+            assert_eq!(count(&text, "prefetchw [rdx+40h]"), rows * lines.saturating_sub(1), "{}", level.name());
+            for tile in text.split(" rows x ").skip(1).filter(|tile| tile.contains("prefetchw")) {
+                let last = tile.rfind("prefetchw").expect("there is one");
+                assert!(tile.find("fmadd").is_none_or(|first| last < first), "{}", level.name());
+            }
+            // Two lines of the next panel in each height's loop.
             assert_eq!(count(&text, "prefetcht1 [rbx"), 2 * heights, "{}", level.name());
         }
         let near = text_of(level, true, 0, false);
