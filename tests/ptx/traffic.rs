@@ -14,7 +14,7 @@ use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::{self, GpuArch, PlanVariant};
 
-use crate::centred::{Meaning, check, rows};
+use crate::centred::{self, Meaning, check};
 use crate::front;
 
 /// A program with one entry point, `f`, called on the simulator: its results, what the launches did, and the PTX.
@@ -296,7 +296,7 @@ fn centred_rows_are_what_they_mean_wherever_their_mean_is() {
         ("f32[S, T]", 1030, Meaning::Norm, &norm),
         ("f32[S, 768]", 768, Meaning::Root, root),
     ] {
-        let all = rows(width, Elem::F32);
+        let all = centred::rows(width, Elem::F32);
         let x = Tensor::from_floats(Elem::F32, vec![all.len(), width], &all.concat()).unwrap();
         let (got, _, _) = call(&format!("fn f(x: {ty}) -> {ty} {body}"), &[x]);
         for (row, got) in all.iter().zip(got[0].to_f64().chunks(width)) {

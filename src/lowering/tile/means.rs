@@ -74,6 +74,8 @@ impl Means {
             let squares = binary(body, BinaryOp::Mul, [c, c], loc, out)?;
             let all = mean(body, squares, over, true, loc, out)?;
             let own = binary(body, BinaryOp::Mul, [o, o], loc, out)?;
+            // Where squares overflow, the variance is infinite, not NaN.
+            let own = if_finite(body, own, loc, out)?;
             let rest = binary(body, BinaryOp::Sub, [all, own], loc, out)?;
             let zero = number(body, 0.0, loc, out)?;
             return binary(body, BinaryOp::Max, [rest, zero], loc, out).map(Some);
