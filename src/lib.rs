@@ -244,7 +244,9 @@
 //! error of 2.5 * 2^-23 (`tile/schedule/tensor_cores`). Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
 //! of more than 1024, the error of an element of a product is at most `(B + K / B) 2^-24` times the sum of the magnitudes of
 //! its products, and that of a sum of any length at most that of 512 terms in four lanes, about `140 * 2^-24` times the sum of
-//! magnitudes (`lowering/tile/rows.rs`); on a GPU too, where blocks sum parts of a row. The error of a running sum does not grow with the place: on a GPU it is at most `384 * 2^-24` times the sum of
+//! magnitudes (`lowering/tile/rows.rs`); on a GPU too, where blocks sum parts of a row. A difference from the mean of
+//! its row, and the variance of the row, have errors relative to the differences, not to the mean; a mean overflows only where it is
+//! beyond `f32` itself, not where its sum is (`lowering/tile/means.rs`). The error of a running sum does not grow with the place: on a GPU it is at most `384 * 2^-24` times the sum of
 //! the magnitudes up to there (`tile/scan.rs`). The bits do not depend on the number of threads: reductions are partitioned by shape
 //! alone. `%` of floats is exact. Each pass that changes rounding documents its error bound, and `--float` allows or forbids
 //! it.

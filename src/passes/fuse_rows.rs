@@ -35,7 +35,8 @@
 //! * `uses`: one result leaves the region; everything else is used inside alone.
 //! * All are in one block; at most 48 operations and 16 operands (`size`).
 //!
-//! It is exact: the operations are the same, and a reduction sums its row as it did alone.
+//! It is exact: the operations are the same, and a reduction sums its row as it did alone. What a kernel centres by a mean of its own, it
+//! centres more accurately than two kernels could, between which the mean is rounded: `lowering::tile::means` states the bounds of both.
 //!
 //! # What it does not do
 //!

@@ -80,6 +80,17 @@ fn functions_are_within_their_bounds() {
     }
 }
 
+/// A function whose error is absolute near 0 says so where the language is described.
+#[test]
+fn absolute_errors_are_in_the_reference() {
+    let text = include_str!("../../src/reference/language.txt");
+    for op in UnaryOp::ALL.iter().filter(|op| library::unary(**op).is_some()) {
+        let (Bound::UlpOr(_, absolute) | Bound::RelativeOr(_, absolute)) = bound(library::unary(*op)) else { continue };
+        let entry = text.split("\n## ").find(|entry| entry.lines().next() == Some(op.name())).unwrap();
+        assert!(entry.contains("absolute") && entry.contains(&format!("{absolute:e}")), "{op}: {absolute:e}\n{entry}");
+    }
+}
+
 /// Arguments, and what each function gives for them.
 const ROUNDED: [(&str, [f64; 17]); 6] = {
     const I: f64 = f64::INFINITY;

@@ -7,6 +7,8 @@ mod bf16;
 mod bits;
 mod c_program;
 mod cached;
+#[path = "../common/centred.rs"]
+mod centred;
 #[path = "../common/compiled.rs"]
 mod compiled;
 mod control_flow;

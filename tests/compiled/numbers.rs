@@ -4,6 +4,7 @@
 
 use crate::{compiled, front};
 
+mod centred;
 mod rounding;
 
 use std::collections::BTreeMap;

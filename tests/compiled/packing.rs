@@ -440,3 +440,29 @@ fn bf16_weights_are_packed_as_they_are() {
         compute_as("bf16", &module, (format, &params), &params, 70, &[1, 3, 20]);
     }
 }
+
+/// The largest float comes back finite from its integer and scale.
+#[test]
+fn the_largest_weights_stay_finite() {
+    let module = module(&product("f32[K, N]", "w", "K = 64, N = 32"));
+    let params = BTreeMap::from([("w".to_string(), Tensor::from_f32(vec![64, 32], &[f32::MAX; 64 * 32]).unwrap())]);
+    let mut x = [0.0; 128];
+    x[64] = 0.5;
+    let x = Tensor::from_f32(vec![2, 64], &x).unwrap();
+    for format in [WeightFormat::Int8, WeightFormat::Int4] {
+        for level in compiled::levels_for(format) {
+            let folder = tempfile::tempdir().unwrap();
+            let tiles = compiled::scheduled_with(&module, level, format);
+            let model = compiled::load_tiles(level, &module, &tiles, &params, folder.path());
+            let got = model.session().unwrap().call(0, std::slice::from_ref(&x)).unwrap().remove(0).to_f64();
+            for (i, y) in got.into_iter().enumerate() {
+                let want = if i < 32 { 0.0 } else { 0.5 * f64::from(f32::MAX) };
+                assert!(
+                    (y - want).abs() <= 0.01 * want,
+                    "{format:?}, {}: element {i} is {y}, not {want}",
+                    level.name()
+                );
+            }
+        }
+    }
+}

@@ -3,6 +3,8 @@
 mod assembled;
 mod by_hand;
 mod candidates;
+#[path = "../common/centred.rs"]
+mod centred;
 mod elements;
 mod epilogues;
 mod examples;

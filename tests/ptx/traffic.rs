@@ -14,6 +14,7 @@ use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::{self, GpuArch, PlanVariant};
 
+use crate::centred::{self, Meaning, check};
 use crate::front;
 
 /// A program with one entry point, `f`, called on the simulator: its results, what the launches did, and the PTX.
@@ -280,5 +281,26 @@ fn a_room_that_others_read_is_no_room_for_ranks() {
         let tiles = tile::verify::VerifiedModule::new(parsed.module).unwrap_or_else(|e| panic!("{e}"));
         let scheduled = tile::schedule_for_gpu(&tiles, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(scheduled.kernels.iter().any(|k| k.name.starts_with("order")), by_ranks, "{launches}");
+    }
+}
+
+/// Rows of equal and almost equal elements, and of elements whose sums overflow, in kernels for GPUs.
+#[test]
+fn centred_rows_are_what_they_mean_wherever_their_mean_is() {
+    let centred = "let c = x - mean(x, axis = -1, keep = true)";
+    let norm = format!("{{\n{centred}\nc * rsqrt(mean(c * c, axis = -1, keep = true) + 1e-5)\n}}");
+    let root = "{ x * rsqrt(mean(x * x, axis = -1, keep = true) + 1e-6) }";
+    for (ty, width, meaning, body) in [
+        ("f32[S, 3]", 3, Meaning::Norm, norm.as_str()),
+        ("f32[S, 768]", 768, Meaning::Norm, &norm),
+        ("f32[S, T]", 1030, Meaning::Norm, &norm),
+        ("f32[S, 768]", 768, Meaning::Root, root),
+    ] {
+        let all = centred::rows(width, Elem::F32);
+        let x = Tensor::from_floats(Elem::F32, vec![all.len(), width], &all.concat()).unwrap();
+        let (got, _, _) = call(&format!("fn f(x: {ty}) -> {ty} {body}"), &[x]);
+        for (row, got) in all.iter().zip(got[0].to_f64().chunks(width)) {
+            check(ty, meaning, row, got, Elem::F32, false);
+        }
     }
 }

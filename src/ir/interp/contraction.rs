@@ -106,13 +106,30 @@ fn maximum<F: Real>(row: &[F], elem: Elem) -> F {
     row.iter().fold(F::literal(f64::NEG_INFINITY, elem), |m, x| F::binary(BinaryOp::Max, m, *x, elem))
 }
 
+/// The mean of a row, whose terms are scaled by a power of two if their sum may overflow.
+fn mean<F: Real>(row: &[F]) -> F {
+    let n = F::from_int(row.len() as i64, Elem::F32);
+    let by = |x: F, factor: f64| F::binary(BinaryOp::Mul, x, F::literal(factor, Elem::F32), Elem::F32);
+    if !F::ROUNDS {
+        return F::binary(BinaryOp::Div, F::total(sum(row), row.len(), Elem::F32), n, Elem::F32);
+    }
+    let factor = row.len().next_power_of_two() as f64;
+    let terms: Vec<F> = row.iter().map(|x| by(*x, 1.0 / factor)).collect();
+    by(F::binary(BinaryOp::Div, F::total(sum(&terms), row.len(), Elem::F32), n, Elem::F32), factor)
+}
+
 fn reduce_floats<F: Real>(kind: ReduceKind, row: &[F], elem: Elem) -> F {
     match kind {
         ReduceKind::Sum => F::total(sum(row), row.len(), elem),
         ReduceKind::Mean => {
-            let total = F::total(sum(row), row.len(), Elem::F32);
-            let n = F::from_int(row.len() as i64, Elem::F32);
-            F::binary(BinaryOp::Div, total, n, Elem::F32).cast(elem)
+            let m = mean(row);
+            if !F::ROUNDS {
+                return m.cast(elem);
+            }
+            // What the roundings of the sum left of the mean.
+            let rest: Vec<F> = row.iter().map(|x| F::binary(BinaryOp::Sub, *x, m, Elem::F32)).collect();
+            let o = mean(&rest);
+            if o.value().is_finite() { F::binary(BinaryOp::Add, m, o, Elem::F32).cast(elem) } else { m.cast(elem) }
         }
         ReduceKind::Min => {
             row.iter().fold(F::literal(f64::INFINITY, elem), |m, x| F::binary(BinaryOp::Min, m, *x, elem))

@@ -14,6 +14,8 @@ use crate::shape::Elem;
 pub trait Real: Copy + Debug + 'static {
     /// What sums are accumulated in.
     type Sum: Copy;
+    /// Is each operation rounded to what a program computes in? Then means are corrected and scaled as in compiled code.
+    const ROUNDS: bool = false;
 
     /// A literal or an input of an element type: its nearest element, exactly.
     fn literal(x: f64, elem: Elem) -> Self;
@@ -67,6 +69,7 @@ fn round(x: f32, elem: Elem) -> f32 {
 
 impl Real for f32 {
     type Sum = f32;
+    const ROUNDS: bool = true;
 
     fn literal(x: f64, elem: Elem) -> f32 {
         round(x as f32, elem)

@@ -13,6 +13,7 @@ mod gather;
 mod join;
 mod map;
 mod matmul;
+mod means;
 mod plan;
 mod prepare;
 mod region;

@@ -13,7 +13,8 @@
 
 use cranelift_entity::SecondaryMap;
 
-use crate::ir::{Class, Function, FusionKind, Inst, InstData, Loc, Op, Terminator, Type, Value};
+use super::means::{self, Means};
+use crate::ir::{Class, Function, FusionKind, Inst, InstData, Loc, Op, Terminator, Type, Use, Value};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
@@ -23,12 +24,13 @@ use crate::shape::{Dim, Elem, TensorType};
 /// A rule's error, which is a bug in attnc: the input was verified.
 pub(super) fn run(f: &mut Function) -> Result<(), String> {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    let uses = f.uses();
     for block in f.layout.clone() {
         let insts = std::mem::take(&mut f.block_mut(block).insts);
         for inst in insts {
             let mut out = Vec::new();
             let data = f.inst(inst).clone();
-            let result = prepare(f, inst, &data, &mut out)?;
+            let result = prepare(f, inst, &data, &uses, &mut out)?;
             f.block_mut(block).insts.extend(out);
             if let (Some(old), Some(new)) = (data.result, result)
                 && old != new
@@ -42,7 +44,13 @@ pub(super) fn run(f: &mut Function) -> Result<(), String> {
 }
 
 /// Adds what stands for an instruction to `out`; the value that stands for its result.
-fn prepare(f: &mut Function, inst: Inst, data: &InstData, out: &mut Vec<Inst>) -> Result<Option<Value>, String> {
+fn prepare(
+    f: &mut Function,
+    inst: Inst,
+    data: &InstData,
+    uses: &SecondaryMap<Value, Vec<Use>>,
+    out: &mut Vec<Inst>,
+) -> Result<Option<Value>, String> {
     let is_tensor = data.result.is_some_and(|v| f.tensor(v).is_some());
     let on_tensors = data.operands.iter().all(|v| f.tensor(*v).is_some());
     match &data.op {
@@ -69,7 +77,11 @@ fn prepare(f: &mut Function, inst: Inst, data: &InstData, out: &mut Vec<Inst>) -
             let y = wrap(f, FusionKind::Rows, &inner, out)?;
             emit(f, Op::Transpose { perm }, vec![y], None, data.loc, out).map(Some)
         }
-        Op::Reduce { kind, axes, .. } => reduce(f, *kind, axes, data, out).map(Some),
+        Op::Reduce { kind, axes, .. } => {
+            let is_centring =
+                *kind == ReduceKind::Mean && data.result.is_some_and(|v| means::is_subtracted(f, uses, v));
+            reduce(f, *kind, axes, data, is_centring, out).map(Some)
+        }
         Op::Unary(_)
         | Op::Binary(_)
         | Op::Compare(_)
@@ -105,16 +117,16 @@ fn prepare(f: &mut Function, inst: Inst, data: &InstData, out: &mut Vec<Inst>) -
     }
 }
 
-fn operand(data: &InstData, i: usize) -> Result<Value, String> {
+pub(super) fn operand(data: &InstData, i: usize) -> Result<Value, String> {
     data.operands.get(i).copied().ok_or_else(|| format!("{} has no operand {i}", data.op))
 }
 
-fn tensor(f: &Function, v: Value) -> Result<TensorType, String> {
+pub(super) fn tensor(f: &Function, v: Value) -> Result<TensorType, String> {
     f.tensor(v).cloned().ok_or_else(|| format!("{v} is no tensor"))
 }
 
 /// Makes an instruction with its type by rule.
-fn emit(
+pub(super) fn emit(
     f: &mut Function,
     op: Op,
     operands: Vec<Value>,
@@ -129,12 +141,14 @@ fn emit(
     f.inst(inst).result.ok_or_else(|| "an instruction without a result".to_string())
 }
 
-/// Moves the reduced axes to the end, merges them, reduces the last axis, and gives the result its shape.
+/// Moves the reduced axes to the end, merges them, reduces the last axis, and gives the result its shape. A mean that something is
+/// centred by is corrected.
 fn reduce(
     f: &mut Function,
     kind: ReduceKind,
     axes: &[usize],
     data: &InstData,
+    is_centring: bool,
     out: &mut Vec<Inst>,
 ) -> Result<Value, String> {
     let x = operand(data, 0)?;
@@ -157,9 +171,13 @@ fn reduce(
         let merged = Type::Tensor(TensorType::new(ty.elem, merged));
         rows = emit(f, Op::Reshape, vec![rows], Some(merged), data.loc, out)?;
     }
-    let op = Op::Reduce { kind, axes: vec![kept.len()], keep: true };
-    let inner = InstData { op, operands: vec![rows], result: None, loc: data.loc, parts: Vec::new() };
-    let y = wrap(f, FusionKind::Rows, &inner, out)?;
+    let y = if is_centring && ty.elem == Elem::F32 {
+        means::corrected(f, rows, kept.len(), data.loc, out)?
+    } else {
+        let op = Op::Reduce { kind, axes: vec![kept.len()], keep: true };
+        let inner = InstData { op, operands: vec![rows], result: None, loc: data.loc, parts: Vec::new() };
+        wrap(f, FusionKind::Rows, &inner, out)?
+    };
     shape.push(Dim::one());
     if result.tensor().is_some_and(|t| t.shape == shape) {
         return Ok(y);
@@ -202,13 +220,14 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
 }
 
 /// Replaces softmaxes and means in a `rows` region by reductions and elementwise operations, which is how their kernel
-/// computes them. With `m` the maximum: `e = exp(x - m)`, `e / sum(e)`; a row that is all `-inf` takes `m = 0` and,
+/// computes them; of means `means` says how. Of softmaxes, with `m` the maximum: `e = exp(x - m)`, `e / sum(e)`; a row that is all `-inf` takes `m = 0` and,
 /// its sum being 0, gives zeros, or `-inf` for their logarithms.
 ///
 /// # Errors
 /// A rule's error, which is a bug in attnc.
 pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    let mut means = Means::of(body);
     let block = body.entry();
     let insts = std::mem::take(&mut body.block_mut(block).insts);
     for inst in insts {
@@ -252,28 +271,12 @@ pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
                 }
                 Some(y)
             }
-            Op::Reduce { kind: ReduceKind::Mean, axes, keep } => {
-                let x = operand(&data, 0)?;
-                let ty = tensor(body, x)?;
-                let floats = Elem::F32;
-                let mut wide = x;
-                if ty.elem != floats {
-                    wide = emit(body, Op::Cast { elem: floats }, vec![x], None, loc, &mut out)?;
-                }
-                let sum = Op::Reduce { kind: ReduceKind::Sum, axes: axes.clone(), keep: *keep };
-                let sum = emit(body, sum, vec![wide], None, loc, &mut out)?;
-                let count = Dim::product(axes.iter().filter_map(|a| ty.shape.get(*a)));
-                let scalar = Some(Type::Tensor(TensorType::scalar(floats)));
-                let count = emit(body, Op::DimValue(count), Vec::new(), scalar, loc, &mut out)?;
-                let mut y = emit(body, Op::Binary(BinaryOp::Div), vec![sum, count], None, loc, &mut out)?;
-                if ty.elem != floats {
-                    y = emit(body, Op::Cast { elem: ty.elem }, vec![y], None, loc, &mut out)?;
-                }
-                Some(y)
-            }
             _ => {
-                out.push(inst);
-                None
+                let new = means.expand(body, &data, &mut out)?;
+                if new.is_none() {
+                    out.push(inst);
+                }
+                new
             }
         };
         body.block_mut(block).insts.extend(out);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! grid (batch.., P, ceil(K, 32))
-//!   scale = max |w| / most;  number = floor(w / scale + 0.5), 0 where the scale is 0
+//!   scale = min(max |w| / most, largest float s with s most finite);  number = floor(w / scale + 0.5), 0 where the scale is 0
 //! ```
 //!
 //! The largest number, `most`, is 127 or 7, so a weight is off by at most half a scale. Half bytes are made from two
@@ -50,6 +50,12 @@ pub(super) fn rows(bits: Option<u8>, k: i64) -> i64 {
 pub(super) fn groups(k: i64) -> i64 {
     let group = i64::from(GROUP);
     k.div_euclid(group) + i64::from(k.rem_euclid(group) != 0)
+}
+
+/// The largest scale by which the number `most` is a finite `f32`.
+fn largest_scale(most: f64) -> f64 {
+    let nearest = f32::MAX / most as f32;
+    f64::from(if (nearest * most as f32).is_finite() { nearest } else { nearest.next_down() })
 }
 
 /// The kernel for a window whose extents are known and at least 1, into panels of so many columns.
@@ -135,7 +141,14 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
         });
     }
     let limit = kb.scalar(Scalar::Float(most), Elem::F32);
-    let scale = kb.binary(BinaryOp::Div, largest.ok_or("a weight without steps")?, limit);
+    let largest = largest.ok_or("a weight without steps")?;
+    let scale = kb.binary(BinaryOp::Div, largest, limit);
+    // The scale of finite weights is one whose product with `most` is finite.
+    let (top, infinite) =
+        (kb.scalar(Scalar::Float(largest_scale(most)), Elem::F32), kb.scalar(Scalar::Float(f64::INFINITY), Elem::F32));
+    let bounded = kb.binary(BinaryOp::Min, scale, top);
+    let is_finite = kb.compare(CmpOp::Lt, largest, infinite);
+    let scale = kb.select(is_finite, bounded, scale);
     kb.store(to_scales, &scales_place, along, scale);
     let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
     let whole = kb.scalar(Scalar::Float(1.0), Elem::F32);
