@@ -60,7 +60,7 @@ fn run(example: &str, arch: GpuArch) -> Result<(usize, Stats), String> {
             params: &params,
             limits: tile::interp::Limits::default(),
         };
-        let done = tile::interp::run_on(tiles, &call, &mut BTreeMap::new(), &simulated);
+        let done = tile::interp::run_on(tiles, &call, &mut Default::default(), &simulated);
         let results = entered.leave(done.map_err(|e| format!("{}: {e}", case.name))?.results);
         let far = match results.first() {
             Some(result) => fixtures::difference(&result.to_f32(), &host(&case.output).to_f32()),

@@ -35,7 +35,7 @@ fn attention_on_hopper_waits_little_for_its_copies() {
             limits: tile::interp::Limits::default(),
         };
         let verified = tile::verify::verify(&tiles).expect("tiles");
-        tile::interp::run_on(verified, &call, &mut BTreeMap::new(), &simulated).expect("a result");
+        tile::interp::run_on(verified, &call, &mut Default::default(), &simulated).expect("a result");
         simulated.longest().expect("a launch").1.cycles()
     };
     let of_a_tile = (cycles(12) - cycles(6)) / 6;

@@ -128,7 +128,7 @@ pub(crate) fn called(
         limits: interp::Limits::default(),
     };
     let verified = tile::verify::verify(tiles).map_err(|e| e.to_string())?;
-    let done = interp::run_on(verified, &call, &mut BTreeMap::new(), simulated).map_err(|e| e.to_string())?;
+    let done = interp::run_on(verified, &call, &mut Default::default(), simulated).map_err(|e| e.to_string())?;
     Ok(done.results[0].to_f64())
 }
 

@@ -313,7 +313,7 @@ fn a_failed_check_ends_the_loop_in_all_blocks() {
         let order: Vec<u8> = [1i32, 0, 9, 3, 2].iter().flat_map(|n| n.to_le_bytes()).collect();
         args[1] = Tensor::new(Elem::I32, vec![5], order).expect("a tensor");
         let call =
-            |by: Option<&dyn Launches>| program.call(&program.tiles, by, "gathered", &args, &mut BTreeMap::new());
+            |by: Option<&dyn Launches>| program.call(&program.tiles, by, "gathered", &args, &mut Default::default());
         let (got, wanted) = (call(Some(&simulated)).unwrap_err(), call(None).unwrap_err());
         let said = |e: &str| Some(e.split_once("index ")?.1.split_once(" (at")?.0.to_string());
         assert!(wanted.contains("9"), "{wanted}");
@@ -326,7 +326,7 @@ fn a_failed_check_ends_the_loop_in_all_blocks() {
         let mut args = program.args("gathered", &[("S", 16), ("B", 3), ("N", 4), ("T", 1)]);
         let order = std::iter::once(first).chain([0; 15]).flat_map(i32::to_le_bytes).collect();
         args[1] = Tensor::new(Elem::I32, vec![16], order).expect("a tensor");
-        let done = program.call(&program.tiles, Some(&simulated), "gathered", &args, &mut BTreeMap::new());
+        let done = program.call(&program.tiles, Some(&simulated), "gathered", &args, &mut Default::default());
         let index = done.err().unwrap_or_default();
         assert_eq!(index.contains("index 9 is out of range"), first == 9, "{index}");
         simulated.stats().warp_instructions
@@ -359,7 +359,7 @@ fn a_failed_check_of_a_single_block_ends_the_loop_in_all_blocks() {
         let modes = [Mode::EAGER.seeded(seed), Mode::LATEST.seeded(seed)];
         let simulated = Simulated::new(&program.text, program.infos.clone(), &modes).unwrap_or_else(|e| panic!("{e}"));
         let call = |args: &[Tensor], by: Option<&dyn Launches>| {
-            program.call(&program.tiles, by, "forward", args, &mut BTreeMap::new())
+            program.call(&program.tiles, by, "forward", args, &mut Default::default())
         };
         call(&good, Some(&simulated)).unwrap_or_else(|e| panic!("{e}"));
         let mut bad = good.clone();
@@ -379,7 +379,7 @@ fn a_failed_check_of_a_single_block_ends_the_loop_in_all_blocks() {
         let mut args = program.args("forward", &[("S", 16), ("B", 3), ("N", 30)]);
         let tokens = [0, 1, token].into_iter().chain([0; 45]).flat_map(i32::to_le_bytes).collect();
         args[0] = Tensor::new(Elem::I32, vec![16, 3], tokens).expect("a tensor");
-        let done = program.call(&program.tiles, Some(&simulated), "forward", &args, &mut BTreeMap::new());
+        let done = program.call(&program.tiles, Some(&simulated), "forward", &args, &mut Default::default());
         let index = done.err().unwrap_or_default();
         assert_eq!(index.contains("index 30 is out of range"), token == 30, "{index}");
         simulated.stats().warp_instructions
@@ -394,7 +394,7 @@ fn wounded(program: &Program, text: &str) -> Vec<Result<Vec<u8>, String>> {
     let modes = [1, 2, 3, 4].map(|seed| if seed % 2 == 0 { Mode::LATEST } else { Mode::EAGER }.seeded(seed));
     let run = |mode: Mode| {
         let simulated = Simulated::new(text, program.infos.clone(), &[mode])?;
-        let done = program.call(&program.tiles, Some(&simulated), "layers", &args, &mut BTreeMap::new())?;
+        let done = program.call(&program.tiles, Some(&simulated), "layers", &args, &mut Default::default())?;
         Ok(done.iter().flat_map(|x| x.bytes().to_vec()).collect())
     };
     modes.into_iter().map(run).collect()

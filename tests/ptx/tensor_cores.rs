@@ -307,7 +307,7 @@ pub(crate) fn on_simulator(
         limits: tile::interp::Limits::default(),
     };
     let verified = tile::verify::verify(tiles).map_err(|e| e.to_string())?;
-    let done = tile::interp::run_on(verified, &call, &mut BTreeMap::new(), &simulated).map_err(|e| e.to_string())?;
+    let done = tile::interp::run_on(verified, &call, &mut Default::default(), &simulated).map_err(|e| e.to_string())?;
     let result = done.results.into_iter().next().ok_or("no result")?;
     Ok((result, simulated.stats()))
 }

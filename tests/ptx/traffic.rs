@@ -41,7 +41,7 @@ pub(crate) fn call(source: &str, args: &[Tensor]) -> (Vec<Tensor>, Stats, String
             params: &BTreeMap::new(),
             limits: tile::interp::Limits::default(),
         };
-        let done = tile::interp::run_on(tiles, &call, &mut BTreeMap::new(), &simulated);
+        let done = tile::interp::run_on(tiles, &call, &mut Default::default(), &simulated);
         let results = entered.leave(done.unwrap_or_else(|e| panic!("{e}\n{text}")).results);
         let stats = simulated.stats();
         if let Some((first, before)) = &found {
