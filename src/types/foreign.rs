@@ -56,16 +56,17 @@ impl Body<'_> {
         if !fits || self.aside || self.diagnostics.iter().nth(MANY).is_some() {
             return None;
         }
-        Some(self.type_of_text(replacement)).filter(|ty| !ty.is_error())
+        self.type_of_text(replacement)
     }
 
-    /// The type of an expression that stands nowhere in the program; an error where it does not check.
-    fn type_of_text(&mut self, text: &str) -> Ty {
+    /// The type of an expression that stands nowhere in the program; none where it does not check. It is an error where all that
+    /// is wrong is reported already, as with a name that is not known.
+    fn type_of_text(&mut self, text: &str) -> Option<Ty> {
         let program = format!("fn f() {{\n{text}\n}}\n");
         let mut aside = Diagnostics::new();
         let file = crate::syntax::parse(FileId(u32::MAX), &program, &mut aside);
-        let Some(ast::Item::Function(function)) = file.items.first() else { return Ty::Error };
-        let Some(value) = function.body.value.as_deref().filter(|_| !aside.has_errors()) else { return Ty::Error };
+        let Some(ast::Item::Function(function)) = file.items.first() else { return None };
+        let value = function.body.value.as_deref().filter(|_| !aside.has_errors())?;
         let before = std::mem::take(&mut *self.diagnostics);
         let (calls, conditions) = (self.calls.len(), self.conditions.len());
         self.aside = true;
@@ -74,7 +75,7 @@ impl Body<'_> {
         self.calls.truncate(calls);
         self.conditions.truncate(conditions);
         let failed = std::mem::replace(&mut *self.diagnostics, before).has_errors();
-        if failed || value.ty == Ty::Tuple(Vec::new()) { Ty::Error } else { value.ty }
+        (!failed && value.ty != Ty::Tuple(Vec::new())).then_some(value.ty)
     }
 
     /// A call of a function that other libraries have; none if no such function is known.

@@ -173,13 +173,13 @@ impl<'a> Items<'a> {
                     && (m.text.contains(&format!("layer {}<", name.name))
                         || modules::SEQUENTIAL == (m.path, name.name.as_str()))
             });
+            let words = super::idioms::of_layer(&name.name);
             if let Some(module) = unused {
                 let start = Span::new(name.span.file, 0, 0);
                 diagnostic = diagnostic
                     .help(format!("it is in the standard library: add `use {}`", module.path))
                     .fix(start, format!("use {}\n\n", module.path));
-            } else if super::idioms::is_known(&name.name) {
-                let words = super::idioms::of_layer(&name.name);
+            } else if !words.is_empty() {
                 diagnostic = words.into_iter().fold(diagnostic, Diagnostic::help);
                 // What syntax suggests for the declaration would not check.
                 let covers = |span: Span| {

@@ -431,7 +431,11 @@ impl Body<'_> {
             diagnostic = diagnostic.help(format!("declare it: `{word} {shown} = ..`")).fix(at, format!("{word} "));
         }
         self.diagnostics.push(diagnostic);
-        let ty = value.ty.settled().as_ref().map_or(Ty::Error, Ty::of);
+        // A dimension stays one where `let` is advised.
+        let ty = match &value.ty {
+            Ty::Dim(dim) if !again => Ty::Dim(dim.clone()),
+            ty => ty.settled().as_ref().map_or(Ty::Error, Ty::of),
+        };
         let types = match (&ty, &target.kind) {
             (Ty::Tuple(types), ast::ExprKind::Tuple(_)) if types.len() == names.len() => types.clone(),
             (_, ast::ExprKind::Name(_)) if ty != Ty::Tuple(Vec::new()) => vec![ty],

@@ -6,6 +6,7 @@
 
 mod forms;
 mod moved;
+mod numbers;
 mod table;
 
 use super::body::Body;
@@ -13,8 +14,8 @@ use super::typed::Tensor;
 use super::values::Ty;
 use crate::syntax::ast::{self, ExprKind};
 
-pub(super) use forms::all_axes;
-pub(super) use table::{AXES, WITHOUT_EFFECT};
+pub(super) use numbers::all_axes;
+pub(super) use table::{AXES, WITHOUT_EFFECT, of_layer};
 pub use table::{Rule, rules};
 
 /// What to say of a foreign function.
@@ -94,21 +95,6 @@ pub(super) fn layer_help(foreign: &str) -> String {
         }
     };
     format!("make it a field, `{field}: {layer}` (with `use std.nn`), and call the field: `{field}(x)`")
-}
-
-/// What to say of a field whose type is a layer that other libraries have.
-pub(super) fn of_layer(name: &str) -> Vec<String> {
-    let own = match name {
-        "Dense" => Some("`Linear<I, O>` of `std.nn` is that layer"),
-        "Embed" => Some("`Embedding<V, D>` of `std.nn` is that layer"),
-        "LayerNormalization" => Some("`LayerNorm<D>` of `std.nn` is that layer"),
-        "Flatten" | "Softmax" | "LogSoftmax" | "ELU" | "Softplus" | "Hardswish" | "LeakyReLU" | "ReLU6" | "PReLU" => {
-            Some("what has no parameters needs no field: call a function, `softmax(x)`")
-        }
-        _ => None,
-    };
-    let helps = table::of(name).flat_map(|rule| rule.helps.iter().copied());
-    own.into_iter().chain(helps).map(String::from).collect()
 }
 
 /// Is it the name of a function that other libraries have?

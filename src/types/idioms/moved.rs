@@ -6,7 +6,7 @@
 
 use super::super::values::Ty;
 use super::Call;
-use super::forms::{LETTERS, axis_number, number, rank};
+use super::numbers::{LETTERS, axis_number, number, rank};
 use crate::shape::Dim;
 use crate::syntax::ast::{self, ExprKind};
 

@@ -85,6 +85,21 @@ pub(super) fn of(name: &str) -> impl Iterator<Item = &'static Rule> {
     PLACES.get(name).into_iter().flatten().filter_map(|at| RULES.get(*at))
 }
 
+/// What to say of a field whose type is a layer that other libraries have; nothing where none has it.
+pub(in super::super) fn of_layer(name: &str) -> Vec<String> {
+    let own = match name {
+        "Dense" => Some("`Linear<I, O>` of `std.nn` is that layer"),
+        "Embed" => Some("`Embedding<V, D>` of `std.nn` is that layer"),
+        "LayerNormalization" => Some("`LayerNorm<D>` of `std.nn` is that layer"),
+        "Flatten" | "Softmax" | "LogSoftmax" | "ELU" | "Softplus" | "Hardswish" | "LeakyReLU" | "ReLU6" | "PReLU" => {
+            Some("what has no parameters needs no field: call a function, `softmax(x)`")
+        }
+        _ => None,
+    };
+    let helps = of(name).flat_map(|rule| rule.helps.iter().copied());
+    own.into_iter().chain(helps).map(String::from).collect()
+}
+
 fn rule(line: &'static str) -> Rule {
     let (head, form) = line.split_once(" => ").unwrap_or((line, ""));
     let is_example = head.split_once(": ").is_some_and(|(names, _)| !names.contains('('));
@@ -237,7 +252,7 @@ impl Rule {
             Value::Given(expr) => *expr,
         };
         if name == "dtype" {
-            return super::forms::elem_of(expr).map(|elem| elem.name().to_string());
+            return super::numbers::elem_of(expr).map(|elem| elem.name().to_string());
         }
         let is_axis = AXES.contains(&name);
         if is_axis || FLAGS.contains(&name) || matches!(&expr.kind, ExprKind::Name(_)) {
@@ -262,15 +277,15 @@ impl Rule {
                     tensor.shape.axes.iter().map(|axis| axis.dim().map(ToString::to_string)).collect();
                 return dims.filter(|dims| !dims.is_empty()).map(|dims| dims.join(", "));
             }
-            "axes" => return super::forms::all_axes(tensor),
+            "axes" => return super::numbers::all_axes(tensor),
             "first" => 0,
             "second" => -2,
             _ => match values.iter().find(|(name, _)| AXES.contains(name)) {
-                Some((_, Value::Given(expr))) => super::forms::number(expr)?,
+                Some((_, Value::Given(expr))) => super::numbers::number(expr)?,
                 _ => -1,
             },
         };
-        super::forms::piece(tensor.shape.dim(tensor.shape.axis(axis)?)?)
+        super::numbers::piece(tensor.shape.dim(tensor.shape.axis(axis)?)?)
     }
 }
 
