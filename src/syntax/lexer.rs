@@ -169,7 +169,7 @@ fn is_point(rest: &str, before: &[Lexeme<'_>], span: Span) -> bool {
         // `net.1.`
         [.., other, last] if last.span.end == span.start && matches!(last.token, Token::Int(_)) => {
             let in_path = other.token == Token::Dot && other.span.end == last.span.start;
-            !in_path && !(next.is_alphanumeric() || next == '_' || next == '.')
+            !(in_path || next.is_alphanumeric() || next == '_' || next == '.')
         }
         [.., last] => next.is_ascii_digit() && !super::habits::ends_operand(last.token),
         [] => false,

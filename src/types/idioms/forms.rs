@@ -2,7 +2,6 @@
 //!
 //! In: a call of a foreign function. Out: the expression, or advice in words. What only moves axes is in `moved`.
 
-use super::super::typed::Tensor;
 use super::super::values::Ty;
 use super::numbers::{LETTERS, axis_number, elem_of, number, piece, rank};
 use super::{Call, layer_help, moved};
@@ -201,7 +200,7 @@ fn mask(call: &Call<'_, '_>, x: Option<String>) -> Option<String> {
     if rows != columns {
         return None;
     }
-    let diagonal = call.given.get(1, &["diagonal", "k"]).map(|expr| number(expr));
+    let diagonal = call.given.get(1, &["diagonal", "k"]).map(number);
     let is_ones = x.as_ref().is_some_and(|x| x.starts_with("full<f32>(1,") || x.starts_with("full<bool>(true"));
     let kept = match (call.name, diagonal) {
         ("tril", None | Some(Some(0))) => format!("causal({rows}, {columns})"),

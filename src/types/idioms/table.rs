@@ -179,7 +179,7 @@ impl Rule {
         let mut values = BTreeMap::new();
         let rest = self.params.iter().position(|param| param.kind == Kind::Rest);
         for (at, expr) in call.given.plain.iter().enumerate().take(rest.unwrap_or(usize::MAX)) {
-            values.insert(self.params.get(at)?.name, Value::Given(*expr));
+            values.insert(self.params.get(at)?.name, Value::Given(expr));
         }
         if let Some((param, at)) = rest.and_then(|at| Some((self.params.get(at)?, at))) {
             let parts: Vec<String> = call.given.dims(at).into_iter().map(|part| call.text(part)).collect();
@@ -190,7 +190,7 @@ impl Rule {
             match found {
                 Some((_, param)) if values.contains_key(param.name) => return None,
                 Some((_, param)) => {
-                    values.insert(param.name, Value::Given(*expr));
+                    values.insert(param.name, Value::Given(expr));
                 }
                 None if WITHOUT_EFFECT.contains(name) => {}
                 None => return None,
