@@ -22,7 +22,7 @@ pub struct CompileOptions {
     /// The output file, with the extension of its format; further formats are written next to it. `-` is stdout
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What to write: tokens, ast, types, ir, dot, tile, vector, clif, mir, asm, obj, so, header, python; `=-` is stdout
+    /// What to write: tokens, ast, types, ir, dot, tile, vector, clif, mir, asm, ptx, sass, obj, so, header, python; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     /// Code generator for the kernels

@@ -2,9 +2,10 @@
 //!
 //! In: diagnostics and the source texts. Out: lines with the fields `$message_type`, `message`, `code`, `level`, `spans`,
 //! `children` (notes and helps) and `rendered`, which is the message as people see it. Bytes count from 0, lines and
-//! columns from 1.
+//! columns from 1. A help that says what to write has the places to change in its `spans`, with `suggested_replacement`:
+//! `MachineApplicable` where it is certain, `MaybeIncorrect` for a name that may have been meant and for one of several readings.
 
-use super::{Diagnostic, Diagnostics, Label, Severity, render};
+use super::{Diagnostic, Diagnostics, Fix, Label, Severity, render};
 use crate::source::{SourceFile, SourceMap};
 use serde_json::{Value, json};
 
@@ -53,7 +54,8 @@ fn object(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
     let labels = primary.chain(diagnostic.secondary.iter().map(|label| (label, false)));
     let spans: Vec<Value> = labels.filter_map(|(label, primary)| span(label, primary, sources)).collect();
     let notes = diagnostic.notes.iter().map(|note| child(Severity::Note, note));
-    let children: Vec<Value> = notes.chain(diagnostic.helps.iter().map(|help| advice(help))).collect();
+    let helps = diagnostic.helps.iter().enumerate().map(|(at, help)| advice(diagnostic, at, help, sources));
+    let children: Vec<Value> = notes.chain(helps).collect();
     json!({
         "$message_type": "diagnostic",
         "message": diagnostic.message,
@@ -69,19 +71,33 @@ fn object(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
 }
 
 fn child(severity: Severity, message: &str) -> Value {
-    child_of(level(severity), message)
+    child_of(level(severity), message, Vec::new())
 }
 
-fn advice(message: &str) -> Value {
-    child_of("help", message)
+/// A help, with the changes that it means.
+fn advice(diagnostic: &Diagnostic, at: usize, message: &str, sources: &SourceMap) -> Value {
+    let certain = diagnostic.fixes.iter().filter(|_| at == 0).map(|fix| (fix, "MachineApplicable"));
+    let own = diagnostic.alternatives.iter().filter(|(help, _)| help == message);
+    let changes = certain.chain(own.map(|(_, fix)| (fix, "MaybeIncorrect")));
+    let spans = changes.filter_map(|(fix, applicability)| change(fix, applicability, sources)).collect();
+    child_of("help", message, spans)
 }
 
-fn child_of(level: &str, message: &str) -> Value {
+/// The place of a change, and what is written there instead.
+fn change(fix: &Fix, applicability: &str, sources: &SourceMap) -> Option<Value> {
+    let mut value = span(&Label { span: fix.span, text: String::new() }, true, sources)?;
+    let fields = value.as_object_mut()?;
+    fields.insert("suggested_replacement".to_string(), fix.text.as_str().into());
+    fields.insert("suggestion_applicability".to_string(), applicability.into());
+    Some(value)
+}
+
+fn child_of(level: &str, message: &str, spans: Vec<Value>) -> Value {
     json!({
         "message": message,
         "code": Value::Null,
         "level": level,
-        "spans": [],
+        "spans": spans,
         "children": [],
         "rendered": Value::Null,
     })
@@ -152,5 +168,27 @@ mod tests {
             value["children"].as_array().unwrap().iter().map(|c| c["level"].as_str().unwrap()).collect();
         assert_eq!(levels, ["note", "help"]);
         assert!(value["rendered"].as_str().unwrap().starts_with("error[E0301]: no\n --> a.attn:1:5"));
+    }
+
+    #[test]
+    fn a_suggestion_has_its_places_and_texts() {
+        let mut sources = SourceMap::new();
+        let file = sources.add("a.attn", "q @ k\n");
+        let one = Diagnostic::error(MATMUL_INNER, "no").at(Span::new(file, 0, 1), "").note("a").help("write it");
+        let one =
+            one.fix(Span::new(file, 0, 1), "(q").fix(Span::new(file, 5, 5), ")").near(Span::new(file, 4, 5), "kk");
+        let value = object(&one, &sources);
+        assert_eq!(value["spans"][0]["suggested_replacement"], Value::Null);
+        let change = |child: usize, at: usize| {
+            let span = &value["children"][child]["spans"][at];
+            let text = |field: &str| span[field].as_str().unwrap().to_string();
+            let place = (span["byte_start"].as_u64().unwrap(), span["byte_end"].as_u64().unwrap());
+            (place, text("suggested_replacement"), text("suggestion_applicability"))
+        };
+        assert_eq!(change(1, 0), ((0, 1), "(q".to_string(), "MachineApplicable".to_string()));
+        assert_eq!(change(1, 1), ((5, 5), ")".to_string(), "MachineApplicable".to_string()));
+        assert_eq!(change(2, 0), ((4, 5), "kk".to_string(), "MaybeIncorrect".to_string()));
+        assert_eq!(value["children"][2]["message"], "did you mean `kk`?");
+        assert_eq!(value["children"][0]["spans"], json!([]));
     }
 }

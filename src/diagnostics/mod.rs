@@ -15,6 +15,7 @@ pub use fix::{Fix, apply_fixes, fixed_text};
 pub use render::{render, render_all};
 
 use crate::source::Span;
+use std::collections::BTreeSet;
 
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -55,6 +56,10 @@ pub struct Diagnostic {
     pub helps: Vec<String>,
     /// The first advice as changes of the text, all of them or none; empty where it cannot be carried out as it stands.
     pub fixes: Vec<Fix>,
+    /// Changes that other advice means, by the text of that: a name that may have been meant, another reading.
+    pub alternatives: Vec<(String, Fix)>,
+    /// The fact that nothing states, and where the last of its names is declared: of several messages about one, the first is kept.
+    pub missing: Option<(String, Span)>,
 }
 
 impl Diagnostic {
@@ -69,6 +74,8 @@ impl Diagnostic {
             notes: Vec::new(),
             helps: Vec::new(),
             fixes: Vec::new(),
+            alternatives: Vec::new(),
+            missing: None,
         }
     }
 
@@ -101,6 +108,18 @@ impl Diagnostic {
         self
     }
 
+    /// Adds the advice that another name may have been meant at a place.
+    pub fn near(self, span: Span, name: &str) -> Diagnostic {
+        self.alternative(format!("did you mean `{name}`?"), span, name)
+    }
+
+    /// Adds an advice that may not be what was meant, and the change that it is.
+    pub fn alternative(mut self, text: impl Into<String>, span: Span, change: impl Into<String>) -> Diagnostic {
+        let text = text.into();
+        self.alternatives.push((text.clone(), Fix { span, text: change.into() }));
+        self.help(text)
+    }
+
     /// Adds a change of the text that belongs to the first advice.
     pub fn fix(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.fixes.push(Fix { span, text: text.into() });
@@ -115,6 +134,7 @@ pub const MOST_KEPT: usize = 1000;
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
+    missing: BTreeSet<(String, Span)>,
     dropped: usize,
     has_errors: bool,
 }
@@ -128,11 +148,19 @@ impl Diagnostics {
     /// Adds one.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.has_errors |= diagnostic.severity == Severity::Error;
+        if diagnostic.missing.as_ref().is_some_and(|fact| !self.missing.insert(fact.clone())) {
+            return;
+        }
         if self.list.len() < MOST_KEPT {
             self.list.push(diagnostic);
         } else {
             self.dropped += 1;
         }
+    }
+
+    /// Changes each of them.
+    pub fn amend(&mut self, change: impl FnMut(&mut Diagnostic)) {
+        self.list.iter_mut().for_each(change);
     }
 
     /// Adds a note to those after the first so many.

@@ -10,10 +10,14 @@ use crate::cli::{CommandLine, CompletionsOptions, CpuTier, EmitKind, ListOptions
 use crate::codegen::cpu::machine_operations;
 use crate::diagnostics::codes;
 use crate::passes::PASSES;
+use crate::reference;
 use crate::runtime::descriptor::features_of;
 use crate::runtime::processor::can_run;
 use crate::types::modules;
 use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use clap_complete::Shell;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// `attnc list WHAT`
@@ -70,8 +74,28 @@ fn cpus() -> Vec<(String, String)> {
 
 /// `attnc completions SHELL`
 pub fn completions(options: &CompletionsOptions) -> Result<(), CommandError> {
+    let values = |list: Vec<&'static str>| PossibleValuesParser::new(list);
+    // Names that a shell reads as one word, each once.
+    let is_word = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    let names: BTreeSet<&'static str> = reference::names().chain(reference::foreign_names()).filter(is_word).collect();
+    let names: Vec<&'static str> = names.into_iter().collect();
+    let codes: Vec<&'static str> = codes::all().map(|entry| entry.code.as_str()).collect();
+    // clap's script for fish has no values of arguments without a flag.
+    let fish = [("explain", codes.join(" ")), ("ref", names.join(" "))];
+    let fish = fish.map(|(command, words)| {
+        format!("complete -c attnc -n \"__fish_attnc_using_subcommand {command}\" -f -a \"{words}\"\n")
+    });
+    let kinds = || values(EmitKind::ALL.map(EmitKind::name).to_vec());
+    let mut command = CommandLine::whole()
+        .mut_arg("emit", |arg| arg.value_parser(kinds()))
+        .mut_subcommand("compile", |command| command.mut_arg("emit", |arg| arg.value_parser(kinds())))
+        .mut_subcommand("explain", |command| command.mut_arg("code", |arg| arg.value_parser(values(codes))))
+        .mut_subcommand("ref", |command| command.mut_arg("name", |arg| arg.value_parser(values(names))));
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut CommandLine::whole(), "attnc", &mut script);
+    clap_complete::generate(options.shell, &mut command, "attnc", &mut script);
+    if options.shell == Shell::Fish {
+        fish.iter().for_each(|line| script.extend_from_slice(line.as_bytes()));
+    }
     let mut out = io::stdout().lock();
     out.write_all(&script).and_then(|()| out.flush()).map_err(|error| stdout_failed(&error))
 }

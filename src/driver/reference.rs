@@ -18,12 +18,14 @@ pub fn reference(options: &RefOptions) -> Result<(), CommandError> {
             let row = |entry: &reference::Entry| (entry.title().to_string(), entry.summary());
             format!("{}:\n\n{}", section.title, columns(&section.entries.iter().map(row).collect::<Vec<_>>()))
         });
-        return show(&parts.collect::<Vec<_>>().join("\n"));
+        let others = "Names of other libraries: `attnc ref NAME` shows what is written here (`attnc ref unsqueeze`).\n"
+            .to_string();
+        return show(&parts.chain([others]).collect::<Vec<_>>().join("\n"));
     };
     match entries(name) {
         Some(text) => show(&text),
         None => {
-            let hint = did_you_mean(name, reference::names());
+            let hint = did_you_mean(name, reference::names().chain(reference::foreign_names()));
             let hint = hint.map_or("; `attnc ref` lists all".to_string(), |near| format!("; did you mean `{near}`?"));
             Err(command_line_error(&format!("the language reference has no `{name}`{hint}")))
         }

@@ -406,6 +406,11 @@ impl<'a> Finder<'a> {
                 (false, true) => Ok((*a, Step::Select { condition: *c, fill: *b, keep: true })),
                 (true, false) => Ok((*b, Step::Select { condition: *c, fill: *a, keep: false })),
                 (true, true) => fail(Condition::Chain, "both sides of the mask are numbers, not scores".to_string()),
+                // `where(s > 0, s, 0.01 * s)`
+                (false, false) if made_by(f, *c).is_some_and(|(_, _, own)| own.contains(a) || own.contains(b)) => {
+                    let text = "the scores decide themselves what `where` gives: that is a function of them, not a mask";
+                    fail(Condition::Chain, text.to_string())
+                }
                 (false, false) => {
                     fail(Condition::Mask, "what takes the place of hidden scores is a tensor, not one number".to_string())
                 }

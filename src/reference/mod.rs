@@ -1,7 +1,7 @@
 //! The language reference: a description of each function, operator, statement and kind of fact. `attnc ref`, the explanations of
 //! error codes and `docs/language.md` are made from it.
 //!
-//! In: `language.txt`, entries by section, and the texts of the standard library. Out: entries by name ([`find`]), as text for a
+//! In: `language.txt`, entries by section, the texts of the standard library, and the checker's table of names of other libraries. Out: entries by name ([`find`]), as text for a
 //! terminal ([`Entry::text`]), and all of them as one document ([`document`]). `tests/language/reference.rs` compiles every program in it, and
 //! compares the entries with the compiler's own tables: of calls, keywords, relations, codes.
 //!
@@ -23,6 +23,7 @@
 //!     fn f(..)                  a program that gives this code
 //! ```
 
+mod foreign;
 mod library;
 mod read;
 mod show;
@@ -135,9 +136,9 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
     sections().iter().flat_map(|section| &section.entries)
 }
 
-/// The entries with a name.
+/// The entries with a name, of the language or of other libraries.
 pub fn find(name: &str) -> Vec<&'static Entry> {
-    entries().filter(|entry| entry.is_named(name)).collect()
+    entries().chain(foreign::entries()).filter(|entry| entry.is_named(name)).collect()
 }
 
 /// The entries that state the rule of a code.
@@ -148,4 +149,9 @@ pub fn of_code(code: &str) -> Vec<&'static Entry> {
 /// The names of all entries.
 pub fn names() -> impl Iterator<Item = &'static str> {
     entries().flat_map(|entry| entry.names.iter().map(String::as_str))
+}
+
+/// The names of other libraries that are known.
+pub fn foreign_names() -> impl Iterator<Item = &'static str> {
+    foreign::entries().iter().map(Entry::title)
 }

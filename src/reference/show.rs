@@ -32,7 +32,7 @@ impl Entry {
             return self.forms.join("; ");
         }
         let first = self.parts.iter().find_map(|part| match part {
-            Part::Text(text) => Some(text.split_inclusive(['.', ':']).next().unwrap_or(text).replace('\n', " ")),
+            Part::Text(text) => Some(first_sentence(text).replace('\n', " ")),
             Part::Program(_) | Part::Failing { .. } => None,
         });
         first.unwrap_or_default().trim_end_matches(':').to_string()
@@ -109,6 +109,26 @@ impl Entry {
     }
 }
 
+/// A text up to the end of its first sentence, or to a colon: not to a point inside code, parentheses, a number or a name.
+fn first_sentence(text: &str) -> &str {
+    let (mut depth, mut in_code) = (0_usize, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '`' => in_code = !in_code,
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '.' | ':' if !in_code && depth == 0 => {
+                let (sentence, rest) = text.split_at(at + 1);
+                if rest.chars().next().is_none_or(char::is_whitespace) {
+                    return sentence;
+                }
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
 fn title_of(code: &str) -> &'static str {
     codes::find(code).map_or("", |entry| entry.title)
 }
@@ -128,6 +148,11 @@ pub fn document() -> String {
         for entry in &section.entries {
             let _ = write!(out, "\n{}", entry.markdown());
         }
+    }
+    out += "\n## Names of other libraries\n\nWhat PyTorch, NumPy, JAX and Keras call otherwise, and what is written here. The type checker \
+            suggests the same, in the operands of the program.\n\n| there | here |\n|---|---|\n";
+    for (there, here) in super::foreign::rows() {
+        let _ = writeln!(out, "| {} | {} |", there.replace('|', "\\|"), here.replace('|', "\\|"));
     }
     out
 }

@@ -63,6 +63,14 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
                 lexemes.extend(parts);
                 continue;
             }
+            Ok(Token::Dot) if is_point(lexer.remainder(), &lexemes, span) => {
+                let (value, shown, whole) = half_number(&mut lexer, &mut lexemes, span, text);
+                place = whole;
+                let message = format!("`{}` lacks a digit", text.get(whole.range()).unwrap_or("."));
+                let diagnostic = Diagnostic::error(codes::BAD_NUMBER, message).at(whole, "");
+                let diagnostic = diagnostic.help(format!("write `{shown}`")).fix(whole, shown);
+                Err((Box::new(diagnostic), Some(Token::Float(value))))
+            }
             Ok(Token::Number(written)) => number(written, span),
             Ok(Token::OpenStr(written)) => Err((Box::new(open_string(span)), Some(Token::Str(written)))),
             Ok(Token::SingleStr(written)) => Err((Box::new(single_quotes(written, span)), Some(Token::Str(written)))),
@@ -152,6 +160,44 @@ fn parts_of_a_path<'a>(written: &str, before: &[Lexeme<'a>], span: Span) -> Opti
         at(Token::Dot, point, point + 1),
         at(Token::Int(second.parse().ok()?), point + 1, span.end),
     ])
+}
+
+/// Is a dot the point of `1.` or `.5`, numbers that lack a digit?
+fn is_point(rest: &str, before: &[Lexeme<'_>], span: Span) -> bool {
+    let next = rest.chars().next().unwrap_or(' ');
+    match before {
+        // `net.1.`
+        [.., other, last] if last.span.end == span.start && matches!(last.token, Token::Int(_)) => {
+            let in_path = other.token == Token::Dot && other.span.end == last.span.start;
+            !(in_path || next.is_alphanumeric() || next == '_' || next == '.')
+        }
+        [.., last] => next.is_ascii_digit() && !super::habits::ends_operand(last.token),
+        [] => false,
+    }
+}
+
+/// The value of `1.` or `.5`, how it is written, and its place. The lexer is behind it, and the tokens before it remain.
+fn half_number<'a>(
+    lexer: &mut logos::Lexer<'a, Token<'a>>,
+    before: &mut Vec<Lexeme<'a>>,
+    span: Span,
+    text: &str,
+) -> (f64, String, Span) {
+    let rest = lexer.remainder();
+    let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '_')).unwrap_or(rest.len());
+    let whole = match before.last().copied() {
+        Some(last) if digits == 0 => {
+            before.pop();
+            last.span.to(span)
+        }
+        _ => {
+            lexer.bump(digits);
+            Span::new(span.file, span.start, span.end + digits as u32)
+        }
+    };
+    let written = text.get(whole.range()).unwrap_or_default();
+    let shown = if digits == 0 { format!("{written}0") } else { format!("0{written}") };
+    (shown.replace('_', "").parse().unwrap_or(0.0), shown, whole)
 }
 
 /// `^T`, and no other word.
@@ -253,9 +299,12 @@ fn begins_name(text: &str) -> bool {
 
 fn foreign<'a>(written: &str, span: Span) -> Wrong<'a> {
     let (help, replacement): (String, Option<Token<'a>>) = match written {
-        "&&" | "&" => ("write `and`".into(), Some(Token::And)),
-        "||" | "|" => ("write `or`".into(), Some(Token::Or)),
-        "!" | "~" => ("write `not`".into(), Some(Token::Not)),
+        "&&" => ("write `and`".into(), Some(Token::And)),
+        "||" => ("write `or`".into(), Some(Token::Or)),
+        "!" => ("write `not`".into(), Some(Token::Not)),
+        "&" => ("write `and`; of integers, `bitwise_and(a, b)`".into(), Some(Token::And)),
+        "|" => ("write `or`; of integers, `bitwise_or(a, b)`".into(), Some(Token::Or)),
+        "~" => ("write `not`; of integers, `bitwise_xor(a, -1)`".into(), Some(Token::Not)),
         "===" => ("write `==`".into(), Some(Token::EqEq)),
         "!==" => ("write `!=`".into(), Some(Token::Ne)),
         "=>" => ("the type of a result goes after `->`".into(), Some(Token::Arrow)),

@@ -199,7 +199,15 @@ pub(super) fn foreign(word: &str) -> Option<&'static str> {
         "match" | "switch" | "case" => "write `if c { .. } else if d { .. } else { .. }`",
         "continue" => "put the rest of the iteration into an `if`",
         "self" | "this" => "use fields by name alone",
-        "lambda" => "write a function: `fn name(x: f32[S]) -> f32[S] { .. }`",
+        "lambda" => "there are no functions without a name: write `fn name(x: f32[S]) -> f32[S] { .. }`",
+        "is" => "every value is there: nothing is `None`; numbers are compared with `==`",
+        "try" | "except" | "catch" | "raise" | "throw" | "finally" => {
+            "a program has no exceptions; a call that fails gives an error to its caller"
+        }
+        "with" => "a program is compiled for inference; there is nothing to open or to turn off",
+        "del" | "global" | "nonlocal" | "async" | "await" => {
+            "leave it out: values are immutable, and belong to their block"
+        }
         "assert" | "require_that" => "write conditions as `where` clauses: `where D % H == 0`",
         "int" | "long" => "integer types are `i8`, `i32` and `i64`",
         "float" | "double" | "half" | "real" => "float types are `f32`, `bf16` and `f16`",

@@ -86,11 +86,11 @@ impl Body<'_> {
                         Diagnostic::error(names::UNKNOWN_ARGUMENT, format!("`{what}` has no argument `{name}`"))
                             .at(at, format!("its signature is `{what}({})`", params.join(", ")));
                     if let Some(near) = did_you_mean(name, params.iter().copied()) {
-                        diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+                        diagnostic = diagnostic.near(at, near);
                     } else if matches!(name, "dim" | "dims") && params.contains(&"axis") {
-                        diagnostic = diagnostic.help("did you mean `axis`?");
+                        diagnostic = diagnostic.near(at, "axis");
                     } else if matches!(name, "keepdim" | "keepdims") && params.contains(&"keep") {
-                        diagnostic = diagnostic.help("did you mean `keep`?");
+                        diagnostic = diagnostic.near(at, "keep");
                     }
                     self.diagnostics.push(diagnostic);
                     fine = false;

@@ -29,6 +29,13 @@ pub(super) struct Binding {
     pub(super) used: bool,
 }
 
+impl Binding {
+    /// Is it a name that is wrong, such as one that is not known?
+    pub(super) fn is_wrong(&self) -> bool {
+        matches!(self.what, Named::Error)
+    }
+}
+
 /// What a name in a block stands for.
 #[derive(Clone, Debug)]
 pub(super) enum Named {

@@ -12,7 +12,7 @@ use super::dims::FUNCTIONS;
 use super::generics::negative_dim;
 use super::operators::Elementwise;
 use super::typed::{Expr, ExprKind, Order, Tensor, Type};
-use super::values::{Ty, TypedExpr, coerce};
+use super::values::{Ty, TypedExpr, coerce, is_large};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, shapes};
 use crate::scalar::{AxisOp, BinaryOp, CmpOp, FloatTest, ReduceKind, Scalar, UnaryOp};
@@ -496,6 +496,10 @@ impl Body<'_> {
     pub(super) fn cast(&mut self, x: TypedExpr, elem: Elem, span: Span) -> TypedExpr {
         if !self.is_value(&x) {
             return TypedExpr::error(span);
+        }
+        if is_large(&x) {
+            let Some(expr) = self.coerced(x, elem) else { return TypedExpr::error(span) };
+            return TypedExpr::tensor(expr.kind, elem, Shape::scalar(), span);
         }
         let shape = x.as_tensor().map_or_else(Shape::scalar, |tensor| tensor.shape.clone());
         TypedExpr::tensor(ExprKind::Cast(Box::new(x.expr)), elem, shape, span)

@@ -153,11 +153,12 @@ impl<'a> Body<'a> {
             return value;
         }
         self.arguments_alone(args);
-        self.unknown_function(name);
+        self.unknown_function(name, expr.span);
         TypedExpr::error(expr.span)
     }
 
-    pub(super) fn unknown_function(&mut self, name: &ast::Ident) {
+    /// Reports a function that is not known. Another name is suggested where the call, if it is given, checks with it.
+    fn unknown_function(&mut self, name: &ast::Ident, call: Span) {
         let items = self.items;
         let methods = self.owner.map(|owner| &items.layer(owner).ast.functions);
         let fields = self.owner.map(|owner| &items.layer(owner).ast.fields);
@@ -170,8 +171,11 @@ impl<'a> Body<'a> {
             .chain(builtins::names());
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no function `{}`", name.name))
             .at(name.span, "not found");
-        if let Some(near) = self.nearest(&name.name, known) {
-            diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+        let after = self.written(Span { start: name.span.end, ..call });
+        let near = self.nearest(&name.name, known).map(str::to_string);
+        let near = near.filter(|near| self.checks(&format!("{near}{after}")).is_some());
+        if let Some(near) = near {
+            diagnostic = diagnostic.near(name.span, &near);
         } else if self.items.layers.iter().any(|layer| layer.ast.name.name == name.name) {
             diagnostic =
                 diagnostic.note(format!("`{}` is a layer", name.name)).help("make it a field, and call the field");
@@ -231,6 +235,9 @@ impl<'a> Body<'a> {
                 self.no_random(module, name);
                 return TypedExpr::error(expr.span);
             }
+        }
+        if let Some(value) = self.at_update(base, name, args, expr.span) {
+            return value;
         }
         if let Some(value) = self.library_call(expr, base, name, args) {
             return value;

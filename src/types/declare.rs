@@ -126,7 +126,7 @@ pub(super) fn used_modules(file: &ast::File, diagnostics: &mut Diagnostics) -> V
                 let mut diagnostic = Diagnostic::error(names::UNKNOWN_MODULE, format!("there is no module `{path}`"))
                     .at(span, "not found");
                 if let Some(near) = did_you_mean(&path, modules::MODULES.iter().map(|module| module.path)) {
-                    diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+                    diagnostic = diagnostic.near(span, near);
                 } else {
                     let list: Vec<String> = modules::MODULES.iter().map(|m| format!("`{}`", m.path)).collect();
                     diagnostic = diagnostic.note(format!("the modules are {}", list.join(", ")));

@@ -143,15 +143,29 @@ impl DimScope {
 
     /// Two dimensions that are not the same, in words.
     pub(super) fn differ(&self, a: &Dim, b: &Dim) -> String {
-        let value = |dim: &Dim| dim.eval(&|name| self.names.get(name).and_then(|origin| origin.value)).ok();
-        match (value(a), value(b)) {
-            (Some(x), Some(y)) if x == y && a.is_const() != b.is_const() => {
-                let (name, number) = if a.is_const() { (b, a) } else { (a, b) };
-                format!("{name} is {number} only by default, and may be bound to another number")
-            }
-            (Some(x), Some(y)) if x == y => format!("{a} and {b} are both {x}, but only by default"),
-            _ => format!("{} is not {}", self.describe(a), self.describe(b)),
+        self.by_default(a, b).unwrap_or_else(|| format!("{} is not {}", self.describe(a), self.describe(b)))
+    }
+
+    /// Adds to a message about two dimensions that differ why their numbers are equal, if they are.
+    pub(super) fn differing(&self, diagnostic: Diagnostic, a: &Dim, b: &Dim) -> Diagnostic {
+        match self.by_default(a, b) {
+            Some(why) => diagnostic.note(why),
+            None => diagnostic,
         }
+    }
+
+    /// Why two dimensions that have one number differ.
+    fn by_default(&self, a: &Dim, b: &Dim) -> Option<String> {
+        let value = |dim: &Dim| dim.eval(&|name| self.names.get(name).and_then(|origin| origin.value)).ok();
+        let (x, y) = (value(a)?, value(b)?);
+        if x != y {
+            return None;
+        }
+        if a.is_const() == b.is_const() {
+            return Some(format!("{a} and {b} are both {x}, but only by default"));
+        }
+        let (name, number) = if a.is_const() { (b, a) } else { (a, b) };
+        Some(format!("{name} is {number} only by default, and may be bound to another number"))
     }
 
     /// Adds a label for each name in `dims` at the place where it got its meaning, each place once, three at most.
@@ -196,7 +210,7 @@ impl DimScope {
         let diagnostic = Diagnostic::error(names::UNKNOWN_ELEM, message).at(name.span, "not found");
         let known = self.elems.keys().map(String::as_str).chain(Elem::ALL.map(Elem::name));
         match did_you_mean(&name.name, known) {
-            Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+            Some(near) => diagnostic.near(name.span, near),
             None if self.elems.is_empty() => {
                 diagnostic.help("the layer may have one: `layer Linear<I, O, E = f32>` with `weight: E[O, I]`")
             }
@@ -220,7 +234,7 @@ impl DimScope {
                 .at(name.span, "not found")
         };
         if let Some(near) = did_you_mean(&name.name, self.known()) {
-            diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+            diagnostic = diagnostic.near(name.span, near);
         } else if !self.names.is_empty() {
             let list: Vec<String> = self.known().map(|name| format!("`{name}`")).collect();
             diagnostic = diagnostic.note(format!("the dimensions in scope are {}", list.join(", ")));
@@ -355,7 +369,11 @@ impl DimScope {
         if with.are_contradictory() {
             return diagnostic.note("this division always leaves a remainder");
         }
-        diagnostic.help(format!("state it: `where {}`", fact.as_written()))
+        let text = fact.as_written();
+        let names = a.symbols().into_iter().chain(b.symbols());
+        let last = names.filter_map(|name| self.names.get(&*name)).map(|origin| origin.span).max();
+        let diagnostic = diagnostic.help(format!("state it: `where {text}`"));
+        Diagnostic { missing: last.map(|last| (text, last)), ..diagnostic }
     }
 
     /// `a / b`, if it is an integer by the facts.

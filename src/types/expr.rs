@@ -223,14 +223,14 @@ impl<'a> Body<'a> {
         let known = self
             .frames
             .iter()
-            .flat_map(|frame| frame.keys().map(String::as_str))
+            .flat_map(|frame| frame.iter().filter(|(_, b)| !b.is_wrong()).map(|(name, _)| name.as_str()))
             .chain(layer.iter().flat_map(|layer| layer.ast.fields.iter().map(|field| field.name.name.as_str())))
             .chain(self.scope.known())
             .chain(self.scope.constants.iter().map(String::as_str));
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", name.name))
             .at(name.span, "not found");
         if let Some(near) = self.nearest(&name.name, known) {
-            diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+            diagnostic = diagnostic.near(name.span, near);
         } else if name.name == "self" {
             diagnostic = diagnostic.help("use fields without `self.`");
         } else if super::idioms::LIBRARIES.contains(&name.name.as_str()) {
@@ -280,7 +280,7 @@ impl<'a> Body<'a> {
                 .at(name.span, "not found")
                 .also(layer.ast.name.span, "declared here");
                 if let Some(near) = did_you_mean(&name.name, known.iter().copied()) {
-                    diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+                    diagnostic = diagnostic.near(name.span, near);
                 } else if !known.is_empty() {
                     let list: Vec<String> = known.iter().map(|known| format!("`{known}`")).collect();
                     diagnostic = diagnostic.note(format!("it has {}", list.join(", ")));
@@ -306,6 +306,11 @@ impl<'a> Body<'a> {
                     return TypedExpr::error(span);
                 }
                 let value = self.expr(base);
+                if value.as_tensor().is_some()
+                    && let Some(value) = self.foreign_member(base, name, &value.ty, span)
+                {
+                    return value;
+                }
                 self.transpose(value, name, span)
             }
         }
@@ -313,6 +318,17 @@ impl<'a> Body<'a> {
 
     fn transpose(&mut self, value: TypedExpr, name: &ast::Ident, span: Span) -> TypedExpr {
         if value.ty.is_error() {
+            return TypedExpr::error(span);
+        }
+        if let Ty::Tuple(parts) = &value.ty {
+            let list: Vec<String> = ('a'..='z').take(parts.len()).map(String::from).collect();
+            let text = self.text(value.span()).unwrap_or("..").to_string();
+            self.diagnostics.push(
+                Diagnostic::error(names::UNKNOWN_MEMBER, format!("a tuple has no `{}`", name.name))
+                    .at(name.span, "not found")
+                    .also(value.span(), value.ty.to_string())
+                    .help(format!("take it apart: `let ({}) = {text}`", list.join(", "))),
+            );
             return TypedExpr::error(span);
         }
         if name.name != "T" {
@@ -327,7 +343,16 @@ impl<'a> Body<'a> {
                     }
                     None => diagnostic,
                 },
-                "dtype" | "device" => diagnostic.help("types are not values"),
+                "dtype" => diagnostic.help("types are not values"),
+                "device" | "is_cuda" => diagnostic.help("the command line chooses the device: `--target cuda`"),
+                "requires_grad" | "grad" => {
+                    diagnostic.help("a program is compiled for inference; there are no gradients")
+                }
+                "values" | "data" | "real" => {
+                    let member = Span::new(span.file, value.span().end, span.end);
+                    diagnostic.help("a tensor is its own values: leave it out").fix(member, "")
+                }
+                "indices" => diagnostic.help("`argmax(x, axis = -1)` and `argsort(x)` give indices"),
                 other if builtins::find(other).is_some() => {
                     diagnostic.help(format!("call it as a function: `{other}(x)`"))
                 }

@@ -6,7 +6,7 @@
 
 use super::body::Body;
 use super::builtins::{self, Builtin, Row};
-use super::idioms::{self, Advice};
+use super::idioms::{self, Advice, Operand};
 use super::values::{Ty, TypedExpr};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, fixed_text};
@@ -30,31 +30,43 @@ impl Body<'_> {
     pub(super) fn operand(&self, expr: &ast::Expr) -> String {
         let text = self.written(expr.span);
         let loose = matches!(expr.kind, ExprKind::Binary { .. } | ExprKind::Unary { .. } | ExprKind::If { .. });
-        if loose && !text.starts_with('(') { format!("({text})") } else { text }
+        if loose && !is_in_parentheses(&text) { format!("({text})") } else { text }
     }
 
-    /// Reports an expression that is written in another way here, and gives it the type that it has when written so.
+    /// Reports an expression that is written in another way here, and gives it the type that it has when written so. What does
+    /// not check is not suggested.
     pub(super) fn instead(&mut self, diagnostic: Diagnostic, span: Span, replacement: &str) -> TypedExpr {
-        let fits = replacement.len() <= MOST_TEXT && !replacement.contains("//");
-        if !fits || self.aside || self.diagnostics.iter().nth(MANY).is_some() {
+        self.first_of(diagnostic, span, &[replacement.to_string()])
+    }
+
+    /// The same with the first of several replacements that checks.
+    fn first_of(&mut self, diagnostic: Diagnostic, span: Span, replacements: &[String]) -> TypedExpr {
+        let found = replacements.iter().find_map(|text| Some((text, self.checks(text)?)));
+        let Some((text, ty)) = found else {
             self.diagnostics.push(diagnostic);
             return TypedExpr::error(span);
-        }
-        let mut diagnostic = diagnostic.fix(span, replacement);
-        let shown: Vec<&str> = replacement.lines().map(str::trim).collect();
-        diagnostic.helps.insert(0, format!("write `{}`", shown.join(" ")));
-        self.diagnostics.push(diagnostic);
-        let ty = self.type_of_text(replacement);
+        };
+        self.diagnostics.push(suggested(diagnostic, span, text));
         TypedExpr { ty, ..TypedExpr::error(span) }
     }
 
-    /// The type of an expression that stands nowhere in the program; an error where it does not check.
-    fn type_of_text(&mut self, text: &str) -> Ty {
+    /// The type of a replacement, if it is one to suggest.
+    pub(super) fn checks(&mut self, replacement: &str) -> Option<Ty> {
+        let fits = replacement.len() <= MOST_TEXT && !replacement.contains("//");
+        if !fits || self.aside || self.diagnostics.iter().nth(MANY).is_some() {
+            return None;
+        }
+        self.type_of_text(replacement)
+    }
+
+    /// The type of an expression that stands nowhere in the program; none where it does not check. It is an error where all that
+    /// is wrong is reported already, as with a name that is not known.
+    fn type_of_text(&mut self, text: &str) -> Option<Ty> {
         let program = format!("fn f() {{\n{text}\n}}\n");
         let mut aside = Diagnostics::new();
         let file = crate::syntax::parse(FileId(u32::MAX), &program, &mut aside);
-        let Some(ast::Item::Function(function)) = file.items.first() else { return Ty::Error };
-        let Some(value) = function.body.value.as_deref().filter(|_| !aside.has_errors()) else { return Ty::Error };
+        let Some(ast::Item::Function(function)) = file.items.first() else { return None };
+        let value = function.body.value.as_deref().filter(|_| !aside.has_errors())?;
         let before = std::mem::take(&mut *self.diagnostics);
         let (calls, conditions) = (self.calls.len(), self.conditions.len());
         self.aside = true;
@@ -63,7 +75,7 @@ impl Body<'_> {
         self.calls.truncate(calls);
         self.conditions.truncate(conditions);
         let failed = std::mem::replace(&mut *self.diagnostics, before).has_errors();
-        if failed || value.ty == Ty::Tuple(Vec::new()) { Ty::Error } else { value.ty }
+        (!failed && value.ty != Ty::Tuple(Vec::new())).then_some(value.ty)
     }
 
     /// A call of a function that other libraries have; none if no such function is known.
@@ -79,7 +91,45 @@ impl Body<'_> {
         }
         let message = format!("there is no function `{}`", name.name);
         let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(name.span, "not found");
-        Some(self.advise(diagnostic, span, &name.name, args, &operands))
+        Some(self.advise(diagnostic, span, (&name.name, None), args, &operands))
+    }
+
+    /// Reports a call of an operation that is written in another way, as a method or with a library before its name.
+    fn operation(
+        &mut self,
+        diagnostic: Diagnostic,
+        span: Span,
+        (row, library): (&'static Row, Option<&str>),
+        args: &[ast::Arg],
+        operands: &[Operand],
+    ) -> TypedExpr {
+        let Advice { candidates: mut texts, helps, .. } = idioms::advice(self, (row.name, library), args, operands);
+        texts.extend(self.with_all_axes(row, args, operands));
+        if let ([a, b], Some((_, form))) = (args, idioms::second_operand(row.name)) {
+            texts.push(form.replace("{a}", &self.written(a.value.span)).replace("{b}", &self.written(b.value.span)));
+        }
+        let mut diagnostic = diagnostic;
+        if !texts.iter().any(|text| self.checks(text).is_some()) {
+            let signature = format!("its signature is `{}({})`", row.name, row.params.join(", "));
+            diagnostic = helps.into_iter().fold(diagnostic.note(signature), Diagnostic::help);
+            texts.clear();
+        }
+        self.first_of(diagnostic, span, &texts)
+    }
+
+    /// A call of an operation. Other libraries reduce all axes where none is named, and this one the last.
+    fn with_all_axes(&self, row: &Row, args: &[ast::Arg], operands: &[Operand]) -> Option<String> {
+        let text = self.call_text(row, args);
+        let names_axis = args.iter().skip(1).any(|arg| arg.name.is_none() || idioms::AXES.contains(&name_of(arg)));
+        let is_index = matches!(row.name, "argmax" | "argmin");
+        if names_axis || !(is_index || matches!(row.builtin, Builtin::Reduce(_))) {
+            return Some(text);
+        }
+        let Some(Ty::Tensor(tensor)) = &operands.first()?.ty else { return Some(text) };
+        match idioms::all_axes(tensor)? {
+            axes if axes == "0" => Some(text),
+            axes => text.strip_suffix(')').filter(|_| !is_index).map(|text| format!("{text}, axis = {axes})")),
+        }
     }
 
     /// Adds what is known of a foreign function to a message about it, and reports it.
@@ -87,44 +137,54 @@ impl Body<'_> {
         &mut self,
         diagnostic: Diagnostic,
         span: Span,
-        name: &str,
+        name: (&str, Option<&str>),
         args: &[ast::Arg],
-        operands: &[Option<Ty>],
+        operands: &[Operand],
     ) -> TypedExpr {
-        let Advice { replacement, helps, silent } = idioms::advice(self, name, args, operands);
+        let Advice { candidates, helps, silent } = idioms::advice(self, name, args, operands);
         let diagnostic = helps.into_iter().fold(diagnostic, Diagnostic::help);
-        match replacement {
+        match candidates.first() {
             Some(text) if silent => {
-                let mut diagnostic = diagnostic.fix(span, text.clone());
-                diagnostic.helps.insert(0, format!("write `{text}`"));
-                self.diagnostics.push(diagnostic);
+                self.diagnostics.push(suggested(diagnostic, span, text));
                 TypedExpr::error(span)
             }
-            Some(text) => self.instead(diagnostic, span, &text),
-            None => {
-                self.diagnostics.push(diagnostic);
-                TypedExpr::error(span)
-            }
+            _ => self.first_of(diagnostic, span, &candidates),
         }
     }
 
     /// Looks at the arguments of a call that will be written otherwise, for what is wrong in them and for their types.
-    fn operands_alone(&mut self, args: &[ast::Arg]) -> Vec<Option<Ty>> {
-        let quiet = |expr: &ast::Expr| match &expr.kind {
-            ExprKind::Str(_) | ExprKind::List(_) | ExprKind::Tuple(_) => true,
-            ExprKind::Name(name) => matches!(name.name.as_str(), "True" | "False" | "None"),
-            _ => false,
-        };
-        let mut types = Vec::with_capacity(args.len());
+    fn operands_alone(&mut self, args: &[ast::Arg]) -> Vec<Operand> {
+        let mut operands = Vec::with_capacity(args.len());
         for arg in args {
+            let mut operand = Operand::default();
             if let ExprKind::List(parts) | ExprKind::Tuple(parts) = &arg.value.kind {
-                for part in parts.iter().filter(|part| !quiet(part)) {
-                    self.expr_or_statement(part);
+                for part in parts {
+                    let ty = if self.is_no_value(part) { None } else { Some(self.expr_or_statement(part).ty) };
+                    operand.parts.push(ty);
                 }
+            } else if !self.is_no_value(&arg.value) {
+                operand.ty = Some(self.expr_or_statement(&arg.value).ty);
             }
-            types.push(if quiet(&arg.value) { None } else { Some(self.expr_or_statement(&arg.value).ty) });
+            operands.push(operand);
         }
-        types
+        operands
+    }
+
+    /// `"tanh"`, `True`, `torch.float16`: what no expression is here, and a foreign function may be given.
+    fn is_no_value(&mut self, expr: &ast::Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Str(_) => true,
+            ExprKind::List(parts) | ExprKind::Tuple(parts) => {
+                parts.iter().all(|part| matches!(part.kind, ExprKind::Int(_)))
+            }
+            ExprKind::Name(name) => {
+                let word = name.name.as_str();
+                matches!(word, "True" | "False" | "None")
+                    || matches!(word, "float" | "int" | "bool" | "long" | "half" | "double") && !self.is_known(word)
+            }
+            ExprKind::Field { base, .. } => library_of(base).is_some_and(|library| !self.is_known(library)),
+            _ => false,
+        }
     }
 
     /// `x.softmax(dim = -1)`: a function that is written as a method of a tensor.
@@ -146,18 +206,81 @@ impl Body<'_> {
         }
         let mut all = vec![ast::Arg { name: None, value: base.clone(), span: base.span }];
         all.extend(args.iter().cloned());
-        let operands = self.operands_alone(args);
-        let operands: Vec<Option<Ty>> = std::iter::once(Some(value.ty.clone())).chain(operands).collect();
+        let own = Operand { ty: Some(value.ty.clone()), parts: Vec::new() };
+        let operands: Vec<Operand> = std::iter::once(own).chain(self.operands_alone(args)).collect();
         let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, format!("a tensor has no `{}`", name.name))
             .at(name.span, "not found")
             .also(base.span, value.ty.to_string());
         Some(match row {
-            Some(row) => {
-                let text = self.call_text(row, &all);
-                self.instead(diagnostic, expr.span, &text)
-            }
-            None => self.advise(diagnostic, expr.span, &name.name, &all, &operands),
+            Some(row) => self.operation(diagnostic, expr.span, (row, None), &all, &operands),
+            None => self.advise(diagnostic, expr.span, (&name.name, None), &all, &operands),
         })
+    }
+
+    /// `x.ndim`, `x.mT`: what other libraries know of a tensor, without a call.
+    pub(super) fn foreign_member(
+        &mut self,
+        base: &ast::Expr,
+        name: &ast::Ident,
+        ty: &Ty,
+        span: Span,
+    ) -> Option<TypedExpr> {
+        if !matches!(name.name.as_str(), "ndim" | "mT") {
+            return None;
+        }
+        let args = [ast::Arg { name: None, value: base.clone(), span: base.span }];
+        let own = Operand { ty: Some(ty.clone()), parts: Vec::new() };
+        let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, format!("a tensor has no `{}`", name.name))
+            .at(name.span, "not found")
+            .also(base.span, ty.to_string());
+        Some(self.advise(diagnostic, span, (&name.name, None), &args, &[own]))
+    }
+
+    /// `x.at[i].set(y)`
+    pub(super) fn at_update(
+        &mut self,
+        base: &ast::Expr,
+        name: &ast::Ident,
+        args: &[ast::Arg],
+        span: Span,
+    ) -> Option<TypedExpr> {
+        let ExprKind::Index { base: at, indices } = &base.kind else { return None };
+        let ExprKind::Field { base: x, name: word } = &at.kind else { return None };
+        let function = match (word.name.as_str(), name.name.as_str()) {
+            ("at", "set") => "scatter",
+            ("at", "add") => "scatter_add",
+            _ => return None,
+        };
+        self.expr(x);
+        self.operands_alone(args);
+        let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, "a tensor has no `at`")
+            .at(word.span, "not found")
+            .help("assign at an index: `var y = x`, then `y[i] = v`");
+        let texts: Vec<String> = match (indices.as_slice(), args) {
+            ([ast::Index::Expr(index)], [value]) => {
+                let [x, index, value] = [x.span, index.span, value.value.span].map(|span| self.written(span));
+                vec![format!("{function}({x}, {index}, {value}, axis = 0)")]
+            }
+            _ => Vec::new(),
+        };
+        Some(self.first_of(diagnostic, span, &texts))
+    }
+
+    /// `x[None]`, `x[:, None]`: an index that adds axes of length 1, as the text that `syntax::habits` suggests for it.
+    pub(super) fn added_axes(&mut self, indices: &[ast::Index], span: Span) -> Option<TypedExpr> {
+        let adds = |index: &ast::Index| match index {
+            ast::Index::Expr(ast::Expr { kind: ExprKind::Name(name) | ExprKind::Field { name, .. }, .. }) => {
+                matches!(name.name.as_str(), "None" | "newaxis")
+            }
+            _ => false,
+        };
+        if !indices.iter().any(adds) {
+            return None;
+        }
+        let fixes = self.diagnostics.iter().flat_map(|diagnostic| &diagnostic.fixes);
+        let text = fixes.into_iter().find(|fix| fix.span == span).map(|fix| fix.text.clone())?;
+        let ty = self.checks(&text).unwrap_or(Ty::Error);
+        Some(TypedExpr { ty, ..TypedExpr::error(span) })
     }
 
     /// `x.shape[0]`: the name of a length.
@@ -165,7 +288,9 @@ impl Body<'_> {
         let (inner, place) = match &base.kind {
             ExprKind::Field { base, name } if name.name == "shape" => (base.as_ref(), name.span),
             ExprKind::Call { callee, args, .. } => match (&callee.kind, args.as_slice()) {
-                (ExprKind::Name(name), [only]) if name.name == "shape" => (&only.value, name.span),
+                (ExprKind::Name(name) | ExprKind::Field { name, .. }, [only]) if name.name == "shape" => {
+                    (&only.value, name.span)
+                }
                 _ => return None,
             },
             _ => return None,
@@ -181,7 +306,8 @@ impl Body<'_> {
             ast::Arg { name: None, value: index.clone(), span: index.span },
         ];
         let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, "the shape of a tensor is not a value").at(place, "");
-        Some(self.advise(diagnostic, span, "size", &args, &[Some(value.ty.clone()), None]))
+        let own = Operand { ty: Some(value.ty.clone()), parts: Vec::new() };
+        Some(self.advise(diagnostic, span, ("size", None), &args, &[own, Operand::default()]))
     }
 
     /// `torch.exp(x)`: an operation after the name of a library.
@@ -196,15 +322,14 @@ impl Body<'_> {
         let operands = self.operands_alone(args);
         let message = format!("there is no `{library}` here");
         let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(base.span, "not found");
-        let row = builtins::find(&name.name);
-        Some(match row {
-            Some(row) => {
+        let own = (name.name.as_str(), Some(library));
+        Some(match builtins::find(&name.name) {
+            Some(row) if !idioms::is_of(own.0, own.1) => {
                 let diagnostic = diagnostic.note("operations are called by their names alone");
-                let text = self.call_text(row, args);
-                self.instead(diagnostic, expr.span, &text)
+                self.operation(diagnostic, expr.span, (row, own.1), args, &operands)
             }
-            None if idioms::is_known(&name.name) => self.advise(diagnostic, expr.span, &name.name, args, &operands),
-            None => {
+            _ if idioms::is_known(&name.name) => self.advise(diagnostic, expr.span, own, args, &operands),
+            _ => {
                 self.diagnostics.push(diagnostic.help(idioms::library_help(&name.name)));
                 TypedExpr::error(expr.span)
             }
@@ -221,18 +346,21 @@ impl Body<'_> {
     /// A call of an operation, with the names that its arguments have here.
     pub(super) fn call_text(&self, row: &Row, args: &[ast::Arg]) -> String {
         let Row { name: what, builtin, params, .. } = *row;
-        let named = takes_named(builtin);
+        let is_pattern = matches!(builtin, Builtin::Einsum | Builtin::Rearrange);
         let mut list = Vec::with_capacity(args.len());
         let mut next = 0;
-        for arg in args {
+        for arg in args.iter().filter(|arg| !idioms::WITHOUT_EFFECT.contains(&name_of(arg))) {
             let name = match &arg.name {
                 Some(name) => Some(param_of(&name.name, params).unwrap_or(name.name.as_str())),
                 None => {
                     next += 1;
-                    params.get(next - 1).copied().filter(|_| named && next > 1)
+                    params.get(next - 1).copied().filter(|_| takes_named(builtin) && next > 1)
                 }
             };
-            let value = self.value_text(&arg.value, name == Some("axis"));
+            let mut value = self.value_text(&arg.value, name == Some("axis"));
+            if is_pattern && matches!(arg.value.kind, ExprKind::Str(_)) && !value.contains(' ') {
+                value = super::patterns::spaced(&value);
+            }
             list.push(name.map_or(value.clone(), |name| format!("{name} = {value}")));
         }
         format!("{what}({})", list.join(", "))
@@ -267,6 +395,22 @@ impl Body<'_> {
             let is_axis = arg.name.as_ref().is_some_and(|name| name.name == "axis");
             is_axis && params.contains(&"axis") && matches!(arg.value.kind, ExprKind::Tuple(_))
         });
+        let foreign = args.iter().find(|arg| {
+            let name = arg.name.as_ref().map_or("", |name| name.name.as_str());
+            arg.name.is_some() && !params.contains(&name) && builtin != Builtin::Rearrange && idioms::is_known(what)
+        });
+        let widths = args.get(1).filter(|arg| builtin == Builtin::Pad && matches!(arg.value.kind, ExprKind::Tuple(_)));
+        if let Some(arg) = foreign.or(widths) {
+            let at = arg.name.as_ref().map_or(arg.span, |name| name.span);
+            let operands = self.operands_alone(args);
+            let texts = idioms::advice(self, (what, None), args, &operands).candidates;
+            if !texts.is_empty() {
+                let message = format!("`{what}` takes other arguments");
+                let signature = format!("its signature is `{what}({})`", params.join(", "));
+                let diagnostic = Diagnostic::error(names::UNKNOWN_ARGUMENT, message).at(at, signature);
+                return Some(self.first_of(diagnostic, span, &texts));
+            }
+        }
         if let Some(second) = unnamed {
             return Some(self.unnamed(row, args, second, span));
         }
@@ -308,11 +452,12 @@ impl Body<'_> {
         let Row { name: what, builtin, .. } = *row;
         let operands = self.operands_alone(args);
         let place = args.iter().position(|arg| std::ptr::eq(arg, second)).unwrap_or_default();
-        if operands.get(place).and_then(Option::as_ref).is_some_and(Ty::is_error) {
+        let ty = |at: usize| operands.get(at).and_then(|operand| operand.ty.as_ref());
+        if ty(place).is_some_and(Ty::is_error) {
             return TypedExpr::error(span);
         }
-        let is_axis = operands.get(place).is_some_and(|ty| matches!(ty, None | Some(Ty::Dim(_))));
-        let reduces_number = matches!(operands.first(), Some(Some(Ty::Dim(_) | Ty::Float)));
+        let is_axis = matches!(ty(place), None | Some(Ty::Dim(_)));
+        let reduces_number = matches!(ty(0), Some(Ty::Dim(_) | Ty::Float));
         let other = idioms::second_operand(what).filter(|_| args.len() == 2);
         let as_operand = other.and_then(|(meaning, form)| {
             let (a, b) = (args.first()?, second);
@@ -340,12 +485,14 @@ impl Body<'_> {
                 readings.insert(if first { 0 } else { readings.len() }, (meaning.to_string(), text));
             }
         }
+        readings.retain(|(_, text)| self.checks(text).is_some());
         let message = format!("the second argument of `{what}` must be named");
         let label = if readings.len() > 1 { "ambiguous" } else { "" };
         let mut diagnostic = Diagnostic::error(shapes::UNNAMED_ARGUMENT, message).at(second.span, label);
         let mut readings = readings.into_iter();
         let Some((meaning, text)) = readings.next() else {
-            self.diagnostics.push(diagnostic.note(format!("`{what}` takes one tensor")));
+            let signature = format!("its signature is `{what}({})`", row.params.join(", "));
+            self.diagnostics.push(diagnostic.note(signature));
             return TypedExpr::error(span);
         };
         let others: Vec<(String, String)> = readings.collect();
@@ -354,11 +501,38 @@ impl Body<'_> {
         }
         diagnostic = diagnostic.help(format!("{meaning}: `{text}`")).fix(span, text);
         for (meaning, text) in others {
-            diagnostic = diagnostic.help(format!("{meaning}: `{text}`"));
+            diagnostic = diagnostic.alternative(format!("{meaning}: `{text}`"), span, text);
         }
         self.diagnostics.push(diagnostic);
         TypedExpr::error(span)
     }
+}
+
+/// The name of an argument; empty where it is given by its place.
+fn name_of(arg: &ast::Arg) -> &str {
+    arg.name.as_ref().map_or("", |name| name.name.as_str())
+}
+
+/// A message with the text to write in place of a part of the program.
+fn suggested(diagnostic: Diagnostic, span: Span, text: &str) -> Diagnostic {
+    let mut diagnostic = diagnostic.fix(span, text);
+    let shown: Vec<&str> = text.lines().map(str::trim).collect();
+    diagnostic.helps.insert(0, format!("write `{}`", shown.join(" ")));
+    diagnostic
+}
+
+/// Does the first parenthesis of a text end with it?
+fn is_in_parentheses(text: &str) -> bool {
+    let mut depth = 0_usize;
+    let ends = text.char_indices().find_map(|(at, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        (depth == 0).then_some(at + 1)
+    });
+    text.starts_with('(') && ends == Some(text.len())
 }
 
 /// Operations of one tensor, whose other arguments are given by name.
@@ -382,9 +556,7 @@ fn param_of(name: &str, params: &[&'static str]) -> Option<&'static str> {
 fn library_of(expr: &ast::Expr) -> Option<&str> {
     match &expr.kind {
         ExprKind::Name(name) if idioms::LIBRARIES.contains(&name.name.as_str()) => Some(&name.name),
-        ExprKind::Field { base, name } if matches!(name.name.as_str(), "nn" | "functional" | "linalg" | "lax") => {
-            library_of(base)
-        }
+        ExprKind::Field { base, name } if idioms::PARTS.contains(&name.name.as_str()) => library_of(base),
         _ => None,
     }
 }

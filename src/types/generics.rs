@@ -311,7 +311,7 @@ pub(super) fn generic_args(
                     )
                     .at(wanted.span, format!("its declaration is `{shown}`"));
                     match did_you_mean(&wanted.name, generics.iter().map(|generic| generic.name.as_str())) {
-                        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+                        Some(near) => diagnostic.near(wanted.span, near),
                         None => diagnostic,
                     }
                 }

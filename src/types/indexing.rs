@@ -43,6 +43,9 @@ impl Body<'_> {
         if let Some(value) = self.shape_entry(base, indices, span) {
             return value;
         }
+        if let Some(value) = self.added_axes(indices, span) {
+            return value;
+        }
         let value = self.expr(base);
         if value.ty.is_error() {
             return TypedExpr::error(span);

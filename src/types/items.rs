@@ -173,13 +173,26 @@ impl<'a> Items<'a> {
                     && (m.text.contains(&format!("layer {}<", name.name))
                         || modules::SEQUENTIAL == (m.path, name.name.as_str()))
             });
+            let words = super::idioms::of_layer(&name.name);
             if let Some(module) = unused {
                 let start = Span::new(name.span.file, 0, 0);
                 diagnostic = diagnostic
                     .help(format!("it is in the standard library: add `use {}`", module.path))
                     .fix(start, format!("use {}\n\n", module.path));
+            } else if !words.is_empty() {
+                diagnostic = words.into_iter().fold(diagnostic, Diagnostic::help);
+                // What syntax suggests for the declaration would not check.
+                let covers = |span: Span| {
+                    span.file == name.span.file && span.start <= name.span.start && name.span.end <= span.end
+                };
+                diagnostics.amend(|other| {
+                    if other.fixes.iter().any(|fix| covers(fix.span)) {
+                        other.fixes.clear();
+                        other.helps.retain(|help| !help.starts_with("write `"));
+                    }
+                });
             } else if let Some(near) = did_you_mean(&name.name, seen.into_iter().filter(|name| !name.contains('.'))) {
-                diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+                diagnostic = diagnostic.near(name.span, near);
             }
             diagnostics.push(diagnostic);
         }

@@ -54,10 +54,11 @@ mod statements;
 pub mod typed;
 mod values;
 
+pub use idioms::{Rule, rules};
 pub use reference::{Operation, operations};
 
-use crate::diagnostics::Diagnostics;
-use crate::source::SourceMap;
+use crate::diagnostics::{Diagnostic, Diagnostics, Fix};
+use crate::source::{SourceMap, Span};
 use crate::stack::with_large_stack;
 use crate::syntax;
 use crate::syntax::ast::{self, LayerKind};
@@ -86,7 +87,24 @@ fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagn
     let own: Vec<Vec<typed::Condition>> = own.collect();
     let lengths: Vec<&[String]> = checked.iter().map(|body| body.lengths.as_slice()).collect();
     let function_conditions = finish::functions(&items, &calls, own, &lengths, diagnostics);
+    diagnostics.amend(|diagnostic| state_fact(diagnostic, sources));
     program(&items, layer_conditions, checked, function_conditions)
+}
+
+/// Gives a message about a fact that is missing the place where it can be stated: before the first brace after its names.
+fn state_fact(diagnostic: &mut Diagnostic, sources: &SourceMap) {
+    let Some((fact, name)) = diagnostic.missing.take() else { return };
+    let text = sources.get(name.file).map_or("", |file| file.text());
+    let Some((before, after)) = text.split_at_checked(name.end as usize) else { return };
+    let Some((head, _)) = after.split_once('{') else { return };
+    // The facts of `let dim` have their place there.
+    if before.lines().next_back().is_some_and(|line| line.contains("let dim ")) {
+        return;
+    }
+    let change = if head.contains(" where ") { format!(", {fact}") } else { format!(" where {fact}") };
+    let end = name.end + head.trim_end().trim_end_matches(',').len() as u32;
+    let help = format!("state it: `where {fact}`");
+    diagnostic.alternatives.push((help, Fix { span: Span::new(name.file, end, end), text: change }));
 }
 
 /// Reads the modules that a file uses, each once, and before each those that it uses itself.

@@ -358,7 +358,7 @@ impl Body<'_> {
                         break;
                     }
                 }
-                let diagnostic = scope.label_origins(diagnostic, [x, y]);
+                let diagnostic = scope.label_origins(scope.differing(diagnostic, x, y), [x, y]);
                 self.diagnostics.push(diagnostic);
             }
         }
@@ -509,7 +509,7 @@ impl Body<'_> {
         } else if last(&b.shape).is_some() && last(&b.shape) == second(&a.shape) {
             diagnostic = diagnostic.help("swap the two sides of `@`");
         }
-        let diagnostic = scope.label_origins(diagnostic, [k, l]);
+        let diagnostic = scope.label_origins(scope.differing(diagnostic, k, l), [k, l]);
         self.diagnostics.push(diagnostic);
     }
 }

@@ -212,7 +212,7 @@ impl Body<'_> {
                 for span in given {
                     diagnostic = diagnostic.also(span, "given here");
                 }
-                let diagnostic = scope.label_origins(diagnostic, [dim]);
+                let diagnostic = scope.label_origins(scope.differing(diagnostic, &product, dim), [dim]);
                 self.diagnostics.push(diagnostic);
                 false
             }
@@ -335,6 +335,7 @@ impl Body<'_> {
                         .at(value.span(), tensor.to_string())
                         .also(*at, format!("`{name}` is {other} here"))
                         .note("in `einsum`, a name is the same dimension everywhere");
+                        let diagnostic = self.scope.differing(diagnostic, other, &dim);
                         let diagnostic = self.scope.label_origins(diagnostic, [other, &dim]);
                         self.diagnostics.push(diagnostic);
                         return TypedExpr::error(span);
@@ -381,7 +382,7 @@ impl Body<'_> {
 }
 
 /// `"sd,de->se"` with spaces between its names: `"s d, d e -> s e"`.
-fn spaced(pattern: &str) -> String {
+pub(super) fn spaced(pattern: &str) -> String {
     let mut out = String::new();
     for c in pattern.chars().filter(|c| !c.is_whitespace()) {
         let last = out.chars().last();

@@ -9,7 +9,7 @@ use super::items::{duplicate, not_available};
 use super::misfit::type_misfit;
 use super::signatures::{Rest, value_type};
 use super::typed::{Entry, Expr, ExprKind, Field, FieldType, LayerPath, Pattern, Stmt, StmtKind, Tensor, Type};
-use super::values::{Ty, TypedExpr, scalar};
+use super::values::{Ty, TypedExpr, is_large, scalar};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::scalar::Scalar;
@@ -166,6 +166,15 @@ impl Body<'_> {
             self.poison(pattern);
             return None;
         }
+        if is_var && is_large(&value) {
+            let help = "with another type, write `cast<i64>(..)`, or declare it: `var t: i64 = ..`";
+            let message = format!("{} is out of the range of `i32`", self.text(value.span()).unwrap_or("the number"));
+            let diagnostic =
+                Diagnostic::error(shapes::LITERAL, message).at(value.span(), "`i32` by default").help(help);
+            self.diagnostics.push(diagnostic);
+            self.poison(pattern);
+            return None;
+        }
         // The type of a `var` never changes.
         let ty = if is_var { value.ty.settled().as_ref().map_or(Ty::Error, Ty::of) } else { value.ty.clone() };
         let pattern = self.bind_pattern(pattern, &ty, is_var, value.span())?;
@@ -251,6 +260,9 @@ impl Body<'_> {
         }
         let value = self.expr(value);
         if self.undeclared(target, &value) {
+            return None;
+        }
+        if self.another(target, &value) {
             return None;
         }
         let (pattern, ty) = self.target(target)?;
@@ -397,7 +409,7 @@ impl Body<'_> {
         if names.iter().any(|name| known(self, name)) {
             return false;
         }
-        let near = self.frames.iter().flat_map(|frame| frame.keys().map(String::as_str));
+        let near = self.frames.iter().flatten().filter(|(_, b)| !b.is_wrong()).map(|(name, _)| name.as_str());
         let near = did_you_mean(&first.name, near).filter(|near| near.len() > 2).map(str::to_string);
         let body = &self.items.function(self.id).ast.body;
         let again = names.iter().any(|name| assigned::times(body, &name.name) > 1);
@@ -409,7 +421,7 @@ impl Body<'_> {
                 .at(target.span, "not found");
         let in_function_block = self.frames.len() == 2;
         if let Some(near) = near {
-            diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+            diagnostic = diagnostic.near(first.span, &near);
         } else if again && !in_function_block {
             diagnostic = diagnostic.help(format!(
                 "declare it before this block: `var {shown} = ..`, or use the value of the block: `let {shown} = if ..`"
@@ -419,7 +431,11 @@ impl Body<'_> {
             diagnostic = diagnostic.help(format!("declare it: `{word} {shown} = ..`")).fix(at, format!("{word} "));
         }
         self.diagnostics.push(diagnostic);
-        let ty = value.ty.settled().as_ref().map_or(Ty::Error, Ty::of);
+        // A dimension stays one where `let` is advised.
+        let ty = match &value.ty {
+            Ty::Dim(dim) if !again => Ty::Dim(dim.clone()),
+            ty => ty.settled().as_ref().map_or(Ty::Error, Ty::of),
+        };
         let types = match (&ty, &target.kind) {
             (Ty::Tuple(types), ast::ExprKind::Tuple(_)) if types.len() == names.len() => types.clone(),
             (_, ast::ExprKind::Name(_)) if ty != Ty::Tuple(Vec::new()) => vec![ty],
@@ -431,6 +447,32 @@ impl Body<'_> {
             }
             self.declare(name, ty, true, false);
         }
+        true
+    }
+
+    /// Reports `q = ..` of another type than that of `q`, which was declared by `let` or is an argument, and makes a new variable
+    /// of it.
+    fn another(&mut self, target: &ast::Expr, value: &TypedExpr) -> bool {
+        let ast::ExprKind::Name(name) = &target.kind else { return false };
+        let found = self.frames.iter().rev().find_map(|frame| frame.get(&name.name)).cloned();
+        let Some(Binding { what: Named::Local { ty, is_var: false, .. }, span, .. }) = found else { return false };
+        let (Some(new), Some(old)) = (value.ty.settled(), ty.settled()) else { return false };
+        if new == old || new == Type::Tuple(Vec::new()) {
+            return false;
+        }
+        let message = format!("`{}` cannot be assigned to", name.name);
+        let diagnostic = Diagnostic::error(names::NOT_ASSIGNABLE, message)
+            .at(name.span, new.to_string())
+            .also(span, format!("{old} because of this"));
+        // In another block, a new variable would not be seen after that.
+        if self.frames.len() > 2 {
+            self.diagnostics.push(diagnostic.help("a variable keeps its type; give this value a name of its own"));
+            return true;
+        }
+        let start = Span::new(name.span.file, name.span.start, name.span.start);
+        let help = format!("a variable keeps its type; another one may have its name: `let {} = ..`", name.name);
+        self.diagnostics.push(diagnostic.help(help).fix(start, "let "));
+        self.declare(name, Ty::of(&new), false, false);
         true
     }
 
@@ -513,12 +555,13 @@ impl Body<'_> {
                         .at(name.span, "parameters are constant"),
                     );
                 } else {
-                    let known = self.frames.iter().flat_map(|frame| frame.keys().map(String::as_str));
+                    let known =
+                        self.frames.iter().flatten().filter(|(_, b)| !b.is_wrong()).map(|(name, _)| name.as_str());
                     let mut diagnostic =
                         Diagnostic::error(names::UNKNOWN_NAME, format!("there is no variable `{}`", name.name))
                             .at(name.span, "not found");
                     diagnostic = match did_you_mean(&name.name, known) {
-                        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+                        Some(near) => diagnostic.near(name.span, near),
                         None => diagnostic.help(format!("declare it: `var {} = ..`", name.name)),
                     };
                     self.diagnostics.push(diagnostic);

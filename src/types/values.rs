@@ -187,6 +187,11 @@ pub(super) fn int_fits(n: i64, elem: Elem) -> bool {
     }
 }
 
+/// Is it an integer that `i32` does not have, the type that an integer takes by default?
+pub(super) fn is_large(value: &TypedExpr) -> bool {
+    matches!(&value.ty, Ty::Dim(dim) if dim.as_const().is_some_and(|n| !int_fits(n, Elem::I32)))
+}
+
 /// Does a finite number become infinite in a float type?
 pub(super) fn overflows(x: f64, elem: Elem) -> bool {
     x.is_finite() && !round_to(elem, x).is_finite()

@@ -252,6 +252,18 @@ fn versions_and_shells() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+    let (_, fish, _) = attnc(&["completions", "fish"]);
+    let offers = |option: &str, value: &str| fish.lines().any(|line| line.contains(option) && line.contains(value));
+    assert!(EmitKind::ALL.iter().all(|kind| offers("-l emit", kind.name())));
+    for (command, value) in [("explain", "E0301"), ("ref", "softmax"), ("ref", "unsqueeze"), ("ref", "nn.Linear")] {
+        assert!(offers(&format!("subcommand {command}\""), value), "{command} {value}");
+        for shell in ["bash", "zsh"] {
+            assert!(attnc(&["completions", shell]).1.contains(value), "{shell}: {value}");
+        }
+    }
+    let (_, help, _) = attnc(&["--help"]);
+    let line = help.lines().find(|line| line.contains("What to write: ")).unwrap_or_default();
+    assert!(EmitKind::ALL.iter().all(|kind| line.contains(&format!(" {}", kind.name()))), "{line}");
 }
 
 /// The objects on stderr, a line each.

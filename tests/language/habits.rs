@@ -8,13 +8,13 @@ use attnc::source::SourceMap;
 use attnc::syntax;
 use attnc::types;
 
-struct Told {
-    shown: String,
-    errors: usize,
-    changed: String,
+pub(super) struct Told {
+    pub(super) shown: String,
+    pub(super) errors: usize,
+    pub(super) changed: String,
 }
 
-fn tell(text: &str) -> Told {
+pub(super) fn tell(text: &str) -> Told {
     let mut sources = SourceMap::new();
     let mut diagnostics = Diagnostics::new();
     let id = sources.add("habit.attn", text);
@@ -23,6 +23,26 @@ fn tell(text: &str) -> Told {
     let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
     let (changed, _) = apply_fixes(text, id, diagnostics.iter());
     Told { shown: render_all(&diagnostics, &sources, false), errors, changed }
+}
+
+/// The codes and the suggestions of a program's messages as JSON: level of certainty, and replacement.
+fn suggestions(text: &str) -> Vec<(String, String)> {
+    let mut sources = SourceMap::new();
+    let mut diagnostics = Diagnostics::new();
+    let id = sources.add("habit.attn", text);
+    let file = syntax::parse(id, text, &mut diagnostics);
+    types::check(&file, &mut sources, &mut diagnostics);
+    let lines = attnc::diagnostics::json::render_all(&diagnostics, &sources);
+    let values = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let children = values.flat_map(|value| value["children"].as_array().unwrap().clone());
+    let spans = children.flat_map(|child| child["spans"].as_array().unwrap().clone());
+    let of = |span: serde_json::Value| {
+        let word = |field: &str| span[field].as_str().unwrap_or_default().to_string();
+        let at = |field: &str| span[field].as_u64().unwrap() as usize;
+        let old = text.get(at("byte_start")..at("byte_end")).unwrap();
+        (word("suggestion_applicability"), format!("{old} -> {}", word("suggested_replacement")))
+    };
+    spans.map(of).collect()
 }
 
 /// A function of these arguments and this result with a body that uses one expression.
@@ -63,7 +83,6 @@ fn a_second_argument_without_a_name_shows_both_readings() {
     one_error("two tensors have one reading", &program, "write `minimum(x, y)`");
     let program = function("(x: f32[S, 4]) -> f32[S, 2]", "let (a, _) = split(x, 2)\n    a");
     one_error("split", &program, "`split(x, parts = 2)`");
-    one_error("split", &program, "`split(x, axis = 2)`");
     for (what, ty) in [("sum", "f32[S]"), ("mean", "f32[S]"), ("softmax", "f32[S, D]"), ("log_softmax", "f32[S, D]")] {
         let program = function(&format!("(x: f32[S, D]) -> {ty}"), &format!("{what}(x, 1)"));
         one_error(what, &program, &format!("write `{what}(x, axis = 1)`"));
@@ -358,6 +377,11 @@ fn what_differs_is_not_told_as_equal() {
     let model = "model M<H = 3> {\n    w: f32[H]\n    pub fn forward(x: f32[3]) -> f32[H] { g(x) + w }\n}\nfn g<H>(x: f32[H]) -> f32[H] { x }\n";
     let told = tell(model);
     assert!(!told.shown.contains("(3) is not 3"), "{}", told.shown);
+    for line in ["x @ w", "einsum(\"s h, h -> s\", x, w)", "sum(x + w, axis = 1)"] {
+        let model =
+            format!("model M<H = 3> {{\n    w: f32[H]\n    pub fn forward(x: f32[S, 3]) -> f32[S] {{ {line} }}\n}}\n");
+        one_error_in_words(line, &model, "H is 3 only by default, and may be bound to another number");
+    }
     let told = tell("model M<H = 3> {\n    pub fn forward(x: f32[3]) -> f32[H] { x }\n}\n");
     assert!(told.shown.contains("H is 3 only by default"), "{}", told.shown);
 }
@@ -389,4 +413,72 @@ fn an_argument_that_would_broadcast_is_told_how() {
     let callee = "fn g(x: f32[.., S, S], mask: bool[.., S, S]) -> f32[.., S, S] { where(mask, x, 0) }\n";
     let program = format!("{callee}fn f(x: f32[B, S, S], mask: bool[B, 1, S]) -> f32[B, S, S] {{ g(x, mask) }}\n");
     one_error("behind `..`", &program, "`mask and full<bool>(true, [S, S])`");
+}
+
+#[test]
+fn a_name_is_suggested_only_if_it_is_known_and_the_call_checks() {
+    // Neither is known: the one that was reported first is no suggestion for the other.
+    let told = tell(&function("(x: f32[S, D]) -> f32[S, D]", "x @ wqa + x @ wka"));
+    assert!(told.errors == 2 && !told.shown.contains("did you mean"), "{}", told.shown);
+    let x = "(x: f32[S, D], y: f32[S, D]) -> f32[S, D]";
+    for (line, near) in [("sofmtax(x, axis = 0)", "sofmtax -> softmax"), ("maximun(x, y)", "maximun -> maximum")] {
+        let found = suggestions(&function(x, line));
+        assert_eq!(found, [("MaybeIncorrect".to_string(), near.to_string())], "{line}");
+    }
+    // `maximum` of one operand would not check.
+    let told = tell(&function(x, "maximun(x)"));
+    assert!(told.errors == 1 && !told.shown.contains("did you mean"), "{}", told.shown);
+    // Functions of other libraries, of which none means the one that is spelt like it.
+    for name in [
+        "elu", "selu", "celu", "glu", "log2", "log10", "exp2", "tan", "asin", "acos", "erfc", "relu6", "cosh", "sinh",
+        "sinc", "conj", "norm", "mode", "cross", "pinv", "square", "scale", "expit", "logit", "atan", "sgn", "mish",
+        "i0", "pool", "prod", "trace", "diff", "flip", "roll", "histc", "kron", "polar", "std", "diag", "map", "sine",
+    ] {
+        let told = tell(&function(x, &format!("{name}(x)")));
+        assert!(told.errors >= 1 && !told.shown.contains("did you mean"), "{name}:\n{}", told.shown);
+    }
+}
+
+#[test]
+fn a_variable_of_another_type_is_another_variable() {
+    let x = "(x: f32[S, D]) -> f32[D, D]";
+    one_error(
+        "by let",
+        &function(x, "let q = x\n    q = q.T @ q\n    q"),
+        "another one may have its name: `let q = ..`",
+    );
+    one_error("an argument", &function(x, "x = x.T @ x\n    x"), "another one may have its name: `let x = ..`");
+    let both = "(x: f32[S, D], c: bool) -> f32[S, D]";
+    let inside = function(both, "let q = x\n    if c {\n        q = q.T\n    }\n    q");
+    one_error_in_words("in a block", &inside, "give this value a name of its own");
+}
+
+#[test]
+fn a_fact_that_is_missing_is_told_once() {
+    let layer = "layer Heads<D, H> {
+    w: f32[H, D/H]
+    b: f32[D/H]
+    fn split(x: f32[S, D]) -> f32[H, S, D/H] { rearrange(x, \"s (h d) -> h s d\", h = H) }
+    fn forward(x: f32[S, D]) -> f32[S, D] {
+        let s = split(x) @ split(x).T / sqrt(D / H)
+        rearrange(s @ rearrange(x, \"s (h d) -> h s d\", h = H), \"h s d -> s (h d)\") + rearrange(w, \"h d -> (h d)\")
+    }
+}
+";
+    one_error_in_words("one clause", layer, "state it: `where D % H == 0`");
+    let found = suggestions(layer);
+    assert_eq!(found, [("MaybeIncorrect".to_string(), " ->  where D % H == 0".to_string())]);
+    free("with it", &layer.replace("H> {", "H> where D % H == 0 {"));
+    let other = layer.replace("Heads<D, H> {", "Heads<D, H> where D >= 2 {");
+    assert_eq!(suggestions(&other), [("MaybeIncorrect".to_string(), " -> , D % H == 0".to_string())]);
+    let told = tell(&format!("{layer}{}", layer.replace("Heads", "Others")));
+    assert_eq!(told.errors, 2, "each layer states its own: {}", told.shown);
+}
+
+#[test]
+fn both_readings_are_changes() {
+    let found = suggestions(&function("(x: f32[S, 4]) -> f32[S, 4]", "max(x, 0)"));
+    let wanted =
+        [("MachineApplicable", "max(x, 0) -> maximum(x, 0)"), ("MaybeIncorrect", "max(x, 0) -> max(x, axis = 0)")];
+    assert_eq!(found, wanted.map(|(level, change)| (level.to_string(), change.to_string())));
 }

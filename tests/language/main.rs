@@ -6,6 +6,7 @@ mod explain;
 mod facts;
 #[path = "../common/fixtures.rs"]
 mod fixtures;
+mod foreign;
 #[path = "../common/front.rs"]
 mod front;
 #[path = "../common/gen_source/mod.rs"]

@@ -293,6 +293,16 @@ fn names_are_unique() {
     }
 }
 
+/// A description in the list is a whole sentence: code, parentheses and names with points are not cut.
+#[test]
+fn summaries_are_whole() {
+    for entry in reference::entries() {
+        let summary = entry.summary();
+        let count = |c: char| summary.chars().filter(|other| *other == c).count();
+        assert!(!summary.is_empty() && count('`') % 2 == 0 && count('(') == count(')'), "{}: {summary}", entry.title());
+    }
+}
+
 #[test]
 fn the_document_is_up_to_date() {
     let path = format!("{ROOT}/docs/language.md");

@@ -46,13 +46,13 @@ fn at(x: &Tensor, place: &[usize]) -> f64 {
     x.to_f64()[n]
 }
 
-struct Run {
-    results: Vec<Tensor>,
+pub(super) struct Run {
+    pub(super) results: Vec<Tensor>,
     taps: BTreeMap<String, Tensor>,
 }
 
 /// Lowers a program and calls its entry point.
-fn call(source: &str, entry: &str, args: &[Tensor], params: &[(&str, Tensor)]) -> Result<Run, String> {
+pub(super) fn call(source: &str, entry: &str, args: &[Tensor], params: &[(&str, Tensor)]) -> Result<Run, String> {
     let module = front::module("m.attn", source, &Options::default())?;
     let verified = verify(&module).map_err(|errors| errors.to_string())?;
     let params: BTreeMap<String, Tensor> = params.iter().map(|(name, x)| ((*name).to_string(), x.clone())).collect();

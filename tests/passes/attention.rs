@@ -35,6 +35,20 @@ fn masks(float: Float, source: &str) -> String {
 
 const CAUSAL: &str = "  %11 = causal : bool[S, T]\n";
 
+/// `where(s > 0, s, 0.01 * s)` is a function of the scores; a remark does not call it a mask.
+#[test]
+fn a_leaky_relu_of_scores_is_no_mask() {
+    let steps =
+        "  %11 = gt %10, 0.0 : bool[S, T]\n  %12 = mul %10, 0.01 : f32[S, T]\n  %19 = where %11, %10, %12 : f32[S, T]";
+    let list = attnc::passes::parse_pass_list(ALL).expect("names of passes");
+    let source = crate::passes::canonical(&attention("", steps));
+    let (_, said) = crate::passes::run(&source, Some(&list), &Default::default());
+    assert!(said.contains("a function of them, not a mask") && !said.contains("hidden scores"), "{said}");
+    let other = attention("f32[S, T]", &format!("{CAUSAL}  %19 = where %11, %10, %3 : f32[S, T]"));
+    let (_, said) = crate::passes::run(&crate::passes::canonical(&other), Some(&list), &Default::default());
+    assert!(said.contains("what takes the place of hidden scores is a tensor"), "{said}");
+}
+
 #[test]
 fn a_mask_with_any_fill() {
     let filled = |fill: &str| attention("", &format!("{CAUSAL}  %19 = where %11, %10, {fill} : f32[S, T]"));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{LowerError, Res};
-use crate::diagnostics::codes::entries;
+use crate::diagnostics::codes::{entries, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::requirements::{Length, is_too_large, lengths, too_large};
 use crate::ir::{Block, BlockCall, Function, Loc, Op, Scalar, Terminator, Type, Value};
@@ -300,6 +300,18 @@ impl<'a> Builder<'a> {
 
     /// A constant tensor.
     pub(super) fn splat(&mut self, value: Scalar, ty: TensorType, span: Span) -> Res<Value> {
+        let out_of_range = |n: i64| match ty.elem {
+            Elem::I8 => i8::try_from(n).is_err(),
+            Elem::I32 => i32::try_from(n).is_err(),
+            Elem::I64 | Elem::F32 | Elem::BF16 | Elem::F16 | Elem::Bool => false,
+        };
+        if let Scalar::Int(n) = value
+            && out_of_range(n)
+        {
+            let message = format!("{n} is out of the range of `{}`", ty.elem);
+            let diagnostic = Diagnostic::error(shapes::LITERAL, message).at(span, format!("`{}` here", ty.elem));
+            return Err(self.report(diagnostic.help("convert it: `cast<i64>(..)`")));
+        }
         let value = match ty.elem {
             Elem::F32 | Elem::BF16 | Elem::F16 => Scalar::Float(value.as_f64()),
             Elem::I8 | Elem::I32 | Elem::I64 => Scalar::Int(value.as_i64()),

@@ -3,7 +3,7 @@
 use super::Res;
 use super::builder::Builder;
 use super::frame::{Frame, Local};
-use crate::ir::{Op, Type, Value};
+use crate::ir::{Op, Scalar, Type, Value};
 use crate::scalar::{AxisOp, CmpOp};
 use crate::shape::{Dim, Elem, TensorType};
 use crate::source::Span;
@@ -121,6 +121,15 @@ impl<'a> Builder<'a> {
             ExprKind::Where(condition, a, b) => {
                 let operands = vec![self.value(frame, condition)?, self.value(frame, a)?, self.value(frame, b)?];
                 self.emit(Op::Where, operands, None, span)?
+            }
+            // A dimension becomes what is asked for at once: it may be too large for `i32`.
+            ExprKind::Cast(x)
+                if let ExprKind::Dim(dim) = &x.kind
+                    && let Some(n) = self.dim(&frame.dims, dim, span)?.as_const()
+                    && i32::try_from(n).is_err() =>
+            {
+                let elem = self.type_of(frame, expr)?.elem;
+                self.scalar(Scalar::Int(n), elem, span)?
             }
             ExprKind::Cast(x) => {
                 let elem = self.type_of(frame, expr)?.elem;

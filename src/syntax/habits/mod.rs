@@ -5,6 +5,7 @@
 
 mod braces;
 mod choices;
+mod fields;
 mod operators;
 mod slices;
 mod tuples;
@@ -149,7 +150,7 @@ impl Scan {
 }
 
 /// May an operand end with this token?
-fn ends_operand(token: Token<'_>) -> bool {
+pub(super) fn ends_operand(token: Token<'_>) -> bool {
     matches!(
         token,
         Token::Ident(_)

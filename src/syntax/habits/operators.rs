@@ -140,7 +140,7 @@ fn updates<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagno
 const MOST: usize = 64;
 
 /// Where the operand before a token begins: a name or a bracket, and the calls, indices and fields after it.
-fn start(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
+pub(super) fn start(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
     let mut i = at.checked_sub(1)?;
     loop {
         let token = lexemes.get(i)?.token;

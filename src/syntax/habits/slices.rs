@@ -1,17 +1,20 @@
-//! `x[:, 0]`, `x[1:]`, `x[a:b:2]`, `x[..., 0]`: slices as Python has them.
+//! `x[:, 0]`, `x[1:]`, `x[a:b:2]`, `x[..., 0]`, `x[:, None]`: slices as Python has them.
 
 use super::{Inside, Scan, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, fixed_text};
 use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
+use std::collections::BTreeSet;
 
 /// Replaces `:` in indices by `..`, a `:` alone by `0..`, a second one by `step`, and `...` by `..`.
 pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
-    if !lexemes.iter().any(|lexeme| matches!(lexeme.token, Token::Colon | Token::DotDot)) {
+    let is_part = |token| matches!(token, Token::Colon | Token::DotDot | Token::Ident("None" | "newaxis"));
+    if !lexemes.iter().any(|lexeme| is_part(lexeme.token)) {
         return lexemes;
     }
     let scan = Scan::new(&lexemes);
+    let added = added_axes(&lexemes, &scan, text, diagnostics);
     let mut out: Vec<Lexeme<'a>> = Vec::with_capacity(lexemes.len());
     // One message for each pair of brackets, by the place of the opening one.
     let mut found: Vec<(usize, Diagnostic)> = Vec::new();
@@ -75,6 +78,9 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
             (lexeme.span, if whole { "0.." } else { ".." })
         };
         out.push(Lexeme { token: Token::DotDot, span, tainted: true });
+        if added.contains(&open) {
+            continue;
+        }
         let written = if dots { "`...`" } else { "`:`" };
         let message = || Diagnostic::error(codes::SLICE, format!("{written} is not slice syntax")).at(span, "");
         match found.iter_mut().rev().find(|(other, _)| *other == open) {
@@ -82,10 +88,11 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
             None => found.push((open, message().fix(span, replacement))),
         }
     }
-    for (open, message) in found {
+    for (n, (open, message)) in found.into_iter().enumerate() {
         let last = scan.closers.get(open).copied().flatten().unwrap_or(lexemes.len().saturating_sub(1));
         let (Some(first), Some(last)) = (lexemes.get(open), lexemes.get(last)) else { continue };
-        let start = operand_start(&lexemes, open).map_or(first.span.start, |span| span.start);
+        let start = if n < MOST { operand_start(&lexemes, &scan, open) } else { None };
+        let start = start.map_or(first.span.start, |span| span.start);
         let whole = Span::new(first.span.file, start, last.span.end);
         let shown = fixed_text(text, whole, [&message]);
         let whole_axis = shown.contains("0..,") || shown.contains("0..]");
@@ -98,8 +105,67 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     out
 }
 
-/// The beginning of the name that is indexed.
-fn operand_start(lexemes: &[Lexeme<'_>], open: usize) -> Option<Span> {
-    let before = lexemes.get(open.checked_sub(1)?)?;
-    matches!(before.token, Token::Ident(_)).then_some(before.span)
+/// Reports indices that add axes of length 1, `x[:, None]`; the opening brackets of these.
+fn added_axes(lexemes: &[Lexeme<'_>], scan: &Scan, text: &str, diagnostics: &mut Diagnostics) -> BTreeSet<usize> {
+    let nones = lexemes.iter().enumerate().filter(|(_, l)| matches!(l.token, Token::Ident("None" | "newaxis")));
+    let places = nones.map(|(at, _)| scan.place(at)).filter(|place| place.holds == Inside::Indices);
+    let brackets: BTreeSet<usize> = places.filter_map(|place| place.open).collect();
+    let mut added = BTreeSet::new();
+    for open in brackets.into_iter().take(MOST) {
+        let found = scan.closers.get(open).copied().flatten().and_then(|closer| {
+            let start = operand_start(lexemes, scan, open)?;
+            Some((closer, start, pattern(lexemes.get(open + 1..closer)?)?))
+        });
+        let Some((closer, start, pattern)) = found else { continue };
+        let place = start.to(lexemes[closer].span);
+        let operand = text.get(start.start as usize..lexemes[open].span.start as usize).unwrap_or("x");
+        let shown = format!("rearrange({operand}, \"{pattern}\")");
+        diagnostics.push(
+            Diagnostic::error(codes::SLICE, "an index does not add an axis")
+                .at(lexemes[open].span.to(lexemes[closer].span), "")
+                .help(format!("write `{shown}`"))
+                .fix(place, shown),
+        );
+        added.insert(open);
+    }
+    added
+}
+
+/// The pattern of `:, None`; none where there is another entry than `:`, `...` and `None`.
+fn pattern(entries: &[Lexeme<'_>]) -> Option<String> {
+    let mut names = ('a'..='h').map(String::from);
+    let (mut from, mut to) = (Vec::new(), Vec::new());
+    let rest = || "..".to_string();
+    for entry in entries.split(|lexeme| lexeme.token == Token::Comma) {
+        let tokens: Vec<Token<'_>> = entry.iter().map(|lexeme| lexeme.token).collect();
+        match tokens.as_slice() {
+            [Token::Colon] => {
+                let name = names.next()?;
+                from.push(name.clone());
+                to.push(name);
+            }
+            [Token::DotDot, Token::Dot] if !from.contains(&rest()) => {
+                from.push(rest());
+                to.push(rest());
+            }
+            [Token::Ident("None" | "newaxis")] | [Token::Ident(_), Token::Dot, Token::Ident("newaxis")] => {
+                to.push("1".to_string());
+            }
+            [] => {}
+            _ => return None,
+        }
+    }
+    if !from.contains(&rest()) {
+        from.push(rest());
+        to.push(rest());
+    }
+    Some(format!("{} -> {}", from.join(" "), to.join(" ")))
+}
+
+/// In how many places operands are looked for.
+const MOST: usize = 64;
+
+/// The beginning of what is indexed: a name or a bracket, with the calls and fields before it.
+fn operand_start(lexemes: &[Lexeme<'_>], scan: &Scan, open: usize) -> Option<Span> {
+    super::operators::start(lexemes, scan, open).and_then(|at| lexemes.get(at)).map(|lexeme| lexeme.span)
 }

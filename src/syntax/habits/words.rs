@@ -16,6 +16,10 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         _ => None,
     });
     let own: BTreeSet<&str> = own.collect();
+    let loops = lexemes.iter().enumerate().filter(|(_, lexeme)| lexeme.token == Token::For);
+    let inside = loops.map(|(at, _)| scan.place(at));
+    let inside = inside.filter(|place| matches!(place.holds, Inside::Round | Inside::Square | Inside::Indices));
+    let comprehensions: BTreeSet<usize> = inside.filter_map(|place| place.open).collect();
     let out = Vec::with_capacity(lexemes.len());
     let mut words = Words {
         text,
@@ -27,6 +31,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         variance: None,
         has_library: false,
         brackets: Vec::new(),
+        comprehensions,
         diagnostics,
     };
     let mut at = 0;
@@ -40,26 +45,28 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     out
 }
 
-struct Words<'t, 'a> {
-    text: &'a str,
-    lexemes: &'t [Lexeme<'a>],
-    scan: &'t Scan,
+pub(super) struct Words<'t, 'a> {
+    pub(super) text: &'a str,
+    pub(super) lexemes: &'t [Lexeme<'a>],
+    pub(super) scan: &'t Scan,
     /// Layers and functions of the file: their names are no foreign words.
     own: BTreeSet<&'a str>,
-    out: Vec<Lexeme<'a>>,
+    pub(super) out: Vec<Lexeme<'a>>,
     /// The message about `self`, with every place of it.
     selves: Option<Diagnostic>,
     /// The message about a variable called `var`, with every place of it.
     variance: Option<Diagnostic>,
     /// Does an `import` stand for `use std.nn`?
     has_library: bool,
+    /// Opening brackets with a `for` inside.
+    comprehensions: BTreeSet<usize>,
     /// Closing parentheses that become `>`.
-    brackets: Vec<usize>,
-    diagnostics: &'t mut Diagnostics,
+    pub(super) brackets: Vec<usize>,
+    pub(super) diagnostics: &'t mut Diagnostics,
 }
 
 impl<'a> Words<'_, 'a> {
-    fn token(&self, at: usize) -> Option<Token<'a>> {
+    pub(super) fn token(&self, at: usize) -> Option<Token<'a>> {
         self.lexemes.get(at).map(|lexeme| lexeme.token)
     }
 
@@ -71,7 +78,7 @@ impl<'a> Words<'_, 'a> {
         Diagnostic::error(codes::FOREIGN_WORD, format!("`{word}` is not a keyword of attn")).at(span, "").help(help)
     }
 
-    fn push(&mut self, token: Token<'a>, span: Span) {
+    pub(super) fn push(&mut self, token: Token<'a>, span: Span) {
         self.out.push(Lexeme { token, span, tainted: true });
     }
 
@@ -102,6 +109,17 @@ impl<'a> Words<'_, 'a> {
             Token::Ident(_) if place.holds == Inside::Members && place.starts && next == Some(Token::Eq) => {
                 self.field(at)
             }
+            Token::Ident("param" | "parameter" | "buffer" | "val" | "const") | Token::Let | Token::Var
+                if place.holds == Inside::Members && place.starts && self.is_field(at + 1) =>
+            {
+                self.word_before_field(at)
+            }
+            // `torch.where(..)`; the type checker has a better message.
+            Token::Where if self.before(at) == Some(Token::Dot) && next == Some(Token::LParen) => {
+                self.push(Token::Ident("where"), lexeme.span);
+                Some(at + 1)
+            }
+            Token::LBracket | Token::LParen if self.comprehensions.contains(&at) => self.comprehension(at),
             Token::Var => self.var(at),
             Token::RParen if self.brackets.contains(&at) => {
                 self.push(Token::Gt, lexeme.span);
@@ -335,71 +353,18 @@ impl<'a> Words<'_, 'a> {
         Some(at + 1)
     }
 
-    /// `proj = nn.Linear(D, D)` among the fields
-    fn field(&mut self, at: usize) -> Option<usize> {
-        let equals = self.lexemes[at + 1].span;
-        if !matches!(self.token(at + 2), Some(Token::Ident(_))) {
-            return None;
-        }
-        let end = self.call_of_layer(at + 2)?;
-        let name = self.text.get(self.lexemes[at].span.range()).unwrap_or_default();
-        let (open, close) = end;
-        let path = between(self.text, self.lexemes, at + 2, open - 1);
-        let args = self.generics(open, close);
-        let last = path.rsplit('.').next().unwrap_or(path);
-        let shown = if args.is_empty() { format!("{name}: {last}") } else { format!("{name}: {last}<{args}>") };
-        let whole = self.lexemes[at].span.to(self.lexemes[close].span);
+    /// `[f(t) for t in x]`
+    fn comprehension(&mut self, at: usize) -> Option<usize> {
+        let close = self.scan.closers.get(at).copied().flatten()?;
+        let span = self.lexemes[at].span.to(self.lexemes[close].span);
         self.diagnostics.push(
-            Diagnostic::error(codes::FOREIGN_WORD, "a field must be declared with its type")
-                .at(equals, "")
-                .help(format!("write `{shown}`"))
-                .fix(whole, shown),
+            Diagnostic::error(codes::FOREIGN_WORD, "there are no comprehensions")
+                .at(span, "")
+                .help("what is computed for each element is written with whole tensors: `exp(x)`")
+                .help("or fill a variable: `var y = full<f32>(0, [S, D])`, then `for t in 0..S { y[t] = .. }`"),
         );
-        self.out.push(self.lexemes[at]);
-        self.push(Token::Colon, equals);
-        self.out.push(self.lexemes[open - 1]);
-        self.brackets.push(close);
-        self.push(Token::Lt, self.lexemes[open].span);
-        Some(open + 1)
-    }
-
-    /// `proj: nn.Linear(D, D)`
-    fn layer_type(&mut self, at: usize) -> Option<usize> {
-        if self.scan.place(at).holds != Inside::Members {
-            return None;
-        }
-        let (open, close) = self.call_of_layer(at)?;
-        let path = between(self.text, self.lexemes, at, open - 1);
-        let last = path.rsplit('.').next().unwrap_or(path);
-        let args = self.generics(open, close);
-        let shown = if args.is_empty() { last.to_string() } else { format!("{last}<{args}>") };
-        let whole = self.lexemes[at].span.to(self.lexemes[close].span);
-        self.diagnostics.push(
-            Diagnostic::error(codes::FOREIGN_WORD, "the generics of a layer are written in `<..>`")
-                .at(self.lexemes[open].span.to(self.lexemes[close].span), "")
-                .help(format!("write `{shown}`"))
-                .fix(whole, shown),
-        );
-        self.out.push(self.lexemes[open - 1]);
-        self.brackets.push(close);
-        self.push(Token::Lt, self.lexemes[open].span);
-        Some(open + 1)
-    }
-
-    /// The parentheses of `path.Name(..)`.
-    fn call_of_layer(&self, at: usize) -> Option<(usize, usize)> {
-        let mut last = at;
-        while self.token(last + 1) == Some(Token::Dot) && matches!(self.token(last + 2), Some(Token::Ident(_))) {
-            last += 2;
-        }
-        let open = last + 1;
-        (self.token(open) == Some(Token::LParen)).then_some(())?;
-        let close = self.scan.closers.get(open).copied().flatten()?;
-        (close > open + 1).then_some((open, close))
-    }
-
-    fn generics(&self, open: usize, close: usize) -> &'a str {
-        between(self.text, self.lexemes, open + 1, close - 1)
+        self.push(Token::Missing, span);
+        Some(close + 1)
     }
 
     /// `var = ..`, `x / var`: a variable of that name.

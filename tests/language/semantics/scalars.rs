@@ -1,6 +1,7 @@
 //! Operations on single elements, at the places where they are easily mistaken: NaN, infinities, zeros of either sign, integers
 //! of either sign, what lies between two numbers of a small type.
 
+use super::{call, ints, one};
 use attnc::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp, round_to};
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
@@ -101,4 +102,30 @@ fn which_operations_may_change_sides() {
     let combined = ReduceKind::ALL.iter().map(|kind| kind.combination()).collect::<Vec<_>>();
     let (add, max, min) = (Some(BinaryOp::Add), Some(BinaryOp::Max), Some(BinaryOp::Min));
     assert_eq!(combined, [add, add, max, min, Some(BinaryOp::And), Some(BinaryOp::Or), None]);
+}
+
+#[test]
+fn integers_that_i32_does_not_have() {
+    let n = ints(Elem::I64, &[1], &[1]);
+    let large = |text: &str| one("(x: i64[S]) -> i64[S]", text, std::slice::from_ref(&n));
+    assert_eq!(large("x + cast<i64>(3000000000)"), ints(Elem::I64, &[1], &[3_000_000_001]));
+    assert_eq!(large("x - 3000000000"), ints(Elem::I64, &[1], &[-2_999_999_999]));
+    assert_eq!(large("let a = 3000000000\n x + cast<i64>(cast<f32>(a))"), ints(Elem::I64, &[1], &[3_000_000_001]));
+    let model =
+        |body: &str| format!("model M<K = 3000000000> {{ pub fn f(x: i64[S], n: i32) -> i64[S] {{\n {body} }} }}\n");
+    let run = |body: &str| call(&model(body), "f", &[n.clone(), ints(Elem::I32, &[], &[1])], &[]);
+    let sum = run("x + cast<i64>(K) + K").unwrap_or_else(|message| panic!("{message}"));
+    assert_eq!(sum.results, [ints(Elem::I64, &[1], &[6_000_000_001])]);
+    for body in [
+        "var t = 3000000000\n t = t + 1\n x + cast<i64>(t)",
+        "let (a, b) = (3000000000, n)\n x + cast<i64>(a + b)",
+        "x + cast<i64>(n + 3000000000)",
+        "x + cast<i64>(n + K)",
+        "x + cast<i64>(full(K, [2])[0])",
+        "x[iota(S) % K]",
+        "x + cast<i64>(cast<i32>(3000000000))",
+    ] {
+        let message = run(body).map(|_| ()).expect_err(body);
+        assert!(message.contains("3000000000 is out of the range of `i32`"), "{body}: {message}");
+    }
 }

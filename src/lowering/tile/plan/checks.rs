@@ -39,7 +39,10 @@ impl Lowering<'_> {
             Some(most) => format!("at most {most}"),
             None => format!("less than {{1}} ({name} <= {most})"),
         };
-        let site = self.site(format!("{place}: {name} is {{0}}, but must be at least 0 and {range}"));
+        let full = self.state_of(value).map_or(String::new(), |state| {
+            format!("; the cache is full: `{state}` counts what it holds, and a new session begins with an empty one")
+        });
+        let site = self.site(format!("{place}: {name} is {{0}}, but must be at least 0 and {range}{full}"));
         let bound = self.builder.dim(&most.add(&Dim::one()));
         let index = self.builder.check_index(index, bound, site);
         self.builder.length(index, name, most.clone());
@@ -47,6 +50,20 @@ impl Lowering<'_> {
             self.check_fact(&fact, loc);
         }
         Ok(())
+    }
+
+    /// The state that an integer is computed from, within a few operations.
+    fn state_of(&self, value: Value) -> Option<&str> {
+        let mut open = vec![value];
+        for _ in 0..16 {
+            let made = self.f.def_inst(open.pop()?);
+            match made.map(|made| (&made.op, &made.operands)) {
+                Some((Op::State { name }, _)) => return Some(name),
+                Some((_, operands)) => open.extend(operands.iter().copied()),
+                None => {}
+            }
+        }
+        None
     }
 
     fn check_fact(&mut self, fact: &Fact, loc: ir::Loc) {
