@@ -86,7 +86,8 @@ impl Subject {
             limits: tile::interp::Limits::default(),
         };
         let tiles = tile::verify::verify(&self.tiles).map_err(|e| e.to_string())?;
-        let done = tile::interp::run_on(tiles, &call, &mut Default::default(), &simulated).map_err(|e| e.to_string())?;
+        let done =
+            tile::interp::run_on(tiles, &call, &mut Default::default(), &simulated).map_err(|e| e.to_string())?;
         Ok(done.results.iter().flat_map(|x| x.bytes().to_vec()).collect())
     }
 
