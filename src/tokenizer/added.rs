@@ -1,33 +1,33 @@
-//! The added tokens of `tokenizer.json`: texts that are tokens wherever they occur.
+//! The added tokens of `tokenizer.json`: strings that become one token wherever they occur.
 //!
-//! In: the tokens, and a text. Out: the parts of the text, each of which is a token or is still to be divided. Of the tokens that
-//! occur, the first one counts; of several that begin there, the longest. One that must be a whole word, and is not, still hides
-//! those that it overlaps, as in the library.
+//! In: the tokens, and a text. Out: the text in parts, each either an added token or text that the model still has to divide. Matches
+//! are leftmost-longest and do not overlap. As in the `tokenizers` library, a match that is rejected because it is not a whole word
+//! still hides the matches that it overlaps.
 
 use super::budget::Budget;
 use super::pattern::Pattern;
 use super::search::Search;
 use std::ops::Range;
 
-/// A text that is a token.
+/// An added token.
 #[derive(Debug)]
 pub(super) struct Added {
     pub(super) text: String,
     pub(super) token: u32,
-    /// Must it be a whole word?
+    /// Does it match whole words only?
     pub(super) is_word: bool,
-    /// Does it absorb the whitespace before it, and that after it?
+    /// Does it absorb whitespace before it (`lstrip`), and after it (`rstrip`)?
     pub(super) takes: (bool, bool),
 }
 
-/// Added tokens that are searched for at the same time.
+/// The added tokens that are matched in one pass.
 #[derive(Debug)]
 pub(super) struct AddedTokens {
-    /// Sorted by their texts backwards, which are all different.
+    /// Sorted by their reversed texts, which are all different.
     tokens: Vec<Added>,
-    /// Finds them backwards: what ends at a place of the text backwards is what begins there.
+    /// Finds reversed tokens in the reversed text: a match that ends at an offset is a token that begins there.
     search: Search,
-    /// Knows which characters words have.
+    /// Knows which characters are word characters.
     words: Pattern,
 }
 
@@ -36,10 +36,10 @@ fn backwards(text: &str) -> Vec<u8> {
 }
 
 impl AddedTokens {
-    /// Some tokens, each of which has a text; of several with the same one, the last counts.
+    /// Tokens with nonempty texts; of several with the same text, the last one is used.
     ///
     /// # Errors
-    /// There are too many, in words.
+    /// Their texts are too long together.
     pub(super) fn new(mut tokens: Vec<Added>, budget: &Budget) -> Result<AddedTokens, String> {
         tokens.reverse();
         budget.work(64 * tokens.len())?;
@@ -50,16 +50,16 @@ impl AddedTokens {
         Ok(AddedTokens { tokens, search, words: Pattern::new(r"\b", budget)? })
     }
 
-    /// The parts of a text, with the token that each one is.
+    /// Divides a text into parts, each with its token if it is one.
     ///
     /// # Errors
-    /// The budget is used up, in words.
+    /// The budget is exhausted.
     pub(super) fn divide(&self, text: &str, budget: &Budget) -> Result<Vec<(Range<usize>, Option<u32>)>, String> {
         if self.tokens.is_empty() {
             return Ok((!text.is_empty()).then_some((0..text.len(), None)).into_iter().collect());
         }
         budget.work(4 * text.len())?;
-        // The longest token that begins at each place.
+        // The longest token that begins at each byte.
         let mut longest: Vec<Option<&Added>> = vec![None; text.len()];
         let mut state = 0;
         for (place, byte) in longest.iter_mut().zip(text.bytes()).rev() {
@@ -81,9 +81,8 @@ impl AddedTokens {
                 continue;
             }
             if one.takes.0 {
-                // Not what the token before it has absorbed.
-                let own = text.get(done..begin).unwrap_or_default();
-                begin -= own.len() - own.trim_end().len();
+                // The token before it may have absorbed these blanks, and this token's own text.
+                begin = before.trim_end().len().max(done);
             }
             if one.takes.1 {
                 let blanks = after.len() - after.trim_start().len();
@@ -92,6 +91,9 @@ impl AddedTokens {
             }
             if done < begin {
                 parts.push((done..begin, None));
+            }
+            if end <= begin {
+                continue;
             }
             parts.push((begin..end, Some(one.token)));
             done = end;
@@ -107,7 +109,7 @@ impl AddedTokens {
 mod tests {
     use super::*;
 
-    /// What the library `tokenizers` gives.
+    /// Expected values are those of the `tokenizers` library.
     #[test]
     fn texts_are_divided_at_tokens() {
         let of = |text: &str, token, is_word, takes| Added { text: text.to_string(), token, is_word, takes };
@@ -121,6 +123,7 @@ mod tests {
             of("<l>", 5, false, (true, false)),
             of("<r>", 6, false, (false, true)),
             of("<a>", 8, false, plain),
+            of("\u{3000}", 9, false, (true, true)),
         ];
         let tokens = AddedTokens::new(tokens, &budget).unwrap();
         for (text, parts) in [
@@ -132,6 +135,7 @@ mod tests {
             ("a \t<l> b", &["a", "5", " b"]),
             ("a <r> \n<l>", &["a ", "6", "5"]),
             (" <r>  b", &[" ", "6", "b"]),
+            ("a\u{3000}\u{3000}b \u{3000}", &["a", "9", "b", "9"]),
         ] {
             let made = tokens.divide(text, &budget).unwrap();
             let made: Vec<String> = made
