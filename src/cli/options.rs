@@ -158,7 +158,7 @@ pub struct GenerateOptions {
     /// The text to go on from; `-` reads it from stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: String,
-    /// Write the prompt too, before what follows it
+    /// Write the prompt before the text that follows it
     #[arg(long)]
     pub echo: bool,
     /// The most tokens to write

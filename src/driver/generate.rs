@@ -94,7 +94,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     });
     let (entry, calls) = ready.map_err(|error| call_failed(s, &error.text))?;
     let tokenizer = other.as_ref().unwrap_or(&reader);
-    // A model that reads and writes apart writes another text, on a line of its own.
+    // A model that reads the whole prompt first writes a text of its own, on another line.
     let end: &[u8] = if reads && !given.ends_with(b"\n") { b"\n" } else { b"" };
     let echoed = if options.echo { [given.as_slice(), end].concat() } else { Vec::new() };
     let mut writer = Writer { name, entry, calls, interrupted, contract: &contract, tokenizer, written: Vec::new() };
@@ -131,7 +131,7 @@ fn tokenizer(s: &mut Session, option: &str, path: &Path) -> Result<Tokenizer, Co
     })
 }
 
-/// The text of a file, and of one that is too long only its beginning, which is too long too.
+/// Reads a tokenizer's file; of one above the size limit, only enough to exceed that.
 fn text_of(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take(tokenizer::LONGEST as u64 + 1).read_to_string(&mut text)?;
@@ -224,7 +224,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes until an end, after what is echoed.
+    /// Writes `echoed`, then tokens until an end.
     fn write(
         &mut self,
         s: &mut Session,

@@ -26,7 +26,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     let head = head(config, class)?;
     let base = if roberta { "roberta." } else { "bert." };
     let prefix = names.prefix(&[base, ""], "embeddings.word_embeddings.weight")?;
-    // Positions of RoBERTa count from it.
+    // RoBERTa numbers positions from it.
     let pad = if roberta { config.token("pad_token_id")?.unwrap_or(1) } else { config.padding()?.unwrap_or(0) };
     let longest = config.size("max_position_embeddings")? - if roberta { pad + 1 } else { 0 };
     if longest < 1 {
@@ -86,7 +86,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     finish(template.word("Norm", norm(old)).flag("old_norms", old), config, prefix, pad, longest, head)
 }
 
-/// The layer for norms: of checkpoints that were made by TensorFlow, their tensors have other names.
+/// The layer for norms, whose parameters have other names in checkpoints that come from TensorFlow.
 fn norm(is_old: bool) -> &'static str {
     if is_old { "OldNorm" } else { "LayerNorm" }
 }

@@ -46,7 +46,7 @@ const WITHOUT_EFFECT: [&str; 102] = [
     "output_scores",
     "output_past",
     "hybrid_kernel",
-    // Of BERT's first code, which has none of it in its encoder.
+    // From the original BERT code, whose encoder ignores them.
     "directionality",
     "pooler_fc_size",
     "pooler_num_attention_heads",
@@ -226,7 +226,7 @@ impl Config {
         token.map(Some).ok_or_else(|| self.refuse(name, "an integer from 0 to 2147483647"))
     }
 
-    /// The token for padding where only training asks for it: -1, which no token is, stands for none.
+    /// `pad_token_id` of a family that uses it only in training; -1 stands for none.
     pub(super) fn padding(&self) -> Result<Option<i64>, Refusal> {
         let name = "pad_token_id";
         if self.get(name).is_some_and(|value| *value == -1) { Ok(None) } else { self.token(name) }

@@ -199,8 +199,8 @@ fn header(file: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)
 }
 
-/// A name that an object of JSON has twice; or, if another name is given, that one if the object has it twice, or what the object of that name in
-/// it has twice. Whether it is valid in all else is not asked.
+/// The first duplicate key of a JSON object; or, given `within`, of the object under that key, or that key itself if it is there twice.
+/// The text need not be valid otherwise.
 fn twice(header: &[u8], within: Option<&str>) -> Option<String> {
     let mut names = BTreeSet::new();
     let (mut is_within, mut was_within) = (within.is_none(), false);

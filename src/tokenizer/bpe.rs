@@ -15,7 +15,7 @@ pub(super) struct Bpe {
     pub(super) merges: HashMap<(u32, u32), (usize, u32)>,
     /// The token for characters that have none; do several such characters in a row become one token?
     pub(super) unknown: Option<(u32, bool)>,
-    /// The tokens of bytes (`<0x0A>`) that replace a character that has none; of a byte that has none, not even these.
+    /// With byte fallback, the token of each byte (`<0x0A>`). Characters without a token are replaced by those of their bytes, if all have one.
     pub(super) bytes: Option<Vec<Option<u32>>>,
     /// If a whole piece has a token, is that used without merging?
     pub(super) whole_first: bool,
@@ -25,7 +25,7 @@ pub(super) struct Bpe {
 #[derive(Clone, Copy)]
 struct Symbol {
     token: u32,
-    /// The places of its neighbours, or [`NONE`]. One that is merged into the one before it has itself before it.
+    /// The indices of its neighbours, or [`NONE`]. A symbol merged into the previous one is its own `before`.
     before: u32,
     after: u32,
 }

@@ -1,26 +1,27 @@
-//! What one call of a tokenizer may do: a file of the hub and a prompt are untrusted, and a few characters of either can ask for
-//! work or memory without end.
+//! Limits the time and memory of one tokenizer call. Tokenizer files and prompts are untrusted, and a few characters of either can
+//! demand any amount of both.
 //!
-//! In: the length of what the call reads. Out: a [`Budget`], from which every loop over text, patterns or tokens takes; an error that
-//! names the limit once nothing is left. Work is counted in steps, not in time, so that the same input always has the same result.
+//! In: the length of the call's input. Out: a [`Budget`], which every loop over text, patterns or tokens charges, and an error that
+//! names the limit once the budget is exhausted. Work is counted in steps, not in seconds, so that results do not depend on the
+//! machine.
 
 use std::cell::Cell;
 
-/// The longest input, in bytes: of a prompt, or of a file.
+/// The longest prompt or file, in bytes.
 pub const LONGEST: usize = 64 << 20;
-/// Steps that each call may take, and how many more for each byte of its input. A step is a few nanoseconds.
+/// Steps allowed per call: a constant, plus a number per byte of input. A step takes a few nanoseconds.
 const STEPS: (usize, usize) = (1 << 26, 256);
-/// Bytes that each call may make of its input, and how many more for each of that.
+/// Bytes of intermediate text allowed per call: a constant, plus a number per byte of input.
 const BYTES: (usize, usize) = (1 << 20, 8);
 
-/// What is left of it.
+/// The steps and bytes that remain.
 #[derive(Debug)]
 pub(super) struct Budget {
     steps: Cell<usize>,
     bytes: Cell<usize>,
 }
 
-fn most(limit: (usize, usize), length: usize) -> usize {
+fn allowed(limit: (usize, usize), length: usize) -> usize {
     length.saturating_mul(limit.1).saturating_add(limit.0)
 }
 
@@ -28,18 +29,18 @@ impl Budget {
     /// The budget of a call whose input has this length in bytes.
     ///
     /// # Errors
-    /// It is longer than [`LONGEST`].
+    /// The input is longer than [`LONGEST`].
     pub(super) fn of(length: usize) -> Result<Budget, String> {
         if length > LONGEST {
             return Err(format!("it is longer than {} MiB, the limit", LONGEST >> 20));
         }
-        Ok(Budget { steps: Cell::new(most(STEPS, length)), bytes: Cell::new(most(BYTES, length)) })
+        Ok(Budget { steps: Cell::new(allowed(STEPS, length)), bytes: Cell::new(allowed(BYTES, length)) })
     }
 
-    /// Takes steps.
+    /// Charges a number of steps.
     ///
     /// # Errors
-    /// There are not so many left; the limit, in words.
+    /// Fewer steps remain; names the limit.
     #[inline]
     pub(super) fn work(&self, steps: usize) -> Result<(), String> {
         match self.steps.get().checked_sub(steps) {
@@ -55,20 +56,20 @@ impl Budget {
         }
     }
 
-    /// Takes bytes that are kept, and a step for each.
+    /// Charges a number of bytes that stay allocated, and a step for each.
     ///
     /// # Errors
-    /// There are not so many left; the limit, in words.
+    /// Fewer bytes or steps remain; names the limit.
     pub(super) fn keep(&self, bytes: usize) -> Result<(), String> {
         self.fits(bytes)?;
         self.bytes.set(self.bytes.get() - bytes);
         self.work(bytes)
     }
 
-    /// Are so many bytes left?
+    /// Checks, without charging anything, that this many bytes remain.
     ///
     /// # Errors
-    /// The limit, in words.
+    /// Fewer bytes remain; names the limit.
     pub(super) fn fits(&self, bytes: usize) -> Result<(), String> {
         if bytes <= self.bytes.get() {
             return Ok(());

@@ -73,7 +73,7 @@ impl CharsMap {
     /// The text with what the table has replaced.
     ///
     /// # Errors
-    /// The budget is used up, in words.
+    /// The budget is exhausted.
     pub(super) fn apply(&self, text: &str, budget: &Budget) -> Result<String, String> {
         let mut out = String::with_capacity(text.len());
         let mut buffer = [0; 4];

@@ -3,7 +3,7 @@
 //!
 //! In: the text of the file. Out: a [`Hub`], which gives the tokens that the `tokenizers` library gives; or the part of the file
 //! that is not supported. The library itself is not used: little more than this file and a regular expression engine is needed, and
-//! the library would take three times as long to build (45 seconds of CPU time instead of 15).
+//! the library would take three times as long to build (45 seconds of CPU time instead of 15), and bounds neither work nor memory.
 
 use super::added::{Added, AddedTokens};
 use super::bpe::Bpe;
@@ -14,9 +14,9 @@ use super::unigram::Unigram;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// The most values in a file: each takes memory, whatever it says.
+/// The most JSON values in a file: each takes memory, however short it is.
 const MOST_VALUES: usize = 1 << 23;
-/// The most tokens around a text.
+/// The most tokens that a post-processor may add.
 const MOST_AROUND: usize = 1 << 10;
 
 /// What divides a piece into tokens.
@@ -61,9 +61,9 @@ pub struct Hub {
     model: Model,
     normalizers: Vec<Normalizer>,
     splitters: Vec<Splitter>,
-    /// Added tokens that are searched for in a text as it is.
+    /// Added tokens that are matched in the original text.
     plain: AddedTokens,
-    /// Those that are normalized, and searched for in a text that is normalized too.
+    /// Normalized added tokens, which are matched in the normalized text.
     normal: AddedTokens,
     /// Tokens before a text, and those after it.
     around: (Vec<u32>, Vec<u32>),
@@ -101,7 +101,7 @@ impl Hub {
             let text = text.to_string();
             if one["normalized"] == true {
                 let text = normalized(&normalizers, Part { text, first: 0 }, &budget)?.text;
-                // The library would find it between all characters.
+                // The library would match it between all characters.
                 if text.is_empty() {
                     return Err(format!("`added_tokens[{at}]` has no text left after its `normalizer`"));
                 }
@@ -143,7 +143,7 @@ impl Hub {
         Ok(tokens)
     }
 
-    /// The tokens of a text without those that are searched for in it as it is.
+    /// Encodes a part of the text between tokens of `plain`.
     fn part(&self, part: Part, tokens: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
         let Part { text, first } = normalized(&self.normalizers, part, budget)?;
         for (range, token) in self.normal.divide(&text, budget)? {
@@ -160,14 +160,14 @@ impl Hub {
     }
 }
 
-/// A part after all normalizers.
+/// Applies all normalizers.
 fn normalized(normalizers: &[Normalizer], mut part: Part, budget: &Budget) -> Result<Part, String> {
     normalizers.iter().try_for_each(|one| one.apply(&mut part, budget))?;
     budget.keep(part.text.len())?;
     Ok(part)
 }
 
-/// An upper bound of how many values a text of JSON has; an object counts as several, as it takes as much memory.
+/// An upper bound of the number of values in a JSON text; an object counts as ten, since it takes as much memory.
 fn values(text: &str) -> usize {
     let weight = |byte: u8| match byte {
         b',' | b'[' => 1,

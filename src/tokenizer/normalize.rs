@@ -1,6 +1,6 @@
-//! The normalizers of `tokenizer.json`: what changes a text before it is divided.
+//! The normalizers of `tokenizer.json`, which rewrite a text before it is divided.
 //!
-//! In: their descriptions. Out: a value for each, which does that to a text; or the name of what is not supported.
+//! In: their JSON. Out: a [`Normalizer`] for each, or an error that names the unsupported part.
 
 use super::budget::Budget;
 use super::charsmap::CharsMap;
@@ -10,28 +10,28 @@ use serde_json::Value;
 use std::ops::Range;
 use unicode_normalization::UnicodeNormalization as _;
 
-/// How many times as long all replacements of a field may make a text.
+/// The factor by which all replacements of a field together may lengthen a text.
 const MOST_GROWTH: f64 = 16.0;
 
-/// A text that is changed. Its first `first` bytes come from the first character of the prompt: a piece that begins with one of them is
-/// the first piece.
+/// A text being normalized. Its first `first` bytes come from the first character of the prompt: a piece that begins within them is the
+/// first piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) text: String,
     pub(super) first: usize,
 }
 
-/// A change of a text.
+/// One rewriting step.
 #[derive(Debug)]
 pub(super) enum Normalizer {
-    /// One of Unicode's normal forms, by its name.
+    /// A Unicode normal form, by name.
     Form(String),
     Lowercase,
     Prepend(String),
     Replace(String, String),
-    /// What a regular expression finds.
+    /// Replaces the matches of a regular expression.
     ReplaceFound(Box<Pattern>, String),
-    /// Takes whitespace away from the beginning, and from the end.
+    /// Removes leading and trailing whitespace.
     Strip {
         left: bool,
         right: bool,
@@ -39,7 +39,7 @@ pub(super) enum Normalizer {
     Table(CharsMap),
 }
 
-/// Refuses replacements, one after the other, that can make a text much longer: a few dozen of `a` by `aa` would fill any memory.
+/// Refuses a sequence of replacements that can lengthen a text too much: a few dozen of `a` by `aa` would fill any memory.
 ///
 /// Lengths are in characters after NFKD, which no normal form makes longer.
 pub(super) fn bounded<'t>(place: &str, replaced: impl Iterator<Item = (&'t str, &'t str)>) -> Result<(), String> {
@@ -102,22 +102,22 @@ impl Normalizer {
         made.ok_or_else(|| refuse(place, one, "NFC, NFD, NFKC, NFKD, Lowercase, Precompiled, Prepend, Replace, Strip"))
     }
 
-    /// Changes a part.
+    /// Rewrites a part.
     ///
     /// # Errors
-    /// The budget is used up, in words.
+    /// The budget is exhausted.
     pub(super) fn apply(&self, part: &mut Part, budget: &Budget) -> Result<(), String> {
         budget.work(part.text.len() + 1)?;
         let own = part.text.get(..part.first).unwrap_or_default();
         *part = match self {
             Normalizer::Form(form) => {
                 let text = formed(form, &part.text, budget)?;
-                // A first character that is composed with others is longer than by itself.
+                // Composing the first character with those after it can make it longer.
                 let composed = text.chars().next().filter(|_| part.first > 0).map_or(0, char::len_utf8);
                 Part { first: formed(form, own, budget)?.len().max(composed).min(text.len()), text }
             }
             Normalizer::Lowercase => Part { first: lower(own, budget)?.len(), text: lower(&part.text, budget)? },
-            // Nothing is put before nothing.
+            // An empty text stays empty.
             Normalizer::Prepend(before) if !part.text.is_empty() => {
                 budget.fits(before.len() + part.text.len())?;
                 let first = if part.first > 0 { part.first + before.len() } else { 0 };
@@ -145,7 +145,7 @@ impl Normalizer {
     }
 }
 
-/// The text of these characters, as far as there is room.
+/// Collects characters into a string, within the budget.
 fn collected(chars: impl Iterator<Item = char>, budget: &Budget) -> Result<String, String> {
     let mut text = String::new();
     for c in chars {
@@ -160,7 +160,7 @@ fn lower(text: &str, budget: &Budget) -> Result<String, String> {
     collected(text.chars().flat_map(char::to_lowercase), budget)
 }
 
-/// A text in one of Unicode's normal forms.
+/// Converts a text to a Unicode normal form.
 fn formed(form: &str, text: &str, budget: &Budget) -> Result<String, String> {
     match form {
         "NFC" => collected(text.nfc(), budget),
@@ -170,7 +170,7 @@ fn formed(form: &str, text: &str, budget: &Budget) -> Result<String, String> {
     }
 }
 
-/// A part with another text in place of each that was found. That comes from where the last of its characters came from.
+/// Replaces each range that was found. A replacement comes from where the last character that it replaces came from.
 fn replaced(part: &Part, found: impl Iterator<Item = Range<usize>>, to: &str, budget: &Budget) -> Result<Part, String> {
     let mut made = Part::default();
     let mut copied = 0;
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What a sequence of normalizers makes of a text, and how many of its bytes come from the first character.
+    /// Applies a sequence of normalizers; also returns how many bytes come from the first character.
     fn normal(all: Value, text: &str) -> (String, usize) {
         let budget = Budget::of(text.len()).unwrap();
         let all = Normalizer::all(&json!({"type": "Sequence", "normalizers": all}), &budget).unwrap();

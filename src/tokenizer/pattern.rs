@@ -1,27 +1,31 @@
-//! Regular expressions of `tokenizer.json`, matched by backtracking whose steps are counted.
+//! Regular expressions of `tokenizer.json`: a backtracking matcher that counts its steps.
 //!
-//! In: a pattern, in the syntax of Oniguruma as far as `fancy-regex` parses it, and a text. Out: its matches, one after the other, as
-//! the `tokenizers` library finds them; or an error, if the text takes more steps than the [`Budget`] has left. An engine that takes linear time would
-//! need no budget, but patterns of tokenizers look ahead, and even engines without that take quadratic time to find all matches.
+//! In: a pattern in Oniguruma's syntax, as far as `fancy-regex` parses it, and a text. Out: all its matches, as the `tokenizers` library
+//! finds them, or an error if they take more steps than the [`Budget`] has left.
 //!
-//! A pattern is compiled ([`compile`]) to instructions of a small machine, as Pike and Thompson did. What may still be tried is on a stack; a
-//! character class that is repeated takes one entry there, whatever the number of characters.
+//! Only the parser of `fancy-regex` is used. Its matcher bounds the backtracking of one match, not of all matches of a text; it does not
+//! report how much it used; and it delegates lookaround bodies such as `[^z]*z` to an automaton that counts nothing, so that finding all
+//! matches takes quadratic time within any limit. Linear engines support no lookahead, which GPT-2's pattern needs, and are
+//! quadratic over all matches too.
+//!
+//! A pattern is compiled ([`compile`]) to the instructions of a backtracking virtual machine. Alternatives that remain to be tried are on
+//! a stack; a repeated character class takes one entry there, however many characters it matched.
 
 mod compile;
 
 use super::budget::Budget;
 use std::ops::Range;
 
-/// The most choices that are open at one time.
-const MOST_OPEN: usize = 1 << 20;
-/// A group that has matched nothing yet.
+/// The largest depth of the backtracking stack.
+const MOST_ENTRIES: usize = 1 << 20;
+/// The offset of a group that has not matched.
 const UNSET: usize = usize::MAX;
 
 /// A set of characters.
 #[derive(Debug)]
 struct Set {
     ascii: u128,
-    /// Those above ASCII: first and last, sorted.
+    /// Sorted inclusive ranges, used for characters above ASCII.
     ranges: Vec<(char, char)>,
 }
 
@@ -35,77 +39,77 @@ impl Set {
     }
 }
 
-/// A condition on a place in the text.
+/// A zero-width assertion.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Assert {
     Begin,
     End,
-    /// The end, or newlines up to it.
+    /// The end, or before newlines that end the text.
     LastLine,
     LineBegin,
     LineEnd,
-    /// Is there a word's character before (`Some(false)`: there must not be one), and after?
+    /// Whether a word character must stand before and after; `None` for either.
     Word(Option<bool>, Option<bool>),
-    /// Does a word begin or end here?
-    Edge(bool),
+    /// A word boundary (`false`: no word boundary).
+    Boundary(bool),
 }
 
-/// An instruction. Those with a part of their own (`Look`, `Atomic`) have it behind them, up to its `Match`; `end` is behind that.
+/// An instruction. The body of `Look` and `Atomic` follows it and ends in its own `Match`; `end` is the instruction after that.
 #[derive(Debug)]
-enum Step {
-    /// A character of this set.
+enum Inst {
+    /// One character of a set.
     One(usize),
-    /// As many as there are, but fewer if nothing else matches.
+    /// Greedily repeats a set, and gives up one character at a time.
     Run {
         set: usize,
         least: usize,
         most: usize,
     },
-    /// First one way; then, if that does not match, the other.
+    /// Tries the first branch, then the second.
     Fork(usize, usize),
     Jump(usize),
-    /// Remembers the place.
+    /// Stores the current offset in a slot.
     Save(usize),
-    /// Leaves a loop whose body has matched nothing since that place was remembered.
+    /// Leaves a loop if its body has matched the empty string since slot `since` was stored.
     LeaveIfEmpty {
         since: usize,
         end: usize,
     },
-    At(Place),
-    /// Does the part match from here, or up to here? With how many characters less, then.
+    At(Assert),
+    /// Lookahead; or lookbehind, with the possible lengths in characters.
     Look {
         behind: Option<Range<usize>>,
         wanted: bool,
         end: usize,
     },
-    /// The part's first match is the only one.
+    /// Only the first match of the body is tried.
     Atomic {
         end: usize,
     },
-    /// What the group matched, whose places are remembered here and next.
-    Again {
+    /// A back-reference; the group's slots are `group` and `group + 1`.
+    BackReference {
         group: usize,
         any_case: bool,
     },
     Match,
 }
 
-/// What is tried when something does not match.
+/// An entry of the backtracking stack.
 #[derive(Debug)]
-enum Open {
+enum Entry {
     Try {
-        step: usize,
+        pc: usize,
         at: usize,
     },
-    /// One character less, down to a shortest end.
+    /// Retries a greedy run one character shorter, down to `shortest`.
     Shorter {
-        step: usize,
+        pc: usize,
         shortest: usize,
         end: usize,
     },
-    /// Nothing: a place that was remembered before is so again.
+    /// Restores the previous value of a slot.
     Restore {
-        place: usize,
+        slot: usize,
         old: usize,
     },
 }
@@ -113,31 +117,31 @@ enum Open {
 /// A compiled pattern.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    steps: Vec<Step>,
+    code: Vec<Inst>,
     sets: Vec<Set>,
-    /// The characters of words, if the pattern asks for them.
+    /// The index of the set of word characters, if the pattern has a word assertion.
     word: usize,
-    places: usize,
+    slots: usize,
 }
 
 impl Pattern {
-    /// Has a word such a character? Known to patterns that ask for edges of words.
+    /// Is this a word character? Always false in patterns without a word assertion.
     pub(super) fn is_word(&self, c: char) -> bool {
         self.sets.get(self.word).is_some_and(|set| set.has(c))
     }
 
-    /// All matches, from left to right. An empty one does not follow another one immediately.
+    /// All matches from left to right; an empty match directly after another match is skipped.
     ///
     /// # Errors
-    /// It takes too many steps, in words.
+    /// The budget is exhausted.
     pub(super) fn matches(&self, text: &str, budget: &Budget) -> Result<Vec<Range<usize>>, String> {
         let mut found: Vec<Range<usize>> = Vec::new();
-        let mut run = Run { pattern: self, text, budget, open: Vec::new(), places: vec![UNSET; self.places] };
+        let mut run = Run { pattern: self, text, budget, stack: Vec::new(), slots: vec![UNSET; self.slots] };
         let mut from = 0;
         while from <= text.len() {
-            budget.work(1 + self.places / 4)?;
-            run.open.clear();
-            run.places.fill(UNSET);
+            budget.work(1 + self.slots / 4)?;
+            run.stack.clear();
+            run.slots.fill(UNSET);
             match run.matched(0, from, None)? {
                 Some(end) if end > from || found.last().is_none_or(|last| last.end < end) => {
                     found.push(from..end);
@@ -154,13 +158,13 @@ impl Pattern {
     }
 }
 
-/// A search from one place.
+/// The state of the virtual machine.
 struct Run<'r> {
     pattern: &'r Pattern,
     text: &'r str,
     budget: &'r Budget,
-    open: Vec<Open>,
-    places: Vec<usize>,
+    stack: Vec<Entry>,
+    slots: Vec<usize>,
 }
 
 impl Run<'_> {
@@ -176,73 +180,74 @@ impl Run<'_> {
         c.filter(|c| self.pattern.sets.get(set).is_some_and(|set| set.has(*c))).map(char::len_utf8)
     }
 
-    fn push(&mut self, open: Open) -> Result<(), String> {
-        if self.open.len() >= MOST_OPEN {
-            return Err(format!("a pattern has more than {MOST_OPEN} choices open, the limit"));
+    fn push(&mut self, entry: Entry) -> Result<(), String> {
+        if self.stack.len() >= MOST_ENTRIES {
+            return Err(format!("a pattern has more than {MOST_ENTRIES} alternatives left to try, the limit"));
         }
-        self.open.push(open);
+        self.stack.push(entry);
         Ok(())
     }
 
-    /// Where the first match from a place ends, which is at `wanted` if that is given. Recursion is bounded by the depth of the pattern.
+    /// The end of the first match from `begin`, which must be `wanted` if that is given. Recursion is bounded by the nesting of the
+    /// pattern, which the parser limits.
     fn matched(&mut self, from: usize, begin: usize, wanted: Option<usize>) -> Result<Option<usize>, String> {
-        let (base, pattern) = (self.open.len(), self.pattern);
-        let (mut step, mut at) = (from, begin);
+        let (base, pattern) = (self.stack.len(), self.pattern);
+        let (mut pc, mut at) = (from, begin);
         loop {
             self.budget.work(1)?;
-            let next = match pattern.steps.get(step) {
-                Some(Step::Match) | None if wanted.is_none_or(|end| at == end) => {
-                    // Its choices are made; what it remembers is undone if what follows does not match.
+            let next = match pattern.code.get(pc) {
+                Some(Inst::Match) | None if wanted.is_none_or(|end| at == end) => {
+                    // Drops the alternatives of a body that has matched, but keeps the entries that restore slots.
                     let mut kept = base;
-                    for place in base..self.open.len() {
-                        if matches!(self.open[place], Open::Restore { .. }) {
-                            self.open.swap(kept, place);
+                    for index in base..self.stack.len() {
+                        if matches!(self.stack[index], Entry::Restore { .. }) {
+                            self.stack.swap(kept, index);
                             kept += 1;
                         }
                     }
-                    self.budget.work(self.open.len() - base)?;
-                    self.open.truncate(kept);
+                    self.budget.work(self.stack.len() - base)?;
+                    self.stack.truncate(kept);
                     return Ok(Some(at));
                 }
-                Some(Step::Match) | None => None,
-                Some(one) => self.step(one, step, at)?,
+                Some(Inst::Match) | None => None,
+                Some(one) => self.execute(one, pc, at)?,
             };
             match next {
-                Some(next) => (step, at) = next,
+                Some(next) => (pc, at) = next,
                 None => match self.back(base)? {
-                    Some(next) => (step, at) = next,
+                    Some(next) => (pc, at) = next,
                     None => return Ok(None),
                 },
             }
         }
     }
 
-    /// The next choice of those that are open since `base`.
+    /// Pops the next alternative above `base`.
     fn back(&mut self, base: usize) -> Result<Option<(usize, usize)>, String> {
-        while self.open.len() > base {
+        while self.stack.len() > base {
             self.budget.work(1)?;
-            match self.open.pop() {
-                Some(Open::Try { step, at }) => return Ok(Some((step, at))),
-                Some(Open::Shorter { step, shortest, end }) => {
+            match self.stack.pop() {
+                Some(Entry::Try { pc, at }) => return Ok(Some((pc, at))),
+                Some(Entry::Shorter { pc, shortest, end }) => {
                     let end = end - self.previous(end).map_or(0, char::len_utf8);
                     if end > shortest {
-                        self.open.push(Open::Shorter { step, shortest, end });
+                        self.stack.push(Entry::Shorter { pc, shortest, end });
                     }
-                    return Ok(Some((step, end)));
+                    return Ok(Some((pc, end)));
                 }
-                Some(Open::Restore { place, old }) => self.places[place] = old,
+                Some(Entry::Restore { slot, old }) => self.slots[slot] = old,
                 None => {}
             }
         }
         Ok(None)
     }
 
-    /// The instruction and the place after one; none if it does not match.
-    fn step(&mut self, one: &Step, step: usize, at: usize) -> Result<Option<(usize, usize)>, String> {
-        let next = step + 1;
+    /// Runs one instruction. Returns the next instruction and offset, or `None` if it does not match.
+    fn execute(&mut self, one: &Inst, pc: usize, at: usize) -> Result<Option<(usize, usize)>, String> {
+        let next = pc + 1;
         Ok(match one {
-            Step::One(set) => self.has(*set, self.next(at)).map(|length| (next, at + length)),
-            Step::Run { set, least, most } => {
+            Inst::One(set) => self.has(*set, self.next(at)).map(|length| (next, at + length)),
+            Inst::Run { set, least, most } => {
                 let (mut end, mut count, mut shortest) = (at, 0, at);
                 while let Some(length) = self.has(*set, self.next(end)).filter(|_| count < *most) {
                     end += length;
@@ -256,26 +261,26 @@ impl Run<'_> {
                     return Ok(None);
                 }
                 if end > shortest {
-                    self.push(Open::Shorter { step: next, shortest, end })?;
+                    self.push(Entry::Shorter { pc: next, shortest, end })?;
                 }
                 Some((next, end))
             }
-            Step::Fork(first, second) => {
-                self.push(Open::Try { step: *second, at })?;
+            Inst::Fork(first, second) => {
+                self.push(Entry::Try { pc: *second, at })?;
                 Some((*first, at))
             }
-            Step::Jump(to) => Some((*to, at)),
-            Step::Save(place) => {
-                let old = std::mem::replace(&mut self.places[*place], at);
-                self.push(Open::Restore { place: *place, old })?;
+            Inst::Jump(to) => Some((*to, at)),
+            Inst::Save(slot) => {
+                let old = std::mem::replace(&mut self.slots[*slot], at);
+                self.push(Entry::Restore { slot: *slot, old })?;
                 Some((next, at))
             }
-            Step::LeaveIfEmpty { since, end } => Some((if self.places[*since] == at { *end } else { next }, at)),
-            Step::At(place) => self.holds(*place, at)?.then_some((next, at)),
-            Step::Look { behind: None, wanted, end } => {
+            Inst::LeaveIfEmpty { since, end } => Some((if self.slots[*since] == at { *end } else { next }, at)),
+            Inst::At(assert) => self.holds(*assert, at)?.then_some((next, at)),
+            Inst::Look { behind: None, wanted, end } => {
                 (self.matched(next, at, None)?.is_some() == *wanted).then_some((*end, at))
             }
-            Step::Look { behind: Some(lengths), wanted, end } => {
+            Inst::Look { behind: Some(lengths), wanted, end } => {
                 let begins = self.text.get(..at).unwrap_or_default().char_indices().rev().map(|(begin, _)| begin);
                 let begins = std::iter::once(at).chain(begins).enumerate();
                 let begins: Vec<usize> =
@@ -287,40 +292,40 @@ impl Run<'_> {
                 }
                 (is_found == *wanted).then_some((*end, at))
             }
-            Step::Atomic { end } => self.matched(next, at, None)?.map(|to| (*end, to)),
-            Step::Again { group, any_case } => {
-                let found = self.text.get(self.places[*group]..self.places[*group + 1]);
+            Inst::Atomic { end } => self.matched(next, at, None)?.map(|to| (*end, to)),
+            Inst::BackReference { group, any_case } => {
+                let found = self.text.get(self.slots[*group]..self.slots[*group + 1]);
                 let rest = self.text.get(at..).unwrap_or_default();
                 self.budget.work(found.map_or(0, str::len))?;
                 found.and_then(|found| same(rest, found, *any_case)).map(|length| (next, at + length))
             }
-            Step::Match => None,
+            Inst::Match => None,
         })
     }
 
-    fn holds(&self, place: Place, at: usize) -> Result<bool, String> {
+    fn holds(&self, assert: Assert, at: usize) -> Result<bool, String> {
         let (before, after) = (self.previous(at), self.next(at));
         let is_word = |c: Option<char>| c.is_some_and(|c| self.pattern.is_word(c));
-        Ok(match place {
-            Place::Begin => before.is_none(),
-            Place::End => after.is_none(),
-            Place::LastLine => {
+        Ok(match assert {
+            Assert::Begin => before.is_none(),
+            Assert::End => after.is_none(),
+            Assert::LastLine => {
                 let rest = self.text.get(at..).unwrap_or_default();
                 let newlines = rest.bytes().take_while(|byte| *byte == b'\n').count();
                 self.budget.work(newlines)?;
                 newlines == rest.len()
             }
-            Place::LineBegin => before.is_none_or(|c| c == '\n'),
-            Place::LineEnd => after.is_none_or(|c| c == '\n'),
-            Place::Word(left, right) => {
+            Assert::LineBegin => before.is_none_or(|c| c == '\n'),
+            Assert::LineEnd => after.is_none_or(|c| c == '\n'),
+            Assert::Word(left, right) => {
                 left.is_none_or(|is| is == is_word(before)) && right.is_none_or(|is| is == is_word(after))
             }
-            Place::Edge(is) => (is_word(before) != is_word(after)) == is,
+            Assert::Boundary(is) => (is_word(before) != is_word(after)) == is,
         })
     }
 }
 
-/// How long the beginning of a text is that is the same as another one.
+/// The length of the prefix of `text` that equals `wanted`.
 fn same(text: &str, wanted: &str, any_case: bool) -> Option<usize> {
     if !any_case {
         return text.starts_with(wanted).then_some(wanted.len());

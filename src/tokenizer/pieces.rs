@@ -1,6 +1,6 @@
-//! The pre-tokenizers of `tokenizer.json`: what divides a text into pieces before its tokens are made.
+//! The pre-tokenizers of `tokenizer.json`, which divide a text into pieces before the model divides those into tokens.
 //!
-//! In: their descriptions. Out: a value for each, which does that to a text; or the name of what is not supported.
+//! In: their JSON. Out: a [`Splitter`] for each, or an error that names the unsupported part.
 
 use super::budget::Budget;
 use super::pattern::Pattern;
@@ -94,7 +94,8 @@ impl Pieces {
         self.pieces.iter().filter_map(|piece| self.text.get(piece.clone()))
     }
 
-    /// Gives each piece another text, and divides that further. `make` gets a piece, whether it is the first, and the text so far.
+    /// Rewrites and divides each piece. `make` receives a piece, whether it is the first, and the new text to append to; it returns the
+    /// offsets at which to divide.
     fn replace(&mut self, budget: &Budget, make: impl Fn(&str, bool, &mut String) -> Vec<usize>) -> Result<(), String> {
         let mut made = Pieces { text: String::new(), pieces: Vec::with_capacity(self.pieces.len()), first: 0 };
         for piece in &self.pieces {
@@ -197,7 +198,7 @@ impl Splitter {
     /// Divides the pieces of a text further.
     ///
     /// # Errors
-    /// The budget is used up, in words.
+    /// The budget is exhausted.
     pub(super) fn split(&self, pieces: &mut Pieces, budget: &Budget) -> Result<(), String> {
         budget.work(8 * pieces.pieces.len() + pieces.text.len())?;
         match self {

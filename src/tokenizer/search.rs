@@ -1,39 +1,39 @@
-//! Finds all tokens of a list in a text, in time that is linear in the text: the automaton of Aho and Corasick (1975).
+//! Multiple string search in linear time: the automaton of Aho and Corasick (1975).
 //!
-//! In: patterns, which are sorted and all different, and a text byte by byte. Out: after each byte, the patterns that end there. (Of
-//! patterns and a text that are both reversed, these are the patterns that begin there.)
+//! In: sorted, distinct patterns, and a text byte by byte. Out: after each byte, the patterns that end there. (With patterns and text
+//! reversed, these are the patterns that begin there.)
 //!
-//! A state is a node of the trie of all patterns, by number in breadth-first order, so that the children of a node follow each
-//! other: those of node `n` are `first[n]..first[n + 1]`.
+//! A state is a node of the trie of all patterns. Nodes are numbered in breadth-first order, so that the children of node `n` are
+//! `first[n]..first[n + 1]`.
 
 use super::budget::Budget;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Where there is no pattern, and no state.
+/// No pattern, or no state.
 const NONE: u32 = u32::MAX;
-/// The most bytes that patterns have together; the automaton has 17 for each of them.
+/// The most bytes of all patterns together; the automaton takes 17 bytes for each.
 const LONGEST: usize = 8 << 20;
 
 /// The automaton.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// The byte by which each state is reached.
+    /// The byte on the edge into each state.
     labels: Vec<u8>,
     first: Vec<u32>,
-    /// The state for the longest end of a state's text that is another state's text.
+    /// Failure links: the state of the longest proper suffix that is also a prefix of a pattern.
     shorter: Vec<u32>,
-    /// The pattern that is a state's text.
+    /// The pattern that each state spells, if any.
     pattern: Vec<u32>,
-    /// The next state along `shorter` that has a pattern.
+    /// Output links: the first state along the failure links that spells a pattern.
     next: Vec<u32>,
 }
 
 impl Search {
-    /// The automaton of some patterns, none of which is empty.
+    /// Builds the automaton of nonempty patterns.
     ///
     /// # Errors
-    /// There are too many of them, in words.
+    /// They have more than [`LONGEST`] bytes together, or the budget is exhausted.
     pub(super) fn new(patterns: &[impl AsRef<[u8]>], budget: &Budget) -> Result<Search, String> {
         let bytes: usize = patterns.iter().map(|pattern| pattern.as_ref().len()).sum();
         if bytes > LONGEST {
@@ -42,7 +42,7 @@ impl Search {
         budget.work(16 * bytes)?;
         let byte = |at: usize, depth: usize| patterns.get(at).and_then(|pattern| pattern.as_ref().get(depth)).copied();
         let mut search = Search { labels: vec![0], ..Search::default() };
-        // The patterns that begin with the text of each state, and its length.
+        // For each state, the patterns whose prefix it spells, and its depth.
         let mut open = VecDeque::from([(0..patterns.len(), 0)]);
         while let Some((range, depth)) = open.pop_front() {
             search.first.push(number(search.labels.len()));
@@ -61,13 +61,13 @@ impl Search {
         Ok(search)
     }
 
-    /// Where a state goes on when a byte does not follow.
+    /// Fills in the failure and output links.
     fn link(&mut self) {
         let states = self.labels.len();
         (self.shorter, self.next) = (vec![0; states], vec![NONE; states]);
         for state in 0..states {
             for child in self.children(state) {
-                // The root's children fall back to the root; of all others, a state before them was linked.
+                // The root's children fall back to the root; all states of smaller depth already have their links.
                 let shorter = match state {
                     0 => 0,
                     _ => self.step(self.shorter[state], self.labels[child]),
@@ -84,7 +84,7 @@ impl Search {
         self.first[state] as usize..self.first[state + 1] as usize
     }
 
-    /// The state after a byte; that of no bytes is 0. So many calls take time that is linear in their number.
+    /// The state after one more byte, starting from 0. `n` calls take O(n) failure links in total.
     pub(super) fn step(&self, mut state: u32, byte: u8) -> u32 {
         loop {
             let children = self.children(state as usize);
@@ -98,7 +98,7 @@ impl Search {
         }
     }
 
-    /// The patterns that end at a state, the longest first.
+    /// The patterns that end here, longest first.
     pub(super) fn found(&self, state: u32) -> impl Iterator<Item = usize> {
         let next = |state: &u32| self.next.get(*state as usize).copied().filter(|state| *state != NONE);
         let states = std::iter::successors(Some(state), next);
@@ -106,7 +106,7 @@ impl Search {
     }
 }
 
-/// There are at most [`LONGEST`] bytes, and one state more.
+/// Indices fit: there are at most [`LONGEST`]` + 1` states.
 fn number(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(NONE)
 }
@@ -115,7 +115,7 @@ fn number(n: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// All patterns that end at each place are found, as by comparing with each.
+    /// Compares matches at each offset with those of a naive search.
     #[test]
     fn all_patterns_are_found() {
         let budget = Budget::of(0).unwrap();

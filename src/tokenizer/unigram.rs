@@ -18,7 +18,7 @@ pub(super) struct Unigram {
     vocabulary: Vec<(String, f64)>,
     /// Numbers of tokens, in the order of their texts, which are all different.
     sorted: Vec<u32>,
-    /// Finds them in a piece.
+    /// Finds the tokens in a piece; pattern `n` is token `sorted[n]`.
     search: Search,
     /// The token for characters that have none.
     unknown: Option<u32>,
@@ -32,7 +32,7 @@ pub(super) struct Unigram {
 #[derive(Clone, Copy)]
 struct Best {
     score: f64,
-    /// Where its last token begins, and which one it is; [`UNKNOWN`] if it is an unknown character.
+    /// The last token and where it begins; [`UNKNOWN`] for an unknown character.
     begin: u32,
     last: u32,
 }
@@ -123,7 +123,7 @@ impl Unigram {
         Ok(())
     }
 
-    /// The best division of each beginning of a piece, by its length. Within a character there is none.
+    /// The best division of each prefix of a piece, by its length in bytes; entries within a character are not used.
     fn divided(&self, piece: &str, budget: &Budget) -> Result<Vec<Best>, String> {
         let none = Best { score: 0.0, begin: 0, last: UNKNOWN };
         let mut best = vec![none; piece.len() + 1];
@@ -136,7 +136,7 @@ impl Unigram {
             let mut found: Option<Best> = None;
             let mut is_known = false;
             let mut count = 2 * c.len_utf8();
-            // The longest comes first, and stays if another one is only as good.
+            // The longest token comes first, and wins ties.
             let mut offer = |begin: usize, own: f64, last: u32| {
                 let score = own + best.get(begin).map_or(0.0, |best| best.score);
                 if found.is_none_or(|best| score > best.score) {

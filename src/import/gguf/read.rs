@@ -236,7 +236,7 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
             size.ok_or_else(|| wrong(format!("the tensor `{shown}` of type {kind:?} has the shape {shape:?}")))?;
         if !offset.is_multiple_of(alignment) {
             let why = format!(
-                "the data of the tensor `{shown}` begins at {offset}, which {alignment}, the alignment, does not divide"
+                "the data of the tensor `{shown}` has the offset {offset}, which is not a multiple of the alignment, {alignment}"
             );
             return Err(wrong(why));
         }

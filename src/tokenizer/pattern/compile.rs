@@ -1,27 +1,27 @@
-//! From the text of a pattern to instructions.
+//! Compiles a regular expression.
 //!
-//! In: a pattern; `fancy-regex` parses it, and `regex-syntax` its classes. Out: a [`Pattern`], or what of it is not supported. In
-//! Oniguruma, which the `tokenizers` library uses, `^` and `$` stand at the edges of lines.
+//! In: a pattern, which `fancy-regex` parses, and `regex-syntax` its classes. Out: a [`Pattern`], or the name of an unsupported
+//! construct. As in Oniguruma, which the `tokenizers` library uses, `^` and `$` match at line boundaries.
 
-use super::{Pattern, Place, Set, Step};
+use super::{Assert, Inst, Pattern, Set};
 use crate::tokenizer::budget::Budget;
 use fancy_regex::{Assertion, Expr, LookAround};
 use regex_syntax::hir::{Class, HirKind};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The longest pattern, in bytes, and the most instructions and characters in a look behind.
+/// The longest pattern in bytes, the most instructions, and the most characters in a lookbehind.
 const LONGEST: usize = 1 << 14;
-const MOST_STEPS: usize = 1 << 14;
+const MOST_INSTRUCTIONS: usize = 1 << 14;
 const MOST_BEHIND: usize = 256;
-/// How a pattern is parsed: Unicode, lines (`fancy_regex::internal::FLAG_UNICODE` and `FLAG_MULTI`).
+/// `fancy_regex::internal::FLAG_UNICODE` and `FLAG_MULTI`.
 const FLAGS: u32 = 1 << 5 | 1 << 1;
 
 struct Compiler<'b> {
     pattern: Pattern,
-    /// The sets by the text of their class, and whether case matters.
+    /// Sets by the text of their class, and whether they ignore case.
     known: HashMap<(String, bool), usize>,
-    /// The places that are remembered of a group, for groups that are referred to.
+    /// The first slot of each group that has a back-reference.
     groups: HashMap<usize, usize>,
     seen: usize,
     budget: &'b Budget,
@@ -31,7 +31,7 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// It cannot be read, is too large, or has something that is not supported; in words.
+    /// It cannot be parsed, is too large, or has an unsupported construct.
     pub(in crate::tokenizer) fn new(text: &str, budget: &Budget) -> Result<Pattern, String> {
         if text.len() > LONGEST {
             return Err(format!("it is longer than {LONGEST} bytes, the limit"));
@@ -41,27 +41,27 @@ impl Pattern {
             return Err("it has the flag `m` or `s`, which is not supported".to_string());
         }
         let tree = Expr::parse_tree_with_flags(text, FLAGS).map_err(|error| format!("it cannot be read: {error}"))?;
-        let pattern = Pattern { steps: Vec::new(), sets: Vec::new(), word: usize::MAX, places: 0 };
+        let pattern = Pattern { code: Vec::new(), sets: Vec::new(), word: usize::MAX, slots: 0 };
         let mut compiler = Compiler { pattern, known: HashMap::new(), groups: HashMap::new(), seen: 0, budget };
         for group in tree.backrefs.iter() {
-            compiler.groups.insert(group, compiler.pattern.places);
-            compiler.pattern.places += 2;
+            compiler.groups.insert(group, compiler.pattern.slots);
+            compiler.pattern.slots += 2;
         }
         compiler.expr(&tree.expr)?;
-        compiler.push(Step::Match)?;
+        compiler.push(Inst::Match)?;
         Ok(compiler.pattern)
     }
 
-    /// The pattern that matches a text and nothing else.
+    /// Compiles a pattern that matches a literal text.
     ///
     /// # Errors
-    /// It is too long, in words as those of [`Pattern::new`].
+    /// It is too long.
     pub(in crate::tokenizer) fn of_text(text: &str, budget: &Budget) -> Result<Pattern, String> {
         Pattern::new(&fancy_regex::escape(text), budget)
     }
 }
 
-/// Does it set a flag inside that Oniguruma has not, or reads in another way?
+/// Does it set a flag inline that Oniguruma lacks, or reads differently?
 fn has_flag_of_lines(text: &str) -> bool {
     text.split("(?").skip(1).any(|rest| {
         let flags = rest.split([':', ')']).next().unwrap_or_default();
@@ -69,26 +69,26 @@ fn has_flag_of_lines(text: &str) -> bool {
     })
 }
 
-/// Something that is not supported.
+/// The error for an unsupported construct.
 fn unsupported<T>(what: &str) -> Result<T, String> {
     Err(format!("it has {what}, which is not supported"))
 }
 
 impl Compiler<'_> {
-    fn push(&mut self, step: Step) -> Result<usize, String> {
-        if self.pattern.steps.len() >= MOST_STEPS {
-            return Err(format!("it has more than {MOST_STEPS} instructions, the limit"));
+    fn push(&mut self, inst: Inst) -> Result<usize, String> {
+        if self.pattern.code.len() >= MOST_INSTRUCTIONS {
+            return Err(format!("it has more than {MOST_INSTRUCTIONS} instructions, the limit"));
         }
         self.budget.keep(1)?;
-        self.pattern.steps.push(step);
-        Ok(self.pattern.steps.len() - 1)
+        self.pattern.code.push(inst);
+        Ok(self.pattern.code.len() - 1)
     }
 
     fn here(&self) -> usize {
-        self.pattern.steps.len()
+        self.pattern.code.len()
     }
 
-    /// The set of a class.
+    /// The index of the set of a class.
     fn set(&mut self, class: &str, any_case: bool) -> Result<usize, String> {
         let key = (class.to_string(), any_case);
         if let Some(set) = self.known.get(&key) {
@@ -118,7 +118,7 @@ impl Compiler<'_> {
         Ok(set)
     }
 
-    /// The set of which an expression is one character, if it is.
+    /// The set of an expression that matches exactly one character.
     fn single(&mut self, expr: &Expr) -> Result<Option<usize>, String> {
         let mut buffer = [0; 4];
         Ok(match expr {
@@ -136,7 +136,7 @@ impl Compiler<'_> {
 
     fn expr(&mut self, expr: &Expr) -> Result<(), String> {
         if let Some(set) = self.single(expr)? {
-            return self.push(Step::One(set)).map(|_| ());
+            return self.push(Inst::One(set)).map(|_| ());
         }
         match expr {
             Expr::Empty => {}
@@ -149,10 +149,10 @@ impl Compiler<'_> {
             Expr::Alt(all) => self.alternatives(all)?,
             Expr::Group(inner) => {
                 self.seen += 1;
-                let places = self.groups.get(&self.seen).copied();
-                self.save(places)?;
+                let slots = self.groups.get(&self.seen).copied();
+                self.save(slots)?;
                 self.expr(inner)?;
-                self.save(places.map(|begin| begin + 1))?;
+                self.save(slots.map(|begin| begin + 1))?;
             }
             Expr::LookAround(inner, kind) => {
                 let (is_behind, wanted) = match kind {
@@ -162,22 +162,22 @@ impl Compiler<'_> {
                     LookAround::LookBehindNeg => (true, false),
                 };
                 let behind = if is_behind { Some(lengths(inner)?) } else { None };
-                self.part(inner, |end| Step::Look { behind, wanted, end })?;
+                self.part(inner, |end| Inst::Look { behind, wanted, end })?;
             }
-            Expr::AtomicGroup(inner) => self.part(inner, |end| Step::Atomic { end })?,
+            Expr::AtomicGroup(inner) => self.part(inner, |end| Inst::Atomic { end })?,
             Expr::Repeat { child, lo, hi, greedy } => self.repeat(child, *lo, *hi, *greedy)?,
             Expr::Backref { group, casei } => {
                 let Some(group) = self.groups.get(group).copied() else {
-                    return unsupported("a reference to no group");
+                    return unsupported("a reference to a group that does not exist");
                 };
-                self.push(Step::Again { group, any_case: *casei })?;
+                self.push(Inst::BackReference { group, any_case: *casei })?;
             }
             Expr::Assertion(assertion) => {
-                let place = place(assertion)?;
-                if matches!(place, Place::Word(..) | Place::Edge(_)) {
+                let assert = assert(assertion)?;
+                if matches!(assert, Assert::Word(..) | Assert::Boundary(_)) {
                     self.pattern.word = self.set(r"\w", false)?;
                 }
-                self.push(Step::At(place))?;
+                self.push(Inst::At(assert))?;
             }
             other => {
                 let shown = format!("{other:?}");
@@ -188,8 +188,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn save(&mut self, place: Option<usize>) -> Result<(), String> {
-        place.map_or(Ok(()), |place| self.push(Step::Save(place)).map(|_| ()))
+    fn save(&mut self, slot: Option<usize>) -> Result<(), String> {
+        slot.map_or(Ok(()), |slot| self.push(Inst::Save(slot)).map(|_| ()))
     }
 
     fn alternatives(&mut self, all: &[Expr]) -> Result<(), String> {
@@ -199,41 +199,41 @@ impl Compiler<'_> {
                 self.expr(one)?;
                 continue;
             }
-            let fork = self.push(Step::Jump(0))?;
+            let fork = self.push(Inst::Jump(0))?;
             self.expr(one)?;
-            ends.push(self.push(Step::Jump(0))?);
-            self.pattern.steps[fork] = Step::Fork(fork + 1, self.here());
+            ends.push(self.push(Inst::Jump(0))?);
+            self.pattern.code[fork] = Inst::Fork(fork + 1, self.here());
         }
         let here = self.here();
-        ends.into_iter().for_each(|end| self.pattern.steps[end] = Step::Jump(here));
+        ends.into_iter().for_each(|end| self.pattern.code[end] = Inst::Jump(here));
         Ok(())
     }
 
-    /// An instruction with a part behind it.
-    fn part(&mut self, inner: &Expr, made: impl FnOnce(usize) -> Step) -> Result<(), String> {
-        let at = self.push(Step::Match)?;
+    /// An instruction with a body of its own.
+    fn part(&mut self, inner: &Expr, made: impl FnOnce(usize) -> Inst) -> Result<(), String> {
+        let at = self.push(Inst::Match)?;
         self.expr(inner)?;
-        self.push(Step::Match)?;
-        self.pattern.steps[at] = made(self.here());
+        self.push(Inst::Match)?;
+        self.pattern.code[at] = made(self.here());
         Ok(())
     }
 
     fn repeat(&mut self, child: &Expr, least: usize, most: usize, greedy: bool) -> Result<(), String> {
         if let Some(set) = self.single(child)?.filter(|_| greedy) {
-            return self.push(Step::Run { set, least, most }).map(|_| ());
+            return self.push(Inst::Run { set, least, most }).map(|_| ());
         }
-        // Groups in a body that stands there several times are the same ones each time.
+        // All copies of the body have the same groups.
         let groups = self.seen;
         let body = |compiler: &mut Self| {
             compiler.seen = groups;
             compiler.expr(child)
         };
-        let fork = |to: usize, end: usize| if greedy { Step::Fork(to, end) } else { Step::Fork(end, to) };
+        let fork = |to: usize, end: usize| if greedy { Inst::Fork(to, end) } else { Inst::Fork(end, to) };
         if most == 0 {
-            // Its groups count, though they match nothing.
-            let begin = self.push(Step::Jump(0))?;
+            // The body is skipped, but its groups are numbered.
+            let begin = self.push(Inst::Jump(0))?;
             body(self)?;
-            self.pattern.steps[begin] = Step::Jump(self.here());
+            self.pattern.code[begin] = Inst::Jump(self.here());
         }
         for _ in 0..least {
             let begin = self.here();
@@ -243,25 +243,25 @@ impl Compiler<'_> {
             }
         }
         if most == usize::MAX {
-            let since = self.pattern.places;
-            self.pattern.places += 1;
-            let begin = self.push(Step::Jump(0))?;
-            self.push(Step::Save(since))?;
+            let since = self.pattern.slots;
+            self.pattern.slots += 1;
+            let begin = self.push(Inst::Jump(0))?;
+            self.push(Inst::Save(since))?;
             body(self)?;
-            let leave = self.push(Step::Jump(0))?;
-            self.push(Step::Jump(begin))?;
+            let leave = self.push(Inst::Jump(0))?;
+            self.push(Inst::Jump(begin))?;
             let end = self.here();
-            self.pattern.steps[leave] = Step::LeaveIfEmpty { since, end };
-            self.pattern.steps[begin] = fork(begin + 1, end);
+            self.pattern.code[leave] = Inst::LeaveIfEmpty { since, end };
+            self.pattern.code[begin] = fork(begin + 1, end);
             return Ok(());
         }
         let mut forks = Vec::new();
         for _ in least..most {
-            forks.push(self.push(Step::Jump(0))?);
+            forks.push(self.push(Inst::Jump(0))?);
             body(self)?;
         }
         let end = self.here();
-        forks.into_iter().for_each(|at| self.pattern.steps[at] = fork(at + 1, end));
+        forks.into_iter().for_each(|at| self.pattern.code[at] = fork(at + 1, end));
         Ok(())
     }
 }
@@ -270,31 +270,31 @@ fn last_line(error: &impl ToString) -> String {
     error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_string()
 }
 
-fn place(assertion: &Assertion) -> Result<Place, String> {
+fn assert(assertion: &Assertion) -> Result<Assert, String> {
     Ok(match assertion {
-        Assertion::StartText => Place::Begin,
-        Assertion::EndText => Place::End,
-        Assertion::EndTextIgnoreTrailingNewlines { crlf: false } => Place::LastLine,
-        Assertion::StartLine { crlf: false } => Place::LineBegin,
-        Assertion::EndLine { crlf: false } => Place::LineEnd,
-        Assertion::LeftWordBoundary => Place::Word(Some(false), Some(true)),
-        Assertion::LeftWordHalfBoundary => Place::Word(Some(false), None),
-        Assertion::RightWordBoundary => Place::Word(Some(true), Some(false)),
-        Assertion::RightWordHalfBoundary => Place::Word(None, Some(false)),
-        Assertion::WordBoundary => Place::Edge(true),
-        Assertion::NotWordBoundary => Place::Edge(false),
+        Assertion::StartText => Assert::Begin,
+        Assertion::EndText => Assert::End,
+        Assertion::EndTextIgnoreTrailingNewlines { crlf: false } => Assert::LastLine,
+        Assertion::StartLine { crlf: false } => Assert::LineBegin,
+        Assertion::EndLine { crlf: false } => Assert::LineEnd,
+        Assertion::LeftWordBoundary => Assert::Word(Some(false), Some(true)),
+        Assertion::LeftWordHalfBoundary => Assert::Word(Some(false), None),
+        Assertion::RightWordBoundary => Assert::Word(Some(true), Some(false)),
+        Assertion::RightWordHalfBoundary => Assert::Word(None, Some(false)),
+        Assertion::WordBoundary => Assert::Boundary(true),
+        Assertion::NotWordBoundary => Assert::Boundary(false),
         Assertion::EndTextIgnoreTrailingNewlines { crlf: true }
         | Assertion::StartLine { crlf: true }
         | Assertion::EndLine { crlf: true } => return unsupported("the flag `R`"),
     })
 }
 
-/// How many characters an expression in a look behind matches.
+/// The possible lengths, in characters, of a lookbehind.
 fn lengths(expr: &Expr) -> Result<Range<usize>, String> {
     let (least, most) = edges(expr)?;
     match most <= MOST_BEHIND {
         true => Ok(least..most + 1),
-        false => unsupported(&format!("more than {MOST_BEHIND} characters in a look behind")),
+        false => unsupported(&format!("more than {MOST_BEHIND} characters in a lookbehind")),
     }
 }
 
@@ -317,6 +317,6 @@ fn edges(expr: &Expr) -> Result<(usize, usize), String> {
             let (a, z) = edges(child)?;
             (a.saturating_mul(*lo), z.saturating_mul(*hi))
         }
-        _ => return unsupported("such a look behind"),
+        _ => return unsupported("this kind of lookbehind"),
     })
 }
