@@ -20,6 +20,9 @@ pub(super) struct Added {
     pub(super) takes: (bool, bool),
 }
 
+/// A part of a text, and its token if it is one.
+type Divided = (Range<usize>, Option<u32>);
+
 /// The added tokens that are matched in one pass.
 #[derive(Debug)]
 pub(super) struct AddedTokens {
@@ -54,7 +57,7 @@ impl AddedTokens {
     ///
     /// # Errors
     /// The budget is exhausted.
-    pub(super) fn divide(&self, text: &str, budget: &Budget) -> Result<Vec<(Range<usize>, Option<u32>)>, String> {
+    pub(super) fn divide(&self, text: &str, budget: &Budget) -> Result<Vec<Divided>, String> {
         if self.tokens.is_empty() {
             return Ok((!text.is_empty()).then_some((0..text.len(), None)).into_iter().collect());
         }

@@ -145,7 +145,10 @@ impl Hub {
 
     /// Encodes a part of the text between tokens of `plain`.
     fn part(&self, part: Part, tokens: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
+        let is_first = part.first > 0;
         let Part { text, first } = normalized(&self.normalizers, part, budget)?;
+        // Text that is inserted at the beginning of a later part does not come from the first character.
+        let first = if is_first { first } else { 0 };
         for (range, token) in self.normal.divide(&text, budget)? {
             if let Some(token) = token {
                 tokens.push(token);

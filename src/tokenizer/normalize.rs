@@ -107,6 +107,10 @@ impl Normalizer {
     /// # Errors
     /// The budget is exhausted.
     pub(super) fn apply(&self, part: &mut Part, budget: &Budget) -> Result<(), String> {
+        // An empty text stays empty.
+        if part.text.is_empty() {
+            return Ok(());
+        }
         budget.work(part.text.len() + 1)?;
         let own = part.text.get(..part.first).unwrap_or_default();
         *part = match self {
@@ -117,13 +121,11 @@ impl Normalizer {
                 Part { first: formed(form, own, budget)?.len().max(composed).min(text.len()), text }
             }
             Normalizer::Lowercase => Part { first: lower(own, budget)?.len(), text: lower(&part.text, budget)? },
-            // An empty text stays empty.
-            Normalizer::Prepend(before) if !part.text.is_empty() => {
+            Normalizer::Prepend(before) => {
                 budget.fits(before.len() + part.text.len())?;
                 let first = if part.first > 0 { part.first + before.len() } else { 0 };
                 Part { text: format!("{before}{}", part.text), first }
             }
-            Normalizer::Prepend(_) => return Ok(()),
             Normalizer::Replace(from, to) => {
                 let found = part.text.match_indices(from.as_str()).map(|(at, found)| at..at + found.len());
                 replaced(part, found, to, budget)?
@@ -219,6 +221,7 @@ mod tests {
         assert_eq!(normal(json!([strip, prepend]), " a"), of("__a", 0));
         assert_eq!(normal(json!([prepend, strip]), "   "), of("__", 2));
         assert_eq!(normal(json!([prepend]), "ab"), of("__ab", 3));
+        assert_eq!(normal(json!([strip, regex("x*", "-")]), " "), of("", 0));
         assert_eq!(normal(json!([replace(json!({"String": ""}), "-")]), "ab"), of("-a-b-", 3));
         assert_eq!(normal(json!([regex("x*", "-")]), "axxb"), of("-a-b-", 2));
         assert_eq!(normal(json!([regex("^b", "-")]), "b\nb\nab"), of("-\n-\nab", 1));
