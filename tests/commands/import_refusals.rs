@@ -281,24 +281,10 @@ fn other_names_are_read() {
         std::fs::write(&source, program).expect("a file");
         let weights = folder.join("model.safetensors");
         let [source, weights] = [&source, &weights].map(|path| path.to_str().expect("UTF-8"));
-        let ints = "[[5, 3, 2]]";
-        let [tokens, mask, types] = ["tokens", "mask", "types"].map(|name| format!("{name}={ints}"));
-        attnc(&[
-            "run",
-            source,
-            "--weights",
-            weights,
-            "--function",
-            "encode",
-            "--backend",
-            "interp",
-            "--input",
-            &tokens,
-            "--input",
-            &mask,
-            "--input",
-            &types,
-        ])
+        let inputs = ["tokens=[[5, 3, 2]]", "mask=[[1, 1, 0]]", "types=[[0, 1, 0]]"];
+        let inputs = inputs.into_iter().flat_map(|input| ["--input", input]);
+        let run = ["run", source, "--weights", weights, "--function", "encode", "--backend", "interp"];
+        attnc(&run.into_iter().chain(inputs).collect::<Vec<&str>>())
     };
     let now = of(&program, &bert);
     assert_eq!((now.0, of(&old, made.path())), (0, now.clone()), "{now:?}");
