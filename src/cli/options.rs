@@ -6,7 +6,7 @@
 use super::values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, FloatMode, Gpu, Input, Listed, MatmulPrecision,
     MessageFormat, Named, OpsLevel, PrintChanged, StateValue, Stop, Target, WeightPacking, above_zero, at_least_zero,
-    level, seconds,
+    level, probability, seconds,
 };
 use clap::Args;
 use clap_complete::Shell;
@@ -161,6 +161,9 @@ pub struct GenerateOptions {
     /// The text to go on from; `-` reads it from stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: String,
+    /// Write the prompt before the text that follows it
+    #[arg(long)]
+    pub echo: bool,
     /// The most tokens to write
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub max_tokens: u64,
@@ -174,7 +177,7 @@ pub struct GenerateOptions {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=0x7fff_ffff), help_heading = "Choice of tokens")]
     pub top_k: Option<u32>,
     /// Choose among the fewest tokens whose probabilities together reach P [default: 1]
-    #[arg(long, value_name = "P", value_parser = at_least_zero, help_heading = "Choice of tokens")]
+    #[arg(long, value_name = "P", value_parser = probability, help_heading = "Choice of tokens")]
     pub top_p: Option<f64>,
     /// Makes tokens that were there less probable, above 1 [default: 1]
     #[arg(long, value_name = "R", value_parser = above_zero, help_heading = "Choice of tokens")]

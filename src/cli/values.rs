@@ -308,7 +308,19 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 /// A number from 0 on.
 pub(super) fn at_least_zero(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "expected a number")?;
-    if (0.0..f64::INFINITY).contains(&number) { Ok(number) } else { Err("the number must be 0 or more".to_string()) }
+    match number {
+        f64::INFINITY => Err("the number must be finite".to_string()),
+        0.0.. => Ok(number),
+        _ => Err("the number must be 0 or more".to_string()),
+    }
+}
+
+/// A probability.
+pub(super) fn probability(text: &str) -> Result<f64, String> {
+    match at_least_zero(text) {
+        Ok(number) if number > 1.0 => Err("a probability is from 0 to 1".to_string()),
+        other => other,
+    }
 }
 
 /// A number above 0.

@@ -19,7 +19,7 @@ use crate::diagnostics::codes::{driver as driver_codes, weights as codes};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::files;
 use crate::runtime::load::{LoadError, Session as Calls};
-use crate::tokenizer::{Shown, Text, Tokenizer};
+use crate::tokenizer::{self, Shown, Text, Tokenizer};
 use contract::Contract;
 use std::io::Read as _;
 use std::path::Path;
@@ -46,7 +46,8 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     s.stage("read the prompt");
     let reader = tokenizer(s, "--tokenizer", &options.tokenizer)?;
     let other = options.output_tokenizer.as_deref().map(|path| tokenizer(s, "--output-tokenizer", path)).transpose()?;
-    let prompt = prompt(s, &options.prompt, &reader, contract::reads(&graph))?;
+    let reads = contract::reads(&graph);
+    let (given, prompt) = prompt(s, &options.prompt, &reader, reads)?;
     // A tokenizer may have more tokens than the model has rows (tokens of images, say); only those that are used must fit.
     if let Some((token, bound)) = contract.too_great(&prompt) {
         let shown = options.tokenizer.display();
@@ -93,8 +94,11 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     });
     let (entry, calls) = ready.map_err(|error| call_failed(s, &error.text))?;
     let tokenizer = other.as_ref().unwrap_or(&reader);
+    // A model that reads the whole prompt first writes a text of its own, on another line.
+    let end: &[u8] = if reads && !given.ends_with(b"\n") { b"\n" } else { b"" };
+    let echoed = if options.echo { [given.as_slice(), end].concat() } else { Vec::new() };
     let mut writer = Writer { name, entry, calls, interrupted, contract: &contract, tokenizer, written: Vec::new() };
-    let (end, times) = writer.write(s, prompt, options)?;
+    let (end, times) = writer.write(s, prompt, &echoed, options)?;
     let why = match end {
         End::Failed(error) => return Err(error),
         End::MaxTokens(most) => format!("it ended after `--max-tokens {most}`"),
@@ -116,7 +120,7 @@ fn tokenizer(s: &mut Session, option: &str, path: &Path) -> Result<Tokenizer, Co
     let is_file = std::fs::metadata(path).map(|found| found.is_file());
     let read = match is_file {
         Ok(false) => Err("it is not a regular file".to_string()),
-        Ok(true) => std::fs::read_to_string(path).map_err(|error| reason(&error)),
+        Ok(true) => text_of(path).map_err(|error| reason(&error)),
         Err(error) => Err(reason(&error)),
     };
     s.reads(path);
@@ -127,8 +131,20 @@ fn tokenizer(s: &mut Session, option: &str, path: &Path) -> Result<Tokenizer, Co
     })
 }
 
-/// The tokens of the prompt, which is a whole text or goes on.
-fn prompt(s: &mut Session, given: &str, tokenizer: &Tokenizer, is_whole: bool) -> Result<Vec<u32>, CommandError> {
+/// Reads a tokenizer's file; of one above the size limit, only enough to exceed that.
+fn text_of(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(tokenizer::LONGEST as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The prompt, which is a whole text or goes on, and its tokens.
+fn prompt(
+    s: &mut Session,
+    given: &str,
+    tokenizer: &Tokenizer,
+    is_whole: bool,
+) -> Result<(Vec<u8>, Vec<u32>), CommandError> {
     let mut text = given.as_bytes().to_vec();
     if given == "-" {
         text.clear();
@@ -146,7 +162,7 @@ fn prompt(s: &mut Session, given: &str, tokenizer: &Tokenizer, is_whole: bool) -
             "the prompt is empty, and there is nothing to go on from; give at least one character, or a token that begins a text",
         ));
     }
-    Ok(tokens)
+    Ok((text, tokens))
 }
 
 /// Why the text ends.
@@ -208,18 +224,20 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes until an end.
+    /// Writes `echoed`, then tokens until an end.
     fn write(
         &mut self,
         s: &mut Session,
         prompt: Vec<u32>,
+        echoed: &[u8],
         options: &GenerateOptions,
     ) -> Result<(End, Times), CommandError> {
         let of_text = |stop: &Stop| if let Stop::Text(text) = stop { Some(text.clone()) } else { None };
         let mut text = Text::new(options.stop.iter().filter_map(of_text).collect());
         let mut times = Times { prompt: prompt.len(), first: Duration::ZERO, written: 0, rest: Duration::ZERO };
         let mut all = prompt;
-        let mut ends_line = true;
+        print(echoed).map_err(|error| stdout_failed(&error))?;
+        let mut ends_line = echoed.is_empty() || echoed.ends_with(b"\n");
         let mut show = |text: &str| {
             ends_line = if text.is_empty() { ends_line } else { text.ends_with('\n') };
             print(text.as_bytes()).map_err(|error| stdout_failed(&error))

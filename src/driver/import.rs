@@ -12,6 +12,7 @@ use crate::import::{self, Config, Names, Refusal, gguf};
 use crate::runtime::weights::{WeightsFile, members};
 use crate::types;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The files of a checkpoint: all tensors in one, or a list of which file has which.
@@ -26,24 +27,28 @@ pub fn import(options: &ImportOptions) -> Result<(), CommandError> {
 }
 
 fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
-    if options.folder.is_file() {
+    let given = options.folder.as_path();
+    // A file of a folder stands for the folder.
+    let is_of_folder = ["config.json", WHOLE, INDEX].iter().any(|name| given.file_name() == Some(OsStr::new(name)));
+    let folder = given.parent().filter(|_| is_of_folder && given.is_file()).unwrap_or(given);
+    if folder.is_file() {
         return gguf(s, options);
     }
     let stdout = PathBuf::from("-");
     let output = options.output.as_ref().unwrap_or(&stdout);
-    let config_path = options.folder.join("config.json");
+    let config_path = folder.join("config.json");
     let file = s.read(&config_path)?;
-    let (weights, tensors) = checkpoint(s, &options.folder)?;
+    let (weights, tensors) = checkpoint(s, folder)?;
     s.claim(output)?;
     let text = s.text(file);
     let mut config = Config::parse(&text, &options.ignore).map_err(|refusal| refused(s, &config_path, refusal))?;
-    let writing = options.folder.join("generation_config.json");
+    let writing = folder.join("generation_config.json");
     if writing.exists() {
         let file = s.read(&writing)?;
         let text = s.text(file);
         config.writes_by(&text).map_err(|refusal| refused(s, &writing, refusal))?;
     }
-    let program = program(s, &config, &tensors, [&options.folder, &config_path, &weights, output])?;
+    let program = program(s, &config, &tensors, [folder, &config_path, &weights, output])?;
     s.write(output, program.as_bytes())
 }
 
@@ -161,15 +166,7 @@ fn unlike(s: &mut Session, program: &str, tensors: &Shapes, model: &str) -> Resu
     let more = |count: usize| if count > 1 { format!(", and {} more", count - 1) } else { String::new() };
     if let Some(first) = missing.first() {
         let message = format!("the checkpoint has no tensor `{first}`{}, which a {model} needs", more(missing.len()));
-        // Checkpoints from before PyTorch have other names for the two parameters of a norm.
-        let old = first
-            .strip_suffix("LayerNorm.weight")
-            .filter(|norm| tensors.contains_key(&format!("{norm}LayerNorm.gamma")));
-        let help = old.map(|_| {
-            "norms have `gamma` and `beta` in it for `weight` and `bias`; load and save it with `transformers` once"
-                .to_owned()
-        });
-        return Ok(Some(Refusal { message, help }));
+        return Ok(Some(Refusal { message, help: None }));
     }
     Ok(others.first().map(|(name, shape, ty)| {
         let more = match others.len() {

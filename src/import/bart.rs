@@ -96,11 +96,16 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
     // It ends what is read, and what is written.
     edge("eos_token_id", 2, read)?;
     let end = edge("eos_token_id", 2, written)?;
-    // The first token that is written may be given.
-    let (first, begins) = match config.token("forced_bos_token_id")? {
+    // The first token to write may be given; older files only say whether it is `bos_token_id`.
+    let is_forced = config.flag_or("force_bos_token_to_be_generated", false)?;
+    let forced = match config.token("forced_bos_token_id")? {
+        None => is_forced.then_some("bos_token_id"),
+        Some(_) => Some("forced_bos_token_id"),
+    };
+    let (first, begins) = match forced {
         None => (format!("full({start}, [1])"), format!("token {start}")),
-        Some(_) => {
-            let next = edge("forced_bos_token_id", 0, written)?;
+        Some(name) => {
+            let next = edge(name, 0, written)?;
             (format!("concat(full({start}, [1]), full({next}, [1]))"), format!("tokens {start} and {next}"))
         }
     };

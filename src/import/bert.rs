@@ -7,7 +7,13 @@ use super::{Config, Names, Refusal, Template, activation, number};
 const HEADS: [&str; 4] = ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "Model"];
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
-    let roberta = config.text("model_type")? == "roberta";
+    let family = config.text("model_type")?;
+    let class = match family.as_str() {
+        "roberta" => "Roberta",
+        "xlm-roberta" => "XLMRoberta",
+        _ => "Bert",
+    };
+    let roberta = class != "Bert";
     let (d, h) = (config.size("hidden_size")?, config.size("num_attention_heads")?);
     if d % h != 0 {
         return Err(config.refuse("num_attention_heads", &format!("a divisor of hidden_size, {d}")));
@@ -17,10 +23,11 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     }
     config.only("is_decoder", false)?;
     config.only("add_cross_attention", false)?;
-    let head = head(config, if roberta { "Roberta" } else { "Bert" })?;
+    let head = head(config, class)?;
     let base = if roberta { "roberta." } else { "bert." };
     let prefix = names.prefix(&[base, ""], "embeddings.word_embeddings.weight")?;
-    let pad = config.token("pad_token_id")?.unwrap_or(if roberta { 1 } else { 0 });
+    // RoBERTa numbers positions from it.
+    let pad = if roberta { config.token("pad_token_id")?.unwrap_or(1) } else { config.padding()?.unwrap_or(0) };
     let longest = config.size("max_position_embeddings")? - if roberta { pad + 1 } else { 0 };
     if longest < 1 {
         return Err(config.refuse("max_position_embeddings", "a size above pad_token_id + 1"));
@@ -42,7 +49,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     };
     let act = activation(config, "hidden_act", "gelu")?;
     let template = Template::new(include_str!("bert.attn"))
-        .word("Name", if roberta { "Roberta" } else { "Bert" })
+        .word("Name", class)
         .word("L", config.size("num_hidden_layers")?)
         .word("D", d)
         .word("H", h)
@@ -75,7 +82,13 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .flag("roberta", roberta)
         .flag("pooled", pooler)
         .flag("two_steps", roberta && head == "ForSequenceClassification");
-    finish(template, config, prefix, pad, longest, head)
+    let old = names.has(&format!("{prefix}embeddings.LayerNorm.gamma"));
+    finish(template.word("Norm", norm(old)).flag("old_norms", old), config, prefix, pad, longest, head)
+}
+
+/// The layer for norms, whose parameters have other names in checkpoints that come from TensorFlow.
+fn norm(is_old: bool) -> &'static str {
+    if is_old { "OldNorm" } else { "LayerNorm" }
 }
 
 pub(super) fn distilled(config: &Config, names: &Names) -> Result<String, Refusal> {
@@ -87,7 +100,7 @@ pub(super) fn distilled(config: &Config, names: &Names) -> Result<String, Refusa
     let prefix = names.prefix(&["distilbert.", ""], "embeddings.word_embeddings.weight")?;
     let longest = config.size("max_position_embeddings")?;
     let act = activation(config, "activation", "gelu")?;
-    let pad = config.token("pad_token_id")?.unwrap_or(0);
+    let pad = config.padding()?.unwrap_or(0);
     let template = Template::new(include_str!("bert.attn"))
         .word("Name", "DistilBert")
         .word("L", config.size("n_layers")?)
@@ -118,6 +131,8 @@ pub(super) fn distilled(config: &Config, names: &Names) -> Result<String, Refusa
         .word("arguments", "tokens: i32[B, S], mask: i32[B, S]")
         .word("passed", "tokens, mask")
         .word("act", act)
+        .word("Norm", norm(false))
+        .flag("old_norms", false)
         .flag("distilled", true)
         .flag("roberta", false)
         .flag("pooled", false)

@@ -12,7 +12,7 @@ const OF_WRITING: [&str; 3] = ["decoder_start_token_id", "forced_bos_token_id", 
 
 /// Fields that change nothing in what a model computes from tokens or pixels when it is not trained: what they are for is said
 /// behind them.
-const WITHOUT_EFFECT: [&str; 94] = [
+const WITHOUT_EFFECT: [&str; 102] = [
     // Where the file comes from.
     "_name_or_path",
     "_commit_hash",
@@ -24,6 +24,7 @@ const WITHOUT_EFFECT: [&str; 94] = [
     "_num_labels",
     "language",
     "license",
+    "is_llama_config",
     // How numbers are stored, and how a framework runs the model.
     "dtype",
     "torch_dtype",
@@ -45,6 +46,13 @@ const WITHOUT_EFFECT: [&str; 94] = [
     "output_scores",
     "output_past",
     "hybrid_kernel",
+    // From the original BERT code, whose encoder ignores them.
+    "directionality",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
     // Training alone.
     "initializer_range",
     "initializer_factor",
@@ -92,6 +100,7 @@ const WITHOUT_EFFECT: [&str; 94] = [
     "id2label",
     "label2id",
     "n_ctx",
+    "max_sequence_length",
     "max_length",
     "summary_type",
     "summary_use_proj",
@@ -215,6 +224,12 @@ impl Config {
         let Some(value) = self.get(name) else { return Ok(None) };
         let token = value.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n));
         token.map(Some).ok_or_else(|| self.refuse(name, "an integer from 0 to 2147483647"))
+    }
+
+    /// `pad_token_id` of a family that uses it only in training; -1 stands for none.
+    pub(super) fn padding(&self) -> Result<Option<i64>, Refusal> {
+        let name = "pad_token_id";
+        if self.get(name).is_some_and(|value| *value == -1) { Ok(None) } else { self.token(name) }
     }
 
     /// Tokens that are never written: a list of texts of one token each; none if it is not given.

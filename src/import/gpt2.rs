@@ -9,7 +9,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     }
     config.only("scale_attn_by_inverse_layer_idx", false)?;
     config.only("add_cross_attention", false)?;
-    config.token("pad_token_id")?;
+    config.padding()?;
     let head = config.architecture("GPT2", &["LMHeadModel", "Model"])? == "LMHeadModel";
     let tied = config.flag_or("tie_word_embeddings", true)?;
     let scaled = config.flag_or("scale_attn_weights", true)?;

@@ -54,7 +54,11 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
     }
     let e = config.size_or("head_dim", if gemma { 256 } else { d / h })?;
     if e % 2 != 0 || (!config.has("head_dim") && !gemma && d % h != 0) {
-        return Err(config.refuse("head_dim", "an even size"));
+        let wanted = format!("a divisor of hidden_size, {d}, such that each head has an even size");
+        return Err(match config.has("head_dim") {
+            true => config.refuse("head_dim", "an even size"),
+            false => config.refuse("num_attention_heads", &wanted),
+        });
     }
     // Their defaults are not what a reader would guess.
     for field in match family.as_str() {
@@ -100,7 +104,7 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
     let prefix = names.prefix(prefixes, "embed_tokens.weight")?;
     let own_head = own_head(config, head, gemma, names)?;
     config.only("mlp_bias", false)?;
-    config.token("pad_token_id")?;
+    config.padding()?;
 
     let bias = config.flag_or("attention_bias", false)?;
     let (qkv_bias, out_bias) = if family == "qwen2" { (true, false) } else { (bias, bias) };
@@ -125,11 +129,17 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
     };
     let act = match family.as_str() {
         // Gemma's first configurations say `gelu` and mean the approximation by tanh.
-        "gemma" if config.has("hidden_activation") => activation(config, "hidden_activation", "gelu_pytorch_tanh")?,
-        "gemma" => match activation(config, "hidden_act", "gelu_pytorch_tanh")? {
-            "gelu" => "gelu_tanh",
-            other => other,
-        },
+        "gemma" => {
+            let old = match activation(config, "hidden_act", "gelu_pytorch_tanh")? {
+                "gelu" => "gelu_tanh",
+                other => other,
+            };
+            let new = if config.has("hidden_activation") { activation(config, "hidden_activation", "")? } else { old };
+            if config.has("hidden_act") && new != old {
+                return Err(config.refuse("hidden_activation", "the same function as hidden_act"));
+            }
+            new
+        }
         "gemma2" | "gemma3_text" => activation(config, "hidden_activation", "gelu_pytorch_tanh")?,
         _ => activation(config, "hidden_act", "silu")?,
     };

@@ -37,10 +37,11 @@ pub struct Imported {
 type Family = (&'static str, fn(&Config, &Names) -> Result<String, Refusal>);
 
 /// Families, in the order of messages.
-const FAMILIES: [Family; 18] = [
+const FAMILIES: [Family; 19] = [
     ("gpt2", gpt2::program),
     ("bert", bert::program),
     ("roberta", bert::program),
+    ("xlm-roberta", bert::program),
     ("distilbert", bert::distilled),
     ("llama", llama::program),
     ("mistral", llama::program),

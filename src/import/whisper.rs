@@ -18,7 +18,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     config.size_or("classifier_proj_size", 1)?;
     config.flag_or("use_weighted_layer_sum", false)?;
     config.flag_or("tie_word_embeddings", true)?;
-    config.token("pad_token_id")?;
+    config.padding()?;
     // The encoder does not scale, whatever this says.
     config.flag_or("scale_embedding", false)?;
     Ok(Template::new(include_str!("whisper.attn"))

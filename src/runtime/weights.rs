@@ -143,7 +143,7 @@ fn mapped(path: &Path) -> Result<Mmap, String> {
     let file = regular(path)?;
     // SAFETY: the map is read only; a file that is changed while it is mapped is the user's fault, as in a model.so.
     let map = unsafe { Mmap::map(&file) }.map_err(|e| format!("cannot read weights file `{shown}`: {e}"))?;
-    if let Some(name) = twice(&map) {
+    if let Some(name) = header(&map).and_then(|header| twice(header, None)) {
         return Err(format!("weights file `{shown}`: it has two tensors `{}`", name.escape_debug()));
     }
     SafeTensors::deserialize(&map).map_err(|e| format!("weights file `{shown}`: {e}"))?;
@@ -175,6 +175,9 @@ fn indexed(path: &Path) -> Result<Vec<String>, String> {
     let Some(map) = index.get("weight_map").and_then(|map| map.as_object()) else {
         return Err(format!("weights file `{shown}`: it has no object `weight_map`"));
     };
+    if let Some(name) = twice(text.as_bytes(), Some("weight_map")) {
+        return Err(format!("weights file `{shown}`: it has `{}` twice", name.escape_debug()));
+    }
     let mut files = BTreeSet::new();
     for file in map.values() {
         let Some(name) = file.as_str().filter(|name| !name.is_empty() && !name.contains(['/', '\0'])) else {
@@ -190,13 +193,20 @@ fn is_half(elem: Elem) -> bool {
     matches!(elem, Elem::BF16 | Elem::F16)
 }
 
-/// A name that the header of a safetensors file gives to two tensors. Whether it is a good one in all else is not asked.
-fn twice(file: &[u8]) -> Option<String> {
+/// The header of a safetensors file.
+fn header(file: &[u8]) -> Option<&[u8]> {
     let (length, rest) = file.split_first_chunk::<8>()?;
-    let header = rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)
+}
+
+/// The first duplicate key of a JSON object; or, given `within`, of the object under that key, or that key itself if it is there twice.
+/// The text need not be valid otherwise.
+fn twice(header: &[u8], within: Option<&str>) -> Option<String> {
     let mut names = BTreeSet::new();
+    let (mut is_within, mut was_within) = (within.is_none(), false);
+    let wanted = if within.is_some() { 2 } else { 1 };
     let (mut depth, mut at) = (0usize, 0);
-    // Names are the strings one level deep that a colon follows; the rest of the header is stepped over.
+    // Names are the strings that a colon follows; the rest is stepped over.
     while let Some(byte) = header.get(at) {
         match byte {
             b'{' | b'[' => depth += 1,
@@ -209,9 +219,14 @@ fn twice(file: &[u8]) -> Option<String> {
                 }
                 let is_name =
                     || header.get(at + 1..)?.iter().find(|b| !b.is_ascii_whitespace()).filter(|b| **b == b':');
-                if depth == 1 && is_name().is_some() {
+                if (depth == 1 || depth == wanted) && is_name().is_some() {
                     let name: String = serde_json::from_slice(header.get(start..=at)?).ok()?;
-                    if !names.insert(name.clone()) {
+                    if depth < wanted {
+                        is_within = within == Some(name.as_str());
+                        if is_within && std::mem::replace(&mut was_within, true) {
+                            return Some(name);
+                        }
+                    } else if is_within && !names.insert(name.clone()) {
                         return Some(name);
                     }
                 }

@@ -3,6 +3,7 @@
 //! In: vocabulary and merges, a piece of text. Out: its tokens. A piece begins as its characters; of all pairs of neighbours that have
 //! a merge, those of the earliest merge are merged first, from the left (Sennrich et al. 2016).
 
+use super::budget::Budget;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -14,8 +15,8 @@ pub(super) struct Bpe {
     pub(super) merges: HashMap<(u32, u32), (usize, u32)>,
     /// The token for characters that have none; do several such characters in a row become one token?
     pub(super) unknown: Option<(u32, bool)>,
-    /// Is a character that has no token replaced by the tokens of its bytes (`<0x0A>`)?
-    pub(super) falls_back: bool,
+    /// With byte fallback, the token of each byte (`<0x0A>`). Characters without a token are replaced by those of their bytes, if all have one.
+    pub(super) bytes: Option<Vec<Option<u32>>>,
     /// If a whole piece has a token, is that used without merging?
     pub(super) whole_first: bool,
 }
@@ -24,21 +25,24 @@ pub(super) struct Bpe {
 #[derive(Clone, Copy)]
 struct Symbol {
     token: u32,
-    before: Option<usize>,
-    after: Option<usize>,
-    /// Was it merged into the one before it?
-    is_gone: bool,
+    /// The indices of its neighbours, or [`NONE`]. A symbol merged into the previous one is its own `before`.
+    before: u32,
+    after: u32,
 }
+
+/// No neighbour.
+const NONE: u32 = u32::MAX;
 
 impl Bpe {
     /// The tokens of a piece.
-    pub(super) fn encode(&self, piece: &str, out: &mut Vec<u32>) -> Result<(), String> {
+    pub(super) fn encode(&self, piece: &str, out: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
+        budget.work(8 * piece.len())?;
         if let Some(token) = self.vocabulary.get(piece).filter(|_| self.whole_first) {
             out.push(*token);
             return Ok(());
         }
         let tokens = self.characters(piece)?;
-        out.extend(self.merged(&tokens));
+        self.merged(&tokens, out, budget)?;
         Ok(())
     }
 
@@ -54,9 +58,8 @@ impl Bpe {
                 was_unknown = false;
                 continue;
             }
-            let byte = |b: u8| self.vocabulary.get(&format!("<0x{b:02X}>")).copied();
+            let byte = |b: u8| self.bytes.as_ref()?.get(usize::from(b)).copied().flatten();
             let bytes: Option<Vec<u32>> = text.bytes().map(byte).collect();
-            let bytes = bytes.filter(|_| self.falls_back);
             match (&bytes, self.unknown) {
                 (Some(bytes), _) => tokens.extend(bytes),
                 (None, Some((_, true))) if was_unknown => {}
@@ -69,37 +72,41 @@ impl Bpe {
     }
 
     /// Merges neighbours until no pair has a merge.
-    fn merged(&self, tokens: &[u32]) -> Vec<u32> {
-        let last = tokens.len().saturating_sub(1);
-        let symbol = |(at, token): (usize, &u32)| Symbol {
+    fn merged(&self, tokens: &[u32], out: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
+        let count = u32::try_from(tokens.len()).map_err(|_| "a piece of the text is too long")?;
+        let symbol = |(at, token): (u32, &u32)| Symbol {
             token: *token,
-            before: at.checked_sub(1),
-            after: (at < last).then_some(at + 1),
-            is_gone: false,
+            before: at.checked_sub(1).unwrap_or(NONE),
+            after: if at + 1 < count { at + 1 } else { NONE },
         };
-        let mut symbols: Vec<Symbol> = tokens.iter().enumerate().map(symbol).collect();
+        let mut symbols: Vec<Symbol> = (0..count).zip(tokens).map(symbol).collect();
         // Ordered by merge, then by place. The tokens are kept too: by the time of the merge they may have changed.
         let mut open = BinaryHeap::new();
-        let merge = |symbols: &[Symbol], at: usize| {
-            let (left, right) = (symbols[at].token, symbols[symbols[at].after?].token);
+        let merge = |symbols: &[Symbol], at: u32| {
+            let left = symbols.get(at as usize)?;
+            let (left, right) = (left.token, symbols.get(left.after as usize)?.token);
             let (rank, made) = *self.merges.get(&(left, right))?;
             Some(Reverse((rank, at, left, right, made)))
         };
-        open.extend((0..symbols.len()).filter_map(|at| merge(&symbols, at)));
+        open.extend((0..count).filter_map(|at| merge(&symbols, at)));
         while let Some(Reverse((_, at, left, right, made))) = open.pop() {
-            let Some(next) = symbols[at].after.filter(|_| !symbols[at].is_gone) else { continue };
-            if symbols[at].token != left || symbols[next].token != right {
+            budget.work(16)?;
+            let one = symbols[at as usize];
+            let Some(next) = symbols.get(one.after as usize).copied().filter(|_| one.before != at) else { continue };
+            if one.token != left || next.token != right {
                 continue;
             }
-            symbols[at] = Symbol { token: made, after: symbols[next].after, ..symbols[at] };
-            symbols[next].is_gone = true;
-            if let Some(after) = symbols[at].after {
-                symbols[after].before = Some(at);
+            symbols[at as usize] = Symbol { token: made, after: next.after, ..one };
+            symbols[one.after as usize].before = one.after;
+            if let Some(after) = symbols.get_mut(next.after as usize) {
+                after.before = at;
             }
             open.extend(merge(&symbols, at));
-            open.extend(symbols[at].before.and_then(|before| merge(&symbols, before)));
+            open.extend(merge(&symbols, one.before));
         }
-        symbols.iter().filter(|symbol| !symbol.is_gone).map(|symbol| symbol.token).collect()
+        let is_left = |(at, symbol): &(u32, &Symbol)| symbol.before != *at;
+        out.extend((0..count).zip(&symbols).filter(is_left).map(|(_, symbol)| symbol.token));
+        Ok(())
     }
 }
 
@@ -122,6 +129,12 @@ mod tests {
         bpe
     }
 
+    fn merged(bpe: &Bpe, tokens: &[u32]) -> Vec<u32> {
+        let mut out = Vec::new();
+        bpe.merged(tokens, &mut out, &Budget::of(0).unwrap()).unwrap();
+        out
+    }
+
     /// The same, by searching all pairs of neighbours after each merge.
     fn slowly(bpe: &Bpe, mut tokens: Vec<u32>) -> Vec<u32> {
         loop {
@@ -140,10 +153,10 @@ mod tests {
         for merges in [&["a b", "b c", "a bc", "ab ab", "c a"][..], &["a a", "aa a", "aa aa", "b aa"], &["c c"], &[]] {
             let bpe = of(merges);
             for tokens in &all {
-                assert_eq!(bpe.merged(tokens), slowly(&bpe, tokens.clone()), "{merges:?}");
+                assert_eq!(merged(&bpe, tokens), slowly(&bpe, tokens.clone()), "{merges:?}");
             }
         }
-        assert!(of(&["a b"]).merged(&[]).is_empty());
+        assert!(merged(&of(&["a b"]), &[]).is_empty());
     }
 
     #[test]
@@ -151,15 +164,16 @@ mod tests {
         let mut bpe = of(&["a b"]);
         let encoded = |bpe: &Bpe, text: &str| {
             let mut out = Vec::new();
-            bpe.encode(text, &mut out).map(|()| out)
+            bpe.encode(text, &mut out, &Budget::of(0).unwrap()).map(|()| out)
         };
         assert!(encoded(&bpe, "ax").is_err_and(|why| why.contains("'x'")));
         bpe.unknown = Some((9, false));
         assert_eq!(encoded(&bpe, "xyab"), Ok(vec![9, 9, 3]));
         bpe.unknown = Some((9, true));
         assert_eq!(encoded(&bpe, "xyabx"), Ok(vec![9, 3, 9]));
-        bpe.falls_back = true;
-        bpe.vocabulary.extend([("<0xC3>".to_string(), 10), ("<0xA9>".to_string(), 11)]);
+        let mut bytes = vec![None; 256];
+        (bytes[0xc3], bytes[0xa9]) = (Some(10), Some(11));
+        bpe.bytes = Some(bytes);
         assert_eq!(encoded(&bpe, "\u{e9}ax"), Ok(vec![10, 11, 0, 9]));
         bpe.vocabulary.insert("cab".to_string(), 12);
         bpe.whole_first = true;

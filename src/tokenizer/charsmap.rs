@@ -5,6 +5,7 @@
 //! bytes is replaced as a whole, by the text of its shortest beginning that is in the table; of others, each character is. That a
 //! beginning is enough is what the library does, and vocabularies were learnt so.
 
+use super::budget::Budget;
 use unicode_segmentation::UnicodeSegmentation as _;
 
 /// The longest text that may take the place of a character: the longest one of Unicode's normal forms has 18.
@@ -70,10 +71,15 @@ impl CharsMap {
     }
 
     /// The text with what the table has replaced.
-    pub(super) fn apply(&self, text: &str) -> String {
+    ///
+    /// # Errors
+    /// The budget is exhausted.
+    pub(super) fn apply(&self, text: &str, budget: &Budget) -> Result<String, String> {
         let mut out = String::with_capacity(text.len());
         let mut buffer = [0; 4];
         for grapheme in text.graphemes(true) {
+            budget.fits(out.len())?;
+            budget.work(4 * grapheme.len())?;
             if let Some(whole) = self.replaced(grapheme).filter(|_| grapheme.len() < 6) {
                 out.push_str(whole);
                 continue;
@@ -81,9 +87,10 @@ impl CharsMap {
             for c in grapheme.chars() {
                 let c: &str = c.encode_utf8(&mut buffer);
                 out.push_str(self.replaced(c).unwrap_or(c));
+                budget.fits(out.len())?;
             }
         }
-        out
+        Ok(out)
     }
 }
 
@@ -145,6 +152,7 @@ mod tests {
         let long = format!("AAAAA{}", "GFh".repeat(99));
         assert!(CharsMap::read(&long).is_err(), "{long}");
         // Units that lead nowhere.
+        let budget = Budget::of(0).unwrap();
         let mut state = 1u32;
         for _ in 0..200 {
             let mut next = || {
@@ -153,9 +161,9 @@ mod tests {
             };
             let units = (0..64).map(|_| next() >> 7 | 1 << 8).collect();
             let map = CharsMap { units, texts: "a\0\u{e9}\0".to_string() };
-            assert!(map.apply("text \u{301}\u{4e00}\0").len() < 100);
+            assert!(map.apply("text \u{301}\u{4e00}\0", &budget).is_ok_and(|text| text.len() < 100));
         }
         let empty = CharsMap { units: Vec::new(), texts: String::new() };
-        assert_eq!(empty.apply("e\u{301}a\0b"), "e\u{301}a\0b");
+        assert_eq!(empty.apply("e\u{301}a\0b", &budget).as_deref(), Ok("e\u{301}a\0b"));
     }
 }

@@ -3,13 +3,21 @@
 //!
 //! In: the text of the file. Out: a [`Hub`], which gives the tokens that the `tokenizers` library gives; or the part of the file
 //! that is not supported. The library itself is not used: little more than this file and a regular expression engine is needed, and
-//! the library would take three times as long to build (45 seconds of CPU time instead of 15).
+//! the library would take three times as long to build (45 seconds of CPU time instead of 15), and bounds neither work nor memory.
 
+use super::added::{Added, AddedTokens};
 use super::bpe::Bpe;
-use super::pieces::{Normalizer, Splitter, bounded, bytes_of, list, named, refuse};
+use super::budget::Budget;
+use super::normalize::{Normalizer, Part, bounded};
+use super::pieces::{Pieces, Splitter, bytes_of, list, named, refuse, shown};
 use super::unigram::Unigram;
 use serde_json::Value;
 use std::collections::HashMap;
+
+/// The most JSON values in a file: each takes memory, however short it is.
+const MOST_VALUES: usize = 1 << 23;
+/// The most tokens that a post-processor may add.
+const MOST_AROUND: usize = 1 << 10;
 
 /// What divides a piece into tokens.
 #[derive(Debug)]
@@ -19,10 +27,10 @@ enum Model {
 }
 
 impl Model {
-    fn read(model: &Value) -> Result<Model, String> {
+    fn read(model: &Value, budget: &Budget) -> Result<Model, String> {
         match &model["type"] {
             Value::String(kind) if kind == "BPE" => bpe(model).map(Model::Bpe),
-            Value::String(kind) if kind == "Unigram" => unigram(model).map(Model::Unigram),
+            Value::String(kind) if kind == "Unigram" => unigram(model, budget).map(Model::Unigram),
             // Older files omit the type; only BPE has merges.
             Value::Null if model["merges"].is_array() => bpe(model).map(Model::Bpe),
             Value::Null => Err("it has no `model.type`: it is not a tokenizer.json".to_string()),
@@ -31,17 +39,18 @@ impl Model {
     }
 
     /// What each token adds to a text.
-    fn bytes(&self, decode: &Decode) -> HashMap<u32, Vec<u8>> {
+    fn bytes(&self, decoder: &Decoder, budget: &Budget) -> Result<HashMap<u32, Vec<u8>>, String> {
+        let decoded = |(text, token)| Ok((token, decoder.decode(text, budget)?));
         match self {
-            Model::Bpe(bpe) => bpe.vocabulary.iter().map(|(text, token)| (*token, decode(text))).collect(),
-            Model::Unigram(unigram) => unigram.texts().map(|(text, token)| (token, decode(text))).collect(),
+            Model::Bpe(bpe) => bpe.vocabulary.iter().map(|(text, token)| decoded((text, *token))).collect(),
+            Model::Unigram(unigram) => unigram.texts().map(decoded).collect(),
         }
     }
 
-    fn encode(&self, piece: &str, tokens: &mut Vec<u32>) -> Result<(), String> {
+    fn encode(&self, piece: &str, tokens: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
         match self {
-            Model::Bpe(bpe) => bpe.encode(piece, tokens),
-            Model::Unigram(unigram) => unigram.encode(piece, tokens),
+            Model::Bpe(bpe) => bpe.encode(piece, tokens, budget),
+            Model::Unigram(unigram) => unigram.encode(piece, tokens, budget),
         }
     }
 }
@@ -52,22 +61,15 @@ pub struct Hub {
     model: Model,
     normalizers: Vec<Normalizer>,
     splitters: Vec<Splitter>,
-    /// Added tokens, longest text first.
-    added: Vec<Added>,
+    /// Added tokens that are matched in the original text.
+    plain: AddedTokens,
+    /// Normalized added tokens, which are matched in the normalized text.
+    normal: AddedTokens,
     /// Tokens before a text, and those after it.
     around: (Vec<u32>, Vec<u32>),
     /// What each token adds to a text.
     bytes: HashMap<u32, Vec<u8>>,
     vocabulary: u64,
-}
-
-/// A text that is a token wherever it occurs.
-#[derive(Debug)]
-struct Added {
-    text: String,
-    token: u32,
-    /// Does it absorb the whitespace before it, and that after it?
-    takes: (bool, bool),
 }
 
 impl Hub {
@@ -76,31 +78,42 @@ impl Hub {
     /// # Errors
     /// What is wrong with it, or not supported, in words.
     pub(super) fn read(text: &str) -> Result<Hub, String> {
+        let budget = Budget::of(text.len())?;
+        if values(text) > MOST_VALUES {
+            return Err(format!("it has more than {MOST_VALUES} values, the limit"));
+        }
         let file: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-        let model = Model::read(&file["model"])?;
-        let normalizers = Normalizer::all(&file["normalizer"])?;
-        let splitters = Splitter::all(&file["pre_tokenizer"])?;
-        let mut bytes = model.bytes(&decoder(&file["decoder"])?);
-        let mut added = Vec::new();
+        let model = Model::read(&file["model"], &budget)?;
+        let normalizers = Normalizer::all(&file["normalizer"], &budget)?;
+        let splitters = Splitter::all(&file["pre_tokenizer"], &budget)?;
+        let mut bytes = model.bytes(&Decoder::read(&file["decoder"])?, &budget)?;
+        let (mut plain, mut normal) = (Vec::new(), Vec::new());
         for (at, one) in list(&file["added_tokens"]).iter().enumerate() {
-            let place = |field: &str| format!("added_tokens[{at}].{field}");
             let (Some(text), Some(token)) = (one["content"].as_str(), number(&one["id"])) else {
                 return Err(format!("`added_tokens[{at}]` has no `content` and `id`"));
             };
-            if one["single_word"] == true {
-                return Err(refuse(&place("single_word"), &one["single_word"], "false"));
-            }
             let is_special = one["special"] == true;
             bytes.insert(token, if is_special { Vec::new() } else { text.as_bytes().to_vec() });
-            let takes = (one["lstrip"] == true, one["rstrip"] == true);
-            if !text.is_empty() {
-                added.push(Added { text: text.to_string(), token, takes });
+            if text.is_empty() {
+                continue;
+            }
+            let (is_word, takes) = (one["single_word"] == true, (one["lstrip"] == true, one["rstrip"] == true));
+            let text = text.to_string();
+            if one["normalized"] == true {
+                let text = normalized(&normalizers, Part { text, first: 0 }, &budget)?.text;
+                // The library would match it between all characters.
+                if text.is_empty() {
+                    return Err(format!("`added_tokens[{at}]` has no text left after its `normalizer`"));
+                }
+                normal.push(Added { text, token, is_word, takes });
+            } else {
+                plain.push(Added { text, token, is_word, takes });
             }
         }
-        added.sort_by_key(|one| usize::MAX - one.text.len());
+        let (plain, normal) = (AddedTokens::new(plain, &budget)?, AddedTokens::new(normal, &budget)?);
         let around = around(&file["post_processor"], &|token| bytes.contains_key(&token))?;
         let vocabulary = bytes.keys().max().map_or(0, |most| u64::from(*most) + 1);
-        Ok(Hub { model, normalizers, splitters, added, around, bytes, vocabulary })
+        Ok(Hub { model, normalizers, splitters, plain, normal, around, bytes, vocabulary })
     }
 
     pub(super) fn vocabulary(&self) -> u64 {
@@ -113,30 +126,16 @@ impl Hub {
 
     /// The tokens of a text that goes on, or of a whole one: then those after it are there too.
     pub(super) fn encode(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, String> {
+        let budget = Budget::of(text.len())?;
         let (before, after) = &self.around;
         let mut tokens = before.clone();
-        let mut rest = text;
-        let mut is_first = true;
-        // Where each added token occurs next; it is searched for again only from there on.
-        let mut next: Vec<Option<usize>> = self.added.iter().map(|one| text.find(one.text.as_str())).collect();
-        while !rest.is_empty() {
-            let begin = text.len() - rest.len();
-            for (place, one) in next.iter_mut().zip(&self.added).filter(|(place, _)| place.is_some_and(|at| at < begin))
-            {
-                *place = rest.find(one.text.as_str()).map(|at| begin + at);
+        for (range, token) in self.plain.divide(text, &budget)? {
+            let first = if range.start == 0 { text.chars().next().map_or(0, char::len_utf8) } else { 0 };
+            let text = text.get(range).unwrap_or_default().to_string();
+            match token {
+                Some(token) => tokens.push(token),
+                None => self.part(Part { text, first }, &mut tokens, &budget)?,
             }
-            let found = next.iter().zip(&self.added).filter_map(|(place, one)| Some(((*place)? - begin, one)));
-            // The first place; there, the longest.
-            let Some((at, one)) = found.min_by_key(|(at, _)| *at) else {
-                self.part(rest, is_first, &mut tokens)?;
-                break;
-            };
-            let before = if one.takes.0 { rest[..at].trim_end() } else { &rest[..at] };
-            self.part(before, is_first, &mut tokens)?;
-            tokens.push(one.token);
-            rest = &rest[at + one.text.len()..];
-            rest = if one.takes.1 { rest.trim_start() } else { rest };
-            is_first = false;
         }
         if is_whole {
             tokens.extend(after);
@@ -144,25 +143,41 @@ impl Hub {
         Ok(tokens)
     }
 
-    /// The tokens of a text without added ones.
-    fn part(&self, text: &str, is_first: bool, tokens: &mut Vec<u32>) -> Result<(), String> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        let text = self.normalizers.iter().try_fold(text.to_string(), |text, one| one.apply(&text))?;
-        if text.is_empty() {
-            return Ok(());
-        }
-        let mut pieces = vec![text];
-        for splitter in &self.splitters {
-            let mut parts = Vec::new();
-            for (at, piece) in pieces.iter().enumerate() {
-                splitter.split(piece, is_first && at == 0, &mut parts)?;
+    /// Encodes a part of the text between tokens of `plain`.
+    fn part(&self, part: Part, tokens: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
+        let is_first = part.first > 0;
+        let Part { text, first } = normalized(&self.normalizers, part, budget)?;
+        // Text that is inserted at the beginning of a later part does not come from the first character.
+        let first = if is_first { first } else { 0 };
+        for (range, token) in self.normal.divide(&text, budget)? {
+            if let Some(token) = token {
+                tokens.push(token);
+                continue;
             }
-            pieces = parts;
+            let first = first.saturating_sub(range.start);
+            let mut pieces = Pieces::of(text.get(range).unwrap_or_default().to_string(), first);
+            self.splitters.iter().try_for_each(|splitter| splitter.split(&mut pieces, budget))?;
+            pieces.texts().try_for_each(|piece| self.model.encode(piece, tokens, budget))?;
         }
-        pieces.iter().try_for_each(|piece| self.model.encode(piece, tokens))
+        Ok(())
     }
+}
+
+/// Applies all normalizers.
+fn normalized(normalizers: &[Normalizer], mut part: Part, budget: &Budget) -> Result<Part, String> {
+    normalizers.iter().try_for_each(|one| one.apply(&mut part, budget))?;
+    budget.keep(part.text.len())?;
+    Ok(part)
+}
+
+/// An upper bound of the number of values in a JSON text; an object counts as ten, since it takes as much memory.
+fn values(text: &str) -> usize {
+    let weight = |byte: u8| match byte {
+        b',' | b'[' => 1,
+        b'{' => 10,
+        _ => 0,
+    };
+    text.bytes().map(weight).sum()
 }
 
 fn number(value: &Value) -> Option<u32> {
@@ -170,7 +185,7 @@ fn number(value: &Value) -> Option<u32> {
 }
 
 /// A unigram model.
-fn unigram(model: &Value) -> Result<Unigram, String> {
+fn unigram(model: &Value, budget: &Budget) -> Result<Unigram, String> {
     let Some(list) = model["vocab"].as_array() else { return Err("`model.vocab` is not a list".to_string()) };
     let mut vocabulary = Vec::with_capacity(list.len());
     for (at, one) in list.iter().enumerate() {
@@ -178,13 +193,15 @@ fn unigram(model: &Value) -> Result<Unigram, String> {
             [text, score] => Some((text.as_str()?.to_string(), score.as_f64()?)),
             _ => None,
         });
-        vocabulary.push(found.ok_or_else(|| format!("`model.vocab[{at}]` is {one}; expected a text and its score"))?);
+        vocabulary.push(
+            found.ok_or_else(|| format!("`model.vocab[{at}]` is {}; expected a text and its score", shown(one)))?,
+        );
     }
     let unknown = match &model["unk_id"] {
         Value::Null => None,
         id => Some(number(id).ok_or_else(|| refuse("model.unk_id", id, "a number of a token"))?),
     };
-    Unigram::new(vocabulary, unknown, model["byte_fallback"] == true)
+    Unigram::new(vocabulary, unknown, model["byte_fallback"] == true, budget)
 }
 
 /// A BPE model.
@@ -214,47 +231,65 @@ fn bpe(model: &Value) -> Result<Bpe, String> {
         let made =
             pair.and_then(|(left, right)| Some(((known(left)?, known(right)?), known(&format!("{left}{right}"))?)));
         let (pair, made) =
-            made.ok_or_else(|| format!("`model.merges[{rank}]` is {merge}, which is not in `model.vocab`"))?;
+            made.ok_or_else(|| format!("`model.merges[{rank}]` is {}, which is not in `model.vocab`", shown(merge)))?;
         merges.entry(pair).or_insert((rank, made));
     }
     let is = |field: &str| model[field] == true;
     let unknown = model["unk_token"].as_str();
     let unknown = unknown.and_then(|text| vocabulary.get(text)).map(|token| (*token, is("fuse_unk")));
-    Ok(Bpe { falls_back: is("byte_fallback"), whole_first: is("ignore_merges"), unknown, vocabulary, merges })
+    let byte = |b: u8| vocabulary.get(&format!("<0x{b:02X}>")).copied();
+    let bytes = is("byte_fallback").then(|| (0..=u8::MAX).map(byte).collect());
+    Ok(Bpe { bytes, whole_first: is("ignore_merges"), unknown, vocabulary, merges })
 }
 
 /// Gives the bytes that a token adds to a text, from the token's own text.
-type Decode = Box<dyn Fn(&str) -> Vec<u8>>;
+enum Decoder {
+    /// They are the characters of [`bytes_of`].
+    Bytes,
+    /// Replaces texts, one after the other, and takes `<0x0A>` for a byte, if it does.
+    Replace { replaced: Vec<(String, String)>, falls_back: bool },
+}
 
-fn decoder(decoder: &Value) -> Result<Decode, String> {
-    let mut replaced: Vec<(String, String)> = Vec::new();
-    let mut falls_back = false;
-    for (place, one) in named("decoder", "decoders", decoder) {
-        match one["type"].as_str() {
-            Some("ByteLevel") => return Ok(Box::new(bytes_of)),
-            Some("Replace") => {
-                let (Some(from), Some(to)) = (one["pattern"]["String"].as_str(), one["content"].as_str()) else {
-                    return Err(refuse(&format!("{place}.pattern"), &one["pattern"], "a `String`"));
-                };
-                replaced.push((from.to_string(), to.to_string()));
+impl Decoder {
+    fn read(decoder: &Value) -> Result<Decoder, String> {
+        let mut replaced: Vec<(String, String)> = Vec::new();
+        let mut falls_back = false;
+        for (place, one) in named("decoder", "decoders", decoder) {
+            match one["type"].as_str() {
+                Some("ByteLevel") => return Ok(Decoder::Bytes),
+                Some("Replace") => {
+                    let (Some(from), Some(to)) = (one["pattern"]["String"].as_str(), one["content"].as_str()) else {
+                        return Err(refuse(&format!("{place}.pattern"), &one["pattern"], "a `String`"));
+                    };
+                    replaced.push((from.to_string(), to.to_string()));
+                }
+                Some("Metaspace") => {
+                    replaced.push((one["replacement"].as_str().unwrap_or("\u{2581}").to_string(), " ".to_string()));
+                }
+                Some("ByteFallback") => falls_back = true,
+                // Tokens are concatenated anyway, and only the beginning of a whole text is stripped.
+                Some("Fuse" | "Strip") => {}
+                _ => return Err(refuse(&place, one, "ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip")),
             }
-            Some("Metaspace") => {
-                replaced.push((one["replacement"].as_str().unwrap_or("\u{2581}").to_string(), " ".to_string()));
-            }
-            Some("ByteFallback") => falls_back = true,
-            // Tokens are concatenated anyway, and only the beginning of a whole text is stripped.
-            Some("Fuse" | "Strip") => {}
-            _ => return Err(refuse(&place, one, "ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip")),
         }
+        bounded("decoder", replaced.iter().map(|(from, to)| (from.as_str(), to.as_str())))?;
+        Ok(Decoder::Replace { replaced, falls_back })
     }
-    bounded("decoder", replaced.iter().map(|(from, to)| (from.as_str(), to.as_str())))?;
-    Ok(Box::new(move |text| {
-        let byte = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>')).filter(|_| falls_back);
+
+    fn decode(&self, text: &str, budget: &Budget) -> Result<Vec<u8>, String> {
+        let Decoder::Replace { replaced, falls_back } = self else {
+            budget.work(4 * text.len())?;
+            return Ok(bytes_of(text));
+        };
+        budget.work((16 + text.len()) * (1 + replaced.len()))?;
+        let byte = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>')).filter(|_| *falls_back);
         if let Some(byte) = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            return vec![byte];
+            return Ok(vec![byte]);
         }
-        replaced.iter().fold(text.to_string(), |text, (from, to)| text.replace(from, to)).into_bytes()
-    }))
+        let bytes = replaced.iter().fold(text.to_string(), |text, (from, to)| text.replace(from, to)).into_bytes();
+        budget.keep(bytes.len())?;
+        Ok(bytes)
+    }
 }
 
 /// The tokens that a post-processor puts before a text and after it, each of which must be one of the vocabulary.
@@ -283,6 +318,9 @@ fn around(processor: &Value, is_token: &dyn Fn(u32) -> bool) -> Result<(Vec<u32>
                     }
                     for id in ids {
                         own.push(known(name, id, "special_tokens")?);
+                    }
+                    if own.len() > MOST_AROUND {
+                        return Err(format!("`{place}.single` has more than {MOST_AROUND} tokens, the limit"));
                     }
                 }
                 let behind = own.split_off(end.ok_or_else(|| format!("`{place}.single` has no text"))?);

@@ -3,13 +3,19 @@
 //! In: a text, or the tokens that a model produces. Out: the token numbers of a text; the bytes of each token, and ([`Text`]) the part
 //! of them that can already be shown as text. It knows nothing of models.
 
+mod added;
 mod bpe;
+mod budget;
 mod charsmap;
 mod hub;
+mod normalize;
+mod pattern;
 mod pieces;
+mod search;
 mod text;
 mod unigram;
 
+pub use budget::LONGEST;
 pub use hub::Hub;
 pub use text::{Shown, Text};
 

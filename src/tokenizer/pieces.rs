@@ -1,18 +1,18 @@
-//! The parts of `tokenizer.json` that change a text and divide it into pieces before BPE: normalizers and pre-tokenizers.
+//! The pre-tokenizers of `tokenizer.json`, which divide a text into pieces before the model divides those into tokens.
 //!
-//! In: their descriptions. Out: a value for each, which does that to a text; or the name of what is not supported.
+//! In: their JSON. Out: a [`Splitter`] for each, or an error that names the unsupported part.
 
-use super::charsmap::CharsMap;
-use fancy_regex::Regex;
+use super::budget::Budget;
+use super::pattern::Pattern;
 use serde_json::Value;
-use unicode_normalization::UnicodeNormalization as _;
+use std::ops::Range;
 
 /// GPT-2's words: contractions, letters, numbers, signs, each with the blank before it, and blanks.
 const WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// The character that stands for a blank in vocabularies of characters.
 const BLANK: &str = "\u{2581}";
-/// How many times as long all replacements of a field may make a text.
-const MOST_GROWTH: f64 = 16.0;
+/// The most characters of a value that a message shows.
+const SHOWN: usize = 60;
 
 /// The entries of a list, or none.
 pub(super) fn list(value: &Value) -> &[Value] {
@@ -33,103 +33,15 @@ pub(super) fn named<'v>(place: &str, of_sequence: &str, value: &'v Value) -> Vec
 
 /// Says what is not supported.
 pub(super) fn refuse(place: &str, found: &Value, known: &str) -> String {
-    let found = found.get("type").unwrap_or(found).to_string();
-    format!("its `{place}` is {found}; expected {known}")
+    format!("its `{place}` is {}; expected {known}", shown(found.get("type").unwrap_or(found)))
 }
 
-/// Refuses replacements, one after the other, that can make a text much longer: a few dozen of `a` by `aa` would fill any memory.
-///
-/// Lengths are in characters after NFKD, which no normal form makes longer.
-pub(super) fn bounded<'t>(place: &str, replaced: impl Iterator<Item = (&'t str, &'t str)>) -> Result<(), String> {
-    let growth = |(from, to): (&str, &str)| match (from.chars().count(), to.nfkd().count()) {
-        // It is put before each character, and at the end.
-        (0, long) => 1.0 + 2.0 * long as f64,
-        (short, long) => (long as f64 / short as f64).max(1.0),
-    };
-    if replaced.map(growth).product::<f64>() > MOST_GROWTH {
-        return Err(format!("its `{place}` can make a text more than {MOST_GROWTH} times as long"));
-    }
-    Ok(())
-}
-
-/// A change of a text.
-#[derive(Debug)]
-pub(super) enum Normalizer {
-    /// One of Unicode's normal forms, by its name.
-    Form(String),
-    Prepend(String),
-    Replace(String, String),
-    /// What a regular expression finds.
-    ReplaceFound(Box<Regex>, String),
-    /// Takes whitespace away from the beginning, and from the end.
-    Strip {
-        left: bool,
-        right: bool,
-    },
-    Table(CharsMap),
-}
-
-impl Normalizer {
-    pub(super) fn all(value: &Value) -> Result<Vec<Normalizer>, String> {
-        let parts = named("normalizer", "normalizers", value);
-        let all: Vec<Normalizer> =
-            parts.into_iter().map(|(place, one)| Normalizer::read(&place, one)).collect::<Result<_, String>>()?;
-        let replaced = all.iter().filter_map(|one| match one {
-            Normalizer::Replace(from, to) => Some((from.as_str(), to.as_str())),
-            // It may find nothing, anywhere.
-            Normalizer::ReplaceFound(_, to) => Some(("", to.as_str())),
-            _ => None,
-        });
-        bounded("normalizer", replaced)?;
-        if all.iter().filter(|one| matches!(one, Normalizer::Table(_))).count() > 1 {
-            return Err("its `normalizer` has more than one `Precompiled`".to_string());
-        }
-        Ok(all)
-    }
-
-    fn read(place: &str, one: &Value) -> Result<Normalizer, String> {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let made = match one["type"].as_str() {
-            Some(form @ ("NFC" | "NFD" | "NFKC" | "NFKD")) => Some(Normalizer::Form(form.to_string())),
-            Some("Prepend") => text(&one["prepend"]).map(Normalizer::Prepend),
-            Some("Replace") => match (one["pattern"]["Regex"].as_str(), text(&one["content"])) {
-                (Some(pattern), Some(to)) => {
-                    let what = regex(pattern).map_err(|why| format!("its `{place}` has {why}"))?;
-                    Some(Normalizer::ReplaceFound(what, to))
-                }
-                (_, to) => text(&one["pattern"]["String"]).and_then(|from| Some(Normalizer::Replace(from, to?))),
-            },
-            Some("Strip") => {
-                Some(Normalizer::Strip { left: one["strip_left"] == true, right: one["strip_right"] == true })
-            }
-            Some("Precompiled") => {
-                let field = &one["precompiled_charsmap"];
-                let map = field.as_str().ok_or("not a text").map_err(str::to_string).and_then(CharsMap::read);
-                let why = |why| format!("its `{place}.precompiled_charsmap` cannot be read: {why}");
-                Some(Normalizer::Table(map.map_err(why)?))
-            }
-            _ => None,
-        };
-        made.ok_or_else(|| refuse(place, one, "NFC, NFD, NFKC, NFKD, Precompiled, Prepend, Replace, Strip"))
-    }
-
-    pub(super) fn apply(&self, text: &str) -> Result<String, String> {
-        Ok(match self {
-            Normalizer::Form(form) if form == "NFC" => text.nfc().collect(),
-            Normalizer::Form(form) if form == "NFD" => text.nfd().collect(),
-            Normalizer::Form(form) if form == "NFKC" => text.nfkc().collect(),
-            Normalizer::Form(_) => text.nfkd().collect(),
-            Normalizer::Prepend(before) => format!("{before}{text}"),
-            Normalizer::Replace(from, to) => text.replace(from, to),
-            Normalizer::ReplaceFound(what, to) => {
-                parts(what, text, false)?.into_iter().map(|(part, found)| if found { to } else { part }).collect()
-            }
-            Normalizer::Strip { left, right } => {
-                let text = if *left { text.trim_start() } else { text };
-                (if *right { text.trim_end() } else { text }).to_string()
-            }
-            Normalizer::Table(map) => map.apply(text),
-        })
+/// A value in a message, cut off if it is long.
+pub(super) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
+        None => text,
     }
 }
 
@@ -146,7 +58,7 @@ pub(super) enum Divider {
 #[derive(Debug)]
 pub(super) enum Splitter {
     /// At what a regular expression finds, or between it.
-    At { what: Box<Regex>, divider: Divider, between: bool },
+    At { what: Box<Pattern>, divider: Divider, between: bool },
     /// Bytes as the characters of a vocabulary of bytes.
     Bytes { prefix: bool },
     /// Replaces blanks by a character of the vocabulary, puts one before the text (or only before its first piece), and may divide
@@ -162,12 +74,57 @@ pub(super) enum Prefix {
     Always,
 }
 
-fn regex(text: &str) -> Result<Box<Regex>, String> {
-    Regex::new(text).map(Box::new).map_err(|error| format!("a pattern that cannot be read: {error}"))
+/// A text and its pieces. Its first `first` bytes come from the first character of the prompt.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    pub(super) text: String,
+    pub(super) pieces: Vec<Range<usize>>,
+    pub(super) first: usize,
+}
+
+impl Pieces {
+    /// A text that is one piece.
+    pub(super) fn of(text: String, first: usize) -> Pieces {
+        let whole = 0..text.len();
+        Pieces { text, pieces: vec![whole], first }
+    }
+
+    /// The texts of the pieces.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| self.text.get(piece.clone()))
+    }
+
+    /// Rewrites and divides each piece. `make` receives a piece, whether it is the first, and the new text to append to; it returns the
+    /// offsets at which to divide.
+    fn replace(&mut self, budget: &Budget, make: impl Fn(&str, bool, &mut String) -> Vec<usize>) -> Result<(), String> {
+        let mut made = Pieces { text: String::new(), pieces: Vec::with_capacity(self.pieces.len()), first: 0 };
+        for piece in &self.pieces {
+            let (begin, is_first) = (made.text.len(), piece.start < self.first);
+            let text = self.text.get(piece.clone()).unwrap_or_default();
+            let mut from = begin;
+            for end in make(text, is_first, &mut made.text).into_iter().chain([made.text.len()]) {
+                if from < end {
+                    made.pieces.push(from..end);
+                    from = end;
+                }
+            }
+            if is_first {
+                // As many characters more as there were bytes, at most.
+                let own = text.get(..self.first.min(piece.end) - piece.start).unwrap_or_default();
+                let rest = made.text.get(begin..).unwrap_or_default();
+                let length = rest.char_indices().nth(own.chars().count().max(1)).map_or(rest.len(), |(at, _)| at);
+                made.first = begin + length;
+            }
+            budget.fits(made.text.len())?;
+        }
+        budget.keep(made.text.len())?;
+        *self = made;
+        Ok(())
+    }
 }
 
 impl Splitter {
-    pub(super) fn all(value: &Value) -> Result<Vec<Splitter>, String> {
+    pub(super) fn all(value: &Value, budget: &Budget) -> Result<Vec<Splitter>, String> {
         let mut all = Vec::new();
         let parts = named("pre_tokenizer", "pretokenizers", value);
         // Each may make a text longer: a few dozen would fill any memory.
@@ -177,15 +134,14 @@ impl Splitter {
             }
         }
         for (place, one) in parts {
-            Splitter::read(&place, one, &mut all).map_err(|why| match why.starts_with("its ") {
-                true => why,
-                false => format!("its `{place}` has {why}"),
-            })?;
+            Splitter::read(&place, one, &mut all, budget)?;
         }
         Ok(all)
     }
 
-    fn read(place: &str, one: &Value, all: &mut Vec<Splitter>) -> Result<(), String> {
+    fn read(place: &str, one: &Value, all: &mut Vec<Splitter>, budget: &Budget) -> Result<(), String> {
+        let in_place = |why| format!("its `{place}` has a pattern that cannot be used: {why}");
+        let regex = |pattern: &str| Pattern::new(pattern, budget).map(Box::new).map_err(in_place);
         match one["type"].as_str() {
             Some("ByteLevel") => {
                 if one["add_prefix_space"] == true {
@@ -199,7 +155,7 @@ impl Splitter {
             Some("Split") => {
                 let what = match (one["pattern"]["Regex"].as_str(), one["pattern"]["String"].as_str()) {
                     (Some(pattern), _) => regex(pattern)?,
-                    (None, Some(text)) => regex(&fancy_regex::escape(text))?,
+                    (None, Some(text)) => Pattern::of_text(text, budget).map(Box::new).map_err(in_place)?,
                     (None, None) => return Err(refuse(&format!("{place}.pattern"), &one["pattern"], "a pattern")),
                 };
                 let divider = match one["behavior"].as_str() {
@@ -239,96 +195,121 @@ impl Splitter {
         Ok(())
     }
 
-    /// The pieces of a text, which is the first of all or not.
-    pub(super) fn split(&self, text: &str, is_first: bool, out: &mut Vec<String>) -> Result<(), String> {
+    /// Divides the pieces of a text further.
+    ///
+    /// # Errors
+    /// The budget is exhausted.
+    pub(super) fn split(&self, pieces: &mut Pieces, budget: &Budget) -> Result<(), String> {
+        budget.work(8 * pieces.pieces.len() + pieces.text.len())?;
         match self {
             Splitter::At { what, divider, between } => {
-                let parts = parts(what, text, *between)?;
-                out.extend(divided(&parts, *divider));
+                let mut made = Vec::new();
+                for piece in &pieces.pieces {
+                    let text = pieces.text.get(piece.clone()).unwrap_or_default();
+                    let found = what.matches(text, budget)?;
+                    budget.work(8 * found.len())?;
+                    divided(piece, &found, *between, *divider, &mut made);
+                }
+                pieces.pieces = made;
+                Ok(())
             }
-            Splitter::Bytes { prefix: true } if text.starts_with(' ') => out.push(text.to_string()),
-            Splitter::Bytes { prefix: true } => out.push(format!(" {text}")),
-            Splitter::Bytes { prefix: false } => out.push(text.bytes().map(character).collect()),
-            Splitter::Blanks { blank, prefix, words } => {
-                let mut text = text.replace(' ', blank);
+            Splitter::Bytes { prefix: true } => pieces.replace(budget, |text, _, out| {
+                out.push_str(if text.starts_with(' ') { "" } else { " " });
+                out.push_str(text);
+                Vec::new()
+            }),
+            Splitter::Bytes { prefix: false } => pieces.replace(budget, |text, _, out| {
+                out.extend(text.bytes().map(character));
+                Vec::new()
+            }),
+            Splitter::Blanks { blank, prefix, words } => pieces.replace(budget, |text, is_first, out| {
+                let begin = out.len();
                 let is_put = *prefix == Prefix::Always || *prefix == Prefix::First && is_first;
-                if is_put && !text.starts_with(blank.as_str()) {
-                    text.insert_str(0, blank);
+                if is_put && !text.starts_with(' ') && !text.starts_with(blank.as_str()) {
+                    out.push_str(blank);
                 }
-                if *words {
-                    let found = text.match_indices(blank.as_str()).map(|(at, _)| at).filter(|at| *at > 0);
-                    let ends: Vec<usize> = found.chain([text.len()]).collect();
-                    let begins = std::iter::once(0).chain(ends.iter().copied());
-                    out.extend(begins.zip(&ends).map(|(begin, end)| text[begin..*end].to_string()));
-                } else {
-                    out.push(text);
+                let mut buffer = [0; 4];
+                for c in text.chars() {
+                    out.push_str(if c == ' ' { blank } else { c.encode_utf8(&mut buffer) });
                 }
-            }
+                if !*words {
+                    return Vec::new();
+                }
+                let made = out.get(begin..).unwrap_or_default();
+                made.match_indices(blank.as_str()).map(|(at, _)| begin + at).collect()
+            }),
         }
-        out.retain(|piece| !piece.is_empty());
-        Ok(())
     }
 }
 
-/// The parts of a text, in order; those that a regular expression finds (or those between them) are marked.
-fn parts<'t>(what: &Regex, text: &'t str, between: bool) -> Result<Vec<(&'t str, bool)>, String> {
-    let mut parts = Vec::new();
-    let mut end = 0;
-    for found in what.find_iter(text) {
-        let found = found.map_err(|error| format!("the tokenizer's pattern fails on this text: {error}"))?;
-        parts.push((&text[end..found.start()], between));
-        parts.push((found.as_str(), !between));
-        end = found.end();
-    }
-    parts.push((&text[end..], between));
-    parts.retain(|(part, _)| !part.is_empty());
-    Ok(parts)
-}
-
-/// The pieces that marked parts divide a text into.
-fn divided(parts: &[(&str, bool)], divider: Divider) -> Vec<String> {
-    let mut out: Vec<String> = Vec::new();
+/// Divides a piece at what was found in it, or between.
+fn divided(piece: &Range<usize>, found: &[Range<usize>], between: bool, divider: Divider, out: &mut Vec<Range<usize>>) {
     let mut joins = false;
-    for (part, divides) in parts {
-        let (skips, joined) = match divider {
-            Divider::Removed => (*divides, false),
-            Divider::Isolated => (false, false),
-            Divider::WithPrevious => (false, *divides && joins),
-            Divider::WithNext => (false, !*divides && joins),
-        };
-        match out.last_mut().filter(|_| joined) {
-            Some(last) => last.push_str(part),
-            None if skips => {}
-            None => out.push((*part).to_string()),
+    let mut part = |begin: usize, end: usize, divides: bool| {
+        if begin == end {
+            return;
         }
-        joins = if divider == Divider::WithPrevious { !*divides } else { *divides };
+        let joined = match divider {
+            Divider::Removed | Divider::Isolated => false,
+            Divider::WithPrevious => divides && joins,
+            Divider::WithNext => !divides && joins,
+        };
+        let (begin, end) = (piece.start + begin, piece.start + end);
+        match out.last_mut().filter(|_| joined) {
+            Some(last) => last.end = end,
+            None if divides && divider == Divider::Removed => {}
+            None => out.push(begin..end),
+        }
+        joins = if divider == Divider::WithPrevious { !divides } else { divides };
+    };
+    let mut end = 0;
+    for one in found {
+        part(end, one.start, between);
+        part(one.start, one.end, !between);
+        end = one.end;
     }
-    out
+    part(end, piece.len(), between);
 }
+
+/// How many bytes are not visible characters of Latin-1.
+const HIDDEN: usize = 68;
+/// Those bytes, in order: they are written as the characters from U+0100 on.
+const HIDDEN_BYTES: [u8; HIDDEN] = {
+    let mut bytes = [0; HIDDEN];
+    let (mut byte, mut at) = (0u8, 0);
+    while at < HIDDEN {
+        if !is_visible(byte) {
+            bytes[at] = byte;
+            at += 1;
+        }
+        byte += 1;
+    }
+    bytes
+};
 
 /// The character that stands for a byte in vocabularies of bytes: itself where it is a visible character of Latin-1, else one from
 /// U+0100 on, in order.
 fn character(byte: u8) -> char {
-    if is_visible(byte) {
-        return char::from(byte);
-    }
-    let hidden = (0..byte).filter(|b| !is_visible(*b)).count();
-    u32::try_from(hidden).ok().and_then(|n| char::from_u32(0x100 + n)).unwrap_or(char::REPLACEMENT_CHARACTER)
+    let hidden = HIDDEN_BYTES.binary_search(&byte).ok().and_then(|at| u32::try_from(at).ok());
+    hidden.map_or(char::from(byte), |at| char::from_u32(0x100 + at).unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 
-fn is_visible(byte: u8) -> bool {
+const fn is_visible(byte: u8) -> bool {
     matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff)
 }
 
 /// The bytes that characters stand for; a character that stands for none gives its UTF-8 bytes.
 pub(super) fn bytes_of(text: &str) -> Vec<u8> {
-    let hidden = |c: char| {
-        let at = u32::from(c).checked_sub(0x100)?;
-        (0..=255u8).filter(|b| !is_visible(*b)).nth(usize::try_from(at).ok()?)
-    };
+    let hidden = |c: char| HIDDEN_BYTES.get(usize::try_from(u32::from(c).checked_sub(0x100)?).ok()?).copied();
     let own = |c: char| u8::try_from(u32::from(c)).ok().filter(|b| is_visible(*b));
-    let of = |c: char| own(c).or_else(|| hidden(c)).map_or_else(|| c.to_string().into_bytes(), |b| vec![b]);
-    text.chars().flat_map(of).collect()
+    let mut bytes = Vec::with_capacity(text.len());
+    for c in text.chars() {
+        match own(c).or_else(|| hidden(c)) {
+            Some(byte) => bytes.push(byte),
+            None => bytes.extend(c.encode_utf8(&mut [0; 4]).bytes()),
+        }
+    }
+    bytes
 }
 
 #[cfg(test)]
@@ -337,15 +318,12 @@ mod tests {
     use serde_json::json;
 
     fn split(description: Value, text: &str) -> Vec<String> {
-        let mut pieces = vec![text.to_string()];
-        for splitter in Splitter::all(&description).unwrap() {
-            let mut parts = Vec::new();
-            for (at, piece) in pieces.iter().enumerate() {
-                splitter.split(piece, at == 0, &mut parts).unwrap();
-            }
-            pieces = parts;
+        let budget = Budget::of(text.len()).unwrap();
+        let mut pieces = Pieces::of(text.to_string(), 1);
+        for splitter in Splitter::all(&description, &budget).unwrap() {
+            splitter.split(&mut pieces, &budget).unwrap();
         }
-        pieces
+        pieces.texts().map(str::to_string).collect()
     }
 
     #[test]
@@ -375,7 +353,7 @@ mod tests {
 
     #[test]
     fn texts_do_not_grow_without_bound() {
-        let refused = |description: Value| Splitter::all(&description).unwrap_err();
+        let refused = |description: Value| Splitter::all(&description, &Budget::of(0).unwrap()).unwrap_err();
         let level = json!({"type": "ByteLevel", "use_regex": false});
         let blanks = |blank: &str| json!({"type": "Metaspace", "replacement": blank, "split": false});
         for (part, name) in [(level.clone(), "ByteLevel"), (blanks("_"), "Metaspace")] {

@@ -5,6 +5,9 @@
 //! an unknown one, whose score is [`PENALTY`] below the least of the vocabulary; several of them in a row are one token. Sums are
 //! `f64`, and the first of two equally good divisions is kept, as in the library `tokenizers`.
 
+use super::budget::Budget;
+use super::search::Search;
+
 /// How much less probable than any token an unknown character is.
 const PENALTY: f64 = 10.0;
 
@@ -15,6 +18,8 @@ pub(super) struct Unigram {
     vocabulary: Vec<(String, f64)>,
     /// Numbers of tokens, in the order of their texts, which are all different.
     sorted: Vec<u32>,
+    /// Finds the tokens in a piece; pattern `n` is token `sorted[n]`.
+    search: Search,
     /// The token for characters that have none.
     unknown: Option<u32>,
     /// Are these replaced by the tokens of their bytes (`<0x0A>`)?
@@ -27,9 +32,13 @@ pub(super) struct Unigram {
 #[derive(Clone, Copy)]
 struct Best {
     score: f64,
-    /// Where its last token begins, and which one it is; `None` if it is an unknown character.
-    last: (usize, Option<u32>),
+    /// The last token and where it begins; [`UNKNOWN`] for an unknown character.
+    begin: u32,
+    last: u32,
 }
+
+/// No token.
+const UNKNOWN: u32 = u32::MAX;
 
 impl Unigram {
     /// A model of these tokens; those without a text never occur.
@@ -40,17 +49,21 @@ impl Unigram {
         vocabulary: Vec<(String, f64)>,
         unknown: Option<u32>,
         falls_back: bool,
+        budget: &Budget,
     ) -> Result<Unigram, String> {
         let count = u32::try_from(vocabulary.len()).map_err(|_| "`model.vocab` is too long")?;
         if let Some(token) = unknown.filter(|token| *token >= count) {
             return Err(format!("`model.unk_id` is {token}, and `model.vocab` has {count} tokens"));
         }
         let least = vocabulary.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min) - PENALTY;
-        let mut model = Unigram { vocabulary, sorted: Vec::new(), unknown, falls_back, least };
+        let (sorted, search) = (Vec::new(), Search::default());
+        let mut model = Unigram { vocabulary, sorted, search, unknown, falls_back, least };
         // Of several tokens of one text, the last is used.
         let mut sorted: Vec<u32> = (0..count).rev().filter(|token| !model.text(*token).is_empty()).collect();
         sorted.sort_by(|a, b| model.text(*a).cmp(model.text(*b)));
         sorted.dedup_by(|a, b| model.text(*a) == model.text(*b));
+        let texts: Vec<&str> = sorted.iter().map(|token| model.text(*token)).collect();
+        model.search = Search::new(&texts, budget)?;
         model.sorted = sorted;
         Ok(model)
     }
@@ -74,38 +87,20 @@ impl Unigram {
         found.ok().and_then(|at| self.sorted.get(at)).copied()
     }
 
-    /// The tokens that a text begins with, the shortest first, and their lengths in bytes.
-    fn beginnings(&self, text: &str) -> Vec<(u32, usize)> {
-        let mut found = Vec::new();
-        // The tokens that begin as the text does; those that end first come first.
-        let mut open = self.sorted.as_slice();
-        for (at, byte) in text.bytes().enumerate() {
-            let own = |token: &u32| self.text(*token).as_bytes().get(at).copied();
-            let from = open.partition_point(|token| own(token) < Some(byte));
-            let to = open.partition_point(|token| own(token) <= Some(byte));
-            open = open.get(from..to).unwrap_or_default();
-            let Some(first) = open.first() else { break };
-            if self.text(*first).len() == at + 1 {
-                found.push((*first, at + 1));
-            }
-        }
-        found
-    }
-
     /// The tokens of a piece.
-    pub(super) fn encode(&self, piece: &str, out: &mut Vec<u32>) -> Result<(), String> {
+    pub(super) fn encode(&self, piece: &str, out: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
         let mut end = piece.len();
-        let best = self.divided(piece);
+        let best = self.divided(piece, budget)?;
         let (mut parts, mut unknown_until) = (Vec::new(), None);
         while end > 0 {
-            let Some(Best { last: (begin, token), .. }) = best.get(end).copied().flatten() else { break };
-            match (token, self.unknown) {
-                // The token for unknown ones may be found as a text too.
-                (Some(token), unknown) if Some(token) != unknown => {
-                    parts.extend(unknown_until.take().map(|until| (end, until)));
-                    parts.push((begin, end));
-                }
-                _ => unknown_until = unknown_until.or(Some(end)),
+            let Some(Best { begin, last, .. }) = best.get(end).copied() else { break };
+            let begin = begin as usize;
+            // The token for unknown ones may be found as a text too.
+            if last == UNKNOWN || Some(last) == self.unknown {
+                unknown_until = unknown_until.or(Some(end));
+            } else {
+                parts.extend(unknown_until.take().map(|until| (end, until)));
+                parts.push((begin, end));
             }
             end = begin;
         }
@@ -128,29 +123,41 @@ impl Unigram {
         Ok(())
     }
 
-    /// The best division of each beginning of a piece, by its length.
-    fn divided(&self, piece: &str) -> Vec<Option<Best>> {
-        let mut best: Vec<Option<Best>> = vec![None; piece.len() + 1];
-        for (begin, c) in piece.char_indices() {
-            let before = best.get(begin).copied().flatten().map_or(0.0, |best| best.score);
-            let mut offer = |length: usize, score: f64, token: Option<u32>| {
-                if let Some(place) = best.get_mut(begin + length)
-                    && place.is_none_or(|best| score > best.score)
-                {
-                    *place = Some(Best { score, last: (begin, token) });
+    /// The best division of each prefix of a piece, by its length in bytes; entries within a character are not used.
+    fn divided(&self, piece: &str, budget: &Budget) -> Result<Vec<Best>, String> {
+        let none = Best { score: 0.0, begin: 0, last: UNKNOWN };
+        let mut best = vec![none; piece.len() + 1];
+        let mut state = 0;
+        for (at, c) in piece.char_indices() {
+            let end = at + c.len_utf8();
+            for byte in piece.get(at..end).unwrap_or_default().bytes() {
+                state = self.search.step(state, byte);
+            }
+            let mut found: Option<Best> = None;
+            let mut is_known = false;
+            let mut count = 2 * c.len_utf8();
+            // The longest token comes first, and wins ties.
+            let mut offer = |begin: usize, own: f64, last: u32| {
+                let score = own + best.get(begin).map_or(0.0, |best| best.score);
+                if found.is_none_or(|best| score > best.score) {
+                    found = Some(Best { score, begin: u32::try_from(begin).unwrap_or(0), last });
                 }
             };
-            let mut is_known = false;
-            for (token, length) in self.beginnings(piece.get(begin..).unwrap_or_default()) {
-                let score = self.entry(token).map_or(0.0, |(_, score)| *score);
-                offer(length, score + before, Some(token));
-                is_known |= length == c.len_utf8();
+            for token in self.search.found(state).filter_map(|place| self.sorted.get(place).copied()) {
+                let Some((text, score)) = self.entry(token) else { continue };
+                offer(end - text.len(), *score, token);
+                is_known |= text.len() == c.len_utf8();
+                count += 1;
             }
             if !is_known {
-                offer(c.len_utf8(), self.least + before, None);
+                offer(at, self.least, UNKNOWN);
+            }
+            budget.work(count)?;
+            if let (Some(place), Some(found)) = (best.get_mut(end), found) {
+                *place = found;
             }
         }
-        best
+        Ok(best)
     }
 }
 
@@ -158,14 +165,23 @@ impl Unigram {
 mod tests {
     use super::*;
 
+    fn budget() -> Budget {
+        Budget::of(0).unwrap()
+    }
+
     fn of(tokens: &[(&str, f64)], unknown: Option<u32>) -> Unigram {
-        Unigram::new(tokens.iter().map(|(text, score)| ((*text).to_string(), *score)).collect(), unknown, false)
-            .unwrap()
+        Unigram::new(
+            tokens.iter().map(|(text, score)| ((*text).to_string(), *score)).collect(),
+            unknown,
+            false,
+            &budget(),
+        )
+        .unwrap()
     }
 
     fn tokens(model: &Unigram, text: &str) -> Result<Vec<u32>, String> {
         let mut out = Vec::new();
-        model.encode(text, &mut out).map(|()| out)
+        model.encode(text, &mut out, &budget()).map(|()| out)
     }
 
     /// The best sum over all divisions, by trying each.
@@ -187,8 +203,8 @@ mod tests {
         let letters = ["a", "b", "\u{e9}", "x"];
         for n in 0..4usize.pow(6) {
             let text: String = (0..6).map(|at| letters[n / 4usize.pow(at) % 4]).collect();
-            let best = model.divided(&text);
-            let found = best.last().copied().flatten().unwrap().score;
+            let best = model.divided(&text, &budget()).unwrap();
+            let found = best.last().unwrap().score;
             assert!((found - most(&model, &text)).abs() < 1e-9, "{text}");
         }
         assert_eq!(tokens(&model, "abab"), Ok(vec![1, 5]));
@@ -202,7 +218,7 @@ mod tests {
         assert!(tokens(&model, "axb").is_err_and(|why| why.contains("\"xb\"")));
         model.falls_back = true;
         assert_eq!(tokens(&model, "a\u{e9}"), Ok(vec![0, 1, 2]));
-        assert!(Unigram::new(vec![(String::new(), 0.0)], Some(1), false).is_err());
+        assert!(Unigram::new(vec![(String::new(), 0.0)], Some(1), false, &budget()).is_err());
         // Of two tokens of one text the last is used, also if its score is less.
         let twice = of(&[("a", -1.0), ("aa", -3.0), ("a", -1.25)], None);
         assert_eq!(tokens(&twice, "aaa"), Ok(vec![2, 2, 2]));

@@ -83,6 +83,14 @@ fn tokens_follow_each_other() {
     // From stdin, which need not be UTF-8.
     let (code, out, err) = generate(AFTER, &["--tokenizer", "bytes", "--prompt", "-", "--max-tokens", "2"], b"\xfe/");
     assert_eq!((code, out.as_str()), (0, "01\n"), "{err}");
+    // The prompt comes first, if that is asked for.
+    let echoed = |prompt: &str, most: &str| {
+        generate(AFTER, &["--tokenizer", "bytes", "--prompt", "-", "--echo", "--max-tokens", most], prompt.as_bytes()).1
+    };
+    assert_eq!(
+        (echoed("x/", "2"), echoed("a", "0"), echoed("a\n", "0")),
+        ("x/01\n".into(), "a\n".into(), "a\n".into())
+    );
     // What is no character, in the middle and at the end.
     let (_, out, _) = bytes(AFTER, &["--prompt", "\u{ff}", "--max-tokens", "3", "--dim", "V=256"]);
     assert_eq!(out, "\u{fffd}\u{fffd}\u{fffd}\n");
@@ -193,6 +201,8 @@ fn what_does_not_fit_is_told() {
         (AFTER.to_string(), &["--prompt", "a", "--top-k", "0"], 2, "--top-k"),
         (AFTER.to_string(), &["--prompt", "a", "--temperature=-1"], 2, "0 or more"),
         (AFTER.to_string(), &["--prompt", "a", "--temperature", "nan"], 2, "0 or more"),
+        (AFTER.to_string(), &["--prompt", "a", "--temperature", "inf"], 2, "must be finite"),
+        (AFTER.to_string(), &["--prompt", "a", "--top-p", "1.5"], 2, "a probability is from 0 to 1"),
         (AFTER.to_string(), &["--prompt", "a", "--repetition-penalty", "0"], 2, "above 0"),
         (AFTER.to_string(), &["--prompt", "a", "--stop", "4294967296"], 2, "use `text:4294967296`"),
         (AFTER.to_string(), &["--prompt", "a", "--stop", ""], 2, "an empty text is everywhere"),

@@ -75,7 +75,8 @@ fn imported_programs_compute_what_transformers_computes() {
     let of_families =
         threads::each(checkpoints(), threads::all(), |checkpoint| computes_what_transformers_does(&checkpoint));
     // Each family has a checkpoint; GPT-2, fourteen of the Llama kind, two T5, a BART, three Marian and an mBART have a cache.
-    for family in families() {
+    // XLM-RoBERTa is RoBERTa under another name; `import_refusals.rs` compares the two.
+    for family in families().filter(|family| *family != "xlm-roberta") {
         assert!(of_families.iter().any(|(known, ..)| known == family), "{family}");
     }
     assert_eq!(of_families.iter().filter(|(_, cached, _)| *cached).count(), 22);

@@ -214,7 +214,11 @@ fn what_cannot_be_read_is_refused_by_name() {
         (llama(), vec![("w", &[1, 1, 1, 1, 1], 0, 0)], "the tensor `w` has 5 axes"),
         (llama(), vec![("w", &[32, 9999], 0, 0)], "the data of the tensor `w` is not in the file"),
         (llama(), vec![("w", &[32], 0, 1 << 63)], "the data of the tensor `w` is not in the file"),
-        (llama(), vec![("w", &[32], 0, 5)], "the data of the tensor `w` is not in the file"),
+        (
+            llama(),
+            vec![("w", &[32], 0, 5)],
+            "tensor `w` has the offset 5, which is not a multiple of the alignment, 32",
+        ),
         (llama(), vec![("v", &[32], 0, 0), ("w", &[32], 0, 64)], "the tensors `v` and `w` overlap"),
         (llama(), vec![("w", &[32], 0, 0), ("w", &[32], 0, 128)], "two of its tensors have the same name"),
         (vec![of("llama"), of("llama")], vec![], "`general.architecture` is given twice"),

@@ -4,6 +4,8 @@
 
 use crate::import::{attnc, changed, folder, weights};
 
+use std::path::Path;
+
 use attnc::import::{Config, Names};
 use attnc::runtime::weights::WeightsFile;
 use serde_json::{Value, json};
@@ -37,6 +39,23 @@ fn what_is_not_supported_is_refused_by_its_field() {
         ),
         ("llama", json!({"mlp_bias": true}), "`mlp_bias` is true; attnc can import only false"),
         ("llama", json!({"head_dim": 7}), "`head_dim` is 7"),
+        (
+            "llama",
+            json!({"hidden_size": 30, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": null}),
+            "`num_attention_heads` is 4; attnc can import a divisor of hidden_size, 30, such that each head",
+        ),
+        ("llama", json!({"pad_token_id": -2}), "`pad_token_id` is -2"),
+        (
+            "gemma",
+            json!({"hidden_act": "relu", "hidden_activation": "gelu_pytorch_tanh"}),
+            "`hidden_activation` is \"gelu_pytorch_tanh\"; attnc can import the same function as hidden_act",
+        ),
+        ("roberta_classifier", json!({"pad_token_id": -1}), "`pad_token_id` is -1"),
+        (
+            "bart",
+            json!({"force_bos_token_to_be_generated": true, "bos_token_id": 53}),
+            "`bos_token_id` is 53; attnc can import a token below",
+        ),
         ("llama", json!({"rope_parameters": {"rope_type": "longrope", "factor": 4.0}}), "`rope_parameters` is {"),
         (
             "llama",
@@ -182,6 +201,21 @@ fn what_is_not_supported_is_refused_by_its_field() {
     let config = Config::parse(&config, &[]).unwrap_or_else(|e| panic!("{e:?}"));
     let why = attnc::import::import(&config, &both).expect_err("two rules").message;
     assert!(why.contains("has the tensor `rope_freqs.weight`"), "{why}");
+    assert_eq!(first(json!({"force_bos_token_to_be_generated": true})), forced);
+    // Fields that change nothing.
+    for (checkpoint, changes) in [
+        ("llama", json!({"pad_token_id": -1, "is_llama_config": true, "max_sequence_length": 2048})),
+        ("gpt2", json!({"pad_token_id": -1})),
+        (
+            "bert",
+            json!({"pad_token_id": -1, "directionality": "bidi", "pooler_fc_size": 768, "pooler_num_attention_heads": 12,
+                "pooler_num_fc_layers": 3, "pooler_size_per_head": 128, "pooler_type": "first_token_transform"}),
+        ),
+        ("gemma", json!({"hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh"})),
+        ("gemma", json!({"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"})),
+    ] {
+        assert_eq!(changed(checkpoint, &changes), changed(checkpoint, &json!({})), "{checkpoint} {changes}");
+    }
     // Fields that say nothing are not reported.
     for changes in [json!({"a_new_flag": false}), json!({"a_new_list": []}), json!({"a_new_thing": null})] {
         assert_eq!(changed("gpt2", &changes), changed("gpt2", &json!({})));
@@ -211,6 +245,49 @@ fn older_configurations_are_read() {
     assert!(far.contains("theta = 50000.0") && !far.contains("local"), "{far}");
     let near = changed("gemma3", &json!({"layer_types": vec!["sliding_attention"; 4]})).expect("a program");
     assert!(near.contains("theta = 700.0") && near.contains("W = 4,") && !near.contains("local"), "{near}");
+}
+
+/// Another name, a file of the folder for the folder, and norms with the names of TensorFlow.
+#[test]
+fn other_names_are_read() {
+    let xlm = json!({"model_type": "xlm-roberta", "architectures": ["XLMRobertaForMaskedLM"]});
+    let roberta = changed("roberta_masked", &json!({})).expect("a program");
+    let renamed = roberta.replace("model Roberta<", "model XLMRoberta<");
+    assert!(roberta != renamed && changed("roberta_masked", &xlm) == Ok(renamed));
+    let bert = folder().join("bert_masked");
+    let import = |path: &Path| attnc(&["import", path.to_str().expect("UTF-8")]);
+    let (code, program, err) = import(&bert);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for file in ["config.json", "model.safetensors"] {
+        assert_eq!(import(&bert.join(file)).1, program, "{file}");
+    }
+    // The header has the same length with the shorter names.
+    let made = tempfile::tempdir().expect("a folder");
+    std::fs::copy(bert.join("config.json"), made.path().join("config.json")).expect("a file");
+    let mut bytes = std::fs::read(bert.join("model.safetensors")).expect("a file");
+    let (length, rest) = bytes.split_first_chunk_mut::<8>().expect("a header");
+    let header = &mut rest[..usize::try_from(u64::from_le_bytes(*length)).expect("a length")];
+    let text = String::from_utf8(header.to_vec()).expect("UTF-8");
+    let old = text.replace("LayerNorm.weight\"", "LayerNorm.gamma\" ").replace("LayerNorm.bias\"", "LayerNorm.beta\"");
+    assert_ne!(old, text);
+    header.copy_from_slice(old.as_bytes());
+    std::fs::write(made.path().join("model.safetensors"), bytes).expect("a file");
+    let (code, old, err) = import(made.path());
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(old.matches(": OldNorm<D").count(), program.matches(": LayerNorm<D").count());
+    // Both compute the same of the same weights.
+    let of = |program: &str, folder: &Path| {
+        let source = made.path().join("m.attn");
+        std::fs::write(&source, program).expect("a file");
+        let weights = folder.join("model.safetensors");
+        let [source, weights] = [&source, &weights].map(|path| path.to_str().expect("UTF-8"));
+        let inputs = ["tokens=[[5, 3, 2]]", "mask=[[1, 1, 0]]", "types=[[0, 1, 0]]"];
+        let inputs = inputs.into_iter().flat_map(|input| ["--input", input]);
+        let run = ["run", source, "--weights", weights, "--function", "encode", "--backend", "interp"];
+        attnc(&run.into_iter().chain(inputs).collect::<Vec<&str>>())
+    };
+    let now = of(&program, &bert);
+    assert_eq!((now.0, of(&old, made.path())), (0, now.clone()), "{now:?}");
 }
 
 /// Folders that are none, files that are broken, and the option that takes a field's meaning away.

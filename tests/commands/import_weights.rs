@@ -33,7 +33,7 @@ fn weights_in_several_files() {
     };
     let (one, two, three) = ("1.safetensors", "2.safetensors", "3.safetensors");
     let good =
-        format!(r#"{{"metadata": {{"total_size": 24}}, "weight_map": {{"a": "{one}", "b": "{two}", "c": "{two}"}}}}"#);
+        format!(r#"{{"metadata": {{"a": 24, "a": 24}}, "weight_map": {{"a": "{one}", "b": "{two}", "c": "{two}"}}}}"#);
     let model = index(&good).unwrap_or_else(|e| panic!("{e}"));
     let entry = model.entry("forward").unwrap_or_else(|e| panic!("{e}"));
     let result = model.session().and_then(|mut s| s.call(entry, &[])).unwrap_or_else(|e| panic!("{e}"));
@@ -52,6 +52,8 @@ fn weights_in_several_files() {
         (r#"{"weight_map": {"a": ""}}"#.to_owned(), "which is not beside it"),
         (r#"{"weight_map": {"a": ".."}}"#.to_owned(), "directory"),
         (r#"{"weight_map": {"a": "m.so"}}"#.to_owned(), "m.so"),
+        (format!(r#"{{"weight_map": {{"a": "{three}", "b": "{two}", "a": "{one}"}}}}"#), "it has `a` twice"),
+        (format!(r#"{{"weight_map": {{"a": "{one}"}}, "weight_map": {{"b": "{two}"}}}}"#), "it has `weight_map` twice"),
         (r#"{"weight_map": []}"#.to_owned(), ""),
         (r#"{"other": {}}"#.to_owned(), "weight_map"),
         ("{".to_owned(), ""),

@@ -234,9 +234,15 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
         let size = count.filter(|_| kind.bytes(row).is_some()).and_then(|n| kind.bytes(n));
         let size =
             size.ok_or_else(|| wrong(format!("the tensor `{shown}` of type {kind:?} has the shape {shape:?}")))?;
-        let from = start.checked_add(offset).filter(|_| offset.is_multiple_of(alignment));
-        let range =
-            from.and_then(|from| Some(usize::try_from(from).ok()?..usize::try_from(from.checked_add(size)?).ok()?));
+        if !offset.is_multiple_of(alignment) {
+            let why = format!(
+                "the data of the tensor `{shown}` has the offset {offset}, which is not a multiple of the alignment, {alignment}"
+            );
+            return Err(wrong(why));
+        }
+        let range = start
+            .checked_add(offset)
+            .and_then(|from| Some(usize::try_from(from).ok()?..usize::try_from(from.checked_add(size)?).ok()?));
         let data = range.clone().and_then(|range| bytes.get(range));
         let (Some(data), Some(range)) = (data, range) else {
             return Err(wrong(format!("the data of the tensor `{shown}` is not in the file; is it complete?")));

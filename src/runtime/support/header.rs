@@ -43,13 +43,16 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>> {
 /// Reads a list of files (`model.safetensors.index.json`): the names in its `weight_map`, each once, in the order in which they come.
 pub(crate) fn parse_index(text: &str) -> Result<Vec<String>> {
     let mut c = Cursor { text, at: 0 };
-    let (mut files, mut found) = (Vec::new(), false);
+    let (mut files, mut tensors, mut found) = (Vec::new(), Vec::new(), false);
     c.object(&mut |c, key| {
         if key != "weight_map" {
             return c.skip(MAX_DEPTH);
         }
-        found = true;
-        c.object(&mut |c, _| {
+        if core::mem::replace(&mut found, true) {
+            fail!(Weights, "it has `weight_map` twice");
+        }
+        c.object(&mut |c, tensor| {
+            push(&mut tensors, tensor, "the names of tensors")?;
             let file = c.string()?;
             // The tensors of a file mostly stand together.
             if files.last() == Some(&file) || files.contains(&file) {
@@ -64,6 +67,10 @@ pub(crate) fn parse_index(text: &str) -> Result<Vec<String>> {
     c.end()?;
     if !found {
         fail!(Weights, "it has no object `weight_map`");
+    }
+    tensors.sort_unstable();
+    if let Some([name, _]) = tensors.array_windows().find(|[a, b]| a == b) {
+        fail!(Weights, "it has `{}` twice", Shown(name));
     }
     Ok(files)
 }
