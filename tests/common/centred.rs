@@ -3,6 +3,8 @@
 //!
 //! A test program takes it in by `#[path = "../common/centred.rs"] mod centred;`.
 
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
+
 use attnc::shape::Elem;
 
 /// What an entry point computes of each row.

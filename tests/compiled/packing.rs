@@ -466,3 +466,28 @@ fn the_largest_weights_stay_finite() {
         }
     }
 }
+
+/// A weight of two products is packed twice where one of them takes its steps in pairs: the other's rows are not dense.
+#[test]
+fn a_weight_may_be_needed_in_pairs_and_step_by_step() {
+    let source = "model M<K = 64, N = 32> {
+    w: bf16[K, N]
+    z: bf16[K, 5]
+    pub fn forward(x: f32[S, K]) -> f32[S, N] { cast<f32>(cast<bf16>(x) @ w) + sum(cast<f32>(z.T @ w), axis = 0) }
+}";
+    let module = module(source);
+    let params = gen_source::inputs::parameters(&module, 2);
+    let twice = ["buf bf16[1, 32, 32, 2]", "buf bf16[1, 64, 32]"];
+    for (level, types) in [(Cpu::AVX512, &twice[1..]), (Cpu::AVX512_BF16, &twice)] {
+        let area = packed(&compiled::scheduled(&module, level));
+        let mut found: Vec<&str> = area.iter().map(|(_, ty)| ty.as_str()).collect();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found, types, "{}", level.name());
+        let places: std::collections::BTreeSet<u64> = area.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!(places.len(), types.len(), "{}", level.name());
+    }
+    let levels = compiled::levels_for(WeightFormat::Bf16);
+    let given = (WeightFormat::F32, &params);
+    compute_like("both", (&module, &levels), given, (&module, &params), 64, &[1, 3, 20]);
+}

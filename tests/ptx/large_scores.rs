@@ -74,7 +74,7 @@ impl Case {
         }
         let mask = |i: usize, j: usize| -> f64 {
             let (masks, of_masks) = (i % 20, MASKS.len());
-            let is_hidden = i / 20 % 2 == 0 || (i * 7 + j * j) % 3 > 0;
+            let is_hidden = (i / 20).is_multiple_of(2) || !(i * 7 + j * j).is_multiple_of(3);
             if masks < of_masks {
                 return if is_hidden { MASKS[masks] } else { 0.0 };
             }
@@ -82,8 +82,8 @@ impl Case {
             let shift = SHIFTS[masks - of_masks];
             shift + f64::from((shift as f32).abs() / 8_388_608.0 * ((i + j * j) % 4) as f32)
         };
-        let seen = |i: usize, j: usize| i % 3 > 0 && (i + j * j) % 5 > 0;
-        let sink = |i: usize| if i % 2 == 0 { 0.0 } else { mask(i, 0) };
+        let seen = |i: usize, j: usize| !i.is_multiple_of(3) && !(i + j * j).is_multiple_of(5);
+        let sink = |i: usize| if i.is_multiple_of(2) { 0.0 } else { mask(i, 0) };
         let mut wanted = Vec::new();
         for i in 0..queries {
             let score = |j: usize| -> f64 {

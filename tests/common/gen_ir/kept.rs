@@ -59,6 +59,20 @@ impl Gen {
         self.f.push(self.block, Op::SetState { name }, vec![given], None, loc);
     }
 
+    /// What a state is set to, for a loop to go on from.
+    pub(super) fn kept_before(&mut self) -> Option<Value> {
+        if self.states.is_empty() || self.rng.chance(60) {
+            return None;
+        }
+        let StateDecl { name, ty } = self.rng.pick(&self.states);
+        let old = self.add(Op::State { name: name.clone() }, &[], Some(ty.clone()))?;
+        let number = self.partner(old);
+        let new = self.add(Op::Binary(BinaryOp::Max), &[old, number], None).filter(|v| self.ty(*v) == ty)?;
+        let loc = self.loc();
+        self.f.push(self.block, Op::SetState { name }, vec![new], None, loc);
+        Some(new)
+    }
+
     /// A length that is computed: of a dimension, of a counter of a loop, or of an element; with a part of something that is so long.
     pub(super) fn length(&mut self) {
         if self.lengths.len() == 4 {

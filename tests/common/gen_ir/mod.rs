@@ -390,7 +390,8 @@ impl Gen {
 
     /// A loop that carries values.
     fn turns(&mut self) {
-        let carried: Vec<Value> = (0..1 + self.rng.below(3)).map(|_| self.any()).collect();
+        let mut carried: Vec<Value> = (0..1 + self.rng.below(3)).map(|_| self.any()).collect();
+        carried.extend(self.kept_before());
         let (count, limit) = if self.rng.chance(75) {
             let n = self.rng.below(4) as i64;
             (Op::Const(Scalar::Int(n)), n)
