@@ -12,7 +12,7 @@ use attnc::tile::{self, GpuArch, PlanVariant};
 
 use crate::tensor_cores::for_gpu;
 
-/// Two groups of warps multiply 64 x 128 x 128 twice for each tile of keys: 2048 cycles of the tensor cores. With keys and values of a tile
+/// Two warpgroups multiply 64 x 128 x 128 twice for each tile of keys: 2048 cycles of the tensor cores. With keys and values of a tile
 /// copied together, and values waited for before the scores are started, it were 2519.
 #[test]
 fn attention_on_hopper_waits_little_for_its_copies() {
