@@ -152,11 +152,10 @@ fn tensor(ty: &attnc::shape::TensorType) -> Option<Tensor> {
 fn parameters(module: &Module) -> Option<BTreeMap<String, Tensor>> {
     let mut all = BTreeMap::new();
     for param in &module.params {
-        let counts: Vec<u64> = param.counts.iter().map(|n| u64::try_from(*n).ok()).collect::<Option<_>>()?;
-        if counts.iter().try_fold(1u64, |n, c| n.checked_mul(*c)).is_none_or(|n| n > 64) {
+        if param.counts.iter().try_fold(1u64, |n, c| n.checked_mul(*c)).is_none_or(|n| n > 64) {
             return None;
         }
-        for name in attnc::runtime::weights::members(&param.name, &counts) {
+        for name in attnc::runtime::weights::members(&param.name, &param.counts) {
             all.insert(name, tensor(&param.ty)?);
         }
     }
