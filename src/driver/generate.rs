@@ -133,9 +133,13 @@ fn tokenizer(s: &mut Session, option: &str, path: &Path) -> Result<Tokenizer, Co
 
 /// Reads a tokenizer's file; of one above the size limit, only enough to exceed that.
 fn text_of(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(tokenizer::LONGEST as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(tokenizer::LONGEST as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > tokenizer::LONGEST {
+        // It may end within a character.
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    String::from_utf8(bytes).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
 }
 
 /// The prompt, which is a whole text or goes on, and its tokens.
