@@ -87,6 +87,8 @@ fn other_indices_are_read_one_by_one() {
         "abs(i + j)",
         // As i and j may wrap, so may what is compared.
         "where(j + 2147483647 > i, 5, 0)",
+        "cast<i32>(i + 1073741824 + 1073741824 > j)",
+        "where(j < i - 1073741824 - 1073741824, 5, 0)",
         "where(i + j > i, 5, 0)",
         "i - 2 * j + 20",
         "where(i > 3, i - j + 20, 0)",

@@ -185,6 +185,31 @@ fn other_uses_read_them_row_by_row() {
     assert_eq!((launches(&tiles, "concat").0, tiles.packed), (2, 0));
 }
 
+/// Windows of one parameter that differ in one thing each: where they begin, how long they are, which way they lie. They are read
+/// element by element, and by products.
+#[test]
+fn windows_of_one_parameter_are_told_apart() {
+    let windows = [
+        ("[0..8, 0..8]", "[24..32, 0..8]", 8),
+        ("[8..16, 0..8]", "[16..24, 0..8]", 8),
+        ("[8..17, 0..8]", "[16..23, 0..8]", 9),
+        ("[8..16, 0..8].T", "[16..24, 0..8].T", 8),
+    ];
+    let (mut one, mut other) = (Vec::new(), Vec::new());
+    for (n, (a, b, rows)) in windows.into_iter().enumerate() {
+        let (cut, end) = (n + rows, n + 16);
+        let joined = format!("concat(p{a}, p{b}, axis = 0)");
+        let product = format!("x[.., {n}..{end}] @ {joined}");
+        let parts = format!("(x[.., {n}..{cut}] @ p{a} + x[.., {cut}..{end}] @ p{b})");
+        let (weight, both) = (format!("{}.0", n + 1), format!("(sum(sum(exp(p{a}))) + sum(sum(exp(p{b}))))"));
+        one.push(format!("sum({product}, axis = 1, keep = true) + sum(sum(exp({joined}))) * {weight}"));
+        other.push(format!("sum({parts}, axis = 1, keep = true) + {both} * {weight}"));
+    }
+    let square = [("p".to_string(), 32, false)];
+    let text = |terms: Vec<String>| source("K = 32", &square, &format!("x[.., 0..32] + {}", terms.join(" + ")));
+    compute_the_same("windows", (&text(one), &text(other)), 32, &[1, 7], (&[WeightFormat::F32], true));
+}
+
 /// Layers of an array: each has its panels and biases, and a loop picks its own.
 #[test]
 fn layers_have_joined_weights_of_their_own() {

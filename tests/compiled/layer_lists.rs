@@ -75,6 +75,16 @@ layer Scale<D> {
     }
 }
 
+/// An array of its own in each of an array.
+layer Row<D> {
+    cells: [Scale<D>; 3]
+    fn forward(x: f32[S, D]) -> f32[S, D] {
+        var y = x
+        for cell in cells { y = cell(y) + x }
+        y
+    }
+}
+
 /// A list in a layer with generics of all kinds, in an array.
 layer Block<D, F, eps = 1e-6, E = f32> where D % 3 == 0 {
     net: Sequential<
@@ -90,6 +100,7 @@ model M<D = 3, F = 5, L = 2> where D % 3 == 0 {
     pair:   (Scale<D>, Linear<D, D>)
     both:   [(Scale<D>, (Linear<D, F>, Linear<F, D>)); L]
     out:    Sequential<Scale<D>, Tanh>
+    rows:   [Row<D>; 2]
 
     pub fn turn(x: f32[S, D]) -> f32[S, D] {
         var y = x
@@ -109,6 +120,11 @@ model M<D = 3, F = 5, L = 2> where D % 3 == 0 {
         for i in 0..L { y = both[i].0(y) }
         y
     }
+    pub fn all_rows(x: f32[S, D]) -> f32[S, D] {
+        var y = x
+        for row in rows { y = row(y) }
+        y + rows[1].cells[0](x)
+    }
     pub fn first_takes_two(x: f32[S, D]) -> f32[S, D] { out.forward(x, by = 3) }
 }
 "#;
@@ -126,6 +142,9 @@ fn weights() -> Weights {
     weights.scale("pair.0", 3);
     weights.linear("pair.1", (3, 3));
     weights.scale("out.0", 3);
+    for i in 0..6 {
+        weights.scale(&format!("rows.{}.cells.{}", i / 3, i % 3), 3);
+    }
     weights
 }
 
@@ -156,7 +175,12 @@ fn layers_of_different_types_are_found_and_applied_in_turn() {
         });
         let nested = (0..2).fold(nested, |y, i| w.apply_scale(&format!("both.{i}.0"), &y));
         let two = tanh(w.apply_scale("out.0", &xs).iter().map(|y| y * 3.0).collect());
-        for (name, want) in [("turn", turn), ("each", each), ("nested", nested), ("first_takes_two", two)] {
+        let cell = |at: [usize; 2], y: &[f64]| w.apply_scale(&format!("rows.{}.cells.{}", at[0], at[1]), y);
+        let all = (0..2).fold(xs.clone(), |x, i| (0..3).fold(x.clone(), |y, j| sum(cell([i, j], &y), &x)));
+        let all = sum(all, &cell([1, 0], &xs));
+        let each_call =
+            [("turn", turn), ("each", each), ("nested", nested), ("first_takes_two", two), ("all_rows", all)];
+        for (name, want) in each_call {
             calls.push((name, vec![x.clone()]));
             wanted.push((format!("{name} {rows}"), Tensor::from_floats(Elem::F32, vec![rows, 3], &want).unwrap()));
         }
@@ -175,7 +199,7 @@ fn taps_are_named_by_the_path_of_the_layer() {
     let module = crate::front::module("m.attn", SOURCE, &Default::default()).unwrap();
     let taps: Vec<String> =
         module.functions.iter().flat_map(|f| attnc::ir::taps(f).into_iter().map(|tap| tap.name)).collect();
-    for path in ["pair.0.y", "both.*.0.y", "out.0.y"] {
+    for path in ["pair.0.y", "both.*.0.y", "out.0.y", "rows.*.cells.*.y"] {
         assert!(taps.iter().any(|tap| tap == path), "{path} is not in {taps:?}");
     }
 }

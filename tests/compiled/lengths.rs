@@ -203,7 +203,8 @@ fn what_must_hold_of_a_length_is_checked() {
     let p = program(
         "    pub fn f(x: f32[C], w: f32[S], n: i64) -> f32 {\n        let dim N = n where N <= C, N % 2 == 0, N != 4\n        \
          let halves = rearrange(x[0..N], \"(a b) -> a b\", b = 2)\n        \
-         sum(x[N - 2..N]) + sum(max(halves, axis = 1)) + sum(x[0..floor_div(N, 2)]) + sum(w) * sum(x[S..N])\n    }",
+         sum(x[N - 2..N]) + sum(max(halves, axis = 1)) + sum(x[0..floor_div(N, 2)]) + sum(w) * sum(x[S..N])\n    }\n\n    \
+         pub fn below(x: f32[C], n: i64) -> f32 {\n        let dim N = n where N < C\n        sum(x[0..N])\n    }",
     );
     let x = tensor(&[8], |i| i as f32 + 1.0);
     let call = |n: i64, s: usize| p.call("f", &[x.clone(), tensor(&[s], |_| 1.0), i64s(n)]);
@@ -213,6 +214,11 @@ fn what_must_hold_of_a_length_is_checked() {
     // Odd, excluded, too short for the slice, shorter than what is left out, too long, negative.
     for (n, s, told) in [(5, 0, "N"), (4, 0, "N"), (0, 0, "N"), (2, 3, "S"), (10, 0, "N"), (-2, 0, "N")] {
         assert!(call(n, s).is_err_and(|e| e.contains(told)), "{n} {s}: {:?}", call(n, s));
+    }
+    // Less than C, which is 8, is 7 at most.
+    for (n, want) in [(0, Some(0.0)), (7, Some(28.0)), (8, None), (9, None), (-1, None)] {
+        let given = p.call("below", &[x.clone(), i64s(n)]);
+        assert_eq!(given.map(|all| all[0].to_f64()[0]).ok(), want, "{n}");
     }
 }
 
@@ -295,6 +301,14 @@ fn errors_name_the_lengths() {
         ("let dim N = n where N <= K\n        x", "there is no dimension `K`"),
         ("let dim N = n where N <= C, N < 0\n        x", "where"),
         ("let y = {\n            let dim N = n where N <= C\n            x[0..N]\n        }\n        x", "E0418"),
+        (
+            "let y = {\n            let dim N = n where N <= C\n            (x[0..N], x[0..4])\n        }\n        x",
+            "E0418",
+        ),
+        (
+            "let y = {\n            let dim N = n where N <= C\n            (x, (x[0..4], N))\n        }\n        x",
+            "E0418",
+        ),
         (
             "var y = x[0..2]\n        {\n            let dim N = n where N <= C\n            y = x[0..N]\n        }\n        x",
             "N",

@@ -188,7 +188,7 @@ fn batches_of_weights_have_panels_of_their_own() {
     compute_the_same("heads", &module, 9, &[1, 6]);
 }
 
-/// The same window of the same weight, used twice, lies in the packed area once; another window of it lies beside.
+/// The same window of the same weight, used twice, lies in the packed area once; other windows of it lie beside.
 #[test]
 fn the_same_is_packed_once() {
     let source = "model M<K = 40> {
@@ -196,14 +196,16 @@ fn the_same_is_packed_once() {
     pub fn forward(x: f32[S, K]) -> f32[S, K] {
         let y = tanh(x @ w) @ w
         tap y
-        y @ w.T
+        y @ w.T + (x[.., 0..32] @ w[0..32] + x[.., 8..40] @ w[8..40])
     }
 }";
     let module = module(source);
     let tiles = compiled::scheduled(&module, Cpu::AVX2);
-    let offsets: Vec<u64> = packed(&tiles).into_iter().map(|(offset, _)| offset).collect();
-    assert_eq!(offsets, [0, 3 * 40 * 16 * 4]);
-    assert_eq!(tiles.packed, 2 * 3 * 40 * 16 * 4, "the variant with taps has the same weights");
+    let mut offsets: Vec<u64> = packed(&tiles).into_iter().map(|(offset, _)| offset).collect();
+    offsets.sort_unstable();
+    let (whole, part) = (3 * 40 * 16 * 4, 3 * 32 * 16 * 4);
+    assert_eq!(offsets.len(), 4, "{offsets:?}");
+    assert_eq!(tiles.packed, 2 * whole + 2 * part, "the variant with taps has the same weights");
     compute_the_same("twice", &module, 40, &[2, 3]);
 }
 
@@ -439,4 +441,29 @@ fn bf16_weights_are_packed_as_they_are() {
         assert!(params.values().all(|t| t.elem() == Elem::BF16));
         compute_as("bf16", &module, (format, &params), &params, 70, &[1, 3, 20]);
     }
+}
+
+/// A weight of two products is packed twice where one of them takes its steps in pairs: the other's rows are not dense.
+#[test]
+fn a_weight_may_be_needed_in_pairs_and_step_by_step() {
+    let source = "model M<K = 64, N = 32> {
+    w: bf16[K, N]
+    z: bf16[K, 5]
+    pub fn forward(x: f32[S, K]) -> f32[S, N] { cast<f32>(cast<bf16>(x) @ w) + sum(cast<f32>(z.T @ w), axis = 0) }
+}";
+    let module = module(source);
+    let params = gen_source::inputs::parameters(&module, 2);
+    let twice = ["buf bf16[1, 32, 32, 2]", "buf bf16[1, 64, 32]"];
+    for (level, types) in [(Cpu::AVX512, &twice[1..]), (Cpu::AVX512_BF16, &twice)] {
+        let area = packed(&compiled::scheduled(&module, level));
+        let mut found: Vec<&str> = area.iter().map(|(_, ty)| ty.as_str()).collect();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found, types, "{}", level.name());
+        let places: std::collections::BTreeSet<u64> = area.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!(places.len(), types.len(), "{}", level.name());
+    }
+    let levels = compiled::levels_for(WeightFormat::Bf16);
+    let given = (WeightFormat::F32, &params);
+    compute_like("both", (&module, &levels), given, (&module, &params), 64, &[1, 3, 20]);
 }

@@ -189,6 +189,29 @@ fn what_was_read_stays() {
     }
 }
 
+/// A state that is set to what a loop then goes on from: the next call finds what was set, not what the loop made of it.
+#[test]
+fn a_loop_does_not_go_on_in_a_state() {
+    let text = "state \"s\" : f32[3]\n\nfunc @f(%0 \"x\": f32[3]) -> (f32[3]) {\n^bb0:\n  %1 = state \"s\" : f32[3]\n  \
+                %2 = add %1, %0 : f32[3]\n  %3 = exp %2 : f32[3]\n  %4 = log %3 : f32[3]\n  set_state %4, \"s\"\n  br ^bb1(0, %4)\n\
+                ^bb1(%5: index, %6: f32[3]):\n  %7 = lt %5, 4 : bool[]\n  br_if %7, ^bb2, ^bb3\n^bb2:\n  %8 = mul %6, 2.0 : f32[3]\n  \
+                %9 = add %5, 1 : index\n  br ^bb1(%9, %8)\n^bb3:\n  return %6\n}\n";
+    let module = ir::text::parse(text, Default::default()).unwrap_or_else(|e| panic!("{:?}", e.sorted())).module;
+    let program = Everywhere::of_module(module, &[]);
+    let xs: Vec<Tensor> = (0..3).map(|n| noise(&[3], n)).collect();
+    let given = program.calls(&xs.iter().map(|x| ("f", vec![x.clone()])).collect::<Vec<_>>());
+    let mut sum = vec![0.0; 3];
+    for (x, given) in xs.iter().zip(given) {
+        sum = sum.iter().zip(x.to_f64()).map(|(s, x)| s + x).collect();
+        let want: Vec<f64> = sum.iter().map(|s| s * 16.0).collect();
+        everywhere::near(
+            "16 times the sum",
+            &Tensor::from_floats(Elem::F32, vec![3], &want).unwrap(),
+            &given.unwrap()[0],
+        );
+    }
+}
+
 /// A method that sets a state, called on the right side of an assignment to another part of it; a loop that a state ends.
 #[test]
 fn states_that_methods_set() {

@@ -320,6 +320,21 @@ fn loops_carry_variables() {
     let computed = "var y = x\nfor i in 0..n { y = y + 1 }\ny";
     let n = ints(Elem::I32, &[], &[5]);
     assert_eq!(one("(x: f32[S], n: i32) -> f32[S]", computed, &[numbers(&[2]), n]), t(&[2], |p| p[0] as f64 + 2.0));
+    // Ends of two types, of which one fits no `i32`.
+    let far = 1_i64 << 32;
+    let ends = "var n = full<i32>(0, [])\nfor i in a..b { n = n * 10 + i + 1 }\nn";
+    for ([a, b], [from, to], want) in [
+        (["i64", "i32"], [far + 1, 3], 0),
+        (["i64", "i32"], [1, 3], 23),
+        (["i32", "i64"], [1, 3], 23),
+        (["i32", "i64"], [1, 3 - far], 0),
+        (["i64", "i64"], [far, far], 0),
+    ] {
+        let given =
+            [(a, from), (b, to)].map(|(ty, n)| ints(if ty == "i32" { Elem::I32 } else { Elem::I64 }, &[], &[n]));
+        let got = one(&format!("(a: {a}, b: {b}) -> i32"), ends, &given);
+        assert_eq!(got, ints(Elem::I32, &[], &[want]), "{from}..{to} of {a} and {b}");
+    }
 }
 
 #[test]

@@ -546,6 +546,31 @@ fn what_is_no_attention() {
     stays(fuse, CONTRACT, &source("bf16[S, S] | bf16[S, S] | f32[S, S]", "f32[S, S]", mixed));
 }
 
+/// What a tap shows besides is computed from copies, so that attention stays one operation in the variant with taps too.
+#[test]
+fn what_only_a_tap_needs_is_no_use() {
+    let source = |shown: &str, lines: &str| {
+        let source = function(
+            "f32[S, 4] | f32[4, T] | f32[T, 4]",
+            "f32[S, 4]",
+            &format!(
+                "  %10 = matmul %0, %1 : f32[S, T]\n  %20 = softmax %10, axis=1 : f32[S, T]\n{lines}  tap {shown}, \"t\"\n  %21 = matmul %20, %2 : f32[S, 4]"
+            ),
+        );
+        source.replace("{\n^bb0", "{\n  tapped\n^bb0")
+    };
+    let twice = "  %30 = mul %10, 2.0 : f32[S, T]\n";
+    let sum = "  %30 = mul %10, 2.0 : f32[S, T]\n  %31 = reduce_sum %30, axes=[1] : f32[S]\n  %32 = exp %31 : f32[S]\n";
+    for (shown, lines, left) in [
+        ("%30", twice, "matmul mul"),
+        ("%32", sum, "matmul mul reduce_sum exp"),
+        ("%33", &format!("{twice}  %33 = add %30, %20 : f32[S, T]\n"), "matmul softmax mul add"),
+    ] {
+        let left = format!("{left} transpose attention");
+        becomes("separate-taps,fuse-attention", CONTRACT, &source(shown, lines), &left);
+    }
+}
+
 #[test]
 fn attention_in_another_block() {
     let blocks = |scores: &str, softmax: &str, output: &str| {

@@ -333,6 +333,16 @@ fn loops_that_run_once() {
     once(&computed, "exp add dim eq where");
     let of_header = counted("0", "1", "1", "%3").replace("  %7 = sub %2, %3", "  %7 = where %4, %2, %3");
     stays("simplify-cfg", STRICT, &of_header);
+    // So would what the header gives to the exit: 1 + 1.
+    let given = counted("0", "1", "1", "%3")
+        .replace("  %4 = lt", "  %8 = add %1, 1 : index\n  %4 = lt")
+        .replace("^bb3\n", "^bb3(%8)\n")
+        .replace(
+            "^bb3:\n  %7 = sub %2, %3",
+            "^bb3(%9: index):\n  %10 = dim 2 : index\n  %11 = eq %9, %10 : bool[]\n  %7 = where %11, %2, %3",
+        );
+    crate::values::keeps("simplify-cfg", STRICT, &given);
+    assert!(text_after(&given).contains("br_if"), "{}", text_after(&given));
     // A loop in a loop: the inner one once, the outer one three times.
     let nested = "func @f(%0 \"x\": f32[S]) -> (f32[S]) {\n^bb0:\n  br ^bb1(0, %0)\n^bb1(%1: index, %2: f32[S]):\n  %3 = lt %1, 3 : bool[]\n  br_if %3, ^bb2, ^bb6\n\
         ^bb2:\n  br ^bb3(0, %2)\n^bb3(%4: index, %5: f32[S]):\n  %6 = lt %4, 1 : bool[]\n  br_if %6, ^bb4, ^bb5\n^bb4:\n  %7 = tanh %5 : f32[S]\n  %8 = add %4, 1 : index\n  br ^bb3(%8, %7)\n\

@@ -217,6 +217,23 @@ fn movement_in_chains() {
     one(source, "f32[S, 4]", "  %8 = broadcast %0 : f32[1, S, 4]\n  %9 = reshape %8 : f32[S, 4]", "broadcast");
     not_one(source, "f32[T, S, 1, 4]", &format!("{first}  %9 = reshape %8 : f32[T, S, 1, 4]"));
     not_one(source, "f32[S, T, 4]", &format!("{first}  %9 = reshape %8 : f32[S, T, 4]"));
+    // A counter of an axis that is there afterwards, and of one that is not.
+    let counter =
+        |axis: usize, from: &str, to: &str| format!("  %8 = iota axis={axis} : {from}\n  %9 = reshape %8 : {to}");
+    for (axis, from, to) in [
+        (0, "i32[2, 6]", "i32[3, 4]"),
+        (1, "i32[2, 6]", "i32[6, 2]"),
+        (0, "i32[2, 6]", "i32[2, 3, 2]"),
+        (1, "i32[6, 2, 2]", "i32[6, 4]"),
+        (0, "i32[4, S]", "i32[S, 4]"),
+    ] {
+        not_one("f32[S]", to, &counter(axis, from, to));
+    }
+    for (axis, from, to) in
+        [(0, "i32[2, 6]", "i32[2, 1, 6]"), (1, "i32[2, 6]", "i32[1, 2, 6, 1]"), (2, "i32[1, S, 4]", "i32[S, 4]")]
+    {
+        one("f32[S]", to, &counter(axis, from, to), "iota");
+    }
     let twelve = "f32[12, 9] | f32[S]";
     let cut = |a: (usize, i64, i64), b: (usize, i64, i64), shapes: [&str; 2]| {
         format!(
@@ -419,4 +436,26 @@ fn literals_of_every_shape() {
     does_not_fold("i32[4]", "  %8 = iota axis=0 : i32[4]\n  %9 = add %8, i32(1) : i32[4]");
     does_not_fold("f32[]", "  %8 = const 0.5 : f32[4]\n  %9 = reduce_sum %8, axes=[0] : f32[]");
     does_not_fold("f32[]", "  %9 = dim S : f32[]");
+}
+
+/// A counter along an axis of one element is 0, however often it is repeated: what is taken from it is no diagonal.
+#[test]
+fn a_repeated_zero_counts_nothing() {
+    let pass = "gather-diagonals";
+    let args = "f32[7, 2] | f32[S] | f32[T]";
+    let source = |rows: &str| {
+        function(
+            args,
+            "f32[S, T, 2]",
+            &format!(
+                "  %3 = iota axis=0 : i32[{rows}]\n  %4 = broadcast %3 : i32[S, T]\n  %5 = iota axis=1 : i32[S, T]\n  %6 = sub %4, %5 : i32[S, T]\n  \
+                 %7 = abs %6 : i32[S, T]\n  %8 = gather %0, %7, axis=0 : f32[S, T, 2]"
+            ),
+        )
+    };
+    stays(pass, STRICT, &source("1, T"));
+    stays(pass, STRICT, &source("1, 1"));
+    let made = "iota dim sub sub abs iota ne dim lt and where transpose gather windows transpose";
+    crate::values::leaves(pass, STRICT, &source("S, 1"), made);
+    keeps(pass, STRICT, &source("S, 1"));
 }

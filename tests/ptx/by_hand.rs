@@ -195,6 +195,82 @@ fn halves(count: usize, seed: usize) -> (Vec<f32>, Vec<u8>) {
     (values, bytes)
 }
 
+/// What a kernel leaves in its last buffer, in two orders of all that may happen.
+fn made_by(text: &str, given: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let module = verified(text).unwrap_or_else(|e| panic!("{e}"));
+    let (ptx, infos) = ptx::compile(&module, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
+    let loaded = Loaded::load(&print(&ptx)).unwrap_or_else(|e| panic!("{e}"));
+    let run = |mode| launch(&loaded, &infos[0], &BTreeMap::new(), given, mode).unwrap_or_else(|e| panic!("{e}"));
+    [Mode::EAGER, Mode::LATEST.seeded(1)].into_iter().filter_map(|mode| run(mode).0.pop()).collect()
+}
+
+/// Columns begin at 1, which is 2 times a number, and one more: no two of them are stored together.
+#[test]
+fn what_begins_at_an_odd_column_is_stored_one_by_one() {
+    let text = product(GpuArch::Sm80);
+    let store = text.lines().find(|l| l.contains("store ")).expect("a store");
+    let column = store.split([',', ']']).nth(1).expect("a column").trim();
+    let made = text.lines().find(|l| l.trim_start().starts_with(&format!("{column} = mul"))).expect("its number");
+    let point = made.split(['=', ',']).nth(1).and_then(|text| text.split("mul").nth(1)).expect("a point").trim();
+    let odd = format!(
+        "  %two = const 2 : index\n  %even = mul {point}, %two : index\n  %one = const 1 : index\n  %odd = add %even, %one : index\n{}",
+        store.replacen(column, "%odd", 1)
+    );
+    let ((x, x_bytes), (w, w_bytes)) = (halves(64 * 64, 1), halves(64 * 32, 3));
+    let before = vec![0x11; 64 * 32 * 2];
+    for out in made_by(&changed(&text, &[(store, &odd)]), &[x_bytes, w_bytes, before]) {
+        for (n, pair) in out.chunks(2).enumerate() {
+            let (i, j) = (n / 32, n % 32);
+            let want = (j > 0).then(|| (0..64).map(|k| x[i * 64 + k] * w[k * 32 + j - 1]).sum::<f32>());
+            let got = half::f16::from_le_bytes([pair[0], pair[1]]).to_f32();
+            assert!(want.map_or(pair == [0x11; 2], |want| got == want), "[{i}, {j}]: {got}, not {want:?}");
+        }
+    }
+}
+
+/// Warps with rows of their own meet alone for `%b` and its sum. Rows of `%c` lie elsewhere than those of `%a`, so for it the block meets:
+/// another warp may still read `%a`.
+const MET: &str = r#"module "met"
+
+kernel @k(%x: in f32[4, 64], %y: out f32[4, 32]) grid(%g: 1) gpu(sm_80, 4) scratch(2176) {
+^bb0:
+  %zero = const 0                           : index
+  run (4, 64) {
+    %a = load %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 64] @l1(0)
+  }
+  run (4, 64) {
+    %b = mul %a, %a                         : tile f32[4, 64] @l1(1024)
+  }
+  run (4, 64) {
+    %s = reduce_sum %b, axis=1              : tile f32[4, 1] @l1(2048)
+  }
+  run (4, 32) {
+    %c = load %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 32] @l1(0)
+  }
+  run (4, 32) {
+    %d = add %c, %s                         : tile f32[4, 32] @reg
+    store %y[%zero, %zero], %d, rows=0, cols=1
+  }
+  return
+}
+"#;
+
+#[test]
+fn a_block_meets_though_its_warps_have_met() {
+    let module = verified(MET).unwrap_or_else(|e| panic!("{e}"));
+    let text = print(&ptx::compile(&module, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}")).0);
+    let meets = |what: &str| text.lines().filter(|l| l.trim_start().starts_with(what)).count();
+    // Before the product, the sum and what is added to it; before `%c`.
+    assert_eq!((meets("bar.warp.sync"), meets("bar.sync") + meets("barrier.sync")), (3, 1), "{text}");
+    let x: Vec<f32> = (0..4 * 64).map(|i| ((i * 7 + i / 5) % 5) as f32 - 2.0).collect();
+    let bytes = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let row = |i: usize| x[i * 64..i * 64 + 64].iter().map(|x| x * x).sum::<f32>();
+    let want: Vec<u8> = (0..4 * 32).flat_map(|n| (x[n / 32 * 64 + n % 32] + row(n / 32)).to_le_bytes()).collect();
+    for out in made_by(MET, &[bytes, vec![0; 4 * 32 * 4]]) {
+        assert_eq!(out, want);
+    }
+}
+
 /// Steps begin at -32, so the first are outside: they count as zeros. The result begins at row -32, so its first rows are not written.
 #[test]
 fn what_begins_before_a_buffer_is_left_out() {
@@ -212,15 +288,9 @@ fn what_begins_before_a_buffer_is_left_out() {
             (store, &store.replacen(&format!("[{row},"), &format!("[{start},"), 1)),
         ],
     );
-    let module = verified(&text).unwrap_or_else(|e| panic!("{e}"));
-    let (ptx, infos) = ptx::compile(&module, GpuArch::Sm80).unwrap_or_else(|e| panic!("{e}"));
-    let loaded = Loaded::load(&print(&ptx)).unwrap_or_else(|e| panic!("{e}"));
     let ((x, x_bytes), (w, w_bytes)) = (halves(64 * 64, 1), halves(64 * 32, 3));
     let before = vec![0x11; 64 * 32 * 2];
-    for mode in [Mode::EAGER, Mode::LATEST.seeded(1)] {
-        let given = [x_bytes.clone(), w_bytes.clone(), before.clone()];
-        let launched = launch(&loaded, &infos[0], &BTreeMap::new(), &given, mode);
-        let out = launched.unwrap_or_else(|e| panic!("{e}")).0.remove(2);
+    for out in made_by(&text, &[x_bytes, w_bytes, before.clone()]) {
         let got = |i: usize, j: usize| half::f16::from_le_bytes([out[(i * 32 + j) * 2], out[(i * 32 + j) * 2 + 1]]);
         for i in 0..32 {
             for j in 0..32 {

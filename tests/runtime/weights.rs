@@ -160,6 +160,34 @@ fn tensors_that_are_not_used_are_a_note() {
     );
     data.extend_from_slice(&[1, 2]);
     assert_eq!(opening(&safetensors(&more, &data)), Ok(vec!["lm_head".to_owned(), "none".to_owned()]));
+    // A name goes on after a NUL, which no C string could hold.
+    let nul = more.replace("lm_head", "lm\\u0000head");
+    assert_eq!(opening(&safetensors(&nul, &data)), Ok(vec!["lm?head".to_owned(), "none".to_owned()]));
+}
+
+/// An index names files beside it, and they are the files that it names.
+#[test]
+fn an_index_names_files_beside_it() {
+    let folder = tempfile::tempdir_in(toy::folder()).unwrap();
+    let (header, data) = good_weights();
+    std::fs::write(folder.path().join("w1.safetensors"), safetensors(&header, &data)).unwrap();
+    let opened = |file: &str| {
+        let path = folder.path().join("model.safetensors.index.json");
+        std::fs::write(&path, format!("{{\"weight_map\":{{\"scale\":\"{file}\"}}}}")).unwrap();
+        opening_path(&path)
+    };
+    assert_eq!(opened("w1.safetensors"), Ok(vec![]));
+    let beside = folder.path().file_name().and_then(|name| name.to_str()).unwrap();
+    for (file, shown) in [
+        ("w1.safetensors\\u0000.other", "w1.safetensors\\u{0}.other"),
+        ("\\u0000", "\\u{0}"),
+        ("", ""),
+        ("./w1.safetensors", "./w1.safetensors"),
+        (&format!("../{beside}/w1.safetensors"), &format!("../{beside}/w1.safetensors")),
+    ] {
+        let said = opened(file).expect_err(file);
+        assert!(said.ends_with(&format!("it names the file `{shown}`, which is not beside it")), "{file}: {said}");
+    }
 }
 
 /// Files that are wrong: what is wrong with them, and the bytes.

@@ -58,6 +58,12 @@ fn wrong_schedules_are_refused() {
         ("tile f32[%m<=4, 1] @l1(256)\n    %acc0", "tile f32[%m<=4, 1] @l1(832)\n    %acc0", "which is still needed"),
         ("scratch(1088)", "scratch(1024)", "ends at byte 1088 of 1024"),
         ("@l1(832)\n  run", "@l1(512)\n  run", "%acc1 overwrites %b while it is read"),
+        // The accumulator is overwritten, but it is an operand besides.
+        (
+            "%acc1 = dot %p, %b, %acc0, mode=chain     : tile f32[%m<=4, 8] @l1(832)",
+            "%acc1 = dot %p, %b, %p, mode=chain        : tile f32[%m<=4, 8] @l1(0)",
+            "%acc1 overwrites %p while it is read",
+        ),
         // In place, but not the same place.
         (
             "%p = exp %d                             : tile f32[%m<=4, 8] @l1(0)",

@@ -222,6 +222,36 @@ fn narrow_accesses_are_parted() {
     }
 }
 
+/// Splits the accesses of a routine, which then does the same; both as text.
+fn split(whole: &Routine) -> String {
+    let mut split = whole.clone();
+    drop_prefetches(&mut split);
+    split_accesses(&mut split, |_, _| {});
+    verify(&split).unwrap_or_else(|e| panic!("{e:?}\n{}", text::print(&split)));
+    for (_, _, inst) in split.body.insts() {
+        let partial = matches!(inst.op, Op::Load { masked: true, .. } | Op::Store { masked: true, .. });
+        let apart = matches!(inst.op, Op::LoadApart(_) | Op::StoreApart(_) | Op::Prefetch(_));
+        assert!(!partial && !apart, "{}", text::print(&split));
+    }
+    for n in 1..=4 {
+        let start = || Bytes((0..120).map(|n: u8| n.wrapping_mul(7) & 0x3f).collect());
+        let (mut a, mut b) = (start(), start());
+        assert_eq!(execute(whole, n, 0.0, &mut a), execute(&split, n, 0.0, &mut b));
+        assert_eq!(a.0, b.0, "{n} of\n{}", text::print(&split));
+    }
+    format!("{}->\n{}", text::print(whole), text::print(&split))
+}
+
+/// What one block computes of a count is not there in another that does not come after it.
+#[test]
+fn blocks_beside_each_other_share_a_count() {
+    split(&routine(
+        "run @t(%p: address, %n: index, %s: f32) lanes(4) {\n^bb0:\n  %m = lanes_below %n : boolx4\n  %x = splat %s : f32x4\n  \
+         %two = const 2 : index\n  %few = lt %n, %two : bool\n  br_if %few, ^low, ^high\n^low:\n  store %p, %x, elem=f32, mask=%m\n  br ^end\n\
+         ^high:\n  store %p + 16, %x, elem=f32, mask=%m\n  br ^end\n^end:\n  store %p + 32, %x, elem=f32, mask=%m\n  return\n}",
+    ));
+}
+
 #[test]
 fn partial_accesses_are_split() {
     let dynamic = "  %m = lanes_below %n : boolx4\n  %i = const 2 : index\n  %eight = const 8 : index\n  \
@@ -235,23 +265,7 @@ fn partial_accesses_are_split() {
         store_apart %p, %far, %x, elem=f32, count=%two\n  store_apart %p, %n, %y, elem=bf16\n  store %p + 60, %z, elem=bool\n";
     let mut shown = String::new();
     for lines in [dynamic, fixed] {
-        let whole = four(lines);
-        let mut split = whole.clone();
-        drop_prefetches(&mut split);
-        split_accesses(&mut split, |_, _| {});
-        verify(&split).unwrap_or_else(|e| panic!("{e:?}\n{}", text::print(&split)));
-        for (_, _, inst) in split.body.insts() {
-            let partial = matches!(inst.op, Op::Load { masked: true, .. } | Op::Store { masked: true, .. });
-            let apart = matches!(inst.op, Op::LoadApart(_) | Op::StoreApart(_) | Op::Prefetch(_));
-            assert!(!partial && !apart, "{}", text::print(&split));
-        }
-        shown += &format!("{}->\n{}", text::print(&whole), text::print(&split));
-        for n in 1..=4 {
-            let start = || Bytes((0..120).map(|n: u8| n.wrapping_mul(7) & 0x3f).collect());
-            let (mut a, mut b) = (start(), start());
-            assert_eq!(execute(&whole, n, 0.0, &mut a), execute(&split, n, 0.0, &mut b));
-            assert_eq!(a.0, b.0, "{n} of\n{}", text::print(&split));
-        }
+        shown += &split(&four(lines));
     }
     insta::with_settings!({
         snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/vector"),
@@ -298,6 +312,29 @@ fn wrong_texts_are_refused() {
         ("store %p, %n, elem=bf16", "does not take (address, index)"),
         ("%x = add %n, %n : f32", "gives index"),
         ("%x = load %p, elem=i32, mask=%s : i32x4", "does not take (address, f32)"),
+        // Lanes of two numbers: of a mask and what it chooses from, of operands, of an operand and the result.
+        (
+            "%b = lt %n, %n : bool\n  %x = splat %s : f32x4\n  %y = select %b, %x, %x : f32x4",
+            "does not take (bool, f32x4, f32x4)",
+        ),
+        (
+            "%b = lanes_below %n : boolx4\n  %x = splat %s : f32x4\n  %y = select %b, %s, %x : f32x4",
+            "does not take (boolx4, f32, f32x4)",
+        ),
+        (
+            "%b = lanes_below %n : boolx4\n  %x = splat %s : f32x4\n  %y = select %b, %x, %s : f32x4",
+            "does not take (boolx4, f32x4, f32)",
+        ),
+        ("%b = lanes_below %n : boolx4\n  %y = select %b, %s, %s : f32", "does not take (boolx4, f32, f32)"),
+        ("%b = lt %n, %n : bool\n  %x = load %p, elem=f32, mask=%b : f32x4", "has 4 lanes and a mask of 1"),
+        (
+            "%b = lt %n, %n : bool\n  %x = splat %s : f32x4\n  store %p, %x, elem=f32, mask=%b",
+            "does not take (address, f32x4, bool)",
+        ),
+        ("%x = splat %s : f32x4\n  %y = lt %x, %s : boolx4", "does not take (f32x4, f32)"),
+        ("%x = splat %s : f32x4\n  %y = mul %x, %s : f32x4", "does not take (f32x4, f32)"),
+        ("%x = splat %s : f32x4\n  %y = unordered %x, %s : boolx4", "does not take (f32x4, f32)"),
+        ("%x = cast %s : i32x4", "gives 1 lanes"),
     ] {
         let parsed = text::parse(&with(line)).unwrap_or_else(|e| panic!("{e}\n{line}")).remove(0);
         let errors = verify(&parsed.routine).expect_err(line);

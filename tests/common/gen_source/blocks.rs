@@ -251,6 +251,17 @@ impl Gen {
             item
         };
         self.items.push(item);
+        // Sometimes one that has an array of them.
+        let layer = if self.random.chance(25) {
+            let rows = self.name("Rows");
+            self.items.push(format!(
+                "layer {rows}<D, K> {{\n    each: [{layer}<D, K>; 3]\n\n    fn forward(x: f32[.., D]) -> f32[.., D] {{\n        var y = x\n        \
+                 for one in each {{ y = tanh(one(y)) }}\n        y\n    }}\n}}\n"
+            ));
+            rows
+        } else {
+            layer
+        };
         let inner = self.random.pick(&["F", "2*D", "3"]);
         let field = self.name("blocks");
         let name = x.name.clone();
