@@ -206,7 +206,7 @@ fn windows_of_one_parameter_are_told_apart() {
         other.push(format!("sum({parts}, axis = 1, keep = true) + {both} * {weight}"));
     }
     let square = [("p".to_string(), 32, false)];
-    let text = |terms: Vec<String>| source("K = 32", &square, &format!("x + {}", terms.join(" + ")));
+    let text = |terms: Vec<String>| source("K = 32", &square, &format!("x[.., 0..32] + {}", terms.join(" + ")));
     compute_the_same("windows", (&text(one), &text(other)), 32, &[1, 7], (&[WeightFormat::F32], true));
 }
 

@@ -455,7 +455,7 @@ fn a_repeated_zero_counts_nothing() {
     };
     stays(pass, STRICT, &source("1, T"));
     stays(pass, STRICT, &source("1, 1"));
-    let made = "iota sub sub abs iota ne dim lt and where transpose gather windows transpose";
+    let made = "iota dim sub sub abs iota ne dim lt and where transpose gather windows transpose";
     crate::values::leaves(pass, STRICT, &source("S, 1"), made);
     keeps(pass, STRICT, &source("S, 1"));
 }
