@@ -4,7 +4,7 @@ use crate::front;
 use crate::import::{attnc, changed, folder, weights};
 
 use attnc::lowering::graph::Options;
-use attnc::runtime::load::CompiledModel;
+use attnc::runtime::load::{CompiledModel, Session};
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use serde_json::json;
@@ -60,19 +60,23 @@ fn windows_keep_what_they_see() {
     let model = unsafe { CompiledModel::open(&so, Some(&weights(&path)), 1) };
     let model = model.unwrap_or_else(|e| panic!("{e}"));
     let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
-    let mut call = |name: &str, tokens: Tensor| {
+    let call = |session: &mut Session<'_>, name: &str, tokens: Tensor| {
         let entry = model.entry(name).unwrap_or_else(|e| panic!("{e}"));
         session.call(entry, &[tokens]).map(|results| results[0].to_f32()).map_err(|error| error.text)
     };
     let ints = |shape, values: &[i64]| Tensor::from_ints(Elem::I32, shape, values).expect("a tensor");
     // Of 20 positions.
-    assert!(call("prefill", ints(vec![19], &[1; 19])).is_ok());
-    assert!(call("prefill", ints(vec![2], &[1; 2])).is_err_and(|why| why.contains("N is 21, but must be")));
-    assert!(call("step", ints(vec![], &[1])).is_ok());
-    assert!(
-        call("step", ints(vec![], &[1]))
-            .is_err_and(|why| { why.contains("N is 21, but must be") && why.contains("the cache is full") })
-    );
+    assert!(call(&mut session, "prefill", ints(vec![19], &[1; 19])).is_ok());
+    let full = |given: Result<Vec<f32>, String>| {
+        given.is_err_and(|why| why.contains("N is 21, but must be") && why.contains("the cache is full"))
+    };
+    assert!(full(call(&mut session, "prefill", ints(vec![2], &[1; 2]))));
+    // The caches are lost until they are reset.
+    assert!(call(&mut session, "step", ints(vec![], &[1])).is_err_and(|why| why.contains("reset")));
+    session.reset().unwrap_or_else(|e| panic!("{e}"));
+    assert!(call(&mut session, "prefill", ints(vec![19], &[1; 19])).is_ok());
+    assert!(call(&mut session, "step", ints(vec![], &[1])).is_ok());
+    assert!(full(call(&mut session, "step", ints(vec![], &[1]))));
 }
 
 /// Every position that a cache has room for is one of the model's: a larger cache would go on where the model has none.
