@@ -3,7 +3,7 @@
 //! In: functions. Out: declarations (`interface`), which stay with the code when the functions are gone.
 
 use super::requirements::entry_checks;
-use super::{Function, Module, Op};
+use super::{Function, Module, Op, Value};
 use crate::interface::{EntryDecl, Interface, TapDecl, symbols};
 
 impl Module {
@@ -29,9 +29,15 @@ pub fn entries(module: &Module) -> Vec<EntryDecl> {
     declared.collect()
 }
 
-/// Does a call of the function change what the session keeps?
+/// Does a call of the function change what the session keeps? A state that is set to what was read of it stays as it was.
 pub fn sets_states(f: &Function) -> bool {
-    f.insts().any(|(_, _, inst)| matches!(inst.op, Op::SetState { .. }))
+    let is_read = |v: &Value, name: &str| {
+        f.definition(*v).is_some_and(|(_, d)| matches!(&d.op, Op::State { name: read } if read == name))
+    };
+    f.insts().any(|(_, _, inst)| match &inst.op {
+        Op::SetState { name } => !inst.operands.first().is_some_and(|v| is_read(v, name)),
+        _ => false,
+    })
 }
 
 /// The taps of a function, each once, in order of appearance.

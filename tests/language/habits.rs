@@ -432,7 +432,7 @@ fn a_name_is_suggested_only_if_it_is_known_and_the_call_checks() {
     for name in [
         "elu", "selu", "celu", "glu", "log2", "log10", "exp2", "tan", "asin", "acos", "erfc", "relu6", "cosh", "sinh",
         "sinc", "conj", "norm", "mode", "cross", "pinv", "square", "scale", "expit", "logit", "atan", "sgn", "mish",
-        "i0", "pool", "prod", "trace", "diff", "flip", "roll", "histc", "kron", "polar", "std", "diag", "map", "sine",
+        "i0", "pool", "prod", "trace", "diff", "flip", "roll", "histc", "kron", "polar", "std", "diag", "map",
     ] {
         let told = tell(&function(x, &format!("{name}(x)")));
         assert!(told.errors >= 1 && !told.shown.contains("did you mean"), "{name}:\n{}", told.shown);

@@ -2,7 +2,7 @@
 //! not hold nothing changes, and the interpreter finds the same numbers.
 
 use attnc::ir::{Op, Scalar};
-use attnc::passes::Float;
+use attnc::passes::{Float, Options};
 
 use crate::values::{becomes, function, keeps, stays};
 
@@ -42,10 +42,11 @@ fn a_leaky_relu_of_scores_is_no_mask() {
         "  %11 = gt %10, 0.0 : bool[S, T]\n  %12 = mul %10, 0.01 : f32[S, T]\n  %19 = where %11, %10, %12 : f32[S, T]";
     let list = attnc::passes::parse_pass_list(ALL).expect("names of passes");
     let source = crate::passes::canonical(&attention("", steps));
-    let (_, said) = crate::passes::run(&source, Some(&list), &Default::default());
+    let options = Options { remarks: true, ..Options::default() };
+    let (_, said) = crate::passes::run(&source, Some(&list), &options);
     assert!(said.contains("a function of them, not a mask") && !said.contains("hidden scores"), "{said}");
     let other = attention("f32[S, T]", &format!("{CAUSAL}  %19 = where %11, %10, %3 : f32[S, T]"));
-    let (_, said) = crate::passes::run(&crate::passes::canonical(&other), Some(&list), &Default::default());
+    let (_, said) = crate::passes::run(&crate::passes::canonical(&other), Some(&list), &options);
     assert!(said.contains("what takes the place of hidden scores is a tensor"), "{said}");
 }
 

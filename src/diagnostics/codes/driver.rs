@@ -10,8 +10,8 @@ codes! {
 
     /// A file is not UTF-8.
     NOT_UTF8 = "E0002", "a source file must be UTF-8";
-    rule: "Source files are UTF-8 without NUL bytes. The message names the first invalid byte. Often the cause is that another file (weights, a\n\
-           compiled model) was given instead of the source.";
+    rule: "Source files are UTF-8 without NUL bytes. The message names the first invalid byte. Often the cause is that another\n\
+           file (weights, a compiled model) was given instead of the source.";
 
     /// A file is too large to be a source file.
     TOO_LARGE = "E0003", "a source file may have at most 4 MiB";

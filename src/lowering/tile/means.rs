@@ -22,7 +22,7 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::prepare::{emit, operand, tensor};
+use super::build::{emit, operand, tensor};
 use crate::ir::{Function, FusionKind, Inst, InstData, Loc, Op, Scalar, Terminator, Type, Use, Value};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};

@@ -9,6 +9,7 @@
 //! attention is computed, and which buffers share memory.
 
 mod attention;
+mod build;
 mod gather;
 mod join;
 mod map;

@@ -13,8 +13,9 @@
 
 use cranelift_entity::SecondaryMap;
 
+use super::build::{emit, operand, tensor};
 use super::means::{self, Means};
-use crate::ir::{Class, Function, FusionKind, Inst, InstData, Loc, Op, Terminator, Type, Use, Value};
+use crate::ir::{Class, Function, FusionKind, Inst, InstData, Op, Terminator, Type, Use, Value};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
@@ -115,30 +116,6 @@ fn prepare(
             Ok(data.result)
         }
     }
-}
-
-pub(super) fn operand(data: &InstData, i: usize) -> Result<Value, String> {
-    data.operands.get(i).copied().ok_or_else(|| format!("{} has no operand {i}", data.op))
-}
-
-pub(super) fn tensor(f: &Function, v: Value) -> Result<TensorType, String> {
-    f.tensor(v).cloned().ok_or_else(|| format!("{v} is no tensor"))
-}
-
-/// Makes an instruction with its type by rule.
-pub(super) fn emit(
-    f: &mut Function,
-    op: Op,
-    operands: Vec<Value>,
-    declared: Option<Type>,
-    loc: Loc,
-    out: &mut Vec<Inst>,
-) -> Result<Value, String> {
-    let types: Vec<&Type> = operands.iter().map(|v| f.ty(*v)).collect();
-    let ty = crate::ir::result_type(&op, &types, declared.as_ref())?;
-    let inst = f.make_inst(op, operands, ty, loc);
-    out.push(inst);
-    f.inst(inst).result.ok_or_else(|| "an instruction without a result".to_string())
 }
 
 /// Moves the reduced axes to the end, merges them, reduces the last axis, and gives the result its shape. A mean that something is
