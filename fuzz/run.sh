@@ -29,10 +29,7 @@ for name; do
     mkdir -p $folder/corpus/"$name" $folder/found/"$name"
     ATTNC_FUZZ_SEEDS=$folder/seeds "$program"
     log=$folder/"$name".log
-    # libFuzzer refuses an empty dictionary.
-    words=$folder/seeds/$name.dict
-    [ -s "$words" ] && words=-dict=$words || words=
-    "$program" -max_total_time="$seconds" -max_len=20000 -timeout=20 -rss_limit_mb=4096 ${words:+"$words"} \
+    "$program" -max_total_time="$seconds" -max_len=20000 -timeout=20 -rss_limit_mb=4096 -dict=$folder/seeds/"$name".dict \
         -artifact_prefix=$folder/found/"$name"/ -print_final_stats=1 $folder/corpus/"$name" $folder/seeds/"$name" \
         >"$log" 2>&1 || failed="$failed $name"
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")

@@ -51,10 +51,11 @@ pub(crate) const TARGETS: [Target; 13] = [
     Target { name: "interface", run: library::interface, seeds: seeds::interface },
 ];
 
-/// The words of the seeds as a dictionary of libFuzzer.
+/// The words of the seeds as a dictionary of libFuzzer. It begins with a comment, as libFuzzer refuses an empty file.
 #[allow(dead_code, reason = "only libFuzzer's program writes dictionaries")]
 pub(crate) fn dictionary(seeds: &[Vec<u8>]) -> String {
-    words(seeds).iter().map(|word| format!("\"{word}\"\n")).collect()
+    let entries = words(seeds).into_iter().map(|word| format!("\"{word}\"\n"));
+    std::iter::once("# The words of the seeds.\n".to_owned()).chain(entries).collect()
 }
 
 /// The distinct words and numbers of seeds that are text.
