@@ -44,7 +44,6 @@ mod pool;
 mod profile;
 mod python;
 mod ranges;
-mod renamed;
 mod safetensors;
 mod sys;
 mod table;
