@@ -11,6 +11,9 @@
 //!   [`PATIENCE`] is an error.
 //! * What is temporary is called `.attnc-PROCESS-NUMBER` and is locked (`flock`) as long as its process lives. So what a
 //!   killed process left can be distinguished from what another one is using.
+//!
+//! The crate `tempfile` (only the tests use it) would replace the loop that looks for a free name. Its folders stay when a signal ends the
+//! process, nothing tells those that a killed process left from those in use, and it renames one file at a time.
 
 mod signals;
 

@@ -3,6 +3,9 @@
 //! In: work that recurses at most as deep as programs nest ([`crate::syntax::ast::MAX_DEPTH`]), or as inlined calls nest
 //! (4,000 levels). Out: its result. Debug builds need many kilobytes for each level, more than the stack of a test or worker
 //! thread has.
+//!
+//! The crate `stacker` (built with a C compiler) would move the work to a stack on the same thread; but an overflow on its stacks is a
+//! bare SIGSEGV, where on a thread's it is reported as what it is.
 
 use std::cell::Cell;
 

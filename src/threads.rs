@@ -2,6 +2,9 @@
 //!
 //! In: things, and what is to be done with one. Out: the results, in the order of the things, whichever thread made them; so
 //! nothing depends on how many threads there are. It must not know what the work is.
+//!
+//! These are the scoped threads of `std`. The crate `rayon` would replace the queue, but a pool with a given number of threads fails as a
+//! whole where the system has not all of them.
 
 use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};

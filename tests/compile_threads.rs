@@ -1,5 +1,7 @@
 //! Does compiling give the same object and the same texts on any number of threads?
 
+#[path = "common/bounded.rs"]
+mod bounded;
 #[path = "common/compiled.rs"]
 mod compiled;
 #[path = "common/front.rs"]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use attnc::codegen::cpu::{Arch, clif as cranelift_text};
 use attnc::diagnostics::Diagnostics;
 use attnc::interface::ArgDecl;
-use attnc::ir::interp::{self, Bounded, Data, Limits};
+use attnc::ir::interp::{self, Data, Limits};
 use attnc::ir::{self, Module};
 use attnc::lowering::graph::{self, LowerError};
 use attnc::passes::{self, Level, Options};
@@ -17,6 +17,7 @@ use attnc::vector::routine::{self, interp::Memory, interp::Pointer, interp::Runt
 use attnc::{syntax, tile, types, vector};
 
 use super::library;
+use crate::bounded::Bounded;
 
 /// What one call of an interpreter may cost.
 const LIMITS: Limits = Limits { elements: 1 << 18, work: 1 << 20 };

@@ -3,6 +3,9 @@
 //! In: nothing; `main` asks for it once, before there are threads. Out: a thread that waits for the signals that end a
 //! program from outside, removes what is temporary, and lets the signal do what it would have done. A command that ends by
 //! itself at Ctrl-C asks for [`interrupts`], and gets the first one as a flag.
+//!
+//! The crate `signal-hook` would replace the mask and the wait, but cannot say whether a signal is ignored, as `nohup` has it, and sets a
+//! handler where here no code runs in one.
 
 use std::mem::MaybeUninit;
 use std::ptr;

@@ -125,6 +125,8 @@ pub mod fault {
     pub const ENDED: usize = 5;
     /// How many words there are.
     pub const WORDS: usize = 6;
+    /// And bytes.
+    pub const BYTES: u64 = WORDS as u64 * 8;
 }
 
 const _: () = {

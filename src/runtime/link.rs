@@ -68,9 +68,6 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// Names for Python that a library may take once it is renamed (`support/renamed.rs`).
-const SPARE_NAMES: u32 = 4;
-
 /// What a shared object is made to be, besides what is in it.
 struct Made<'a> {
     /// What programs are linked with it by: [`LIBRARY_PREFIX`] is put before it.
@@ -134,10 +131,7 @@ impl Linker {
         long.extend((!made.lines).then_some("--strip-debug"));
         let own = made.name.iter().map(|name| format!("--defsym={LIBRARY_PREFIX}{name}={LIBRARY_SYMBOL}"));
         let entry = made.module.iter().map(|name| format!("--defsym=PyInit_{name}=attnc_python_init"));
-        let spare = made.stays.then_some(0..SPARE_NAMES).into_iter().flatten();
-        // As long as names may be; the digit last.
-        let spare = spare.map(|n| format!("--defsym=PyInit_attnc_spare_{:_<80}{n}=attnc_python_init", ""));
-        let aliases = own.chain(entry).chain(spare);
+        let aliases = own.chain(entry);
         if self.driver {
             // -fno-lto keeps gcc from loading its plugin; there is no start-up code that we need.
             c.args(["-shared", "-nostdlib", "-fno-lto"]);
@@ -244,7 +238,9 @@ pub fn link_library(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
 /// As [`link`].
 pub fn library(objects: &[&[u8]], output: &Path) -> Result<Vec<u8>, LinkError> {
     let importable = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let module = output.file_stem().and_then(|stem| stem.to_str()).filter(importable);
+    // Python takes `NAME.so` and `NAME.abi3.so` for the module `NAME`.
+    let file = output.file_name().and_then(|name| name.to_str()).and_then(|name| name.split('.').next());
+    let module = file.filter(importable);
     link_as(&Linker::find(std::env::var_os("PATH"))?, objects, module, true, output)
 }
 

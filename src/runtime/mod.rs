@@ -10,6 +10,7 @@
 
 pub mod abi;
 pub mod cuda;
+pub mod cuda_functions;
 mod cuda_rows;
 pub mod descriptor;
 pub mod dlpack;

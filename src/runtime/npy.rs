@@ -2,6 +2,9 @@
 //!
 //! In: bytes of an untrusted file. Out: a [`Tensor`] in row-major order, or an error; and back. The header is a Python dict with
 //! exactly three keys; the reader accepts nothing else.
+//!
+//! The crate `npyz` 0.8 and the 16 crates that it alone needs, a parser generator among them, take 14 s of CPU to build (`opt-level = 1`).
+//! It knows no `bf16`, and its elements would be converted to bytes again.
 
 use crate::shape::Elem;
 use crate::tensor::Tensor;

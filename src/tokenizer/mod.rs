@@ -2,6 +2,9 @@
 //!
 //! In: a text, or the tokens that a model produces. Out: the token numbers of a text; the bytes of each token, and ([`Text`]) the part
 //! of them that can already be shown as text. It knows nothing of models.
+//!
+//! The crate `tokenizers` 0.22 (without default features, with `fancy-regex`) adds 39 crates that nothing else here needs: 38 s of CPU in a
+//! first build at `opt-level = 1`, of two cores of an x86-64 machine in November 2026. The tests compare with it, by its Python package.
 
 mod added;
 mod bpe;

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::bounded::Bounded;
 use attnc::codegen::{self, Generator, cpu, descriptor};
-use attnc::ir::interp::{Array, Bounded, Data};
+use attnc::ir::interp::{Array, Data};
 use attnc::ir::{self, Module};
 use attnc::lowering;
 use attnc::passes::{self, Collected, Options};

@@ -16,6 +16,7 @@ use attnc::passes::{self, Collected};
 use attnc::runtime::load::CompiledModel;
 use attnc::tensor::Tensor;
 
+use crate::bounded::Bounded;
 use crate::grouped::{self, Member};
 use crate::{front, gen_source};
 
@@ -84,7 +85,7 @@ fn optimised(mut module: Module) -> Option<Module> {
 fn means_something_else(machine: &str, written: &Written, member: &Member, model: &CompiledModel) -> Option<String> {
     let (program, seed) = (&written.program, member.number);
     let mut session = model.session().unwrap();
-    let mut states = interp::States::<interp::Bounded>::default();
+    let mut states = interp::States::<Bounded>::default();
     // What a session keeps is compared by what later calls give.
     for given in program.calls(seed, CALLS) {
         let call = interp::Call {
@@ -115,7 +116,7 @@ fn means_something_else(machine: &str, written: &Written, member: &Member, model
 }
 
 /// The first element that is not within its bound.
-pub(crate) fn differ(expected: &interp::Outcome<interp::Bounded>, got: &[Tensor]) -> Result<(), String> {
+pub(crate) fn differ(expected: &interp::Outcome<Bounded>, got: &[Tensor]) -> Result<(), String> {
     if !expected.certain {
         return Ok(());
     }

@@ -5,8 +5,9 @@ use crate::{compiled, front};
 
 use std::collections::BTreeMap;
 
+use crate::bounded::Bounded;
 use attnc::codegen::cpu;
-use attnc::ir::interp::{self, Bounded};
+use attnc::ir::interp;
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
 use attnc::passes;

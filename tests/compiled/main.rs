@@ -5,6 +5,8 @@ mod backends;
 mod beam;
 mod bf16;
 mod bits;
+#[path = "../common/bounded.rs"]
+mod bounded;
 mod c_program;
 mod cached;
 #[path = "../common/centred.rs"]

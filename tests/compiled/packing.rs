@@ -4,7 +4,8 @@ use crate::{compiled, front, gen_source};
 
 use std::collections::BTreeMap;
 
-use attnc::ir::interp::{self, Bounded};
+use crate::bounded::Bounded;
+use attnc::ir::interp;
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
 use attnc::passes;

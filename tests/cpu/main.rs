@@ -2,6 +2,8 @@
 
 mod ahead;
 mod assembly;
+#[path = "../common/bounded.rs"]
+mod bounded;
 mod clif_texts;
 #[path = "../common/compiled.rs"]
 mod compiled;

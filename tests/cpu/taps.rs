@@ -5,7 +5,8 @@ use crate::{compiled, front, gen_source};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attnc::ir::interp::{self, Bounded, Call, Limits};
+use crate::bounded::Bounded;
+use attnc::ir::interp::{self, Call, Limits};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
 use attnc::passes::{self, Level};

@@ -117,10 +117,12 @@ fn the_loops_assemble_and_keep_tensor_cores_busy() {
     let Some(home) = tools() else { return };
     let place = folder().join("loops");
     std::fs::create_dir_all(&place).expect("a folder");
-    for (name, arch) in [("ceilings.ptx", "sm_80"), ("ceilings.ptx", "sm_100"), ("ceilings_hopper.ptx", "sm_90a")] {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bench/gpu").join(name);
+    let loops = attnc::bench::gpu::texts().expect("the loops keep the rules");
+    for arch in ["sm_80", "sm_100", "sm_90a"] {
+        let (_, text) = loops.iter().find(|(target, _)| target.alone == (arch == "sm_90a")).expect("the loops");
+        std::fs::write(place.join("loops.ptx"), text).expect("written");
         let mut ptxas = Command::new(home.join("bin/ptxas"));
-        ptxas.current_dir(&place).args(["-v", "-arch", arch, "-o", "loops.cubin"]).arg(source);
+        ptxas.current_dir(&place).args(["-v", "-arch", arch, "-o", "loops.cubin", "loops.ptx"]);
         let done = ptxas.output().expect("ptxas runs");
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success() && nothing_is_spilled(&said) && !said.contains("(C75"), "{said}");

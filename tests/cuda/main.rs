@@ -5,6 +5,8 @@
 //! stand-in can be made to do. `tests/live/gpu.sh` runs them so.
 
 mod bench;
+#[path = "../common/bounded.rs"]
+mod bounded;
 mod calls;
 mod compared;
 #[path = "../common/compiled.rs"]

@@ -1,5 +1,8 @@
 //! Graph IR: lowering to it, its text and verifier, its interpreter against references and random programs.
 
+#[path = "../common/bounded.rs"]
+mod bounded;
+mod bounds;
 mod broken_ir;
 #[path = "../common/compiled.rs"]
 mod compiled;

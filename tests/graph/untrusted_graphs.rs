@@ -6,7 +6,8 @@ use crate::{compiled, front, gen_source};
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use attnc::ir::interp::{self, Bounded, Data};
+use crate::bounded::Bounded;
+use attnc::ir::interp::{self, Data};
 use attnc::ir::{Module, text, verify};
 use attnc::lowering::graph;
 use attnc::passes::{Level, Options};

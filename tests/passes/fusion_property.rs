@@ -6,7 +6,8 @@
 
 use crate::passes;
 
-use attnc::ir::interp::{Array, Bounded, Call, Data, NoParams, Outcome, run};
+use crate::bounded::Bounded;
+use attnc::ir::interp::{Array, Call, Data, NoParams, Outcome, run};
 use attnc::ir::{Module, Op, text, verify};
 use attnc::passes::{Collected, Condition, Float, Options, Outcome as Said, Remark, parse_pass_list, run_passes};
 use attnc::random::Random;

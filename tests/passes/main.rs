@@ -1,5 +1,7 @@
 //! The passes over graph IR: their examples, small cases, fusion with its bounds, and that results stay.
 
+#[path = "../common/bounded.rs"]
+mod bounded;
 #[macro_use]
 #[path = "../common/passes.rs"]
 mod passes;

@@ -8,7 +8,8 @@ use crate::{fixtures, front, gen_source, host};
 
 use std::collections::BTreeMap;
 
-use attnc::ir::interp::{self, Array, Bounded, Data, Real};
+use crate::bounded::Bounded;
+use attnc::ir::interp::{self, Array, Data, Real};
 use attnc::ir::{Module, Verified, text, verify};
 use attnc::lowering::graph;
 use attnc::passes::{Collected, Float, Options, Outcome, Remark, find_pass, optimise};

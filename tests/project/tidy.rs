@@ -127,11 +127,14 @@ fn code(text: &str) -> Vec<&str> {
     text[..tests].lines().map(|line| line.split("//").next().unwrap_or_default()).collect()
 }
 
+/// The support library, a crate of its own.
+const SUPPORT: &str = "src/runtime/support";
+
 /// The files of the crate that have a module of their own: roots, tests and the support library are left out.
 fn modules() -> Vec<String> {
     let outside = ["src/lib.rs", "src/main.rs", "src/build.rs", "src/memory.rs"];
     let is_test = |path: &str| path.ends_with("/tests.rs") || path.contains("/tests/");
-    let is_left_out = |path: &str| outside.contains(&path) || path.starts_with("src/runtime/support/") || is_test(path);
+    let is_left_out = |path: &str| outside.contains(&path) || path.starts_with(SUPPORT) || is_test(path);
     files("src", &["rs"]).into_iter().filter(|path| !is_left_out(path)).collect()
 }
 
@@ -260,15 +263,18 @@ fn exports(texts: &BTreeMap<Vec<String>, String>) -> BTreeMap<Vec<String>, Vec<S
 /// what is in it are one to another: a module declares its files, and they use what it says for all.
 fn imports_of_files() -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     let owned = |path: &[&str]| path.iter().map(ToString::to_string).collect::<Vec<String>>();
-    let texts: BTreeMap<Vec<String>, String> =
-        modules().iter().map(|path| (owned(&module(path)), read(path))).collect();
-    let exports = exports(&texts);
+    let all = modules().into_iter().chain(files(SUPPORT, &["rs"]));
+    let texts: BTreeMap<Vec<String>, String> = all.map(|path| (owned(&module(&path)), read(&path))).collect();
+    let (exports, support) = (exports(&texts), owned(&module(SUPPORT)));
     let mut imports: BTreeMap<Vec<String>, BTreeSet<Vec<String>>> = BTreeMap::new();
     for (own, text) in &texts {
         let to = imports.entry(own.clone()).or_default();
         for (_, path) in paths(text) {
             let names: Vec<&str> = own.iter().map(String::as_str).collect();
             let mut full = owned(&absolute(&names, &path));
+            if own.starts_with(&support) && path.starts_with("crate::") {
+                full = [support.as_slice(), &full].concat();
+            }
             // A folder may export what a folder in it exports.
             while let Some((n, meant)) = (1..=full.len()).find_map(|n| Some((n, exports.get(&full[..n])?)))
                 && !texts.contains_key(&full[..n])

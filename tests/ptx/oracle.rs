@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::bounded::Bounded;
 use attnc::codegen::ptx;
-use attnc::ir::interp::{self, Bounded};
+use attnc::ir::interp;
 use attnc::ir::{self, verify};
 use attnc::lowering::graph::Options;
 use attnc::passes;

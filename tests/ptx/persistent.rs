@@ -4,9 +4,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::bounded::Bounded;
 use attnc::codegen::ptx;
 use attnc::codegen::ptx::info::{Grid, KernelInfo, ParamInfo};
-use attnc::ir::{self, interp, interp::Bounded};
+use attnc::ir::{self, interp};
 use attnc::lowering::graph::Options;
 use attnc::passes;
 use attnc::ptx::sim::{Device, Fault, Launch, Mode, Module as Loaded};

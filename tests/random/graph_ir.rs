@@ -8,7 +8,8 @@ use crate::{compiled, gen_ir, grouped, seeds};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attnc::ir::interp::{Bounded, Data, EvalError, Limits, Outcome};
+use crate::bounded::Bounded;
+use attnc::ir::interp::{Data, EvalError, Limits, Outcome};
 use attnc::ir::{Module, Op, text, verify};
 use attnc::lowering::vector::execute::Routines;
 use attnc::passes::Options;

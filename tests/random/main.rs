@@ -2,6 +2,8 @@
 //!
 //! `tests/live/random.sh COUNT` runs more of them than CI does.
 
+#[path = "../common/bounded.rs"]
+mod bounded;
 #[path = "../common/compiled.rs"]
 mod compiled;
 #[path = "../common/front.rs"]

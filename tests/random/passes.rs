@@ -6,7 +6,8 @@
 
 use crate::{gen_ir, seeds};
 
-use attnc::ir::interp::{Array, Bounded, Data, EvalError, Limits, Outcome, Real};
+use crate::bounded::Bounded;
+use attnc::ir::interp::{Array, Data, EvalError, Limits, Outcome, Real};
 use attnc::ir::{Module, text, verify};
 use attnc::passes::{Changed, Context, Float, PASSES, Pass, find_pass};
 use gen_ir::{Program, program};

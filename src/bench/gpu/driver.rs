@@ -1,68 +1,17 @@
-//! The few functions of NVIDIA's driver that measuring needs, looked up in the library that models use too.
+//! A GPU to measure: the functions of NVIDIA's driver that this needs, from the library that models use too.
 //!
-//! In: the number of a device, PTX, launches. Out: the seconds between two events. All of the driver's functions are called
-//! here and nowhere else in this program; models call it from their own library.
+//! In: the number of a device, PTX, launches. Out: the seconds between two events. Models call the driver from their own library; all of
+//! this program's own calls are here.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 
 use libloading::Library;
 
-type Code = i32;
-type Object = *mut c_void;
+use crate::runtime::cuda_functions::{Code, Event, Function, Functions, Module as ModuleName, attribute};
 
-/// Declares the functions, and how each is found.
-macro_rules! functions {
-    ($($name:ident = $symbol:literal: fn($($arg:ty),*);)*) => {
-        struct Functions {
-            $($name: unsafe extern "C" fn($($arg),*) -> Code,)*
-        }
-
-        impl Functions {
-            fn of(library: &Library) -> Result<Functions, String> {
-                let missing = |e: libloading::Error| format!("the CUDA driver is too old: {e}");
-                // SAFETY: the signatures are those of `cuda.h`.
-                unsafe {
-                    Ok(Functions {
-                        $($name: *library
-                            .get::<unsafe extern "C" fn($($arg),*) -> Code>($symbol.as_bytes())
-                            .map_err(missing)?,)*
-                    })
-                }
-            }
-        }
-    };
-}
-
-functions! {
-    init = "cuInit": fn(u32);
-    device = "cuDeviceGet": fn(*mut i32, i32);
-    device_name = "cuDeviceGetName": fn(*mut c_char, i32, i32);
-    attribute = "cuDeviceGetAttribute": fn(*mut i32, i32, i32);
-    retain = "cuDevicePrimaryCtxRetain": fn(*mut Object, i32);
-    release = "cuDevicePrimaryCtxRelease_v2": fn(i32);
-    push = "cuCtxPushCurrent_v2": fn(Object);
-    pop = "cuCtxPopCurrent_v2": fn(*mut Object);
-    load = "cuModuleLoadDataEx": fn(*mut Object, *const c_char, u32, *const i32, *const *mut c_void);
-    unload = "cuModuleUnload": fn(Object);
-    function = "cuModuleGetFunction": fn(*mut Object, Object, *const c_char);
-    allocate = "cuMemAlloc_v2": fn(*mut u64, usize);
-    free = "cuMemFree_v2": fn(u64);
-    fill = "cuMemsetD8Async": fn(u64, u8, usize, Object);
-    create_event = "cuEventCreate": fn(*mut Object, u32);
-    destroy_event = "cuEventDestroy_v2": fn(Object);
-    record = "cuEventRecord": fn(Object, Object);
-    wait = "cuEventSynchronize": fn(Object);
-    elapsed = "cuEventElapsedTime": fn(*mut f32, Object, Object);
-    launch = "cuLaunchKernel":
-        fn(Object, u32, u32, u32, u32, u32, u32, u32, Object, *const *mut c_void, *const *mut c_void);
-}
-
-/// Numbers of attributes of a device.
-const MULTIPROCESSORS: i32 = 16;
+/// The number of the attribute of a device that is the bytes of its second cache.
 const SECOND_CACHE: i32 = 38;
-const MAJOR: i32 = 75;
-const MINOR: i32 = 76;
 /// The function that only the stand-in has: its times mean nothing.
 const OF_STAND_IN: &[u8] = b"attnc_standin_live";
 
@@ -82,7 +31,7 @@ pub(super) struct Gpu {
     /// Bytes of the second cache.
     pub(super) second_cache: u64,
     device: i32,
-    events: [Object; 2],
+    events: [Event; 2],
     functions: Functions,
     /// Last, so that it is unloaded last.
     _library: Library,
@@ -96,7 +45,11 @@ impl Gpu {
         // SAFETY: the driver, which a model of this process has loaded before.
         let found = names.iter().find_map(|name| unsafe { Library::new(name) }.ok());
         let library = found.ok_or("no CUDA driver was found")?;
-        let f = Functions::of(&library)?;
+        // SAFETY: only the address of a symbol is taken, which stays while the library is loaded.
+        let find = |name: &CStr| unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()).ok()?.try_as_raw_ptr() };
+        // SAFETY: the driver's library has the driver's functions.
+        let f = unsafe { Functions::find(find) }
+            .map_err(|name| format!("the CUDA driver is too old: it has no function {}", name.to_string_lossy()))?;
         // SAFETY: only whether it is there.
         let simulated = unsafe { library.get::<unsafe extern "C" fn() -> u64>(OF_STAND_IN) }.is_ok();
         let (mut device, mut context) = (0, null_mut());
@@ -110,18 +63,18 @@ impl Gpu {
         let attribute = |which: i32| {
             let mut value = 0;
             // SAFETY: a place for a number.
-            checked(unsafe { (f.attribute)(&mut value, which, device) }, "the GPU").map(|()| value)
+            checked(unsafe { (f.device_attribute)(&mut value, which, device) }, "the GPU").map(|()| value)
         };
-        let capability = 10 * attribute(MAJOR)? + attribute(MINOR)?;
-        let multiprocessors = attribute(MULTIPROCESSORS)?.max(1).unsigned_abs();
+        let capability = 10 * attribute(attribute::MAJOR)? + attribute(attribute::MINOR)?;
+        let multiprocessors = attribute(attribute::MULTIPROCESSORS)?.max(1).unsigned_abs();
         let second_cache = u64::from(attribute(SECOND_CACHE)?.max(0).unsigned_abs());
         let end = name.iter().position(|b| *b == 0).unwrap_or(0);
         let name = String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned();
         // SAFETY: places for what is given; a context that is retained until this value is dropped.
         unsafe {
-            checked((f.retain)(&mut context, device), "the GPU's context")?;
-            if let Err(why) = checked((f.push)(context), "the GPU's context") {
-                (f.release)(device);
+            checked((f.retain_context)(&mut context, device), "the GPU's context")?;
+            if let Err(why) = checked((f.push_context)(context), "the GPU's context") {
+                (f.release_context)(device);
                 return Err(why);
             }
         }
@@ -151,7 +104,7 @@ impl Gpu {
         let mut module = null_mut();
         let none = std::ptr::null();
         // SAFETY: a place for a module, a string, no options.
-        let code = unsafe { (self.functions.load)(&mut module, text.as_ptr(), 0, none, none.cast()) };
+        let code = unsafe { (self.functions.load_module)(&mut module, text.as_ptr().cast(), 0, none, none.cast()) };
         checked(code, "the driver takes no kernels")?;
         Ok(Module { gpu: self, module })
     }
@@ -163,7 +116,7 @@ impl Gpu {
         unsafe {
             checked((self.functions.allocate)(&mut address, bytes), "memory of the GPU")?;
             let memory = Memory { gpu: self, address };
-            checked((self.functions.fill)(address, 0x5a, bytes, null_mut()), "memory of the GPU")?;
+            checked((self.functions.fill_bytes)(address, 0x5a, bytes, null_mut()), "memory of the GPU")?;
             Ok(memory)
         }
     }
@@ -172,7 +125,12 @@ impl Gpu {
     ///
     /// # Safety
     /// The kernel touches only memory that is there, for as many steps.
-    pub(super) unsafe fn time(&self, kernel: &Kernel<'_>, launch: &Launch<'_>, steps: u32) -> Result<f64, String> {
+    pub(super) unsafe fn time(
+        &self,
+        kernel: &LoadedKernel<'_>,
+        launch: &Launch<'_>,
+        steps: u32,
+    ) -> Result<f64, String> {
         let f = &self.functions;
         // The bits of a NaN that no sum is.
         let (mut data, mut out, mut count) = (launch.data.address, launch.out.address, launch.count);
@@ -188,12 +146,12 @@ impl Gpu {
         let mut milliseconds = 0f32;
         // SAFETY: the parameters of all these kernels, which the driver copies; events that are there; by the contract above.
         unsafe {
-            checked((f.record)(begin, null_mut()), "timing")?;
+            checked((f.record_event)(begin, null_mut()), "timing")?;
             let (x, blocks) = (launch.threads, launch.blocks);
             let code = (f.launch)(kernel.function, blocks, 1, 1, x, 1, 1, 0, null_mut(), params.as_ptr(), none);
             checked(code, "a launch")?;
-            checked((f.record)(end, null_mut()), "timing")?;
-            checked((f.wait)(end), "a launch")?;
+            checked((f.record_event)(end, null_mut()), "timing")?;
+            checked((f.wait_for_event)(end), "a launch")?;
             checked((f.elapsed)(&mut milliseconds, begin, end), "timing")?;
         }
         Ok(f64::from(milliseconds) / 1e3)
@@ -208,8 +166,8 @@ impl Drop for Gpu {
             for event in self.events.into_iter().filter(|event| !event.is_null()) {
                 (self.functions.destroy_event)(event);
             }
-            (self.functions.pop)(&mut before);
-            (self.functions.release)(self.device);
+            (self.functions.pop_context)(&mut before);
+            (self.functions.release_context)(self.device);
         }
     }
 }
@@ -227,31 +185,31 @@ pub(super) struct Launch<'a> {
 /// Code that is loaded.
 pub(super) struct Module<'a> {
     gpu: &'a Gpu,
-    module: Object,
+    module: ModuleName,
 }
 
 impl Module<'_> {
     /// A kernel of it.
-    pub(super) fn kernel(&self, name: &str) -> Result<Kernel<'_>, String> {
+    pub(super) fn kernel(&self, name: &str) -> Result<LoadedKernel<'_>, String> {
         let text = CString::new(name).map_err(|e| e.to_string())?;
         let mut function = null_mut();
         // SAFETY: a place for a function, a string.
         let code = unsafe { (self.gpu.functions.function)(&mut function, self.module, text.as_ptr()) };
         checked(code, "a kernel")?;
-        Ok(Kernel { function, _module: self })
+        Ok(LoadedKernel { function, _module: self })
     }
 }
 
 impl Drop for Module<'_> {
     fn drop(&mut self) {
         // SAFETY: loaded once, and nobody uses it any more.
-        unsafe { (self.gpu.functions.unload)(self.module) };
+        unsafe { (self.gpu.functions.unload_module)(self.module) };
     }
 }
 
 /// A kernel of a module that is loaded.
-pub(super) struct Kernel<'a> {
-    function: Object,
+pub(super) struct LoadedKernel<'a> {
+    function: Function,
     _module: &'a Module<'a>,
 }
 

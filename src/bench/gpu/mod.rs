@@ -1,23 +1,19 @@
 //! What a GPU can do at best, measured here and now: multiply-adds a second, on tensor cores (16-bit floats, `tf32`) and without, bytes read a second from the
 //! second cache and from memory.
 //!
-//! In: the number of a device. Out: [`Ceilings`], and whose they are. The loops are PTX (`ceilings.ptx`, `ceilings_hopper.ptx`), which goes through
-//! `ptx` as kernels do: read, verified, printed. They do nothing but what is measured, with numbers as random as those of models, since a GPU
-//! that multiplies zeros takes less power and is faster. The best of several rounds counts, as on a processor. It must not know
-//! kernels of models.
+//! In: the number of a device. Out: [`Ceilings`], and whose they are. The loops are PTX (`loops`), verified and printed as kernels are.
+//! They do nothing but what is measured, with numbers as random as those of models, since a GPU that multiplies zeros takes less power
+//! and is faster. The best of several rounds counts, as on a processor. It must not know kernels of models.
 //!
 //! On a simulator of a GPU the loops run once, so that it is seen that they are right; there are no ceilings then.
 
 mod driver;
+mod loops;
 
-use self::driver::{Gpu, Kernel, Launch};
+use self::driver::{Gpu, Launch, LoadedKernel};
 use super::Products;
 use super::ceilings::{Ceilings, Memory};
-use crate::ptx::{Module, text, verify};
-
-/// The loops, for all GPUs and for Hopper.
-const LOOPS: &str = include_str!("ceilings.ptx");
-const HOPPER: &str = include_str!("ceilings_hopper.ptx");
+use crate::ptx::{Module, Target, text, verify};
 
 /// Rounds of each measurement.
 const ROUNDS: usize = 7;
@@ -27,8 +23,8 @@ const ROUND: f64 = 0.01;
 const MULTIPLYING: u32 = 8;
 const READING: u32 = 4;
 const GROUPS: u32 = 2;
-/// Bytes that a block reads at a time: 256 threads, four pieces of 16 bytes.
-const BLOCK: u64 = 256 * 4 * 16;
+/// Bytes that a block reads at a time, 16 with each load.
+const BLOCK: u64 = (loops::THREADS * loops::LOADS * 16) as u64;
 /// Bytes to read from memory, at most and at least.
 const BUFFERS: (u64, u64) = (2 << 30, 64 << 20);
 
@@ -57,8 +53,8 @@ pub fn is_simulated(ordinal: i32) -> Result<bool, String> {
 /// What the driver said, in words.
 pub fn measure(ordinal: i32) -> Result<Measured, String> {
     let gpu = Gpu::open(ordinal)?;
-    let loops = gpu.load(&checked(LOOPS)?)?;
-    let hopper = if gpu.capability == 90 { Some(gpu.load(&checked(HOPPER)?)?) } else { None };
+    let common = gpu.load(&checked(&loops::common())?)?;
+    let hopper = if gpu.capability == 90 { Some(gpu.load(&checked(&loops::hopper())?)?) } else { None };
     let sms = if gpu.simulated { 1 } else { gpu.multiprocessors };
     let round = BLOCK * u64::from(READING * sms);
     let whole = |bytes: u64| (bytes / round).max(1) * round;
@@ -85,24 +81,24 @@ pub fn measure(ordinal: i32) -> Result<Measured, String> {
         buffer: usize::try_from(bytes).unwrap_or(usize::MAX),
         steadiness: 1.0,
     };
-    let wide = launch(MULTIPLYING, 256, 0);
-    let threads = f64::from(wide.blocks) * 256.0;
-    let floats = rate(&gpu, &loops.kernel("fma")?, &wide, threads * 64.0 * 2.0)?;
-    // The rate of tensor cores, the best of the loops, which take so many steps of the sums at a time.
-    let tensor = |names: [&str; 2], steps: u32| {
-        let product = |rows: u32, columns: u32| 2.0 * f64::from(rows * columns * steps);
-        let every = rate(&gpu, &loops.kernel(names[0])?, &wide, threads / 32.0 * 8.0 * product(16, 8))?;
+    let wide = launch(MULTIPLYING, loops::THREADS, 0);
+    let threads = f64::from(wide.blocks * loops::THREADS);
+    let floats = rate(&gpu, &common.kernel("fma")?, &wide, threads * f64::from(loops::FMAS) * 2.0)?;
+    // The rate of tensor cores, the best of the loops; a product adds `depth` terms to each sum.
+    let tensor = |names: [&str; 2], depth: u32| {
+        let products = |rows: u32, columns: u32| 2.0 * f64::from(loops::PRODUCTS * rows * columns * depth);
+        let every = rate(&gpu, &common.kernel(names[0])?, &wide, threads / 32.0 * products(16, 8))?;
         let Some(hopper) = &hopper else { return Ok::<f64, String>(every) };
-        let groups = launch(GROUPS, 128, 0);
-        let step = f64::from(groups.blocks) * 8.0 * product(64, 256);
+        let groups = launch(GROUPS, loops::GROUP, 0);
+        let step = f64::from(groups.blocks) * products(64, 256);
         Ok(every.max(rate(&gpu, &hopper.kernel(names[1])?, &groups, step)?))
     };
     let tf32 = tensor(["tensor_tf32", "tensor_hopper_tf32"], 8)?;
     let half = tensor(["tensor", "tensor_hopper"], 16)?;
-    let read = loops.kernel("read")?;
-    let memory = rate(&gpu, &read, &launch(READING, 256, bytes), bytes as f64)?;
+    let read = common.kernel("read")?;
+    let memory = rate(&gpu, &read, &launch(READING, loops::THREADS, bytes), bytes as f64)?;
     let part = whole(gpu.second_cache / 2).min(bytes);
-    let cache = rate(&gpu, &read, &launch(READING, 256, part), part as f64)?.max(memory);
+    let cache = rate(&gpu, &read, &launch(READING, loops::THREADS, part), part as f64)?.max(memory);
     if !gpu.simulated {
         ceilings.products =
             vec![(Products::Floats, floats), (Products::Tf32TensorCores, tf32), (Products::TensorCores, half)];
@@ -112,11 +108,10 @@ pub fn measure(ordinal: i32) -> Result<Measured, String> {
     Ok(Measured { name: gpu.name.clone(), simulated: gpu.simulated, ceilings })
 }
 
-/// The text of loops, after it was read and verified.
-fn checked(loops: &str) -> Result<String, String> {
-    let module: Module = text::parse(loops).map_err(|e| format!("the loops that measure the GPU: {e}"))?;
-    match verify(&module) {
-        Ok(()) => Ok(text::print(&module)),
+/// The text of loops, once they are verified.
+fn checked(loops: &Module) -> Result<String, String> {
+    match verify(loops) {
+        Ok(()) => Ok(text::print(loops)),
         Err(errors) => {
             let first = errors.first().map_or(String::new(), ToString::to_string);
             Err(format!("the loops that measure the GPU: {first}"))
@@ -124,8 +119,16 @@ fn checked(loops: &str) -> Result<String, String> {
     }
 }
 
+/// The texts of all loops with the processor that each is for, for the tests that assemble them.
+///
+/// # Errors
+/// What the verifier says.
+pub fn texts() -> Result<Vec<(Target, String)>, String> {
+    [loops::common(), loops::hopper()].iter().map(|module| Ok((module.target, checked(module)?))).collect()
+}
+
 /// The best rate of a loop that does `amount` of work in a step.
-fn rate(gpu: &Gpu, kernel: &Kernel<'_>, launch: &Launch<'_>, amount: f64) -> Result<f64, String> {
+fn rate(gpu: &Gpu, kernel: &LoadedKernel<'_>, launch: &Launch<'_>, amount: f64) -> Result<f64, String> {
     // SAFETY: loops read `count` pieces of the data, which has them, and write nothing but `out`.
     let time = |steps: u32| unsafe { gpu.time(kernel, launch, steps) };
     let mut steps = 1;
@@ -145,16 +148,30 @@ fn rate(gpu: &Gpu, kernel: &Kernel<'_>, launch: &Launch<'_>, amount: f64) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ptx::{Kernel, Line, Op};
 
     #[test]
     fn the_loops_are_right() {
-        for (loops, names) in
-            [(LOOPS, &["fma", "tensor", "tensor_tf32", "read"][..]), (HOPPER, &["tensor_hopper", "tensor_hopper_tf32"])]
-        {
-            let module = text::parse(loops).unwrap();
+        let expected: [&[&str]; 2] =
+            [&["fma", "tensor", "tensor_tf32", "read"], &["tensor_hopper", "tensor_hopper_tf32"]];
+        for (module, names) in [loops::common(), loops::hopper()].into_iter().zip(expected) {
             assert_eq!((module.version, module.target), module.lowest());
             assert_eq!(module.kernels.iter().map(|k| k.name.as_str()).collect::<Vec<_>>(), names);
-            assert_eq!(text::parse(&checked(loops).unwrap()).unwrap(), module);
+            assert_eq!(text::parse(&checked(&module).unwrap()).unwrap(), module);
         }
+    }
+
+    /// Rates count the work that stands between the label of a step and the jump back to it.
+    #[test]
+    fn a_step_does_the_work_that_is_counted() {
+        let is_work = |op: &Op| matches!(op, Op::Fma { .. } | Op::Mma { .. } | Op::Wgmma { .. } | Op::Ld { .. });
+        let work = |kernel: &Kernel| {
+            let at = |label: &str| kernel.body.iter().position(|line| *line == Line::Label(label.into())).unwrap();
+            let step = &kernel.body[at("$step")..at("$step_end")];
+            step.iter().filter(|line| matches!(line, Line::Inst(inst) if is_work(&inst.op))).count()
+        };
+        let all = [loops::common(), loops::hopper()].map(|module| module.kernels.iter().map(work).collect::<Vec<_>>());
+        assert_eq!(all, [vec![64, 8, 8, 4], vec![8, 8]]);
+        assert_eq!((loops::FMAS, loops::PRODUCTS, loops::LOADS), (64, 8, 4));
     }
 }

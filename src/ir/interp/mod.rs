@@ -5,7 +5,8 @@
 //! oracle of every pass and every back end, so it is plain: each operation is done as its definition says, in order.
 //!
 //! It is generic over the numbers that floats are computed in ([`Real`]): `f32` gives the exact result of the program,
-//! bit for bit; `f64` and [`Bounded`] give what it should be, and how far off compiled code may be.
+//! bit for bit; `f64` gives what it should be. Tests have a third kind of numbers, which carry how far off compiled code may be
+//! (`tests/common/bounded.rs`).
 //!
 //! ```
 //! use attnc::ir::{interp, text, verify};
@@ -20,7 +21,6 @@
 //! ```
 
 mod array;
-mod bounded;
 mod contraction;
 mod elementwise;
 mod entry;
@@ -30,7 +30,6 @@ mod real;
 use std::collections::BTreeMap;
 
 pub use array::{Array, Data};
-pub use bounded::Bounded;
 pub use real::Real;
 
 use super::requirements::entry_checks;
@@ -62,8 +61,8 @@ pub struct Outcome<F> {
     pub written: BTreeMap<String, u64>,
     /// Taps that the run did not come to, as zeros.
     pub silent: BTreeMap<String, Array<F>>,
-    /// Was every comparison, truncation and choice of a maximum certain in every precision? (Always, except for
-    /// [`Bounded`].)
+    /// Was every comparison, truncation and choice of a maximum certain in every precision? (Always, for
+    /// `f32` and `f64`.)
     pub certain: bool,
     /// The work that was done.
     pub work: u64,

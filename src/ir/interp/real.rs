@@ -2,8 +2,8 @@
 //!
 //! In: elements. Out: the results of element operations and sums, in the numbers of a [`Real`]: `f32` is the exact mode,
 //! bit for bit what the language says (`bf16` and `f16` are `f32`s that were rounded after each operation; sums and
-//! products accumulate in `f32`, in blocks that are summed in order); `f64` computes everything in `f64` and rounds nothing. `Bounded` (in `bounded`)
-//! computes in `f64` and carries how far off any compiled program may be.
+//! products accumulate in `f32`, in blocks that are summed in order); `f64` computes everything in `f64` and rounds nothing. The
+//! `Bounded` of the tests computes in `f64` and carries how far off any compiled program may be.
 
 use std::fmt::Debug;
 

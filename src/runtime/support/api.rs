@@ -1,4 +1,4 @@
-//! Functions of the interface that open, query and close handles: models, sessions, taps. Those that can fail return a [`Status`]
+//! Functions of the interface that open, query and close handles: models, sessions (and the profile of their last call), taps. Those that can fail return a [`Status`]
 //! as a number, and the handle has the text. (Calls are in `entry.rs`.)
 //!
 //! A bad call is an error, not a crash, as far as a callee can detect it: null pointers, wrong counts, shapes that overflow.
@@ -7,11 +7,12 @@
 use core::ffi::{c_char, c_void};
 use core::ptr::{null, null_mut};
 
-use crate::call::{Memory, Poll};
 use crate::cuda::upload::no_gpu;
 use crate::dlpack::DLTensor;
 use crate::error::{CText, Result, Status, fail};
 use crate::handle::{Model, Opened, Session};
+use crate::profile::{Launched, Profile};
+use crate::request::{Memory, Poll};
 use crate::taps::Taps;
 
 /// A short name for a status.
@@ -383,4 +384,67 @@ pub(crate) unsafe extern "C" fn attnc_taps_close(taps: *mut Taps) {
             Taps::close(taps);
         }
     }
+}
+
+/// Turns the timing of launches on (not 0) or off; what was kept is forgotten.
+///
+/// # Safety
+/// `session` is null or live.
+pub(crate) unsafe extern "C" fn attnc_session_profile(session: *mut Session, on: i32) -> i32 {
+    // SAFETY: by the contract above.
+    unsafe {
+        with_session(session, |_, memory| {
+            memory.profile = Profile::new(on != 0);
+            Ok(())
+        })
+    }
+}
+
+/// Number of launches of the session's last call; 0 where they were not timed.
+///
+/// # Safety
+/// `session` is null or live.
+pub(crate) unsafe extern "C" fn attnc_launch_count(session: *const Session) -> u64 {
+    let mut count = 0;
+    // SAFETY: by the contract above.
+    unsafe {
+        with_session(session, |_, memory| {
+            count = memory.profile.launches().len() as u64;
+            Ok(())
+        })
+    };
+    count
+}
+
+/// Nanoseconds that a launch of the session's last call took, or -1 where there is no such launch.
+///
+/// # Safety
+/// `session` is null or live.
+pub(crate) unsafe extern "C" fn attnc_launch_nanoseconds(session: *const Session, index: u64) -> i64 {
+    // SAFETY: by the contract above.
+    unsafe { launched(session, index) }.map_or(-1, |l| l.time)
+}
+
+/// Points of the grid of a launch of the session's last call, or -1 where there is no such launch.
+///
+/// # Safety
+/// `session` is null or live.
+pub(crate) unsafe extern "C" fn attnc_launch_points(session: *const Session, index: u64) -> i64 {
+    // SAFETY: by the contract above.
+    unsafe { launched(session, index) }.map_or(-1, |l| l.points)
+}
+
+/// # Safety
+/// `session` is null or live.
+unsafe fn launched(session: *const Session, index: u64) -> Option<Launched> {
+    let mut found = None;
+    // SAFETY: by the contract above.
+    unsafe {
+        with_session(session, |_, memory| {
+            let index = usize::try_from(index).unwrap_or(usize::MAX);
+            found = memory.profile.launches().get(index).copied();
+            Ok(())
+        })
+    };
+    found
 }

@@ -1,18 +1,27 @@
 //! Reads the model's descriptor, which the compiler wrote and the linker placed in the same library.
 
 use core::fmt;
+use core::sync::atomic::AtomicU64;
 
-use crate::abi::{DimDesc, ModelDesc, Slice, Str, TensorDesc, elem};
+use crate::abi::{DimDesc, Functions, Head, ModelDesc, Slice, Str, TensorDesc, elem};
 
 unsafe extern "C" {
     #[link_name = "attnc_model_descriptor"]
     static DESCRIPTOR: ModelDesc;
+    /// The table of functions, which `table.rs` defines. It is only declared here, because its functions use the handles that begin
+    /// with its address.
+    safe fn attnc_library() -> *const Functions;
 }
 
 /// The model of this `.so`.
 pub(crate) fn model() -> &'static ModelDesc {
     // SAFETY: the compiler defines the descriptor with this layout, and nothing writes it.
     unsafe { &DESCRIPTOR }
+}
+
+/// The beginning of a handle of this library.
+pub(crate) fn head(mark: u64) -> Head {
+    Head { mark: AtomicU64::new(mark), functions: attnc_library(), model: model().id }
 }
 
 impl Str {

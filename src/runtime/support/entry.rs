@@ -13,7 +13,7 @@ use crate::abi::{EntryDesc, NO_ENTRY, PlanDesc};
 use crate::api::with_session;
 use crate::arguments::{self, Arguments};
 use crate::bind::{self, Bound};
-use crate::call::{self, Call, Data, Memory, Poll};
+use crate::call;
 use crate::cuda::copier::At;
 use crate::cuda::device::Gpu;
 use crate::cuda::memory::DeviceBuffer;
@@ -22,6 +22,7 @@ use crate::desc::model;
 use crate::dlpack::{CPU, CUDA, DLDevice, DLManagedTensor, DLTensor, View, type_of};
 use crate::error::{Error, Result, fail};
 use crate::handle::{Opened, Session};
+use crate::request::{Call, Data, Memory, Poll};
 use crate::sys::{Buffer, try_box};
 use crate::taps::{self, Taps};
 

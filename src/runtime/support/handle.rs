@@ -10,18 +10,19 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::abi::{ABI_VERSION, Head, VariantDesc, mark};
-use crate::call::{self, Memory};
+use crate::call;
 use crate::call_lock::{CallLock, Refused};
 use crate::cpu;
+use crate::cuda::call as gpu;
 use crate::cuda::choice::{self, Choice};
 use crate::cuda::upload::{Loaded, name_of};
-use crate::desc::model;
+use crate::desc::{head, model};
 use crate::environment;
 use crate::error::{CText, Error, Result, Status, fail};
 use crate::pool::Pool;
 use crate::processor;
+use crate::request::Memory;
 use crate::sys::{Buffer, try_box};
-use crate::table::head;
 use crate::weights::Weights;
 
 /// A model, as the caller holds it.
@@ -187,7 +188,7 @@ impl Opened {
                 // SAFETY: by the contract above.
                 let mut weights = unsafe { Weights::open(model, weights)? };
                 let device = CText::new(&name_of(&gpu));
-                match Loaded::new(gpu, model, variant, cuda, &weights) {
+                match gpu::load(gpu, model, variant, cuda, &weights) {
                     Err(e) if else_cpu && e.status == Status::Device => e.text,
                     loaded => {
                         let cuda = Some(loaded?);

@@ -1,7 +1,7 @@
 //! The support library: the part of a `model.so` that is the same for every model.
 //!
 //! In: the model's descriptor (`../abi.rs`), which the linker puts beside it; calls from C. Out: a table of
-//! functions (`table.rs`), those of `api.rs`, `entry.rs`, `introspect.rs` and `profile.rs`. It opens weights, checks the arguments of calls, gives the
+//! functions (`table.rs`), those of `api.rs`, `entry.rs`, `introspect.rs` and `python.rs`. It opens weights, checks the arguments of calls, gives the
 //! model's plans their memory and runs them. It knows no tensor operation.
 //!
 //! It is a separate `no_std`, `panic = "abort"` crate that needs only libc: `build.rs` compiles it to one object file, which the
@@ -44,7 +44,7 @@ mod pool;
 mod profile;
 mod python;
 mod ranges;
-mod renamed;
+mod request;
 mod safetensors;
 mod sys;
 mod table;

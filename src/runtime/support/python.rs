@@ -15,10 +15,10 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::call::Poll;
 use crate::dlpack::{DLManagedTensor, DLTensor};
 use crate::entry::{Given, call_taps};
 use crate::handle::Session;
+use crate::request::Poll;
 use crate::sys::is_first_thread;
 use crate::taps::Taps;
 

@@ -4,14 +4,11 @@
 //! functions of the same name to the first of their libraries, so none is exported by its name: a program asks this library
 //! for its table, under a name that the linker made of the model (`link.rs`), or by `dlsym` in this library alone.
 
-use crate::abi::{ABI_VERSION, FUNCTIONS, Functions, Head};
+use crate::abi::{ABI_VERSION, FUNCTIONS, Functions};
 use crate::api::*;
-use crate::desc::model;
 use crate::entry::*;
 use crate::introspect::*;
-use crate::profile::*;
 use crate::python::{attnc_python_call, attnc_python_capsule};
-use core::sync::atomic::AtomicU64;
 
 /// The table, and the names in it.
 macro_rules! table {
@@ -107,9 +104,4 @@ const _: () = {
 #[unsafe(no_mangle)]
 pub extern "C" fn attnc_library() -> *const Functions {
     &raw const TABLE
-}
-
-/// The beginning of a handle of this library.
-pub(crate) fn head(mark: u64) -> Head {
-    Head { mark: AtomicU64::new(mark), functions: &raw const TABLE, model: model().id }
 }

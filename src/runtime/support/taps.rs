@@ -7,12 +7,11 @@ use core::sync::atomic::Ordering;
 
 use crate::abi::{EntryDesc, Head, TapDesc, elem, mark};
 use crate::bind::{Bound, bytes};
-use crate::desc::elem_size;
+use crate::desc::{elem_size, head};
 use crate::dlpack::{CPU, DLDevice, DLTensor, type_of};
 use crate::error::{CText, Error, Result, Shown, fail, push};
 use crate::glob::{family_size, matches, member_name};
 use crate::sys::{self, Buffer, try_box};
-use crate::table::head;
 
 /// The taps of a finished call, as the caller holds them.
 #[repr(C)]

@@ -4,32 +4,33 @@
 //! queued and not waited for one by one, many of them as one graph (`graphs.rs`); what the plan reads of the GPU's memory is waited
 //! for (`read`), unless it is an argument that came from the host.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::transmute;
 use core::ptr::null_mut;
 
 use super::copier::{self, At, Copier, Detour};
+use super::device::Gpu;
 use super::driver::{Address, TensorMap};
 use super::graphs::{self, Graphs};
-use super::memory::{DeviceBuffer, Queue, aligned};
+use super::memory::{DeviceBuffer, OwnStream, Queue, aligned};
 use super::module;
 use super::session::{Session, Timer};
 use super::tape::{MOST_MAPS, Tape};
 use super::tensor_map;
 use super::upload::Loaded;
-use crate::abi::cuda::{MOST_WORDS, fault};
-use crate::abi::{EntryDesc, Launch, ModelDesc, Plan, PlanContext, TensorDesc};
+use crate::abi::cuda::{CudaDesc, MOST_WORDS, fault};
+use crate::abi::{EntryDesc, Launch, ModelDesc, Plan, PlanContext, TensorDesc, VariantDesc};
 use crate::bind::{self, Bound};
-use crate::call::{Call, Memory, Polling, report, site_error};
 use crate::desc::elem_size;
 use crate::error::{Error, Result, fail};
 use crate::expr::eval;
 use crate::float_mode::DefaultMode;
 use crate::pool::Report;
 use crate::profile::Launched;
+use crate::request::{Call, Memory, Polling, report, site_error};
+use crate::weights::Weights;
 
-/// Bytes of what a kernel reports.
-pub(crate) const FAULT_BYTES: u64 = fault::WORDS as u64 * 8;
 /// Blocks that a grid may have along its first axis.
 const MOST_BLOCKS: i64 = i32::MAX as i64;
 /// And along each other one.
@@ -266,14 +267,29 @@ fn context(loaded: &Loaded, packed: *mut u8) -> PlanContext {
     }
 }
 
-/// Packs the weights of a model that is being opened, and waits.
-///
-/// # Safety
-/// A plan of the model; there is room for packed weights at `packed`.
-pub(crate) unsafe fn prepare(plan: Plan, on: &On<'_>, model: &ModelDesc, packed: Address) -> Result<()> {
-    let context = context(on.loaded, pointer(packed));
-    // SAFETY: by the contract above.
-    unsafe { execute(plan, context, on, &mut Tape::default(), model, "packing weights", None, Extras::default()) }
+/// Loads a model's code and weights, packs the weights with the variant's own kernels, and waits.
+pub(crate) fn load(
+    gpu: Arc<Gpu>,
+    model: &'static ModelDesc,
+    variant: &'static VariantDesc,
+    cuda: &'static CudaDesc,
+    weights: &Weights,
+) -> Result<Loaded> {
+    let _entered = gpu.enter()?;
+    let mut loaded = Loaded::new(gpu.clone(), model, cuda, weights)?;
+    let Some(plan) = variant.prepare else { return Ok(loaded) };
+    let stream = OwnStream::new(&gpu)?;
+    let queue = Queue { gpu: &gpu, stream: stream.get() };
+    let packed = DeviceBuffer::new(&gpu, variant.packed_bytes, "packed weights")?;
+    let fault = DeviceBuffer::new(&gpu, fault::BYTES, "the report of errors")?;
+    // SAFETY: as long as that.
+    unsafe { queue.clear(fault.address(), fault::BYTES, "the report of errors")? };
+    let context = context(&loaded, pointer(packed.address()));
+    loaded.packed = Some(packed);
+    let on = On { loaded: &loaded, queue, fault: fault.address(), each: false };
+    // SAFETY: a plan of this model, with the memory that it says it needs, and room for what it packs.
+    unsafe { execute(plan, context, &on, &mut Tape::default(), model, "packing weights", None, Extras::default())? };
+    Ok(loaded)
 }
 
 /// Runs a plan, copies out what it made, waits, and turns what was reported into an error.
@@ -318,7 +334,8 @@ unsafe fn execute(
     };
     let sent = send();
     // SAFETY: as long as that; waited for below.
-    let report = unsafe { on.queue.copy_out(words.as_mut_ptr().cast(), on.fault, FAULT_BYTES, "the report of errors") };
+    let report =
+        unsafe { on.queue.copy_out(words.as_mut_ptr().cast(), on.fault, fault::BYTES, "the report of errors") };
     // Whatever failed, what was queued before may still use the caller's memory.
     let waited = on.queue.wait("the call");
     let finished = sent.and(report).and(waited);

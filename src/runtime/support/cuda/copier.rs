@@ -5,7 +5,7 @@
 //! by `strided.rs`; the kernel is `copy.ptx`, which stands behind the kernels of each variant.
 
 use alloc::sync::Arc;
-use core::ffi::{CStr, c_void};
+use core::ffi::c_void;
 use core::ptr::null_mut;
 
 use super::device::Gpu;
@@ -16,8 +16,6 @@ use super::strided::{Axes, Axis, KERNEL_AXES, Piece};
 use crate::dlpack::{Conversion, View};
 use crate::error::{Result, fail};
 
-/// The kernel.
-pub(super) const NAME: &CStr = c"attnc_copy";
 /// Threads of a block.
 const THREADS: u32 = 256;
 /// Parameters that are addresses and the like, and that are numbers of 32 bits.

@@ -7,24 +7,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::transmute;
+use core::ops::Deref;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+pub(crate) use super::functions::{
+    Address, Code, Context, Event, Function, Functions, Module, Object, Stream, attribute,
+};
 use crate::error::{Error, Result, fail};
 use crate::sys::{self, Library, try_box};
-
-/// `CUresult`.
-pub(crate) type Code = i32;
-/// Names of the driver's objects, which only it looks into.
-pub(crate) type Context = *mut c_void;
-pub(crate) type Module = *mut c_void;
-pub(crate) type Function = *mut c_void;
-pub(crate) type Stream = *mut c_void;
-pub(crate) type Event = *mut c_void;
-/// A graph, a node of one, or what can be launched of one.
-pub(crate) type Object = *mut c_void;
-/// An address in a GPU's memory.
-pub(crate) type Address = u64;
 
 /// Codes that are told apart.
 pub(crate) mod code {
@@ -48,22 +39,6 @@ pub(crate) mod code {
     }
 }
 
-/// Numbers of attributes.
-pub(crate) mod attribute {
-    /// Of a device: multiprocessors.
-    pub(crate) const MULTIPROCESSORS: i32 = 16;
-    /// Of a device: the most shared memory that a block may have, where the kernel says that it wants more than 48 KiB.
-    pub(crate) const MOST_SHARED: i32 = 97;
-    /// Of a device: the major number of its compute capability.
-    pub(crate) const MAJOR: i32 = 75;
-    /// And the minor one.
-    pub(crate) const MINOR: i32 = 76;
-    /// Of a function: bytes of shared memory that launches may give its blocks.
-    pub(crate) const DYNAMIC_SHARED: i32 = 8;
-    /// Of a launch: all blocks run at the same time.
-    pub(crate) const COOPERATIVE: i32 = 2;
-}
-
 /// Options of `cuModuleLoadDataEx`.
 pub(crate) mod jit {
     pub(crate) const INFO_LOG: i32 = 3;
@@ -80,43 +55,26 @@ pub(crate) const NON_BLOCKING: u32 = 1;
 #[derive(Clone, Copy)]
 pub(crate) struct TensorMap(pub(crate) [u8; 128]);
 
-/// Declares the functions, and how each is found.
-macro_rules! functions {
-    ($($name:ident = $symbol:literal: fn($($arg:ty),*);)*) => {
-        /// The functions of the driver.
-        pub(crate) struct Driver {
-            $(pub(crate) $name: unsafe extern "C" fn($($arg),*) -> Code,)*
-            /// What newer drivers have, from 12.0 on.
-            pub(crate) encode_tiled: Option<EncodeTiled>,
-            /// What those from 11.4 on have.
-            pub(crate) graphs: Option<GraphFunctions>,
-            /// Names and explanations of codes.
-            error_name: ErrorText,
-            error_string: ErrorText,
-            /// Stays loaded.
-            _library: Library,
-        }
+/// The functions of the driver; those that every driver has are reached by [`Deref`].
+pub(crate) struct Driver {
+    functions: Functions,
+    /// What newer drivers have, from 12.0 on.
+    pub(crate) encode_tiled: Option<EncodeTiled>,
+    /// What those from 11.4 on have.
+    pub(crate) graphs: Option<GraphFunctions>,
+    /// Names and explanations of codes.
+    error_name: ErrorText,
+    error_string: ErrorText,
+    /// Stays loaded.
+    _library: Library,
+}
 
-        impl Driver {
-            /// Looks all functions up; the name of the first that is not there.
-            fn of(library: Library) -> core::result::Result<Driver, &'static CStr> {
-                let find = |name: &'static CStr| library.symbol(name).ok_or(name);
-                // SAFETY: the signatures are those of `cuda.h`.
-                unsafe {
-                    Ok(Driver {
-                        $($name: transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> Code>(find($symbol)?),)*
-                        encode_tiled: library
-                            .symbol(c"cuTensorMapEncodeTiled")
-                            .map(|f| transmute::<*mut c_void, EncodeTiled>(f)),
-                        graphs: GraphFunctions::of(&library),
-                        error_name: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorName")?),
-                        error_string: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorString")?),
-                        _library: library,
-                    })
-                }
-            }
-        }
-    };
+impl Deref for Driver {
+    type Target = Functions;
+
+    fn deref(&self) -> &Functions {
+        &self.functions
+    }
 }
 
 /// `CUDA_KERNEL_NODE_PARAMS`, in its first version: a launch as a node of a graph.
@@ -203,42 +161,6 @@ pub(crate) type EncodeTiled = unsafe extern "C" fn(
     i32,
 ) -> Code;
 
-functions! {
-    init = c"cuInit": fn(u32);
-    driver_version = c"cuDriverGetVersion": fn(*mut i32);
-    device_count = c"cuDeviceGetCount": fn(*mut i32);
-    device = c"cuDeviceGet": fn(*mut i32, i32);
-    device_name = c"cuDeviceGetName": fn(*mut c_char, i32, i32);
-    device_attribute = c"cuDeviceGetAttribute": fn(*mut i32, i32, i32);
-    retain_context = c"cuDevicePrimaryCtxRetain": fn(*mut Context, i32);
-    release_context = c"cuDevicePrimaryCtxRelease_v2": fn(i32);
-    push_context = c"cuCtxPushCurrent_v2": fn(Context);
-    pop_context = c"cuCtxPopCurrent_v2": fn(*mut Context);
-    load_module = c"cuModuleLoadDataEx": fn(*mut Module, *const c_void, u32, *const i32, *const *mut c_void);
-    unload_module = c"cuModuleUnload": fn(Module);
-    function = c"cuModuleGetFunction": fn(*mut Function, Module, *const c_char);
-    set_function_attribute = c"cuFuncSetAttribute": fn(Function, i32, i32);
-    most_blocks = c"cuOccupancyMaxActiveBlocksPerMultiprocessor": fn(*mut i32, Function, i32, usize);
-    allocate = c"cuMemAlloc_v2": fn(*mut Address, usize);
-    free = c"cuMemFree_v2": fn(Address);
-    copy_in = c"cuMemcpyHtoDAsync_v2": fn(Address, *const c_void, usize, Stream);
-    copy_out = c"cuMemcpyDtoHAsync_v2": fn(*mut c_void, Address, usize, Stream);
-    copy_within = c"cuMemcpyDtoDAsync_v2": fn(Address, Address, usize, Stream);
-    fill_bytes = c"cuMemsetD8Async": fn(Address, u8, usize, Stream);
-    create_stream = c"cuStreamCreate": fn(*mut Stream, u32);
-    destroy_stream = c"cuStreamDestroy_v2": fn(Stream);
-    wait_for_stream = c"cuStreamSynchronize": fn(Stream);
-    create_event = c"cuEventCreate": fn(*mut Event, u32);
-    destroy_event = c"cuEventDestroy_v2": fn(Event);
-    record_event = c"cuEventRecord": fn(Event, Stream);
-    wait_for_event = c"cuEventSynchronize": fn(Event);
-    elapsed = c"cuEventElapsedTime": fn(*mut f32, Event, Event);
-    launch = c"cuLaunchKernel":
-        fn(Function, u32, u32, u32, u32, u32, u32, u32, Stream, *const *mut c_void, *const *mut c_void);
-    launch_together = c"cuLaunchCooperativeKernel":
-        fn(Function, u32, u32, u32, u32, u32, u32, u32, Stream, *const *mut c_void);
-}
-
 /// The table, once it has been found.
 static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(null_mut());
 
@@ -246,6 +168,24 @@ static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(null_mut());
 const NAMES: [&CStr; 2] = [c"libcuda.so.1", c"libcuda.so"];
 
 impl Driver {
+    /// Looks all functions up; the name of the first that is not there.
+    fn of(library: Library) -> core::result::Result<Driver, &'static CStr> {
+        let find = |name: &'static CStr| library.symbol(name).ok_or(name);
+        // SAFETY: the signatures are those of `cuda.h`.
+        unsafe {
+            Ok(Driver {
+                functions: Functions::find(|name| library.symbol(name))?,
+                encode_tiled: library
+                    .symbol(c"cuTensorMapEncodeTiled")
+                    .map(|f| transmute::<*mut c_void, EncodeTiled>(f)),
+                graphs: GraphFunctions::of(&library),
+                error_name: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorName")?),
+                error_string: transmute::<*mut c_void, ErrorText>(find(c"cuGetErrorString")?),
+                _library: library,
+            })
+        }
+    }
+
     /// The driver, initialised. Looked for until it has been found once.
     pub(crate) fn get() -> Result<&'static Driver> {
         // SAFETY: null, or a table that is never freed.

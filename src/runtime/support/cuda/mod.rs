@@ -14,6 +14,8 @@ pub(crate) mod choice;
 pub(crate) mod copier;
 pub(crate) mod device;
 pub(crate) mod driver;
+#[path = "../../cuda_functions.rs"]
+mod functions;
 pub(crate) mod graphs;
 pub(crate) mod memory;
 pub(crate) mod module;

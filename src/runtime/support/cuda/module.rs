@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 
 use super::device::Gpu;
@@ -19,6 +19,9 @@ const LONGEST_LOG: usize = 8 << 10;
 
 /// Shared memory that launches may give blocks without saying so before.
 const LITTLE_SHARED: u64 = 48 << 10;
+
+/// The kernel that copies tensors (`copier`).
+const COPIES: &CStr = c"attnc_copy";
 
 /// Code that is loaded.
 pub(crate) struct Module {
@@ -50,7 +53,7 @@ impl Module {
         // Dropped from here on.
         let mut out = Module { gpu: gpu.clone(), module, functions: Vec::new(), copies: null_mut() };
         // SAFETY: a place for a function; a string with its NUL.
-        let code = unsafe { (gpu.driver.function)(&mut out.copies, module, super::copier::NAME.as_ptr()) };
+        let code = unsafe { (gpu.driver.function)(&mut out.copies, module, COPIES.as_ptr()) };
         gpu.check(code, "the kernel that copies tensors")?;
         for kernel in desc.kernels.get() {
             let name = kernel.name.get();

@@ -10,6 +10,7 @@ use super::graphs::Graphs;
 use super::memory::{DeviceBuffer, OwnStream, Queue, aligned};
 use super::tape::Tape;
 use crate::abi::ModelDesc;
+use crate::abi::cuda::fault;
 use crate::bind::{self, Bound};
 use crate::error::Result;
 use crate::sys;
@@ -53,7 +54,7 @@ impl Session {
         // Not null where a state is empty.
         let base = states.as_ref().map_or(super::memory::ALIGN, DeviceBuffer::address);
         let state_data = offsets.iter().map(|o| core::ptr::without_provenance_mut((base + o) as usize)).collect();
-        let fault = DeviceBuffer::new(gpu, super::call::FAULT_BYTES, "the report of errors")?;
+        let fault = DeviceBuffer::new(gpu, fault::BYTES, "the report of errors")?;
         let own = OwnStream::new(gpu)?;
         let each = is_on(c"ATTNC_SYNC", false);
         let session = Session {
@@ -110,7 +111,7 @@ impl Session {
     /// Forgets what kernels reported.
     pub(crate) fn clear_fault(&self) -> Result<()> {
         // SAFETY: as long as that.
-        unsafe { self.queue().clear(self.fault.address(), super::call::FAULT_BYTES, "the report of errors") }
+        unsafe { self.queue().clear(self.fault.address(), fault::BYTES, "the report of errors") }
     }
 
     /// Copies from the GPU, and waits.

@@ -1,17 +1,16 @@
 //! What a model has on its GPU: the loaded code, the weights, and what is packed of them.
 //!
 //! In: weights that were read and checked on the host. Out: the tables that plans index, of addresses in the GPU's memory. Weights are
-//! copied once, into one allocation, and packed there by the variant's own kernels.
+//! copied once, into one allocation; `call.rs` packs them with the variant's own kernels.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::call::{self, On};
 use super::device::Gpu;
 use super::memory::{DeviceBuffer, OwnStream, Queue, aligned};
 use super::module::Module;
+use crate::abi::ModelDesc;
 use crate::abi::cuda::CudaDesc;
-use crate::abi::{ModelDesc, VariantDesc};
 use crate::bind;
 use crate::error::{Result, fail, push};
 use crate::weights::Weights;
@@ -26,7 +25,8 @@ pub(crate) struct Loaded {
     /// Where each of the tables lies.
     roots: Vec<*const *const u8>,
     _weights: Option<DeviceBuffer>,
-    packed: Option<DeviceBuffer>,
+    /// What the variant's own kernels packed of the weights.
+    pub(crate) packed: Option<DeviceBuffer>,
     /// Last, so that the context lives longest.
     pub(crate) gpu: Arc<Gpu>,
 }
@@ -37,11 +37,10 @@ unsafe impl Send for Loaded {}
 unsafe impl Sync for Loaded {}
 
 impl Loaded {
-    /// Loads code and weights, and packs.
+    /// Loads code and weights; nothing is packed yet.
     pub(crate) fn new(
         gpu: Arc<Gpu>,
         model: &'static ModelDesc,
-        variant: &'static VariantDesc,
         cuda: &'static CudaDesc,
         weights: &Weights,
     ) -> Result<Loaded> {
@@ -72,19 +71,7 @@ impl Loaded {
             push(&mut tables, table, TABLES)?;
         }
         queue.wait("the weights")?;
-        let mut loaded = Loaded { module, _tables: tables, roots, _weights: memory, packed: None, gpu: gpu.clone() };
-        if let Some(plan) = variant.prepare {
-            let packed = DeviceBuffer::new(&gpu, variant.packed_bytes, "packed weights")?;
-            let fault = DeviceBuffer::new(&gpu, call::FAULT_BYTES, "the report of errors")?;
-            // SAFETY: as long as that.
-            unsafe { queue.clear(fault.address(), call::FAULT_BYTES, "the report of errors")? };
-            let at = packed.address();
-            loaded.packed = Some(packed);
-            let on = On { loaded: &loaded, queue, fault: fault.address(), each: false };
-            // SAFETY: a plan of this model, with the memory that it says it needs.
-            unsafe { call::prepare(plan, &on, model, at)? };
-        }
-        Ok(loaded)
+        Ok(Loaded { module, _tables: tables, roots, _weights: memory, packed: None, gpu: gpu.clone() })
     }
 
     /// What plans get: a pointer to each family's table.
