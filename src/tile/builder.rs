@@ -191,6 +191,7 @@ impl KernelBuilder {
             grid: Vec::new(),
             scratch: 0,
             state: State::Unscheduled,
+            compute: None,
             body,
         };
         KernelBuilder { inner, block, loc: Loc::default() }

@@ -249,7 +249,7 @@ impl Encoder {
     }
 
     fn kernel(&mut self, k: &Kernel, state: State) {
-        self.put(&(&k.symbols, k.scratch, state, k.params.len(), k.grid.len()));
+        self.put(&(&k.symbols, k.scratch, state, k.compute, k.params.len(), k.grid.len()));
         for p in &k.params {
             self.put(&(p.mode, p.aligned));
             self.value(p.value);

@@ -1,8 +1,9 @@
 //! Kernels, plans and the module that holds them.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
-use super::{Body, Cpu, Op, Space, Terminator, Type, Value};
+use super::{Body, BufferType, Cpu, Op, Space, Terminator, Type, Value};
 use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
 use crate::source::Loc;
@@ -93,6 +94,35 @@ pub enum State {
     },
 }
 
+/// What an unscheduled kernel computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compute {
+    /// Running sums of the first buffer along an axis, into the second.
+    Scan {
+        /// The axis.
+        axis: usize,
+    },
+    /// The order of the elements along the last axis of the first buffer: the indices of the first ones, into the last buffer. A buffer
+    /// between them is scratch memory, for a merge sort.
+    Sort {
+        /// Do greater elements come first?
+        descending: bool,
+        /// The message of an index that is out of bounds, a bug in attnc.
+        site: u32,
+    },
+}
+
+impl fmt::Display for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Compute::Scan { axis } => write!(f, "scan, axis={axis}"),
+            Compute::Sort { descending, site } => {
+                write!(f, "sort, descending={descending}, site={site}")
+            }
+        }
+    }
+}
+
 /// What becomes of one fused region.
 #[derive(Clone, Debug)]
 pub struct Kernel {
@@ -108,11 +138,18 @@ pub struct Kernel {
     pub scratch: u64,
     /// What it is scheduled for.
     pub state: State,
+    /// What it computes, if it is unscheduled and of a kind that is expanded from this.
+    pub compute: Option<Compute>,
     /// What a grid point does.
     pub body: Body,
 }
 
 impl Kernel {
+    /// The types of its parameters, if all are buffers.
+    pub(crate) fn buffer_types(&self) -> Option<Vec<BufferType>> {
+        self.params.iter().map(|p| self.body.ty(p.value).buffer().cloned()).collect()
+    }
+
     /// Sets the names of its run-time dimensions: those that occur in it.
     pub(crate) fn find_symbols(&mut self) {
         let mut names: Vec<String> = Vec::new();

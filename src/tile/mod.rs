@@ -34,6 +34,7 @@ mod arena;
 pub(crate) mod attention;
 mod body;
 mod builder;
+mod compute;
 pub mod cost;
 mod cpu;
 mod dot;
@@ -65,7 +66,9 @@ pub(crate) use builder::tile_size;
 pub use builder::{KernelBuilder, PlanBuilder};
 pub use cpu::{Cpu, Feature, Features, Width};
 pub use dot::{DotMode, MOST_PANEL_PITCH};
-pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State};
+pub use kernel::{
+    Compute, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State,
+};
 pub(crate) use kernels::{Kernels, numbered_kind};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};

@@ -9,8 +9,8 @@
 //! A sum of floats keeps what its roundings lose in a second one (Neumaier 1974), so the error of an element does not grow
 //! with its place.
 //!
-//! A machine with many threads has other kernels for the same, in three steps (Blelloch 1990, "Prefix sums and their applications"): what a
-//! kernel sums is found in its text, by writing it again ([`find`]).
+//! A machine with many threads has other kernels for the same, in three steps (Blelloch 1990, "Prefix sums and their applications"). What a
+//! kernel sums is in its description ([`RunningSums::of_kernel`]).
 //!
 //! ```text
 //! totals:   grid (other axes.., ceil(axis, 128))    the sum of a chunk of 128 elements
@@ -24,10 +24,9 @@
 //! of an element is at most `384 * 2^-24` times the sum of the magnitudes up to it, wherever it is. What follows a NaN is NaN, what comes before it is not: terms
 //! are selected, not multiplied by 0.
 
-use super::encode::{self, Encoding};
 use super::loops::counted;
 use super::{
-    BufferType, Extent, Kernel, KernelBuilder, Op, ParamMode, State, Type, Value, computed, row_major, simplify,
+    BufferType, Compute, Extent, Kernel, KernelBuilder, Op, ParamMode, Type, Value, computed, row_major, simplify,
     tile_size,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
@@ -85,7 +84,8 @@ fn total(kb: &mut KernelBuilder, sums: &[Value]) -> Value {
 }
 
 /// The kernel that writes the running sums of `x` along `axis` to `out`.
-pub(crate) fn cumsum(name: &str, x: &BufferType, axis: usize, out: &BufferType) -> Kernel {
+pub(super) fn cumsum(name: &str, x: &BufferType, axis: usize, out: &BufferType) -> Option<Kernel> {
+    let length = x.shape.get(axis).filter(|_| x.shape == out.shape)?;
     let mut kb = KernelBuilder::new(name);
     let source = kb.buffer(x.clone(), ParamMode::In);
     let target = kb.buffer(out.clone(), ParamMode::Out);
@@ -108,8 +108,7 @@ pub(crate) fn cumsum(name: &str, x: &BufferType, axis: usize, out: &BufferType) 
         starts.push(start);
     }
     let sums = no_sums(&mut kb, computed(x.elem), ONE, cols);
-    let length = x.shape.get(axis).cloned().unwrap_or_default();
-    let (start, end) = (kb.index(0), kb.dim(&length));
+    let (start, end) = (kb.index(0), kb.dim(length));
     counted(&mut kb, (start, end, 1), &sums, |kb, j, sums| {
         starts[axis] = j;
         let tile = kb.load(source, &starts, (None, lanes), ONE, cols);
@@ -119,30 +118,24 @@ pub(crate) fn cumsum(name: &str, x: &BufferType, axis: usize, out: &BufferType) 
         kb.store(target, &starts, (None, lanes), result);
         next
     });
-    kb.finish()
+    Some(kb.finish())
 }
 
-/// What a kernel sums.
+/// The running sums that a kernel computes.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct RunningSums {
     pub(crate) x: BufferType,
     pub(crate) axis: usize,
     pub(crate) out: BufferType,
 }
 
-/// What a kernel sums, if it is that of running sums, unscheduled.
-pub(crate) fn find(kernel: &Kernel) -> Option<Found> {
-    let [x, out] = kernel.params.as_slice() else { return None };
-    let ty = |v: Value| kernel.body.ty(v).buffer();
-    let (x, out) = (ty(x.value)?, ty(out.value)?);
-    if kernel.state != State::Unscheduled || x.shape != out.shape {
-        return None;
+impl RunningSums {
+    /// Those of a kernel's description.
+    pub(crate) fn of_kernel(kernel: &Kernel) -> Option<RunningSums> {
+        let Some(Compute::Scan { axis }) = kernel.compute else { return None };
+        let [x, out] = kernel.buffer_types()?.try_into().ok()?;
+        Some(RunningSums { x, axis, out })
     }
-    let how = Encoding { name: false, places: false, state: State::Unscheduled };
-    let own = encode::kernel(kernel, how);
-    let is_same = |axis: &usize| encode::kernel(&simplified(cumsum(&kernel.name, x, *axis, out)), how) == own;
-    let axis = (0..x.shape.len()).find(is_same)?;
-    Some(Found { x: x.clone(), axis, out: out.clone() })
 }
 
 /// The type of the totals of chunks along an axis, and of their offsets.

@@ -140,7 +140,7 @@ fn schedule_in_steps(kernel: &mut Kernel, level: Cpu) -> Result<bool, String> {
     windows::make_windows(kernel, level);
     group_and_place(kernel, Grouping::default())?;
     choose_modes(&mut kernel.body, |body, dot| DotMode::best(body, dot, level));
-    kernel.state = State::Cpu(level);
+    (kernel.state, kernel.compute) = (State::Cpu(level), None);
     Ok(split)
 }
 

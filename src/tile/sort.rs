@@ -11,8 +11,8 @@
 //! one of a later run is taken, only before those that come after it for certain. A kernel has no form in vectors but for the best of
 //! 64 elements: it goes from element to element. Each index that it reads back is checked, which proves that it is one.
 //!
-//! A machine with many threads has other kernels for the same ([`ranks`], [`order`]): what a kernel orders is found in its text, by writing it
-//! again ([`find`]).
+//! A machine with many threads has other kernels for the same ([`ranks`], [`order`]). What a kernel orders is in its description
+//! ([`Order::of_kernel`]).
 //!
 //! ```text
 //! ranks:  grid (axes before.., elements)    rank = how many elements come before this one        for each of the others: 1 or 0, added
@@ -36,10 +36,9 @@
 //! a chunk by rank, so equal ones keep the order of their indices. A last chunk of fewer than `k` elements has candidates that are none: these have the least
 //! value there is and stand behind all others, so they come last.
 
-use super::encode::{self, Encoding};
 use super::loops::{branch, counted, repeated, truth};
 use super::{
-    BufferType, Extent, Kernel, KernelBuilder, Op, ParamMode, State, Type, Value, computed, simplify, tile_size,
+    BufferType, Compute, Extent, Kernel, KernelBuilder, Op, ParamMode, Type, Value, computed, simplify, tile_size,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::shape::{Dim, Elem};
@@ -128,15 +127,9 @@ impl Sort {
     }
 }
 
-/// The kernel that writes the indices of the first `count` elements of each row of `x`, at least 1 and at most [`FEW`], to `out`.
-pub(crate) fn few(
-    name: &str,
-    x: &BufferType,
-    descending: bool,
-    count: i64,
-    out: &BufferType,
-    site: u32,
-) -> Option<Kernel> {
+/// The kernel that writes the indices of the first elements of each row of `x`, at least 1 and at most [`FEW`], to `out`.
+pub(super) fn few(name: &str, x: &BufferType, descending: bool, out: &BufferType, site: u32) -> Option<Kernel> {
+    let count = out.shape.last()?.as_const().filter(|k| (1..=FEW).contains(k))?;
     let mut kb = KernelBuilder::new(name);
     let sort = Sort::new(&mut kb, x, descending, site)?;
     let kept = kb.buffer(out.clone(), ParamMode::InOut);
@@ -234,7 +227,7 @@ fn insert(kb: &mut KernelBuilder, sort: &Sort, kept: Value, count: &Dim, i: Valu
 }
 
 /// The kernel that orders the indices of each row of `x` in `room` (`[.., 2, n]`), and writes the first of them to `out`.
-pub(crate) fn all(
+pub(super) fn all(
     name: &str,
     x: &BufferType,
     descending: bool,
@@ -346,7 +339,7 @@ fn merge_all(kb: &mut KernelBuilder, sort: &Sort, halves: Value, (from, to): (Va
 
 /// What a kernel orders.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct Order {
     /// The elements.
     pub(crate) x: BufferType,
     /// The room for indices, if it has some.
@@ -357,40 +350,14 @@ pub(crate) struct Found {
     pub(crate) descending: bool,
 }
 
-/// What a kernel orders, if it is one of these, unscheduled.
-pub(crate) fn find(kernel: &Kernel) -> Option<Found> {
-    let site = kernel.body.insts().find_map(|(_, _, d)| match d.op {
-        Op::CheckIndex { site } => Some(site),
-        _ => None,
-    });
-    let types: Option<Vec<BufferType>> =
-        kernel.params.iter().map(|p| kernel.body.ty(p.value).buffer().cloned()).collect();
-    let (types, site) = (types?, site?);
-    if kernel.state != State::Unscheduled {
-        return None;
+impl Order {
+    /// That of a kernel's description.
+    pub(crate) fn of_kernel(kernel: &Kernel) -> Option<Order> {
+        let Some(Compute::Sort { descending, .. }) = kernel.compute else { return None };
+        let mut types = kernel.buffer_types()?;
+        let (out, x) = (types.pop()?, types.first()?.clone());
+        Some(Order { x, room: types.get(1).cloned(), out, descending })
     }
-    let how = Encoding { name: false, places: false, state: State::Unscheduled };
-    let same = |again: Option<Kernel>| {
-        again.is_some_and(|again| encode::kernel(&simplified(again), how) == encode::kernel(kernel, how))
-    };
-    [false, true].into_iter().find_map(|descending| match types.as_slice() {
-        [x, out] => {
-            let count = out.shape.last()?.as_const().filter(|k| (1..=FEW).contains(k))?;
-            same(few(&kernel.name, x, descending, count, out, site)).then(|| Found {
-                x: x.clone(),
-                room: None,
-                out: out.clone(),
-                descending,
-            })
-        }
-        [x, room, out] => same(all(&kernel.name, x, descending, room, out, site)).then(|| Found {
-            x: x.clone(),
-            room: Some(room.clone()),
-            out: out.clone(),
-            descending,
-        }),
-        _ => None,
-    })
 }
 
 /// Elements, or places, of a grid point of [`ranks`] and [`order`], which all read the same others, and how many of those are gone

@@ -569,7 +569,7 @@ impl Lowering<'_> {
                     );
                     self.remark(data.loc, text);
                 }
-                self.launch(scan::cumsum("cumsum", &from, *axis, &to))?;
+                self.launch(scan::cumsum("cumsum", &from, *axis, &to).ok_or("running sums of other shapes")?)?;
                 self.places[v] = Some(to);
                 Ok(())
             }

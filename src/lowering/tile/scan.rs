@@ -2,7 +2,7 @@
 
 use super::Call;
 use super::region::buffer_type;
-use crate::tile::{View, scan};
+use crate::tile::{Compute, View};
 
 /// Is there another axis than the sum's, along which sums go side by side?
 pub(super) fn has_lanes(x: &View, axis: usize) -> bool {
@@ -10,7 +10,7 @@ pub(super) fn has_lanes(x: &View, axis: usize) -> bool {
 }
 
 /// The kernel that writes the running sums of `x` along `axis` to `out`.
-pub(super) fn cumsum(name: &str, x: &View, axis: usize, out: &View) -> Call {
-    let kernel = scan::cumsum(name, &buffer_type(x), axis, &buffer_type(out));
-    Call { kernel, buffers: vec![x.clone(), out.clone()] }
+pub(super) fn cumsum(name: &str, x: &View, axis: usize, out: &View) -> Option<Call> {
+    let kernel = Compute::Scan { axis }.expand(name, &[buffer_type(x), buffer_type(out)])?;
+    Some(Call { kernel, buffers: vec![x.clone(), out.clone()] })
 }

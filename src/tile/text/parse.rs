@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use super::entries;
 use super::forms::{
-    CodedError, Names, Read, call, fail, form, global, header, literal_operation, only, param, state, values, words,
+    CodedError, Names, Read, call, computes, fail, form, global, header, literal_operation, only, param, state, values,
+    words,
 };
 use super::print::{Anchor, At, Owner, is_name};
 use super::types;
@@ -177,6 +178,7 @@ impl Parser {
             grid: Vec::new(),
             scratch: 0,
             state: State::Unscheduled,
+            compute: None,
             body: Body::default(),
         };
         let mut body = Body::default();
@@ -225,6 +227,7 @@ impl Parser {
                     };
                     k.state = State::Gpu { arch, warps: form(read::integer(form(read::single(w))?))? };
                 }
+                "computes" => k.compute = Some(computes(args, c.place)?),
                 "scratch" => k.scratch = form(read::integer(only(args, c.place)?))?,
                 other => return fail(codes::UNKNOWN_NAME, c.place, format!("`{other}` is no clause of a kernel")),
             }

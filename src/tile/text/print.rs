@@ -410,6 +410,9 @@ impl Printer<'_> {
                 .collect();
             self.text(&format!(" grid({})", axes.join(", ")));
         }
+        if let Some(compute) = k.compute {
+            self.text(&format!(" computes({compute})"));
+        }
         match k.state {
             State::Unscheduled => {}
             State::Cpu(cpu) => {

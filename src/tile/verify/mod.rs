@@ -25,7 +25,7 @@
 //!
 //! Of unscheduled kernels (`cpu`):
 //! 10. No tile has a space, no `dot` a mode; there are no runs. What `load_scaled`, `load_pairs` and `pair_rows` make is the right operand
-//!     of `dot` alone.
+//!     of `dot` alone. One with a description is what this expands to (`tile::compute`); no other kernel has one.
 //!
 //! Of kernels scheduled for a CPU (`cpu`):
 //! 11. Every tile has a space. In a run it is in registers or scratch; between runs there are only `dot`, `transpose`,
@@ -118,6 +118,7 @@ mod plan;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 
+use super::compute::is_expanded;
 use super::text::{Anchor, At, Owner, print_with_anchors, with_names};
 use super::{Kernel, Module, PlanVariant, State};
 
@@ -324,6 +325,9 @@ fn kernel(module: &Module, k: &Kernel, plans: Option<&bounds::Plans<'_>>, sink: 
     // Where the structure is broken, the checks that rely on it are skipped.
     if sink.list.len() != before {
         return;
+    }
+    if !is_expanded(k) {
+        sink.error(At::Head, "the kernel is not the expansion of its description (`computes`)");
     }
     match k.state {
         State::Unscheduled => cpu::unscheduled(k, sink),

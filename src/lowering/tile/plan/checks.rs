@@ -8,7 +8,7 @@ use super::{Lowering, Operand, literal_of, map};
 use crate::ir::{self, Function, Op, Value};
 use crate::scalar::{ARGMAX_LENGTH, BinaryOp, CmpOp, ReduceKind};
 use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
-use crate::tile::{self, View, sort};
+use crate::tile::{self, Compute, View, sort};
 
 impl Lowering<'_> {
     pub(super) fn site(&mut self, text: String) -> u32 {
@@ -282,16 +282,17 @@ impl Lowering<'_> {
         let last: Vec<usize> = (0..from.shape.len()).filter(|i| *i != axis).chain([axis]).collect();
         let (x, out) = (from.transpose(&last), to.transpose(&last));
         let site = self.site(format!("{place}: the index {{0}} of {{1}} elements that are sorted is a bug in attnc"));
-        let types = [x.buffer_type(), out.buffer_type()];
+        let (compute, types) = (Compute::Sort { descending, site }, [x.buffer_type(), out.buffer_type()]);
         let (kernel, buffers) = match few {
-            Some(k) => (sort::few("top", &types[0], descending, k, &types[1], site), vec![x, out]),
+            Some(_) => (compute.expand("top", &types), vec![x, out]),
             None => {
                 self.remark(data.loc, format!("on a CPU, {extent} elements are sorted one by one, without vectors"));
                 let mut shape = x.shape.clone();
                 shape.insert(shape.len() - 1, Dim::from(2));
                 let room = View::whole(self.fresh_root(), &TensorType::new(Elem::I32, shape));
                 self.add_slot(room.root, &room);
-                let kernel = sort::all("sort", &types[0], descending, &room.buffer_type(), &types[1], site);
+                let [from, to] = types;
+                let kernel = compute.expand("sort", &[from, room.buffer_type(), to]);
                 (kernel, vec![x, room, out])
             }
         };

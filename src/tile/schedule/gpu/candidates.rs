@@ -1,14 +1,14 @@
 //! The greatest few of many: only the greatest of each chunk are compared with each other.
 //!
-//! In: an unscheduled module. Out: the same module; a launch of a kernel that finds the first few elements of an axis, greatest first ([`sort::find`]), is
+//! In: an unscheduled module. Out: the same module; a launch of a kernel that finds the first few elements of an axis, greatest first ([`Order`]), is
 //! four, where the axis may be long ([`pays`]): ranks within chunks, candidates, their ranks, and the indices of those whose ranks are asked for. What each gives
 //! the next lies in slots of its own. Other orders, and shorter axes, have ranks among all ([`super::ranks`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::in_steps::{self, Operand, Steps, When, have_slots};
 use crate::shape::{Dim, Elem};
-use crate::tile::sort::{self, CANDIDATES_OF, Found};
+use crate::tile::sort::{self, CANDIDATES_OF, Order};
 use crate::tile::{BufferType, Kernel, Module, computed, row_major};
 
 /// From so many elements on there are candidates: of fewer, all comparisons take less time than two more launches.
@@ -18,17 +18,17 @@ const MANY: i64 = 8 * CANDIDATES_OF;
 ///
 /// # Errors
 /// As [`in_steps::replace`].
-pub(super) fn expand(module: &mut Module, sorts: &BTreeMap<String, Found>) -> Result<BTreeSet<String>, String> {
-    in_steps::replace(module, |_, kernel| sorts.get(&kernel.name).filter(|found| pays(found)).and_then(steps))
+pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
+    in_steps::replace(module, |_, kernel| steps(&Order::of_kernel(kernel).filter(pays)?))
 }
 
 /// Are the greatest few wanted, of many as far as is known?
-fn pays(found: &Found) -> bool {
+fn pays(found: &Order) -> bool {
     why_not(found).is_none()
 }
 
 /// Why there are no candidates.
-fn why_not(found: &Found) -> Option<String> {
+fn why_not(found: &Order) -> Option<String> {
     let is_long = found.x.shape.last().is_some_and(|d| d.as_const().is_none_or(|n| n >= MANY));
     if found.room.is_some() {
         Some("more than a few are wanted".to_string())
@@ -41,7 +41,7 @@ fn why_not(found: &Found) -> Option<String> {
 
 /// How the elements of an axis are ordered, if a kernel does that, and why so.
 pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
-    let found = sort::find(kernel)?;
+    let found = Order::of_kernel(kernel)?;
     let slots = steps(&found)?.slots;
     let late = || "how many candidates there are is known late".to_string();
     let why = why_not(&found).or_else(|| (!have_slots(module, &kernel.name, &slots)).then(late));
@@ -57,7 +57,7 @@ pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
 }
 
 /// The kernels, and what is between them.
-fn steps(found: &Found) -> Option<Steps> {
+fn steps(found: &Order) -> Option<Steps> {
     let (length, lead) = found.x.shape.split_last()?;
     let (count, chunks) = (found.out.shape.last()?, sort::chunks(length)?);
     let all = chunks.mul(count);

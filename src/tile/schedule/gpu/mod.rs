@@ -55,7 +55,6 @@ use super::sources::Grouping;
 use super::{WeightChoice, WeightFormat, attention, choose_modes, group_and_place, panels, tensor_cores};
 use crate::shape::Elem;
 use crate::tile::alignment::{CHUNK, launches_give};
-use crate::tile::sort;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{
     DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value, share_slots,
@@ -144,9 +143,8 @@ fn with_queries(
     let scheduled = module.clone().changed(|module: &mut Module| {
         let (mut changed, divided) = tensor_cores::expand(module, arch, tf32);
         changed.extend(attention::expand(module, target, &divided)?);
-        let sorts = module.kernels.iter().filter_map(|k| Some((k.name.clone(), sort::find(k)?))).collect();
-        changed.extend(candidates::expand(module, &sorts)?);
-        changed.extend(ranks::expand(module, &sorts));
+        changed.extend(candidates::expand(module)?);
+        changed.extend(ranks::expand(module));
         changed.extend(scans::expand(module)?);
         changed.extend(divided::divide(module)?);
         changed.extend(long_rows::expand(module)?);
@@ -236,6 +234,7 @@ fn in_runs(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool, choice: cost::Ch
         if is_float { DotMode::Fma } else { DotMode::Chain }
     });
     kernel.state = State::Gpu { arch, warps: warps.unwrap_or_else(|| cost::warps(&kernel.body)) };
+    kernel.compute = None;
     Ok(())
 }
 

@@ -622,6 +622,7 @@ impl<'a> Maker<'a> {
             grid: vec![GridAxis { value, extent: points, step: 1 }],
             scratch,
             state: State::Gpu { arch: self.arch, warps },
+            compute: None,
             body: self.body,
         };
         kernel.find_symbols();

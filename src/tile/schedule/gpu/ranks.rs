@@ -1,6 +1,6 @@
 //! Orders by ranks: kernels that go from element to element become two, of which every thread has a part.
 //!
-//! In: an unscheduled module. Out: the same module; a launch of a kernel that orders the elements of an axis ([`sort::find`]) is two: one
+//! In: an unscheduled module. Out: the same module; a launch of a kernel that orders the elements of an axis ([`Order`]) is two: one
 //! counts for each element how many come before it, the other finds for each place the element whose rank it is. The ranks lie in
 //! the room that the kernel had, or in a slot of their own. They fill one half of the room alone: where anything else looks at it, the
 //! kernel stays as it is.
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::in_steps::{bytes, free_name, have_slots};
 use crate::shape::{Dim, Elem};
 use crate::tile::schedule::plans::{At, in_entry, new_slot};
-use crate::tile::sort::{self, Found};
+use crate::tile::sort::{self, Order};
 use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, Value, View, row_major};
 
 /// The kernels that take a kernel's place.
@@ -24,15 +24,15 @@ struct Pair {
 }
 
 /// Does it with the kernels that order something; the names of those that are new or others than before.
-pub(super) fn expand(module: &mut Module, sorts: &BTreeMap<String, Found>) -> BTreeSet<String> {
+pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
     let mut changed = BTreeSet::new();
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     let mut taken: BTreeSet<String> = module.kernels.iter().map(|k| k.name.clone()).collect();
     let mut made: Vec<Kernel> = Vec::new();
     for n in 0..module.kernels.len() {
         let Some(kernel) = module.kernels.get(n) else { continue };
-        let Some(found) = sorts.get(&kernel.name).filter(|found| takes(module, kernel, found)) else { continue };
-        let Some(ranks) = ranks_of(found) else { continue };
+        let Some(found) = Order::of_kernel(kernel).filter(|found| takes(module, kernel, found)) else { continue };
+        let Some(ranks) = ranks_of(&found) else { continue };
         let has_room = found.room.is_some();
         // Other names: they take other buffers than the one did.
         let names = ["ranks", "order"].map(|kind| free_name(kind, &taken));
@@ -54,7 +54,7 @@ pub(super) fn expand(module: &mut Module, sorts: &BTreeMap<String, Found>) -> BT
 }
 
 /// Can a kernel become two, whose ranks have a place?
-pub(super) fn takes(module: &Module, kernel: &Kernel, found: &Found) -> bool {
+pub(super) fn takes(module: &Module, kernel: &Kernel, found: &Order) -> bool {
     let Some(ranks) = ranks_of(found) else { return false };
     match &found.room {
         Some(_) => module.plans.iter().all(|plan| rooms_are_its_own(plan, &kernel.name)),
@@ -63,7 +63,7 @@ pub(super) fn takes(module: &Module, kernel: &Kernel, found: &Found) -> bool {
 }
 
 /// The type of the ranks: the room, or as much as one half of it would be.
-fn ranks_of(found: &Found) -> Option<BufferType> {
+fn ranks_of(found: &Order) -> Option<BufferType> {
     if let Some(room) = &found.room {
         return Some(room.clone());
     }
