@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::dim::{Dim, Factor, MOST_NESTED, Ratio};
+use super::dim::{Dim, Factor, MOST_NESTED, Monomial};
 use super::lattice;
+use super::poly::gcd;
 
 /// How the two sides of a fact relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,7 +95,7 @@ impl Fact {
         };
         match self.relation {
             Relation::Divisible => {
-                let rest = self.left.constant().saturating_neg();
+                let rest = self.left.poly().constant().saturating_neg();
                 let most = self.right.as_const().map_or(1, i128::from);
                 let (left, rest) = match i64::try_from(rest) {
                     Ok(n) if n > 0 && rest < most => (self.left.add(&Dim::from(n)), n),
@@ -122,8 +123,6 @@ const MOST_ATTEMPTS: usize = 400;
 const MOST_LOOKS: usize = 10_000;
 /// How many forms that are at least 0 a question combines.
 const MOST_KNOWN: usize = 256;
-/// Numerators and denominators from here on prove nothing: arithmetic saturates, and what saturated may cancel.
-const MOST_NUMBER: i128 = 1 << 60;
 
 /// What is left for a question.
 struct Budget {
@@ -140,7 +139,7 @@ impl Budget {
 impl Facts {
     /// Do the facts, or the form of the expressions, prove that `b` divides `a`?
     pub fn divides(&self, a: &Dim, b: &Dim) -> bool {
-        if b.terms().next().is_none() || a.is_too_long() || b.is_too_long() {
+        if b.poly().is_zero() || a.is_too_long() || b.is_too_long() {
             return false;
         }
         if let (Some(x), Some(y)) = (a.as_const(), b.as_const()) {
@@ -171,15 +170,15 @@ impl Facts {
     /// The quotients that the facts make integers.
     fn integers(&self) -> Vec<Dim> {
         let divisible = self.known.iter().filter(|f| f.relation == Relation::Divisible && !f.is_too_long());
-        divisible.filter_map(|f| f.left.div(&f.right)).filter(|q| q.terms().next().is_some()).collect()
+        divisible.filter_map(|f| f.left.div(&f.right)).filter(|q| !q.poly().is_zero()).collect()
     }
 
     /// Do the facts, or the form of the expressions, prove `a <= b`? Of forms that are too long they prove nothing.
     pub fn at_most(&self, a: &Dim, b: &Dim) -> bool {
-        if a.is_too_long() || b.is_too_long() || !a.is_exact() || !b.is_exact() {
+        let slack = b.sub(a);
+        if slack.is_too_long() {
             return false;
         }
-        let slack = b.sub(a);
         if slack.is_provably_nonnegative() {
             return true;
         }
@@ -190,8 +189,7 @@ impl Facts {
     /// What the facts, and the meaning of the factors in them and in `d`, say is at least 0.
     fn nonnegative(&self, d: &Dim) -> Vec<Dim> {
         let mut known: Vec<Dim> = Vec::new();
-        let usable = |f: &&Fact| !f.is_too_long() && f.left.is_exact() && f.right.is_exact();
-        for fact in self.known.iter().filter(usable) {
+        for fact in self.known.iter().filter(|f| !f.is_too_long()) {
             let slack = fact.right.sub(&fact.left);
             match fact.relation {
                 Relation::Le if fact.is_fit() => {}
@@ -209,7 +207,7 @@ impl Facts {
         known.iter().rev().chain([d]).rev().for_each(|k| what_factors_say(k, MOST_NESTED, &mut inside));
         known.extend(inside);
         let looks = &mut MOST_LOOKS.clone();
-        known.retain(|k| !k.is_too_long() && is_small(k) && k.lacking(MOST_NESTED, looks).is_some());
+        known.retain(|k| !k.is_too_long() && k.lacking(MOST_NESTED, looks).is_some());
         known.dedup();
         known
     }
@@ -218,8 +216,8 @@ impl Facts {
 /// What is at least 0 by the meaning of the rounded quotients, `min` and `max` in a form, `depth` levels down.
 fn what_factors_say(d: &Dim, depth: usize, out: &mut Vec<Dim>) {
     let Some(depth) = depth.checked_sub(1) else { return };
-    for factor in d.terms().flat_map(|(m, _)| m.0.keys()) {
-        if out.len() >= MOST_KNOWN || !factor.inner().iter().all(|d| d.is_exact()) {
+    for factor in d.factors() {
+        if out.len() >= MOST_KNOWN {
             continue;
         }
         let this = || Dim::factor(factor.clone());
@@ -238,17 +236,12 @@ fn what_factors_say(d: &Dim, depth: usize, out: &mut Vec<Dim>) {
     }
 }
 
-/// Are all numbers below [`MOST_NUMBER`]?
-fn is_small(d: &Dim) -> bool {
-    d.terms().all(|(_, r)| r.num.saturating_abs() < MOST_NUMBER && r.den < MOST_NUMBER)
-}
-
 /// Is `d` at least 0, being a sum of multiples of `known` and of what is at least 0 by form?
 ///
 /// Each step takes a term of `d` that may be negative, and subtracts the multiple of a known form that has this term. A form that
 /// grows too long, or whose numbers grow too large, proves nothing.
 fn follows(d: &Dim, known: &[Dim], depth: u32, budget: &mut Budget) -> bool {
-    if d.is_too_long() || !is_small(d) || budget.looks == 0 {
+    if d.is_too_long() || budget.looks == 0 {
         return false;
     }
     let Some(m) = d.lacking(MOST_NESTED, &mut budget.looks) else { return true };
@@ -257,24 +250,25 @@ fn follows(d: &Dim, known: &[Dim], depth: u32, budget: &mut Budget) -> bool {
     }
     budget.attempts -= 1;
     budget.looks = budget.looks.saturating_sub(d.weight());
-    let Some(r) = d.terms().find_map(|(n, r)| (m == n).then_some(r)) else { return false };
-    for (k, n, s) in known.iter().flat_map(|k| k.terms().map(move |(n, s)| (k, n, s))) {
-        if (r.num < 0) != (s.num < 0) {
+    let Some(c) = d.terms().iter().find_map(|(n, c)| (m == n).then_some(*c)) else { return false };
+    for (k, n, s) in known.iter().flat_map(|k| k.terms().iter().map(move |(n, s)| (k, n, *s))) {
+        if (c < 0) != (s < 0) {
             continue;
         }
         let Some(looks) = budget.looks.checked_sub(1) else { return false };
         budget.looks = looks;
         // `n` has to divide `m`.
-        if n.0.iter().any(|(f, e)| *e > m.0.get(f).copied().unwrap_or(0)) {
-            continue;
-        }
+        let Some(by) = m.over(n).filter(Monomial::is_whole) else { continue };
         budget.looks = looks.saturating_sub(k.weight());
-        let by = m.mul(&n.inverse());
-        if by.0.values().any(|e| *e < 0) || !by.is_nonnegative(MOST_NESTED, &mut budget.looks) {
+        if !by.is_nonnegative(MOST_NESTED, &mut budget.looks) {
             continue;
         }
-        let times = k.mul(&Dim::of_term(by, r.mul(Ratio::new(s.den, s.num))));
-        if is_small(&times) && !times.is_too_long() && follows(&d.sub(&times), known, depth - 1, budget) {
+        // Positive multiples of both, so that the term is cancelled without fractions.
+        let next = k.poly().numerator().mul_monomial(&by).and_then(|k| {
+            let common = gcd(c, s);
+            d.poly().numerator().combine((s / common).checked_abs()?, &k, -(c / common).checked_abs()?)
+        });
+        if follows(&Dim::of_poly(next), known, depth - 1, budget) {
             return true;
         }
     }

@@ -13,8 +13,6 @@
 mod flow;
 mod kernel;
 mod plan;
-mod poly;
-mod prove;
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -278,26 +276,10 @@ fn whole(body: &Body, others: &[&Dim], facts: &Facts, divisions: &[Division], si
 /// Is a dimension exact, with the sides of the rounded quotients in it?
 fn exact(d: &Dim, facts: &Facts) -> bool {
     let rounds = |f: &&Factor| !matches!(f, Factor::Quotient(..));
-    let mut inside = d.terms().flat_map(|(m, _)| m.0.keys()).filter(rounds).flat_map(Factor::inner);
+    let mut inside = d.factors().filter(rounds).flat_map(Factor::inner);
     if !inside.all(|d| exact(d, facts)) {
         return false;
     }
-    if d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0)) {
-        return true;
-    }
-    let (_, (den, factors)) = d.as_fraction();
-    let product = |d: &Dim, (f, e): &(Factor, u32)| (0..*e).fold(d.clone(), |d, _| d.mul(&of(f)));
-    let den = factors.iter().fold(Dim::from(i64::try_from(den).unwrap_or(0)), |d, f| product(&d, f));
-    facts.divides(&d.mul(&den), &den)
-}
-
-/// A factor of a divisor.
-fn of(f: &Factor) -> Dim {
-    match f {
-        Factor::Symbol(s) => Dim::symbol(s),
-        Factor::Quotient(a, b) => a.div(b).unwrap_or_default(),
-        Factor::Floor(..) | Factor::Min(_) | Factor::Max(_) => {
-            Dim::term(crate::shape::Monomial([(f.clone(), 1)].into()), 1)
-        }
-    }
+    let (_, divisor) = d.as_quotient();
+    d.is_polynomial() || facts.divides(&d.mul(&divisor), &divisor)
 }

@@ -15,34 +15,42 @@ mod symbols;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::poly::{Atom, Mono, ONE, Poly, Table};
-use crate::shape::{Dim, Factor, Monomial, Ratio, Sizes};
+use super::{Dim, Factor, Monomial, Sizes, poly};
+
+/// A variable of a proof, by number. The bounds of an atom are polynomials in atoms with smaller numbers.
+pub(crate) type Atom = u32;
+/// What is proved to be at least 0: a polynomial in atoms.
+pub(crate) type AtomPoly = poly::Poly<Atom>;
+type Poly = AtomPoly;
+type AtomMonomial = poly::Monomial<Atom>;
+
+/// The maximum number of term products in one multiplication.
+const MAX_PRODUCTS: usize = 64;
 
 /// How many forms a quotient, `min` or `max` is found to be at least.
 const MOST_LEAST: usize = 4;
 /// Between what an atom lies.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// Is it at least 0 in any case?
-    pub(super) natural: bool,
+    pub(crate) natural: bool,
     /// What it is at most in size, if that is more than 64 bits hold, or a number of rounds.
-    pub(super) most: Option<i128>,
+    pub(crate) most: Option<i128>,
     /// `c * x >= p` with `c > 0`.
-    pub(super) lower: Vec<(i128, Poly)>,
+    pub(crate) lower: Vec<(i128, Poly)>,
     /// `c * x <= p` with `c > 0`.
-    pub(super) upper: Vec<(i128, Poly)>,
+    pub(crate) upper: Vec<(i128, Poly)>,
     /// It is one of these, if there are any.
-    pub(super) one_of: Vec<Poly>,
+    pub(crate) one_of: Vec<Poly>,
     /// Is it a dimension, or made of dimensions alone?
-    pub(super) dimension: bool,
+    pub(crate) dimension: bool,
     /// What it is at least, and an atom for what it is more.
-    pub(super) least: Vec<(Poly, Atom)>,
+    pub(crate) least: Vec<(Poly, Atom)>,
 }
 
 /// Atoms and what is known of them.
 #[derive(Debug)]
-pub(super) struct Prover {
-    table: Table,
+pub(crate) struct Prover {
     atoms: Vec<Bounds>,
     symbols: Vec<(String, Atom)>,
     quotients: Vec<(Factor, Atom)>,
@@ -55,7 +63,7 @@ pub(super) struct Prover {
     /// What dimensions are at most.
     sizes: Sizes,
     /// What products were found to be at most in size.
-    most: BTreeMap<Mono, i128>,
+    most: BTreeMap<AtomMonomial, i128>,
     /// Forms that calls have computed, every step checked, and what they are at most in size.
     computed: BTreeMap<Poly, i128>,
     /// How often proofs have tried facts.
@@ -67,9 +75,8 @@ const MACHINE: i128 = 1 << 63;
 
 impl Prover {
     /// With these symbols, each at least 0, and what is known of their sizes.
-    pub(super) fn new<'a>(symbols: impl IntoIterator<Item = &'a String>, sizes: Sizes) -> Prover {
+    pub(crate) fn new<'a>(symbols: impl IntoIterator<Item = &'a String>, sizes: Sizes) -> Prover {
         let mut p = Prover {
-            table: Table::new(),
             atoms: Vec::new(),
             symbols: Vec::new(),
             quotients: Vec::new(),
@@ -90,18 +97,18 @@ impl Prover {
     }
 
     /// Takes for known from here on that these forms are at least 0, everywhere.
-    pub(super) fn learn(&mut self, known: impl IntoIterator<Item = Poly>) {
+    pub(crate) fn learn(&mut self, known: impl IntoIterator<Item = Poly>) {
         self.known.extend(known);
     }
 
     /// The same of dimensions. What is known of symbols comes first, for it says something of what is rounded.
-    pub(super) fn learn_dimensions(&mut self, known: &[Dim]) {
-        let is_of_symbols = |d: &Dim| d.terms().all(|(m, _)| m.0.keys().all(|f| matches!(f, Factor::Symbol(_))));
+    pub(crate) fn learn_dimensions(&mut self, known: &[Dim]) {
+        let is_of_symbols = |d: &Dim| d.factors().all(|f| matches!(f, Factor::Symbol(_)));
         let (of_symbols, others): (Vec<&Dim>, Vec<&Dim>) = known.iter().partition(|d| is_of_symbols(d));
         let ordered = || of_symbols.iter().chain(&others).copied();
         // Of what has no value here nothing is known.
         let is_named = |d: &&Dim| d.symbols().iter().all(|s| self.symbols.iter().any(|(own, _)| **own == **s));
-        let usable = ordered().filter(|d| !d.is_too_long()).filter(|d| is_whole(d)).filter(is_named);
+        let usable = ordered().filter(|d| !d.is_too_long()).filter(|d| d.is_polynomial()).filter(is_named);
         self.dimensions.extend(usable.cloned().collect::<Vec<Dim>>());
         for d in ordered() {
             let form = self.dim(d).map(Poly::tightened);
@@ -110,7 +117,7 @@ impl Prover {
     }
 
     /// A new atom.
-    pub(super) fn atom(&mut self, mut bounds: Bounds) -> Atom {
+    pub(crate) fn atom(&mut self, mut bounds: Bounds) -> Atom {
         let strongest = |(c, p): (i128, Poly)| p.tightened_bound(c);
         bounds.upper = std::mem::take(&mut bounds.upper).into_iter().filter_map(strongest).collect();
         let negative =
@@ -122,46 +129,29 @@ impl Prover {
     }
 
     /// A new atom as a form.
-    pub(super) fn fresh(&mut self, bounds: Bounds) -> Poly {
+    pub(crate) fn fresh(&mut self, bounds: Bounds) -> Poly {
         let a = self.atom(bounds);
-        self.table.atom(a)
+        Poly::variable(a)
     }
 
     /// The number of the next atom.
-    pub(super) fn next(&self) -> Atom {
+    pub(crate) fn next(&self) -> Atom {
         u32::try_from(self.atoms.len()).unwrap_or(u32::MAX)
     }
 
     /// Has a form atoms alone that were there before this one?
-    pub(super) fn is_older(&self, p: &Poly, than: Atom) -> bool {
-        self.table.latest(p).is_none_or(|a| a < than)
-    }
-
-    /// A form as `a * x + b` for an atom.
-    pub(super) fn split(&mut self, p: &Poly, x: Atom) -> Option<(Poly, Poly)> {
-        self.table.split(p, x)
-    }
-
-    /// An atom as a form.
-    pub(super) fn of_atom(&mut self, a: Atom) -> Poly {
-        self.table.atom(a)
-    }
-
-    /// Is a form a single atom?
-    pub(super) fn is_atom(&self, p: &Poly) -> bool {
-        let single = |m: Mono| matches!(self.table.factors(m), [(_, 1)]);
-        p.divisor() == 1 && matches!(p.terms(), [(m, 1)] if single(*m))
+    pub(crate) fn is_older(&self, p: &Poly, than: Atom) -> bool {
+        p.latest().is_none_or(|a| *a < than)
     }
 
     /// Does a form have an atom of another?
-    pub(super) fn has_atom_of(&self, p: &Poly, other: &Poly) -> bool {
-        let atoms = |p: &Poly| -> BTreeSet<Atom> {
-            p.terms().iter().flat_map(|(m, _)| self.table.factors(*m)).map(|(a, _)| *a).collect()
-        };
+    pub(crate) fn has_atom_of(&self, p: &Poly, other: &Poly) -> bool {
         // What is rounded may have it inside.
-        let wanted = atoms(other);
+        let wanted = other.variables();
         let inside = |f: &Factor| f.inner().iter().any(|d| d.symbols().iter().any(|s| self.is_symbol(s, &wanted)));
-        atoms(p).iter().any(|a| wanted.contains(a) || self.quotients.iter().any(|(f, atom)| atom == a && inside(f)))
+        p.variables()
+            .iter()
+            .any(|a| wanted.contains(a) || self.quotients.iter().any(|(f, atom)| atom == a && inside(f)))
     }
 
     fn is_symbol(&self, name: &str, atoms: &BTreeSet<Atom>) -> bool {
@@ -169,22 +159,20 @@ impl Prover {
     }
 
     /// A dimension that code computes; every call has checked that it fits.
-    pub(super) fn computed(&mut self, d: &Dim) -> Option<Poly> {
+    pub(crate) fn computed(&mut self, d: &Dim) -> Option<Poly> {
         let form = self.dim(d)?;
         self.computed.insert(form.clone(), self.sizes.of(d).min(MACHINE - 1));
         Some(form)
     }
 
     /// Is a form what a machine computes, not just modulo 2^64?
-    pub(super) fn fits(&mut self, p: &Poly) -> bool {
+    pub(crate) fn fits(&mut self, p: &Poly) -> bool {
         let machine = |a: Atom| self.atoms.get(a as usize).is_some_and(|b| b.most.is_none());
-        self.computed.contains_key(p)
-            || self.is_atom(p) && self.table.latest(p).is_some_and(machine)
-            || self.most(p) < MACHINE
+        self.computed.contains_key(p) || is_atom(p) && p.latest().is_some_and(|a| machine(*a)) || self.most(p) < MACHINE
     }
 
     /// What a form is at most in size: the sum of what its products are, or what is computed whole and the rest.
-    pub(super) fn most(&mut self, p: &Poly) -> i128 {
+    pub(crate) fn most(&mut self, p: &Poly) -> i128 {
         let mut most = self.most_of_products(p);
         // Some are added to each other before they are compared.
         if most >= MACHINE / 16 {
@@ -199,36 +187,35 @@ impl Prover {
 
     fn most_of_products(&mut self, p: &Poly) -> i128 {
         let terms = p.terms().iter();
-        terms.fold(0, |sum, (m, c)| sum.saturating_add(c.saturating_abs().saturating_mul(self.most_of(*m))))
+        terms.fold(0, |sum, (m, c)| sum.saturating_add(c.saturating_abs().saturating_mul(self.most_of(m))))
     }
 
     /// What a product is at most in size.
-    fn most_of(&mut self, m: Mono) -> i128 {
-        if let Some(known) = self.most.get(&m) {
+    fn most_of(&mut self, m: &AtomMonomial) -> i128 {
+        if let Some(known) = self.most.get(m) {
             return *known;
         }
-        let factors = self.table.factors(m).to_vec();
+        let factors = m.factors();
         let found = match factors.iter().rev().find(|(a, _)| self.as_factor(*a).is_none()) {
             None => {
                 let named = factors.iter().filter_map(|(a, e)| Some((self.as_factor(*a)?, *e)));
-                self.sizes.product(&Monomial(named.collect()))
+                self.sizes.product(&named.collect::<Monomial>())
             }
             Some((x, e)) => {
-                let rest: Vec<(Atom, i32)> = factors.iter().filter(|(a, _)| a != x).copied().collect();
-                let rest = self.table.product(rest);
+                let rest: AtomMonomial = factors.iter().filter(|(a, _)| a != x).copied().collect();
                 let own = self.most_of_atom(*x);
                 let power = (0..*e).fold(1i128, |product, _| product.saturating_mul(own));
-                let mut most = power.saturating_mul(self.most_of(rest));
+                let mut most = power.saturating_mul(self.most_of(&rest));
                 let bounds = self.atoms.get(*x as usize).filter(|b| b.natural && *e == 1);
                 // What it is at most, times the rest: `S*T` for a row of `S`, times `T`.
                 for (c, upper) in bounds.map(|b| b.upper.clone()).unwrap_or_default() {
-                    let above = self.table.mul_mono(rest, &upper).map_or(i128::MAX, |above| self.most(&above));
+                    let above = upper.mul_monomial(&rest).map_or(i128::MAX, |above| self.most(&above));
                     most = most.min(over(above, c));
                 }
                 most
             }
         };
-        self.most.insert(m, found);
+        self.most.insert(m.clone(), found);
         found
     }
 
@@ -253,26 +240,23 @@ impl Prover {
     }
 
     /// A dimension as a form; `None` where it is too long, or names what is no symbol here.
-    pub(super) fn dim(&mut self, d: &Dim) -> Option<Poly> {
+    pub(crate) fn dim(&mut self, d: &Dim) -> Option<Poly> {
         if let Some(n) = d.as_const() {
             return Some(Poly::int(i128::from(n)));
         }
         let mut sum = Poly::int(0);
-        for (m, r) in d.terms() {
-            let mut factors = Vec::new();
-            for (f, e) in &m.0 {
+        for (m, c) in d.terms() {
+            let mut powers = Vec::new();
+            for (f, e) in m.factors() {
                 let atom = match f {
                     Factor::Symbol(s) => self.symbols.iter().find(|(name, _)| **name == **s)?.1,
                     Factor::Quotient(..) | Factor::Floor(..) | Factor::Min(_) | Factor::Max(_) => self.opaque(f)?,
                 };
-                factors.push((atom, *e));
+                powers.push((atom, *e));
             }
-            factors.sort_unstable();
-            let product = self.table.product(factors);
-            let term = self.table.mul_mono(product, &Poly::int(r.num))?.over(r.den)?;
-            sum = sum.add(&term)?;
+            sum = sum.add(&Poly::term(powers.into_iter().collect(), *c))?;
         }
-        Some(sum)
+        sum.over(d.denominator())
     }
 
     /// A quotient that does not divide out or is rounded, a `min` or `max`.
@@ -323,7 +307,7 @@ impl Prover {
     /// What a quotient, `min` or `max` is at least, by what is known everywhere, with what is more than that at least 0 by its form: where
     /// `S` is at least `K + 3`, `ceil_div(S + K, 2)` is `K + 2` and `floor_div(R, 2)` for what `S` is more, and at least `K + 2`.
     fn least(&self, f: &Factor) -> Vec<Dim> {
-        let whole = Dim::term(Monomial([(f.clone(), 1)].into()), 1);
+        let whole = Dim::factor(f.clone());
         let mut found: Vec<Dim> = Vec::new();
         // Each symbol is replaced by what it is more than something that it is at least: which symbols, and what that is.
         let mut replaced: Vec<(Arc<str>, Dim)> = Vec::new();
@@ -334,7 +318,7 @@ impl Prover {
             }
             // The fact may be of the form itself.
             let rest = fact.sub(&whole);
-            if rest.terms().count() < fact.terms().count() && !rest.terms().any(|(m, _)| m.0.contains_key(f)) {
+            if rest.terms().len() < fact.terms().len() && !rest.factors().any(|own| own == f) {
                 found.push(rest.neg());
                 continue;
             }
@@ -352,9 +336,10 @@ impl Prover {
             now = next;
             // What is more than a sum of symbols.
             let is_rounded = |f: &Factor| !matches!(f, Factor::Symbol(_) | Factor::Quotient(..));
-            let term = now.terms().find(|(m, r)| {
-                **r == Ratio::int(1) && m.0.len() == 1 && m.0.iter().all(|(f, e)| *e == 1 && is_rounded(f))
-            });
+            let term = now
+                .terms()
+                .iter()
+                .find(|(m, c)| *c == now.denominator() && matches!(m.factors(), [(f, 1)] if is_rounded(f)));
             let Some(more) = term.map(|(m, _)| Dim::term(m.clone(), 1)).filter(Dim::is_provably_nonnegative) else {
                 continue;
             };
@@ -363,7 +348,7 @@ impl Prover {
             };
             let least = replaced.iter().rev().try_fold(now.sub(&more), back);
             // Of `min((A+3)/2, (A+B)/2)` that is `A/2`, and no integer where `A` is odd; what it is more must be one.
-            found.extend(least.filter(|d| is_whole(d) && !d.is_too_long() && !found.contains(d)));
+            found.extend(least.filter(|d| d.is_polynomial() && !d.is_too_long() && !found.contains(d)));
         }
         found
     }
@@ -377,35 +362,32 @@ impl Prover {
         Some(self.atom(Bounds { natural: true, dimension: true, lower, upper, one_of, ..Bounds::default() }))
     }
 
-    /// Product.
-    pub(super) fn mul(&mut self, a: &Poly, b: &Poly) -> Option<Poly> {
-        self.table.mul(a, b)
-    }
-
     /// Is a product at least 0 by its atoms alone?
-    fn natural(&self, m: Mono) -> bool {
+    fn natural(&self, m: &AtomMonomial) -> bool {
         let natural = |a: &Atom| self.atoms.get(*a as usize).is_some_and(|b| b.natural);
-        m == ONE || self.table.factors(m).iter().all(|(a, e)| e % 2 == 0 || natural(a))
+        m.factors().iter().all(|(a, e)| e % 2 == 0 || natural(a))
     }
 
     /// Is a form at least 0 by its terms alone?
-    pub(super) fn plain(&self, p: &Poly) -> bool {
-        p.terms().iter().all(|(m, c)| *c >= 0 && self.natural(*m))
+    pub(crate) fn plain(&self, p: &Poly) -> bool {
+        p.terms().iter().all(|(m, c)| *c >= 0 && self.natural(m))
     }
 
     /// Is a form at most 0 by its terms alone?
     fn plainly_below(&self, p: &Poly) -> bool {
-        p.terms().iter().all(|(m, c)| *c <= 0 && self.natural(*m))
+        p.terms().iter().all(|(m, c)| *c <= 0 && self.natural(m))
     }
 
     /// Has a form dimensions alone, and what is made of them?
     fn is_of_dimensions(&self, p: &Poly) -> bool {
-        let dimension = |(a, _): &(Atom, i32)| self.atoms.get(*a as usize).is_some_and(|b| b.dimension);
-        p.terms().iter().all(|(m, _)| self.table.factors(*m).iter().all(dimension))
+        p.terms()
+            .iter()
+            .flat_map(|(m, _)| m.variables())
+            .all(|a| self.atoms.get(*a as usize).is_some_and(|b| b.dimension))
     }
 
     /// Is `p >= 0` where these facts hold, beside what holds everywhere?
-    pub(super) fn proves<'a>(&mut self, p: &Poly, facts: impl IntoIterator<Item = &'a Poly>) -> bool {
+    pub(crate) fn proves<'a>(&mut self, p: &Poly, facts: impl IntoIterator<Item = &'a Poly>) -> bool {
         if self.plain(p) {
             return true;
         }
@@ -423,7 +405,7 @@ impl Prover {
     }
 
     /// Says of an atom that is at least 0 that it is at most `p / c`, or 0.
-    pub(super) fn limit(&mut self, a: Atom, c: i128, p: Poly) {
+    pub(crate) fn limit(&mut self, a: Atom, c: i128, p: Poly) {
         // What was found before knew less.
         self.most.clear();
         let forms = vec![Poly::int(0), p];
@@ -441,9 +423,15 @@ fn over(most: i128, c: i128) -> i128 {
     if most == i128::MAX { most } else { most / c }
 }
 
-/// Is a dimension a sum of multiples of products of integers?
-fn is_whole(d: &Dim) -> bool {
-    d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0))
+/// The product, where it is not too much work.
+pub(crate) fn product(a: &AtomPoly, b: &AtomPoly) -> Option<AtomPoly> {
+    let few = a.terms().len().saturating_mul(b.terms().len()) <= MAX_PRODUCTS;
+    if few || a.as_int().is_some() || b.as_int().is_some() { a.mul(b) } else { None }
+}
+
+/// Is it a single atom?
+fn is_atom(p: &AtomPoly) -> bool {
+    p.denominator() == 1 && p.as_term().is_some_and(|(m, c)| c == 1 && matches!(m.factors(), [(_, 1)]))
 }
 
 #[cfg(test)]

@@ -17,9 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bounds, Prover};
-use crate::shape::{Dim, Factor, Monomial};
-use crate::tile::verify::bounds::poly::{Atom, Mono, Poly};
+use super::{Atom, AtomMonomial, Bounds, Poly, Prover, product};
 
 /// Steps for one proof.
 const STEPS: u32 = 2000;
@@ -102,11 +100,11 @@ impl Prover {
     /// The same, in the steps that are left.
     fn search(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
         // Of integers `256 - 2*x >= 0` says no more and no less than `128 - x >= 0`, where less is lost by rounding.
-        let p = &if is_whole(p) { p.clone().tightened() } else { p.clone() };
+        let p = &if p.is_whole() { p.clone().tightened() } else { p.clone() };
         if self.plain(p) {
             return true;
         }
-        let Some(x) = self.table.latest(p) else { return false };
+        let Some(x) = p.latest().copied() else { return false };
         let key = (s.chosen.clone(), p.clone());
         if depth == 0 || s.left == 0 || s.tries == 0 || s.failed.get(&key).is_some_and(|deep| depth <= *deep) {
             return false;
@@ -126,29 +124,20 @@ impl Prover {
     /// taken to be at least 1.
     fn without_content(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> Option<bool> {
         let (first, others) = p.terms().split_first().filter(|(_, others)| !others.is_empty())?;
-        let mut common = self.table.factors(first.0).to_vec();
-        common.retain(|(a, e)| *e > 0 && self.atoms.get(*a as usize).is_some_and(|b| b.natural));
-        for (m, _) in others {
-            let factors = self.table.factors(*m);
-            common.retain_mut(|(a, e)| {
-                let at = factors.binary_search_by_key(a, |(x, _)| *x);
-                *e = at.map_or(0, |at| factors.get(at).map_or(0, |(_, own)| (*own).min(*e)));
-                *e > 0
-            });
-        }
-        if common.is_empty() {
+        let natural = |a: &Atom| self.atoms.get(*a as usize).is_some_and(|b| b.natural);
+        let common = others.iter().fold(first.0.clone(), |common, (m, _)| common.common(m));
+        let common: AtomMonomial = common.factors().iter().filter(|(a, _)| natural(a)).copied().collect();
+        if common.is_one() {
             return None;
         }
         let kept = s.chosen.len();
-        for (a, _) in &common {
-            let present = self.table.atom(*a).sub(&Poly::int(1))?;
+        for a in common.variables() {
+            let present = Poly::variable(*a).sub(&Poly::int(1))?;
             if !s.chosen.contains(&present) {
                 s.chosen.push(present);
             }
         }
-        let inverse = common.iter().map(|(a, e)| (*a, -e)).collect();
-        let by = self.table.product(inverse);
-        let found = self.table.mul_mono(by, p).is_some_and(|rest| self.search(&rest, s, depth - 1));
+        let found = p.mul_monomial(&common.inverse()).is_some_and(|rest| self.search(&rest, s, depth - 1));
         s.chosen.truncate(kept);
         Some(found)
     }
@@ -189,7 +178,7 @@ impl Prover {
 
     /// Replaces the last atom of a form by what bounds it; of a power, one factor.
     fn eliminate(&mut self, p: &Poly, x: Atom, s: &mut Search<'_>, depth: u32) -> bool {
-        let Some((a, b)) = self.table.split_once(p, x) else { return false };
+        let Some((a, b)) = p.split_once(&x) else { return false };
         let Some(bounds) = self.atoms.get(x as usize).cloned() else { return false };
         let sign = self.sign(&a, s, depth);
         let (up, down) = (sign == Some(true), sign == Some(false));
@@ -226,11 +215,11 @@ impl Prover {
                     None => s.facts[n].clone(),
                     Some(n) => s.chosen[n].clone(),
                 };
-                let Some((c, rest)) = self.table.split(&fact, x) else { continue };
+                let Some((c, rest)) = fact.split(&x) else { continue };
                 let Some(c) = c.as_int().filter(|c| if up { *c > 0 } else { *c < 0 }) else { continue };
                 let Some(c) = c.checked_abs() else { continue };
                 let Some(limit) = rest.scale(if up { -1 } else { 1 }) else { continue };
-                if self.table.latest(&rest).is_some_and(|y| y > x) {
+                if rest.latest().is_some_and(|y| *y > x) {
                     continue;
                 }
                 if let Some(next) = self.replaced(&a, &b, c, &limit)
@@ -258,16 +247,16 @@ impl Prover {
         s: &mut Search<'_>,
         depth: u32,
     ) -> bool {
-        let Some(form) = self.table.atom(more).add(least) else { return false };
+        let Some(form) = Poly::variable(more).add(least) else { return false };
         let mut next = p.clone();
         // Each time one factor less is left of the highest power.
-        while let Some((a, b)) = self.table.split_once(&next, x)
+        while let Some((a, b)) = next.split_once(&x)
             && !a.terms().is_empty()
         {
-            let Some(replaced) = self.mul(&a, &form).and_then(|a| a.add(&b)) else { return false };
+            let Some(replaced) = product(&a, &form).and_then(|a| a.add(&b)) else { return false };
             next = replaced;
         }
-        self.table.latest(&next).is_none_or(|y| y < x) && self.search(&next, s, depth - 1)
+        next.latest().is_none_or(|y| *y < x) && self.search(&next, s, depth - 1)
     }
 
     /// Is `a*x + b` at least 0 whichever form `x` is?
@@ -294,40 +283,15 @@ impl Prover {
     /// `c * (a*x + b)` with `limit` for `c*x`. An integer greater than -1 is at least 0, so of an integer form the multiple
     /// may be down to `1 - c`.
     fn replaced(&mut self, a: &Poly, b: &Poly, c: i128, limit: &Poly) -> Option<Poly> {
-        let next = self.mul(a, limit)?.combine(1, b, c)?;
-        if c > 1 && is_whole(a) && is_whole(b) { next.add(&Poly::int(c - 1)) } else { Some(next) }
-    }
-
-    /// A form as a dimension, in which each atom is a symbol.
-    fn as_dim(&self, p: &Poly) -> Option<Dim> {
-        let symbol = |a: &Atom| Factor::Symbol(a.to_string().into());
-        let term = |(m, c): &(Mono, i128)| {
-            let factors = self.table.factors(*m).iter().map(|(a, e)| (symbol(a), *e));
-            Dim::term(Monomial(factors.collect()), *c)
-        };
-        let sum = p.terms().iter().fold(Dim::zero(), |sum, t| sum.add(&term(t)));
-        sum.div(&Dim::from(i64::try_from(p.divisor()).ok()?))
-    }
-
-    /// The form that is such a dimension.
-    fn of_dim(&mut self, d: &Dim) -> Option<Poly> {
-        let mut sum = Poly::int(0);
-        for (m, r) in d.terms() {
-            let atom = |(f, e): (&Factor, &i32)| match f {
-                Factor::Symbol(name) => Some((name.parse::<Atom>().ok()?, *e)),
-                Factor::Quotient(..) | Factor::Floor(..) | Factor::Min(_) | Factor::Max(_) => None,
-            };
-            let mut factors = m.0.iter().map(atom).collect::<Option<Vec<_>>>()?;
-            factors.sort_unstable();
-            let product = self.table.product(factors);
-            sum = sum.add(&self.table.mul_mono(product, &Poly::int(r.num))?.over(r.den)?)?;
-        }
-        Some(sum)
+        let next = product(a, limit)?.combine(1, b, c)?;
+        if c > 1 && a.is_whole() && b.is_whole() { next.add(&Poly::int(c - 1)) } else { Some(next) }
     }
 
     /// Is a form of dimensions a multiple of a fact, `(T-1)*(T-1)` of `T-1`, by what is at least 0 too?
     fn multiple(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
-        let Some(whole) = self.as_dim(p).filter(|d| d.terms().count() > 2) else { return false };
+        if p.terms().len() < 3 {
+            return false;
+        }
         for n in 0..s.facts.len() {
             let fact = s.facts[n];
             if fact.terms().len() < 2 || !self.is_of_dimensions(fact) {
@@ -336,10 +300,8 @@ impl Prover {
             if !s.tries(DIVISION) {
                 return false;
             }
-            let rest = self.as_dim(fact).and_then(|fact| whole.multiple_of(&fact));
-            // Of what is divided by a symbol nothing is known where the symbol is 0.
-            let rest = rest.filter(|rest| rest.terms().all(|(m, _)| m.0.values().all(|e| *e > 0)));
-            if let Some(rest) = rest.and_then(|rest| self.of_dim(&rest))
+            // Nothing is known of a form that is divided by a symbol where the symbol is 0.
+            if let Some(rest) = p.exact_div(fact).filter(Poly::has_whole_monomials)
                 && self.search(&rest, s, depth.saturating_sub(CANCEL))
             {
                 return true;
@@ -355,7 +317,7 @@ impl Prover {
         }
         let nexts = self.cancelled(p, s, false);
         // Of symbols alone first.
-        let is_of_symbols = |t: &Self, next: &Poly| t.table.latest(next).is_none_or(|x| x < t.first);
+        let is_of_symbols = |t: &Self, next: &Poly| next.latest().is_none_or(|x| *x < t.first);
         let (first, others): (Vec<Poly>, Vec<Poly>) = nexts.into_iter().partition(|next| is_of_symbols(self, next));
         first.iter().any(|next| self.search(next, s, depth.saturating_sub(CANCEL)))
             || others.iter().any(|next| self.search(next, s, depth.saturating_sub(2 * CANCEL)))
@@ -363,7 +325,7 @@ impl Prover {
 
     /// Is a form of symbols more than what the facts say together of these, or is it plain from the numbers that they are at least?
     fn is_above_facts(&mut self, p: &Poly, s: &mut Search<'_>) -> bool {
-        let symbols = self.atoms_of(p);
+        let symbols = p.variables();
         if !s.together.contains_key(&symbols) {
             let pairs = s.facts.len().saturating_mul(s.facts.len());
             if !s.tries(u32::try_from(pairs).unwrap_or(u32::MAX)) {
@@ -414,40 +376,40 @@ impl Prover {
     fn cancelled(&mut self, p: &Poly, s: &mut Search<'_>, bounds: bool) -> Vec<Poly> {
         // Of the highest degree: what is put in its place is perhaps of a lower one.
         let negative = p.terms().iter().filter(|(_, c)| *c < 0);
-        let Some((m, c)) = negative.max_by_key(|(m, _)| self.table.degree(*m)).copied() else { return Vec::new() };
-        let positive = p.terms().iter().filter(|(_, c)| *c > 0).map(|(m, _)| self.table.degree(*m)).max();
-        let most = positive.unwrap_or(0).max(self.table.degree(m) - 1);
+        let Some((m, c)) = negative.max_by_key(|(m, _)| m.degree()) else { return Vec::new() };
+        let positive = p.terms().iter().filter(|(_, c)| *c > 0).map(|(m, _)| m.degree()).max();
+        let most = positive.unwrap_or(0).max(m.degree() - 1);
         // Divisors do not matter to a sign.
-        let Some(p) = numerator(p) else { return Vec::new() };
+        let p = p.numerator();
         let mut out = Vec::new();
         if !s.tries(u32::try_from(s.facts.len() + s.chosen.len()).unwrap_or(u32::MAX)) {
             return out;
         }
         let facts = s.facts.iter().copied().chain(&s.chosen);
-        facts.for_each(|fact| self.cancel_by(&p, (m, c), (fact, most), &mut out));
-        for (x, _) in if bounds { self.table.factors(m).to_vec() } else { Vec::new() } {
-            let upper = self.atoms.get(x as usize).map(|b| b.upper.clone()).unwrap_or_default();
-            let own = self.table.atom(x);
+        facts.for_each(|fact| self.cancel_by(&p, (m, *c), (fact, most), &mut out));
+        for x in m.variables().filter(|_| bounds) {
+            let upper = self.atoms.get(*x as usize).map(|b| b.upper.clone()).unwrap_or_default();
+            let own = Poly::variable(*x);
             for (c_x, limit) in upper {
                 let fact = c_x.checked_neg().and_then(|c| limit.combine(1, &own, c));
-                fact.iter().for_each(|fact| self.cancel_by(&p, (m, c), (fact, most), &mut out));
+                fact.iter().for_each(|fact| self.cancel_by(&p, (m, *c), (fact, most), &mut out));
             }
         }
         out
     }
 
     /// Cancels a term of a form by a fact. What of the fact is to be cancelled next is of no higher degree than `most`.
-    fn cancel_by(&mut self, p: &Poly, (m, c): (Mono, i128), (fact, most): (&Poly, i32), out: &mut Vec<Poly>) {
+    fn cancel_by(&mut self, p: &Poly, (m, c): (&AtomMonomial, i128), (fact, most): (&Poly, i32), out: &mut Vec<Poly>) {
         for (own, d) in fact.terms().iter().filter(|(_, d)| *d < 0) {
-            let Some(by) = self.table.quotient(m, *own).filter(|by| self.natural(*by)) else { continue };
+            let Some(by) = m.quotient(own).filter(|by| self.natural(by)) else { continue };
             if !self.is_of_dimensions(fact) {
                 return;
             }
-            let added = fact.terms().iter().filter(|(_, c)| *c > 0).map(|(m, _)| self.table.degree(*m)).max();
-            if added.is_some_and(|added| self.table.degree(by).saturating_add(added) > most) {
+            let added = fact.terms().iter().filter(|(_, c)| *c > 0).map(|(m, _)| m.degree()).max();
+            if added.is_some_and(|added| by.degree().saturating_add(added) > most) {
                 continue;
             }
-            let multiple = self.table.mul_mono(by, fact).as_ref().and_then(numerator);
+            let multiple = fact.numerator().mul_monomial(&by);
             out.extend(multiple.and_then(|multiple| p.combine(d.checked_neg()?, &multiple, c)));
         }
     }
@@ -457,14 +419,4 @@ impl Prover {
 fn contradict(facts: &[&Poly]) -> bool {
     let below = |f: &Poly, g: &Poly| f.add(g).and_then(|sum| sum.as_int()).is_some_and(|n| n < 0);
     facts.iter().enumerate().any(|(n, f)| facts.iter().skip(n + 1).any(|g| below(f, g)))
-}
-
-/// Are the values of a form integers?
-fn is_whole(p: &Poly) -> bool {
-    p.divisor() == 1 && p.has_whole_products()
-}
-
-/// The form without its divisor.
-fn numerator(p: &Poly) -> Option<Poly> {
-    p.scale(p.divisor())
 }

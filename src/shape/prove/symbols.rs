@@ -5,18 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Prover;
-use crate::tile::verify::bounds::poly::{Atom, ONE, Poly};
+use super::{Atom, Poly, Prover, product};
 
 /// The most facts that are made of others.
 const MOST_TOGETHER: usize = 64;
 
 impl Prover {
-    /// The atoms of a form.
-    pub(super) fn atoms_of(&self, p: &Poly) -> BTreeSet<Atom> {
-        p.terms().iter().flat_map(|(m, _)| self.table.factors(*m)).map(|(a, _)| *a).collect()
-    }
-
     /// Is a form of symbols at least 0 by its terms alone, with each symbol as what it is more than a number that a fact says it is at
     /// least? Where `S` is at least 3 and `T` at least 2, `S*T*T - 2*T*T - T - 1` is `(s+3)*(t+2)*(t+2) - 2*(t+2)*(t+2) - (t+2) - 1`,
     /// which has no negative term.
@@ -24,14 +18,14 @@ impl Prover {
         let mut least: BTreeMap<Atom, i128> = BTreeMap::new();
         for fact in facts {
             // `k*x - n >= 0`
-            let [(ONE, n), (m, k)] = *fact.terms() else { continue };
-            let [(x, 1)] = *self.table.factors(m) else { continue };
-            let Some(n) = n.checked_neg().filter(|n| *n > 0 && k > 0) else { continue };
+            let [(one, n), (m, k)] = fact.terms() else { continue };
+            let ([(x, 1)], true) = (m.factors(), one.is_one()) else { continue };
+            let Some(n) = n.checked_neg().filter(|n| *n > 0 && *k > 0) else { continue };
             let number = (n - 1) / k + 1;
-            least.entry(x).and_modify(|own| *own = number.max(*own)).or_insert(number);
+            least.entry(*x).and_modify(|own| *own = number.max(*own)).or_insert(number);
         }
         let mut form = p.clone();
-        for x in self.atoms_of(p) {
+        for x in p.variables() {
             if let Some(number) = least.get(&x) {
                 let Some(next) = self.counted_from_number(&form, x, *number) else { return false };
                 form = next;
@@ -41,18 +35,18 @@ impl Prover {
     }
 
     /// A form with `x + number` for `x`, times its divisor.
-    fn counted_from_number(&mut self, p: &Poly, x: Atom, number: i128) -> Option<Poly> {
+    fn counted_from_number(&self, p: &Poly, x: Atom, number: i128) -> Option<Poly> {
         // The coefficients of the powers of `x`, then Horner's rule.
         let (mut coefficients, mut rest) = (Vec::new(), p.clone());
         while !rest.terms().is_empty() {
-            let (higher, own) = self.table.split_once(&rest, x)?;
+            let (higher, own) = rest.split_once(&x)?;
             coefficients.push(own);
             rest = higher;
         }
-        let by = self.table.atom(x).add(&Poly::int(number))?;
+        let by = Poly::variable(x).add(&Poly::int(number))?;
         let mut sum = Poly::int(0);
         for own in coefficients.iter().rev() {
-            sum = self.mul(&sum, &by)?.add(own)?;
+            sum = product(&sum, &by)?.add(own)?;
         }
         Some(sum)
     }
@@ -62,15 +56,15 @@ impl Prover {
     /// facts.
     pub(super) fn together(&mut self, symbols: &BTreeSet<Atom>, facts: &[&Poly]) -> Vec<Poly> {
         let mut now: Vec<Poly> = facts.iter().copied().filter(|f| self.is_of_dimensions(f)).cloned().collect();
-        let mut others: BTreeSet<Atom> = now.iter().flat_map(|f| self.atoms_of(f)).collect();
+        let mut others: BTreeSet<Atom> = now.iter().flat_map(|f| f.variables()).collect();
         let mut rounded: Vec<Atom> = others.iter().copied().filter(|x| *x >= self.first).collect();
         while let Some(x) = rounded.pop() {
-            let own = self.table.atom(x);
+            let own = Poly::variable(x);
             let Some(bounds) = self.atoms.get(x as usize).cloned() else { continue };
             let upper = bounds.upper.iter().map(|(c, p)| p.combine(1, &own, c.checked_neg()?));
             let lower = bounds.lower.iter().map(|(c, p)| own.combine(*c, p, -1));
             for fact in upper.chain(lower).flatten().filter(|f| self.is_of_dimensions(f)).map(Poly::tightened) {
-                let more: Vec<Atom> = self.atoms_of(&fact).into_iter().filter(|y| others.insert(*y)).collect();
+                let more: Vec<Atom> = fact.variables().into_iter().filter(|y| others.insert(*y)).collect();
                 rounded.extend(more.into_iter().filter(|y| *y >= self.first));
                 now.push(fact);
             }
@@ -79,7 +73,7 @@ impl Prover {
         let mut made = 0;
         // The newest first: what has its value later is bounded by what is there before.
         for x in others.into_iter().rev() {
-            let (with, without): (Vec<Poly>, Vec<Poly>) = now.into_iter().partition(|f| self.atoms_of(f).contains(&x));
+            let (with, without): (Vec<Poly>, Vec<Poly>) = now.into_iter().partition(|f| f.variables().contains(&x));
             now = without;
             let (mut lower, mut upper) = (Vec::new(), Vec::new());
             if self.atoms.get(x as usize).is_some_and(|b| b.natural) {
@@ -87,7 +81,7 @@ impl Prover {
             }
             for fact in with {
                 // `a*x + b` with `a` at least 0, or at most.
-                let Some((a, b)) = self.table.split(&fact, x) else { continue };
+                let Some((a, b)) = fact.split(&x) else { continue };
                 if self.plain(&a) {
                     lower.push((a, b));
                 } else if let Some(a) = a.scale(-1).filter(|a| self.plain(a)) {
@@ -95,7 +89,7 @@ impl Prover {
                 }
             }
             for ((a, b), (c, d)) in lower.iter().flat_map(|l| upper.iter().map(move |u| (l, u))) {
-                let both = self.mul(c, b).and_then(|cb| cb.add(&self.mul(a, d)?)).map(Poly::tightened);
+                let both = product(c, b).and_then(|cb| cb.add(&product(a, d)?)).map(Poly::tightened);
                 if let Some(both) = both.filter(|both| !self.plain(both) && !now.contains(both)) {
                     now.push(both);
                     made += 1;
