@@ -1,10 +1,11 @@
-//! Facts about dimensions, from `where` clauses: what they prove, and what has to be checked at a call.
+//! Facts about dimensions, from `where` clauses: which inequalities ([`super::prove`]) and divisibilities ([`super::lattice`]) follow
+//! from them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use super::dim::{Dim, Factor, MOST_NESTED, Monomial};
-use super::lattice;
-use super::poly::gcd;
+use super::prove::Prover;
+use super::{Dim, Sizes, lattice};
 
 /// How the two sides of a fact relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +67,23 @@ impl Fact {
         self.relation == Relation::Le && self.right.as_const() == Some(i64::MAX)
     }
 
+    /// Forms that are at least 0 wherever the fact holds.
+    pub fn nonnegative(&self) -> Vec<Dim> {
+        let slack = self.right.sub(&self.left);
+        let below = |large: &Dim| vec![large.sub(&Dim::one())];
+        match self.relation {
+            _ if self.is_too_long() || self.is_fit() => Vec::new(),
+            Relation::Le => vec![slack],
+            Relation::Lt => below(&slack),
+            Relation::Eq => vec![slack.neg(), slack],
+            // A divisor of at least 0 is at least 1.
+            Relation::Divisible if self.right.is_provably_nonnegative() => below(&self.right),
+            Relation::Ne if slack.is_provably_nonnegative() => below(&slack),
+            Relation::Ne if slack.neg().is_provably_nonnegative() => below(&slack.neg()),
+            Relation::Ne | Relation::Divisible => Vec::new(),
+        }
+    }
+
     /// The fact with symbols replaced; `None` if a divisor becomes zero.
     pub fn substitute(&self, f: &dyn Fn(&str) -> Option<Dim>) -> Option<Fact> {
         Some(Fact { left: self.left.substitute(f)?, relation: self.relation, right: self.right.substitute(f)? })
@@ -115,27 +133,6 @@ pub struct Facts {
     pub known: Vec<Fact>,
 }
 
-/// How many facts are combined to prove that one dimension is at most another.
-const MOST_COMBINED: u32 = 5;
-/// How many attempts a question takes at most, over all facts that it starts from.
-const MOST_ATTEMPTS: usize = 400;
-/// How many terms of facts, and numbers and names of forms, a question looks at.
-const MOST_LOOKS: usize = 10_000;
-/// How many forms that are at least 0 a question combines.
-const MOST_KNOWN: usize = 256;
-
-/// What is left for a question.
-struct Budget {
-    attempts: usize,
-    looks: usize,
-}
-
-impl Budget {
-    fn new() -> Budget {
-        Budget { attempts: MOST_ATTEMPTS, looks: MOST_LOOKS }
-    }
-}
-
 impl Facts {
     /// Do the facts, or the form of the expressions, prove that `b` divides `a`?
     pub fn divides(&self, a: &Dim, b: &Dim) -> bool {
@@ -157,14 +154,7 @@ impl Facts {
 
     /// Can the facts not all hold?
     pub fn are_contradictory(&self) -> bool {
-        let orders = || {
-            let known = self.nonnegative(&Dim::zero());
-            let opposite = |k: &Dim| k.neg().sub(&Dim::one());
-            let budget = &mut Budget::new();
-            // The latest fact comes first: those before it are known not to contradict each other.
-            known.iter().rev().any(|k| follows(&opposite(k), &known, MOST_COMBINED, budget))
-        };
-        lattice::is_contradictory(&self.integers()) || orders()
+        lattice::is_contradictory(&self.integers()) || self.prover(&Dim::zero()).is_contradictory()
     }
 
     /// The quotients that the facts make integers.
@@ -182,97 +172,19 @@ impl Facts {
         if slack.is_provably_nonnegative() {
             return true;
         }
-        let known = self.nonnegative(&slack);
-        !known.is_empty() && follows(&slack, &known, MOST_COMBINED, &mut Budget::new())
+        let mut prover = self.prover(&slack);
+        prover.dim(&slack).is_some_and(|form| prover.proves_everywhere(&form))
     }
 
-    /// What the facts, and the meaning of the factors in them and in `d`, say is at least 0.
-    fn nonnegative(&self, d: &Dim) -> Vec<Dim> {
-        let mut known: Vec<Dim> = Vec::new();
-        for fact in self.known.iter().filter(|f| !f.is_too_long()) {
-            let slack = fact.right.sub(&fact.left);
-            match fact.relation {
-                Relation::Le if fact.is_fit() => {}
-                Relation::Le => known.push(slack),
-                Relation::Lt => known.push(slack.sub(&Dim::one())),
-                Relation::Eq => known.extend([slack.neg(), slack]),
-                // A divisor that is at least 0 is at least 1.
-                Relation::Divisible if fact.right.is_provably_nonnegative() => known.push(fact.right.sub(&Dim::one())),
-                Relation::Ne if slack.is_provably_nonnegative() => known.push(slack.sub(&Dim::one())),
-                Relation::Ne if slack.neg().is_provably_nonnegative() => known.push(slack.neg().sub(&Dim::one())),
-                Relation::Ne | Relation::Divisible => {}
-            }
-        }
-        let mut inside = Vec::new();
-        known.iter().rev().chain([d]).rev().for_each(|k| what_factors_say(k, MOST_NESTED, &mut inside));
-        known.extend(inside);
-        let looks = &mut MOST_LOOKS.clone();
-        known.retain(|k| !k.is_too_long() && k.lacking(MOST_NESTED, looks).is_some());
-        known.dedup();
-        known
+    /// A prover that knows these facts and the symbols in them and in `d`.
+    fn prover(&self, d: &Dim) -> Prover {
+        let forms: Vec<Dim> = self.known.iter().flat_map(Fact::nonnegative).filter(|d| !d.is_too_long()).collect();
+        let symbols: BTreeSet<String> = forms.iter().chain([d]).flat_map(Dim::symbols).map(|s| s.to_string()).collect();
+        let mut prover = Prover::new(&symbols, Sizes::default());
+        prover.assume_positive_divisors();
+        prover.assume_dimensions(&forms);
+        prover
     }
-}
-
-/// What is at least 0 by the meaning of the rounded quotients, `min` and `max` in a form, `depth` levels down.
-fn what_factors_say(d: &Dim, depth: usize, out: &mut Vec<Dim>) {
-    let Some(depth) = depth.checked_sub(1) else { return };
-    for factor in d.factors() {
-        if out.len() >= MOST_KNOWN {
-            continue;
-        }
-        let this = || Dim::factor(factor.clone());
-        match factor {
-            Factor::Symbol(_) | Factor::Quotient(..) => {}
-            Factor::Floor(a, b) => {
-                let rest = a.sub(&b.mul(&this()));
-                out.push(b.sub(&Dim::one()).sub(&rest));
-                out.push(b.sub(&Dim::one()));
-                out.push(rest);
-            }
-            Factor::Min(all) => out.extend(all.iter().map(|x| x.sub(&this()))),
-            Factor::Max(all) => out.extend(all.iter().map(|x| this().sub(x))),
-        }
-        factor.inner().into_iter().for_each(|d| what_factors_say(d, depth, out));
-    }
-}
-
-/// Is `d` at least 0, being a sum of multiples of `known` and of what is at least 0 by form?
-///
-/// Each step takes a term of `d` that may be negative, and subtracts the multiple of a known form that has this term. A form that
-/// grows too long, or whose numbers grow too large, proves nothing.
-fn follows(d: &Dim, known: &[Dim], depth: u32, budget: &mut Budget) -> bool {
-    if d.is_too_long() || budget.looks == 0 {
-        return false;
-    }
-    let Some(m) = d.lacking(MOST_NESTED, &mut budget.looks) else { return true };
-    if depth == 0 || budget.attempts == 0 {
-        return false;
-    }
-    budget.attempts -= 1;
-    budget.looks = budget.looks.saturating_sub(d.weight());
-    let Some(c) = d.terms().iter().find_map(|(n, c)| (m == n).then_some(*c)) else { return false };
-    for (k, n, s) in known.iter().flat_map(|k| k.terms().iter().map(move |(n, s)| (k, n, *s))) {
-        if (c < 0) != (s < 0) {
-            continue;
-        }
-        let Some(looks) = budget.looks.checked_sub(1) else { return false };
-        budget.looks = looks;
-        // `n` has to divide `m`.
-        let Some(by) = m.over(n).filter(Monomial::is_whole) else { continue };
-        budget.looks = looks.saturating_sub(k.weight());
-        if !by.is_nonnegative(MOST_NESTED, &mut budget.looks) {
-            continue;
-        }
-        // Positive multiples of both, so that the term is cancelled without fractions.
-        let next = k.poly().numerator().mul_monomial(&by).and_then(|k| {
-            let common = gcd(c, s);
-            d.poly().numerator().combine((s / common).checked_abs()?, &k, -(c / common).checked_abs()?)
-        });
-        if follows(&Dim::of_poly(next), known, depth - 1, budget) {
-            return true;
-        }
-    }
-    false
 }
 
 #[cfg(test)]
@@ -358,6 +270,15 @@ mod tests {
         assert!(none.at_most(&a.rem(&n(8)).unwrap(), &n(7)) && none.at_most(&n(0), &a.rem(&n(8)).unwrap()));
         let windows = a.ceil_div(&b).unwrap();
         assert!(none.at_most(&a, &windows.mul(&b)));
+        // Divisors are at least 1.
+        assert!(none.at_most(&a.sub(&n(1)).floor_div(&a).unwrap(), &a) && !none.at_most(&a, &n(1)));
+        assert!(none.at_most(&windows, &b.mul(&n(2)).add(&a)) && none.at_most(&n(1), &windows.add(&b)));
+        let last = Facts { known: vec![fact(a.rem(&b).unwrap(), Relation::Ne, b.clone())] };
+        assert!(last.at_most(&a.mul(&n(3)), &a.floor_div(&b).unwrap().mul(&b).mul(&n(3)).add(&b.mul(&b).mul(&n(3)))));
+        // Facts in a chain longer than the search for multiples is deep.
+        let names: Vec<Dim> = (0..9).map(|i| s(&format!("N{i}"))).collect();
+        let chain = Facts { known: names.windows(2).map(|w| le(&w[0], &w[1])).collect() };
+        assert!(chain.at_most(&names[0], &names[8]) && !chain.at_most(&names[8], &names[0]));
         let heads = Facts { known: vec![divisible(a.clone(), b.clone())] };
         assert!(heads.at_most(&n(1), &b));
     }
@@ -375,6 +296,16 @@ mod tests {
         let below = |x: &Dim, y: &Dim| fact(x.clone(), Relation::Lt, y.clone());
         assert!(all(vec![below(&s("A"), &s("B")), below(&s("B"), &s("C")), below(&s("C"), &s("A"))]));
         assert!(all(vec![below(&d, &n(4)), below(&n(8), &d)]));
+        assert!(all(vec![fact(d.mul(&d), Relation::Eq, n(-2))]));
+        // A divisor is at least 1, and a square at least its root.
+        assert!(all(vec![
+            fact(s("A").floor_div(&d).unwrap(), Relation::Le, s("A")),
+            fact(d.clone(), Relation::Eq, n(0))
+        ]));
+        assert!(!all(vec![
+            fact(s("A").floor_div(&d).unwrap(), Relation::Le, s("A")),
+            fact(d.clone(), Relation::Eq, n(1))
+        ]));
         assert!(!all(vec![below(&d, &n(4)), below(&n(2), &d)]));
         assert!(!all(vec![]));
     }

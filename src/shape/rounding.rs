@@ -1,28 +1,27 @@
-//! Rounded quotients, remainders, and the smaller and larger of dimensions, in canonical form.
+//! Rounded quotients, remainders, minima and maxima of dimensions, in canonical form.
 //!
-//! In: dimensions. Out: dimensions in which a [`Factor::Floor`], [`Factor::Min`] or [`Factor::Max`] stands for what no polynomial
-//! says. Each opaque factor is an integer. All identities used here hold for integers under symbols that are at least 0 and
-//! divisors that are at least 1, which every evaluation checks:
+//! In: dimensions. Out: dimensions in which a [`Factor::Floor`], [`Factor::Min`] or [`Factor::Max`] is an opaque factor of a
+//! polynomial. Each opaque factor is an integer. The identities used here hold for non-negative symbols and divisors of at least 1,
+//! which every evaluation checks:
 //!
 //! * `floor_div(a + q*b, b)` is `floor_div(a, b) + q`; common factors cancel; `floor_div(floor_div(a, b), c)` is
 //!   `floor_div(a, b*c)`;
 //! * `ceil_div(a, b)` is `floor_div(a + b - 1, b)`, and `a % b` is `a - b * floor_div(a, b)`;
-//! * `min` and `max` are flat lists without what another entry decides by form; what all entries have in common (a summand, a
-//!   positive factor) stands outside.
+//! * `min` and `max` are flat lists without redundant entries; a common summand or positive factor of all entries is moved outside.
 
 use super::dim::{Dim, Factor, Monomial};
 use super::poly::{Poly, gcd};
 
-/// The most entries of a `min` or `max`.
+/// The maximum number of entries of a `min` or `max`.
 const MOST_ENTRIES: usize = 16;
 
 impl Factor {
-    /// Is it at least 0 by its form, wherever it has a value? Of a form that is too long, nothing is.
+    /// Is it non-negative by its form, wherever it has a value? `false` if it is too long.
     pub fn is_provably_nonnegative(&self) -> bool {
         Dim::factor(self.clone()).is_provably_nonnegative()
     }
 
-    /// Of a factor without anything too long; more than `depth` levels down, or when no looks are left, nothing is seen.
+    /// The same of a factor that is not too long; `false` beyond `depth` levels or `looks` factors.
     pub(super) fn is_nonnegative(&self, depth: usize, looks: &mut usize) -> bool {
         if let Factor::Symbol(_) = self {
             return true;
@@ -36,8 +35,8 @@ impl Factor {
             Factor::Quotient(a, b) => seen(a) && seen(b),
             Factor::Floor(a, b) => {
                 let Some(m) = a.lacking(depth, looks) else { return true };
-                // The divisor is at least 1: where `a >= b - 1`, so is `a >= 0`. Only a divisor that changes the term makes up
-                // for it, so that `a` is not asked twice.
+                // The divisor is at least 1, so `a >= b - 1` implies `a >= 0`. That helps only if the divisor changes the term that
+                // may be negative.
                 let changes = m.is_one() || b.terms().iter().any(|(n, _)| n == m);
                 changes && {
                     let above = a.sub(b).add(&Dim::one());
@@ -49,14 +48,14 @@ impl Factor {
         }
     }
 
-    /// What it is at most, of a factor that is at least 0, as of [`Dim::at_most`].
+    /// Upper bound of a non-negative factor, as of [`Dim::at_most`].
     fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         match self {
             Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
-            // A quotient of integers is no more than what is divided.
+            // A quotient of integers is at most the dividend.
             Factor::Quotient(a, _) | Factor::Floor(a, _) => a.at_most(most),
             Factor::Min(all) => all.iter().next().map_or(Dim::zero(), |d| d.at_most(most)),
-            // Of one that is negative the sum must not become less.
+            // A negative entry must not lower the sum.
             Factor::Max(all) => sum(all.iter().map(|d| d.size_at_most(most))),
         }
     }
@@ -65,7 +64,7 @@ impl Factor {
     fn size_at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         match self {
             Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
-            // Both sides are computed.
+            // Evaluation computes all of them.
             Factor::Quotient(..) | Factor::Floor(..) | Factor::Min(_) | Factor::Max(_) => {
                 sum(self.inner().into_iter().map(|d| d.size_at_most(most)))
             }
@@ -83,14 +82,14 @@ impl Factor {
 }
 
 impl Dim {
-    /// What this is at most where some of its names are at most these forms, all of them being at least 0: itself, if it has none
-    /// of them; too long, if the numbers are.
+    /// Upper bound of `self`, given upper bounds for some symbols (all symbols are non-negative). `self` if it has none of them; too
+    /// long on overflow.
     pub fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         if !self.symbols().iter().any(|name| most(name).is_some()) {
             return self.clone();
         }
         sum(self.terms().iter().filter_map(|(m, c)| {
-            // Where the sign of a factor is not known, that of the term is not.
+            // A factor of unknown sign makes the sign of the term unknown.
             let signed = m.variables().all(Factor::is_provably_nonnegative);
             if signed && *c < 0 {
                 return None;
@@ -101,8 +100,8 @@ impl Dim {
         }))
     }
 
-    /// What this, below 0 or above, and each number from which it is computed, is at most in size where some of its names are at
-    /// most these forms, all of them being at least 0. Too long, if the numbers are.
+    /// Upper bound of the absolute values of `self` and of all intermediate results of its evaluation, given upper bounds for some
+    /// symbols. Too long on overflow.
     pub fn size_at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         let (numerator, divisor) = self.as_fraction();
         let divisor = (divisor != (1, Vec::new())).then_some(&divisor);
@@ -111,7 +110,7 @@ impl Dim {
         }))
     }
 
-    /// Can the number after this fit 64 bits?
+    /// Does `self + 1` fit 64 bits where all symbols are 1?
     pub fn has_successor(&self) -> bool {
         let after = self.add(&Dim::one());
         !after.is_too_long() && after.magnitude() <= i128::from(i64::MAX)
@@ -122,7 +121,7 @@ impl Dim {
         if o.as_const().is_some_and(|n| n < 1) || *o == Dim::zero() {
             return None;
         }
-        // As integers over integers: `floor((n/d) / (m/e))` is `floor(n*e / (d*m))`.
+        // As a quotient of polynomials: `floor((n/d) / (m/e))` is `floor(n*e / (d*m))`.
         let ((n, d), (m, e)) = (self.as_quotient(), o.as_quotient());
         if !d.is_provably_nonnegative() || !e.is_provably_nonnegative() {
             return Some(Dim::of_floor(self.clone(), o.clone()));
@@ -163,7 +162,7 @@ impl Dim {
                 break;
             }
         }
-        // A negative constant is compensated by one divisor, so that `ceil_div` has one form.
+        // One divisor compensates a negative constant, so that `ceil_div` has one form.
         let takes = b.terms().last().is_some_and(|(m, c)| !m.is_one() && *c > 0);
         if b.as_const().is_none() && takes && a.poly().constant() < 0 {
             a = a.add(&b);
@@ -182,7 +181,7 @@ impl Dim {
         self.add(o).sub(&Dim::one()).floor_div(o)
     }
 
-    /// What [`Dim::floor_div`] leaves. `None` if `o` is a number below 1.
+    /// The remainder of [`Dim::floor_div`]. `None` if `o` is a number below 1.
     pub fn rem(&self, o: &Dim) -> Option<Dim> {
         Some(self.sub(&o.mul(&self.floor_div(o)?)))
     }
@@ -197,7 +196,7 @@ impl Dim {
         extremum(vec![self.clone(), o.clone()], false)
     }
 
-    /// The smallest (or largest) of some; 0 of none.
+    /// The minimum (or maximum) of several; 0 of none.
     pub(super) fn extremum(all: Vec<Dim>, least: bool) -> Dim {
         extremum(all, least)
     }
@@ -209,14 +208,14 @@ impl Dim {
         Dim::factor(Factor::Floor(Box::new(a), Box::new(b)))
     }
 
-    /// How often `n` times a product goes into the coefficient of the product.
+    /// The quotient, rounded down, of the coefficient of a monomial and `n`.
     fn times(&self, m: &Monomial, n: i128) -> Option<i64> {
         let c = self.terms().iter().find(|(own, _)| own == m).map(|(_, c)| c)?;
         if n > 0 { i64::try_from(c.div_euclid(n)).ok() } else { None }
     }
 }
 
-/// Both sides of a quotient without common factors. Under a number only the terms that vary have to have it.
+/// Cancels common factors of dividend and divisor. Under a number the constant of the dividend is rounded down.
 fn reduced(a: Dim, b: Dim) -> (Dim, Dim) {
     let number = b.as_const().is_some();
     let varying = a.terms().iter().filter(|(m, _)| !number || !m.is_one()).chain(b.terms());
@@ -241,14 +240,14 @@ fn common_divisor(all: impl Iterator<Item = i128>) -> i128 {
     all.fold(0, |common: i128, c| if common == 0 { c.saturating_abs() } else { gcd(common, c) })
 }
 
-/// The symbols, with their powers, that all of some products have.
+/// The symbols that all of these monomials share, with their powers.
 fn shared_symbols<'m>(all: impl Iterator<Item = &'m Monomial>) -> Monomial {
     let common = all.cloned().reduce(|a, b| a.common(&b)).unwrap_or_default();
     let symbols = common.factors().iter().filter(|(f, e)| *e > 0 && matches!(f, Factor::Symbol(_)));
     symbols.cloned().collect()
 }
 
-/// `floor_div(x, y) + rest`, the rest without rounded quotients: `x`, `y` and the rest.
+/// If `d` is `floor_div(x, y) + rest`, the rest without rounded quotients: `x`, `y` and the rest.
 fn single_floor(d: &Dim) -> Option<(Dim, Dim, Dim)> {
     let is_floor = |m: &Monomial| m.variables().any(|f| matches!(f, Factor::Floor(..)));
     let mut with = d.terms().iter().filter(|(m, _)| is_floor(m));
@@ -261,12 +260,12 @@ fn single_floor(d: &Dim) -> Option<(Dim, Dim, Dim)> {
     }
 }
 
-/// The sum of forms.
+/// The sum of dimensions.
 fn sum(all: impl Iterator<Item = Dim>) -> Dim {
     all.fold(Dim::zero(), |sum, d| sum.add(&d))
 }
 
-/// The size of a number times powers of forms.
+/// The absolute value of a number, times powers of dimensions.
 fn product(coefficient: i128, factors: impl Iterator<Item = (Dim, u32)>) -> Dim {
     let number = Dim::term(Monomial::default(), coefficient.saturating_abs());
     let each = factors.flat_map(|(d, e)| (0..e).map(move |_| d.clone()));
@@ -289,7 +288,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     let decided = |x: &Dim, by: &Dim| if least { by.at_most_by_form(x) } else { x.at_most_by_form(by) };
     let mut kept: Vec<Dim> = Vec::new();
     for (at, x) in flat.iter().enumerate() {
-        // Of two that imply each other, and so are equal wherever they have values, the first stays.
+        // Of two entries that imply each other, and so are equal, the first stays.
         let by = flat.iter().enumerate().any(|(n, y)| n != at && decided(x, y) && (n < at || !decided(y, x)));
         if !by {
             kept.push(x.clone());
@@ -303,7 +302,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
         Some((only, [])) => return only.clone(),
         Some((first, rest)) => (first.clone(), rest.to_vec()),
     };
-    // The summands that all have in common, which for the constant is the least one.
+    // The common summands; the least constant is one of them.
     let mut common = Dim::zero();
     for (m, c) in first.terms() {
         let own = Dim::of_poly(Poly::term(m.clone(), *c).over(first.denominator()));
@@ -318,7 +317,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     let constant = kept.iter().map(|d| d.poly().constant()).min().unwrap_or(0);
     common = common.add(&Dim::term(Monomial::default(), constant));
     let mut kept: Vec<Dim> = kept.iter().map(|d| d.sub(&common)).collect();
-    // A positive factor of all.
+    // A common positive factor.
     let terms = || kept.iter().flat_map(|d| d.terms());
     let whole = kept.iter().all(|d| d.denominator() == 1);
     let number = if whole { common_divisor(terms().map(|(_, c)| *c)).max(1) } else { 1 };
@@ -326,7 +325,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     if scale != Dim::one()
         && let Some(scaled) = kept.iter().map(|d| d.div(&scale)).collect::<Option<Vec<Dim>>>()
     {
-        // Without the factor there may be more in common.
+        // Without the factor there may be more common summands.
         return extremum(scaled, least).mul(&scale).add(&common);
     }
     if kept.iter().any(Dim::is_too_long) {
@@ -337,7 +336,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     Dim::factor(factor).add(&common)
 }
 
-/// The entries of a `min` (or `max`) plus a rest, each with the rest.
+/// The entries of a `min` (or `max`) plus a rest, each with the rest added.
 fn entries(d: &Dim, least: bool) -> Option<Vec<Dim>> {
     d.terms().iter().find_map(|(m, c)| {
         let list = match m.factors() {

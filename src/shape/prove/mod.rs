@@ -1,13 +1,15 @@
-//! Proves that forms are at least 0, from bounds of atoms and facts.
+//! An automatic prover for inequalities between integer polynomials: is `p >= 0`?
 //!
-//! In: atoms with bounds (`i` of a grid is at least 0, and `64*i` at most `S - 1`), facts (forms that are at least 0 at a
-//! place), a form. Out: is the form at least 0 for all values of the atoms that obey them? "No" means: not found.
+//! In: variables with bounds, called atoms (a grid index `i` with `i >= 0` and `64*i <= S - 1`), assumptions (polynomials that
+//! are non-negative), a polynomial. Out: is it non-negative for all values of the atoms that satisfy bounds and assumptions? "No"
+//! means that no proof was found: polynomial inequalities over the integers are undecidable, and the search is bounded.
 //!
-//! Atoms and what is known of them are here, the search for a proof in `search`, what it asks of forms of symbols alone in `symbols`.
+//! The type checker asks about dimensions ([`Facts`](super::Facts)), the tile verifier also about the indices of a kernel. This
+//! file has the atoms and what is known of them, `search` the search for a proof, `symbols` the steps that need no search.
 //!
-//! A dimension that is rounded, a `min` or a `max` is an atom ([`Prover::dim`]). What facts say of its symbols is lost in it, so it is
-//! also written as something that it is at least, and what it is more ([`Prover::least`]): `ceil_div(S, 2)` as 1 and what it is more, where
-//! `S` is at least 2.
+//! A rounded quotient, `min` or `max` is an atom ([`Prover::dim`]), which hides the assumptions about the symbols in it. So it is
+//! also split into a lower bound and a non-negative remainder, its slack ([`Prover::lower_bounds`]): where `S >= 2`,
+//! `ceil_div(S, 2)` is `1 + slack`.
 
 mod search;
 mod symbols;
@@ -19,7 +21,7 @@ use super::{Dim, Factor, Monomial, Sizes, poly};
 
 /// A variable of a proof, by number. The bounds of an atom are polynomials in atoms with smaller numbers.
 pub(crate) type Atom = u32;
-/// What is proved to be at least 0: a polynomial in atoms.
+/// A polynomial in atoms.
 pub(crate) type AtomPoly = poly::Poly<Atom>;
 type Poly = AtomPoly;
 type AtomMonomial = poly::Monomial<Atom>;
@@ -27,59 +29,67 @@ type AtomMonomial = poly::Monomial<Atom>;
 /// The maximum number of term products in one multiplication.
 const MAX_PRODUCTS: usize = 64;
 
-/// How many forms a quotient, `min` or `max` is found to be at least.
+/// The maximum number of lower bounds computed for a rounded quotient, `min` or `max`.
 const MOST_LEAST: usize = 4;
-/// Between what an atom lies.
+/// The maximum nesting of lower bounds of rounded terms that occur in lower bounds of others.
+const MOST_OPEN: usize = 2;
+/// The range of an atom.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounds {
-    /// Is it at least 0 in any case?
+    /// Is it non-negative?
     pub(crate) natural: bool,
-    /// What it is at most in size, if that is more than 64 bits hold, or a number of rounds.
+    /// An upper bound of its absolute value, if that exceeds 64 bits or is a number of iterations.
     pub(crate) most: Option<i128>,
     /// `c * x >= p` with `c > 0`.
     pub(crate) lower: Vec<(i128, Poly)>,
     /// `c * x <= p` with `c > 0`.
     pub(crate) upper: Vec<(i128, Poly)>,
-    /// It is one of these, if there are any.
+    /// If not empty, the atom equals one of these.
     pub(crate) one_of: Vec<Poly>,
-    /// Is it a dimension, or made of dimensions alone?
+    /// Is it computed from dimensions alone?
     pub(crate) dimension: bool,
-    /// What it is at least, and an atom for what it is more.
+    /// Lower bounds, each with the atom that is the slack above it.
     pub(crate) least: Vec<(Poly, Atom)>,
 }
 
-/// Atoms and what is known of them.
+/// Atoms, their bounds, and the assumptions that hold everywhere.
 #[derive(Debug)]
 pub(crate) struct Prover {
     atoms: Vec<Bounds>,
     symbols: Vec<(String, Atom)>,
     quotients: Vec<(Factor, Atom)>,
+    /// Rounded terms whose lower bounds are being computed, outermost first.
+    open: Vec<Factor>,
+    /// May divisors of rounded quotients be assumed to be at least 1?
+    positive_divisors: bool,
     /// Atoms below this number are symbols.
     first: Atom,
-    /// What is at least 0 everywhere.
+    /// Global assumptions: each is non-negative.
     known: Vec<Poly>,
-    /// What of that is of dimensions.
+    /// Those of them that are dimensions.
     dimensions: Vec<Dim>,
-    /// What dimensions are at most.
+    /// Upper bounds of dimensions.
     sizes: Sizes,
-    /// What products were found to be at most in size.
+    /// Upper bounds of the absolute values of monomials, cached.
     most: BTreeMap<AtomMonomial, i128>,
-    /// Forms that calls have computed, every step checked, and what they are at most in size.
+    /// Polynomials that calls evaluate with every step checked, with upper bounds of their absolute values.
     computed: BTreeMap<Poly, i128>,
-    /// How often proofs have tried facts.
+    /// How often facts have been tried so far.
     tried: u32,
 }
 
-/// What a number of 64 bits is at most in size.
+/// The largest absolute value of a 64-bit integer.
 const MACHINE: i128 = 1 << 63;
 
 impl Prover {
-    /// With these symbols, each at least 0, and what is known of their sizes.
+    /// A prover with these symbols, each non-negative, and upper bounds of their sizes.
     pub(crate) fn new<'a>(symbols: impl IntoIterator<Item = &'a String>, sizes: Sizes) -> Prover {
         let mut p = Prover {
             atoms: Vec::new(),
             symbols: Vec::new(),
             quotients: Vec::new(),
+            open: Vec::new(),
+            positive_divisors: false,
             first: 0,
             known: Vec::new(),
             dimensions: Vec::new(),
@@ -96,23 +106,28 @@ impl Prover {
         p
     }
 
-    /// Takes for known from here on that these forms are at least 0, everywhere.
-    pub(crate) fn learn(&mut self, known: impl IntoIterator<Item = Poly>) {
+    /// Assumes from here on that divisors of rounded quotients are at least 1, which holds wherever a dimension has a value.
+    pub(crate) fn assume_positive_divisors(&mut self) {
+        self.positive_divisors = true;
+    }
+
+    /// Adds global assumptions: each polynomial is non-negative.
+    pub(crate) fn assume(&mut self, known: impl IntoIterator<Item = Poly>) {
         self.known.extend(known);
     }
 
-    /// The same of dimensions. What is known of symbols comes first, for it says something of what is rounded.
-    pub(crate) fn learn_dimensions(&mut self, known: &[Dim]) {
+    /// Adds global assumptions about dimensions. Those about symbols come first, because lower bounds of rounded terms use them.
+    pub(crate) fn assume_dimensions(&mut self, known: &[Dim]) {
         let is_of_symbols = |d: &Dim| d.factors().all(|f| matches!(f, Factor::Symbol(_)));
         let (of_symbols, others): (Vec<&Dim>, Vec<&Dim>) = known.iter().partition(|d| is_of_symbols(d));
         let ordered = || of_symbols.iter().chain(&others).copied();
-        // Of what has no value here nothing is known.
+        // A dimension with an unknown symbol has no value here.
         let is_named = |d: &&Dim| d.symbols().iter().all(|s| self.symbols.iter().any(|(own, _)| **own == **s));
         let usable = ordered().filter(|d| !d.is_too_long()).filter(|d| d.is_polynomial()).filter(is_named);
         self.dimensions.extend(usable.cloned().collect::<Vec<Dim>>());
         for d in ordered() {
             let form = self.dim(d).map(Poly::tightened);
-            self.learn(form);
+            self.assume(form);
         }
     }
 
@@ -128,7 +143,7 @@ impl Prover {
         a
     }
 
-    /// A new atom as a form.
+    /// A new atom as a polynomial.
     pub(crate) fn fresh(&mut self, bounds: Bounds) -> Poly {
         let a = self.atom(bounds);
         Poly::variable(a)
@@ -139,14 +154,14 @@ impl Prover {
         u32::try_from(self.atoms.len()).unwrap_or(u32::MAX)
     }
 
-    /// Has a form atoms alone that were there before this one?
+    /// Are all atoms of a polynomial older than this one?
     pub(crate) fn is_older(&self, p: &Poly, than: Atom) -> bool {
         p.latest().is_none_or(|a| *a < than)
     }
 
-    /// Does a form have an atom of another?
+    /// Do two polynomials share an atom?
     pub(crate) fn has_atom_of(&self, p: &Poly, other: &Poly) -> bool {
-        // What is rounded may have it inside.
+        // Rounded terms contain the symbols inside them.
         let wanted = other.variables();
         let inside = |f: &Factor| f.inner().iter().any(|d| d.symbols().iter().any(|s| self.is_symbol(s, &wanted)));
         p.variables()
@@ -158,23 +173,23 @@ impl Prover {
         self.symbols.iter().any(|(own, atom)| own == name && atoms.contains(atom))
     }
 
-    /// A dimension that code computes; every call has checked that it fits.
+    /// A dimension that code evaluates; every call has checked that it fits 64 bits.
     pub(crate) fn computed(&mut self, d: &Dim) -> Option<Poly> {
         let form = self.dim(d)?;
         self.computed.insert(form.clone(), self.sizes.of(d).min(MACHINE - 1));
         Some(form)
     }
 
-    /// Is a form what a machine computes, not just modulo 2^64?
+    /// Does the value fit 64 bits, so that the machine's arithmetic modulo 2^64 is exact?
     pub(crate) fn fits(&mut self, p: &Poly) -> bool {
         let machine = |a: Atom| self.atoms.get(a as usize).is_some_and(|b| b.most.is_none());
         self.computed.contains_key(p) || is_atom(p) && p.latest().is_some_and(|a| machine(*a)) || self.most(p) < MACHINE
     }
 
-    /// What a form is at most in size: the sum of what its products are, or what is computed whole and the rest.
+    /// An upper bound of the absolute value: by its monomials, or by a checked polynomial and the difference from it.
     pub(crate) fn most(&mut self, p: &Poly) -> i128 {
         let mut most = self.most_of_products(p);
-        // Some are added to each other before they are compared.
+        // Comparisons add a few such bounds.
         if most >= MACHINE / 16 {
             for (known, size) in self.computed.clone() {
                 for rest in [p.sub(&known), p.add(&known)].into_iter().flatten() {
@@ -190,7 +205,7 @@ impl Prover {
         terms.fold(0, |sum, (m, c)| sum.saturating_add(c.saturating_abs().saturating_mul(self.most_of(m))))
     }
 
-    /// What a product is at most in size.
+    /// An upper bound of the absolute value of a monomial.
     fn most_of(&mut self, m: &AtomMonomial) -> i128 {
         if let Some(known) = self.most.get(m) {
             return *known;
@@ -207,7 +222,7 @@ impl Prover {
                 let power = (0..*e).fold(1i128, |product, _| product.saturating_mul(own));
                 let mut most = power.saturating_mul(self.most_of(&rest));
                 let bounds = self.atoms.get(*x as usize).filter(|b| b.natural && *e == 1);
-                // What it is at most, times the rest: `S*T` for a row of `S`, times `T`.
+                // The atom's upper bound times the rest: `S*T` for a row index below `S`, times `T`.
                 for (c, upper) in bounds.map(|b| b.upper.clone()).unwrap_or_default() {
                     let above = upper.mul_monomial(&rest).map_or(i128::MAX, |above| self.most(&above));
                     most = most.min(over(above, c));
@@ -219,7 +234,7 @@ impl Prover {
         found
     }
 
-    /// What an atom that is no dimension is at most in size.
+    /// An upper bound of the absolute value of an atom that is not a dimension.
     fn most_of_atom(&mut self, x: Atom) -> i128 {
         let Some(b) = self.atoms.get(x as usize).cloned() else { return MACHINE };
         let mut most = b.most.unwrap_or(MACHINE);
@@ -233,13 +248,13 @@ impl Prover {
         most.min(forms.unwrap_or(i128::MAX))
     }
 
-    /// What an atom is of dimensions, if it is one.
+    /// The factor of dimensions that an atom stands for, if any.
     fn as_factor(&self, a: Atom) -> Option<Factor> {
         let named = self.symbols.iter().find(|(_, own)| *own == a).map(|(s, _)| Factor::Symbol(s.as_str().into()));
         named.or_else(|| self.quotients.iter().find(|(_, own)| *own == a).map(|(f, _)| f.clone()))
     }
 
-    /// A dimension as a form; `None` where it is too long, or names what is no symbol here.
+    /// A dimension as a polynomial in atoms; `None` if it is too long or has an unknown symbol.
     pub(crate) fn dim(&mut self, d: &Dim) -> Option<Poly> {
         if let Some(n) = d.as_const() {
             return Some(Poly::int(i128::from(n)));
@@ -259,15 +274,20 @@ impl Prover {
         sum.over(d.denominator())
     }
 
-    /// A quotient that does not divide out or is rounded, a `min` or `max`.
+    /// The atom for a rounded quotient, one that does not divide out, a `min` or a `max`.
     fn opaque(&mut self, f: &Factor) -> Option<Atom> {
         if let Some((_, atom)) = self.quotients.iter().find(|(known, _)| known == f) {
             return Some(*atom);
         }
+        if self.open.contains(f) {
+            return None;
+        }
         let mut bounds = Bounds { natural: f.is_provably_nonnegative(), dimension: true, ..Bounds::default() };
+        // Dividend and divisor of a rounded quotient, if the divisor is not a number.
+        let mut divided = None;
         match f {
             Factor::Symbol(_) => return None,
-            // Of a sum over a number of at least 1 both sides are known.
+            // Bounded from both sides if the divisor is a positive number.
             Factor::Quotient(a, b) => {
                 if let (Some(n), Some(p)) = (b.as_const().filter(|n| *n > 0), self.dim(a)) {
                     bounds.lower.push((i128::from(n), p.clone()));
@@ -279,8 +299,11 @@ impl Prover {
                 if let Some(n) = b.as_const().map(i128::from).filter(|n| *n > 0) {
                     bounds.lower.push((n, p.sub(&Poly::int(n - 1))?));
                     bounds.upper.push((n, p));
-                } else if a.is_provably_nonnegative() {
-                    bounds.upper.push((1, p));
+                } else {
+                    divided = self.dim(b).map(|b| (p.clone(), b)).filter(|_| self.positive_divisors);
+                    if a.is_provably_nonnegative() || self.positive_divisors && bounds.natural {
+                        bounds.upper.push((1, p));
+                    }
                 }
             }
             Factor::Min(all) | Factor::Max(all) => {
@@ -291,32 +314,46 @@ impl Prover {
             }
         }
         bounds.natural |= matches!(f, Factor::Floor(a, _) if self.dim(a).is_some_and(|a| self.proves(&a, [])));
-        for least in self.least(f) {
-            let more = self.dim(&least).and_then(|least| Some((self.more_than(&bounds, &least)?, least)));
+        // A lower bound may contain rounded terms for which this one is a lower bound.
+        self.open.push(f.clone());
+        for least in self.lower_bounds(f) {
+            let more = self.dim(&least).and_then(|least| Some((self.slack_above(&bounds, &least)?, least)));
             if let Some((more, least)) = more {
                 bounds.natural |= self.proves(&least, []);
                 bounds.lower.push((1, least.clone()));
                 bounds.least.push((least, more));
             }
         }
+        self.open.pop();
         let atom = self.atom(bounds);
         self.quotients.push((f.clone(), atom));
+        if let Some((a, b)) = divided {
+            // `b >= 1`, and the remainder is in `0..b`.
+            let last = b.sub(&Poly::int(1))?;
+            let remainder = product(&b, &Poly::variable(atom)).and_then(|multiple| a.sub(&multiple));
+            let below = remainder.as_ref().and_then(|remainder| last.sub(remainder));
+            self.assume([Some(last), remainder, below].into_iter().flatten().map(Poly::tightened));
+        }
         Some(atom)
     }
 
-    /// What a quotient, `min` or `max` is at least, by what is known everywhere, with what is more than that at least 0 by its form: where
-    /// `S` is at least `K + 3`, `ceil_div(S + K, 2)` is `K + 2` and `floor_div(R, 2)` for what `S` is more, and at least `K + 2`.
-    fn least(&self, f: &Factor) -> Vec<Dim> {
+    /// Lower bounds of a rounded quotient, `min` or `max` by the global assumptions, such that the slack is non-negative by its form.
+    /// Where `S >= K + 3`, substituting `S = K + 3 + R` makes `ceil_div(S + K, 2)` equal to `K + 2 + floor_div(R, 2)`, so `K + 2` is
+    /// a lower bound.
+    fn lower_bounds(&self, f: &Factor) -> Vec<Dim> {
+        if self.open.len() > MOST_OPEN {
+            return Vec::new();
+        }
         let whole = Dim::factor(f.clone());
         let mut found: Vec<Dim> = Vec::new();
-        // Each symbol is replaced by what it is more than something that it is at least: which symbols, and what that is.
+        // Each symbol is substituted by a lower bound plus its slack.
         let mut replaced: Vec<(Arc<str>, Dim)> = Vec::new();
         let mut now = whole.clone();
         for fact in &self.dimensions {
             if found.len() == MOST_LEAST {
                 break;
             }
-            // The fact may be of the form itself.
+            // An assumption may bound the term itself.
             let rest = fact.sub(&whole);
             if rest.terms().len() < fact.terms().len() && !rest.factors().any(|own| own == f) {
                 found.push(rest.neg());
@@ -334,7 +371,7 @@ impl Prover {
             let Some(next) = step(now.clone(), &solved).filter(|d| !d.is_too_long()) else { continue };
             replaced.push(solved);
             now = next;
-            // What is more than a sum of symbols.
+            // The slack: a single rounded term that is non-negative.
             let is_rounded = |f: &Factor| !matches!(f, Factor::Symbol(_) | Factor::Quotient(..));
             let term = now
                 .terms()
@@ -347,14 +384,14 @@ impl Prover {
                 d.substitute(&|s| (*s == **name).then(|| Dim::symbol(s).sub(least)))
             };
             let least = replaced.iter().rev().try_fold(now.sub(&more), back);
-            // Of `min((A+3)/2, (A+B)/2)` that is `A/2`, and no integer where `A` is odd; what it is more must be one.
+            // `A/2` is a lower bound of `min((A+3)/2, (A+B)/2)`, but not an integer for odd `A`, and the slack must be one.
             found.extend(least.filter(|d| d.is_polynomial() && !d.is_too_long() && !found.contains(d)));
         }
         found
     }
 
-    /// An atom for what an atom with these bounds is more than something that it is at least.
-    fn more_than(&mut self, bounds: &Bounds, least: &Poly) -> Option<Atom> {
+    /// An atom for the slack of an atom with these bounds above a lower bound.
+    fn slack_above(&mut self, bounds: &Bounds, least: &Poly) -> Option<Atom> {
         let beyond = |(c, p): &(i128, Poly)| Some((*c, p.combine(1, least, c.checked_neg()?)?));
         let one_of = bounds.one_of.iter().map(|p| p.sub(least)).collect::<Option<_>>()?;
         let lower = bounds.lower.iter().map(beyond).collect::<Option<_>>()?;
@@ -362,23 +399,23 @@ impl Prover {
         Some(self.atom(Bounds { natural: true, dimension: true, lower, upper, one_of, ..Bounds::default() }))
     }
 
-    /// Is a product at least 0 by its atoms alone?
+    /// Is a monomial non-negative because its atoms are?
     fn natural(&self, m: &AtomMonomial) -> bool {
         let natural = |a: &Atom| self.atoms.get(*a as usize).is_some_and(|b| b.natural);
         m.factors().iter().all(|(a, e)| e % 2 == 0 || natural(a))
     }
 
-    /// Is a form at least 0 by its terms alone?
+    /// Is each term non-negative?
     pub(crate) fn plain(&self, p: &Poly) -> bool {
         p.terms().iter().all(|(m, c)| *c >= 0 && self.natural(m))
     }
 
-    /// Is a form at most 0 by its terms alone?
+    /// Is each term at most 0?
     fn plainly_below(&self, p: &Poly) -> bool {
         p.terms().iter().all(|(m, c)| *c <= 0 && self.natural(m))
     }
 
-    /// Has a form dimensions alone, and what is made of them?
+    /// Is it computed from dimensions alone?
     fn is_of_dimensions(&self, p: &Poly) -> bool {
         p.terms()
             .iter()
@@ -386,7 +423,7 @@ impl Prover {
             .all(|a| self.atoms.get(*a as usize).is_some_and(|b| b.dimension))
     }
 
-    /// Is `p >= 0` where these facts hold, beside what holds everywhere?
+    /// Is `p >= 0` under these facts and the global assumptions?
     pub(crate) fn proves<'a>(&mut self, p: &Poly, facts: impl IntoIterator<Item = &'a Poly>) -> bool {
         if self.plain(p) {
             return true;
@@ -404,9 +441,35 @@ impl Prover {
         found
     }
 
-    /// Says of an atom that is at least 0 that it is at most `p / c`, or 0.
+    /// Is `p >= 0` under the global assumptions? After [`Prover::proves`] it tries multiples of facts of any degree.
+    pub(crate) fn proves_everywhere(&mut self, p: &Poly) -> bool {
+        self.proves(p, []) || self.with_known(|own, facts| own.is_combined(std::slice::from_ref(p), facts))
+    }
+
+    /// Do the global assumptions contradict each other? Then Fourier-Motzkin elimination of all atoms leaves a negative number, or
+    /// the negation of an assumption follows from the others.
+    pub(crate) fn is_contradictory(&mut self) -> bool {
+        self.with_known(|own, facts| {
+            let together = own.together(&BTreeSet::new(), &facts);
+            // The latest assumption comes first: those before it were checked when they were added.
+            let opposite = |f: &&Poly| Poly::int(-1).sub(f);
+            let opposites: Vec<Poly> = facts.iter().rev().filter_map(opposite).collect();
+            together.iter().any(|f| f.as_int().is_some_and(|n| n < 0)) || own.is_combined(&opposites, facts)
+        })
+    }
+
+    /// Calls `f` with the global assumptions that are not trivial.
+    fn with_known(&mut self, f: impl FnOnce(&mut Prover, Vec<&Poly>) -> bool) -> bool {
+        let known = std::mem::take(&mut self.known);
+        let facts: Vec<&Poly> = known.iter().filter(|fact| !self.plain(fact)).collect();
+        let found = f(self, facts);
+        self.known = known;
+        found
+    }
+
+    /// Bounds a non-negative atom by `max(p / c, 0)`.
     pub(crate) fn limit(&mut self, a: Atom, c: i128, p: Poly) {
-        // What was found before knew less.
+        // Cached bounds may be weaker than those that hold now.
         self.most.clear();
         let forms = vec![Poly::int(0), p];
         let lower = forms.iter().map(|p| (1, p.clone())).collect();
@@ -418,12 +481,12 @@ impl Prover {
     }
 }
 
-/// A size over a number: nothing is known where nothing is known of the size.
+/// A bound divided by a number; `i128::MAX` means that there is no bound.
 fn over(most: i128, c: i128) -> i128 {
     if most == i128::MAX { most } else { most / c }
 }
 
-/// The product, where it is not too much work.
+/// `a * b`, if that is little work.
 pub(crate) fn product(a: &AtomPoly, b: &AtomPoly) -> Option<AtomPoly> {
     let few = a.terms().len().saturating_mul(b.terms().len()) <= MAX_PRODUCTS;
     if few || a.as_int().is_some() || b.as_int().is_some() { a.mul(b) } else { None }

@@ -1,86 +1,73 @@
-//! The search for a proof that a form is at least 0.
+//! The search for a proof that a polynomial is non-negative.
 //!
-//! In: a form, and the facts that hold. Out: was a proof found in so many steps?
+//! In: a polynomial and the facts in force. Out: was a proof found within the limits?
 //!
-//! * As in Fourier-Motzkin elimination, atoms are eliminated one by one, the newest first. Where its coefficient is at least 0 an atom is
-//!   replaced by a lower bound, where it is at most 0 by an upper one, and of several bounds each is tried. What is one of several forms (a
-//!   `min`, or what a block is given) must be right for each of them, unless it is bounded by any of them. As bounds are forms of earlier
-//!   atoms, this ends.
-//! * What all terms have in common is left out: a product is at least 0 where it is 0, and where its factors are at least 1.
-//! * What is rounded is replaced by what it is more than something that it is at least, exactly: of `f = 1 + g`, the square of `f - 1` is that
-//!   of `g`, whose terms are all at least 0.
-//! * A negative term is cancelled by a multiple of a fact that has it too: `c*d - a*b` is at least 0 where `b*(c - a)` and `c*(d - b)` are.
-//!   What is a multiple of a fact is divided by it.
-//! * A form of symbols is counted from the numbers that these are at least, and compared with what facts say together (`symbols`).
+//! * Atoms are eliminated one by one, newest first, as in Fourier-Motzkin elimination: an atom with a non-negative coefficient is
+//!   replaced by a lower bound, one with a non-positive coefficient by an upper bound, and all bounds are tried. An atom that
+//!   equals one of several polynomials (a `min`, a block argument) is also split into cases. Bounds are polynomials in older
+//!   atoms, so this terminates.
+//! * A common monomial factor of all terms is removed: the polynomial is 0 where the factor is 0, so elsewhere its atoms may be
+//!   assumed to be at least 1.
+//! * A rounded term is rewritten exactly as `lower bound + slack`, with `slack >= 0`: for `f = 1 + g`, `(f - 1)^2` becomes `g^2`.
+//! * A negative term is cancelled by a multiple of a fact that contains it: `c*d - a*b >= 0` follows from `b*(c - a) >= 0` and
+//!   `c*(d - b) >= 0`. A polynomial that a fact divides is divided by it.
+//! * In a polynomial in symbols each symbol is replaced by its numeric lower bound plus a slack, and the polynomial is compared with
+//!   combinations of facts (`symbols`).
 //!
-//! Each step is an implication: the prover is sound, but not complete.
+//! Each step is an implication, so the prover is sound. It is not complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Atom, AtomMonomial, Bounds, Poly, Prover, product};
 
-/// Steps for one proof.
+/// Steps of one proof.
 const STEPS: u32 = 2000;
-/// Nesting of steps.
+/// Nesting depth of steps.
 const DEPTH: u32 = 48;
-/// Steps for one proof that find signs of coefficients, and for one sign.
+/// Steps of one proof for finding signs of coefficients, and those for one sign.
 const SIGNS: u32 = 1000;
 const SIGN: u32 = 100;
-/// Steps for one proof that cover a negative term, for one form of it, and how many in a row.
+/// Cancellation steps of one proof, those for one polynomial, and their nesting depth.
 const COVERS: u32 = 1500;
 const COVERS_OF_FORM: u32 = 200;
 const COVER: u32 = 6;
-/// What a step that cancels a term by a fact counts in that: there are few in a row.
+/// Cancellation steps that may raise the degree, over all polynomials of one question.
+const COVERS_OF_ANY_DEGREE: u32 = 400;
+/// The depth that one cancellation counts for.
 const CANCEL: u32 = 12;
-/// How often facts are tried in one proof, and what an exact division by one counts. Programs need some hundreds.
+/// Attempts to use a fact in one proof, and the attempts that one exact division counts for. Programs need some hundreds.
 const TRIES: u32 = 10_000;
 const DIVISION: u32 = 10;
-/// How often that is in all proofs of a body before those that follow have a few alone.
+/// Attempts in all proofs of a body, and those of each further proof when these are used up.
 const ALL_TRIES: u32 = 400_000;
 const FEW_TRIES: u32 = 500;
 
-/// What a search knows, and the steps that are left to it.
+/// The state of one search: facts, caches and remaining budgets.
 struct Search<'a> {
     facts: Vec<&'a Poly>,
-    /// Facts that hold where one of several forms was chosen.
+    /// Facts that hold in the current case of a case split.
     chosen: Vec<Poly>,
-    /// Forms that were tried in vain with what was chosen, and how deep.
+    /// Polynomials that were not proved, with the case and the remaining depth.
     failed: BTreeMap<(Vec<Poly>, Poly), u32>,
-    /// Which coefficients are at least 0, or at most, with what was chosen; `None` where neither was found.
+    /// Known signs of coefficients: non-negative (`true`), non-positive (`false`), or not found.
     signs: BTreeMap<(Vec<Poly>, Poly), Option<bool>>,
-    /// Forms whose negative terms are not covered, and in how many steps that was tried.
+    /// Polynomials whose negative terms could not be cancelled, with the remaining depth.
     uncovered: BTreeMap<Poly, u32>,
-    /// What the facts say together of some symbols.
+    /// Combinations of facts about each set of symbols.
     together: BTreeMap<BTreeSet<Atom>, Vec<Poly>>,
-    /// Steps that are left; those to find signs, which do not count among them, and those that cover.
+    /// Remaining steps of the search, for signs, and for cancellation.
     left: u32,
     signing: u32,
     covers: u32,
-    /// How often facts may still be tried.
+    /// May a cancellation raise the degree?
+    any_degree: bool,
+    /// Remaining attempts to use a fact.
     tries: u32,
 }
 
-impl Search<'_> {
-    /// May facts be tried so many times more?
-    fn tries(&mut self, many: u32) -> bool {
-        self.tries = self.tries.saturating_sub(many);
-        self.tries > 0
-    }
-}
-
-impl Prover {
-    /// Is `p >= 0` where these facts hold?
-    pub(super) fn follows(&mut self, p: &Poly, facts: Vec<&Poly>) -> bool {
-        // A number below 0 that is at least 0: this code is never reached.
-        if facts.iter().any(|f| f.as_int().is_some_and(|n| n < 0)) {
-            return true;
-        }
-        // What a fact alone says.
-        if facts.iter().any(|f| p.sub(f).is_some_and(|rest| self.plain(&rest))) {
-            return true;
-        }
-        let tries = if self.tried < ALL_TRIES { TRIES } else { FEW_TRIES };
-        let mut search = Search {
+impl<'a> Search<'a> {
+    fn new(facts: Vec<&'a Poly>, tries: u32) -> Search<'a> {
+        Search {
             facts,
             chosen: Vec::new(),
             failed: BTreeMap::new(),
@@ -90,16 +77,39 @@ impl Prover {
             left: STEPS,
             signing: SIGNS,
             covers: COVERS,
+            any_degree: false,
             tries,
-        };
+        }
+    }
+
+    /// Takes attempts from the budget; `false` when it is used up.
+    fn tries(&mut self, many: u32) -> bool {
+        self.tries = self.tries.saturating_sub(many);
+        self.tries > 0
+    }
+}
+
+impl Prover {
+    /// Is `p >= 0` under these facts?
+    pub(super) fn follows(&mut self, p: &Poly, facts: Vec<&Poly>) -> bool {
+        // A contradiction: this code is never reached.
+        if facts.iter().any(|f| f.as_int().is_some_and(|n| n < 0)) {
+            return true;
+        }
+        // One fact suffices.
+        if facts.iter().any(|f| p.sub(f).is_some_and(|rest| self.plain(&rest))) {
+            return true;
+        }
+        let tries = if self.tried < ALL_TRIES { TRIES } else { FEW_TRIES };
+        let mut search = Search::new(facts, tries);
         let found = self.search(p, &mut search, DEPTH);
         self.tried = self.tried.saturating_add(tries - search.tries);
         found || contradict(&search.facts)
     }
 
-    /// The same, in the steps that are left.
+    /// Is `p >= 0`, within the remaining budgets?
     fn search(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
-        // Of integers `256 - 2*x >= 0` says no more and no less than `128 - x >= 0`, where less is lost by rounding.
+        // For integers `256 - 2*x >= 0` and `128 - x >= 0` are equivalent, and less is lost by rounding the latter.
         let p = &if p.is_whole() { p.clone().tightened() } else { p.clone() };
         if self.plain(p) {
             return true;
@@ -120,8 +130,8 @@ impl Prover {
         found
     }
 
-    /// Where all terms have factors in common: is the form at least 0 without them? With them it is 0 where one of them is, so each may be
-    /// taken to be at least 1.
+    /// Removes a common monomial factor. The polynomial is 0 where an atom of the factor is 0, so each of them may be assumed to be at
+    /// least 1.
     fn without_content(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> Option<bool> {
         let (first, others) = p.terms().split_first().filter(|(_, others)| !others.is_empty())?;
         let natural = |a: &Atom| self.atoms.get(*a as usize).is_some_and(|b| b.natural);
@@ -142,7 +152,7 @@ impl Prover {
         Some(found)
     }
 
-    /// Is a coefficient at least 0 (`true`) or at most 0 (`false`)? A factor like `T-1` is by a fact.
+    /// The sign of a coefficient: non-negative (`true`), non-positive (`false`) or unknown. `T - 1` needs a fact.
     fn sign(&mut self, a: &Poly, s: &mut Search<'_>, depth: u32) -> Option<bool> {
         if self.plain(a) {
             return Some(true);
@@ -169,14 +179,14 @@ impl Prover {
             s.signing = s.signing.saturating_sub(mine - s.left);
         }
         s.left = left;
-        // What was not found in a few steps may be in more.
+        // With more steps left a sign might be found.
         if found.is_some() || depth > CANCEL + 1 {
             s.signs.insert(key, found);
         }
         found
     }
 
-    /// Replaces the last atom of a form by what bounds it; of a power, one factor.
+    /// Replaces the newest atom of a polynomial by its bounds; one factor of a power.
     fn eliminate(&mut self, p: &Poly, x: Atom, s: &mut Search<'_>, depth: u32) -> bool {
         let Some((a, b)) = p.split_once(&x) else { return false };
         let Some(bounds) = self.atoms.get(x as usize).cloned() else { return false };
@@ -189,7 +199,7 @@ impl Prover {
         } else {
             &[]
         };
-        // What is immediate is tried before a search.
+        // Immediate successes first.
         for (c, limit) in limits {
             if self.replaced(&a, &b, *c, limit).is_some_and(|next| self.plain(&next)) {
                 return true;
@@ -206,7 +216,7 @@ impl Prover {
             }
         }
         if up || down {
-            // A fact `c*x + rest >= 0` bounds it as well.
+            // A fact `c*x + rest >= 0` is a bound too.
             for n in 0..s.facts.len() + s.chosen.len() {
                 if !s.tries(1) {
                     return false;
@@ -237,8 +247,7 @@ impl Prover {
             || self.is_of_dimensions(p) && (self.is_covered(p, s) || self.multiple(p, s, depth))
     }
 
-    /// Is a form at least 0, written in what an atom is more than something that it is at least? The square of `x - 1` is that of what
-    /// `x` is more than 1.
+    /// Is it non-negative with `lower bound + slack` in place of the atom `x`?
     fn counted_from(
         &mut self,
         p: &Poly,
@@ -249,7 +258,7 @@ impl Prover {
     ) -> bool {
         let Some(form) = Poly::variable(more).add(least) else { return false };
         let mut next = p.clone();
-        // Each time one factor less is left of the highest power.
+        // Each round lowers the highest power by one.
         while let Some((a, b)) = next.split_once(&x)
             && !a.terms().is_empty()
         {
@@ -259,11 +268,11 @@ impl Prover {
         next.latest().is_none_or(|y| *y < x) && self.search(&next, s, depth - 1)
     }
 
-    /// Is `a*x + b` at least 0 whichever form `x` is?
+    /// Is `a*x + b` non-negative in each case of `x`?
     fn each(&mut self, a: &Poly, b: &Poly, bounds: &Bounds, s: &mut Search<'_>, depth: u32) -> bool {
         bounds.one_of.iter().enumerate().all(|(n, form)| {
             let kept = s.chosen.len();
-            // Of a `min` the form is the smallest of its bounds, of a `max` the largest.
+            // The case of a `min` is its smallest operand, that of a `max` the largest.
             for (_, (c, other)) in bounds.upper.iter().enumerate().filter(|(m, _)| *m != n) {
                 let less = c.checked_neg().and_then(|c| other.combine(1, form, c));
                 s.chosen.extend(less.map(Poly::tightened));
@@ -280,14 +289,14 @@ impl Prover {
         })
     }
 
-    /// `c * (a*x + b)` with `limit` for `c*x`. An integer greater than -1 is at least 0, so of an integer form the multiple
-    /// may be down to `1 - c`.
+    /// `c * (a*x + b)` with `limit` for `c*x`. An integer greater than -1 is non-negative, so the multiple of an integer polynomial may
+    /// be as low as `1 - c`.
     fn replaced(&mut self, a: &Poly, b: &Poly, c: i128, limit: &Poly) -> Option<Poly> {
         let next = product(a, limit)?.combine(1, b, c)?;
         if c > 1 && a.is_whole() && b.is_whole() { next.add(&Poly::int(c - 1)) } else { Some(next) }
     }
 
-    /// Is a form of dimensions a multiple of a fact, `(T-1)*(T-1)` of `T-1`, by what is at least 0 too?
+    /// Is a polynomial in dimensions the product of a fact, such as `T-1` in `(T-1)*(T-1)`, and a non-negative quotient?
     fn multiple(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
         if p.terms().len() < 3 {
             return false;
@@ -300,7 +309,7 @@ impl Prover {
             if !s.tries(DIVISION) {
                 return false;
             }
-            // Nothing is known of a form that is divided by a symbol where the symbol is 0.
+            // A quotient by a symbol has no value where the symbol is 0.
             if let Some(rest) = p.exact_div(fact).filter(Poly::has_whole_monomials)
                 && self.search(&rest, s, depth.saturating_sub(CANCEL))
             {
@@ -310,7 +319,7 @@ impl Prover {
         false
     }
 
-    /// A form of symbols alone: is it plain from numbers or from what facts say together? Else cancels a negative term by a fact.
+    /// A polynomial in symbols: compares it with numbers and combined facts, else cancels a negative term by a fact.
     fn cancel(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
         if self.is_above_facts(p, s) || self.multiple(p, s, depth) {
             return true;
@@ -323,7 +332,7 @@ impl Prover {
             || others.iter().any(|next| self.search(next, s, depth.saturating_sub(2 * CANCEL)))
     }
 
-    /// Is a form of symbols more than what the facts say together of these, or is it plain from the numbers that they are at least?
+    /// Is a polynomial in symbols at least a combination of facts, or non-negative by the numeric lower bounds of its symbols?
     fn is_above_facts(&mut self, p: &Poly, s: &mut Search<'_>) -> bool {
         let symbols = p.variables();
         if !s.together.contains_key(&symbols) {
@@ -343,18 +352,26 @@ impl Prover {
         self.is_above_numbers(p, s.facts.iter().copied().chain(&s.chosen).chain(together))
     }
 
-    /// A form of dimensions alone: is each of its negative terms cancelled by a fact or by the upper bound of a factor, in a few steps?
+    /// Can all negative terms of a polynomial in dimensions be cancelled by facts and upper bounds in a few steps?
     fn is_covered(&mut self, p: &Poly, s: &mut Search<'_>) -> bool {
         let left = s.covers;
         s.covers = left.min(COVERS_OF_FORM);
         let mine = s.covers;
-        // The shortest way first.
+        // Iterative deepening: the shortest proof first.
         let found = (1..=COVER).any(|few| self.covered(p, s, few));
         s.covers = left - (mine - s.covers);
         found
     }
 
-    /// The same in so many steps.
+    /// Is one of these polynomials a sum of non-negative multiples of facts and of terms that are non-negative? A certificate like
+    /// Handelman's (*Representing polynomials by positive linear functions on compact convex polyhedra*, 1988), except that facts are
+    /// multiplied by monomials only.
+    pub(super) fn is_combined(&mut self, forms: &[Poly], facts: Vec<&Poly>) -> bool {
+        let mut s = Search { any_degree: true, covers: COVERS_OF_ANY_DEGREE, ..Search::new(facts, TRIES) };
+        forms.iter().any(|p| (1..=COVER).any(|few| self.covered(p, &mut s, few)))
+    }
+
+    /// As [`Prover::is_covered`], in at most `depth` steps.
     fn covered(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
         if self.plain(p) {
             return true;
@@ -371,15 +388,16 @@ impl Prover {
         found
     }
 
-    /// What is left of a form where a negative term is cancelled by a multiple of a fact, or of an upper bound of one of its
-    /// factors: if that is at least 0, so is the form.
+    /// Cancels a term that may be negative by a multiple of a fact, or of a bound of one of its atoms, in all possible ways. If one of
+    /// the results is non-negative, so is the polynomial.
     fn cancelled(&mut self, p: &Poly, s: &mut Search<'_>, bounds: bool) -> Vec<Poly> {
-        // Of the highest degree: what is put in its place is perhaps of a lower one.
+        // The highest degree first: its replacement is often of a lower one.
         let negative = p.terms().iter().filter(|(_, c)| *c < 0);
-        let Some((m, c)) = negative.max_by_key(|(m, _)| m.degree()) else { return Vec::new() };
+        let of_any_sign = || p.terms().iter().find(|(m, _)| !self.natural(m));
+        let Some((m, c)) = negative.max_by_key(|(m, _)| m.degree()).or_else(of_any_sign) else { return Vec::new() };
         let positive = p.terms().iter().filter(|(_, c)| *c > 0).map(|(m, _)| m.degree()).max();
-        let most = positive.unwrap_or(0).max(m.degree() - 1);
-        // Divisors do not matter to a sign.
+        let most = if s.any_degree { i32::MAX } else { positive.unwrap_or(0).max(m.degree() - 1) };
+        // The denominator does not change the sign.
         let p = p.numerator();
         let mut out = Vec::new();
         if !s.tries(u32::try_from(s.facts.len() + s.chosen.len()).unwrap_or(u32::MAX)) {
@@ -388,34 +406,39 @@ impl Prover {
         let facts = s.facts.iter().copied().chain(&s.chosen);
         facts.for_each(|fact| self.cancel_by(&p, (m, *c), (fact, most), &mut out));
         for x in m.variables().filter(|_| bounds) {
-            let upper = self.atoms.get(*x as usize).map(|b| b.upper.clone()).unwrap_or_default();
             let own = Poly::variable(*x);
-            for (c_x, limit) in upper {
-                let fact = c_x.checked_neg().and_then(|c| limit.combine(1, &own, c));
+            // The fact `limit - c_x * x >= 0`, or its negation for a lower bound.
+            let (side, limits) = match self.atoms.get(*x as usize) {
+                Some(b) if *c < 0 => (1, b.upper.clone()),
+                Some(b) => (-1, b.lower.clone()),
+                None => continue,
+            };
+            for (c_x, limit) in limits {
+                let fact = c_x.checked_mul(-side).and_then(|c| limit.combine(side, &own, c));
                 fact.iter().for_each(|fact| self.cancel_by(&p, (m, *c), (fact, most), &mut out));
             }
         }
         out
     }
 
-    /// Cancels a term of a form by a fact. What of the fact is to be cancelled next is of no higher degree than `most`.
+    /// Cancels a term of a polynomial by a fact. Terms that this adds must not exceed the degree `most`.
     fn cancel_by(&mut self, p: &Poly, (m, c): (&AtomMonomial, i128), (fact, most): (&Poly, i32), out: &mut Vec<Poly>) {
-        for (own, d) in fact.terms().iter().filter(|(_, d)| *d < 0) {
+        for (own, d) in fact.terms().iter().filter(|(_, d)| (*d < 0) == (c < 0)) {
             let Some(by) = m.quotient(own).filter(|by| self.natural(by)) else { continue };
             if !self.is_of_dimensions(fact) {
                 return;
             }
-            let added = fact.terms().iter().filter(|(_, c)| *c > 0).map(|(m, _)| m.degree()).max();
+            let added = fact.terms().iter().filter(|(_, e)| (*e > 0) == (c < 0)).map(|(m, _)| m.degree()).max();
             if added.is_some_and(|added| by.degree().saturating_add(added) > most) {
                 continue;
             }
             let multiple = fact.numerator().mul_monomial(&by);
-            out.extend(multiple.and_then(|multiple| p.combine(d.checked_neg()?, &multiple, c)));
+            out.extend(multiple.and_then(|multiple| p.combine(d.checked_abs()?, &multiple, -c.checked_abs()?)));
         }
     }
 }
 
-/// Are two of some forms never both at least 0? Then code where all are is never reached.
+/// Can two of these not both be non-negative? Then code under these facts is never reached.
 fn contradict(facts: &[&Poly]) -> bool {
     let below = |f: &Poly, g: &Poly| f.add(g).and_then(|sum| sum.as_int()).is_some_and(|n| n < 0);
     facts.iter().enumerate().any(|(n, f)| facts.iter().skip(n + 1).any(|g| below(f, g)))

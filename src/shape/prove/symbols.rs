@@ -1,19 +1,18 @@
-//! Forms of symbols alone: what numbers say of them, and what facts say together.
+//! Polynomials in symbols: steps of a proof that need no search.
 //!
-//! In: a form, and the facts that hold. Out: is the form at least 0, counted from the numbers that its symbols are at least; facts
-//! that do without the symbols that the form does not have. Each is one step, without a search.
+//! In: a polynomial and the facts in force. Out: is it non-negative once each symbol is replaced by its numeric lower bound plus a
+//! slack; combinations of facts that are free of other symbols.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Atom, Poly, Prover, product};
 
-/// The most facts that are made of others.
+/// The maximum number of combined facts.
 const MOST_TOGETHER: usize = 64;
 
 impl Prover {
-    /// Is a form of symbols at least 0 by its terms alone, with each symbol as what it is more than a number that a fact says it is at
-    /// least? Where `S` is at least 3 and `T` at least 2, `S*T*T - 2*T*T - T - 1` is `(s+3)*(t+2)*(t+2) - 2*(t+2)*(t+2) - (t+2) - 1`,
-    /// which has no negative term.
+    /// Is each term non-negative after `x = number + slack` for every symbol with a numeric lower bound? Where `S >= 3` and `T >= 2`,
+    /// `S*T*T - 2*T*T - T - 1` is `(s+3)*(t+2)*(t+2) - 2*(t+2)*(t+2) - (t+2) - 1`, which has no negative term.
     pub(super) fn is_above_numbers<'a>(&mut self, p: &Poly, facts: impl IntoIterator<Item = &'a Poly>) -> bool {
         let mut least: BTreeMap<Atom, i128> = BTreeMap::new();
         for fact in facts {
@@ -27,15 +26,15 @@ impl Prover {
         let mut form = p.clone();
         for x in p.variables() {
             if let Some(number) = least.get(&x) {
-                let Some(next) = self.counted_from_number(&form, x, *number) else { return false };
+                let Some(next) = self.shifted(&form, x, *number) else { return false };
                 form = next;
             }
         }
         form != *p && self.plain(&form)
     }
 
-    /// A form with `x + number` for `x`, times its divisor.
-    fn counted_from_number(&self, p: &Poly, x: Atom, number: i128) -> Option<Poly> {
+    /// The numerator of a polynomial with `x + number` for `x`.
+    fn shifted(&self, p: &Poly, x: Atom, number: i128) -> Option<Poly> {
         // The coefficients of the powers of `x`, then Horner's rule.
         let (mut coefficients, mut rest) = (Vec::new(), p.clone());
         while !rest.terms().is_empty() {
@@ -51,9 +50,9 @@ impl Prover {
         Some(sum)
     }
 
-    /// What facts say together of these symbols: each other atom is eliminated (Fourier-Motzkin), from a fact that says what it is at
-    /// least and one that says what it is at most. Of `N - 4` and `S + 3 - N` that is `S - 1`. Of what is rounded its bounds are such
-    /// facts.
+    /// Combinations of facts about these symbols alone: Fourier-Motzkin elimination of all other atoms, each from a fact that bounds it
+    /// below and one that bounds it above. `N - 4 >= 0` and `S + 3 - N >= 0` give `S - 1 >= 0`. The bounds of a rounded term are
+    /// facts too.
     pub(super) fn together(&mut self, symbols: &BTreeSet<Atom>, facts: &[&Poly]) -> Vec<Poly> {
         let mut now: Vec<Poly> = facts.iter().copied().filter(|f| self.is_of_dimensions(f)).cloned().collect();
         let mut others: BTreeSet<Atom> = now.iter().flat_map(|f| f.variables()).collect();
@@ -71,7 +70,7 @@ impl Prover {
         }
         others.retain(|x| !symbols.contains(x));
         let mut made = 0;
-        // The newest first: what has its value later is bounded by what is there before.
+        // The newest first: its bounds are older.
         for x in others.into_iter().rev() {
             let (with, without): (Vec<Poly>, Vec<Poly>) = now.into_iter().partition(|f| f.variables().contains(&x));
             now = without;
@@ -80,7 +79,7 @@ impl Prover {
                 lower.push((Poly::int(1), Poly::int(0)));
             }
             for fact in with {
-                // `a*x + b` with `a` at least 0, or at most.
+                // `a*x + b` with a non-negative or a non-positive `a`.
                 let Some((a, b)) = fact.split(&x) else { continue };
                 if self.plain(&a) {
                     lower.push((a, b));

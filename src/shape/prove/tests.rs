@@ -16,7 +16,7 @@ fn n(n: i64) -> Dim {
 fn prover(known: &[Dim]) -> Prover {
     let names = NAMES.map(str::to_string);
     let mut prover = Prover::new(&names, Sizes::default());
-    prover.learn_dimensions(known);
+    prover.assume_dimensions(known);
     prover
 }
 
@@ -83,6 +83,20 @@ fn products_are_proved_by_their_factors() {
     ] {
         assert!(models(known, 4, 7).iter().any(|at| value(&claim, at).is_some_and(|v| v < 0)), "{claim}");
         assert!(!proved(known, &claim), "{claim} where {known:?}");
+    }
+}
+
+/// Rounded terms of which each is a lower bound of the other, or of terms that contain it: computing lower bounds ends.
+#[test]
+fn rounded_terms_that_bound_each_other() {
+    let floor = |x: &str, by: i64| s(x).floor_div(&n(by)).unwrap();
+    for other in [floor("B", 3), floor("B", 3).add(&floor("A", 5)), floor("B", 3).min_with(&floor("C", 2))] {
+        let slack = floor("A", 2).sub(&other);
+        let known = [slack.clone(), slack.neg()];
+        let claim = s("A").sub(&other.mul(&n(2)));
+        let all = models(&known, 3, 9);
+        assert!(all.len() > 10 && all.iter().all(|at| value(&claim, at).unwrap() >= 0), "{claim}");
+        assert!(proved(&known, &claim) && !proved(&known, &claim.sub(&n(1))), "{claim}");
     }
 }
 

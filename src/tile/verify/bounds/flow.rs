@@ -59,7 +59,7 @@ impl<'a> Flow<'a> {
         others: impl IntoIterator<Item = &'d Dim>,
     ) -> Flow<'a> {
         let mut prover = Prover::new(symbols, sizes);
-        prover.learn_dimensions(known);
+        prover.assume_dimensions(known);
         // What is rounded is numbered before indices: it is the same in all rounds of a loop, and indices are eliminated first.
         others.into_iter().for_each(|d| _ = prover.dim(d));
         for (_, _, data) in body.insts() {

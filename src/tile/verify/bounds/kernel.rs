@@ -82,7 +82,7 @@ impl<'a> Checker<'a, '_> {
             let form = self.flow.prover.fresh(Bounds { natural: true, upper, ..Bounds::default() });
             self.flow.set(g.value, form);
         }
-        self.flow.prover.learn(present);
+        self.flow.prover.assume(present);
     }
 
     fn block(&mut self, b: Block) {

@@ -1,8 +1,8 @@
-//! That accesses stay in their buffers, proved for all values of the dimensions.
+//! Proves that accesses stay in their buffers, for all values of the dimensions.
 //!
 //! In: a module whose kernels and plans are otherwise well formed. Out: errors for what is not proved. The parts: indices as
-//! polynomials (`poly`), proofs (`prove`), facts from control flow (`flow`), what is to be proved of kernels and plans (`kernel`,
-//! `plan`).
+//! polynomials and facts from control flow (`flow`), the inequalities to prove of kernels and plans (`kernel`, `plan`). The proofs
+//! are found by [`shape::prove`](crate::shape::prove).
 //!
 //! What is known of the dimensions: each is at least 0; so is every extent of an entry point's arguments and results; the forms
 //! that code evaluates fit 64 bits, which calls check where it is not known ([`fits`]); the entry point's conditions hold; and what
@@ -147,21 +147,7 @@ fn known(module: &Module, p: &Plan) -> Known {
         }
     }
     known.facts.known = e.checks.iter().map(|(fact, _)| fact.clone()).collect();
-    for (fact, _) in &e.checks {
-        let Fact { left, relation, right } = fact;
-        match relation {
-            // What is known of sizes says that.
-            Relation::Le if fact.is_fit() => {}
-            Relation::Le => known.forms.push(right.sub(left)),
-            Relation::Lt => known.forms.push(right.sub(left).sub(&Dim::one())),
-            Relation::Eq => known.forms.extend([right.sub(left), left.sub(right)]),
-            // What is not 0 is at least 1, being at least 0.
-            Relation::Ne if right.as_const() == Some(0) && left.is_provably_nonnegative() => {
-                known.forms.push(left.sub(&Dim::one()));
-            }
-            Relation::Ne | Relation::Divisible => {}
-        }
-    }
+    known.forms.extend(known.facts.known.iter().flat_map(Fact::nonnegative));
     known
 }
 
