@@ -12,7 +12,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::poly::{self, MAX_POWER, Poly, gcd};
+use super::monomial::{self, MAX_POWER};
+use super::poly::{Poly, gcd};
 
 /// The symbol that stands for a form that is too long; no author can write this name.
 const TOO_LONG: &str = "<too long>";
@@ -39,7 +40,7 @@ pub enum Factor {
 }
 
 /// A product of powers of factors.
-pub type Monomial = poly::Monomial<Factor>;
+pub type Monomial = monomial::Monomial<Factor>;
 
 impl Monomial {
     /// Is the product at least 0 by its form? Opaque factors nested deeper than `depth` are not looked into.

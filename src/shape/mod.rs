@@ -8,6 +8,7 @@ mod divide;
 mod elem;
 mod facts;
 mod lattice;
+mod monomial;
 mod poly;
 pub(crate) mod prove;
 mod rounding;

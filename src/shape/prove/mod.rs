@@ -11,20 +11,21 @@
 //! also split into a lower bound and a non-negative remainder, its slack ([`Prover::lower_bounds`]): where `S >= 2`,
 //! `ceil_div(S, 2)` is `1 + slack`.
 
+mod magnitude;
 mod search;
 mod symbols;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Dim, Factor, Monomial, Sizes, poly};
+use super::{Dim, Factor, Sizes, monomial, poly};
 
 /// A variable of a proof, by number. The bounds of an atom are polynomials in atoms with smaller numbers.
 pub(crate) type Atom = u32;
 /// A polynomial in atoms.
 pub(crate) type AtomPoly = poly::Poly<Atom>;
 type Poly = AtomPoly;
-type AtomMonomial = poly::Monomial<Atom>;
+type AtomMonomial = monomial::Monomial<Atom>;
 
 /// The maximum number of term products in one multiplication.
 const MAX_PRODUCTS: usize = 64;
@@ -33,6 +34,9 @@ const MAX_PRODUCTS: usize = 64;
 const MOST_LEAST: usize = 4;
 /// The maximum nesting of lower bounds of rounded terms that occur in lower bounds of others.
 const MOST_OPEN: usize = 2;
+/// Attempts to use facts while the assumptions of one question are added, and for the question itself.
+const ASSUMING: u32 = 5_000;
+const ASKING: u32 = 20_000;
 /// The range of an atom.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounds {
@@ -76,10 +80,9 @@ pub(crate) struct Prover {
     computed: BTreeMap<Poly, i128>,
     /// How often facts have been tried so far.
     tried: u32,
+    /// The maximum of that in a prover for one question, for which proofs are not worth more.
+    most_tried: Option<u32>,
 }
-
-/// The largest absolute value of a 64-bit integer.
-const MACHINE: i128 = 1 << 63;
 
 impl Prover {
     /// A prover with these symbols, each non-negative, and upper bounds of their sizes.
@@ -97,6 +100,7 @@ impl Prover {
             most: BTreeMap::new(),
             computed: BTreeMap::new(),
             tried: 0,
+            most_tried: None,
         };
         for s in symbols {
             let a = p.atom(Bounds { natural: true, dimension: true, ..Bounds::default() });
@@ -106,9 +110,21 @@ impl Prover {
         p
     }
 
-    /// Assumes from here on that divisors of rounded quotients are at least 1, which holds wherever a dimension has a value.
-    pub(crate) fn assume_positive_divisors(&mut self) {
-        self.positive_divisors = true;
+    /// A prover for one question about dimensions that have values, given these global assumptions: so divisors of rounded quotients are
+    /// at least 1.
+    pub(super) fn of_dimensions<'a>(symbols: impl IntoIterator<Item = &'a String>, known: &[Dim]) -> Prover {
+        let mut p = Prover::new(symbols, Sizes::default());
+        (p.positive_divisors, p.most_tried) = (true, Some(ASSUMING));
+        p.assume_dimensions(known);
+        (p.tried, p.most_tried) = (0, Some(ASKING));
+        p
+    }
+
+    /// Takes attempts to use facts from the budget, if there is one and as many are left.
+    fn spend(&mut self, tries: usize) -> bool {
+        let Some(most) = self.most_tried else { return true };
+        self.tried = self.tried.saturating_add(u32::try_from(tries).unwrap_or(u32::MAX));
+        self.tried <= most
     }
 
     /// Adds global assumptions: each polynomial is non-negative.
@@ -171,81 +187,6 @@ impl Prover {
 
     fn is_symbol(&self, name: &str, atoms: &BTreeSet<Atom>) -> bool {
         self.symbols.iter().any(|(own, atom)| own == name && atoms.contains(atom))
-    }
-
-    /// A dimension that code evaluates; every call has checked that it fits 64 bits.
-    pub(crate) fn computed(&mut self, d: &Dim) -> Option<Poly> {
-        let form = self.dim(d)?;
-        self.computed.insert(form.clone(), self.sizes.of(d).min(MACHINE - 1));
-        Some(form)
-    }
-
-    /// Does the value fit 64 bits, so that the machine's arithmetic modulo 2^64 is exact?
-    pub(crate) fn fits(&mut self, p: &Poly) -> bool {
-        let machine = |a: Atom| self.atoms.get(a as usize).is_some_and(|b| b.most.is_none());
-        self.computed.contains_key(p) || is_atom(p) && p.latest().is_some_and(|a| machine(*a)) || self.most(p) < MACHINE
-    }
-
-    /// An upper bound of the absolute value: by its monomials, or by a checked polynomial and the difference from it.
-    pub(crate) fn most(&mut self, p: &Poly) -> i128 {
-        let mut most = self.most_of_products(p);
-        // Comparisons add a few such bounds.
-        if most >= MACHINE / 16 {
-            for (known, size) in self.computed.clone() {
-                for rest in [p.sub(&known), p.add(&known)].into_iter().flatten() {
-                    most = most.min(self.most_of_products(&rest).saturating_add(size));
-                }
-            }
-        }
-        most
-    }
-
-    fn most_of_products(&mut self, p: &Poly) -> i128 {
-        let terms = p.terms().iter();
-        terms.fold(0, |sum, (m, c)| sum.saturating_add(c.saturating_abs().saturating_mul(self.most_of(m))))
-    }
-
-    /// An upper bound of the absolute value of a monomial.
-    fn most_of(&mut self, m: &AtomMonomial) -> i128 {
-        if let Some(known) = self.most.get(m) {
-            return *known;
-        }
-        let factors = m.factors();
-        let found = match factors.iter().rev().find(|(a, _)| self.as_factor(*a).is_none()) {
-            None => {
-                let named = factors.iter().filter_map(|(a, e)| Some((self.as_factor(*a)?, *e)));
-                self.sizes.product(&named.collect::<Monomial>())
-            }
-            Some((x, e)) => {
-                let rest: AtomMonomial = factors.iter().filter(|(a, _)| a != x).copied().collect();
-                let own = self.most_of_atom(*x);
-                let power = (0..*e).fold(1i128, |product, _| product.saturating_mul(own));
-                let mut most = power.saturating_mul(self.most_of(&rest));
-                let bounds = self.atoms.get(*x as usize).filter(|b| b.natural && *e == 1);
-                // The atom's upper bound times the rest: `S*T` for a row index below `S`, times `T`.
-                for (c, upper) in bounds.map(|b| b.upper.clone()).unwrap_or_default() {
-                    let above = upper.mul_monomial(&rest).map_or(i128::MAX, |above| self.most(&above));
-                    most = most.min(over(above, c));
-                }
-                most
-            }
-        };
-        self.most.insert(m.clone(), found);
-        found
-    }
-
-    /// An upper bound of the absolute value of an atom that is not a dimension.
-    fn most_of_atom(&mut self, x: Atom) -> i128 {
-        let Some(b) = self.atoms.get(x as usize).cloned() else { return MACHINE };
-        let mut most = b.most.unwrap_or(MACHINE);
-        let above = b.upper.iter().map(|(c, p)| over(self.most(p), *c)).min();
-        let below = b.lower.iter().map(|(c, p)| over(self.most(p), *c).saturating_add(1)).min();
-        let below = if b.natural { Some(0) } else { below };
-        if let (Some(above), Some(below)) = (above, below) {
-            most = most.min(above.max(below));
-        }
-        let forms = b.one_of.iter().map(|p| self.most(p)).max();
-        most.min(forms.unwrap_or(i128::MAX))
     }
 
     /// The factor of dimensions that an atom stands for, if any.
@@ -315,8 +256,9 @@ impl Prover {
         }
         bounds.natural |= matches!(f, Factor::Floor(a, _) if self.dim(a).is_some_and(|a| self.proves(&a, [])));
         // A lower bound may contain rounded terms for which this one is a lower bound.
+        let found = if self.spend(self.dimensions.len()) { self.lower_bounds(f) } else { Vec::new() };
         self.open.push(f.clone());
-        for least in self.lower_bounds(f) {
+        for least in found {
             let more = self.dim(&least).and_then(|least| Some((self.slack_above(&bounds, &least)?, least)));
             if let Some((more, least)) = more {
                 bounds.natural |= self.proves(&least, []);
@@ -341,7 +283,7 @@ impl Prover {
     /// Where `S >= K + 3`, substituting `S = K + 3 + R` makes `ceil_div(S + K, 2)` equal to `K + 2 + floor_div(R, 2)`, so `K + 2` is
     /// a lower bound.
     fn lower_bounds(&self, f: &Factor) -> Vec<Dim> {
-        if self.open.len() > MOST_OPEN {
+        if self.open.len() >= MOST_OPEN {
             return Vec::new();
         }
         let whole = Dim::factor(f.clone());
@@ -481,20 +423,10 @@ impl Prover {
     }
 }
 
-/// A bound divided by a number; `i128::MAX` means that there is no bound.
-fn over(most: i128, c: i128) -> i128 {
-    if most == i128::MAX { most } else { most / c }
-}
-
 /// `a * b`, if that is little work.
 pub(crate) fn product(a: &AtomPoly, b: &AtomPoly) -> Option<AtomPoly> {
     let few = a.terms().len().saturating_mul(b.terms().len()) <= MAX_PRODUCTS;
     if few || a.as_int().is_some() || b.as_int().is_some() { a.mul(b) } else { None }
-}
-
-/// Is it a single atom?
-fn is_atom(p: &AtomPoly) -> bool {
-    p.denominator() == 1 && p.as_term().is_some_and(|(m, c)| c == 1 && matches!(m.factors(), [(_, 1)]))
 }
 
 #[cfg(test)]

@@ -96,6 +96,9 @@ impl Prover {
         if facts.iter().any(|f| f.as_int().is_some_and(|n| n < 0)) {
             return true;
         }
+        if !self.spend(facts.len()) {
+            return false;
+        }
         // One fact suffices.
         if facts.iter().any(|f| p.sub(f).is_some_and(|rest| self.plain(&rest))) {
             return true;
