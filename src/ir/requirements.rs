@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::{Block, Function, Inst, InstData, Loc, Module, Op, Type, Value};
-use crate::shape::{ADDRESS_BITS, Dim, Fact, Factor, Facts, Monomial, Relation, Sizes, TensorType};
+use crate::shape::{ADDRESS_BITS, Dim, Fact, Factor, Facts, Relation, Sizes, TensorType};
 
 /// The most elements of a tensor, as far as they are known from numbers alone.
 pub const MAX_ELEMENTS: i128 = 1 << 40;
@@ -411,9 +411,7 @@ impl<'f> Requirements<'f> {
     /// its value later this is asked on entry, whatever that value will be: nothing checks it where it is computed.
     fn fits(&mut self, d: &Dim, loc: Loc) {
         if !self.names_length(d) {
-            let (numerator, _) = d.as_fraction();
-            let sum = numerator.iter().map(product).fold(Dim::zero(), |sum, term| sum.add(&term));
-            self.need(Fact::fits(sum), loc);
+            self.need(Fact::fits(d.as_quotient().0), loc);
             return;
         }
         let largest = d.size_at_most(&|name| self.most.get(name).map(|most| (*most).clone()));
@@ -497,7 +495,8 @@ impl<'f> Requirements<'f> {
 
     /// Does it follow from the arguments' sizes, or from a known size of which it is a part?
     fn fit_is_known(&self, size: &Dim) -> bool {
-        let mut terms = size.terms().map(|(m, r)| self.sizes.times_an_argument(m, r.num));
+        let times = |c: i128| c.saturating_abs() / size.denominator() + i128::from(c % size.denominator() != 0);
+        let mut terms = size.terms().iter().map(|(m, c)| self.sizes.times_an_argument(m, times(*c)));
         let total = terms.try_fold(0_i128, |sum, n| Some(sum.saturating_add(n?)));
         if total.is_some_and(|n| n <= MOST_TIMES) {
             return true;
@@ -513,24 +512,18 @@ fn bytes_of_element(t: &TensorType) -> i64 {
     i64::try_from(t.elem.size()).unwrap_or(LEAST_SIZE).max(LEAST_SIZE)
 }
 
-fn product((coefficient, factors): &(i128, Vec<(Factor, u32)>)) -> Dim {
-    let powers = factors.iter().map(|(factor, e)| (factor.clone(), i32::try_from(*e).unwrap_or(i32::MAX)));
-    Dim::term(Monomial(powers.collect()), *coefficient)
-}
-
 /// Each division in a form: what is divided, and by what.
 fn quotients(d: &Dim) -> Vec<(Dim, Dim)> {
     let mut out = Vec::new();
-    for factor in d.terms().flat_map(|(m, _)| m.0.keys()) {
+    for factor in d.factors() {
         out.extend(factor.inner().into_iter().flat_map(quotients));
         if let Factor::Quotient(a, b) = factor {
             out.push(((**a).clone(), (**b).clone()));
         }
     }
-    let (numerator, divisor) = d.as_fraction();
-    if divisor != (1, Vec::new()) {
-        let numerator = numerator.iter().map(product).fold(Dim::zero(), |sum, term| sum.add(&term));
-        out.push((numerator, product(&divisor)));
+    let (numerator, divisor) = d.as_quotient();
+    if divisor != Dim::one() {
+        out.push((numerator, divisor));
     }
     out
 }
@@ -538,7 +531,7 @@ fn quotients(d: &Dim) -> Vec<(Dim, Dim)> {
 /// Each rounded division in a form.
 fn rounded(d: &Dim) -> Vec<(Dim, Dim)> {
     let mut out = Vec::new();
-    for factor in d.terms().flat_map(|(m, _)| m.0.keys()) {
+    for factor in d.factors() {
         out.extend(factor.inner().into_iter().flat_map(rounded));
         if let Factor::Floor(a, b) = factor {
             out.push(((**a).clone(), (**b).clone()));
@@ -549,7 +542,7 @@ fn rounded(d: &Dim) -> Vec<(Dim, Dim)> {
 
 /// Is there a rounded quotient, a `min` or `max`?
 fn has_opaque(d: &Dim) -> bool {
-    d.terms().any(|(m, _)| m.0.keys().any(|f| matches!(f, Factor::Floor(..) | Factor::Min(_) | Factor::Max(_))))
+    d.factors().any(|f| matches!(f, Factor::Floor(..) | Factor::Min(_) | Factor::Max(_)))
 }
 
 #[cfg(test)]

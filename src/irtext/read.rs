@@ -113,7 +113,7 @@ pub fn dim(e: &Expr) -> Read<Dim> {
             let mut out = dim(first)?;
             for (op, x) in rest {
                 let d = dim(x)?;
-                if out.terms().count().saturating_mul(d.terms().count()) > MAX_TERMS {
+                if out.terms().len().saturating_mul(d.terms().len()) > MAX_TERMS {
                     return err(e.place, "the dimension is too large an expression");
                 }
                 out = match op {

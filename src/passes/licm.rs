@@ -71,7 +71,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::{Changed, Context};
 use crate::ir::{Block, Cfg, Function, InstData, Loop, Op, Terminator, Type, Value, in_range};
-use crate::shape::{Dim, Factor, Monomial};
+use crate::shape::{Dim, Factor};
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
@@ -168,6 +168,6 @@ fn never_fails(f: &Function, inst: &InstData) -> bool {
 
 /// An integer that cannot be negative, by its form.
 fn is_plain(d: &Dim) -> bool {
-    let whole = |m: &Monomial| m.0.iter().all(|(factor, e)| *e > 0 && matches!(factor, Factor::Symbol(_)));
-    d.is_provably_nonnegative() && d.terms().all(|(m, r)| r.den == 1 && whole(m))
+    let is_symbol = |f: &Factor| matches!(f, Factor::Symbol(_));
+    d.is_provably_nonnegative() && d.is_polynomial() && d.factors().all(is_symbol)
 }

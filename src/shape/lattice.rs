@@ -14,7 +14,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dim::{Dim, Factor, Monomial, gcd};
+use super::dim::{Dim, Factor, Monomial};
+use super::poly::gcd;
 
 /// Generators of which products are made.
 const MOST_GENERATORS: usize = 12;
@@ -29,7 +30,7 @@ const MOST: i128 = 1 << 60;
 
 /// Are all factors of a product there with positive powers, and is each of them an integer of its own?
 fn is_whole(m: &Monomial) -> bool {
-    m.0.iter().all(|(f, e)| *e > 0 && !matches!(f, Factor::Quotient(..)))
+    m.factors().iter().all(|(f, e)| *e > 0 && !matches!(f, Factor::Quotient(..)))
 }
 
 /// Integer combinations of some vectors, in Hermite normal form but for the entries above the first of each vector.
@@ -46,7 +47,7 @@ impl Lattice {
     /// Of everything that `generators` make with monomials like those of `wanted`.
     fn new(wanted: &Dim, generators: &[Dim]) -> Option<Lattice> {
         let products = products(generators);
-        let mut rows: BTreeSet<Monomial> = wanted.terms().map(|(m, _)| m.clone()).collect();
+        let mut rows: BTreeSet<Monomial> = wanted.terms().iter().map(|(m, _)| m.clone()).collect();
         rows.insert(Monomial::default());
         let mut columns: Vec<Dim> = Vec::new();
         for _ in 0..2 {
@@ -54,13 +55,13 @@ impl Lattice {
             for p in &products {
                 for (mp, _) in p.terms() {
                     for target in &now {
-                        let by = target.mul(&mp.inverse());
+                        let Some(by) = target.over(mp) else { continue };
                         if !is_whole(&by) || columns.len() >= MOST_COLUMNS || rows.len() >= MOST_ROWS {
                             continue;
                         }
                         let column = p.mul(&Dim::term(by, 1));
                         if !column.is_too_long() && !columns.contains(&column) {
-                            rows.extend(column.terms().map(|(m, _)| m.clone()));
+                            rows.extend(column.terms().iter().map(|(m, _)| m.clone()));
                             columns.push(column);
                         }
                     }
@@ -68,8 +69,8 @@ impl Lattice {
             }
         }
         let mut scale: i128 = 1;
-        for (_, r) in columns.iter().chain([wanted]).flat_map(Dim::terms) {
-            scale = scale.checked_mul(r.den / gcd(scale, r.den)).filter(|s| *s < MOST)?;
+        for den in columns.iter().chain([wanted]).map(Dim::denominator) {
+            scale = scale.checked_mul(den / gcd(scale, den)).filter(|s| *s < MOST)?;
         }
         let rows: Vec<Monomial> = rows.into_iter().rev().collect();
         let mut lattice = Lattice { basis: vec![None; rows.len()], rows, scale };
@@ -92,13 +93,13 @@ impl Lattice {
 
     /// A dimension as a vector; none where a number is too large or a monomial has no row.
     fn vector(&self, d: &Dim) -> Option<Vec<i128>> {
-        let terms: BTreeMap<&Monomial, _> = d.terms().collect();
+        let terms: BTreeMap<&Monomial, i128> = d.terms().iter().map(|(m, c)| (m, *c)).collect();
         let v: Vec<i128> = self
             .rows
             .iter()
             .map(|m| match terms.get(m) {
                 None => Some(0),
-                Some(r) if r.num.checked_abs()? < MOST => r.num.checked_mul(self.scale / r.den),
+                Some(c) if c.checked_abs()? < MOST => c.checked_mul(self.scale / d.denominator()),
                 Some(_) => None,
             })
             .collect::<Option<_>>()?;
@@ -187,7 +188,7 @@ pub(super) fn is_integer(d: &Dim, generators: &[Dim]) -> bool {
     if d.is_too_long() {
         return false;
     }
-    d.terms().all(|(m, r)| r.den == 1 && is_whole(m))
+    d.denominator() == 1 && d.terms().iter().all(|(m, _)| is_whole(m))
         || !generators.is_empty() && Lattice::new(d, generators).is_some_and(|lattice| lattice.contains(d))
 }
 

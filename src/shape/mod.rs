@@ -8,11 +8,14 @@ mod divide;
 mod elem;
 mod facts;
 mod lattice;
+mod monomial;
+mod poly;
+pub(crate) mod prove;
 mod rounding;
 mod sizes;
 mod tensor;
 
-pub use dim::{Dim, DimError, Factor, Monomial, Product, Ratio};
+pub use dim::{Dim, DimError, Factor, Monomial, Product};
 pub use elem::Elem;
 pub use facts::{Fact, Facts, Relation};
 pub use sizes::{ADDRESS_BITS, Sizes};

@@ -1,29 +1,27 @@
-//! Rounded quotients, remainders, and the smaller and larger of dimensions, in canonical form.
+//! Rounded quotients, remainders, minima and maxima of dimensions, in canonical form.
 //!
-//! In: dimensions. Out: dimensions in which a [`Factor::Floor`], [`Factor::Min`] or [`Factor::Max`] stands for what no polynomial
-//! says. Each opaque factor is an integer. All identities used here hold for integers under symbols that are at least 0 and
-//! divisors that are at least 1, which every evaluation checks:
+//! In: dimensions. Out: dimensions in which a [`Factor::Floor`], [`Factor::Min`] or [`Factor::Max`] is an opaque factor of a
+//! polynomial. Each opaque factor is an integer. The identities used here hold for non-negative symbols and divisors of at least 1,
+//! which every evaluation checks:
 //!
 //! * `floor_div(a + q*b, b)` is `floor_div(a, b) + q`; common factors cancel; `floor_div(floor_div(a, b), c)` is
 //!   `floor_div(a, b*c)`;
 //! * `ceil_div(a, b)` is `floor_div(a + b - 1, b)`, and `a % b` is `a - b * floor_div(a, b)`;
-//! * `min` and `max` are flat lists without what another entry decides by form; what all entries have in common (a summand, a
-//!   positive factor) stands outside.
+//! * `min` and `max` are flat lists without redundant entries; a common summand or positive factor of all entries is moved outside.
 
-use super::dim::{Dim, Factor, Monomial, Ratio, gcd};
+use super::dim::{Dim, Factor, Monomial};
+use super::poly::{Poly, gcd};
 
-/// A coefficient beyond this is left alone: nothing that fits an `i64` comes of it.
-const MOST: i128 = 1 << 100;
-/// The most entries of a `min` or `max`.
+/// The maximum number of entries of a `min` or `max`.
 const MOST_ENTRIES: usize = 16;
 
 impl Factor {
-    /// Is it at least 0 by its form, wherever it has a value? Of a form that is too long, nothing is.
+    /// Is it non-negative by its form, wherever it has a value? `false` if it is too long.
     pub fn is_provably_nonnegative(&self) -> bool {
         Dim::factor(self.clone()).is_provably_nonnegative()
     }
 
-    /// Of a factor without anything too long; more than `depth` levels down, or when no looks are left, nothing is seen.
+    /// The same of a factor that is not too long; `false` beyond `depth` levels or `looks` factors.
     pub(super) fn is_nonnegative(&self, depth: usize, looks: &mut usize) -> bool {
         if let Factor::Symbol(_) = self {
             return true;
@@ -37,10 +35,10 @@ impl Factor {
             Factor::Quotient(a, b) => seen(a) && seen(b),
             Factor::Floor(a, b) => {
                 let Some(m) = a.lacking(depth, looks) else { return true };
-                // The divisor is at least 1: where `a >= b - 1`, so is `a >= 0`. Only a divisor that changes the term makes up
-                // for it, so that `a` is not asked twice.
-                let changes = m.0.is_empty() || b.terms().any(|(n, _)| n == m);
-                changes && a.is_exact() && b.is_exact() && {
+                // The divisor is at least 1, so `a >= b - 1` implies `a >= 0`. That helps only if the divisor changes the term that
+                // may be negative.
+                let changes = m.is_one() || b.terms().iter().any(|(n, _)| n == m);
+                changes && {
                     let above = a.sub(b).add(&Dim::one());
                     !above.is_too_long() && above.lacking(depth, looks).is_none()
                 }
@@ -50,14 +48,14 @@ impl Factor {
         }
     }
 
-    /// What it is at most, of a factor that is at least 0, as of [`Dim::at_most`].
+    /// Upper bound of a non-negative factor, as of [`Dim::at_most`].
     fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         match self {
             Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
-            // A quotient of integers is no more than what is divided.
+            // A quotient of integers is at most the dividend.
             Factor::Quotient(a, _) | Factor::Floor(a, _) => a.at_most(most),
             Factor::Min(all) => all.iter().next().map_or(Dim::zero(), |d| d.at_most(most)),
-            // Of one that is negative the sum must not become less.
+            // A negative entry must not lower the sum.
             Factor::Max(all) => sum(all.iter().map(|d| d.size_at_most(most))),
         }
     }
@@ -66,7 +64,7 @@ impl Factor {
     fn size_at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         match self {
             Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
-            // Both sides are computed.
+            // Evaluation computes all of them.
             Factor::Quotient(..) | Factor::Floor(..) | Factor::Min(_) | Factor::Max(_) => {
                 sum(self.inner().into_iter().map(|d| d.size_at_most(most)))
             }
@@ -84,26 +82,26 @@ impl Factor {
 }
 
 impl Dim {
-    /// What this is at most where some of its names are at most these forms, all of them being at least 0: itself, if it has none
-    /// of them; too long, if the numbers are.
+    /// Upper bound of `self`, given upper bounds for some symbols (all symbols are non-negative). `self` if it has none of them; too
+    /// long on overflow.
     pub fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         if !self.symbols().iter().any(|name| most(name).is_some()) {
             return self.clone();
         }
-        sum(self.terms().filter_map(|(m, r)| {
-            // Where the sign of a factor is not known, that of the term is not.
-            let signed = m.0.keys().all(Factor::is_provably_nonnegative);
-            if signed && r.num < 0 {
+        sum(self.terms().iter().filter_map(|(m, c)| {
+            // A factor of unknown sign makes the sign of the term unknown.
+            let signed = m.variables().all(Factor::is_provably_nonnegative);
+            if signed && *c < 0 {
                 return None;
             }
             let of = |f: &Factor| if signed { f.at_most(most) } else { f.size_at_most(most) };
-            let above = m.0.iter().filter(|(_, e)| **e > 0);
-            Some(product(r.num, above.map(|(f, e)| (of(f), e.unsigned_abs()))))
+            let above = m.factors().iter().filter(|(_, e)| *e > 0);
+            Some(product(c / gcd(*c, self.denominator()), above.map(|(f, e)| (of(f), e.unsigned_abs()))))
         }))
     }
 
-    /// What this, below 0 or above, and each number from which it is computed, is at most in size where some of its names are at
-    /// most these forms, all of them being at least 0. Too long, if the numbers are.
+    /// Upper bound of the absolute values of `self` and of all intermediate results of its evaluation, given upper bounds for some
+    /// symbols. Too long on overflow.
     pub fn size_at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         let (numerator, divisor) = self.as_fraction();
         let divisor = (divisor != (1, Vec::new())).then_some(&divisor);
@@ -112,7 +110,7 @@ impl Dim {
         }))
     }
 
-    /// Can the number after this fit 64 bits?
+    /// Does `self + 1` fit 64 bits where all symbols are 1?
     pub fn has_successor(&self) -> bool {
         let after = self.add(&Dim::one());
         !after.is_too_long() && after.magnitude() <= i128::from(i64::MAX)
@@ -123,7 +121,7 @@ impl Dim {
         if o.as_const().is_some_and(|n| n < 1) || *o == Dim::zero() {
             return None;
         }
-        // As integers over integers: `floor((n/d) / (m/e))` is `floor(n*e / (d*m))`.
+        // As a quotient of polynomials: `floor((n/d) / (m/e))` is `floor(n*e / (d*m))`.
         let ((n, d), (m, e)) = (self.as_quotient(), o.as_quotient());
         if !d.is_provably_nonnegative() || !e.is_provably_nonnegative() {
             return Some(Dim::of_floor(self.clone(), o.clone()));
@@ -131,30 +129,26 @@ impl Dim {
         let (mut a, mut b) = (n.mul(&e), d.mul(&m));
         let mut quotient = Dim::zero();
         for _ in 0..8 {
-            if a.is_too_long() || b.is_too_long() || !is_small(&a) || !is_small(&b) {
+            if a.is_too_long() || b.is_too_long() {
                 return Some(Dim::of_floor(self.clone(), o.clone()));
             }
             let before = (a.clone(), b.clone());
-            match b.as_term() {
-                Some((mono, r)) => {
+            match b.poly().as_term() {
+                Some((mono, n)) => {
                     let mut rest = Dim::zero();
                     for (m, c) in a.terms() {
-                        let by = m.mul(&mono.inverse());
-                        if by.0.values().all(|e| *e > 0) && r.num > 0 {
-                            let (q, left) = (c.num.div_euclid(r.num), c.num.rem_euclid(r.num));
-                            quotient = quotient.add(&Dim::of_term(by, Ratio::int(q)));
-                            rest = rest.add(&Dim::of_term(m.clone(), Ratio::int(left)));
-                        } else {
-                            rest = rest.add(&Dim::of_term(m.clone(), *c));
-                        }
+                        let by = m.over(mono).filter(|by| by.is_whole() && n > 0);
+                        let (q, left) = if by.is_some() { (c.div_euclid(n), c.rem_euclid(n)) } else { (0, *c) };
+                        quotient = quotient.add(&Dim::term(by.unwrap_or_default(), q));
+                        rest = rest.add(&Dim::term(m.clone(), left));
                     }
                     a = rest;
                 }
                 None => {
-                    if let Some(exact) = a.multiple_of(&b).filter(is_polynomial) {
+                    if let Some(exact) = a.multiple_of(&b).filter(Dim::is_polynomial) {
                         quotient = quotient.add(&exact);
                         a = Dim::zero();
-                    } else if let Some(times) = b.last_term().and_then(|(m, r)| a.times(m, r)) {
+                    } else if let Some(times) = b.terms().last().and_then(|(m, c)| a.times(m, *c)) {
                         quotient = quotient.add(&Dim::from(times));
                         a = a.sub(&b.mul(&Dim::from(times)));
                     }
@@ -168,9 +162,9 @@ impl Dim {
                 break;
             }
         }
-        // A negative constant is compensated by one divisor, so that `ceil_div` has one form.
-        let takes = b.last_term().is_some_and(|(m, r)| !m.0.is_empty() && r.num > 0);
-        if b.as_const().is_none() && takes && a.constant() < 0 {
+        // One divisor compensates a negative constant, so that `ceil_div` has one form.
+        let takes = b.terms().last().is_some_and(|(m, c)| !m.is_one() && *c > 0);
+        if b.as_const().is_none() && takes && a.poly().constant() < 0 {
             a = a.add(&b);
             quotient = quotient.sub(&Dim::one());
         }
@@ -187,7 +181,7 @@ impl Dim {
         self.add(o).sub(&Dim::one()).floor_div(o)
     }
 
-    /// What [`Dim::floor_div`] leaves. `None` if `o` is a number below 1.
+    /// The remainder of [`Dim::floor_div`]. `None` if `o` is a number below 1.
     pub fn rem(&self, o: &Dim) -> Option<Dim> {
         Some(self.sub(&o.mul(&self.floor_div(o)?)))
     }
@@ -202,123 +196,80 @@ impl Dim {
         extremum(vec![self.clone(), o.clone()], false)
     }
 
-    /// The smallest (or largest) of some; 0 of none.
+    /// The minimum (or maximum) of several; 0 of none.
     pub(super) fn extremum(all: Vec<Dim>, least: bool) -> Dim {
         extremum(all, least)
     }
 
     fn of_floor(a: Dim, b: Dim) -> Dim {
-        Dim::factor(Factor::Floor(Box::new(a), Box::new(b))).bounded()
+        if a.is_too_long() || b.is_too_long() {
+            return Dim::too_long();
+        }
+        Dim::factor(Factor::Floor(Box::new(a), Box::new(b)))
     }
 
-    /// A numerator of integers and a divisor, as dimensions.
-    pub fn as_quotient(&self) -> (Dim, Dim) {
-        let (terms, divisor) = self.as_fraction();
-        let dim = |(coefficient, factors): &super::dim::Product| {
-            let powers = factors.iter().map(|(f, e)| (f.clone(), i32::try_from(*e).unwrap_or(i32::MAX)));
-            Dim::term(Monomial(powers.collect()), *coefficient)
-        };
-        (terms.iter().map(dim).fold(Dim::zero(), |sum, t| sum.add(&t)), dim(&divisor))
-    }
-
-    /// The last term in canonical order.
-    fn last_term(&self) -> Option<(&Monomial, &Ratio)> {
-        self.terms().last()
-    }
-
-    /// How often `r` times a product goes into the coefficient of the product.
-    fn times(&self, m: &Monomial, r: &Ratio) -> Option<i64> {
-        let c = self.terms().find(|(n, _)| *n == m).map(|(_, c)| c.num)?;
-        if r.num > 0 { i64::try_from(c.div_euclid(r.num)).ok() } else { None }
-    }
-
-    /// The only term.
-    fn as_term(&self) -> Option<(&Monomial, &Ratio)> {
-        let mut terms = self.terms();
-        terms.next().filter(|_| terms.next().is_none())
-    }
-
-    /// The summand without factors, if it is an integer; else 0.
-    pub(super) fn constant(&self) -> i128 {
-        self.terms().find(|(m, r)| m.0.is_empty() && r.den == 1).map_or(0, |(_, r)| r.num)
+    /// The quotient, rounded down, of the coefficient of a monomial and `n`.
+    fn times(&self, m: &Monomial, n: i128) -> Option<i64> {
+        let c = self.terms().iter().find(|(own, _)| own == m).map(|(_, c)| c)?;
+        if n > 0 { i64::try_from(c.div_euclid(n)).ok() } else { None }
     }
 }
 
-/// Integer coefficients and no divisors.
-fn is_polynomial(d: &Dim) -> bool {
-    d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0))
-}
-
-fn is_small(d: &Dim) -> bool {
-    d.terms().all(|(_, r)| r.num.saturating_abs() < MOST && r.den < MOST)
-}
-
-/// Both sides of a quotient without common factors. Under a number only the terms that vary have to have it.
+/// Cancels common factors of dividend and divisor. Under a number the constant of the dividend is rounded down.
 fn reduced(a: Dim, b: Dim) -> (Dim, Dim) {
     let number = b.as_const().is_some();
-    let varying = a.terms().filter(|(m, _)| !number || !m.0.is_empty()).chain(b.terms());
-    let mut common: i128 = 0;
-    for (_, r) in varying {
-        common = if common == 0 { r.num.saturating_abs() } else { gcd(common, r.num) };
-    }
+    let varying = a.terms().iter().filter(|(m, _)| !number || !m.is_one()).chain(b.terms());
+    let common = common_divisor(varying.map(|(_, c)| *c));
     let (mut a, mut b) = (a, b);
     if common > 1 {
         let over = |d: &Dim| {
-            d.terms().fold(Dim::zero(), |sum, (m, r)| {
-                sum.add(&Dim::of_term(m.clone(), Ratio::int(r.num.div_euclid(common))))
-            })
+            d.terms().iter().fold(Dim::zero(), |sum, (m, c)| sum.add(&Dim::term(m.clone(), c.div_euclid(common))))
         };
         (a, b) = (over(&a), over(&b));
     }
-    let shared = shared_factors(a.terms().chain(b.terms()).map(|(m, _)| m));
-    if !shared.0.is_empty() {
-        let by = Dim::of_term(shared.inverse(), Ratio::int(1));
+    let shared = shared_symbols(a.terms().iter().chain(b.terms()).map(|(m, _)| m));
+    if !shared.is_one() {
+        let by = Dim::term(shared.inverse(), 1);
         (a, b) = (a.mul(&by), b.mul(&by));
     }
     (a, b)
 }
 
-/// The symbols, with their powers, that all of some products have.
-fn shared_factors<'m>(mut all: impl Iterator<Item = &'m Monomial>) -> Monomial {
-    let Some(first) = all.next() else { return Monomial::default() };
-    let mut shared = first.0.clone();
-    shared.retain(|f, e| *e > 0 && matches!(f, Factor::Symbol(_)));
-    for m in all {
-        shared.retain(|f, e| {
-            *e = (*e).min(m.0.get(f).copied().unwrap_or(0));
-            *e > 0
-        });
-    }
-    Monomial(shared)
+/// The greatest number that divides all; 0 of none.
+fn common_divisor(all: impl Iterator<Item = i128>) -> i128 {
+    all.fold(0, |common: i128, c| if common == 0 { c.saturating_abs() } else { gcd(common, c) })
 }
 
-/// `floor_div(x, y) + rest`, the rest without rounded quotients: `x`, `y` and the rest.
+/// The symbols that all of these monomials share, with their powers.
+fn shared_symbols<'m>(all: impl Iterator<Item = &'m Monomial>) -> Monomial {
+    let common = all.cloned().reduce(|a, b| a.common(&b)).unwrap_or_default();
+    let symbols = common.factors().iter().filter(|(f, e)| *e > 0 && matches!(f, Factor::Symbol(_)));
+    symbols.cloned().collect()
+}
+
+/// If `d` is `floor_div(x, y) + rest`, the rest without rounded quotients: `x`, `y` and the rest.
 fn single_floor(d: &Dim) -> Option<(Dim, Dim, Dim)> {
-    let is_floor = |m: &Monomial| m.0.keys().any(|f| matches!(f, Factor::Floor(..)));
-    let mut with = d.terms().filter(|(m, _)| is_floor(m));
-    let (m, r) = with.next().filter(|_| with.next().is_none())?;
-    match m.0.iter().next() {
-        Some((Factor::Floor(x, y), 1)) if m.0.len() == 1 && *r == Ratio::int(1) => {
-            Some(((**x).clone(), (**y).clone(), d.sub(&Dim::of_term(m.clone(), *r))))
+    let is_floor = |m: &Monomial| m.variables().any(|f| matches!(f, Factor::Floor(..)));
+    let mut with = d.terms().iter().filter(|(m, _)| is_floor(m));
+    let (m, c) = with.next().filter(|_| with.next().is_none())?;
+    match m.factors() {
+        [(Factor::Floor(x, y), 1)] if *c == 1 && d.denominator() == 1 => {
+            Some(((**x).clone(), (**y).clone(), d.sub(&Dim::term(m.clone(), 1))))
         }
         _ => None,
     }
 }
 
-/// The sum of forms; too long where numbers saturate.
+/// The sum of dimensions.
 fn sum(all: impl Iterator<Item = Dim>) -> Dim {
-    all.fold(Dim::zero(), |sum, d| exact_or_too_long(sum.add(&d)))
+    all.fold(Dim::zero(), |sum, d| sum.add(&d))
 }
 
-/// The size of a number times powers of forms; too long where numbers saturate.
+/// The absolute value of a number, times powers of dimensions.
 fn product(coefficient: i128, factors: impl Iterator<Item = (Dim, u32)>) -> Dim {
-    let number = exact_or_too_long(Dim::term(Monomial::default(), coefficient.saturating_abs()));
+    let number = Dim::term(Monomial::default(), coefficient.saturating_abs());
     let each = factors.flat_map(|(d, e)| (0..e).map(move |_| d.clone()));
-    each.fold(number, |product, d| exact_or_too_long(product.mul(&d)))
-}
-
-fn exact_or_too_long(d: Dim) -> Dim {
-    if d.is_exact() { d } else { Dim::too_long() }
+    each.fold(number, |product, d| product.mul(&d))
 }
 
 fn extremum(all: Vec<Dim>, least: bool) -> Dim {
@@ -337,7 +288,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     let decided = |x: &Dim, by: &Dim| if least { by.at_most_by_form(x) } else { x.at_most_by_form(by) };
     let mut kept: Vec<Dim> = Vec::new();
     for (at, x) in flat.iter().enumerate() {
-        // Of two that imply each other, and so are equal wherever they have values, the first stays.
+        // Of two entries that imply each other, and so are equal, the first stays.
         let by = flat.iter().enumerate().any(|(n, y)| n != at && decided(x, y) && (n < at || !decided(y, x)));
         if !by {
             kept.push(x.clone());
@@ -351,51 +302,52 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
         Some((only, [])) => return only.clone(),
         Some((first, rest)) => (first.clone(), rest.to_vec()),
     };
-    // What all have in common.
+    // The common summands; the least constant is one of them.
     let mut common = Dim::zero();
-    for (m, r) in first.terms() {
-        let same = |d: &Dim| d.terms().any(|(n, s)| m == n && r == s);
-        if !m.0.is_empty() && rest.iter().all(same) {
-            common = common.add(&Dim::of_term(m.clone(), *r));
+    for (m, c) in first.terms() {
+        let own = Dim::of_poly(Poly::term(m.clone(), *c).over(first.denominator()));
+        let same = |d: &Dim| {
+            let scaled = |(n, s): &(Monomial, i128)| if m == n { s.checked_mul(first.denominator()) } else { None };
+            d.terms().iter().filter_map(scaled).any(|s| Some(s) == c.checked_mul(d.denominator()))
+        };
+        if !m.is_one() && rest.iter().all(same) {
+            common = common.add(&own);
         }
     }
-    let constants = || kept.iter().map(|d| d.constant());
-    let constant = constants().min().unwrap_or(0);
-    if is_small(&first) && rest.iter().all(is_small) {
-        common = common.add(&Dim::term(Monomial::default(), constant));
-    }
+    let constant = kept.iter().map(|d| d.poly().constant()).min().unwrap_or(0);
+    common = common.add(&Dim::term(Monomial::default(), constant));
     let mut kept: Vec<Dim> = kept.iter().map(|d| d.sub(&common)).collect();
-    // A positive factor of all.
+    // A common positive factor.
     let terms = || kept.iter().flat_map(|d| d.terms());
-    let whole = terms().all(|(_, r)| r.den == 1);
-    let number = terms().fold(0, |n: i128, (_, r)| if n == 0 { r.num.saturating_abs() } else { gcd(n, r.num) });
-    let number = if whole && number > 1 { number } else { 1 };
-    let shared = shared_factors(terms().map(|(m, _)| m));
-    let scale = Dim::of_term(shared, Ratio::int(number));
+    let whole = kept.iter().all(|d| d.denominator() == 1);
+    let number = if whole { common_divisor(terms().map(|(_, c)| *c)).max(1) } else { 1 };
+    let scale = Dim::term(shared_symbols(terms().map(|(m, _)| m)), number);
     if scale != Dim::one()
         && let Some(scaled) = kept.iter().map(|d| d.div(&scale)).collect::<Option<Vec<Dim>>>()
     {
-        // Without the factor there may be more in common.
+        // Without the factor there may be more common summands.
         return extremum(scaled, least).mul(&scale).add(&common);
+    }
+    if kept.iter().any(Dim::is_too_long) {
+        return Dim::too_long();
     }
     kept.sort();
     let factor = if least { Factor::Min(kept) } else { Factor::Max(kept) };
-    Dim::factor(factor).bounded().add(&common)
+    Dim::factor(factor).add(&common)
 }
 
-/// The entries of a `min` (or `max`) plus a rest, each with the rest.
+/// The entries of a `min` (or `max`) plus a rest, each with the rest added.
 fn entries(d: &Dim, least: bool) -> Option<Vec<Dim>> {
-    d.terms().find_map(|(m, r)| {
-        let (factor, 1) = m.0.iter().next()? else { return None };
-        let list = match factor {
-            Factor::Min(list) if least => list,
-            Factor::Max(list) if !least => list,
+    d.terms().iter().find_map(|(m, c)| {
+        let list = match m.factors() {
+            [(Factor::Min(list), 1)] if least => list,
+            [(Factor::Max(list), 1)] if !least => list,
             _ => return None,
         };
-        if m.0.len() != 1 || *r != Ratio::int(1) {
+        if *c != d.denominator() {
             return None;
         }
-        let rest = d.sub(&Dim::of_term(m.clone(), *r));
+        let rest = d.sub(&Dim::term(m.clone(), 1));
         Some(list.iter().map(|x| x.add(&rest)).collect())
     })
 }
@@ -532,7 +484,7 @@ mod tests {
             let again = dim.substitute(&|_| None).unwrap();
             assert_eq!(again, dim, "{dim} rebuilt is {again}");
             seen += 1;
-            rounded += usize::from(dim.terms().any(|(m, _)| m.0.keys().any(|f| !matches!(f, Factor::Symbol(_)))));
+            rounded += usize::from(dim.factors().any(|f| !matches!(f, Factor::Symbol(_))));
         }
         assert!(seen > 1200 && rounded > 400, "{seen} {rounded}");
     }

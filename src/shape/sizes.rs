@@ -28,14 +28,13 @@ impl Sizes {
     pub fn argument(&mut self, ty: &TensorType) {
         for d in &ty.shape {
             // A power of a symbol and a number: `c * S^e + k`.
-            let k = d.constant();
-            let rest = d.sub(&Dim::term(Monomial::default(), k));
-            let mut terms = rest.terms();
-            if let (Some((m, r)), None) = (terms.next(), terms.next())
-                && r.den == 1
-                && r.num >= 1
-            {
-                self.power(m, (1i128 << ADDRESS_BITS).saturating_sub(k) / r.num);
+            let (k, (m, c)) = match d.terms() {
+                [term] => (0, term),
+                [(one, k), term] if one.is_one() => (*k, term),
+                _ => continue,
+            };
+            if d.denominator() == 1 && *c >= 1 {
+                self.power(m, (1i128 << ADDRESS_BITS).saturating_sub(k) / c);
             }
         }
         self.arguments.push(smallest(ty));
@@ -49,8 +48,7 @@ impl Sizes {
 
     /// Adds what follows from an upper bound of a product, if that is a power of a symbol.
     fn power(&mut self, product: &Monomial, most: i128) {
-        let mut factors = product.0.iter();
-        if let (Some((Factor::Symbol(name), e)), None) = (factors.next(), factors.next())
+        if let [(Factor::Symbol(name), e)] = product.factors()
             && let Ok(e @ 1..) = u32::try_from(*e)
         {
             self.symbol(name, root(most.max(0), e));
@@ -63,8 +61,8 @@ impl Sizes {
         *slot = (*slot).min(most);
         for (coefficient, factors) in d.as_fraction().0 {
             let powers = factors.into_iter().map(|(f, e)| (f, i32::try_from(e).unwrap_or(i32::MAX)));
-            let product = Monomial(powers.collect());
-            if product.0.is_empty() {
+            let product: Monomial = powers.collect();
+            if product.is_one() {
                 continue;
             }
             let most = most / coefficient.saturating_abs().max(1);
@@ -77,19 +75,19 @@ impl Sizes {
     /// The part that concerns these symbols only.
     pub fn only(&self, symbols: &[String]) -> Sizes {
         let named = |d: &Dim| d.symbols().iter().all(|s| symbols.iter().any(|own| **own == **s));
-        let known = |m: &Monomial| m.0.keys().all(|f| named(&Dim::factor(f.clone())));
+        let known = |f: &Factor| named(&Dim::factor(f.clone()));
         let forms = self.forms.iter().filter(|(d, _)| named(d));
         let forms = forms.map(|(d, most)| (d.clone(), *most)).collect();
         let arguments = self.arguments.iter().map(|(m, bytes)| {
             // What is left out counts as 1.
-            let kept = m.0.iter().filter(|(f, _)| known(&Monomial([((*f).clone(), 1)].into())));
-            (Monomial(kept.map(|(f, e)| (f.clone(), *e)).collect()), *bytes)
+            let kept = m.factors().iter().filter(|(f, _)| known(f));
+            (kept.cloned().collect::<Monomial>(), *bytes)
         });
-        let mut arguments: Vec<(Monomial, i128)> = arguments.filter(|(m, _)| !m.0.is_empty()).collect();
+        let mut arguments: Vec<(Monomial, i128)> = arguments.filter(|(m, _)| !m.is_one()).collect();
         arguments.sort();
         arguments.dedup();
         let named = self.symbols.iter().filter(|(name, _)| symbols.contains(name));
-        let products = self.products.iter().filter(|(m, _)| known(m));
+        let products = self.products.iter().filter(|(m, _)| m.variables().all(known));
         Sizes {
             arguments,
             symbols: named.map(|(name, most)| (name.clone(), *most)).collect(),
@@ -106,7 +104,7 @@ impl Sizes {
         let (terms, divisor) = d.as_fraction();
         let size = |(coefficient, factors): &(i128, Vec<(Factor, u32)>)| {
             let powers = factors.iter().map(|(f, e)| (f.clone(), i32::try_from(*e).unwrap_or(i32::MAX)));
-            coefficient.saturating_abs().saturating_mul(self.product(&Monomial(powers.collect())))
+            coefficient.saturating_abs().saturating_mul(self.product(&powers.collect()))
         };
         let sum = terms.iter().map(size).fold(0, i128::saturating_add);
         let known = self.forms.get(d).copied().unwrap_or(i128::MAX);
@@ -120,23 +118,22 @@ impl Sizes {
 
     /// An upper bound of the size of a product. Its divisors are at least 1.
     pub fn product(&self, m: &Monomial) -> i128 {
-        let above = m.0.iter().filter(|(_, e)| **e > 0);
-        let m = Monomial(above.map(|(f, e)| (f.clone(), *e)).collect());
+        let m: Monomial = m.factors().iter().filter(|(_, e)| *e > 0).cloned().collect();
         let mut most = self.by_factors(&m);
         for (known, size) in &self.products {
-            if is_part(known, &m) {
-                most = most.min(size.saturating_mul(self.by_factors(&m.mul(&known.inverse()))));
+            if let Some(rest) = m.over(known).filter(|_| is_part(known, &m)) {
+                most = most.min(size.saturating_mul(self.by_factors(&rest)));
             }
         }
         most
     }
 
     fn by_factors(&self, m: &Monomial) -> i128 {
-        let power = |(f, e): (&Factor, &i32)| {
+        let power = |(f, e): &(Factor, i32)| {
             let own = self.factor(f);
             (0..*e).try_fold(1i128, |product, _| product.checked_mul(own)).unwrap_or(i128::MAX)
         };
-        let alone = m.0.iter().map(power).fold(1, i128::saturating_mul);
+        let alone = m.factors().iter().map(power).fold(1, i128::saturating_mul);
         let inside = self.arguments.iter().filter(|(of, _)| is_part(m, of));
         inside.map(|(_, bytes)| (1i128 << ADDRESS_BITS) / bytes).fold(alone, i128::min)
     }
@@ -157,7 +154,7 @@ impl Sizes {
     /// An upper bound of a term in multiples of 2^[`ADDRESS_BITS`] bytes, from an argument of which it is a part.
     pub fn times_an_argument(&self, m: &Monomial, coefficient: i128) -> Option<i128> {
         let coefficient = coefficient.saturating_abs();
-        if m.0.is_empty() {
+        if m.is_one() {
             return Some(coefficient >> ADDRESS_BITS);
         }
         let times = |bytes: &i128| coefficient.saturating_add(bytes - 1) / bytes;
@@ -178,12 +175,12 @@ fn root(most: i128, e: u32) -> i128 {
 
 /// Does the second product contain all factors of the first?
 fn is_part(m: &Monomial, of: &Monomial) -> bool {
-    m.0.iter().all(|(factor, e)| of.0.get(factor).is_some_and(|most| e <= most))
+    m.factors().iter().all(|(factor, e)| of.factors().iter().any(|(own, most)| factor == own && e <= most))
 }
 
 /// The least memory of an argument of this type: the powers of its symbols, and its bytes where these are 1.
 fn smallest(ty: &TensorType) -> (Monomial, i128) {
-    let mut powers: BTreeMap<Factor, i32> = BTreeMap::new();
+    let mut powers = Vec::new();
     let mut bytes = i128::from(ty.elem.size()).max(1);
     for d in &ty.shape {
         if let Some(n) = d.as_const() {
@@ -191,16 +188,15 @@ fn smallest(ty: &TensorType) -> (Monomial, i128) {
             continue;
         }
         // One of the terms is a lower bound if no other is negative.
-        let whole = d.terms().all(|(m, r)| r.num >= 0 && r.den == 1 && m.0.values().all(|e| *e > 0));
+        let whole = d.is_polynomial() && d.terms().iter().all(|(_, c)| *c >= 0);
         // A single factor: where it is 0, so is the product.
-        let alone = |m: &Monomial| m.0.len() == 1 && m.0.keys().all(Factor::is_provably_nonnegative);
-        let power = d.terms().find(|(m, _)| alone(m)).and_then(|(m, _)| m.0.iter().next());
-        if let Some((factor, e)) = power.filter(|_| whole) {
-            let slot = powers.entry(factor.clone()).or_insert(0);
-            *slot = slot.saturating_add(*e);
-        }
+        let power = d.terms().iter().find_map(|(m, _)| match m.factors() {
+            [power] if power.0.is_provably_nonnegative() => Some(power),
+            _ => None,
+        });
+        powers.extend(power.filter(|_| whole).cloned());
     }
-    (Monomial(powers), bytes)
+    (powers.into_iter().collect(), bytes)
 }
 
 #[cfg(test)]

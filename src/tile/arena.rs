@@ -64,10 +64,8 @@ pub fn share_slots(plan: &mut Plan, kernels: &[Kernel]) {
 /// Is a size at most another one, by a proof that the verifier finds too? It finds none for a symbol below one that is rounded there
 /// alone: `3*S` below `9*floor_div(S, 3) + 6`.
 fn lies_in(facts: &Facts, small: &Dim, large: &Dim) -> bool {
-    let symbols = |d: &Dim| -> BTreeSet<Factor> {
-        let factors = d.terms().flat_map(|(product, _)| product.0.keys());
-        factors.filter(|f| matches!(f, Factor::Symbol(_))).cloned().collect()
-    };
+    let symbols =
+        |d: &Dim| -> BTreeSet<Factor> { d.factors().filter(|f| matches!(f, Factor::Symbol(_))).cloned().collect() };
     facts.at_most(small, large) && symbols(small).is_subset(&symbols(large))
 }
 

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Body, BufferType, Kernel, Module, Op, Plan, PlanVariant, Type};
-use crate::shape::{ADDRESS_BITS, Dim, Fact, Monomial, Sizes};
+use crate::shape::{ADDRESS_BITS, Dim, Fact, Sizes};
 
 /// A form that counts elements is multiplied by this before it is checked: bytes of an element, as for tensors of the graph.
 const ELEMENT: i64 = 4;
@@ -48,9 +48,7 @@ impl Form {
 
 /// What is divided when a form is computed: `T*T` of `T*T/4`.
 fn numerator(dim: &Dim) -> Dim {
-    let (_, (coefficient, factors)) = dim.as_fraction();
-    let powers = factors.into_iter().map(|(f, e)| (f, i32::try_from(e).unwrap_or(i32::MAX)));
-    dim.mul(&Dim::term(Monomial(powers.collect()), coefficient))
+    dim.as_quotient().0
 }
 
 /// Can a call compute a form, with coefficients that fit?

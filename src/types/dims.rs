@@ -385,7 +385,7 @@ impl DimScope {
         op_span: Span,
         diagnostics: &mut Diagnostics,
     ) -> Option<Dim> {
-        if b.terms().next().is_none() {
+        if *b == Dim::zero() {
             diagnostics.push(
                 Diagnostic::error(codes::DIVISION_BY_ZERO, format!("`{a} / {b}` divides by zero")).at(op_span, ""),
             );

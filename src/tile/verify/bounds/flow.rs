@@ -12,10 +12,9 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::poly::{Atom, Poly};
-use super::prove::{Bounds, Prover};
 use crate::cfg::Cfg;
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
+use crate::shape::prove::{Atom, AtomPoly as Poly, Bounds, Prover, product};
 use crate::shape::{Dim, Sizes};
 use crate::tile::{Block, Body, Extent, Inst, InstData, Op, Terminator, Type, Value};
 
@@ -60,7 +59,7 @@ impl<'a> Flow<'a> {
         others: impl IntoIterator<Item = &'d Dim>,
     ) -> Flow<'a> {
         let mut prover = Prover::new(symbols, sizes);
-        prover.learn_dimensions(known);
+        prover.assume_dimensions(known);
         // What is rounded is numbered before indices: it is the same in all rounds of a loop, and indices are eliminated first.
         others.into_iter().for_each(|d| _ = prover.dim(d));
         for (_, _, data) in body.insts() {
@@ -210,7 +209,7 @@ impl<'a> Flow<'a> {
         self.condition(*condition, round, &mut facts, &mut MAX_TREE.clone());
         for (turns, before) in own {
             for fact in &facts {
-                let Some((c, rest)) = self.prover.split(fact, turns) else { continue };
+                let Some((c, rest)) = fact.split(&turns) else { continue };
                 let Some(c) = c.as_int().filter(|c| *c < 0).and_then(i128::checked_neg) else { continue };
                 if let Some(limit) = rest.add(&Poly::int(c))
                     && self.prover.is_older(&rest, before)
@@ -274,7 +273,7 @@ impl<'a> Flow<'a> {
             [step] if step.abs() <= MAX_STEP && self.prover.fits(&start) => {
                 let most = self.rounds(b, v, (*step, *step), from, &start);
                 let turns = self.prover.atom(Bounds { natural: true, most: Some(most), ..Bounds::default() });
-                let form = self.prover.of_atom(turns);
+                let form = Poly::variable(turns);
                 self.counters.push(Counter { header: b, turns, before });
                 match start.combine(1, &form, *step) {
                     Some(p) => p,
@@ -445,7 +444,7 @@ impl<'a> Flow<'a> {
         match op {
             BinaryOp::Add => return a.add(b),
             BinaryOp::Sub => return a.sub(b),
-            BinaryOp::Mul => return self.prover.mul(a, b),
+            BinaryOp::Mul => return product(a, b),
             _ => {}
         }
         if !self.prover.fits(a) || !self.prover.fits(b) {

@@ -8,8 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::flow::Flow;
-use super::poly::Poly;
-use super::prove::Bounds;
+use crate::shape::prove::{AtomPoly as Poly, Bounds, product};
 use crate::shape::{Dim, Sizes};
 use crate::tile::text::{At, Owner};
 use crate::tile::verify::Sink;
@@ -83,7 +82,7 @@ impl<'a> Checker<'a, '_> {
             let form = self.flow.prover.fresh(Bounds { natural: true, upper, ..Bounds::default() });
             self.flow.set(g.value, form);
         }
-        self.flow.prover.learn(present);
+        self.flow.prover.assume(present);
     }
 
     fn block(&mut self, b: Block) {
@@ -202,7 +201,7 @@ impl<'a> Checker<'a, '_> {
             if !self.flow.proves(stride.clone(), b, &[]) {
                 return false;
             }
-            let way = last.and_then(|l| self.flow.prover.mul(&l, &stride?));
+            let way = last.and_then(|l| product(&l, &stride?));
             end = end.and_then(|e| e.add(&way?));
         }
         let room = self.flow.prover.dim(bytes);

@@ -1,8 +1,8 @@
-//! That accesses stay in their buffers, proved for all values of the dimensions.
+//! Proves that accesses stay in their buffers, for all values of the dimensions.
 //!
 //! In: a module whose kernels and plans are otherwise well formed. Out: errors for what is not proved. The parts: indices as
-//! polynomials (`poly`), proofs (`prove`), facts from control flow (`flow`), what is to be proved of kernels and plans (`kernel`,
-//! `plan`).
+//! polynomials and facts from control flow (`flow`), the inequalities to prove of kernels and plans (`kernel`, `plan`). The proofs
+//! are found by [`shape::prove`](crate::shape::prove).
 //!
 //! What is known of the dimensions: each is at least 0; so is every extent of an entry point's arguments and results; the forms
 //! that code evaluates fit 64 bits, which calls check where it is not known ([`fits`]); the entry point's conditions hold; and what
@@ -13,8 +13,6 @@
 mod flow;
 mod kernel;
 mod plan;
-mod poly;
-mod prove;
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -149,21 +147,7 @@ fn known(module: &Module, p: &Plan) -> Known {
         }
     }
     known.facts.known = e.checks.iter().map(|(fact, _)| fact.clone()).collect();
-    for (fact, _) in &e.checks {
-        let Fact { left, relation, right } = fact;
-        match relation {
-            // What is known of sizes says that.
-            Relation::Le if fact.is_fit() => {}
-            Relation::Le => known.forms.push(right.sub(left)),
-            Relation::Lt => known.forms.push(right.sub(left).sub(&Dim::one())),
-            Relation::Eq => known.forms.extend([right.sub(left), left.sub(right)]),
-            // What is not 0 is at least 1, being at least 0.
-            Relation::Ne if right.as_const() == Some(0) && left.is_provably_nonnegative() => {
-                known.forms.push(left.sub(&Dim::one()));
-            }
-            Relation::Ne | Relation::Divisible => {}
-        }
-    }
+    known.forms.extend(known.facts.known.iter().flat_map(Fact::nonnegative));
     known
 }
 
@@ -278,26 +262,10 @@ fn whole(body: &Body, others: &[&Dim], facts: &Facts, divisions: &[Division], si
 /// Is a dimension exact, with the sides of the rounded quotients in it?
 fn exact(d: &Dim, facts: &Facts) -> bool {
     let rounds = |f: &&Factor| !matches!(f, Factor::Quotient(..));
-    let mut inside = d.terms().flat_map(|(m, _)| m.0.keys()).filter(rounds).flat_map(Factor::inner);
+    let mut inside = d.factors().filter(rounds).flat_map(Factor::inner);
     if !inside.all(|d| exact(d, facts)) {
         return false;
     }
-    if d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0)) {
-        return true;
-    }
-    let (_, (den, factors)) = d.as_fraction();
-    let product = |d: &Dim, (f, e): &(Factor, u32)| (0..*e).fold(d.clone(), |d, _| d.mul(&of(f)));
-    let den = factors.iter().fold(Dim::from(i64::try_from(den).unwrap_or(0)), |d, f| product(&d, f));
-    facts.divides(&d.mul(&den), &den)
-}
-
-/// A factor of a divisor.
-fn of(f: &Factor) -> Dim {
-    match f {
-        Factor::Symbol(s) => Dim::symbol(s),
-        Factor::Quotient(a, b) => a.div(b).unwrap_or_default(),
-        Factor::Floor(..) | Factor::Min(_) | Factor::Max(_) => {
-            Dim::term(crate::shape::Monomial([(f.clone(), 1)].into()), 1)
-        }
-    }
+    let (_, divisor) = d.as_quotient();
+    d.is_polynomial() || facts.divides(&d.mul(&divisor), &divisor)
 }

@@ -11,8 +11,8 @@ use cranelift_entity::SecondaryMap;
 use super::Known;
 use super::flow::Flow;
 use super::kernel::{Room, stays_in, within};
-use super::poly::Poly;
 use crate::interface::param_named;
+use crate::shape::prove::{AtomPoly as Poly, product};
 use crate::shape::{Dim, Sizes};
 use crate::tile::text::At;
 use crate::tile::verify::Sink;
@@ -147,8 +147,7 @@ impl<'a> Checker<'a, '_> {
             if !self.flow.proves(stride.clone(), b, &[]) {
                 return none;
             }
-            let way =
-                steps.as_ref().and_then(|n| self.flow.prover.mul(n, stride.as_ref()?)).and_then(|w| w.scale(size));
+            let way = steps.as_ref().and_then(|n| product(n, stride.as_ref()?)).and_then(|w| w.scale(size));
             end = end.and_then(|e| e.add(&way?));
             there.extend(steps);
         }
@@ -204,7 +203,7 @@ impl<'a> Checker<'a, '_> {
                 for (index, stride) in indices.iter().zip(strides) {
                     let index = self.flow.form(*index);
                     let stride = self.flow.prover.dim(stride);
-                    let step = stride.and_then(|s| self.flow.prover.mul(&index, &s));
+                    let step = stride.and_then(|s| product(&index, &s));
                     elements = elements.and_then(|sum| sum.add(&step?));
                 }
                 let start = elements.and_then(|n| from.start.combine(1, &n, size));
@@ -279,7 +278,7 @@ impl<'a> Checker<'a, '_> {
             let steps = self.flow.prover.dim(extent).and_then(|n| n.sub(&Poly::int(1)));
             let stride = self.flow.prover.dim(stride);
             if stride.as_ref().and_then(Poly::as_int) != Some(0) {
-                let way = steps.as_ref().and_then(|n| self.flow.prover.mul(n, stride.as_ref()?));
+                let way = steps.as_ref().and_then(|n| product(n, stride.as_ref()?));
                 let way = way.and_then(|w| w.scale(size));
                 if self.flow.proves(stride.clone(), b, &[]) {
                     high = high.and_then(|h| h.add(&way?));

@@ -16,7 +16,7 @@ fn n(n: i64) -> Dim {
 fn prover(known: &[Dim]) -> Prover {
     let names = NAMES.map(str::to_string);
     let mut prover = Prover::new(&names, Sizes::default());
-    prover.learn_dimensions(known);
+    prover.assume_dimensions(known);
     prover
 }
 
@@ -83,6 +83,20 @@ fn products_are_proved_by_their_factors() {
     ] {
         assert!(models(known, 4, 7).iter().any(|at| value(&claim, at).is_some_and(|v| v < 0)), "{claim}");
         assert!(!proved(known, &claim), "{claim} where {known:?}");
+    }
+}
+
+/// Rounded terms of which each is a lower bound of the other, or of terms that contain it: computing lower bounds ends.
+#[test]
+fn rounded_terms_that_bound_each_other() {
+    let floor = |x: &str, by: i64| s(x).floor_div(&n(by)).unwrap();
+    for other in [floor("B", 3), floor("B", 3).add(&floor("A", 5)), floor("B", 3).min_with(&floor("C", 2))] {
+        let slack = floor("A", 2).sub(&other);
+        let known = [slack.clone(), slack.neg()];
+        let claim = s("A").sub(&other.mul(&n(2)));
+        let all = models(&known, 3, 9);
+        assert!(all.len() > 10 && all.iter().all(|at| value(&claim, at).unwrap() >= 0), "{claim}");
+        assert!(proved(&known, &claim) && !proved(&known, &claim.sub(&n(1))), "{claim}");
     }
 }
 
@@ -244,7 +258,7 @@ fn accesses_that_are_proved_end_before() {
         let row = prover.fresh(row);
         let column = Bounds { natural: true, upper: vec![(1, last(&c))], ..Bounds::default() };
         let column = prover.fresh(column);
-        let begin = prover.mul(&row.scale(i128::from(step)).unwrap(), &c).unwrap();
+        let begin = product(&row.scale(i128::from(step)).unwrap(), &c).unwrap();
         let end = begin.add(&column).unwrap().add(&Poly::int(1)).unwrap();
         let present = [last(&r).tightened(), last(&c).tightened()];
         for spare in [0, 1] {
@@ -282,28 +296,28 @@ struct Indices {
 
 impl Indices {
     fn new() -> Indices {
-        let mut prover = Prover::new(&["A".to_string(), "B".to_string()], Sizes::default());
-        let atoms: Vec<Poly> = [0, 1].map(|a| prover.of_atom(a)).into();
+        let prover = Prover::new(&["A".to_string(), "B".to_string()], Sizes::default());
+        let atoms: Vec<Poly> = [0, 1].map(Poly::variable).into();
         let models = (0..25).map(|i| vec![i % 5, i / 5]).collect();
         Indices { prover, models, slack: atoms.clone(), atoms }
     }
 
     /// A form times its divisor.
     fn numerator(&self, p: &Poly, at: &[i128]) -> i128 {
-        let value = |m: Mono| -> i128 {
-            let factors = self.prover.table.factors(m).iter();
+        let value = |m: &AtomMonomial| -> i128 {
+            let factors = m.factors().iter();
             factors.map(|(a, e)| at[*a as usize].pow(e.unsigned_abs())).product()
         };
-        p.terms().iter().map(|(m, c)| c * value(*m)).sum()
+        p.terms().iter().map(|(m, c)| c * value(m)).sum()
     }
 
     /// A form as a text.
     fn text(&self, p: &Poly) -> String {
         let terms = p.terms().iter().map(|(m, c)| {
-            let factors = self.prover.table.factors(*m).iter();
+            let factors = m.factors().iter();
             format!("{c:+}{}", factors.map(|(a, e)| format!("*x{a}").repeat(*e as usize)).collect::<String>())
         });
-        format!("({})/{}", terms.collect::<String>(), p.divisor())
+        format!("({})/{}", terms.collect::<String>(), p.denominator())
     }
 
     /// All that is known of the atoms.
@@ -335,7 +349,7 @@ impl Indices {
         match random.below(5) {
             0 => x.add(&y),
             1 => x.sub(&y),
-            2 => self.prover.mul(&x, &y),
+            2 => product(&x, &y),
             3 => x.over(1 + random.below(3) as i128),
             _ => x.combine(1 + random.below(3) as i128, &y, random.below(5) as i128 - 2),
         }
@@ -366,7 +380,7 @@ impl Indices {
         let (p, q) = (self.form(random, 2), self.form(random, 2));
         let exact = |own: &Indices, p: &Poly, at: &[i128]| -> Vec<i128> {
             let n = own.numerator(p, at);
-            if n % p.divisor() == 0 { vec![n / p.divisor()] } else { Vec::new() }
+            if n % p.denominator() == 0 { vec![n / p.denominator()] } else { Vec::new() }
         };
         match random.below(6) {
             // A grid, or a counter: each `c`-th below a bound.
@@ -374,7 +388,8 @@ impl Indices {
                 let c = 1 + random.below(3) as i128;
                 let last = p.sub(&Poly::int(1)).unwrap();
                 let bounds = Bounds { natural: true, upper: vec![(c, last.clone())], ..Bounds::default() };
-                let within = |own: &Indices, at: &[i128], i: i128| c * i * last.divisor() <= own.numerator(&last, at);
+                let within =
+                    |own: &Indices, at: &[i128], i: i128| c * i * last.denominator() <= own.numerator(&last, at);
                 self.add(random, bounds, |own, at| (0..7).filter(|i| within(own, at, *i)).collect());
             }
             // The smaller or the larger one.
@@ -392,7 +407,7 @@ impl Indices {
             // A quotient that is rounded down.
             4 => {
                 let c = 2 + random.below(3) as i128;
-                let p = p.scale(p.divisor()).unwrap();
+                let p = p.scale(p.denominator()).unwrap();
                 let natural = self.prover.proves(&p, []);
                 let lower = vec![(c, p.sub(&Poly::int(c - 1)).unwrap())];
                 let bounds = Bounds { natural, lower, upper: vec![(c, p.clone())], ..Bounds::default() };
@@ -433,7 +448,7 @@ fn what_is_proved_of_indices_holds() {
             for _ in 0..1 + random.below(3) {
                 let (x, y) = (random.pick(&natural).clone(), random.pick(&natural).clone());
                 let term = match random.below(3) {
-                    0 => all.prover.mul(&x, &y),
+                    0 => product(&x, &y),
                     1 => x.add(&y),
                     _ => Some(x),
                 };
