@@ -364,7 +364,8 @@ fn inlining_has_a_limit() {
     assert!(message.contains("E0611"), "{message}");
 }
 
-/// The graph IR of every example, and its text reads back.
+/// The graph IR of every example passes the verifier and reads back from its text. That of the first eight, which go from one matmul to
+/// GPT-2, is kept to be read.
 #[test]
 fn examples() {
     for example in fixtures::EXAMPLES {
@@ -375,7 +376,9 @@ fn examples() {
         let printed = text::print(&module);
         let parsed = text::parse(&printed, Default::default()).unwrap_or_else(|_| panic!("{example}\n{printed}"));
         assert_eq!(text::print(&parsed.module), printed);
-        snapshot(example, &format!("{source}\n----------\n{printed}"));
+        if *example < "09" {
+            snapshot(example, &printed);
+        }
     }
 }
 
