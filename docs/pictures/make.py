@@ -1,0 +1,120 @@
+"""Draws the pictures of the documents as SVG.
+
+    python3 docs/pictures/make.py            writes them beside this file
+    python3 docs/pictures/make.py FOLDER     writes them there
+
+Only Python's standard library is needed. A test compares the committed files with what this writes.
+"""
+
+import pathlib
+import sys
+from xml.sax.saxutils import escape
+
+STYLE = """
+    .ground { fill: #ffffff } .ink { fill: #1c1c1c } .faint { fill: #6a6a6a }
+    .box { fill: #eef3fb; stroke: #5b7db1 } .data { fill: #f6f1e4; stroke: #b09555 }
+    .hot { fill: #f3d9b8; stroke: #b5762a } .off { fill: none; stroke: #b8b8b8; stroke-dasharray: 4 3 }
+    .line { stroke: #6a6a6a; fill: none; marker-end: url(#tip) } .tip { fill: #6a6a6a }
+    text { font: 13px system-ui, sans-serif } .title { font-weight: 600 } .code { font: 12px ui-monospace, monospace }
+    @media (prefers-color-scheme: dark) {
+      .ground { fill: #14161a } .ink { fill: #ececec } .faint { fill: #a0a0a0 }
+      .box { fill: #1d2a3d; stroke: #7f9fce } .data { fill: #2d281b; stroke: #b9a066 }
+      .hot { fill: #4a3417; stroke: #d29a50 } .off { stroke: #565656 }
+      .line { stroke: #a0a0a0 } .tip { fill: #a0a0a0 }
+    }"""
+
+
+class Picture:
+    def __init__(self, width, height, title):
+        self.parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+            f"  <style>{STYLE}\n  </style>",
+            f"  <title>{escape(title)}</title>",
+            '  <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+            'orient="auto"><path class="tip" d="M0 0 8 4 0 8z"/></marker></defs>',
+            f'  <rect class="ground" width="{width}" height="{height}"/>',
+        ]
+
+    def box(self, x, y, width, height, kind="box"):
+        self.parts.append(f'  <rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}" rx="4"/>')
+
+    def text(self, x, y, words, kind="ink", anchor="start"):
+        self.parts.append(f'  <text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{escape(words)}</text>')
+
+    def arrow(self, *points):
+        path = "M" + " L".join(f"{x} {y}" for x, y in points)
+        self.parts.append(f'  <path class="line" d="{path}"/>')
+
+    def svg(self):
+        return "\n".join([*self.parts, "</svg>", ""])
+
+
+def pipeline():
+    """The stages, each with what it does, and the folders of src/ that it lives in."""
+    p = Picture(860, 420, "From source text to a shared library")
+    stages = [
+        ("source", "model.attn", "tokens, AST, typed AST", "names resolved, shapes checked with symbolic dimensions", "syntax/, types/, shape/"),
+        ("graph IR", ".air", "SSA over tensors", "passes: simplify, CSE, DCE, LICM, find attention, fuse", "lowering/graph/, ir/, passes/"),
+        ("tile IR", ".tir", "kernels, and plans that launch them", "schedule: variants, panels, tiles, loop nests, memory", "lowering/tile/, tile/"),
+        ("vector IR", ".vir", "loops over vectors, with masks", "written once for all widths; exp, sin, pow as text", "lowering/vector/, vector/"),
+        ("machine code", ".o", "Cranelift, own leaf functions, PTX, LLVM", "one variant for each instruction set or GPU", "codegen/, ptx/"),
+    ]
+    for i, (name, file, what, how, where) in enumerate(stages):
+        y = 14 + 68 * i
+        p.box(20, y, 150, 52)
+        p.text(95, y + 23, name, "ink title", "middle")
+        p.text(95, y + 41, file, "faint code", "middle")
+        p.text(190, y + 22, what)
+        p.text(190, y + 41, how, "faint")
+        p.text(620, y + 32, where, "faint code")
+        p.arrow((95, y + 52), (95, y + 68))
+    y = 14 + 68 * len(stages)
+    for x, name in [(20, "model.so"), (180, "model.h"), (340, "model.py")]:
+        p.box(x, y, 140, 44, "data")
+        p.text(x + 70, y + 27, name, "ink title", "middle")
+    p.text(620, y + 27, "runtime/", "faint code")
+    p.text(500, y + 27, "needs only libc", "faint")
+    return p.svg()
+
+
+def attention():
+    """One tile of queries of a causal attention, on its way through blocks of keys."""
+    p = Picture(860, 410, "A fused attention")
+    left, top, cell, own, at = 250, 90, 48, 3, 1
+    p.text(20, 24, "softmax(q @ k.T / sqrt(D)) @ v, one tile of queries at a time", "ink title")
+    p.text(20, 44, "The scores of a block live in registers and scratch; the whole matrix never exists.", "faint")
+    p.text(left, top - 12, "blocks of keys and values, read one after another", "faint")
+    for row in range(5):
+        y = top + row * cell + 2
+        p.box(left - 120, y, 106, cell - 4, "hot" if row == own else "data")
+        p.text(left - 67, y + 27, f"queries {row}", "ink", "middle")
+        for col in range(5):
+            x = left + col * cell + 2
+            kind = "off" if col > row else "data" if row != own else "hot" if col == at else "box"
+            p.box(x, y, cell - 4, cell - 4, kind)
+            if col == row:
+                p.text(x + cell / 2 - 2, y + 27, "mask", "ink", "middle")
+    p.text(20, top + own * cell + 29, "in registers", "faint")
+    x = left + 5 * cell + 24
+    p.text(x, top + 28, "dashed: hidden by the mask, not visited", "faint")
+    for i, (name, what) in enumerate([("m", "running maximum"), ("l", "running sum"), ("o", "result, not yet divided")]):
+        y = top + cell + i * 38
+        p.box(x, y, 36, 30, "hot")
+        p.text(x + 18, y + 20, name, "ink code", "middle")
+        p.text(x + 46, y + 20, what, "faint")
+    p.text(x, top + cell + 138, "at the end: o / l", "faint")
+    x, y = left + at * cell + cell / 2, top + 5 * cell
+    p.arrow((x, top + own * cell + cell - 8), (x, y + 22))
+    p.text(left - 120, y + 42, "for each block:  s = q k^T * scale;  m' = max(m, max s);  p = exp(s - m');", "ink code")
+    p.text(left - 5, y + 61, "l = l * exp(m - m') + sum p;  o = o * exp(m - m') + p v;  m = m'", "ink code")
+    return p.svg()
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
+    for draw in (pipeline, attention):
+        (folder / f"{draw.__name__}.svg").write_text(draw())
+
+
+if __name__ == "__main__":
+    main()
