@@ -2,7 +2,7 @@
 # Installs what the tests need and runs all of them. It needs a Rust toolchain, a linker and Python 3.
 #
 #   tests/run.sh                           all tests: some minutes
-#   tests/run.sh --test project readme::   only the tests that these arguments of `cargo test` choose
+#   tests/run.sh --test project documents::   only the tests that these arguments of `cargo test` choose
 #   tests/run.sh --install                 only installs
 #
 # Everything that is fetched goes into .venv/ and build/. Where there is no network, the tests that need Python

@@ -1,7 +1,9 @@
-//! Does the README tell the truth? Its commands are run, its dumps compared, its flags and paths looked for.
+//! Do the documents tell the truth? Their commands are run, their dumps compared, their links, options and names looked for.
 //!
-//! In a block of a console, `$ command` is run in a folder that holds the README's own programs, `examples/` and `checkpoints/`; what
-//! follows must be its output, lines of `...` standing for any lines. Programs are blocks that begin with `// name`.
+//! The pages are README.md, CONTRIBUTING.md, the head of src/lib.rs, examples/README.md and all of docs/ but the language
+//! reference, which is generated. In a block of a console, `$ command` runs in the page's own folder, which holds the programs
+//! of the README and of the page, `examples/` and `checkpoints/`; its output follows, with lines of `...` for any lines. Blocks
+//! of `attn` are programs and begin with `// name`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,24 +11,57 @@ use std::process::Command;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-fn readme() -> String {
-    std::fs::read_to_string(Path::new(ROOT).join("README.md")).expect("the README")
+/// A page: its path from the root, and its text.
+pub(super) struct Page {
+    path: String,
+    text: String,
 }
 
-/// The fenced blocks: language and text.
-fn blocks(text: &str) -> Vec<(&str, &str)> {
-    let mut found = Vec::new();
-    let mut rest = text;
-    while let Some((_, block)) = rest.split_once("\n```") {
-        let (language, block) = block.split_once('\n').expect("a block has lines");
-        let (body, after) = block.split_once("```").expect("a block ends");
-        found.push((language, body));
-        rest = after;
+impl Page {
+    pub(super) fn read(path: &str) -> Page {
+        let text =
+            std::fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let of_crate = |text: &str| {
+            let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
+            lines.map(|line| line.strip_prefix(' ').unwrap_or(line).to_string() + "\n").collect()
+        };
+        let text = if path.ends_with(".rs") { of_crate(&text) } else { text };
+        Page { path: path.to_string(), text }
     }
-    found
+
+    /// The text without its fenced blocks, and the blocks: language and text.
+    pub(super) fn parts(&self) -> (String, Vec<(&str, &str)>) {
+        let (mut prose, mut blocks) = (String::new(), Vec::new());
+        let mut rest = self.text.as_str();
+        while let Some((before, block)) = rest.split_once("\n```") {
+            let (language, block) = block.split_once('\n').expect("a block has lines");
+            let (body, after) = block.split_once("```").unwrap_or_else(|| panic!("{}: a block ends", self.path));
+            prose = prose + before + "\n";
+            blocks.push((language, body));
+            rest = after;
+        }
+        (prose + rest, blocks)
+    }
+
+    fn blocks(&self) -> Vec<(&str, &str)> {
+        self.parts().1
+    }
 }
 
-/// A folder with what the README's commands need, and the variable `PATH` that finds attnc.
+/// All pages, the README first.
+fn pages() -> Vec<Page> {
+    let mut paths: Vec<String> =
+        ["README.md", "CONTRIBUTING.md", "src/lib.rs", "examples/README.md"].map(String::from).to_vec();
+    paths.extend(super::tidy::files("docs", &["md"]).into_iter().filter(|path| path != "docs/language.md"));
+    paths.iter().map(|path| Page::read(path)).collect()
+}
+
+/// Inline code of a text.
+pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// A folder with what the commands of a page need, and the variable `PATH` that finds attnc.
 struct Sandbox {
     folder: tempfile::TempDir,
     path: std::ffi::OsString,
@@ -92,14 +127,13 @@ fn patterns_fit() {
     }
 }
 
-/// Programs are written, commands run in the README's order, and the Python at the end of it where NumPy is there.
-#[test]
-fn commands_print_what_the_readme_shows() {
-    let text = readme();
+/// Runs what a page shows, in its order, and the Python in it where NumPy is installed. Returns what is wrong, and how many
+/// commands ran.
+fn run_page(page: &Page, programs: &[(&str, &str)]) -> (String, usize) {
     let place = Sandbox::new();
-    let mut wrong = String::new();
-    let mut commands = 0;
-    for (language, body) in blocks(&text) {
+    let (mut wrong, mut commands) = (String::new(), 0);
+    let own: Vec<(&str, &str)> = page.blocks();
+    for (language, body) in programs.iter().chain(&own).copied() {
         match language {
             "attn" => {
                 let (name, program) = body.split_once('\n').expect("a program has lines");
@@ -112,7 +146,7 @@ fn commands_print_what_the_readme_shows() {
                 let (_, output) = place.run("sh", &["-c", command]);
                 commands += 1;
                 if !fits(shown, &output) {
-                    wrong += &format!("$ {command}\n{output}\n-- the README has\n{shown}\n");
+                    wrong += &format!("{}: $ {command}\n{output}\n-- the page has\n{shown}\n", page.path);
                 }
             }
             "python" => {
@@ -121,24 +155,43 @@ fn commands_print_what_the_readme_shows() {
                 let python = if own.is_file() { own.to_string_lossy().into_owned() } else { "python3".to_string() };
                 let numpy = Command::new(&python).args(["-c", "import numpy"]).output();
                 if !numpy.is_ok_and(|output| output.status.success()) {
-                    eprintln!("no NumPy: the README's Python is not run");
+                    eprintln!("no NumPy: the Python of {} is not run", page.path);
                     continue;
                 }
                 let (good, output) = place.run(&python, &["-c", body]);
                 if !good {
-                    wrong += &format!("the Python fails:\n{output}\n");
+                    wrong += &format!("{}: the Python fails:\n{output}\n", page.path);
                 }
             }
-            // Files from the network, and pictures.
-            "sh" | "text" => {}
-            other => wrong += &format!("`{other}`: a block of an unknown kind\n"),
+            // What installs or builds, and pictures: no command of attnc is among them, since it would not be run.
+            "sh" | "text" => {
+                if let Some(line) = body.lines().find(|line| line.starts_with("attnc ") || line.starts_with("$ ")) {
+                    wrong += &format!("{}: `{line}` is not run; make it a block of `console`\n", page.path);
+                }
+            }
+            // Of the tree: `extending` looks for them there.
+            "diff" => {}
+            other => wrong += &format!("{}: `{other}`: a block of an unknown kind\n", page.path),
         }
     }
-    assert!(wrong.is_empty(), "{wrong}");
-    assert!(commands >= 6, "{commands}");
+    (wrong, commands)
 }
 
-/// Every option that the README names is one of attnc's.
+#[test]
+fn commands_print_what_the_pages_show() {
+    let pages = pages();
+    let programs: Vec<_> = pages[0].blocks().into_iter().filter(|(language, _)| *language == "attn").collect();
+    let results: Vec<(String, usize)> = std::thread::scope(|scope| {
+        let started: Vec<_> = pages.iter().map(|page| scope.spawn(|| run_page(page, &programs))).collect();
+        started.into_iter().map(|thread| thread.join().expect("a page that can be read")).collect()
+    });
+    let wrong: String = results.iter().map(|(wrong, _)| wrong.as_str()).collect();
+    assert!(wrong.is_empty(), "{wrong}");
+    let commands: usize = results.iter().map(|(_, commands)| commands).sum();
+    assert!(commands >= 35, "{commands}");
+}
+
+/// Every option that a page names is one of attnc's, or stands behind the name of another program.
 #[test]
 fn flags_exist() {
     let place = Sandbox::new();
@@ -162,36 +215,140 @@ fn flags_exist() {
     }
     let is_flag = |c: char| c.is_ascii_lowercase() || c == '-';
     let known: BTreeSet<&str> = help.split(|c: char| !is_flag(c)).filter(|word| word.starts_with("--")).collect();
-    // Cargo has options of its own.
-    let text: String = readme().lines().filter(|line| !line.starts_with("cargo ")).flat_map(|l| [l, "\n"]).collect();
-    let named = text.split(|c: char| !is_flag(c)).filter(|word| word.starts_with("--") && word.len() > 2);
-    for flag in named.filter(|word| word.bytes().any(|b| b != b'-')) {
-        assert!(known.contains(flag), "{flag} is no option of attnc");
+    // A line of a block, or inline code, that begins with the name of a program that is not attnc.
+    let others = ["cargo ", "tests/", "examples/", "fuzz/", "apt-get ", "python3 "];
+    let is_ours = |text: &&str| !others.iter().any(|other| text.trim_start().starts_with(other));
+    for page in pages() {
+        let (prose, blocks) = page.parts();
+        let lines = blocks.iter().flat_map(|(_, body)| body.lines());
+        let texts = quoted(&prose).chain(lines).filter(is_ours);
+        let named = texts.flat_map(|text| text.split(|c: char| !is_flag(c))).filter(|word| word.starts_with("--"));
+        for flag in named.filter(|word| word.bytes().any(|b| b != b'-')) {
+            assert!(known.contains(flag), "{}: {flag} is not an option of attnc", page.path);
+        }
     }
 }
 
-/// Every path that the README names exists, but for what its commands make.
+/// The part of an address that leads to a heading: `#how-fast-it-is`.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
+}
+
+/// Every link leads to a file, and to a heading in it; every path in a text exists.
 #[test]
 fn paths_exist() {
-    let text = readme();
-    let mut paths: Vec<&str> = text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
-    let is_path = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    let folders = ["examples/", "src/", "tests/", "grammar/", "snapshots/"];
-    let words = text.split(|c: char| !is_path(c)).filter(|word| folders.iter().any(|folder| word.starts_with(folder)));
-    paths.extend(words);
-    assert!(paths.len() > 8, "{paths:?}");
-    for path in paths.into_iter().filter(|path| !path.contains("://")) {
-        assert!(Path::new(ROOT).join(path).exists(), "{path}");
+    let root = Path::new(ROOT);
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for page in pages() {
+        let folder = root.join(&page.path).parent().expect("a file has a folder").to_path_buf();
+        let links = page.text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (path, heading) = link.split_once('#').map_or((link, None), |(path, heading)| (path, Some(heading)));
+            let target = if path.is_empty() { root.join(&page.path) } else { folder.join(path) };
+            let has = |heading: &str| {
+                let text = std::fs::read_to_string(&target).unwrap_or_default();
+                text.lines().any(|line| line.starts_with('#') && anchor(line.trim_start_matches('#')) == heading)
+            };
+            if !target.exists() || heading.is_some_and(|heading| !has(heading)) {
+                wrong.push(format!("{}: {link}", page.path));
+            }
+            count += 1;
+        }
+        let is_path = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        let folders = ["examples/", "src/", "tests/", "grammar/", "snapshots/", "docs/", "fuzz/", ".ci/"];
+        let prose = page.parts().0;
+        // A link was looked for from its page.
+        let words = prose
+            .split("](")
+            .enumerate()
+            .map(|(i, part)| if i == 0 { part } else { part.split_once(')').map_or("", |p| p.1) });
+        for word in words.flat_map(|part| part.split(|c: char| !is_path(c))).map(|word| word.trim_end_matches('.')) {
+            if folders.iter().any(|folder| word.starts_with(folder)) {
+                count += 1;
+                if !root.join(word).exists() {
+                    wrong.push(format!("{}: {word}", page.path));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these do not exist:\n{}", wrong.join("\n"));
+    assert!(count > 150, "{count}");
+}
+
+/// Names with `::` on the pages about design, and in notes, are in the source.
+#[test]
+fn names_are_in_the_source() {
+    let source: String = super::tidy::files("src", &["rs"]).iter().map(|path| super::tidy::read(path)).collect();
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let known: BTreeSet<&str> = source.split(|c: char| !is_name(c)).collect();
+    let mut wrong = Vec::new();
+    for page in
+        pages().iter().filter(|page| page.path.starts_with("docs/design") || page.path.starts_with("docs/notes"))
+    {
+        let prose = page.parts().0;
+        for name in quoted(&prose).filter(|name| name.contains("::")) {
+            let last = name.rsplit("::").next().unwrap_or_default();
+            let last = last.split(|c: char| !is_name(c)).next().unwrap_or_default();
+            if !known.contains(last) {
+                wrong.push(format!("{}: {name}", page.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "the source does not have\n{}", wrong.join("\n"));
+}
+
+/// The README is short, and begins with what attnc is, the way through, and two commands: the first builds attnc and runs an
+/// example, the second is how CI runs the tests.
+#[test]
+fn the_first_things_come_first() {
+    let page = Page::read("README.md");
+    let lines = page.text.lines().count();
+    assert!(lines <= 250, "the README has {lines} lines; a page of docs/guide/ has room");
+    assert!(page.text.starts_with("# attnc\n\nattnc "), "what it is");
+    let blocks = page.blocks();
+    let ("sh", commands) = blocks[0] else { panic!("the first block has commands: {:?}", blocks[0]) };
+    assert!(page.text.find("](docs/pictures/pipeline.svg)") < page.text.find(commands), "the way through comes first");
+    let commands: Vec<&str> = commands.lines().collect();
+    let [first, tests] = commands.as_slice() else { panic!("two commands: {commands:?}") };
+    let first = first.strip_prefix("cargo run --profile quick -- ").expect("the first command builds attnc");
+    let (good, output) = Sandbox::new().run("sh", &["-c", &format!("attnc {first}")]);
+    assert!(good, "{output}");
+    let ci = std::fs::read_to_string(Path::new(ROOT).join(".ci/run")).expect("what CI runs");
+    assert!(ci.contains(&format!("\nstep {tests}\n")), "CI does not run `{tests}`");
+}
+
+/// The tables of contents are whole: the README names every page of the guide, the page about design every one of its folder.
+#[test]
+fn every_page_is_linked() {
+    for (from, folder, base) in [
+        ("README.md", "docs/guide", ""),
+        ("docs/design/README.md", "docs/design", "docs/design/"),
+        ("docs/notes/README.md", "docs/notes", "docs/notes/"),
+    ] {
+        let text = Page::read(from).text;
+        for path in super::tidy::files(folder, &["md"]).iter().filter(|path| *path != from) {
+            let link = path.strip_prefix(base).unwrap_or(path);
+            assert!(text.contains(&format!("]({link})")), "{from} does not link {path}");
+        }
     }
 }
 
-/// The README begins with what attnc is, the way through, and the first commands.
+/// The pictures are what their script makes of itself.
 #[test]
-fn the_first_things_come_first() {
-    let text = readme();
-    let first: Vec<&str> = blocks(&text).into_iter().take(2).map(|(language, _)| language).collect();
-    assert_eq!(first, ["text", "sh"]);
-    assert!(text.starts_with("# attnc\n\nattnc "), "what it is");
-    let commands: Vec<&str> = blocks(&text)[1].1.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(commands, ["examples/run_minilm.sh", "cargo", "tests/run.sh"]);
+fn pictures_are_made_by_their_script() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = Path::new(ROOT).join("docs/pictures/make.py");
+    let Ok(output) = Command::new("python3").arg(script).arg(folder.path()).output() else {
+        eprintln!("no Python: the pictures are not compared");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let pictures = super::tidy::files("docs/pictures", &["svg"]);
+    assert!(pictures.len() >= 2, "{pictures:?}");
+    for path in pictures {
+        let name = Path::new(&path).file_name().expect("a name");
+        let made = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        assert!(made == super::tidy::read(&path), "{path} is old: run docs/pictures/make.py");
+    }
 }

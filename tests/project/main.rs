@@ -1,6 +1,6 @@
 //! The project itself: texts that must be true, files in order, lists of faults that fit.
 
+mod documents;
 mod extending;
 mod faults;
-mod readme;
 mod tidy;
