@@ -1,12 +1,14 @@
 """Draws the pictures of the documents as SVG.
 
-    python3 docs/pictures/make.py            writes them beside this file
-    python3 docs/pictures/make.py FOLDER     writes them there
+    python3 docs/pictures/make.py ATTNC            writes them beside this file
+    python3 docs/pictures/make.py ATTNC FOLDER     writes them there
 
-Only Python's standard library is needed. A test compares the committed files with what this writes.
+ATTNC is the compiler, which draws a kernel's timeline; the others need only Python's standard library. A test compares
+the committed files with what this writes.
 """
 
 import pathlib
+import subprocess
 import sys
 from xml.sax.saxutils import escape
 
@@ -110,10 +112,28 @@ def attention():
     return p.svg()
 
 
+# The README's attention, in bf16.
+HALF = """
+model Attention<D = 64> {
+    pub fn forward(q: bf16[S, D], k: bf16[T, D], v: bf16[T, D]) -> bf16[S, D] {
+        softmax(q @ k.T / sqrt(D)) @ v
+    }
+}
+"""
+
+
+def timeline(attnc, path):
+    """What a block of the attention kernel for Hopper does over time, as the simulator sees it."""
+    options = ["--random", "--size", "S=128,T=512", "--backend", "ptx-sim", "--gpu", "sm_90a", "--schedule", str(path)]
+    subprocess.run([attnc, "run", "-", *options], input=HALF, text=True, check=True, stdout=subprocess.DEVNULL)
+
+
 def main():
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
+    attnc = sys.argv[1]
+    folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent)
     for draw in (pipeline, attention):
         (folder / f"{draw.__name__}.svg").write_text(draw())
+    timeline(attnc, folder / "timeline.svg")
 
 
 if __name__ == "__main__":

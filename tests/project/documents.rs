@@ -339,16 +339,17 @@ fn every_page_is_linked() {
 fn pictures_are_made_by_their_script() {
     let folder = tempfile::tempdir().expect("a folder");
     let script = Path::new(ROOT).join("docs/pictures/make.py");
-    let Ok(output) = Command::new("python3").arg(script).arg(folder.path()).output() else {
+    let own = env!("CARGO_BIN_EXE_attnc");
+    let Ok(output) = Command::new("python3").arg(script).arg(own).arg(folder.path()).output() else {
         eprintln!("no Python: the pictures are not compared");
         return;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let pictures = super::tidy::files("docs/pictures", &["svg"]);
-    assert!(pictures.len() >= 2, "{pictures:?}");
+    assert!(pictures.len() >= 3, "{pictures:?}");
     for path in pictures {
         let name = Path::new(&path).file_name().expect("a name");
         let made = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-        assert!(made == super::tidy::read(&path), "{path} is old: run docs/pictures/make.py");
+        assert!(made == super::tidy::read(&path), "{path} is old: run `python3 docs/pictures/make.py {own}`");
     }
 }
