@@ -309,7 +309,8 @@ fn the_first_things_come_first() {
     let blocks = page.blocks();
     let ("sh", commands) = blocks[0] else { panic!("the first block has commands: {:?}", blocks[0]) };
     assert!(page.text.find("](docs/pictures/pipeline.svg)") < page.text.find(commands), "the way through comes first");
-    let commands: Vec<&str> = commands.lines().collect();
+    let joined = commands.replace("\\\n", " ");
+    let commands: Vec<&str> = joined.lines().collect();
     let [first, tests] = commands.as_slice() else { panic!("two commands: {commands:?}") };
     let first = first.strip_prefix("cargo run --profile quick -- ").expect("the first command builds attnc");
     let (good, output) = Sandbox::new().run("sh", &["-c", &format!("attnc {first}")]);
