@@ -112,6 +112,39 @@ def attention():
     return p.svg()
 
 
+def matmul():
+    """The innermost part of a matmul with AVX-512: a register tile, and the packed panel that it reads."""
+    p = Picture(860, 330, "A matmul in registers")
+    p.text(20, 24, "x @ w: a register tile of 14 rows by 32 columns, and what it reads (AVX-512)", "ink title")
+    p.text(20, 44, "w is packed when the model is opened: the columns of a panel lie together, k step by k step.", "faint")
+    # w, its panels of 32 columns; the tile reads one.
+    left, top, width, depth = 250, 80, 88, 96
+    p.text(left, top - 10, "w, packed in panels of 32 columns", "faint")
+    for i in range(3):
+        p.box(left + i * width, top, width - 6, depth, "box" if i == 1 else "data")
+    p.box(left + width, top + 36, width - 6, 12, "hot")
+    p.text(left - 10, top + depth / 2 + 4, "K steps", "faint", "end")
+    p.text(left + 3 * width + 10, top + 40, "each step: 2 vectors of w are loaded,", "faint")
+    p.text(left + 3 * width + 10, top + 58, "14 elements of x are broadcast,", "faint")
+    p.text(left + 3 * width + 10, top + 76, "28 FMAs add to the tile", "faint")
+    # x, 14 rows at a time; the result below w.
+    below = top + depth + 34
+    p.text(left - 106, below - 10, "x", "faint")
+    p.text(left, below - 10, "result", "faint")
+    for i in range(3):
+        y = below + i * 32
+        p.box(left - 106, y, 96, 26, "box" if i == 1 else "data")
+        for j in range(3):
+            p.box(left + j * width, y, width - 6, 26, "hot" if i == j == 1 else "off")
+    p.box(left - 106 + 36, below + 32, 12, 26, "hot")
+    p.text(left - 116, below + 50, "14 rows", "faint", "end")
+    p.arrow((left + width + 41, top + depth + 2), (left + width + 41, below + 28))
+    p.text(left + 3 * width + 10, below + 32, "28 registers: the tile", "faint")
+    p.text(left + 3 * width + 10, below + 50, "2 of w, 1 of x", "faint")
+    p.text(left + 3 * width + 10, below + 68, "epilogue: bias, activation, residual", "faint")
+    return p.svg()
+
+
 # The README's attention, in bf16.
 HALF = """
 model Attention<D = 64> {
@@ -131,7 +164,7 @@ def timeline(attnc, path):
 def main():
     attnc = sys.argv[1]
     folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent)
-    for draw in (pipeline, attention):
+    for draw in (pipeline, attention, matmul):
         (folder / f"{draw.__name__}.svg").write_text(draw())
     timeline(attnc, folder / "timeline.svg")
 
