@@ -72,7 +72,7 @@
 //! # Ten files to read, in this order
 //!
 //! 1. `examples/02_self_attention.attn`: a program.
-//! 2. `src/driver/stages.rs`: the stages from source text to an object, one function each.
+//! 2. `src/driver.rs`: `compile` calls the stages one after another, from source text to a library.
 //! 3. `src/ir/op.rs`: the table of operations of graph IR, and what each means.
 //! 4. `src/passes/pipeline.rs`: the passes in their order.
 //! 5. `src/passes/fuse_attention.rs`: a pass; its head has the IR before and after.

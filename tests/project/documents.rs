@@ -3,7 +3,7 @@
 //! The pages are README.md, CONTRIBUTING.md, the head of src/lib.rs, examples/README.md and all of docs/ but the language
 //! reference, which is generated. In a block of a console, `$ command` runs in the page's own folder, which holds the programs
 //! of the README and of the page, `examples/` and `checkpoints/`; its output follows, with lines of `...` for any lines. Blocks
-//! of `attn` are programs and begin with `// name`.
+//! of `attn` and `c` are programs and begin with `// name`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -135,7 +135,7 @@ fn run_page(page: &Page, programs: &[(&str, &str)]) -> (String, usize) {
     let own: Vec<(&str, &str)> = page.blocks();
     for (language, body) in programs.iter().chain(&own).copied() {
         match language {
-            "attn" => {
+            "attn" | "c" => {
                 let (name, program) = body.split_once('\n').expect("a program has lines");
                 let name = name.strip_prefix("// ").expect("a program's block begins with its name");
                 std::fs::write(place.folder.path().join(name), program).expect("a program");
