@@ -328,8 +328,8 @@ fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
 fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
     let Some(plan) = tiles.plans.iter().find(|p| p.name == name && p.variant == PlanVariant::Plain) else { return };
     let launches = plan.body.insts().map(|(_, _, d)| d);
-    let launches: Vec<_> = launches.filter(|d| matches!(d.op, tile::Op::Launch { .. })).collect();
-    let same = |site: &Site, d: &tile::InstData| matches!(&d.op, tile::Op::Launch { kernel } if *kernel == site.kernel);
+    let launches: Vec<_> = launches.filter(|d| matches!(d.op, tile::Op::Plan(tile::PlanOp::Launch { .. }))).collect();
+    let same = |site: &Site, d: &tile::InstData| matches!(&d.op, tile::Op::Plan(tile::PlanOp::Launch { kernel }) if *kernel == site.kernel);
     let mut next = 0;
     for site in sites {
         // Sites are in the order of the plan, without launches that no call reached.
@@ -347,10 +347,9 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
 /// What a kernel's products are made of: the most steps at a time that one of them takes.
 fn products(kernel: &tile::Kernel) -> Products {
     let body = &kernel.body;
-    let on_tensor_cores = body
-        .insts()
-        .map(|(_, _, d)| d)
-        .filter(|d| matches!(d.op, tile::Op::Mma | tile::Op::MmaScaled { .. } | tile::Op::Wgmma { .. }));
+    let on_tensor_cores = body.insts().map(|(_, _, d)| d).filter(|d| {
+        matches!(d.op, tile::Op::Gpu(tile::GpuOp::Mma | tile::GpuOp::MmaScaled { .. } | tile::GpuOp::Wgmma { .. }))
+    });
     let operands = on_tensor_cores.filter_map(|d| d.operands.first().and_then(|v| body.ty(*v).elem()));
     let unit = |elem| if elem == Elem::F32 { Products::Tf32TensorCores } else { Products::TensorCores };
     if let Some(products) = operands.map(unit).max() {

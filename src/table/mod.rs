@@ -22,6 +22,8 @@
 //! * what gives the result's type ([`Gives`]);
 //! * the rule that checks operands and result: a function of the types ([`Given`]) and of the fields;
 //! * what it means, in a line.
+//!
+//! `Op of Class, types T, with Gpu: GpuOp;` says that the variant `Op::Gpu` holds a `GpuOp`, which has a table of its own.
 
 mod attribute;
 
@@ -144,7 +146,7 @@ pub struct Given<'a, T> {
 /// Declares the table of an IR: see the module's comment for the columns.
 macro_rules! operations {
     (
-        $op:ident of $class:ty, types $ty:ty;
+        $op:ident of $class:ty, types $ty:ty $(, with $part:ident: $part_op:ident)*;
         $(
             $variant:ident $(( $($arg:ident),* ))? $({ $($field:ident),* })?
             $($name:literal)? $(each $k:ident: $kty:ty)?,
@@ -163,6 +165,7 @@ macro_rules! operations {
                         $crate::table::operations!(@row $place $class, $gives, { $($name)? } { $($k: $kty)? } { $($meaning)? }
                             $operands, { $([$($attribute: $aty $(= $default)?),*])? } $effects)
                     })*
+                    $($op::$part(op) => op.info(),)*
                 }
             }
 
@@ -172,6 +175,7 @@ macro_rules! operations {
                 $($crate::table::operations!(@each rows { $($k: $kty)? }
                     $crate::table::operations!(@row $place $class, $gives, { $($name)? } { $($k: $kty)? } { $($meaning)? }
                         $operands, { $([$($attribute: $aty $(= $default)?),*])? } $effects));)*
+                $(rows.extend($part_op::table());)*
                 rows
             }
 
@@ -183,6 +187,7 @@ macro_rules! operations {
                         $($(let _ = $field;)*)?
                         $crate::table::operations!(@write { $([$($attribute: $aty $(= $default)?),*])? })
                     })*
+                    $($op::$part(op) => op.attributes(),)*
                 }
             }
 
@@ -194,6 +199,7 @@ macro_rules! operations {
                         $($(let _ = $field;)*)?
                         $crate::table::operations!(@dims { $([$($attribute: $aty $(= $default)?),*])? })
                     })*
+                    $($op::$part(op) => op.listed_dims(),)*
                 }
             }
 
@@ -209,6 +215,9 @@ macro_rules! operations {
                 $($crate::table::operations!(@read name from { $($own)? } { $($name)? } { $($k: $kty)? }
                     { $([$($attribute: $aty $(= $default)?),*])? }
                     $op::$variant $(( $($arg),* ))? $({ $($field),* })?);)*
+                $(if let Some(op) = $part_op::read(name, from)? {
+                    return Ok(Some($op::$part(op)));
+                })*
                 Ok(None)
             }
 
@@ -219,6 +228,7 @@ macro_rules! operations {
                     $($op::$variant $(( $($arg),* ))? $({ $($field),* })? => {
                         $rule(given $($(, $arg)*)? $($(, $field)*)?)
                     })*
+                    $($op::$part(op) => op.rule(given),)*
                 }
             }
         }

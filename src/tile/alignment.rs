@@ -4,7 +4,7 @@
 //! schedule asks before it gives a kernel accesses to 16 bytes, the verifier requires it of every launch. What this must not know: how
 //! instructions are chosen.
 
-use super::{Body, DotMode, Kernel, Module, Op, Param, Plan, State, Value, View};
+use super::{Body, DotMode, GpuOp, Kernel, Module, Op, Param, Plan, PlanOp, State, Value, View};
 use crate::shape::Elem;
 
 /// Bytes of a chunk that is copied at a time, and what everything that a view can be part of begins at a multiple of.
@@ -28,7 +28,7 @@ pub(crate) fn needed(kernel: &Kernel, param: Value) -> u64 {
             && others.all(|(_, stride)| stride.is_multiple_of(2))
     };
     let accesses = kernel.body.insts().map(|(_, _, data)| match data.op {
-        Op::CopyAsync { .. } | Op::TmaLoad { .. } if data.operands.get(1) == Some(&param) => CHUNK,
+        Op::Gpu(GpuOp::CopyAsync { .. } | GpuOp::TmaLoad { .. }) if data.operands.get(1) == Some(&param) => CHUNK,
         Op::Store { cols: Some(cols), .. } if data.operands.first() == Some(&param) && pairs(cols) => 2 * size,
         _ => size,
     });
@@ -60,7 +60,7 @@ pub(crate) fn begins_at_multiple(body: &Body, params: &[Param], buffer: Value, b
 pub(crate) fn launches_give(module: &Module, kernel: &str, n: usize, bytes: u64) -> bool {
     let fits = |plan: &Plan| {
         plan.body.insts().all(|(_, _, data)| {
-            !matches!(&data.op, Op::Launch { kernel: name } if name == kernel)
+            !matches!(&data.op, Op::Plan(PlanOp::Launch { kernel: name }) if name == kernel)
                 || data.operands.get(n).is_some_and(|v| begins_at_multiple(&plan.body, &[], *v, bytes))
         })
     };

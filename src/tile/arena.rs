@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Block, Body, Kernel, Op, ParamMode, Plan, Type, Value};
+use super::{Block, Body, Kernel, Op, ParamMode, Plan, PlanOp, Type, Value};
 use crate::shape::{Dim, Factor, Facts};
 
 /// What a launch or another operation does with the slots.
@@ -52,7 +52,7 @@ pub fn share_slots(plan: &mut Plan, kernels: &[Kernel]) {
     plan.slots = groups.into_iter().map(|(bytes, _)| super::SlotData { bytes }).collect();
     for block in plan.body.layout.clone() {
         for inst in plan.body.block(block).insts.clone() {
-            if let Op::Slot(n) = &mut plan.body.inst_mut(inst).op
+            if let Op::Plan(PlanOp::Slot(n)) = &mut plan.body.inst_mut(inst).op
                 && let Some(g) = usize::try_from(*n).ok().and_then(|n| group_of.get(n))
             {
                 *n = u32::try_from(*g).unwrap_or(u32::MAX);
@@ -74,8 +74,8 @@ fn slot_of(body: &Body, mut v: Value) -> Option<usize> {
     loop {
         let d = body.def_inst(v)?;
         match &d.op {
-            Op::Slot(n) => return usize::try_from(*n).ok(),
-            Op::View { .. } => v = *d.operands.first()?,
+            Op::Plan(PlanOp::Slot(n)) => return usize::try_from(*n).ok(),
+            Op::Plan(PlanOp::View { .. }) => v = *d.operands.first()?,
             _ => return None,
         }
     }
@@ -92,7 +92,7 @@ fn accesses(plan: &Plan, kernels: &[Kernel]) -> BTreeMap<Block, Vec<Access>> {
             let d = body.inst(*inst);
             let mut access = Access::default();
             match &d.op {
-                Op::Launch { kernel } => {
+                Op::Plan(PlanOp::Launch { kernel }) => {
                     let kernel = by_name.get(kernel.as_str());
                     for (i, v) in d.operands.iter().enumerate() {
                         let Some(slot) = slot_of(body, *v) else { continue };
@@ -111,7 +111,7 @@ fn accesses(plan: &Plan, kernels: &[Kernel]) -> BTreeMap<Block, Vec<Access>> {
                         }
                     }
                 }
-                Op::Slot(_) | Op::Packed { .. } | Op::View { .. } => {}
+                Op::Plan(PlanOp::Slot(_) | PlanOp::Packed { .. }) | Op::Plan(PlanOp::View { .. }) => {}
                 _ => access.reads.extend(d.operands.iter().filter_map(|v| slot_of(body, *v))),
             }
             list.push(access);

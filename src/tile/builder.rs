@@ -4,8 +4,8 @@
 //! result type, and the verifier reports the error.
 
 use super::{
-    Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanVariant, Role,
-    SlotData, Space, State, Terminator, TileType, Type, Value,
+    Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanOp, PlanVariant,
+    Role, SlotData, Space, State, Terminator, TileType, Type, Value,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
@@ -513,19 +513,19 @@ impl PlanBuilder {
     pub fn slot(&mut self, bytes: Dim, ty: BufferType) -> Value {
         let number = u32::try_from(self.inner.slots.len()).unwrap_or(u32::MAX);
         self.inner.slots.push(SlotData { bytes });
-        self.value(Op::Slot(number), Vec::new(), Type::Buffer(ty))
+        self.value(Op::Plan(PlanOp::Slot(number)), Vec::new(), Type::Buffer(ty))
     }
 
     /// Part of the packed area.
     pub fn packed(&mut self, offset: u64, ty: BufferType) -> Value {
-        self.value(Op::Packed { offset }, Vec::new(), Type::Buffer(ty))
+        self.value(Op::Plan(PlanOp::Packed { offset }), Vec::new(), Type::Buffer(ty))
     }
 
     /// Another window into a buffer's storage.
     pub fn view(&mut self, buffer: Value, offset: Dim, dynamic: &[(Value, Dim)], ty: BufferType) -> Value {
         let operands = std::iter::once(buffer).chain(dynamic.iter().map(|(v, _)| *v)).collect();
         let strides = dynamic.iter().map(|(_, d)| d.clone()).collect();
-        self.value(Op::View { offset, strides }, operands, Type::Buffer(ty))
+        self.value(Op::Plan(PlanOp::View { offset, strides }), operands, Type::Buffer(ty))
     }
 
     /// Gives a dimension its value.
@@ -535,7 +535,7 @@ impl PlanBuilder {
 
     /// Runs a kernel over its grid.
     pub fn launch(&mut self, kernel: &str, operands: Vec<Value>) {
-        self.push(Op::Launch { kernel: kernel.to_string() }, operands, None);
+        self.push(Op::Plan(PlanOp::Launch { kernel: kernel.to_string() }), operands, None);
     }
 
     /// The plan.

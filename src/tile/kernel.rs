@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Body, BufferType, Cpu, Op, Space, Terminator, Type, Value};
+use super::{Body, BufferType, Cpu, GpuOp, Op, PlanOp, Space, Terminator, Type, Value};
 use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
 use crate::source::Loc;
@@ -210,7 +210,7 @@ impl Kernel {
 
     /// Does it multiply by integers with scales?
     pub fn loads_scaled(&self) -> bool {
-        self.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. } | Op::MmaScaled { .. }))
+        self.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. } | Op::Gpu(GpuOp::MmaScaled { .. })))
     }
 }
 
@@ -291,7 +291,7 @@ impl Plan {
 /// The names of the kernels that a body launches.
 fn launched(body: &Body) -> impl Iterator<Item = &str> {
     body.insts().filter_map(|(_, _, d)| match &d.op {
-        Op::Launch { kernel } => Some(kernel.as_str()),
+        Op::Plan(PlanOp::Launch { kernel }) => Some(kernel.as_str()),
         _ => None,
     })
 }

@@ -71,7 +71,7 @@ pub use kernel::{
 };
 pub(crate) use kernels::{Kernels, numbered_kind};
 pub(crate) use op::computed;
-pub use op::{AllowedIn, GROUP, Op, TapPart};
+pub use op::{AllowedIn, GROUP, GpuOp, Op, PlanOp, TapPart};
 pub use schedule::{
     GpuForm, GpuLoop, GpuOptions, Loss, PackedWeight, VisitedBlocks, WeightChoice, WeightFormat, choose_forms,
     gpu_forms, gpu_loops, packed_weights, schedule, schedule_for_gpu, schedule_for_gpu_with, schedule_kernel,

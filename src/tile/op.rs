@@ -190,16 +190,16 @@ pub enum Op {
         /// The buffer axis along which columns go.
         cols: Option<usize>,
     },
-    /// A template: `acc + a^T @ b` with `acc` in vector registers. `a` is a packed panel, inner index along the rows (so
-    /// that a step of the inner index is one row of `a` and one of `b`); both have space for full registers, whatever
-    /// their extents. Each step loads one row of `b` into registers and broadcasts the elements of one row of `a`.
-    /// Its sums are those of [`DotMode::Fma`].
-    DotPanels {
-        /// Steps of the inner index that are written out.
-        unroll: u32,
-    },
 
-    // Scheduled for a GPU.
+    /// An operation of kernels that are scheduled for a GPU.
+    Gpu(GpuOp),
+    /// An operation of plans.
+    Plan(PlanOp),
+}
+
+/// An operation of kernels that are scheduled for a GPU: shared memory, fragments, asynchronous copies and barriers.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub enum GpuOp {
     /// Room in shared memory, empty.
     SharedSlot {
         /// Where, in bytes.
@@ -288,8 +288,11 @@ pub enum Op {
     },
     /// All blocks of the grid meet: each sees what the others wrote before. In a kernel that launches others.
     GridBarrier,
+}
 
-    // Plans.
+/// An operation of plans: the memory of a call, views of it, and launches.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub enum PlanOp {
     /// The data of an argument of the entry point, row-major.
     Arg(u32),
     /// The data of a result of the entry point, row-major.
@@ -340,7 +343,7 @@ const WRITES: Effects = Effects::WRITES;
 const BOTH: Effects = Effects::BOTH;
 
 operations! {
-    Op of AllowedIn, types Type;
+    Op of AllowedIn, types Type, with Gpu: GpuOp, with Plan: PlanOp;
 
     Const(value) "const", [], own, Both NONE, Declared rules::constant, "a literal index or scalar";
     DimValue(value) "dim", [], own, Both NONE, Declared rules::dimension, "the value of a dimension expression";
@@ -376,8 +379,10 @@ operations! {
     Run { rows, cols, insts } "run", [], own, Scheduled BOTH, Nothing rules::run, "one loop nest over rows and columns";
     Window { rows, cols } "window", ["buffer", "index*"], [rows: Option<usize> = None, cols: Option<usize> = None],
         Scheduled READS, Declared rules::load, "a tile in place in a buffer";
-    DotPanels { unroll } "dot_panels", ["a", "b", "acc"], [unroll: u32], CpuKernel NONE, Computed rules::dot_panels,
-        "acc + a^T @ b in registers";
+}
+
+operations! {
+    GpuOp of AllowedIn, types Type;
 
     SharedSlot { offset } "shared", [], [offset: u32], GpuKernel BOTH, Declared rules::shared,
         "empty room in shared memory";
@@ -414,6 +419,10 @@ operations! {
     NamedBarrier { threads, wait } "named_barrier", ["id"], [threads: u32, wait: bool],
         GpuKernel BOTH, Nothing rules::named_barrier, "some warps of the block meet";
     GridBarrier "grid_barrier", [], [], Persistent BOTH, Nothing rules::alone, "all blocks of the grid meet";
+}
+
+operations! {
+    PlanOp of AllowedIn, types Type;
 
     Arg(n) "arg", [], own, Plan NONE, Declared rules::memory, "an argument of the entry point";
     Out(n) "out", [], own, Plan NONE, Declared rules::memory, "a result of the entry point";

@@ -4,7 +4,7 @@
 //! In: a kernel's name, the windows of a parameter that it reads, and what it writes of the packed area. Out: instructions of
 //! the plan. What it must not know: what a kernel does with a parameter.
 
-use super::{Block, Op, PlanBuilder, Type, Value, View};
+use super::{Block, Op, PlanBuilder, PlanOp, Type, Value, View};
 use crate::interface::{ParamDecl, param_named};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, TensorType};
@@ -43,7 +43,7 @@ pub(crate) fn launch_for_each(
         targets.push((b.packed(offset, whole.buffer_type()), whole.strides, start, part.buffer_type()));
     }
     let (indices, ends) = open_loops(b, counts);
-    let op = Op::Param { name: name.to_string() };
+    let op = Op::Plan(PlanOp::Param { name: name.to_string() });
     let from = b.value(op, indices.clone(), Type::Buffer(source.clone()));
     let mut operands = Vec::new();
     for view in sources {

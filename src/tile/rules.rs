@@ -348,17 +348,6 @@ pub(super) fn dot(given: Given<'_>, _mode: &Option<DotMode>) -> Rule {
     Ok(Some(made(start.elem, Some(shape_of(&start)), declared)))
 }
 
-pub(super) fn dot_panels(given: Given<'_>, unroll: &u32) -> Rule {
-    let Given { types, declared } = given;
-    let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
-    multiplied(a, b, acc)?;
-    if !(1..=16).contains(unroll) {
-        return Err("is unrolled 1 to 16 times".into());
-    }
-    product(transposed(a), shape_of(b), acc)?;
-    Ok(Some(made(acc.elem, Some(shape_of(acc)), declared)))
-}
-
 pub(super) fn view(given: Given<'_>, _offset: &Dim, strides: &[Dim]) -> Rule {
     let Given { types, declared } = given;
     let b = buffer(types, 0)?;

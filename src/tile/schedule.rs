@@ -291,37 +291,7 @@ impl Scheduler<'_> {
             | Op::Full
             | Op::Copy
             | Op::Iota { .. } => Ok(run_shape(self.body, inst)),
-            Op::Arg(_)
-            | Op::Out(_)
-            | Op::Tap { .. }
-            | Op::Param { .. }
-            | Op::State { .. }
-            | Op::Slot(_)
-            | Op::Packed { .. }
-            | Op::View { .. }
-            | Op::Launch { .. }
-            | Op::DotPanels { .. }
-            | Op::SharedSlot { .. }
-            | Op::CopyAsync { .. }
-            | Op::Commit
-            | Op::Wait { .. }
-            | Op::Release
-            | Op::Barrier
-            | Op::LoadFragment
-            | Op::Pack
-            | Op::Mma
-            | Op::MmaScaled { .. }
-            | Op::ConvertLayout
-            | Op::Ring { .. }
-            | Op::RingAcquire
-            | Op::TmaLoad { .. }
-            | Op::RingWait
-            | Op::RingRelease
-            | Op::WgmmaFence
-            | Op::Wgmma { .. }
-            | Op::GridBarrier
-            | Op::Blocks
-            | Op::NamedBarrier { .. } => Err(format!("{} in a kernel that is not scheduled", d.op.info().name)),
+            Op::Plan(_) | Op::Gpu(_) => Err(format!("{} in a kernel that is not scheduled", d.op.info().name)),
         }
     }
 

@@ -71,8 +71,6 @@ pub enum Space {
     L1(u32, Pitch),
     /// In place in a buffer, read where it is used.
     Window,
-    /// In vector registers of this many `f32` lanes, row by row, across instructions.
-    Vector(u32),
     /// GPU: in shared memory of the block; where, is known when the program runs, so that tiles can alternate. Its rows
     /// are so permuted that columns are read without bank conflicts: 16-byte chunks are exchanged within this many bytes
     /// (0, 32, 64 or 128). A tile with longer rows is stored as panels of this many bytes, one after another.
@@ -159,7 +157,6 @@ impl fmt::Display for Space {
             Space::L1(offset, Pitch::Aligned) => write!(f, " @l1({offset})"),
             Space::L1(offset, Pitch::Padded) => write!(f, " @l1({offset}, padded)"),
             Space::Window => f.write_str(" @window"),
-            Space::Vector(lanes) => write!(f, " @vector({lanes})"),
             Space::Shared { swizzle } => write!(f, " @shared({swizzle})"),
             Space::Fragment(layout) => write!(f, " @fragment({})", layout.name()),
         }

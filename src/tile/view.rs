@@ -4,7 +4,7 @@
 //! broadcasting and most reshapes move nothing; a kernel reads through the strides. A reshape that no strides can
 //! express gives `None`, and the caller copies first. This module knows nothing of kernels or of slots.
 
-use super::{Body, BufferType, Op, Value, row_major};
+use super::{Body, BufferType, Op, PlanOp, Value, row_major};
 use crate::shape::{Dim, Elem, TensorType};
 
 /// A strided window. Strides and offset count elements.
@@ -43,7 +43,8 @@ impl View {
         let (elem, shape, strides) = (ty.elem, ty.shape.clone(), ty.strides.clone());
         let mut view = View { root: buffer, elem, offset: Dim::zero(), dynamic: Vec::new(), shape, strides };
         while let Some(data) = body.def_inst(view.root)
-            && let (Op::View { offset, strides }, [from, indices @ ..]) = (&data.op, data.operands.as_slice())
+            && let (Op::Plan(PlanOp::View { offset, strides }), [from, indices @ ..]) =
+                (&data.op, data.operands.as_slice())
         {
             view.offset = view.offset.add(offset);
             let before = indices.iter().copied().zip(strides.iter().cloned());

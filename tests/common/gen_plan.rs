@@ -8,7 +8,7 @@ use attnc::ir::{ArgDecl, EntryDecl, ResultDecl, StateDecl};
 use attnc::random::Random;
 use attnc::scalar::{BinaryOp, CmpOp, Scalar};
 use attnc::shape::{Dim, Elem, TensorType};
-use attnc::tile::{BufferType, Kernel, Op, Plan, PlanBuilder, PlanVariant, Type, Value};
+use attnc::tile::{BufferType, Kernel, Op, Plan, PlanBuilder, PlanOp, PlanVariant, Type, Value};
 
 use crate::gen_tile::{make_over, types};
 
@@ -158,13 +158,13 @@ pub(crate) fn make(seed: u64) -> Planned {
     let mut args = Vec::new();
     for ty in &all[..6] {
         let shape = TensorType::new(ty.elem, ty.shape.clone());
-        args.push(plan.value(Op::Arg(entry.args.len() as u32), Vec::new(), Type::Buffer(ty.clone())));
+        args.push(plan.value(Op::Plan(PlanOp::Arg(entry.args.len() as u32)), Vec::new(), Type::Buffer(ty.clone())));
         entry.args.push(ArgDecl { name: format!("a{}", entry.args.len()), ty: shape, batch: false });
     }
     let whole = &all[0];
     let mut outs = Vec::new();
     for n in 0..2 {
-        outs.push(plan.value(Op::Out(n), Vec::new(), Type::Buffer(whole.clone())));
+        outs.push(plan.value(Op::Plan(PlanOp::Out(n)), Vec::new(), Type::Buffer(whole.clone())));
         entry.results.push(ResultDecl { ty: TensorType::new(Elem::F32, whole.shape.clone()), batch: false });
     }
     let bytes = Dim::product(&whole.shape).mul(&Dim::from(4));
@@ -173,7 +173,7 @@ pub(crate) fn make(seed: u64) -> Planned {
     let mut states = Vec::new();
     if is_static && rng.chance(70) {
         let state = format!("{name}.s");
-        let v = plan.value(Op::State { name: state.clone() }, Vec::new(), Type::Buffer(whole.clone()));
+        let v = plan.value(Op::Plan(PlanOp::State { name: state.clone() }), Vec::new(), Type::Buffer(whole.clone()));
         states.push(StateDecl { name: state, ty: TensorType::new(Elem::F32, whole.shape.clone()) });
         filled.push(v);
         written.push(v);

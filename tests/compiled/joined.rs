@@ -11,7 +11,7 @@ use attnc::ir::{Module, verify};
 use attnc::lowering::graph;
 use attnc::passes::{Level, Options};
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Cpu, Op, PlanVariant};
+use attnc::tile::{self, Cpu, Op, PlanOp, PlanVariant};
 use attnc::tile::{WeightChoice, WeightFormat};
 
 fn module(source: &str, level: Level) -> Module {
@@ -98,7 +98,7 @@ fn compute_the_same(
 fn launches(tiles: &tile::Module, kind: &str) -> (usize, usize) {
     let plan = tiles.plans.iter().find(|p| p.variant == PlanVariant::Plain).unwrap();
     let all = plan.body.insts().filter_map(|(_, _, d)| match &d.op {
-        Op::Launch { kernel } => Some(kernel.starts_with(kind)),
+        Op::Plan(PlanOp::Launch { kernel }) => Some(kernel.starts_with(kind)),
         _ => None,
     });
     let all: Vec<bool> = all.collect();

@@ -12,7 +12,7 @@ use attnc::passes;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use attnc::tile::WeightFormat;
-use attnc::tile::{self, Cpu, Op, PlanVariant};
+use attnc::tile::{self, Cpu, Op, PlanOp, PlanVariant};
 
 pub(super) fn module(source: &str) -> Module {
     let module = front::module("packing.attn", source, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
@@ -100,7 +100,7 @@ pub(super) fn packed(tiles: &tile::Module) -> Vec<(u64, String)> {
     let plan = tiles.plans.iter().find(|p| p.variant == PlanVariant::Plain).unwrap();
     let mut out = Vec::new();
     for (_, _, data) in plan.body.insts() {
-        if let Op::Packed { offset } = data.op {
+        if let Op::Plan(PlanOp::Packed { offset }) = data.op {
             out.push((offset, plan.body.ty(data.result.unwrap()).to_string()));
         }
     }

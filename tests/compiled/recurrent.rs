@@ -8,7 +8,7 @@ use attnc::lowering::tile::lower;
 use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Op, PlanVariant};
+use attnc::tile::{self, Op, PlanOp, PlanVariant};
 use everywhere::Everywhere;
 
 fn tensor(shape: &[usize], seed: u64) -> Tensor {
@@ -26,7 +26,7 @@ fn step(program: &Everywhere) -> Vec<String> {
     let launches = |b: &tile::Block| -> Vec<String> {
         let insts = plan.body.block(*b).insts.iter();
         let name = |i| match &plan.body.inst(i).op {
-            Op::Launch { kernel } => kernel.split('.').next().map(str::to_string),
+            Op::Plan(PlanOp::Launch { kernel }) => kernel.split('.').next().map(str::to_string),
             _ => None,
         };
         insts.filter_map(|i| name(*i)).collect()

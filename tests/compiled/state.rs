@@ -6,7 +6,7 @@ use crate::{compiled, everywhere, front};
 use attnc::ir;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Op, PlanVariant};
+use attnc::tile::{self, Op, PlanOp, PlanVariant};
 use everywhere::Everywhere;
 
 fn tensor(shape: &[usize], f: impl Fn(usize) -> f32) -> Tensor {
@@ -122,7 +122,9 @@ fn a_cache_continues_where_it_ended() {
     let cache = 2 * 8 * 6 * 4;
     assert!(plan.slots.iter().filter_map(|s| s.bytes.as_const()).all(|bytes| bytes < cache / 2));
     let whole = plan.body.insts().filter(|(_, _, d)| match &d.op {
-        Op::Launch { kernel } => !kernel.starts_with("attention") && d.operands.iter().any(|v| is_cache(plan, *v)),
+        Op::Plan(PlanOp::Launch { kernel }) => {
+            !kernel.starts_with("attention") && d.operands.iter().any(|v| is_cache(plan, *v))
+        }
         _ => false,
     });
     assert_eq!(whole.count(), 0, "{}", tile::text::print(&tiles));
@@ -134,7 +136,7 @@ fn is_cache(plan: &tile::Plan, v: tile::Value) -> bool {
         .ty(v)
         .buffer()
         .is_some_and(|b| attnc::shape::Dim::product(&b.shape).as_const().is_some_and(|n| n >= 8 * 6))
-        && !matches!(plan.body.def_inst(v).map(|d| &d.op), Some(Op::Packed { .. } | Op::View { .. }))
+        && !matches!(plan.body.def_inst(v).map(|d| &d.op), Some(Op::Plan(PlanOp::Packed { .. } | PlanOp::View { .. })))
 }
 
 /// Sessions of one model know nothing of each other, and `reset` is zeros.

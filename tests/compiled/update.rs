@@ -6,7 +6,7 @@ use crate::{compiled, everywhere, front};
 use attnc::ir;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Op, PlanVariant};
+use attnc::tile::{self, Op, PlanOp, PlanVariant};
 use everywhere::Everywhere;
 
 fn tensor(shape: &[usize], f: impl Fn(usize) -> f32) -> Tensor {
@@ -38,7 +38,7 @@ fn launches(program: &Everywhere) -> Vec<Vec<String>> {
     let block = |b: &tile::Block| {
         let insts = plan.body.block(*b).insts.iter();
         let name = |i| match &plan.body.inst(i).op {
-            Op::Launch { kernel } => kernel.split('.').next().map(str::to_string),
+            Op::Plan(PlanOp::Launch { kernel }) => kernel.split('.').next().map(str::to_string),
             _ => None,
         };
         insts.filter_map(|i| name(*i)).collect()

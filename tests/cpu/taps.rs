@@ -12,7 +12,7 @@ use attnc::lowering::graph::Options;
 use attnc::passes::{self, Level};
 use attnc::runtime::load::{CompiledModel, Session};
 use attnc::tensor::Tensor;
-use attnc::tile::{Block, Op, Plan, PlanVariant, TapPart, Terminator, Value};
+use attnc::tile::{Block, Op, Plan, PlanOp, PlanVariant, TapPart, Terminator, Value};
 
 /// Layers in a loop: attention with its scores and weights tapped, the residual after it, and what comes before an activation.
 const LAYERS: &str = "
@@ -176,8 +176,8 @@ fn calls_launch_what_they_are_asked_for() {
 fn asks(plan: &Plan, v: Value) -> bool {
     match plan.body.def_inst(v) {
         Some(d) => match &d.op {
-            Op::Tap { name } => TapPart::read(name).1 == TapPart::Asked,
-            Op::View { .. } | Op::LoadScalar => asks(plan, d.operands[0]),
+            Op::Plan(PlanOp::Tap { name }) => TapPart::read(name).1 == TapPart::Asked,
+            Op::Plan(PlanOp::View { .. }) | Op::LoadScalar => asks(plan, d.operands[0]),
             _ => false,
         },
         None => false,
@@ -200,7 +200,7 @@ fn launched(plan: &Plan) -> (Vec<String>, usize) {
     let (mut kernels, mut others) = (Vec::new(), 0);
     for b in &body.layout {
         for i in &body.block(*b).insts {
-            if let Op::Launch { kernel } = &body.inst(*i).op {
+            if let Op::Plan(PlanOp::Launch { kernel }) = &body.inst(*i).op {
                 if for_taps.contains(b) { others += 1 } else { kernels.push(kernel.clone()) }
             }
         }

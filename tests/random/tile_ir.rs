@@ -19,7 +19,7 @@ use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::{Argument, run_kernel, run_kernel_by};
 use attnc::tile::{
-    Cpu, DotMode, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, WeightChoice, interp,
+    Cpu, DotMode, Kernel, Module, Op, ParamMode, PlanBuilder, PlanOp, PlanVariant, State, Type, WeightChoice, interp,
     schedule_kernel, text, verify,
 };
 use gen_plan::Planned;
@@ -133,10 +133,10 @@ fn with_entries(kernels: Vec<Kernel>) -> Module {
             let (ty, batch) = (TensorType::new(*elem, shape_of), false);
             let op = if *mode == ParamMode::In {
                 entry.args.push(ArgDecl { name: format!("a{i}"), ty, batch });
-                Op::Arg(entry.args.len() as u32 - 1)
+                Op::Plan(PlanOp::Arg(entry.args.len() as u32 - 1))
             } else {
                 entry.results.push(ResultDecl { ty, batch });
-                Op::Out(entry.results.len() as u32 - 1)
+                Op::Plan(PlanOp::Out(entry.results.len() as u32 - 1))
             };
             given.push(plan.value(op, Vec::new(), Type::Buffer(buffer(*elem, shape))));
         }

@@ -92,7 +92,7 @@ fn wrong_schedules_are_refused() {
         (
             "  %none = const 0.0                         : f32\n",
             "  %none = const 0.0                         : f32\n  %f = full %none                           : tile f32[4, 4] @l1(0)\n",
-            "vector registers of 4 lanes",
+            "full: work on elements stands in a run",
         ),
         (
             "  %none = const 0.0                         : f32\n",
@@ -224,6 +224,7 @@ fn narrow_operands_are_those_of_products() {
         ("bits=4 : tile f32[40, 8] @window", "bits=4 : tile f32[40, 8] @l1(256)", "the tile is `@window`"),
         ("%w[%i, %zero, %zero], %s", "%w[%i, %zero], %s", "needs an index for each of the 3 axes"),
         ("%x: in f32", "%x: in bf16", "the right operand of `dot` alone"),
+        ("%h: in bf16", "%h: inout bf16", "window: the buffer is `in`"),
         ("%h: in bf16", "%h: in f16", "element types f16 and f32 differ"),
         ("store %y[%zero, %at], %second", "store %y[%zero, %at], %b", "the right operand of `dot` alone"),
         ("%c, %first, mode=chain", "%c, %first, mode=fma", "dot: mode `fma`: portable does not support it"),

@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use super::code::{Code, CodeValue};
 use crate::scalar::BinaryOp;
 use crate::shape::Dim;
-use crate::tile::{self, Block, BlockCall, Body, BufferType, InstData, Op, TapPart, Terminator, Type};
+use crate::tile::{self, Block, BlockCall, Body, BufferType, InstData, Op, PlanOp, TapPart, Terminator, Type};
 
 /// Weights of fewer bytes are not worth fetching ahead.
 const LEAST: i64 = 64 << 10;
@@ -42,8 +42,10 @@ fn bytes(t: &BufferType) -> Dim {
 /// Is it packed weights, or a part of them?
 fn is_packed(body: &Body, v: tile::Value) -> bool {
     match body.def_inst(v) {
-        Some(InstData { op: Op::Packed { .. }, .. }) => true,
-        Some(InstData { op: Op::View { .. }, operands, .. }) => operands.first().is_some_and(|v| is_packed(body, *v)),
+        Some(InstData { op: Op::Plan(PlanOp::Packed { .. }), .. }) => true,
+        Some(InstData { op: Op::Plan(PlanOp::View { .. }), operands, .. }) => {
+            operands.first().is_some_and(|v| is_packed(body, *v))
+        }
         _ => false,
     }
 }
@@ -51,8 +53,8 @@ fn is_packed(body: &Body, v: tile::Value) -> bool {
 /// Is it read from the part of a tap that a call requests?
 fn asks_for_a_tap(body: &Body, v: tile::Value) -> bool {
     match body.def_inst(v) {
-        Some(InstData { op: Op::Tap { name }, .. }) => TapPart::read(name).1 == TapPart::Asked,
-        Some(InstData { op: Op::View { .. } | Op::LoadScalar, operands, .. }) => {
+        Some(InstData { op: Op::Plan(PlanOp::Tap { name }), .. }) => TapPart::read(name).1 == TapPart::Asked,
+        Some(InstData { op: Op::Plan(PlanOp::View { .. }) | Op::LoadScalar, operands, .. }) => {
             operands.first().is_some_and(|v| asks_for_a_tap(body, *v))
         }
         _ => false,
@@ -110,7 +112,7 @@ impl Code<'_, '_> {
         };
         match op {
             Op::DimValue(d) => has(d),
-            Op::View { offset, strides } => has(offset) && strides.iter().all(has),
+            Op::Plan(PlanOp::View { offset, strides }) => has(offset) && strides.iter().all(has),
             _ => true,
         }
     }
@@ -128,7 +130,7 @@ impl Code<'_, '_> {
             let Some(less) = left.checked_sub(1) else { return Ok(None) };
             *left = less;
             let data = body.inst(*inst);
-            if let Op::Launch { .. } = data.op {
+            if let Op::Plan(PlanOp::Launch { .. }) = data.op {
                 if let Some(place) = self.weights_of(data)? {
                     return Ok(Some(place));
                 }
@@ -144,7 +146,9 @@ impl Code<'_, '_> {
                 Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max) if known => {
                     self.simple(data)?;
                 }
-                Op::Packed { .. } | Op::View { .. } if known && is_packed(body, result) => self.packed(data)?,
+                Op::Plan(PlanOp::Packed { .. } | PlanOp::View { .. }) if known && is_packed(body, result) => {
+                    self.packed(data)?
+                }
                 _ => {}
             }
         }

@@ -14,7 +14,7 @@ use super::code::{Code, CodeValue};
 use super::lanes::{Width, plain};
 use crate::runtime::abi::context;
 use crate::runtime::expr::Expr;
-use crate::tile::{self, InstData, Module, Op, Plan, TapPart, Type};
+use crate::tile::{self, InstData, Module, Op, Plan, PlanOp, TapPart, Type};
 
 /// What a plan's code refers to.
 pub(super) struct Launching<'a> {
@@ -37,7 +37,9 @@ pub(super) fn arena(plan: &Plan) -> Option<Expr> {
 
 /// The headers of loops that may go around without a launch, at which a caller who wants the call to end would not be asked.
 fn silent_loops(body: &tile::Body) -> BTreeSet<tile::Block> {
-    let launches = |b: tile::Block| body.block(b).insts.iter().any(|i| matches!(body.inst(*i).op, Op::Launch { .. }));
+    let launches = |b: tile::Block| {
+        body.block(b).insts.iter().any(|i| matches!(body.inst(*i).op, Op::Plan(PlanOp::Launch { .. })))
+    };
     let cfg = body.cfg();
     let mut headers = BTreeSet::new();
     for l in cfg.loops() {
@@ -97,7 +99,7 @@ impl Code<'_, '_> {
             for (at, inst) in body.block(block).insts.iter().enumerate() {
                 let data = body.inst(*inst).clone();
                 self.at(Some(*inst));
-                if let Op::Launch { kernel } = &data.op {
+                if let Op::Plan(PlanOp::Launch { kernel }) = &data.op {
                     self.launch(kernel, &data, (block, at), launching)?;
                 } else if let (Op::LoadScalar, Some(read)) = (&data.op, launching.read)
                     && !self.is_asked_part(&data)
@@ -138,7 +140,7 @@ impl Code<'_, '_> {
     fn is_asked_part(&self, load: &InstData) -> bool {
         let root = load.operands.first().map(|v| self.root(*v));
         let op = root.and_then(|v| self.body.def_inst(v)).map(|d| &d.op);
-        matches!(op, Some(Op::Tap { name }) if TapPart::read(name).1 == TapPart::Asked)
+        matches!(op, Some(Op::Plan(PlanOp::Tap { name })) if TapPart::read(name).1 == TapPart::Asked)
     }
 
     /// An element of a GPU's memory, by the runtime, which waits for what was launched before.
@@ -184,9 +186,9 @@ impl Code<'_, '_> {
         }
         let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
         let base = match &data.op {
-            Op::Arg(n) => self.table(context::ARGS, number(*n))?,
-            Op::Out(n) => self.table(context::OUTS, number(*n))?,
-            Op::Tap { name } => {
+            Op::Plan(PlanOp::Arg(n)) => self.table(context::ARGS, number(*n))?,
+            Op::Plan(PlanOp::Out(n)) => self.table(context::OUTS, number(*n))?,
+            Op::Plan(PlanOp::Tap { name }) => {
                 // The data of all taps, then what was written, then what is requested.
                 let (tap, part) = TapPart::read(name);
                 let behind = match part {
@@ -197,13 +199,13 @@ impl Code<'_, '_> {
                 let i = plan.taps.iter().position(|t| t == tap).ok_or_else(|| format!("no tap {name}"))?;
                 self.table(context::TAPS, behind * plan.taps.len() + i)?
             }
-            Op::State { name } => {
+            Op::Plan(PlanOp::State { name }) => {
                 let at = launching.module.states.iter().position(|s| s.name == *name);
                 self.table(context::STATES, at.ok_or_else(|| format!("no state {name}"))?)?
             }
-            Op::Slot(n) => *slots.get(number(*n)).ok_or("a slot is missing")?,
-            Op::Packed { .. } | Op::View { .. } => return self.packed(data),
-            Op::Param { name } => self.parameter(name, data, launching.module)?,
+            Op::Plan(PlanOp::Slot(n)) => *slots.get(number(*n)).ok_or("a slot is missing")?,
+            Op::Plan(PlanOp::Packed { .. } | PlanOp::View { .. }) => return self.packed(data),
+            Op::Plan(PlanOp::Param { name }) => self.parameter(name, data, launching.module)?,
             _ => return Code::unknown(data),
         };
         self.name_buffer(data, base)
@@ -215,12 +217,12 @@ impl Code<'_, '_> {
     /// A form that the verifier refuses.
     pub(super) fn packed(&mut self, data: &InstData) -> Result<(), String> {
         let base = match &data.op {
-            Op::Packed { offset } => {
+            Op::Plan(PlanOp::Packed { offset }) => {
                 let offset = i64::try_from(*offset).map_err(|_| "the packed area is too large")?;
                 let packed = self.b.ins().load(types::I64, plain(), self.context, context::PACKED);
                 self.b.ins().iadd_imm_s(packed, offset)
             }
-            Op::View { offset, strides } => {
+            Op::Plan(PlanOp::View { offset, strides }) => {
                 let buffer = data.operands.first().copied().ok_or("a view of nothing")?;
                 let (base, _, elem) = self.buffer(buffer)?;
                 let mut elements = self.dim(offset)?;
@@ -339,7 +341,7 @@ impl Code<'_, '_> {
     /// The buffer that a view is of, at the end.
     fn root(&self, buffer: tile::Value) -> tile::Value {
         let mut v = buffer;
-        while let Some(InstData { op: Op::View { .. }, operands, .. }) = self.body.def_inst(v)
+        while let Some(InstData { op: Op::Plan(PlanOp::View { .. }), operands, .. }) = self.body.def_inst(v)
             && let Some(of) = operands.first()
         {
             v = *of;
@@ -352,7 +354,7 @@ impl Code<'_, '_> {
         let mut bases = Vec::new();
         for operand in &launch.operands {
             let v = self.root(*operand);
-            let is_tap = self.body.def_inst(v).is_some_and(|d| matches!(d.op, Op::Tap { .. }));
+            let is_tap = self.body.def_inst(v).is_some_and(|d| matches!(d.op, Op::Plan(PlanOp::Tap { .. })));
             if let (true, Some(CodeValue::Buffer { base, .. })) = (is_tap, &self.values[v])
                 && !bases.contains(base)
             {

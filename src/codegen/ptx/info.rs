@@ -19,7 +19,7 @@
 
 use crate::ptx::Swizzle;
 use crate::shape::{Dim, Elem};
-use crate::tile::{Kernel, Op};
+use crate::tile::{GpuOp, Kernel, Op};
 
 /// What a kernel takes in a place of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,11 @@ impl Grid {
         if kernel.is_persistent() {
             return Grid::Meeting(axes);
         }
-        if kernel.body.insts().any(|(_, _, d)| d.op == Op::Blocks) { Grid::Persistent(axes) } else { Grid::Axes(axes) }
+        if kernel.body.insts().any(|(_, _, d)| d.op == Op::Gpu(GpuOp::Blocks)) {
+            Grid::Persistent(axes)
+        } else {
+            Grid::Axes(axes)
+        }
     }
 }
 

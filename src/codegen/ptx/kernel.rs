@@ -22,8 +22,8 @@ use crate::source::Loc;
 use crate::tile::alignment::needed;
 use crate::tile::text::{lines_of_kernel, names_of_kernel};
 use crate::tile::{
-    Block, BlockCall, Body, DotMode, Extent, GridAxis, Inst, InstData, Kernel, Op, ParamMode, State, Terminator,
-    TileType, Type, Value,
+    Block, BlockCall, Body, DotMode, Extent, GpuOp, GridAxis, Inst, InstData, Kernel, Op, ParamMode, PlanOp, State,
+    Terminator, TileType, Type, Value,
 };
 
 /// The name of the block's shared memory.
@@ -337,9 +337,9 @@ impl Code<'_> {
             Op::Dot { .. } => self.dot(data),
             Op::Transpose => self.transpose(data),
             Op::Element => self.element(data),
-            Op::Launch { kernel } => self.launch(kernel, &data.operands),
-            Op::View { .. } => self.view(data),
-            Op::GridBarrier => {
+            Op::Plan(PlanOp::Launch { kernel }) => self.launch(kernel, &data.operands),
+            Op::Plan(PlanOp::View { .. }) => self.view(data),
+            Op::Gpu(GpuOp::GridBarrier) => {
                 self.grid_barrier();
                 Ok(())
             }
@@ -440,7 +440,7 @@ impl Code<'_> {
             (Op::Const(s), Type::Index) => CodeValue::Index(Operand::Int(s.as_i64())),
             (Op::Const(s), Type::Scalar(e)) => CodeValue::Scalar(self.e.literal(*s, *e)),
             (Op::DimValue(d), Type::Index) => CodeValue::Index(self.dim(d)?),
-            (Op::Blocks, Type::Index) => {
+            (Op::Gpu(GpuOp::Blocks), Type::Index) => {
                 let blocks = Operand::Special(Special::Nctaid(0));
                 let blocks = self.e.make(&name, P::Mov { ty: PtxType::U32 }, PtxType::U32, &[blocks]);
                 let from = P::CvtInt { sat: Sat::Wrap, to: PtxType::S64, from: PtxType::U32 };

@@ -31,7 +31,7 @@ use crate::ptx::words::{Atomic, Compare, Ordering, Sat, Scope, Space, Vector};
 use crate::ptx::{Op as P, Operand, RegType, Special, Type as PtxType};
 use crate::runtime::abi::cuda::fault;
 use crate::tile::text::{lines_of_kernel, names_of_kernel};
-use crate::tile::{InstData, Kernel, Op, State, Type, Value};
+use crate::tile::{InstData, Kernel, Op, PlanOp, State, Type, Value};
 
 /// The bit of the arrivals that lets all leave.
 const LEAVE: u32 = 62;
@@ -150,7 +150,7 @@ impl Code<'_> {
 
     /// A window of a buffer.
     pub(super) fn view(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::View { offset, strides } = &data.op else { return Err("no window".into()) };
+        let Op::Plan(PlanOp::View { offset, strides }) = &data.op else { return Err("no window".into()) };
         let (Some(v), Some((buffer, indices))) = (data.result, data.operands.split_first()) else {
             return Err("a window of nothing".into());
         };

@@ -170,7 +170,7 @@ impl Lowering<'_> {
                 self.blocks[*block] = Some(self.entry);
                 for (i, v) in data.args.iter().enumerate() {
                     let view = View::whole(*v, self.tensor(*v)?);
-                    let op = tile::Op::Arg(u32::try_from(i).unwrap_or(u32::MAX));
+                    let op = tile::Op::Plan(tile::PlanOp::Arg(u32::try_from(i).unwrap_or(u32::MAX)));
                     let buffer = self.builder.value(op, Vec::new(), tile::Type::Buffer(buffer_type(&view)));
                     self.roots[*v] = Some(buffer);
                     self.places[*v] = Some(view);
@@ -278,7 +278,7 @@ impl Lowering<'_> {
         let at = self.out.states.iter().position(|s| s.name == name).ok_or_else(|| format!("no state {name}"))?;
         let view = View::whole(storage::cell(self.f, at), &self.out.states[at].ty);
         if self.roots[view.root].is_none() {
-            let (op, ty) = (tile::Op::State { name: name.to_string() }, buffer_type(&view));
+            let (op, ty) = (tile::Op::Plan(tile::PlanOp::State { name: name.to_string() }), buffer_type(&view));
             self.roots[view.root] = Some(self.in_entry(|b| b.value(op, Vec::new(), tile::Type::Buffer(ty))));
         }
         Ok(view)
@@ -427,7 +427,9 @@ impl Lowering<'_> {
         match wanted {
             Some(number) => {
                 let ty = buffer_type(&whole);
-                let out = self.in_entry(|b| b.value(tile::Op::Out(number), Vec::new(), tile::Type::Buffer(ty)));
+                let out = self.in_entry(|b| {
+                    b.value(tile::Op::Plan(tile::PlanOp::Out(number)), Vec::new(), tile::Type::Buffer(ty))
+                });
                 self.roots[root] = Some(out);
             }
             None => self.add_slot(root, &whole),
@@ -472,7 +474,7 @@ impl Lowering<'_> {
                 let counts = ir::param_named(&self.out.params, name).map_or(&[][..], |p| &p.counts);
                 let counts: Vec<Dim> = counts.iter().map(|n| Dim::from(i64::try_from(*n).unwrap_or(0))).collect();
                 let indices = self.indices_within(data, &data.operands, &counts)?;
-                let op = tile::Op::Param { name: name.clone() };
+                let op = tile::Op::Plan(tile::PlanOp::Param { name: name.clone() });
                 let buffer = self.builder.value(op, indices, tile::Type::Buffer(buffer_type(&view)));
                 self.roots[v] = Some(buffer);
                 self.places[v] = Some(view);

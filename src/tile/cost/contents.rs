@@ -11,7 +11,7 @@ use super::kernel::Known;
 use crate::interp::Limits;
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::interp::{Argument, Element, run_small_kernel};
-use crate::tile::{BufferType, Kernel, Op, ParamMode, Plan, Type};
+use crate::tile::{BufferType, Kernel, Op, ParamMode, Plan, PlanOp, Type};
 
 /// The most bytes that a launch which is run may be given: what decides lengths are a few integers.
 const MOST: i64 = 1024;
@@ -35,8 +35,8 @@ impl Root {
     pub(super) fn of(op: &Op, indices: &[Known]) -> Root {
         let what = || format!("{op:?} {indices:?}");
         match op {
-            Op::Arg(n) => Root::Arg(*n),
-            Op::Param { .. } | Op::Packed { .. } => Root::Weights(what()),
+            Op::Plan(PlanOp::Arg(n)) => Root::Arg(*n),
+            Op::Plan(PlanOp::Param { .. } | PlanOp::Packed { .. }) => Root::Weights(what()),
             _ => Root::Other(what()),
         }
     }
@@ -65,7 +65,9 @@ impl Contents {
     pub(super) fn begin(plan: &Plan, states: &BTreeMap<String, i64>) -> Contents {
         let mut contents = Contents::default();
         for (_, _, data) in plan.body.insts() {
-            let (Op::State { name }, Some(ty)) = (&data.op, data.result.and_then(|v| plan.body.ty(v).buffer())) else {
+            let (Op::Plan(PlanOp::State { name }), Some(ty)) =
+                (&data.op, data.result.and_then(|v| plan.body.ty(v).buffer()))
+            else {
                 continue;
             };
             let Some(bytes) = span(ty, &BTreeMap::new()).filter(|n| *n <= MOST && ty.elem.is_int()) else { continue };

@@ -380,7 +380,7 @@ impl Walk<'_> {
                     self.add(n);
                 }
             }
-            Op::Dot { .. } | Op::DotPanels { .. } => {
+            Op::Dot { .. } => {
                 if let (Some(a), Some(sums)) = (operand(0), result) {
                     let inner = if matches!(data.op, Op::Dot { .. }) { a.cols } else { a.rows };
                     let inner = self.extent(inner).unsigned_abs();

@@ -13,7 +13,7 @@ use super::{Cost, Launch, PlanCost, STEPS, Setting, dim};
 use crate::shape::Dim;
 use crate::tile::attention::is_part;
 use crate::tile::kernels::counterpart;
-use crate::tile::{AllowedIn, Body, Inst, Kernel, Module, Op, Plan, Type, Value};
+use crate::tile::{AllowedIn, Body, Inst, Kernel, Module, Op, Plan, PlanOp, Type, Value};
 
 #[derive(Clone, Debug, Default)]
 enum PlanValue {
@@ -37,7 +37,7 @@ pub(super) fn walk(
     for (name, most) in plan.lengths() {
         all.insert(name.to_string(), dim(most, symbols)?);
     }
-    let launches = body.insts().filter(|(_, _, d)| matches!(d.op, Op::Launch { .. }));
+    let launches = body.insts().filter(|(_, _, d)| matches!(d.op, Op::Plan(PlanOp::Launch { .. })));
     let sites = launches.enumerate().map(|(n, (_, i, _))| (i, n)).collect();
     let dims = dims_of(body, &all)?;
     let mut w = Walk {
@@ -111,7 +111,7 @@ impl Walk<'_> {
             }
             return Ok(());
         }
-        if let Op::Launch { kernel } = &data.op {
+        if let Op::Plan(PlanOp::Launch { kernel }) = &data.op {
             let kernel = kernel.clone();
             return self.launch(i, &kernel);
         }
@@ -128,7 +128,7 @@ impl Walk<'_> {
         }
         let Some(result) = data.result.filter(|v| body.ty(*v).buffer().is_some()) else { return Ok(()) };
         let place = match &data.op {
-            Op::View { offset, strides } => {
+            Op::Plan(PlanOp::View { offset, strides }) => {
                 let Some((base, rest)) = data.operands.split_first() else { return Ok(()) };
                 let PlanValue::Buffer(base) = self.frame[*base].clone() else { return Ok(()) };
                 let mut element = base.element.wrapping_add(dim(offset, &self.symbols)?);

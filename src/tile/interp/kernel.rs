@@ -327,43 +327,15 @@ impl KernelRun<'_> {
                 }
                 Ok(Some(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) })))
             }
-            Op::Dot { .. } | Op::DotPanels { .. } => self.dot(body, data, frame, elem).map(Some),
+            Op::Dot { .. } => self.dot(body, data, frame, elem).map(Some),
             // Done before (`scalar_operation`), of a whole run (`runs`), of a plan, or of a kernel for a GPU, which is not run.
             Op::Const(_)
             | Op::DimValue(_)
             | Op::CheckIndex { .. }
             | Op::Length { .. }
             | Op::Run { .. }
-            | Op::SharedSlot { .. }
-            | Op::CopyAsync { .. }
-            | Op::Commit
-            | Op::Wait { .. }
-            | Op::Release
-            | Op::Barrier
-            | Op::LoadFragment
-            | Op::Pack
-            | Op::Mma
-            | Op::MmaScaled { .. }
-            | Op::ConvertLayout
-            | Op::Ring { .. }
-            | Op::RingAcquire
-            | Op::TmaLoad { .. }
-            | Op::RingWait
-            | Op::RingRelease
-            | Op::WgmmaFence
-            | Op::Wgmma { .. }
-            | Op::GridBarrier
-            | Op::Blocks
-            | Op::NamedBarrier { .. }
-            | Op::Arg(_)
-            | Op::Out(_)
-            | Op::Tap { .. }
-            | Op::Param { .. }
-            | Op::Slot(_)
-            | Op::State { .. }
-            | Op::Packed { .. }
-            | Op::View { .. }
-            | Op::Launch { .. } => broken(format!("{} is not run", data.op.info().name)),
+            | Op::Gpu(_)
+            | Op::Plan(_) => broken(format!("{} is not run", data.op.info().name)),
         }
     }
 
@@ -448,8 +420,7 @@ impl KernelRun<'_> {
             first = Some(x);
             acc = Tile { rows: a.rows, cols: b.cols, data: Rc::new(vec![x; a.rows * b.cols]) };
         }
-        let panels = matches!(data.op, Op::DotPanels { .. });
-        let inner = if panels { a.rows } else { a.cols };
+        let inner = a.cols;
         self.budget.spend((acc.rows * acc.cols * inner) as u64)?;
         self.budget.flops += 2 * (acc.rows * acc.cols * inner) as u64;
         let mut out = Vec::with_capacity(acc.data.len());
@@ -463,9 +434,7 @@ impl KernelRun<'_> {
                 _ => DotMode::Fma,
             };
             for i in 0..acc.rows {
-                let row: Vec<f32> = (0..inner)
-                    .filter_map(|k| x.get(if panels { k * a.cols + i } else { i * a.cols + k }).copied())
-                    .collect();
+                let row: Vec<f32> = (0..inner).filter_map(|k| x.get(i * a.cols + k).copied()).collect();
                 let start = first.map_or(0.0, Element::float);
                 let sums: Vec<f32> = match &numbers {
                     Some((bits, columns)) => {
@@ -491,8 +460,7 @@ impl KernelRun<'_> {
                 };
                 let mut sum = first.unwrap_or(Element::zero(elem));
                 for k in 0..inner {
-                    let left = if panels { k * a.cols + i } else { i * a.cols + k };
-                    let (Some(x), Some(y)) = (a.data.get(left), b.data.get(k * b.cols + j)) else {
+                    let (Some(x), Some(y)) = (a.data.get(i * a.cols + k), b.data.get(k * b.cols + j)) else {
                         return broken("an operand of a product without its elements");
                     };
                     sum = binary(BinaryOp::Add, sum, binary(BinaryOp::Mul, *x, *y, elem), elem);

@@ -13,7 +13,9 @@ use crate::interface::param_named;
 use crate::shape::{ADDRESS_BITS, Dim, Fact};
 use crate::tensor::Tensor;
 use crate::tile::fits;
-use crate::tile::{Body, BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, TapPart, Type, row_major};
+use crate::tile::{
+    Body, BufferType, GpuOp, InstData, Kernel, Module, Op, Plan, PlanOp, PlanVariant, State, TapPart, Type, row_major,
+};
 
 /// Runs a plan.
 pub(super) fn run<'a>(
@@ -228,7 +230,7 @@ impl<'a> Runner<'a> {
             _ => None,
         };
         let (storage, start) = match &data.op {
-            Op::Arg(n) => {
+            Op::Plan(PlanOp::Arg(n)) => {
                 let storage = match self.args.get(n) {
                     Some(s) => *s,
                     None => {
@@ -245,7 +247,7 @@ impl<'a> Runner<'a> {
                 };
                 (storage, 0)
             }
-            Op::Out(n) => {
+            Op::Plan(PlanOp::Out(n)) => {
                 if !self.outs.contains_key(n) {
                     let Some(ty) = declared else { return broken("a result without a type") };
                     let out = self.out(ty)?;
@@ -253,7 +255,7 @@ impl<'a> Runner<'a> {
                 }
                 (self.outs.get(n).map_or(0, |o| o.storage), 0)
             }
-            Op::Tap { name } => {
+            Op::Plan(PlanOp::Tap { name }) => {
                 if !self.taps.contains_key(name) {
                     let Some(ty) = declared else { return broken("a tap without a type") };
                     let out = self.out(ty)?;
@@ -267,8 +269,8 @@ impl<'a> Runner<'a> {
                 }
                 (self.taps.get(name).map_or(0, |o| o.storage), 0)
             }
-            Op::Param { name } => (self.param(name, &indices(frame, &data.operands)?)?, 0),
-            Op::State { name } => {
+            Op::Plan(PlanOp::Param { name }) => (self.param(name, &indices(frame, &data.operands)?)?, 0),
+            Op::Plan(PlanOp::State { name }) => {
                 let storage = match self.states.get(name) {
                     Some(s) => *s,
                     None => {
@@ -284,7 +286,7 @@ impl<'a> Runner<'a> {
                 };
                 (storage, 0)
             }
-            Op::Slot(n) => {
+            Op::Plan(PlanOp::Slot(n)) => {
                 let storage = match self.slots.get(n) {
                     Some(s) => *s,
                     None => {
@@ -296,7 +298,7 @@ impl<'a> Runner<'a> {
                 };
                 (storage, 0)
             }
-            Op::Packed { offset } => {
+            Op::Plan(PlanOp::Packed { offset }) => {
                 let storage = match self.packed {
                     Some(s) => s,
                     None => self.room(i64::try_from(self.module.packed).unwrap_or(i64::MAX))?,
@@ -304,7 +306,7 @@ impl<'a> Runner<'a> {
                 self.packed = Some(storage);
                 (storage, i64::try_from(*offset).unwrap_or(i64::MAX))
             }
-            Op::View { offset, strides } => {
+            Op::Plan(PlanOp::View { offset, strides }) => {
                 let Some((base, rest)) = data.operands.split_first() else { return broken("a view of nothing") };
                 let base = buffer(frame, *base)?;
                 let mut element = dim(offset, symbols)?;
@@ -314,13 +316,13 @@ impl<'a> Runner<'a> {
                 let size = i64::try_from(base.elem.size()).unwrap_or(8);
                 (base.storage, base.start.wrapping_add(element.wrapping_mul(size)))
             }
-            Op::GridBarrier => return Ok(None),
+            Op::Gpu(GpuOp::GridBarrier) => return Ok(None),
             Op::LoadScalar => {
                 let Some((b, rest)) = data.operands.split_first() else { return broken("a load of nothing") };
                 let x = buffer(frame, *b)?.read(&self.memory, &indices(frame, rest)?)?;
                 return Ok(Some(RuntimeValue::Scalar(x)));
             }
-            Op::Launch { kernel } => {
+            Op::Plan(PlanOp::Launch { kernel }) => {
                 let Some(k) = self.module.kernels.iter().find(|k| k.name == *kernel) else {
                     return broken(format!("there is no kernel {kernel}"));
                 };
@@ -370,27 +372,7 @@ impl<'a> Runner<'a> {
             | Op::Dot { .. }
             | Op::Run { .. }
             | Op::Window { .. }
-            | Op::DotPanels { .. }
-            | Op::SharedSlot { .. }
-            | Op::CopyAsync { .. }
-            | Op::Commit
-            | Op::Wait { .. }
-            | Op::Release
-            | Op::Barrier
-            | Op::LoadFragment
-            | Op::Pack
-            | Op::Mma
-            | Op::MmaScaled { .. }
-            | Op::ConvertLayout
-            | Op::Ring { .. }
-            | Op::RingAcquire
-            | Op::TmaLoad { .. }
-            | Op::RingWait
-            | Op::RingRelease
-            | Op::WgmmaFence
-            | Op::Wgmma { .. }
-            | Op::Blocks
-            | Op::NamedBarrier { .. } => return broken(format!("{} in a plan", data.op.info().name)),
+            | Op::Gpu(_) => return broken(format!("{} in a plan", data.op.info().name)),
         };
         let Some(ty) = declared else { return broken("a buffer without a type") };
         Ok(Some(RuntimeValue::Buffer(Rc::new(View::new(storage, start, ty, symbols)?))))

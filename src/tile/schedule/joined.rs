@@ -10,7 +10,7 @@ use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
 use crate::tile::packed_area::{Area, launch_for_each};
 use crate::tile::{
-    Body, BufferType, InstData, Kernel, Kernels, Module, Op, ParamMode, PlanBuilder, PlanVariant, Value, View,
+    Body, BufferType, InstData, Kernel, Kernels, Module, Op, ParamMode, PlanBuilder, PlanOp, PlanVariant, Value, View,
     row_major,
 };
 
@@ -53,12 +53,12 @@ pub(super) fn find(module: &Module) -> Option<Vec<Joined>> {
     let Some(plan) = module.plans.iter().find(|p| p.variant == PlanVariant::Prepare) else { return Some(found) };
     let body = &plan.body;
     for (_, _, data) in body.insts() {
-        let Op::Launch { kernel } = &data.op else { continue };
+        let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
         let kernel = module.kernels.iter().find(|k| k.name == *kernel).filter(|k| copies(k))?;
         let [from, to] = data.operands.as_slice() else { return None };
         let (from, to) = (View::of(body, *from)?, View::of(body, *to)?);
-        let (Op::Param { name }, layers) = made_by(body, from.root)? else { return None };
-        let (Op::Packed { offset }, _) = made_by(body, to.root)? else { return None };
+        let (Op::Plan(PlanOp::Param { name }), layers) = made_by(body, from.root)? else { return None };
+        let (Op::Plan(PlanOp::Packed { offset }), _) = made_by(body, to.root)? else { return None };
         let param = param_named(&module.params, name)?;
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
         let whole = body.ty(to.root).buffer()?.clone();

@@ -49,8 +49,8 @@ use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
 use crate::tile::alignment::{CHUNK, begins_at_multiple, needed};
 use crate::tile::{
-    Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Module, Op, Param, Plan, PlanVariant, Target, Type,
-    Value, ValueDef, View, flat, row_major, simplify,
+    Block, BufferType, GpuArch, Inst, InstData, Kernel, Kernels, Module, Op, Param, Plan, PlanOp, PlanVariant, Target,
+    Type, Value, ValueDef, View, flat, row_major, simplify,
 };
 
 /// Chooses panels, and packs what lies in them; what is packed, and the names of the kernels that are not as they were.
@@ -195,8 +195,8 @@ impl Walk<'_, '_> {
             for inst in self.plan.body.block(block).insts.clone() {
                 let data = self.plan.body.inst(inst);
                 let name = match &data.op {
-                    Op::Launch { kernel } => kernel.clone(),
-                    Op::View { .. } => continue,
+                    Op::Plan(PlanOp::Launch { kernel }) => kernel.clone(),
+                    Op::Plan(PlanOp::View { .. }) => continue,
                     _ => {
                         self.place_joined(&data.operands.clone())?;
                         continue;
@@ -218,7 +218,7 @@ impl Walk<'_, '_> {
         for v in buffers {
             let Some(view) = View::of(&self.plan.body, *v) else { continue };
             let Some((inst, data)) = self.plan.body.definition(view.root) else { continue };
-            let Op::Packed { offset } = data.op else { continue };
+            let Op::Plan(PlanOp::Packed { offset }) = data.op else { continue };
             if self.packed.values().any(|p| *p == view.root) || !self.placed.insert(view.root) {
                 continue;
             }
@@ -226,7 +226,7 @@ impl Walk<'_, '_> {
                 joined.iter().position(|j| j.offset == offset).ok_or("a part of the packed area is not filled")?;
             let bytes = joined.get(number).and_then(Joined::bytes).ok_or("a part of the packed area is too large")?;
             let offset = self.packing.join(number, bytes).ok_or("the packed area is too large")?;
-            self.plan.body.inst_mut(inst).op = Op::Packed { offset };
+            self.plan.body.inst_mut(inst).op = Op::Plan(PlanOp::Packed { offset });
         }
         Ok(())
     }
@@ -345,7 +345,7 @@ impl Walk<'_, '_> {
             let last = number + 1 == count;
             let Some(((kernel, operands), before)) = launches.split_last() else { continue };
             let mut launch = |kernel: &String, operands: &Vec<Value>| {
-                let op = Op::Launch { kernel: kernel.clone() };
+                let op = Op::Plan(PlanOp::Launch { kernel: kernel.clone() });
                 let launch = self.plan.body.make_inst(op, operands.clone(), None, data.loc);
                 self.plan.body.insert_before(block, inst, launch);
                 launch
@@ -355,7 +355,7 @@ impl Walk<'_, '_> {
             }
             let own = if last {
                 let launch = self.plan.body.inst_mut(inst);
-                (launch.op, launch.operands) = (Op::Launch { kernel: kernel.clone() }, operands.clone());
+                (launch.op, launch.operands) = (Op::Plan(PlanOp::Launch { kernel: kernel.clone() }), operands.clone());
                 inst
             } else {
                 launch(kernel, operands)
@@ -436,7 +436,7 @@ impl Walk<'_, '_> {
         let Some(made) = unpack(&own, [k, n], elem, Value::from_u32(0)) else { return Ok(None) };
         let number = new_slot(self.plan, &made.bytes, at, 0);
         let ty = slot_type(self.plan, &made.bytes, &flat(elem, &made.bytes));
-        let slot = in_entry(self.plan, &mut self.added, Op::Slot(number), ty, at);
+        let slot = in_entry(self.plan, &mut self.added, Op::Plan(PlanOp::Slot(number)), ty, at);
         let body = &mut self.plan.body;
         let mut operands = vec![buffer(body, at, &own.numbers)];
         if let Some((scales, _)) = &own.scales {
@@ -482,7 +482,7 @@ impl Walk<'_, '_> {
         let body = &mut self.plan.body;
         let list = &body.block(block).insts;
         let end = list.iter().position(|i| *i == launch).unwrap_or(list.len());
-        let is_view = |i: &&Inst| matches!(body.inst(**i).op, Op::View { .. });
+        let is_view = |i: &&Inst| matches!(body.inst(**i).op, Op::Plan(PlanOp::View { .. }));
         let count = list.iter().take(end).rev().take_while(is_view).count();
         body.block_mut(block).insts.drain(end - count..end).collect()
     }
@@ -515,7 +515,7 @@ impl Walk<'_, '_> {
         };
         let number = new_slot(self.plan, &packed.bytes, at, 0);
         let ty = slot_type(self.plan, &packed.bytes, &packed.whole.buffer_type());
-        let slot = in_entry(self.plan, &mut self.added, Op::Slot(number), ty, at);
+        let slot = in_entry(self.plan, &mut self.added, Op::Plan(PlanOp::Slot(number)), ty, at);
         let mut operands = Vec::new();
         for source in &packed.sources {
             operands.push(buffer(&mut self.plan.body, at, source));
@@ -524,7 +524,7 @@ impl Walk<'_, '_> {
         self.place_joined(&operands)?;
         let name = self.kernels.add(packed.kernel);
         self.note(kernel, &name);
-        let launch = self.plan.body.make_inst(Op::Launch { kernel: name }, operands, None, at.loc);
+        let launch = self.plan.body.make_inst(Op::Plan(PlanOp::Launch { kernel: name }), operands, None, at.loc);
         self.plan.body.insert_before(at.block, at.inst, launch);
         let numbers = View { root: slot, ..packed.panels };
         Ok(Some(Panels { numbers, scales: None, in_pairs: pairs, abreast: 1 }))
@@ -544,13 +544,13 @@ impl Walk<'_, '_> {
         let rounded = halves::round(&from, Value::from_u32(0)).ok_or("a left operand of fewer than two axes")?;
         let number = new_slot(self.plan, &rounded.bytes, at, 0);
         let ty = slot_type(self.plan, &rounded.bytes, &rounded.whole.buffer_type());
-        let slot = in_entry(self.plan, &mut self.added, Op::Slot(number), ty, at);
+        let slot = in_entry(self.plan, &mut self.added, Op::Plan(PlanOp::Slot(number)), ty, at);
         let body = &mut self.plan.body;
         let operands = [&rounded.source, &View { root: slot, ..rounded.whole }].map(|v| buffer(body, at, v)).to_vec();
         self.place_joined(&operands)?;
         let name = self.kernels.add(rounded.kernel);
         self.note(kernel, &name);
-        let op = Op::Launch { kernel: name };
+        let op = Op::Plan(PlanOp::Launch { kernel: name });
         let body = &mut self.plan.body;
         let launch = body.make_inst(op, operands, None, at.loc);
         body.insert_before(at.block, at.inst, launch);
@@ -566,16 +566,16 @@ impl Walk<'_, '_> {
         let joined = self.new.joined.as_ref()?;
         let data = self.plan.body.def_inst(window.root)?;
         match &data.op {
-            Op::Param { name } => {
+            Op::Plan(PlanOp::Param { name }) => {
                 let param = param_named(self.new.params, name)?;
                 Some((vec![(param, window.clone())], data.operands.clone()))
             }
-            Op::Packed { offset } if !self.placed.contains(&window.root) => {
+            Op::Plan(PlanOp::Packed { offset }) if !self.placed.contains(&window.root) => {
                 let joined = joined.iter().find(|j| j.offset == *offset)?;
                 self.joined_columns(joined, window)
             }
             // It has its new place already, which says which it was.
-            Op::Packed { offset } => {
+            Op::Plan(PlanOp::Packed { offset }) => {
                 let place = self.packing.joined.iter().find(|j| j.offset == *offset)?;
                 self.joined_columns(joined.get(place.number)?, window)
             }
@@ -631,7 +631,7 @@ impl Walk<'_, '_> {
         for (param, part) in windows {
             let next = start.add(part.shape.last()?);
             let ty = BufferType { elem: param.ty.elem, strides: row_major(&param.ty.shape), shape: param.ty.shape };
-            let op = Op::Param { name: param.name };
+            let op = Op::Plan(PlanOp::Param { name: param.name });
             let body = &mut self.plan.body;
             let root = value_before(body, at, op, layers.clone(), Type::Buffer(ty));
             pieces.push(Piece { start, window: View { root, ..part } });
@@ -655,7 +655,13 @@ impl Walk<'_, '_> {
     fn packed_view(&mut self, part: Part, layers: &[Value], at: At) -> View {
         let known = self.packed.get(&part.offset).copied();
         let root = known.unwrap_or_else(|| {
-            let root = in_entry(self.plan, &mut self.added, Op::Packed { offset: part.offset }, part.whole.clone(), at);
+            let root = in_entry(
+                self.plan,
+                &mut self.added,
+                Op::Plan(PlanOp::Packed { offset: part.offset }),
+                part.whole.clone(),
+                at,
+            );
             self.packed.insert(part.offset, root);
             root
         });

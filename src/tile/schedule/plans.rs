@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
-use crate::tile::{Block, BlockCall, Body, BufferType, Inst, Op, Plan, SlotData, Terminator, Type, Value, View, flat};
+use crate::tile::{
+    Block, BlockCall, Body, BufferType, Inst, Op, Plan, PlanOp, SlotData, Terminator, Type, Value, View, flat,
+};
 
 /// A launch: its block and place, and the buffer of its result.
 #[derive(Clone, Copy)]
@@ -86,7 +88,7 @@ pub(super) fn choose_by_count(plan: &mut Plan, choice: Choice) -> Result<(), Str
         let condition = result_of(body, enough);
         body.terminate(block, Terminator::BrIf { condition, then: to(then), otherwise: to(otherwise) });
         for (kernel, operands) in launches {
-            made(body, then, Op::Launch { kernel }, operands, None);
+            made(body, then, Op::Plan(PlanOp::Launch { kernel }), operands, None);
         }
         ends.push(then);
         block = otherwise;
@@ -99,7 +101,7 @@ pub(super) fn choose_by_count(plan: &mut Plan, choice: Choice) -> Result<(), Str
     }
     // What is there for the whole plan stays in the entry block.
     if home == body.entry() {
-        let is_place = |i: &Inst| matches!(body.inst(*i).op, Op::Slot(_) | Op::Out(_));
+        let is_place = |i: &Inst| matches!(body.inst(*i).op, Op::Plan(PlanOp::Slot(_) | PlanOp::Out(_)));
         let places: Vec<Inst> = rest.iter().copied().filter(is_place).collect();
         rest.retain(|i| !places.contains(i));
         let list = &mut body.block_mut(home).insts;
@@ -128,7 +130,7 @@ pub(super) fn buffer(body: &mut Body, at: At, view: &View) -> Value {
     }
     let (indices, strides): (Vec<Value>, Vec<Dim>) = view.dynamic.iter().cloned().unzip();
     let operands = std::iter::once(view.root).chain(indices).collect();
-    value_before(body, at, Op::View { offset: view.offset.clone(), strides }, operands, Type::Buffer(ty))
+    value_before(body, at, Op::Plan(PlanOp::View { offset: view.offset.clone(), strides }), operands, Type::Buffer(ty))
 }
 
 /// Adds a slot to the arena for a launch, after that of its result and so many others of its own; the number of the slot.
@@ -136,11 +138,11 @@ pub(super) fn new_slot(plan: &mut Plan, bytes: &Dim, at: At, others: u32) -> u32
     let body = &plan.body;
     let root = at.out.and_then(|v| View::of(body, v)).and_then(|v| body.def_inst(v.root));
     let number = match root.map(|d| &d.op) {
-        Some(Op::Slot(n)) => n.saturating_add(1).saturating_add(others),
+        Some(Op::Plan(PlanOp::Slot(n))) => n.saturating_add(1).saturating_add(others),
         _ => u32::try_from(plan.slots.len()).unwrap_or(u32::MAX),
     };
     for inst in plan.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
-        if let Op::Slot(n) = &mut plan.body.inst_mut(inst).op
+        if let Op::Plan(PlanOp::Slot(n)) = &mut plan.body.inst_mut(inst).op
             && *n >= number
         {
             *n += 1;

@@ -9,7 +9,7 @@ use crate::irtext::{Expr, ExprKind, Phrase, Statement, TextError, TextSpan, floa
 use crate::scalar::Scalar;
 use crate::shape::Elem;
 pub(super) use crate::table::CodedError;
-use crate::tile::{Compute, Op, Type, Value};
+use crate::tile::{Compute, Op, PlanOp, Type, Value};
 
 pub(super) type Read<T> = Result<T, CodedError>;
 
@@ -74,10 +74,10 @@ pub(super) fn literal(op: &Op, ty: Option<&Type>) -> Option<String> {
         Op::Const(Scalar::Int(n)) => Some(n.to_string()),
         Op::Const(Scalar::Bool(b)) => Some(b.to_string()),
         Op::DimValue(d) => Some(d.to_string()),
-        Op::Arg(n) | Op::Out(n) | Op::Slot(n) => Some(n.to_string()),
-        Op::Packed { offset } => Some(offset.to_string()),
-        Op::Tap { name } | Op::Param { name } | Op::State { name } => Some(quoted(name)),
-        Op::Launch { kernel } => Some(format!("@{kernel}")),
+        Op::Plan(PlanOp::Arg(n) | PlanOp::Out(n)) | Op::Plan(PlanOp::Slot(n)) => Some(n.to_string()),
+        Op::Plan(PlanOp::Packed { offset }) => Some(offset.to_string()),
+        Op::Plan(PlanOp::Tap { name } | PlanOp::Param { name } | PlanOp::State { name }) => Some(quoted(name)),
+        Op::Plan(PlanOp::Launch { kernel }) => Some(format!("@{kernel}")),
         _ => None,
     }
 }
@@ -102,23 +102,23 @@ pub(super) fn literal_operation(
             }
         }
         "dim" => Op::DimValue(form(read::dim(e))?),
-        "arg" => Op::Arg(form(read::integer(e))?),
-        "out" => Op::Out(form(read::integer(e))?),
-        "slot" => Op::Slot(form(read::integer(e))?),
-        "packed" => Op::Packed { offset: form(read::integer(e))? },
-        "tap" => Op::Tap { name: form(read::text(e))?.to_string() },
-        "state" => Op::State { name: form(read::text(e))?.to_string() },
+        "arg" => Op::Plan(PlanOp::Arg(form(read::integer(e))?)),
+        "out" => Op::Plan(PlanOp::Out(form(read::integer(e))?)),
+        "slot" => Op::Plan(PlanOp::Slot(form(read::integer(e))?)),
+        "packed" => Op::Plan(PlanOp::Packed { offset: form(read::integer(e))? }),
+        "tap" => Op::Plan(PlanOp::Tap { name: form(read::text(e))?.to_string() }),
+        "state" => Op::Plan(PlanOp::State { name: form(read::text(e))?.to_string() }),
         "param" => match &e.kind {
             ExprKind::Index(name, indices) => {
                 values(indices, names, operands)?;
-                Op::Param { name: form(read::text(name))?.to_string() }
+                Op::Plan(PlanOp::Param { name: form(read::text(name))?.to_string() })
             }
-            _ => Op::Param { name: form(read::text(e))?.to_string() },
+            _ => Op::Plan(PlanOp::Param { name: form(read::text(e))?.to_string() }),
         },
         _ => match &e.kind {
             ExprKind::Call(name, args) => {
                 values(args, names, operands)?;
-                Op::Launch { kernel: global(name)? }
+                Op::Plan(PlanOp::Launch { kernel: global(name)? })
             }
             _ => return fail(codes::FORM, e.place, "`@kernel(operands)` belongs here"),
         },

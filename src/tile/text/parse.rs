@@ -23,8 +23,8 @@ use crate::irtext::{
 use crate::source::{FileId, Loc, Span};
 use crate::table::{self, Attributes};
 use crate::tile::{
-    Block, BlockCall, Body, Cpu, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
-    Role, SlotData, State, Terminator, Type, Value,
+    Block, BlockCall, Body, Cpu, GpuArch, GpuOp, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan,
+    PlanVariant, Role, SlotData, State, Terminator, Type, Value,
 };
 
 /// What a text says.
@@ -400,7 +400,7 @@ impl Parser {
             return None;
         }
         let ty = s.results.first().map(|_| Type::Index);
-        let inst = k.body.make_inst(Op::Barrier, Vec::new(), ty, Loc::default());
+        let inst = k.body.make_inst(Op::Gpu(GpuOp::Barrier), Vec::new(), ty, Loc::default());
         self.mark(At::Inst(inst), Parser::head_place(s));
         if let (Some(e), Some(v)) = (s.results.first(), k.body.inst(inst).result) {
             let r = self.call_it(&mut k.body, &mut k.names, e, v);

@@ -13,8 +13,8 @@ use crate::shape::Dim;
 use crate::source::Loc;
 pub use crate::ssa::verify::At;
 use crate::tile::{
-    Block, BlockCall, Body, BufferType, Extent, Inst, Kernel, Module, Op, ParamMode, Part, Plan, PlanVariant, Space,
-    State, Terminator, TileType, Type, Value, row_major,
+    Block, BlockCall, Body, BufferType, Extent, Inst, Kernel, Module, Op, ParamMode, Part, Plan, PlanOp, PlanVariant,
+    Space, State, Terminator, TileType, Type, Value, row_major,
 };
 
 /// Columns at which types and places start, where the line is shorter. They are fixed, so that a changed line changes
@@ -530,10 +530,10 @@ impl Printer<'_> {
         self.text(data.op.info().name);
         let mut parts: Vec<String> = literal(&data.op, data.result.map(|v| body.ty(v))).into_iter().collect();
         match (&data.op, data.op.accessed()) {
-            (Op::Param { .. }, _) if !data.operands.is_empty() => {
+            (Op::Plan(PlanOp::Param { .. }), _) if !data.operands.is_empty() => {
                 parts.iter_mut().for_each(|p| *p += &format!("[{}]", names.values(&data.operands)));
             }
-            (Op::Launch { .. }, _) => {
+            (Op::Plan(PlanOp::Launch { .. }), _) => {
                 parts.iter_mut().for_each(|p| *p += &format!("({})", names.values(&data.operands)));
             }
             (op, Some(at)) => {

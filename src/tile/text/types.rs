@@ -100,7 +100,6 @@ fn space(e: &Expr) -> Read<Space> {
             "padded" => Ok(Space::L1(number(offset)?, Pitch::Padded)),
             word => fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no pitch")),
         },
-        ("vector", [lanes]) => Ok(Space::Vector(number(lanes)?)),
         ("shared", [swizzle]) => Ok(Space::Shared { swizzle: number(swizzle)? }),
         ("fragment", [layout]) => {
             let word = form(read::word(form(read::single(layout))?))?;

@@ -10,8 +10,8 @@ use crate::table::Gives;
 use crate::tile::fits::is_computable;
 use crate::tile::text::At;
 use crate::tile::{
-    AllowedIn, Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Plan, Space, State, Terminator, TileIr, Type,
-    Value, ValueDef, View, rules,
+    AllowedIn, Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, Space, State, Terminator,
+    TileIr, Type, Value, ValueDef, View, rules,
 };
 
 /// A kernel or a plan.
@@ -183,12 +183,12 @@ impl Checker<'_, '_> {
         {
             self.sink.error(At::Inst(i), format!("{name}: the module has no site {site}"));
         }
-        if let Op::View { .. } = data.op {
+        if let Op::Plan(PlanOp::View { .. }) = data.op {
             // What is accessed is what is done with the window.
         } else if let Some(b) = data.op.accessed().and_then(|at| data.operands.get(at)) {
             accesses.push((i, *b, matches!(data.op, Op::Store { .. })));
         }
-        if let (Op::Launch { kernel }, Unit::Kernel(_)) = (&data.op, self.unit) {
+        if let (Op::Plan(PlanOp::Launch { kernel }), Unit::Kernel(_)) = (&data.op, self.unit) {
             let launched = self.module.kernels.iter().find(|k| k.name == *kernel);
             for (p, v) in launched.iter().flat_map(|k| &k.params).zip(&data.operands) {
                 let buffer = body.ty(*v).buffer().is_some();

@@ -75,7 +75,6 @@ pub(super) fn scheduled(k: &Kernel, level: Cpu, sink: &mut Sink) {
     c.places();
     if c.sink.list.len() == before {
         c.overlaps();
-        c.registers(level);
     }
     right_operands(&k.body, sink);
 }
@@ -106,7 +105,7 @@ fn range(t: &TileType) -> Option<(u64, u64)> {
             let start = u64::from(offset);
             Some((start, start.saturating_add(u64::from(t.pitch()).saturating_mul(rows))))
         }
-        Space::Any | Space::Reg | Space::Window | Space::Vector(_) | Space::Shared { .. } | Space::Fragment(_) => None,
+        Space::Any | Space::Reg | Space::Window | Space::Shared { .. } | Space::Fragment(_) => None,
     }
 }
 
@@ -133,8 +132,7 @@ impl Checker<'_, '_> {
                     match t.space {
                         Space::L1(..) if is_padded(&t) => self.sink.error(At::Block(*b), RUNS_ALONE),
                         Space::L1(..) => self.in_scratch(At::Block(*b), &t),
-                        Space::Vector(_) if self.level.is_some() => {}
-                        _ => self.sink.error(At::Block(*b), "an argument of a block is in scratch or vector registers"),
+                        _ => self.sink.error(At::Block(*b), "an argument of a block is in scratch"),
                     }
                 }
             }
@@ -179,7 +177,7 @@ impl Checker<'_, '_> {
     fn between_runs(&mut self, i: Inst) {
         let data = self.body.inst(i);
         let name = data.op.info().name;
-        if self.level.is_none() && matches!(data.op, Op::DotPanels { .. } | Op::LoadPairs | Op::PairRows) {
+        if self.level.is_none() && matches!(data.op, Op::LoadPairs | Op::PairRows) {
             return self.sink.error(At::Inst(i), format!("{name}: does not stand in a kernel scheduled for a GPU"));
         }
         if data.operands.iter().chain(&data.result).filter_map(|v| self.tile(*v)).any(is_padded) {
@@ -211,19 +209,6 @@ impl Checker<'_, '_> {
                     self.in_scratch(At::Inst(i), &t);
                 }
                 _ => self.sink.error(At::Inst(i), format!("{name}: operand and result are in scratch")),
-            },
-            Op::DotPanels { .. } => {
-                if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(..) | Space::Window))) {
-                    self.sink.error(At::Inst(i), "dot_panels: its panels are in scratch or windows");
-                }
-                match result {
-                    Some(t) if Some(t.space) == space(self, 2) => self.vector(i, &t),
-                    _ => self.sink.error(At::Inst(i), "dot_panels: the accumulator stays in its registers"),
-                }
-            }
-            Op::Full => match result {
-                Some(t) => self.vector(i, &t),
-                None => self.sink.error(At::Inst(i), "full: makes a tile"),
             },
             Op::LoadScaled { .. } | Op::LoadPairs => {
                 if result.is_none_or(|t| t.space != Space::Window) {
@@ -277,40 +262,13 @@ impl Checker<'_, '_> {
             | Op::CheckIndex { .. }
             | Op::Length { .. }
             | Op::Load { .. }
+            | Op::Full
             | Op::Copy
             | Op::Iota { .. }
             | Op::Reduce { .. }
             | Op::Run { .. }
-            | Op::SharedSlot { .. }
-            | Op::CopyAsync { .. }
-            | Op::Commit
-            | Op::Wait { .. }
-            | Op::Release
-            | Op::Barrier
-            | Op::LoadFragment
-            | Op::Pack
-            | Op::Mma
-            | Op::MmaScaled { .. }
-            | Op::ConvertLayout
-            | Op::Ring { .. }
-            | Op::RingAcquire
-            | Op::TmaLoad { .. }
-            | Op::RingWait
-            | Op::RingRelease
-            | Op::WgmmaFence
-            | Op::Wgmma { .. }
-            | Op::Blocks
-            | Op::NamedBarrier { .. }
-            | Op::GridBarrier
-            | Op::Arg(_)
-            | Op::Out(_)
-            | Op::Tap { .. }
-            | Op::Param { .. }
-            | Op::Slot(_)
-            | Op::State { .. }
-            | Op::Packed { .. }
-            | Op::View { .. }
-            | Op::Launch { .. } => {
+            | Op::Gpu(_)
+            | Op::Plan(_) => {
                 if result.is_some() {
                     self.sink.error(At::Inst(i), format!("{name}: work on elements stands in a run"));
                 }
@@ -362,18 +320,6 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn vector(&mut self, i: Inst, t: &TileType) {
-        let Some(lanes) = self.level.map(Cpu::lanes) else {
-            return self.sink.error(At::Inst(i), "the tile is in no space of a GPU");
-        };
-        if t.space != Space::Vector(lanes) {
-            self.sink.error(At::Inst(i), format!("the tile is in vector registers of {lanes} lanes"));
-        }
-        if t.cols.capacity() % i64::from(lanes) != 0 || t.element_bytes() != 4 {
-            self.sink.error(At::Inst(i), format!("columns fill registers of {lanes} lanes of 4 bytes"));
-        }
-    }
-
     #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn in_run(&mut self, i: Inst, rows: Extent, cols: Extent) {
         let data = self.body.inst(i);
@@ -410,37 +356,8 @@ impl Checker<'_, '_> {
             | Op::Dot { .. }
             | Op::Run { .. }
             | Op::Window { .. }
-            | Op::DotPanels { .. }
-            | Op::SharedSlot { .. }
-            | Op::CopyAsync { .. }
-            | Op::Commit
-            | Op::Wait { .. }
-            | Op::Release
-            | Op::Barrier
-            | Op::LoadFragment
-            | Op::Pack
-            | Op::Mma
-            | Op::MmaScaled { .. }
-            | Op::ConvertLayout
-            | Op::Ring { .. }
-            | Op::RingAcquire
-            | Op::TmaLoad { .. }
-            | Op::RingWait
-            | Op::RingRelease
-            | Op::WgmmaFence
-            | Op::Wgmma { .. }
-            | Op::Blocks
-            | Op::NamedBarrier { .. }
-            | Op::GridBarrier
-            | Op::Arg(_)
-            | Op::Out(_)
-            | Op::Tap { .. }
-            | Op::Param { .. }
-            | Op::Slot(_)
-            | Op::State { .. }
-            | Op::Packed { .. }
-            | Op::View { .. }
-            | Op::Launch { .. } => {
+            | Op::Gpu(_)
+            | Op::Plan(_) => {
                 self.sink.error(At::Inst(i), format!("{name}: does not stand in a run"));
                 return;
             }
@@ -456,12 +373,7 @@ impl Checker<'_, '_> {
             Some(t) => match t.space {
                 Space::L1(..) => self.in_scratch(At::Inst(i), &t),
                 Space::Reg if !matches!(data.op, Op::Reduce { .. }) => {}
-                Space::Reg
-                | Space::Any
-                | Space::Window
-                | Space::Vector(_)
-                | Space::Shared { .. }
-                | Space::Fragment(_) => {
+                Space::Reg | Space::Any | Space::Window | Space::Shared { .. } | Space::Fragment(_) => {
                     self.sink.error(At::Inst(i), format!("{name}: the result is in no space of a run"))
                 }
             },
@@ -544,22 +456,6 @@ impl Checker<'_, '_> {
             Op::Run { rows, cols, insts } if insts.contains(&i) => Some((*rows, *cols)),
             _ => None,
         })
-    }
-
-    /// Rule 13: vector registers.
-    fn registers(&mut self, level: Cpu) {
-        let lanes = i64::from(level.lanes());
-        let room = i64::from(level.registers());
-        let held = |t: &TileType| t.rows.capacity().saturating_mul(t.cols.capacity().div_euclid(lanes));
-        for (_, i, data) in self.body.insts() {
-            if let (Op::DotPanels { .. }, Some(t)) = (&data.op, data.result.and_then(|v| self.tile(v))) {
-                // A row of `b`, and one element of `a` spread over a register.
-                let taken = held(t).saturating_add(t.cols.capacity().div_euclid(lanes)).saturating_add(1);
-                if taken > room {
-                    self.sink.error(At::Inst(i), format!("dot_panels: needs {taken} of {room} vector registers"));
-                }
-            }
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::Sink;
 use crate::interface::{EntryDecl, TapDecl};
 use crate::shape::{Elem, TensorType};
 use crate::tile::text::At;
-use crate::tile::{BufferType, Module, Op, Plan, PlanVariant, TapPart, Type, row_major};
+use crate::tile::{BufferType, Module, Op, Plan, PlanOp, PlanVariant, TapPart, Type, row_major};
 
 /// Checks the declarations of a module that has any.
 pub(super) fn module(module: &Module, sink: &mut Sink) {
@@ -40,9 +40,9 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
     }
     for (_, i, data) in plan.body.insts() {
         let (what, n, declared) = match data.op {
-            Op::Arg(n) => ("argument", n, e.args.get(n as usize).map(|a| &a.ty)),
-            Op::Out(n) => ("result", n, e.results.get(n as usize).map(|r| &r.ty)),
-            Op::Tap { ref name } => {
+            Op::Plan(PlanOp::Arg(n)) => ("argument", n, e.args.get(n as usize).map(|a| &a.ty)),
+            Op::Plan(PlanOp::Out(n)) => ("result", n, e.results.get(n as usize).map(|r| &r.ty)),
+            Op::Plan(PlanOp::Tap { ref name }) => {
                 let (tap, part) = TapPart::read(name);
                 let tap = e.taps.iter().find(|t| t.name == tap);
                 let whole = tap.map(|t| buffer(&tap_type(t, part)));

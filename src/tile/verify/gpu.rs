@@ -9,7 +9,7 @@ use crate::tile::alignment::CHUNK;
 use crate::tile::multiples::is_multiple;
 use crate::tile::text::At;
 use crate::tile::{
-    Block, Body, Extent, Fragment, GpuArch, Inst, Kernel, Op, Role, Space, Terminator, TileType, Type, Value,
+    Block, Body, Extent, Fragment, GpuArch, GpuOp, Inst, Kernel, Op, Role, Space, Terminator, TileType, Type, Value,
 };
 
 /// Rules 17 to 20.
@@ -135,7 +135,6 @@ impl Checker<'_, '_> {
         let data = self.body.inst(i);
         let name = data.op.info().name;
         let result = data.result.and_then(|v| self.body.ty(v).any_tile()).cloned();
-        let hopper = self.arch == GpuArch::Sm90a;
         let mut wrong = |m: String| self.sink.error(At::Inst(i), format!("{name}: {m}"));
         match &data.op {
             Op::Unary(_)
@@ -190,7 +189,27 @@ impl Checker<'_, '_> {
             Op::Transpose | Op::Dot { .. } | Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows => {
                 wrong("does not stand in a kernel scheduled for a GPU".into())
             }
-            Op::LoadFragment => {
+            Op::Gpu(op) => self.gpu(block, i, op),
+            // Those of other kernels and of plans are refused before.
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::LoadScalar
+            | Op::CheckIndex { .. }
+            | Op::Length { .. }
+            | Op::Run { .. }
+            | Op::Window { .. }
+            | Op::Plan(_) => {}
+        }
+    }
+
+    fn gpu(&mut self, block: Block, i: Inst, op: &GpuOp) {
+        let data = self.body.inst(i);
+        let name = data.op.info().name;
+        let result = data.result.and_then(|v| self.body.ty(v).any_tile()).cloned();
+        let hopper = self.arch == GpuArch::Sm90a;
+        let mut wrong = |m: String| self.sink.error(At::Inst(i), format!("{name}: {m}"));
+        match op {
+            GpuOp::LoadFragment => {
                 let ok = matches!(self.space(i, 0), Some(Space::Shared { .. }))
                     && result
                         .is_some_and(|t| matches!(t.space, Space::Fragment(Fragment::A | Fragment::B | Fragment::BT)));
@@ -198,14 +217,14 @@ impl Checker<'_, '_> {
                     self.sink.error(At::Inst(i), "load_fragment: reads shared memory into `a`, `b` or `bt`");
                 }
             }
-            Op::Pack => {
+            GpuOp::Pack => {
                 let ok = self.is_fragment(i, 0, &[Fragment::Acc])
                     && result.is_some_and(|t| t.space == Space::Fragment(Fragment::A));
                 if !ok {
                     self.sink.error(At::Inst(i), "pack: makes `a` of an accumulator");
                 }
             }
-            Op::Mma => {
+            GpuOp::Mma => {
                 let fits = self.is_fragment(i, 0, &[Fragment::A])
                     && self.is_fragment(i, 1, &[Fragment::B, Fragment::BT])
                     && self.is_fragment(i, 2, &[Fragment::Acc]);
@@ -214,7 +233,7 @@ impl Checker<'_, '_> {
                 }
                 self.unit(i, 16 * i64::from(self.warps), 8, false);
             }
-            Op::MmaScaled { .. } => {
+            GpuOp::MmaScaled { .. } => {
                 let in_panels = |n: usize, bytes: u32| self.space(i, n) == Some(Space::Shared { swizzle: bytes });
                 let fits = self.is_fragment(i, 0, &[Fragment::A])
                     && in_panels(1, 32)
@@ -226,14 +245,14 @@ impl Checker<'_, '_> {
                 }
                 self.unit(i, 16 * i64::from(self.warps), 32, false);
             }
-            Op::ConvertLayout => {
+            GpuOp::ConvertLayout => {
                 let ok = self.is_fragment(i, 0, &[Fragment::Quads])
                     && result.is_some_and(|t| t.space == Space::Fragment(Fragment::Acc));
                 if !ok {
                     self.sink.error(At::Inst(i), "convert_layout: makes `acc` of `quads`");
                 }
             }
-            Op::Wgmma { .. } => {
+            GpuOp::Wgmma { .. } => {
                 if !hopper {
                     wrong(format!("{} has no such unit", self.arch.name()));
                 }
@@ -245,65 +264,50 @@ impl Checker<'_, '_> {
                 }
                 self.unit(i, 64, 8, true);
             }
-            Op::Ring { .. } | Op::RingAcquire | Op::RingWait | Op::RingRelease | Op::WgmmaFence if !hopper => {
+
+            GpuOp::Ring { .. } | GpuOp::RingAcquire | GpuOp::RingWait | GpuOp::RingRelease | GpuOp::WgmmaFence
+                if !hopper =>
+            {
                 wrong(format!("{} has no such unit", self.arch.name()));
             }
-            Op::Ring { .. } | Op::SharedSlot { .. } if block != self.body.entry() => {
+            GpuOp::Ring { .. } | GpuOp::SharedSlot { .. } if block != self.body.entry() => {
                 wrong("stands in the entry block".into());
             }
-            Op::CopyAsync { cols: Some(cols), panels: Some(_), .. }
+            GpuOp::CopyAsync { cols: Some(cols), panels: Some(_), .. }
                 if data.operands.get(2 + cols).and_then(|v| self.body.def_inst(*v)).map(|d| &d.op)
                     != Some(&Op::Const(Scalar::Int(0))) =>
             {
                 wrong("the first column is that of a panel".into());
             }
-            Op::CopyAsync { cols, .. } | Op::TmaLoad { cols, .. } => {
-                let is_copy = matches!(data.op, Op::CopyAsync { .. });
+            GpuOp::CopyAsync { cols, .. } | GpuOp::TmaLoad { cols, .. } => {
+                let is_copy = matches!(op, GpuOp::CopyAsync { .. });
                 if let Some(message) = self.chunks(i, *cols, is_copy) {
                     self.sink.error(At::Inst(i), format!("{name}: {message}"));
                 }
             }
-            Op::RingRelease => {
+            GpuOp::RingRelease => {
                 // The tile is one that this ring gave.
                 let ring = data.operands.first();
                 let from = data.operands.get(1).and_then(|v| self.body.def_inst(*v));
-                if !from.is_some_and(|d| d.op == Op::RingWait && d.operands.first() == ring) {
+                if !from.is_some_and(|d| d.op == Op::Gpu(GpuOp::RingWait) && d.operands.first() == ring) {
                     wrong("the tile did not come from this ring".into());
                 }
             }
-            Op::NamedBarrier { threads, .. } if threads % 32 != 0 || *threads == 0 || *threads > 32 * self.warps => {
+            GpuOp::NamedBarrier { threads, .. } if threads % 32 != 0 || *threads == 0 || *threads > 32 * self.warps => {
                 wrong("whole warps of the block take part".into());
             }
-            // Those of other kernels and of plans are refused before.
-            Op::Const(_)
-            | Op::DimValue(_)
-            | Op::LoadScalar
-            | Op::CheckIndex { .. }
-            | Op::Length { .. }
-            | Op::Run { .. }
-            | Op::Window { .. }
-            | Op::DotPanels { .. }
-            | Op::SharedSlot { .. }
-            | Op::Commit
-            | Op::Wait { .. }
-            | Op::Release
-            | Op::Barrier
-            | Op::Ring { .. }
-            | Op::RingAcquire
-            | Op::RingWait
-            | Op::WgmmaFence
-            | Op::Blocks
-            | Op::NamedBarrier { .. }
-            | Op::GridBarrier
-            | Op::Arg(_)
-            | Op::Out(_)
-            | Op::Tap { .. }
-            | Op::Param { .. }
-            | Op::Slot(_)
-            | Op::State { .. }
-            | Op::Packed { .. }
-            | Op::View { .. }
-            | Op::Launch { .. } => {}
+            GpuOp::SharedSlot { .. }
+            | GpuOp::Commit
+            | GpuOp::Wait { .. }
+            | GpuOp::Release
+            | GpuOp::Barrier
+            | GpuOp::Ring { .. }
+            | GpuOp::RingAcquire
+            | GpuOp::RingWait
+            | GpuOp::WgmmaFence
+            | GpuOp::Blocks
+            | GpuOp::NamedBarrier { .. }
+            | GpuOp::GridBarrier => {}
         }
     }
 
@@ -358,8 +362,8 @@ impl Checker<'_, '_> {
                 _ => 16,
             };
             let ranges = match (&data.op, data.result.map(|v| self.body.ty(v))) {
-                (Op::SharedSlot { offset }, _) => vec![(u64::from(*offset), bytes(t), align)],
-                (Op::Ring { offset, barriers, .. }, Some(Type::Ring { stages, .. })) => {
+                (Op::Gpu(GpuOp::SharedSlot { offset }), _) => vec![(u64::from(*offset), bytes(t), align)],
+                (Op::Gpu(GpuOp::Ring { offset, barriers, .. }), Some(Type::Ring { stages, .. })) => {
                     let n = u64::from(*stages);
                     vec![(u64::from(*offset), bytes(t).saturating_mul(n), align), (u64::from(*barriers), 16 * n, 8)]
                 }
@@ -418,8 +422,8 @@ impl Checker<'_, '_> {
                 }
                 for i in &data.insts {
                     let meets = match self.body.inst(*i).op {
-                        Op::Barrier => true,
-                        Op::Wait { .. } => self.waits_for_copies(*i),
+                        Op::Gpu(GpuOp::Barrier) => true,
+                        Op::Gpu(GpuOp::Wait { .. }) => self.waits_for_copies(*i),
                         _ => false,
                     };
                     if meets {

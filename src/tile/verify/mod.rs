@@ -29,14 +29,13 @@
 //!
 //! Of kernels scheduled for a CPU (`cpu`):
 //! 11. Every tile has a space. In a run it is in registers or scratch; between runs there are only `dot`, `transpose`,
-//!     `pair_rows`, `window`, `load_scaled`, `load_pairs`, `dot_panels` and `full` in vector registers.
+//!     `pair_rows`, `window`, `load_scaled`, and `load_pairs`.
 //! 12. The tiles of a run have its extents, or 1; what it stores and reduces has its extents. It reduces along one axis,
 //!     rows or columns, not both.
 //! 13. Operands of `dot` are in scratch or windows; result and accumulator (which may be a scalar) are in scratch, perhaps
 //!     in one place, and the result does not overlap the other operands. It has a mode that its CPU has and its operands fit
 //!     (`tile::dot`). Operand and result of `transpose` are in
-//!     scratch and do not overlap; those of `pair_rows` are in scratch. `dot_panels` has its accumulator in vector registers
-//!     of the processor's width; no more registers are taken at a time than there are.
+//!     scratch and do not overlap; those of `pair_rows` are in scratch.
 //! 14. Tiles in scratch lie inside of it, aligned to 64 bytes. Two that are there at the same time do not overlap. What an
 //!     operation makes overlaps what it reads only where both begin in one place and have the same extents, those of the
 //!     run; `pair_rows`, which writes a pair when it has read its rows, may make a row more. Padded rows are for a GPU, and for what runs
@@ -48,8 +47,7 @@
 //!     a known number of columns, side by side, and at least as many as the full vectors of the kernel's level that the
 //!     tile takes.
 //!
-//! Of kernels scheduled for a GPU in runs (`cpu`): rules 11 to 15 hold, scratch being the block's shared memory. The number of warps is a power of 2. There are no vector registers and no
-//! pairs; what `load_scaled` makes is the right operand of `dot` alone; products of floats have the mode `fma` or `split`, others
+//! Of kernels scheduled for a GPU in runs (`cpu`): rules 11 to 15 hold, scratch being the block's shared memory. The number of warps is a power of 2. There are no pairs; what `load_scaled` makes is the right operand of `dot` alone; products of floats have the mode `fma` or `split`, others
 //! `chain`; windows may have any type and order.
 //!
 //! Of other kernels scheduled for a GPU (`gpu`):

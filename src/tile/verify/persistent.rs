@@ -8,7 +8,7 @@
 use super::Sink;
 use super::plan;
 use crate::tile::text::At;
-use crate::tile::{GpuArch, Kernel, Module, Op, State, Type};
+use crate::tile::{GpuArch, GpuOp, Kernel, Module, Op, PlanOp, State, Type};
 
 /// Rule 30.
 pub(super) fn check(module: &Module, k: &Kernel, (arch, warps): (GpuArch, u32), sink: &mut Sink) {
@@ -35,7 +35,7 @@ pub(super) fn check(module: &Module, k: &Kernel, (arch, warps): (GpuArch, u32), 
             error("which block this is must not matter in a kernel that launches others".to_string());
         }
         match &data.op {
-            Op::Launch { kernel } => {
+            Op::Plan(PlanOp::Launch { kernel }) => {
                 let has_dim = |s: &str| k.symbols.iter().any(|own| own == s);
                 plan::launch(module, body, &k.params, has_dim, (kernel, &data.operands))
                     .into_iter()
@@ -45,7 +45,7 @@ pub(super) fn check(module: &Module, k: &Kernel, (arch, warps): (GpuArch, u32), 
                     State::Gpu { arch: own, warps: own_warps } => own == arch && own_warps <= warps,
                     State::Unscheduled | State::Cpu(_) => false,
                 };
-                let counts = launched.body.insts().any(|(_, _, d)| d.op == Op::Blocks);
+                let counts = launched.body.insts().any(|(_, _, d)| d.op == Op::Gpu(GpuOp::Blocks));
                 if counts {
                     error(format!("@{kernel} divides its points among blocks itself"));
                 }

@@ -9,7 +9,9 @@ use crate::shape::Dim;
 use crate::tile::alignment::{begins_at_multiple, needed};
 use crate::tile::fits::is_computable;
 use crate::tile::text::{At, Owner};
-use crate::tile::{Block, Body, BufferType, Module, Op, Param, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
+use crate::tile::{
+    Block, Body, BufferType, Module, Op, Param, ParamMode, Plan, PlanOp, PlanVariant, TapPart, Type, Value,
+};
 
 /// The most bytes of packed weights.
 const MAX_PACKED: u64 = 1 << 48;
@@ -20,7 +22,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
     for (_, i, data) in plan.body.insts() {
         let mut error = |message: String| sink.error(At::Inst(i), message);
         match &data.op {
-            Op::Launch { kernel } => {
+            Op::Plan(PlanOp::Launch { kernel }) => {
                 for message in launch(module, &plan.body, &[], |s| plan.has_dim(s), (kernel, &data.operands)) {
                     error(message);
                 }
@@ -33,7 +35,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                     }
                 }
             }
-            Op::Packed { offset } => {
+            Op::Plan(PlanOp::Packed { offset }) => {
                 let ty = data.result.and_then(|v| plan.body.ty(v).buffer());
                 let bytes = ty.and_then(span);
                 match bytes.map(|bytes| offset.saturating_add(bytes)) {
@@ -47,16 +49,16 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                     error("a packed buffer is aligned to 64 bytes".to_string());
                 }
             }
-            Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Slot(_) | Op::State { .. }
+            Op::Plan(PlanOp::Arg(_) | PlanOp::Out(_) | PlanOp::Tap { .. } | PlanOp::Slot(_) | PlanOp::State { .. })
                 if plan.variant == PlanVariant::Prepare =>
             {
                 error(format!("{}: does not stand in a plan that prepares", data.op.info().name));
             }
-            Op::Slot(n) if *n as usize >= plan.slots.len() => error(format!("the plan has no slot {n}")),
-            Op::Tap { name } if !plan.taps.iter().any(|tap| tap == TapPart::read(name).0) => {
+            Op::Plan(PlanOp::Slot(n)) if *n as usize >= plan.slots.len() => error(format!("the plan has no slot {n}")),
+            Op::Plan(PlanOp::Tap { name }) if !plan.taps.iter().any(|tap| tap == TapPart::read(name).0) => {
                 error(format!("the plan has no tap \"{name}\""))
             }
-            Op::State { name } => match module.states.iter().find(|s| s.name == *name) {
+            Op::Plan(PlanOp::State { name }) => match module.states.iter().find(|s| s.name == *name) {
                 None => error(format!("the module has no state \"{name}\"")),
                 Some(s) => {
                     let (elem, shape) = (s.ty.elem, s.ty.shape.clone());
@@ -66,7 +68,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                     }
                 }
             },
-            Op::Param { name } => match param_named(&module.params, name) {
+            Op::Plan(PlanOp::Param { name }) => match param_named(&module.params, name) {
                 None => error(format!("the module has no parameter \"{name}\"")),
                 Some(p) => {
                     if p.counts.len() != data.operands.len() {
@@ -110,33 +112,9 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             | Op::Dot { .. }
             | Op::Run { .. }
             | Op::Window { .. }
-            | Op::DotPanels { .. }
-            | Op::SharedSlot { .. }
-            | Op::CopyAsync { .. }
-            | Op::Commit
-            | Op::Wait { .. }
-            | Op::Release
-            | Op::Barrier
-            | Op::LoadFragment
-            | Op::Pack
-            | Op::Mma
-            | Op::MmaScaled { .. }
-            | Op::ConvertLayout
-            | Op::Ring { .. }
-            | Op::RingAcquire
-            | Op::TmaLoad { .. }
-            | Op::RingWait
-            | Op::RingRelease
-            | Op::WgmmaFence
-            | Op::Wgmma { .. }
-            | Op::GridBarrier
-            | Op::Blocks
-            | Op::NamedBarrier { .. }
-            | Op::Arg(_)
-            | Op::Out(_)
-            | Op::Tap { .. }
-            | Op::Slot(_)
-            | Op::View { .. } => {}
+            | Op::Gpu(_)
+            | Op::Plan(PlanOp::Arg(_) | PlanOp::Out(_) | PlanOp::Tap { .. } | PlanOp::Slot(_) | PlanOp::View { .. }) => {
+            }
         }
     }
     lengths(module, plan, sink);
@@ -217,7 +195,7 @@ fn lengths(module: &Module, plan: &Plan, sink: &mut Sink) {
             if let Some(ty) = data.result.and_then(|v| body.ty(v).buffer()) {
                 names.extend(ty.shape.iter().chain(&ty.strides).flat_map(Dim::symbols));
             }
-            if let Op::Launch { kernel } = &data.op {
+            if let Op::Plan(PlanOp::Launch { kernel }) = &data.op {
                 let of = module.kernels.iter().find(|k| k.name == *kernel);
                 names.extend(of.into_iter().flat_map(|k| &k.symbols).map(|s| Arc::from(s.as_str())));
             }
@@ -236,7 +214,7 @@ fn lengths(module: &Module, plan: &Plan, sink: &mut Sink) {
 pub(super) fn packed_area(module: &Module, sink: &mut Sink) {
     let ends = module.plans.iter().flat_map(|p| {
         p.body.insts().filter_map(|(_, _, d)| {
-            let Op::Packed { offset } = d.op else { return None };
+            let Op::Plan(PlanOp::Packed { offset }) = d.op else { return None };
             let ty = d.result.and_then(|v| p.body.ty(v).buffer());
             offset.checked_add(ty.and_then(span)?)
         })
@@ -253,8 +231,8 @@ fn is_packed(plan: &Plan, mut v: Value) -> bool {
     // Each step goes to an earlier instruction of a body that is in order.
     while let Some(d) = plan.body.def_inst(v) {
         match (&d.op, d.operands.first()) {
-            (Op::Packed { .. }, _) => return true,
-            (Op::View { .. }, Some(base)) => v = *base,
+            (Op::Plan(PlanOp::Packed { .. }), _) => return true,
+            (Op::Plan(PlanOp::View { .. }), Some(base)) => v = *base,
             _ => return false,
         }
     }

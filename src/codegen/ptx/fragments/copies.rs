@@ -10,7 +10,7 @@ use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::ssa::Use;
-use crate::tile::{BufferType, Extent, Fragment, Inst, InstData, Op, Space, TileType, Value};
+use crate::tile::{BufferType, Extent, Fragment, GpuOp, Inst, InstData, Op, Space, TileType, Value};
 
 /// A left operand, or a right one as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) enum Side {
 impl Code<'_> {
     /// Room in shared memory.
     pub(super) fn shared_slot(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::SharedSlot { offset } = data.op else { return Err("no slot".into()) };
+        let Op::Gpu(GpuOp::SharedSlot { offset }) = data.op else { return Err("no slot".into()) };
         let v = data.result.ok_or("no result")?;
         let at = self.shared_base(i64::from(offset));
         self.held.insert(v, Held::Shared(Shared { at, barriers: None }));
@@ -35,7 +35,9 @@ impl Code<'_> {
 
     /// Starts to copy a tile.
     pub(super) fn copy_async(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::CopyAsync { rows, cols, panels: along_panels } = data.op else { return Err("no copy".into()) };
+        let Op::Gpu(GpuOp::CopyAsync { rows, cols, panels: along_panels }) = data.op else {
+            return Err("no copy".into());
+        };
         let (Some(rows), Some(cols)) = (rows, cols) else {
             return Err("a copy of a single row or column in a kernel of fragments".into());
         };
@@ -218,7 +220,7 @@ impl Code<'_> {
 
     /// Waits for a group.
     pub(super) fn wait(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
-        let Op::Wait { pending } = data.op else { return Err("no wait".into()) };
+        let Op::Gpu(GpuOp::Wait { pending }) = data.op else { return Err("no wait".into()) };
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let held = self.held.get(&x).cloned().ok_or("what is waited for is not there")?;
         match held {
@@ -282,7 +284,10 @@ impl Code<'_> {
             if i == user {
                 return true;
             }
-            if matches!(self.body.inst(*i).op, Op::Release | Op::Wait { .. } | Op::Barrier | Op::CopyAsync { .. }) {
+            if matches!(
+                self.body.inst(*i).op,
+                Op::Gpu(GpuOp::Release | GpuOp::Wait { .. } | GpuOp::Barrier | GpuOp::CopyAsync { .. })
+            ) {
                 return false;
             }
         }

@@ -26,7 +26,7 @@ use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Use;
-use crate::tile::{Extent, Fragment, Inst, InstData, Op, Space, TileType, Type, Value};
+use crate::tile::{Extent, Fragment, GpuOp, Inst, InstData, Op, Space, TileType, Type, Value};
 
 /// How many partial results a reduction keeps, so that its steps do not wait for each other.
 const CHAINS: usize = 4;
@@ -148,7 +148,9 @@ impl Code<'_> {
     fn is_made_of_scalars(&self, inst: Inst) -> bool {
         let data = self.body.inst(inst);
         let is_scalar = |v: &Value| matches!(self.body.ty(*v), Type::Index | Type::Scalar(_));
-        data.result.iter().chain(&data.operands).all(is_scalar) && data.result.is_some() && data.op != Op::Blocks
+        data.result.iter().chain(&data.operands).all(is_scalar)
+            && data.result.is_some()
+            && data.op != Op::Gpu(GpuOp::Blocks)
     }
 
     /// The instructions of a stretch.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::code::{Code, Group, Held, NAMED_BARRIERS, Number, ROLE_BARRIERS, int, moved_type, register_type, word};
 use crate::ptx::words::{Compare, MaxReg};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
-use crate::tile::{Block, BlockCall, Inst, InstData, Op, Role, Terminator, Type, Value};
+use crate::tile::{Block, BlockCall, GpuOp, Inst, InstData, Op, Role, Terminator, Type, Value};
 
 /// Registers that each thread of a kernel with roles has when it begins: what ptxas gives a block of so many threads.
 fn launch_registers(threads: i64) -> i64 {
@@ -115,32 +115,40 @@ impl Code<'_> {
         self.note(inst);
         match &data.op {
             Op::Reduce { .. } => self.reduce(data),
-            Op::SharedSlot { .. } => self.shared_slot(data),
-            Op::CopyAsync { .. } => self.copy_async(data),
-            Op::Commit => self.commit(data),
-            Op::Wait { .. } => self.wait(inst, data),
-            Op::Release => self.release(data),
-            Op::Barrier => {
+            Op::Gpu(op) => self.gpu(inst, data, op),
+            other => Err(format!("{} has no code in a kernel of fragments", other.info().name)),
+        }
+    }
+
+    /// An operation on shared memory, fragments or barriers.
+    fn gpu(&mut self, inst: Inst, data: &InstData, op: &GpuOp) -> Result<(), String> {
+        match op {
+            GpuOp::SharedSlot { .. } => self.shared_slot(data),
+            GpuOp::CopyAsync { .. } => self.copy_async(data),
+            GpuOp::Commit => self.commit(data),
+            GpuOp::Wait { .. } => self.wait(inst, data),
+            GpuOp::Release => self.release(data),
+            GpuOp::Barrier => {
                 self.push(P::BarSync {}, [int(0)]);
                 Ok(())
             }
-            Op::LoadFragment => self.load_fragment(inst, data),
-            Op::Pack => self.pack(data),
-            Op::Mma => self.mma(data),
-            Op::MmaScaled { bits } => self.mma_scaled(data, *bits),
-            Op::ConvertLayout => self.convert_layout(data),
-            Op::Ring { .. } => self.ring(data),
-            Op::RingAcquire => self.ring_acquire(data),
-            Op::TmaLoad { .. } => self.tma_load(data),
-            Op::RingWait => self.ring_wait(data),
-            Op::RingRelease => self.ring_release(data),
-            Op::WgmmaFence => {
+            GpuOp::LoadFragment => self.load_fragment(inst, data),
+            GpuOp::Pack => self.pack(data),
+            GpuOp::Mma => self.mma(data),
+            GpuOp::MmaScaled { bits } => self.mma_scaled(data, *bits),
+            GpuOp::ConvertLayout => self.convert_layout(data),
+            GpuOp::Ring { .. } => self.ring(data),
+            GpuOp::RingAcquire => self.ring_acquire(data),
+            GpuOp::TmaLoad { .. } => self.tma_load(data),
+            GpuOp::RingWait => self.ring_wait(data),
+            GpuOp::RingRelease => self.ring_release(data),
+            GpuOp::WgmmaFence => {
                 self.push(P::WgmmaFence {}, []);
                 Ok(())
             }
-            Op::Wgmma { .. } => self.wgmma(inst, data),
-            Op::NamedBarrier { .. } => self.named_barrier(data),
-            other => Err(format!("{} has no code in a kernel of fragments", other.info().name)),
+            GpuOp::Wgmma { .. } => self.wgmma(inst, data),
+            GpuOp::NamedBarrier { .. } => self.named_barrier(data),
+            GpuOp::Blocks | GpuOp::GridBarrier => Err(format!("{} has no code in a kernel of fragments", data.op)),
         }
     }
 
@@ -295,7 +303,7 @@ impl Code<'_> {
             let simple = data.insts.iter().all(|i| {
                 let d = self.body.inst(*i);
                 let makes = d.result.map(|v| self.body.ty(v));
-                matches!(d.op, Op::RingAcquire | Op::TmaLoad { .. })
+                matches!(d.op, Op::Gpu(GpuOp::RingAcquire | GpuOp::TmaLoad { .. }))
                     || matches!(makes, Some(Type::Index | Type::Scalar(_)))
             });
             if !simple {

@@ -16,7 +16,7 @@ use crate::ptx::words::{Columns, Matrices, Mma, Sat, Trans, Wgmma};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
-use crate::tile::{Inst, InstData, Op, TileType, Type, Value, ValueDef};
+use crate::tile::{GpuOp, Inst, InstData, Op, TileType, Type, Value, ValueDef};
 
 impl Code<'_> {
     /// A product of fragments.
@@ -102,14 +102,14 @@ impl Code<'_> {
 
     /// How the tile lies that fragments are read from.
     pub(super) fn stored(&self, fragments: Value) -> Result<Panels, String> {
-        let data = self.body.def_inst(fragments).filter(|d| d.op == Op::LoadFragment);
+        let data = self.body.def_inst(fragments).filter(|d| d.op == Op::Gpu(GpuOp::LoadFragment));
         let from = *data.and_then(|d| d.operands.first()).ok_or("fragments of no tile")?;
         self.panels(self.tile(from)?)
     }
 
     /// Starts a product of four warps.
     pub(super) fn wgmma(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
-        let Op::Wgmma { trans_b } = data.op else { return Err("no product".into()) };
+        let Op::Gpu(GpuOp::Wgmma { trans_b }) = data.op else { return Err("no product".into()) };
         let (a, b, acc) = match data.operands.as_slice() {
             [a, b, acc] => (*a, *b, *acc),
             _ => return Err("an operand is missing".into()),

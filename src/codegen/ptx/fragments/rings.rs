@@ -13,12 +13,12 @@ use super::code::{Barriers, Code, Held, Number, ROLE_BARRIERS, Ring, Shared, add
 use crate::ptx::words::{Compare, Hint, Multicast, Rank};
 use crate::ptx::{self, Op as P, Operand, ParamType, Reg, RegType, Type as W};
 use crate::scalar::BinaryOp;
-use crate::tile::{InstData, Op, Type, Value};
+use crate::tile::{GpuOp, InstData, Op, Type, Value};
 
 impl Code<'_> {
     /// A ring: its barriers are made before the warps part.
     pub(super) fn ring(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::Ring { offset, barriers, .. } = data.op else { return Err("no ring".into()) };
+        let Op::Gpu(GpuOp::Ring { offset, barriers, .. }) = data.op else { return Err("no ring".into()) };
         let v = data.result.ok_or("no result")?;
         let Type::Ring { stages, tile } = self.body.ty(v) else { return Err("no ring".into()) };
         let panels = self.panels(tile)?;
@@ -36,7 +36,7 @@ impl Code<'_> {
     pub(super) fn begin_barriers(&mut self) -> Result<(), String> {
         let mut rings = Vec::new();
         for (_, _, data) in self.body.insts() {
-            if let (Op::Ring { readers, .. }, Some(v)) = (&data.op, data.result)
+            if let (Op::Gpu(GpuOp::Ring { readers, .. }), Some(v)) = (&data.op, data.result)
                 && let Some(Held::Ring(ring)) = self.held.get(&v)
             {
                 rings.push((*ring, i64::from(*readers)));
@@ -139,7 +139,7 @@ impl Code<'_> {
 
     /// Fills a tile of a ring: a box for each panel.
     pub(super) fn tma_load(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::TmaLoad { rows, cols } = data.op else { return Err("no copy".into()) };
+        let Op::Gpu(GpuOp::TmaLoad { rows, cols }) = data.op else { return Err("no copy".into()) };
         let (Some(rows), Some(cols)) = (rows, cols) else {
             return Err("a box of a single row or column".into());
         };
@@ -212,7 +212,7 @@ impl Code<'_> {
 
     /// Some warps meet.
     pub(super) fn named_barrier(&mut self, data: &InstData) -> Result<(), String> {
-        let Op::NamedBarrier { threads, wait } = data.op else { return Err("no barrier".into()) };
+        let Op::Gpu(GpuOp::NamedBarrier { threads, wait }) = data.op else { return Err("no barrier".into()) };
         let n = self.index(*data.operands.first().ok_or("an operand is missing")?)?;
         // With its number in a register, the processor reserves all of them.
         let Number::Known(n) = n else { return Err("a barrier whose number is not known".into()) };

@@ -7,7 +7,7 @@ use crate::ptx::words::{Compare, Round, Sat};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Special, Type as W};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
-use crate::tile::{Inst, InstData, Op, Type};
+use crate::tile::{GpuOp, Inst, InstData, Op, Type};
 
 impl Code<'_> {
     /// An operation that makes an index or scalar; false if it makes neither.
@@ -22,7 +22,7 @@ impl Code<'_> {
         let held = match (&data.op, self.body.ty(v)) {
             (Op::Const(x), Type::Index) => Held::Number(Number::Known(x.as_i64())),
             (Op::DimValue(d), Type::Index) => Held::Number(self.dim(d)?),
-            (Op::Blocks, Type::Index) => {
+            (Op::Gpu(GpuOp::Blocks), Type::Index) => {
                 let blocks = Operand::Special(Special::Nctaid(0));
                 let blocks = self.make(&name, RegType::B32, P::Mov { ty: W::U32 }, &[blocks]);
                 Held::Number(Number::Reg(self.widened(&name, blocks)))

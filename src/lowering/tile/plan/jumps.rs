@@ -111,13 +111,13 @@ impl Lowering<'_> {
         let root = self.fresh_root();
         let to = View::whole(root, self.tensor(v)?);
         let ty = buffer_type(&to);
-        let buffer = self.builder.value(tile::Op::Out(number), Vec::new(), tile::Type::Buffer(ty));
+        let buffer = self.builder.value(tile::Op::Plan(tile::PlanOp::Out(number)), Vec::new(), tile::Type::Buffer(ty));
         self.roots[root] = Some(buffer);
         let call = map::copy("result", &from, &to);
         self.launch(call)
     }
 
     fn is_out(&self, buffer: tile::Value, number: u32) -> bool {
-        self.builder.op_of(buffer) == Some(&tile::Op::Out(number))
+        self.builder.op_of(buffer) == Some(&tile::Op::Plan(tile::PlanOp::Out(number)))
     }
 }

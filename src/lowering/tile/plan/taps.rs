@@ -156,7 +156,7 @@ impl Lowering<'_> {
         let root = self.fresh_root();
         let mut to = View::whole(root, ty);
         let buffer = tile::Type::Buffer(buffer_type(&to));
-        self.roots[root] = Some(self.builder.value(tile::Op::Tap { name }, Vec::new(), buffer));
+        self.roots[root] = Some(self.builder.value(tile::Op::Plan(tile::PlanOp::Tap { name }), Vec::new(), buffer));
         for i in indices {
             to = to.select_at(0, *i);
         }

@@ -21,8 +21,8 @@ use crate::shape::Elem;
 use crate::tile::attention::{Attention, Found, KEYS, VALUES};
 use crate::tile::schedule::plans::{At, buffer, in_entry, new_slot, slot_type, value_before};
 use crate::tile::{
-    Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, ParamMode, Plan, PlanVariant, State, Target, Terminator,
-    Type, Value, View, numbered_kind, simplify,
+    Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State, Target,
+    Terminator, Type, Value, View, numbered_kind, simplify,
 };
 
 /// Gives each attention the variants of a machine, or those that were made for it already (`divided`, by the name of its kernel); the
@@ -44,7 +44,7 @@ pub(in crate::tile::schedule) fn expand(
     let mut launched: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
     for plan in &module.plans {
         for (_, _, data) in plan.body.insts() {
-            if let Op::Launch { kernel } = &data.op
+            if let Op::Plan(PlanOp::Launch { kernel }) = &data.op
                 && found.contains_key(kernel)
             {
                 launched.entry(kernel.clone()).or_default().insert(keys_are_values(&plan.body, &data.operands));
@@ -87,12 +87,12 @@ pub(in crate::tile::schedule) fn expand(
         let mut of_launches: BTreeMap<Inst, &Variants> = BTreeMap::new();
         for inst in plan.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
             let data = plan.body.inst(inst);
-            let Op::Launch { kernel } = &data.op else { continue };
+            let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
             if found.contains_key(kernel) {
                 let key = (kernel.clone(), keys_are_values(&plan.body, &data.operands));
                 of_launches.extend(variants.get(&key).map(|variants| (inst, variants)));
             } else if let Some(new) = renamed.get(kernel) {
-                plan.body.inst_mut(inst).op = Op::Launch { kernel: new.clone() };
+                plan.body.inst_mut(inst).op = Op::Plan(PlanOp::Launch { kernel: new.clone() });
             }
         }
         if !of_launches.is_empty() {
@@ -117,7 +117,7 @@ fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Found) -> bool {
     let written: Vec<usize> = written.collect();
     let body = &plan.body;
     body.insts().all(|(_, _, data)| {
-        if !matches!(&data.op, Op::Launch { kernel: name } if *name == kernel.name) {
+        if !matches!(&data.op, Op::Plan(PlanOp::Launch { kernel: name }) if *name == kernel.name) {
             return true;
         }
         let memory = |n: usize| {
@@ -186,7 +186,7 @@ impl Walk<'_> {
         // What is there for the whole plan stays in the entry block.
         let (entry, mut rest) = (body.entry(), rest.get(1..).unwrap_or_default().to_vec());
         if block == entry && at.block != entry {
-            let is_place = |i: &Inst| matches!(body.inst(*i).op, Op::Slot(_) | Op::Out(_));
+            let is_place = |i: &Inst| matches!(body.inst(*i).op, Op::Plan(PlanOp::Slot(_) | PlanOp::Out(_)));
             let places: Vec<Inst> = rest.iter().copied().filter(is_place).collect();
             rest.retain(|i| !places.contains(i));
             body.block_mut(entry).insts.extend(places);
@@ -203,7 +203,7 @@ impl Walk<'_> {
             let ScratchSlot { bytes, ty } = what.variants.slots.get(others).ok_or("an attention without its slot")?;
             let ty = slot_type(self.plan, bytes, ty);
             let number = *what.numbers.get(others).ok_or("an attention without its slot")?;
-            let (entry, op) = (self.plan.body.entry(), Op::Slot(number));
+            let (entry, op) = (self.plan.body.entry(), Op::Plan(PlanOp::Slot(number)));
             let made = if what.from == entry {
                 // Here, or at the end of the block that this one follows.
                 let body = &mut self.plan.body;
@@ -238,7 +238,7 @@ impl Walk<'_> {
                         operands.push(buffer(&mut self.plan.body, *at, &place));
                     }
                     let body = &mut self.plan.body;
-                    let op = Op::Launch { kernel: launch.kernel.clone() };
+                    let op = Op::Plan(PlanOp::Launch { kernel: launch.kernel.clone() });
                     let made = body.make_inst(op, operands, None, at.loc);
                     body.insert_before(at.block, at.inst, made);
                 }

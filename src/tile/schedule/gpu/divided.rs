@@ -29,8 +29,8 @@ use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::ssa::remove_dead;
 use crate::tile::{
-    BufferType, Extent, Kernel, KernelBuilder, Kernels, Module, Op, ParamMode, Plan, PlanVariant, State, Type, Value,
-    View, row_major, tile_size,
+    BufferType, Extent, Kernel, KernelBuilder, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State, Type,
+    Value, View, row_major, tile_size,
 };
 use cranelift_entity::SecondaryMap;
 
@@ -133,7 +133,7 @@ impl Divided {
 
     /// Puts the two kernels in the place of all launches of a product in a plan.
     fn launch(&self, plan: &mut Plan, name: &str, [part, combine]: [&String; 2]) -> Result<(), String> {
-        let is_launch = |op: &Op| matches!(op, Op::Launch { kernel } if kernel == name);
+        let is_launch = |op: &Op| matches!(op, Op::Plan(PlanOp::Launch { kernel }) if kernel == name);
         let all: Vec<_> = plan.body.insts().filter(|(_, _, d)| is_launch(&d.op)).map(|(b, i, _)| (b, i)).collect();
         let mut added = BTreeSet::new();
         for (block, inst) in all {
@@ -142,7 +142,7 @@ impl Divided {
             let bytes = Dim::product(&self.results.shape).mul(&4.into());
             let number = new_slot(plan, &bytes, at, 0);
             let ty = slot_type(plan, &bytes, &self.results);
-            let slot = in_entry(plan, &mut added, Op::Slot(number), ty, at);
+            let slot = in_entry(plan, &mut added, Op::Plan(PlanOp::Slot(number)), ty, at);
             let BufferType { elem, shape, strides } = self.results.clone();
             let results = View { root: slot, elem, offset: Dim::zero(), dynamic: Vec::new(), shape, strides };
             let body = &mut plan.body;
@@ -156,10 +156,10 @@ impl Divided {
             }
             let results = buffer(body, at, &results);
             operands.push(results);
-            let launch = body.make_inst(Op::Launch { kernel: part.clone() }, operands, None, data.loc);
+            let launch = body.make_inst(Op::Plan(PlanOp::Launch { kernel: part.clone() }), operands, None, data.loc);
             body.insert_before(block, inst, launch);
             let launch = body.inst_mut(inst);
-            launch.op = Op::Launch { kernel: combine.clone() };
+            launch.op = Op::Plan(PlanOp::Launch { kernel: combine.clone() });
             if let Some(left) = launch.operands.get_mut(self.product.left) {
                 *left = results;
             }

@@ -15,7 +15,7 @@ use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES, is_part};
 use crate::tile::kernels::{counterpart, place};
-use crate::tile::{BufferType, GpuArch, Kernel, Module, Op, State};
+use crate::tile::{BufferType, GpuArch, GpuOp, Kernel, Module, Op, State};
 
 /// Widest heads of attention on tensor cores.
 const WIDTH: i64 = 256;
@@ -111,10 +111,10 @@ fn count(warps: u32) -> String {
 fn on_tensor_cores(k: &Kernel) -> Option<String> {
     let State::Gpu { warps, .. } = k.state else { return None };
     let has = |op: &dyn Fn(&Op) -> bool| k.body.insts().any(|(_, _, d)| op(&d.op));
-    let (unit, copies) = if has(&|op| matches!(op, Op::Wgmma { .. })) {
+    let (unit, copies) = if has(&|op| matches!(op, Op::Gpu(GpuOp::Wgmma { .. }))) {
         ("wgmma", "TMA")
-    } else if has(&|op| matches!(op, Op::Mma | Op::MmaScaled { .. })) {
-        ("mma.sync", if has(&|op| matches!(op, Op::CopyAsync { .. })) { "cp.async" } else { "loads" })
+    } else if has(&|op| matches!(op, Op::Gpu(GpuOp::Mma | GpuOp::MmaScaled { .. }))) {
+        ("mma.sync", if has(&|op| matches!(op, Op::Gpu(GpuOp::CopyAsync { .. }))) { "cp.async" } else { "loads" })
     } else {
         return None;
     };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::shape::Dim;
 use crate::tile::schedule::plans::{At, Choice, Variant, buffer, choose_by_count, in_entry, new_slot, slot_type};
-use crate::tile::{Block, BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanVariant, Value, View};
+use crate::tile::{Block, BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, Value, View};
 
 /// What a launch of one of the steps is given.
 pub(super) enum Operand {
@@ -119,7 +119,7 @@ pub(super) fn writes_elsewhere(module: &Module, kernel: &Kernel) -> bool {
     let in_plan = |plan: &Plan| {
         let body = &plan.body;
         body.insts().all(|(_, _, d)| {
-            if !matches!(&d.op, Op::Launch { kernel: own } if *own == kernel.name) {
+            if !matches!(&d.op, Op::Plan(PlanOp::Launch { kernel: own }) if *own == kernel.name) {
                 return true;
             }
             let memory = |n: usize| {
@@ -142,7 +142,7 @@ fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), S
     let launches: Vec<Inst> = plan.body.insts().map(|(_, inst, _)| inst).collect();
     for inst in launches {
         let data = plan.body.inst(inst).clone();
-        let Op::Launch { kernel } = &data.op else { continue };
+        let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
         let Some(launches) = all.get(kernel) else { continue };
         let block = block_of(plan, inst)?;
         let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
@@ -161,7 +161,7 @@ fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), S
         let block = block_of(plan, inst)?;
         let body = &mut plan.body;
         for (number, (kernel, operands)) in steps.into_iter().enumerate() {
-            let op = Op::Launch { kernel };
+            let op = Op::Plan(PlanOp::Launch { kernel });
             // The last one is the launch that it was.
             if number + 1 == launches.list.len() {
                 let launch = body.inst_mut(inst);
@@ -193,7 +193,7 @@ impl Launches {
             .zip(&self.slots)
             .map(|(others, ty)| {
                 let number = new_slot(plan, &bytes(ty), at, others);
-                in_entry(plan, added, Op::Slot(number), ty.clone(), at)
+                in_entry(plan, added, Op::Plan(PlanOp::Slot(number)), ty.clone(), at)
             })
             .collect();
         let body = &mut plan.body;

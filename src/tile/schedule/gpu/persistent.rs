@@ -62,8 +62,8 @@ use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, begins_at_multiple};
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{
-    Block, BlockCall, Body, GpuArch, GridAxis, Inst, InstData, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
-    State, Terminator, Type, Value, View,
+    Block, BlockCall, Body, GpuArch, GpuOp, GridAxis, Inst, InstData, Kernel, Module, Op, Param, ParamMode, Plan,
+    PlanOp, PlanVariant, State, Terminator, Type, Value, View,
 };
 
 /// Launches in the text of a loop: the kernel has the code of each.
@@ -111,7 +111,7 @@ fn is_known(data: &InstData) -> bool {
 }
 
 fn is_launch(body: &Body, i: Inst) -> bool {
-    matches!(body.inst(i).op, Op::Launch { .. })
+    matches!(body.inst(i).op, Op::Plan(PlanOp::Launch { .. }))
 }
 
 /// What became of a loop of a plan, for remarks.
@@ -149,7 +149,7 @@ pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
         let body = &plan.body;
         let mut found = Vec::new();
         for (_, _, data) in body.insts() {
-            let Op::Launch { kernel } = &data.op else { continue };
+            let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
             let persistent = module.kernels.iter().find(|k| k.name == *kernel && k.is_persistent());
             let Some(k) = persistent else { continue };
             let of = (kernel.clone(), k.launched().count());
@@ -219,7 +219,7 @@ impl Outlined {
                 Given::Root(i) => again(body, self.before, *i),
             });
             let operands: Vec<Value> = operands.collect();
-            body.push(self.before, Op::Launch { kernel: name.clone() }, operands, None, self.loc);
+            body.push(self.before, Op::Plan(PlanOp::Launch { kernel: name.clone() }), operands, None, self.loc);
             let mut by = SecondaryMap::new();
             for old in &self.kept {
                 let made = body.definition(*old).map(|(i, _)| i).and_then(|i| again(body, self.before, i));
@@ -264,12 +264,12 @@ enum Memory {
 fn memory(body: &Body, buffer: Value) -> Option<Memory> {
     let root = View::of(body, buffer)?.root;
     match &body.def_inst(root)?.op {
-        Op::Arg(n) => Some(Memory::Argument(*n)),
-        Op::Out(n) => Some(Memory::Result(*n)),
-        Op::Slot(n) => Some(Memory::Slot(*n)),
-        Op::State { name } => Some(Memory::State(name.clone())),
-        Op::Param { name } => Some(Memory::Parameter(name.clone())),
-        Op::Packed { .. } => Some(Memory::Packed),
+        Op::Plan(PlanOp::Arg(n)) => Some(Memory::Argument(*n)),
+        Op::Plan(PlanOp::Out(n)) => Some(Memory::Result(*n)),
+        Op::Plan(PlanOp::Slot(n)) => Some(Memory::Slot(*n)),
+        Op::Plan(PlanOp::State { name }) => Some(Memory::State(name.clone())),
+        Op::Plan(PlanOp::Param { name }) => Some(Memory::Parameter(name.clone())),
+        Op::Plan(PlanOp::Packed { .. }) => Some(Memory::Packed),
         _ => None,
     }
 }
@@ -420,7 +420,7 @@ impl<'a> Maker<'a> {
         let mut kernels: Vec<&Kernel> = Vec::new();
         let mut count = 0;
         for i in self.order.iter().flat_map(|b| &body.block(*b).insts) {
-            let Op::Launch { kernel } = &body.inst(*i).op else { continue };
+            let Op::Plan(PlanOp::Launch { kernel }) = &body.inst(*i).op else { continue };
             count += 1;
             let Some(k) = self.module.kernels.iter().find(|k| k.name == *kernel) else {
                 return Err(format!("there is no kernel @{kernel}"));
@@ -428,7 +428,7 @@ impl<'a> Maker<'a> {
             if k.is_persistent() {
                 return Err(format!("@{kernel} is a loop already"));
             }
-            if !k.works_in_runs() || k.body.insts().any(|(_, _, d)| d.op == Op::Blocks) {
+            if !k.works_in_runs() || k.body.insts().any(|(_, _, d)| d.op == Op::Gpu(GpuOp::Blocks)) {
                 return Err(format!("@{kernel} runs on tensor cores, or divides its points itself"));
             }
             let points = cost::points(k);
@@ -525,7 +525,14 @@ impl<'a> Maker<'a> {
         let body = &self.plan.body;
         let data = body.inst(i);
         match &data.op {
-            Op::Arg(_) | Op::Out(_) | Op::State { .. } | Op::Slot(_) | Op::Packed { .. } | Op::Param { .. } => {
+            Op::Plan(
+                PlanOp::Arg(_)
+                | PlanOp::Out(_)
+                | PlanOp::State { .. }
+                | PlanOp::Slot(_)
+                | PlanOp::Packed { .. }
+                | PlanOp::Param { .. },
+            ) => {
                 let Some(v) = data.result else { return Ok(()) };
                 if !data.operands.iter().all(|v| body.def_inst(*v).is_some_and(is_known)) {
                     return Err("each step has other parameters".to_string());
@@ -545,7 +552,7 @@ impl<'a> Maker<'a> {
                 };
                 return Ok(());
             }
-            Op::Tap { .. } => return Err("it fills a tap, which a call may not ask for".to_string()),
+            Op::Plan(PlanOp::Tap { .. }) => return Err("it fills a tap, which a call may not ask for".to_string()),
             Op::Length { .. } => return Err("a dimension has its value in it".to_string()),
             op if op.stands_beside_launches() => {}
             op => return Err(format!("{} is not done there", op.info().name)),
@@ -569,7 +576,7 @@ impl<'a> Maker<'a> {
             let of = |v: &Value| memory_of.get(&View::of(&self.body, *v)?.root).cloned();
             let mut own = Accesses::default();
             match &data.op {
-                Op::Launch { kernel } => {
+                Op::Plan(PlanOp::Launch { kernel }) => {
                     let params = kernels.iter().find(|k| k.name == *kernel).map_or(&[][..], |k| &k.params);
                     for (p, v) in params.iter().zip(&data.operands) {
                         let Some(memory) = of(v) else { continue };
@@ -681,7 +688,7 @@ fn barriers(body: &mut Body, effects: &BTreeMap<Inst, Accesses>) {
         }
     };
     for (b, i) in found {
-        let barrier = body.make_inst(Op::GridBarrier, Vec::new(), None, body.inst(i).loc);
+        let barrier = body.make_inst(Op::Gpu(GpuOp::GridBarrier), Vec::new(), None, body.inst(i).loc);
         body.insert_before(b, i, barrier);
     }
 }

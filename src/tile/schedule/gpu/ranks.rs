@@ -11,7 +11,7 @@ use super::in_steps::{bytes, free_name, have_slots};
 use crate::shape::{Dim, Elem};
 use crate::tile::schedule::plans::{At, in_entry, new_slot};
 use crate::tile::sort::{self, Order};
-use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, Value, View, row_major};
+use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanOp, Value, View, row_major};
 
 /// The kernels that take a kernel's place.
 struct Pair {
@@ -76,14 +76,14 @@ fn ranks_of(found: &Order) -> Option<BufferType> {
 fn rooms_are_its_own(plan: &Plan, kernel: &str) -> bool {
     let body = &plan.body;
     let slot = |v: &Value| match View::of(body, *v).and_then(|view| body.def_inst(view.root)).map(|d| &d.op) {
-        Some(Op::Slot(n)) => Some(*n),
+        Some(Op::Plan(PlanOp::Slot(n))) => Some(*n),
         _ => None,
     };
     let uses = |values: &[Value], room: u32| values.iter().filter(|v| slot(v) == Some(room)).count();
-    body.insts().filter(|(_, _, d)| matches!(&d.op, Op::Launch { kernel: own } if own == kernel)).all(
+    body.insts().filter(|(_, _, d)| matches!(&d.op, Op::Plan(PlanOp::Launch { kernel: own }) if own == kernel)).all(
         |(_, _, launch)| {
             let Some(room) = launch.operands.get(1).and_then(slot) else { return false };
-            let others = body.insts().filter(|(_, _, d)| !matches!(d.op, Op::View { .. }));
+            let others = body.insts().filter(|(_, _, d)| !matches!(d.op, Op::Plan(PlanOp::View { .. })));
             let in_insts: usize = others.map(|(_, _, d)| uses(&d.operands, room)).sum();
             let at_ends = body.layout.iter().map(|b| uses(&body.block(*b).terminator.values(), room)).sum::<usize>();
             in_insts == 1 && at_ends == 0
@@ -96,7 +96,7 @@ fn launch_pairs(plan: &mut Plan, pairs: &BTreeMap<String, Pair>) {
     let mut added = BTreeSet::new();
     let launches: Vec<_> = plan.body.insts().map(|(block, inst, data)| (block, inst, data.clone())).collect();
     for (block, inst, data) in launches {
-        let Op::Launch { kernel } = &data.op else { continue };
+        let Op::Plan(PlanOp::Launch { kernel }) = &data.op else { continue };
         let Some(pair) = pairs.get(kernel) else { continue };
         let (Some(x), Some(out)) = (data.operands.first().copied(), data.operands.last().copied()) else { continue };
         let at = At { block, inst, loc: data.loc, out: Some(out) };
@@ -104,13 +104,14 @@ fn launch_pairs(plan: &mut Plan, pairs: &BTreeMap<String, Pair>) {
             Some(room) if pair.has_room => *room,
             _ => {
                 let number = new_slot(plan, &bytes(&pair.ranks), at, 0);
-                in_entry(plan, &mut added, Op::Slot(number), pair.ranks.clone(), at)
+                in_entry(plan, &mut added, Op::Plan(PlanOp::Slot(number)), pair.ranks.clone(), at)
             }
         };
         let body = &mut plan.body;
         let [first, second] = pair.names.clone();
-        *body.inst_mut(inst) = InstData { op: Op::Launch { kernel: first }, operands: vec![x, ranks], ..data.clone() };
-        let second = body.make_inst(Op::Launch { kernel: second }, vec![ranks, out], None, data.loc);
+        *body.inst_mut(inst) =
+            InstData { op: Op::Plan(PlanOp::Launch { kernel: first }), operands: vec![x, ranks], ..data.clone() };
+        let second = body.make_inst(Op::Plan(PlanOp::Launch { kernel: second }), vec![ranks, out], None, data.loc);
         let list = &mut body.block_mut(block).insts;
         let place = list.iter().position(|i| *i == inst).map_or(list.len(), |n| n + 1);
         list.insert(place, second);

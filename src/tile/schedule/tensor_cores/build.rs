@@ -6,7 +6,7 @@
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::tile::{
-    BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Op, Queue, Space, State, TileType, Type, Value,
+    BufferType, Extent, Fragment, GpuArch, GpuOp, Kernel, KernelBuilder, Op, Queue, Space, State, TileType, Type, Value,
 };
 
 pub(super) const ONE: Extent = Extent::Static(1);
@@ -60,7 +60,7 @@ pub(super) fn has_rows_of_chunks(b: &BufferType, dense: usize) -> bool {
 /// Room in shared memory.
 pub(super) fn slot(kb: &mut KernelBuilder, t: &SharedTile, offset: i64) -> Value {
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-    kb.value(Op::SharedSlot { offset }, Vec::new(), Type::Slot(t.ty()))
+    kb.value(Op::Gpu(GpuOp::SharedSlot { offset }), Vec::new(), Type::Slot(t.ty()))
 }
 
 /// The axes of a buffer along which a tile's rows and columns go.
@@ -89,9 +89,9 @@ pub(super) fn copy(
 ) -> Value {
     let operands = [&[slot, buffer], at].concat();
     let Along { rows, cols, panels } = along.into();
-    let op = Op::CopyAsync { rows: Some(rows), cols: Some(cols), panels };
+    let op = Op::Gpu(GpuOp::CopyAsync { rows: Some(rows), cols: Some(cols), panels });
     let pending = kb.value(op, operands, Type::Pending(Queue::Copy, t.ty()));
-    kb.value(Op::Commit, vec![pending], group(t))
+    kb.value(Op::Gpu(GpuOp::Commit), vec![pending], group(t))
 }
 
 /// The type of a group of copies.
@@ -101,23 +101,23 @@ pub(super) fn group(t: &SharedTile) -> Type {
 
 /// Waits for the oldest copy.
 pub(super) fn wait(kb: &mut KernelBuilder, t: &SharedTile, group: Value, pending: u32) -> Value {
-    kb.value(Op::Wait { pending }, vec![group], Type::Tile(t.ty()))
+    kb.value(Op::Gpu(GpuOp::Wait { pending }), vec![group], Type::Tile(t.ty()))
 }
 
 /// Gives a tile's room back.
 pub(super) fn release(kb: &mut KernelBuilder, t: &SharedTile, tile: Value) -> Value {
-    kb.value(Op::Release, vec![tile], Type::Slot(t.ty()))
+    kb.value(Op::Gpu(GpuOp::Release), vec![tile], Type::Slot(t.ty()))
 }
 
 /// Reads a tile into fragments.
 pub(super) fn fragment(kb: &mut KernelBuilder, t: &SharedTile, tile: Value, layout: Fragment) -> Value {
-    kb.value(Op::LoadFragment, vec![tile], t.fragment(layout))
+    kb.value(Op::Gpu(GpuOp::LoadFragment), vec![tile], t.fragment(layout))
 }
 
 /// A product of fragments.
 pub(super) fn mma(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value) -> Value {
     let ty = kb.ty(acc).clone();
-    kb.value(Op::Mma, vec![a, b, acc], ty)
+    kb.value(Op::Gpu(GpuOp::Mma), vec![a, b, acc], ty)
 }
 
 /// A product of fragments by integers of so many bits, in tiles of shared memory with their scales.
@@ -129,21 +129,21 @@ pub(super) fn mma_scaled(
     bits: u8,
 ) -> Value {
     let ty = kb.ty(acc).clone();
-    kb.value(Op::MmaScaled { bits }, vec![a, numbers, scales, acc], ty)
+    kb.value(Op::Gpu(GpuOp::MmaScaled { bits }), vec![a, numbers, scales, acc], ty)
 }
 
 /// An accumulator of such products in the layout of all others.
 pub(super) fn convert_layout(kb: &mut KernelBuilder, x: Value) -> Option<Value> {
     let t = kb.ty(x).tile()?.clone();
     let ty = TileType { space: Space::Fragment(Fragment::Acc), ..t };
-    Some(kb.value(Op::ConvertLayout, vec![x], Type::Tile(ty)))
+    Some(kb.value(Op::Gpu(GpuOp::ConvertLayout), vec![x], Type::Tile(ty)))
 }
 
 /// An accumulator as a left operand.
 pub(super) fn pack(kb: &mut KernelBuilder, x: Value, elem: Elem) -> Option<Value> {
     let t = kb.ty(x).tile()?.clone();
     let ty = TileType { elem, space: Space::Fragment(Fragment::A), ..t };
-    Some(kb.value(Op::Pack, vec![x], Type::Tile(ty)))
+    Some(kb.value(Op::Gpu(GpuOp::Pack), vec![x], Type::Tile(ty)))
 }
 
 /// A zero of each element of an accumulator, or of a column of it.
@@ -219,7 +219,7 @@ pub(super) struct RingAt {
 /// A ring.
 pub(super) fn ring(kb: &mut KernelBuilder, t: &SharedTile, at: RingAt) -> Value {
     let small = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
-    let op = Op::Ring { offset: small(at.offset), barriers: small(at.barriers), readers: at.readers };
+    let op = Op::Gpu(GpuOp::Ring { offset: small(at.offset), barriers: small(at.barriers), readers: at.readers });
     kb.value(op, Vec::new(), Type::Ring { stages: small(at.stages), tile: t.ty() })
 }
 
@@ -232,41 +232,41 @@ pub(super) fn fill(
     at: &[Value],
     (rows, cols): (usize, usize),
 ) {
-    let slot = kb.value(Op::RingAcquire, vec![ring, n], Type::Slot(t.ty()));
+    let slot = kb.value(Op::Gpu(GpuOp::RingAcquire), vec![ring, n], Type::Slot(t.ty()));
     let operands = [&[slot, buffer], at].concat();
-    kb.push(Op::TmaLoad { rows: Some(rows), cols: Some(cols) }, operands, None);
+    kb.push(Op::Gpu(GpuOp::TmaLoad { rows: Some(rows), cols: Some(cols) }), operands, None);
 }
 
 /// The tile of an iteration of a ring, once it is full.
 pub(super) fn full_tile(kb: &mut KernelBuilder, t: &SharedTile, ring: Value, n: Value) -> Value {
-    kb.value(Op::RingWait, vec![ring, n], Type::Tile(t.ty()))
+    kb.value(Op::Gpu(GpuOp::RingWait), vec![ring, n], Type::Tile(t.ty()))
 }
 
 /// Gives a tile of a ring back.
 pub(super) fn empty_tile(kb: &mut KernelBuilder, ring: Value, tile: Value) {
-    kb.push(Op::RingRelease, vec![ring, tile], None);
+    kb.push(Op::Gpu(GpuOp::RingRelease), vec![ring, tile], None);
 }
 
 /// Registers written so far become visible to products.
 pub(super) fn fence(kb: &mut KernelBuilder) {
-    kb.push(Op::WgmmaFence, Vec::new(), None);
+    kb.push(Op::Gpu(GpuOp::WgmmaFence), Vec::new(), None);
 }
 
 /// Starts a product of four warps as a group of its own; `along_cols`: the steps of B are along its columns.
 pub(super) fn start(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value, along_cols: bool) -> Option<Value> {
     let t = kb.ty(acc).tile()?.clone();
     let pending = Type::Pending(Queue::Mma, t.clone());
-    let made = kb.value(Op::Wgmma { trans_b: along_cols }, vec![a, b, acc], pending);
-    Some(kb.value(Op::Commit, vec![made], Type::Group(Queue::Mma, t)))
+    let made = kb.value(Op::Gpu(GpuOp::Wgmma { trans_b: along_cols }), vec![a, b, acc], pending);
+    Some(kb.value(Op::Gpu(GpuOp::Commit), vec![made], Type::Group(Queue::Mma, t)))
 }
 
 /// The result of the oldest product under way.
 pub(super) fn result_of(kb: &mut KernelBuilder, group: Value, pending: u32) -> Option<Value> {
     let t = kb.ty(group).any_tile()?.clone();
-    Some(kb.value(Op::Wait { pending }, vec![group], Type::Tile(t)))
+    Some(kb.value(Op::Gpu(GpuOp::Wait { pending }), vec![group], Type::Tile(t)))
 }
 
 /// Some warps meet at a barrier, or arrive there without waiting.
 pub(super) fn meet(kb: &mut KernelBuilder, barrier: Value, threads: u32, wait: bool) {
-    kb.push(Op::NamedBarrier { threads, wait }, vec![barrier], None);
+    kb.push(Op::Gpu(GpuOp::NamedBarrier { threads, wait }), vec![barrier], None);
 }

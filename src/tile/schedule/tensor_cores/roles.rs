@@ -32,7 +32,7 @@ use super::products::{Parts as ProductParts, Place};
 use super::scores::{Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::tile::attention::{KEYS, QUERIES, VALUES};
-use crate::tile::{Block, BlockCall, Kernel, KernelBuilder, Op, Role, Type, Value};
+use crate::tile::{Block, BlockCall, GpuOp, Kernel, KernelBuilder, Op, Role, Type, Value};
 
 /// Rows of a consumer.
 const ROWS: i64 = 64;
@@ -127,7 +127,7 @@ impl ProductParts<'_> {
                 Some(all) => {
                     let mut kb = self.with_buffers()?;
                     let first = kb.grid_axis(&all, 1);
-                    let (apart, all) = (kb.value(Op::Blocks, Vec::new(), Type::Index), kb.dim(&all));
+                    let (apart, all) = (kb.value(Op::Gpu(GpuOp::Blocks), Vec::new(), Type::Index), kb.dim(&all));
                     (kb, Tiles::Several { first, apart, all, group })
                 }
                 None => {

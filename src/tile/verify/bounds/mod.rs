@@ -22,7 +22,7 @@ use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Fact, Factor, Facts, Relation, Sizes};
 use crate::tile::fits;
 use crate::tile::text::At;
-use crate::tile::{Block, Body, Kernel, Module, Op, Plan, PlanVariant, Type, Value};
+use crate::tile::{Block, Body, Kernel, Module, Op, Plan, PlanOp, PlanVariant, Type, Value};
 
 /// What is known of the dimensions in each plan of a module, found when it is first asked for.
 pub(super) struct Plans<'a> {
@@ -158,7 +158,7 @@ fn checked_first(body: &Body) -> Vec<Dim> {
         let data = body.inst(*i);
         match (&data.op, data.operands.as_slice()) {
             // What names such a dimension is for those who know it.
-            (Op::Launch { .. } | Op::Length { .. }, _) => break,
+            (Op::Plan(PlanOp::Launch { .. }) | Op::Length { .. }, _) => break,
             (Op::CheckIndex { .. }, [index, bound]) => {
                 if let (Some(index), Some(bound)) = (number(body, *index), number(body, *bound)) {
                     forms.extend([bound.sub(&index).sub(&Dim::one()), index]);
@@ -189,7 +189,7 @@ fn checked_later(p: &Plan, known: &mut Known) {
                     fresh.push(name);
                     known.forms.push(most.sub(&Dim::symbol(name)));
                 }
-                (Op::Launch { .. }, _) => fresh.clear(),
+                (Op::Plan(PlanOp::Launch { .. }), _) => fresh.clear(),
                 (Op::CheckIndex { .. }, [index, bound]) => {
                     let names_one = |d: &Dim| d.symbols().iter().any(|s| fresh.contains(&&**s));
                     if let (Some(a), Some(b)) = (number(body, *index), number(body, *bound)) {
@@ -246,7 +246,7 @@ fn whole(body: &Body, others: &[&Dim], facts: &Facts, divisions: &[Division], si
                 let data = body.inst(i);
                 match &data.op {
                     Op::DimValue(d) => check(At::Inst(i), d, &facts),
-                    Op::View { offset, strides } => {
+                    Op::Plan(PlanOp::View { offset, strides }) => {
                         std::iter::once(offset).chain(strides).for_each(|d| check(At::Inst(i), d, &facts));
                     }
                     _ => {}

@@ -17,7 +17,7 @@ use crate::shape::{Dim, Sizes};
 use crate::tile::text::At;
 use crate::tile::verify::Sink;
 use crate::tile::{
-    Block, BufferType, Inst, InstData, Kernel, Module, Op, ParamMode, Plan, PlanVariant, TapPart, Type, Value,
+    Block, BufferType, Inst, InstData, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, TapPart, Type, Value,
     row_major,
 };
 
@@ -158,7 +158,7 @@ impl<'a> Checker<'a, '_> {
         let body = self.flow.body;
         let data = body.inst(i);
         match &data.op {
-            Op::Launch { kernel } => self.launch(kernel, data, i),
+            Op::Plan(PlanOp::Launch { kernel }) => self.launch(kernel, data, i),
             Op::Length { name, most } => {
                 let value = data.operands.first().map(|v| self.flow.form(*v));
                 let limit = self.flow.prover.dim(most);
@@ -196,7 +196,7 @@ impl<'a> Checker<'a, '_> {
     fn place(&mut self, data: &InstData, ty: &'a BufferType, i: Inst, b: Block) -> Option<SubBuffer> {
         let size = i128::from(ty.elem.size());
         let whole = match &data.op {
-            Op::View { offset, strides } => {
+            Op::Plan(PlanOp::View { offset, strides }) => {
                 let (base, indices) = data.operands.split_first()?;
                 let from = self.places[*base].clone()?;
                 let mut elements = self.flow.prover.dim(offset);
@@ -212,7 +212,7 @@ impl<'a> Checker<'a, '_> {
                 let room = moved.map(|r| r.sub(&offset.mul(&Dim::from(i64::try_from(size).unwrap_or(1)))));
                 return Some(SubBuffer { start, room, beyond: false, ..from });
             }
-            Op::Slot(n) => {
+            Op::Plan(PlanOp::Slot(n)) => {
                 let slot = self.plan?.slots.get(usize::try_from(*n).ok()?)?;
                 for extent in &ty.shape {
                     let form = self.flow.prover.dim(extent);
@@ -232,13 +232,13 @@ impl<'a> Checker<'a, '_> {
                     beyond: false,
                 });
             }
-            Op::Packed { offset } => {
+            Op::Plan(PlanOp::Packed { offset }) => {
                 let bytes = Poly::int(i128::from(self.module.packed));
                 let start = Poly::int(i128::from(*offset));
                 let (whole, there) = (Whole::Packed, Vec::new());
                 return Some(SubBuffer { start, bytes, there, whole, room: None, beyond: false });
             }
-            Op::Param { name } => {
+            Op::Plan(PlanOp::Param { name }) => {
                 let counts = param_named(&self.module.params, name).map(|p| p.counts.as_slice());
                 for (v, count) in data.operands.iter().zip(counts.unwrap_or_default()) {
                     let index = self.flow.form(*v);
@@ -249,10 +249,10 @@ impl<'a> Checker<'a, '_> {
                 }
                 Whole::Parameter
             }
-            Op::Arg(_) => Whole::Argument,
-            Op::Tap { name } if TapPart::read(name).1 == TapPart::Asked => Whole::Asked,
-            Op::Tap { .. } => Whole::Tap,
-            Op::Out(_) | Op::State { .. } => Whole::Writable,
+            Op::Plan(PlanOp::Arg(_)) => Whole::Argument,
+            Op::Plan(PlanOp::Tap { name }) if TapPart::read(name).1 == TapPart::Asked => Whole::Asked,
+            Op::Plan(PlanOp::Tap { .. }) => Whole::Tap,
+            Op::Plan(PlanOp::Out(_) | PlanOp::State { .. }) => Whole::Writable,
             _ => return None,
         };
         // These are as large as their types say.
@@ -268,7 +268,12 @@ impl<'a> Checker<'a, '_> {
     /// Does a buffer lie inside of its whole? Of part of a slot that may reach beyond its end this is asked of the kernels.
     fn inside(&mut self, place: &mut SubBuffer, ty: &BufferType, v: Value, i: Inst, b: Block) {
         let op = &self.flow.body.inst(i).op;
-        if matches!(op, Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Param { .. } | Op::State { .. }) {
+        if matches!(
+            op,
+            Op::Plan(
+                PlanOp::Arg(_) | PlanOp::Out(_) | PlanOp::Tap { .. } | PlanOp::Param { .. } | PlanOp::State { .. }
+            )
+        ) {
             return;
         }
         let size = i128::from(ty.elem.size());

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Sink;
 use crate::tile::text::At;
-use crate::tile::{Block, BlockCall, Body, Inst, Op, Queue, Space, Terminator, Type, Value};
+use crate::tile::{Block, BlockCall, Body, GpuOp, Inst, InstData, Op, Queue, Space, Terminator, Type, Value};
 
 #[derive(Clone, Default, PartialEq)]
 struct State {
@@ -136,7 +136,6 @@ impl State {
         }
     }
 
-    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn step(&mut self, body: &Body, i: Inst) -> Result<(), String> {
         let data = body.inst(i);
         for v in &data.operands {
@@ -144,14 +143,27 @@ impl State {
                 return Err(format!("{v} was released and is read"));
             }
         }
+        if let Op::Gpu(op) = &data.op {
+            self.gpu(body, data, op)?;
+        } else {
+            self.unseen.extend(data.result.filter(|v| is_fragment(body, *v)));
+        }
+        // A block that runs again recomputes its values.
+        if let Some(v) = data.result {
+            self.gone.remove(&v);
+        }
+        Ok(())
+    }
+
+    fn gpu(&mut self, body: &Body, data: &InstData, op: &GpuOp) -> Result<(), String> {
         let operand = |n: usize| data.operands.get(n).copied().ok_or_else(|| "an operand is missing".to_string());
-        match &data.op {
-            Op::SharedSlot { .. } => self.open.extend(data.result),
-            Op::RingAcquire => {
+        match op {
+            GpuOp::SharedSlot { .. } => self.open.extend(data.result),
+            GpuOp::RingAcquire => {
                 self.open.extend(data.result);
                 self.of_rings.extend(data.result);
             }
-            Op::CopyAsync { .. } => {
+            GpuOp::CopyAsync { .. } => {
                 let slot = operand(0)?;
                 self.take(slot)?;
                 if self.of_rings.contains(&slot) {
@@ -162,14 +174,14 @@ impl State {
                 }
                 self.open.extend(data.result);
             }
-            Op::TmaLoad { .. } => {
+            GpuOp::TmaLoad { .. } => {
                 let slot = operand(0)?;
                 self.take(slot)?;
                 if !self.of_rings.contains(&slot) {
                     return Err(format!("{slot} is of no ring"));
                 }
             }
-            Op::Commit => {
+            GpuOp::Commit => {
                 let pending = operand(0)?;
                 self.take(pending)?;
                 let reads = self.reads.remove(&pending);
@@ -183,7 +195,7 @@ impl State {
                     }
                 }
             }
-            Op::Wait { pending } => {
+            GpuOp::Wait { pending } => {
                 let group = operand(0)?;
                 self.take(group)?;
                 let Type::Group(q, _) = body.ty(group) else { return Err("waits for no group".into()) };
@@ -201,16 +213,16 @@ impl State {
                     self.dirty.clear();
                 }
             }
-            Op::Barrier => self.dirty.clear(),
-            Op::Release => {
+            GpuOp::Barrier => self.dirty.clear(),
+            GpuOp::Release => {
                 let tile = operand(0)?;
                 self.not_read(tile)?;
                 self.gone.insert(tile);
                 self.open.extend(data.result);
                 self.dirty.extend(data.result);
             }
-            Op::RingWait => self.held.extend(data.result),
-            Op::RingRelease => {
+            GpuOp::RingWait => self.held.extend(data.result),
+            GpuOp::RingRelease => {
                 let tile = operand(1)?;
                 self.not_read(tile)?;
                 self.gone.insert(tile);
@@ -218,8 +230,8 @@ impl State {
                     return Err(format!("{tile} was released already"));
                 }
             }
-            Op::WgmmaFence => self.unseen.clear(),
-            Op::Wgmma { .. } => {
+            GpuOp::WgmmaFence => self.unseen.clear(),
+            GpuOp::Wgmma { .. } => {
                 let mut reads: BTreeSet<Value> = BTreeSet::new();
                 for n in 0..2 {
                     let v = operand(n)?;
@@ -242,54 +254,15 @@ impl State {
                 }
             }
             // They have no part in the protocols; what they write to fragments, products must not read without a fence.
-            Op::Const(_)
-            | Op::DimValue(_)
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Select
-            | Op::Cast
-            | Op::Narrow { .. }
-            | Op::LoadScalar
-            | Op::CheckIndex { .. }
-            | Op::Length { .. }
-            | Op::Load { .. }
-            | Op::Store { .. }
-            | Op::Full
-            | Op::Copy
-            | Op::Iota { .. }
-            | Op::Reduce { .. }
-            | Op::Element
-            | Op::Transpose
-            | Op::LoadScaled { .. }
-            | Op::LoadPairs
-            | Op::PairRows
-            | Op::Dot { .. }
-            | Op::Run { .. }
-            | Op::Window { .. }
-            | Op::DotPanels { .. }
-            | Op::LoadFragment
-            | Op::Pack
-            | Op::Mma
-            | Op::MmaScaled { .. }
-            | Op::ConvertLayout
-            | Op::Ring { .. }
-            | Op::Blocks
-            | Op::NamedBarrier { .. }
-            | Op::GridBarrier
-            | Op::Arg(_)
-            | Op::Out(_)
-            | Op::Tap { .. }
-            | Op::Param { .. }
-            | Op::Slot(_)
-            | Op::State { .. }
-            | Op::Packed { .. }
-            | Op::View { .. }
-            | Op::Launch { .. } => self.unseen.extend(data.result.filter(|v| is_fragment(body, *v))),
-        }
-        // A block that runs again recomputes its values.
-        if let Some(v) = data.result {
-            self.gone.remove(&v);
+            GpuOp::LoadFragment
+            | GpuOp::Pack
+            | GpuOp::Mma
+            | GpuOp::MmaScaled { .. }
+            | GpuOp::ConvertLayout
+            | GpuOp::Ring { .. }
+            | GpuOp::Blocks
+            | GpuOp::NamedBarrier { .. }
+            | GpuOp::GridBarrier => self.unseen.extend(data.result.filter(|v| is_fragment(body, *v))),
         }
         Ok(())
     }
