@@ -100,7 +100,7 @@ impl Body<'_> {
                 let length = tensor.shape.dim(at).cloned().unwrap_or_else(Dim::one);
                 let first = length.sub(&Dim::one());
                 self.diagnostics.push(
-                    Diagnostic::error(syntax::SLICE, "a slice does not go backwards")
+                    Diagnostic::error(syntax::SLICE, "a slice cannot run backwards")
                         .at(step.span, "must be at least 1")
                         .help(format!("an index that counts down does: `{first} - iota({length})`")),
                 );
