@@ -1,6 +1,6 @@
-//! The table of names that other libraries have, read by the checker and by `attnc ref`.
+//! The table of names of other libraries, for the checker and `attnc ref`.
 //!
-//! In: `table.txt`. Out: its rules. A rule is a line, with its advice in words indented below it:
+//! In: `table.txt`. Out: its rules. A rule is a line, with advice in prose indented below it:
 //!
 //! ```text
 //! relu6, ReLU6(x) => minimum(relu(x), 6)             names, arguments, and the call as it is written here
@@ -13,8 +13,9 @@
 //! erfinv, lgamma                                     advice in words alone
 //! ```
 //!
-//! In a form, `x.shape` and `x.elem` are those of an argument, `x.axes` all its axes, `x.first`, `x.second` and `x.length` the lengths of its first and
-//! its last axis but one, and of the axis that the call names (else the last).
+//! In a replacement, `x.shape` and `x.elem` are the shape and element type of an argument, `x.axes`
+//! all its axes, `x.first`, `x.second` and `x.length` the lengths of its first axis, its last axis
+//! but one, and the axis that the call names (else the last).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -38,21 +39,21 @@ enum Kind {
     Rest,
 }
 
-/// A rule: names, and what is written instead.
+/// A rule: foreign names and their replacement.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The library that it is of, where others have the name for something else.
+    /// The library it applies to, if other libraries use the name for something else.
     pub library: Option<&'static str>,
-    /// The names.
+    /// All names with this rule.
     pub names: Vec<&'static str>,
-    /// How it is called there, without its name.
+    /// The arguments in the other library.
     pub call: &'static str,
     params: Vec<Param>,
-    /// What is written here; empty where there are but words.
+    /// The replacement in attn; empty if there is only advice.
     pub form: &'static str,
-    /// Is the form an example?
+    /// Is the replacement an example, which `forms` or `moved` generates?
     pub is_example: bool,
-    /// Advice in words.
+    /// Advice in prose.
     pub helps: Vec<&'static str>,
 }
 
@@ -75,24 +76,24 @@ static PLACES: LazyLock<BTreeMap<&'static str, Vec<usize>>> = LazyLock::new(|| {
     places
 });
 
-/// All rules.
+/// In the order of the table.
 pub fn rules() -> &'static [Rule] {
     &RULES
 }
 
-/// The rules of a name, in the order in which they are tried.
+/// The rules for a name, in the order in which they are tried.
 pub(super) fn of(name: &str) -> impl Iterator<Item = &'static Rule> {
     PLACES.get(name).into_iter().flatten().filter_map(|at| RULES.get(*at))
 }
 
-/// What to say of a field whose type is a layer that other libraries have; nothing where none has it.
+/// Advice for a field whose type is a layer of other libraries; empty if there is no such layer.
 pub(in super::super) fn of_layer(name: &str) -> Vec<String> {
     let own = match name {
         "Dense" => Some("`Linear<I, O>` of `std.nn` is that layer"),
         "Embed" => Some("`Embedding<V, D>` of `std.nn` is that layer"),
         "LayerNormalization" => Some("`LayerNorm<D>` of `std.nn` is that layer"),
         "Flatten" | "Softmax" | "LogSoftmax" | "ELU" | "Softplus" | "Hardswish" | "LeakyReLU" | "ReLU6" | "PReLU" => {
-            Some("what has no parameters needs no field: call a function, `softmax(x)`")
+            Some("an operation without parameters needs no field: call a function, `softmax(x)`")
         }
         _ => None,
     };
@@ -125,21 +126,21 @@ fn param(text: &'static str) -> Param {
     }
 }
 
-/// Arguments that change nothing of what is computed here.
+/// Arguments that have no effect on the result.
 pub(in super::super) const WITHOUT_EFFECT: &[&str] =
     &["inplace", "training", "device", "requires_grad", "memory_format", "name", "out", "copy", "non_blocking"];
 
-/// Names of an axis, and of a flag that keeps it, which libraries do not share.
+/// Synonyms of an axis, and of a flag that keeps it, in various libraries.
 pub(in super::super) const AXES: &[&str] = &["dim", "axis", "dims", "axes", "dimension"];
 const FLAGS: &[&str] = &["keepdim", "keepdims", "keep_dims", "keep"];
 
-/// Is an argument of this name meant by that parameter?
+/// Is an argument with this name meant for that parameter?
 fn means(given: &str, param: &str, is_first: bool) -> bool {
     let both = |names: &[&str]| names.contains(&given) && names.contains(&param);
     given == param || both(AXES) || both(FLAGS) || is_first && matches!(given, "input" | "a" | "self" | "tensor")
 }
 
-/// What an argument is replaced by.
+/// The value substituted for a parameter.
 enum Value<'e> {
     Given(&'e ast::Expr),
     Text(&'static str),
@@ -147,7 +148,7 @@ enum Value<'e> {
 }
 
 impl Rule {
-    /// The call as this rule writes it; none where it has other arguments.
+    /// The replacement of a call by this rule; `None` if the arguments do not match.
     pub(super) fn write(&self, call: &Call<'_, '_>) -> Option<String> {
         if self.form.is_empty() || self.is_example {
             return None;
@@ -165,7 +166,7 @@ impl Rule {
         self.fill(&form, &values, call)
     }
 
-    /// Is it a rule for this library alone? What NumPy does, those do that took its names.
+    /// Is the rule for this library only? Libraries that adopted NumPy's names count as NumPy.
     pub(super) fn is_of(&self, library: Option<&str>) -> bool {
         match (self.library, library) {
             (Some("np"), Some(given)) => matches!(given, "np" | "numpy" | "jnp" | "jax" | "tf" | "mx"),
@@ -174,7 +175,8 @@ impl Rule {
         }
     }
 
-    /// The values of the parameters; none where an argument has no parameter, or a parameter that needs one no argument.
+    /// The values of the parameters; `None` if an argument has no parameter, or a required
+    /// parameter no argument.
     fn values<'e>(&self, call: &Call<'e, '_>) -> Option<BTreeMap<&'static str, Value<'e>>> {
         let mut values = BTreeMap::new();
         let rest = self.params.iter().position(|param| param.kind == Kind::Rest);
@@ -209,7 +211,7 @@ impl Rule {
         Some(values)
     }
 
-    /// The form with the values of its parameters.
+    /// Substitutes the values of the parameters into the replacement.
     fn fill(&self, form: &str, values: &BTreeMap<&str, Value<'_>>, call: &Call<'_, '_>) -> Option<String> {
         let mut out = String::with_capacity(form.len() + 32);
         let mut rest = form;
@@ -237,7 +239,7 @@ impl Rule {
                 out.push_str(&self.fact(fact, place, values, call)?);
                 continue;
             }
-            // An argument of a call is written as it is, an operand in parentheses where it needs them.
+            // An argument of a call is copied; an operand gets parentheses if it needs them.
             let begins = out.is_empty() || ["(", "[", "<", ", ", " = "].iter().any(|before| out.ends_with(before));
             let alone = begins && (after.is_empty() || after.starts_with([')', ',', ']', '>']));
             out.push_str(&self.value(word, value, alone, call)?);
@@ -289,7 +291,7 @@ impl Rule {
     }
 }
 
-/// A form without the named arguments that have this value: `max(x, axis = dim)` without `dim` is `max(x)`.
+/// Removes named arguments with this value: `max(x, axis = dim)` without `dim` is `max(x)`.
 fn without(form: &str, param: &str) -> String {
     let mut out = form.to_string();
     let wanted = format!(" = {param}");
@@ -318,7 +320,7 @@ mod tests {
             assert!(!rule.names.is_empty() && rule.names.iter().all(|name| !name.is_empty()), "{rule:?}");
             let is_name = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
             assert!(rule.names.iter().all(is_name), "{rule:?}");
-            assert!(!rule.form.is_empty() || !rule.helps.is_empty(), "nothing is said of {rule:?}");
+            assert!(!rule.form.is_empty() || !rule.helps.is_empty(), "{rule:?} has no advice");
             for param in &rule.params {
                 assert!(is_name(&param.name), "{rule:?}");
                 let is_condition = matches!(param.kind, Kind::Exactly(_)) || WITHOUT_EFFECT.contains(&param.name);
