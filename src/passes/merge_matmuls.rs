@@ -158,7 +158,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             let count = fit.len();
             if count > 1 && merge(f, block, &fit).is_ok() {
                 let with = if fit[0].bias.is_some() { " and their biases" } else { "" };
-                ctx.done(f, loc, format!("one matmul instead of {count} with the same left operand{with}"));
+                ctx.done(f, loc, format!("merged {count} matmuls of the same left operand{with}"));
                 merged += count;
             }
         }
