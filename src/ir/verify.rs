@@ -493,7 +493,10 @@ impl<'a> Verifier<'a> {
             }
         }
         if matches!(kind, FusionKind::Matmul | FusionKind::Attention) && contraction.is_none() {
-            self.error(At::Terminator(body.entry()), format!("a {} region must contain its operation once", kind.name()));
+            self.error(
+                At::Terminator(body.entry()),
+                format!("a {} region must contain its operation once", kind.name()),
+            );
         }
     }
 }

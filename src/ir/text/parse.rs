@@ -104,7 +104,11 @@ impl Parser {
         let mut next = 0;
         for (name, loc) in named {
             let Some(found) = steps.iter().skip(next).position(|step| step == name) else {
-                return fail(codes::FORM, s.place, format!("`{}` has no part `{name}`, or not in this position", s.head));
+                return fail(
+                    codes::FORM,
+                    s.place,
+                    format!("`{}` has no part `{name}`, or not in this position", s.head),
+                );
             };
             parts[next + found] = self.point(loc, s.place);
             next += found + 1;
