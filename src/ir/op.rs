@@ -5,7 +5,6 @@
 //! Printer, parser, verifier, passes and the operation reference read it. To add an operation, add
 //! a variant and a row; every `match` on [`Op`] that decides something lists all variants, so the
 //! compiler's errors lead to the remaining code.
-//! something lists all of them, so the errors of the compiler lead to the other places.
 
 use std::fmt;
 

@@ -49,7 +49,7 @@
 //!
 //! # Limits
 //!
-//! `scores * mask` is not a mask. A mask of large finite numbers stays additive: it gives another
+//! `scores * mask` is not a mask. A mask of large finite numbers stays additive: it has another
 //! result for rows that it hides entirely.
 
 use super::rewrite::{Cursor, become_op, made_by, splat};

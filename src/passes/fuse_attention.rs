@@ -71,7 +71,6 @@
 //! scale, each added mask); c the scale; and B the largest value of `abs(c) Σ abs(q_d k_d)` plus
 //! the magnitudes of the finite numbers that masks add or substitute, and of sinks. Each score is
 //! then within
-//! the finite numbers that masks add or put there, and of sinks. Each score is then within
 //!
 //! ```text
 //! a = ((1 + x)^r (1 + u)^(D + 8) - 1) B + 2 (r + D) t max(1, abs(c))      x = w as written, u fused
@@ -82,7 +81,6 @@
 //! kernel changes the base to 2.) After a cap h, with a the bound for the argument of `tanh`, r'
 //! operations after the cap, and M the largest sum of magnitudes that these add or substitute,
 //! including a sink, it is
-//! too, it is
 //!
 //! ```text
 //! (1 + x)^r' (1 + u)^8 (abs(h) (a + (1 + x)^2 (1 + 6u)) + M + 2 (r' + 2) t max(1, abs(h))) - abs(h) - M
@@ -102,8 +100,8 @@
 //! one `exp` and one multiplication. 1 + w and t in E are for the weights: as written they are
 //! rounded after the division by their sum; fused they are rounded before it, or not at all, and
 //! the sum is at least 1. The terms outside E are the rounding of the result itself. So the two
-//! programs differ by at most the sum of both bounds, most of which is that of the program as
-//! written: its scores between 64 and 128 are rounded by up to 0.25 in `bf16`, which changes
+//! programs differ by at most the sum of both bounds, most of which is the bound of the program
+//! as written: its scores between 64 and 128 are rounded by up to 0.25 in `bf16`, which changes
 //! weights by factors of up to e^0.5.
 //!
 //! The interpreter, which defines `attention`, uses a single tile and rounds weights after the

@@ -40,7 +40,7 @@
 //! passes keep the two apart: `cse` and `merge-matmuls` do not merge an operation that only taps
 //! need with one that is needed anyway.
 //!
-//! # What is copied
+//! # Copied operations
 //!
 //! From the tapped value back to values that are in memory in any case. These are, by their
 //! definition: arguments, parameters, sources, results of gathers and concatenations, and results

@@ -34,7 +34,7 @@
 //! |---|---|
 //! | neutral | `x * 1`, `x / 1`, `x + -0.0`, `x - 0.0`, `x^1`, `max(x, -inf)`, `min(x, inf)`, integers: `x + 0`, `x - 0`; `x and true`, `x or false`: `x` |
 //! | absorbing | integers: `x * 0`, `x - x`: 0; `x and false`: false; `x or true`: true; `x == x` of integers: true; `iota` along an axis of 1: 0 |
-//! | twice | `-(-x)`, `not not x`: `x`; `abs`, `relu`, `floor`, `max(x, x)`, `min`, `and`, `or` of what is so already: once |
+//! | twice | `-(-x)`, `not not x`: `x`; `abs`, `relu`, `floor`, `max(x, x)`, `min`, `and`, `or` of a result of the same operation: once |
 //! | power-of-two | `x / c` to `x * (1/c)`, where `1/c` is a normal number |
 //! | square | `x^2` to `x * x`; `x * -1` to `-x` |
 //! | same-way | `where(c, x, x)`: `x`; `where(c, true, false)`: `c`; `where(true, x, y)`: `x` |

@@ -42,7 +42,7 @@
 //! |---|---|---|
 //! | decided | `br_if true, a, b` to `br a`; also where both targets are the same | the condition is a literal |
 //! | unreachable | the block is removed | no path leads to it from the entry |
-//! | same-argument | the argument of a block is what every jump to it gives | all give one value (or the argument itself), or literals that are equal |
+//! | same-argument | the argument of a block is replaced by its value | all jumps pass one value (or the argument itself), or equal literals |
 //! | merge | a block and the only one it jumps to become one | nothing else jumps there |
 //! | single-trip | a loop becomes its body | its condition holds on entry and no longer when its body comes back (`single_trip`) |
 //!

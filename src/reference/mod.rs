@@ -10,7 +10,7 @@
 //! ```text
 //! # Section                     and its introduction
 //! ## name, other name           an entry, and the names under which it is found
-//! form: softmax(x, axis = -1)   how it is written; the default of each argument that may be omitted
+//! form: softmax(x, axis = -1)   its syntax, with the default of each optional argument
 //! takes: floats                 element types of the first argument ([`ElementTypes`])
 //! gives: the same type
 //! formula: ..
@@ -22,7 +22,7 @@
 //!     fn f(..)                  a program that compiles
 //!
 //! fails E0304:
-//!     fn f(..)                  a program that gives this code
+//!     fn f(..)                  a program that reports this code
 //! ```
 
 mod foreign;

@@ -180,8 +180,7 @@ macro_rules! operations {
                 rows
             }
 
-            /// The attributes as they are written; `None` where the operation has a form of its
-            /// own.
+            /// The printed attributes; `None` if the operation has a syntax of its own.
             pub fn attributes(&self) -> Option<Vec<(&'static str, String)>> {
                 match self {
                     $($op::$variant $(( $($arg),* ))? $({ $($field),* })? => {

@@ -7,15 +7,20 @@
 //! are bound to (except to show them).
 //!
 //! ```text
-//! lists          layer_lists                                      (A, B) and Sequential<A, B> become layers with the fields 0, 1
-//! declarations   items  generics  fields  signatures  dims        names, dimensions and facts; no body is looked at
-//! bodies         body  statements  assigned  loops  fit           blocks, variables, what is needed where
-//! expressions    expr  operators  indexing  values                names, + * @ and, x[..], types that are still open
-//! calls          places  calls  arguments  matching               layers and functions, arguments against signatures
-//! operations     builtins  reductions  parts  patterns  pattern   softmax, sum, concat, rearrange, einsum, ...
-//! habits         foreign  idioms                              cat, zeros, x.mean(dim = -1), len(x), print(x), ...
-//! afterwards     finish                                           cycles; the conditions of callees and sub-layers
-//! vocabulary     axes  typed  dump  modules  reference            shapes with `..`; the result, as text; the library
+//! lists         layer_lists                         (A, B) and Sequential<A, B> become layers
+//! declarations  declare  items  generics  fields    names, dimensions and facts; bodies are not
+//!               signatures  dims                    checked
+//! bodies        body  statements  assigned  loops   blocks, variables, loops, expected types
+//!               lengths  fit  misfit
+//! expressions   expr  operators  indexing  values   names, + * @ and, x[..], open types
+//! calls         layer_refs  calls  arguments        layers and functions, arguments against
+//!               matching                            signatures
+//! operations    builtins  reductions  selection     softmax, sum, top_k, concat, rearrange,
+//!               parts  patterns  pattern            einsum, ...
+//! habits        foreign  idioms                     cat, zeros, x.mean(dim = -1), len(x), ...
+//! afterwards    finish                              cycles; conditions of callees, sub-layers
+//! vocabulary    axes  typed  dump  modules          shapes with `..`; the result, as text;
+//!               reference                           the library
 //! ```
 
 mod arguments;

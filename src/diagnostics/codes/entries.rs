@@ -54,7 +54,7 @@ codes! {
     rule: "With the bound values, a tensor may have at most 2^40 elements, where each run-time dimension counts as 1. The ends\n\
            of slices, paddings and taps count too.";
 
-    /// Inlining makes too much code.
+    /// Inlining generates too much code.
     PROGRAM_SIZE = "E0611", "the program is too large";
     rule: "Layers and functions are inlined into each entry point, which may make a program too long or too deeply nested. The\n\
            body of a loop over an array of layers is inlined only once. A model may have at most 2^20 parameter tensors,\n\

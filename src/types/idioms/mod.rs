@@ -2,7 +2,8 @@
 //!
 //! In: the name of a function and its arguments. Out: candidate expressions with the author's own
 //! operands, of which `foreign` suggests the first that type-checks, and advice in prose.
-//! `table.txt` has the names and most replacements; `forms` generates the others, which depend on shapes.
+//! `table.txt` has the names and most replacements; `forms` generates the others, which depend on
+//! shapes.
 
 mod forms;
 mod moved;
