@@ -20,7 +20,7 @@ use crate::ssa::{self, Block, Dialect, Effects, Value};
 /// Type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// A tensor.
+    /// Element type and extents.
     Tensor(TensorType),
     /// A loop counter or a dimension: a 64-bit integer that is not a tensor.
     Index,
@@ -98,9 +98,9 @@ impl Dialect for GraphIr {
 
 /// The SSA body of a function.
 pub type Body = ssa::Body<GraphIr>;
-/// An instruction.
+/// An instruction: operation, operands, result, source location.
 pub type InstData = ssa::InstData<Op>;
-/// A basic block.
+/// A basic block: arguments, instructions, terminator.
 pub type BlockData = ssa::BlockData<Infallible>;
 /// The last instruction of a block.
 pub type Terminator = ssa::Terminator<Infallible>;

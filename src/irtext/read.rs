@@ -29,7 +29,7 @@ pub fn named(p: &Phrase) -> Option<(&str, &[Expr])> {
     }
 }
 
-/// A bare name.
+/// Reads a name without a sigil.
 pub fn word(e: &Expr) -> Read<&str> {
     match &e.kind {
         ExprKind::Word(s) => Ok(s),
@@ -37,7 +37,7 @@ pub fn word(e: &Expr) -> Read<&str> {
     }
 }
 
-/// A string.
+/// Reads a string, escapes resolved.
 pub fn text(e: &Expr) -> Read<&str> {
     match &e.kind {
         ExprKind::Str(s) => Ok(s),
@@ -160,7 +160,7 @@ pub fn dims(items: &[Phrase]) -> Read<Vec<Dim>> {
     items.iter().map(|p| dim(single(p)?)).collect()
 }
 
-/// An element type.
+/// Reads the name of an element type.
 pub fn elem(e: &Expr) -> Read<Elem> {
     match &e.kind {
         ExprKind::Word(w) => match Elem::from_name(w) {

@@ -43,7 +43,7 @@ pub enum ExprKind {
     Float(f64),
     /// `"text"`, escapes resolved.
     Str(String),
-    /// A bare name.
+    /// A name without a sigil.
     Word(String),
     /// `%name`, without the `%`.
     Value(String),
@@ -168,7 +168,7 @@ pub struct Block {
 /// A line of a text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
-    /// A statement.
+    /// A statement, with its body.
     Statement(Box<Statement>),
     /// The start of a block.
     Block(Block),

@@ -147,5 +147,5 @@ fn other_axis(f: &Function, i: Inst) -> Option<String> {
         _ => return None,
     };
     (axes != [rank.checked_sub(1)?])
-        .then(|| format!("`{what}` is over {axes:?} of {rank} axes, not over the last alone"))
+        .then(|| format!("`{what}` is over {axes:?} of {rank} axes, not over only the last"))
 }

@@ -43,7 +43,6 @@ pub(super) enum Step {
     Widen,
 }
 
-/// A matched attention.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     pub(super) block: Block,
@@ -271,7 +270,7 @@ impl<'a> Finder<'a> {
         };
         let output = ending.output;
         if let Some(i) = ending.between.iter().chain([&output]).find(|i| self.blocks[**i] != Some(block)) {
-            return Err(Mismatch::new(Condition::Block, self.loc(*i), "the softmax stands in another block"));
+            return Err(Mismatch::new(Condition::Block, self.loc(*i), "the softmax is in another block"));
         }
         let rank = f.tensor(weights).map_or(0, |t| t.rank());
         if axis + 1 != rank {
@@ -364,7 +363,7 @@ impl<'a> Finder<'a> {
         Some(match found {
             Some((scores, logit)) => Ok((scores, Sink { join: i, logit })),
             None => {
-                let text = "of the columns joined to the scores, not one alone is dropped from the weights";
+                let text = "the weights do not drop exactly one of the columns joined to the scores";
                 Err(Mismatch::new(Condition::Shape, kept.loc, text))
             }
         })
@@ -377,7 +376,7 @@ impl<'a> Finder<'a> {
         };
         self.used_once(v, &format!("the result of `{op}`"))?;
         if self.blocks[i] != Some(block) {
-            let text = format!("`{op}` stands in another block than the softmax");
+            let text = format!("`{op}` is in another block than the softmax");
             return Err(Mismatch::new(Condition::Block, self.loc(i), text));
         }
         Ok((i, op, operands))

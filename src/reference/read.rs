@@ -5,7 +5,6 @@
 
 use super::{Entry, Part, Section};
 
-/// Parses all sections.
 pub(super) fn sections(text: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut lines = text.lines().peekable();

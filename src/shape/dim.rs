@@ -84,17 +84,17 @@ impl From<i64> for Dim {
 }
 
 impl Dim {
-    /// The named dimension.
+    /// The dimension with this name.
     pub fn symbol(name: &str) -> Dim {
         Dim::factor(Factor::Symbol(Arc::from(name)))
     }
 
-    /// The number 0.
+    /// The constant 0, which is also the default.
     pub fn zero() -> Dim {
         Dim::default()
     }
 
-    /// The number 1.
+    /// The constant 1, the empty product.
     pub fn one() -> Dim {
         Dim::from(1)
     }
@@ -212,17 +212,17 @@ impl Dim {
         self.as_symbol() == Some(TOO_LONG)
     }
 
-    /// Negation.
+    /// `-self`
     pub fn neg(&self) -> Dim {
         self.mul(&Dim::from(-1))
     }
 
-    /// Difference.
+    /// `self - o`
     pub fn sub(&self, o: &Dim) -> Dim {
         self.with(o, |a, b| a.sub(b))
     }
 
-    /// Product.
+    /// `self * o`
     pub fn mul(&self, o: &Dim) -> Dim {
         match (self.as_const(), o.as_const()) {
             (Some(1), _) => o.clone(),

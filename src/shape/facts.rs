@@ -25,9 +25,9 @@ pub enum Relation {
 /// `a RELATION b`. `a >= b` is kept as `b <= a`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fact {
-    /// Left side.
+    /// Left side, as stated.
     pub left: Dim,
-    /// The relation.
+    /// How the sides compare.
     pub relation: Relation,
     /// Right side (the divisor for [`Relation::Divisible`]).
     pub right: Dim,

@@ -92,7 +92,6 @@ impl<V: Clone + Ord> Poly<V> {
         self.den
     }
 
-    /// Is it 0?
     pub(crate) fn is_zero(&self) -> bool {
         self.terms.is_empty()
     }
@@ -133,7 +132,7 @@ impl<V: Clone + Ord> Poly<V> {
         self.terms.iter().all(|(m, _)| m.is_whole())
     }
 
-    /// All variables.
+    /// The variables of all terms, sorted.
     pub(crate) fn variables(&self) -> BTreeSet<V> {
         self.terms.iter().flat_map(|(m, _)| m.variables()).cloned().collect()
     }

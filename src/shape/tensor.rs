@@ -24,12 +24,12 @@ impl TensorType {
         TensorType { elem, shape: Vec::new() }
     }
 
-    /// Number of axes.
+    /// Number of axes; 0 for a scalar.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
 
-    /// Number of elements.
+    /// The product of the extents.
     pub fn count(&self) -> Dim {
         Dim::product(&self.shape)
     }

@@ -293,7 +293,7 @@ pub struct Block {
     pub depth: u16,
 }
 
-/// A statement.
+/// A statement with its range in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
     /// The variant, with its parts.

@@ -28,7 +28,7 @@ pub struct Builder<'a> {
 pub enum Meta {
     /// A doc comment's line, without slashes.
     Doc(String),
-    /// An attribute.
+    /// The contents of `#[..]`.
     Attribute(Attribute),
 }
 
@@ -66,13 +66,12 @@ pub struct FunctionHead {
 
 /// An entry between the braces of a layer.
 pub enum Member {
-    /// A field.
+    /// A parameter, sub-layer or state.
     Field(Field),
-    /// A function.
+    /// A function of the layer.
     Function(Function),
 }
 
-/// Collected statements.
 #[derive(Default)]
 pub struct Statements {
     list: Vec<Stmt>,

@@ -39,7 +39,6 @@ impl Binding {
 /// The meaning of a name in scope.
 #[derive(Clone, Debug)]
 pub(super) enum Named {
-    /// A variable.
     Local {
         /// Index among the variables of the function.
         id: LocalId,

@@ -182,7 +182,6 @@ pub(super) fn find(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name)
 }
 
-/// All operations.
 pub(super) fn all() -> impl Iterator<Item = &'static Row> {
     ROWS.iter()
 }

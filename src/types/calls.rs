@@ -22,7 +22,6 @@ use crate::syntax::ast;
 use std::collections::BTreeMap;
 
 impl<'a> Body<'a> {
-    /// Checks a call.
     pub(super) fn call(
         &mut self,
         expr: &ast::Expr,

@@ -88,7 +88,7 @@ fn never_holds(fact: &Fact, span: Span, before: &[Condition]) -> Diagnostic {
             .at(span, "always false");
     }
     let diagnostic = Diagnostic::error(dimensions::WHERE_CONFLICT, "this `where` clause contradicts the others")
-        .at(span, format!("`{}` cannot hold beside them", fact.as_written()));
+        .at(span, format!("`{}` cannot hold together with them", fact.as_written()));
     let one = before.iter().find(|condition| clashes(&[condition]));
     match one {
         Some(condition) => diagnostic.also(condition.span, "because of this one"),

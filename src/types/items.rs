@@ -73,7 +73,6 @@ pub(super) struct FunctionItem<'a> {
 /// The default of an argument: one number for all elements.
 #[derive(Clone, Debug)]
 pub(super) enum ArgDefault {
-    /// A literal.
     Literal(Scalar),
     /// A dimension over the names of the signature.
     Dim(Dim),
@@ -81,7 +80,6 @@ pub(super) enum ArgDefault {
     Error,
 }
 
-/// All declarations.
 #[derive(Debug, Default)]
 pub(super) struct Items<'a> {
     pub(super) modules: Vec<Module<'a>>,

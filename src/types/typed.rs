@@ -244,7 +244,7 @@ pub struct Param {
     pub docs: String,
 }
 
-/// A variable.
+/// A variable or argument of a function.
 #[derive(Clone, Debug)]
 pub struct Local {
     /// Not necessarily unique; empty for the counter of a loop over layers and for intermediate
@@ -274,7 +274,7 @@ impl Block {
     }
 }
 
-/// A statement.
+/// A statement with its range in the source.
 #[derive(Clone, Debug)]
 pub struct Stmt {
     /// The variant, with its parts.
@@ -390,7 +390,7 @@ pub enum Bound {
 /// The targets of a value's parts.
 #[derive(Clone, Debug)]
 pub enum Pattern {
-    /// A variable.
+    /// Assigns to this variable.
     Local(LocalId),
     /// The part is dropped.
     Ignore,
@@ -437,7 +437,7 @@ impl Element {
     }
 }
 
-/// An expression.
+/// An expression with its type and range in the source.
 #[derive(Clone, Debug)]
 pub struct Expr {
     /// The variant, with its operands.
@@ -619,7 +619,7 @@ pub enum ExprKind {
     },
     /// A call of a function, see [`Call`].
     Call(Box<Call>),
-    /// A tuple.
+    /// Elements of a tuple, in order.
     Tuple(Vec<Expr>),
     /// An `if` with a value. The branches assign only the outer variables in `carried`.
     If {

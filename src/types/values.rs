@@ -29,7 +29,6 @@ pub(super) enum Ty {
 }
 
 impl Ty {
-    /// A scalar type.
     pub(super) fn scalar(elem: Elem) -> Ty {
         Ty::Tensor(Tensor { elem, shape: Shape::scalar() })
     }

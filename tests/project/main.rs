@@ -4,3 +4,4 @@ mod extending;
 mod faults;
 mod readme;
 mod tidy;
+mod words;

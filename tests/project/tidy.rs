@@ -10,7 +10,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const LONGEST: usize = 700;
 
 /// All files below a folder with one of these endings, sorted, as paths from the root.
-fn files(folder: &str, endings: &[&str]) -> Vec<String> {
+pub(crate) fn files(folder: &str, endings: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = vec![Path::new(ROOT).join(folder)];
     while let Some(folder) = open.pop() {
@@ -27,7 +27,7 @@ fn files(folder: &str, endings: &[&str]) -> Vec<String> {
     found
 }
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

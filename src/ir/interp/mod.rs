@@ -45,7 +45,7 @@ pub struct Call<'a> {
     pub function: &'a str,
     /// The arguments. A `batch` argument may have any number of leading axes.
     pub args: &'a [Tensor],
-    /// The parameters.
+    /// The source of the module's parameters.
     pub params: &'a dyn Params,
     /// Bounds on work and memory.
     pub limits: Limits,

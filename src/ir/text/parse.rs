@@ -122,7 +122,7 @@ impl Parser {
             let s = match line {
                 Line::Statement(s) => s,
                 Line::Block(b) => {
-                    self.error(codes::STRUCTURE, TextError::new(b.place, "a block stands outside of a function"));
+                    self.error(codes::STRUCTURE, TextError::new(b.place, "a block is outside of a function"));
                     continue;
                 }
             };
@@ -232,7 +232,7 @@ impl Parser {
             }
             "tapped" => f.tapped = true,
             other => {
-                let message = format!("`{other}` stands before the first block; only `doc`, `where` and `tapped` may");
+                let message = format!("`{other}` is before the first block; only `doc`, `where` and `tapped` may");
                 return fail(codes::STRUCTURE, s.place, message);
             }
         }

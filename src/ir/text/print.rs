@@ -31,7 +31,7 @@ pub enum At {
     Check(usize),
     /// The head of a block.
     Block(Block),
-    /// An instruction.
+    /// An instruction that has a line of its own.
     Inst(Inst),
     /// The terminator of a block.
     Terminator(Block),

@@ -152,7 +152,6 @@ impl Prover {
         }
     }
 
-    /// A new atom.
     pub(crate) fn atom(&mut self, mut bounds: Bounds) -> Atom {
         let strongest = |(c, p): (i128, Poly)| p.tightened_bound(c);
         bounds.upper = std::mem::take(&mut bounds.upper).into_iter().filter_map(strongest).collect();
