@@ -69,8 +69,8 @@ struct TreeNode<B> {
     parent: Option<B>,
     /// The entry has depth 1.
     depth: u32,
-    /// Pre- and post-order numbers of a depth-first walk: a block dominates the blocks whose
-    /// numbers lie between its own, so that a query takes constant time, however deep the tree.
+    /// The block's preorder number, and the last one in its subtree: a block dominates the blocks
+    /// numbered in this range, so that a query takes constant time, however deep the tree.
     first: u32,
     last: u32,
 }

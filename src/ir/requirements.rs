@@ -77,7 +77,7 @@ pub struct Length<'f> {
     pub block: Block,
 }
 
-/// The dimensions that a function sets, in dominator-compatible order.
+/// The dimensions that a function sets, in reverse postorder.
 pub fn lengths(f: &Function) -> Vec<Length<'_>> {
     let mut out = Vec::new();
     let is_length = |d: &InstData| matches!(d.op, Op::Length { .. });

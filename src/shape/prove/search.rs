@@ -188,7 +188,7 @@ impl Prover {
             s.signing = s.signing.saturating_sub(mine - s.left);
         }
         s.left = left;
-        // With more steps left, a sign might be found later, so only then is it cached.
+        // Near the depth limit a failure is not cached: with more steps, a sign might be found.
         if found.is_some() || depth > CANCEL + 1 {
             s.signs.insert(key, found);
         }
