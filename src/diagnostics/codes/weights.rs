@@ -7,7 +7,7 @@ codes! {
     WEIGHTS = "E0801", "the weights do not match the program";
     rule: "A weights file is a safetensors file. It must contain a tensor for each parameter of the model, named by its\n\
            path, with the shape and element type of the program. The message lists all that are missing or wrong;\n\
-           `#[name = \"..\"]` before a field says what it is called in the file, and `--random` takes random values\n\
+           `#[name = \"..\"]` before a field gives its name in the file, and `--random` takes random values\n\
            instead of a file. Tensors of `bf16` or `f16` are also accepted for parameters of `f32`: they are converted when\n\
            the weights are loaded, which is exact, and a note says so. The opposite conversion would round, so it is an\n\
            error: convert the file, or declare the parameter with the type in the file.";
