@@ -1,5 +1,5 @@
-//! Makes the parsers from the grammars in `grammar/`, the list of `src/vector/functions/`, and the support library from
-//! `src/runtime/support/`.
+//! Build script: generates the parsers from `grammar/` and the list of `src/vector/functions/`, and
+//! compiles the support library in `src/runtime/support/`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,13 +19,14 @@ fn parsers() -> Result<(), String> {
         return Ok(());
     }
     println!("cargo:rerun-if-changed=grammar");
-    // The default lane table leaves valid tokens out of the "expected" lists of syntax errors.
-    // SAFETY: the build script has one thread, so nothing reads the environment at the same time.
+    // The default lane table omits valid tokens from the "expected" lists of syntax errors.
+    // SAFETY: the build script is single-threaded, so nothing reads the environment concurrently.
     unsafe { env::set_var("LALRPOP_LANE_TABLE", "disabled") };
     lalrpop::Configuration::new().set_in_dir("grammar").process().map_err(|e| format!("grammar: {e}"))
 }
 
-/// Lists the elementary functions: `FILES`, each file's name without its ending, in order, and its text.
+/// Lists the elementary functions: `FILES` has each file's name without extension, in order, and
+/// its text.
 fn vector_functions() -> Result<(), String> {
     let folder = Path::new("src/vector/functions");
     println!("cargo:rerun-if-changed={}", folder.display());
@@ -35,7 +36,7 @@ fn vector_functions() -> Result<(), String> {
     files.sort();
     let mut list = String::from("const FILES: &[(&str, &str)] = &[\n");
     for path in &files {
-        let name = path.file_stem().and_then(|s| s.to_str()).ok_or("a file whose name is no text")?;
+        let name = path.file_stem().and_then(|s| s.to_str()).ok_or("a file name that is not UTF-8")?;
         let path = fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
         list += &format!("    ({name:?}, include_str!({:?})),\n", path.display().to_string());
     }
@@ -44,12 +45,13 @@ fn vector_functions() -> Result<(), String> {
     fs::write(Path::new(&out).join("vector_functions.rs"), list).map_err(|e| format!("vector_functions.rs: {e}"))
 }
 
-/// Compiles the support library to one object file, `$OUT_DIR/support.o`, which `runtime::link` carries.
+/// Compiles the support library to one object file, `$OUT_DIR/support.o`, which `runtime::link`
+/// embeds.
 ///
-/// Link-time optimisation puts the library and what it uses of `core` and `alloc` into the first member of the archive;
-/// the others (compiler-builtins) are not needed, which linking with `-z defs` would show. It has some 400 sections,
-/// one for each function, which [`with_few_sections`] puts together, because every model that is linked waits for the linker
-/// to go through them.
+/// Link-time optimisation merges the library and the used parts of `core` and `alloc` into the
+/// first member of the archive; the others (compiler-builtins) are not needed, which linking with
+/// `-z defs` would reveal. The object has some 400 sections, one per function, which
+/// [`with_few_sections`] merges, because linking a model takes time for each of them.
 fn support_library() -> Result<(), String> {
     println!("cargo:rerun-if-changed=src/runtime/support");
     println!("cargo:rerun-if-changed=src/runtime/abi.rs");
@@ -60,7 +62,7 @@ fn support_library() -> Result<(), String> {
     let out = PathBuf::from(variable("OUT_DIR")?);
     let archive = out.join("libattnc_support.a");
     let target = variable("TARGET")?;
-    // Atomics in line, or they would be calls into compiler-builtins.
+    // Inline atomics, to avoid calls into compiler-builtins.
     let features = if target.starts_with("aarch64") { "target-feature=-outline-atomics" } else { "target-feature=" };
     let status = Command::new(variable("RUSTC")?)
         .args(["--edition", "2024", "--crate-name", "attnc_support", "--crate-type", "staticlib"])
@@ -83,7 +85,7 @@ fn support_library() -> Result<(), String> {
     fs::remove_file(&archive).map_err(|e| format!("{}: {e}", archive.display()))
 }
 
-/// Which sections become one, and which are omitted: those for unwinding, which `core` still has.
+/// Linker script that merges sections, and discards unwind tables, which `core` still has.
 const SECTIONS: &str = "SECTIONS {
     /DISCARD/ : { *(.comment .eh_frame .gcc_except_table .gcc_except_table.* .data.DW.ref.*) }
     .text : { *(.text .text.*) }
@@ -94,7 +96,7 @@ const SECTIONS: &str = "SECTIONS {
 }
 ";
 
-/// Puts the sections of `support.o` in a folder together. Where no linker does that, it stays as it is.
+/// Merges the sections of `support.o` in a folder. If no linker can do that, it stays unchanged.
 fn with_few_sections(folder: &Path) -> Result<(), String> {
     let write = |name: &str, text: &str| fs::write(folder.join(name), text).map_err(|e| format!("{name}: {e}"));
     write("sections.ld", SECTIONS)?;
@@ -110,8 +112,9 @@ fn with_few_sections(folder: &Path) -> Result<(), String> {
     fs::remove_file(folder.join("sections.ld")).map_err(|e| format!("sections.ld: {e}"))
 }
 
-/// The first member of an `ar` archive that is an object file. A header has 60 bytes: the name in 16 (`/` and `//` are
-/// tables), the size in decimal in 10 from byte 48; members begin at even places.
+/// The first member of an `ar` archive that is an object file. A member header has 60 bytes: the
+/// name in the first 16 (`/` and `//` are tables), the size in decimal in 10 bytes at offset 48;
+/// members start at even offsets.
 fn first_object(archive: &[u8]) -> Option<&[u8]> {
     let mut rest = archive.strip_prefix(b"!<arch>\n")?;
     loop {

@@ -1,8 +1,8 @@
-//! The control flow of either IR as a graph: reachability, orders of blocks, dominators, natural loops.
+//! The control-flow graph of any IR: reachability, block orders, dominators, natural loops.
 //!
-//! In: what has blocks ([`Flow`]), its jumps to blocks of its layout. Out: answers that hold until its jumps change. Dominators
-//! are petgraph's (Cooper, Harvey & Kennedy 2001, "A Simple, Fast Dominance Algorithm"). What it must not know: what stands
-//! in a block.
+//! In: blocks and their jumps ([`Flow`]), all to blocks of the layout. Out: answers that hold until
+//! the jumps change. Dominators are computed by petgraph (Cooper, Harvey & Kennedy 2001, "A Simple,
+//! Fast Dominance Algorithm"). It does not know the contents of blocks.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use petgraph::algo::dominators::simple_fast;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-/// What has blocks with jumps between them.
+/// A body of blocks with jumps between them.
 pub trait Flow {
-    /// Names of blocks.
+    /// Identifies a block.
     type Block: EntityRef + Ord;
-    /// The blocks in order; the first is the entry.
+    /// The blocks, entry first.
     fn layout(&self) -> &[Self::Block];
-    /// Where the jumps of a block go, in order.
+    /// The targets of a block's jumps, in order.
     fn targets(&self, block: Self::Block) -> Vec<Self::Block>;
 }
 
-/// Predecessors of each block that is in the layout, in order.
+/// Predecessors of each block, in order of the layout.
 pub fn predecessors<F: Flow>(f: &F) -> SecondaryMap<F::Block, Vec<F::Block>> {
     let mut out: SecondaryMap<F::Block, Vec<F::Block>> = SecondaryMap::new();
     for b in f.layout() {
@@ -31,7 +31,7 @@ pub fn predecessors<F: Flow>(f: &F) -> SecondaryMap<F::Block, Vec<F::Block>> {
     out
 }
 
-/// Blocks so that each comes after those that dominate it; unreachable ones are omitted.
+/// The reachable blocks, each after all blocks that dominate it.
 pub fn reverse_postorder<F: Flow>(f: &F) -> Vec<F::Block> {
     let mut seen: SecondaryMap<F::Block, bool> = SecondaryMap::new();
     let mut order = Vec::new();
@@ -55,50 +55,51 @@ pub fn reverse_postorder<F: Flow>(f: &F) -> Vec<F::Block> {
     order
 }
 
-/// The control flow of a [`Flow`].
+/// The control-flow graph of a [`Flow`].
 pub struct Cfg<B: EntityRef> {
     blocks: Vec<B>,
     predecessors: SecondaryMap<B, Vec<B>>,
-    /// Where a block is in the dominator tree; none for blocks that cannot be reached.
+    /// Position in the dominator tree; `None` for unreachable blocks.
     tree: SecondaryMap<B, Option<TreeNode<B>>>,
 }
 
-/// A block's place in the dominator tree.
+/// A block's position in the dominator tree.
 #[derive(Clone, Copy, Debug)]
 struct TreeNode<B> {
     parent: Option<B>,
-    /// The entry has 1.
+    /// The entry has depth 1.
     depth: u32,
-    /// When a walk in depth comes to the block, and what it has come to when it leaves: a block dominates those that lie
-    /// between, so that the question takes one comparison, however deep the tree.
+    /// The block's preorder number, and the last one in its subtree: a block dominates the blocks
+    /// numbered in this range, so that a query takes constant time, however deep the tree.
     first: u32,
     last: u32,
 }
 
-/// A natural loop: a block that dominates the sources of jumps back to it, and what lies between.
+/// A natural loop: a header that dominates the sources of its back edges, and the blocks in
+/// between.
 #[derive(Clone, Debug)]
 pub struct Loop<B> {
-    /// The block that every path into the loop goes through.
+    /// The block through which every path enters the loop.
     pub header: B,
-    /// All its blocks, the header among them.
+    /// All its blocks, including the header.
     pub blocks: BTreeSet<B>,
 }
 
 impl<B: EntityRef + Ord> Cfg<B> {
-    /// Builds the graph.
+    /// Computes the dominator tree and the predecessors of all blocks.
     pub fn new(f: &impl Flow<Block = B>) -> Cfg<B> {
         let blocks = f.layout().to_vec();
-        // Most kernels have one block, which dominates nothing else.
+        // Most kernels have a single block, which dominates nothing else.
         let children = if blocks.len() > 1 { dominator_tree(f) } else { SecondaryMap::new() };
         Cfg { tree: places(blocks.first().copied(), &children), blocks, predecessors: predecessors(f) }
     }
 
-    /// Can the block be reached from the entry?
+    /// Is the block reachable from the entry?
     pub fn is_reachable(&self, b: B) -> bool {
         self.tree[b].is_some()
     }
 
-    /// The block that dominates `b` most closely; none for the entry and for blocks that cannot be reached.
+    /// The immediate dominator of `b`; `None` for the entry and unreachable blocks.
     pub fn immediate_dominator(&self, b: B) -> Option<B> {
         self.tree[b]?.parent
     }
@@ -111,7 +112,7 @@ impl<B: EntityRef + Ord> Cfg<B> {
         }
     }
 
-    /// The blocks that can be reached, each after its immediate dominator; siblings in order of the layout.
+    /// The reachable blocks, each after its immediate dominator; siblings in order of the layout.
     pub fn dominator_order(&self) -> Vec<B> {
         let mut order: Vec<B> = self.blocks.iter().copied().filter(|b| self.is_reachable(*b)).collect();
         order.sort_by_key(|b| self.tree[*b].map(|place| place.depth));
@@ -123,7 +124,8 @@ impl<B: EntityRef + Ord> Cfg<B> {
         &self.predecessors[b]
     }
 
-    /// The natural loops, inner ones before those around them. Jumps back to one header make one loop.
+    /// The natural loops, inner loops before outer ones. All back edges to one header form one
+    /// loop.
     pub fn loops(&self) -> Vec<Loop<B>> {
         let mut loops = Vec::new();
         for header in self.blocks.iter().copied().filter(|b| self.is_reachable(*b)) {
@@ -146,7 +148,7 @@ impl<B: EntityRef + Ord> Cfg<B> {
     }
 }
 
-/// What each block dominates immediately, in order of the layout.
+/// The blocks that each block immediately dominates, in order of the layout.
 fn dominator_tree<F: Flow>(f: &F) -> SecondaryMap<F::Block, Vec<F::Block>> {
     let mut graph: DiGraph<F::Block, ()> = DiGraph::new();
     let mut nodes: SecondaryMap<F::Block, Option<NodeIndex>> = SecondaryMap::new();
@@ -172,7 +174,7 @@ fn dominator_tree<F: Flow>(f: &F) -> SecondaryMap<F::Block, Vec<F::Block>> {
     children
 }
 
-/// Numbers a dominator tree by a walk in depth, with a stack of its own.
+/// Numbers a dominator tree by a depth-first walk with an explicit stack.
 fn places<B: EntityRef>(root: Option<B>, children: &SecondaryMap<B, Vec<B>>) -> SecondaryMap<B, Option<TreeNode<B>>> {
     let mut tree: SecondaryMap<B, Option<TreeNode<B>>> = SecondaryMap::new();
     let mut count = 0;

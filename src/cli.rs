@@ -1,6 +1,7 @@
-//! The command line: what the user typed, turned into the options of [`crate::driver`].
+//! The command line: parses the arguments into options of [`crate::driver`].
 //!
-//! In: the arguments. Out: a [`Command`], or clap's message. Nothing is read, written or compiled here.
+//! In: the arguments. Out: a [`Command`], or clap's message. Nothing is read, written or compiled
+//! here.
 
 mod options;
 mod values;
@@ -40,7 +41,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
     Exit codes: 0 success, 1 an error in the program, 2 in the command line, 3 in the environment (files, the linker,\n\
     memory), 101 a bug in attnc, 130 `attnc generate` was interrupted.")]
 pub struct CommandLine {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -49,11 +50,11 @@ pub struct CommandLine {
 const OWN: [&str; 7] = ["help", "-h", "--help", "-V", "--version", "-v", "--verbose"];
 
 impl CommandLine {
-    /// Reads a command line, the program's name first. `compile` may be omitted, so it is inserted where the
-    /// first argument is no command.
+    /// Parses a command line, including the program's name. `compile` may be omitted; it is
+    /// inserted if the first argument is not a command.
     ///
     /// # Errors
-    /// Help, the version, or what is wrong with the command line, in clap's words.
+    /// Help, the version, or an error in the command line, as formatted by clap.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, clap::Error> {
         let mut args: Vec<OsString> = args.into_iter().collect();
         let words: Vec<&str> = args.iter().skip(1).map(|arg| arg.to_str().unwrap_or("")).collect();
@@ -93,15 +94,15 @@ impl CommandLine {
         }
     }
 
-    /// The definition with the options of `compile` at its top, where they may be given too: for help, and for the
-    /// completions of shells.
+    /// The definition with the options of `compile` also at the top level, where they are accepted
+    /// too: for help and shell completions.
     pub fn whole() -> clap::Command {
         let own = CommandLine::command();
         let about = own.get_about().cloned().unwrap_or_default();
         CompileOptions::augment_args(own).about(about).subcommand_required(false)
     }
 
-    /// What clap does not check: a name gets only one value.
+    /// Checks that clap does not make: a name must get only one value.
     fn checked(self) -> Result<CommandLine, clap::Error> {
         let (program, size) = match &self.command {
             Command::Compile(options) => (Some(&options.program), [].as_slice()),
@@ -148,7 +149,8 @@ pub enum Command {
     Opt(OptOptions),
     /// Explain an error code, with a failing and a corrected example
     Explain(ExplainOptions),
-    /// Show the language reference, or one entry of it: a function, an operator, a statement, a layer
+    /// Show the language reference, or one entry of it: a function, an operator, a statement, a
+    /// layer
     Ref(RefOptions),
     /// List operations, passes, output formats, instruction sets, error codes
     List(ListOptions),
@@ -156,7 +158,8 @@ pub enum Command {
     Ops(OpsOptions),
     /// Print a module of the standard library, which is written in the language itself
     Std(StdOptions),
-    /// Print an elementary function (`exp`, `erf`) in vector IR, its source or its code for one instruction set
+    /// Print an elementary function (`exp`, `erf`) in vector IR, its source or its code for one
+    /// instruction set
     Function(FunctionOptions),
     /// Write a program for a checkpoint of the Hugging Face hub (GPT-2, BERT, Llama, T5, ViT, ...)
     Import(ImportOptions),

@@ -1,8 +1,10 @@
-//! The pipeline of the compiler: reads the program, runs the stages in order, writes the requested outputs.
+//! The pipeline of the compiler: reads the program, runs the stages in order, writes the requested
+//! outputs.
 //!
-//! In: the options of a command. Out: files, text on stdout, diagnostics on stderr, and a [`CommandError`] that
-//! becomes the exit code. [`compile`] is a straight line: a stage is one step in it. All input and output of the
-//! compiler happens here and in [`crate::runtime`]; the stages between are pure.
+//! In: the options of a command. Out: files, text on stdout, diagnostics on stderr, and a
+//! [`CommandError`], which determines the exit code. [`compile`] is a straight line with one step
+//! per stage. All I/O of the compiler happens here and in [`crate::runtime`]; the stages are pure
+//! functions.
 
 mod arguments;
 mod bench;
@@ -82,7 +84,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
     }
     let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
 
-    // All instruction set levels take the same path: a library has code for each, a dump shows one.
+    // All instruction sets take the same path: a library has code for each, a dump shows one.
     let mut levels = Levels::of(&options.target);
     if out.has(EmitKind::So) {
         levels.run_here()?;
@@ -120,7 +122,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
         None => String::new(),
     })?;
 
-    // Machine code, and the library around it.
+    // Machine code, and the library that contains it.
     library(s, &out, &model, |s| {
         s.stage("generate code");
         s.say(&format!("code for {}", names(&tiers.levels())));
@@ -142,7 +144,8 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
     })
 }
 
-/// The outputs around machine code: its dumps, the object, the library, the wrappers. `make` generates the code, if one of them needs it.
+/// The outputs that involve machine code: its dumps, the object, the library, the wrappers. `make`
+/// generates the code, if one of the outputs needs it.
 fn library(
     s: &mut Session,
     out: &Outputs,
@@ -169,12 +172,12 @@ fn library(
     out.emit(s, EmitKind::Python, |_| runtime::python::python(model))
 }
 
-/// The names of instruction set levels.
+/// The names of instruction sets.
 fn names(levels: &[Cpu]) -> String {
     levels.iter().map(|level| level.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds a hint to the error about a missing file if its name is close to that of a command.
+/// Adds a hint to the error about a missing file if its name resembles a command.
 fn meant_a_command(s: &mut Session, file: &Path) {
     let Some(name) = file.to_str().filter(|_| !file.exists()) else { return };
     let whole = CommandLine::whole();
@@ -184,7 +187,8 @@ fn meant_a_command(s: &mut Session, file: &Path) {
     }
 }
 
-/// The first half of the pipeline: from source to graph IR after the passes; `None` if no later stage is needed.
+/// The first half of the pipeline, from source to optimised graph IR; `None` if no later stage is
+/// needed.
 fn graph_ir(
     s: &mut Session,
     options: &CompileOptions,
@@ -213,7 +217,7 @@ fn graph_ir(
         stages::lower(s, &program, &options.program)?
     };
 
-    // The same computation in fewer and larger operations.
+    // Rewrites the program to fewer and larger operations.
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
     let shown = stages::only_function(options.function.as_deref(), &graph)?;
@@ -222,7 +226,7 @@ fn graph_ir(
     Ok(out.go_beyond(EmitKind::Dot).then_some(graph))
 }
 
-/// Vector IR: printed again.
+/// Vector IR as input: reprints it.
 fn vector_text(s: &mut Session, options: &CompileOptions, file: FileId, out: &Outputs) -> Result<(), CommandError> {
     let later = EmitKind::ALL.into_iter().find(|kind| *kind > EmitKind::Vector && out.has(*kind));
     if let Some(kind) = later {
@@ -237,7 +241,7 @@ fn vector_text(s: &mut Session, options: &CompileOptions, file: FileId, out: &Ou
     out.emit(s, EmitKind::Vector, |_| routine::text::print_all(&routines))
 }
 
-/// Cranelift IR: printed again, and as machine code.
+/// Cranelift IR as input: reprints or assembles it.
 fn clif_text(
     s: &mut Session,
     options: &CompileOptions,
@@ -286,7 +290,7 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError>
     }
     let program = front_end(s, file, &options.program);
     s.stop_on_errors()?;
-    // Some errors are found only when a model is bound and lowered. A file without models is fine.
+    // Some errors are found only when a model is bound and lowered. A file without models is valid.
     let mut bindings = options.program.clone();
     let models = program.models().filter(|(_, layer)| layer.module.is_none() && layer.kind == LayerKind::Model);
     let names: Vec<String> = models.map(|(_, layer)| layer.name.clone()).collect();
@@ -306,7 +310,7 @@ pub fn front_end(session: &mut Session, file: FileId, bindings: &ProgramOptions)
     stages::check(session, &mut tree, bindings)
 }
 
-/// `attnc std MODULE`: the text of a module of the standard library, or their names.
+/// `attnc std MODULE`: prints a module of the standard library, or the names of all modules.
 pub fn standard_library(options: &StdOptions) -> Result<(), CommandError> {
     let mut text = String::new();
     match &options.module {

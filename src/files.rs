@@ -1,19 +1,23 @@
-//! Files that attnc reads and writes: the outputs of a command appear together or not at all.
+//! File I/O of attnc: the outputs of a command appear together or not at all.
 //!
-//! In: paths and bytes. Out: files; folders for intermediate files, which go away with their value, when a signal ends the
-//! process, or, after a process that was killed, with the next one. It knows nothing of what the bytes mean.
+//! In: paths and bytes. Out: files; and temporary folders, which are removed when their value is
+//! dropped, when a signal ends the process, or, if the process was killed, by the next process. It
+//! does not interpret the bytes.
 //!
-//! * A regular file is written in a temporary folder beside it, and renamed when all outputs of the command are written
-//!   ([`Batch`]), so that an error, a full disk or a killed process leaves what was there.
-//! * Nothing is written through a symbolic link, whatever it leads to: somebody else may have made it. Only the links of
-//!   the system that stand for open files (`/dev/stdout`, `/dev/fd/1`) are followed, and links to folders within a path.
-//! * Character devices, pipes, and the open files in `/proc` are written into, at once. A pipe whose other end nobody opens within
-//!   [`PATIENCE`] is an error.
-//! * What is temporary is called `.attnc-PROCESS-NUMBER` and is locked (`flock`) as long as its process lives. So what a
-//!   killed process left can be distinguished from what another one is using.
+//! * A regular file is written to a temporary folder beside it, and renamed when all outputs of the
+//!   command are complete ([`Batch`]), so that an error, a full disk or a killed process leaves the
+//!   old file.
+//! * Nothing is written through a symbolic link, whatever its target: another user may have made
+//!   it. Exceptions are the system's links to open files (`/dev/stdout`, `/dev/fd/1`), and links to
+//!   folders within a path.
+//! * Character devices, pipes, and open files in `/proc` are written directly. It is an error if
+//!   the other end of a pipe is not opened within [`PATIENCE`].
+//! * Temporary folders are called `.attnc-PROCESS-NUMBER` and locked (`flock`) while their process
+//!   lives, which distinguishes the folders of killed processes from those in use.
 //!
-//! The crate `tempfile` (only the tests use it) would replace the loop that looks for a free name. Its folders stay when a signal ends the
-//! process, nothing tells those that a killed process left from those in use, and it renames one file at a time.
+//! The crate `tempfile` (used only in tests) would replace the search for a free name. But its
+//! folders stay when a signal ends the process, it cannot distinguish folders of killed processes
+//! from those in use, and it renames one file at a time.
 
 mod signals;
 
@@ -30,33 +34,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The beginning of every temporary name.
+/// Prefix of every temporary name.
 const PREFIX: &str = ".attnc-";
-/// How long the other end of a pipe is waited for.
+/// How long to wait for the other end of a pipe.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Names that are tried for something temporary.
+/// Number of temporary names to try.
 const TRIES: usize = 1000;
 
-/// What is temporary now, for [`remove_all`].
+/// Current temporary paths, for [`remove_all`].
 static LIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-/// Folders in which this process has looked for what others left.
+/// Folders that this process has cleaned of leftovers.
 static LOOKED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn lock(set: &Mutex<BTreeSet<PathBuf>>) -> MutexGuard<'_, BTreeSet<PathBuf>> {
     set.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a path names, however it is written: two outputs of equal identity are one file.
+/// The file that a path refers to: outputs with equal identities are one file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
-    /// A regular file, by its device and inode.
+    /// An existing regular file, by device and inode.
     Existing(u64, u64),
-    /// A file that is not there yet, by its folder's device and inode, and its name.
+    /// A file that does not exist yet, by its folder's device and inode, and its name.
     New(u64, u64, OsString),
 }
 
-/// The identity of a regular file, or of one that would be made; `None` for devices, pipes, folders, and paths that lead
-/// nowhere.
+/// The identity of a regular file, existing or new; `None` for devices, pipes, folders, and
+/// dangling paths.
 pub fn identity(path: &Path) -> Option<Identity> {
     match fs::metadata(path) {
         Ok(found) => found.is_file().then(|| Identity::Existing(found.dev(), found.ino())),
@@ -67,10 +71,10 @@ pub fn identity(path: &Path) -> Option<Identity> {
     }
 }
 
-/// Reads a file, a device or a pipe: all of it, or the first `limit` bytes.
+/// Reads a file, a device or a pipe, up to `limit` bytes.
 ///
 /// # Errors
-/// What the system says; or that it is a folder, or a pipe to which nobody writes.
+/// An I/O error; or the path is a folder, or a pipe without a writer.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let found = fs::metadata(path)?;
     if found.is_dir() {
@@ -81,13 +85,13 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         File::open(path)?.take(limit).read_to_end(&mut bytes)?;
         return Ok(bytes);
     }
-    // Opened as usual, a pipe would wait for a writer for ever.
+    // A blocking open of a pipe would wait for a writer for ever.
     let mut pipe = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let start = Instant::now();
     let mut first = [0; 1];
     loop {
         match pipe.read(&mut first) {
-            // No writer, and nothing that one left in the pipe.
+            // There is no writer, and the pipe is empty.
             Ok(0) if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
             Ok(0) => return Err(io::Error::other("it is a pipe that no process writes to")),
             Ok(_) => {
@@ -104,9 +108,9 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// From now on reads and writes of an open file wait, as they usually do.
+/// Makes reads and writes of an open file blocking again.
 fn blocking(file: &File) -> io::Result<()> {
-    // SAFETY: reads and sets the flags of a file that is open, nothing else.
+    // SAFETY: only reads and sets the flags of an open file.
     let done = unsafe {
         let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
         libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK)
@@ -114,23 +118,23 @@ fn blocking(file: &File) -> io::Result<()> {
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Writes a file by itself: what was there is as it was until all of the content is written.
+/// Writes a single file, atomically.
 ///
 /// # Errors
-/// As those of [`Batch::write`] and [`Batch::commit`].
+/// As for [`Batch::write`] and [`Batch::commit`].
 pub fn write(path: &Path, content: &[u8], executable: bool) -> io::Result<()> {
     let mut batch = Batch::default();
     batch.write(path, &|out| out.write_all(content), executable)?;
     batch.commit().map_err(|(_, error)| error)
 }
 
-/// What writes the content of a file. It may be called twice.
+/// A callback that writes the content of a file. It may be called twice.
 pub type Content<'c> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'c;
 
-/// Can a file be written here, as far as can be seen before there is content?
+/// Checks, as far as possible without content, whether a file can be written here.
 ///
 /// # Errors
-/// It is a link or a folder, or its folder is not there.
+/// The path is a link or a folder, or its folder does not exist.
 pub fn check(path: &Path) -> io::Result<()> {
     match destination(path)? {
         Destination::Over(None) => fs::metadata(folder_of(path)).map(|_| ()),
@@ -138,34 +142,35 @@ pub fn check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Regular files that appear together, by [`Batch::commit`]; without it there are none.
+/// Regular files that appear together, when [`Batch::commit`] is called, or else not at all.
 #[derive(Default)]
 pub struct Batch {
-    /// A temporary folder in each folder of theirs.
+    /// A temporary folder in each target folder.
     folders: BTreeMap<PathBuf, Folder>,
     pending: Vec<Pending>,
 }
 
-/// A file that does not have its content yet.
+/// A file that has not been committed.
 enum Pending {
     /// The content is in a temporary file.
     Renamed(PathBuf, PathBuf),
-    /// The file itself must be written: it is mounted, or no other can be made beside it.
+    /// The target itself must be overwritten: it is a mount point, or no file can be created beside
+    /// it.
     InPlace(PathBuf, Vec<u8>),
 }
 
 impl Batch {
-    /// Adds a file. A new one gets the permissions of a program if it is `executable`; an old one keeps its own. What is
-    /// not a regular file is written at once.
+    /// Adds a file. A new one gets execute permission if `executable`; an existing one keeps its
+    /// permissions. A target that is not a regular file is written immediately.
     ///
     /// # Errors
-    /// What the system says, or that the path is a link.
+    /// An I/O error, or the path is a link.
     pub fn write(&mut self, path: &Path, content: &Content<'_>, executable: bool) -> io::Result<()> {
         let old = match destination(path)? {
             Destination::Into(found) => return content(&mut opened(path, &found)?),
             Destination::Over(old) => old,
         };
-        // A file that may not be written is not replaced either.
+        // Do not replace a file without write permission.
         if old.is_some()
             && let Err(error) = over().open(path)
             && error.kind() == ErrorKind::PermissionDenied
@@ -185,7 +190,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes the content beside the file that it is for.
+    /// Writes the content to a temporary file beside the target.
     fn temporary(
         &mut self,
         path: &Path,
@@ -203,16 +208,16 @@ impl Batch {
         content(&mut file)?;
         if let Some(old) = old {
             file.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
-            // Only root may give files away; for others they are theirs already.
+            // Only root may change the owner; for others it is the same anyway.
             let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
         }
         Ok(made)
     }
 
-    /// Gives all files their names.
+    /// Renames all files to their targets.
     ///
     /// # Errors
-    /// The file that could not get its name, and what the system says. Those before it have theirs.
+    /// The first target that failed, with its error. Earlier ones have been renamed.
     pub fn commit(&mut self) -> Result<(), (PathBuf, io::Error)> {
         for pending in std::mem::take(&mut self.pending) {
             let (path, done) = match pending {
@@ -235,7 +240,7 @@ impl Batch {
     }
 }
 
-/// How a file that is there is opened to be written.
+/// Options to overwrite an existing file.
 fn over() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).custom_flags(libc::O_NOFOLLOW);
@@ -246,19 +251,19 @@ fn in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     over().truncate(true).open(path)?.write_all(bytes)
 }
 
-/// Where bytes go.
+/// How to write to a path.
 enum Destination {
-    /// Into what is there.
+    /// Write into the existing object.
     Into(Metadata),
-    /// In the place of a regular file, or of nothing.
+    /// Replace a regular file, or create one.
     Over(Option<Metadata>),
 }
 
-/// What would be written.
+/// How to write to this path.
 fn destination(path: &Path) -> io::Result<Destination> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {
-            // These links stand for open files, whatever path they show.
+            // These links refer to open files, whatever target they show.
             let folder = folder_of(path).canonicalize()?;
             if folder == Path::new("/dev") || folder.starts_with("/proc") {
                 return fs::metadata(path).map(Destination::Into);
@@ -277,14 +282,14 @@ fn destination(path: &Path) -> io::Result<Destination> {
     }
 }
 
-/// Opens what is not a regular file, to write at its end.
+/// Opens a target that is not a regular file, for appending.
 fn opened(path: &Path, found: &Metadata) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true);
     if !found.file_type().is_fifo() {
         return options.open(path);
     }
-    // Opened as usual, a pipe would wait for a reader for ever.
+    // A blocking open of a pipe would wait for a reader for ever.
     options.custom_flags(libc::O_NONBLOCK);
     let start = Instant::now();
     loop {
@@ -308,18 +313,18 @@ fn is_of_the_folder(error: &io::Error) -> bool {
     matches!(error.kind(), CrossesDevices | PermissionDenied | ReadOnlyFilesystem | ResourceBusy)
 }
 
-/// A folder for intermediate files, under a temporary name; removed with this value.
+/// A temporary folder, which is removed on drop.
 pub struct Folder {
     path: PathBuf,
-    /// Locked as long as it is open.
+    /// Holds the lock.
     _lock: File,
 }
 
 impl Folder {
-    /// Makes one where the system keeps such folders, or else beside `near`.
+    /// Creates a temporary folder in the system's location, or else beside `near`.
     ///
     /// # Errors
-    /// What the system says of the last place that was tried.
+    /// The error for the last location that was tried.
     pub fn new(near: Option<&Path>) -> io::Result<Folder> {
         match (Folder::within(&std::env::temp_dir()), near) {
             (Err(_), Some(near)) => Folder::within(folder_of(near)),
@@ -327,7 +332,7 @@ impl Folder {
         }
     }
 
-    /// Makes one in this folder.
+    /// Creates a temporary folder in this folder.
     fn within(folder: &Path) -> io::Result<Folder> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         if lock(&LOOKED).insert(folder.to_path_buf()) {
@@ -342,14 +347,15 @@ impl Folder {
                 Err(error) => {
                     lock(&LIVE).remove(&path);
                     match error.kind() {
-                        // The second is of a process that removed it again, as what was left, before it was locked.
+                        // `NotFound`: another process took the new folder for a leftover before it
+                        // was locked, and removed it.
                         ErrorKind::AlreadyExists | ErrorKind::NotFound if folder.is_dir() => continue,
                         _ => return Err(error),
                     }
                 }
             };
-            // Another process may have taken it for something that was left, before it was locked. Where files cannot be
-            // locked, nobody takes them.
+            // Another process may have taken it for a leftover before it was locked. If files
+            // cannot be locked, this does not happen.
             let lost = matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock));
             let same = |there: &Metadata| file.metadata().is_ok_and(|own| own.ino() == there.ino());
             if !lost && fs::symlink_metadata(&path).is_ok_and(|there| same(&there)) {
@@ -360,7 +366,7 @@ impl Folder {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Where it is.
+    /// Its path, valid until it is dropped.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -373,21 +379,21 @@ impl Drop for Folder {
     }
 }
 
-/// Removes a file or a folder; what cannot be removed stays.
+/// Removes a file or a folder; ignores errors.
 fn remove(path: &Path) {
     if fs::remove_file(path).is_err() {
         let _ = fs::remove_dir_all(path);
     }
 }
 
-/// Removes all that is temporary now, for the process ends.
+/// Removes all temporary paths, because the process ends.
 fn remove_all() {
     lock(&LIVE).iter().for_each(|path| remove(path));
 }
 
-/// Removes from a folder what processes of this user left that were killed.
+/// Removes leftovers of this user's killed processes from a folder.
 fn remove_left(folder: &Path) {
-    // SAFETY: geteuid takes nothing and cannot fail.
+    // SAFETY: geteuid has no arguments and cannot fail.
     let own = unsafe { libc::geteuid() };
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     for path in entries.filter(|e| e.file_name().to_string_lossy().starts_with(PREFIX)).map(|e| e.path()) {
@@ -441,7 +447,7 @@ mod tests {
         assert_eq!(fs::read(path("hard")).unwrap(), b"old", "another name of the file that was there");
         assert!(write(folder.path(), b"", false).is_err());
         assert!(write(&path("folder/"), b"", false).is_err());
-        // A link to a folder within a path is as good as the folder.
+        // A link to a folder within a path is accepted.
         symlink(folder.path(), path("here")).unwrap();
         write(&path("here/made"), b"made", false).unwrap();
         assert_eq!(names(folder.path()), ["dangling", "file", "hard", "here", "link", "loop", "made", "null"]);

@@ -1,7 +1,9 @@
-//! The interface of a compiled module: declarations of its parameters, entry points and taps, the same for both IRs.
+//! The interface of a compiled module: declarations of its parameters, entry points and taps, the
+//! same for both IRs.
 //!
-//! In: nothing but names, types and facts. Out: the declarations, which outlive the functions that they were read off: tile
-//! modules carry them, and the descriptor of the library is made of them. Nothing here knows of bodies or operations.
+//! In: names, types and facts. Out: the declarations, which outlive the functions that they
+//! describe: tile modules carry them, and the library's descriptor is built from them. It knows no
+//! bodies or operations.
 
 use std::borrow::Cow;
 
@@ -13,22 +15,23 @@ use crate::source::Loc;
 pub struct ArgDecl {
     /// Name in the program.
     pub name: String,
-    /// Its type.
+    /// Its extents may contain run-time dimensions.
     pub ty: TensorType,
-    /// Is its first axis the flattened `..` of the source: any number of leading axes, collapsed on entry?
+    /// Is its first axis the flattened `..` of the source: any number of leading axes, collapsed on
+    /// entry?
     pub batch: bool,
 }
 
 /// A result of an entry point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultDecl {
-    /// Its type.
+    /// Its extents may contain run-time dimensions.
     pub ty: TensorType,
-    /// Is its first axis the flattened `..`?
+    /// Is its first axis the flattened `..` of the source?
     pub batch: bool,
 }
 
-/// A parameter of a model: one tensor, or as many as the arrays of layers on its path have elements.
+/// A parameter of a model: one tensor, or one for each element of the arrays of layers on its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamDecl {
     /// Its path in a weights file, with `*` for each array index.
@@ -39,17 +42,17 @@ pub struct ParamDecl {
     pub ty: TensorType,
 }
 
-/// What a session of a model keeps between calls; zero when it begins.
+/// A value that a session keeps between calls; zero when the session begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateDecl {
     /// Its path in the model, with `*` for each array of layers.
     pub name: String,
-    /// Its type: the extents of the arrays on its path, then its own; all of them numbers.
+    /// The extents of the arrays on its path, then its own; all are constants.
     pub ty: TensorType,
 }
 
-/// The parameter of this name. They are in order of name, so that one of many layers is found in few steps; a text that
-/// has them otherwise is gone through.
+/// The parameter with this name. They are normally sorted by name, which allows a binary search; a
+/// text may list them in any order, and is then searched linearly.
 pub fn param_named<'a>(params: &'a [ParamDecl], name: &str) -> Option<&'a ParamDecl> {
     let found = params.binary_search_by(|p| p.name.as_str().cmp(name));
     match found {
@@ -58,25 +61,26 @@ pub fn param_named<'a>(params: &'a [ParamDecl], name: &str) -> Option<&'a ParamD
     }
 }
 
-/// A step that callers may request.
+/// An intermediate value that callers may request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TapDecl {
-    /// Its path, `*` for each index into an array of layers.
+    /// Its path, with `*` for each index into an array of layers.
     pub name: String,
-    /// The extents of those arrays, then those of the loops over which it is stacked.
+    /// The extents of the arrays on its path, then of the loops over which it is stacked.
     pub extents: Vec<Dim>,
     /// Type of each value.
     pub ty: TensorType,
 }
 
 impl TapDecl {
-    /// The extents of the arrays of layers on the path: which of its values a caller can request by themselves.
+    /// The extents of the arrays of layers on the path; a caller can request each of their values
+    /// separately.
     pub fn arrays(&self) -> &[Dim] {
         self.extents.get(..arrays_of(&self.name)).unwrap_or(&self.extents)
     }
 }
 
-/// How many arrays of layers are on the path of a parameter or tap.
+/// The number of arrays of layers on the path of a parameter or tap.
 pub fn arrays_of(path: &str) -> usize {
     path.matches('*').count()
 }
@@ -84,37 +88,38 @@ pub fn arrays_of(path: &str) -> usize {
 /// An entry point without its body.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EntryDecl {
-    /// Its name.
+    /// Unique in the module.
     pub name: String,
-    /// Its documentation.
+    /// Doc comment of the source.
     pub doc: String,
-    /// Its arguments.
+    /// In the order of the signature.
     pub args: Vec<ArgDecl>,
-    /// Its results.
+    /// In the order of the signature.
     pub results: Vec<ResultDecl>,
-    /// What a call checks on entry: what is stated, and what the function needs beyond that, each with the place of
-    /// what states or needs it.
+    /// The checks of a call on entry: stated facts, and facts that the function requires beyond
+    /// them, each with the location that states or requires it.
     pub checks: Vec<(Fact, Loc)>,
-    /// Its taps, each once, in order of appearance.
+    /// Without duplicates, in order of appearance.
     pub taps: Vec<TapDecl>,
-    /// Does a call change what the session keeps? Then the next call goes on from there.
+    /// Can a call change the session? Then the next call continues from the new state.
     pub sets_states: bool,
 }
 
 impl EntryDecl {
-    /// Names of its run-time dimensions, in order of name.
+    /// Names of its run-time dimensions, sorted.
     pub fn run_time_dims(&self) -> Vec<String> {
         symbols(&self.args, &self.results)
     }
 }
 
-/// Tensors that the parameters of a model may be, all layers counted: what opens a model finds each by its name.
+/// The maximum number of tensors of a model, all layers counted: a model is opened by looking up
+/// each by name.
 pub const MOST_TENSORS: u64 = 1 << 20;
 
-/// The tensors of parameters, or what is wrong with their number.
+/// The total number of tensors of these parameters.
 ///
 /// # Errors
-/// More than [`MOST_TENSORS`], in words.
+/// A message if there are more than [`MOST_TENSORS`].
 pub fn tensors(params: &[ParamDecl]) -> Result<u64, String> {
     let mut all = 0u64;
     for p in params {
@@ -126,21 +131,19 @@ pub fn tensors(params: &[ParamDecl]) -> Result<u64, String> {
                 0 | 1 => format!("`{}` is one more", p.name),
                 _ => format!("`{}` has {own}, in arrays of up to {layers} layers", p.name),
             };
-            return Err(format!(
-                "the model has more than {MOST_TENSORS} tensors, which is the most that is possible: {cause}"
-            ));
+            return Err(format!("the model has more than {MOST_TENSORS} tensors, the maximum: {cause}"));
         }
     }
     Ok(all)
 }
 
-/// The most axes of an argument, result or tap: those that a call can tell its caller.
+/// The maximum number of axes of an argument, result or tap that the calling convention supports.
 pub const MOST_AXES: usize = 64;
 
-/// Can these entry points be called?
+/// Checks that these entry points can be called.
 ///
 /// # Errors
-/// One with a tensor of more than [`MOST_AXES`] axes, in words.
+/// A message about a tensor with more than [`MOST_AXES`] axes.
 pub fn axes(entries: &[EntryDecl]) -> Result<(), String> {
     for f in entries {
         let args = f.args.iter().map(|a| (format!("the argument `{}` of `{}`", a.name, f.name), &a.ty, a.batch));
@@ -160,7 +163,7 @@ pub fn axes(entries: &[EntryDecl]) -> Result<(), String> {
     Ok(())
 }
 
-/// Names of the run-time dimensions in the types of arguments and results, in order of name.
+/// Names of the run-time dimensions in the types of arguments and results, sorted.
 pub fn symbols(args: &[ArgDecl], results: &[ResultDecl]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let types = args.iter().map(|a| &a.ty).chain(results.iter().map(|r| &r.ty));
@@ -172,17 +175,17 @@ pub fn symbols(args: &[ArgDecl], results: &[ResultDecl]) -> Vec<String> {
     names
 }
 
-/// What callers see of a module, whichever IR it is in.
+/// The part of a module that callers see, for either IR.
 #[derive(Clone, Debug)]
 pub struct Interface<'a> {
-    /// Its parameters.
+    /// Sorted by name.
     pub params: &'a [ParamDecl],
-    /// Its states.
+    /// Empty for a model without sessions.
     pub states: &'a [StateDecl],
-    /// Its entry points.
+    /// In the order of the source.
     pub entries: Cow<'a, [EntryDecl]>,
-    /// The name of its own file.
+    /// The name of the module's own file.
     pub file: &'a str,
-    /// The names of the others, for locations in them.
+    /// The names of other files, for locations in them.
     pub files: &'a [String],
 }

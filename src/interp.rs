@@ -1,4 +1,5 @@
-//! What the interpreters of both IRs share: parameters by path, what a session keeps, limits on the work, and why a call fails.
+//! Common parts of all interpreters: parameters by path, states of a session, limits, and errors of
+//! calls.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,9 +8,9 @@ use std::fmt;
 use crate::source::Loc;
 use crate::tensor::Tensor;
 
-/// Where the tensors of a model come from.
+/// The source of a model's tensors.
 pub trait Params {
-    /// The tensor of this path, array indices filled in: `h.3.ln_1.weight`.
+    /// The tensor at this path, with array indices substituted: `h.3.ln_1.weight`.
     fn tensor(&self, path: &str) -> Option<Cow<'_, Tensor>>;
 }
 
@@ -29,14 +30,14 @@ impl Params for BTreeMap<String, Tensor> {
     }
 }
 
-/// What a session keeps between calls, by name; what is not there is zero.
-///
-/// A call that is refused because of its arguments changes nothing. Where one fails later and its entry point sets states, they are
-/// lost: no call runs until [`States::reset`]. Compiled code has the same rule: the order of its writes and checks is not the program's.
+/// The states of a session, by name; a missing state is zero.
+/// A call that is rejected because of its arguments changes nothing. If a call fails later and its
+/// entry point sets states, the states are lost: no call runs until [`States::reset`]. Compiled
+/// code has the same rule, because the order of its writes and checks is not the program's.
 #[derive(Clone, Debug)]
 pub struct States<T> {
     kept: BTreeMap<String, T>,
-    /// The entry point whose call failed.
+    /// The entry point whose failed call lost the states.
     lost_in: Option<String>,
 }
 
@@ -52,7 +53,8 @@ impl<T> States<T> {
         *self = States::default();
     }
 
-    /// Makes a call of `entry`, whose arguments were accepted; `sets` says whether it sets states.
+    /// Executes a call of `entry`, whose arguments were accepted; `sets` says whether it sets
+    /// states.
     ///
     /// # Errors
     /// The states are lost, or the call fails.
@@ -75,12 +77,13 @@ impl<T> States<T> {
     }
 }
 
-/// How much a run may do, so that no program takes the machine down.
+/// Limits of a run, so that no program exhausts the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Elements of one tensor.
+    /// The maximum number of elements of one tensor.
     pub elements: u64,
-    /// Element operations and multiplications of the entire run; instructions count too.
+    /// The maximum number of element operations and multiplications of the entire run; instructions
+    /// count too.
     pub work: u64,
 }
 
@@ -90,29 +93,29 @@ impl Default for Limits {
     }
 }
 
-/// Why a call fails.
+/// The reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvalError {
-    /// What is wrong, in one line.
+    /// One line.
     pub message: String,
-    /// Location of the instruction that failed, if one did.
+    /// Location of the instruction that failed, if any.
     pub loc: Loc,
-    /// Is it a bug of the compiler, not of the call?
+    /// Is it a bug of the compiler rather than of the call?
     pub internal: bool,
 }
 
 impl EvalError {
-    /// A mistake of the caller or the program, without a location.
+    /// An error of the caller or the program, without a location.
     pub(crate) fn new(message: impl Into<String>) -> EvalError {
         EvalError { message: message.into(), loc: Loc::default(), internal: false }
     }
 
-    /// A mistake of the compiler.
+    /// An error of the compiler.
     pub(crate) fn internal(message: impl Into<String>) -> EvalError {
         EvalError { internal: true, ..EvalError::new(message) }
     }
 
-    /// At a location, if it has none yet.
+    /// Sets the location, if it has none yet.
     pub(crate) fn at(self, loc: Loc) -> EvalError {
         if self.loc.line == 0 { EvalError { loc, ..self } } else { self }
     }

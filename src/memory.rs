@@ -1,7 +1,7 @@
-//! The command's memory: where the system gives no more, the process ends with an exit code of its own.
+//! Memory allocation: if memory runs out, the process ends with a distinct exit code.
 //!
-//! In: the exit code. Out: nothing. Code that can do without memory still gets an error; only
-//! where Rust gives up (it aborts) is it decided here how the process ends.
+//! In: the exit code. Out: nothing. Fallible allocations still return errors; this only replaces
+//! the abort of infallible ones.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 #[global_allocator]
 static MEMORY: Memory = Memory;
 
-/// The system's allocator, which takes note of what it refuses.
+/// The system's allocator, which records failures.
 struct Memory;
 
-/// Was memory refused?
+/// An allocation has failed.
 static REFUSED: AtomicBool = AtomicBool::new(false);
-/// How the process ends then.
+/// Exit code for that case.
 static CODE: AtomicI32 = AtomicI32::new(0);
 
 fn noted(given: *mut u8) -> *mut u8 {
@@ -24,7 +24,7 @@ fn noted(given: *mut u8) -> *mut u8 {
     given
 }
 
-// SAFETY: every call goes to the system's allocator as it came, and its answer back.
+// SAFETY: forwards every call to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
@@ -47,7 +47,8 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// From now on the process ends with this code where memory was refused and Rust aborts.
+/// Makes the process exit with this code, instead of SIGABRT, if it aborts after an allocation
+/// failure.
 pub(crate) fn exit_when_it_is_used_up(code: u8) {
     CODE.store(i32::from(code), Ordering::Relaxed);
     // SAFETY: the handler only reads atomics, writes, and exits.
@@ -57,11 +58,12 @@ pub(crate) fn exit_when_it_is_used_up(code: u8) {
 extern "C" fn on_abort(_: libc::c_int) {
     if REFUSED.load(Ordering::Relaxed) {
         let text = b"error: there is not enough memory\n";
-        // SAFETY: both may be called in a handler; the text is as long as it says. Whether it arrives does not matter.
+        // SAFETY: both functions are async-signal-safe; the pointer and length match. Write errors
+        // are ignored.
         unsafe {
             let _ = libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
             libc::_exit(CODE.load(Ordering::Relaxed));
         }
     }
-    // The abort continues when this returns.
+    // Returning lets the abort proceed.
 }

@@ -1,19 +1,21 @@
-//! Numbers that look random and are the same every time: data for a benchmark, and everything that tests make up.
+//! Deterministic pseudorandom numbers (SplitMix64), for benchmark data and generated tests.
 //!
-//! In: a seed. Out: SplitMix64's words (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
-//! 2014, figure 13), and what is made of them. It knows nothing of tensors or programs; nothing here is secret.
+//! In: a seed. Out: the 64-bit outputs of SplitMix64 (Steele, Lea and Flood, "Fast splittable
+//! pseudorandom number generators", OOPSLA 2014, figure 13), and values derived from them. Not
+//! suitable for cryptography.
 
-/// A stream of numbers that its seed decides.
+/// A generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed. Streams of seeds that are multiples of SplitMix64's increment apart are parts of one stream.
+    /// Seeds the generator. Seeds that differ by multiples of SplitMix64's increment yield shifted
+    /// copies of one stream.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next word, any of the 2^64 with the same likelihood.
+    /// The next output, uniform over all 64-bit values.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,25 +23,25 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 up to below `n`, 0 if there is none.
+    /// Uniform in `0..n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.word() % n.max(1) as u64) as usize
     }
 
-    /// True `percent` times of a hundred.
+    /// True with a probability of `percent` / 100.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// A random element of a list.
     ///
     /// # Panics
-    /// Where the list is empty.
+    /// If the list is empty.
     pub fn pick<T: Clone>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())].clone()
     }
 
-    /// A number from 0 up to below 1, a multiple of 2^-53.
+    /// Uniform in [0, 1), a multiple of 2^-53.
     pub fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -49,8 +51,8 @@ impl Random {
 mod tests {
     use super::Random;
 
-    /// The first words of the reference implementation (Vigna, `splitmix64.c`) with the state 1234567, as published with
-    /// other implementations of it.
+    /// The first outputs of the reference implementation (Vigna, `splitmix64.c`) with state
+    /// 1234567, as published with other implementations.
     #[test]
     fn words_are_those_of_the_reference() {
         let mut random = Random::new(1_234_567);

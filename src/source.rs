@@ -1,8 +1,9 @@
-//! Source texts and positions in them: byte spans, files, line and column, and the locations that IR instructions carry.
+//! Source texts and positions in them: spans, files, line and column, and the locations of IR
+//! instructions.
 //!
-//! In: the texts of a compilation (the user's file, the standard library's files).
-//! Out: [`Span`]s that every node and diagnostic carries, [`Loc`]s that every instruction carries, and [`SourceMap`] to
-//! turn a span into line and column. Nothing here knows of tokens, trees, IR or messages, so every level may use it.
+//! In: the texts of a compilation (the user's file, the standard library's files). Out: [`Span`]s
+//! for nodes and diagnostics, [`Loc`]s for instructions, and [`SourceMap`] to turn a span into line
+//! and column. It knows no tokens, trees, IR or messages, so every stage may use it.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ pub struct FileId(pub u32);
 /// A half-open range of bytes `start..end` in one file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span {
-    /// The file whose text the offsets count in.
+    /// The file that contains the range.
     pub file: FileId,
     /// Offset of the first byte.
     pub start: u32,
@@ -27,7 +28,7 @@ impl Span {
         Span { file, start, end }
     }
 
-    /// The smallest span that holds both; `other` must be of the same file, else `self` is returned.
+    /// The smallest span that contains both; `self` if `other` is in another file.
     pub fn to(self, other: Span) -> Span {
         if self.file != other.file {
             return self;
@@ -40,7 +41,7 @@ impl Span {
         Span::new(self.file, self.end, self.end)
     }
 
-    /// The span as a range of `usize`, to slice a text with.
+    /// The span as a range of `usize`, for slicing a text.
     pub fn range(self) -> std::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -55,9 +56,9 @@ impl fmt::Debug for Span {
 /// A line and a column, both counted from 1; the column counts characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LineColumn {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// The character in the line, from 1.
+    /// Column in characters, from 1.
     pub column: u32,
 }
 
@@ -67,20 +68,20 @@ impl fmt::Display for LineColumn {
     }
 }
 
-/// The source location of an instruction: file (0 is the module's own, others index the module's list of files from 1),
-/// line and column from 1. Line 0 means that there is none.
+/// The source location of an instruction: file (0 is the module's own, others index the module's
+/// list of files from 1), line and column from 1. Line 0 means that the location is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Loc {
-    /// Number of the file.
+    /// Index of the file.
     pub file: u32,
-    /// Line, from 1; 0 where there is no location.
+    /// Line, from 1; 0 if the location is unknown.
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
 }
 
 impl Loc {
-    /// The name of the location's file; `own` is the module's, `files` are the others.
+    /// The name of the location's file; `own` is the module's file, `files` the others.
     pub fn file_name<'a>(self, own: &'a str, files: &'a [String]) -> &'a str {
         match usize::try_from(self.file).ok().and_then(|n| n.checked_sub(1)) {
             None => own,
@@ -88,7 +89,7 @@ impl Loc {
         }
     }
 
-    /// `gpt2.attn:22:26`, or the file's name alone where there is no location.
+    /// `gpt2.attn:22:26`, or only the file name if the location is unknown.
     pub fn text(self, own: &str, files: &[String]) -> String {
         let file = self.file_name(own, files);
         if self.line == 0 { file.to_string() } else { format!("{file}:{}:{}", self.line, self.column) }
@@ -111,17 +112,17 @@ impl SourceFile {
         SourceFile { name, text, lines }
     }
 
-    /// The name as messages show it: the path as the user gave it, or `std/nn.attn`.
+    /// The name shown in messages: the path as the user wrote it, or `std/nn.attn`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name without its folders, as IR locations show it.
+    /// The name without directories, as in IR locations.
     pub fn base_name(&self) -> &str {
         self.name.rsplit(['/', '\\']).next().unwrap_or(&self.name)
     }
 
-    /// The whole text.
+    /// The contents.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -138,7 +139,7 @@ impl SourceFile {
         LineColumn { line: line as u32 + 1, column: column as u32 + 1 }
     }
 
-    /// The span cut to this text and widened to whole characters, as a range that slices the text.
+    /// The span clamped to this text and widened to whole characters, as a range that slices it.
     pub fn clamp(&self, span: Span) -> std::ops::Range<usize> {
         let mut start = (span.start as usize).min(self.text.len());
         let mut end = (span.end as usize).clamp(start, self.text.len());
@@ -152,7 +153,7 @@ impl SourceFile {
     }
 }
 
-/// All source texts of one compilation. Texts are limited to 4 GiB by the driver.
+/// All source texts of one compilation. The driver limits each to 4 GiB.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     files: Vec<SourceFile>,
@@ -164,29 +165,29 @@ impl SourceMap {
         SourceMap::default()
     }
 
-    /// Adds a text under a name and returns its handle.
+    /// Adds a text under a name and returns its id.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
         let id = FileId(self.files.len() as u32);
         self.files.push(SourceFile::new(name.into(), text.into()));
         id
     }
 
-    /// The file, if this map made the handle.
+    /// The file with this id, if it belongs to this map.
     pub fn get(&self, file: FileId) -> Option<&SourceFile> {
         self.files.get(file.0 as usize)
     }
 
-    /// Every file with its handle, in the order they were added.
+    /// All files with their ids, in the order in which they were added.
     pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
         self.files.iter().enumerate().map(|(i, file)| (FileId(i as u32), file))
     }
 
-    /// The text under a span; empty where the span is not inside its file.
+    /// The text of a span; empty if the span is not inside its file.
     pub fn text(&self, span: Span) -> &str {
         self.get(span.file).and_then(|file| file.text.get(span.range())).unwrap_or("")
     }
 
-    /// Line and column of a span's start (1:1 where the file is unknown).
+    /// Line and column of a span's start (1:1 if the file is unknown).
     pub fn line_column(&self, span: Span) -> LineColumn {
         self.get(span.file).map_or(LineColumn { line: 1, column: 1 }, |file| file.line_column(span.start))
     }

@@ -1,24 +1,25 @@
 //! A large stack for recursion over programs.
 //!
-//! In: work that recurses at most as deep as programs nest ([`crate::syntax::ast::MAX_DEPTH`]), or as inlined calls nest
-//! (4,000 levels). Out: its result. Debug builds need many kilobytes for each level, more than the stack of a test or worker
-//! thread has.
+//! In: work whose recursion depth is limited by the nesting of programs
+//! ([`crate::syntax::ast::MAX_DEPTH`]) or of inlined calls (4,000). Out: its result. Debug builds
+//! need many kilobytes per level, more than the stack of a test or worker thread has.
 //!
-//! The crate `stacker` (built with a C compiler) would move the work to a stack on the same thread; but an overflow on its stacks is a
-//! bare SIGSEGV, where on a thread's it is reported as what it is.
+//! The crate `stacker` (which needs a C compiler) would switch stacks on the same thread; but an
+//! overflow of its stacks is a plain SIGSEGV, while an overflow of a thread's stack is reported as
+//! such.
 
 use std::cell::Cell;
 
-/// Bytes of stack: address space that is reserved; pages are used only as far as the recursion goes.
+/// Stack size: reserved address space, of which only used pages are committed.
 const STACK: usize = 256 << 20;
 
 thread_local! {
-    /// Was this thread made by [`with_large_stack`]?
+    /// This thread was started by [`with_large_stack`].
     static IS_LARGE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` on a thread with a 256 MiB stack: on this one if it has been made so, else on a new one. Where no thread can be
-/// had, it runs on this one all the same.
+/// Runs `work` on a thread with a 256 MiB stack: on the current one if it was started for this, or
+/// else on a new one. If no thread can be started, it runs on the current one.
 pub fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     if IS_LARGE.get() {
         return work();

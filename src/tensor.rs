@@ -1,11 +1,11 @@
-//! Host tensors: what a caller gives to a program and gets from it.
+//! Host tensors: arguments and results of calls.
 //!
-//! In: elements as Rust values or as raw bytes. Out: a [`Tensor`], elements in little-endian bytes, row-major, the form
-//! of safetensors, `.npy` and DLPack alike. Nothing here knows of IR, files or machines.
+//! In: elements as Rust values or as raw bytes. Out: a [`Tensor`], with little-endian, row-major
+//! elements, as in safetensors, `.npy` and DLPack. It does not know IR, files or machines.
 
 use crate::shape::Elem;
 
-/// A tensor in memory.
+/// A tensor in host memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     elem: Elem,
@@ -14,8 +14,8 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of these bytes (little-endian, row-major); `None` if their number does not fit the shape, or a byte of a
-    /// `bool` is neither 0 nor 1.
+    /// A tensor from bytes (little-endian, row-major); `None` if their number does not match the
+    /// shape, or a `bool` byte is neither 0 nor 1.
     pub fn new(elem: Elem, shape: Vec<usize>, bytes: Vec<u8>) -> Option<Tensor> {
         let size = usize::try_from(elem.size()).ok()?;
         let count = shape.iter().try_fold(size, |n, d| n.checked_mul(*d))?;
@@ -23,7 +23,8 @@ impl Tensor {
         (count == bytes.len() && truths).then_some(Tensor { elem, shape, bytes })
     }
 
-    /// A tensor of float elements from `f64`s, rounded to nearest even; `None` if the numbers do not fit.
+    /// A float tensor from `f64` values, rounded to nearest even; `None` if their number does not
+    /// match the shape.
     pub fn from_floats(elem: Elem, shape: Vec<usize>, values: &[f64]) -> Option<Tensor> {
         let bytes = match elem {
             Elem::F32 => values.iter().flat_map(|x| (*x as f32).to_le_bytes()).collect(),
@@ -34,12 +35,13 @@ impl Tensor {
         Tensor::new(elem, shape, bytes)
     }
 
-    /// A tensor of `f32`; `None` if the numbers do not fit.
+    /// An `f32` tensor; `None` if the number of values does not match the shape.
     pub fn from_f32(shape: Vec<usize>, values: &[f32]) -> Option<Tensor> {
         Tensor::new(Elem::F32, shape, values.iter().flat_map(|x| x.to_le_bytes()).collect())
     }
 
-    /// A tensor of integers or truth values, each wrapped to the element type; `None` if the numbers do not fit.
+    /// A tensor of integers or truth values, each wrapped to the element type; `None` if their
+    /// number does not match the shape.
     pub fn from_ints(elem: Elem, shape: Vec<usize>, values: &[i64]) -> Option<Tensor> {
         let bytes = match elem {
             Elem::I8 => values.iter().flat_map(|x| (*x as i8).to_le_bytes()).collect(),
@@ -61,7 +63,7 @@ impl Tensor {
         &self.shape
     }
 
-    /// The elements' bytes.
+    /// The elements as bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -71,12 +73,12 @@ impl Tensor {
         self.shape.iter().product()
     }
 
-    /// The same elements under another shape; `None` if it holds another number of them.
+    /// The same elements with another shape; `None` if the number of elements differs.
     pub fn reshaped(self, shape: Vec<usize>) -> Option<Tensor> {
         Tensor::new(self.elem, shape, self.bytes)
     }
 
-    /// The elements as `f64`, whatever their type.
+    /// All elements converted to `f64`.
     pub fn to_f64(&self) -> Vec<f64> {
         match self.elem {
             Elem::F32 => self.bytes.as_chunks::<4>().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))).collect(),
@@ -88,7 +90,7 @@ impl Tensor {
         }
     }
 
-    /// The elements as `f32`: floats exactly, others rounded.
+    /// The elements converted to `f32`: floats exactly, others rounded.
     pub fn to_f32(&self) -> Vec<f32> {
         match self.elem {
             Elem::F32 => self.bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
@@ -96,7 +98,7 @@ impl Tensor {
         }
     }
 
-    /// The elements as `i64`: integers and truth values exactly, floats truncated.
+    /// The elements converted to `i64`: integers and truth values exactly, floats truncated.
     pub fn to_i64(&self) -> Vec<i64> {
         match self.elem {
             Elem::I8 => self.bytes.iter().map(|b| i64::from(b.cast_signed())).collect(),

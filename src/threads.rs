@@ -1,28 +1,29 @@
-//! The same work for each of several things, on several threads.
+//! Parallel map over the items of a list.
 //!
-//! In: things, and what is to be done with one. Out: the results, in the order of the things, whichever thread made them; so
-//! nothing depends on how many threads there are. It must not know what the work is.
+//! In: items and a function. Out: the results in the order of the items, whichever thread computed
+//! them; so nothing depends on the number of threads. It must not know what the work is.
 //!
-//! These are the scoped threads of `std`. The crate `rayon` would replace the queue, but a pool with a given number of threads fails as a
-//! whole where the system has not all of them.
+//! Uses the scoped threads of `std`. The crate `rayon` would replace the queue, but creating a pool
+//! with a given number of threads fails if the system cannot start all of them.
 
 use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder};
 
-/// Bytes of stack of a thread; reserved, and used only as far as the work goes. Programs have as much on Linux.
+/// Stack size of a thread; reserved, and committed only as needed. The same as the main thread's on
+/// Linux.
 const STACK: usize = 8 << 20;
 
-/// As many threads as this process may run at once.
+/// Number of threads that this process may run concurrently.
 pub fn all() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Does `work` with each item, on at most `threads` threads, this one among them. Each takes the first item that is left;
-/// where no more threads can be had, those that are there do it all.
+/// Maps `work` over the items on at most `threads` threads, including the current one. Each takes
+/// the next remaining item; if fewer threads can be started, those do all the work.
 ///
 /// # Panics
-/// If the work does, after the other threads have finished.
+/// If `work` panics, after the other threads have finished.
 pub fn each<T, U: Send>(
     items: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator + Send>,
     threads: usize,

@@ -1,52 +1,56 @@
-//! What the machine can do at best, measured here and now: multiply-adds a second, bytes read a second from each cache and from
-//! memory.
+//! Measures the ceilings of a CPU: multiply-adds per second, and bytes read per second from each
+//! cache and from memory.
 //!
-//! In: a number of threads. Out: [`Ceilings`]. The loops are machine code by hand, so that they are the same in every
-//! build: some do nothing but multiply-adds on independent registers, of the widest `f32` and of every other kind that
-//! the processor has (`products`); the others read a buffer: parts that fit into each cache, again and again, or one
-//! much larger than the caches, on large pages as weights are, in every way that is fastest on some processor.
-//! The best of several rounds counts: a ceiling is what the machine reaches when nobody disturbs it. It must not know kernels.
+//! In: a number of threads. Out: [`Ceilings`]. The loops are handwritten machine code, so that they
+//! are the same in every build. Some execute only multiply-adds on independent registers, with the
+//! widest `f32` vectors and with every other kind that the CPU supports (`products`). The others
+//! read a buffer: parts that fit into each cache, repeatedly, or one much larger than the caches,
+//! on huge pages as weights are, in each of the access patterns that are fastest on some CPU. The
+//! best of several rounds counts: a ceiling is what an undisturbed machine reaches. It must not
+//! know kernels.
 
 use super::Products;
 use super::machine::{BLOCK, LINES, Unit, Way};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// A cache, or memory.
+/// A cache, or main memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// `L1`, `L2`, `L3`, `memory`.
     pub name: &'static str,
-    /// Bytes that all threads together have space for in it.
+    /// Total capacity for all threads, in bytes.
     pub bytes: u64,
-    /// Bytes read a second, by all threads together.
+    /// Read bandwidth of all threads together, in bytes per second.
     pub bandwidth: f64,
 }
 
-/// What a machine can do at best.
+/// The ceilings of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ceilings {
-    /// Threads that worked; of a GPU, its multiprocessors.
+    /// Number of threads; for a GPU, of multiprocessors.
     pub workers: usize,
-    /// Operations a second, by what multiplies: `f32` first, then what else the processor has.
+    /// Operations per second for each kind of multiplication: `f32` first, then the others that the
+    /// machine supports.
     pub products: Vec<(Products, f64)>,
-    /// The vectors of `f32` that were used: `512-bit FMA`.
+    /// The `f32` vectors used: `512-bit FMA`.
     pub vectors: &'static str,
-    /// Caches, the nearest first, then memory.
+    /// Caches, nearest first, then main memory.
     pub memories: Vec<Memory>,
-    /// Bytes of the buffer that was read from memory.
+    /// Size of the buffer that was read from memory, in bytes.
     pub buffer: usize,
-    /// The median round as a part of the best one, in the measurement where that is least: near 1 on an idle machine.
+    /// Median round relative to the best one, in the least steady measurement: near 1 on an idle
+    /// machine.
     pub steadiness: f64,
 }
 
 impl Ceilings {
-    /// Operations a second of `f32`.
+    /// `f32` operations per second.
     pub fn flops(&self) -> f64 {
         self.products.first().map_or(0.0, |(_, flops)| *flops)
     }
 
-    /// Operations a second where some may be products of a kind: those of `f32` are never out of reach.
+    /// Operations per second of a kind; at least the rate of `f32`, which is always an alternative.
     pub fn products(&self, of: Products) -> f64 {
         let own = self.products.iter().find(|(products, _)| *products == of);
         own.map_or(0.0, |(_, flops)| *flops).max(self.flops())
@@ -58,22 +62,22 @@ impl Ceilings {
         self.memories.iter().find(|m| bytes <= m.bytes).or(self.memories.last()).copied().unwrap_or(none)
     }
 
-    /// Bytes a second from memory.
+    /// Memory bandwidth in bytes per second.
     pub fn bandwidth(&self) -> f64 {
         self.memories.last().map_or(0.0, |m| m.bandwidth)
     }
 }
 
-/// Rounds of each measurement.
+/// Number of rounds of each measurement.
 const ROUNDS: usize = 7;
-/// How long a thread multiplies, or reads from a cache, in a round.
+/// Duration of a round per thread.
 const ROUND: Duration = Duration::from_millis(15);
-/// How long all threads multiply before the first round.
+/// Warm-up time before the first round.
 const WARM: Duration = Duration::from_millis(700);
-/// The buffer is this many times the largest cache.
+/// Size of the buffer relative to the largest cache.
 const CACHES: usize = 4;
 
-/// Measures with this many threads; at least one.
+/// Measures with this many threads, at least one.
 pub fn measure(threads: usize) -> Ceilings {
     let threads = threads.clamp(1, 1024);
     let unit = Unit::best();
@@ -109,9 +113,9 @@ pub fn measure(threads: usize) -> Ceilings {
     let rate = |way: Way| best_rate(share as f64, &|thread| unit.read(way, own(thread)));
     let mut bandwidth = rate(Way::Places).max(rate(Way::Order));
     let mut memories = vec![Memory { name: "memory", bytes: u64::MAX, bandwidth }];
-    // From the farthest on: what is nearer is no slower.
+    // From the farthest cache to the nearest: a nearer one is never slower.
     for cache in caches(threads).into_iter().rev() {
-        // Half of a cache: the other half is left for other data.
+        // Half of a cache, to leave space for other data.
         let part = cache.read.min(share) / LINES * LINES;
         let bytes = |thread: usize| own(thread).get(..part).unwrap_or_default();
         let passes = steps_of(&|passes| unit.read_again(bytes(0), passes));
@@ -122,7 +126,7 @@ pub fn measure(threads: usize) -> Ceilings {
     Ceilings { workers: threads, products, vectors: unit.name(), memories, buffer, steadiness: steadiness.get() }
 }
 
-/// As many steps as fill a round on this machine.
+/// Number of steps that fill a round on this machine.
 fn steps_of(work: &dyn Fn(u64)) -> u64 {
     let mut steps = 1;
     while time(|| work(steps)) < ROUND && steps < 1 << 40 {
@@ -131,10 +135,10 @@ fn steps_of(work: &dyn Fn(u64)) -> u64 {
     steps
 }
 
-/// Memory that has been written to, on large pages where the system gives them.
+/// Initialised memory, on huge pages if the system provides them.
 fn on_large_pages(size: usize) -> Box<dyn std::ops::Deref<Target = [u8]> + Sync> {
     let Ok(mut memory) = memmap2::MmapMut::map_anon(size) else { return Box::new(vec![1u8; size]) };
-    // Advice: without it the pages are small.
+    // Only advice: otherwise the pages are small.
     #[cfg(target_os = "linux")]
     let _ = memory.advise(memmap2::Advice::HugePage);
     memory.fill(1);
@@ -147,7 +151,7 @@ fn time(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// The best and the median rate of all threads together over the rounds, where each thread does `amount` of work in a round.
+/// The best and the median total rate over the rounds; each thread does `amount` of work per round.
 fn rates(threads: usize, amount: f64, work: &(dyn Fn(usize) + Sync)) -> (f64, f64) {
     let mut rates = vec![0.0f64];
     for _ in 0..ROUNDS {
@@ -172,7 +176,7 @@ fn rates(threads: usize, amount: f64, work: &(dyn Fn(usize) + Sync)) -> (f64, f6
     (rates.last().copied().unwrap_or(0.0), rates.get(rates.len() / 2).copied().unwrap_or(0.0))
 }
 
-/// Bytes to read: several times the largest cache, at most a quarter of the free memory.
+/// Size of the buffer: several times the largest cache, at most a quarter of the free memory.
 fn buffer_bytes() -> usize {
     let wanted = (largest_cache() * CACHES).clamp(256 << 20, 2 << 30);
     let free = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
@@ -183,28 +187,28 @@ fn buffer_bytes() -> usize {
     wanted.min(limit).max(1 << 20) / BLOCK * BLOCK
 }
 
-/// Bytes of the processor's largest cache, as the system reports; 32 MiB where it does not.
+/// Size of the largest cache as reported by the system, or else 32 MiB.
 fn largest_cache() -> usize {
     listed().into_iter().map(|(_, size, _)| size).max().unwrap_or(32 << 20)
 }
 
-/// A cache as threads see it.
+/// A cache, from the perspective of threads.
 struct Cache {
     name: &'static str,
-    /// Bytes that all threads together have space for.
+    /// Total capacity for all threads, in bytes.
     bytes: u64,
-    /// Bytes that a thread reads of it to find out how fast it is.
+    /// Bytes that a thread reads to measure it.
     read: usize,
 }
 
-/// The caches for data, the nearest first; those of most processors where the system does not report them.
+/// The data caches, nearest first; typical ones if the system does not report them.
 fn caches(threads: usize) -> Vec<Cache> {
     let mut found: Vec<Cache> = Vec::new();
     for (level, size, sharing) in listed() {
         let Some(name) = ["L1", "L2", "L3", "L4"].get(usize::from(level).wrapping_sub(1)).copied() else { continue };
         let sharing = sharing.clamp(1, threads);
         let nearer = found.last().map_or(0, |c| c.read);
-        // For a cache that many cores share, a part that is in no nearer cache is enough.
+        // Of a cache shared by many cores, a part that exceeds the nearer caches is enough.
         let read = (size / 2 / sharing).min((4 * nearer).max(1 << 20));
         if read > nearer {
             found.push(Cache { name, bytes: (size * threads.div_ceil(sharing)) as u64, read });
@@ -218,7 +222,7 @@ fn caches(threads: usize) -> Vec<Cache> {
     found
 }
 
-/// Levels, bytes and the number of processors that share it, of each cache for data that the system reports.
+/// Level, size and number of sharing processors of each data cache that the system reports.
 fn listed() -> Vec<(u8, usize, usize)> {
     let cache = |index: u32| {
         let read = |what: &str| {
@@ -254,14 +258,14 @@ mod tests {
     #[test]
     fn a_machine_does_something() {
         let ceilings = measure(1);
-        // Slower than any machine of this century, faster than any of the next years.
+        // Plausible for any machine of this century.
         let sane = |x: f64| (1e8..1e14).contains(&x);
         assert!(ceilings.products.iter().all(|(_, flops)| sane(*flops)), "{ceilings:?}");
         assert_eq!(ceilings.products.first().map(|p| p.0), Some(Products::Floats));
         assert!(ceilings.memories.iter().all(|m| sane(m.bandwidth)), "{ceilings:?}");
         assert!(ceilings.buffer >= BLOCK && ceilings.buffer.is_multiple_of(BLOCK), "{ceilings:?}");
         assert!(ceilings.steadiness > 0.0 && ceilings.steadiness <= 1.0, "{ceilings:?}");
-        // What is nearer is smaller and no slower; memory is last and holds everything.
+        // Nearer memories are smaller and not slower; main memory is last.
         let pairs = ceilings.memories.windows(2);
         assert!(pairs.clone().count() > 0 && pairs.clone().all(|m| m[0].bytes < m[1].bytes), "{ceilings:?}");
         assert!(ceilings.memories.windows(2).all(|m| m[0].bandwidth >= m[1].bandwidth), "{ceilings:?}");

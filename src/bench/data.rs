@@ -1,4 +1,4 @@
-//! Data to call a model with where the user gives none: the same every time.
+//! Pseudorandom data to call a model with, if the user gives none.
 //!
 //! In: types and shapes. Out: tensors, and a safetensors file with a value for every parameter.
 
@@ -10,13 +10,13 @@ use crate::runtime::weights::members;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
-/// From -1 up to below 1.
+/// Uniform in [-1, 1).
 fn symmetric(rng: &mut Random) -> f64 {
     2.0 * rng.unit() - 1.0
 }
 
-/// An argument: floats between -1 and 1; integers below `bound`, 0 and 1 where there is none; truth values, three in four
-/// of them true. `None` where it is too large.
+/// A random argument: floats in [-1, 1); integers below `bound`, or 0 and 1 if there is no bound;
+/// truth values that are true with probability 3/4. `None` if it is too large.
 pub fn tensor(rng: &mut Random, elem: Elem, shape: &[usize], bound: Option<i64>) -> Option<Tensor> {
     let count = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| *n <= 1 << 40)?;
     let shape = shape.to_vec();
@@ -37,14 +37,14 @@ pub fn tensor(rng: &mut Random, elem: Elem, shape: &[usize], bound: Option<i64>)
     }
 }
 
-/// Numbers that are drawn for a parameter; a larger one repeats them.
+/// Number of values drawn for a parameter; larger ones repeat them.
 const DRAWN: usize = 65_521;
 
-/// Writes a safetensors file with a value for each parameter: matrices between -1 and 1 over the root of their rows,
-/// vectors between 0.5 and 1.5, integers small.
+/// Writes a safetensors file with values for every parameter: matrices in +-1 divided by the square
+/// root of the number of rows, vectors between 0.5 and 1.5, small integers.
 ///
 /// # Errors
-/// What went wrong while writing.
+/// The error of a write.
 pub fn write_weights(rng: &mut Random, params: &[Param], out: &mut dyn Write) -> io::Result<()> {
     let mut header = String::from("{");
     let (mut at, mut tensors) = (0usize, Vec::new());
@@ -92,7 +92,7 @@ pub fn write_weights(rng: &mut Random, params: &[Param], out: &mut dyn Write) ->
     Ok(())
 }
 
-/// Bytes of this many elements of a parameter.
+/// The bytes of `count` elements of a parameter.
 fn block(rng: &mut Random, elem: Elem, shape: &[usize], count: usize) -> Vec<u8> {
     let drawn = if elem.is_float() {
         let value = |rng: &mut Random| match shape {

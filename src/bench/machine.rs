@@ -1,28 +1,31 @@
-//! Two loops in machine code: one that multiplies and adds as fast as the processor can, one that reads memory.
+//! Handwritten machine code loops: one that executes multiply-adds at full speed, and one that
+//! reads memory.
 //!
-//! In: how many steps, or which bytes. Out: nothing but the time that it takes. Each step of the first works on this many
-//! registers that none waits for itself, and on nothing else. The second goes through a block of memory, in one of two ways
-//! ([`Way`]), since processors differ in which is faster: an Intel core that reads at one place alone does not keep memory
-//! busy, and one of AMD's loses a fifth at several.
+//! In: a number of steps, or the bytes to read. Out: only the time it takes. Each step of the first
+//! loop uses enough registers to avoid stalls on dependencies. The second reads a block of
+//! memory with one of two access patterns ([`Way`]), since CPUs differ in which is faster: an Intel
+//! core that reads at a single address does not saturate memory, and an AMD core is a fifth slower
+//! with several.
 
-/// How a block is gone through.
+/// The access pattern of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// At four places at once, and a little ahead of each is fetched.
+    /// At four addresses at once, prefetching a little ahead of each.
     Places,
-    /// In the order of addresses, and what lies a page ahead is fetched.
+    /// In address order, prefetching one page ahead.
     Order,
 }
 
-/// Bytes from one place to the next.
+/// Distance between the addresses.
 const PLACE: usize = 96 << 10;
-/// Bytes that the reading loop takes at a time, those of four places; it reads full blocks.
+/// Bytes that the reading loop processes at a time, at all four addresses; it reads only full
+/// blocks.
 pub(super) const BLOCK: usize = 4 * PLACE;
 
-/// Bytes that the loop over a cache takes at a time; it reads whole ones.
+/// Bytes that the cache loop reads at a time; it reads only full ones.
 pub(super) const LINES: usize = 256;
 
-/// Numbers with which sums stay finite and normal, however many.
+/// Factors with which sums stay finite and normal, for any number of steps.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 static FACTORS: [f32; 2] = [1.0, 1e-3];
 
@@ -31,18 +34,19 @@ mod here {
     use super::{BLOCK, FACTORS, LINES, PLACE, Way};
     use std::arch::asm;
 
-    /// The widest vectors of the processor.
+    /// The widest vectors of the CPU.
     #[derive(Clone, Copy)]
     pub(crate) enum Unit {
-        /// 512 bits, fused.
+        /// 512-bit FMA.
         Wide,
-        /// 256 bits, fused.
+        /// 256-bit FMA.
         Fused,
-        /// 128 bits, a product and then a sum.
+        /// 128-bit multiplication and addition.
         Plain,
     }
 
-    /// Two factors into registers `$a` and `$b`, zeros into the others, then `$line` for each of them, step after step.
+    /// Loads two factors into registers `$a` and `$b`, zeroes the others, then executes `$line` for
+    /// each of them in every step.
     macro_rules! multiply {
         ($steps:ident, $v:literal, $zero:literal, $load:literal, $a:literal, $b:literal, $product:literal, $($n:literal)*) => {
             asm!(
@@ -61,7 +65,7 @@ mod here {
         };
     }
 
-    /// Loads of `$v` registers, 128 bytes at each place of a block, step after step.
+    /// Loads `$v` registers, 128 bytes at each of the four addresses per step.
     macro_rules! read {
         ($block:ident, $load:literal, $v:literal, $($at:literal)*) => {
             asm!(
@@ -93,7 +97,7 @@ mod here {
         };
     }
 
-    /// Loads of `$v` registers, 256 bytes after the other.
+    /// Loads `$v` registers from consecutive addresses, 256 bytes per step.
     macro_rules! read_in_order {
         ($block:ident, $load:literal, $v:literal, $($at:literal)*) => {
             asm!(
@@ -114,7 +118,7 @@ mod here {
         };
     }
 
-    /// Loads of `$v` registers, 256 bytes after the other, and nothing else.
+    /// Loads `$v` registers from consecutive addresses, 256 bytes per step, without prefetching.
     macro_rules! sweep {
         ($bytes:ident, $load:literal, $v:literal, $($at:literal)*) => {
             asm!(
@@ -132,18 +136,19 @@ mod here {
     }
 
     impl Unit {
-        /// Reads whole [`LINES`] of some bytes, again and again.
+        /// Repeatedly reads the full [`LINES`] of `bytes`.
         pub(crate) fn read_again(self, bytes: &[u8], passes: u64) {
             let Some(bytes) = bytes.get(..bytes.len() / LINES * LINES).filter(|b| !b.is_empty()) else { return };
             for _ in 0..passes {
                 match self {
-                    // SAFETY: the processor has AVX-512, see `best`; readable memory, of a multiple of 256 bytes.
+                    // SAFETY: the CPU has AVX-512, see `best`; readable memory whose size is a
+                    // multiple of 256 bytes.
                     Unit::Wide => unsafe { sweep!(bytes, "vmovups", "zmm", "0" "64" "128" "192") },
-                    // SAFETY: the processor has AVX2; as above.
+                    // SAFETY: the CPU has AVX2; as above.
                     Unit::Fused => unsafe {
                         sweep!(bytes, "vmovups", "ymm", "0" "32" "64" "96" "128" "160" "192" "224")
                     },
-                    // SAFETY: every x86-64 processor has SSE2; as above.
+                    // SAFETY: every x86-64 CPU has SSE2; as above.
                     Unit::Plain => unsafe {
                         sweep!(bytes, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112"
                             "128" "144" "160" "176" "192" "208" "224" "240")
@@ -181,18 +186,18 @@ mod here {
         pub(crate) fn multiply(self, steps: u64) {
             let steps = steps.max(1);
             match self {
-                // SAFETY: the processor has AVX-512, see `best`; the factors are two numbers, and nothing else is touched.
+                // SAFETY: the CPU has AVX-512, see `best`; only the two factors are read.
                 Unit::Wide => unsafe {
                     multiply!(steps, "zmm", "vpxord", "vbroadcastss", "24", "25", "vfmadd231ps",
                         "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11"
                         "12" "13" "14" "15" "16" "17" "18" "19" "20" "21" "22" "23")
                 },
-                // SAFETY: the processor has AVX2 and FMA; as above.
+                // SAFETY: the CPU has AVX2 and FMA; as above.
                 Unit::Fused => unsafe {
                     multiply!(steps, "ymm", "vxorps", "vbroadcastss", "12", "13", "vfmadd231ps",
                         "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11")
                 },
-                // SAFETY: every x86-64 processor has SSE2; as above.
+                // SAFETY: every x86-64 CPU has SSE2; as above.
                 Unit::Plain => unsafe { multiply_plain(steps) },
             }
         }
@@ -200,15 +205,15 @@ mod here {
         pub(crate) fn read(self, way: Way, memory: &[u8]) {
             for block in memory.chunks_exact(BLOCK) {
                 match (self, way) {
-                    // SAFETY: the processor has AVX-512, see `best`; a block of readable memory.
+                    // SAFETY: the CPU has AVX-512, see `best`; a block of readable memory.
                     (Unit::Wide, Way::Places) => unsafe { read!(block, "vmovups", "zmm", "0" "64") },
-                    // SAFETY: the processor has AVX2; as above.
+                    // SAFETY: the CPU has AVX2; as above.
                     (Unit::Fused, Way::Places) => unsafe { read!(block, "vmovups", "ymm", "0" "32" "64" "96") },
-                    // SAFETY: every x86-64 processor has SSE2; as above.
+                    // SAFETY: every x86-64 CPU has SSE2; as above.
                     (Unit::Plain, Way::Places) => unsafe {
                         read!(block, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112")
                     },
-                    // SAFETY: as of `Places`, each.
+                    // SAFETY: as for the respective `Places`.
                     (Unit::Wide, Way::Order) => unsafe {
                         read_in_order!(block, "vmovups", "zmm", "0" "64" "128" "192")
                     },
@@ -226,12 +231,12 @@ mod here {
         }
     }
 
-    /// Without fused instructions: a product into one of two registers, and its sum.
+    /// Without FMA: multiplies into one of two registers, then adds.
     ///
     /// # Safety
     /// None beyond SSE2.
     unsafe fn multiply_plain(steps: u64) {
-        // SAFETY: the factors are two numbers, and nothing else is touched.
+        // SAFETY: only the two factors are read.
         unsafe {
             asm!(
                 "movss xmm12, dword ptr [rdx]", "shufps xmm12, xmm12, 0",
@@ -259,7 +264,7 @@ mod here {
     mod tests {
         use super::*;
 
-        /// Narrower units run wherever wider ones do.
+        /// Every CPU also supports the narrower units.
         #[test]
         fn every_unit_runs() {
             let memory = vec![1u8; 2 * BLOCK];
@@ -289,7 +294,7 @@ mod here {
     use super::{BLOCK, FACTORS, LINES, PLACE, Way};
     use std::arch::asm;
 
-    /// NEON, which every 64-bit processor of this kind has.
+    /// NEON, which every 64-bit Arm CPU has.
     #[derive(Clone, Copy)]
     pub(crate) struct Unit;
 
@@ -326,18 +331,18 @@ mod here {
 
         pub(crate) fn multiply(self, steps: u64) {
             let steps = steps.max(1);
-            // SAFETY: the factors are two numbers, and nothing else is touched.
+            // SAFETY: only the two factors are read.
             unsafe {
                 multiply!(steps, "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11"
                     "12" "13" "14" "15" "16" "17" "18" "19" "20" "21" "22" "23")
             }
         }
 
-        /// Reads whole [`LINES`] of some bytes, again and again.
+        /// Repeatedly reads the full [`LINES`] of `bytes`.
         pub(crate) fn read_again(self, bytes: &[u8], passes: u64) {
             let Some(bytes) = bytes.get(..bytes.len() / LINES * LINES).filter(|b| !b.is_empty()) else { return };
             for _ in 0..passes {
-                // SAFETY: readable memory, of a multiple of 256 bytes.
+                // SAFETY: readable memory whose size is a multiple of 256 bytes.
                 unsafe {
                     asm!(
                         "2:",

@@ -1,8 +1,9 @@
-//! What `attnc bench` shows: how fast each kernel of a call is, beside what the machine can do.
+//! The report of `attnc bench`: the speed of each kernel of a call, relative to the machine's
+//! ceilings.
 //!
-//! In: measured times and counted costs of launches ([`Report`]), and the machine's [`Ceilings`], which are measured here
-//! too, for a processor and for a GPU (`gpu`). Out: a table, JSON, a picture. No model is compiled or called here, nothing read
-//! or written.
+//! In: measured times and counted costs of launches ([`Report`]), and the machine's [`Ceilings`],
+//! which are also measured here, for a CPU and for a GPU (`gpu`). Out: a table, JSON, a roofline
+//! plot. Models are not compiled or called here, and no files are read or written.
 
 mod ceilings;
 mod data;
@@ -17,16 +18,16 @@ pub use data::{tensor, write_weights};
 pub use picture::picture;
 pub use table::{json, table};
 
-/// What a kernel's products are made of, on a processor that has instructions for it.
+/// The operand types and instructions of a kernel's matmuls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Products {
-    /// FMAs of `f32`, and everything else.
+    /// FMAs of `f32`, and anything not listed below.
     Floats,
-    /// Pairs of `bf16` (`vdpbf16ps`).
+    /// Dot products of `bf16` pairs (`vdpbf16ps`).
     Pairs,
     /// Tiles of `bf16` (`tdpbf16ps`, AMX).
     Tiles,
-    /// Bytes (`vpdpbusd`, VNNI).
+    /// Dot products of bytes (`vpdpbusd`, VNNI).
     Bytes,
     /// Tiles of `f32` rounded to `tf32`, on a GPU (`mma`).
     Tf32TensorCores,
@@ -35,7 +36,7 @@ pub enum Products {
 }
 
 impl Products {
-    /// As words.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Products::Floats => "FMA",
@@ -48,74 +49,74 @@ impl Products {
     }
 }
 
-/// A launch of a plan: one place in it, which a loop over layers comes to again and again.
+/// A launch site of a plan, which a loop over layers executes repeatedly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
     /// Name of the kernel.
     pub kernel: String,
-    /// File and line of the program that it comes from; empty where there is none.
+    /// File and line of the source it comes from; empty if unknown.
     pub source: String,
     /// What its products are made of.
     pub products: Products,
-    /// Launches in a call.
+    /// Number of launches per call.
     pub launches: usize,
-    /// Seconds that they take together, the median of the calls.
+    /// Total time of the launches in seconds, the median over calls.
     pub seconds: f64,
-    /// Floating-point operations that they do together.
+    /// Total floating-point operations of the launches.
     pub flops: u64,
-    /// Bytes that they must move at least, together.
+    /// Total bytes that the launches must move at least.
     pub bytes: u64,
-    /// Those of them that are parameters.
+    /// Part of `bytes` that is parameters.
     pub weights: u64,
-    /// Are these two exact? Else data decides, and they are the most it can be.
+    /// Are `flops` and `bytes` exact? Otherwise they depend on data, and are upper bounds.
     pub exact: bool,
-    /// Were operations not counted? Then `flops` is 0.
+    /// Operations were not counted; `flops` is 0.
     pub uncounted: bool,
 }
 
-/// What was measured.
+/// The measurements of an entry point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Name of the model.
     pub model: String,
     /// Name of the entry point.
     pub entry: String,
-    /// The run-time dimensions.
+    /// Values of the run-time dimensions.
     pub sizes: Vec<(String, i64)>,
-    /// The variant of the code that ran.
+    /// Name of the variant that ran.
     pub variant: String,
-    /// Calls that were timed.
+    /// Number of timed calls.
     pub calls: usize,
-    /// Seconds of a call, the median.
+    /// Median duration of a call in seconds.
     pub seconds: f64,
-    /// The launches, in the order of the plan.
+    /// The launch sites, in plan order.
     pub sites: Vec<Site>,
-    /// What the machine can do.
+    /// The machine's ceilings.
     pub ceilings: Ceilings,
-    /// The GPU that it ran on.
+    /// The GPU, if it ran on one.
     pub gpu: Option<Device>,
 }
 
 /// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub name: String,
-    /// Is it a simulator of one? Then times say nothing.
+    /// A simulated GPU, whose times are meaningless.
     pub simulated: bool,
 }
 
-/// Which ceiling is nearer.
+/// The ceiling that limits a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// Multiply-adds.
     Compute,
-    /// Memory, or the cache in which its data may lie.
+    /// Memory, or the cache that may hold its data.
     Memory,
 }
 
 impl Bound {
-    /// As a word.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Bound::Compute => "compute",
@@ -124,42 +125,44 @@ impl Bound {
     }
 }
 
-/// How fast some work was done.
+/// Rates of some work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Floating-point operations a second.
+    /// Floating-point operations per second.
     pub flops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: f64,
-    /// The first as a part of its ceiling.
+    /// `flops` relative to its ceiling.
     pub of_flops: f64,
-    /// The second as a part of its ceiling.
+    /// `bandwidth` relative to its ceiling.
     pub of_bandwidth: f64,
-    /// The ceiling that would be reached first.
+    /// The nearer ceiling.
     pub bound: Bound,
-    /// The farthest memory that its bytes come from at best: `L2`, `memory`.
+    /// The farthest memory that must supply its bytes: `L2`, `memory`.
     pub memory: &'static str,
-    /// The faster of the two rates as a part of its ceiling as it was measured: above 1 if that ceiling is too low.
+    /// The larger of the two rates relative to the ceiling as measured: above 1 if that ceiling is
+    /// too low.
     pub of_measured: f64,
 }
 
-/// Below this part of the best round, the median round tells of a busy machine.
+/// A median round below this part of the best one indicates a busy machine.
 const STEADY: f64 = 0.8;
-/// From this part of a measured ceiling on, a kernel tells that the ceiling is too low.
+/// A kernel above this multiple of a measured ceiling indicates that the ceiling is too low.
 const ABOVE: f64 = 1.1;
 
 impl Report {
-    /// Who worked: `1 thread`, `132 multiprocessors`.
+    /// The threads or multiprocessors: `1 thread`, `132 multiprocessors`.
     pub(super) fn workers(&self) -> String {
         let what = if self.gpu.is_some() { "multiprocessor" } else { "thread" };
         let n = self.ceilings.workers;
         format!("{n} {what}{}", if n == 1 { "" } else { "s" })
     }
 
-    /// How fast the launches of a place were. Each has ceilings of its own: operations are set beside the fastest products that
-    /// its kernel may use, bytes beside what the caches deliver in which they may lie. That are, for what is computed, those that
-    /// hold all that one launch touches, and for parameters, which other launches displace in between, those that hold all that a
-    /// call touches. What ran faster than a ceiling was measured is its ceiling itself: nothing is above.
+    /// The rates of a launch site relative to its own ceilings: operations relative to the fastest
+    /// multiplication that its kernel uses, bytes relative to the bandwidth of the memories that
+    /// may hold them. For activations these are the caches that hold everything one launch
+    /// accesses; for parameters, which other launches evict in between, the caches that hold
+    /// everything a call accesses. A rate above a measured ceiling replaces that ceiling.
     pub fn rates(&self, site: &Site) -> Rates {
         let seconds = site.seconds.max(1e-9);
         let (done, moved) = (site.flops as f64 / seconds, site.bytes as f64 / seconds);
@@ -178,7 +181,7 @@ impl Report {
         Rates { flops: done, bandwidth: moved, of_flops, of_bandwidth, bound, memory: far.name, of_measured }
     }
 
-    /// Why the ceilings may be too low, in sentences; empty where nothing tells of it.
+    /// Reasons why the ceilings may be too low, in sentences.
     pub fn warnings(&self) -> Vec<String> {
         let mut found = Vec::new();
         let steadiness = self.ceilings.steadiness;
@@ -197,7 +200,7 @@ impl Report {
         found
     }
 
-    /// All launches as one.
+    /// The sum of all launch sites.
     pub fn all(&self) -> Site {
         let sum = |f: &dyn Fn(&Site) -> u64| self.sites.iter().map(f).fold(0, u64::saturating_add);
         Site {
@@ -215,7 +218,7 @@ impl Report {
     }
 }
 
-/// What a kernel does that has no line of the program to say so, by the first part of its name.
+/// What a kernel without a source line does, by the first part of its name.
 pub(crate) fn explained(kernel: &str) -> Option<&'static str> {
     Some(match kernel.split('.').next()? {
         "carry" => "copies a value that a loop hands to its next iteration, where it cannot be computed in place",
@@ -278,7 +281,7 @@ mod tests {
     fn each_launch_has_the_ceilings_of_what_it_uses() {
         let report = example();
         let rates = |n: usize| report.rates(&report.sites[n]);
-        // 666,667 bytes a launch lie in L2, which may deliver 200 GB/s.
+        // 666,667 bytes per launch fit L2, which provides 200 GB/s.
         let rows = rates(0);
         assert!((rows.of_bandwidth - 8e9 / 200e9).abs() < 1e-6 && rows.memory == "L2", "{rows:?}");
         assert!((rows.of_flops - 4e9 / 480e9).abs() < 1e-6, "{rows:?}");
@@ -287,7 +290,7 @@ mod tests {
         assert!((product.of_flops - 400e9 / 2400e9).abs() < 1e-6, "{product:?}");
         let least = 18e6 / 46e9 + 2e6 / 200e9;
         assert!((product.of_bandwidth - least / 0.008).abs() < 1e-6 && product.memory == "memory", "{product:?}");
-        // 120 GB/s from memory, which was measured at 46: the ceiling was not reached when it was measured.
+        // 120 GB/s from memory, whose ceiling was measured as 46: that measurement was too low.
         let copied = rates(3);
         assert!((copied.of_bandwidth - 1.0).abs() < 1e-9, "{copied:?}");
         assert!((copied.of_measured - 120.0 / 46.0).abs() < 1e-6, "{copied:?}");

@@ -1,18 +1,20 @@
-//! A report as a roofline picture: an SVG that is read in light and in dark.
+//! A report as a roofline plot: an SVG for light and dark backgrounds.
 //!
-//! Across: operations for each byte that must be moved. Up: operations a second. A slope is what memory or a cache can feed, a
-//! roof what one kind of products reaches; those that some kernel has as its ceiling are drawn, and memory and `f32`. A dot is a
-//! kernel, its area the share of the call's time that it takes. Names of kernels are drawn where they cover no line, dot or other name; the
-//! legend has all else, and the names for which there was no room.
+//! X axis: operations per byte that must be moved. Y axis: operations per second. A slope is the
+//! bandwidth of a memory or cache, a roof the rate of one kind of multiplication; the plot shows
+//! the lines that limit some kernel, and always memory and `f32`. A dot is a kernel, with an area
+//! proportional to its share of the call's time. Kernels are labelled where the label covers no
+//! line, dot or other label; the legend has everything else, and the labels for which there was no
+//! space.
 
 use super::{Bound, Memory, Products, Report, Site};
 use crate::svg::{self, escape, text};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Size of the picture.
+/// Size of the SVG.
 const SIZE: (f64, f64) = (1200.0, 600.0);
-/// The plane's edges: left, top, right, bottom.
+/// Edges of the plot area: left, top, right, bottom.
 const PLANE: (f64, f64, f64, f64) = (80.0, 64.0, 930.0, 530.0);
 
 const STYLE: &str = "\
@@ -31,7 +33,7 @@ struct Axes {
 }
 
 impl Axes {
-    /// What shows every dot and where the lines of the ceilings meet.
+    /// Axes that include every dot and the points where the lines of the ceilings meet.
     fn of(report: &Report, dots: &[&Site], ceilings: &Drawn) -> Axes {
         let ridges = ceilings
             .memories
@@ -44,7 +46,7 @@ impl Axes {
             up = (up.0.min(y), up.1.max(y));
         }
         let decades = |(low, high): (f64, f64)| {
-            // Some room below the lowest and above the highest.
+            // Leave some space below the lowest and above the highest.
             let low = (low * 0.7).max(1e-9).log10().floor() as i32;
             (low, ((high.max(1e-9) * 1.5).log10().ceil() as i32).max(low + 1))
         };
@@ -62,21 +64,21 @@ impl Axes {
     }
 }
 
-/// Operations for each byte, and a second.
+/// Operations per byte, and per second.
 fn place(report: &Report, site: &Site) -> (f64, f64) {
     let rates = report.rates(site);
     (site.flops as f64 / (site.bytes as f64).max(1.0), rates.flops)
 }
 
-/// The ceilings that are drawn.
+/// The ceilings to draw.
 struct Drawn {
-    /// The nearest first.
+    /// Nearest first.
     memories: Vec<Memory>,
     products: Vec<(Products, f64)>,
 }
 
 impl Drawn {
-    /// Those that a kernel has, and memory and `f32`.
+    /// The ceilings that limit some kernel, and memory and `f32`.
     fn of(report: &Report) -> Drawn {
         let c = &report.ceilings;
         let near = |s: &Site| c.memory_of(s.bytes / u64::try_from(s.launches).unwrap_or(1).max(1)).name;
@@ -90,7 +92,7 @@ impl Drawn {
     }
 }
 
-/// The picture.
+/// Draws the plot.
 pub fn picture(report: &Report) -> String {
     let (dots, others): (Vec<&Site>, Vec<&Site>) = report.sites.iter().partition(|s| s.flops > 0);
     let ceilings = Drawn::of(report);
@@ -128,7 +130,7 @@ fn grid(svg: &mut String, axes: &Axes) {
     text(svg, "ink", (left - 8.0, top - 10.0), "end", "GFLOP/s");
 }
 
-/// A power of ten as people write it.
+/// A power of ten in words.
 fn number(exponent: i32) -> String {
     match exponent {
         -3..0 => format!("{:.*}", exponent.unsigned_abs() as usize, 10f64.powi(exponent)),
@@ -137,15 +139,17 @@ fn number(exponent: i32) -> String {
     }
 }
 
-/// A straight line, from one end to the other.
+/// A line segment, from one end to the other.
 type Segment = ((f64, f64), (f64, f64));
 
-/// How the line of the n-th ceiling is dashed; no two are alike. The roofs come first, `f32` as a whole line, then the slopes.
+/// Dash pattern of the n-th ceiling; all are distinct. The roofs come first, with `f32` solid, then
+/// the slopes.
 fn dashes(n: usize) -> &'static str {
     ["none", "12 4", "7 4", "2 3", "9 3 2 3", "1 5", "14 3 5 3", "9 3 2 3 2 3", "4 8"].get(n).copied().unwrap_or("1 9")
 }
 
-/// The slopes of memories, up to the highest roof, and the roofs, from the steepest slope on.
+/// Draws the slopes of memories, up to the highest roof, and the roofs, starting at the steepest
+/// slope.
 fn roofs(svg: &mut String, ceilings: &Drawn, axes: &Axes) -> Vec<Segment> {
     let (left, _, right, bottom) = PLANE;
     let (mut lines, roofs) = (Vec::new(), ceilings.products.len());
@@ -153,7 +157,7 @@ fn roofs(svg: &mut String, ceilings: &Drawn, axes: &Axes) -> Vec<Segment> {
     let fastest = ceilings.memories.iter().map(|m| m.bandwidth).fold(1.0, f64::max);
     for (n, m) in ceilings.memories.iter().rev().enumerate() {
         let bandwidth = m.bandwidth.max(1.0);
-        // It begins at the left or at the lower edge.
+        // It starts at the left or the lower edge.
         let lowest = 10f64.powi(axes.across.0) * bandwidth;
         let from = if lowest >= 10f64.powi(axes.up.0) {
             (left, axes.y(lowest))
@@ -182,7 +186,7 @@ fn overlap(a: Frame, b: Frame) -> bool {
     a.0 < b.2 && b.0 < a.2 && a.1 < b.3 && b.1 < a.3
 }
 
-/// Does a line go through a box? (Liang and Barsky 1984.)
+/// Does a segment intersect a box? (Liang and Barsky 1984.)
 fn crosses(((x0, y0), (x1, y1)): Segment, frame: Frame) -> bool {
     let (mut from, mut to) = (0.0f64, 1.0f64);
     for (p, q) in [(x0 - x1, x0 - frame.0), (x1 - x0, frame.2 - x0), (y0 - y1, y0 - frame.1), (y1 - y0, frame.3 - y0)] {
@@ -199,28 +203,29 @@ fn crosses(((x0, y0), (x1, y1)): Segment, frame: Frame) -> bool {
     from <= to
 }
 
-/// Height of a line of text, and how wide a letter is at most on average.
+/// Height of a line of text, and an upper bound of the average width of a character.
 const TEXT: (f64, f64) = (15.0, 7.4);
 
 fn radius(report: &Report, site: &Site) -> f64 {
     3.0 + 18.0 * (site.seconds / report.seconds.max(1e-12)).clamp(0.0, 1.0).sqrt()
 }
 
-/// What is said of a kernel in a word, the colour that says what bounds it, and the part of that ceiling that it reaches.
+/// The label of a kernel, the colour class of the ceiling that limits it, and its rate relative to
+/// that ceiling.
 fn label(report: &Report, site: &Site) -> (String, &'static str) {
     let rates = report.rates(site);
     let (class, of) = match rates.bound {
         Bound::Compute => ("compute", rates.of_flops),
         Bound::Memory => ("memory", rates.of_bandwidth),
     };
-    // Several launches of one kernel are told apart by their lines.
+    // Several launch sites of one kernel are distinguished by their lines.
     let is_alone = report.sites.iter().filter(|s| s.kernel == site.kernel).count() == 1;
     let line = site.source.rsplit(':').next().filter(|line| !is_alone && !line.is_empty());
     let line = line.map_or(String::new(), |line| format!(":{line}"));
     (format!("{}{line} {:.0}%", site.kernel, of * 100.0), class)
 }
 
-/// The dots with their names, which are in nothing's way; the labels for which there is no room.
+/// Draws the dots with labels that overlap nothing; returns the labels without space.
 fn names(svg: &mut String, report: &Report, axes: &Axes, dots: &[&Site], lines: &[Segment]) -> Vec<String> {
     let circles: Vec<Frame> = dots
         .iter()
@@ -250,7 +255,7 @@ fn names(svg: &mut String, report: &Report, axes: &Axes, dots: &[&Site], lines: 
                 && !placed.iter().chain(&circles).any(|other| overlap(*frame, *other))
                 && !lines.iter().any(|line| crosses(*line, *frame))
         };
-        // Beside it, then farther and farther away, all around.
+        // Try beside the dot, then farther away, in all directions.
         let rings = (0..14).flat_map(|ring| (0..16).map(move |turn| (f64::from(ring), f64::from(turn))));
         let mut places = rings.map(|(ring, turn)| {
             let (sin, cos) = (turn * std::f64::consts::TAU / 16.0).sin_cos();
@@ -262,7 +267,7 @@ fn names(svg: &mut String, report: &Report, axes: &Axes, dots: &[&Site], lines: 
             unnamed.push(name);
             continue;
         };
-        // To the nearest point of the name, where that is not beside the dot.
+        // A leader to the nearest point of the label, unless that is beside the dot.
         let near = (x.clamp(frame.0, frame.2), y.clamp(frame.1, frame.3));
         if (near.0 - x).hypot(near.1 - y) > r + 12.0 {
             let _ = writeln!(svg, "  <path class=\"lead\" d=\"M{x:.1} {y:.1} L{:.1} {:.1}\"/>", near.0, near.1);
@@ -273,7 +278,7 @@ fn names(svg: &mut String, report: &Report, axes: &Axes, dots: &[&Site], lines: 
     unnamed
 }
 
-/// What lines, colours and sizes mean, right of the plane.
+/// Draws the legend, right of the plot area.
 fn legend(svg: &mut String, report: &Report, ceilings: &Drawn, unnamed: &[String], others: &[&Site]) {
     let (at, end) = (PLANE.2 + 24.0, SIZE.0 - 12.0);
     let mut y = PLANE.1 + 8.0;
@@ -282,7 +287,7 @@ fn legend(svg: &mut String, report: &Report, ceilings: &Drawn, unnamed: &[String
         if let Some(mark) = mark {
             let _ = writeln!(svg, "  {}", mark.replace("{y}", &format!("{:.1}", y - 4.0)));
         }
-        // Lines that are too long are wrapped.
+        // Wrap lines that are too long.
         let room = ((end - at - indent) / TEXT.1) as usize;
         let mut rest = words;
         while !rest.is_empty() {
@@ -344,7 +349,7 @@ mod tests {
         rest.split('"').next().unwrap().parse().unwrap()
     }
 
-    /// The names of a picture with the boxes that they take at least: seven units a letter.
+    /// The labels of a plot with lower bounds of their boxes: seven units per character.
     fn boxes(svg: &str) -> Vec<(String, Frame)> {
         let names = svg.lines().filter(|line| line.contains("class=\"ink name\""));
         let boxes = names.map(|line| {
@@ -355,7 +360,7 @@ mod tests {
         boxes.collect()
     }
 
-    /// Points of all lines of ceilings, a unit apart.
+    /// Points on all lines of ceilings, one unit apart.
     fn points(svg: &str) -> Vec<(f64, f64)> {
         let mut points = Vec::new();
         for line in svg.lines().filter(|line| line.contains("class=\"roof\"") && line.contains(" L")) {
@@ -388,7 +393,7 @@ mod tests {
         ] {
             assert!(svg.contains(part), "{part}: {svg}");
         }
-        // No two ceilings are drawn alike, and each is drawn in the legend as it is in the plane.
+        // All ceilings have distinct dash patterns, which agree with the legend.
         let dashed = |part: &str| -> Vec<&str> {
             let lines = svg.lines().filter(|line| line.contains("class=\"roof\"") && line.contains(part));
             lines.filter_map(|line| line.split("stroke-dasharray=\"").nth(1)?.split('"').next()).collect()
@@ -401,14 +406,15 @@ mod tests {
         assert!(plane.len() == legend.len() && plane.len() >= 4, "{plane:?}");
         // No kernel has its data in L1.
         assert!(!svg.contains("from L1") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        // Every dot is on the plane.
+        // Every dot is in the plot area.
         for dot in svg.lines().filter(|line| line.contains("<circle")) {
             let (x, y) = (value(dot, "cx"), value(dot, "cy"));
             assert!((PLANE.0..=PLANE.2).contains(&x) && (PLANE.1..=PLANE.3).contains(&y), "{dot}");
         }
     }
 
-    /// Names are in nobody's way: not in that of a ceiling's line, of another name, of a dot. Those without room are listed.
+    /// Labels overlap no line of a ceiling, no other label and no dot. Labels without space are
+    /// listed.
     #[test]
     fn names_cross_nothing() {
         let mut rng = crate::random::Random::new(3);
@@ -418,7 +424,7 @@ mod tests {
             report.sites = (0..count)
                 .map(|n| {
                     let flops = 10f64.powf(6.0 + 4.0 * rng.unit());
-                    // Near each other, and many near a ceiling.
+                    // Close to each other, and many close to a ceiling.
                     let (bytes, seconds) =
                         (flops / 10f64.powf(2.5 * rng.unit()), flops / (400e9 * rng.unit().max(0.05)));
                     let (flops, bytes) = (flops as u64, bytes as u64);

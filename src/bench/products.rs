@@ -1,13 +1,15 @@
-//! Loops in machine code that multiply in other ways than by `f32` FMAs: pairs of `bf16`, tiles of `bf16`, bytes.
+//! Machine code loops that multiply in other ways than `f32` FMA: pairs of `bf16`, tiles of `bf16`,
+//! bytes.
 //!
-//! In: which way, and how many steps. Out: nothing but the time that it takes. As in [`super::machine`], each step works on so
-//! many registers that none waits for itself. Where a processor has not the instructions, or its system does not let this
-//! process use them, nothing is done.
+//! In: the kind of multiplication, and a number of steps. Out: only the time it takes. As in
+//! [`super::machine`], each step uses enough registers to avoid stalls on dependencies. If
+//! the CPU lacks the instructions, or the operating system does not permit them, the loops do
+//! nothing.
 
 use super::Products;
 
 impl Products {
-    /// Those that this processor has beside `f32` FMAs.
+    /// The kinds that this CPU supports in addition to `f32` FMA.
     pub(super) fn here() -> Vec<Products> {
         [Products::Pairs, Products::Tiles, Products::Bytes]
             .into_iter()
@@ -15,12 +17,12 @@ impl Products {
             .collect()
     }
 
-    /// Operations of a step; 0 where they cannot run.
+    /// Operations per step; 0 if not supported.
     pub(super) fn operations_per_step(self) -> f64 {
         loops::operations(self)
     }
 
-    /// Multiplies.
+    /// Runs the loop.
     pub(super) fn multiply(self, steps: u64) {
         if self.operations_per_step() > 0.0 {
             loops::multiply(self, steps.max(1));
@@ -35,7 +37,7 @@ mod loops {
     use crate::runtime::processor::can_run;
     use std::arch::asm;
 
-    /// The configuration of tiles: each of 16 rows of 64 bytes.
+    /// Tile configuration: 16 rows of 64 bytes each.
     #[repr(align(64))]
     struct Tiles([u8; 64]);
 
@@ -65,7 +67,7 @@ mod loops {
         }
     }
 
-    /// Zeros into all registers, then `$line` for each, step after step.
+    /// Zeroes all registers, then executes `$line` for each in every step.
     macro_rules! multiply {
         ($steps:ident, $zero:literal, $v:literal, $product:literal, $($n:literal)*) => {
             asm!(
@@ -85,7 +87,8 @@ mod loops {
 
     pub(super) fn multiply(products: Products, steps: u64) {
         match products {
-            // SAFETY: the processor has these instructions, see `operations`; nothing but registers is touched.
+            // SAFETY: the CPU has these instructions, see `operations`; only registers are
+            // accessed.
             Products::Pairs => unsafe {
                 multiply!(steps, "vpxord", "zmm", "vdpbf16ps",
                     "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11"
@@ -102,7 +105,8 @@ mod loops {
                 multiply!(steps, "vpxor", "ymm", "{{vex}} vpdpbusd",
                     "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11")
             },
-            // SAFETY: the processor has tiles and the system has granted them, see `operations`; the configuration is read.
+            // SAFETY: the CPU has tiles and the operating system has permitted them, see
+            // `operations`; only the configuration is read.
             Products::Tiles => unsafe {
                 asm!(
                     "ldtilecfg [rdx]",

@@ -1,10 +1,10 @@
-//! A report as a table for people, and as JSON for programs.
+//! A report as a table for users, and as JSON for programs.
 
 use super::{Bound, Ceilings, Products, Rates, Report, Site};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// The table, a line for each launch of the plan.
+/// Formats the table, with one line per launch site.
 pub fn table(report: &Report) -> String {
     let sizes: Vec<String> = report.sizes.iter().map(|(name, n)| format!("{name}={n}")).collect();
     let sizes = if sizes.is_empty() { String::new() } else { format!(" at {}", sizes.join(", ")) };
@@ -45,7 +45,7 @@ pub fn table(report: &Report) -> String {
     text
 }
 
-/// What is known without times: how often what is launched, and its work.
+/// What is known without times: how often each kernel is launched, and its work.
 fn counts(report: &Report, title: &str) -> String {
     const COLUMNS: [usize; 5] = [0, 1, 2, 5, 6];
     let chosen = |cells: Vec<String>| COLUMNS.iter().filter_map(|n| cells.get(*n).cloned()).collect::<Vec<_>>();
@@ -60,7 +60,7 @@ fn counts(report: &Report, title: &str) -> String {
     format!("{title}{note}\n\n{lines}\n{}", explanations(report))
 }
 
-/// What kernels do that have no line of the program.
+/// Explains kernels without a source line.
 fn explanations(report: &Report) -> String {
     let mut text = String::new();
     let mut explained: Vec<(&str, &str)> = Vec::new();
@@ -76,7 +76,7 @@ fn explanations(report: &Report) -> String {
     text
 }
 
-/// What the columns are.
+/// Column headings.
 const HEAD: [&str; 12] = [
     "kernel",
     "source",
@@ -92,7 +92,7 @@ const HEAD: [&str; 12] = [
     "bound by",
 ];
 
-/// What the numbers mean.
+/// Explanations below the table.
 const NOTES: &str = "\
 FLOP: what the kernels do; an exp is one, and so is each half of a multiply-add. Bytes: what must be moved at least, each buffer once.
 Of peak, of bandwidth: beside the products that the kernel uses, and the memory that its data comes from at best: a cache that
@@ -108,17 +108,17 @@ Bytes: what must be moved at least, each buffer once. `?`: too long to count.
 Of peak, of bandwidth: beside tensor cores if the kernel uses them, those of its type, and the memory that its data comes from at best.
 ";
 
-/// Columns of text, which begin at the left; the others end at the right.
+/// Text columns are left-aligned; the others are right-aligned.
 fn is_text(column: usize) -> bool {
     matches!(HEAD.get(column), Some(&("kernel" | "source" | "bound by")))
 }
 
-/// Rows of cells as lines whose columns are as wide as they must be, two blanks apart.
+/// Formats rows in aligned columns, two spaces apart.
 fn aligned(rows: &[Vec<String>]) -> String {
     aligned_by(rows, HEAD.len(), &is_text)
 }
 
-/// The same for any columns, of which some are text.
+/// The same for any number of columns; `is_text` says which are text.
 fn aligned_by(rows: &[Vec<String>], columns: usize, is_text: &dyn Fn(usize) -> bool) -> String {
     let width = |column: usize| rows.iter().filter_map(|r| r.get(column)).map(|c| c.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -139,7 +139,7 @@ fn aligned_by(rows: &[Vec<String>], columns: usize, is_text: &dyn Fn(usize) -> b
     text
 }
 
-/// The cells of a kernel's launches; for all of them together no bound is reported, since each has its own.
+/// The cells of a launch site; the total has no single bound, since each site has its own.
 fn row(report: &Report, site: &Site, single: bool) -> Vec<String> {
     let rates = report.rates(site);
     let mark = if site.exact { "" } else { " (at most)" };
@@ -165,7 +165,7 @@ fn row(report: &Report, site: &Site, single: bool) -> Vec<String> {
     ]
 }
 
-/// What multiplies, in words.
+/// Display name of the multiplication.
 fn unit(c: &Ceilings, products: Products) -> &'static str {
     match products {
         Products::Floats => c.vectors,
@@ -177,10 +177,10 @@ fn percent(part: f64) -> String {
     format!("{:.1}%", part * 100.0)
 }
 
-/// The same as JSON.
+/// Formats the report as JSON.
 pub fn json(report: &Report) -> String {
     let c = &report.ceilings;
-    // A simulator has no times.
+    // A simulator has no meaningful times.
     let timed = report.gpu.as_ref().is_none_or(|gpu| !gpu.simulated);
     let number = |x: f64| if timed { json!(x) } else { Value::Null };
     let rates = |r: &Rates| {
@@ -267,7 +267,7 @@ carry: copies a value that a loop hands to its next iteration, where it cannot b
         assert_eq!(text, expected);
     }
 
-    /// A GPU that is there, and one that is not.
+    /// A report on a real or a simulated GPU.
     fn on_gpu(simulated: bool) -> Report {
         let mut report = super::super::example();
         report.variant = "sm_90a".to_string();
@@ -297,7 +297,7 @@ carry: copies a value that a loop hands to its next iteration, where it cannot b
         assert_eq!(value["ceilings"]["products"]["tensor cores"], 2400e9);
         assert_eq!(value["kernels"][2]["flops"], Value::Null);
         assert_eq!((&value["ceilings"]["threads"], &value["ceilings"]["multiprocessors"]), (&Value::Null, &json!(132)));
-        // Products of tf32 are beside a ceiling of their own.
+        // tf32 matmuls are compared with a ceiling of their own.
         let mut report = on_gpu(false);
         report.sites[1].products = Products::Tf32TensorCores;
         let line = "matmul.1         example.attn:9         12   8.0000   79.2%  3200.000  20.000   400.00    2.50    33.3%          5.0%  compute (tf32 tensor cores)";

@@ -1,7 +1,7 @@
-//! The options of each command, as clap reads them.
+//! The options of each command, in the form that clap parses.
 //!
-//! In: what the user typed, by clap. Out: plain structures that the driver reads. The types of the values are in
-//! [`super::values`].
+//! In: the command line, parsed by clap. Out: plain structs for the driver. The types of the values
+//! are in [`super::values`].
 
 use super::values::{
     Backend, Binding, CodeBackend, Colour, CpuTier, Cubins, Emit, FloatMode, Gpu, Input, Listed, MatmulPrecision,
@@ -16,25 +16,30 @@ use std::path::PathBuf;
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Output")]
 pub struct CompileOptions {
-    /// The program: `.attn`, or the dump of a later stage (`.air`, `.tir`, `.vir`, `.clif`); `-` is stdin
+    /// The program: `.attn`, or the dump of a later stage (`.air`, `.tir`, `.vir`, `.clif`); `-` is
+    /// stdin
     #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
-    /// The output file, with the extension of its format; further formats are written next to it. `-` is stdout
+    /// The output file, with the extension of its format; further formats are written next to it.
+    /// `-` is stdout
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What to write: tokens, ast, types, ir, dot, tile, vector, clif, mir, asm, ptx, sass, obj, so, header, python; `=-` is stdout
+    /// What to write: tokens, ast, types, ir, dot, tile, vector, clif, mir, asm, ptx, sass, obj,
+    /// so, header, python; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     /// Code generator for the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
-    /// Include machine code for GPUs, which NVIDIA's `ptxas` makes, beside PTX
+    /// Include GPU machine code made by NVIDIA's `ptxas`, in addition to PTX
     ///
-    /// `ptxas` is what `ATTNC_PTXAS` names, or in the folders of `PATH`, or in `CUDA_HOME`. A model with machine code for its GPU
-    /// is opened without the driver's compiler. The library's bytes then depend on that `ptxas`; `--remarks` tells which it is.
+    /// `ptxas` is taken from `ATTNC_PTXAS`, the folders of `PATH`, or `CUDA_HOME`. A model with
+    /// machine code for its GPU is opened without the driver's compiler. The library's bytes then
+    /// depend on that `ptxas`; `--remarks` reports which one was used.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Cubins::Auto, help_heading = "Target")]
     pub cubins: Cubins,
-    /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir`, `asm`, `ptx` and `sass`, by its name in the tile IR (`attention.0`)
+    /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir`, `asm`, `ptx` and `sass`,
+    /// by its name in the tile IR (`attention.0`)
     #[arg(long, value_name = "NAME", help_heading = "Passes and dumps")]
     pub kernel: Option<String>,
     /// Show only this entry point in `ir` and `dot`
@@ -100,26 +105,30 @@ pub struct RunOptions {
     pub function: Option<String>,
     /// Make the calls in this file, all in one session; `-` is stdin
     ///
-    /// A line for each: `step(token = 3)`, `forward(x = x.npy, n = [1, 2])`; `reset` makes all states zeros again, and `//` begins
-    /// a comment. Results are named by their call: `1.step.result`.
+    /// One call per line: `step(token = 3)`, `forward(x = x.npy, n = [1, 2])`; `reset` zeroes all
+    /// states, and `//` starts a comment. Results are named by their call: `1.step.result`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["function", "input", "tap"])]
     pub calls: Option<PathBuf>,
     /// Also output the taps whose paths match (`h.*.attn.weights`)
     #[arg(long, value_name = "PATH")]
     pub tap: Vec<String>,
-    /// Write results as NumPy files into this folder, or the only result to this `.npy` file, instead of a summary
+    /// Write results as NumPy files into this folder, or the only result to this `.npy` file,
+    /// instead of a summary
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What runs the program
+    /// How to run the program
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
     pub backend: Backend,
-    /// With `--backend ptx-sim`: draw what a block of a kernel does over time into this file, as SVG, or as text (`.txt`, `-`)
+    /// With `--backend ptx-sim`: draw a timeline of a kernel's block into this file, as SVG, or as
+    /// text (`.txt`, `-`)
     ///
-    /// Rows are warps, tensor cores, copies that are under way, and shared memory; time is in cycles of a simple model of a
-    /// multiprocessor, not measured. The block is one in the middle of the longest launch.
+    /// Rows are warps, tensor cores, copies in flight, and shared memory; time is in cycles of a
+    /// simple model of a multiprocessor, not measured. The block is one in the middle of the
+    /// longest launch.
     #[arg(long, value_name = "FILE")]
     pub schedule: Option<PathBuf>,
-    /// The kernel of `--schedule`, by its name in the tile IR (`attention.0`) [default: the longest launch of all]
+    /// The kernel of `--schedule`, by its name in the tile IR (`attention.0`) [default: the longest
+    /// launch of all]
     #[arg(long, value_name = "NAME", requires = "schedule")]
     pub kernel: Option<String>,
     /// Number of threads; one per processor if omitted
@@ -152,25 +161,29 @@ pub struct GenerateOptions {
     /// Use random weights, without `--weights`; the same seed gives the same weights
     #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub random: Option<u64>,
-    /// What makes tokens of text: `bytes` (a token is a byte), or a file `tokenizer.json` of the Hugging Face hub
+    /// How text is converted to tokens: `bytes` (one token per byte), or a `tokenizer.json` of the
+    /// Hugging Face hub
     #[arg(long, value_name = "FILE")]
     pub tokenizer: PathBuf,
-    /// What makes text of the tokens that are written, where the model writes in another vocabulary than it reads
+    /// How written tokens are converted to text, if the model writes in another vocabulary than it
+    /// reads
     #[arg(long, value_name = "FILE")]
     pub output_tokenizer: Option<PathBuf>,
-    /// The text to go on from; `-` reads it from stdin
+    /// The text to continue; `-` reads it from stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: String,
-    /// Write the prompt before the text that follows it
+    /// Write the prompt before the generated text
     #[arg(long)]
     pub echo: bool,
-    /// The most tokens to write
+    /// Maximum number of tokens to write
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub max_tokens: u64,
-    /// Stop before this text, or before the token of this number (`--stop text:7` is the text `7`); may be repeated
+    /// Stop before this text, or before the token of this number (`--stop text:7` is the text `7`);
+    /// may be repeated
     #[arg(long, value_name = "TEXT|ID", allow_hyphen_values = true)]
     pub stop: Vec<Stop>,
-    /// 0: always the most probable token; below 1 the better tokens gain, above 1 the others [default: 1]
+    /// 0: always the most probable token; below 1 the better tokens gain, above 1 the others
+    /// [default: 1]
     #[arg(long, value_name = "T", value_parser = at_least_zero, help_heading = "Choice of tokens")]
     pub temperature: Option<f64>,
     /// Choose among the K best tokens [default: all]
@@ -179,13 +192,13 @@ pub struct GenerateOptions {
     /// Choose among the fewest tokens whose probabilities together reach P [default: 1]
     #[arg(long, value_name = "P", value_parser = probability, help_heading = "Choice of tokens")]
     pub top_p: Option<f64>,
-    /// Makes tokens that were there less probable, above 1 [default: 1]
+    /// Above 1, makes tokens that occurred before less probable [default: 1]
     #[arg(long, value_name = "R", value_parser = above_zero, help_heading = "Choice of tokens")]
     pub repetition_penalty: Option<f64>,
     /// The same seed gives the same text [default: 0]
     #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Choice of tokens")]
     pub seed: Option<i64>,
-    /// The entry point that takes tokens and gives the next one
+    /// The entry point that takes tokens and returns the next one
     #[arg(long, value_name = "NAME", default_value = "next", help_heading = "Call")]
     pub function: String,
     /// Code generator for the kernels
@@ -218,7 +231,8 @@ pub struct BenchOptions {
     /// The value of a run-time dimension in the calls; `batch=N` for leading axes [default: 1]
     #[arg(long, value_name = "NAME=N", value_delimiter = ',')]
     pub size: Vec<Named<u64>>,
-    /// What a state of integers is when each call begins, how many tokens a cache has, say [default: 0]
+    /// The value of an integer state when each call starts, such as the number of tokens in a cache
+    /// [default: 0]
     #[arg(long, value_name = "NAME=N", value_delimiter = ',')]
     pub state: Vec<StateValue>,
     /// The weights: a safetensors file or the index of several; random if omitted
@@ -283,14 +297,16 @@ pub struct OptOptions {
 /// `attnc explain E0301`
 #[derive(Args, Debug, Clone)]
 pub struct ExplainOptions {
-    /// The code: E0301, e301 or 301, or a name in the language reference; lists all codes with their titles if omitted
+    /// The code: E0301, e301 or 301, or a name in the language reference; lists all codes with
+    /// their titles if omitted
     pub code: Option<String>,
 }
 
 /// `attnc ref softmax`
 #[derive(Args, Debug, Clone)]
 pub struct RefOptions {
-    /// The function, operator, statement or layer: `softmax`, `@`, `let dim`, `nn.Linear`; lists all if omitted
+    /// The function, operator, statement or layer: `softmax`, `@`, `let dim`, `nn.Linear`; lists
+    /// all if omitted
     #[arg(allow_hyphen_values = true)]
     pub name: Option<String>,
     /// Print the whole reference as a document in Markdown
@@ -310,7 +326,8 @@ pub struct StdOptions {
 pub struct FunctionOptions {
     /// The function, such as `exp`; `attnc list functions` lists all
     pub name: String,
-    /// Show the straight-line code of the leaf functions for this instruction set, instead of the source with all its versions
+    /// Show the straight-line code of the leaf functions for this instruction set, instead of the
+    /// source with all its versions
     #[arg(long, value_name = "SET")]
     pub cpu: Option<CpuTier>,
 }
@@ -318,12 +335,14 @@ pub struct FunctionOptions {
 /// `attnc import bert-base-uncased -o bert.attn`
 #[derive(Args, Debug, Clone)]
 pub struct ImportOptions {
-    /// The folder with `config.json` and `model.safetensors` (or `model.safetensors.index.json`), or a GGUF file
+    /// The folder with `config.json` and `model.safetensors` (or `model.safetensors.index.json`),
+    /// or a GGUF file
     pub folder: PathBuf,
-    /// The program; stdout if omitted. The weights of a GGUF file are written beside it, as a safetensors file
+    /// The program; stdout if omitted. The weights of a GGUF file are written beside it, as a
+    /// safetensors file
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// A field of `config.json` that changes nothing in the results; may be repeated
+    /// A field of `config.json` that does not affect the results; may be repeated
     #[arg(long, value_name = "FIELD")]
     pub ignore: Vec<String>,
     /// Messages.
@@ -331,11 +350,12 @@ pub struct ImportOptions {
     pub messages: MessageOptions,
 }
 
-/// What a program does not fix itself.
+/// Bindings of a program's open parameters.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Program")]
 pub struct ProgramOptions {
-    /// Bind a dimension to a number (`D=64`), or an element type of the model to another one (`E=bf16`)
+    /// Bind a dimension to a number (`D=64`), or an element type of the model to another one
+    /// (`E=bf16`)
     #[arg(long = "dim", value_name = "NAME=VALUE", value_delimiter = ',')]
     pub dims: Vec<Named<Binding>>,
     /// The model to compile, if the file has several
@@ -343,47 +363,53 @@ pub struct ProgramOptions {
     pub entry: Option<String>,
 }
 
-/// What code is generated for.
+/// Target options.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Target")]
 pub struct TargetOptions {
-    /// What runs the program; a library for both has code for both
+    /// The hardware to compile for; a library for both contains code for both
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cpu")]
     pub target: Vec<Target>,
-    /// The kind of GPU that dumps for `--target cuda` show
+    /// The GPU architecture of dumps with `--target cuda`
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Gpu::Sm80)]
     pub gpu: Gpu,
     /// Cap the instruction set; code for all of them is included if omitted
     ///
-    /// Code for the lower ones is included too, and the best one that the processor supports runs, except that avx512bf16
-    /// runs on Intel processors only with `ATTNC_CPU=avx512bf16`. The bf16 levels are included if the program multiplies bf16
-    /// by bf16 or weights are packed so, avx2vnni if weights are packed as integers (`--pack`). Dumps (`tile`, `vector`, `clif`, `mir`, `asm`) show this instruction
-    /// set, `portable` if omitted. `native` is the best one of this machine.
+    /// Code for the lower ones is included too, and the best one that the processor supports is
+    /// used, except that avx512bf16 is used on Intel processors only with `ATTNC_CPU=avx512bf16`.
+    /// The bf16 instruction sets are included if the program multiplies bf16 by bf16 or weights are
+    /// packed as bf16, avx2vnni if weights are packed as integers (`--pack`). Dumps (`tile`,
+    /// `vector`, `clif`, `mir`, `asm`) show this instruction set, `portable` if omitted. `native`
+    /// is the best one of this machine.
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,
     /// The format of packed matmul weights
     ///
-    /// Weights are packed when a model is opened. Fewer bytes make products with few rows faster and results less exact;
-    /// `run` reports the error of the results and, with `--weights`, of each parameter. Sums stay in f32. What a processor with
-    /// instructions for products of bf16 or of bytes multiplies by such weights is rounded to bf16, or quantised to 8 bits, too. The
-    /// interpreter uses the weights unpacked.
+    /// Weights are packed when a model is opened. Narrower formats make matmuls with few rows
+    /// faster and results less exact; `run` reports the error of the results and, with `--weights`,
+    /// of each parameter. Sums stay in f32. On processors with bf16 or byte dot products, the other
+    /// operand of such a matmul is rounded to bf16, or quantised to 8 bits, too. The interpreter
+    /// uses the unpacked weights.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = WeightPacking::F32)]
     pub pack: WeightPacking,
-    /// The precision of f32 products on a GPU
+    /// The precision of f32 matmuls on a GPU
     ///
-    /// With tf32, tensor cores compute them: their operands are rounded to 11 significant bits, so each product of two elements is off by at
-    /// most 2^-10 of its magnitude. Sums stay in f32. Processors compute f32.
+    /// With tf32, they use tensor cores: operands are rounded to 11 significant bits, so the
+    /// relative error of each product is at most 2^-10. Sums stay in f32. CPUs always compute in
+    /// f32.
     #[arg(long, value_enum, value_name = "PRECISION", default_value_t = MatmulPrecision::F32)]
     pub matmul_precision: MatmulPrecision,
     /// Parameters that are excluded from `--pack` (`"*.gate.*"`); may be repeated
     ///
-    /// A pattern must match the whole name of a parameter in the weights file, in which `*` replaces the index of a layer:
-    /// `h.*.attn.c_attn.weight`. A `*` in the pattern matches any text, including dots and that `*`; everything else matches
-    /// itself. The layers of an array are packed alike. A pattern that matches no parameter is an error.
+    /// A pattern must match the whole name of a parameter in the weights file, in which `*`
+    /// replaces the index of a layer: `h.*.attn.c_attn.weight`. A `*` in the pattern matches any
+    /// string, including dots and that `*`; everything else matches itself. All layers of an array
+    /// are packed alike. A pattern that matches no parameter is an error.
     #[arg(long, value_name = "PATTERN", requires = "pack")]
     pub keep: Vec<String>,
-    /// Optimisation level. 0: no passes, one kernel per operation. 1: removes dead, redundant and constant operations and
-    /// fuses elementwise ones; results are bit-identical to 0. 2: also finds and fuses attention
+    /// Optimisation level. 0: no passes, one kernel per operation. 1: removes dead, redundant and
+    /// constant operations and fuses elementwise ones; results are bit-identical to 0. 2: also
+    /// finds and fuses attention
     #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = level)]
     pub level: u8,
     /// Which changes in rounding are allowed
@@ -392,13 +418,13 @@ pub struct TargetOptions {
 }
 
 impl TargetOptions {
-    /// Is code for it asked for?
+    /// Is this hardware among the targets?
     pub fn is_for(&self, target: Target) -> bool {
         self.target.contains(&target)
     }
 }
 
-/// What is shown of the passes, and which of them run.
+/// Which passes run, and what is reported about them.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Passes and dumps")]
 pub struct PassOptions {
@@ -435,13 +461,13 @@ pub struct PassOptions {
 }
 
 impl PassOptions {
-    /// Whether the verifier runs after each pass: it does, unless turned off.
+    /// Whether the verifier runs after each pass; the default is yes.
     pub fn verifies_each(&self) -> bool {
         self.verify_each.unwrap_or(true)
     }
 }
 
-/// How messages look.
+/// Format of messages.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Messages")]
 pub struct MessageOptions {
@@ -469,7 +495,7 @@ pub struct ListOptions {
 pub struct OpsOptions {
     /// The operation, such as `softmax`; a line for each if omitted
     pub name: Option<String>,
-    /// Of the language or of one IR alone
+    /// Only the language, or one IR
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub ir: Option<OpsLevel>,
 }

@@ -1,6 +1,6 @@
-//! The values of options: output formats, instruction sets, names with numbers.
+//! Types of option values: output formats, instruction sets, names with numbers.
 //!
-//! In: a word of the command line. Out: the value it stands for, or what is wrong with it.
+//! In: an argument of the command line. Out: its value, or an error message.
 
 use crate::diagnostics::did_you_mean;
 use crate::shape::Elem;
@@ -9,12 +9,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Something to write, with an optional path of its own.
+/// An output format with an optional path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Emit {
-    /// What.
+    /// The format.
     pub kind: EmitKind,
-    /// Where, as in `ir=model.air`.
+    /// The path in `ir=model.air`.
     pub path: Option<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ impl FromStr for Emit {
 /// The output formats, in the order of the pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EmitKind {
-    /// The tokens as the grammar reads them.
+    /// The tokens, as the parser receives them.
     Tokens,
     /// The syntax tree.
     Ast,
@@ -47,7 +47,7 @@ pub enum EmitKind {
     Types,
     /// The graph IR after the pipeline.
     Ir,
-    /// The graph IR as a picture for Graphviz.
+    /// The graph IR as a Graphviz graph.
     Dot,
     /// The tile IR.
     Tile,
@@ -189,7 +189,7 @@ impl EmitKind {
     }
 }
 
-/// `NAME=VALUE`.
+/// A `NAME=VALUE` argument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named<T> {
     /// Before `=`.
@@ -214,12 +214,12 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Named<T> {
     }
 }
 
-/// `PATH=N`: a state of a model, by its path (with `*` for each array of layers), and a number.
+/// `PATH=N`: a state of a model, by its path (with `*` for each array of layers), and its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StateValue {
-    /// The state.
+    /// Path of the state.
     pub name: String,
-    /// What it is to be.
+    /// Its value.
     pub value: i64,
 }
 
@@ -234,10 +234,10 @@ impl FromStr for StateValue {
     }
 }
 
-/// What `--dim` binds a generic of a model to.
+/// The value that `--dim` binds to a generic of a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Binding {
-    /// A dimension: how many elements.
+    /// A number of elements.
     Number(u64),
     /// An element type.
     Element(Elem),
@@ -268,7 +268,7 @@ impl fmt::Display for Binding {
     }
 }
 
-/// An argument of a call, as `attnc run --input` takes it.
+/// The value of an `attnc run --input`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
     /// A NumPy file.
@@ -280,14 +280,14 @@ pub enum Input {
 impl FromStr for Input {
     type Err = std::convert::Infallible;
 
-    /// What begins with a bracket or is a number is a literal; a file of such a name is reached as `./3`.
+    /// Brackets and numbers start a literal; a file with such a name can be given as `./3`.
     fn from_str(text: &str) -> Result<Input, Self::Err> {
         let is_literal = text.starts_with('[') || matches!(text, "true" | "false") || text.parse::<f64>().is_ok();
         Ok(if is_literal { Input::Literal(text.to_string()) } else { Input::File(PathBuf::from(text)) })
     }
 }
 
-/// A level of `-O`.
+/// Optimisation level of `-O`.
 pub(super) fn level(text: &str) -> Result<u8, String> {
     match text.parse::<u8>() {
         Ok(level @ 0..=2) => Ok(level),
@@ -296,7 +296,7 @@ pub(super) fn level(text: &str) -> Result<u8, String> {
     }
 }
 
-/// A number of seconds.
+/// A duration in seconds.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds")?;
     match (0.0..=1e6).contains(&seconds) {
@@ -305,7 +305,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number from 0 on.
+/// A finite number that is at least 0.
 pub(super) fn at_least_zero(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "expected a number")?;
     match number {
@@ -315,7 +315,7 @@ pub(super) fn at_least_zero(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A probability.
+/// A number from 0 to 1.
 pub(super) fn probability(text: &str) -> Result<f64, String> {
     match at_least_zero(text) {
         Ok(number) if number > 1.0 => Err("a probability is from 0 to 1".to_string()),
@@ -323,7 +323,7 @@ pub(super) fn probability(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number above 0.
+/// A finite number above 0.
 pub(super) fn above_zero(text: &str) -> Result<f64, String> {
     match at_least_zero(text) {
         Ok(0.0) => Err("the number must be above 0".to_string()),
@@ -334,7 +334,7 @@ pub(super) fn above_zero(text: &str) -> Result<f64, String> {
 /// Where generated text ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// Before this text.
+    /// Before this string.
     Text(String),
     /// Before the token of this number.
     Token(u32),
@@ -356,7 +356,7 @@ impl FromStr for Stop {
     }
 }
 
-/// The kinds of hardware that programs are compiled for.
+/// Hardware that programs are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Target {
     /// The processor
@@ -365,29 +365,29 @@ pub enum Target {
     Cuda,
 }
 
-/// Whether a library has machine code for GPUs beside PTX.
+/// Whether a library contains GPU machine code in addition to PTX.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Cubins {
     /// If `ptxas` is found
     Auto,
-    /// In any case; without `ptxas` that is an error
+    /// Always; it is an error if `ptxas` is not found
     Always,
-    /// No; the driver compiles the PTX when a model is opened
+    /// Never; the driver compiles the PTX when a model is opened
     Never,
 }
 
-/// The kinds of NVIDIA GPUs.
+/// GPU architectures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Gpu {
     /// Ampere; the code runs on every later GPU too
     #[value(name = "sm_80")]
     Sm80,
-    /// Hopper alone
+    /// Hopper only
     #[value(name = "sm_90a")]
     Sm90a,
 }
 
-/// What runs a program under `attnc run`.
+/// How `attnc run` runs a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Backend {
     /// The graph IR's interpreter
@@ -398,7 +398,8 @@ pub enum Backend {
     Cpu,
     /// Code compiled through LLVM; only if attnc is built with it (cargo feature `llvm`)
     Llvm,
-    /// PTX for `--gpu`, on a simulator that reports races, missing fences and waits, and accesses out of bounds
+    /// PTX for `--gpu`, on a simulator that reports races, missing fences and waits, and accesses
+    /// out of bounds
     PtxSim,
 }
 
@@ -411,7 +412,7 @@ pub enum CodeBackend {
     Llvm,
 }
 
-/// Instruction set levels.
+/// Instruction sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum CpuTier {
     /// Every processor of the architecture
@@ -428,7 +429,7 @@ pub enum CpuTier {
     Amx,
     /// aarch64 with NEON; on other machines, objects and dumps only
     Neon,
-    /// The best level of this machine
+    /// The best instruction set of this machine
     Native,
 }
 
@@ -448,16 +449,16 @@ impl CpuTier {
     }
 }
 
-/// The format of packed weights.
+/// Formats of packed weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum WeightPacking {
-    /// Their own type
+    /// Their declared type
     F32,
     /// Rounded to bf16
     Bf16,
-    /// 8-bit integers, a scale for each 32
+    /// 8-bit integers with a scale for each 32
     Int8,
-    /// 4-bit integers, a scale for each 32
+    /// 4-bit integers with a scale for each 32
     Int4,
 }
 
@@ -473,27 +474,28 @@ impl WeightPacking {
     }
 }
 
-/// The precision of products of `f32` on a GPU.
+/// Precision of `f32` matmuls on a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum MatmulPrecision {
-    /// Exact products, by fused steps
+    /// Products in f32, accumulated with fused multiply-adds
     F32,
     /// Operands rounded to 11 significant bits, on tensor cores
     Tf32,
 }
 
-/// Which changes in rounding are allowed.
+/// Permitted changes in rounding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum FloatMode {
     /// None
     Strict,
-    /// Fused multiply-add, reassociation within one reduction, and the documented rewrites of attention and norms
+    /// Fused multiply-add, reassociation within one reduction, and the documented rewrites of
+    /// attention and norms
     Contract,
     /// Every identity of real arithmetic
     Fast,
 }
 
-/// Forms of `--print-changed`.
+/// Formats of `--print-changed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum PrintChanged {
     /// The whole IR
@@ -522,7 +524,7 @@ pub enum MessageFormat {
     Json,
 }
 
-/// Whose operations `attnc ops` shows.
+/// The language, or an IR, whose operations `attnc ops` shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum OpsLevel {
     /// The language
@@ -536,10 +538,10 @@ pub enum OpsLevel {
 }
 
 impl OpsLevel {
-    /// All of them, from the program down.
+    /// All of them, from the language down.
     pub const ALL: [OpsLevel; 4] = [OpsLevel::Language, OpsLevel::Graph, OpsLevel::Tile, OpsLevel::Vector];
 
-    /// What it is called in a heading.
+    /// Its name in a heading.
     pub fn title(self) -> &'static str {
         match self {
             OpsLevel::Language => "language",
@@ -550,7 +552,7 @@ impl OpsLevel {
     }
 }
 
-/// What `attnc list` lists.
+/// Things that `attnc list` can list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Listed {
     /// Operations of the language

@@ -1,21 +1,23 @@
-//! Advice that can be carried out: changes of a source text.
+//! Suggested fixes: edits of a source text.
 //!
-//! In: a text and the diagnostics about it. Out: the text as the first advice of each diagnostic would have it.
+//! In: a text and the diagnostics about it. Out: the text with the first suggestion of each
+//! diagnostic applied.
 
 use super::Diagnostic;
 use crate::source::{FileId, Span};
 
-/// A change of a source text: what stands at a place gives way to another text. An empty place is an insertion.
+/// An edit of a source text: replaces a span. An empty span is an insertion.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fix {
-    /// What is replaced.
+    /// The text that is replaced.
     pub span: Span,
-    /// By what.
+    /// Its replacement.
     pub text: String,
 }
 
-/// The text of a file with the changes that its diagnostics advise, and how many changes these are. A change inside
-/// a wider one is omitted, for the wider one's text has it; a diagnostic whose change crosses another's is not heeded.
+/// The text of a file with the suggested edits applied, and the number of edits. An edit inside a
+/// wider edit is omitted, because the wider one includes it; a diagnostic whose edit partly
+/// overlaps another is ignored.
 pub fn apply_fixes<'d>(
     text: &str,
     file: FileId,
@@ -26,13 +28,13 @@ pub fn apply_fixes<'d>(
     (replace(text, 0, &chosen), chosen.len())
 }
 
-/// The part of a text under a span, with the changes that diagnostics advise inside it.
+/// The text of a span, with the edits inside it applied.
 pub fn fixed_text<'d>(text: &str, span: Span, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) -> String {
     let chosen = choose(diagnostics, span);
     replace(text.get(span.range()).unwrap_or_default(), span.start, &chosen)
 }
 
-/// The changes that lie inside a span and are made together.
+/// The edits inside a span that can be applied together.
 fn choose<'d>(diagnostics: impl IntoIterator<Item = &'d Diagnostic>, within: Span) -> Vec<&'d Fix> {
     let inside =
         |fix: &Fix| fix.span.file == within.file && within.start <= fix.span.start && fix.span.end <= within.end;
@@ -54,18 +56,18 @@ fn choose<'d>(diagnostics: impl IntoIterator<Item = &'d Diagnostic>, within: Spa
     chosen
 }
 
-/// Is the inner place part of the outer one, and not merely at its edge?
+/// Does the outer span contain the inner one, and not merely touch it at an edge?
 fn covers(outer: Span, inner: Span) -> bool {
     let at_edge = inner.start == inner.end && (inner.start == outer.start || inner.end == outer.end);
     outer == inner || (outer.start <= inner.start && inner.end <= outer.end && !at_edge)
 }
 
-/// Have two places something in common, and neither of them all of the other?
+/// Do two spans overlap without one containing the other?
 fn crosses(a: Span, b: Span) -> bool {
     a.start < b.end && b.start < a.end && !covers(a, b) && !covers(b, a)
 }
 
-/// A text that begins at offset `start`, with parts of it replaced that do not overlap.
+/// Replaces non-overlapping parts of a text, which begins at offset `start` of its file.
 fn replace(text: &str, start: u32, fixes: &[&Fix]) -> String {
     let mut fixes = fixes.to_vec();
     fixes.sort_by_key(|fix| (fix.span.start, fix.span.end));

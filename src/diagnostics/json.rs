@@ -1,18 +1,19 @@
-//! Diagnostics as JSON, an object on each line, in the form of rustc's `--error-format=json`.
+//! Diagnostics as JSON, one object per line, in the format of rustc's `--error-format=json`.
 //!
-//! In: diagnostics and the source texts. Out: lines with the fields `$message_type`, `message`, `code`, `level`, `spans`,
-//! `children` (notes and helps) and `rendered`, which is the message as people see it. Bytes count from 0, lines and
-//! columns from 1. A help that says what to write has the places to change in its `spans`, with `suggested_replacement`:
-//! `MachineApplicable` where it is certain, `MaybeIncorrect` for a name that may have been meant and for one of several readings.
+//! In: diagnostics and the source texts. Out: lines with the fields `$message_type`, `message`,
+//! `code`, `level`, `spans`, `children` (notes and helps) and `rendered`, which is the text shown
+//! to users. Byte offsets count from 0, lines and columns from 1. A help with a suggested edit has
+//! the edited ranges in its `spans`, with `suggested_replacement`: `MachineApplicable` if it is
+//! certain, `MaybeIncorrect` for a similar name or for one of several readings.
 
 use super::{Diagnostic, Diagnostics, Fix, Label, Severity, render};
 use crate::source::{SourceFile, SourceMap};
 use serde_json::{Value, json};
 
-/// How many lines of text a span shows.
+/// The maximum number of lines of text in a span.
 const MOST_LINES: u32 = 16;
 
-/// All diagnostics, sorted by place, one on each line; empty if there are none.
+/// All diagnostics, sorted by location, one per line; empty if nothing was reported.
 pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap) -> String {
     let mut text: String = diagnostics.sorted().into_iter().map(|d| line(&object(d, sources))).collect();
     if diagnostics.dropped() > 0 {
@@ -21,7 +22,7 @@ pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap) -> String {
     text
 }
 
-/// A message without a code and a place, on a line.
+/// A message without a code or location, on one line.
 pub fn plain(severity: Severity, message: &str, notes: &[String]) -> String {
     let mut rendered = format!("{}: {message}\n", level(severity));
     notes.iter().for_each(|note| rendered += &format!("  = note: {note}\n"));
@@ -36,7 +37,7 @@ pub fn plain(severity: Severity, message: &str, notes: &[String]) -> String {
     }))
 }
 
-/// The name of a severity.
+/// The name of a severity in JSON.
 pub fn level(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
@@ -74,7 +75,7 @@ fn child(severity: Severity, message: &str) -> Value {
     child_of(level(severity), message, Vec::new())
 }
 
-/// A help, with the changes that it means.
+/// A help, with its suggested edits.
 fn advice(diagnostic: &Diagnostic, at: usize, message: &str, sources: &SourceMap) -> Value {
     let certain = diagnostic.fixes.iter().filter(|_| at == 0).map(|fix| (fix, "MachineApplicable"));
     let own = diagnostic.alternatives.iter().filter(|(help, _)| help == message);
@@ -83,7 +84,7 @@ fn advice(diagnostic: &Diagnostic, at: usize, message: &str, sources: &SourceMap
     child_of("help", message, spans)
 }
 
-/// The place of a change, and what is written there instead.
+/// The range of an edit, with its replacement.
 fn change(fix: &Fix, applicability: &str, sources: &SourceMap) -> Option<Value> {
     let mut value = span(&Label { span: fix.span, text: String::new() }, true, sources)?;
     let fields = value.as_object_mut()?;

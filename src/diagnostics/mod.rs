@@ -1,9 +1,9 @@
 //! Diagnostics: what went wrong, where, and what to do about it.
 //!
 //! In: [`Diagnostic`] values from every stage, collected in a [`Diagnostics`]. Out: plain text in
-//! rustc's form (`render`), or JSON in the same (`json`), and explanations of the codes (`codes`) for `attnc explain`.
-//! A diagnostic is data first; the prose is written by the stage that finds the error, never here.
-//! This module knows source texts, and nothing of trees, types or IR.
+//! rustc's format (`render`), or JSON (`json`), and explanations of the codes (`codes`) for `attnc
+//! explain`. A diagnostic is data first; the prose is written by the stage that finds the error,
+//! never here. This module knows source texts, but not trees, types or IR.
 
 pub mod codes;
 mod fix;
@@ -17,53 +17,54 @@ pub use render::{render, render_all};
 use crate::source::Span;
 use std::collections::BTreeSet;
 
-/// How bad it is.
+/// Decides whether compilation goes on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
-    /// The program is wrong; nothing is compiled.
+    /// The program is invalid; nothing is compiled.
     Error,
-    /// Likely a mistake; compiled all the same.
+    /// Likely a mistake; compiled anyway.
     Warning,
-    /// Worth knowing.
+    /// Information.
     Note,
 }
 
-/// A place with an optional text, marked under the source line.
+/// A marked location, with an optional text below the source line.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Label {
-    /// The marked place.
+    /// The marked range.
     pub span: Span,
-    /// The text beside the mark; may be empty.
+    /// The text next to the mark; may be empty.
     pub text: String,
 }
 
-/// One message: its code, what is wrong, the places, and hints.
+/// One message: code, description, locations, and hints.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Diagnostic {
     /// The rule that was broken.
     pub code: Code,
-    /// How bad it is.
+    /// Only errors end the compilation.
     pub severity: Severity,
-    /// One line, without a full stop at its end.
+    /// One line, without a final full stop.
     pub message: String,
-    /// The place the message is about (`^`); none for errors of the environment.
+    /// The location that the message is about (`^`); `None` for errors of the environment.
     pub primary: Option<Label>,
-    /// Other places that matter (`-`), such as where a dimension was fixed.
+    /// Related locations (`-`), such as where a dimension was bound.
     pub secondary: Vec<Label>,
-    /// Facts that help to understand.
+    /// Facts that help to understand the message.
     pub notes: Vec<String>,
-    /// What to do.
+    /// Suggestions, the most likely one first.
     pub helps: Vec<String>,
-    /// The first advice as changes of the text, all of them or none; empty where it cannot be carried out as it stands.
+    /// The first suggestion as edits, all of them or none; empty if it cannot be applied literally.
     pub fixes: Vec<Fix>,
-    /// Changes that other advice means, by the text of that: a name that may have been meant, another reading.
+    /// Edits for other suggestions, by their text: a similar name, another reading.
     pub alternatives: Vec<(String, Fix)>,
-    /// The fact that nothing states, and where the last of its names is declared: of several messages about one, the first is kept.
+    /// A fact that is not stated, and the last declaration of its names: of several messages about
+    /// the same fact, only the first is kept.
     pub missing: Option<(String, Span)>,
 }
 
 impl Diagnostic {
-    /// An error without a place; add one with [`Diagnostic::at`].
+    /// An error without a location; add one with [`Diagnostic::at`].
     pub fn error(code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             code,
@@ -79,58 +80,58 @@ impl Diagnostic {
         }
     }
 
-    /// A warning without a place.
+    /// A warning without a location.
     pub fn warning(code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, message) }
     }
 
-    /// Sets the place, with a label at its mark (may be empty).
+    /// Sets the location, and the label at its mark (may be empty).
     pub fn at(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.primary = Some(Label { span, text: text.into() });
         self
     }
 
-    /// Marks another place.
+    /// Marks a related location.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.secondary.push(Label { span, text: text.into() });
         self
     }
 
-    /// Adds a fact.
+    /// Appends a note.
     pub fn note(mut self, text: impl Into<String>) -> Diagnostic {
         self.notes.push(text.into());
         self
     }
 
-    /// Adds an advice.
+    /// Appends a suggestion.
     pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
         self.helps.push(text.into());
         self
     }
 
-    /// Adds the advice that another name may have been meant at a place.
+    /// Suggests a similar name at a location.
     pub fn near(self, span: Span, name: &str) -> Diagnostic {
         self.alternative(format!("did you mean `{name}`?"), span, name)
     }
 
-    /// Adds an advice that may not be what was meant, and the change that it is.
+    /// Appends a suggestion that may not be what was meant, with its edit.
     pub fn alternative(mut self, text: impl Into<String>, span: Span, change: impl Into<String>) -> Diagnostic {
         let text = text.into();
         self.alternatives.push((text.clone(), Fix { span, text: change.into() }));
         self.help(text)
     }
 
-    /// Adds a change of the text that belongs to the first advice.
+    /// Appends an edit to the first suggestion.
     pub fn fix(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.fixes.push(Fix { span, text: text.into() });
         self
     }
 }
 
-/// How many diagnostics are kept; a text with more than these is no program.
+/// The maximum number of diagnostics that are kept; a text with more is not a program.
 pub const MOST_KEPT: usize = 1000;
 
-/// The diagnostics of a run, in the order they were found. Beyond [`MOST_KEPT`] they are only counted.
+/// The diagnostics of a run, in order of discovery. Beyond [`MOST_KEPT`] they are only counted.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
@@ -140,12 +141,12 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// None yet.
+    /// An empty collection.
     pub fn new() -> Diagnostics {
         Diagnostics::default()
     }
 
-    /// Adds one.
+    /// Keeps it, or counts it as dropped.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.has_errors |= diagnostic.severity == Severity::Error;
         if diagnostic.missing.as_ref().is_some_and(|fact| !self.missing.insert(fact.clone())) {
@@ -158,25 +159,25 @@ impl Diagnostics {
         }
     }
 
-    /// Changes each of them.
+    /// Applies `change` to each diagnostic.
     pub fn amend(&mut self, change: impl FnMut(&mut Diagnostic)) {
         self.list.iter_mut().for_each(change);
     }
 
-    /// Adds a note to those after the first so many.
+    /// Appends a note to all diagnostics after the `first` ones.
     pub fn note_after(&mut self, first: usize, text: &str) {
         for diagnostic in self.list.iter_mut().skip(first) {
             diagnostic.notes.push(text.to_string());
         }
     }
 
-    /// Drops the warnings and notes after the first so many; there are no errors among these.
+    /// Drops all diagnostics after the `first` ones, none of which may be an error.
     pub fn forget_after(&mut self, first: usize) {
         debug_assert!(self.list.iter().skip(first).all(|d| d.severity != Severity::Error));
         self.list.truncate(first);
     }
 
-    /// Adds all of another collection.
+    /// Appends another collection.
     pub fn append(&mut self, other: Diagnostics) {
         self.dropped += other.dropped;
         self.has_errors |= other.has_errors;
@@ -185,27 +186,27 @@ impl Diagnostics {
         }
     }
 
-    /// True if there is at least one error (warnings and notes do not count).
+    /// Is there at least one error (not counting warnings and notes)?
     pub fn has_errors(&self) -> bool {
         self.has_errors
     }
 
-    /// True if there is nothing to show.
+    /// Is there nothing to show?
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How many were found beyond those that are kept.
+    /// The number of diagnostics that were counted, but not kept.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Those found so far, in the order found.
+    /// The kept diagnostics, in order of discovery.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
-    /// Sorted by place (those without a place first), each once.
+    /// Sorted by location (diagnostics without one first), without duplicates.
     pub fn sorted(&self) -> Vec<&Diagnostic> {
         let mut sorted: Vec<&Diagnostic> = Vec::with_capacity(self.list.len());
         let mut seen = std::collections::HashSet::new();
@@ -229,13 +230,14 @@ impl IntoIterator for Diagnostics {
     }
 }
 
-/// How many names are looked at for one that is not known, so that an error costs the same in a program of any size.
+/// The maximum number of names considered as corrections of an unknown one, so that an error costs
+/// the same in programs of any size.
 const MOST_SEEN: usize = 1000;
-/// How many of them, of about the right length, are compared with it.
+/// The maximum number of names of similar length that are compared with it.
 const MOST_COMPARED: usize = 200;
 
-/// The candidate nearest to `name`, if it is near enough to be what was meant. Of very many candidates, the first
-/// are looked at ([`MOST_SEEN`], [`MOST_COMPARED`]).
+/// The candidate nearest to `name`, if it is near enough to be a likely correction. Only the first
+/// candidates are considered ([`MOST_SEEN`], [`MOST_COMPARED`]).
 pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     let allowed = (length / 3).max(1);
@@ -252,7 +254,8 @@ pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// The number of insertions, deletions, replacements and swaps of adjacent characters that turn `a`
+/// into `b`.
 fn edit_distance(a: &str, b: &str) -> usize {
     // Names far apart in length are never suggested; this also bounds the work on huge names.
     if a.len().abs_diff(b.len()) > 16 || a.len().max(b.len()) > 256 {

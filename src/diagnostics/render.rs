@@ -1,20 +1,20 @@
-//! Diagnostics as text, in rustc's form.
+//! Diagnostics as text, in rustc's format.
 //!
-//! In: diagnostics and the source texts. Out: a string, plain or with terminal colours; the same
-//! diagnostics give the same text, of 120 columns at most, whatever the terminal.
+//! In: diagnostics and the source texts. Out: a string, plain or with terminal colours. The output
+//! is deterministic, and at most 120 columns wide whatever the terminal.
 
 use super::{Diagnostic, Diagnostics, Label, Severity};
 use crate::source::{SourceFile, SourceMap, Span};
 use annotate_snippets::{Annotation, AnnotationKind, Level, Renderer, Snippet};
 
-/// How much source text is gone through for all snippets together. Programs have lines and errors of ordinary
-/// number and length; for others, what is not shown is counted.
+/// The total number of source bytes scanned for all snippets. Only programs with extreme line
+/// lengths or error counts reach it; diagnostics beyond it are only counted.
 const MOST_TEXT: usize = 4 << 20;
 
 /// Long lines are cut to this width around the marks.
 const WIDTH: usize = 120;
 
-/// One diagnostic as text, without a newline at its end.
+/// One diagnostic as text, without a final newline.
 pub fn render(diagnostic: &Diagnostic, sources: &SourceMap, colour: bool) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
@@ -35,7 +35,8 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap, colour: bool) -> Str
     renderer.term_width(WIDTH).render(&[group])
 }
 
-/// All diagnostics as text, sorted by place, an empty line after each; empty if there are none.
+/// All diagnostics as text, sorted by location, an empty line after each; empty if nothing was
+/// reported.
 pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap, colour: bool) -> String {
     let mut text = String::new();
     let sorted = diagnostics.sorted();
@@ -82,7 +83,7 @@ fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Snipp
         let Some(file) = sources.get(id) else {
             continue;
         };
-        // Only the lines from the first mark to the last, since a source may be long.
+        // Only the lines from the first mark to the last: a source may be long.
         let ranges = labels().filter(|label| label.span.file == id).map(|label| lines_of(label.span, file));
         let lines = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
         let first = file.line_column(lines.start as u32).line;
@@ -104,8 +105,8 @@ fn annotation<'a>(label: &'a Label, is_primary: bool, file: &SourceFile, offset:
     if label.text.is_empty() { annotation } else { annotation.label(label.text.as_str()) }
 }
 
-/// The part of a span that is marked: whole characters, and of a place over several lines the first
-/// line alone, so that a marked function does not fill the screen.
+/// The marked part of a span: whole characters, and of several lines only the first, so that a
+/// marked function does not fill the screen.
 fn shown(span: Span, file: &SourceFile) -> std::ops::Range<usize> {
     let range = file.clamp(span);
     let text = file.text().get(range.clone()).unwrap_or("");

@@ -1,7 +1,8 @@
-//! The arguments of `attnc run`: NumPy files, literals, and random values for the others.
+//! The arguments of `attnc run`: NumPy files, literals, and random values.
 //!
-//! In: the options of `run`, the entry point. Out: a tensor for each argument, in order. A file that cannot be read is an error
-//! of the environment; a literal that does not fit its type is one of the command line.
+//! In: the options of `run`, and the entry point. Out: a tensor for each argument, in order. A file
+//! that cannot be read is an error of the environment; a literal that does not fit its type is an
+//! error in the command line.
 
 use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages::Tiers;
@@ -21,24 +22,24 @@ use std::collections::BTreeMap;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-/// The largest NumPy file that is read.
+/// Maximum size of a NumPy file.
 const MAX_INPUT: u64 = 16 << 30;
-/// The most elements of a random argument.
+/// Maximum number of elements of a random argument.
 const MAX_ELEMENTS: usize = 1 << 32;
-/// The deepest nesting of brackets in a literal.
+/// Maximum nesting of brackets in a literal.
 const MAX_DEPTH: usize = 16;
 
-/// Where the arguments of a call are said, and so how messages say them.
+/// Where the arguments of a call were given, for messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Said<'a> {
     /// By options of the command line: `--input x=3`.
     Options,
-    /// In a line of a file of calls, `step(x = 3)`, at this place.
+    /// In a line of a file of calls, `step(x = 3)`; the string is its location.
     Line(&'a str),
 }
 
 impl Said<'_> {
-    /// An argument with its value.
+    /// Formats an argument with its value.
     fn argument(self, name: &str, value: &str) -> String {
         match self {
             Said::Options => format!("--input {name}={value}"),
@@ -46,7 +47,7 @@ impl Said<'_> {
         }
     }
 
-    /// What is wrong with it.
+    /// Formats an error about it.
     pub(super) fn error(self, why: &str) -> CommandError {
         match self {
             Said::Options => command_line_error(why),
@@ -55,7 +56,7 @@ impl Said<'_> {
     }
 }
 
-/// The given arguments, in the order of the function; unless the others are random, all must be given.
+/// The given arguments, in declaration order; all must be given, unless the others are random.
 pub(super) fn given(
     s: &mut Session,
     f: &ir::Function,
@@ -109,12 +110,13 @@ pub(super) fn given(
     Ok(args)
 }
 
-/// Is an array of the one type an argument of the other? Integers are, as long as they fit.
+/// Can an array of type `found` be converted to an argument of type `expected`? Integers can, if
+/// their values fit.
 fn becomes(found: Elem, expected: Elem) -> bool {
     found == expected || matches!((found, expected), (Elem::I32, Elem::I64) | (Elem::I64, Elem::I32))
 }
 
-/// A file whose elements are not of an argument's type.
+/// The error for a file whose element type is not that of the argument.
 fn other_type(name: &str, expected: Elem, path: &Path, found: Elem) -> Diagnostic {
     let message = format!("argument `{name}`: expected {expected}, found {found} in `{}`", path.display());
     let numpy = match expected {
@@ -130,7 +132,7 @@ fn other_type(name: &str, expected: Elem, path: &Path, found: Elem) -> Diagnosti
         .help(format!("convert the array before it is saved: `np.save(path, x.astype({numpy}))`"))
 }
 
-/// Weights that cannot be read, or are not those of the program.
+/// The error for weights that cannot be read or do not match the program.
 pub(super) fn wrong_weights(message: String) -> Diagnostic {
     let matches = !message.contains("does not match");
     let error = Diagnostic::error(weights::WEIGHTS, message);
@@ -140,11 +142,13 @@ pub(super) fn wrong_weights(message: String) -> Diagnostic {
              instead",
         )
     } else {
-        error.help("`#[name = \"..\"]` before a field says what it is called in the file; `--emit header` lists all that are expected")
+        error.help(
+            "`#[name = \"..\"]` before a field gives its name in the file; `--emit header` lists all that are expected",
+        )
     }
 }
 
-/// Makes sure that the weights file is a regular file, which can be mapped, and notes it as an input.
+/// Requires the weights file to be a regular file, which can be mapped, and records it as an input.
 pub(super) fn weights(s: &mut Session, path: &Path) -> Result<(), CommandError> {
     s.reads(path);
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
@@ -161,7 +165,7 @@ fn read_npy(path: &Path) -> Result<Tensor, String> {
     if data.is_dir() {
         return Err(unreadable("it is a directory"));
     }
-    // A device has no end, and a pipe may have no writer.
+    // Devices are endless, and a pipe may have no writer.
     if !data.is_file() {
         return Err(unreadable("it is not a regular file"));
     }
@@ -172,7 +176,7 @@ fn read_npy(path: &Path) -> Result<Tensor, String> {
     npy::parse(&bytes).map_err(|why| unreadable(&why))
 }
 
-/// All arguments: the given ones, and random ones for the others.
+/// All arguments: the given ones, and random ones for the rest.
 pub(super) fn all(
     s: &mut Session,
     given: Vec<Option<Tensor>>,
@@ -219,7 +223,7 @@ pub(super) fn all(
     Ok(args)
 }
 
-/// The leading axes of a call, where an argument with such axes is given.
+/// The leading axes of a call, if an argument with such axes is given.
 fn lead(entry: &Entry, given: &[Option<Tensor>]) -> Option<Vec<usize>> {
     entry.args.iter().zip(given).filter(|(arg, _)| arg.batch).find_map(|(arg, value)| {
         let shape = value.as_ref()?.shape();
@@ -227,7 +231,8 @@ fn lead(entry: &Entry, given: &[Option<Tensor>]) -> Option<Vec<usize>> {
     })
 }
 
-/// A value for each run-time dimension: from `--size`, else from the given arguments; 1 for a batch.
+/// A value for each run-time dimension: from `--size`, or else from the given arguments; 1 for the
+/// batch.
 fn sizes(
     entry: &Entry,
     given: &[Option<Tensor>],
@@ -282,7 +287,7 @@ fn extent(entry: &Entry, given: &[Option<Tensor>], arg: usize, axis: usize) -> O
     i64::try_from(*shape.get(lead + axis)?).ok()
 }
 
-/// The upper bounds of integer arguments that are used as indices; none where that is not known.
+/// Exclusive upper bounds of integer arguments that are used as indices, where known.
 fn bounds(
     s: &mut Session,
     graph: &ir::Module,
@@ -294,7 +299,8 @@ fn bounds(
     Ok(cost::plan(tiles, name, PlanVariant::Plain, sizes).map(|walked| walked.bounds).unwrap_or_default())
 }
 
-/// A literal: a number or truth value, or nested lists of them, of equal lengths at each depth.
+/// Parses a literal: a number or truth value, or nested lists of them with equal lengths at each
+/// depth.
 fn literal(text: &str, elem: Elem) -> Result<Tensor, String> {
     let mut reader = Reader { rest: text.trim(), words: Vec::new() };
     let shape = reader.value(0)?;
@@ -327,7 +333,7 @@ fn integer(word: &str, elem: Elem) -> Result<i64, String> {
     value.filter(fits).ok_or_else(|| format!("expected {elem}, found `{word}`"))
 }
 
-/// Reads a literal; the words are its elements in row-major order.
+/// Parser of literals; `words` are the elements in row-major order.
 struct Reader<'a> {
     rest: &'a str,
     words: Vec<&'a str>,
@@ -340,7 +346,7 @@ impl<'a> Reader<'a> {
         taken.is_some()
     }
 
-    /// Reads a value; its shape.
+    /// Parses a value; returns its shape.
     fn value(&mut self, depth: usize) -> Result<Vec<usize>, String> {
         if !self.take('[') {
             let end = self.rest.find([',', ']', '[']).unwrap_or(self.rest.len());
@@ -373,7 +379,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The given weights, or a file of random ones; none for a model without parameters.
+/// The given weights file, or a file with random weights; `None` for a model without parameters.
 pub(super) fn weights_file(
     s: &mut Session,
     model: &ModelDescriptor,

@@ -1,8 +1,9 @@
-//! `attnc bench`: compiles a program, calls an entry point repeatedly, and compares the speed of each kernel with the limits
-//! of the machine.
+//! `attnc bench`: compiles a program, calls an entry point repeatedly, and compares the speed of
+//! each kernel with the limits of the machine.
 //!
-//! In: a program or graph IR, sizes for the run-time dimensions, values of counts that a session keeps, weights or none. Out: a table on stdout, and on request
-//! JSON and a picture. Arguments are drawn at random, the same ones every time, and so are weights where none are given.
+//! In: a program or graph IR, sizes of the run-time dimensions, values of integer states, and
+//! optionally weights. Out: a table on stdout, and on request JSON and a roofline plot. Arguments
+//! are pseudorandom, the same in every run, and so are weights if none are given.
 
 use super::arguments;
 use super::bugs::bug;
@@ -28,11 +29,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Warm-up calls, which are not timed.
+/// Number of warm-up calls, which are not timed.
 const WARM: usize = 2;
-/// The fewest and the most calls that are timed.
+/// Minimum and maximum number of timed calls.
 const CALLS: (usize, usize) = (5, 10_000);
-/// The most elements of an argument.
+/// Maximum number of elements of an argument.
 const MAX_ELEMENTS: usize = 1 << 32;
 
 /// `attnc bench FILE`
@@ -147,18 +148,18 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     show(&bench::table(&report))
 }
 
-/// The number of the GPU that a device is, if it is one: 1 for `cuda:1`.
+/// The GPU number of a device name: 1 for `cuda:1`.
 fn gpu_of(device: &str) -> Option<i32> {
     device.strip_prefix("cuda:")?.parse().ok()
 }
 
-/// The default number of threads of a model: `ATTNC_THREADS`, else one for each processor.
+/// The default number of threads of a model: `ATTNC_THREADS`, or else one per processor.
 fn usual_threads() -> usize {
     let told = std::env::var("ATTNC_THREADS").ok().and_then(|text| text.parse().ok()).filter(|n| *n > 0);
     told.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
-/// A value for each run-time dimension: those given, and one for the batch of a call.
+/// A value for each run-time dimension: the given ones; the batch defaults to 1.
 fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>, CommandError> {
     let mut sizes = BTreeMap::new();
     let known: Vec<&str> = entry.symbols.iter().map(|symbol| symbol.name.as_str()).collect();
@@ -192,7 +193,7 @@ fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>,
     )))
 }
 
-/// The work of the plan at these sizes, of a session whose states are these; `work` are the kernels of a GPU's before they were scheduled.
+/// The work of the plan with these sizes and states; `work` has a GPU's kernels before scheduling.
 fn count(
     tiles: &tile::Module,
     work: Option<&tile::Module>,
@@ -206,7 +207,7 @@ fn count(
         .map_err(|message| command_line_error(&format!("the work of `{name}` cannot be counted: {message}")))
 }
 
-/// Random arguments of the right shapes; those that are used as indices are in range.
+/// Random arguments of the right shapes; arguments used as indices are in range.
 fn random_arguments(
     entry: &Entry,
     sizes: &BTreeMap<String, i64>,
@@ -234,23 +235,24 @@ fn random_arguments(
     Ok(args)
 }
 
-/// Times of calls, and of the launches of each.
+/// Durations of calls, and of their launches.
 struct Measured {
     calls: Vec<Duration>,
     /// Grid points and nanoseconds, call by call.
     launches: Vec<Vec<(i64, i64)>>,
 }
 
-/// What is called.
+/// The calls to measure.
 struct Calls<'a> {
-    /// The entry point that is measured.
+    /// The measured entry point.
     entry: &'a str,
-    /// One that makes the session ready before each call of it.
+    /// An entry point that prepares the session before each measured call.
     before: Option<&'a str>,
     args: &'a [Tensor],
 }
 
-/// Calls for this many seconds. With `apart`, launches are timed in calls of their own, since that makes calls take longer.
+/// Repeats calls for this many seconds. With `apart`, launches are timed in separate calls, since
+/// timing slows calls down.
 fn measure(model: &CompiledModel, called: &Calls<'_>, seconds: f64, apart: bool) -> Result<Measured, LoadError> {
     let mut measured = Measured { calls: Vec::new(), launches: Vec::new() };
     let mut measure = |profiled: bool, seconds: f64| -> Result<(), LoadError> {
@@ -286,7 +288,8 @@ fn measure(model: &CompiledModel, called: &Calls<'_>, seconds: f64, apart: bool)
     Ok(measured)
 }
 
-/// The launches by their position in the plan; `None` if a call made other launches than were counted.
+/// The measured launches by position in the plan; `None` if a call made other launches than were
+/// counted.
 fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
     let points: Vec<i64> = walked.launches.iter().map(|l| l.points).collect();
     if measured.launches.iter().any(|call| call.iter().map(|l| l.0).ne(points.iter().copied())) {
@@ -324,7 +327,7 @@ fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
     Some(sites.into_values().map(|(site, times)| Site { seconds: median(times), ..site }).collect())
 }
 
-/// Fills in the source line of each launch of a plan, and the operand types of its products.
+/// Fills in the source line of each launch, and the operand types of its matmuls.
 fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
     let Some(plan) = tiles.plans.iter().find(|p| p.name == name && p.variant == PlanVariant::Plain) else { return };
     let launches = plan.body.insts().map(|(_, _, d)| d);
@@ -332,7 +335,7 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
     let same = |site: &Site, d: &tile::InstData| matches!(&d.op, tile::Op::Plan(tile::PlanOp::Launch { kernel }) if *kernel == site.kernel);
     let mut next = 0;
     for site in sites {
-        // Sites are in the order of the plan, without launches that no call reached.
+        // Sites are in plan order, without launches that no call reached.
         let Some(at) = launches.iter().skip(next).position(|d| same(site, d)) else { continue };
         let launch = launches.get(next + at);
         next += at + 1;
@@ -344,7 +347,7 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
     }
 }
 
-/// What a kernel's products are made of: the most steps at a time that one of them takes.
+/// Operand types of a kernel's matmuls: the fastest instruction that one of them uses.
 fn products(kernel: &tile::Kernel) -> Products {
     let body = &kernel.body;
     let on_tensor_cores = body.insts().map(|(_, _, d)| d).filter(|d| {

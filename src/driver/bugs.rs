@@ -1,7 +1,7 @@
-//! Bugs in attnc: what is saved when a stage fails on the output of the stage before it, and what the user sees.
+//! Bugs in attnc: saves the input of the stage that failed, and reports the bug.
 //!
-//! In: the stage, its error, the IR that it was given. Out: a file with that IR, and a message with the command that
-//! reproduces the bug.
+//! In: the stage, its error, its input IR. Out: a file with that IR, and a message with a command
+//! that reproduces the bug.
 
 use super::session::{CommandError, message};
 use crate::diagnostics::Severity;
@@ -14,17 +14,18 @@ pub(super) struct Saved<'a> {
     pub(super) text: &'a str,
     /// The extension of the file: `air` or `tir`.
     pub(super) ending: &'a str,
-    /// What follows the file name on the command line that reproduces the bug.
+    /// Arguments after the file name, on the command line that reproduces the bug.
     pub(super) arguments: &'a str,
 }
 
-/// Reports that the PTX of a library is wrong, as a tool of NVIDIA's says, and saves it. `command` is what was called, but for the file.
+/// Reports PTX that NVIDIA's tools reject, and saves it. `command` is the command line that was
+/// run, without the file.
 pub(super) fn wrong_ptx(complaint: &str, text: &str, command: &str) -> CommandError {
     let saved = keep("ptx", "ptx", text, |file| format!("{command} {file}"));
     report("PTX", complaint, vec![saved])
 }
 
-/// Reports a bug in a stage and saves what is needed to reproduce it.
+/// Reports a bug in a stage, and saves its input.
 pub(super) fn bug(stage: &str, complaint: &str, saved: Option<&Saved<'_>>) -> CommandError {
     let slug: String = stage.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let keep =
@@ -40,7 +41,8 @@ fn report(stage: &str, complaint: &str, more: Vec<String>) -> CommandError {
     CommandError::Bug
 }
 
-/// Saves the input of a stage; says where, and the command that reproduces the bug with that file.
+/// Saves the input of a stage; returns a message with the file and the command that reproduces the
+/// bug.
 fn keep(slug: &str, ending: &str, text: &str, command: impl Fn(&str) -> String) -> String {
     let file = format!("attnc-bug-{slug}.{ending}");
     match files::write(Path::new(&file), text.as_bytes(), false) {

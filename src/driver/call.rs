@@ -1,7 +1,9 @@
-//! `attnc run`: calls an entry point, interpreted or compiled, and prints or writes the results; several calls are in `calls`.
+//! `attnc run`: calls an entry point, interpreted or compiled, and prints or writes the results;
+//! sequences of calls are in `calls`.
 //!
-//! In: a program or graph IR, a weights file, arguments ([`arguments`]). Out: results and taps, as a summary on stdout or
-//! as NumPy files. A failing call is an error of the program; weights that do not match are one of the environment.
+//! In: a program or graph IR, a weights file, arguments ([`arguments`]). Out: results and taps, as
+//! a summary on stdout or as NumPy files. A failing call is an error of the program; weights that
+//! do not match are an error of the environment.
 
 use super::arguments::{self, Said};
 use super::calls;
@@ -127,7 +129,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
     given_out(s, options, &values)
 }
 
-/// Writes the values, or shows a summary of them.
+/// Writes the values, or prints a summary.
 fn given_out(s: &mut Session, options: &RunOptions, values: &Values) -> Result<(), CommandError> {
     match &options.output {
         Some(path) => write(s, path, values),
@@ -135,7 +137,8 @@ fn given_out(s: &mut Session, options: &RunOptions, values: &Values) -> Result<(
     }
 }
 
-/// Graph IR before the passes, from a program or its text form; other inputs are an error of `command`.
+/// Graph IR before the passes, from a program or its text form; other inputs are an error of
+/// `command`.
 pub(super) fn read_graph(
     s: &mut Session,
     path: &Path,
@@ -164,7 +167,8 @@ pub(super) fn read_graph(
     }
 }
 
-/// Integers converted to the width of the argument, if they fit: NumPy's default integers are 64 bits wide.
+/// Converts integers to the width of the argument, if they fit: NumPy's default integers are 64
+/// bits wide.
 fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
     match (tensor.elem(), wanted) {
         (Elem::I64, Elem::I32) | (Elem::I32, Elem::I64) => {
@@ -217,8 +221,8 @@ fn interpreted(
     Ok(named(results, taps))
 }
 
-/// Compiles the module, loads it, and calls the function. If weights are packed in fewer bytes, prints how far the results
-/// are from those of the same call with unpacked weights.
+/// Compiles the module, loads it, and calls the function. If weights are packed, also prints the
+/// differences from the results with unpacked weights.
 fn compiled(
     s: &mut Session,
     graph: &ir::Module,
@@ -237,8 +241,8 @@ fn compiled(
     Ok(values)
 }
 
-/// The errors of values, a line for each: the largest difference relative to the largest magnitude, and the same of root mean
-/// squares. Values that are not floats are skipped.
+/// The errors of values, one per line: the largest difference relative to the largest magnitude,
+/// and the same for root mean squares. Only floats are compared.
 fn differences(values: &Values, reference: &Values) -> String {
     let mut text = String::new();
     for ((name, value), (_, exact)) in values.iter().zip(reference) {
@@ -291,7 +295,7 @@ fn silent<'t>(s: &mut Session, taps: impl Iterator<Item = (&'t str, u64)>) {
     }
 }
 
-/// Results are written to `.npy` files or into a directory; the extension of another format is likely a mistake.
+/// Results go to `.npy` files or a directory; the extension of another format is likely a mistake.
 fn results_agree(path: &Path) -> Result<(), String> {
     const FILES: [&str; 8] = ["npz", "txt", "json", "csv", "safetensors", "pt", "bin", "attn"];
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -307,7 +311,8 @@ fn results_agree(path: &Path) -> Result<(), String> {
     ))
 }
 
-/// Writes a file for each value into a directory; a single value to the path itself if that ends in `.npy`.
+/// Writes each value to a file in a directory, or a single value to `path` itself if that ends in
+/// `.npy`.
 fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), CommandError> {
     if path == Path::new("-") || path.extension().is_some_and(|ending| ending == "npy") {
         s.claim(path)?;
@@ -328,10 +333,10 @@ fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), CommandErr
     Ok(())
 }
 
-/// How many values a summary shows at each end of an axis.
+/// Number of elements shown at each end of an axis.
 const SHOWN: usize = 3;
 
-/// Each value's name, type and shape, and its first and last elements.
+/// Name, type, shape, and the first and last elements of each value.
 fn summary(values: &Values) -> String {
     let mut text = String::new();
     for (name, tensor) in values {
@@ -347,7 +352,7 @@ fn summary(values: &Values) -> String {
     text
 }
 
-/// A level of brackets for each axis, as NumPy prints it. The rank of a tensor is small, so recursion is shallow.
+/// Nested brackets, as printed by NumPy. Ranks are small, so recursion is shallow.
 fn rows(elements: &[String], shape: &[usize], depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
     let shown = |n: usize| (0..n).filter(move |i| n <= 2 * SHOWN || *i < SHOWN || *i >= n - SHOWN);

@@ -1,7 +1,9 @@
-//! `attnc run --calls FILE`: the calls of one session, one after another; also a single call by the interpreter of tile IR.
+//! `attnc run --calls FILE`: a sequence of calls in one session; also single calls in the
+//! interpreter of tile IR.
 //!
-//! In: a text with a line for each call, a program after the passes. Out: what each call gives. States are kept from call to call,
-//! as a session does; `reset` makes them zeros again. The first call that fails ends the sequence.
+//! In: a file with one call per line, and a program after the passes. Out: the results of each
+//! call. States persist between calls; `reset` zeroes them. The first call that fails ends the
+//! sequence.
 //!
 //! ```text
 //! // A comment.
@@ -31,28 +33,27 @@ use std::path::Path;
 /// A line of the file, or the call of the command line.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// Its line; 0 where it has none.
+    /// Line number; 0 for the call of the command line.
     line: usize,
-    /// What it does.
     action: Action,
 }
 
 #[derive(Clone, Debug)]
 enum Action {
-    /// All states become zeros.
+    /// Zeroes all states.
     Reset,
     /// A call of an entry point.
     Call {
-        /// Its name.
+        /// Name of the entry point.
         function: String,
-        /// The arguments that the line gives.
+        /// The arguments given in the line.
         inputs: Vec<Named<Input>>,
         /// All arguments, once they are read.
         args: Vec<Tensor>,
     },
 }
 
-/// The steps of a file of calls.
+/// Parses a file of calls.
 pub(super) fn read(s: &mut Session, path: &Path) -> Result<Vec<Step>, CommandError> {
     let file = s.read(path)?;
     let steps = steps(&s.text(file)).map_err(|(line, why)| {
@@ -62,20 +63,20 @@ pub(super) fn read(s: &mut Session, path: &Path) -> Result<Vec<Step>, CommandErr
     Ok(steps)
 }
 
-/// One call, of an entry point with the arguments of the command line.
+/// A single call with the arguments of the command line.
 pub(super) fn single(function: &str, args: Vec<Tensor>) -> Vec<Step> {
     vec![Step { line: 0, action: Action::Call { function: function.to_string(), inputs: Vec::new(), args } }]
 }
 
-/// How many calls and resets a file of calls makes.
+/// The number of calls and resets in a file of calls.
 ///
 /// # Errors
-/// The first line that is wrong, counted from 1, and why.
+/// The number of the first invalid line, counted from 1, and the reason.
 pub fn count_calls(text: &str) -> Result<usize, (usize, String)> {
     Ok(steps(text)?.len())
 }
 
-/// The steps of a text; or in which line it is wrong, and why.
+/// Parses a file; the error has the line number and the reason.
 fn steps(text: &str) -> Result<Vec<Step>, (usize, String)> {
     let mut steps = Vec::new();
     for (i, line) in text.lines().enumerate() {
@@ -92,7 +93,7 @@ fn steps(text: &str) -> Result<Vec<Step>, (usize, String)> {
     }
 }
 
-/// `step(token = 3, x = x.npy)`
+/// Parses `step(token = 3, x = x.npy)`.
 fn call_of(line: &str) -> Result<Action, String> {
     let is_name = |name: &str| {
         let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -118,14 +119,14 @@ fn call_of(line: &str) -> Result<Action, String> {
         let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         let value = match quoted {
             Some(path) => Input::File(path.into()),
-            None => value.parse().map_err(|_| format!("`{value}` is no argument"))?,
+            None => value.parse().map_err(|_| format!("`{value}` is not an argument"))?,
         };
         inputs.push(Named { name: name.to_string(), value });
     }
     Ok(Action::Call { function: function.to_string(), inputs, args: Vec::new() })
 }
 
-/// The parts between commas that stand in no brackets and no quotes.
+/// Splits at commas outside of brackets and quotes.
 fn parts(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut start, mut depth, mut quoted) = (Vec::new(), 0, 0_usize, false);
     for (at, c) in text.char_indices() {
@@ -154,7 +155,7 @@ fn parts(text: &str) -> Result<Vec<&str>, String> {
     Ok(parts)
 }
 
-/// The options of a call as if it were alone: its inputs, the sizes that its entry point has, a seed of its own.
+/// The options of one call: its inputs, the sizes that its entry point has, and a seed of its own.
 fn options_of(options: &RunOptions, n: usize, inputs: &[Named<Input>], sizes: &[&str]) -> RunOptions {
     let mut own = options.clone();
     own.input = inputs.to_vec();
@@ -163,7 +164,7 @@ fn options_of(options: &RunOptions, n: usize, inputs: &[Named<Input>], sizes: &[
     own
 }
 
-/// Reads the arguments of each call; what is wrong is told before anything runs.
+/// Reads the arguments of all calls, so that errors are reported before anything runs.
 pub(super) fn arguments(
     s: &mut Session,
     steps: &mut [Step],
@@ -185,10 +186,10 @@ pub(super) fn arguments(
     Ok(())
 }
 
-/// Makes a call of a session, of an entry point with arguments; or, given none, makes its states zeros.
+/// Calls an entry point of a session with arguments; `None` resets its states.
 type Caller<'c> = dyn FnMut(Option<(&str, &[Tensor])>) -> Result<Vec<Tensor>, String> + 'c;
 
-/// Runs the steps; what the calls give, each value named by its call.
+/// Runs the steps; returns the results, named by their calls.
 fn each(s: &mut Session, steps: &[Step], caller: &mut Caller<'_>) -> Result<Values, CommandError> {
     s.stage("run");
     let calls = steps.iter().filter(|step| matches!(step.action, Action::Call { .. })).count();
@@ -213,7 +214,7 @@ fn each(s: &mut Session, steps: &[Step], caller: &mut Caller<'_>) -> Result<Valu
     Ok(values)
 }
 
-/// Runs the steps in the interpreter of tile IR, with launches done by others, if any are given.
+/// Runs the steps in the interpreter of tile IR, optionally with another executor for launches.
 fn tiled(
     s: &mut Session,
     steps: &[Step],
@@ -246,7 +247,7 @@ fn tiled(
     each(s, steps, &mut call)
 }
 
-/// Runs the steps by the back end of the options.
+/// Runs the steps with the back end of the options.
 pub(super) fn run(
     s: &mut Session,
     steps: &[Step],

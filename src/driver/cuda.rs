@@ -1,7 +1,8 @@
-//! `--target cuda`: from graph IR or tile IR to kernels for NVIDIA GPUs, as text or in a library.
+//! `--target cuda`: from graph IR or tile IR to kernels for NVIDIA GPUs, as dumps or in a library.
 //!
-//! In: the options of `compile`, and a program or one of its dumps. Out: tile IR scheduled for a GPU, PTX; a library with a variant for
-//! each kind of GPU, beside those for processors if these are asked for too. As `compile`, a straight line.
+//! In: the options of `compile`, and a program or one of its dumps. Out: tile IR scheduled for a
+//! GPU, PTX; a library with a variant per GPU architecture, and variants for CPUs if requested too.
+//! Like `compile`, it is a straight line.
 
 use super::bugs::{Saved, bug};
 use super::levels::Levels;
@@ -18,14 +19,14 @@ use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, GpuArch, GpuOptions, Part};
 use std::path::Path;
 
-/// The formats that are for processors alone.
+/// Formats for CPUs only.
 const OF_CPUS: [EmitKind; 4] = [EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
-/// The formats that show kernels for one kind of GPU.
+/// Formats that show kernels for one GPU architecture.
 const DUMPS: [EmitKind; 3] = [EmitKind::Tile, EmitKind::Ptx, EmitKind::Sass];
-/// The formats that are of the whole library.
+/// Formats that concern the whole library.
 const OF_LIBRARY: [EmitKind; 4] = [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python];
 
-/// The kind of GPU that an option names.
+/// The GPU architecture of an option.
 fn arch(gpu: Gpu) -> GpuArch {
     match gpu {
         Gpu::Sm80 => GpuArch::Sm80,
@@ -96,7 +97,7 @@ pub(super) fn compile(
     })
 }
 
-/// Tile IR and PTX for the kind of GPU of `--gpu`.
+/// Tile IR and PTX for the architecture of `--gpu`.
 fn dumps(
     s: &mut Session,
     options: &CompileOptions,
@@ -107,7 +108,7 @@ fn dumps(
     let kind = arch(options.target.gpu);
     s.stage("schedule");
     let scheduled = variants::scheduled(s, tiles, kind, gpu_options, is_text)?;
-    // A library tells it of all its variants.
+    // For a library, remarks are printed for all variants.
     if options.passes.remarks && !OF_LIBRARY.into_iter().any(|kind| out.has(kind)) {
         tell(&variants::forms(tiles, &scheduled));
     }
@@ -165,7 +166,7 @@ pub(super) fn simulated(
     Ok((scheduled, made))
 }
 
-/// Writes what a block of the longest launch that was watched did over time.
+/// Writes the timeline of a block of the longest watched launch.
 pub(super) fn draw_schedule(
     s: &mut Session,
     tiles: &tile::Module,

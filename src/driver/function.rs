@@ -1,7 +1,7 @@
-//! `attnc function`, and what `attnc list` shows of vector IR: the source of elementary functions, and their code for one
-//! instruction set.
+//! `attnc function`, and `attnc list functions`: the source of elementary functions in vector IR,
+//! and their code for one instruction set.
 //!
-//! In: the library of functions and an instruction set level. Out: text on stdout.
+//! In: the library of functions and an instruction set. Out: text on stdout.
 
 use super::levels::level;
 use super::session::{CommandError, command_line_error, show};

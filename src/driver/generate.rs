@@ -1,8 +1,9 @@
-//! `attnc generate`: text that a model writes, token by token.
+//! `attnc generate`: generates text with a model, token by token.
 //!
-//! In: a program with an entry point that takes tokens and returns the next one (`generate/contract.rs`), weights, a tokenizer, a
-//! prompt. Out: the text on stdout, as it is generated; on stderr how long it took, and why it ended. Choosing a token is part of the
-//! program: nothing here knows of scores.
+//! In: a program with an entry point that takes tokens and returns the next one
+//! (`generate/contract.rs`), weights, a tokenizer, a prompt. Out: the text on stdout, as it is
+//! generated; on stderr the time it took, and why it ended. Choosing a token is part of the
+//! program: nothing here uses scores.
 
 mod contract;
 
@@ -48,7 +49,8 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     let other = options.output_tokenizer.as_deref().map(|path| tokenizer(s, "--output-tokenizer", path)).transpose()?;
     let reads = contract::reads(&graph);
     let (given, prompt) = prompt(s, &options.prompt, &reader, reads)?;
-    // A tokenizer may have more tokens than the model has rows (tokens of images, say); only those that are used must fit.
+    // A tokenizer may have more tokens than the model has embeddings (image tokens, for example);
+    // only tokens that are used must be in range.
     if let Some((token, bound)) = contract.too_great(&prompt) {
         let shown = options.tokenizer.display();
         let message = format!(
@@ -62,7 +64,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
         arguments::weights(s, path)?;
     }
 
-    // Only what is called is compiled.
+    // Only the called function is compiled.
     graph.functions.retain(|f| f.name == name);
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
@@ -82,7 +84,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     let loaded = opened(s, &tiers, &model, &how, weights.as_deref())?;
     unused(s, loaded.unused_weights());
     converted(&loaded.converted_weights());
-    // Messages come before the text, not in the middle of it.
+    // Print messages before the text, not in the middle of it.
     s.report();
 
     s.stage("write");
@@ -94,7 +96,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     });
     let (entry, calls) = ready.map_err(|error| call_failed(s, &error.text))?;
     let tokenizer = other.as_ref().unwrap_or(&reader);
-    // A model that reads the whole prompt first writes a text of its own, on another line.
+    // A model that reads the whole prompt first writes a separate text, on a new line.
     let end: &[u8] = if reads && !given.ends_with(b"\n") { b"\n" } else { b"" };
     let echoed = if options.echo { [given.as_slice(), end].concat() } else { Vec::new() };
     let mut writer = Writer { name, entry, calls, interrupted, contract: &contract, tokenizer, written: Vec::new() };
@@ -111,7 +113,7 @@ fn generate_in(s: &mut Session, options: &GenerateOptions) -> Result<(), Command
     if matches!(end, End::Interrupted) { Err(CommandError::Interrupted) } else { Ok(()) }
 }
 
-/// The tokenizer of this name, or in this file, which an option gives.
+/// The tokenizer named by an option: `bytes`, or a file.
 fn tokenizer(s: &mut Session, option: &str, path: &Path) -> Result<Tokenizer, CommandError> {
     if path == Path::new("bytes") {
         return Ok(Tokenizer::Bytes);
@@ -131,18 +133,18 @@ fn tokenizer(s: &mut Session, option: &str, path: &Path) -> Result<Tokenizer, Co
     })
 }
 
-/// Reads a tokenizer's file; of one above the size limit, only enough to exceed that.
+/// Reads a tokenizer file; if it exceeds the size limit, only as much as shows that.
 fn text_of(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(tokenizer::LONGEST as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > tokenizer::LONGEST {
-        // It may end within a character.
+        // The limit may be inside a character.
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
     }
     String::from_utf8(bytes).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
 }
 
-/// The prompt, which is a whole text or goes on, and its tokens.
+/// The prompt and its tokens; `is_whole`: it is a complete text rather than the start of one.
 fn prompt(
     s: &mut Session,
     given: &str,
@@ -169,23 +171,23 @@ fn prompt(
     Ok((text, tokens))
 }
 
-/// Why the text ends.
+/// Why generation ended.
 enum End {
-    /// As many tokens as were asked for.
+    /// The limit of `--max-tokens`.
     MaxTokens(u64),
-    /// A text to stop before.
+    /// Before a stop string.
     Text(String),
-    /// A token to stop before.
+    /// Before a stop token.
     Token(u32),
-    /// The model has no room for more tokens; its message.
+    /// The model's caches are full; its message.
     Room(String),
     /// Ctrl-C.
     Interrupted,
-    /// An error, already reported to the session.
+    /// An error that was already reported to the session.
     Failed(CommandError),
 }
 
-/// How long it took.
+/// Time and token counts.
 struct Times {
     prompt: usize,
     first: Duration,
@@ -218,17 +220,17 @@ struct Writer<'a> {
     name: &'a str,
     entry: u64,
     calls: Calls<'a>,
-    /// Was Ctrl-C pressed?
+    /// Set by Ctrl-C.
     interrupted: &'static AtomicBool,
     contract: &'a Contract,
-    /// Makes text of what is written.
+    /// Converts written tokens to text.
     tokenizer: &'a Tokenizer,
-    /// The tokens that it has generated.
+    /// The tokens generated so far.
     written: Vec<u32>,
 }
 
 impl Writer<'_> {
-    /// Writes `echoed`, then tokens until an end.
+    /// Writes `echoed`, then tokens until the end.
     fn write(
         &mut self,
         s: &mut Session,
@@ -248,7 +250,7 @@ impl Writer<'_> {
         };
         let begin = Instant::now();
         let end = loop {
-            // A short call does not test for this itself.
+            // Short calls do not poll for this themselves.
             if self.interrupted.load(Ordering::Relaxed) {
                 break End::Interrupted;
             }
@@ -293,7 +295,7 @@ impl Writer<'_> {
         Ok((end, times))
     }
 
-    /// The token after these.
+    /// The token that follows `tokens`.
     fn next(&mut self, tokens: &[u32]) -> Result<i64, LoadError> {
         let wrong = || LoadError { status: -1, text: "the tokens are not a valid argument of this call".to_string() };
         let args = self.contract.arguments(tokens).ok_or_else(wrong)?;
@@ -311,7 +313,7 @@ impl Writer<'_> {
         failure
     }
 
-    /// The error for a number that is not a token.
+    /// The error for a result that is not a token.
     fn no_token(&self, s: &mut Session, token: i64) -> CommandError {
         let at = self.written.len() + 1;
         let (message, help) = if token == -1 {

@@ -1,7 +1,9 @@
-//! `attnc import DIR`: from a folder of the Hugging Face hub to a program; `attnc import model.gguf`: from a file of llama.cpp.
+//! `attnc import DIR`: converts a checkpoint of the Hugging Face hub to a program; `attnc import
+//! model.gguf`: the same for a GGUF file of llama.cpp.
 //!
-//! In: the folder, with its `config.json`, `generation_config.json` if there is one, and safetensors files, or the file. Out: the program of [`crate::import`], checked against the
-//! tensors that are there: each of its parameters has one of its name and shape.
+//! In: a folder with `config.json`, optionally `generation_config.json`, and safetensors files; or
+//! a GGUF file. Out: the program of [`crate::import`], checked against the checkpoint: each of its
+//! parameters must have a tensor of that name and shape.
 
 use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages;
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The files of a checkpoint: all tensors in one, or a list of which file has which.
+/// The weights of a checkpoint: one file, or an index of several.
 const WHOLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -28,7 +30,7 @@ pub fn import(options: &ImportOptions) -> Result<(), CommandError> {
 
 fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
     let given = options.folder.as_path();
-    // A file of a folder stands for the folder.
+    // A file in the folder stands for the folder.
     let is_of_folder = ["config.json", WHOLE, INDEX].iter().any(|name| given.file_name() == Some(OsStr::new(name)));
     let folder = given.parent().filter(|_| is_of_folder && given.is_file()).unwrap_or(given);
     if folder.is_file() {
@@ -52,7 +54,7 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
     s.write(output, program.as_bytes())
 }
 
-/// A GGUF file: the program, and beside it the tensors as a safetensors file.
+/// A GGUF file: writes the program, and the tensors as a safetensors file beside it.
 fn gguf(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
     let path = &options.folder;
     let Some(output) = options.output.as_ref().filter(|output| **output != Path::new("-")) else {
@@ -72,7 +74,7 @@ fn gguf(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
     let weights = output.with_extension("safetensors");
     s.claim(output)?;
     s.claim(&weights)?;
-    // The command does not name this file, so it may be a checkpoint that is to stay.
+    // The user did not name this file, so it may be an unrelated checkpoint.
     if weights.exists() {
         let message = format!("its tensors would overwrite `{}`", weights.display());
         let help = "write to another place by `-o`, or remove that file first".to_owned();
@@ -90,11 +92,11 @@ fn refused(s: &mut Session, about: &Path, refusal: Refusal) -> CommandError {
     s.fail(refusal.help.into_iter().fold(diagnostic, Diagnostic::help))
 }
 
-/// The tensors of a checkpoint: the shape of each, by name.
+/// Shapes of the tensors of a checkpoint, by name.
 type Shapes = BTreeMap<String, Vec<u64>>;
 
-/// The program of a configuration, checked against the tensors. The paths are those of the checkpoint, its
-/// configuration and weights, and of the program.
+/// The program of a configuration, checked against the tensors. The paths refer to
+/// the checkpoint, its configuration, its weights, and the program.
 fn program(
     s: &mut Session,
     config: &Config,
@@ -120,12 +122,12 @@ fn program(
     Ok(program)
 }
 
-/// A path in a comment of one line.
+/// Escapes a path for a single-line comment.
 fn in_a_comment(path: &Path) -> String {
     path.display().to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The weights of a folder, and their tensors.
+/// The weights of a folder, and the shapes of their tensors.
 fn checkpoint(s: &mut Session, folder: &Path) -> Result<(PathBuf, Shapes), CommandError> {
     let (whole, index) = (folder.join(WHOLE), folder.join(INDEX));
     let Some(path) = [whole, index].into_iter().find(|path| path.exists()) else {
@@ -139,14 +141,15 @@ fn checkpoint(s: &mut Session, folder: &Path) -> Result<(PathBuf, Shapes), Comma
     Ok((path, files.shapes()))
 }
 
-/// What the program needs and the checkpoint does not have: tensors that are missing, or of another shape.
+/// Checks the parameters of the program against the checkpoint: tensors that are missing or have
+/// another shape.
 fn unlike(s: &mut Session, program: &str, tensors: &Shapes, model: &str) -> Result<Option<Refusal>, CommandError> {
     let file = s.sources.add("the imported program", program);
     let tree = stages::parse(s, file);
     let typed = types::check(&tree, &mut s.sources, &mut s.diagnostics);
     s.stop_on_errors()?;
     let module = stages::lower(s, &typed, &ProgramOptions::default())?;
-    // An array of more layers than there are tensors lacks one of the first that many.
+    // If an array has more layers than the checkpoint has tensors, one of the first few is missing.
     let enough = tensors.len() as u64 + 1;
     let needed = module.params.iter().flat_map(|param| {
         let counts: Vec<u64> = param.counts.iter().map(|count| (*count).min(enough)).collect();

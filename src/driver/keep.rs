@@ -1,6 +1,8 @@
-//! Patterns of names; which weights `--keep` excludes from packing by them, and how much precision the others lose.
+//! Name patterns; `--keep`, which excludes weights from packing by such patterns, and the report on
+//! precision losses of packed weights.
 //!
-//! In: the patterns of `--keep`, the parameters of a model, a weights file. Out: names of parameters, and a table of errors.
+//! In: the patterns of `--keep`, the parameters of a model, a weights file. Out: names of
+//! parameters, and a table of errors.
 
 use super::session::{CommandError, Session, tell};
 use crate::diagnostics::did_you_mean;
@@ -12,15 +14,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Names that a message lists at most.
+/// Maximum number of names in a message.
 const MOST_NAMES: usize = 8;
-/// Lines of the table without `--verbose`.
+/// Maximum number of lines in the table without `--verbose`.
 const MOST_LINES: usize = 12;
 
 /// The parameters whose names match one of the patterns.
 ///
 /// # Errors
-/// A pattern that matches none, with a suggestion.
+/// A pattern that matches no parameter, with a suggestion.
 pub(super) fn parameters(patterns: &[String], params: &[ParamDecl]) -> Result<BTreeSet<String>, String> {
     let mut kept = BTreeSet::new();
     for pattern in patterns {
@@ -33,7 +35,7 @@ pub(super) fn parameters(patterns: &[String], params: &[ParamDecl]) -> Result<BT
     Ok(kept)
 }
 
-/// A suggestion for a pattern that matches nothing.
+/// A suggestion for a pattern without matches.
 fn meant(pattern: &str, params: &[ParamDecl]) -> String {
     let of_array =
         |p: &&ParamDecl| !p.counts.is_empty() && members(&p.name, &p.counts).iter().any(|n| matches(pattern, n));
@@ -44,7 +46,7 @@ fn meant(pattern: &str, params: &[ParamDecl]) -> String {
     if let Some(near) = did_you_mean(pattern, names()) {
         return format!("; did you mean `{near}`?");
     }
-    // A word that occurs in no name, and the closest one that does.
+    // Replaces a word that occurs in no name by the closest one that does.
     let known: BTreeSet<&str> =
         names().flat_map(|name| name.split(['.', '*'])).filter(|word| !word.is_empty()).collect();
     let wrong = pattern.split(['.', '*']).filter(|word| !word.is_empty() && !names().any(|name| name.contains(word)));
@@ -62,7 +64,7 @@ fn meant(pattern: &str, params: &[ParamDecl]) -> String {
     }
 }
 
-/// Does a path match a pattern in which `*` matches any text?
+/// Does a path match a pattern? `*` matches any string.
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
@@ -78,7 +80,7 @@ pub(super) fn matches(pattern: &str, path: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Prints for each quantised or rounded parameter how far it is from the one in the file.
+/// Prints the error of each quantised or rounded parameter relative to the one in the file.
 pub(super) fn tell_losses(
     s: &mut Session,
     graph: &ir::Module,
@@ -93,7 +95,7 @@ pub(super) fn tell_losses(
         .and_then(lower)
         .and_then(|tiles| tile::packed_weights(&tiles, level, choice))
         .map_err(|complaint| super::bugs::bug("lowering to tile IR", &complaint, None))?;
-    // It is known to be readable, since the model has opened it.
+    // The file is readable, since the model has opened it.
     let Ok(file) = WeightsFile::open(weights) else { return Ok(()) };
     let mut rows = Vec::new();
     for weight in &packed {
@@ -108,7 +110,7 @@ pub(super) fn tell_losses(
     Ok(())
 }
 
-/// The table: the parameters of the largest errors first, without `verbose` only some.
+/// Formats the table, with the largest errors first; without `verbose` it is truncated.
 fn table(rows: &mut [(&PackedWeight, Loss)], verbose: bool) -> String {
     let Some((first, _)) = rows.first() else { return String::new() };
     let format = match first.format {

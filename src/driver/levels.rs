@@ -1,7 +1,7 @@
-//! The instruction set levels that code is generated for.
+//! The instruction sets that code is generated for.
 //!
-//! In: `--cpu`, `--pack` and `--keep`, the features of this processor. Out: the levels, best first, and the format of packed
-//! weights.
+//! In: `--cpu`, `--pack` and `--keep`, and the features of the host. Out: the instruction sets,
+//! best first, and the format of packed weights.
 
 use super::keep;
 use super::session::{CommandError, command_line_error};
@@ -15,13 +15,13 @@ use crate::runtime::descriptor::features_of;
 use crate::runtime::processor::can_run;
 use crate::tile::{Cpu, Feature, GpuArch, GpuOptions, WeightChoice, WeightFormat};
 
-/// The best level that this machine supports.
+/// The best instruction set that the host supports.
 pub(super) fn native() -> Cpu {
     let runs = |level: &Cpu| features_of(&level.name()).is_some_and(can_run);
     Cpu::NAMED.into_iter().rev().find(runs).unwrap_or(Cpu::PORTABLE)
 }
 
-/// The level of each name of `--cpu`.
+/// The instruction set of each value of `--cpu`.
 const TIERS: [(CpuTier, Cpu); 7] = [
     (CpuTier::Portable, Cpu::PORTABLE),
     (CpuTier::Avx2, Cpu::AVX2),
@@ -32,7 +32,7 @@ const TIERS: [(CpuTier, Cpu); 7] = [
     (CpuTier::Neon, Cpu::PORTABLE),
 ];
 
-/// The level that an option means, with its own name.
+/// Resolves `native`.
 pub(super) fn tier(asked: CpuTier) -> CpuTier {
     match asked {
         CpuTier::Native => TIERS.into_iter().find(|(_, cpu)| *cpu == native()).map_or(CpuTier::Portable, |(t, _)| t),
@@ -40,31 +40,31 @@ pub(super) fn tier(asked: CpuTier) -> CpuTier {
     }
 }
 
-/// The machine that an option names.
+/// The instruction set of an option.
 pub(super) fn level(asked: CpuTier) -> Cpu {
     let own = TIERS.into_iter().find(|(t, _)| *t == tier(asked));
     own.map_or(Cpu::PORTABLE, |(_, cpu)| cpu)
 }
 
-/// The instruction set levels that code is generated for.
+/// The targets of a compilation.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
-    /// Every level that gets its own code, best first.
+    /// Every instruction set that code is generated for, best first.
     pub(super) all: Vec<Cpu>,
-    /// The one that dumps show: by default the same on every machine.
+    /// The instruction set of dumps: by default the same on every host.
     pub(super) shown: Cpu,
-    /// The kinds of GPUs that get their own code.
+    /// GPU architectures that code is generated for.
     pub(super) gpus: Vec<GpuArch>,
     /// The format of packed weights.
     pub(super) weights: WeightChoice,
-    /// May products of `f32` on GPUs be rounded to `tf32`?
+    /// May `f32` matmuls on GPUs round operands to `tf32`?
     pub(super) tf32: bool,
     /// The architecture.
     pub(super) arch: Arch,
 }
 
 impl Levels {
-    /// The levels up to the one of `--cpu`.
+    /// All instruction sets up to the one of `--cpu`.
     pub(super) fn of(target: &TargetOptions) -> Levels {
         let asked = target.cpu.map(level);
         let arch = if target.cpu == Some(CpuTier::Neon) { Arch::Aarch64 } else { Arch::host() };
@@ -78,25 +78,25 @@ impl Levels {
             WeightPacking::Int8 => WeightFormat::Int8,
             WeightPacking::Int4 => WeightFormat::Int4,
         };
-        // A library for GPUs alone has no code of kernels for processors.
+        // A library for GPUs only has no CPU kernels.
         let all = if target.is_for(Target::Cpu) { all } else { Vec::new() };
         let gpus = if target.is_for(Target::Cuda) { variants::ALL.to_vec() } else { Vec::new() };
         let tf32 = target.matmul_precision == MatmulPrecision::Tf32;
         Levels { all, shown, gpus, weights: weights.into(), tf32, arch }
     }
 
-    /// With the parameters that `--keep` excludes from packing.
+    /// Adds the parameters that `--keep` excludes from packing.
     pub(super) fn keeping(mut self, target: &TargetOptions, graph: &ir::Module) -> Result<Levels, CommandError> {
         self.weights.kept = keep::parameters(&target.keep, &graph.params).map_err(|text| command_line_error(&text))?;
         Ok(self)
     }
 
-    /// What kernels for GPUs may do less exactly.
+    /// Options for GPU kernels that reduce precision.
     pub(super) fn gpu_options(&self) -> GpuOptions {
         GpuOptions { weights: self.weights.clone(), tf32: self.tf32 }
     }
 
-    /// Fails if the code could not be linked and run on this machine.
+    /// Fails if the code could not be linked and run on the host.
     pub(super) fn run_here(&self) -> Result<(), CommandError> {
         if self.arch == Arch::host() {
             return Ok(());
@@ -105,8 +105,9 @@ impl Levels {
         Err(command_line_error(message))
     }
 
-    /// Those that make a difference: the `bf16` levels only if there are products of `bf16` or weights are packed so, the one for AMX only
-    /// for the back end that supports it, the one for byte dot products only if weights are integers.
+    /// Drops instruction sets that make no difference: the `bf16` ones are needed only if there are
+    /// `bf16` matmuls or weights packed as bf16, AMX only if the back end supports it, byte dot
+    /// products only if weights are packed as integers.
     pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
         let halves = self.weights.format == WeightFormat::Bf16 && !graph.params.is_empty();
         let bf16 = halves || lowering::tile::multiplies_bf16(graph);
@@ -115,7 +116,7 @@ impl Levels {
             let tiles = !cpu.has(Feature::Amx) || generator == Generator::Cranelift;
             *cpu == cpu.vectors() || (if cpu.has(Feature::Bf16) { bf16 && tiles } else { whole })
         });
-        // The best of the remaining ones.
+        // The best of the remaining instruction sets.
         self.shown = self.all.iter().copied().find(|cpu| self.shown.includes(*cpu)).unwrap_or(self.shown);
         self
     }

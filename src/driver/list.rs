@@ -1,6 +1,6 @@
-//! `attnc list` and `attnc completions`: the names that the command line and programs may use.
+//! `attnc list` and `attnc completions`: names that are valid on the command line and in programs.
 //!
-//! In: the tables that the compiler itself reads. Out: text on stdout, a line for each entry.
+//! In: the compiler's own tables. Out: text on stdout, one line per entry.
 
 use super::function;
 use super::levels::native;
@@ -46,12 +46,12 @@ pub fn list(options: &ListOptions) -> Result<(), CommandError> {
     show(&columns(&rows))
 }
 
-/// The first line of a module's own comment.
+/// The first line of a module's head comment.
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches('/').trim().to_string()
 }
 
-/// A value of an option and its help.
+/// Name and help of an option's value.
 fn help_of(value: &impl ValueEnum) -> (String, String) {
     let value = value.to_possible_value();
     let help = value.as_ref().and_then(|value| value.get_help()).map(ToString::to_string).unwrap_or_default();
@@ -75,12 +75,12 @@ fn cpus() -> Vec<(String, String)> {
 /// `attnc completions SHELL`
 pub fn completions(options: &CompletionsOptions) -> Result<(), CommandError> {
     let values = |list: Vec<&'static str>| PossibleValuesParser::new(list);
-    // Names that a shell reads as one word, each once.
+    // The distinct names that are single words for a shell.
     let is_word = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
     let names: BTreeSet<&'static str> = reference::names().chain(reference::foreign_names()).filter(is_word).collect();
     let names: Vec<&'static str> = names.into_iter().collect();
     let codes: Vec<&'static str> = codes::all().map(|entry| entry.code.as_str()).collect();
-    // clap's script for fish has no values of arguments without a flag.
+    // clap's fish script does not complete positional arguments.
     let fish = [("explain", codes.join(" ")), ("ref", names.join(" "))];
     let fish = fish.map(|(command, words)| {
         format!("complete -c attnc -n \"__fish_attnc_using_subcommand {command}\" -f -a \"{words}\"\n")

@@ -1,7 +1,9 @@
-//! NVIDIA's own tools, where they are installed: `ptxas`, which makes machine code of PTX, and `nvdisasm`, which shows it.
+//! NVIDIA's tools, if they are installed: `ptxas`, the PTX assembler, and `nvdisasm`, the
+//! disassembler.
 //!
-//! In: the PTX of a library's variants, or of a dump. Out: cubins beside the PTX, or the text of one. Without the tools a library has PTX
-//! alone, which the driver compiles. The same tool makes the same bytes: it is started in the folder of its input, so no path gets in.
+//! In: the PTX of a library's variants, or of a dump. Out: cubins in addition to the PTX, or a
+//! disassembly. Without the tools a library has only PTX, which the driver compiles. Output is
+//! reproducible: the tools run in the folder of their input, so it contains no paths.
 
 use super::bugs;
 use super::session::{CommandError, Session, environment_error, message, reason};
@@ -16,11 +18,12 @@ use crate::threads;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names of the files of PTX and of machine code.
+/// File names of PTX and machine code.
 const PTX: &str = "model.ptx";
 const CUBIN: &str = "model.cubin";
 
-/// A program of NVIDIA's: what the variable names, or the first of some names in `PATH` and `CUDA_HOME`.
+/// Finds a tool: the path in an environment variable, or else the first of some names in `PATH` and
+/// `CUDA_HOME`.
 fn find(variable: &str, names: &[&str]) -> Option<PathBuf> {
     let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(program) = given(variable) {
@@ -38,17 +41,17 @@ fn ptxas() -> Option<PathBuf> {
     find("ATTNC_PTXAS", &["ptxas"])
 }
 
-/// Why there is no machine code.
+/// Why assembling failed.
 enum Refusal {
-    /// The assembler is older than the PTX or the GPU.
+    /// The assembler does not support the PTX version or the GPU.
     TooOld(String),
-    /// It finds errors in the PTX.
+    /// It reports errors in the PTX.
     Wrong(String),
     /// It cannot be run.
     Unusable(String),
 }
 
-/// The machine code of a text for one kind of GPU, made in `folder`.
+/// Assembles PTX for one GPU architecture, in `folder`.
 fn assemble(ptxas: &Path, folder: &Folder, text: &str, arch: &str) -> Result<Vec<u8>, Refusal> {
     let file = |action: &str, name: &str, error: &std::io::Error| {
         Refusal::Unusable(format!("cannot {action} `{}`: {}", folder.path().join(name).display(), reason(error)))
@@ -67,14 +70,15 @@ fn assemble(ptxas: &Path, folder: &Folder, text: &str, arch: &str) -> Result<Vec
     if unknown.iter().any(|words| said.contains(words)) {
         return Err(Refusal::TooOld(said));
     }
-    // Its complaints begin with its name; others are of a program that is not `ptxas`, or of what started it.
+    // Messages of `ptxas` begin with its name; others come from another program, or from what
+    // started it.
     if done.status.code().is_some() && said.lines().any(|line| line.starts_with("ptxas ")) {
         return Err(Refusal::Wrong(said));
     }
     Err(Refusal::Unusable(format!("`{}` failed: {}\n{said}", ptxas.display(), done.status)))
 }
 
-/// Reports what is wrong; a bug if it is the PTX, which is then saved.
+/// Reports the failure; errors in the PTX are a bug in attnc, and the PTX is saved.
 fn report(refusal: &Refusal, ptxas: &Path, text: &str, arch: &str) -> CommandError {
     match refusal {
         Refusal::Wrong(said) => bugs::wrong_ptx(said, text, &format!("{} -arch {arch} -o /dev/null", ptxas.display())),
@@ -85,13 +89,14 @@ fn report(refusal: &Refusal, ptxas: &Path, text: &str, arch: &str) -> CommandErr
     }
 }
 
-/// Tells why two machines may make different libraries of one program.
+/// Prints a remark about why two machines may produce different libraries.
 fn remark(text: &str) {
     let notes = ["with `--cubins never` a library does not depend on what is installed".to_string()];
     message(Severity::Note, text, &notes);
 }
 
-/// Adds machine code to the variants of a library. With `remarks`, what made it is told, or that nothing did.
+/// Adds machine code to the variants of a library. With `remarks`, prints which tool was used, or
+/// that none was found.
 pub(super) fn add_cubins(
     s: &mut Session,
     wanted: Cubins,
@@ -120,7 +125,7 @@ pub(super) fn add_cubins(
     for (n, tier) in tiers.iter().enumerate() {
         let cuda = &tier.kernels.cuda;
         jobs.push((n, cuda.capability, tier.kernels.name.clone(), temporary(s)?));
-        // Where nothing is there for Hopper alone, this is for Hopper too.
+        // If there is no variant for Hopper only, this one gets machine code for Hopper too.
         if cuda.capability < 90 && !has_hopper {
             jobs.push((n, 90, "sm_90".to_string(), temporary(s)?));
         }
@@ -147,7 +152,7 @@ pub(super) fn add_cubins(
     Ok(())
 }
 
-/// The machine code of PTX for one kind of GPU, as text.
+/// The disassembled machine code of PTX for one GPU architecture.
 pub(super) fn disassembled(s: &mut Session, text: &str, arch: &str) -> Result<String, CommandError> {
     let missing = |what: &str, variable: &str| {
         environment_error(&format!(

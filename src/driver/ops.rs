@@ -1,7 +1,7 @@
-//! `attnc ops`: the operation reference of the language and of the three IRs.
+//! `attnc ops`: the operation reference of the language and the three IRs.
 //!
-//! In: the tables that the compiler itself reads. Out: text on stdout: a line for each operation, or all that is known of those
-//! of one name.
+//! In: the compiler's own tables. Out: text on stdout: one line per operation, or everything about
+//! the operations of one name.
 
 use super::session::{CommandError, columns, command_line_error, show};
 use crate::cli::{OpsLevel, OpsOptions};
@@ -10,13 +10,13 @@ use crate::table::{Gives, Row};
 use crate::vector::{self, routine};
 use crate::{ir, tile, types};
 
-/// An operation of any level, for a reader.
+/// An operation of the language or an IR.
 struct Entry {
     level: OpsLevel,
     name: String,
     form: String,
     meaning: String,
-    /// What else is known: a word for it, and what it is.
+    /// Further facts: a keyword and its text.
     more: Vec<(&'static str, String)>,
 }
 
@@ -46,7 +46,7 @@ fn described(e: &Entry) -> String {
     format!("{} ({})\n  {}\n{more}", e.form, e.level.title(), e.meaning)
 }
 
-/// The operations of a level, with what its table says of each.
+/// The operations of one level, with the facts in its table.
 fn entries(level: OpsLevel) -> Vec<Entry> {
     match level {
         OpsLevel::Language => types::operations()
@@ -69,7 +69,7 @@ fn entries(level: OpsLevel) -> Vec<Entry> {
     }
 }
 
-/// An operation of elementary functions. Its operands have fixed types, which its form shows.
+/// An operation of elementary functions. Its operand types are fixed, and shown by its syntax.
 fn function_entry(row: &Row<vector::op::Needs>) -> Entry {
     let needs = row.class.features().names().join(", ");
     let needs = if needs.is_empty() { "nothing".to_string() } else { needs };
@@ -102,7 +102,7 @@ fn entry<C>(level: OpsLevel, row: &Row<C>, word: &'static str, class: &'static s
     }
 }
 
-/// What `attnc list` lists of a level.
+/// The rows of `attnc list` for one level.
 pub(super) fn listed(level: OpsLevel) -> Vec<(String, String)> {
     entries(level).into_iter().map(|e| (e.form, e.meaning)).collect()
 }

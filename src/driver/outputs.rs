@@ -1,6 +1,7 @@
-//! What a compilation writes and where, and the first line of each dump.
+//! Outputs of a compilation: formats, paths, and the first line of each dump.
 //!
-//! In: the options of `compile`. Out: a path for each requested output format. Nothing is compiled here.
+//! In: the options of `compile`. Out: a path for each requested output format. Nothing is compiled
+//! here.
 
 use super::levels;
 use super::session::{CommandError, Session};
@@ -9,10 +10,10 @@ use clap::ValueEnum as _;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The kind of an input text.
+/// The kind of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
-    /// A program; every extension that is none of the others.
+    /// A program; any extension not listed below.
     Program,
     /// `.air`: graph IR.
     Graph,
@@ -25,7 +26,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The kind of a text, by the extension of its file; for stdin, by its first words.
+    /// Determined by the extension of the file; for stdin, by the first words.
     pub(super) fn of(path: &Path, text: &str) -> Source {
         if path == Path::new("-") {
             return Source::of_text(text);
@@ -52,7 +53,7 @@ impl Source {
         }
     }
 
-    /// The first output format that can be made from it.
+    /// The first output format that can be produced from it.
     fn first(self) -> EmitKind {
         match self {
             Source::Program => EmitKind::Tokens,
@@ -69,25 +70,25 @@ impl Source {
 pub(super) struct Outputs {
     places: Vec<(EmitKind, PathBuf)>,
     command: String,
-    /// The only kernel or plan that is shown, if `--kernel` names one.
+    /// Show only this kernel or plan (`--kernel`).
     kernel: Option<String>,
-    /// The only entry point that is shown, if `--function` names one.
+    /// Show only this entry point (`--function`).
     function: Option<String>,
-    /// Is virtual-register code shown with its registers, too?
+    /// Also show virtual-register code after register allocation.
     mir_registers: bool,
-    /// Does the assembly show bytes?
+    /// Show bytes in assembly.
     asm_bytes: bool,
 }
 
-/// The output formats that show kernels.
+/// Formats that show kernels.
 const OF_KERNELS: [EmitKind; 7] =
     [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Ptx, EmitKind::Sass];
 
-/// The output formats that show entry points of graph IR.
+/// Formats that show entry points of graph IR.
 const OF_FUNCTIONS: [EmitKind; 2] = [EmitKind::Ir, EmitKind::Dot];
 
 impl Outputs {
-    /// What to write and where: the requested formats (a shared library by default), each with its path.
+    /// The requested formats (a shared library by default), each with its path.
     pub(super) fn of(options: &CompileOptions) -> Result<Outputs, String> {
         let (mir_registers, asm_bytes) = (options.mir_registers, options.asm_bytes);
         let (places, command, kernel) = (places(options)?, command(options), options.kernel.clone());
@@ -110,7 +111,7 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Can they be made from this kind of text?
+    /// Can they be produced from this kind of input?
     pub(super) fn check(&self, source: Source) -> Result<(), String> {
         match self.places.iter().find(|(kind, _)| *kind < source.first()) {
             Some((kind, _)) => {
@@ -121,7 +122,7 @@ impl Outputs {
         }
     }
 
-    /// Makes sure that no output overwrites the program or another output.
+    /// Checks that no output overwrites the program or another output.
     pub(super) fn claim(&self, session: &mut Session) -> Result<(), CommandError> {
         self.places.iter().try_for_each(|(_, path)| session.claim(path))
     }
@@ -136,7 +137,7 @@ impl Outputs {
         self.path(kind).is_some()
     }
 
-    /// Is there anything to do after the stage that makes this format?
+    /// Is a later stage than the one that produces this format needed?
     pub(super) fn go_beyond(&self, kind: EmitKind) -> bool {
         self.places.iter().any(|(asked, _)| *asked > kind)
     }
@@ -154,7 +155,7 @@ impl Outputs {
         session.write(path, &content)
     }
 
-    /// The first line of a dump, the command that reproduces it; empty for outputs that are not dumps.
+    /// The first line of a dump: the command that reproduces it; empty for other outputs.
     fn first_line(&self, kind: EmitKind) -> String {
         let comment = match kind {
             EmitKind::Ir
@@ -182,7 +183,7 @@ impl Outputs {
     }
 }
 
-/// The command without its outputs: what is given and differs from what holds anyway. No path gets in.
+/// The command without its outputs: only options that differ from their defaults, and no paths.
 fn command(options: &CompileOptions) -> String {
     let file = options.file.file_name().map_or("-".into(), |name| name.to_string_lossy());
     let mut text = format!("attnc {file}");
@@ -200,7 +201,7 @@ fn command(options: &CompileOptions) -> String {
         }
     }
     if let Some(level) = options.target.cpu {
-        // `native` is another one elsewhere.
+        // `native` has another meaning on other hosts.
         let _ = write!(text, " --cpu {}", levels::tier(level).name());
     }
     if options.target.pack != WeightPacking::F32 {
@@ -226,11 +227,11 @@ fn command(options: &CompileOptions) -> String {
     if let Some(limit) = options.passes.bisect_limit {
         let _ = write!(text, " --bisect-limit {limit}");
     }
-    // A file's name may contain anything; it must remain one line.
+    // A file name may contain anything; the result must remain one line.
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// What to write and where: the kinds requested (a shared library if none), each with its path.
+/// The requested formats (a shared library if none), each with its path.
 fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> {
     let mut kinds: Vec<(EmitKind, Option<PathBuf>)> = Vec::new();
     for emit in &options.emit {
@@ -258,7 +259,7 @@ fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> 
                 output.clone()
             }
             Some(output) => beside(output, kind),
-            // Without `-o`, outputs go to the current folder, named as the program.
+            // Without `-o`, outputs go to the current folder, and are named after the program.
             None if options.file == stdout => beside(Path::new("model"), kind),
             None => {
                 let name = options.file.file_name().map_or(PathBuf::from("model"), PathBuf::from);
@@ -276,7 +277,7 @@ fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> 
         if *path == options.file && path != stdout {
             return Err(format!("`--emit {}` would overwrite the program `{}`", kind.name(), path.display()));
         }
-        // A device takes several outputs.
+        // Devices can receive several outputs.
         let is_file = |path: &Path| std::fs::metadata(path).map_or(true, |found| found.is_file());
         if path != stdout && is_file(path) && places.iter().take(i).any(|(_, other)| other == path) {
             return Err(format!("two outputs have the path `{}`", path.display()));
@@ -288,14 +289,15 @@ fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> 
 /// The extension of programs.
 const PROGRAM: &str = "attn";
 
-/// The extension of a path, if it says what the file contains.
+/// The extension of a path, if it identifies a format.
 fn telling(path: &Path) -> Option<&str> {
     let ending = path.extension().and_then(|ending| ending.to_str())?;
     (ending == PROGRAM || EmitKind::of_extension(ending).is_some()).then_some(ending)
 }
 
-/// Does the extension of a path match the format? A shared library must have its own or none (`lib.so.1` and devices are
-/// fine, too); other formats may have any that is not of another format. `flag` is the option before the path.
+/// Does the extension of a path match the format? A shared library must have its own or none
+/// (`lib.so.1` and devices are accepted too); other formats may have any extension except that of
+/// another format. `flag` is the option before the path.
 pub(super) fn agrees(kind: EmitKind, path: &Path, flag: &str) -> Result<(), String> {
     let shown = path.display();
     let written = kind.noun();
@@ -342,8 +344,8 @@ fn stem_agrees(kinds: &[EmitKind], output: &Path) -> Result<(), String> {
     Err(format!("`-o {shown}` has the extension of {what} give the name without an extension: `-o {}`", stem.display()))
 }
 
-/// The path of one of several outputs: its extension replaces that of another format. Other extensions are part of the
-/// name (`model.v2`).
+/// The path of one of several outputs: its extension replaces that of another format. Other
+/// extensions are part of the name (`model.v2`).
 fn beside(path: &Path, kind: EmitKind) -> PathBuf {
     if telling(path).is_some() {
         return path.with_extension(kind.extension());

@@ -1,7 +1,8 @@
-//! Passes from the command line: options, where dumps go, and reports of broken passes.
+//! Passes on the command line: options, dumps, and reports of broken passes.
 //!
-//! In: the options of `compile` and `opt`. Out: options for [`crate::passes`], and IR text that passes have run
-//! over. A pass that breaks the module is a bug in attnc: the IR before it is saved, with the command that reproduces it.
+//! In: the options of `compile` and `opt`. Out: options for [`crate::passes`], and transformed IR.
+//! A pass that breaks the module is a bug in attnc: the IR before it is saved, with the command
+//! that reproduces it.
 
 use super::outputs::agrees;
 use super::session::{CommandError, Session, command_line_error, message, reason};
@@ -77,7 +78,7 @@ pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Opt
     })
 }
 
-/// Reports a pass that broke the module, and saves what is needed to reproduce it.
+/// Reports a pass that broke the module, and saves its input.
 pub fn broken_pass(error: &PassError) -> CommandError {
     let saved = format!("attnc-bug-{}.air", error.pass);
     let mut notes = vec!["this is a bug in attnc".to_string()];
@@ -92,7 +93,7 @@ pub fn broken_pass(error: &PassError) -> CommandError {
     CommandError::Bug
 }
 
-/// Dumps and reports of the passes: to stderr as they come, and to the files of `--dump-dir`.
+/// Dumps and reports of the passes: printed on stderr, and collected for `--dump-dir`.
 pub struct Dumps<'a> {
     folder: Option<&'a Path>,
     files: Collected,

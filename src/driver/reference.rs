@@ -1,4 +1,5 @@
-//! `attnc ref`: the language reference, an entry or all of it; `attnc explain`: an error code, or an entry of the reference.
+//! `attnc ref`: the language reference, or an entry of it; `attnc explain`: an error code, or an
+//! entry of the reference.
 //!
 //! In: a name or a code. Out: text on stdout.
 

@@ -1,6 +1,8 @@
-//! What `attnc run`, its sequences of calls, and `attnc bench` share: entry points by name, parameters, and what is told of weights.
+//! Shared by `attnc run`, its sequences of calls, and `attnc bench`: entry points by name,
+//! parameters, notes about weights.
 //!
-//! In: a module after the passes, a weights file. Out: parameters for an interpreter, values by name. Nothing is called here.
+//! In: a module after the passes, a weights file. Out: parameters for an interpreter, values by
+//! name. Nothing is called here.
 
 use super::arguments;
 use super::session::{CommandError, Session, message};
@@ -26,7 +28,7 @@ pub(super) struct Call<'a> {
     pub(super) remarks: bool,
 }
 
-/// The entry point of this name, or the only one; or why there is none.
+/// The entry point of this name, or the only one; otherwise an error message.
 pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, String> {
     let entries: Vec<(usize, &str)> =
         module.functions.iter().enumerate().filter(|(_, f)| !f.tapped).map(|(i, f)| (i, f.name.as_str())).collect();
@@ -57,7 +59,7 @@ pub(super) fn parameters(
     Ok(params)
 }
 
-/// Tells which weights a loaded model does not use, and which were converted.
+/// Reports weights that a loaded model does not use, and weights that were converted.
 pub(super) fn told(s: &mut Session, model: &CompiledModel) {
     unused(s, model.unused_weights());
     converted(&model.converted_weights());
@@ -69,7 +71,7 @@ pub(super) fn call_failed(s: &mut Session, message: &str) -> CommandError {
     CommandError::Program
 }
 
-/// The first name, and how many more there are.
+/// The first name, and the number of others.
 fn first_of(names: &[String]) -> Option<String> {
     let (first, others) = names.split_first()?;
     Some(if others.is_empty() { format!("`{first}`") } else { format!("`{first}` and {} more", others.len()) })

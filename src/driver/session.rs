@@ -1,7 +1,7 @@
-//! The state of one run of the compiler: source texts, diagnostics, and the time of each stage.
+//! State of one run of the compiler: source texts, diagnostics, and the time of each stage.
 //!
-//! In: paths, contents, diagnostics. Out: files, text on stdout, messages on stderr, and a [`CommandError`] that becomes the
-//! exit code. It must not know the stages.
+//! In: paths, contents, diagnostics. Out: files, text on stdout, messages on stderr, and a
+//! [`CommandError`], which determines the exit code. It must not know the stages.
 
 use crate::cli::{Colour, MessageFormat, MessageOptions};
 use crate::diagnostics::codes::driver as codes;
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest source file that is read.
+/// Maximum length of a source file.
 pub const MAX_SOURCE: u64 = 4 << 20;
 
-/// Why a command failed; the error has been reported already.
+/// Why a command failed; the error has already been reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommandError {
     /// An error in the program.
@@ -26,11 +26,11 @@ pub enum CommandError {
     CommandLine,
     /// An error in the environment: a file, the linker, memory.
     Environment,
-    /// The reader of our output has closed it; this is not an error.
+    /// The reader of stdout has closed it; this is not an error.
     BrokenPipe,
     /// A bug in attnc.
     Bug,
-    /// The user ended it by Ctrl-C, and it has shown what there was.
+    /// Interrupted by Ctrl-C, after showing the output so far.
     Interrupted,
 }
 
@@ -43,28 +43,28 @@ impl CommandError {
             CommandError::CommandLine => 2,
             CommandError::Environment => 3,
             CommandError::Bug => 101,
-            // As shells say it of a process that the signal ended: 128 and its number.
+            // The convention of shells for a process that a signal ended: 128 plus its number.
             CommandError::Interrupted => 130,
         }
     }
 }
 
-/// Are messages JSON? It is global for messages before and after a session.
+/// Messages are JSON. Global, for messages before and after a session.
 static JSON: AtomicBool = AtomicBool::new(false);
 
 /// Source texts and diagnostics of one run.
 pub struct Session {
     /// All source texts.
     pub sources: SourceMap,
-    /// Diagnostics that are not reported yet.
+    /// Diagnostics not reported yet.
     pub diagnostics: Diagnostics,
     colour: bool,
     verbose: bool,
-    /// The files that were read.
+    /// The files that are read.
     inputs: Vec<(Identity, PathBuf)>,
     /// The files that are written.
     outputs: Vec<(Identity, PathBuf)>,
-    /// Their contents, until the command is done.
+    /// Their contents, until the command succeeds.
     batch: Batch,
     /// Their paths.
     written: Vec<PathBuf>,
@@ -110,7 +110,7 @@ impl Session {
         }
     }
 
-    /// Prints the diagnostics on stderr and clears them. A closed stderr is not an error.
+    /// Prints and clears the diagnostics. Ignores a closed stderr.
     pub fn report(&mut self) {
         let diagnostics = std::mem::take(&mut self.diagnostics);
         let text = match JSON.load(Ordering::Relaxed) {
@@ -147,7 +147,7 @@ impl Session {
         CommandError::Environment
     }
 
-    /// Notes that this command reads a file, so no output may overwrite it.
+    /// Records that this command reads a file, so no output may overwrite it.
     pub fn reads(&mut self, path: &Path) {
         if path != Path::new("-")
             && let Some(identity) = files::identity(path)
@@ -156,8 +156,8 @@ impl Session {
         }
     }
 
-    /// Makes sure that an output can be written, and overwrites no input of this command and no other output. Two paths may
-    /// name one file.
+    /// Checks that an output can be written, and that it overwrites no input of this command and no
+    /// other output. Two paths may refer to one file.
     pub fn claim(&mut self, path: &Path) -> Result<(), CommandError> {
         if path == Path::new("-") {
             return Ok(());
@@ -180,7 +180,8 @@ impl Session {
         possible(self)
     }
 
-    /// Writes an output to a file, or to stdout for `-`. A regular file appears when the command is done.
+    /// Writes an output to a file, or to stdout for `-`. Regular files appear only when the command
+    /// succeeds.
     pub fn write(&mut self, path: &Path, content: &[u8]) -> Result<(), CommandError> {
         if path == Path::new("-") {
             return print(content).map_err(|error| self.write_failed(path, &error));
@@ -188,7 +189,7 @@ impl Session {
         self.write_by(path, &|out| out.write_all(content), false)
     }
 
-    /// Writes an output whose content is made as it is written; not to stdout.
+    /// Writes an output incrementally; not to stdout.
     pub(super) fn write_by(
         &mut self,
         path: &Path,
@@ -200,17 +201,17 @@ impl Session {
         Ok(())
     }
 
-    /// Writes a file whether or not the command will succeed.
+    /// Writes a file, whether or not the command succeeds.
     pub(super) fn write_now(&mut self, path: &Path, content: &[u8]) -> Result<(), CommandError> {
         files::write(path, content, false).map_err(|error| self.write_failed(path, &error))?;
         self.written.push(path.to_path_buf());
         Ok(())
     }
 
-    /// Ends a command: the files that it wrote appear if it succeeded, and its diagnostics are shown.
+    /// Ends a command: commits its files if it succeeded, and prints its diagnostics.
     pub(super) fn finish(&mut self, result: Result<(), CommandError>) -> Result<(), CommandError> {
         let batch = std::mem::take(&mut self.batch);
-        // A reader of stdout that has seen enough ends nothing else.
+        // If the reader of stdout has closed it, files are still written.
         let result = match result {
             Ok(()) | Err(CommandError::BrokenPipe) => self.commit(batch).and(result),
             Err(error) => Err(error),
@@ -237,7 +238,7 @@ impl Session {
         self.fail(Diagnostic::error(codes::UNWRITABLE, format!("cannot write {name}: {}", reason(error))))
     }
 
-    /// Begins a stage, which ends the one before it.
+    /// Starts a stage, which ends the previous one.
     pub fn stage(&mut self, name: &'static str) {
         self.end_stage();
         self.running = Some((name, Instant::now()));
@@ -261,13 +262,13 @@ impl Session {
         let _ = io::stderr().lock().write_all(table.as_bytes());
     }
 
-    /// A source text.
+    /// The text of a source.
     pub fn text(&self, file: FileId) -> String {
         self.sources.get(file).map_or(String::new(), |source| source.text().to_string())
     }
 }
 
-/// Prints a text on stderr. A closed stderr is not an error.
+/// Prints on stderr. Ignores a closed stderr.
 pub(super) fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
@@ -289,13 +290,13 @@ pub fn command_line_error(text: &str) -> CommandError {
     CommandError::CommandLine
 }
 
-/// Reports that a program of this machine is missing, or does not work.
+/// Reports an external program that is missing, or does not work.
 pub(super) fn environment_error(text: &str) -> CommandError {
     message(Severity::Error, text, &[]);
     CommandError::Environment
 }
 
-/// Reports a message without a location or code, with notes; as JSON if messages are.
+/// Prints a message without a location or code, with notes; as JSON if requested.
 pub(super) fn message(severity: Severity, text: &str, notes: &[String]) {
     if JSON.load(Ordering::Relaxed) {
         return tell(&json::plain(severity, text, notes));
@@ -316,12 +317,12 @@ pub(super) fn stdout_failed(error: &io::Error) -> CommandError {
     CommandError::Environment
 }
 
-/// The name under which messages show a file.
+/// The name of a file in messages.
 pub(super) fn display_name(path: &Path) -> String {
     if path == Path::new("-") { "<stdin>".to_string() } else { path.display().to_string() }
 }
 
-/// The text of a source file, or what is wrong with the file.
+/// Reads a source file.
 fn read_source(path: &Path) -> Result<String, Box<(Diagnostic, CommandError)>> {
     let name = display_name(path);
     let unreadable = |why: &str| {
@@ -367,17 +368,17 @@ pub(super) fn reason(error: &io::Error) -> String {
     chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }
 
-/// The whole of a file, for diagnostics about all of it.
+/// A span of the whole file, for diagnostics about all of it.
 pub fn whole(sources: &SourceMap, file: FileId) -> Span {
     Span::new(file, 0, sources.get(file).map_or(0, |source| source.text().len() as u32))
 }
 
-/// Prints a text on stdout; a closed reader is not an error.
+/// Prints on stdout. A closed reader is not an error.
 pub(super) fn show(text: &str) -> Result<(), CommandError> {
     print(text.as_bytes()).map_err(|error| stdout_failed(&error))
 }
 
-/// Two columns; the second begins at the same place unless a first one is very wide.
+/// Formats two columns; the second is aligned, except after very wide entries.
 pub(super) fn columns(rows: &[(String, String)]) -> String {
     let width = rows.iter().map(|(first, _)| first.chars().count()).max().unwrap_or(0).min(48);
     rows.iter().map(|(first, second)| format!("{first:width$}  {second}\n")).collect()

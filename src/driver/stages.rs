@@ -1,7 +1,8 @@
-//! The stages as the driver runs them: each takes the output of the stage before it, and turns errors into diagnostics or
-//! bug reports.
+//! The stages as the driver runs them: each takes the output of the previous stage, and converts
+//! errors to diagnostics or bug reports.
 //!
-//! In: a session, and the input of a stage. Out: its output, or a [`CommandError`], already reported.
+//! In: a session, and the input of a stage. Out: its output, or a [`CommandError`] that was already
+//! reported.
 
 use super::bugs::{Saved, bug};
 use super::levels::Levels;
@@ -34,20 +35,21 @@ use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The dump of the tokens. The parser, which lexes again, reports their errors.
+/// A dump of the tokens. Lexical errors are reported by the parser, which lexes again.
 pub(super) fn tokens(s: &Session, file: FileId) -> String {
     let mut unused = Diagnostics::new();
     let dump = |f: &crate::source::SourceFile| syntax::dump::tokens(&syntax::tokens(file, f.text(), &mut unused), f);
     s.sources.get(file).map(dump).unwrap_or_default()
 }
 
-/// The syntax tree; errors are in the session.
+/// The syntax tree; errors are recorded in the session.
 pub(super) fn parse(s: &mut Session, file: FileId) -> ast::File {
     let text = s.text(file);
     syntax::parse(file, &text, &mut s.diagnostics)
 }
 
-/// The typed program of a syntax tree, with the element types that the command line gives to the generics of models.
+/// Type checks a syntax tree, after binding the element types of the command line to the generics
+/// of models.
 pub(super) fn check(s: &mut Session, tree: &mut ast::File, bindings: &ProgramOptions) -> Program {
     for dim in &bindings.dims {
         if let Binding::Element(elem) = dim.value {
@@ -57,7 +59,7 @@ pub(super) fn check(s: &mut Session, tree: &mut ast::File, bindings: &ProgramOpt
     types::check(tree, &mut s.sources, &mut s.diagnostics)
 }
 
-/// Gives a generic of the models, or of the one that is compiled, its element type.
+/// Binds an element type to a generic of the models, or of the model that is compiled.
 fn bind_element(s: &mut Session, tree: &mut ast::File, entry: Option<&str>, name: &str, elem: Elem) {
     let (mut is_bound, mut others) = (false, Vec::new());
     for item in &mut tree.items {
@@ -139,7 +141,7 @@ pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<VerifiedModule,
     })
 }
 
-/// The runs of a module's kernels, or of one of them, as vector IR for a CPU.
+/// The runs of a module's kernels, or of one kernel, as vector IR for a CPU.
 pub(super) fn vector_ir(module: &tile::Module, only: Option<tile::Part>, cpu: Cpu) -> String {
     let mut parts = Vec::new();
     for (n, kernel) in module.kernels.iter().enumerate() {
@@ -206,14 +208,14 @@ pub(super) fn clif_text(s: &mut Session, file: FileId, arch: Arch) -> Result<Vec
     })
 }
 
-/// The kernel or plan that `--kernel` names, if it was given.
+/// The kernel or plan of `--kernel`, if it was given.
 pub(super) fn only(name: Option<&str>, module: Option<&tile::Module>) -> Result<Option<tile::Part>, CommandError> {
     let (Some(name), Some(module)) = (name, module) else { return Ok(None) };
     let names = || module.part_names();
     module.part(name).map(Some).ok_or_else(|| no_kernel(name, &names()))
 }
 
-/// The module with one entry point alone, if a name is given.
+/// The module reduced to one entry point, if a name is given.
 pub(super) fn only_function<'m>(
     name: Option<&str>,
     module: &'m ir::Module,
@@ -231,7 +233,8 @@ pub(super) fn only_function<'m>(
     Err(command_line_error(&format!("there is no entry point `{name}`{hint} (there are {})", names.join(", "))))
 }
 
-/// Keeps only the functions of one kernel or plan; a function's name begins with the instruction set.
+/// Keeps only the functions of one kernel or plan; a function's name begins with the instruction
+/// set.
 pub(super) fn only_functions(functions: &mut Vec<clif::Named>, name: &str) -> Result<(), CommandError> {
     let short = |full: &str| {
         let rest = full.split_once('.').map_or(full, |(_, rest)| rest);
@@ -261,7 +264,7 @@ pub(super) fn assemble(
     })
 }
 
-/// The pipeline of passes, with the requested dumps.
+/// Runs the passes, with the requested dumps.
 pub(super) fn optimise(
     s: &mut Session,
     module: &mut ir::Module,
@@ -274,7 +277,7 @@ pub(super) fn optimise(
     done.map(|_| ()).map_err(|error| broken_pass(&error))
 }
 
-/// Refuses models that no runtime could open or call.
+/// Rejects models that exceed limits of the runtime.
 fn supported(s: &mut Session, interface: &Interface<'_>) -> Result<(), CommandError> {
     tensors(interface.params).map(|_| ()).and_then(|()| axes(&interface.entries)).map_err(|message| {
         s.diagnostics.push(Diagnostic::error(entries_codes::PROGRAM_SIZE, message));
@@ -282,7 +285,7 @@ fn supported(s: &mut Session, interface: &Interface<'_>) -> Result<(), CommandEr
     })
 }
 
-/// Describes the model of a module to the runtime.
+/// Makes the descriptor of a model for the runtime.
 pub(super) fn describe(
     s: &mut Session,
     interface: &Interface<'_>,
@@ -290,7 +293,7 @@ pub(super) fn describe(
     doc: &str,
 ) -> Result<ModelDescriptor, CommandError> {
     supported(s, interface)?;
-    // An IR text that names no model is named after its file.
+    // IR without a model name is named after its file.
     let name = if model.is_empty() { model_name(interface.file) } else { model.to_string() };
     descriptor::describe(interface, &name, doc, &Arch::host().triple().to_string()).map_err(|message| {
         s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
@@ -298,7 +301,7 @@ pub(super) fn describe(
     })
 }
 
-/// `gpt2.attn` as a name: `Gpt2`.
+/// Converts a file name to a model name: `gpt2.attn` to `Gpt2`.
 fn model_name(file: &str) -> String {
     let stem = file.split('.').next().unwrap_or_default();
     let words = stem.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -307,7 +310,8 @@ fn model_name(file: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("Model{name}") }
 }
 
-/// Does the same for each level, on at most one thread each; the results in order, or the first error.
+/// Maps `work` over the items, with at most one thread each; returns the results in order, or the
+/// first error.
 fn at_once<T: Send, U: Send>(
     items: Vec<T>,
     work: impl Fn(T) -> Result<U, CommandError> + Sync,
@@ -316,21 +320,22 @@ fn at_once<T: Send, U: Send>(
     threads::each(items, levels, work).into_iter().collect()
 }
 
-/// One scheduled module for each level, in the same order.
+/// One scheduled module for each instruction set, in the same order.
 pub(super) struct Tiers {
     list: Vec<(Cpu, VerifiedModule)>,
     /// Modules for GPUs.
     gpus: Vec<GpuTier>,
-    /// What was scheduled, if it is kept.
+    /// The unscheduled module, if it is kept.
     unscheduled: Option<VerifiedModule>,
-    /// Did someone else write them?
+    /// They come from tile IR given by the user.
     is_text: bool,
-    /// What lowering says about them.
+    /// Remarks of lowering.
     remarks: Vec<String>,
 }
 
 impl Tiers {
-    /// Lowers graph IR for levels, and schedules it; packed weights are kept as `weights`.
+    /// Lowers graph IR and schedules it for each instruction set; `weights` is the format of packed
+    /// weights.
     pub(super) fn lower(
         s: &mut Session,
         graph: &ir::Module,
@@ -342,7 +347,7 @@ impl Tiers {
         Ok(Tiers { unscheduled: Some(tiles), remarks, ..tiers })
     }
 
-    /// Lowers graph IR for every machine that a library is for, and schedules it.
+    /// Lowers graph IR and schedules it for every target of a library.
     pub(super) fn for_library(s: &mut Session, graph: &ir::Module, levels: &Levels) -> Result<Tiers, CommandError> {
         let (tiles, remarks) = tiles_of(s, graph)?;
         let tiers = Tiers::of_tiles(s, &tiles, &levels.all, &levels.weights)?;
@@ -350,7 +355,7 @@ impl Tiers {
         Ok(Tiers { gpus, unscheduled: Some(tiles), remarks, ..tiers })
     }
 
-    /// Takes a given module whose kernels are for GPUs, or are not scheduled yet.
+    /// A given module whose kernels are scheduled for GPUs, or not scheduled yet.
     pub(super) fn given_for_gpus(
         s: &mut Session,
         tiles: &VerifiedModule,
@@ -373,13 +378,13 @@ impl Tiers {
     ) -> Result<Tiers, CommandError> {
         s.stage("schedule");
         let mut tiers = at_once(levels.to_vec(), |level| Ok((level, schedule(tiles, level, weights)?)))?;
-        // The level for byte dot products needs quantised weights.
+        // Byte dot products need quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         Ok(Tiers { list: tiers, gpus: Vec::new(), unscheduled: None, is_text: false, remarks: Vec::new() })
     }
 
-    /// Takes a given module: its unscheduled kernels are scheduled for `level`. Its code is for a processor that supports
-    /// everything that one of its kernels is scheduled for.
+    /// A given module: its unscheduled kernels are scheduled for `level`. The resulting code needs
+    /// a CPU that supports everything its kernels were scheduled for.
     pub(super) fn given(
         s: &mut Session,
         tiles: VerifiedModule,
@@ -399,7 +404,8 @@ impl Tiers {
         Ok(Tiers { list, gpus: Vec::new(), unscheduled: Some(unscheduled), is_text: true, remarks: Vec::new() })
     }
 
-    /// A line for each attention whose mask is a formula: how much of it is computed by the code of the best level.
+    /// A line for each attention with a formula mask: how much of it is computed with the best
+    /// instruction set.
     fn visited_blocks(&self) -> String {
         let (Some((level, module)), Some(unscheduled)) = (self.list.first(), &self.unscheduled) else {
             return String::new();
@@ -411,48 +417,52 @@ impl Tiers {
         tile::visited_blocks(unscheduled, *level).iter().map(line).collect()
     }
 
-    /// A line for each kernel and kind of GPU: which form it took, and why a product is not on tensor cores.
+    /// A line for each kernel and GPU architecture: its variant, and why a matmul does not use
+    /// tensor cores.
     fn gpu_forms(&self) -> String {
         let Some(unscheduled) = &self.unscheduled else { return String::new() };
         let of = |tier: &GpuTier| super::variants::forms(unscheduled, &tier.module);
         self.gpus.iter().map(of).collect()
     }
 
-    /// The variant for GPUs of this name.
+    /// The GPU variant of this name.
     pub(super) fn gpu(&self, name: &str) -> Option<&GpuTier> {
         self.gpus.iter().find(|tier| tier.kernels.name == name)
     }
 
-    /// What all were scheduled from.
+    /// The unscheduled module.
     pub(super) fn unscheduled(&self) -> Option<&tile::Module> {
         self.unscheduled.as_deref()
     }
 
-    /// The variants for GPUs.
+    /// The GPU variants.
     pub(super) fn gpus_mut(&mut self) -> &mut [GpuTier] {
         &mut self.gpus
     }
 
-    /// The levels, in the order of their modules.
+    /// The instruction sets, in the order of their modules.
     pub(super) fn levels(&self) -> Vec<Cpu> {
         self.list.iter().map(|(level, _)| *level).collect()
     }
 
-    /// Tells builds from each other, see [`id_of`]. Of the CPU's levels one stands for all: they are scheduled from the same kernels.
+    /// Distinguishes builds, see [`id_of`]. One CPU module stands for all: they are scheduled from
+    /// the same kernels.
     pub(super) fn id(&self, model: &ModelDescriptor, levels: &Levels, generator: Generator) -> u64 {
         let modules = self.module(levels.shown).into_iter().chain(self.gpus.iter().map(|tier| &*tier.module));
         let programs: Vec<Vec<u8>> = modules.map(tile::encode::module).collect();
         id_of(model, &programs, &format!("{generator:?} {:?}", levels.all))
     }
 
-    /// The module of a level; if there is none, the best one that runs on it, else the best of all.
+    /// The module of an instruction set; otherwise the best one that it includes, or else
+    /// the best of all.
     pub(super) fn module(&self, level: Cpu) -> Option<&tile::Module> {
         let own = self.list.iter().find(|(own, _)| level.includes(*own));
         own.or(self.list.first()).map(|(_, tiles)| &**tiles)
     }
 }
 
-/// A library compiled from tile IR has code for one level, others for three: notes which of the requested ones it lacks.
+/// A library compiled from tile IR has code for one instruction set, others for several: reports
+/// which of the requested ones are missing.
 pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, file: FileId) {
     let own = tiers.levels();
     let always = [Cpu::AVX512, Cpu::AVX2, Cpu::PORTABLE];
@@ -472,13 +482,13 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
         .push(note.at(span, "").help("compile the program or its graph IR (`.air`) to have code for all of them"));
 }
 
-/// Kernels and plans of graph IR, not scheduled yet, with remarks.
+/// Unscheduled kernels and plans of graph IR, with remarks.
 pub(super) fn tiles_of(s: &mut Session, graph: &ir::Module) -> Result<(VerifiedModule, Vec<String>), CommandError> {
     s.stage("lower to tile IR");
     lower_to_tiles(ir::verify(graph).map_err(|errors| bug("the passes", &errors.to_string(), None))?)
 }
 
-/// Kernels and plans, not scheduled yet, with remarks.
+/// Unscheduled kernels and plans, with remarks.
 fn lower_to_tiles(graph: ir::Verified<'_>) -> Result<(VerifiedModule, Vec<String>), CommandError> {
     lowering::tile::lower_with_remarks(graph).map_err(|complaint| {
         let text = ir::text::print(&graph);
@@ -490,7 +500,7 @@ fn lower_to_tiles(graph: ir::Verified<'_>) -> Result<(VerifiedModule, Vec<String
     })
 }
 
-/// Schedules a module for a level.
+/// Schedules a module for an instruction set.
 fn schedule(tiles: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> Result<VerifiedModule, CommandError> {
     tile::schedule(tiles, level, weights).map_err(|complaint| {
         let saved = Saved { text: &tile::text::print(tiles), ending: "tir", arguments: "--emit tile=-" };
@@ -498,7 +508,7 @@ fn schedule(tiles: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> Resul
     })
 }
 
-/// The back end of an option.
+/// The code generator of an option.
 pub(super) fn generator(backend: CodeBackend) -> Generator {
     match backend {
         CodeBackend::Cranelift => Generator::Cranelift,
@@ -506,7 +516,7 @@ pub(super) fn generator(backend: CodeBackend) -> Generator {
     }
 }
 
-/// The object file, with the code of each level; dumps are of `shown`.
+/// The object files with the code of every target; dumps show `shown`.
 pub(super) fn machine_code(
     s: &mut Session,
     generator: Generator,
@@ -531,7 +541,7 @@ pub(super) fn machine_code(
             &format!("kernel @{} is scheduled for a GPU, but code is generated only for CPUs", k.name),
         ));
     }
-    // A GPU's plans are code for any processor.
+    // The plans of a GPU variant are portable code.
     let plans = tiers.gpus.iter().map(|GpuTier { module, kernels }| Tier {
         level: Cpu::PORTABLE,
         module: module.verified(),
@@ -566,7 +576,7 @@ fn link_failed(s: &mut Session, error: &link::LinkError) -> CommandError {
     s.fail(Diagnostic::error(code, error.to_string()))
 }
 
-/// The objects as a single one, which needs a linker only if there are several.
+/// Combines the objects into one, which requires a linker only if there are several.
 pub(super) fn one_object(s: &mut Session, code: &Compiled) -> Result<Vec<u8>, CommandError> {
     if code.others.is_empty() {
         return Ok(code.object.clone());
@@ -574,7 +584,8 @@ pub(super) fn one_object(s: &mut Session, code: &Compiled) -> Result<Vec<u8>, Co
     link::join(&code.objects()).map_err(|error| link_failed(s, &error))
 }
 
-/// Links the code with the support library into a shared object for any program, at `path`; `-` is stdout.
+/// Links the code with the support library into a shared object for any program, at `path`; `-` is
+/// stdout.
 pub(super) fn library(s: &mut Session, code: &Compiled, path: &Path) -> Result<(), CommandError> {
     let made = link::library(&code.objects(), if path == Path::new("-") { Path::new("model.so") } else { path });
     let bytes = made.map_err(|error| link_failed(s, &error))?;

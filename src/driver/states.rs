@@ -1,7 +1,7 @@
-//! What a session keeps, as `attnc bench` wants it before each call.
+//! Sets integer states before each measured call of `attnc bench`.
 //!
-//! In: graph IR, values for states. Out: an entry point more, which has neither arguments nor results and sets them; so all that runs models sets
-//! states as it always does.
+//! In: graph IR, values for states. Out: an additional entry point that sets them, without
+//! arguments and results; so every back end sets states in its usual way.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::diagnostics::did_you_mean;
 use crate::ir::{Function, Loc, Module, Op, Scalar, StateDecl, Terminator, Type};
 use crate::tile::cost::is_count;
 
-/// The states with the values that were given to them.
+/// The states with their given values.
 pub(super) fn given(declared: &[StateDecl], values: &[StateValue]) -> Result<BTreeMap<String, i64>, CommandError> {
     let mut states = BTreeMap::new();
     let known: Vec<&StateDecl> = declared.iter().filter(|s| is_count(&s.ty)).collect();
@@ -33,7 +33,8 @@ pub(super) fn given(declared: &[StateDecl], values: &[StateValue]) -> Result<BTr
     Ok(states)
 }
 
-/// Adds an entry point that sets all counts that a session keeps, to these values or 0; its name, if there are any.
+/// Adds an entry point that sets all integer states to these values, or to 0; returns its name, if
+/// there are such states.
 pub(super) fn add_setter(module: &mut Module, values: &BTreeMap<String, i64>) -> Result<Option<String>, String> {
     let mut name = "begin_of_bench".to_string();
     while module.functions.iter().any(|f| f.name == name) {

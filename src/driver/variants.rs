@@ -1,7 +1,8 @@
-//! The variants of a library that are for GPUs: kernels scheduled for each kind, and their PTX.
+//! The GPU variants of a library: kernels scheduled for each GPU architecture, and their PTX.
 //!
-//! In: unscheduled tile IR. Out: for each kind of GPU that makes a difference the scheduled module and its kernels, or a diagnostic, or a
-//! bug report. What it must not know: what else is in the library.
+//! In: unscheduled tile IR. Out: the scheduled module and its kernels for each GPU architecture
+//! that makes a difference; or a diagnostic or bug report. It must not know what else is in the
+//! library.
 
 use super::bugs::{Saved, bug};
 use super::session::{CommandError, Session};
@@ -14,7 +15,7 @@ use crate::threads;
 use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, GpuArch, GpuOptions, State};
 
-/// A module for a kind of GPU.
+/// A module for one GPU architecture.
 pub(super) struct GpuTier {
     /// Its plans, and its kernels as tile IR.
     pub(super) module: VerifiedModule,
@@ -22,10 +23,10 @@ pub(super) struct GpuTier {
     pub(super) kernels: GpuKernels,
 }
 
-/// Every kind of GPU that a library has code for, the most particular first.
+/// Every GPU architecture that a library has code for, most specific first.
 pub(super) const ALL: [GpuArch; 2] = [GpuArch::Sm90a, GpuArch::Sm80];
 
-/// The kinds that the kernels of a text are for: all where none is scheduled yet.
+/// The architectures of a module's kernels; all of them if no kernel is scheduled yet.
 pub(super) fn kinds_of(tiles: &VerifiedModule) -> Vec<GpuArch> {
     let own = |k: &tile::Kernel| match k.state {
         State::Gpu { arch, .. } => Some(arch),
@@ -37,9 +38,9 @@ pub(super) fn kinds_of(tiles: &VerifiedModule) -> Vec<GpuArch> {
 
 /// Why there is no code.
 enum Failure {
-    /// Code generation lacks something that a given text has; not reported yet.
+    /// Code generation does not support something in the given IR; not reported yet.
     Unsupported(String),
-    /// A bug, which is reported.
+    /// A bug, which was already reported.
     Bug(CommandError),
 }
 
@@ -52,7 +53,7 @@ impl Failure {
     }
 }
 
-/// A remark for each kernel: which form it took for the kind of GPU that a module is scheduled for; and one for each loop.
+/// A remark for each kernel about its variant on this GPU architecture, and one for each loop.
 pub(super) fn forms(unscheduled: &tile::Module, scheduled: &VerifiedModule) -> String {
     let kinds = kinds_of(scheduled);
     let [kind] = kinds.as_slice() else { return String::new() };
@@ -64,7 +65,7 @@ pub(super) fn forms(unscheduled: &tile::Module, scheduled: &VerifiedModule) -> S
     forms + &loops.collect::<String>()
 }
 
-/// Schedules kernels for a kind of GPU, with options. `is_text`: did someone else write them?
+/// Schedules kernels for a GPU architecture. `is_text`: they were given by the user as tile IR.
 pub(super) fn scheduled(
     s: &mut Session,
     tiles: &VerifiedModule,
@@ -112,7 +113,8 @@ fn generate(module: &VerifiedModule, kind: GpuArch, is_text: bool) -> Result<(Mo
     })
 }
 
-/// Kernels for some kinds of GPUs. One whose kernels need nothing that others lack is left out if there is code for those.
+/// Kernels for several GPU architectures. A variant is omitted if its kernels need nothing beyond
+/// another variant that exists.
 pub(super) fn variants(
     s: &mut Session,
     tiles: &VerifiedModule,
@@ -134,7 +136,7 @@ pub(super) fn variants(
     Ok(made.map_err(|failure| failure.report(s))?.into_iter().flatten().collect())
 }
 
-/// Reports tile IR that is valid but that code generation does not support.
+/// Reports valid tile IR that code generation does not support.
 pub(super) fn no_code(s: &mut Session, complaint: &str) -> CommandError {
     s.diagnostics
         .push(Diagnostic::error(ir_codes::INVALID, format!("code generation does not support this: {complaint}")));

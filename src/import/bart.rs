@@ -1,25 +1,27 @@
-//! BART and its relatives, Marian and mBART: encoder and decoder. With a head, the decoder has a cache, and writes.
+//! BART and its relatives, Marian and mBART: encoder and decoder. With a head, the decoder has a
+//! cache and generates text.
 //!
-//! They share their layers and the names of their tensors, and differ in where norms stand, in positions, and in how a text that is
-//! read ends ([`Member`]).
+//! They share their layers and the names of their tensors, and differ in the placement of norms, in
+//! positions, and in how the input text ends ([`Member`]).
 
 use super::{Config, Names, Refusal, Template, activation};
 
-/// What a member of the family has that others have not.
+/// Differences between members of the family.
 struct Member {
-    /// The beginning of the names of its classes.
+    /// Prefix of the class names.
     class: &'static str,
-    /// What follows that in the name of the class with a head.
+    /// Suffix of the class with a head.
     head: &'static str,
-    /// The name of the model.
+    /// Name of the model in the program.
     model: &'static str,
-    /// Do norms stand before the halves of a block, with one more behind all blocks?
+    /// Norms come before attention and feed-forward, with one more after all blocks.
     pre_norm: bool,
-    /// Is there a norm behind the embeddings?
+    /// There is a norm after the embeddings.
     embed_norm: bool,
-    /// Are positions sines, instead of learned?
+    /// Positions are sinusoidal instead of learned.
     sines: bool,
-    /// Are the tokens that end a text those that its tokenizer puts there, as they depend on the language? Otherwise, it is one token.
+    /// The tokens that end a text are added by the tokenizer, because they depend on the language.
+    /// Otherwise, it is a single token.
     ended: bool,
 }
 
@@ -37,7 +39,7 @@ const MARIAN: Member =
 const MBART: Member = Member { class: "MBart", model: "MBart", pre_norm: true, ended: true, ..BART };
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
-    // What makes other members of the family.
+    // Options of other members of the family.
     config.only("normalize_before", false)?;
     config.only("add_final_layer_norm", false)?;
     config.only("normalize_embedding", true)?;
@@ -69,7 +71,8 @@ pub(super) fn mbart(config: &Config, names: &Names) -> Result<String, Refusal> {
     made(config, names, &MBART, None)
 }
 
-/// The program. `written` is the size of the vocabulary of what is written, where that has embeddings of its own.
+/// Makes the program. `written` is the size of the output vocabulary, if that has embeddings of its
+/// own.
 fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -> Result<String, Refusal> {
     let head = config.architecture(member.class, &[member.head, "Model"])? == member.head;
     let (d, layers) = (config.size("d_model")?, config.size("encoder_layers")?);
@@ -77,7 +80,7 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
         let h = config.size(name)?;
         if d % h == 0 { Ok(h) } else { Err(config.refuse(name, &format!("a divisor of d_model, {d}"))) }
     };
-    // It repeats the layers of the encoder.
+    // Must equal the number of encoder layers.
     config.size_or("num_hidden_layers", layers)?;
     let pad = config.token("pad_token_id")?.unwrap_or(1);
     let vocabulary = config.size("vocab_size")?;
@@ -90,13 +93,13 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
         let wanted = || config.refuse(name, &format!("a token below {field}, {size}"));
         if token < size { Ok(token) } else { Err(wanted()) }
     };
-    // `transformers` begins with a token `bos_token_id` where nothing else is said.
+    // The default of `transformers` is `bos_token_id`.
     let usual = if member.ended { config.token("bos_token_id")?.unwrap_or(0) } else { pad };
     let start = edge("decoder_start_token_id", usual, written)?;
-    // It ends what is read, and what is written.
+    // The same token ends input and output.
     edge("eos_token_id", 2, read)?;
     let end = edge("eos_token_id", 2, written)?;
-    // The first token to write may be given; older files only say whether it is `bos_token_id`.
+    // The first output token may be forced; older files only say whether it is `bos_token_id`.
     let is_forced = config.flag_or("force_bos_token_to_be_generated", false)?;
     let forced = match config.token("forced_bos_token_id")? {
         None => is_forced.then_some("bos_token_id"),
@@ -113,7 +116,7 @@ fn made(config: &Config, names: &Names, member: &Member, written: Option<i64>) -
         true => " with the tokens that its tokenizer puts around it".to_owned(),
         false => format!(", behind which comes token {end}"),
     };
-    // The end of a text may always be written, whatever is said.
+    // The end token is always permitted.
     let banned = config.banned("bad_words_ids")?.into_iter().filter(|token| *token != end);
     let banned: Vec<String> = banned.map(|token| format!("iota(V) == {token}")).collect();
     let tied = config.flag_or("tie_word_embeddings", true)?;

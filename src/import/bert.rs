@@ -1,9 +1,9 @@
-//! Encoders of the BERT kind: BERT, RoBERTa, DistilBERT; as they are, with their head for masked tokens, or with a classifier
-//! of sequences or of each token.
+//! Encoders of the BERT kind: BERT, RoBERTa, DistilBERT; without a head, with a head for masked
+//! tokens, or with a classifier of sequences or tokens.
 
 use super::{Config, Names, Refusal, Template, activation, number};
 
-/// What follows the encoder.
+/// Supported heads.
 const HEADS: [&str; 4] = ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "Model"];
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
@@ -26,13 +26,13 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     let head = head(config, class)?;
     let base = if roberta { "roberta." } else { "bert." };
     let prefix = names.prefix(&[base, ""], "embeddings.word_embeddings.weight")?;
-    // RoBERTa numbers positions from it.
+    // RoBERTa's positions start after it.
     let pad = if roberta { config.token("pad_token_id")?.unwrap_or(1) } else { config.padding()?.unwrap_or(0) };
     let longest = config.size("max_position_embeddings")? - if roberta { pad + 1 } else { 0 };
     if longest < 1 {
         return Err(config.refuse("max_position_embeddings", "a size above pad_token_id + 1"));
     }
-    // RoBERTa's classifier has its own layer in place of the pooler.
+    // RoBERTa's classifier has its own layer instead of the pooler.
     let pooler = names.has(&format!("{prefix}pooler.dense.weight"));
     if head == "ForSequenceClassification" && !roberta && !pooler {
         return Err(Refusal::checkpoint(format!("the checkpoint has no tensor `{prefix}pooler.dense.weight`")));
@@ -86,7 +86,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     finish(template.word("Norm", norm(old)).flag("old_norms", old), config, prefix, pad, longest, head)
 }
 
-/// The layer for norms, whose parameters have other names in checkpoints that come from TensorFlow.
+/// The norm layer, whose parameters have other names in checkpoints from TensorFlow.
 fn norm(is_old: bool) -> &'static str {
     if is_old { "OldNorm" } else { "LayerNorm" }
 }
@@ -144,7 +144,7 @@ fn head(config: &Config, class: &str) -> Result<&'static str, Refusal> {
     if config.has("architectures") { config.architecture(class, &HEADS) } else { Ok("Model") }
 }
 
-/// What all of them share.
+/// The parts shared by all of them.
 fn finish(
     template: Template<'_>,
     config: &Config,
@@ -155,7 +155,7 @@ fn finish(
 ) -> Result<String, Refusal> {
     let (of_text, of_tokens) = (head == "ForSequenceClassification", head == "ForTokenClassification");
     let classifier = of_text || of_tokens;
-    // The number of labels is that of their names; two, where they have none.
+    // The number of labels is the number of their names; two by default.
     let labels = match config.object("id2label")? {
         Some(labels) => labels.count() as i64,
         None => config.size_or("num_labels", 2)?,

@@ -1,19 +1,20 @@
-//! A `config.json`, read field by field.
+//! Reads a `config.json`, field by field.
 //!
-//! In: its text, which is untrusted. Out: values of the types that a family requires, and at the end the proof that every field
-//! with a meaning was asked for ([`Config::all_known`]): a field that nobody read might be one that changes the results.
+//! In: untrusted JSON. Out: values of the types that a family requires, and at the end the check
+//! that every field with an effect was read ([`Config::all_known`]): a field that was not might
+//! change the results.
 
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Fields about writing, which `generation_config.json` says too: what it says holds.
+/// Generation fields, which `generation_config.json` overrides.
 const OF_WRITING: [&str; 3] = ["decoder_start_token_id", "forced_bos_token_id", "bad_words_ids"];
 
-/// Fields that change nothing in what a model computes from tokens or pixels when it is not trained: what they are for is said
-/// behind them.
+/// Fields that do not affect what a model computes from tokens or pixels at inference; the comments
+/// say what they are for.
 const WITHOUT_EFFECT: [&str; 102] = [
-    // Where the file comes from.
+    // Origin of the file.
     "_name_or_path",
     "_commit_hash",
     "_attn_implementation",
@@ -25,7 +26,7 @@ const WITHOUT_EFFECT: [&str; 102] = [
     "language",
     "license",
     "is_llama_config",
-    // How numbers are stored, and how a framework runs the model.
+    // Storage format, and how a framework runs the model.
     "dtype",
     "torch_dtype",
     "torchscript",
@@ -53,7 +54,7 @@ const WITHOUT_EFFECT: [&str; 102] = [
     "pooler_num_fc_layers",
     "pooler_size_per_head",
     "pooler_type",
-    // Training alone.
+    // Training only.
     "initializer_range",
     "initializer_factor",
     "init_std",
@@ -83,7 +84,7 @@ const WITHOUT_EFFECT: [&str; 102] = [
     "problem_type",
     "sinusoidal_pos_embds",
     "gradient_accumulation_steps",
-    // Tokens and labels that have a meaning for the caller.
+    // Tokens and labels that only the caller uses.
     "bos_token_id",
     "eos_token_id",
     "sep_token_id",
@@ -114,7 +115,7 @@ const WITHOUT_EFFECT: [&str; 102] = [
     "forced_decoder_ids",
     "n_positions",
     "cache_implementation",
-    // How `transformers` would search for a text; here the caller says that.
+    // Search options of `transformers`; here the caller chooses.
     "early_stopping",
     "num_beams",
     "no_repeat_ngram_size",
@@ -123,17 +124,17 @@ const WITHOUT_EFFECT: [&str; 102] = [
     "classif_dropout",
 ];
 
-/// Why a checkpoint is not imported.
+/// Why a checkpoint cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What is wrong.
+    /// The error message.
     pub message: String,
-    /// A way out, if there is one.
+    /// A suggestion, if there is one.
     pub help: Option<String>,
 }
 
 impl Refusal {
-    /// About the tensors.
+    /// An error about the tensors.
     pub(super) fn checkpoint(message: String) -> Refusal {
         Refusal { message, help: None }
     }
@@ -143,21 +144,21 @@ impl Refusal {
     }
 }
 
-/// The fields of a configuration. It remembers which of them were asked for.
+/// The fields of a configuration. It records which of them were read.
 #[derive(Debug)]
 pub struct Config {
     fields: Map<String, Value>,
-    /// What `generation_config.json` says, of [`OF_WRITING`].
+    /// The values of [`OF_WRITING`] in `generation_config.json`.
     writing: Map<String, Value>,
     read: RefCell<BTreeSet<String>>,
     ignored: BTreeSet<String>,
 }
 
 impl Config {
-    /// Reads a configuration. Fields of `ignored` are taken for such that change nothing.
+    /// Parses a configuration. Fields in `ignored` are taken to have no effect.
     ///
     /// # Errors
-    /// A text that is no JSON object; an ignored field that is not there.
+    /// The text is not a JSON object, or an ignored field does not exist.
     pub fn parse(text: &str, ignored: &[String]) -> Result<Config, Refusal> {
         let value: Value = serde_json::from_str(text).map_err(|e| Refusal::config(format!("it is not JSON: {e}")))?;
         let Value::Object(fields) = value else {
@@ -166,7 +167,7 @@ impl Config {
         Config::of(fields, ignored)
     }
 
-    /// Of its fields.
+    /// A configuration with these fields.
     pub(super) fn of(fields: Map<String, Value>, ignored: &[String]) -> Result<Config, Refusal> {
         if let Some(name) = ignored.iter().find(|name| !fields.contains_key(*name)) {
             return Err(Refusal::config(format!("it has no field `{name}` that could be ignored")));
@@ -174,17 +175,17 @@ impl Config {
         Ok(Config { fields, writing: Map::new(), read: RefCell::default(), ignored: ignored.iter().cloned().collect() })
     }
 
-    /// Takes over what a `generation_config.json` says of the first tokens that are written, and of those that never are.
+    /// Overrides the forced first tokens and the banned tokens by a `generation_config.json`.
     ///
     /// # Errors
-    /// A text that is no JSON object.
+    /// The text is not a JSON object.
     pub fn writes_by(&mut self, text: &str) -> Result<(), Refusal> {
         self.writing = Config::parse(text, &[])?.fields;
         self.writing.retain(|name, value| OF_WRITING.contains(&name.as_str()) && !value.is_null());
         Ok(())
     }
 
-    /// The value of a field; none if it is missing or `null`.
+    /// The value of a field; `None` if it is missing or `null`.
     fn get(&self, name: &str) -> Option<&Value> {
         self.read.borrow_mut().insert(name.to_owned());
         self.writing.get(name).or_else(|| self.fields.get(name)).filter(|value| !value.is_null())
@@ -194,12 +195,12 @@ impl Config {
         self.get(name).ok_or_else(|| Refusal::config(format!("it has no field `{name}`")))
     }
 
-    /// Is the field there, and not `null`?
+    /// Does the field exist, with a value other than `null`?
     pub(super) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The refusal of a field's value.
+    /// The error for a field's value; `wanted` describes the supported values.
     pub(super) fn refuse(&self, name: &str, wanted: &str) -> Refusal {
         let mut shown = self.get(name).map_or("nothing".to_owned(), Value::to_string);
         if shown.chars().count() > 60 {
@@ -214,25 +215,25 @@ impl Config {
         value.ok_or_else(|| self.refuse(name, "an integer from 1 to 2147483647"))
     }
 
-    /// A size, or what it is if it is not given.
+    /// A size, or a default.
     pub(super) fn size_or(&self, name: &str, default: i64) -> Result<i64, Refusal> {
         if self.has(name) { self.size(name) } else { Ok(default) }
     }
 
-    /// A token, if there is one: an integer from 0 to 2^31 - 1.
+    /// A token, if given: an integer from 0 to 2^31 - 1.
     pub(super) fn token(&self, name: &str) -> Result<Option<i64>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let token = value.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n));
         token.map(Some).ok_or_else(|| self.refuse(name, "an integer from 0 to 2147483647"))
     }
 
-    /// `pad_token_id` of a family that uses it only in training; -1 stands for none.
+    /// `pad_token_id` of a family that uses it only in training; -1 means none.
     pub(super) fn padding(&self) -> Result<Option<i64>, Refusal> {
         let name = "pad_token_id";
         if self.get(name).is_some_and(|value| *value == -1) { Ok(None) } else { self.token(name) }
     }
 
-    /// Tokens that are never written: a list of texts of one token each; none if it is not given.
+    /// Banned tokens: a list of one-token lists; empty by default.
     pub(super) fn banned(&self, name: &str) -> Result<Vec<i64>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(Vec::new()) };
         let token = |text: &Value| match text.as_array()?.as_slice() {
@@ -243,26 +244,26 @@ impl Config {
         found.ok_or_else(|| self.refuse(name, "a list of lists of one token each"))
     }
 
-    /// A finite number, or what it is if it is not given.
+    /// A finite number, or a default.
     pub(super) fn number_or(&self, name: &str, default: f64) -> Result<f64, Refusal> {
         let Some(value) = self.get(name) else { return Ok(default) };
         let found = value.as_f64().filter(|x| (*x as f32).is_finite());
         found.ok_or_else(|| self.refuse(name, "a number"))
     }
 
-    /// A number above 0, or what it is if it is not given.
+    /// A number above 0, or a default.
     pub(super) fn positive_or(&self, name: &str, default: f64) -> Result<f64, Refusal> {
         let found = self.number_or(name, default)?;
         if found > 0.0 { Ok(found) } else { Err(self.refuse(name, "a number above 0")) }
     }
 
-    /// What is added to a variance: a number from 0 on, or what it is if it is not given.
+    /// The epsilon added to a variance: a number that is at least 0, or a default.
     pub(super) fn epsilon_or(&self, name: &str, default: f64) -> Result<f64, Refusal> {
         let found = self.number_or(name, default)?;
         if found >= 0.0 { Ok(found) } else { Err(self.refuse(name, "a number from 0 on")) }
     }
 
-    /// Refuses a configuration without this field: `null` is a value, and a missing field would be another.
+    /// Requires a field to exist: `null` is a value, but a missing field would mean another.
     pub(super) fn present(&self, name: &str) -> Result<(), Refusal> {
         match self.fields.contains_key(name) {
             true => Ok(()),
@@ -270,24 +271,24 @@ impl Config {
         }
     }
 
-    /// A truth value, or what it is if it is not given.
+    /// A truth value, or a default.
     pub(super) fn flag_or(&self, name: &str, default: bool) -> Result<bool, Refusal> {
         let Some(value) = self.get(name) else { return Ok(default) };
         value.as_bool().ok_or_else(|| self.refuse(name, "true or false"))
     }
 
-    /// A text.
+    /// A string.
     pub(super) fn text(&self, name: &str) -> Result<String, Refusal> {
         let text = self.needed(name)?.as_str().map(str::to_owned);
         text.ok_or_else(|| self.refuse(name, "a text"))
     }
 
-    /// A text, or what it is if it is not given.
+    /// A string, or a default.
     pub(super) fn text_or(&self, name: &str, default: &str) -> Result<String, Refusal> {
         if self.has(name) { self.text(name) } else { Ok(default.to_owned()) }
     }
 
-    /// A list of texts; none if it is not given.
+    /// A list of strings, if given.
     pub(super) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let list: Option<Vec<String>> =
@@ -295,24 +296,24 @@ impl Config {
         list.map(Some).ok_or_else(|| self.refuse(name, "a list of texts"))
     }
 
-    /// The fields of a field that is an object, as a configuration of its own; none if it is not given.
+    /// A field that is an object, as a configuration of its own, if given.
     pub(super) fn object(&self, name: &str) -> Result<Option<Config>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let Value::Object(fields) = value else { return Err(self.refuse(name, "an object")) };
         Config::of(fields.clone(), &[]).map(Some)
     }
 
-    /// Has it the same fields with the same values?
+    /// Are all fields and values equal?
     pub(super) fn says_the_same(&self, other: &Config) -> bool {
         self.fields == other.fields
     }
 
-    /// How many fields there are.
+    /// The number of fields.
     pub(super) fn count(&self) -> usize {
         self.fields.len()
     }
 
-    /// Refuses a truth value other than this one.
+    /// Requires a truth value to be `wanted`.
     pub(super) fn only(&self, name: &str, wanted: bool) -> Result<(), Refusal> {
         match self.flag_or(name, wanted)? == wanted {
             true => Ok(()),
@@ -320,7 +321,7 @@ impl Config {
         }
     }
 
-    /// What follows `class` in `architectures`, one of `known`; the first of them if the field is not given.
+    /// The suffix after `class` in `architectures`, one of `known`; the first of them by default.
     pub(super) fn architecture(&self, class: &str, known: &[&'static str]) -> Result<&'static str, Refusal> {
         let Some(list) = self.texts("architectures")? else { return Ok(known.first().unwrap_or(&"")) };
         let found = match list.as_slice() {
@@ -333,7 +334,7 @@ impl Config {
         })
     }
 
-    /// Every field with a meaning was asked for.
+    /// Checks that every field with an effect was read.
     pub(super) fn all_known(&self) -> Result<(), Refusal> {
         let read = self.read.borrow();
         let means_nothing = |value: &Value| match value {

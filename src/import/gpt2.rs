@@ -1,4 +1,4 @@
-//! GPT-2, with its logits or as the base alone.
+//! GPT-2, with its head or without.
 
 use super::{Config, Names, Refusal, Template, activation, number};
 

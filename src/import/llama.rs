@@ -1,8 +1,10 @@
 //! Decoders of the Llama kind: Llama, Mistral, Qwen 2 and 3, Gemma 1, 2 and 3.
 //!
-//! They share RMSNorm before each half of a block, rotary positions ([`rope`]), grouped queries and a gated feed-forward, and differ in
-//! biases, norms of heads, windows ([`windows`]), soft caps, and where else norms stand. With a head, they have a cache of keys and
-//! values, and write. A layer that has a window keeps a ring of its size, where others keep all tokens.
+//! They share RMSNorm before attention and feed-forward, rotary positions ([`rope`]), grouped
+//! queries and a gated feed-forward, and differ in biases, norms of heads, sliding windows
+//! ([`windows`]), soft caps, and additional norms. With a head, they have a key-value cache and
+//! generate text. A layer with a window has a ring buffer of that size, other layers keep all
+//! tokens.
 
 mod rope;
 mod windows;
@@ -10,21 +12,21 @@ mod windows;
 use super::{Config, Names, Refusal, Template, activation, number};
 use rope::Rope;
 
-/// What each rotary frequency is divided by, where it is a tensor.
+/// A tensor of divisors of the rotary frequencies.
 pub(super) const FACTORS: &str = "rope_freqs.weight";
 
-/// The longest text that the cache of a program has room for if nothing else is said: caches of today's contexts (131072 tokens)
-/// would take more memory than the weights.
+/// Default length of the cache of a program: caches for today's contexts (131072 tokens) would take
+/// more memory than the weights.
 const MOST_ROOM: i64 = 4096;
 
-/// How many layers a model of two kinds may have: its program may name each layer of a period.
+/// Maximum number of layers of a model with two kinds: its program may name each layer of a period.
 const MOST_MIXED: i64 = 10_000;
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
     made(config, names, &["model.", ""])
 }
 
-/// The part of a Gemma 3 that reads and writes text, of a checkpoint that also sees images.
+/// The text model of a Gemma 3 checkpoint that also accepts images.
 pub(super) fn beside_images(config: &Config, names: &Names) -> Result<String, Refusal> {
     config.architecture("Gemma3", &["ForConditionalGeneration"])?;
     for of_images in ["vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index"]
@@ -41,11 +43,11 @@ pub(super) fn beside_images(config: &Config, names: &Names) -> Result<String, Re
     Ok(program)
 }
 
-/// The program of a configuration, of a checkpoint whose tensors' names begin with one of these prefixes.
+/// Makes the program. The tensors' names begin with one of these prefixes.
 fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<String, Refusal> {
     let family = config.text("model_type")?;
     let (gemma, gemma3) = (family.starts_with("gemma"), family == "gemma3_text");
-    // Gemma 3's configurations leave out what is as in its class.
+    // Gemma 3's configurations omit fields with default values.
     let size = |name: &str, default: i64| if gemma3 { config.size_or(name, default) } else { config.size(name) };
     let (d, h) = (size("hidden_size", 2304)?, size("num_attention_heads", 8)?);
     let k = config.size_or("num_key_value_heads", if gemma3 { 4 } else { h })?;
@@ -60,7 +62,7 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
             false => config.refuse("num_attention_heads", &wanted),
         });
     }
-    // Their defaults are not what a reader would guess.
+    // Their defaults are not what a reader would expect.
     for field in match family.as_str() {
         "gemma2" => {
             &["attn_logit_softcapping", "final_logit_softcapping", "sliding_window", "query_pre_attn_scalar"][..]
@@ -83,7 +85,7 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         true => Rope::of_two_kinds(config, e, (!mixed).then_some(window.is_some()))?,
         false => Rope::of(config, e)?,
     };
-    // What GGUF files have where a configuration has a rule; see `Rope::of`.
+    // GGUF files have a tensor instead of a scaling rule; see `Rope::of`.
     let factors = names.has(FACTORS);
     if factors && !rope.takes_factors() {
         let message =
@@ -120,7 +122,7 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
     };
     let (cap_scores, cap_logits) = (cap("attn_logit_softcapping")?, cap("final_logit_softcapping")?);
     if gemma3 && cap_scores.is_some() {
-        // It has the field, and `transformers` does not use it.
+        // The field exists, but `transformers` does not use it.
         return Err(config.refuse("attn_logit_softcapping", "only null"));
     }
     let scale = match capped {
@@ -128,7 +130,7 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         false => "/ sqrt(E)".to_owned(),
     };
     let act = match family.as_str() {
-        // Gemma's first configurations say `gelu` and mean the approximation by tanh.
+        // Gemma's first configurations say `gelu` but mean the tanh approximation.
         "gemma" => {
             let old = match activation(config, "hidden_act", "gelu_pytorch_tanh")? {
                 "gelu" => "gelu_tanh",
@@ -144,19 +146,19 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
         _ => activation(config, "hidden_act", "silu")?,
     };
     if capped {
-        // It is there beside `hidden_activation`, which alone is used.
+        // An alias of `hidden_activation`, which takes precedence.
         config.text_or("hidden_act", "")?;
         config.only("use_bidirectional_attention", false)?;
     }
     let longest = size("max_position_embeddings", 131_072)?;
     let head_norms = gemma3 || family == "qwen3";
 
-    // Layers that have a window keep what they see, in a ring. Where all have one, and it ends before the positions do, there is
-    // nothing else.
+    // Layers with a window keep only the visible tokens, in a ring buffer. If all layers have a
+    // window shorter than the context, there are only ring buffers.
     let ring = head && window.as_ref().is_some_and(|w| w.rule.is_mixed() || (w.size < longest && w.size <= MOST_ROOM));
     let uniform = head && !mixed;
     let size_of_window = window.as_ref().map(|window| window.size.to_string()).unwrap_or_default();
-    // Factors there are only where all layers have one base.
+    // Factors exist only if all layers have one base.
     let of_factors = if factors { ", factors" } else { "" };
     let through = match &window {
         Some(window) if mixed => Some(window.rule.through(layers, |near| match (rope.is_of_two_kinds(), near) {
@@ -249,8 +251,8 @@ fn made(config: &Config, names: &Names, prefixes: &[&'static str]) -> Result<Str
     Ok(rope.fill(template).program())
 }
 
-/// Are the logits made by a matrix of its own, and not by the table of embeddings? A checkpoint that has `lm_head.weight` beside
-/// tied embeddings has the same numbers in it.
+/// Are the logits computed with a separate matrix, rather than with the embeddings? If a checkpoint
+/// has `lm_head.weight` in spite of tied embeddings, it has the same numbers.
 fn own_head(config: &Config, head: bool, gemma: bool, names: &Names) -> Result<bool, Refusal> {
     let own = !config.flag_or("tie_word_embeddings", gemma)? && head;
     if own && !names.has("lm_head.weight") {

@@ -1,12 +1,13 @@
-//! From a folder of the Hugging Face hub, or a GGUF file, to a program: what `attnc import` writes.
+//! `attnc import`: converts a checkpoint of the Hugging Face hub, or a GGUF file, to a program.
 //!
-//! In: the text of a `config.json` and the names of a checkpoint's tensors, both untrusted. Out: the text of a program whose
-//! dimensions have the checkpoint's sizes as defaults and whose parameters have the names of its tensors, so that it runs with the
-//! checkpoint as it is. A configuration that the program would not follow is refused, by the name of its field.
+//! In: the text of a `config.json` and the names of a checkpoint's tensors, both untrusted. Out:
+//! the text of a program whose dimensions default to the checkpoint's sizes and whose parameters
+//! have the names of its tensors, so that it runs with the checkpoint unchanged. A configuration
+//! that the program would not implement is rejected, by the name of the field.
 //!
-//! A family of models has one file here and one or more templates (`*.attn`): programs with `$name` for what a configuration
-//! says, and with lines that are kept or left out ([`template`]). This folder must not know files, the compiler's stages, or the
-//! command line.
+//! Each family of models has a file here and one or more templates (`*.attn`): programs with
+//! `$name` for values of the configuration, and with conditional lines ([`template`]). This folder
+//! must not know files, the compiler's stages, or the command line.
 
 mod bart;
 mod bert;
@@ -27,13 +28,13 @@ use template::Template;
 /// A program made from a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// The program.
+    /// Source of the program.
     pub text: String,
-    /// The name of its model.
+    /// Name of its model.
     pub model: String,
 }
 
-/// How a family is imported: its name in `model_type`, and what makes the program.
+/// A family: its name in `model_type`, and the function that makes the program.
 type Family = (&'static str, fn(&Config, &Names) -> Result<String, Refusal>);
 
 /// Families, in the order of messages.
@@ -75,13 +76,13 @@ impl FromIterator<String> for Names {
 }
 
 impl Names {
-    /// Is there a tensor of this name?
+    /// Does a tensor of this name exist?
     fn has(&self, name: &str) -> bool {
         self.0.contains(name)
     }
 
-    /// The first of these prefixes with which there is a tensor `name`. A checkpoint of a whole model says `transformer.wte`
-    /// where one of its base says `wte`.
+    /// The first of these prefixes for which a tensor `name` exists. A checkpoint of a whole model
+    /// has `transformer.wte` where one of its base model has `wte`.
     fn prefix(&self, prefixes: &[&'static str], name: &str) -> Result<&'static str, Refusal> {
         let found = prefixes.iter().copied().find(|prefix| self.has(&format!("{prefix}{name}")));
         found.ok_or_else(|| {
@@ -93,8 +94,7 @@ impl Names {
 /// Makes the program of a configuration.
 ///
 /// # Errors
-/// What the program would not follow: a family or a value that is not supported, a field that is not known, a tensor that is
-/// missing.
+/// An unsupported family or value, an unknown field, or a missing tensor.
 pub fn import(config: &Config, names: &Names) -> Result<Imported, Refusal> {
     let family = config.text("model_type")?;
     let Some((_, make)) = FAMILIES.iter().find(|(name, _)| *name == family) else {
@@ -120,7 +120,7 @@ fn activation(config: &Config, field: &str, default: &str) -> Result<&'static st
     })
 }
 
-/// A number as the language writes one of type `f32`.
+/// An `f32` literal in the language.
 fn number(value: f64) -> String {
     let text = format!("{value:?}");
     // `1e-5` and `10000.0` are both literals of the language.

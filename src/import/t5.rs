@@ -1,4 +1,5 @@
-//! T5 and Flan-T5: encoder and decoder, or the encoder alone. With a head, the decoder has a cache, and writes.
+//! T5 and Flan-T5: encoder and decoder, or only the encoder. With a head, the decoder has a cache
+//! and generates text.
 
 use super::{Config, Names, Refusal, Template, activation, number};
 
@@ -14,12 +15,12 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         "gelu" => (false, "gelu"),
         _ => return Err(config.refuse("feed_forward_proj", "relu, gelu, gated-gelu or gated-silu")),
     };
-    // They repeat `feed_forward_proj`.
+    // Redundant with `feed_forward_proj`.
     config.flag_or("is_gated_act", gated)?;
     activation(config, "dense_act_fn", "relu")?;
     let pad = config.token("pad_token_id")?.unwrap_or(0);
     let vocabulary = config.size("vocab_size")?;
-    // What is written begins with one token, what is read ends with another.
+    // Output begins with one token, input ends with another.
     let edge = |name: &str, default: i64| {
         let token = config.token(name)?.unwrap_or(default);
         let wanted = || config.refuse(name, &format!("a token below vocab_size, {vocabulary}"));
@@ -29,7 +30,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     config.only("is_decoder", false)?;
     names.prefix(&[""], "shared.weight")?;
     let tied = config.flag_or("tie_word_embeddings", true)?;
-    // Since version 5 of transformers the scale of tied logits is a field of its own.
+    // Since version 5 of transformers, the scale of tied logits is a separate field.
     let scaled = config.flag_or("scale_decoder_outputs", tied)?;
     let buckets = config.size_or("relative_attention_num_buckets", 32)?;
     if buckets % 4 != 0 {

@@ -1,11 +1,12 @@
-//! Programs with gaps.
+//! Templates of programs.
 //!
-//! A template is the text of a program in which `$name` or `${name}` stands for a word that is substituted, and in which a line that begins with
-//! `?flag ` is kept only if the flag holds, one with `?!flag ` only if it does not. A line `?flag` alone stands for an empty one.
+//! In the text of a template, `$name` or `${name}` is substituted by a word; a line that begins
+//! with `?flag ` is kept only if the flag is set, one with `?!flag ` only if it is not. A line
+//! `?flag` alone is a conditional empty line.
 
 use std::collections::BTreeMap;
 
-/// A template, and what is substituted.
+/// A template with its substitutions.
 pub(super) struct Template<'t> {
     text: &'t str,
     words: BTreeMap<&'static str, String>,
@@ -13,27 +14,28 @@ pub(super) struct Template<'t> {
 }
 
 impl<'t> Template<'t> {
-    /// A template without words and flags.
+    /// No words and flags yet.
     pub(super) fn new(text: &'t str) -> Template<'t> {
         Template { text, words: BTreeMap::new(), flags: BTreeMap::new() }
     }
 
-    /// Puts in a word for `$name`.
+    /// Sets the word for `$name`.
     pub(super) fn word(mut self, name: &'static str, value: impl ToString) -> Template<'t> {
         self.words.insert(name, value.to_string());
         self
     }
 
-    /// Decides a flag.
+    /// Sets a flag.
     pub(super) fn flag(mut self, name: &'static str, holds: bool) -> Template<'t> {
         self.flags.insert(name, holds);
         self
     }
 
-    /// The program.
+    /// Expands the template.
     ///
     /// # Panics
-    /// A word or flag that the template names and nobody gave is a mistake in the family's own code; its test reads every line.
+    /// If a word or flag in the template is not set, which is a bug in the family's code; its test
+    /// expands every line.
     pub(super) fn program(&self) -> String {
         let mut program = String::new();
         for line in self.text.lines() {

@@ -1,4 +1,4 @@
-//! ViT, as it is or with its classifier of images.
+//! ViT, with its image classifier or without.
 
 use super::{Config, Names, Refusal, Template, activation, number};
 

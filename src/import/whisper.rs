@@ -1,4 +1,4 @@
-//! Whisper's encoder. The decoder's fields and tensors are left out.
+//! Whisper's encoder. The decoder's fields and tensors are ignored.
 
 use super::{Config, Names, Refusal, Template, activation};
 
@@ -9,7 +9,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     }
     let prefix = names.prefix(&["model.encoder.", "encoder.", ""], "conv1.weight")?;
     config.architecture("Whisper", &["ForConditionalGeneration", "Model", "ForAudioClassification"])?;
-    // These are the decoder's, or repeat others.
+    // Fields of the decoder, or redundant ones.
     for other in ["decoder_attention_heads", "decoder_ffn_dim", "decoder_layers", "vocab_size", "max_target_positions"]
     {
         config.size_or(other, 1)?;
@@ -19,7 +19,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     config.flag_or("use_weighted_layer_sum", false)?;
     config.flag_or("tie_word_embeddings", true)?;
     config.padding()?;
-    // The encoder does not scale, whatever this says.
+    // The encoder does not scale, whatever the value.
     config.flag_or("scale_embedding", false)?;
     Ok(Template::new(include_str!("whisper.attn"))
         .word("L", config.size("encoder_layers")?)

@@ -1,9 +1,11 @@
 //! A module as a graph in the DOT language of Graphviz.
 //!
-//! In: a module. Out: a text for `dot -Tsvg`: a frame for each entry point, a frame for each block in it, a node for each
-//! argument and for each line of the module's text, coloured by the class of its operation. Solid edges lead from values to their
-//! uses, and from the operands of a jump to the block arguments that they become; dashed edges are jumps, and end at the frame of
-//! their block. Of an entry point with taps, the variant without taps is drawn. The text is deterministic.
+//! In: a module. Out: input for `dot -Tsvg`: a frame for each entry point, a frame for each block
+//! in it, a node for each argument and for each line of the module's text, coloured by the class of
+//! its operation. Solid edges lead from values to their uses, and from the operands of a jump to
+//! the block arguments that they become; dashed edges are jumps, and end at the frame of their
+//! block. For an entry point with taps, the variant without taps is drawn. The output is
+//! deterministic.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,10 +13,10 @@ use std::fmt::Write as _;
 use super::text::{At, print_with_anchors};
 use super::{Block, Class, Function, Inst, Module, Terminator, Value, ValueDef};
 
-/// Characters of a line that a node shows.
+/// The maximum number of characters of a line that a node shows.
 const WIDTH: usize = 64;
 
-/// The fill colour of an operation's node, by its class.
+/// Fill colour of an operation's node.
 fn colour(class: Class) -> &'static str {
     match class {
         Class::Source => "gray93",
@@ -63,7 +65,7 @@ pub fn dot(module: &Module) -> String {
             let line = nodes.heads.get(b).and_then(|line| lines.get(*line)).copied().unwrap_or_default();
             let name = line.trim_end_matches(':').split('(').next().unwrap_or_default();
             let _ = writeln!(out, "    subgraph cluster_f{n}_b{k} {{\n      style=dotted; label={};", label(&[name]));
-            // Those of the first block are those of the function.
+            // The first block has the arguments of the function.
             let args = arguments(if k == 0 { head } else { line });
             for (place, arg) in args.iter().enumerate().take(f.block(*b).args.len()) {
                 if let Some(node) = nodes.argument(*b, place) {
@@ -88,7 +90,7 @@ pub fn dot(module: &Module) -> String {
     out
 }
 
-/// The line of each thing of a function, of which its node has its name.
+/// Maps blocks and instructions to the lines after which their nodes are named.
 struct Nodes {
     function: usize,
     insts: BTreeMap<Inst, usize>,
@@ -97,12 +99,12 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// The node of a block's argument.
+    /// The name of a block argument's node.
     fn argument(&self, b: Block, place: usize) -> Option<String> {
         self.heads.get(&b).map(|line| format!("n{line}_{place}"))
     }
 
-    /// The node of a value. Literals have no line, so no node.
+    /// The name of a value's node. Literals have no line, so no node.
     fn value(&self, f: &Function, v: Value) -> Option<String> {
         match f.def(v) {
             ValueDef::Result(i) => self.insts.get(&i).map(|line| format!("n{line}")),
@@ -111,7 +113,7 @@ impl Nodes {
         }
     }
 
-    /// The first node of a block, to which jumps lead.
+    /// The name of a block's first node, which jumps lead to.
     fn first(&self, f: &Function, b: Block) -> Option<String> {
         let data = f.block(b);
         let arg = if data.args.is_empty() { None } else { self.argument(b, 0) };
@@ -146,7 +148,7 @@ fn edges(out: &mut String, f: &Function, nodes: &Nodes) {
                 }
             }
             let Some(to) = nodes.first(f, c.block) else { continue };
-            // An arrow to the frame that it begins in has no end there.
+            // An edge to the frame that contains its tail cannot end at the frame.
             let frame = f.layout.iter().position(|other| *other == c.block).filter(|_| c.block != *b);
             let frame = frame.map_or(String::new(), |k| format!(", lhead=cluster_f{}_b{k}", nodes.function));
             let _ = writeln!(out, "    n{end} -> {to} [style=dashed{frame}];");
@@ -154,7 +156,7 @@ fn edges(out: &mut String, f: &Function, nodes: &Nodes) {
     }
 }
 
-/// The contents of the first parentheses of a line, at its commas.
+/// The comma-separated contents of the first parentheses of a line.
 fn arguments(line: &str) -> Vec<&str> {
     let Some((_, inside)) = line.split_once('(') else { return Vec::new() };
     let (mut out, mut depth, mut start, mut quoted, mut escaped) = (Vec::new(), 0usize, 0, false, false);
@@ -180,7 +182,7 @@ fn arguments(line: &str) -> Vec<&str> {
     out
 }
 
-/// A line without its place; of a fused region, all its lines.
+/// A line without its source location; all lines of a fused region.
 fn shown<'a>(lines: &[&'a str], at: usize) -> Vec<&'a str> {
     let line = lines.get(at).copied().unwrap_or_default();
     let more = if line.ends_with('{') && !line.starts_with("func") {
@@ -225,7 +227,7 @@ mod tests {
             %5 = add %0, %3 : f32[S, 4]\n  %6 = add %2, 1 : index\n  br ^bb1(%6, %5)\n^bb3:\n  return %3\n}";
         let module = parse(source, Default::default()).unwrap().module;
         let text = dot(&module);
-        // The node whose label begins so.
+        // The only node whose label begins with `what`.
         let node = |what: &str| {
             let of = |line: &str| line.trim().split_once(" [").map(|(name, rest)| (name.to_string(), rest.to_string()));
             let mut found = text.lines().filter_map(of).filter(|(_, rest)| rest.contains(&format!("label=\"{what}")));
@@ -247,7 +249,7 @@ mod tests {
         ] {
             assert!(has(from, to), "{from} -> {to} in\n{text}");
         }
-        // Solid arrows: as many as there are, none from a block.
+        // Solid edges: the expected number, and none from a block.
         let edges = text.lines().filter(|line| line.starts_with("    n") && line.contains(" -> "));
         assert_eq!(edges.filter(|line| !line.contains("style=dashed")).count(), 9, "{text}");
         let jumps = text.lines().filter(|line| line.contains("style=dashed"));

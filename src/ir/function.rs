@@ -1,4 +1,5 @@
-//! Modules and functions: the SSA body (`ssa`) with the operations and types of the graph IR, and declarations.
+//! Modules and functions: the SSA body (`ssa`) with the operations and types of the graph IR, and
+//! declarations.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -19,9 +20,9 @@ use crate::ssa::{self, Block, Dialect, Effects, Value};
 /// Type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// A tensor.
+    /// Element type and extents.
     Tensor(TensorType),
-    /// A loop counter or a dimension: a 64-bit integer that is no tensor.
+    /// A loop counter or a dimension: a 64-bit integer that is not a tensor.
     Index,
 }
 
@@ -44,7 +45,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// The graph IR as what bodies are made of.
+/// The instantiation of `ssa` for the graph IR.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphIr;
 
@@ -73,7 +74,7 @@ impl Dialect for GraphIr {
 
     fn digest(op: &Op, h: &mut impl Hasher) {
         op.info().name.hash(h);
-        // Of these a function may have many that differ in nothing else.
+        // A function may have many constants that differ in nothing else.
         if let Op::Const(s) = op {
             s.hash(h);
         } else if let Op::Param { name } = op {
@@ -89,35 +90,36 @@ impl Dialect for GraphIr {
         matches!(op, Op::Binary(b) if b.is_commutative())
     }
 
-    /// A constant of a small float type is rounded to it: what is printed is what passes see.
+    /// Rounds a constant of a small float type, so that passes see the value that is printed.
     fn canonical(op: Op, ty: Option<&Type>) -> Op {
         op.rounded(ty)
     }
 }
 
-/// Blocks, instructions and values of a function.
+/// The SSA body of a function.
 pub type Body = ssa::Body<GraphIr>;
-/// An instruction.
+/// An instruction: operation, operands, result, source location.
 pub type InstData = ssa::InstData<Op>;
-/// A basic block.
+/// A basic block: arguments, instructions, terminator.
 pub type BlockData = ssa::BlockData<Infallible>;
-/// How a block ends.
+/// The last instruction of a block.
 pub type Terminator = ssa::Terminator<Infallible>;
 
-/// What is compiled as one: the parameters of a model and its entry points.
+/// A unit of compilation: the parameters of a model and its entry points.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
     /// Base name of the source file.
     pub name: String,
-    /// The other source files (of the standard library), by the number that places use, from 1.
+    /// Other source files (of the standard library); source locations refer to them by index, from
+    /// 1.
     pub files: Vec<String>,
-    /// Name of the model; empty where a text has none.
+    /// Name of the model; empty if the text has none.
     pub model: String,
     /// Documentation of the model.
     pub doc: String,
-    /// Parameters, in order of name.
+    /// Parameters, sorted by name.
     pub params: Vec<ParamDecl>,
-    /// What a session keeps between calls.
+    /// Values that a session keeps between calls.
     pub states: Vec<StateDecl>,
     /// Entry points, in the order of the source.
     pub functions: Vec<Function>,
@@ -130,18 +132,20 @@ pub struct Function {
     pub name: String,
     /// Documentation from the source.
     pub doc: String,
-    /// Arguments; the entry block's arguments are their values, in order. Empty for the body of a fused region.
+    /// Arguments; the entry block's arguments are their values, in order. Empty for the body of a
+    /// fused region.
     pub args: Vec<ArgDecl>,
     /// Results. Empty for the body of a fused region.
     pub results: Vec<ResultDecl>,
-    /// Facts about run-time dimensions that a call must check on entry, each with its place.
+    /// Facts about run-time dimensions that a call must check on entry, each with its source
+    /// location.
     pub checks: Vec<(Fact, Loc)>,
-    /// Is this the variant of the entry point that fills its taps?
+    /// Is this the variant of the entry point that computes taps?
     pub tapped: bool,
     body: Body,
 }
 
-/// A function is a body with a signature: what can be asked of a body and done to it can be asked of the function.
+/// A function is a body with a signature, and has all methods of a body.
 impl Deref for Function {
     type Target = Body;
 
@@ -156,7 +160,7 @@ impl DerefMut for Function {
     }
 }
 
-/// Bodies are compared by structure, for `Op`'s equality: same text.
+/// Bodies are compared by structure, up to numbering: two are equal if they print the same.
 impl PartialEq for Function {
     fn eq(&self, o: &Function) -> bool {
         self.structure() == o.structure()
@@ -184,7 +188,7 @@ impl Function {
     }
 
     fn structure(&self) -> String {
-        // Values in order of appearance, so that numbering does not matter.
+        // Number values in order of appearance, so that numbering does not matter.
         let mut numbers: SecondaryMap<Value, u32> = SecondaryMap::new();
         let mut next = 0;
         let mut out = String::new();
@@ -222,7 +226,8 @@ impl Body {
         }
     }
 
-    /// The dimensions that an instruction names, in its attributes, its result's type, and inside of it.
+    /// The dimensions that an instruction mentions in its attributes, its result type and its
+    /// region.
     pub fn dimensions_of(&self, inst: &InstData) -> BTreeSet<Arc<str>> {
         let mut names: BTreeSet<Arc<str>> = inst.op.dims().into_iter().flat_map(Dim::symbols).collect();
         let ty = inst.result.and_then(|v| self.tensor(v));
@@ -233,7 +238,7 @@ impl Body {
         names
     }
 
-    /// The lengths that have their values in these blocks: what names one has no meaning before it.
+    /// The dimensions that `length` sets in these blocks; they have no value before.
     pub fn lengths_in<'a>(&self, blocks: impl IntoIterator<Item = &'a Block>) -> BTreeSet<Arc<str>> {
         let insts = blocks.into_iter().flat_map(|b| &self.block(*b).insts);
         let name = |i: &Inst| match &self.inst(*i).op {
@@ -248,7 +253,7 @@ impl Body {
         self.ty(v).tensor()
     }
 
-    /// The literal that a value is, if its instruction is a constant.
+    /// The literal, if the value is defined by a constant.
     pub fn as_const(&self, v: Value) -> Option<Scalar> {
         match self.def_inst(v)?.op {
             Op::Const(s) => Some(s),
@@ -262,7 +267,8 @@ mod tests {
     use super::*;
     use std::hash::DefaultHasher;
 
-    /// Of operations that a function may have thousands of, each has a digest of its own, or CSE would compare all of them.
+    /// Operations without operands have distinct digests; else CSE would compare thousands of them
+    /// pairwise.
     #[test]
     fn many_operations_without_operands_have_different_digests() {
         let param = |n| Op::Param { name: format!("h.{n}.w") };

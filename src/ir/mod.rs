@@ -1,19 +1,21 @@
 //! Graph IR: SSA in CFG form whose values are tensors.
 //!
-//! What lives here: the data structures ([`Module`], [`Function`]), the operations ([`Op`], declared once in `ops`), their
-//! shape rules (`rules`), the text form, the verifier and the interpreter. What comes in: functions built by
-//! `lowering::graph` or parsed from text. What goes out: the same, rewritten by `passes`, read by `lowering::tile`.
-//! What it must not know: source syntax, back ends, machines, files.
+//! The folder holds the data structures ([`Module`], [`Function`]), the operations ([`Op`],
+//! declared once in `op`), their shape rules (`rules`), the text form, the verifier and the
+//! interpreter. In: functions built by `lowering::graph` or parsed from text. Out: the same,
+//! rewritten by `passes`, read by `lowering::tile`. The IR knows no source syntax, back ends,
+//! machines or files.
 //!
 //! # The IR in one page
 //!
-//! A [`Module`] holds parameter declarations (weights are referred to by name, never stored) and functions, one for each
-//! exported entry point. Layers are inlined; a loop over an array of layers is a loop in the CFG that indexes parameters
-//! (`param "h.*.ln_1.weight"[%i]`). Dimensions known at compile time are numbers; the others are symbols, bound by the
-//! arguments of a call.
+//! A [`Module`] holds parameter declarations (weights are referred to by name, never stored) and
+//! functions, one for each exported entry point. Layers are inlined; a loop over an array of layers
+//! is a loop in the CFG that indexes parameters (`param "h.*.ln_1.weight"[%i]`). Dimensions known
+//! at compile time are numbers; the others are symbols, bound by the arguments of a call.
 //!
-//! A [`Function`] is a list of blocks with arguments. The entry block's arguments are the function's. Every instruction
-//! has at most one result. Values are numbered in order before printing.
+//! A [`Function`] is a list of blocks with arguments. The entry block's arguments are the
+//! function's. Every instruction has at most one result. Values are numbered in order before
+//! printing.
 
 mod dot;
 mod function;
@@ -44,7 +46,7 @@ pub use crate::scalar::Scalar;
 pub use crate::source::Loc;
 pub use crate::ssa::{Block, BlockCall, Inst, Use, Value, ValueDef};
 
-/// The control flow of a function.
+/// The control-flow graph of a function.
 pub type Cfg = crate::cfg::Cfg<Block>;
-/// A loop of a function.
+/// A natural loop of a function.
 pub type Loop = crate::cfg::Loop<Block>;

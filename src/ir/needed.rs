@@ -1,14 +1,14 @@
-//! Which values a function needs whether or not a call requests taps.
+//! Liveness without taps: the values that a function needs even if a call requests no taps.
 //!
-//! In: a function. Out: for each value whether it is needed. What only a tap needs is computed only in calls that request
-//! the tap: passes keep such instructions apart from the others (`passes::separate_taps`), and lowering puts
-//! them after a jump.
+//! In: a function. Out: for each value, whether it is needed. Operations that only a tap needs run
+//! only in calls that request the tap: passes keep such instructions apart from the others
+//! (`passes::separate_taps`), and lowering puts them behind a branch.
 
 use cranelift_entity::SecondaryMap;
 
 use super::{Block, Function, Op, Value, ValueDef};
 
-/// The values that are needed whether or not a call requests taps: for other effects, and for all that jumps and returns give.
+/// The values that are needed even without taps: by other effects, jumps and returns.
 pub fn needed_without_taps(f: &Function) -> SecondaryMap<Value, bool> {
     let mut work: Vec<Value> = Vec::new();
     for b in &f.layout {

@@ -1,9 +1,10 @@
 //! The operations of the graph IR, declared once.
 //!
-//! [`Op`] carries an operation's attributes; the table below it has a row for each (the columns are explained in
-//! `crate::table`): name, operands, attributes, class, effects, shape rule, meaning. Printer, parser, verifier, passes and
-//! the operation reference read it. An operation is added by a variant and a row; every `match` on [`Op`] that decides
-//! something lists all of them, so the errors of the compiler lead to the other places.
+//! [`Op`] carries an operation's attributes; the table below it has a row for each (the columns are
+//! explained in `crate::table`): name, operands, attributes, class, effects, shape rule, meaning.
+//! Printer, parser, verifier, passes and the operation reference read it. To add an operation, add
+//! a variant and a row; every `match` on [`Op`] that decides something lists all variants, so the
+//! compiler's errors lead to the remaining code.
 
 use std::fmt;
 
@@ -13,25 +14,26 @@ use crate::shape::{Dim, Elem};
 use crate::ssa::Effects;
 use crate::table::operations;
 
-/// One step of what is done to the scores of an [`Op::Attention`], in the order of the list.
+/// One operation on the scores of an [`Op::Attention`], in the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MaskKind {
     /// `-inf` where `causal(q_len, kv_len)` is false. No operand.
     Causal,
     /// Adds a tensor that broadcasts to the scores. One operand.
     Add,
-    /// Keeps the score where a condition that broadcasts to the scores holds, else takes a fill value (usually `-inf`).
-    /// Two operands: the condition (`bool`) and the fill (a scalar).
+    /// Keeps the score where a condition that broadcasts to the scores holds, else takes a fill
+    /// value (usually `-inf`). Two operands: the condition (`bool`) and the fill (a scalar).
     Keep,
-    /// Soft cap: `c * tanh(score)` for a number `c`. One operand, a scalar `f32`. (What is divided by `c` before is in the scale.)
+    /// Soft cap: `c * tanh(score)` for a number `c`. One operand, a scalar `f32`. (A division by
+    /// `c` before it is part of the scale.)
     Cap,
-    /// A sink: one more score in each row, which takes its weight in the softmax and has no value. One operand, which
-    /// broadcasts to the scores with one column. It is the last step.
+    /// A sink: an additional score in each row, which takes its weight in the softmax and has no
+    /// value. One operand, which broadcasts to the scores with one column. It is the last step.
     Sink,
 }
 
 impl MaskKind {
-    /// All kinds.
+    /// In the order of declaration.
     const ALL: [MaskKind; 5] = [MaskKind::Causal, MaskKind::Add, MaskKind::Keep, MaskKind::Cap, MaskKind::Sink];
 
     /// Name in dumps.
@@ -45,12 +47,12 @@ impl MaskKind {
         }
     }
 
-    /// The kind of this name.
+    /// Parses the name of a kind.
     pub fn from_name(name: &str) -> Option<MaskKind> {
         MaskKind::ALL.into_iter().find(|k| k.name() == name)
     }
 
-    /// How many operands of the attention belong to it.
+    /// The number of operands of the attention that belong to it.
     pub fn operands(self) -> usize {
         match self {
             MaskKind::Causal => 0,
@@ -60,7 +62,8 @@ impl MaskKind {
     }
 }
 
-/// The operands of an [`Op::Attention`] with these masks that may be computed in its region: conditions, and what is added.
+/// The operands of an [`Op::Attention`] with these masks that may be computed in its region:
+/// conditions, and added masks.
 pub(crate) fn mask_operands(masks: &[MaskKind]) -> Vec<usize> {
     let mut next = 4;
     let mut found = Vec::new();
@@ -73,16 +76,17 @@ pub(crate) fn mask_operands(masks: &[MaskKind]) -> Vec<usize> {
     found
 }
 
-/// What a fused region is built around, and so which kind of kernel it becomes.
+/// The kind of a fused region, by its main operation; determines the kind of its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FusionKind {
-    /// One matmul and what is done to its result, element by element.
+    /// One matmul with an elementwise epilogue.
     Matmul,
-    /// One attention and what is done to its result, element by element.
+    /// One attention with an elementwise epilogue.
     Attention,
-    /// Reductions over the last axis and elementwise work around them: norms, softmax with what surrounds it.
+    /// Reductions over the last axis and elementwise operations around them: norms, softmax with
+    /// adjacent operations.
     Rows,
-    /// Elementwise work alone.
+    /// Elementwise operations only.
     Map,
 }
 
@@ -97,7 +101,7 @@ impl FusionKind {
         }
     }
 
-    /// The kind of this name.
+    /// Parses the name of a kind.
     pub fn from_name(name: &str) -> Option<FusionKind> {
         [FusionKind::Matmul, FusionKind::Attention, FusionKind::Rows, FusionKind::Map]
             .into_iter()
@@ -105,7 +109,7 @@ impl FusionKind {
     }
 }
 
-/// An operation with its attributes. Operands and result stand beside it in the instruction.
+/// An operation with its attributes. The instruction holds its operands and result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// A literal, splatted over the declared type.
@@ -114,33 +118,34 @@ pub enum Op {
     DimValue(Dim),
     /// 0, 1, 2, ... along an axis of the declared type.
     Iota {
-        /// The axis along which it counts.
+        /// The axis along which the values increase.
         axis: usize,
     },
     /// `j <= i + kv_len - q_len` over the declared type `bool[q_len, kv_len]`.
     Causal,
-    /// A parameter of the model, of the declared type; operands index the arrays of layers on its path. An index out of range
-    /// is an error of the call.
+    /// A parameter of the model, of the declared type; operands index the arrays of layers on its
+    /// path. An index out of range is an error of the call.
     Param {
-        /// Its path, `*` for each array index.
+        /// Its path, with `*` for each array index.
         name: String,
     },
-    /// What the session keeps under a name, as it is here. Reading and writing a state happen in the order of the text.
+    /// The current value of a state of the session. States are read and written in program order.
     State {
-        /// Its name.
+        /// Name of a declared state.
         name: String,
     },
-    /// Makes its operand what the session keeps under a name. No result.
+    /// Sets a state of the session to the operand. No result.
     SetState {
-        /// Its name.
+        /// Name of a declared state.
         name: String,
     },
-    /// Gives a dimension of the program its value: its operand, an integer scalar or an index. The types and attributes of what
-    /// this dominates may name it, and nothing else may. A value that is not from 0 to `most` is an error of the call. No result.
+    /// Sets a run-time dimension to its operand, an integer scalar or an index. Only types and
+    /// attributes dominated by this instruction may mention it. A value outside of `0..=most` is an
+    /// error of the call. No result.
     Length {
-        /// The dimension's name, which no argument has.
+        /// The dimension's name, which no argument uses.
         name: String,
-        /// What it is at most: what room is made for. Known on entry.
+        /// Its upper bound, which determines allocations. Known on entry.
         most: Dim,
     },
     /// An operation on each element.
@@ -151,8 +156,9 @@ pub enum Op {
     Compare(CmpOp),
     /// `condition ? a : b` for each element, broadcast.
     Where,
-    /// Conversion to another element type: to a narrower float rounds to nearest even, float to integer truncates
-    /// towards zero and saturates (NaN gives 0), integer to integer wraps, to `bool` is `!= 0`.
+    /// Conversion to another element type: to a narrower float rounds to nearest even, float to
+    /// integer truncates towards zero and saturates (NaN gives 0), integer to integer wraps, to
+    /// `bool` is `!= 0`.
     Cast {
         /// The element type of the result.
         elem: Elem,
@@ -166,153 +172,166 @@ pub enum Op {
     },
     /// The operand broadcast to the declared shape.
     Broadcast,
-    /// Elements `start..stop` along an axis. A range that is not in the axis is an error of the call, on entry.
+    /// Elements `start..stop` along an axis. A range outside of the axis is an error of the call,
+    /// on entry.
     Slice {
-        /// The axis.
+        /// The axis that is sliced.
         axis: usize,
-        /// First element.
+        /// Index of the first element.
         start: Dim,
         /// One past the last element.
         stop: Dim,
     },
-    /// Windows of an axis, each a number of elements after the one before, which may overlap: in the declared type the axis is two,
-    /// how many windows there are, and how long they are. With a negative stride the first window ends where the axis does, and
-    /// each begins so many elements before the one before. Windows that leave the axis are an error of the call, on entry.
+    /// Windows of an axis at a constant stride, which may overlap. The declared type has two axes
+    /// in place of the axis: the number of windows, and their length. With a negative stride, the
+    /// first window ends at the end of the axis, and each begins `-stride` elements before the
+    /// previous one. Windows that leave the axis are an error of the call, on entry.
     Windows {
-        /// The axis.
+        /// The axis that is split in two.
         axis: usize,
-        /// From the first element of a window to that of the next one; not 0.
+        /// Elements from the start of a window to the start of the next; not 0.
         stride: i64,
     },
-    /// One element along an axis, the axis gone. An index out of range is an error of the call.
+    /// The slice at an index of an axis, which is removed. An index out of range is an error of the
+    /// call.
     Index {
-        /// The axis.
+        /// The axis that is removed.
         axis: usize,
     },
-    /// Operands one after another along an axis.
+    /// Concatenates the operands along an axis.
     Concat {
-        /// The axis.
+        /// The axis that grows.
         axis: usize,
     },
-    /// The operand with `low` and `high` elements of the second operand (a scalar) before and after it along an axis.
-    /// Negative numbers are an error of the call, on entry.
+    /// The operand with `low` and `high` elements of the second operand (a scalar) before and after
+    /// it along an axis. Negative numbers are an error of the call, on entry.
     Pad {
-        /// The axis.
+        /// The axis that grows.
         axis: usize,
-        /// How many before.
+        /// Number of elements before.
         low: Dim,
-        /// How many after.
+        /// Number of elements after.
         high: Dim,
     },
-    /// Slices of the first operand along an axis at the integers of the second, whose axes take the axis's place. The first
-    /// axes of both may be the same: then each slice is of the part at the same place along them. An integer out of range is an
-    /// error of the call, unless the result has no elements.
+    /// Slices of the first operand along an axis, at the integers of the second, whose axes replace
+    /// the axis. The operands may share their first axes: then each slice is taken from the part
+    /// with the same indices along these. An integer out of range is an error of the call, unless
+    /// the result has no elements.
     Gather {
-        /// The axis.
+        /// The axis of the first operand that is indexed.
         axis: usize,
-        /// How many first axes the operands share, all of them before the axis.
+        /// The number of leading axes that the operands share, all before `axis`.
         batch: usize,
     },
-    /// A window of the first operand: along each of some axes it begins at an index (an integer scalar or an index), and
-    /// the declared type says how long it is. A window that leaves the axis is an error of the call.
+    /// A window of the first operand: along some axes it begins at an index (an integer scalar or
+    /// an index), and the declared type has its extents. A window that leaves the axis is an error
+    /// of the call.
     Extract {
         /// The axes, ascending; an index operand for each.
         axes: Vec<usize>,
     },
-    /// The first operand with a window of it replaced by the second: along each of some axes the window begins at an index, as
-    /// of [`Op::Extract`]. The second operand has the window's extents.
+    /// The first operand with a window replaced by the second operand. As in [`Op::Extract`], the
+    /// window begins at an index along some axes. The second operand has the window's extents.
     Update {
         /// The axes, ascending; an index operand for each.
         axes: Vec<usize>,
     },
-    /// The first operand with slices of the third, taken along an axis, written at the integers of the second, or added there.
-    /// In order: of two slices for one place the later one stays, or its addition is the later one, each rounded to the element
-    /// type. An integer out of range is an error of the call, unless another axis is empty.
+    /// The first operand with slices of the third, taken along an axis, written or added at the
+    /// integers of the second. In order: of two slices for one index the later one remains, or is
+    /// added later, each sum rounded to the element type. An integer out of range is an error of
+    /// the call, unless another axis is empty.
     Scatter {
-        /// The axis.
+        /// The axis of the first operand that is indexed.
         axis: usize,
-        /// Are the slices added?
+        /// Are slices added instead of written?
         add: bool,
     },
     /// A reduction over axes.
     Reduce {
-        /// What is computed.
+        /// Sum, mean, minimum, maximum and so on.
         kind: ReduceKind,
         /// The axes, ascending, not empty (one for `argmax`).
         axes: Vec<usize>,
-        /// Do the axes stay, with extent 1?
+        /// Are the axes kept, with extent 1?
         keep: bool,
     },
-    /// `exp(x - max) / sum` over an axis; a line that is all `-inf` gives zeros.
+    /// `exp(x - max) / sum` over an axis; a row that is all `-inf` yields zeros.
     Softmax {
-        /// The axis.
+        /// The axis that is normalised.
         axis: usize,
     },
-    /// `x - max - log(sum(exp(x - max)))` over an axis: the logarithm of the softmax, so a line that is all `-inf` gives
-    /// `-inf`, the logarithms of the zeros that softmax gives.
+    /// `x - max - log(sum(exp(x - max)))` over an axis: the logarithm of the softmax, so a row that
+    /// is all `-inf` yields `-inf`, the logarithm of 0.
     LogSoftmax {
-        /// The axis.
+        /// The axis that is normalised.
         axis: usize,
     },
-    /// The sum along an axis up to each element, that element included, in ascending order.
+    /// Inclusive prefix sums along an axis, in ascending order.
     Cumsum {
-        /// The axis.
+        /// The axis that is summed along.
         axis: usize,
     },
-    /// The indices (`i32`) of the first elements along an axis in ascending order, or in descending order, equal ones in the
-    /// order of their indices. NaN is greater than every number, and equal to itself. More elements than there are, or an axis of
-    /// more than [`crate::scalar::ARGMAX_LENGTH`], are an error of the call.
+    /// The indices (`i32`) of the first elements along an axis, in ascending or descending order;
+    /// equal elements stay in order of index. NaN is greater than every number, and equal to
+    /// itself. Requesting more elements than the axis has, or sorting an axis of more than
+    /// [`crate::scalar::ARGMAX_LENGTH`], is an error of the call.
     Argsort {
-        /// The axis.
+        /// The axis that is sorted along.
         axis: usize,
-        /// The greatest first?
+        /// Largest first?
         descending: bool,
-        /// How many.
+        /// The number of indices returned.
         first: Dim,
     },
-    /// Matrix product over the last two axes, the leading ones broadcast. `i8` gives `i32`; a rank-1 operand is not allowed.
+    /// Matmul over the last two axes, the leading axes broadcast. `i8` operands have an `i32`
+    /// result; rank-1 operands are not allowed.
     Matmul,
-    /// `softmax(mask(q @ k^T * scale)) @ v` over the last two axes, the leading ones broadcast. Operands: `q[.., S, D]`,
-    /// `k[.., T, D]`, `v[.., T, E]`, `scale` (a scalar `f32`), then those of the masks in order; each of a float type of its
-    /// own. Never written by an author; made by `fuse-attention`. A row with no finite score gives zeros. All is computed in
-    /// `f32`, and the result rounded to the values' type; weights may be rounded to that type, if it is a narrower one, before
-    /// they meet the values, divided by their sum or not yet.
+    /// `softmax(mask(q @ k^T * scale)) @ v` over the last two axes, the leading axes broadcast.
+    /// Operands: `q[.., S, D]`, `k[.., T, D]`, `v[.., T, E]`, `scale` (a scalar `f32`), then the
+    /// operands of the masks in order; each of any float type. Never written by an author; created
+    /// by `fuse-attention`. A row without a finite score yields zeros. Everything is computed in
+    /// `f32`, and the result rounded to the type of the values; weights may be rounded to that
+    /// type, if it is narrower, before the second matmul, either before or after the division by
+    /// their sum.
     Attention {
-        /// What is done to the scores, in order: masks, a soft cap, a sink.
+        /// Operations on the scores, in order: masks, a soft cap, a sink.
         masks: Vec<MaskKind>,
     },
-    /// A straight-line region that becomes one kernel. The operands are the arguments of `body`'s only block.
+    /// A straight-line region that becomes one kernel. The operands are the arguments of `body`'s
+    /// only block.
     Fused {
-        /// What it is built around.
+        /// Determines the kind of kernel.
         kind: FusionKind,
         /// The region; it returns one value.
         body: Box<Function>,
     },
-    /// Makes its first operand observable under a path. The other operands are indices: first those of the arrays of
-    /// layers on the path, then those of the loops over time around it, along which the tap is stacked. An index
-    /// that is not within its extent is an error of the call. No result.
+    /// Makes its first operand observable under a path. The other operands are indices: first an
+    /// index for each array of layers on the path, then one for each enclosing loop over time,
+    /// along which the tap is stacked. An index outside of its extent is an error of the call. No
+    /// result.
     Tap {
-        /// The path, `*` for each array index.
+        /// The path, with `*` for each array index.
         name: String,
-        /// The extent of each index operand; those of the arrays of layers are numbers.
+        /// The extent of each index operand; constants for arrays of layers.
         extents: Vec<Dim>,
     },
 }
 
-/// How an operation's work is shaped; passes and lowering use it.
+/// How the result depends on the operands; used by passes and lowering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// No tensor operands: constants, counters, parameters.
     Source,
-    /// Each element of the result needs one element of each operand, at the broadcast position.
+    /// Each element of the result depends on one element of each operand, at the broadcast
+    /// position.
     Elementwise,
-    /// Moves elements, computes nothing.
+    /// Moves elements, computes none.
     Movement,
     /// Combines many elements into one.
     Contraction,
-    /// Has an effect; is kept though nothing uses it.
+    /// Has an effect; is kept even if its result is unused.
     Effect,
-    /// Made by fusion.
+    /// Created by fusion.
     Fused,
 }
 
@@ -343,11 +362,11 @@ operations! {
     Param { name } "param", ["index*"], own, Source Effects::PARAMETERS, Declared rules::param,
         "a parameter of the model";
 
-    State { name } "state", [], own, Source Effects::READS, Declared rules::state, "what the session keeps";
+    State { name } "state", [], own, Source Effects::READS, Declared rules::state, "the current value of a state of the session";
     SetState { name } "set_state", ["x"], own, Effect Effects::WRITES, Nothing rules::set_state,
-        "makes a value what the session keeps";
+        "sets a state of the session";
     Length { name, most } "length", ["x"], [name: String, most: Dim], Effect Effects { fails: true, ..Effects::WRITES },
-        Nothing rules::length, "gives a dimension its value";
+        Nothing rules::length, "sets a run-time dimension";
 
     Unary(op) each op: UnaryOp, ["x"], [], Elementwise NONE, Computed rules::unary,;
     Binary(op) each op: BinaryOp, ["a", "b"], [], Elementwise NONE, Computed rules::binary,;
@@ -358,40 +377,40 @@ operations! {
 
     Reshape "reshape", ["x"], [], Movement NONE, Declared rules::reshape, "the same elements under another shape";
     Transpose { perm } "transpose", ["x"], [perm: Vec<usize>], Movement NONE, Computed rules::transpose,
-        "axes in another order";
+        "permutes the axes";
     Broadcast "broadcast", ["x"], [], Movement NONE, Declared rules::broadcast_to, "repeated to a larger shape";
     Slice { axis, start, stop } "slice", ["x"], [axis: usize, start: Dim, stop: Dim], Movement FAILS, Computed rules::slice,
         "elements start..stop along an axis";
     Windows { axis, stride } "windows", ["x"], [axis: usize, stride: i64], Movement FAILS, Declared rules::windows,
-        "windows of an axis, which may overlap";
+        "windows of an axis at a constant stride, which may overlap";
     Index { axis } "index", ["x", "at"], [axis: usize], Movement FAILS, Computed rules::index,
-        "one element along an axis, the axis gone";
+        "the slice at an index of an axis, which is removed";
     Concat { axis } "concat", ["x*"], [axis: usize], Movement NONE, Computed rules::concat,
-        "operands one after another along an axis";
+        "concatenation along an axis";
     Pad { axis, low, high } "pad", ["x", "value"], [axis: usize, low: Dim, high: Dim], Movement FAILS, Computed rules::pad,
-        "elements before and after, along an axis";
+        "padding before and after, along an axis";
     Gather { axis, batch } "gather", ["table", "at"], [axis: usize, batch: usize = 0], Movement FAILS, Computed rules::gather,
-        "slices of a table at integers";
+        "slices of a table at integer indices";
     Extract { axes } "extract", ["x", "index*"], [axes: Vec<usize>], Movement FAILS, Declared rules::extract,
-        "a window that begins at indices";
+        "a window that begins at the given indices";
     Update { axes } "update", ["target", "value", "index*"], [axes: Vec<usize>], Movement FAILS, Computed rules::update,
         "the target with a window replaced by the value";
 
     Scatter { axis, add } "scatter", ["target", "at", "value"], [axis: usize, add: bool = false], Movement FAILS,
-        Computed rules::scatter, "the target with slices written, or added, at integers";
+        Computed rules::scatter, "the target with slices written or added at integer indices";
 
     Reduce { kind, axes, keep } each kind: ReduceKind, ["x"], [axes: Vec<usize>, keep: bool = false],
         Contraction if *kind == ReduceKind::ArgMax { FAILS } else { NONE }, Computed rules::reduce,;
     Softmax { axis } "softmax", ["x"], [axis: usize], Contraction NONE, Computed rules::softmax,
-        "exp(x - max) / sum; all -inf gives 0";
+        "exp(x - max) / sum; all -inf yields 0";
     LogSoftmax { axis } "log_softmax", ["x"], [axis: usize], Contraction NONE, Computed rules::softmax,
-        "log of the softmax; all -inf gives -inf";
+        "log of the softmax; all -inf yields -inf";
     Cumsum { axis } "cumsum", ["x"], [axis: usize], Contraction NONE, Computed rules::cumsum,
-        "the sum along an axis up to each element";
+        "inclusive prefix sums along an axis";
     Argsort { axis, descending, first } "argsort", ["x"], [axis: usize, descending: bool = false, first: Dim],
-        Contraction FAILS, Computed rules::argsort, "indices along an axis in the order of the elements";
+        Contraction FAILS, Computed rules::argsort, "indices that sort an axis";
     Matmul "matmul", ["a", "b"], [], Contraction NONE, Computed rules::matmul,
-        "matrix product, leading axes broadcast";
+        "matmul, leading axes broadcast";
     Attention { masks } "attention", ["q", "k", "v", "scale", "mask*"], own, Contraction NONE, Computed rules::attention,
         "softmax(mask(q @ k^T * scale)) @ v";
 
@@ -401,7 +420,7 @@ operations! {
 }
 
 impl Op {
-    /// A constant of a small float type rounded to it; every other operation as it is.
+    /// Rounds a constant of a small float type to that type; other operations are unchanged.
     pub fn rounded(self, ty: Option<&Type>) -> Op {
         let elem = ty.and_then(Type::tensor).map(|t| t.elem);
         match (self, elem) {
@@ -421,13 +440,14 @@ impl Op {
         }
     }
 
-    /// Must the operation be kept though nothing uses its result?
+    /// Must the operation be kept even if its result is unused?
     pub fn has_effect(&self) -> bool {
         self.info().effects.is_kept()
     }
 
-    /// Names of the steps that an operation was made of: of an attention the product that makes the scores, their scale, what
-    /// is done to them, and the softmax (its own place is that of the product with the values).
+    /// The original operations that an operation was fused from. For an attention: the matmul of
+    /// the scores, their scale, the masks, and the softmax (the attention's own location is that of
+    /// the second matmul).
     pub fn steps(&self) -> Vec<&'static str> {
         match self {
             Op::Attention { masks } => {
@@ -440,7 +460,7 @@ impl Op {
 }
 
 impl fmt::Display for Op {
-    /// The name alone; attributes are the text form's business.
+    /// Writes the name only; the text form prints attributes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.info().name)
     }

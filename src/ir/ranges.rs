@@ -1,11 +1,12 @@
-//! Range analysis: which indices are in range by the form of the loops around them.
+//! Range analysis: indices that are in range because of the loops around them.
 //!
-//! In: a function, a block, an index value and an extent. Out: whether the index is at least 0 and below the extent whenever the
-//! block is reached. What this cannot prove is checked at run time.
+//! In: a function, a block, an index value and an extent. Out: whether the index is at least 0 and
+//! below the extent whenever the block is reached. Indices that cannot be proved are checked at run
+//! time.
 //!
-//! Proved are constants, and induction variables as lowering makes them: an argument of a block that begins at a constant or a
-//! dimension that is not negative, grows by a small constant in each iteration, and is compared with a bound before the block is
-//! reached.
+//! Constants are proved, and induction variables as lowering generates them: a block argument that
+//! starts at a constant or at a non-negative dimension, is incremented by a small constant in each
+//! iteration, and is compared with a bound before the block is reached.
 //!
 //! ```text
 //! ^bb0:
@@ -22,7 +23,7 @@ use super::{Block, Cfg, Function, Op, Terminator, Value, ValueDef};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Dim;
 
-/// The most that a counter may grow by at once: no program goes around often enough to leave 64 bits.
+/// The maximum increment of a counter: no program iterates often enough to overflow 64 bits.
 const MOST_STEP: i64 = 1 << 10;
 
 /// Is the index provably within `0..extent` in a block?
@@ -40,7 +41,7 @@ pub fn in_range(f: &Function, cfg: &Cfg, at: Block, index: Value, extent: &Dim) 
     grows && guarded(f, cfg, at, header, index, extent)
 }
 
-/// The number that an index is, if it is one.
+/// The value of a constant index.
 fn number(f: &Function, v: Value) -> Option<i64> {
     match &f.definition(v)?.1.op {
         Op::Const(s) => Some(s.as_i64()),
@@ -49,13 +50,13 @@ fn number(f: &Function, v: Value) -> Option<i64> {
     }
 }
 
-/// Is it not negative to begin with?
+/// Is the initial value non-negative?
 fn begins(f: &Function, v: Value) -> bool {
     number(f, v).is_some_and(|n| n >= 0)
         || f.definition(v).is_some_and(|(_, d)| matches!(&d.op, Op::DimValue(d) if d.is_provably_nonnegative()))
 }
 
-/// Is it the counter plus a small number, or the counter itself?
+/// Is it the counter, or the counter plus a small constant?
 fn steps(f: &Function, v: Value, counter: Value) -> bool {
     let Some((_, d)) = f.definition(v) else { return v == counter };
     let small = |v: Value| number(f, v).is_some_and(|n| (0..=MOST_STEP).contains(&n));
@@ -65,11 +66,12 @@ fn steps(f: &Function, v: Value, counter: Value) -> bool {
     }
 }
 
-/// Is the place reached only where the header found the counter below a bound that is at most the extent?
+/// Is the block reached only if the header found the counter below a bound that is at most the
+/// extent?
 fn guarded(f: &Function, cfg: &Cfg, at: Block, header: Block, counter: Value, extent: &Dim) -> bool {
     let Terminator::BrIf { condition, then, otherwise } = &f.block(header).terminator else { return false };
     let body = then.block;
-    // One edge into the body: the branch on the comparison.
+    // The branch on the comparison must be the only edge into the body.
     let alone = cfg.predecessors(body) == [header] && otherwise.block != body;
     let Some((_, compare)) = f.definition(*condition) else { return false };
     let bound = match (&compare.op, compare.operands.as_slice()) {
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
     use crate::ir::text::parse;
 
-    /// Is the first index of the tap proved in a loop like this one, for an extent?
+    /// Is the first index of the tap proved in range for this extent, in a loop like this one?
     fn proved(head: &str, start: &str, compare: &str, step: &str, extent: &Dim) -> bool {
         let text = format!(
             "module \"m\"\nfunc @f(%0 \"x\": f32[S]) -> () {{\n^bb0:\n  %1 = dim S : index\n  %2 = dim S-1 : index\n  \

@@ -1,24 +1,27 @@
-//! The preconditions of a function on the dimensions of a call: no extent is negative or fractional, every slice and padding is
-//! within its axis, and every size fits 64 bits.
+//! The preconditions of a function on the dimensions of a call: no extent is negative or
+//! fractional, every slice and padding is within its axis, and every size fits 64 bits.
 //!
-//! In: a function. Out: the facts that its `where` lines do not already imply, each with the place of the instruction that
-//! needs it. [`entry_checks`] are a function's own and these; the interpreter checks them on entry, and so do
-//! compiled models, for they are the checks of [`super::entries`]. So no text of the IR, however it was made, has
-//! an access out of range that a dimension decides; what a loop counter or an element decides is checked where it is used.
+//! In: a function. Out: the facts that its `where` lines do not already imply, each with the source
+//! location of the instruction that requires it. [`entry_checks`] combines both; the interpreter
+//! and compiled models check them on entry ([`super::entries`]). So no IR text, whatever its
+//! origin, has an access out of range that depends only on dimensions; accesses that depend on a
+//! loop counter or an element are checked where they are executed.
 //!
 //! # What is required
 //!
-//! * of every tensor, and of the scores of an attention: each extent is an integer and not negative, and the bytes fit an
-//!   `i64` ([`MOST_BYTES`]; an element counts as [`LEAST_SIZE`] bytes at least, its size in computation);
-//! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <= high`; of `argsort`: `0 <= first`,
-//!   `first <=` the axis; of `windows`: all lie within the axis;
+//! * of every tensor, and of the scores of an attention: each extent is an integer and not
+//!   negative, and the bytes fit an `i64` ([`MOST_BYTES`]; an element counts as at least
+//!   [`LEAST_SIZE`] bytes, its size in computation);
+//! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <=
+//!   high`; of `argsort`: `0 <= first`, `first <=` the axis; of `windows`: all lie within the axis;
 //! * of a dimension that is used as a number: it is an integer and fits an `i64`.
 //!
 //! # What is proved
 //!
-//! A symbol is at least 0, an argument's extents are what they say, and its bytes are at most
-//! 2^[`ADDRESS_BITS`] (zeros counted as ones), which every entry checks. A fact follows from the form of its sides, from one known
-//! fact, or from the sum of two; a size, from that of an argument. What cannot be proved is checked by each call.
+//! A symbol is at least 0, an argument's extents match its type, and its size is at most
+//! 2^[`ADDRESS_BITS`] bytes (zeros counted as ones), which every entry checks. A fact follows from
+//! its sides alone, from one known fact, or from the sum of two; the bound of a size, from the size
+//! of an argument. Each call checks the facts that cannot be proved.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -26,26 +29,29 @@ use std::sync::Arc;
 use super::{Block, Function, Inst, InstData, Loc, Module, Op, Type, Value};
 use crate::shape::{ADDRESS_BITS, Dim, Fact, Factor, Facts, Relation, Sizes, TensorType};
 
-/// The most elements of a tensor, as far as they are known from numbers alone.
+/// The maximum number of elements of a tensor, as far as constant extents determine it.
 pub const MAX_ELEMENTS: i128 = 1 << 40;
-/// The most bytes of a tensor.
+/// The maximum number of bytes of a tensor.
 const MOST_BYTES: i64 = i64::MAX;
-/// The least bytes that an element counts as.
+/// The minimum number of bytes that an element counts as.
 const LEAST_SIZE: i64 = 4;
-/// How many times the size of an argument follows from it: `2^ADDRESS_BITS` times this fits.
+/// A multiple of an argument's size, up to this factor, is known to fit: `2^ADDRESS_BITS` times it
+/// does.
 const MOST_TIMES: i128 = MOST_BYTES as i128 >> ADDRESS_BITS;
-/// Known facts of which sums of two are tried.
+/// The maximum number of known facts whose pairwise sums are tried.
 const MOST_PAIRED: usize = 16;
 
-/// The facts that a function needs and does not state, each with the place of what needs it.
+/// The facts that a function requires and does not state, each with the location of the instruction
+/// that requires it.
 pub fn requirements(f: &Function) -> Vec<(Fact, Loc)> {
     let mut found = Requirements::stated(f);
     found.function(f);
     found.missing
 }
 
-/// Everything that a call of an entry point must satisfy: what its variants state, then what they need beyond that. What names
-/// a dimension that has its value later is not among it ([`length_checks`]).
+/// All preconditions of a call of an entry point: the facts that its variants state, then those
+/// that they require beyond that. Facts about dimensions set in the function are excluded
+/// ([`length_checks`]).
 pub fn entry_checks(module: &Module, name: &str) -> Vec<(Fact, Loc)> {
     let variants = || module.functions.iter().filter(|f| f.name == name);
     let later: Vec<&str> = variants().flat_map(|f| lengths(f).into_iter().map(|l| l.name)).collect();
@@ -58,20 +64,20 @@ pub fn entry_checks(module: &Module, name: &str) -> Vec<(Fact, Loc)> {
     out
 }
 
-/// A dimension that has its value where a [`Op::Length`] stands.
+/// A dimension that an [`Op::Length`] sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Length<'f> {
-    /// Its name.
+    /// Its name in types and attributes.
     pub name: &'f str,
-    /// What it is at most.
+    /// Its upper bound.
     pub most: &'f Dim,
-    /// Where it has its value.
+    /// The instruction that sets it.
     pub inst: Inst,
-    /// The block in which that stands.
+    /// The block of that instruction.
     pub block: Block,
 }
 
-/// The dimensions of a function that have their values in it, each after those whose values it comes after on every path.
+/// The dimensions that a function sets, in reverse postorder.
 pub fn lengths(f: &Function) -> Vec<Length<'_>> {
     let mut out = Vec::new();
     let is_length = |d: &InstData| matches!(d.op, Op::Length { .. });
@@ -88,7 +94,8 @@ pub fn lengths(f: &Function) -> Vec<Length<'_>> {
     out
 }
 
-/// What is checked where each dimension has its value: the facts that name it and none that has its value later.
+/// The facts to check after each `length`: facts that mention its dimension, and none that
+/// is set later.
 pub fn length_checks(f: &Function) -> BTreeMap<Inst, Vec<(Fact, Loc)>> {
     let lengths = lengths(f);
     let mut out: BTreeMap<Inst, Vec<(Fact, Loc)>> = BTreeMap::new();
@@ -99,7 +106,7 @@ pub fn length_checks(f: &Function) -> BTreeMap<Inst, Vec<(Fact, Loc)>> {
         if let Some(last) = lengths.iter().rev().find(|l| fact.names_any(&[l.name])) {
             let most = Fact { left: Dim::symbol(last.name), relation: Relation::Le, right: last.most.clone() };
             let checks = out.entry(last.inst).or_default();
-            // The operation checks that itself.
+            // The operation itself checks its bound.
             if fact != most && !checks.iter().any(|(known, _)| *known == fact) {
                 checks.push((fact, loc));
             }
@@ -108,8 +115,8 @@ pub fn length_checks(f: &Function) -> BTreeMap<Inst, Vec<(Fact, Loc)>> {
     out
 }
 
-/// Forms that name a dimension which has its value later, and for which no most is found that they could be: they may not fit
-/// 64 bits, and no entry can tell.
+/// Sizes that depend on a dimension set in the function and have no upper bound: they may overflow
+/// 64 bits, and the entry cannot check it.
 pub fn without_most(f: &Function) -> Vec<(Dim, Loc)> {
     let own: Vec<&str> = lengths(f).into_iter().map(|l| l.name).collect();
     if own.is_empty() {
@@ -119,15 +126,15 @@ pub fn without_most(f: &Function) -> Vec<(Dim, Loc)> {
     beyond.map(|(fact, loc)| (fact.left, loc)).collect()
 }
 
-/// Adds to a function's checks what it needed before it was changed and neither states nor needs any more: a pass may drop an
-/// operation, but not what the operation asked of the call.
+/// Adds to a function's checks the facts that it required before a change, and neither states nor
+/// requires any more: a pass may remove an operation, but not its preconditions on the call.
 ///
-/// What the function needs now is the result, where it is the same as before this.
+/// Returns the facts that the function requires now, if they imply all of the earlier ones.
 pub fn keep(f: &mut Function, before: Vec<(Fact, Loc)>) -> Option<Vec<(Fact, Loc)>> {
     let mut now = Requirements::stated(f);
     now.function(f);
     let needed = std::mem::take(&mut now.missing);
-    // A dimension whose value no path gives any more asks nothing.
+    // A dimension that is no longer set on any path has no requirements.
     let known: BTreeSet<Arc<str>> = f.args.iter().flat_map(|a| a.ty.shape.iter().flat_map(Dim::symbols)).collect();
     let lengths: Vec<Arc<str>> = lengths(f).into_iter().map(|l| l.name.into()).collect();
     let is_known = |fact: &Fact| {
@@ -144,18 +151,19 @@ pub fn keep(f: &mut Function, before: Vec<(Fact, Loc)>) -> Option<Vec<(Fact, Loc
     same
 }
 
-/// Is a tensor of this shape beyond every machine, whatever the call?
+/// Does a tensor of this shape exceed every machine, whatever the call?
 pub fn is_too_large(shape: &[Dim]) -> bool {
     let known = shape.iter().map(|d| d.magnitude().max(1)).fold(1, i128::saturating_mul);
     known > MAX_ELEMENTS || shape.iter().any(Dim::is_too_long) || Dim::product(shape).is_too_long()
 }
 
-/// Why a tensor, or what an operation reaches in one, is beyond every machine whatever the call, if it is: in words.
+/// A message if a tensor, or the part of one that an operation accesses, exceeds every machine
+/// whatever the call.
 pub fn too_large(op: &Op, operands: &[&Type], result: Option<&Type>) -> Option<String> {
     let of = |shape: &[Dim]| is_too_large(shape).then(|| format!("a tensor of shape [{}] is too large", list(shape)));
     let tensor = |at: usize| operands.get(at).and_then(|t| t.tensor());
     let reached = match op {
-        // The extent that the axis would need.
+        // The extent that the axis would require.
         Op::Slice { axis, start, stop } => tensor(0).and_then(|x| {
             let with = |d: &Dim| {
                 let mut shape = x.shape.clone();
@@ -167,7 +175,7 @@ pub fn too_large(op: &Op, operands: &[&Type], result: Option<&Type>) -> Option<S
         Op::Pad { axis, low, high } => tensor(0).and_then(|x| {
             let mut shape = x.shape.clone();
             let extent = shape.get_mut(*axis)?;
-            // Not their sum, in which a negative one would compensate a large one.
+            // Not their signed sum, in which a negative number would compensate a large one.
             *extent = Dim::from(i64::try_from(low.magnitude().saturating_add(high.magnitude())).unwrap_or(i64::MAX));
             of(&shape)
         }),
@@ -193,7 +201,7 @@ fn list(shape: &[Dim]) -> String {
     shape.iter().map(Dim::to_string).collect::<Vec<String>>().join(", ")
 }
 
-/// The scores of an attention of these operands.
+/// The type of the scores of an attention with these operands.
 fn scores(operands: &[&Type]) -> Option<TensorType> {
     let tensor = |at: usize| operands.get(at).and_then(|t| t.tensor());
     let (q, k) = (tensor(0)?, tensor(1)?);
@@ -205,22 +213,23 @@ fn scores(operands: &[&Type]) -> Option<TensorType> {
     Some(TensorType::new(q.elem, shape))
 }
 
-/// What is known so far, and what was not implied by it.
+/// The known facts, and the required facts that they do not imply.
 struct Requirements<'f> {
     facts: Facts,
-    /// Forms that are known to be at least 0.
+    /// Dimensions that are known to be non-negative.
     not_negative: Vec<Dim>,
-    /// What the arguments say of sizes.
+    /// Bounds of sizes from the arguments.
     sizes: Sizes,
     missing: Vec<(Fact, Loc)>,
-    /// Shapes that were requested already, with the bytes of an element: few, of many tensors.
+    /// Shapes that were handled already, with the bytes of an element: many tensors share few
+    /// shapes.
     seen: HashSet<(i64, &'f [Dim])>,
-    /// What the dimensions are at most that have their values in the function.
+    /// Upper bounds of the dimensions that the function sets.
     most: BTreeMap<&'f str, &'f Dim>,
 }
 
 impl<'f> Requirements<'f> {
-    /// What a function states, and what every entry checks of its arguments.
+    /// The facts that a function states, and the facts that every entry checks for its arguments.
     fn stated(f: &'f Function) -> Requirements<'f> {
         let mut r = Requirements {
             facts: Facts::default(),
@@ -285,7 +294,7 @@ impl<'f> Requirements<'f> {
     fn value(&mut self, f: &'f Function, v: Value, loc: Loc) {
         if let Some(t) = f.tensor(v) {
             let size = bytes_of_element(t);
-            // A tensor of known extents needs no condition.
+            // A tensor with constant extents requires nothing.
             let elements =
                 t.shape.iter().map(Dim::as_const).try_fold(size, |n, d| n.checked_mul(d.filter(|d| *d >= 0)?));
             if elements.is_none() && self.seen.insert((size, t.shape.as_slice())) {
@@ -328,7 +337,7 @@ impl<'f> Requirements<'f> {
             }
             Op::Length { name: _, most } => {
                 self.at_most(&Dim::zero(), most, loc);
-                // The value is compared with the number after it.
+                // The value is compared with the successor of the bound.
                 self.fits(&most.add(&Dim::one()), loc);
             }
             Op::Tap { name: _, extents } => {
@@ -358,7 +367,7 @@ impl<'f> Requirements<'f> {
             | Op::Transpose { .. }
             | Op::Broadcast
             | Op::Index { .. }
-            // Checked where they stand, which a loop may never reach.
+            // Checked at run time, because a loop may never reach them.
             | Op::Extract { .. }
             | Op::Update { .. }
             | Op::Concat { .. }
@@ -379,11 +388,12 @@ impl<'f> Requirements<'f> {
         for d in &t.shape {
             self.at_most(&Dim::zero(), d, loc);
         }
-        // The extents of one without elements too: each that names a length is asked for by `at_most`.
+        // Empty tensors have requirements on their extents too: `at_most` handles the
+        // extents that mention a set dimension.
         self.fits(&t.count().mul(&Dim::from(bytes_of_element(t))), loc);
     }
 
-    /// Both are integers, and the first is at most the second.
+    /// Requires that both are integers, and `a <= b`.
     fn at_most(&mut self, a: &Dim, b: &Dim, loc: Loc) {
         for d in [a, b] {
             self.whole(d, loc);
@@ -394,10 +404,11 @@ impl<'f> Requirements<'f> {
         self.need(Fact { left: a.clone(), relation: Relation::Le, right: b.clone() }, loc);
     }
 
-    /// Its quotients leave nothing, and what rounded ones divide by is at least 1.
+    /// Requires that its quotients are exact, and that divisors of rounded quotients are at least
+    /// 1.
     fn whole(&mut self, d: &Dim, loc: Loc) {
         for (a, b) in quotients(d) {
-            // What is divided is computed too.
+            // The dividend is computed too.
             self.fits(&a, loc);
             self.need(Fact { left: a, relation: Relation::Divisible, right: b }, loc);
         }
@@ -407,8 +418,9 @@ impl<'f> Requirements<'f> {
         }
     }
 
-    /// It can be computed in 64 bits: what a quotient divides, and each side of a difference. Of what names a dimension that has
-    /// its value later this is asked on entry, whatever that value will be: nothing checks it where it is computed.
+    /// Requires that it can be computed in 64 bits: the dividend of a quotient, each side of a
+    /// difference. For a dimension set later, the entry requires it for the upper bound, since no
+    /// check follows where it is computed.
     fn fits(&mut self, d: &Dim, loc: Loc) {
         if !self.names_length(d) {
             self.need(Fact::fits(d.as_quotient().0), loc);
@@ -427,7 +439,7 @@ impl<'f> Requirements<'f> {
         !self.most.is_empty() && d.symbols().iter().any(|name| self.most.contains_key(&**name))
     }
 
-    /// What is computed where a fact is checked at a length fits.
+    /// Requires that the check of a fact after a `length` does not overflow.
     fn checked_fits(&mut self, fact: &Fact, loc: Loc) {
         if !self.names_length(&fact.left) && !self.names_length(&fact.right) {
             return;
@@ -458,8 +470,8 @@ impl<'f> Requirements<'f> {
         if self.most.is_empty() {
             return self.follows(fact);
         }
-        // What is checked where a dimension has its value says nothing of what stands before that. A fact that names the
-        // dimension is needed where it has its value alone.
+        // A check after a `length` says nothing about earlier instructions. A fact that mentions
+        // the dimension is only required after it is set.
         let later: Vec<&str> = self.most.keys().copied().filter(|name| !fact.names_any(&[name])).collect();
         let symbol = |d: &Dim| d.symbols().iter().any(|s| later.contains(&&**s));
         let known = self.facts.known.iter().filter(|known| !known.names_any(&later)).cloned().collect();
@@ -493,7 +505,7 @@ impl<'f> Requirements<'f> {
         d.is_provably_nonnegative() || self.not_negative.iter().any(|known| beyond(d, known)) || paired()
     }
 
-    /// Does it follow from the arguments' sizes, or from a known size of which it is a part?
+    /// Does the fact follow from the arguments' sizes, or from a known size that it is a part of?
     fn fit_is_known(&self, size: &Dim) -> bool {
         let times = |c: i128| c.saturating_abs() / size.denominator() + i128::from(c % size.denominator() != 0);
         let mut terms = size.terms().iter().map(|(m, c)| self.sizes.times_an_argument(m, times(*c)));
@@ -507,12 +519,12 @@ impl<'f> Requirements<'f> {
     }
 }
 
-/// What an element of a tensor counts as.
+/// The number of bytes that an element counts as.
 fn bytes_of_element(t: &TensorType) -> i64 {
     i64::try_from(t.elem.size()).unwrap_or(LEAST_SIZE).max(LEAST_SIZE)
 }
 
-/// Each division in a form: what is divided, and by what.
+/// Dividend and divisor of each division in a dimension.
 fn quotients(d: &Dim) -> Vec<(Dim, Dim)> {
     let mut out = Vec::new();
     for factor in d.factors() {
@@ -528,7 +540,7 @@ fn quotients(d: &Dim) -> Vec<(Dim, Dim)> {
     out
 }
 
-/// Each rounded division in a form.
+/// Dividend and divisor of each rounded division in a dimension.
 fn rounded(d: &Dim) -> Vec<(Dim, Dim)> {
     let mut out = Vec::new();
     for factor in d.factors() {
@@ -540,7 +552,7 @@ fn rounded(d: &Dim) -> Vec<(Dim, Dim)> {
     out
 }
 
-/// Is there a rounded quotient, a `min` or `max`?
+/// Is a factor a rounded quotient, a `min` or a `max`?
 fn has_opaque(d: &Dim) -> bool {
     d.factors().any(|f| matches!(f, Factor::Floor(..) | Factor::Min(_) | Factor::Max(_)))
 }

@@ -1,8 +1,9 @@
-//! Shape rules: the type of an operation's result from its operands' types.
+//! Shape rules: the type of an operation's result from the types of its operands.
 //!
-//! In: an operation, the types of its operands, and the declared type where the operands do not fix the result. Out: the
-//! type of the result, or an error message. The builder, the parser and the verifier all use these rules. The row of an
-//! operation in the table (`op`) says which rule is its own, and how many operands it takes.
+//! In: an operation, the types of its operands, and the declared type if the operands do not
+//! determine the result. Out: the type of the result, or an error message. The builder, the parser
+//! and the verifier all use these rules. The operation's row in the table (`op`) names its rule and
+//! its number of operands.
 
 use super::{Function, FusionKind, MaskKind, Op, Scalar, Terminator, Type};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
@@ -19,7 +20,7 @@ fn tensor(elem: Elem, shape: Vec<Dim>) -> Rule {
 fn operand<'a>(types: &[&'a Type], i: usize) -> Result<&'a TensorType, String> {
     match types.get(i) {
         Some(Type::Tensor(t)) => Ok(t),
-        Some(Type::Index) => Err(format!("operand {} is an index, where a tensor is needed", i + 1)),
+        Some(Type::Index) => Err(format!("operand {} is an index; a tensor is required", i + 1)),
         None => Err(format!("operand {} is missing", i + 1)),
     }
 }
@@ -48,7 +49,7 @@ fn float(t: &TensorType) -> Result<(), String> {
     if t.elem.is_float() { Ok(()) } else { Err(format!("needs floats, has {}", t.elem)) }
 }
 
-/// Leading axes and the last two.
+/// Leading axes and the last two axes.
 fn matrix(t: &TensorType) -> Result<(&[Dim], &Dim, &Dim), String> {
     match t.shape.as_slice() {
         [lead @ .., m, n] => Ok((lead, m, n)),
@@ -56,10 +57,10 @@ fn matrix(t: &TensorType) -> Result<(&[Dim], &Dim, &Dim), String> {
     }
 }
 
-/// Type of the result of `op`, or `None` where it has none.
+/// Type of the result of `op`; `None` if it has no result.
 ///
 /// # Errors
-/// What is wrong with the operands or the declared type, in words.
+/// A message about the operands or the declared type.
 pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
     let rule = op.rule(Given { types, declared })?;
     match (&rule, declared) {
@@ -100,7 +101,7 @@ pub(super) fn iota(given: Given<'_>, axis: &usize) -> Rule {
     let t = declared_tensor(given)?;
     axis_of(*axis, t)?;
     if t.elem == Elem::Bool {
-        return Err("iota counts in numbers".into());
+        return Err("iota needs a numeric type".into());
     }
     tensor(t.elem, t.shape.clone())
 }
@@ -193,7 +194,7 @@ pub(super) fn reshape(given: Given<'_>) -> Rule {
     let types = given.types;
     let (x, t) = (operand(types, 0)?, declared_tensor(given)?);
     same_elem(x, t)?;
-    // What grew too long equals nothing for certain.
+    // A dimension that is too long is never known to equal another.
     if x.count() != t.count() || x.count().is_too_long() {
         return Err(format!("{x} has {} elements, {t} has {}", x.count(), t.count()));
     }
@@ -206,7 +207,7 @@ pub(super) fn transpose(given: Given<'_>, perm: &[usize]) -> Rule {
     let mut sorted = perm.to_vec();
     sorted.sort_unstable();
     if sorted != (0..x.rank()).collect::<Vec<_>>() {
-        return Err(format!("{perm:?} is no permutation of {} axes", x.rank()));
+        return Err(format!("{perm:?} is not a permutation of {} axes", x.rank()));
     }
     tensor(x.elem, perm.iter().filter_map(|i| x.shape.get(*i).cloned()).collect())
 }
@@ -235,7 +236,7 @@ pub(super) fn slice(given: Given<'_>, axis: &usize, start: &Dim, stop: &Dim) -> 
     tensor(x.elem, shape)
 }
 
-/// The least length of an axis of which there are so many windows of a length.
+/// The minimum extent of an axis with `count` windows of this length.
 pub(super) fn reach(count: &Dim, length: &Dim, stride: i64) -> Dim {
     let stride = Dim::from(stride.saturating_abs());
     count.sub(&Dim::one()).mul(&stride).add(length)
@@ -246,22 +247,22 @@ pub(super) fn windows(given: Given<'_>, axis: &usize, stride: &i64) -> Rule {
     axis_of(*axis, x)?;
     same_elem(x, t)?;
     if *stride == 0 || i32::try_from(*stride).is_err() {
-        return Err(format!("a stride of {stride}"));
+        return Err(format!("{stride} is not a valid stride"));
     }
     let mut shape = t.shape.clone();
     if t.rank() != x.rank() + 1 {
-        return Err(format!("{t} is no windows of {x}: it has not one axis more"));
+        return Err(format!("{t} does not hold windows of {x}: it must have one more axis"));
     }
     let (count, length) = (shape.remove(*axis), shape.remove(*axis));
     shape.insert(*axis, x.shape[*axis].clone());
     if shape != x.shape {
-        return Err(format!("{t} is no windows of {x} along axis {axis}"));
+        return Err(format!("{t} does not hold windows of {x} along axis {axis}"));
     }
     let reach = reach(&count, &length, *stride);
     if let (Some(needed), Some(n)) = (reach.as_const(), x.shape[*axis].as_const())
         && needed > n
     {
-        return Err(format!("{count} windows of {length} need {needed} elements, and the axis has {n}"));
+        return Err(format!("{count} windows of {length} need {needed} elements, but the axis has {n}"));
     }
     tensor(t.elem, t.shape.clone())
 }
@@ -353,12 +354,12 @@ pub(super) fn scatter(given: Given<'_>, axis: &usize, add: &bool) -> Rule {
     let mut shape = x.shape.clone();
     shape[*axis] = count.clone();
     if value.shape != shape {
-        return Err(format!("{value} is written, where {} is needed", TensorType::new(x.elem, shape)));
+        return Err(format!("{value} is written, expected {}", TensorType::new(x.elem, shape)));
     }
     tensor(x.elem, x.shape.clone())
 }
 
-/// Can a window of this shape begin at indices along these axes of a tensor?
+/// Checks that a tensor can have a window of this type at indices along these axes.
 fn window(x: &TensorType, of: &TensorType, axes: &[usize], indices: &[&Type]) -> Result<(), String> {
     same_elem(x, of)?;
     if axes.is_empty() || !axes.is_sorted_by(|a, b| a < b) {
@@ -366,19 +367,19 @@ fn window(x: &TensorType, of: &TensorType, axes: &[usize], indices: &[&Type]) ->
     }
     axes.iter().try_for_each(|a| axis_of(*a, x))?;
     if indices.len() != axes.len() {
-        return Err(format!("{} axes take as many indices, not {}", axes.len(), indices.len()));
+        return Err(format!("{} axes need as many indices, not {}", axes.len(), indices.len()));
     }
     indices.iter().try_for_each(|t| index_or_scalar(t))?;
     if of.rank() != x.rank() {
-        return Err(format!("{of} is no window of {x}: they differ in rank"));
+        return Err(format!("{of} is not a window of {x}: they differ in rank"));
     }
     for (i, (n, all)) in of.shape.iter().zip(&x.shape).enumerate() {
         if axes.contains(&i) {
             if n.as_const().zip(all.as_const()).is_some_and(|(n, all)| n > all) {
-                return Err(format!("{n} elements are more than axis {i} of {x} has"));
+                return Err(format!("{n} elements exceed axis {i} of {x}"));
             }
         } else if n != all {
-            return Err(format!("{of} is no window of {x}: axis {i} has no index"));
+            return Err(format!("{of} is not a window of {x}: axis {i} has no index"));
         }
     }
     Ok(())

@@ -1,13 +1,13 @@
-//! The interface of a graph module: its entry points and their taps, read off its functions.
+//! The interface of a graph module: its entry points and their taps.
 //!
-//! In: functions. Out: declarations (`interface`), which stay with the code when the functions are gone.
+//! In: functions. Out: declarations (`interface`), which are kept with the generated code.
 
 use super::requirements::entry_checks;
 use super::{Function, Module, Op, Value};
 use crate::interface::{EntryDecl, Interface, TapDecl, symbols};
 
 impl Module {
-    /// What callers see of it.
+    /// The part that callers see.
     pub fn interface(&self) -> Interface<'_> {
         let entries = entries(self).into();
         Interface { params: &self.params, states: &self.states, entries, file: &self.name, files: &self.files }
@@ -29,7 +29,8 @@ pub fn entries(module: &Module) -> Vec<EntryDecl> {
     declared.collect()
 }
 
-/// Does a call of the function change what the session keeps? A state that is set to what was read of it stays as it was.
+/// Can a call of the function change the session? Setting a state to the value read from it does
+/// not count.
 pub fn sets_states(f: &Function) -> bool {
     let is_read = |v: &Value, name: &str| {
         f.definition(*v).is_some_and(|(_, d)| matches!(&d.op, Op::State { name: read } if read == name))
@@ -40,7 +41,7 @@ pub fn sets_states(f: &Function) -> bool {
     })
 }
 
-/// The taps of a function, each once, in order of appearance.
+/// The taps of a function, without duplicates, in order of appearance.
 pub fn taps(f: &Function) -> Vec<TapDecl> {
     let mut out: Vec<TapDecl> = Vec::new();
     for (_, _, inst) in f.insts() {
@@ -53,12 +54,12 @@ pub fn taps(f: &Function) -> Vec<TapDecl> {
     out
 }
 
-/// Names of a function's run-time dimensions, in order of name.
+/// Names of a function's run-time dimensions, sorted.
 pub fn run_time_dims(f: &Function) -> Vec<String> {
     symbols(&f.args, &f.results)
 }
 
-/// The paths of a function's taps, each once, in order of appearance.
+/// The paths of a function's taps, without duplicates, in order of appearance.
 pub fn tap_patterns(f: &Function) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for (_, _, inst) in f.insts() {

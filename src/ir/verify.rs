@@ -1,48 +1,61 @@
 //! The verifier: the contract of the graph IR.
 //!
-//! In: a module, from anywhere. Out: [`Verified`], which the interpreter and lowering require, or every error found, each with
-//! what it is about; [`Errors`] prints them under the lines of the module's text. It runs after every pass.
+//! In: any module. Out: [`Verified`], which the interpreter and lowering require, or all errors,
+//! each attached to a part of the module; [`Errors`] prints them below the lines of the module's
+//! text. It runs after every pass.
 //!
 //! # What is checked, in this order
 //!
 //! Of the module:
-//! 1. Parameters have names, each once; one extent for each `*` of the name.
-//! 2. Functions have names, each once; the variant that fills taps counts apart.
+//! 1. Parameters have unique, non-empty names; one extent for each `*` of the name.
+//! 2. Functions have unique, non-empty names; the variant that computes taps counts separately.
 //!
 //! Of each function:
-//! 3. The entry block's arguments are the function's, with the same types; `batch` marks a first axis.
-//! 4. Every block is in the layout once, every instruction in one block; jumps go to blocks of the layout, and never to
-//!    the entry. An instruction has a result exactly if its operation gives one.
-//! 5. Every value that is used is an argument of a block in the layout or the result of an instruction in it, and its
-//!    definition dominates the use (uses in blocks that cannot be reached are exempt).
-//! 6. Operands and result fit the operation: `rules` computes the result's type, which must be the one recorded.
-//! 7. A literal fits its type: floats for float types, integers in range for integer types and indices, truth values.
-//! 8. Jumps give as many values as the target has arguments, of the same types; conditions are `bool[]`; `return` gives
-//!    the declared results.
-//! 9. Parameters that are read are declared, with this type, and as many indices as their name has `*`.
-//! 10. Dimensions use only the symbols of the arguments' types and the names that `length` gives values: of types, attributes
-//!     and checks; results, taps and what a length is at most, the former alone. A name has its value in one place, is no
-//!     symbol of the arguments, and is named only in what that place dominates; where a check names several, each but one
-//!     has its value before another of them.
-//! 11. Places are in files that the module lists.
-//! 12. No extent is a negative number; no size is beyond every machine, as far as constants show
-//!     (`requirements::too_large`), and no number of a check beyond 64 bits.
-//! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans put after it.
-//!
+//! 3. The entry block's arguments are the function's, with the same types; `batch` marks a first
+//!    axis.
+//! 4. Every block is in the layout once, every instruction in one block; jumps go to blocks of the
+//!    layout, and never to the entry. An instruction has a result exactly if its operation defines
+//!    one.
+//! 5. Every used value is an argument of a block in the layout or the result of an instruction in
+//!    it, and its definition dominates the use (uses in unreachable blocks are exempt).
+//! 6. Operands and result fit the operation: `rules` computes the result's type, which must be the
+//!    recorded one.
+//! 7. A literal fits its type: floats for float types, integers in range for integer types and
+//!    indices, booleans.
+//! 8. Jumps pass as many values as the target has arguments, of the same types; conditions are
+//!    `bool[]`; `return` returns the declared results.
+//! 9. Parameters that are read are declared, with this type, and as many indices as their name has
+//!    `*`.
+//! 10. Dimensions use only the symbols in the arguments' types and the dimensions that `length`
+//!     sets: types, attributes and checks may use both; results, taps and the bound of a `length`
+//!     only the former. A dimension is set by one instruction, is not a symbol of the arguments,
+//!     and is mentioned only where that instruction dominates. If a check mentions several, these
+//!     are set one after another.
+//! 11. Source locations are in files that the module lists.
+//! 12. No extent is a negative number; no size exceeds every machine, as far as constants show
+//!     (`requirements::too_large`), and no number of a check exceeds 64 bits.
+//! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans append
+//!     to paths.
 //! Of the body of a fused region:
-//! 14. One block, which returns one value; its arguments have the operands' types; 4 to 7 and 10 to 12 hold in it.
-//! 15. By kind. `map`: elementwise operations, constants and counters (`const`, `dim`, `iota`, `causal`). `rows`: these,
-//!     and `softmax`, `log_softmax` and reductions with `keep=true`, each over the last axis alone. `matmul` and
-//!     `attention`: one operation of this name whose operands are arguments of the region; elementwise operations after
-//!     it keep its shape; constants and counters. The conditions of an attention's masks, and what is added to its scores,
-//!     may be made of elementwise operations and `broadcast` before it, which nothing else uses. Never a region, a
-//!     parameter, other movement or a tap.
+//! 14. One block, which returns one value; its arguments have the operands' types; 4 to 7 and 10 to
+//!     12 hold in it.
+//! 14. One block, which returns one value; its arguments have the types of the operands; 4 to 7 and
+//!     10 to 12 hold in it.
+//! 15. By kind. `map`: elementwise operations, constants and counters (`const`, `dim`, `iota`,
+//!     `causal`). `rows`: also `softmax`, `log_softmax` and reductions with `keep=true`, each over
+//!     the last axis alone. `matmul` and `attention`: one operation of this name whose operands are
+//!     arguments of the region; elementwise operations after it that keep its shape; constants and
+//!     counters. The masks of an attention may be computed by elementwise operations and
+//!     `broadcast` before it, with no other users. Never a region, a parameter, other movement or a
+//!     tap.
 //!
 //! # What is not checked
 //!
-//! That run-time dimensions are not negative, slices and paddings in their axes, and sizes in 64 bits: where the function's
-//! checks do not imply it, each call checks it (`requirements`). That indices are in range: the interpreter and compiled
-//! code check each that is not a loop's counter within its bound. That loops end; names of arguments and taps.
+//! Run-time dimensions may be negative, slices and paddings outside of their axes, and sizes beyond
+//! 64 bits: unless the function's checks exclude it, each call checks it (`requirements`). Indices
+//! may be out of range: the interpreter and compiled code check each index that is not a loop
+//! counter within its bound. Termination of loops, and names of arguments and taps, are not
+//! checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -60,12 +73,12 @@ use crate::shape::{Dim, Elem, TensorType};
 use crate::ssa;
 use crate::ssa::verify::Definitions;
 
-/// A module that the verifier found right.
+/// A module that passed the verifier.
 #[derive(Clone, Copy, Debug)]
 pub struct Verified<'a>(&'a Module);
 
 impl<'a> Verified<'a> {
-    /// The module, for as long as it is borrowed.
+    /// The verified module.
     pub fn module(self) -> &'a Module {
         self.0
     }
@@ -79,13 +92,13 @@ impl Deref for Verified<'_> {
     }
 }
 
-/// What is wrong with a module.
+/// The errors of a module.
 pub type Errors = crate::irtext::Errors<Anchor>;
 
 /// Checks a module.
 ///
 /// # Errors
-/// Every invariant that does not hold.
+/// All violated invariants.
 pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
     let mut v = Verifier { module, function: None, fused: None, symbols: BTreeSet::new(), errors: Vec::new() };
     v.module();
@@ -151,7 +164,7 @@ impl<'a> Verifier<'a> {
             self.checks(f);
             let before = self.errors.len();
             let definitions = self.structure(f);
-            // Where the structure is broken, the checks that rely on it are skipped.
+            // If the structure is invalid, checks that rely on it are skipped.
             if self.errors.len() == before {
                 self.contents(f, &definitions);
                 self.named_where_known(f);
@@ -159,7 +172,7 @@ impl<'a> Verifier<'a> {
             if self.errors.len() == before {
                 for (dim, loc) in without_most(f) {
                     let place = loc.text(&self.module.name, &self.module.files);
-                    self.error(At::Head, format!("{place}: with the most that its lengths can be, {dim} is too large"));
+                    self.error(At::Head, format!("{place}: at the upper bounds of its lengths, {dim} is too large"));
                 }
             }
         }
@@ -191,21 +204,21 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Makes the names known that have their values in the function.
+    /// Collects the dimensions that the function sets.
     fn lengths(&mut self, f: &Function) {
         for i in f.layout.iter().filter(|b| f.has_block(**b)).flat_map(|b| &f.block(*b).insts) {
             let Some(Op::Length { name, most }) = f.has_inst(*i).then(|| &f.inst(*i).op) else { continue };
             if most.symbols().iter().any(|s| !f.args.iter().any(|a| a.ty.shape.iter().any(|d| d.symbols().contains(s))))
             {
-                self.error(At::Inst(*i), format!("{most} is not known on entry"));
+                self.error(At::Inst(*i), format!("{most} is unknown on entry"));
             }
             if !self.symbols.insert(name.as_str().into()) {
-                self.error(At::Inst(*i), format!("the dimension {name} has a value already"));
+                self.error(At::Inst(*i), format!("the dimension {name} is set twice"));
             }
         }
     }
 
-    /// Dimensions are named only where they have their values.
+    /// Checks that dimensions are mentioned only where they are set.
     fn named_where_known(&mut self, f: &'a Function) {
         let known = lengths(f);
         if known.is_empty() {
@@ -226,7 +239,7 @@ impl<'a> Verifier<'a> {
             }
             for (at, place, symbols) in named {
                 for l in known.iter().filter(|l| symbols.contains(l.name) && !before(l, b, place)) {
-                    self.error(at, format!("the dimension {} has no value here", l.name));
+                    self.error(at, format!("the dimension {} is not set here", l.name));
                 }
             }
         }
@@ -235,7 +248,7 @@ impl<'a> Verifier<'a> {
             let mut named = known.iter().filter(|l| names.contains(l.name)).peekable();
             while let Some(l) = named.next() {
                 if let Some(next) = named.peek().filter(|next| !before(l, next.block, place(next))) {
-                    let what = format!("{} and {} do not have their values one after the other", l.name, next.name);
+                    let what = format!("{} and {} are not set one after the other", l.name, next.name);
                     self.error(At::Check(n), what);
                 }
             }
@@ -252,17 +265,17 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// All taps of a path are written into the same memory.
+    /// Checks that all taps of a path agree, because they share memory.
     fn taps(&mut self, f: &Function) {
         let mut known: BTreeMap<&str, (&[Dim], Option<&TensorType>)> = BTreeMap::new();
         for i in f.layout.iter().filter(|b| f.has_block(**b)).flat_map(|b| &f.block(*b).insts) {
             let Some(inst) = f.has_inst(*i).then(|| f.inst(*i)) else { continue };
             let Op::Tap { name, extents } = &inst.op else { continue };
             if name.ends_with(['?', '!']) {
-                self.error(At::Inst(*i), format!("the path \"{name}\" ends in a mark that plans put behind paths"));
+                self.error(At::Inst(*i), format!("the path \"{name}\" ends in a mark that plans append to paths"));
             }
             let ty = inst.operands.first().filter(|v| f.has_value(**v)).and_then(|v| f.tensor(*v));
-            // What is written of a tap is as large as the caller knows it to be.
+            // The caller must know the size of a tap.
             self.dims(At::Inst(*i), extents.iter().chain(ty.into_iter().flat_map(|t| &t.shape)));
             if *known.entry(name).or_insert((extents, ty)) != (extents.as_slice(), ty) {
                 self.error(At::Inst(*i), format!("another tap of \"{name}\" has another type or other extents"));
@@ -270,7 +283,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Blocks, instructions and jumps exist and stand once (4). Gives where each value is defined.
+    /// Checks blocks, instructions and jumps (4). Returns the definition of each value.
     fn structure(&mut self, f: &Function) -> Definitions {
         ssa::verify::structure(f, [], &mut |at, message| self.error(at.into(), message))
     }
@@ -294,7 +307,7 @@ impl<'a> Verifier<'a> {
         self.place(at, inst.loc);
         inst.parts.iter().for_each(|loc| self.place(at, *loc));
         if !inst.parts.is_empty() && inst.parts.len() != inst.op.steps().len() {
-            self.error(at, format!("`{}` has places of other steps than its own", inst.op));
+            self.error(at, format!("`{}` has locations of other steps than its own", inst.op));
         }
         let types: Vec<&Type> = inst.operands.iter().map(|v| f.ty(*v)).collect();
         let declared = inst.result.map(|v| f.ty(v));
@@ -407,16 +420,16 @@ impl<'a> Verifier<'a> {
 
     fn place(&mut self, at: At, loc: Loc) {
         if loc.file as usize > self.module.files.len() {
-            self.error(at, "the place is in a file that the module does not list");
+            self.error(at, "the location is in a file that the module does not list");
         }
     }
 
-    /// The body of a fused region (12, 13).
+    /// Checks the body of a fused region (14, 15).
     fn region(&mut self, i: Inst, kind: FusionKind, body: &'a Function) {
         if self.fused.is_some() {
-            return self.error(At::Inst(i), "a region holds no other");
+            return self.error(At::Inst(i), "a region cannot contain another");
         }
-        // Its one block and its arguments' types were compared with the operands by `rules`.
+        // `rules` has compared its block arguments with the operands.
         if body.layout.len() != 1 {
             return;
         }
@@ -441,7 +454,7 @@ impl<'a> Verifier<'a> {
             let inst = body.inst(*i);
             let at = At::Inst(*i);
             let (Some(result), operand) = (inst.result, inst.operands.first()) else {
-                self.error(at, format!("`{}` has no place in a region", inst.op));
+                self.error(at, format!("`{}` is not allowed in a region", inst.op));
                 continue;
             };
             let last = operand.and_then(|v| body.tensor(*v)).map_or(0, TensorType::rank).checked_sub(1);
@@ -469,23 +482,27 @@ impl<'a> Verifier<'a> {
                 }
             };
             if !fits {
-                self.error(at, format!("`{}` has no place here in a {} region", inst.op, kind.name()));
+                self.error(at, format!("`{}` is not allowed here in a {} region", inst.op, kind.name()));
             }
             if inst.operands.iter().any(|v| after[*v]) {
                 after[result] = true;
                 let shape = |v: Value| body.tensor(v).map(|t| t.shape.as_slice());
                 if contraction.is_some_and(|c| shape(c) != shape(result)) {
-                    self.error(at, "what follows the contraction keeps its shape");
+                    self.error(at, "operations after the contraction must keep its shape");
                 }
             }
         }
         if matches!(kind, FusionKind::Matmul | FusionKind::Attention) && contraction.is_none() {
-            self.error(At::Terminator(body.entry()), format!("a {} region has its operation once", kind.name()));
+            self.error(
+                At::Terminator(body.entry()),
+                format!("a {} region must contain its operation once", kind.name()),
+            );
         }
     }
 }
 
-/// What the masks of a region's attention are made of: all that is no argument, constant or counter.
+/// The values that the masks of a region's attention are computed from, except arguments, constants
+/// and counters.
 fn formulas(body: &Function) -> SecondaryMap<Value, bool> {
     let mut made: SecondaryMap<Value, bool> = SecondaryMap::new();
     let attention = body.insts().find_map(|(_, _, d)| match &d.op {
@@ -578,7 +595,7 @@ mod tests {
                 let i = f.block(f.entry()).insts[0];
                 f.inst_mut(i).loc.file = 3;
             }),
-            ("places of other steps than its own", |f| {
+            ("locations of other steps than its own", |f| {
                 let i = f.block(f.entry()).insts[0];
                 f.inst_mut(i).parts.push(crate::ir::Loc::default());
             }),
@@ -603,19 +620,19 @@ mod tests {
         let product = "    %5 = matmul %3, %4 : f32[S, S]\n";
         assert_eq!(region("matmul", &format!("{product}    %6 = exp %5 : f32[S, S]\n    yield %6")), "");
         for (kind, lines, wanted) in [
-            ("map", format!("{product}    yield %5"), "no place here in a map region"),
-            ("rows", format!("{product}    yield %5"), "no place here in a rows region"),
-            ("attention", format!("{product}    yield %5"), "has its operation once"),
+            ("map", format!("{product}    yield %5"), "not allowed here in a map region"),
+            ("rows", format!("{product}    yield %5"), "not allowed here in a rows region"),
+            ("attention", format!("{product}    yield %5"), "must contain its operation once"),
             (
                 "matmul",
                 "    %6 = exp %3 : f32[S, 4]\n    %5 = matmul %6, %4 : f32[S, S]\n    yield %5".to_string(),
-                "no place",
+                "not allowed",
             ),
-            ("matmul", format!("{product}    %6 = matmul %3, %4 : f32[S, S]\n    yield %6"), "no place"),
-            ("matmul", format!("{product}    %6 = softmax %5, axis=1 : f32[S, S]\n    yield %6"), "no place"),
-            ("rows", "    %5 = softmax %3, axis=0 : f32[S, 4]\n    yield %5".to_string(), "no place"),
-            ("rows", "    %5 = reduce_sum %3, axes=[1] : f32[S]\n    yield %5".to_string(), "no place"),
-            ("map", "    %5 = param \"w\" : f32[4]\n    yield %5".to_string(), "no place"),
+            ("matmul", format!("{product}    %6 = matmul %3, %4 : f32[S, S]\n    yield %6"), "not allowed"),
+            ("matmul", format!("{product}    %6 = softmax %5, axis=1 : f32[S, S]\n    yield %6"), "not allowed"),
+            ("rows", "    %5 = softmax %3, axis=0 : f32[S, 4]\n    yield %5".to_string(), "not allowed"),
+            ("rows", "    %5 = reduce_sum %3, axes=[1] : f32[S]\n    yield %5".to_string(), "not allowed"),
+            ("map", "    %5 = param \"w\" : f32[4]\n    yield %5".to_string(), "not allowed"),
             ("map", "    yield %3, %3".to_string(), "yields one value"),
         ] {
             let found = region(kind, &lines);

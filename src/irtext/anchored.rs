@@ -1,8 +1,8 @@
-//! Texts of which one knows what each line shows, and errors printed under their lines: what both printers give to both
-//! verifiers.
+//! Printed IR with the line of each part of the module, and errors shown below these lines: shared
+//! by all printers and verifiers.
 //!
-//! In: a text with the anchors of its lines, errors with the anchors that they are about. Out: [`Errors`]. What an anchor
-//! is, each IR says.
+//! In: a text with the anchors of its lines, and errors with their anchors. Out: [`Errors`]. Each
+//! IR defines its own anchors.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::Span;
 
-/// A text with the lines of what it shows.
+/// Printed IR, with the line number of each anchor.
 #[derive(Clone, Debug)]
 pub struct Printed<A> {
-    /// The text.
+    /// The printed module.
     pub text: String,
-    /// What is shown, and the number (from 0) of its line.
+    /// Each anchor, and the number (from 0) of its line.
     pub lines: Vec<(A, usize)>,
 }
 
@@ -25,17 +25,17 @@ impl<A> Default for Printed<A> {
     }
 }
 
-/// What is wrong with a module.
+/// The errors of a module.
 #[derive(Clone, Debug)]
 pub struct Errors<A> {
-    /// Each error with what it is about, in the order in which they were found; at least one.
+    /// Each error with its anchor, in order of discovery; at least one.
     pub list: Vec<(A, String)>,
     text: String,
 }
 
 impl<A: PartialEq> Errors<A> {
-    /// Errors of what was printed. `part`: to which part of the text an anchor belongs, `first` before the first anchor.
-    /// Parts without errors are not shown.
+    /// Errors in a printed module. `part` maps an anchor to a part of the text; the lines before
+    /// the first anchor belong to `first`. Parts without errors are not shown.
     pub fn new<P: PartialEq>(
         list: Vec<(A, String)>,
         printed: &Printed<A>,
@@ -67,7 +67,8 @@ impl<A: PartialEq> Errors<A> {
         Errors { list, text }
     }
 
-    /// As diagnostics, at the places in a text that the module was parsed from (`text::Parsed::places`).
+    /// The errors as diagnostics, at spans of the text that the module was parsed from
+    /// (`text::Parsed::places`).
     pub fn diagnostics(&self, places: &[(A, Span)]) -> Diagnostics {
         let mut out = Diagnostics::new();
         for (anchor, message) in &self.list {

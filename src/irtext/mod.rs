@@ -1,8 +1,10 @@
-//! The text form that both IR levels share: one generic syntax, read into an untyped tree, and the printer's helpers.
+//! The text format that all IRs share: a generic syntax, parsed into an untyped tree, and helpers
+//! of the printers.
 //!
-//! In: a text. Out: [`Line`]s: statements made of phrases, with places; or a [`TextError`] with the place and what was
-//! expected. What heads and attributes mean is for each level to say (`ir::text`, `tile::text`); [`read`] has the parts
-//! that both need: dimensions, tensor types, floats. Nothing here knows an operation.
+//! In: text. Out: [`Line`]s, i.e. statements made of phrases, with spans; or a [`TextError`] with
+//! its span and the expected tokens. Each IR gives heads and attributes their meaning (`ir::text`,
+//! `tile::text`); [`read`] has the common parts: dimensions, tensor types, floats. Nothing here
+//! knows an operation.
 //!
 //! # The syntax
 //!
@@ -13,11 +15,12 @@
 //! }
 //! ```
 //!
-//! A newline ends a statement, except inside of round and square brackets. A phrase is one or more terms side by side
-//! (`%0 "tokens"`, `tile f32[64, 64] @l1(0)`), perhaps with `: types` (inside of brackets only) or `= value`. A term is
-//! a name, value, number, string, a call `name(..)`, an index `name[..]`, a bracket, or a sum, product or comparison of
-//! these. Only the first term of a phrase may have operators or begin with a bracket, so `a (b)` is a call. Nesting is
-//! limited to [`token::MAX_NESTING`] brackets, and chains are flat lists: no tree is deep.
+//! A newline ends a statement, except inside of round and square brackets. A phrase is one or more
+//! adjacent terms (`%0 "tokens"`, `tile f32[64, 64] @l1(0)`), followed by `: types` (inside of
+//! brackets only), by `= value`, or by nothing. A term is a name, value, number, string, a call
+//! `name(..)`, an index `name[..]`, a bracket, or a sum, product or comparison of terms. Only the
+//! first term of a phrase may have operators or begin with a bracket, so `a (b)` is a call. Nesting
+//! is limited to [`token::MAX_NESTING`] brackets, and chains are flat lists: no tree is deep.
 
 mod anchored;
 mod print;
@@ -50,7 +53,7 @@ pub struct Pos {
     pub column: u32,
 }
 
-/// A range of a text, with the line and column where it begins.
+/// A range of a text, with the line and column of its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextSpan {
     /// Offset of the first byte.
@@ -64,25 +67,25 @@ pub struct TextSpan {
 }
 
 impl TextSpan {
-    /// From one position to another.
+    /// The range from one position to another.
     pub fn between(l: Pos, r: Pos) -> TextSpan {
         TextSpan { start: l.offset, end: r.offset, line: l.line, column: l.column }
     }
 }
 
-/// What is wrong with a text, and where.
+/// An error in a text, with its span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
-    /// The place.
+    /// The range of text that is invalid.
     pub place: TextSpan,
-    /// What is wrong, in one line.
+    /// One line, without a full stop.
     pub message: String,
-    /// The tokens that could be there, for errors of syntax.
+    /// For syntax errors, the tokens that would be allowed.
     pub expected: Vec<String>,
 }
 
 impl TextError {
-    /// An error of meaning.
+    /// An error that is not a syntax error.
     pub fn new(place: TextSpan, message: impl Into<String>) -> TextError {
         TextError { place, message: message.into(), expected: Vec::new() }
     }
@@ -98,14 +101,14 @@ impl fmt::Display for TextError {
     }
 }
 
-/// Reads a text into lines.
+/// Parses a text into lines.
 ///
 /// # Errors
-/// The first thing that is no token or does not fit the grammar.
+/// The first invalid token or syntax error.
 pub fn parse(text: &str) -> Result<Vec<Line>, TextError> {
     grammar::TextParser::new().parse(token::Lexer::new(text)).map_err(|e| match e {
         ParseError::User { error } => error,
-        ParseError::InvalidToken { location } => TextError::new(TextSpan::between(location, location), "no token"),
+        ParseError::InvalidToken { location } => TextError::new(TextSpan::between(location, location), "invalid token"),
         ParseError::UnrecognizedEof { location, expected } => TextError {
             place: TextSpan::between(location, location),
             message: "the text ends too early".into(),
@@ -129,7 +132,7 @@ pub fn parse(text: &str) -> Result<Vec<Line>, TextError> {
     })
 }
 
-/// The grammar's names of tokens, without its quotes.
+/// The tokens' names in the grammar, without quotes.
 fn names(expected: Vec<String>) -> Vec<String> {
     let plain = |s: String| {
         let inner = s.trim_matches('"').to_string();

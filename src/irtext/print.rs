@@ -1,18 +1,19 @@
-//! What the printers of both IR levels share: strings and floats.
+//! Helpers of all IR printers: strings and floats.
 
 use std::fmt::Write as _;
 
-/// The text of a float that reads back to the same `f64`: `0.125`, `1e-5`, `inf`, `-inf`, `nan`.
+/// The shortest text of a float that parses to the same `f64`: `0.125`, `1e-5`, `inf`, `-inf`,
+/// `nan`.
 pub fn float_text(x: f64) -> String {
     if x.is_nan() { "nan".to_string() } else { format!("{x:?}") }
 }
 
-/// The shortest text of a float that reads back to the same `f32`.
+/// The shortest text of a float that parses to the same `f32`.
 pub fn float32_text(x: f32) -> String {
     if x.is_nan() { "nan".to_string() } else { format!("{x:?}") }
 }
 
-/// A text as a string token.
+/// The string token for a text, with escapes.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

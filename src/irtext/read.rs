@@ -1,4 +1,4 @@
-//! Reading the parts that both IR levels have: dimensions, facts, tensor types, literals, names.
+//! Readers for common parts of IR text: dimensions, facts, tensor types, literals, names.
 
 use super::syntax::{BinaryKind, CompareKind, Expr, ExprKind, Phrase};
 use super::{TextError, TextSpan};
@@ -6,22 +6,22 @@ use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
 
 type Read<T> = Result<T, TextError>;
 
-/// Terms that a dimension may have, so that no product of sums explodes.
+/// The maximum number of terms of a dimension, so that products of sums stay small.
 const MAX_TERMS: usize = 128;
 
 fn err<T>(place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err(TextError::new(place, message))
 }
 
-/// The only term of a phrase without type or value.
+/// The only term of a phrase that has neither type nor value.
 pub fn single(p: &Phrase) -> Read<&Expr> {
     match p.terms.as_slice() {
         [x] if p.types.is_empty() && p.value.is_empty() => Ok(x),
-        _ => err(p.place, "one term belongs here"),
+        _ => err(p.place, "expected one term"),
     }
 }
 
-/// `name = value`: the name and the value's terms. `None` where the phrase has no `=`.
+/// `name = value`: the name and the value's terms. `None` if the phrase has no `=`.
 pub fn named(p: &Phrase) -> Option<(&str, &[Expr])> {
     match p.terms.as_slice() {
         [Expr { kind: ExprKind::Word(name), .. }] if !p.value.is_empty() => Some((name, &p.value)),
@@ -29,39 +29,39 @@ pub fn named(p: &Phrase) -> Option<(&str, &[Expr])> {
     }
 }
 
-/// A bare name.
+/// Reads a name without a sigil.
 pub fn word(e: &Expr) -> Read<&str> {
     match &e.kind {
         ExprKind::Word(s) => Ok(s),
-        _ => err(e.place, "a name belongs here"),
+        _ => err(e.place, "expected a name"),
     }
 }
 
-/// A string.
+/// Reads a string, escapes resolved.
 pub fn text(e: &Expr) -> Read<&str> {
     match &e.kind {
         ExprKind::Str(s) => Ok(s),
-        _ => err(e.place, "a string belongs here"),
+        _ => err(e.place, "expected a string"),
     }
 }
 
-/// The name of a value, without its `%`.
+/// The name of a value, without the `%`.
 pub fn value(e: &Expr) -> Read<&str> {
     match &e.kind {
         ExprKind::Value(s) => Ok(s),
-        _ => err(e.place, "a value (`%name`) belongs here"),
+        _ => err(e.place, "expected a value (`%name`)"),
     }
 }
 
-/// An integer, perhaps negative, that fits the type.
+/// An integer, possibly negative, that fits the type.
 pub fn integer<T: TryFrom<i128>>(e: &Expr) -> Read<T> {
     let n = match &e.kind {
         ExprKind::Int(n) => *n,
         ExprKind::Neg(x) => match x.kind {
             ExprKind::Int(n) => n.saturating_neg(),
-            _ => return err(e.place, "a number belongs here"),
+            _ => return err(e.place, "expected a number"),
         },
-        _ => return err(e.place, "a number belongs here"),
+        _ => return err(e.place, "expected a number"),
     };
     T::try_from(n).or_else(|_| err(e.place, "the number is out of range"))
 }
@@ -69,7 +69,7 @@ pub fn integer<T: TryFrom<i128>>(e: &Expr) -> Read<T> {
 /// A literal element: `1`, `-0.5`, `inf`, `-inf`, `nan`, `true`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Literal {
-    /// A number without a point.
+    /// A number without a point or an exponent.
     Int(i64),
     /// A number with a point or an exponent, `inf` or `nan`.
     Float(f64),
@@ -77,7 +77,7 @@ pub enum Literal {
     Bool(bool),
 }
 
-/// The literal, if the term is one.
+/// Reads a literal; `None` for another term.
 pub fn literal(e: &Expr) -> Option<Literal> {
     match &e.kind {
         ExprKind::Int(_) => integer(e).ok().map(Literal::Int),
@@ -89,7 +89,7 @@ pub fn literal(e: &Expr) -> Option<Literal> {
             "false" => Some(Literal::Bool(false)),
             _ => None,
         },
-        // Read with its sign: the least integer cannot be negated.
+        // Read with its sign, because the minimum integer cannot be negated.
         ExprKind::Neg(x) if matches!(x.kind, ExprKind::Int(_)) => integer(e).ok().map(Literal::Int),
         ExprKind::Neg(x) => match literal(x)? {
             Literal::Float(x) => Some(Literal::Float(-x)),
@@ -107,7 +107,7 @@ pub fn dim(e: &Expr) -> Read<Dim> {
         ExprKind::Neg(x) => dim(x)?.neg(),
         ExprKind::Paren(items) => match items.as_slice() {
             [p] => dim(single(p)?)?,
-            _ => return err(e.place, "a dimension belongs here"),
+            _ => return err(e.place, "expected a dimension"),
         },
         ExprKind::Chain(first, rest) => {
             let mut out = dim(first)?;
@@ -133,24 +133,24 @@ pub fn dim(e: &Expr) -> Read<Dim> {
             out
         }
         ExprKind::Call(name, args) => {
-            let ExprKind::Word(name) = &name.kind else { return err(e.place, "a dimension belongs here") };
+            let ExprKind::Word(name) = &name.kind else { return err(e.place, "expected a dimension") };
             let args = dims(args)?;
             let ((Some(a), Some(b)), rest) = ((args.first(), args.get(1)), args.get(2..).unwrap_or_default()) else {
-                return err(e.place, "two dimensions belong in the parentheses");
+                return err(e.place, "expected two dimensions in the parentheses");
             };
             let found = match (name.as_str(), rest) {
                 ("floor_div", []) => a.floor_div(b),
                 ("ceil_div", []) => a.ceil_div(b),
                 ("min", rest) => Some(rest.iter().fold(a.min_with(b), |d, x| d.min_with(x))),
                 ("max", rest) => Some(rest.iter().fold(a.max_with(b), |d, x| d.max_with(x))),
-                _ => return err(e.place, format!("`{name}` is no function of dimensions")),
+                _ => return err(e.place, format!("`{name}` is not a function of dimensions")),
             };
             match found {
                 Some(d) => d,
                 None => return err(e.place, "the divisor must be at least 1"),
             }
         }
-        _ => return err(e.place, "a dimension belongs here"),
+        _ => return err(e.place, "expected a dimension"),
     };
     Ok(d)
 }
@@ -160,14 +160,14 @@ pub fn dims(items: &[Phrase]) -> Read<Vec<Dim>> {
     items.iter().map(|p| dim(single(p)?)).collect()
 }
 
-/// An element type.
+/// Reads the name of an element type.
 pub fn elem(e: &Expr) -> Read<Elem> {
     match &e.kind {
         ExprKind::Word(w) => match Elem::from_name(w) {
             Some(t) => Ok(t),
-            None => err(e.place, format!("`{w}` is no element type")),
+            None => err(e.place, format!("`{w}` is not an element type")),
         },
-        _ => err(e.place, "an element type belongs here"),
+        _ => err(e.place, "expected an element type"),
     }
 }
 
@@ -175,14 +175,14 @@ pub fn elem(e: &Expr) -> Read<Elem> {
 pub fn tensor_type(e: &Expr) -> Read<TensorType> {
     match &e.kind {
         ExprKind::Index(name, shape) => Ok(TensorType::new(elem(name)?, dims(shape)?)),
-        _ => err(e.place, "a tensor type (`f32[2, 3]`) belongs here"),
+        _ => err(e.place, "expected a tensor type (`f32[2, 3]`)"),
     }
 }
 
 /// A fact: `a == b`, `a != b`, `a <= b`, `a < b`, `(a) % (b) == 0`, as [`Fact`] prints it.
 pub fn fact(e: &Expr) -> Read<Fact> {
     let ExprKind::Compare(op, a, b) = &e.kind else {
-        return err(e.place, "a comparison belongs here");
+        return err(e.place, "expected a comparison");
     };
     if let (CompareKind::Eq, ExprKind::Chain(x, rest), ExprKind::Int(0)) = (op, &a.kind, &b.kind)
         && let [(BinaryKind::Rem, y)] = rest.as_slice()

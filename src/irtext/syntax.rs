@@ -2,7 +2,7 @@
 
 use super::{Pos, TextError, TextSpan};
 
-/// An operator of arithmetic.
+/// An arithmetic operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryKind {
     /// `+`
@@ -17,7 +17,7 @@ pub enum BinaryKind {
     Rem,
 }
 
-/// An operator of comparison.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareKind {
     /// `==`
@@ -34,16 +34,16 @@ pub enum CompareKind {
     Ge,
 }
 
-/// What a term is.
+/// The kinds of terms.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
-    /// Digits.
+    /// An integer; its sign is [`ExprKind::Neg`].
     Int(i128),
     /// A number with a point or an exponent.
     Float(f64),
     /// `"text"`, escapes resolved.
     Str(String),
-    /// A bare name.
+    /// A name without a sigil.
     Word(String),
     /// `%name`, without the `%`.
     Value(String),
@@ -67,32 +67,32 @@ pub enum ExprKind {
     List(Vec<Phrase>),
 }
 
-/// A term with its place.
+/// A term with its span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// The term without its span.
     pub kind: ExprKind,
-    /// Its location.
+    /// Its range in the text.
     pub place: TextSpan,
 }
 
 impl Expr {
-    /// A term.
+    /// A term between two positions.
     pub fn new(kind: ExprKind, l: Pos, r: Pos) -> Expr {
         Expr { kind, place: TextSpan::between(l, r) }
     }
 }
 
-/// Terms side by side, perhaps with a type or a value.
+/// Adjacent terms, with an optional type or value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phrase {
     /// The terms; at least one.
     pub terms: Vec<Expr>,
-    /// What is after `:`.
+    /// The terms after `:`.
     pub types: Vec<Expr>,
-    /// What is after `=`.
+    /// The terms after `=`.
     pub value: Vec<Expr>,
-    /// Its location.
+    /// Its range in the text.
     pub place: TextSpan,
 }
 
@@ -101,19 +101,19 @@ pub struct Phrase {
 pub struct LocText {
     /// The file, if it is not the module's own.
     pub file: Option<String>,
-    /// Line.
+    /// From 1.
     pub line: u32,
-    /// Column.
+    /// In characters, from 1.
     pub column: u32,
-    /// The places of named parts.
+    /// The locations of named parts.
     pub parts: Vec<(String, LocText)>,
 }
 
 impl LocText {
-    /// From the texts of the tokens.
+    /// Parses the texts of the tokens.
     ///
     /// # Errors
-    /// Numbers beyond `u32`, a bad escape.
+    /// Numbers beyond `u32`, an invalid escape.
     pub(super) fn new(
         file: Option<&str>,
         line: &str,
@@ -124,7 +124,7 @@ impl LocText {
         Ok(LocText {
             file: file.map(|f| string(f, place)).transpose().map_err(|e| match e {
                 lalrpop_util::ParseError::User { error } => user(error),
-                _ => user(TextError::new(place, "bad string")),
+                _ => user(TextError::new(place, "invalid string")),
             })?,
             line: number(line)?,
             column: number(column)?,
@@ -133,7 +133,7 @@ impl LocText {
     }
 }
 
-/// A statement: a head with its phrases.
+/// A statement: a head and its phrases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     /// The values before `=`.
@@ -146,11 +146,11 @@ pub struct Statement {
     pub outs: Vec<Phrase>,
     /// The phrases after `:`.
     pub types: Vec<Phrase>,
-    /// The place in a source that the statement names.
+    /// The source location that the statement names.
     pub loc: Option<LocText>,
-    /// The contents of braces.
+    /// The lines in braces.
     pub body: Option<Vec<Line>>,
-    /// Where the statement stands, its body included.
+    /// The span of the statement, including its body.
     pub place: TextSpan,
 }
 
@@ -159,16 +159,16 @@ pub struct Statement {
 pub struct Block {
     /// Name, without the `^`.
     pub name: String,
-    /// Its arguments.
+    /// Phrases `%name: type`.
     pub args: Vec<Phrase>,
-    /// Its location.
+    /// Its range in the text.
     pub place: TextSpan,
 }
 
 /// A line of a text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
-    /// A statement.
+    /// A statement, with its body.
     Statement(Box<Statement>),
     /// The start of a block.
     Block(Block),
@@ -180,12 +180,12 @@ fn user(error: TextError) -> GrammarError {
     lalrpop_util::ParseError::User { error }
 }
 
-/// One term, or a chain where operators follow.
+/// The only term, or a chain if operators follow.
 pub(super) fn chain(first: Expr, rest: Vec<(BinaryKind, Expr)>, l: Pos, r: Pos) -> Expr {
     if rest.is_empty() { first } else { Expr::new(ExprKind::Chain(Box::new(first), rest), l, r) }
 }
 
-/// The value of a token of digits.
+/// The value of an integer token.
 pub(super) fn int(text: &str, place: TextSpan) -> Result<i128, GrammarError> {
     text.parse().map_err(|_| user(TextError::new(place, "the number is too large")))
 }
@@ -198,12 +198,12 @@ pub(super) fn float(text: &str, place: TextSpan) -> Result<f64, GrammarError> {
     }
 }
 
-/// The text of a string token: `\n`, `\t`, `\r`, `\"`, `\\` and `\u{..}` are resolved.
+/// The value of a string token: `\n`, `\t`, `\r`, `\"`, `\\` and `\u{..}` are resolved.
 pub(super) fn string(token: &str, place: TextSpan) -> Result<String, GrammarError> {
     let inner = token.get(1..token.len().saturating_sub(1)).unwrap_or_default();
     let mut out = String::with_capacity(inner.len());
     let mut chars = inner.chars();
-    let bad = || user(TextError::new(place, "bad escape in a string"));
+    let bad = || user(TextError::new(place, "invalid escape in a string"));
     while let Some(c) = chars.next() {
         if c != '\\' {
             out.push(c);
@@ -224,6 +224,6 @@ pub(super) fn string(token: &str, place: TextSpan) -> Result<String, GrammarErro
             _ => return Err(bad()),
         }
     }
-    // Names end there in object files, and in C.
+    // A NUL would end the name in object files and in C.
     if out.contains('\0') { Err(user(TextError::new(place, "NUL in a string"))) } else { Ok(out) }
 }

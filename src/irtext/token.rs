@@ -1,21 +1,21 @@
-//! Tokens of IR texts, cut out by logos.
+//! The lexer of IR text, built with logos.
 //!
-//! Newlines end statements, so they are tokens, except inside of `( )` and `[ ]`. Brackets are counted here: this is
-//! where nesting is limited, so that no tree built from the tokens is deep.
+//! Newlines end statements, so they are tokens, except inside of `( )` and `[ ]`. Brackets are
+//! counted here, which limits nesting, so that no tree built from the tokens is deep.
 
 use logos::Logos;
 
 use super::{Pos, TextError, TextSpan};
 
-/// Brackets that may be open at the same time.
+/// The maximum number of open brackets.
 pub const MAX_NESTING: usize = 64;
 
-/// A token.
+/// A lexical token; slices exclude the sigil of values, labels and globals.
 #[derive(Clone, Debug, PartialEq, Logos)]
 #[logos(skip r"[ \t\r\u{feff}]+")]
 #[logos(skip(r"//[^\n]*", allow_greedy = true))]
 pub enum Token<'a> {
-    /// A name, perhaps with dots: `f32`, `tile`, `mma.sync`.
+    /// A name, possibly with dots: `f32`, `tile`, `mma.sync`.
     #[regex(r"[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*")]
     Word(&'a str),
     /// `%3`, `%acc`
@@ -27,7 +27,7 @@ pub enum Token<'a> {
     /// `@forward`
     #[regex(r"@[A-Za-z0-9_]+([.][A-Za-z0-9_]+)*", |lex| tail(lex.slice()))]
     Global(&'a str),
-    /// Digits.
+    /// An unsigned integer.
     #[regex(r"[0-9]+")]
     Int(&'a str),
     /// A number with a point or an exponent.
@@ -103,23 +103,23 @@ pub enum Token<'a> {
     /// `>=`
     #[token(">=")]
     Ge,
-    /// `loc`, which opens the place of a statement.
+    /// `loc`, which starts the source location of a statement.
     #[token("loc")]
     Loc,
 }
 
-/// Without the first character, which is one byte.
+/// The text without its first character, which is one byte long.
 fn tail(s: &str) -> &str {
     s.get(1..).unwrap_or_default()
 }
 
-/// The tokens of a text, newlines inside of brackets omitted.
+/// The tokens of a text, without newlines inside of brackets.
 pub struct Lexer<'a> {
     tokens: logos::Lexer<'a, Token<'a>>,
     text: &'a str,
-    /// The brackets that are open.
+    /// The open brackets, innermost last.
     open: Vec<Token<'a>>,
-    /// Offset up to which `line` and `column` count.
+    /// The offset to which `line` and `column` refer.
     counted: usize,
     line: u32,
     column: u32,
@@ -157,7 +157,7 @@ impl<'a> Iterator for Lexer<'a> {
             let place = TextSpan::between(start, end);
             let Ok(token) = token else {
                 let slice: String = self.text.get(span).unwrap_or_default().chars().take(20).collect();
-                return Some(Err(TextError::new(place, format!("`{}` is no token", slice.escape_debug()))));
+                return Some(Err(TextError::new(place, format!("`{}` is not a token", slice.escape_debug()))));
             };
             match &token {
                 Token::Newline if self.open.last().is_some_and(|t| *t != Token::OpenBrace) => continue,

@@ -1,5 +1,5 @@
-//! From one level to the next: typed AST to graph IR (`graph`), graph IR to tile IR (`tile`), runs of tile IR to vector IR
-//! (`vector`).
+//! Lowering between representations: typed AST to graph IR (`graph`), graph IR to tile IR (`tile`),
+//! and runs of tile IR to vector IR (`vector`).
 
 pub mod graph;
 pub mod tile;

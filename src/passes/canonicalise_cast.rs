@@ -1,4 +1,5 @@
-//! canonicalise-cast: the scores of an attention whose softmax is of `f32` are `f32` from the product on.
+//! canonicalise-cast: moves casts to `f32` below the scores, so that scores whose softmax is in
+//! `f32` are `f32` throughout.
 //!
 //! ```text
 //! func @f(%0 "q": bf16[S, 64], %1 "k.T": bf16[64, S], %2 "v": bf16[S, 64]) -> (bf16[S, 64]) {
@@ -29,14 +30,15 @@
 //! }
 //! ```
 //!
-//! so that `fuse-attention`, which computes scores in `f32` whatever the type of queries and keys, has no cast in between. (It
-//! takes queries and keys as they were before the casts.)
+//! so that `fuse-attention`, which computes scores in `f32` whatever the type of queries and keys,
+//! finds no cast among the scores. (It takes queries and keys as they were before the casts.)
 //!
 //! # Rewrites
 //!
-//! Only inside an attention whose other conditions hold (`scores`), and only of casts from `bf16` or `f16` to `f32`. Each moves
-//! a cast one step nearer to `q @ k.T`. With w = 2^-8 for `bf16`, 2^-11 for `f16`, and t what underflow may cost there
-//! (2^-126, 2^-25), where nothing overflows:
+//! Only inside an attention whose other conditions hold (`scores`), and only casts from `bf16` or
+//! `f16` to `f32`. Each rewrite moves a cast one step towards `q @ k.T`. Let w = 2^-8 for `bf16`
+//! and 2^-11 for `f16`, and let t bound the error of underflow (2^-126, 2^-25). Where nothing
+//! overflows:
 //!
 //! | name | rewrite | by how much an element may differ |
 //! |---|---|---|
@@ -47,13 +49,13 @@
 //! | cast-into-tanh | `cast(tanh(s))` to `tanh(cast(s))` | w abs(tanh(s)) + t |
 //! | cast-over-matmul | `cast(q @ k.T)` to `cast(q) @ cast(k.T)` | w abs(q @ k.T) + t |
 //!
-//! Those that change anything take away one rounding of what is written, so the scores are nearer to the exact ones;
-//! `--float strict` forbids them all.
+//! Each inexact rewrite removes one rounding that the program has, so the scores come closer to the
+//! exact ones; `--float strict` forbids them all.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! A cast to a narrower type stays where it is, and attention with such a cast among its scores is not fused. Casts of
-//! the weights need not move: they are part of what `fuse-attention` finds.
+//! A cast to a narrower type stays, and attention with such a cast among its scores is not fused.
+//! Casts of the weights need not move: they are part of the pattern that `fuse-attention` matches.
 
 use super::rewrite::{Cursor, become_op, round_to, splat};
 use super::scores::{Site, Step, rewrite_sites};
@@ -61,7 +63,6 @@ use super::{Changed, Context, Float};
 use crate::ir::{Function, Op, Scalar, Value};
 use crate::shape::Elem;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     if ctx.float == Float::Strict {
         return Changed::No;
@@ -69,11 +70,11 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     rewrite_sites(f, ctx, |f, site, _| rewrite(f, site))
 }
 
-/// Moves the lowest cast one step down; the name of the rewrite.
+/// Moves the lowest cast one step down; returns the name of the rewrite.
 fn rewrite(f: &mut Function, site: &Site) -> Result<Option<&'static str>, String> {
     let Some(n) = site.steps.iter().position(|(_, _, step)| *step == Step::Widen) else { return Ok(None) };
     let cast = site.steps[n].0;
-    // What makes the value that is cast: the join of a sink, the step below, or the product.
+    // The producer of the cast value: the join of a sink, the step below, or the matmul.
     let joined = site.sink.filter(|(_, below)| *below == n).map(|(sink, _)| sink.join);
     let below = joined.or_else(|| site.steps.get(n.checked_sub(1)?).map(|(i, ..)| *i)).unwrap_or(site.scores);
     let (op, operands) = (f.inst(below).op.clone(), f.inst(below).operands.clone());
@@ -98,7 +99,7 @@ fn rewrite(f: &mut Function, site: &Site) -> Result<Option<&'static str>, String
     Ok(Some(name))
 }
 
-/// A value as `f32`; a number stays one. What is no float, a condition, stays.
+/// The value as `f32`. A literal stays a literal; a condition is returned unchanged.
 fn widened(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
     let Some(ty) = f.tensor(v).filter(|t| t.elem.is_float()) else { return Ok(v) };
     let (elem, rank) = (ty.elem, ty.rank());
@@ -108,7 +109,7 @@ fn widened(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
     }
 }
 
-/// What was cast to `f32`, or the value itself.
+/// The operand of a cast to `f32`, or the value itself.
 pub(super) fn before_cast(f: &Function, v: Value) -> Value {
     match super::rewrite::made_by(f, v) {
         Some((_, Op::Cast { elem: Elem::F32 }, [x])) if f.tensor(*x).is_some_and(|t| t.elem.is_float()) => *x,

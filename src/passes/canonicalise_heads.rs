@@ -1,4 +1,4 @@
-//! canonicalise-heads: scores that a `reshape` regroups are computed in their groups.
+//! canonicalise-heads: computes scores directly in the groups into which a `reshape` splits them.
 //!
 //! ```text
 //! func @f(%0 "q": f32[2, 4*S, 64], %1 "k.T": f32[2, 64, T], %2 "v": f32[2, T, 64]) -> (f32[2, 4*S, 64]) {
@@ -24,7 +24,8 @@
 //! }
 //! ```
 //!
-//! This is what `einsum("g r s d, g t d -> g r s t", q, k)` becomes, and what heads joined to the batch look like.
+//! The first program is what `einsum("g r s d, g t d -> g r s t", q, k)` lowers to, and what heads
+//! folded into the batch look like.
 //!
 //! # Rewrites
 //!
@@ -35,19 +36,19 @@
 //! | rows | `reshape(a @ b)` that splits the rows to `reshape(a) @ reshape(b)`, b with an axis of 1 | before a softmax |
 //! | batch | `reshape(a @ b)` that regroups equal leading axes of a and b, likewise | before a softmax |
 //! | weights | `reshape(w) @ v`, w from a softmax, to `reshape(w @ reshape(v))`, either way | after a softmax |
-//! | repeated | `a @ broadcast(b)`, leading axes alone, to `a @ b` where the product broadcasts just so | at a softmax |
+//! | repeated | `a @ broadcast(b)`, leading axes alone, to `a @ b` if the matmul broadcasts anyway | at a softmax |
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! Scores are not regrouped where a mask or a scale is between the matmul and the `reshape`; and keys that were
-//! repeated and then joined to their heads stay so (they are fused as they are).
+//! Scores are not regrouped if a mask or a scale stands between the matmul and the `reshape`. Keys
+//! that were repeated and then folded into their heads stay as they are; `fuse-attention` accepts
+//! them.
 
 use super::rewrite::{Cursor, are_weights, become_op, feeds_softmax, made_by, remove_unused};
 use super::{Changed, Context};
 use crate::ir::{Block, Function, Inst, Op, Type, Value};
 use crate::shape::{Dim, TensorType, broadcast};
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
@@ -59,7 +60,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             },
             _ => continue,
         };
-        // A rule's error means that the rewrite does not fit; the program stays.
+        // An error of a rule means that the rewrite does not fit; the function is left unchanged.
         if let Ok(Some(name)) = made {
             changed += 1;
             ctx.count(name, 1);
@@ -73,10 +74,10 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 
 type Made = Result<Option<&'static str>, String>;
 
-/// How rows `[lead.., m]` become `[lead'.., m']`.
+/// How leading axes and rows `[lead.., m]` become `[lead'.., m']`.
 enum Regroup {
-    /// The leading axes stay and are followed by those that the rows are split into; this many axes of 1 for the other
-    /// operand.
+    /// The leading axes stay, and the rows are split into several axes; the other operand gets this
+    /// many axes of extent 1.
     Rows(usize),
     /// The leading axes become these; the rows stay.
     Batch(Vec<Dim>),
@@ -100,7 +101,8 @@ fn ty(f: &Function, v: Value) -> Result<TensorType, String> {
     f.tensor(v).cloned().ok_or_else(|| "no tensor".to_string())
 }
 
-/// The type of the right operand of a regrouped product: `[lead.., k, n]` with axes of 1, or with the other leading axes.
+/// The type of the right operand of a regrouped matmul: `[lead.., k, n]` with axes of 1 inserted,
+/// or with the new leading axes.
 fn right(t: &TensorType, lead: &[Dim], how: &Regroup) -> Option<TensorType> {
     let [own @ .., k, n] = t.shape.as_slice() else { return None };
     let new_lead = match how {
@@ -111,13 +113,13 @@ fn right(t: &TensorType, lead: &[Dim], how: &Regroup) -> Option<TensorType> {
     Some(TensorType::new(t.elem, [new_lead, vec![k.clone(), n.clone()]].concat()))
 }
 
-/// A value under another shape; itself where the shape is its own.
+/// The value reshaped to `shape`; the value itself if it has that shape.
 fn reshape(f: &mut Function, at: Cursor, v: Value, shape: Vec<Dim>) -> Result<Value, String> {
     let t = ty(f, v)?;
     if t.shape == shape {
         return Ok(v);
     }
-    // A reshape of a reshape is one reshape, and none where it restores the first shape.
+    // A reshape of a reshape is a single reshape, or none if it restores the original shape.
     let mut from = v;
     if let Some((_, Op::Reshape, [x])) = made_by(f, v) {
         from = *x;
@@ -128,7 +130,7 @@ fn reshape(f: &mut Function, at: Cursor, v: Value, shape: Vec<Dim>) -> Result<Va
     at.insert_as(f, Op::Reshape, vec![from], Some(TensorType::new(t.elem, shape)))
 }
 
-/// `reshape(a @ b)` on the way to a softmax.
+/// Regroups `reshape(a @ b)` that feeds a softmax.
 fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
     let Some(product) = f.inst(inst).operands.first().copied() else { return Ok(None) };
     let Some((matmul, Op::Matmul, [a, b])) = made_by(f, product) else { return Ok(None) };
@@ -146,7 +148,8 @@ fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
     let left = ty(f, a)?;
     let ([own @ .., _, k], [other @ .., _]) = (left.shape.as_slice(), split.shape.as_slice()) else { return Ok(None) };
     let rows = match &how {
-        // The leading axes of `a` may be fewer than the product's; what follows them is the same.
+        // `a` may have fewer leading axes than the result of the matmul; the axes after them are
+        // the same.
         Regroup::Rows(_) => [own, &other[lead.len()..]].concat(),
         Regroup::Batch(_) if own == lead => other.to_vec(),
         Regroup::Batch(_) => return Ok(None),
@@ -163,7 +166,7 @@ fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
     Ok(Some(name))
 }
 
-/// `reshape(w) @ v` after a softmax, and what may be between.
+/// Moves the reshape in `reshape(w) @ v` after a softmax.
 fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
     let [joined, v] = f.inst(inst).operands.as_slice() else { return Ok(None) };
     let (joined, v) = (*joined, *v);
@@ -180,7 +183,7 @@ fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
     let Some((how, _)) = regroup(&whole.shape, &split.shape) else { return Ok(None) };
     let lead = &whole.shape[..whole.rank() - 2];
     let values = ty(f, v)?;
-    // The values must not give the product more leading axes than the weights have.
+    // The values must not add leading axes to the leading axes of the weights.
     let fits = values.rank() >= 2
         && broadcast(lead, &values.shape[..values.rank() - 2]).is_ok_and(|both| both.as_slice() == lead);
     if !fits {
@@ -195,7 +198,8 @@ fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
     Ok(Some("weights"))
 }
 
-/// `a @ broadcast(b)`, also through a transposition of the last two axes, in an attention.
+/// Removes the broadcast in `a @ broadcast(b)` inside an attention, also behind a transpose of the
+/// last two axes.
 fn repeated(f: &mut Function, block: Block, inst: Inst) -> Made {
     let [a, b] = f.inst(inst).operands.as_slice() else { return Ok(None) };
     let (a, b) = (*a, *b);
@@ -235,7 +239,8 @@ fn repeated(f: &mut Function, block: Block, inst: Inst) -> Made {
     Ok(Some("repeated"))
 }
 
-/// The shape of a product. It is computed before anything is inserted, so that a rewrite that does not fit leaves nothing.
+/// The shape of `a @ b`. Computed before anything is inserted, so that a rewrite that does not fit
+/// leaves no garbage.
 fn product_shape(a: &TensorType, b: &TensorType) -> Result<Vec<Dim>, String> {
     let (a, b) = (Type::Tensor(a.clone()), Type::Tensor(b.clone()));
     let product = crate::ir::result_type(&Op::Matmul, &[&a, &b], None)?;

@@ -1,4 +1,5 @@
-//! canonicalise-mask: every mask of an attention becomes `where(keep, scores, number)` or `scores + mask`.
+//! canonicalise-mask: turns every mask of an attention into `where(keep, scores, number)` or
+//! `scores + mask`.
 //!
 //! ```text
 //! func @f(%0 "q": f32[S, 64], %1 "k.T": f32[64, S], %2 "v": f32[S, 64], %3 "padding": bool[1, S]) -> (f32[S, 64]) {
@@ -26,7 +27,8 @@
 //! }
 //! ```
 //!
-//! so that `fuse-attention` sees `causal` where it is, and small masks stay small instead of being joined to a large one.
+//! so that `fuse-attention` recognises `causal`, and small masks stay small instead of being merged
+//! into a large one.
 //!
 //! # Rewrites
 //!
@@ -42,12 +44,13 @@
 //! | causal-by-counting | `i >= j` and its likes, on counters of rows and columns, to `causal` |
 //! | select-not-add | `s + where(c, 0, -inf)` to `where(c, s, -inf)`, under `fast` alone |
 //!
-//! The last one drops a NaN or `+inf` among the hidden scores, which the sum keeps; so under `contract` the sum stays (and
-//! fuses as an additive mask), and a remark tells what to write.
+//! The last one drops a NaN or `+inf` among the hidden scores, which the sum keeps; so under
+//! `contract` the sum stays (and fuses as an additive mask), and a remark suggests the `where`.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! `scores * mask` is no mask. A mask of large finite numbers stays additive: a row that is hidden as a whole differs.
+//! `scores * mask` is not a mask. A mask of large finite numbers stays additive: it has another
+//! result for rows that it hides entirely.
 
 use super::rewrite::{Cursor, become_op, made_by, splat};
 use super::scores::{Site, Step, rewrite_sites};
@@ -56,10 +59,9 @@ use crate::ir::{Function, Inst, Op, Scalar, Value};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
-/// How deep a condition is looked into.
+/// The maximum depth to which a condition is searched.
 const DEEPEST: usize = 16;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     rewrite_sites(f, ctx, rewrite)
 }
@@ -163,7 +165,7 @@ fn behind_not(f: &Function, v: Value) -> Option<Value> {
     }
 }
 
-/// Does the negation of a condition come without `not`, or with it further up?
+/// Can `not v` be formed without a new `not`, or by moving it further up?
 fn takes_up_not(f: &Function, v: Value) -> bool {
     match made_by(f, v) {
         Some((_, Op::Unary(UnaryOp::Not) | Op::Binary(BinaryOp::Or), _)) => true,
@@ -172,13 +174,14 @@ fn takes_up_not(f: &Function, v: Value) -> bool {
     }
 }
 
-/// Are all operands integers? The opposite of a comparison of floats is no comparison: NaN is neither less nor more.
+/// Are all operands integers? The negation of a float comparison is not a comparison: NaN is
+/// neither less nor greater.
 fn counts(f: &Function, operands: &[Value]) -> bool {
     operands.iter().all(|x| f.tensor(*x).is_some_and(|t| t.elem.is_int()))
 }
 
-/// The negation of a condition, by De Morgan and by the opposite comparison where that is exact (integers: a float may be
-/// NaN), else by `not`.
+/// The negation of a condition: by De Morgan, by the opposite comparison where that is exact
+/// (integers only, since a float may be NaN), else by `not`.
 fn negated(f: &mut Function, at: Cursor, v: Value, depth: usize) -> Result<Value, String> {
     if let Some(x) = behind_not(f, v) {
         return Ok(x);
@@ -205,7 +208,8 @@ fn opposite(cmp: CmpOp) -> CmpOp {
     }
 }
 
-/// What a mask was before it was broadcast or got leading axes of 1: the `where` or the sum broadcasts it just so.
+/// The mask before it was broadcast or got leading axes of 1, if the `where` or sum broadcasts it
+/// to the same shape anyway.
 fn plain_view(f: &Function, mask: Value) -> Option<Value> {
     let leading_ones = |shape: &[Dim], of: &[Dim]| {
         let extra = shape.len().checked_sub(of.len())?;
@@ -218,7 +222,8 @@ fn plain_view(f: &Function, mask: Value) -> Option<Value> {
     }
 }
 
-/// Two masks instead of their conjunction: where that shows `causal`, or where the conjunction is larger than each.
+/// Is it better to use two masks than their conjunction: because that exposes `causal`, or because
+/// the conjunction is larger than each?
 fn worth_splitting(f: &Function, whole: Value, a: Value, b: Value) -> bool {
     let shape = shape_of(f, whole);
     let counts =

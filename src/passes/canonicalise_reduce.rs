@@ -1,4 +1,5 @@
-//! canonicalise-reduce: a reduction over the last axis keeps it, with extent 1, and a `reshape` drops it.
+//! canonicalise-reduce: makes a reduction over the last axis keep that axis with extent 1; a
+//! `reshape` drops it.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S, 768]) -> (f32[S, 768]) {
@@ -17,14 +18,15 @@
 //! }
 //! ```
 //!
-//! so that `fuse-rows` sees one number for each row, however the author put the axis back. A `reshape` of a `reshape` is
-//! one, and none where it gives back the shape that was there.
+//! so that `fuse-rows` sees one number per row, however the author restores the axis. A `reshape`
+//! of a `reshape` becomes one, or none if it restores the original shape.
 //!
 //! # Conditions
 //!
-//! The reduction is over the last axis alone. It is exact: nothing is computed otherwise, and `reshape` is a view.
+//! The reduction is over the last axis alone. The rewrite is exact: it changes only shapes, and
+//! `reshape` is a view.
 //!
-//! # What it does not do
+//! # Limits
 //!
 //! Reductions over other axes, or over several, stay as they are.
 
@@ -32,11 +34,10 @@ use super::rewrite::{Cursor, become_op, made_by, remove_unused, replace_result};
 use super::{Changed, Context};
 use crate::ir::{Block, Function, Inst, Op};
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
-        // A rule's error means that the rewrite does not fit; the program stays.
+        // An error of a rule means that the rewrite does not fit; the function is left unchanged.
         if let Ok(true) = rewrite(f, block, inst) {
             changed += 1;
         }

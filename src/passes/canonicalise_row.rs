@@ -1,4 +1,5 @@
-//! canonicalise-row: what is done to a product of one row is done before the row becomes a vector.
+//! canonicalise-row: applies elementwise operations to a one-row matmul before its result is
+//! reshaped to a vector.
 //!
 //! ```text
 //! func @f(%0 "x": f32[64], %1 "w": f32[64, 32], %2 "b": f32[32]) -> (f32[32]) {
@@ -22,24 +23,27 @@
 //! }
 //! ```
 //!
-//! The language multiplies vectors, `x[t] @ w + b`; a `matmul` has rows. Between the product and its bias then stands a `reshape`,
-//! which would keep the bias out of the product's kernel (`fuse-epilogue`). In the attention of one query,
-//! `einsum("h d, t h d -> h t", q, k)`, it stands between the scores and their softmax (`fuse-attention`).
+//! The language multiplies vectors, `x[t] @ w + b`; a `matmul` has rows. So a `reshape` separates
+//! the matmul from its bias, which would keep the bias out of the matmul's kernel
+//! (`fuse-epilogue`). In the attention of a single query, `einsum("h d, t h d -> h t", q, k)`, it
+//! separates the scores from their softmax (`fuse-attention`).
 //!
 //! # Conditions
 //!
-//! * The operation is elementwise, or a softmax; its result has the shape of the vector, and what the vector was made of has
-//!   that shape with axes of 1 in front of the last one: a product, or such work on one.
-//! * Other operands that were made so of the same shape are taken without their `reshape` too. Of the others, one that has an axis
-//!   before an axis of 1 that was dropped gets this axis of 1; they are then broadcast to the longer shape as to the shorter one.
-//! * A `reshape` of such a row that gives it back the axes which another one dropped is the row.
+//! * The operation is elementwise, or a softmax. Its result has the shape of the vector, and the
+//!   `reshape` only drops axes of 1 before the last axis. The operand of the `reshape` is a matmul,
+//!   or such an operation on one.
+//! * Another operand that is such a `reshape` from the same shape is replaced by its source too. An
+//!   operand that extends beyond a dropped axis of 1 gets that axis back; the others broadcast to
+//!   the longer shape as they do to the shorter one.
+//! * A `reshape` that restores the dropped axes of such a row is replaced by the row.
 //!
 //! It is exact: the operations are the same on each element.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! Axes of 1 behind all others (`f32[32, 1]` as `f32[32]`: a matrix by a vector) stay: the bias of a matrix by a vector is one of
-//! its rows, not of its columns.
+//! Axes of 1 after the last axis (`f32[32, 1]` as `f32[32]`: a matrix by a vector) stay: there the
+//! bias belongs to the rows of the matmul, not to its columns.
 
 use cranelift_entity::SecondaryMap;
 
@@ -48,12 +52,11 @@ use super::{Changed, Context};
 use crate::ir::{Block, Class, Function, Inst, Op, Value};
 use crate::shape::{Dim, TensorType};
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
-    // Products, and elementwise work and softmaxes of them.
+    // Results of matmuls, and of elementwise operations and softmaxes on them.
     let mut products: SecondaryMap<Value, bool> = SecondaryMap::new();
-    // Rows that got their axes back, and what they are.
+    // Reshapes that restore the axes of a row, with that row.
     let mut same: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
         if let Some((restored, row)) = restored(f, inst, &products) {
@@ -62,7 +65,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             changed += 1;
             continue;
         }
-        // A rule's error means that the rewrite does not fit; the program stays.
+        // An error of a rule means that the rewrite does not fit; the function is left unchanged.
         if let Ok(Some(row)) = rewrite(f, block, inst, &products) {
             products[row] = true;
             changed += 1;
@@ -81,7 +84,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(changed > 0)
 }
 
-/// Is it an operation that this pass does to the row?
+/// Can this operation be applied to the row instead of the vector?
 fn moves(op: &Op) -> bool {
     op.info().class == Class::Elementwise || matches!(op, Op::Softmax { .. } | Op::LogSoftmax { .. })
 }
@@ -90,7 +93,7 @@ fn shape(f: &Function, v: Value) -> Option<&[Dim]> {
     f.tensor(v).map(|t| t.shape.as_slice())
 }
 
-/// A value that is the row from which a `reshape` dropped axes, and that row.
+/// For a `reshape` that restores the axes of a row: its result, and the row.
 fn restored(f: &Function, inst: Inst, products: &SecondaryMap<Value, bool>) -> Option<(Value, Value)> {
     let d = f.inst(inst);
     let (Op::Reshape, [dropped], result) = (&d.op, d.operands.as_slice(), d.result?) else { return None };
@@ -98,7 +101,8 @@ fn restored(f: &Function, inst: Inst, products: &SecondaryMap<Value, bool>) -> O
     (products[*row] && f.ty(*row) == f.ty(result)).then_some((result, *row))
 }
 
-/// Where the axes of `to` are in `from`, which has axes of 1 more, all of them before its last axis; none if it is not so.
+/// For each axis of `to`, its index in `from`, if `from` only has additional axes of 1 before its
+/// last axis.
 fn kept(from: &[Dim], to: &[Dim]) -> Option<Vec<usize>> {
     let mut kept = Vec::with_capacity(to.len());
     let mut left = to.iter().rev().peekable();
@@ -113,7 +117,7 @@ fn kept(from: &[Dim], to: &[Dim]) -> Option<Vec<usize>> {
     (left.next().is_none() && kept.len() < from.len()).then_some(kept)
 }
 
-/// Does an operation before the `reshape` of an operand; the new result, if it is one of these.
+/// Applies an operation before the `reshape` of an operand; returns the new result.
 fn rewrite(
     f: &mut Function,
     block: Block,
@@ -123,7 +127,7 @@ fn rewrite(
     let d = f.inst(inst).clone();
     let result = d.result.and_then(|v| f.tensor(v)).cloned();
     let (true, Some(result)) = (moves(&d.op), result) else { return Ok(None) };
-    // An operand before axes of 1 were dropped.
+    // The source of a reshape that drops axes of 1.
     let longer = |f: &Function, v: Value| -> Option<Value> {
         let (_, Op::Reshape, [x]) = made_by(f, v)? else { return None };
         (shape(f, v)? == result.shape.as_slice()).then_some(*x)
@@ -150,14 +154,14 @@ fn rewrite(
     let declared = matches!(op, Op::Cast { .. }).then(|| TensorType::new(result.elem, from.clone()));
     let new = cursor.insert_as(f, op, operands, declared)?;
     if shape(f, new) != Some(from.as_slice()) {
-        return Err("a rule gives another shape".into());
+        return Err("a rule infers another shape".into());
     }
     become_op(f, inst, Op::Reshape, vec![new]);
     Ok(Some(new))
 }
 
-/// An operand that is broadcast from its last axis on, with the axes of 1 that stand behind its first one in a shape of `rank`
-/// axes, of which its own are the last of `kept`.
+/// Inserts axes of 1 into an operand, so that it broadcasts to the longer shape of `rank` axes.
+/// `kept` maps the axes of the shorter shape to it; the operand's axes are the last of these.
 fn with_ones(f: &mut Function, cursor: Cursor, v: Value, kept: &[usize], rank: usize) -> Result<Value, String> {
     let Some(t) = f.tensor(v).cloned() else { return Ok(v) };
     let own = kept.get(kept.len().saturating_sub(t.rank())..).unwrap_or_default();

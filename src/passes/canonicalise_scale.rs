@@ -1,4 +1,5 @@
-//! canonicalise-scale: every scale of an attention becomes one product with one number, next to `q @ k.T`.
+//! canonicalise-scale: merges all scales of an attention into one multiplication by one number,
+//! next to `q @ k.T`.
 //!
 //! ```text
 //! func @f(%0 "q": f32[S, 64], %1 "k.T": f32[64, S], %2 "v": f32[S, 64]) -> (f32[S, 64]) {
@@ -27,8 +28,8 @@
 //!
 //! # Rewrites
 //!
-//! Only inside an attention whose other conditions hold (`scores`), so that no program changes for nothing. With
-//! u = 2^-24 (2^-8 for bf16, 2^-11 for f16) and γ(n) = n u / (1 - n u):
+//! Only inside an attention whose other conditions hold (`scores`), so that no program changes for
+//! nothing. With u = 2^-24 (2^-8 for bf16, 2^-11 for f16) and γ(n) = n u / (1 - n u):
 //!
 //! | name | rewrite | exact? |
 //! |---|---|---|
@@ -39,13 +40,14 @@
 //! | merge-scales | `(s * c1) * c2` to `s * (c1 c2)` | within γ(2) abs(s c1 c2), as before it |
 //! | scale-over-matmul | `(q * c) @ k.T` to `(q @ k.T) * c`, and on `k` | within γ(D + 2) abs(c) Σ abs(q_d k_d), as before it; where `q * c` was rounded to a narrower type and cast, that rounding is gone |
 //!
-//! Those that are not exact are the named rewrites that `--float contract` allows and `strict` forbids. A scale of 0, an
-//! infinite one, and products of constants that leave the normal numbers are left alone.
+//! The rewrites that are not exact are the named rewrites that `--float contract` allows and
+//! `strict` forbids. A scale of zero or infinity stays, and constants are not merged if their
+//! product is not a normal number.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! A scale that is a tensor (one for each head) stays; so does every scale that is not part of an attention. A scale moves
-//! past no `tanh`: one on either side of it is a soft cap.
+//! A scale that is a tensor (one for each head) stays; so does every scale that is not part of an
+//! attention. A scale does not move past a `tanh`: the scales on either side of it form a soft cap.
 
 use super::rewrite::{Cursor, become_op, is_scalar, loc_of, made_by, round_to, splat};
 use super::scores::{Site, Step, rewrite_sites};
@@ -54,15 +56,14 @@ use crate::ir::{Function, Inst, Op, Scalar, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 
-/// How many movements and casts are looked through for a scale.
+/// The maximum number of movements and casts through which a scale is found.
 const DEEPEST: usize = 4;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     rewrite_sites(f, ctx, |f, site, ctx| rewrite(f, site, ctx.float))
 }
 
-/// Makes one rewrite; its name.
+/// Applies one rewrite; returns its name.
 fn rewrite(f: &mut Function, site: &Site, float: Float) -> Result<Option<&'static str>, String> {
     for (i, below, step) in &site.steps {
         if let Step::Scale { by, divide: true } = *step
@@ -92,7 +93,7 @@ fn rewrite(f: &mut Function, site: &Site, float: Float) -> Result<Option<&'stati
     if float == Float::Strict { Ok(None) } else { over_matmul(f, site) }
 }
 
-/// Is this an ordinary number: neither zero nor infinite nor too small to be exact?
+/// Is this a normal number: not zero, infinite or subnormal?
 fn is_ordinary(elem: Elem, x: f64) -> bool {
     match elem {
         Elem::F32 => (x as f32).is_normal(),
@@ -107,10 +108,10 @@ fn is_power_of_two(x: f64) -> bool {
 }
 
 fn elem_of(f: &Function, v: Value) -> Result<Elem, String> {
-    f.tensor(v).map(|t| t.elem).ok_or_else(|| "a scale is a tensor".to_string())
+    f.tensor(v).map(|t| t.elem).ok_or_else(|| "a scale is not a tensor".to_string())
 }
 
-/// A number as a tensor of rank 0, also where it is splatted over a larger shape.
+/// A scalar as a tensor of rank 0, even if it is splatted over a larger shape.
 fn scalar(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
     match splat(f, v) {
         Some(s) if f.tensor(v).is_some_and(|t| t.rank() > 0) => {
@@ -151,7 +152,7 @@ fn reciprocal(
     Ok(Some(name))
 }
 
-/// `a * b` for scalars, folded where both are constants; `None` where the product is no ordinary number.
+/// `a * b` for scalars, folded if both are constants; `None` if the result is not a normal number.
 fn product(f: &mut Function, at: Cursor, a: Value, b: Value) -> Result<Option<Value>, String> {
     let elem = elem_of(f, a)?;
     match (splat(f, a), splat(f, b)) {
@@ -177,7 +178,8 @@ fn into_select(
     let at = Cursor::before(f, site.block, mul);
     let elem = elem_of(f, fill)?;
     let scaled_fill = match (splat(f, fill), splat(f, by)) {
-        // Exactly what the program computes for each masked score, also where it is infinite or NaN.
+        // The same value that the program computes for each masked score, even if it is infinite or
+        // NaN.
         (Some(x), Some(c)) => at.constant(f, Scalar::Float(round_to(elem, x.as_f64() * c.as_f64())), elem)?,
         _ => {
             let (fill, by) = (scalar(f, at, fill)?, scalar(f, at, by)?);
@@ -222,7 +224,7 @@ fn merge(
     Ok(Some("merge-scales"))
 }
 
-/// A scale found on an operand of the matmul: what is scaled, by what, and whether it divides.
+/// A scale found on an operand of the matmul: the scaled value, the scale, and whether it divides.
 type Scaled = (Value, Value, bool);
 
 /// A movement or a cast between a scale and the matmul.
@@ -246,7 +248,8 @@ fn over_matmul(f: &mut Function, site: &Site) -> Result<Option<&'static str>, St
     for side in 0..2 {
         let mut operands = f.inst(site.scores).operands.clone();
         let Some(operand) = operands.get(side).copied() else { continue };
-        // Seen through a transposition, `(k * c).T` is `k.T * c`, and through a cast, which then rounds less.
+        // A scale may be behind a transpose, since `(k * c).T` is `k.T * c`, and behind a cast,
+        // which then rounds less.
         let mut inner = operand;
         let mut over = Vec::new();
         while over.len() < DEEPEST {

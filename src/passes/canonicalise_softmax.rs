@@ -1,4 +1,5 @@
-//! canonicalise-softmax: a softmax written out by hand becomes `softmax`, where it can be proved to be the same.
+//! canonicalise-softmax: replaces a hand-written softmax by `softmax`, where both can be proved
+//! equal.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S, T]) -> (f32[S, T]) {
@@ -22,21 +23,23 @@
 //!
 //! # Conditions
 //!
-//! * The type is `f32`: in a narrower one each step by hand rounds, `softmax` once.
-//! * The maximum and the sum are over one and the same axis; the reduced axis may be kept, or dropped and put back by a
-//!   `reshape`.
+//! * The type is `f32`: in a narrower type each hand-written operation rounds, while `softmax`
+//!   rounds once.
+//! * The maximum and the sum are over one and the same axis; the reduced axis may be kept, or
+//!   dropped and put back by a `reshape`.
 //! * `uses`: the maximum, the difference, the exponential and the sum are used for nothing else.
-//! * `rows`: no row is all `-inf`. Written out by hand such a row gives NaN (`-inf - -inf`); `softmax` gives zeros. It is
-//!   proved where no element can be `-inf`: results of `sigmoid`, `tanh`, `exp`, `abs`, `relu`, `gelu`, `silu`, `softmax`, of
-//!   casts from integers and truth values, and of `where` and `max` of such and of numbers. Under `fast` it is taken for
-//!   granted. Else a remark says so: `softmax(x)` is what the author most likely wants.
+//! * `rows`: no row is all `-inf`. The hand-written formula yields NaN for such a row (`-inf -
+//!   -inf`), `softmax` zeros. This is proved if no element can be `-inf`: results of `sigmoid`,
+//!   `tanh`, `exp`, `abs`, `relu`, `gelu`, `silu`, `softmax`, casts from integers and booleans, and
+//!   `where` and `max` of such values and numbers. Under `fast` it is assumed. Otherwise a remark
+//!   explains it: the author most likely wants `softmax(x)`.
 //!
 //! It is exact: `softmax` is defined by this formula.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! It does not look for `exp(x) / sum(exp(x))`, which overflows where `softmax` does not, nor for a product with the
-//! reciprocal of the sum, which rounds otherwise.
+//! It does not match `exp(x) / sum(exp(x))`, which overflows where `softmax` does not, nor a
+//! multiplication by the reciprocal of the sum, which rounds differently.
 
 use super::rewrite::{Uses, become_op, loc_of, made_by, remove_unused, round_to, splat};
 use super::{Changed, Condition, Context, Float};
@@ -44,27 +47,26 @@ use crate::ir::{Function, Inst, Loc, Op, Scalar, Use, Value};
 use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 
-/// How deep a value is looked into for a proof.
+/// The maximum depth to which a value is searched for a proof.
 const DEEPEST: usize = 16;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut found = 0;
     for inst in f.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
         let Some(softmax) = by_hand(f, inst) else { continue };
         let loc = f.inst(inst).loc;
         if let Some((what, v)) = used_elsewhere(&f.uses(), &softmax) {
-            let text = format!("a softmax by hand stays: its {what} is used elsewhere");
+            let text = format!("a hand-written softmax stays: its {what} is used elsewhere");
             ctx.missed(f, loc, Condition::Uses, text, vec![(loc_of(f, v), "made here".to_string())]);
         } else if ctx.float != Float::Fast && !never_minus_infinity(f, softmax.x, DEEPEST) {
-            let text = "a softmax by hand stays: a row of -inf gives NaN in it, and zeros by `softmax(x)`";
+            let text = "a hand-written softmax stays: for a row of -inf it yields NaN, `softmax(x)` zeros";
             let place: Loc = loc_of(f, softmax.x);
             let notes = if place.line > 0 { vec![(place, "this may be -inf".to_string())] } else { Vec::new() };
             ctx.missed(f, loc, Condition::Rows, text, notes);
         } else {
             become_op(f, inst, Op::Softmax { axis: softmax.axis }, vec![softmax.x]);
             found += 1;
-            ctx.done(f, loc, "took a softmax by hand for `softmax`");
+            ctx.done(f, loc, "replaced a hand-written softmax by `softmax`");
             remove_unused(f);
         }
     }
@@ -76,7 +78,8 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 struct ByHand {
     x: Value,
     axis: usize,
-    /// What must not be used elsewhere: its name, the value, and how many uses the formula itself has.
+    /// The intermediate results, which must have no other use: name, value, and number of uses in
+    /// the formula.
     parts: Vec<(&'static str, Value, usize)>,
 }
 
@@ -87,7 +90,7 @@ fn by_hand(f: &Function, div: Inst) -> Option<ByHand> {
     let (_, Op::Binary(BinaryOp::Sub), [x, largest]) = made_by(f, *difference)? else { return None };
     let (summed, sum_axis, mut parts) = reduced(f, *total, ReduceKind::Sum, "sum")?;
     let (maximised, axis, more) = reduced(f, *largest, ReduceKind::Max, "maximum")?;
-    // In a narrower type each step by hand rounds; `softmax` rounds once.
+    // In a narrower type each hand-written operation rounds; `softmax` rounds once.
     let exact = f.tensor(*x)?.elem == Elem::F32;
     if !exact || summed != *e || maximised != *x || axis != sum_axis || f.tensor(*x)?.shape != f.tensor(*e)?.shape {
         return None;
@@ -99,7 +102,7 @@ fn by_hand(f: &Function, div: Inst) -> Option<ByHand> {
 
 type Reduced = (Value, usize, Vec<(&'static str, Value, usize)>);
 
-/// A reduction over one axis whose result is where the axis was, with extent 1.
+/// Matches a reduction over one axis that keeps the axis with extent 1.
 fn reduced(f: &Function, v: Value, wanted: ReduceKind, name: &'static str) -> Option<Reduced> {
     let mut parts = vec![(name, v, 1)];
     let mut inner = v;
@@ -123,7 +126,7 @@ fn used_elsewhere(uses: &Uses, softmax: &ByHand) -> Option<(&'static str, Value)
         .map(|(what, v, _)| (*what, *v))
 }
 
-/// Can no element be `-inf`? NaN is no matter: it gives NaN either way.
+/// Can no element be `-inf`? NaN does not matter: the result is NaN in both programs.
 fn never_minus_infinity(f: &Function, v: Value, depth: usize) -> bool {
     let Some(depth) = depth.checked_sub(1) else { return false };
     if let Some(s) = splat(f, v) {

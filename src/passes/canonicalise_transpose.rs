@@ -23,7 +23,7 @@
 //!
 //! # Rewrites
 //!
-//! All are exact: the same products are summed in the same order.
+//! All are exact: the same terms are summed in the same order.
 //!
 //! | name | rewrite | where |
 //! |---|---|---|
@@ -33,11 +33,11 @@
 //! | matmul | `transpose(a @ b)`, last two axes, to `transpose(b) @ transpose(a)` | before a softmax |
 //! | weights-right | `a @ transpose(w)`, w from a softmax, to `transpose(w @ transpose(a))` | right of a matmul |
 //!
-//! What is transposed must have no other use, or it would be computed twice.
+//! A value that is transposed must have no other use, or it would be computed twice.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! Other transpositions stay where they are: they are views, and cost nothing where they feed a matmul.
+//! Other transposes stay where they are: they are views, and free where they feed a matmul.
 
 use super::rewrite::{
     Cursor, Uses, become_op, feeds_softmax, made_by, only_user, remove_unused, replace_result, swap_last,
@@ -45,15 +45,14 @@ use super::rewrite::{
 use super::{Changed, Context};
 use crate::ir::{Block, Function, Inst, Op, Value};
 
-/// How often all rewrites are tried; each moves a transposition one step up.
+/// The maximum number of sweeps over the function; each moves a transpose one step up.
 const MOST_SWEEPS: usize = 64;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for _ in 0..MOST_SWEEPS {
         let before = changed;
-        // The uses of a value made in this round are not known; it waits for the next.
+        // Values created in this round have no entry in `uses`; they wait for the next round.
         let uses = f.uses();
         for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
             if let Ok(Some(name)) = rewrite(f, &uses, block, inst) {
@@ -69,7 +68,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(changed > 0)
 }
 
-/// Makes one rewrite at an instruction; its name.
+/// Applies one rewrite at an instruction; returns its name.
 fn rewrite(f: &mut Function, uses: &Uses, block: Block, inst: Inst) -> Result<Option<&'static str>, String> {
     match f.inst(inst).op.clone() {
         Op::Transpose { perm } => transpose(f, uses, block, inst, &perm),
@@ -99,7 +98,7 @@ fn transpose(
         become_op(f, inst, Op::Transpose { perm }, operands);
         return Ok(Some("compose"));
     }
-    // Only a swap of the last two axes is between rows and columns of scores.
+    // Only a swap of the last two axes exchanges rows and columns of scores.
     let rank = perm.len();
     let moves_up = matches!(op, Op::Softmax { .. } | Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Matmul);
     if perm != swap_last(rank) || !moves_up {
@@ -142,13 +141,13 @@ fn transpose(
     }
 }
 
-/// The last two axes of a value swapped.
+/// Transposes the last two axes of a value.
 fn swapped(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
     let rank = f.tensor(v).map_or(0, |t| t.rank());
     at.insert(f, Op::Transpose { perm: swap_last(rank) }, vec![v])
 }
 
-/// `a @ transpose(w)`: the weights are brought to the left.
+/// Rewrites `a @ transpose(w)` so that the weights are the left operand.
 fn weights_right(f: &mut Function, uses: &Uses, block: Block, inst: Inst) -> Result<Option<&'static str>, String> {
     let [a, w] = f.inst(inst).operands.as_slice() else { return Ok(None) };
     let (a, w) = (*a, *w);

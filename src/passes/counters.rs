@@ -1,14 +1,15 @@
-//! Recognising `causal` where an author counts rows and columns by hand.
+//! Recognises `causal` masks that an author writes with counters of rows and columns.
 //!
-//! In: a condition over scores `[.., S, T]`. Out: is it `j <= i + T - S` for row i and column j? Only integers are traced,
-//! through `iota`, views that only add axes of 1 or repeat, sums, differences, and values of dimensions.
+//! In: a condition over scores `[.., S, T]`. Out: whether it is `j <= i + T - S` for row i and
+//! column j. Only integers are traced, through `iota`, views that only add axes of 1 or repeat,
+//! sums, differences, and values of dimensions.
 //!
 //! ```text
 //!   rearrange(iota(S), "s -> s 1") >= iota(S)          // causal(S, S)
 //! ```
 //!
-//! Counters are `i32` or `i64` and must not wrap: constants beyond 2^30 are rejected, and S + T is assumed to
-//! fit an `i32`, because the matrix has S * T elements.
+//! Counters are `i32` or `i64` and must not wrap: constants beyond 2^30 are rejected, and S + T is
+//! assumed to fit an `i32`, because the matrix has S * T elements.
 
 use super::rewrite::made_by;
 use crate::ir::{Function, Op, Scalar, Value};
@@ -23,9 +24,9 @@ struct Counter {
     offset: Dim,
 }
 
-/// How many operations deep a counter is looked into.
+/// The maximum depth of a counter's expression.
 const DEEPEST: usize = 8;
-/// The largest constant that is taken.
+/// The largest constant that is accepted.
 const LARGEST: u64 = 1 << 30;
 
 /// Is the condition `causal` over a matrix of this shape?
@@ -50,7 +51,7 @@ pub(super) fn is_causal(f: &Function, condition: Value, matrix: &[Dim]) -> bool 
     high.row - low.row == 1 && high.column - low.column == -1 && offset == columns.sub(rows)
 }
 
-/// Has the tensor just this matrix as its last axes, and 1 before it?
+/// Are the last axes of the tensor this matrix, and all axes before them 1?
 fn is_matrix(t: &TensorType, matrix: &[Dim]) -> bool {
     match t.rank().checked_sub(matrix.len()) {
         Some(extra) => t.shape[..extra].iter().all(|d| d.as_const() == Some(1)) && &t.shape[extra..] == matrix,
@@ -58,7 +59,7 @@ fn is_matrix(t: &TensorType, matrix: &[Dim]) -> bool {
     }
 }
 
-/// The axis counted from the right: 0 is the last.
+/// The index of an axis counted from the right: 0 is the last.
 fn from_right(axis: usize, rank: usize) -> Option<usize> {
     rank.checked_sub(axis + 1)
 }
@@ -73,7 +74,7 @@ fn counter(f: &Function, v: Value, depth: usize) -> Option<Counter> {
     match made_by(f, v)? {
         (_, Op::Const(Scalar::Int(n)), _) if n.unsigned_abs() <= LARGEST => constant(Dim::from(*n)),
         (_, Op::DimValue(d), _) => constant(d.clone()),
-        // An axis of 1 is repeated, not counted.
+        // An axis of extent 1 is broadcast, so its counter is always 0.
         (_, Op::Iota { axis }, _) if t.shape.get(*axis)?.as_const() == Some(1) => constant(Dim::zero()),
         (_, Op::Iota { axis }, _) => match from_right(*axis, t.rank())? {
             0 => Some(Counter { row: 0, column: 1, offset: Dim::zero() }),
@@ -94,7 +95,7 @@ fn counter(f: &Function, v: Value, depth: usize) -> Option<Counter> {
     }
 }
 
-/// A vector of counters as the only column of a matrix counts rows.
+/// A vector of counters, reshaped to the only column of a matrix, counts rows.
 fn reshaped(c: Counter, from: &TensorType, to: &TensorType) -> Option<Counter> {
     let one = |d: &Dim| d.as_const() == Some(1);
     let [n] = from.shape.as_slice() else { return None };

@@ -1,4 +1,4 @@
-//! cse: common subexpression elimination: what was computed before is not computed again.
+//! cse: common subexpression elimination: merges operations that compute the same value.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S], %1 "y": f32[S], %2 "c": bool[]) -> (f32[S]) {
@@ -32,22 +32,23 @@
 //!
 //! # Conditions
 //!
-//! Two instructions are the same if operation, attributes, operands and type are; the operands of a commutative
-//! operation in either order. The earlier one is in a block that dominates the later one's (or before it in the same
-//! block). Operations without an effect depend on nothing else: parameters do not change during a call. What only taps need is
-//! merged only with other such operations: calls that do not request the tap do not compute it. It is exact.
+//! Two instructions are equal if operation, attributes, operands and type are; the operands of a
+//! commutative operation in either order. The earlier one is in a block that dominates the later
+//! one's (or before it in the same block). Operations without an effect depend on nothing else:
+//! parameters do not change during a call. An operation that only taps need is merged only with
+//! other such operations: calls that do not request the tap do not compute it. It is exact.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! What is computed on both branches is not moved before them (no partial redundancy elimination). Taps stay, each for its own path. Fused regions are
-//! compared as a whole; constants are compared too, which the text, where they are in the lines of their users, does not show.
+//! An expression computed on both branches is not moved before them (no partial redundancy
+//! elimination). Taps stay, each with its own path. Fused regions are compared as a whole.
+//! Constants are merged too, which the textual IR does not show if they are printed inline.
 
 use super::separate_taps::apart;
 use super::{Changed, Context};
 use crate::ir::Function;
 use crate::ssa;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let needed = apart(f);
     let merged = ssa::merge_common(&mut **f, |_, _, result| {

@@ -1,4 +1,4 @@
-//! dce: dead code elimination: operations and block arguments that nothing needs are removed.
+//! dce: dead code elimination: removes operations and block arguments that nothing needs.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S]) -> (f32[S]) {
@@ -34,20 +34,21 @@
 //!
 //! # Conditions
 //!
-//! Needed are operations with an effect (taps), conditions of jumps, returned values, and the operands of what is needed;
-//! an argument of a block needs what every jump to the block passes for it. All else is removed, including arguments that only
-//! feed themselves around a loop. It is exact. An index out of range is an error only where its result is needed.
+//! The roots are operations with an effect (taps), branch conditions and returned values. A needed
+//! operation needs its operands; a needed block argument needs the values that all jumps to the
+//! block pass for it. Everything else is removed, including arguments that only feed themselves
+//! around a loop. It is exact. An index out of range is an error only if its result is needed.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! A loop whose results are not needed stays, because its termination is not proved. The entry's arguments stay: they are the
-//! function's signature. It does not look into fused regions, whose makers leave nothing unused.
+//! A loop whose results are not needed stays, because its termination is not proved. The entry's
+//! arguments stay: they are the function's signature. Fused regions are not searched: the passes
+//! that build them leave nothing unused.
 
 use super::{Changed, Context};
 use crate::ir::Function;
 use crate::ssa;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let (instructions, arguments) = ssa::remove_dead(&mut **f);
     ctx.count("instructions removed", instructions);

@@ -1,4 +1,4 @@
-//! fold-constants: operations on literals are evaluated at compile time.
+//! fold-constants: evaluates operations on literals at compile time.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S, 4]) -> (f32[S, 4], bool[S]) {
@@ -26,14 +26,16 @@
 //!
 //! # Conditions
 //!
-//! Every operand is a literal, of whatever shape: all its elements are the same, so those of the result are. The element
-//! is computed as the interpreter computes it, rounded to its type, so it is exact. Indices and dimensions whose value is
-//! a number fold too. A transposition, a slice or a padding of one literal with itself is that literal, larger or smaller.
+//! Every operand is a literal of any shape; all elements of a literal are equal, so all elements of
+//! the result are. The element is computed as the interpreter computes it, rounded to its type, so
+//! it is exact. Indices and dimensions with a constant value fold too. A transpose, slice, or
+//! padding with itself, of a literal is the same literal in another shape.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! Sums and products of matrices of literals stay, and so do counters (`iota`): a constant here is one element, not data.
-//! The instruction becomes a constant of the same type; the literals it was made of are left for `dce`.
+//! Matmuls and reductions of literals stay, and so do counters (`iota`): a constant has a single
+//! distinct element, it is not data. The instruction becomes a constant of the same type; the
+//! literals that it used are left for `dce`.
 
 use super::{Changed, Context};
 use crate::ir::interp::Real;
@@ -41,7 +43,6 @@ use crate::ir::{Function, InstData, Op, Scalar, Type, Value};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Elem;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut folded = 0;
     for b in f.layout.clone() {
@@ -57,7 +58,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(folded > 0)
 }
 
-/// The element that every element of the result is, if it is known.
+/// The value of all elements of the result, if it is known.
 fn fold(f: &Function, inst: &InstData) -> Option<Scalar> {
     let result = f.ty(inst.result?);
     let literal = |i: usize| f.as_const(*inst.operands.get(i)?);
@@ -82,12 +83,12 @@ fn fold(f: &Function, inst: &InstData) -> Option<Scalar> {
         Op::Compare(op) => compare(*op, literal(0)?, literal(1)?, elem(0)),
         Op::Where => {
             let Scalar::Bool(c) = literal(0)? else { return None };
-            // The other one may be anything, but its shape is in the result.
+            // The other operand may be anything, but its shape must be that of the result.
             literal(if c { 1 } else { 2 })
         }
         Op::Cast { elem: to } => Some(cast(literal(0)?, elem(0)?, *to)),
         Op::Reshape | Op::Transpose { .. } | Op::Broadcast | Op::Slice { .. } => {
-            // A slice may be out of range when the program runs; then it is an error, which must stay.
+            // The bounds of a slice may be out of range at run time; that error must be kept.
             let checked = match &inst.op {
                 Op::Slice { start, stop, .. } => start.as_const().is_some() && stop.as_const().is_some(),
                 _ => true,
@@ -108,7 +109,7 @@ fn fold(f: &Function, inst: &InstData) -> Option<Scalar> {
             let alike = (1..inst.operands.len()).all(|i| literal(i) == Some(first));
             (padding && alike).then_some(first)
         }
-        // The others are not of one element, or not known before the program runs.
+        // Elements of the remaining operations differ, or are unknown at compile time.
         _ => None,
     }
 }

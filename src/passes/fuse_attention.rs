@@ -1,4 +1,4 @@
-//! fuse-attention: a softmax and the two matmuls around it become one `attention`.
+//! fuse-attention: fuses a softmax and the two matmuls around it into one `attention`.
 //!
 //! ```text
 //! func @f(%0 "q": f32[12, S, 64], %1 "k": f32[12, S, 64], %2 "v": f32[12, S, 64]) -> (f32[12, S, 64]) {
@@ -20,62 +20,74 @@
 //! }
 //! ```
 //!
-//! The score matrix, which grows with the square of the sequence, never exists in the fused kernel: tiles of queries meet
-//! tiles of keys, with a running maximum and sum for each query (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al.
-//! 2022, arXiv:2205.14135).
+//! The score matrix, which grows with the square of the sequence length, never exists in the fused
+//! kernel: it combines tiles of queries with tiles of keys and keeps a running maximum and sum for
+//! each query (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135).
 //!
 //! # Conditions
 //!
-//! All are proved, or a remark names the first that is not, and where:
+//! All are proved, or a remark names the first that fails, and its location:
 //!
-//! * `axis`: the softmax is over the last axis, the keys. (Over another axis the shapes may fit all the same.)
-//! * `uses`: the scores, each step on them and the weights have one use: the next step. A `tap` is a use.
-//! * `scale`: one multiplication of the scores by one number, next to the matmul (`canonicalise-scale` brings it there);
-//!   none is a scale of 1.
-//! * `mask`: after it any number of `where(condition, scores, number)` and `scores + mask` that leave the scores' shape
-//!   (`canonicalise-mask`). Order is kept. `causal` over just the scores' two last dimensions with `-inf` becomes part of
-//!   the kernel, which then never visits hidden tiles; any other mask is an operand.
-//! * A soft cap, `c * tanh(scores)` with one number `c` (1 if there is none), may stand anywhere among the masks. What the
-//!   scores are divided by before it, `c` in `c * tanh(s / c)` or any other number, is in the scale.
-//! * `shape`: a sink, one column joined to the masked scores by `concat` or `pad`, before or after them, if a slice of the
-//!   weights drops just that column. It becomes the last of the masks, without what only broadcast it.
-//! * `transposition`: nothing to prove. Whatever the right operand of the first matmul is, its transpose is `k`, a view.
-//! * `types`: queries, keys and values are floats. A cast to `f32` may stand between queries or keys and the product, and casts
-//!   to any type of floats between the softmax and the values; none among the scores (`canonicalise-cast`). The result has
-//!   the values' type.
+//! * `axis`: the softmax is over the last axis, the keys. (Over another axis the shapes may fit all
+//!   the same.)
+//! * `uses`: the scores, each step on them, and the weights have one use, the next step. A `tap` is
+//!   a use.
+//! * `scale`: at most one multiplication of the scores by one number, next to the matmul
+//!   (`canonicalise-scale` moves it there).
+//! * `mask`: then any number of `where(condition, scores, number)` and `scores + mask` that keep
+//!   the shape of the scores (`canonicalise-mask`), in the order of the program. `causal` over
+//!   exactly the last two dimensions of the scores with `-inf` becomes part of the kernel, which
+//!   then skips hidden tiles; any other mask is an operand.
+//! * A soft cap, `c * tanh(scores)` with one number `c` (1 if absent), may stand anywhere among the
+//!   masks. A division of the scores before it, by `c` in `c * tanh(s / c)` or any other number, is
+//!   part of the scale.
+//! * `shape`: a sink, one column joined to the masked scores by `concat` or `pad`, before or after
+//!   them, if a slice of the weights drops exactly that column. It becomes the last mask;
+//!   operations that only broadcast it are removed.
+//! * `transposition`: always holds. Whatever the right operand of the first matmul is, its
+//!   transpose is `k`, a view.
+//! * `types`: queries, keys and values are floats. A cast to `f32` may stand between queries or
+//!   keys and the matmul, and casts to any float type between the softmax and the values, but none
+//!   among the scores (`canonicalise-cast`). The result has the type of the values.
 //! * `block`: all in one block, or work would move into a loop or out of a branch.
-//! * `size`: heads, and values, of known widths are at most 1024 wide. The kernel computes the scores again for each block of
-//!   columns of the result, so beyond that a matrix of scores costs less.
-//! * `float`: not under `strict`, for the sum is divided by last and rescaled on the way.
+//! * `size`: heads and values whose width is known are at most 1024 wide. The kernel recomputes the
+//!   scores for each block of columns of the result, so beyond that a score matrix is cheaper.
+//! * `float`: not under `strict`, because the division by the sum comes last and partial sums are
+//!   rescaled.
 //!
-//! Keys and values may have fewer leading dimensions than the queries, or 1 where these have more (grouped heads); other
-//! lengths than the queries (cross-attention); and values another width.
+//! Keys and values may have fewer leading dimensions than the queries, or 1 where the queries have
+//! more (grouped heads); their length may differ from the queries' (cross-attention), and the width
+//! of the values from the keys'.
 //!
 //! # Error
 //!
-//! Delayed normalisation and rescaling; and for `bf16` and `f16` other roundings. Against exact arithmetic on the inputs, where
-//! nothing overflows (fused, the sums with the values are up to T times as large before they are divided) and no input is a
-//! subnormal `bf16`: let u = 2^-24; w and t the type's unit and what underflow may cost, the narrowest type's if scores, weights
-//! and values are of several (`f32`: 2^-24 and 2^-126; `bf16`: 2^-8 and 2^-126; `f16`: 2^-11 and 2^-25); T keys in n tiles, a
-//! sink counted as one; `exp` within 4 u, `tanh` within 6 u; D the width of a head; r the number of operations that make a
-//! score (the product, the scale, each added mask); c the scale; and B the largest of `abs(c) Σ abs(q_d k_d)` plus the sizes of
-//! the finite numbers that masks add or put there, and of sinks. Each score is then within
+//! Normalisation is delayed and partial sums are rescaled; `bf16` and `f16` also round at other
+//! points. The bound is against exact arithmetic on the inputs, where nothing overflows (fused, the
+//! sums with the values are up to T times larger before the division) and no input is a subnormal
+//! `bf16`. Let u = 2^-24; w and t the unit roundoff and the underflow error of the type, or of the
+//! narrowest if scores, weights and values have several (`f32`: 2^-24 and 2^-126; `bf16`: 2^-8 and
+//! 2^-126; `f16`: 2^-11 and 2^-25); T keys in n tiles, a sink counted as one; `exp` within 4 u,
+//! `tanh` within 6 u; D the head width; r the number of operations that compute a score (matmul,
+//! scale, each added mask); c the scale; and B the largest value of `abs(c) Σ abs(q_d k_d)` plus
+//! the magnitudes of the finite numbers that masks add or substitute, and of sinks. Each score is
+//! then within
 //!
 //! ```text
 //! a = ((1 + x)^r (1 + u)^(D + 8) - 1) B + 2 (r + D) t max(1, abs(c))      x = w as written, u fused
 //! ```
 //!
-//! of the exact one: as written it is rounded to the type after each of the r operations, fused it stays `f32`. (The 8 is
-//! for what comes before `exp`: the maximum is subtracted, and fused the base is changed to 2.) After a cap h, with a of what
-//! was given to `tanh`, r' operations after the cap, and M the largest sum of the sizes of what these add or put there, a sink's
-//! too, it is
+//! of the exact one: as written, it is rounded to the type after each of the r operations; fused,
+//! it stays `f32`. (The 8 covers operations before `exp`: the maximum is subtracted, and the fused
+//! kernel changes the base to 2.) After a cap h, with a the bound for the argument of `tanh`, r'
+//! operations after the cap, and M the largest sum of magnitudes that these add or substitute,
+//! including a sink, it is
 //!
 //! ```text
 //! (1 + x)^r' (1 + u)^8 (abs(h) (a + (1 + x)^2 (1 + 6u)) + M + 2 (r' + 2) t max(1, abs(h))) - abs(h) - M
 //! ```
 //!
-//! for `tanh` changes by no more than its argument, and is at most 1. With the exact weights p of a row and its exact result y,
-//! what is computed is within
+//! because `tanh` changes by no more than its argument, and is at most 1. With the exact weights p
+//! of a row and its exact result y, the computed result is within
 //!
 //! ```text
 //! (1 + w) E + w abs(y) + t      of y, where
@@ -83,20 +95,23 @@
 //! F = (1 + u)^(2T + 10) e^(2a) as written, (1 + u)^(2T + 10n + 10) e^(2a) fused
 //! ```
 //!
-//! F has T additions each for the sum of the row and for the product with the values, `exp` twice, a division, a product;
-//! fused, each later tile rescales what is there by one `exp` and one product, of the sum and of the result. 1 + w and t in E
-//! are for the weights: as written they are rounded after the division by their sum; fused before it, or not at all, and
-//! the sum is at least 1. What stands outside E is the result's own rounding. So the two programs may be as far apart as both
-//! bounds together, of which most is that of what was written: its scores between 64 and 128 are rounded by up to 0.25 in
-//! `bf16`, which changes weights by factors of up to e^0.5.
+//! F has T additions each for the sum of the row and for the matmul with the values, `exp` twice, a
+//! division, and a multiplication; fused, each later tile rescales the sum and the result so far by
+//! one `exp` and one multiplication. 1 + w and t in E are for the weights: as written they are
+//! rounded after the division by their sum; fused they are rounded before it, or not at all, and
+//! the sum is at least 1. The terms outside E are the rounding of the result itself. So the two
+//! programs differ by at most the sum of both bounds, most of which is the bound of the program
+//! as written: its scores between 64 and 128 are rounded by up to 0.25 in `bf16`, which changes
+//! weights by factors of up to e^0.5.
 //!
-//! The interpreter, which defines `attention`, does it in one tile, and rounds weights after the division. Compiled code is held
-//! to running bounds by tests, and both programs to this formula.
+//! The interpreter, which defines `attention`, uses a single tile and rounds weights after the
+//! division. Tests hold compiled code to running error bounds, and both programs to this formula.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! It moves no scale and inverts no mask; it does not fuse dropout, several sinks in a row, a sink that is added to the
-//! denominator of a softmax written out by hand, or such a softmax itself (`canonicalise-softmax`).
+//! It does not move scales or invert masks; it does not fuse dropout, several consecutive sinks, a
+//! sink that is added to the denominator of a hand-written softmax, or a hand-written softmax
+//! itself (`canonicalise-softmax`).
 
 use super::canonicalise_cast::before_cast;
 use super::rewrite::{Cursor, become_op, made_by, remove_unused, round_to, splat, swap_last};
@@ -106,10 +121,9 @@ use crate::ir::{Function, Loc, MaskKind, Op, Scalar, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::{Elem, TensorType};
 
-/// The widest head that is fused, and the widest values.
+/// The maximum width of a head, and of its values, that is fused.
 const WIDEST: i64 = 1024;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
     for (softmax, found) in sites(f) {
@@ -135,15 +149,15 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(fused > 0)
 }
 
-/// What the kernel takes, read off a site.
+/// The arguments of the kernel, read off a site.
 struct Parts {
     scale: Option<Value>,
-    /// The place of the scale.
+    /// The source location of the scale.
     scale_at: Loc,
     masks: Vec<MaskKind>,
-    /// Their places.
+    /// Their source locations.
     masks_at: Vec<Loc>,
-    /// Operands of the masks, in order; none for a cap of 1.
+    /// Operands of the masks, in order; `None` for a cap of 1.
     operands: Vec<Option<Value>>,
 }
 
@@ -168,7 +182,7 @@ fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Mismatch>
     }
 
     let at = Cursor { loc: f.inst(site.output).loc, block: site.block, before: site.output };
-    // All is computed in `f32` whatever the types are: a cast to it changes nothing.
+    // The kernel computes in `f32` for all types, so a cast to it changes nothing.
     let q = before_cast(f, q);
     let k = transposed(f, at, before_cast(f, k_transposed)).map_err(broken)?;
     let k = before_cast(f, k);
@@ -196,7 +210,7 @@ fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Mismatch>
         }
     }
     let op = Op::Attention { masks: parts.masks.clone() };
-    // The rule decides: the result must have exactly the type that the matmul had.
+    // The shape rule decides: the result must have exactly the type of the matmul.
     let types: Vec<&crate::ir::Type> = operands.iter().map(|v| f.ty(*v)).collect();
     let declared = f.inst(site.output).result.map(|v| f.ty(v).clone());
     crate::ir::result_type(&op, &types, declared.as_ref()).map_err(broken)?;
@@ -207,7 +221,8 @@ fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Mismatch>
     Ok(text)
 }
 
-/// A number where a value is one, splatted over some shape; else the value.
+/// If all elements of a value are one number, splatted over some shape: that number; else the
+/// value.
 fn number(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
     match (splat(f, v), f.tensor(v).map(|t| (t.elem, t.rank()))) {
         (Some(s), Some((elem, rank))) if rank > 0 => at.constant(f, s, elem),
@@ -215,13 +230,13 @@ fn number(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
     }
 }
 
-/// What a column of sinks was before it was broadcast to all rows, cast to `f32`, or added to zeros.
+/// A column of sinks before it was broadcast to all rows, cast to `f32`, or added to zeros.
 fn plain_logit(f: &Function, v: Value) -> Value {
     let mut v = v;
     loop {
         let is_zero = |v: Value| splat(f, v).is_some_and(|s| s.as_f64() == 0.0);
         v = match made_by(f, v) {
-            // The attention broadcasts it in the same way.
+            // The attention broadcasts it the same way.
             Some((_, Op::Broadcast, [x])) => *x,
             Some((_, Op::Binary(BinaryOp::Add), [zero, x])) if is_zero(*zero) && !is_zero(*x) => *x,
             Some((_, Op::Binary(BinaryOp::Add), [x, zero])) if is_zero(*zero) && !is_zero(*x) => *x,
@@ -233,7 +248,7 @@ fn plain_logit(f: &Function, v: Value) -> Value {
     }
 }
 
-/// Reads the steps, which must stand in canonical form, and their places.
+/// Reads the steps, which must be in canonical form, and their source locations.
 fn parts(f: &Function, site: &Site) -> Result<Parts, Mismatch> {
     let none = Loc::default();
     let mut parts =
@@ -244,14 +259,14 @@ fn parts(f: &Function, site: &Site) -> Result<Parts, Mismatch> {
         let caps = std::mem::replace(&mut after_tanh, *step == Step::Tanh);
         match *step {
             Step::Scale { by, divide: false } if n == 0 => (parts.scale, parts.scale_at) = (Some(by), loc),
-            // The cap: what `tanh`, which is pushed with a cap of 1, is multiplied by.
+            // The multiplication after `tanh` is the cap; `tanh` alone pushed a cap of 1.
             Step::Scale { by, divide: false } if caps => {
                 if let Some(last) = parts.operands.last_mut() {
                     *last = Some(by);
                 }
             }
             Step::Scale { divide: true, .. } => {
-                let text = "the scores are divided; only a product with one number is fused";
+                let text = "the scores are divided; only a multiplication by one number is fused";
                 return Err(Mismatch::new(Condition::Scale, loc, text));
             }
             Step::Scale { divide: false, .. } => {
@@ -259,7 +274,7 @@ fn parts(f: &Function, site: &Site) -> Result<Parts, Mismatch> {
                 return Err(Mismatch::new(Condition::Scale, loc, text));
             }
             Step::Select { keep: false, .. } => {
-                let text = "the mask says what is hidden, not what is kept";
+                let text = "the mask selects hidden scores, not kept ones";
                 return Err(Mismatch::new(Condition::Mask, loc, text));
             }
             Step::Select { condition, fill, keep: true } => {
@@ -275,7 +290,7 @@ fn parts(f: &Function, site: &Site) -> Result<Parts, Mismatch> {
                 parts.operands.push(Some(mask));
             }
             Step::Add { subtract: true, .. } => {
-                return Err(Mismatch::new(Condition::Mask, loc, "the mask is subtracted; only an added one is fused"));
+                return Err(Mismatch::new(Condition::Mask, loc, "the mask is subtracted; only an added mask is fused"));
             }
             Step::Tanh => {
                 parts.masks.push(MaskKind::Cap);
@@ -296,7 +311,8 @@ fn parts(f: &Function, site: &Site) -> Result<Parts, Mismatch> {
     Ok(parts)
 }
 
-/// `causal` aligned with just these scores: a square one over other dimensions hides other pairs.
+/// Is it `causal` aligned with exactly these scores? A square one over other dimensions hides other
+/// pairs.
 fn is_causal(f: &Function, condition: Value, scores: Value) -> bool {
     let (Some((_, Op::Causal, _)), Some(c), Some(s)) = (made_by(f, condition), f.tensor(condition), f.tensor(scores))
     else {
@@ -305,7 +321,7 @@ fn is_causal(f: &Function, condition: Value, scores: Value) -> bool {
     s.rank() >= 2 && c.shape == s.shape[s.rank() - 2..]
 }
 
-/// The transpose of the last two axes: of a transpose, the view it was made from.
+/// The transpose of the last two axes; if the value is a transpose, its source.
 fn transposed(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
     let rank = f.tensor(v).map_or(0, TensorType::rank);
     let swap = swap_last(rank);
@@ -319,12 +335,12 @@ fn transposed(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
     }
 }
 
-/// The scale, or a cap, as the scalar `f32` that the kernel takes; 1 where there is none.
+/// The scale, or a cap, as the scalar `f32` operand of the kernel; 1 if absent.
 fn scale(f: &mut Function, at: Cursor, scale: Option<Value>) -> Result<Value, String> {
     let Some(v) = scale else { return at.constant(f, Scalar::Float(1.0), Elem::F32) };
     let elem = f.tensor(v).map(|t| t.elem);
     match (splat(f, v), elem) {
-        // Rounded as the constant was in its own type, which `f32` holds exactly.
+        // Rounded to the constant's own type first; `f32` holds the result exactly.
         (Some(s), Some(e)) => at.constant(f, Scalar::Float(round_to(e, s.as_f64())), Elem::F32),
         (None, Some(Elem::F32)) => Ok(v),
         _ => at.insert(f, Op::Cast { elem: Elem::F32 }, vec![v]),

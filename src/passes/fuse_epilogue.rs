@@ -1,4 +1,4 @@
-//! fuse-epilogue: what is done to a matmul's result element by element is done in its kernel.
+//! fuse-epilogue: fuses elementwise operations on the result of a matmul into its kernel.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S, 768], %1 "w": f32[768, 3072], %2 "b": f32[3072]) -> (f32[S, 3072]) {
@@ -21,24 +21,26 @@
 //! }
 //! ```
 //!
-//! Bias, activation, scale, cast and residual are done while the tile of the result is in registers: the intermediate
-//! results are never stored. The same around an `attention`, whose masks may be in its region already (`fuse-mask`).
+//! Bias, activation, scale, cast and residual are applied while the tile of the result is in
+//! registers: the intermediate results are never stored. An `attention` is treated like a matmul;
+//! its masks may be in its region already (`fuse-mask`).
 //!
 //! # Conditions
 //!
-//! * The operations are elementwise, in the matmul's block, and give a result of its very shape (`shape`): an operand that
-//!   broadcasts the result to a larger one ends the region.
-//! * Each depends on the matmul; what is computed from other values alone stays outside and is an operand.
-//! * `uses`: only the last of them is used elsewhere. Where a result is used twice (by `x * sigmoid(x)`, say), the uses
-//!   must meet again before the end.
+//! * The operations are elementwise, in the matmul's block, and have a result of the same shape
+//!   (`shape`): an operand that broadcasts the result to a larger shape ends the region.
+//! * Each depends on the matmul; an operation on other values alone stays outside, and its result
+//!   is an operand.
+//! * `uses`: only the last result is used elsewhere. If a result is used twice (by `x *
+//!   sigmoid(x)`, say), the uses must join again before the end.
 //! * `size`: at most 48 operations and 16 operands.
 //!
 //! It is exact: the operations are the same, in the same order on each element.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! One region has one matmul: in `silu(gate(x)) * up(x)` the product goes into the later one. Movement (a transposition of
-//! the result) ends a region. A matmul with nothing after it stays as it is.
+//! One region has one matmul: in `silu(gate(x)) * up(x)` the multiplication joins the later one.
+//! Movement (a transpose of the result) ends a region. A matmul without an epilogue stays as it is.
 
 use std::collections::BTreeMap;
 
@@ -47,12 +49,11 @@ use super::rewrite::remove_unused;
 use super::{Changed, Condition, Context};
 use crate::ir::{Function, FusionKind, Inst, Loc, Op, Terminator, Use};
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
     let mut index = Index::new(f);
     for block in f.layout.clone() {
-        // The last matmul first: an operation between two of them goes to the later one.
+        // The last matmul first: an operation between two of them joins the later one.
         for root in index.enter(f, block).into_iter().rev() {
             let Some(kind) = kind(&f.inst(root).op) else { continue };
             let found = epilogue(&Scene::new(f, &index), root);
@@ -69,7 +70,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         index.leave(f);
     }
     if fused > 0 {
-        // Constants and counters that now have their copies inside.
+        // Constants and counters that were copied into the regions.
         remove_unused(f);
     }
     ctx.count("regions made", fused);
@@ -80,7 +81,7 @@ fn kind(op: &Op) -> Option<FusionKind> {
     match op {
         Op::Matmul => Some(FusionKind::Matmul),
         Op::Attention { .. } => Some(FusionKind::Attention),
-        // With its masks, but nothing after it yet.
+        // An attention with its masks, but without an epilogue yet.
         Op::Fused { kind: FusionKind::Attention, body } => {
             let block = body.block(body.entry());
             let last = block.insts.last().map(|i| body.inst(*i))?;
@@ -93,14 +94,14 @@ fn kind(op: &Op) -> Option<FusionKind> {
 }
 
 struct Epilogue {
-    /// The matmul and what follows, in the order of the block.
+    /// The matmul and its epilogue, in the order of the block.
     members: Vec<Inst>,
-    /// What ended it, where an author may have expected more.
+    /// Why the region ended, if an author may expect it to be larger.
     stopped: Option<(Condition, Loc, String)>,
 }
 
-/// Walks down from the matmul, users in the order of the block, and keeps the longest run after which only the last
-/// result is used.
+/// Walks down from the matmul, users in the order of the block, and keeps the longest run of which
+/// only the last result is used elsewhere.
 fn epilogue(scene: &Scene, root: Inst) -> Epilogue {
     let f = scene.f;
     let mut members = vec![root];
@@ -113,7 +114,8 @@ fn epilogue(scene: &Scene, root: Inst) -> Epilogue {
         let d = f.inst(i);
         let fits_shape = scene.result(i).is_some_and(|t| t.shape == shape);
         if !scene.is_elementwise(i) || !fits_shape {
-            // A second user of a member that cannot join ends the region before that member's next user.
+            // Another user of a member that cannot join ends the region before that member's next
+            // user.
             if scene.is_elementwise(i) && members.len() == best {
                 let text = format!("`{}` broadcasts the result to another shape", d.op);
                 stopped = Some((Condition::Shape, d.loc, text));
@@ -138,7 +140,7 @@ fn epilogue(scene: &Scene, root: Inst) -> Epilogue {
     Epilogue { members, stopped }
 }
 
-/// Adds the users of a result that are in the block.
+/// Adds the users of a result in this block.
 fn add_users(scene: &Scene, i: Inst, next: &mut BTreeMap<usize, Inst>) {
     let uses = scene.f.inst(i).result.map_or(&[][..], |v| scene.uses(v));
     for u in uses {
@@ -150,12 +152,12 @@ fn add_users(scene: &Scene, i: Inst, next: &mut BTreeMap<usize, Inst>) {
     }
 }
 
-/// Is every member but the last used, and by members alone?
+/// Is every member but the last used by members alone?
 fn closed(scene: &Scene, members: &[Inst]) -> bool {
     members.split_last().is_some_and(|(_, others)| others.iter().all(|i| scene.used_only_by(*i, members)))
 }
 
-/// The use that keeps the rest out.
+/// The use that ends the region, for a remark.
 fn second_use(scene: &Scene, members: &[Inst], best: usize) -> Option<(Condition, Loc, String)> {
     let f = scene.f;
     let next = f.inst(*members.get(best)?);

@@ -1,4 +1,4 @@
-//! fuse-map: a run of elementwise operations becomes one kernel.
+//! fuse-map: fuses a run of elementwise operations into one kernel.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S, 512], %1 "y": f32[S, 512]) -> (f32[S, 512]) {
@@ -23,25 +23,24 @@
 //!
 //! # Conditions
 //!
-//! * The operations are elementwise, are in one block, and give results of one and the same shape. What has a smaller
-//!   shape and is broadcast stays outside, or it would be computed once for each repetition; constants and counters
-//!   (`iota`, `causal`) are made inside.
-//! * `uses`: one result leaves the region; everything else is used inside alone.
-//! * At most 48 operations and 16 operands; the rest becomes a region of its own.
+//! * The operations are elementwise, are in one block, and have results of the same shape. A
+//!   smaller value that is broadcast stays outside, or it would be computed once per repetition;
+//!   constants and counters (`iota`, `causal`) are copied inside.
+//! * `uses`: one result leaves the region; all others are used only inside.
+//! * At most 48 operations and 16 operands; the rest becomes another region.
 //!
 //! It is exact: the operations are the same, in the same order on each element.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! A single operation stays as it is, unless it uses a counter, which then is never stored. It runs after the passes that
-//! find larger regions, and takes what they left.
+//! A single operation stays as it is, unless it uses a counter, which then is never stored. It runs
+//! after the passes that find larger regions, on the operations that they leave.
 
 use super::outline::{Index, Scene, first_loc, names, outline_all};
 use super::rewrite::remove_unused;
 use super::{Changed, Context};
 use crate::ir::{Function, FusionKind, Inst, Op};
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
     let mut index = Index::new(f);
@@ -51,7 +50,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         });
     }
     if fused > 0 {
-        // Constants and counters that now have their copies inside.
+        // Constants and counters that were copied into the regions.
         remove_unused(f);
     }
     ctx.count("regions made", fused);

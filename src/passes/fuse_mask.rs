@@ -1,4 +1,5 @@
-//! fuse-mask: a mask or bias of an attention that is a formula over positions is computed in its kernel.
+//! fuse-mask: computes a mask or bias of an attention in its kernel, if it is a formula over
+//! positions.
 //!
 //! ```text
 //! func @f(%0 "q": f32[H, S, 64], %1 "k": f32[H, S, 64], %2 "v": f32[H, S, 64], %3 "document": i32[S]) -> (f32[H, S, 64]) {
@@ -31,27 +32,31 @@
 //! }
 //! ```
 //!
-//! The mask, which would have an element for each query and key, is never stored: the kernel computes the part for each tile of
-//! scores. The schedule also sees which keys the formula hides from a tile of queries (`tile/schedule/attention/visible.rs`):
-//! these are not visited, so a sliding window costs time linear in the sequence. A remark tells how many blocks are.
+//! The mask, which would have an element for each query and key, is never stored: the kernel
+//! computes it tile by tile. The schedule also derives which keys the formula hides from a tile of
+//! queries (`tile/schedule/attention/visible.rs`): these are skipped, so a sliding window costs
+//! time linear in the sequence. A remark gives the number of skipped blocks.
 //!
 //! # Conditions
 //!
-//! * The mask is a condition that keeps scores, or is added to them. It is computed by elementwise operations and `broadcast` alone,
-//!   and has an element for each pair of query and key; if it counts positions, one for each query or each key is enough.
-//! * It counts positions (`iota`, `causal`), or all that it reads has one element for each query or each key (document ids),
-//!   not for each pair.
-//! * What has no element for each pair is computed outside, unless it counts positions by cheap operations: bounds of these
-//!   show which keys are hidden. A lookup in a table is always outside.
+//! * The mask is a condition that keeps scores, or is added to them. It is computed by elementwise
+//!   operations and `broadcast` alone, and has an element for each pair of query and key; if it
+//!   counts positions, one for each query or each key is enough.
+//! * It counts positions (`iota`, `causal`), or all values that it reads have one element for each
+//!   query or each key (document ids), not for each pair.
+//! * A value without an element for each pair is computed outside, unless it counts positions by
+//!   cheap operations: bounds of these show which keys are hidden. A lookup in a table is always
+//!   outside.
 //! * `size`: at most 48 operations and 16 operands.
 //!
-//! Attentions that share a mask each compute it. The result is exact: the operations are the same, in the same order on each
-//! element.
+//! Attentions that share a mask each compute it. The result is exact: the operations are the same,
+//! in the same order on each element.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! It does not move a mask that is read from memory for each pair, directly or through operations on it; nor one that contains data
-//! movement, which other passes reduce to counters and views where they can.
+//! It does not fuse a mask that is read from memory for each pair, directly or through operations
+//! on it; nor one that contains data movement, which other passes reduce to counters and views
+//! where they can.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +67,6 @@ use crate::ir::{Block, Class, Function, FusionKind, Inst, Op, Value, mask_operan
 use crate::scalar::{BinaryOp, Change};
 use crate::shape::{Dim, Elem, TensorType};
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut found: Vec<(Block, Inst, Vec<Inst>)> = Vec::new();
     for block in f.layout.clone() {
@@ -94,21 +98,21 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         index.leave(f);
     }
     if fused > 0 {
-        // The original operations of the formulas, where nothing else needs them.
+        // The original operations of the formulas, if nothing else uses them.
         remove_unused(f);
     }
     ctx.count("masks computed in their kernels", fused);
     Changed::from(fused > 0)
 }
 
-/// How many tensors an attention reads together with its formulas.
+/// The number of tensors that an attention reads together with its formulas.
 fn reads(f: &Function, inst: Inst, members: &[Inst]) -> usize {
     let made = |v: &Value| f.definition(*v).is_some_and(|(i, _)| members.contains(&i));
     let all = members.iter().chain([&inst]).flat_map(|i| &f.inst(*i).operands);
     all.filter(|v| !made(v) && !is_copied(f, **v)).collect::<BTreeSet<_>>().len()
 }
 
-/// The operations of some formulas of an attention, operands first.
+/// The operations of some formulas of an attention, in topological order.
 fn members(f: &Function, inst: Inst, formulas: &[usize]) -> Vec<Inst> {
     let (mut members, mut order) = (BTreeMap::new(), Vec::new());
     let Some(pairs) = pairs(f, inst) else { return order };
@@ -120,7 +124,7 @@ fn members(f: &Function, inst: Inst, formulas: &[usize]) -> Vec<Inst> {
     order
 }
 
-/// The masks of an attention that are computed in its kernel, by their places among its operands.
+/// The masks of an attention that are computed in its kernel, as indices of its operands.
 fn formulas(f: &Function, inst: Inst) -> Vec<usize> {
     let data = f.inst(inst);
     let (Op::Attention { masks }, Some(pairs)) = (&data.op, pairs(f, inst)) else { return Vec::new() };
@@ -128,7 +132,7 @@ fn formulas(f: &Function, inst: Inst) -> Vec<usize> {
     mask_operands(masks).into_iter().filter(is_one).collect()
 }
 
-/// How many queries and keys an attention has.
+/// The numbers of queries and keys of an attention.
 fn pairs(f: &Function, attention: Inst) -> Option<[Dim; 2]> {
     let rows = |n: usize| f.tensor(*f.inst(attention).operands.get(n)?)?.shape.iter().nth_back(1).cloned();
     Some([rows(0)?, rows(1)?])
@@ -141,7 +145,7 @@ fn is_formula(f: &Function, v: Value, pairs: &[Dim; 2]) -> bool {
     if !(is_computed && slice(f, v, pairs, &mut members, &mut order)) {
         return false;
     }
-    // What is too large is told as that.
+    // A formula that is too large is reported as such by the caller.
     if members.len() > MOST_OPERATIONS {
         return true;
     }
@@ -151,8 +155,9 @@ fn is_formula(f: &Function, v: Value, pairs: &[Dim; 2]) -> bool {
     !reads_pairs || read.any(|x| counts(f, *x))
 }
 
-/// Adds the operations that compute a value in the kernel, operands first; false where the value is read from memory instead. It ends
-/// when there are more than a kernel may have, so that a long chain of operations is not gone through for each attention.
+/// Adds the operations that compute a value in the kernel, operands first; `false` if the value
+/// must be read from memory. It stops once there are more operations than a kernel may have, so
+/// that a long chain is not traversed for each attention.
 fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value, Inst>, order: &mut Vec<Inst>) -> bool {
     if members.contains_key(&v) {
         return true;
@@ -177,7 +182,7 @@ fn slice(f: &Function, v: Value, pairs: &[Dim; 2], members: &mut BTreeMap<Value,
     true
 }
 
-/// How many operations deep the definition of a vector is searched.
+/// The maximum depth to which the definition of a vector is searched.
 const DEEPEST: usize = 8;
 
 /// Does a vector count positions, by cheap operations?
@@ -192,7 +197,6 @@ fn is_cheap_counter(f: &Function, v: Value, depth: usize) -> bool {
     is_cheap && depth > 0 && d.operands.iter().any(|x| counts(f, *x) || is_cheap_counter(f, *x, depth - 1))
 }
 
-/// Is it a counter?
 fn counts(f: &Function, v: Value) -> bool {
     f.definition(v).is_some_and(|(_, d)| matches!(d.op, Op::Iota { .. } | Op::Causal))
 }
@@ -207,7 +211,8 @@ fn is_matrix(f: &Function, v: Value, [queries, keys]: &[Dim; 2]) -> bool {
     f.tensor(v).is_some_and(is_long)
 }
 
-/// Copies the operations of the formulas of an attention, since their results may be used elsewhere; the copies in order.
+/// Copies the operations of an attention's formulas, since their results may be used elsewhere;
+/// returns the copies in order.
 fn own_copies(f: &mut Function, block: Block, inst: Inst, formulas: &[usize], members: &[Inst]) -> Vec<Inst> {
     let mut copies: BTreeMap<Value, Value> = BTreeMap::new();
     let mut made = Vec::new();

@@ -1,4 +1,5 @@
-//! fuse-rows: a norm, or a softmax with what surrounds it, becomes one kernel that reads each row once.
+//! fuse-rows: fuses a norm, or a softmax with the operations around it, into one kernel that reads
+//! each row once.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S, 768], %1 "weight": f32[768]) -> (f32[S, 768]) {
@@ -29,18 +30,22 @@
 //!
 //! # Conditions
 //!
-//! * `axis`: reductions and softmaxes are over the last axis alone, with the axis kept (`canonicalise-reduce`).
-//! * `shape`: all reduce rows of one and the same shape `[.., N]`; elementwise operations are on `[.., N]`, or on `[.., 1]`,
-//!   one number for each row. What is smaller stays outside and is broadcast as an operand.
-//! * `uses`: one result leaves the region; everything else is used inside alone.
+//! * `axis`: reductions and softmaxes are over the last axis alone, with the axis kept
+//!   (`canonicalise-reduce`).
+//! * `shape`: all reduce rows of the same shape `[.., N]`; elementwise operations are on `[.., N]`,
+//!   or on `[.., 1]`, one number per row. Smaller values stay outside and are broadcast as
+//!   operands.
+//! * `uses`: one result leaves the region; all others are used only inside.
 //! * All are in one block; at most 48 operations and 16 operands (`size`).
 //!
-//! It is exact: the operations are the same, and a reduction sums its row as it did alone. What a kernel centres by a mean of its own, it
-//! centres more accurately than two kernels could, between which the mean is rounded: `lowering::tile::means` states the bounds of both.
+//! It is exact: the operations are the same, and a reduction sums its row in the same order. A
+//! kernel that centres rows by a mean that it computes itself is more accurate than two kernels,
+//! between which the mean is rounded; `lowering::tile::means` states the bounds of both.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! Nothing is computed twice but constants and counters. A region never takes a matmul in. A softmax alone stays as it is.
+//! Only constants and counters are duplicated. A region never contains a matmul. A lone softmax
+//! stays as it is.
 
 use super::outline::{Index, Scene, first_loc, names, outline_all, rows_of};
 use super::rewrite::remove_unused;
@@ -49,7 +54,6 @@ use crate::ir::{Function, FusionKind, Inst, Op};
 use crate::scalar::ReduceKind;
 use crate::shape::Dim;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
     let mut index = Index::new(f);
@@ -64,21 +68,23 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         }
     }
     if fused > 0 {
-        // Constants and counters that now have their copies inside.
+        // Constants and counters that were copied into the regions.
         remove_unused(f);
     }
     ctx.count("regions made", fused);
     Changed::from(fused > 0)
 }
 
-/// The shape of the rows of a region: its leading dimensions, and the row's length once a member shows it.
+/// The shape of a region's rows: its leading dimensions, and the row length once a member
+/// determines it.
 struct Space {
     lead: Vec<Dim>,
     length: Option<Dim>,
 }
 
 impl Space {
-    /// Is this the shape of whole rows, or of one number for each row? The length is learned from the first.
+    /// Is this the shape of whole rows, or of one number per row? The first whole row sets the
+    /// length.
     fn admits(&mut self, shape: &[Dim]) -> bool {
         let Some((last, lead)) = shape.split_last() else { return false };
         if lead != self.lead.as_slice() {
@@ -98,7 +104,7 @@ impl Space {
     }
 }
 
-/// The region whose result an instruction makes; only itself where there is none.
+/// The members of the region whose last instruction is `root`; only `root` if there is no region.
 fn rows(scene: &Scene, root: Inst) -> Vec<Inst> {
     let Some((lead, last)) = scene.result(root).and_then(rows_of) else { return Vec::new() };
     let length = (last.as_const() != Some(1)).then(|| last.clone());
@@ -130,7 +136,7 @@ fn joins(scene: &Scene, i: Inst, space: &mut Space) -> bool {
     }
 }
 
-/// What to tell of a softmax or reduction that cannot be in a region because of its axis.
+/// The reason, for a remark, if the axis keeps a softmax or reduction out of a region.
 fn other_axis(f: &Function, i: Inst) -> Option<String> {
     let d = f.inst(i);
     let rank = d.operands.first().and_then(|v| f.tensor(*v))?.rank();
@@ -141,5 +147,5 @@ fn other_axis(f: &Function, i: Inst) -> Option<String> {
         _ => return None,
     };
     (axes != [rank.checked_sub(1)?])
-        .then(|| format!("`{what}` is over {axes:?} of {rank} axes, not over the last alone"))
+        .then(|| format!("`{what}` is over {axes:?} of {rank} axes, not over only the last"))
 }

@@ -1,4 +1,5 @@
-//! gather-diagonals: a table read at places that depend on row minus column alone is read once for each diagonal.
+//! gather-diagonals: gathers a table once per diagonal, if the indices depend only on row minus
+//! column.
 //!
 //! ```text
 //! func @f(%0 "x": f32[H, S, T], %1 "table": f32[32, H]) -> (f32[H, S, T]) {
@@ -38,27 +39,30 @@
 //! }
 //! ```
 //!
-//! A learned bias of relative positions (T5's buckets, clipped distances) has as many different elements as a matrix has
-//! diagonals, S + T - 1. These are computed, and the matrix is a view of them: one row further is one element further, one
-//! column further one element back. Element p of the vector is diagonal i - j = p - T; no pair is on the first one, which
-//! is there so that the vector has no negative length when S and T are 0. Neighbouring rows are neighbours in memory, since
+//! A learned bias of relative positions (T5's buckets, clipped distances) has as many distinct
+//! elements as a matrix has diagonals, S + T - 1. Only these are computed, and the matrix is a view
+//! of them: the next row is the next element, the next column the previous one. Element p of the
+//! vector is diagonal i - j = p - T; element 0 belongs to no pair, and keeps the length of the
+//! vector non-negative when S and T are 0. Neighbouring rows are neighbours in memory, since
 //! attention has queries in the lanes of vectors.
 //!
 //! # Conditions
 //!
-//! * The indices are a matrix, of more than one row and column as far as is known, made of counters, numbers, and tensors of rank 0,
-//!   by elementwise operations and movement of counters; counters meet as i - j, plus or minus what is the same for all pairs, or are
-//!   compared, plus or minus numbers of the program: `where(j > i + 2, ..)`.
-//! * The table has at least one element along its axis, as far as is known: where there are no pairs, or on the first diagonal, the
-//!   index is 0, so that no index is out of range that was not before.
+//! * The indices are a matrix, of more than one row and column as far as is known, computed from
+//!   counters, numbers, and tensors of rank 0, by elementwise operations and movement of counters.
+//!   Counters only occur as i - j plus or minus a value that is the same for all pairs, or in
+//!   comparisons, plus or minus literals: `where(j > i + 2, ..)`.
+//! * The table has at least one element along its axis, as far as is known: if there are no pairs,
+//!   and for element 0, the index is 0, so that no index is newly out of range.
 //!
-//! It is exact: the index of a diagonal is computed by the same operations, with p - T for the row and 0 for the column. Integers
-//! wrap, so that differences are the same however large their parts are. What is compared must not wrap: numbers beyond 2^30 are
-//! rejected, and S + T is assumed to fit the type of the counters, as for masks ([`super::counters`]).
+//! It is exact: the index of a diagonal is computed by the same operations, with p - T as row and 0
+//! as column. Integers wrap, so differences are the same however large their operands are. Operands
+//! of comparisons must not wrap: literals beyond 2^30 are rejected, and S + T is assumed to fit the
+//! type of the counters, as for masks ([`super::counters`]).
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! Formulas without a table stay: they are computed where they are used (`fuse-mask`).
+//! Formulas without a table stay: they are computed in their consumer (`fuse-mask`).
 
 use std::collections::BTreeMap;
 
@@ -68,12 +72,11 @@ use crate::ir::{Block, Class, Function, Inst, Op, Scalar, Value};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
-/// The most operations that compute an index.
+/// The maximum number of operations that compute an index.
 const MOST_OPERATIONS: usize = 64;
-/// The largest number that is added to a counter before it is compared.
+/// The largest number that may be added to a counter before a comparison.
 const MOST_ADDED: i64 = 1 << 30;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut gathers = Vec::new();
     for (block, inst, d) in f.insts() {
@@ -84,7 +87,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for (block, inst) in gathers {
         let Some(what) = found(f, inst) else { continue };
-        // A rule's error means that the rewrite does not fit; the program stays.
+        // An error of a rule means that the rewrite does not fit; the function is left unchanged.
         let Ok(()) = rewrite(f, (block, inst), &what) else { continue };
         let [rows, columns] = &what.shape;
         let text = format!("the table is read once for each diagonal of [{rows}, {columns}]");
@@ -98,23 +101,24 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(changed > 0)
 }
 
-/// What the axes of a value are in the matrix of indices, the last one first.
+/// The meaning of the axes of a value in the matrix of indices, last axis first.
 type Axes = [Axis; 2];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Axis {
     Row,
     Column,
-    /// It has a single element, or the value has fewer axes.
+    /// It has one element, or the value has fewer axes.
     None,
 }
 
 /// How a value depends on row i and column j.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dependence {
-    /// An integer: so many times i and j, plus what is the same everywhere, if that is a number that is known.
+    /// A linear function of i and j with these coefficients, plus a value that is the same
+    /// everywhere: `Some` if it is a known number.
     Linear { row: i64, column: i64, added: Option<i64> },
-    /// A function of i - j.
+    /// A function of i - j alone.
     Difference,
 }
 
@@ -132,7 +136,8 @@ impl Dependence {
         }
     }
 
-    /// Does i - j decide how two integers compare? These are a counter, or none, and a number.
+    /// Does i - j determine the comparison of two integers? Each must be a counter or nothing, plus
+    /// a known number.
     fn compares_by_difference(self, other: Dependence) -> bool {
         let parts = |d: Dependence| match d {
             Dependence::Linear { row: row @ 0..=1, column: column @ 0..=1, added: Some(_) } => Some((row, column)),
@@ -142,18 +147,18 @@ impl Dependence {
     }
 }
 
-/// A gather that can be made by diagonals.
+/// A gather that can be rewritten to read diagonals.
 struct Found {
     table: Value,
     axis: usize,
     index: Value,
-    /// The type of indices.
+    /// The element type of the indices.
     elem: Elem,
-    /// Rows and columns.
+    /// Extents: rows, columns.
     shape: [Dim; 2],
 }
 
-/// Reads the table of a gather by diagonals, if it can be.
+/// Matches a gather whose indices depend on the diagonal alone.
 fn found(f: &Function, inst: Inst) -> Option<Found> {
     let d = f.inst(inst);
     let (Op::Gather { axis, batch: 0 }, [table, index]) = (&d.op, d.operands.as_slice()) else { return None };
@@ -176,7 +181,7 @@ fn found(f: &Function, inst: Inst) -> Option<Found> {
     })
 }
 
-/// What the axes of the operand of a reshape are, if both have the same axes of more than one element.
+/// The axes of the operand of a reshape, if it only adds or drops axes of 1.
 fn before_reshape(axes: Axes, from: &[Dim], to: &[Dim]) -> Option<Axes> {
     let long = |shape: &[Dim]| -> Vec<(usize, Dim)> {
         let from_right = shape.iter().rev().cloned().enumerate();
@@ -193,21 +198,21 @@ fn before_reshape(axes: Axes, from: &[Dim], to: &[Dim]) -> Option<Axes> {
     Some(before)
 }
 
-/// What the axes of the operand of an operation are, if it is one that may move counters.
+/// For an operation that may move counters: its operand, and the axes of the operand.
 fn before(f: &Function, v: Value, axes: Axes) -> Option<(Value, Axes)> {
     let (_, d) = f.definition(v)?;
     let [x] = *d.operands.as_slice() else { return None };
     let (from, to) = (f.tensor(x)?, f.tensor(v)?);
     Some(match &d.op {
         Op::Reshape => (x, before_reshape(axes, &from.shape, &to.shape)?),
-        // An axis of one element is repeated.
+        // Broadcasting repeats an axis of one element.
         Op::Broadcast => (x, axes),
         Op::Transpose { perm } if perm.as_slice() == [1, 0] => (x, [axes[1], axes[0]]),
         _ => return None,
     })
 }
 
-/// What a counter counts.
+/// The axis that a counter counts.
 fn counted(axis: usize, shape: &[Dim], axes: Axes) -> Option<Axis> {
     if shape.get(axis)?.as_const() == Some(1) {
         return Some(Axis::None);
@@ -228,7 +233,7 @@ impl Reader<'_> {
         if self.known.len() >= MOST_OPERATIONS {
             return None;
         }
-        // A value is made of earlier ones.
+        // Counts towards the limit; operands are defined earlier, so there is no cycle.
         self.known.insert((v, axes), None);
         let how = self.made(v, axes);
         self.known.insert((v, axes), how);
@@ -278,7 +283,7 @@ impl Reader<'_> {
     }
 }
 
-/// A sum or difference of multiples of counters.
+/// A sum, difference or multiple of linear functions.
 fn linear(op: &Op, operands: &[Dependence]) -> Option<Dependence> {
     type Counts = (i64, i64, Option<i64>);
     let both = |sign: i64, [a, b]: [Counts; 2]| {
@@ -298,7 +303,7 @@ fn linear(op: &Op, operands: &[Dependence]) -> Option<Dependence> {
     }
 }
 
-/// Writes the operations of an index again, for each diagonal.
+/// Emits the operations of an index again, once per diagonal.
 struct Writer<'a> {
     f: &'a mut Function,
     cursor: Cursor,
@@ -307,7 +312,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The value for each diagonal: a vector, or a number if it is the same for all.
+    /// The value per diagonal: a vector, or a scalar if it is the same for all.
     fn value(&mut self, v: Value, axes: Axes) -> Result<Value, String> {
         if let Some(made) = self.made.get(&(v, axes)) {
             return Ok(*made);
@@ -341,21 +346,21 @@ impl Writer<'_> {
         cursor.insert_as(self.f, op, operands, cast.then_some(declared))
     }
 
-    /// Positions in the vector.
+    /// Positions p in the vector of diagonals.
     fn places(&mut self, elem: Elem) -> Result<Value, String> {
         let [rows, columns] = self.shape;
         let ty = TensorType::new(elem, vec![rows.add(columns)]);
         self.cursor.insert_as(self.f, Op::Iota { axis: 0 }, Vec::new(), Some(ty))
     }
 
-    /// Row minus column.
+    /// i - j, i.e. p - T, for each diagonal.
     fn diagonals(&mut self, elem: Elem) -> Result<Value, String> {
         let places = self.places(elem)?;
         let columns = self.number(&self.shape[1].clone(), elem)?;
         self.cursor.insert(self.f, Op::Binary(BinaryOp::Sub), vec![places, columns])
     }
 
-    /// The value of a dimension.
+    /// The value of a dimension, as a tensor of rank 0.
     fn number(&mut self, d: &Dim, elem: Elem) -> Result<Value, String> {
         match d.as_const() {
             Some(n) => self.cursor.constant(self.f, Scalar::Int(n), elem),
@@ -363,7 +368,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The index, which is 0 where it is of no pair.
+    /// The index per diagonal; 0 if the diagonal belongs to no pair.
     fn index(&mut self, index: Value, elem: Elem) -> Result<Value, String> {
         let index = self.value(index, [Axis::Column, Axis::Row])?;
         let places = self.places(elem)?;
@@ -371,7 +376,8 @@ impl Writer<'_> {
         let mut kept = self.cursor.insert(self.f, Op::Compare(CmpOp::Ne), vec![places, zero])?;
         let [rows, columns] = self.shape;
         if !(rows.is_const() && columns.is_const()) {
-            // 0 where there are no rows or no columns, else the length of the vector.
+            // The number of valid positions: 0 without rows or columns, else the length of the
+            // vector.
             let pairs = rows.mul(columns).mul(&Dim::from(2));
             let length = self.number(&pairs.min_with(&rows.add(columns)), elem)?;
             let is_some = self.cursor.insert(self.f, Op::Compare(CmpOp::Lt), vec![places, length])?;
@@ -385,8 +391,8 @@ fn rewrite(f: &mut Function, (block, inst): (Block, Inst), what: &Found) -> Resu
     let cursor = Cursor::before(f, block, inst);
     let mut writer = Writer { f, cursor, shape: &what.shape, made: BTreeMap::new() };
     let index = writer.index(what.index, what.elem)?;
-    let t = f.tensor(what.table).ok_or("a table that is no tensor")?.clone();
-    // The axis of the table comes last, the others keep their order.
+    let t = f.tensor(what.table).ok_or("a table that is not a tensor")?.clone();
+    // Move the axis of the table last; the others keep their order.
     let (axis, last) = (what.axis, t.rank().checked_sub(1).ok_or("a table without axes")?);
     let mut table = what.table;
     if axis != last {

@@ -1,4 +1,5 @@
-//! hoist-products: what a loop multiplies row by row of a tensor that does not change is one product before the loop.
+//! hoist-products: replaces a loop's row-by-row matmuls of an unchanging tensor by one matmul
+//! before the loop.
 //!
 //! ```text
 //! param "b"                               : f32[64]
@@ -56,42 +57,48 @@
 //! }
 //! ```
 //!
-//! A step of a recurrent network has two products: that of its input, which is known for all steps, and that of its state. In the
-//! loop, each reads all of its weights in every step, for as few rows as there are sequences. Before the loop, the first one reads
-//! them once, and a step is half the work.
+//! A step of a recurrent network has two matmuls: one of its input, which is known for all steps,
+//! and one of its state. In the loop, each reads all of its weights in every step, for only as many
+//! rows as there are sequences. Before the loop, the first one reads its weights once, which halves
+//! the work of a step.
 //!
 //! # Why it is right
 //!
-//! Say that a value of the loop is *stepped* if it is `X[i]` for a tensor X from before the loop, an operation
-//! on stepped values of the same i and on values from before the loop, and that operation acts on each `X[i]` alone: elementwise,
-//! `reshape`, `transpose` or `slice` of the other axes, `gather` from a table, `matmul` by a matrix. Then `op(X[i])` is
-//! `op'(X)[i]`, where `op'` has the same operation with one axis more in front. So whatever i is, and whether or not
-//! the loop gets there, the value is the same; `X[i]` is replaced by `Y[i]` in its place, and is in range where that was.
+//! Call a value of the loop *stepped* if it is `X[i]` for a tensor X from before the loop, or an
+//! operation on stepped values with the same i and values from before the loop, which acts on each
+//! `X[i]` separately: elementwise, `reshape`, `transpose` or `slice` of the other axes, `gather`
+//! from a table, `matmul` by a matrix. Then `op(X[i])` is `op'(X)[i]`, where `op'` is the same
+//! operation with one more leading axis. So the value is the same for every i, whether or not the
+//! loop reaches it; `X[i]` is replaced by `Y[i]` at the same point, which is in range exactly if
+//! `X[i]` was.
 //!
-//! It is exact, for a row of a product does not depend on how many rows there are (with the exception that the crate's
-//! documentation has for right operands of `bf16` that are computed).
+//! It is exact, because a row of a matmul does not depend on the number of rows (with the exception
+//! that the crate's documentation states for computed `bf16` right operands).
 //!
 //! # Conditions
 //!
-//! * `steps`: The loop is entered by one unconditional jump. It counts from a number or a dimension by 1, up to another one, and
-//!   is left nowhere else; and i is the counter, or the counter is added to or subtracted from something. The axis of X is as
-//!   long as the loop has iterations, but for a number. So at most that many rows are computed in vain. A loop that a
-//!   `break` may end keeps its products.
-//! * The product is computed in every iteration, and not for taps alone.
-//! * `size`: the right operand has at most 64 times as many columns as rows, so what is kept in memory during the loop, the
-//!   product of all steps, is at most 64 times as large as its left operand for all steps.
-//! * Before the loop nothing fails that does not fail in it: a `gather`, whose integers may be out of range, is taken along only if
-//!   the axis is exactly as long as the loop has iterations, which then come to each of its rows, and if the loop sets no state.
+//! * `steps`: The loop is entered by one unconditional jump, counts by 1 from a number or a
+//!   dimension to another one, and has no other exit. The index i is the counter, plus or minus an
+//!   invariant. The axis of X is as long as the loop has iterations, up to a constant; so at most
+//!   that many rows are computed in vain. A loop that a `break` may end keeps its matmuls.
+//! * The matmul is computed in every iteration, and not for taps alone.
+//! * `size`: the right operand has at most 64 times as many columns as rows, so the result for all
+//!   steps, which is kept in memory during the loop, is at most 64 times as large as the left
+//!   operand for all steps.
+//! * Nothing fails before the loop that does not fail in it. A `gather`, whose indices may be out
+//!   of range, is hoisted only if the axis is exactly as long as the loop has iterations, so that
+//!   every row is reached, and if the loop sets no state.
 //!
-//! What is done with a product goes along while it is stepped and nothing else uses the product, so one tensor is kept for each
-//! product: the bias, and an activation if there is no other product's result between.
+//! Operations on the result, such as the bias and an activation, are hoisted with it while they are
+//! stepped, do not depend on a second matmul, and nothing else uses the result: one tensor is kept
+//! for each matmul.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! A product of something put together from stepped values and others, `concat(x[t], h) @ w`, stays whole: two
-//! products would be summed in another order. Nor does it look into rows that are reduced (a norm of `x[t]`), or for windows of
-//! several rows. Rows that only each second iteration takes are not told from others: the loop then has fewer iterations than
-//! there are rows, which is a `steps` of its own.
+//! A matmul whose operand combines stepped values with others, `concat(x[t], h) @ w`, stays: two
+//! matmuls would sum in another order. Reductions of rows (a norm of `x[t]`) and windows of several
+//! rows are not hoisted. Loops that use only every second row are not treated specially: they have
+//! fewer iterations than there are rows, which fails `steps`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -107,16 +114,15 @@ use crate::ir::{Block, Cfg, Class, Function, Inst, Loop, Op, Scalar, Terminator,
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, TensorType};
 
-/// The most columns of a right operand for each of its rows.
+/// The maximum number of columns of a right operand per row.
 const WIDEST: i64 = 64;
-/// How many operations deep a counter is looked into.
+/// The maximum depth to which the expression of a counter is searched.
 const DEEPEST: usize = 8;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let cfg = f.cfg();
     let mut hoisted = 0;
-    // Inner loops first: what comes before them may be stepped in the loops around.
+    // Inner loops first: hoisted values may be stepped in an outer loop.
     for l in cfg.loops() {
         if let Some(before) = preheader(f, &cfg, &l)
             && let Some(counted) = counted(f, &cfg, &l, before)
@@ -127,20 +133,20 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     if hoisted > 0 {
         remove_unused(f);
     }
-    ctx.count("products hoisted", hoisted);
+    ctx.count("matmuls hoisted", hoisted);
     Changed::from(hoisted > 0)
 }
 
 /// A loop that counts.
 struct Counted {
     counter: Value,
-    /// How many iterations it has, if nothing else ends it.
+    /// The trip count, if nothing else ends the loop.
     trips: Dim,
-    /// It may end before.
+    /// May it end before?
     ends_early: bool,
 }
 
-/// `lt i, n` in the header of a loop that adds 1 to i.
+/// Matches `lt i, n` in the header of a loop that adds 1 to i.
 fn counted(f: &Function, cfg: &Cfg, l: &Loop, before: Block) -> Option<Counted> {
     let header = f.block(l.header);
     let Terminator::BrIf { condition, then, otherwise } = &header.terminator else { return None };
@@ -179,7 +185,7 @@ fn latches<'a>(cfg: &'a Cfg, l: &'a Loop) -> impl Iterator<Item = Block> + 'a {
     cfg.predecessors(l.header).iter().copied().filter(|b| l.blocks.contains(b))
 }
 
-/// A number, or a dimension.
+/// A literal or a dimension.
 fn number(f: &Function, v: Value) -> Option<Dim> {
     match &f.def_inst(v)?.op {
         Op::Const(Scalar::Int(n)) => Some(Dim::from(*n)),
@@ -188,16 +194,17 @@ fn number(f: &Function, v: Value) -> Option<Dim> {
     }
 }
 
-/// Where the rows of stepped values come from: `X[i]`.
+/// The source of the rows of a stepped value: `X[i]`.
 #[derive(Clone, PartialEq)]
 struct Rows {
-    /// i.
+    /// The index i.
     at: Value,
-    /// How many rows X has.
+    /// The number of rows of X.
     extent: Dim,
-    /// The instruction that takes the first of them, and its block: what replaces it is read there.
+    /// The first instruction that reads a row, and its block; the row of the hoisted result is read
+    /// there.
     taken: (Block, Inst),
-    /// Is its axis kept, with extent 1?
+    /// Is the row read as a window that keeps the axis with extent 1?
     window: bool,
 }
 
@@ -205,23 +212,23 @@ struct Rows {
 #[derive(Clone)]
 struct Stepped {
     rows: Rows,
-    /// The last product that it was made of.
+    /// The last matmul in its expression.
     product: Option<Inst>,
 }
 
-/// A loop, while it is looked at.
+/// The loop being analysed.
 struct Scene<'a> {
     f: &'a Function,
     counted: &'a Counted,
     uses: &'a Uses,
-    /// Values of the loop.
+    /// Values defined in the loop.
     inside: SecondaryMap<Value, bool>,
     stepped: BTreeMap<Value, Stepped>,
-    /// May what fails in an iteration fail before the loop?
+    /// May an operation that can fail be hoisted?
     may_fail: bool,
-    /// Products that are too wide.
+    /// Matmuls whose right operand is too wide.
     wide: Vec<Inst>,
-    /// Lengths that have their values in the loop.
+    /// Dimensions whose values are set in the loop.
     lengths: BTreeSet<Arc<str>>,
 }
 
@@ -238,7 +245,7 @@ fn hoist(f: &mut Function, ctx: &mut Context, cfg: &Cfg, l: &Loop, before: Block
     let may_fail = !l.blocks.iter().any(sets_state);
     let (stepped, wide, lengths) = (BTreeMap::new(), Vec::new(), f.lengths_in(&l.blocks));
     let mut scene = Scene { f, counted, uses: &uses, inside, stepped, may_fail, wide, lengths };
-    // Definitions come before uses in this order.
+    // In dominator order, definitions come before uses.
     for b in cfg.dominator_order().into_iter().filter(|b| l.blocks.contains(b)) {
         if latches(cfg, l).all(|latch| cfg.dominates(b, latch)) {
             f.block(b).insts.iter().for_each(|i| scene.look_at(b, *i));
@@ -246,7 +253,7 @@ fn hoist(f: &mut Function, ctx: &mut Context, cfg: &Cfg, l: &Loop, before: Block
     }
     let found = scene.wanted(&for_taps);
     for inst in scene.wide {
-        let text = format!("the product has more than {WIDEST} times as many columns as steps to sum");
+        let text = format!("the matmul has more than {WIDEST} times as many columns as terms to sum");
         ctx.missed(f, f.inst(inst).loc, Condition::Size, text, Vec::new());
     }
     let stepped = scene.stepped;
@@ -261,12 +268,12 @@ fn hoist(f: &mut Function, ctx: &mut Context, cfg: &Cfg, l: &Loop, before: Block
             continue;
         }
         whole.insts.clear();
-        // A rule's error means that the rewrite does not fit; the program stays.
+        // An error of a rule means that the rewrite does not fit; the function is left unchanged.
         let Ok(all) = whole.make(f, v) else { continue };
         let Ok(row) = take(f, rows, all, v) else { continue };
         let computing = |i: &Inst| f.inst(*i).op.info().class != Class::Movement;
         let members: Vec<Inst> = whole.insts.iter().copied().filter(computing).collect();
-        let text = format!("one product for all {} steps, before the loop: {}", rows.extent, names(f, &members));
+        let text = format!("one matmul for all {} steps, before the loop: {}", rows.extent, names(f, &members));
         ctx.done(f, loc, text);
         replace_result(f, inst, row);
         hoisted += 1;
@@ -274,20 +281,20 @@ fn hoist(f: &mut Function, ctx: &mut Context, cfg: &Cfg, l: &Loop, before: Block
     hoisted
 }
 
-/// Why the loop may not come to all rows, if so.
+/// The reason, if the loop may not reach all rows.
 fn too_few(counted: &Counted, rows: &Rows) -> Option<String> {
     if counted.ends_early {
-        return Some(format!("the loop may end before it has come to all {} rows", rows.extent));
+        return Some(format!("the loop may end before it reaches all {} rows", rows.extent));
     }
     let fits = rows.extent.sub(&counted.trips).as_const().is_some();
     (!fits).then(|| format!("the loop has {} iterations for {} rows", counted.trips, rows.extent))
 }
 
 impl Scene<'_> {
-    /// Finds out whether the result of an instruction is stepped.
+    /// Decides whether the result of an instruction is stepped.
     fn look_at(&mut self, block: Block, inst: Inst) {
         let d = self.f.inst(inst);
-        // What names a length of the loop stays in it.
+        // An operation that mentions a dimension set in the loop stays in it.
         if let Some(v) = d.result
             && self.f.tensor(v).is_some()
             && (self.lengths.is_empty() || self.f.dimensions_of(d).is_disjoint(&self.lengths))
@@ -315,7 +322,7 @@ impl Scene<'_> {
             }
             _ => {}
         }
-        // All values that change from step to step have the same rows.
+        // All stepped operands must have the same rows.
         let mut inside = d.operands.iter().filter(|v| self.inside[**v]);
         let first = self.stepped.get(inside.next()?)?.clone();
         let others = inside.map(|v| self.stepped.get(v)).collect::<Option<Vec<&Stepped>>>()?;
@@ -354,13 +361,14 @@ impl Scene<'_> {
             (Op::Reshape | Op::Transpose { .. } | Op::Slice { .. }, [_]) => {}
             _ => return None,
         }
-        // The operation after a product is moved with it, or both would be kept.
+        // The operation after a matmul is hoisted with it only if it is the only user; else both
+        // results would be kept.
         let is_product = |v: &Value| self.stepped.get(v).is_some_and(|s| s.product.is_some());
         let alone = d.operands.iter().filter(|v| is_product(v)).all(|v| self.uses[*v].len() == 1);
         (alone || d.op == Op::Matmul).then_some(Stepped { rows: first.rows, product })
     }
 
-    /// Is it another one in each iteration: the counter, or a sum or difference of it and what does not change?
+    /// Does the value differ in each iteration: the counter, plus or minus an invariant?
     fn counts(&self, v: Value, depth: usize) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         if v == self.counted.counter {
@@ -383,7 +391,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The stepped values made of products that something needs as they are in one step, in order.
+    /// The stepped results of matmuls that the loop needs one row at a time, in order.
     fn wanted(&self, for_taps: &impl Fn(Value) -> bool) -> Vec<Value> {
         let is_product = |v: Value| self.stepped.get(&v).is_some_and(|s| s.product.is_some());
         let taken = |u: &Use| match u {
@@ -395,13 +403,13 @@ impl Scene<'_> {
     }
 }
 
-/// Makes stepped values for all steps at once, at the end of the block before the loop.
+/// Emits stepped values for all steps at once, at the end of the preheader.
 struct Whole<'a> {
     before: Block,
     stepped: &'a BTreeMap<Value, Stepped>,
-    /// What was made, by the value of one step.
+    /// Emitted values, by the value of one step.
     made: BTreeMap<Value, Value>,
-    /// What was made for the value at hand.
+    /// Instructions emitted for the current value.
     insts: Vec<Inst>,
 }
 
@@ -412,7 +420,7 @@ impl Whole<'_> {
         if let Some(made) = self.made.get(&v) {
             return Ok(*made);
         }
-        let (inst, _) = f.definition(v).ok_or("a stepped value that is no result")?;
+        let (inst, _) = f.definition(v).ok_or("a stepped value that is not a result")?;
         let d = f.inst(inst).clone();
         let one = f.tensor(v).ok_or("a stepped index")?.clone();
         let shape = [std::slice::from_ref(&rows.extent), one.shape.as_slice()].concat();
@@ -443,7 +451,7 @@ impl Whole<'_> {
             };
             let made = self.add(f, op, operands, declared, inst)?;
             if f.tensor(made) != Some(&all) {
-                return Err("a rule gives another type".into());
+                return Err("a rule infers another type".into());
             }
             made
         };
@@ -451,7 +459,7 @@ impl Whole<'_> {
         Ok(made)
     }
 
-    /// An instruction at the end of the block before the loop, with the place of another.
+    /// Appends an instruction to the preheader, with the source location of another.
     fn add(
         &mut self,
         f: &mut Function,
@@ -467,7 +475,8 @@ impl Whole<'_> {
     }
 }
 
-/// One step of what was made for all, where the first of its rows is taken: what is out of range is found there, as before.
+/// Reads one step of the hoisted result where the first of its rows was read: an index out of range
+/// is reported there, as before.
 fn take(f: &mut Function, rows: &Rows, all: Value, one: Value) -> Result<Value, String> {
     let (block, inst) = rows.taken;
     let at = Cursor::before(f, block, inst);

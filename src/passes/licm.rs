@@ -1,4 +1,5 @@
-//! licm: loop-invariant code motion: what is the same in every iteration of a loop is computed before it.
+//! licm: loop-invariant code motion: computes an operation before a loop if its operands do not
+//! change in it.
 //!
 //! ```text
 //! param "h.*.w"[12]                       : f32[64, 64]
@@ -52,18 +53,21 @@
 //!
 //! # Conditions
 //!
-//! The loop is natural (its header dominates the jumps back to it) and is entered by one unconditional jump, before which
-//! the instruction goes. Its operands are defined outside of the loop. It has no effect. Either it stands in the header,
-//! which is executed whenever the jump is; or it cannot fail, so that nothing is lost where the loop has no iteration: no
-//! `index`, `gather` or `argmax`, no slice, padding, parameter or dimension whose numbers are only known at run time, and
-//! every extent of its result is one of an operand's or cannot be negative. (Of a parameter whose index is the counter of a loop
-//! around this one it is known at compile time that it is in range.) It names no
-//! dimension that has its value in the loop (`length`). It is exact.
+//! The loop is natural (its header dominates the back edges) and is entered by one unconditional
+//! jump, before which the instruction is moved. Its operands are defined outside of the loop, and
+//! it has no effect. Either it is in the header, which is executed whenever the jump is; or it
+//! cannot fail, so that hoisting is safe for a loop without iterations. These may fail: `index`,
+//! `gather`, `argmax`, and slices, padding, parameters and dimensions with numbers that are only
+//! known at run time, as well as any result whose extent is not one of an operand's and might be
+//! negative. (A parameter indexed by the counter of an enclosing loop is known to be in range at
+//! compile time.) It does not mention a dimension whose value is set in the loop (`length`). It is
+//! exact.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! A loop that is entered from several places, or conditionally, stays as it is: lowering makes none. Nothing is
-//! moved after a loop. Memory is not considered: a hoisted value is live throughout the loop.
+//! A loop with several entries, or a conditional one, stays as it is: lowering does not generate
+//! such loops. Nothing is sunk below a loop. Memory is not considered: a hoisted value is live
+//! throughout the loop.
 
 use std::collections::BTreeSet;
 
@@ -73,22 +77,21 @@ use super::{Changed, Context};
 use crate::ir::{Block, Cfg, Function, InstData, Loop, Op, Terminator, Type, Value, in_range};
 use crate::shape::{Dim, Factor};
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let cfg = f.cfg();
     let (mut moved, mut literals) = (0, 0);
-    // Inner loops first: what leaves them may leave the loops around them too.
+    // Inner loops first: a hoisted instruction may be invariant in the outer loops too.
     for l in cfg.loops() {
         if let Some(before) = preheader(f, &cfg, &l) {
             hoist(f, &cfg, &l, before, ctx, &mut moved, &mut literals);
         }
     }
-    // Literals are printed in their users' lines; a reader does not see that they moved.
+    // Literals are printed inline, so a reader does not see that they moved; they are not counted.
     ctx.count("instructions hoisted", moved);
     Changed::from(moved + literals > 0)
 }
 
-/// The block that enters the loop, if there is one alone and it does nothing else.
+/// The only block that enters the loop, if it does nothing else at its end.
 pub(super) fn preheader(f: &Function, cfg: &Cfg, l: &Loop) -> Option<Block> {
     let mut outside = cfg.predecessors(l.header).iter().filter(|p| !l.blocks.contains(p) && cfg.is_reachable(**p));
     let block = *outside.next()?;
@@ -103,7 +106,7 @@ fn hoist(f: &mut Function, cfg: &Cfg, l: &Loop, before: Block, ctx: &Context, mo
         f.block(*b).insts.iter().filter_map(|i| f.inst(*i).result).for_each(|v| inside[v] = true);
     }
     let lengths = f.lengths_in(&l.blocks);
-    // Definitions come before uses in this order, so one walk finds chains.
+    // In dominator order, definitions come before uses, so one walk hoists chains.
     for b in cfg.dominator_order().into_iter().filter(|b| l.blocks.contains(b)) {
         for i in f.block(b).insts.clone() {
             let inst = f.inst(i);
@@ -127,8 +130,8 @@ fn is_literal(f: &Function, inst: &InstData) -> bool {
     matches!(inst.op, Op::Const(_)) && inst.result.is_some_and(|v| f.tensor(v).is_none_or(|t| t.rank() == 0))
 }
 
-/// Is it a parameter of an array of layers, and are the indices those of a layer whenever the block is reached: the counters of loops over
-/// the array around it?
+/// Is it a parameter of an array of layers whose indices are in range whenever the block is
+/// reached, being counters of loops over that array?
 fn is_there(f: &Function, cfg: &Cfg, at: Block, inst: &InstData, ctx: &Context) -> bool {
     let Op::Param { name } = &inst.op else { return false };
     let Some(counts) = ctx.arrays.get(name).filter(|counts| counts.len() == inst.operands.len()) else { return false };
@@ -136,7 +139,7 @@ fn is_there(f: &Function, cfg: &Cfg, at: Block, inst: &InstData, ctx: &Context) 
     inst.operands.iter().zip(extents).all(|(v, n)| in_range(f, cfg, at, *v, &n))
 }
 
-/// Can the instruction be executed where the program would not, without an error?
+/// Can the instruction be executed where the program would not execute it, without an error?
 fn cannot_fail(f: &Function, inst: &InstData) -> bool {
     let known: BTreeSet<&Dim> =
         inst.operands.iter().filter_map(|v| f.tensor(*v)).flat_map(|t| &t.shape).collect::<BTreeSet<&Dim>>();
@@ -148,25 +151,26 @@ fn cannot_fail(f: &Function, inst: &InstData) -> bool {
     extents && (!inst.op.info().effects.fails || never_fails(f, inst))
 }
 
-/// Does an operation that may fail not fail with these attributes and operands?
+/// Does an operation that may fail certainly succeed with these attributes and operands?
 fn never_fails(f: &Function, inst: &InstData) -> bool {
     match &inst.op {
         Op::DimValue(d) => is_plain(d),
-        // The rule has compared numbers with the axis.
+        // The shape rule has compared constants with the axis.
         Op::Slice { axis, start, stop } => {
             let axis = inst.operands.first().and_then(|v| f.tensor(*v)).and_then(|t| t.shape.get(*axis));
             [Some(start), Some(stop), axis].iter().all(|d| d.is_some_and(|d| d.as_const().is_some()))
         }
         Op::Pad { axis: _, low, high } => is_plain(low) && is_plain(high),
-        // An index that is a number was checked against the extents where the loop's own index was.
+        // A constant index was checked against the extents together with the loop's own index.
         Op::Param { .. } => inst.operands.is_empty(),
         Op::Fused { body, .. } => body.insts().all(|(_, _, d)| cannot_fail(body, d)),
-        // Indices are elements, taps are written, and an axis of `argmax` may be empty: such an operation stays where it is.
+        // Indices are elements, taps are written, and an axis of `argmax` may be empty: such
+        // operations may fail and stay.
         _ => false,
     }
 }
 
-/// An integer that cannot be negative, by its form.
+/// Is it an integer without negative terms?
 fn is_plain(d: &Dim) -> bool {
     let is_symbol = |f: &Factor| matches!(f, Factor::Symbol(_));
     d.is_provably_nonnegative() && d.is_polynomial() && d.factors().all(is_symbol)

@@ -1,7 +1,7 @@
-//! What surrounds a pass when it runs: dumps, verification, bisection, times, counters.
+//! The pass manager: runs passes with dumps, verification, bisection, timing and counters.
 //!
-//! In: a verified module, options, and a sink for texts. Out: the module after its passes, their remarks, and the requested
-//! dumps and reports. What this must not know: what a pass does.
+//! In: a verified module, options, and a sink for text. Out: the module after its passes, their
+//! remarks, and the requested dumps and reports. It does not know what any pass does.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -13,20 +13,21 @@ use crate::ir::requirements::{keep, requirements};
 use crate::ir::{self, Loc, Module, text};
 use crate::shape::Fact;
 
-/// Where texts go. The driver writes them to stderr and to files; tests collect them.
+/// Receives the text output of the passes. The driver writes it to stderr and to files; tests
+/// collect it.
 pub trait Sink {
-    /// A dump or a report, with its header line and its last newline.
+    /// A dump or a report, including its header line and final newline.
     fn text(&mut self, text: &str);
-    /// The IR after a pass, for `--dump-dir`, under a name that sorts in the order of the passes.
+    /// The IR after a pass, for `--dump-dir`. File names sort in the order of the passes.
     fn file(&mut self, name: &str, text: &str);
 }
 
-/// A sink that keeps what it is given.
+/// A sink that collects its input in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Collected {
-    /// Dumps and reports, one after another.
+    /// Concatenated dumps and reports.
     pub text: String,
-    /// Files, by name.
+    /// File names and contents, in order of creation.
     pub files: Vec<(String, String)>,
 }
 
@@ -40,20 +41,21 @@ impl Sink for Collected {
     }
 }
 
-/// A pass broke the module: always a bug in attnc. The driver saves both texts and says how to run it again.
+/// A pass left an invalid module: always a bug in attnc. The driver saves both texts and prints how
+/// to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassError {
-    /// The pass.
+    /// Name of the pass.
     pub pass: &'static str,
-    /// The IR before it, as text.
+    /// The IR before the pass.
     pub before: String,
-    /// What the verifier says, each error under its line of the IR after the pass.
+    /// The IR after the pass, with each verifier error below its line.
     pub errors: String,
 }
 
 impl fmt::Display for PassError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the pass `{}` left a broken module:\n{}", self.pass, self.errors)
+        write!(f, "the pass `{}` left an invalid module:\n{}", self.pass, self.errors)
     }
 }
 
@@ -62,7 +64,7 @@ impl std::error::Error for PassError {}
 /// Runs the given passes, in their order, over a module.
 ///
 /// # Errors
-/// What the verifier found after a pass.
+/// The verifier's errors after a pass.
 pub fn run_passes(
     module: &mut Module,
     passes: &[Pass],
@@ -76,38 +78,38 @@ pub fn run_passes(
     Ok(manager.finish())
 }
 
-/// A module on its way through passes.
+/// The state of one run over a module.
 pub(super) struct Manager<'a> {
     module: &'a mut Module,
     pub(super) options: &'a Options,
     sink: &'a mut dyn Sink,
     context: Context,
     times: Vec<(&'static str, Duration)>,
-    /// Runs of a pass on a function so far, for bisection.
+    /// The number of runs of a pass on a function so far, for bisection.
     runs: u64,
-    /// Runs of a pass on the module so far, for the names of files.
+    /// The number of runs of a pass on the module so far, for file names.
     steps: usize,
     stopped: bool,
-    /// Are passes run again that ran before? Then those that change nothing leave no trace.
+    /// Is this a repetition? Then passes that change nothing are not dumped or reported.
     again: bool,
-    /// Did a pass change anything since it was asked last?
+    /// Has a pass changed anything since this was last reset?
     changed: Changed,
-    /// What is known of each function since it was changed last.
+    /// Cached facts of each function, valid until it changes.
     known: Vec<Known>,
-    /// A copy of the module, if nothing was changed since it was made.
+    /// A copy of the module, if nothing has changed since it was made.
     unchanged: Option<Module>,
 }
 
-/// What is known of a function until it is changed.
+/// Cached facts of a function.
 #[derive(Default)]
 struct Known {
-    /// What it asks of a call.
+    /// Its requirements on a call.
     needs: Option<Vec<(Fact, Loc)>>,
     /// Passes that changed nothing in it.
     done: BTreeSet<&'static str>,
 }
 
-/// How often passes are run again until they change nothing: more than any program has been seen to need.
+/// The maximum number of repetitions of a group of passes; no known program needs as many.
 const MOST_ROUNDS: usize = 8;
 
 impl<'a> Manager<'a> {
@@ -130,7 +132,7 @@ impl<'a> Manager<'a> {
         }
     }
 
-    /// Runs some passes until they change nothing.
+    /// Repeats some passes until they change nothing.
     pub(super) fn until_done(&mut self, passes: fn(&mut Self) -> Result<(), PassError>) -> Result<(), PassError> {
         let (again, mut changed) = (self.again, self.changed);
         for round in 0..MOST_ROUNDS {
@@ -146,7 +148,7 @@ impl<'a> Manager<'a> {
         Ok(())
     }
 
-    /// Runs a pass on every function, and what was requested before and after it.
+    /// Runs a pass on every function, with the dumps and checks requested before and after it.
     pub(super) fn run(&mut self, pass: &Pass) -> Result<(), PassError> {
         if self.stopped {
             return Ok(());
@@ -155,7 +157,7 @@ impl<'a> Manager<'a> {
         if options.print_before.has(pass.name) && !self.again {
             self.dump("Before", pass.name, &text::print(self.module));
         }
-        // The module before the pass is kept where it is compared or would be needed to report a bug.
+        // The module before the pass is kept if it is compared, or needed to report a bug.
         let before = (options.verify_each || options.print_changed != PrintChanged::No)
             .then(|| self.unchanged.take().unwrap_or_else(|| self.module.clone()));
 
@@ -185,7 +187,7 @@ impl<'a> Manager<'a> {
         Ok(())
     }
 
-    /// Of the remarks of a pass that ran again, what it did not say before, if it did anything.
+    /// Keeps only the new remarks of a repeated pass; none if it changed nothing.
     fn only_new_remarks(&mut self, first: usize, changed: Changed) {
         let new = self.context.remarks.split_off(first);
         if changed == Changed::Yes {
@@ -202,7 +204,7 @@ impl<'a> Manager<'a> {
         self.context.pass = pass.name;
         self.known.resize_with(self.module.functions.len(), Known::default);
         for (function, known) in self.module.functions.iter_mut().zip(&mut self.known) {
-            // It changed nothing here, and nothing else has since.
+            // The pass changed nothing here before, and no other pass has since.
             if self.again && known.done.contains(pass.name) {
                 continue;
             }
@@ -215,11 +217,12 @@ impl<'a> Manager<'a> {
                     continue;
                 }
             }
-            // What the function requires of a call stays, whatever becomes of the operations that require it.
+            // The function keeps its requirements on a call, whatever becomes of the operations
+            // that required them.
             let before = known.needs.get_or_insert_with(|| requirements(function));
             let values = function.value_count();
             let this = (pass.run)(function, &mut self.context);
-            // What a pass added and then abandoned is a change too.
+            // A value that a pass created and then abandoned is a change too.
             let this = if function.value_count() == values { this } else { Changed::Yes };
             if this == Changed::Yes {
                 let needs = keep(function, std::mem::take(before));
@@ -254,7 +257,7 @@ impl<'a> Manager<'a> {
         }
     }
 
-    /// MLIR's form of header, which viewers of pass pipelines read.
+    /// The header has MLIR's format, which viewers of pass pipelines parse.
     fn dump(&mut self, when: &str, pass: &str, text: &str) {
         self.sink.text(&format!("// -----// IR Dump {when} {pass} //----- //\n{text}\n"));
     }
@@ -277,7 +280,7 @@ impl<'a> Manager<'a> {
     }
 }
 
-/// Times by pass, all runs of one together, in the order of their first runs.
+/// Time per pass over all of its runs, in the order of first runs.
 fn time_table(times: &[(&'static str, Duration)]) -> String {
     let mut rows: Vec<(&str, Duration, u32)> = Vec::new();
     for (name, time) in times {

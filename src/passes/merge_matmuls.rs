@@ -1,4 +1,4 @@
-//! merge-matmuls: products of one tensor by several parameters become one product.
+//! merge-matmuls: merges matmuls of one tensor by several parameters into one matmul.
 //!
 //! ```text
 //! param "k.bias"                          : f32[64]
@@ -44,35 +44,43 @@
 //! }
 //! ```
 //!
-//! Queries, keys and values are made so, and one product instead of three reads its left operand once and has columns enough
-//! for all threads. Parameters are put together when a model is opened, not in each call.
+//! Queries, keys and values are computed this way. One matmul instead of three reads its left
+//! operand once and has enough columns for all threads. Parameters are concatenated when a model is
+//! opened, not in each call.
 //!
 //! # Conditions
 //!
-//! * Elements are `f32` or `bf16`. The left operand is the same value, no parameter; the right ones are parameters of one shape
-//!   except for their columns, all extents known, at least two columns each, read as they are, transposed, or cut at known places.
-//!   Parameters of an array of layers are of the same array at the same index.
-//! * The products are in one block, at most four, and none is after a `matmul` or an `attention` of what became of
-//!   another. Up to there all of them are kept in any case. So the keys and values that twelve layers, one after the other,
-//!   take of the same memory are twelve products, not one that is kept throughout.
-//! * No product is needed by taps alone: a call that does not ask for them does not compute it.
-//! * If what uses a product is one `add` of a parameter with an element for each column, in the same block, that goes along;
-//!   products with such an `add` and products without it are not merged with each other.
-//! * `shape`: the columns of each but the last are a multiple of 32, which is the widest panel of weights that any level of the
-//!   CPU has. Where a product ends inside a panel, the merged one would be a launch for each part and save nothing.
-//! * `shape`: the rows of the result are as far apart as the merged product is wide. So no `reshape` of the result, nor of its
-//!   transposition, makes one axis of rows and columns: that would copy them in each call.
-//! * `uses`: elementwise work of the product's shape, if nothing else uses the product, would be lost as its epilogue (in
-//!   `silu(gate(x)) * up(x)` both products stay), and what the function gives back, transposed and reshaped or not, is written in
-//!   place by a product of its own. Anything else may use it, and after other movement anything may follow.
+//! * Elements are `f32` or `bf16`. The left operand is the same value, and not a parameter; the
+//!   right operands are parameters of the same shape except for their columns, all extents known,
+//!   at least two columns each, read directly, transposed, or sliced at known bounds. Parameters of
+//!   an array of layers belong to the same array at the same index.
+//! * The matmuls are in one block, at most four, and none comes after a `matmul` or an `attention`
+//!   that consumes a result of another. All results are live until then in any case. So the keys
+//!   and values that twelve consecutive layers compute from the same memory remain twelve matmuls;
+//!   a single result would be live throughout.
+//! * No result is needed by taps alone: a call that does not request them does not compute it.
+//! * If the only user of a result is an `add` of a parameter with one element per column, in the
+//!   same block, the addition is merged too; matmuls with and without such an `add` are not merged
+//!   with each other.
+//! * `shape`: the number of columns of each but the last is a multiple of 32, the width of the
+//!   widest panel of weights on any CPU. If a matmul ended inside a panel, the merged one would
+//!   need a launch for each part and save nothing.
+//! * `shape`: the row stride of the result is the width of the merged matmul. So no `reshape` of
+//!   the result, or of its transpose, may combine rows and columns into one axis: that would be a
+//!   copy in each call.
+//! * `uses`: no result is lost for fusion. Elementwise operations of the result's shape that are
+//!   its only users would no longer be its epilogue (in `silu(gate(x)) * up(x)` both matmuls stay),
+//!   and a result that the function returns, transposed and reshaped or not, is written in place
+//!   only by a matmul of its own. Other users are allowed, and any users after other movement.
 //!
 //! It is exact: each element is the same sum in the same order.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! It adds no transposition. The merged product is where the first stood, with the columns in the order of the products: one
-//! that ends inside a panel is not put last. A `reshape` of what was cut out of the result is not looked at, and one after a
-//! transposition may be refused where it copies in any case.
+//! It adds no transposes. The merged matmul replaces the first one, with the columns in program
+//! order: a matmul that ends inside a panel is not moved to the end. A `reshape` of a slice of the
+//! result is not analysed, and a `reshape` after a transpose may prevent merging even if it copies
+//! in any case.
 
 use std::collections::BTreeMap;
 
@@ -83,29 +91,30 @@ use crate::ir::{Block, Class, Function, Inst, Op, Use, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem};
 
-/// The most steps of movement between a parameter and a product.
+/// The maximum number of movements between a parameter and a matmul.
 const FARTHEST: usize = 4;
 
-/// The most products that become one: queries, keys, values, and one more.
+/// The maximum number of matmuls that are merged: queries, keys, values, and one more.
 const MOST: usize = 4;
 
-/// The columns of the widest panel of weights that any level of the CPU has; the other levels' divide it.
+/// The columns of the widest panel of weights on any CPU; the widths on other instruction sets
+/// divide it.
 const WIDEST_PANEL: i64 = 32;
 
-/// A product that may be merged with others.
+/// A matmul that may be merged with others.
 struct Product {
     matmul: Inst,
-    /// The parameters' side: the right operand.
+    /// The right operand, computed from a parameter.
     weight: Value,
     columns: i64,
     /// The addition of a bias, and the bias.
     bias: Option<(Inst, Value)>,
-    /// What is used by others.
+    /// The value that others use.
     result: Value,
 }
 
-/// What products that become one have in common: the left operand, steps, element type, the arrays and indices of weight and
-/// bias.
+/// The common properties of matmuls that may be merged: the left operand, movements, element type,
+/// the arrays and indices of weight and bias.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     left: Value,
@@ -115,24 +124,23 @@ struct Key {
     bias: Option<(String, Vec<Value>)>,
 }
 
-/// Products with the same key, in the order of the block.
+/// Matmuls with the same key, in the order of the block.
 #[derive(Default)]
 struct Group {
     fit: Vec<Product>,
-    /// Those that would lose something.
+    /// Matmuls that would lose a fusion.
     lost: Vec<(Product, Loss)>,
-    /// Where in the block one of those that fit is contracted first.
+    /// The position in the block where a result of a merged matmul is first contracted.
     until: Option<usize>,
 }
 
-/// What a product would lose, the condition that says so, and the user because of whom.
+/// The fusion that a matmul would lose: the failed condition, and the user concerned.
 struct Loss {
     condition: Condition,
     user: Option<Inst>,
     text: String,
 }
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut merged = 0;
     let mut uses = f.uses();
@@ -141,7 +149,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     for block in f.layout.clone() {
         let before = merged;
         for Group { fit, lost, .. } in groups(f, &uses, block, &for_taps, ctx) {
-            // A missed merge is reported only where others are merged.
+            // A missed merge is reported only if others are merged.
             for (p, loss) in lost.into_iter().filter(|_| !fit.is_empty()) {
                 let notes = loss.user.map(|i| (f.inst(i).loc, "here".to_string())).into_iter().collect();
                 ctx.missed(f, f.inst(p.matmul).loc, loss.condition, loss.text, notes);
@@ -150,7 +158,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             let count = fit.len();
             if count > 1 && merge(f, block, &fit).is_ok() {
                 let with = if fit[0].bias.is_some() { " and their biases" } else { "" };
-                ctx.done(f, loc, format!("one product: {count} products of the same left operand{with}"));
+                ctx.done(f, loc, format!("merged {count} matmuls of the same left operand{with}"));
                 merged += count;
             }
         }
@@ -161,11 +169,11 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     if merged > 0 {
         remove_unused(f);
     }
-    ctx.count("products merged", merged);
+    ctx.count("matmuls merged", merged);
     Changed::from(merged > 0)
 }
 
-/// The products of a block that may become one, and those beside them that would lose by it.
+/// The groups of a block's matmuls that can be merged, and the matmuls that would lose a fusion.
 fn groups(f: &Function, uses: &Uses, block: Block, for_taps: &impl Fn(Value) -> bool, ctx: &mut Context) -> Vec<Group> {
     let contracted = contracted(f, block);
     let mut open: BTreeMap<Key, Group> = BTreeMap::new();
@@ -202,7 +210,8 @@ fn groups(f: &Function, uses: &Uses, block: Block, for_taps: &impl Fn(Value) -> 
     done
 }
 
-/// Where in the block a value, or what became of it, is first contracted.
+/// For each value, the position in the block where it, or a value computed from it, is first
+/// contracted.
 fn contracted(f: &Function, block: Block) -> BTreeMap<Value, usize> {
     let mut first: BTreeMap<Value, usize> = BTreeMap::new();
     for (at, inst) in f.block(block).insts.iter().enumerate().rev() {
@@ -219,7 +228,7 @@ fn contracted(f: &Function, block: Block) -> BTreeMap<Value, usize> {
     first
 }
 
-/// A product by a parameter, with the bias that is added to it, if nothing else uses it.
+/// Matches a matmul by a parameter, with the bias that is its only user, if any.
 fn candidate(f: &Function, uses: &Uses, block: Block, inst: Inst) -> Option<(Key, Product)> {
     let data = f.inst(inst);
     let (Op::Matmul, [left, weight]) = (&data.op, data.operands.as_slice()) else { return None };
@@ -237,7 +246,7 @@ fn candidate(f: &Function, uses: &Uses, block: Block, inst: Inst) -> Option<(Key
     {
         let other = f.inst(*user).operands.get(1 - at.min(&1)).copied()?;
         let fits = f.tensor(other).is_some_and(|t| t.shape.as_slice() == [Dim::from(columns)]);
-        // The index of the weight is known before the product.
+        // The index of the bias must be available before the matmul; the index of the weight is.
         let known = |(_, indices): &(String, Vec<Value>)| indices.is_empty() || *indices == weight_key.1;
         if let Some(key) = parameter(f, other).filter(|key| fits && known(key)) {
             (bias, bias_key, last) = (Some((*user, other)), Some(key), sum);
@@ -248,15 +257,15 @@ fn candidate(f: &Function, uses: &Uses, block: Block, inst: Inst) -> Option<(Key
     Some((key, Product { matmul: inst, weight: *weight, columns, bias, result: last }))
 }
 
-/// The array of a parameter, or nothing in its place, with the indices, if the value is the parameter or movement of it that a
-/// layout can express.
+/// If a value is a parameter, or movement of one that a layout can express: its array (empty if it
+/// is not in one) and its indices.
 fn parameter(f: &Function, v: Value) -> Option<(String, Vec<Value>)> {
     let mut v = v;
     for _ in 0..FARTHEST {
         let (_, data) = f.definition(v)?;
         match &data.op {
             Op::Param { name } => {
-                // Up to the last index: what lies there has as many tensors.
+                // Cut at the last index: all tensors of the array have the same count.
                 let array = name.rfind('*').and_then(|end| name.get(..end)).unwrap_or_default();
                 return Some((array.to_string(), data.operands.clone()));
             }
@@ -269,7 +278,7 @@ fn parameter(f: &Function, v: Value) -> Option<(String, Vec<Value>)> {
     None
 }
 
-/// What a product would lose, if anything.
+/// The fusion that a matmul would lose, if any.
 fn loss(f: &Function, uses: &Uses, product: &Product) -> Option<Loss> {
     let shape = |v: Value| f.tensor(v).map(|t| t.shape.as_slice());
     let own = shape(product.result)?;
@@ -282,10 +291,10 @@ fn loss(f: &Function, uses: &Uses, product: &Product) -> Option<Loss> {
     if let Some(Use::Operand(user, _)) =
         uses[product.result].first().filter(|_| uses[product.result].iter().all(elementwise))
     {
-        let text = format!("`{}` is done in the product's kernel", f.inst(*user).op);
+        let text = format!("`{}` is fused into the matmul's kernel", f.inst(*user).op);
         return Some(Loss { condition: Condition::Uses, user: Some(*user), text });
     }
-    // Moved results, and which of their axes are columns.
+    // Moved results, and which of their axes consist of columns.
     let columns: Vec<bool> = (1..=own.len()).map(|i| i == own.len()).collect();
     let mut work = vec![(product.result, columns)];
     while let Some((v, columns)) = work.pop() {
@@ -295,14 +304,14 @@ fn loss(f: &Function, uses: &Uses, product: &Product) -> Option<Loss> {
                 return Some(Loss { condition: Condition::Uses, user: None, text });
             };
             let data = f.inst(*user);
-            // A result that is only moved and then returned is written directly, too.
+            // A result that is only moved and then returned is written in place, too.
             let moved = match &data.op {
                 Op::Transpose { perm } => perm.iter().map(|i| columns.get(*i).copied()).collect(),
                 Op::Reshape => recut(shape(v)?, &columns, data.result.and_then(shape)?),
                 _ => continue,
             };
             let (Some(result), Some(columns)) = (data.result, moved) else {
-                let text = format!("`{}` makes one axis of rows and columns, which would be a copy", data.op);
+                let text = format!("`{}` combines rows and columns into one axis, which would be a copy", data.op);
                 return Some(Loss { condition: Condition::Shape, user: Some(*user), text });
             };
             work.push((result, columns));
@@ -311,9 +320,11 @@ fn loss(f: &Function, uses: &Uses, product: &Product) -> Option<Loss> {
     None
 }
 
-/// Which axes of a reshaped tensor are columns, if each is made of columns or of rows alone.
+/// The axes of a reshaped tensor that consist of columns, if each axis consists of columns or of
+/// rows alone.
 fn recut(from: &[Dim], columns: &[bool], to: &[Dim]) -> Option<Vec<bool>> {
-    // From the last axis on: neighbours that are both rows or both columns, and how many elements they have together.
+    // From the last axis: runs of adjacent axes that are all rows or all columns, and their number
+    // of elements.
     let mut runs: Vec<(bool, Dim)> = Vec::new();
     for (d, is) in from.iter().zip(columns).rev() {
         match runs.last_mut() {
@@ -337,10 +348,10 @@ fn recut(from: &[Dim], columns: &[bool], to: &[Dim]) -> Option<Vec<bool>> {
     Some(out)
 }
 
-/// Puts one product where the first one stands, and slices of it in the places of all.
+/// Replaces the first matmul by the merged one, and all results by slices of it.
 fn merge(f: &mut Function, block: Block, products: &[Product]) -> Result<(), String> {
-    let first = products.first().ok_or("no products")?.matmul;
-    let left = f.inst(first).operands.first().copied().ok_or("a product without operands")?;
+    let first = products.first().ok_or("no matmuls")?.matmul;
+    let left = f.inst(first).operands.first().copied().ok_or("a matmul without operands")?;
     let at = Cursor::before(f, block, first);
     let weights: Vec<Value> = products.iter().map(|p| p.weight).collect();
     weights.iter().for_each(|v| hoist(f, at, *v));
@@ -354,7 +365,7 @@ fn merge(f: &mut Function, block: Block, products: &[Product]) -> Result<(), Str
         let bias = at.insert(f, Op::Concat { axis: 0 }, biases)?;
         all = at.insert(f, Op::Binary(BinaryOp::Add), vec![all, bias])?;
     }
-    let axis = f.tensor(all).map(|t| t.rank().saturating_sub(1)).ok_or("a product of indices")?;
+    let axis = f.tensor(all).map(|t| t.rank().saturating_sub(1)).ok_or("a matmul of indices")?;
     let mut start = 0i64;
     for p in products {
         let old = p.bias.map_or(p.matmul, |(add, _)| add);
@@ -367,7 +378,7 @@ fn merge(f: &mut Function, block: Block, products: &[Product]) -> Result<(), Str
     Ok(())
 }
 
-/// Moves a parameter, and what moves its elements, before the cursor, if it is after.
+/// Moves a parameter, and the movements of it, before the cursor, unless they are there.
 fn hoist(f: &mut Function, at: Cursor, v: Value) {
     let mut chain = Vec::new();
     let mut next = f.definition(v);
@@ -392,9 +403,9 @@ fn hoist(f: &mut Function, at: Cursor, v: Value) {
 mod tests {
     use super::*;
 
-    /// `[S, 32]`, or what became of it, to another shape: its axes, columns as 1, or nothing.
+    /// `[S, 32]`, or a movement of it, to another shape: its axes, columns as 1, or nothing.
     fn cut(from: &[i64], columns: &[u8], to: &[i64]) -> Option<Vec<u8>> {
-        // No program has 0 here: it stands for an extent that is not known.
+        // A 0 stands for an unknown extent.
         let dims = |list: &[i64]| -> Vec<Dim> {
             list.iter().map(|n| if *n == 0 { Dim::symbol("S") } else { Dim::from(*n) }).collect()
         };
@@ -407,12 +418,12 @@ mod tests {
         assert_eq!(cut(&[0, 32], &[0, 1], &[0, 4, 8]), Some(vec![0, 1, 1]));
         assert_eq!(cut(&[6, 32], &[0, 1], &[2, 3, 1, 32, 1]), Some(vec![0, 0, 0, 1, 1]));
         assert_eq!(cut(&[0, 4, 8], &[0, 1, 1], &[0, 32]), Some(vec![0, 1]));
-        // Heads before positions, each regrouped for itself.
+        // Heads before positions, each regrouped separately.
         assert_eq!(cut(&[4, 0, 8], &[1, 0, 1], &[2, 2, 0, 8]), Some(vec![1, 1, 0, 1]));
         for to in [&[4, 128][..], &[64, 8], &[512], &[32, 16]] {
             assert_eq!(cut(&[16, 32], &[0, 1], to), None, "{to:?}");
         }
-        // The last extent stays, and yet heads and rows become one axis.
+        // The last extent stays, and yet heads and rows are combined into one axis.
         assert_eq!(cut(&[16, 4, 8], &[0, 1, 1], &[64, 8]), None);
         assert_eq!(cut(&[32, 16], &[1, 0], &[512]), None);
     }

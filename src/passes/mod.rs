@@ -1,14 +1,15 @@
-//! Passes on the graph IR: a formula becomes the same formula in fewer and larger steps.
+//! Passes on the graph IR: rewrite a module into an equivalent one with fewer and larger
+//! operations.
 //!
-//! What lives here: the passes, each a function in a file of its own that opens with what it does, a before and after,
-//! the conditions under which it is legal, and what it leaves alone; the pipeline (`pipeline`: one function, read from
-//! top to bottom); what surrounds a pass when it runs (`manager`: dumps, verification, bisection, times); and the
-//! remarks in which passes account for what they did and did not do (`remarks`). What comes in: a verified module. What
-//! goes out: a verified module that computes the same. What it must not know: source syntax, tiles, machines; and it does
-//! no I/O: texts go to a [`Sink`].
+//! Each pass is a function in a file of its own, whose head has a summary, an example before and
+//! after, the conditions under which it is legal, and its limits. `pipeline` orders the passes (one
+//! function, read from top to bottom), `manager` runs them with dumps, verification, bisection and
+//! timing, and in `remarks` they report their rewrites and missed rewrites. In: a verified module.
+//! Out: a verified module that computes the same. Passes know no source syntax, tiles or machines,
+//! and do no I/O: text goes to a [`Sink`].
 //!
-//! To add a pass: write `fn run(&mut Function, &mut Context) -> Changed` in a new file, add its row to [`PASSES`], call
-//! it in `pipeline`, and show it in a named snapshot test.
+//! To add a pass: write `fn run(&mut Function, &mut Context) -> Changed` in a new file, add its row
+//! to [`PASSES`], call it in `pipeline`, and show it in a named snapshot test.
 
 mod canonicalise_cast;
 mod canonicalise_heads;
@@ -56,9 +57,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Changed {
-    /// It is as it was.
+    /// The function is unchanged.
     No,
-    /// Something is different.
+    /// The function differs from before.
     Yes,
 }
 
@@ -69,34 +70,34 @@ impl From<bool> for Changed {
 }
 
 impl Changed {
-    /// Changed by either.
+    /// `Yes` if either is.
     pub fn or(self, other: Changed) -> Changed {
         Changed::from(self == Changed::Yes || other == Changed::Yes)
     }
 }
 
-/// What a pass may ask and tell while it works on one function.
+/// Context of a pass on one function: options, remarks, counters.
 #[derive(Debug, Default)]
 pub struct Context {
-    /// What may be done to floating-point arithmetic.
+    /// Permitted rewrites of floating-point arithmetic.
     pub float: Float,
-    /// How many tensors the parameters of the module have, for each array of layers on their paths.
+    /// For each parameter of the module, the extents of the arrays of layers on its path.
     pub arrays: BTreeMap<String, Vec<u64>>,
-    /// Name of the pass at work, for its remarks and counters.
+    /// Name of the running pass, for remarks and counters.
     pub pass: &'static str,
-    /// Remarks so far, in the order in which they were made.
+    /// Remarks so far, oldest first.
     pub remarks: Vec<Remark>,
-    /// Counters so far, by pass and what is counted.
+    /// Counters so far, by pass and event.
     pub stats: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl Context {
-    /// A context under a float mode, with nothing said yet.
+    /// A context with this float mode and no remarks.
     pub fn new(float: Float) -> Context {
         Context { float, ..Context::default() }
     }
 
-    /// Counts something, for `--stats`.
+    /// Adds `by` to the running pass's counter `what`, for `--stats`.
     pub fn count(&mut self, what: &'static str, by: usize) {
         if by > 0 {
             *self.stats.entry((self.pass, what)).or_insert(0) += by as u64;

@@ -1,24 +1,24 @@
-//! The options of a run of passes: the level, the float mode, and what to print around the passes.
+//! Options of a run of passes: the optimisation level, the float mode, and what is printed.
 //!
 //! In: names as on the command line. Out: plain values that `manager` and `pipeline` read.
 
 use std::fmt;
 
-/// What may be done to floating-point arithmetic (`--float`).
+/// Permitted rewrites of floating-point arithmetic (`--float`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Float {
-    /// Every operation rounds as written; no rewrite that changes a bit.
+    /// Every operation rounds as written; results are bit-identical.
     Strict,
-    /// Fused multiply-add, reassociation inside a reduction's own sum, and the named rewrites of the attention, scale
-    /// and norm passes, each within its stated bound.
+    /// Fused multiply-add, reassociation inside a single reduction, and the named rewrites of the
+    /// attention, scale and norm passes, each within its stated bound.
     #[default]
     Contract,
-    /// Also what is true for real numbers alone, and what drops a NaN.
+    /// Also rewrites that hold only for real numbers, and rewrites that drop a NaN.
     Fast,
 }
 
 impl Float {
-    /// Every mode, from the most careful.
+    /// All modes, strictest first.
     pub const ALL: [Float; 3] = [Float::Strict, Float::Contract, Float::Fast];
 
     /// Name on the command line.
@@ -30,7 +30,7 @@ impl Float {
         }
     }
 
-    /// The mode of this name.
+    /// Parses the name of a mode.
     pub fn from_name(name: &str) -> Option<Float> {
         Float::ALL.into_iter().find(|m| m.name() == name)
     }
@@ -42,42 +42,43 @@ impl fmt::Display for Float {
     }
 }
 
-/// How much is done (`-O0` to `-O2`).
+/// The optimisation level (`-O0` to `-O2`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// No pass at all: the program as written, one kernel for each operation.
+    /// No passes: the program as written, one kernel per operation.
     O0,
-    /// What is dead, double or constant goes; elementwise work is fused. Bit for bit the program as written.
+    /// Removes dead and redundant operations, folds constants, fuses elementwise operations.
+    /// Results are bit-identical to the program as written.
     O1,
-    /// Also the canonical forms and the fusion of attention.
+    /// Also canonicalises and fuses attention.
     #[default]
     O2,
 }
 
 impl Level {
-    /// Every level, from the lowest.
+    /// All levels, lowest first.
     pub const ALL: [Level; 3] = [Level::O0, Level::O1, Level::O2];
 
-    /// The level of this digit.
+    /// Parses the digit of a level.
     pub fn from_digit(digit: u8) -> Option<Level> {
         Level::ALL.get(usize::from(digit)).copied()
     }
 }
 
-/// Which passes a printing option names.
+/// The passes that a printing option selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Select {
-    /// None.
+    /// No pass.
     #[default]
     None,
-    /// Those of these names.
+    /// The passes with these names.
     Named(Vec<String>),
-    /// `all`.
+    /// Every pass.
     All,
 }
 
 impl Select {
-    /// Reads `all` or a list of names with commas.
+    /// Parses `all` or a comma-separated list of names.
     pub fn parse(text: &str) -> Select {
         let names: Vec<String> = text.split(',').map(str::trim).filter(|n| !n.is_empty()).map(String::from).collect();
         match names.as_slice() {
@@ -87,7 +88,7 @@ impl Select {
         }
     }
 
-    /// Is this pass named?
+    /// Is this pass selected?
     pub fn has(&self, pass: &str) -> bool {
         match self {
             Select::None => false,
@@ -96,7 +97,7 @@ impl Select {
         }
     }
 
-    /// The names that were given one by one; the caller checks that such passes exist.
+    /// The names that were listed individually; the caller checks that such passes exist.
     pub fn names(&self) -> &[String] {
         match self {
             Select::Named(names) => names,
@@ -105,36 +106,37 @@ impl Select {
     }
 }
 
-/// What `--print-changed` prints after a pass that changed something.
+/// What `--print-changed` prints after a pass that changes the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrintChanged {
     /// Nothing.
     #[default]
     No,
-    /// The IR.
+    /// The whole IR.
     Whole,
-    /// The lines that differ, with some around them.
+    /// A diff with context lines.
     Diff,
 }
 
 /// The options of a run of passes.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How much is done.
+    /// Optimisation level.
     pub level: Level,
-    /// What may be done to floats.
+    /// Permitted rewrites of floating-point arithmetic.
     pub float: Float,
     /// Dump before these passes.
     pub print_before: Select,
     /// Dump after these passes.
     pub print_after: Select,
-    /// Dump after passes that changed something.
+    /// Dump after passes that change the module.
     pub print_changed: PrintChanged,
     /// Run the verifier after every pass.
     pub verify_each: bool,
-    /// End after the first run of this pass.
+    /// Stop after the first run of this pass.
     pub stop_after: Option<String>,
-    /// Skip every run of a pass on a function beyond this many, to find by halving which one does harm.
+    /// Skip every run of a pass on a function beyond this number, to find a faulty run by
+    /// bisection.
     pub bisect_limit: Option<u64>,
     /// Report the time of each pass.
     pub time_passes: bool,
@@ -142,7 +144,7 @@ pub struct Options {
     pub stats: bool,
     /// Report the remarks of the passes.
     pub remarks: bool,
-    /// Hand the IR after each pass to [`super::Sink::file`].
+    /// Pass the IR after each pass to [`super::Sink::file`].
     pub dump_files: bool,
 }
 

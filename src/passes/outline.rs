@@ -1,9 +1,9 @@
-//! Outlining: some instructions of a block become the body of one `fused` instruction.
+//! Outlining: moves some instructions of a block into the body of one `fused` instruction.
 //!
-//! In: the instructions (the members), the last of which makes the result, and which nothing but members uses. Out: the
-//! function with the last member turned into `fused`, the others gone, and a copy of each constant and counter that they
-//! use inside the body. Which instructions belong together is the business of the passes that call it; outlining
-//! itself changes no bit of any result.
+//! In: the members, i.e. the instructions to move. The last one computes the result; results of the
+//! others are used by members only. Out: the function with the last member replaced by `fused`, the
+//! others removed, and constants and counters that the members use copied into the body. The
+//! calling passes choose the members; outlining itself does not change any result.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,19 @@ use super::rewrite::Uses;
 use crate::ir::{Block, Class, Function, FusionKind, Inst, Loc, Op, Terminator, Type, Use, Value};
 use crate::shape::{Dim, TensorType};
 
-/// The most operations in one region: beyond it, a kernel has more intermediate results than a processor has registers.
+/// The maximum number of operations in a region: beyond it, a kernel has more intermediate results
+/// than a processor has registers.
 pub(super) const MOST_OPERATIONS: usize = 48;
-/// The most tensors that one region reads.
+/// The maximum number of tensors that a region reads.
 pub(super) const MOST_OPERANDS: usize = 16;
 
-/// Who uses what in a function, and where instructions are in the block at hand; kept up to date while regions are made,
-/// so that it is made once for all blocks. What a region has taken leaves its block at [`Index::leave`].
+/// Uses of all values, and positions of instructions in the current block; updated as regions are
+/// made, so that it is computed once for all blocks. Outlined instructions leave their block at
+/// [`Index::leave`].
 pub(super) struct Index {
     block: Block,
     uses: Uses,
-    /// Block and position in it; none for what a region has taken.
+    /// Block and position in it; `None` once outlined.
     position: SecondaryMap<Inst, Option<(Block, usize)>>,
 }
 
@@ -38,18 +40,18 @@ impl Index {
         Index { block: f.entry(), uses: f.uses(), position }
     }
 
-    /// Goes to a block; its instructions.
+    /// Enters a block; returns its instructions.
     pub(super) fn enter(&mut self, f: &Function, block: Block) -> Vec<Inst> {
         self.block = block;
         f.block(block).insts.clone()
     }
 
-    /// Removes what regions have taken from the block at hand.
+    /// Removes outlined instructions from the current block.
     pub(super) fn leave(&self, f: &mut Function) {
         f.block_mut(self.block).insts.retain(|i| self.position[*i].is_some());
     }
 
-    /// After members have become a region at the last of them.
+    /// Updates the index after members were outlined at the last of them.
     fn outlined(&mut self, f: &Function, members: &[Inst]) {
         let Some((root, others)) = members.split_last() else { return };
         for i in others {
@@ -62,7 +64,7 @@ impl Index {
     }
 }
 
-/// Which operations a region may contain is asked for each block.
+/// The view that decides which operations a region of the current block may contain.
 pub(super) struct Scene<'a> {
     pub(super) f: &'a Function,
     index: &'a Index,
@@ -73,12 +75,11 @@ impl<'a> Scene<'a> {
         Scene { f, index }
     }
 
-    /// The uses of a value.
     pub(super) fn uses(&self, v: Value) -> &'a [Use] {
         &self.index.uses[v]
     }
 
-    /// Where an instruction is in this block; `None` if it is in another.
+    /// The position of an instruction in this block; `None` if it is in another.
     pub(super) fn position(&self, i: Inst) -> Option<usize> {
         self.index.position[i].filter(|(block, _)| *block == self.index.block).map(|(_, at)| at)
     }
@@ -88,7 +89,7 @@ impl<'a> Scene<'a> {
         self.f.tensor(self.f.inst(i).result?)
     }
 
-    /// Elementwise work on tensors (not on loop counters).
+    /// Is it an elementwise operation on tensors (not on loop counters)?
     pub(super) fn is_elementwise(&self, i: Inst) -> bool {
         let d = self.f.inst(i);
         d.op.info().class == Class::Elementwise
@@ -104,7 +105,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// The tensors that the members read from outside, constants and counters not among them.
+    /// The tensors that the members read from outside, except constants and counters.
     pub(super) fn operands(&self, members: &[Inst]) -> Vec<Value> {
         let mut out = Vec::new();
         for i in members {
@@ -123,11 +124,11 @@ impl<'a> Scene<'a> {
         members.len() <= MOST_OPERATIONS && self.operands(members).len() <= MOST_OPERANDS
     }
 
-    /// What joins to `root` from above: instructions of this block that `accept` takes, each used by members alone.
-    /// In the order of the block, `root` last.
+    /// Members of a region that ends at `root`: instructions of this block that `accept` admits and
+    /// that are used by members alone. In the order of the block, `root` last.
     pub(super) fn grow_up(&self, root: Inst, mut accept: impl FnMut(&Self, Inst) -> bool) -> Vec<Inst> {
         let mut members = vec![root];
-        // The latest candidate first, so that all users of a candidate have been decided when its turn comes.
+        // The latest candidate first, so that all users of a candidate have been decided before it.
         let mut candidates: BTreeMap<usize, Inst> = BTreeMap::new();
         let mut next = Some(root);
         while let Some(i) = next {
@@ -158,7 +159,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Is the value a constant or counter that a region makes for itself?
+/// Is the value a constant or counter that a region copies?
 pub(super) fn is_copied(f: &Function, v: Value) -> bool {
     f.definition(v).is_some_and(|(_, d)| is_copied_op(&d.op)) && f.tensor(v).is_some()
 }
@@ -167,7 +168,8 @@ fn is_copied_op(op: &Op) -> bool {
     matches!(op, Op::Const(_) | Op::DimValue(_) | Op::Iota { .. } | Op::Causal)
 }
 
-/// Outlines every region of a block that `find` gives for its last instruction, from the end of the block; how many.
+/// Outlines the region that `find` returns for each possible last instruction, from the end of the
+/// block; returns the number of regions.
 pub(super) fn outline_all(
     f: &mut Function,
     index: &mut Index,
@@ -191,16 +193,17 @@ pub(super) fn outline_all(
     made
 }
 
-/// Turns members into a region; the others leave the block at [`Index::leave`]. `keep_outside` are operands that must be arguments of the region though a region could
-/// copy them: those of its matmul or attention.
+/// Outlines members as a region; the others leave the block at [`Index::leave`]. `keep_outside`
+/// lists operands that must be arguments of the region though a region could copy them, i.e. those
+/// of its matmul or attention.
 pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kind: FusionKind, keep_outside: &[Value]) {
     let Some(root) = members.last() else { return };
     let mut body = Function::new("");
     let entry = body.entry();
-    // A map of what occurs: a dense one would be as large as the function for each region.
+    // A sparse map: a dense one would be as large as the function for each region.
     let mut inside: BTreeMap<Value, Value> = BTreeMap::new();
     let mut operands: Vec<Value> = Vec::new();
-    // Arguments first, in order of appearance, so that the body reads as the block did.
+    // Arguments first, in order of appearance, so that the body reads like the block did.
     for i in members {
         for v in &f.inst(*i).operands {
             let made_inside = f.definition(*v).is_some_and(|(d, _)| members.contains(&d));
@@ -249,7 +252,7 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
     index.outlined(f, members);
 }
 
-/// Copies what a region computes of these operands to the end of another one's body; its result there.
+/// Inlines a region at the end of another body, with these operands; returns its result there.
 fn copy_region(body: &mut Function, inner: &Function, operands: &[Value]) -> Option<Value> {
     let entry = body.entry();
     let from = inner.block(inner.entry());
@@ -275,12 +278,12 @@ pub(super) fn names(f: &Function, members: &[Inst]) -> String {
     members.iter().map(|i| f.inst(*i).op.info().name).collect::<Vec<_>>().join(", ")
 }
 
-/// The place of the first member that has one.
+/// The source location of the first member that has one.
 pub(super) fn first_loc(f: &Function, members: &[Inst]) -> Loc {
     members.iter().map(|i| f.inst(*i).loc).find(|l| l.line > 0).unwrap_or_default()
 }
 
-/// All but the last dimension, and the last.
+/// The leading dimensions, and the last.
 pub(super) fn rows_of(t: &TensorType) -> Option<(&[Dim], &Dim)> {
     t.shape.split_last().map(|(last, lead)| (lead, last))
 }

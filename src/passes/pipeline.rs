@@ -1,5 +1,6 @@
-//! The pipeline: which passes run, in which order, at which level. Read it from top to bottom. It runs until it changes
-//! nothing, so what it made goes through it unchanged: a dump of the IR compiles to what its source compiles to.
+//! The pipeline: which passes run at which level, and in which order; read it from top to bottom.
+//! It is repeated until nothing changes, so its output is a fixed point: a dump of the IR compiles
+//! to the same code as its source.
 
 use super::manager::{Manager, PassError, Sink, run_passes};
 use super::options::{Level, Options};
@@ -12,14 +13,14 @@ use crate::source::FileId;
 /// Runs the pipeline of `options.level` over a module.
 ///
 /// # Errors
-/// What the verifier found after a pass.
+/// The verifier's errors after a pass.
 pub fn optimise(module: &mut Module, options: &Options, sink: &mut dyn Sink) -> Result<Vec<Remark>, PassError> {
     let mut manager = Manager::new(module, options, sink);
     run(&mut manager)?;
     Ok(manager.finish())
 }
 
-/// Runs the passes of the manager's level over its module.
+/// Runs the passes of the manager's optimisation level.
 fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
     // -O0: the program as written.
     if m.options.level == Level::O0 {
@@ -31,8 +32,8 @@ fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
 fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
     let level = m.options.level;
 
-    // Removes what an author writes for clarity: identities, constants, redundant operations, iterations of loops
-    // that compute the same. Each finds more where another one has been.
+    // Removes redundancy that an author writes for clarity: identities, constants, redundant
+    // operations, invariant computations in loops. Each pass exposes more work for the others.
     m.until_done(|m| {
         m.run(&registry::FOLD_CONSTANTS)?;
         m.run(&registry::SIMPLIFY)?;
@@ -46,7 +47,8 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
     m.run(&registry::SEPARATE_TAPS)?;
 
     if level >= Level::O2 {
-        // Attention: its parts are brought to one form, each pass trusting the ones before it; then it is one operation.
+        // Attention: its parts are canonicalised, each pass relying on the ones before it; then
+        // they are fused.
         m.run(&registry::CANONICALISE_ROW)?;
         m.run(&registry::CANONICALISE_HEADS)?;
         m.run(&registry::CANONICALISE_TRANSPOSE)?;
@@ -59,7 +61,8 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
         m.run(&registry::DCE)?;
     }
 
-    // What is left becomes regions, one kernel each: the largest kinds first, each taking what the ones before it left.
+    // The remaining operations become regions, one kernel each: the largest kinds first, each pass
+    // taking what the earlier ones left.
     m.run(&registry::CANONICALISE_REDUCE)?;
     m.run(&registry::CANONICALISE_ROW)?;
     m.run(&registry::HOIST_PRODUCTS)?;
@@ -72,20 +75,20 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
     Ok(())
 }
 
-/// Why `opt` gives no text.
+/// An error of `attnc opt`.
 #[derive(Clone, Debug)]
 pub enum OptError {
-    /// The text is no right module.
+    /// The text is not a valid module.
     Text(Diagnostics),
-    /// A pass broke it: a bug in attnc.
+    /// A pass left an invalid module: a bug in attnc.
     Pass(Box<PassError>),
 }
 
-/// `attnc opt`: reads a text of the graph IR, runs passes on it (the pipeline if none are given), and writes it again.
-/// `file` is the handle that the diagnostics' places carry.
+/// `attnc opt`: parses textual graph IR, runs passes on it (the pipeline if `passes` is `None`),
+/// and prints it. Source locations in diagnostics refer to `file`.
 ///
 /// # Errors
-/// What is wrong with the text, or what the verifier found after a pass.
+/// Errors in the text, or the verifier's errors after a pass.
 pub fn optimise_text(
     text: &str,
     file: FileId,

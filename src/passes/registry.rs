@@ -1,4 +1,5 @@
-//! The passes by name: the one list that `--passes`, `--print-after`, `--stop-after` and the reference read.
+//! The passes by name: the single list that `--passes`, `--print-after`, `--stop-after` and the
+//! reference use.
 
 use super::{
     Changed, Context, canonicalise_cast, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_row,
@@ -9,16 +10,16 @@ use super::{
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
 
-/// A pass: its name, what it says about itself, and the function.
+/// A pass: name, summary and function.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     /// Name on the command line and in dumps.
     pub name: &'static str,
     /// One line for the reference.
     pub summary: &'static str,
-    /// Does it leave every bit of every result as it was, whenever `--float` is not `fast`?
+    /// Is every result bit-identical unless `--float` is `fast`?
     pub exact: bool,
-    /// The pass.
+    /// Rewrites one function and reports whether it changed.
     pub run: fn(&mut Function, &mut Context) -> Changed,
 }
 
@@ -31,7 +32,7 @@ impl PartialEq for Pass {
 
 impl Eq for Pass {}
 
-/// Declares the passes, each as a constant, and the list of all of them.
+/// Declares each pass as a constant, and the list of all passes.
 macro_rules! passes {
     ($($constant:ident = $name:literal, $exact:literal, $module:ident, $summary:literal;)*) => {
         $(#[doc = $summary]
@@ -43,37 +44,37 @@ macro_rules! passes {
     };
 }
 
-// Name, whether it is exact, the module, and one line for the reference.
+// Constant, name, exactness, module, and the summary for the reference.
 passes! {
-    FOLD_CONSTANTS = "fold-constants", true, fold_constants, "what is computed from literals alone is a literal";
+    FOLD_CONSTANTS = "fold-constants", true, fold_constants, "evaluates operations on literals";
     SIMPLIFY = "simplify", true, simplify, "identities of single operations";
-    SIMPLIFY_CFG = "simplify-cfg", true, simplify_cfg, "decided jumps, unreachable blocks, arguments that are always the same";
-    CSE = "cse", true, cse, "what was computed before is not computed again";
-    LICM = "licm", true, licm, "what is the same in every turn of a loop is computed before it";
-    DCE = "dce", true, dce, "what nothing needs goes";
-    SEPARATE_TAPS = "separate-taps", true, separate_taps, "what only a tap needs is computed apart, so that the rest is fused as without it";
+    SIMPLIFY_CFG = "simplify-cfg", true, simplify_cfg, "constant branches, unreachable blocks, redundant block arguments";
+    CSE = "cse", true, cse, "merges operations that compute the same value";
+    LICM = "licm", true, licm, "hoists loop-invariant operations";
+    DCE = "dce", true, dce, "removes operations whose results are unused";
+    SEPARATE_TAPS = "separate-taps", true, separate_taps, "recomputes tapped values outside of fused kernels";
     CANONICALISE_HEADS = "canonicalise-heads", true, canonicalise_heads, "regrouped scores computed in their groups";
     CANONICALISE_TRANSPOSE = "canonicalise-transpose", true, canonicalise_transpose, "transposed attention as softmax(q @ k.T) @ v";
-    CANONICALISE_SOFTMAX = "canonicalise-softmax", true, canonicalise_softmax, "a softmax written out by hand as softmax";
+    CANONICALISE_SOFTMAX = "canonicalise-softmax", true, canonicalise_softmax, "a hand-written softmax as softmax";
     CANONICALISE_MASK = "canonicalise-mask", true, canonicalise_mask, "masks of attention as where(keep, scores, number)";
-    CANONICALISE_CAST = "canonicalise-cast", false, canonicalise_cast, "scores of attention in f32 from the product on";
-    CANONICALISE_SCALE = "canonicalise-scale", false, canonicalise_scale, "scales of attention as one product next to q @ k.T";
+    CANONICALISE_CAST = "canonicalise-cast", false, canonicalise_cast, "scores of attention in f32 throughout";
+    CANONICALISE_SCALE = "canonicalise-scale", false, canonicalise_scale, "scales of attention as one multiplication next to q @ k.T";
     FUSE_ATTENTION = "fuse-attention", false, fuse_attention, "softmax with its two matmuls as one attention";
     CANONICALISE_REDUCE = "canonicalise-reduce", true, canonicalise_reduce, "reductions over the last axis keep it";
-    CANONICALISE_ROW = "canonicalise-row", true, canonicalise_row, "elementwise work on products of one row before they are vectors";
-    HOIST_PRODUCTS = "hoist-products", true, hoist_products, "products of a loop's rows as one product before it";
-    MERGE_MATMULS = "merge-matmuls", true, merge_matmuls, "products of one tensor by several parameters as one product";
-    GATHER_DIAGONALS = "gather-diagonals", true, gather_diagonals, "tables read at row minus column once for each diagonal";
+    CANONICALISE_ROW = "canonicalise-row", true, canonicalise_row, "elementwise operations on one-row matmuls before they become vectors";
+    HOIST_PRODUCTS = "hoist-products", true, hoist_products, "matmuls of a loop's rows as one matmul before the loop";
+    MERGE_MATMULS = "merge-matmuls", true, merge_matmuls, "matmuls of one tensor by several parameters as one matmul";
+    GATHER_DIAGONALS = "gather-diagonals", true, gather_diagonals, "gathers indexed by row minus column, once per diagonal";
     FUSE_MASK = "fuse-mask", true, fuse_mask, "masks that are formulas over positions into the kernel of their attention";
-    FUSE_EPILOGUE = "fuse-epilogue", true, fuse_epilogue, "elementwise work after a matmul into its kernel";
-    FUSE_ROWS = "fuse-rows", true, fuse_rows, "norms and softmaxes with what surrounds them as one kernel";
-    FUSE_MAP = "fuse-map", true, fuse_map, "runs of elementwise work as one kernel";
+    FUSE_EPILOGUE = "fuse-epilogue", true, fuse_epilogue, "elementwise operations after a matmul into its kernel";
+    FUSE_ROWS = "fuse-rows", true, fuse_rows, "norms, and softmaxes with adjacent operations, as one kernel";
+    FUSE_MAP = "fuse-map", true, fuse_map, "runs of elementwise operations as one kernel";
 }
 
-/// The pass of this name.
+/// The pass with this name.
 ///
 /// # Errors
-/// A line that names the nearest pass there is.
+/// A line that suggests the nearest name.
 pub fn find_pass(name: &str) -> Result<Pass, String> {
     match PASSES.iter().find(|p| p.name == name) {
         Some(pass) => Ok(*pass),
@@ -87,10 +88,10 @@ pub fn find_pass(name: &str) -> Result<Pass, String> {
     }
 }
 
-/// Reads a list of passes with commas, `cse,fuse-attention`; an empty list is no pass.
+/// Parses a comma-separated list of passes, `cse,fuse-attention`; an empty list selects no pass.
 ///
 /// # Errors
-/// A line about the first name that is no pass.
+/// A line about the first unknown name.
 pub fn parse_pass_list(list: &str) -> Result<Vec<Pass>, String> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(find_pass).collect()
 }

@@ -1,49 +1,51 @@
-//! Remarks: what a pass did, or which condition kept it from doing it, and where.
+//! Remarks: the rewrites that passes made, and the conditions that prevented others, with source
+//! locations.
 //!
-//! In: remarks as data, pushed by passes through [`Context`]. Out: lines of text with places in the source.
+//! In: remarks as data, pushed by passes through [`Context`]. Out: lines of text with source
+//! locations.
 
 use std::fmt::Write as _;
 
 use super::Context;
 use crate::ir::{Function, Loc, Module};
 
-/// Was it done?
+/// Was the rewrite made?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
     /// The rewrite was made.
     Done,
-    /// It was not made, for the named condition.
+    /// It was not made, because the condition does not hold.
     Missed(Condition),
 }
 
-/// The conditions that a fusion must prove. A missed one is named in the remark.
+/// The conditions of fusions. A remark names the one that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Condition {
     /// The softmax, or the reduction, is over the last axis.
     Axis,
     /// No intermediate is used elsewhere.
     Uses,
-    /// What multiplies the scores is one number.
+    /// The scores are multiplied by a single number.
     Scale,
-    /// What hides scores is a boolean or additive mask that leaves their shape.
+    /// The mask is boolean or additive, and keeps the shape of the scores.
     Mask,
-    /// The operands of the matmuls are as the fused form needs them.
+    /// The operands of the matmuls have the orientation that the fused operation needs.
     Transposition,
     /// Element types stay the same throughout.
     Types,
     /// Everything is in one block.
     Block,
-    /// The float mode allows it.
+    /// The float mode permits the rewrite.
     Float,
     /// No row of the softmax is all `-inf`.
     Rows,
-    /// Nothing else is in between.
+    /// No other operation stands in between.
     Chain,
-    /// Shapes are those of one kernel.
+    /// All shapes fit one kernel.
     Shape,
-    /// The kernel, or what is kept in memory, stays small enough.
+    /// The kernel, or the memory that it keeps live, is small enough.
     Size,
-    /// The loop has as many iterations as there are steps to compute.
+    /// The loop reaches every row to be computed.
     Steps,
 }
 
@@ -68,32 +70,32 @@ impl Condition {
     }
 }
 
-/// What a pass did or did not do at one place.
+/// One rewrite that a pass made or missed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Remark {
-    /// The pass.
+    /// Name of the pass.
     pub pass: &'static str,
-    /// The entry point.
+    /// Name of the entry point.
     pub function: String,
-    /// Is it the variant that fills its taps?
+    /// Is it the variant that computes taps?
     pub tapped: bool,
-    /// The place in the source.
+    /// Location in the source.
     pub loc: Loc,
-    /// Was it done?
+    /// Made, or the condition that failed.
     pub outcome: Outcome,
-    /// What was done, or what is wrong, in one line.
+    /// One line: what was done, or what is wrong.
     pub message: String,
-    /// Other places that matter, each with a line.
+    /// Related locations, each with a line of text.
     pub notes: Vec<(Loc, String)>,
 }
 
 impl Context {
-    /// Tells of a rewrite.
+    /// Reports a rewrite.
     pub fn done(&mut self, function: &Function, loc: Loc, message: impl Into<String>) {
         self.remark(function, loc, Outcome::Done, message.into(), Vec::new());
     }
 
-    /// Tells of a rewrite that was not made, with other places that matter.
+    /// Reports a missed rewrite, with related locations.
     pub fn missed(
         &mut self,
         function: &Function,
@@ -108,19 +110,20 @@ impl Context {
     fn remark(&mut self, function: &Function, loc: Loc, outcome: Outcome, message: String, notes: Vec<(Loc, String)>) {
         let (name, tapped) = (function.name.clone(), function.tapped);
         let remark = Remark { pass: self.pass, function: name, tapped, loc, outcome, message, notes };
-        // A pass that runs twice says the same only once.
+        // A pass that runs twice reports the same rewrite only once.
         if !self.remarks.contains(&remark) {
             self.remarks.push(remark);
         }
     }
 }
 
-/// `gpt2.attn:22:26`, or the module's name alone where there is no place.
+/// `gpt2.attn:22:26`, or the module's name if the location is unknown.
 pub fn place_of(loc: Loc, module: &Module) -> String {
     loc.text(&module.name, &module.files)
 }
 
-/// The remarks as text, in order of place; those of equal place in the order in which they were made.
+/// The remarks as text, ordered by location; at the same location in the order in which they were
+/// made.
 pub fn render_remarks(remarks: &[Remark], module: &Module) -> String {
     let mut sorted: Vec<&Remark> = remarks.iter().collect();
     let position = |r: &Remark| module.functions.iter().position(|f| f.name == r.function && f.tapped == r.tapped);

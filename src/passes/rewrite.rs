@@ -1,7 +1,7 @@
-//! Helpers that the passes share: questions about values, and edits in the middle of a block.
+//! Helpers that the passes share: queries about values, and edits in the middle of a block.
 //!
-//! In: a function and one of its values or instructions. Out: an answer, or the function with an instruction more. No
-//! rewrite is decided here.
+//! In: a function and one of its values or instructions. Out: an answer, or the function with a new
+//! instruction. No rewrite is decided here.
 
 use cranelift_entity::SecondaryMap;
 
@@ -10,24 +10,24 @@ use crate::scalar::UnaryOp;
 pub(super) use crate::scalar::round_to;
 use crate::shape::{Elem, TensorType};
 
-/// All uses of all values, as [`Function::uses`] gives them.
+/// All uses of all values, from [`Function::uses`].
 pub(super) type Uses = SecondaryMap<Value, Vec<Use>>;
 
-/// The operation that makes a value, with its operands, if an instruction does.
+/// The instruction that defines a value, its operation and operands; `None` for a block argument.
 pub(super) fn made_by(f: &Function, v: Value) -> Option<(Inst, &Op, &[Value])> {
     let (inst, data) = f.definition(v)?;
     Some((inst, &data.op, &data.operands))
 }
 
-/// The place of the instruction that makes a value.
+/// The source location of the instruction that defines a value.
 pub(super) fn loc_of(f: &Function, v: Value) -> Loc {
     f.definition(v).map(|(_, d)| d.loc).unwrap_or_default()
 }
 
-/// The one literal that all elements of a value are, seen through `broadcast` and `reshape`.
+/// The literal that all elements of a value equal, seen through `broadcast` and `reshape`.
 pub(super) fn splat(f: &Function, v: Value) -> Option<Scalar> {
     let mut v = v;
-    // Movement in a chain is as long as the program made it; each step goes to an earlier instruction.
+    // The chain is as long as the program made it; each step goes to an earlier instruction.
     loop {
         match made_by(f, v)? {
             (_, Op::Const(s), _) => return Some(*s),
@@ -37,7 +37,7 @@ pub(super) fn splat(f: &Function, v: Value) -> Option<Scalar> {
     }
 }
 
-/// Is every element of the value the same number: a tensor of rank 0, or a splat?
+/// Are all elements of the value the same number, because it has rank 0 or is a splat?
 pub(super) fn is_scalar(f: &Function, v: Value) -> bool {
     f.tensor(v).is_some_and(|t| t.rank() == 0) || splat(f, v).is_some()
 }
@@ -51,7 +51,8 @@ pub(super) fn swap_last(rank: usize) -> Vec<usize> {
     perm
 }
 
-/// Where new instructions go: before an instruction of a block, with its place in the source.
+/// The insertion point of new instructions: before an instruction of a block, with its source
+/// location.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     pub(super) block: Block,
@@ -64,18 +65,18 @@ impl Cursor {
         Cursor { block, before: inst, loc: f.inst(inst).loc }
     }
 
-    /// An instruction whose type follows from its operands.
+    /// Inserts an instruction whose type is inferred from its operands.
     ///
     /// # Errors
-    /// The error of its rule; the pass then leaves the place alone.
+    /// The error of its shape rule; the pass then makes no rewrite here.
     pub(super) fn insert(self, f: &mut Function, op: Op, operands: Vec<Value>) -> Result<Value, String> {
         self.insert_as(f, op, operands, None)
     }
 
-    /// An instruction with a declared type.
+    /// Inserts an instruction with a declared type.
     ///
     /// # Errors
-    /// The error of its rule.
+    /// The error of its shape rule.
     pub(super) fn insert_as(
         self,
         f: &mut Function,
@@ -90,13 +91,13 @@ impl Cursor {
         f.inst(inst).result.ok_or_else(|| "an instruction without a result".to_string())
     }
 
-    /// A scalar constant.
+    /// Inserts a scalar constant.
     pub(super) fn constant(self, f: &mut Function, value: Scalar, elem: Elem) -> Result<Value, String> {
         self.insert_as(f, Op::Const(value), Vec::new(), Some(TensorType::scalar(elem)))
     }
 }
 
-/// Makes an instruction another one, its result's type staying as it is.
+/// Replaces the operation of an instruction; the type of its result stays.
 pub(super) fn become_op(f: &mut Function, inst: Inst, op: Op, operands: Vec<Value>) {
     let data = f.inst_mut(inst);
     data.op = op;
@@ -104,7 +105,7 @@ pub(super) fn become_op(f: &mut Function, inst: Inst, op: Op, operands: Vec<Valu
     data.parts = Vec::new();
 }
 
-/// Makes all uses of an instruction's result use `by` instead; the instruction stays, without uses.
+/// Replaces all uses of an instruction's result by `by`; the instruction stays, without uses.
 pub(super) fn replace_result(f: &mut Function, inst: Inst, by: Value) {
     if let Some(old) = f.inst(inst).result {
         let mut map: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
@@ -113,7 +114,8 @@ pub(super) fn replace_result(f: &mut Function, inst: Inst, by: Value) {
     }
 }
 
-/// Removes instructions without effect whose results nothing uses, and those that only they used.
+/// Removes instructions without effect whose results are unused, and their operands that become
+/// unused.
 pub(super) fn remove_unused(f: &mut Function) -> usize {
     let mut counts: SecondaryMap<Value, u32> = SecondaryMap::new();
     for (v, uses) in f.uses().iter() {
@@ -146,7 +148,7 @@ pub(super) fn remove_unused(f: &mut Function) -> usize {
     removed
 }
 
-/// The only use of an instruction's result: the user, and which operand of it.
+/// The only use of an instruction's result: the user, and the index of the operand.
 pub(super) fn only_user(f: &Function, uses: &Uses, inst: Inst) -> Option<(Inst, usize)> {
     match uses[f.inst(inst).result?].as_slice() {
         [Use::Operand(i, at)] => Some((*i, *at)),
@@ -154,10 +156,11 @@ pub(super) fn only_user(f: &Function, uses: &Uses, inst: Inst) -> Option<(Inst, 
     }
 }
 
-/// How far a softmax is looked for.
+/// The maximum length of the chain to a softmax.
 const FARTHEST: usize = 32;
 
-/// Does the result go, by steps that may be scales, masks, casts, soft caps, sinks and movement, into a softmax and nowhere else?
+/// Does the result reach a softmax, and nothing else, by scales, masks, casts, soft caps, sinks and
+/// movement?
 pub(super) fn feeds_softmax(f: &Function, uses: &Uses, inst: Inst) -> bool {
     let mut inst = inst;
     for _ in 0..FARTHEST {
@@ -172,7 +175,7 @@ pub(super) fn feeds_softmax(f: &Function, uses: &Uses, inst: Inst) -> bool {
     false
 }
 
-/// Is a value the result of a softmax, perhaps cast and without some of its columns?
+/// Is a value the result of a softmax, perhaps after casts and slices of its columns?
 pub(super) fn are_weights(f: &Function, mut v: Value) -> bool {
     for _ in 0..FARTHEST {
         match made_by(f, v) {

@@ -1,8 +1,9 @@
-//! Finding attention: from a softmax down to `q @ k.T`, and up to `weights @ v`.
+//! Matches attention: from a softmax down to `q @ k.T`, and up to `weights @ v`.
 //!
-//! In: a function and one of its softmaxes. Out: a [`Site`], the whole chain with every condition of the fusion proved
-//! except those on form (one scale, next to the matmul; masks that keep), or a [`Mismatch`] that names the condition that
-//! does not hold and where. The canonicalising passes bring sites to that form, `fuse-attention` takes them. Nothing is
+//! In: a function and one of its softmaxes. Out: a [`Site`], the whole chain, for which every
+//! condition of the fusion is proved except canonical form (one scale, next to the matmul; masks
+//! that keep); or a [`Mismatch`] that names the condition that fails and its location. The
+//! canonicalising passes bring sites to canonical form, `fuse-attention` fuses them. Nothing is
 //! rewritten here.
 //!
 //! ```text
@@ -23,60 +24,61 @@ use crate::ir::{Block, Function, Inst, Loc, Op, Use, Value};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::shape::{Dim, Elem};
 
-/// How many operations a chain may have: more is no attention, and the search must end soon.
+/// The maximum number of operations in a chain: a longer chain is not attention, and the search
+/// must end soon.
 const LONGEST_CHAIN: usize = 32;
 
-/// What one operation does to the scores.
+/// The effect of one operation on the scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Multiplies or divides by one number.
     Scale { by: Value, divide: bool },
-    /// Keeps the score where `condition` is `keep`, else takes the fill.
+    /// Keeps the score where `condition` equals `keep`, else substitutes the fill.
     Select { condition: Value, fill: Value, keep: bool },
     /// Adds or subtracts a mask.
     Add { mask: Value, subtract: bool },
-    /// The hyperbolic tangent, of which a soft cap is made.
+    /// The hyperbolic tangent, part of a soft cap.
     Tanh,
     /// Converts to `f32`.
     Widen,
 }
 
-/// An attention in parts.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     pub(super) block: Block,
     /// `q @ k.T`
     pub(super) scores: Inst,
-    /// From the matmul up to the softmax, each with the operand that is the scores.
+    /// From the matmul up to the softmax: instruction, its operand that holds the scores, and
+    /// effect.
     pub(super) steps: Vec<(Inst, Value, Step)>,
-    /// What joins a sink to the scores, and how many of the steps stand before it.
+    /// The sink, if any, and the number of steps before it is joined.
     pub(super) sink: Option<(Sink, usize)>,
     pub(super) softmax: Inst,
     /// `weights @ v`
     pub(super) output: Inst,
 }
 
-/// One more column of the scores, which takes part in the softmax and is dropped after it.
+/// An additional column of the scores, which takes part in the softmax and is dropped after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sink {
     /// The `concat` or `pad`.
     pub(super) join: Inst,
-    /// The column, or the number that all of it is.
+    /// The column, or the number that all its elements equal.
     pub(super) logit: Value,
 }
 
-/// What leads from the softmax to the matmul that ends it.
+/// The path from the softmax to the matmul that ends it.
 struct Ending {
     output: Inst,
     /// Casts and slices in between.
     between: Vec<Inst>,
 }
 
-/// Why a softmax is no attention.
+/// The reason why a softmax is not part of an attention that can be fused.
 #[derive(Clone, Debug)]
 pub(super) struct Mismatch {
     pub(super) condition: Condition,
-    /// The place where the condition does not hold.
+    /// The location where the condition fails.
     pub(super) loc: Loc,
     pub(super) message: String,
     pub(super) notes: Vec<(Loc, String)>,
@@ -88,19 +90,21 @@ impl Mismatch {
     }
 }
 
-/// Every softmax whose result goes into a matmul, in order, with the attention around it or why it is none.
+/// All softmaxes whose results reach a matmul, in order, each with the attention around it or the
+/// reason why it does not match.
 pub(super) fn sites(f: &Function) -> Vec<(Inst, Result<Site, Mismatch>)> {
     let finder = Finder::new(f);
     let softmaxes = f.insts().filter(|(_, _, d)| matches!(d.op, Op::Softmax { .. }));
     softmaxes.filter_map(|(_, i, _)| Some((i, finder.site(i)?))).collect()
 }
 
-/// How many rewrites one site takes: each brings it nearer to its form. A guard against our own bugs.
+/// The maximum number of rewrites at one site, each of which brings it closer to canonical form.
+/// Guards against bugs.
 const MOST_REWRITES: usize = 256;
 
-/// Makes one rewrite after another at every attention of a function, until none is left to make; `rewrite` makes one and
-/// names it. Sites share no instruction (everything in one is used once), so one rewrite at each does not disturb the
-/// others.
+/// Applies `rewrite` to every attention of a function until it makes no more changes; it makes one
+/// rewrite at a time and returns its name. Sites share no instruction (each result in a site has a
+/// single use), so a rewrite of one site does not invalidate the others.
 pub(super) fn rewrite_sites(
     f: &mut Function,
     ctx: &mut Context,
@@ -110,7 +114,8 @@ pub(super) fn rewrite_sites(
     for _ in 0..MOST_REWRITES {
         let mut again = false;
         for site in sites(f).into_iter().filter_map(|(_, found)| found.ok()) {
-            // A rule's error means that the rewrite does not fit; the program stays.
+            // An error of a rule means that the rewrite does not fit; the function is left
+            // unchanged.
             if let Ok(Some(name)) = rewrite(f, &site, ctx) {
                 ctx.count(name, 1);
                 again = true;
@@ -125,7 +130,7 @@ pub(super) fn rewrite_sites(
     changed
 }
 
-/// What a search asks again and again.
+/// Precomputed uses and blocks, for all searches in a function.
 struct Finder<'a> {
     f: &'a Function,
     uses: Uses,
@@ -141,8 +146,8 @@ impl<'a> Finder<'a> {
         Finder { f, uses: f.uses(), blocks }
     }
 
-    /// The attention around a softmax; `None` where the softmax's result does not go into a matmul, so that nobody
-    /// would call it attention.
+    /// The attention around a softmax; `None` if the result of the softmax does not reach a matmul,
+    /// so that nobody would call it attention.
     fn site(&self, softmax: Inst) -> Option<Result<Site, Mismatch>> {
         let weights = self.f.inst(softmax).result?;
         let ending = self.matmul_of(weights)?;
@@ -153,7 +158,7 @@ impl<'a> Finder<'a> {
         self.f.inst(i).loc
     }
 
-    /// The matmul whose left operand the weights are, or why they are not only that.
+    /// The matmul whose left operand is the weights, or the reason why they have another use.
     fn matmul_of(&self, mut weights: Value) -> Option<Result<Ending, Mismatch>> {
         let mut between = Vec::new();
         loop {
@@ -168,7 +173,8 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// What uses the weights: the matmul as its left operand, or a step between that leaves them weights.
+    /// The user of the weights: the matmul whose left operand they are, or a step in between that
+    /// leaves them weights.
     fn after(&self, weights: Value) -> Option<Result<Inst, Mismatch>> {
         let f = self.f;
         let users: Vec<Use> = self.uses[weights].clone();
@@ -183,7 +189,8 @@ impl<'a> Finder<'a> {
         if let Some(output) = matmul {
             return Some(self.used_once(weights, &name).map(|()| output));
         }
-        // The right operand of one, or a step between the softmax and a matmul: what an author may take for attention.
+        // A right operand, or a step between the softmax and a matmul: patterns that an author may
+        // believe to be attention.
         let (between, at) = users.iter().find_map(|u| match u {
             Use::Operand(i, at) if self.leads_to_matmul(*i) => Some((*i, *at)),
             Use::Operand(..) | Use::Terminator(_) => None,
@@ -211,7 +218,7 @@ impl<'a> Finder<'a> {
         Some(Err(Mismatch::new(condition, d.loc, text)))
     }
 
-    /// Is this a matmul, or the first of some steps that end as the left operand of one?
+    /// Is this a matmul, or the start of a chain that ends as the left operand of one?
     fn leads_to_matmul(&self, i: Inst) -> bool {
         let f = self.f;
         if f.inst(i).op == Op::Matmul {
@@ -233,7 +240,7 @@ impl<'a> Finder<'a> {
         false
     }
 
-    /// A value that the fused kernel never stores must have no second use.
+    /// A value that the fused kernel never stores must have no other use.
     fn used_once(&self, v: Value, what: &str) -> Result<(), Mismatch> {
         let users = &self.uses[v];
         if users.len() == 1 {
@@ -241,7 +248,7 @@ impl<'a> Finder<'a> {
         }
         let f = self.f;
         let loc = f.definition(v).map(|(_, d)| d.loc).unwrap_or_default();
-        let message = format!("{what} is used {} times; fused, it would not exist", users.len());
+        let message = format!("{what} is used {} times; the fused kernel does not store it", users.len());
         let mut failure = Mismatch::new(Condition::Uses, loc, message);
         for user in users {
             let (loc, text) = match user {
@@ -259,11 +266,11 @@ impl<'a> Finder<'a> {
         let block = self.blocks[softmax];
         let (Some(block), Op::Softmax { axis }, [x], Some(weights)) = (block, &d.op, d.operands.as_slice(), d.result)
         else {
-            return Err(Mismatch::new(Condition::Chain, d.loc, "the softmax is in no block"));
+            return Err(Mismatch::new(Condition::Chain, d.loc, "the softmax is not in a block"));
         };
         let output = ending.output;
         if let Some(i) = ending.between.iter().chain([&output]).find(|i| self.blocks[**i] != Some(block)) {
-            return Err(Mismatch::new(Condition::Block, self.loc(*i), "the softmax stands in another block"));
+            return Err(Mismatch::new(Condition::Block, self.loc(*i), "the softmax is in another block"));
         }
         let rank = f.tensor(weights).map_or(0, |t| t.rank());
         if axis + 1 != rank {
@@ -303,7 +310,7 @@ impl<'a> Finder<'a> {
             return Err(Mismatch::new(Condition::Chain, self.loc(*i), text));
         }
         if let (None, Some(kept)) = (&sink, &kept) {
-            let text = "a part of the weights is taken, and no column was joined to the scores";
+            let text = "the weights are sliced, but no column was joined to the scores";
             return Err(Mismatch::new(Condition::Chain, kept.loc, text));
         }
         let site = Site { block, scores, steps, sink, softmax, output };
@@ -311,28 +318,28 @@ impl<'a> Finder<'a> {
         Ok(site)
     }
 
-    /// The columns of the weights that meet values, if those are not all.
+    /// The columns of the weights that are multiplied by values, if not all.
     fn kept(&self, ending: &Ending) -> Result<Option<Kept<'a>>, Mismatch> {
         let mut kept = None;
         for i in &ending.between {
             let d = self.f.inst(*i);
             let Op::Slice { start, stop, .. } = &d.op else { continue };
             if kept.is_some() {
-                return Err(Mismatch::new(Condition::Chain, d.loc, "parts of the weights are taken twice"));
+                return Err(Mismatch::new(Condition::Chain, d.loc, "the weights are sliced twice"));
             }
             kept = Some(Kept { start, stop, loc: d.loc });
         }
         Ok(kept)
     }
 
-    /// The scores and the sink of a `concat` or `pad` along the keys, where `kept` drops just the sink; `None` if it is
-    /// another operation.
+    /// The scores and the sink joined by a `concat` or `pad` along the keys, if `kept` drops
+    /// exactly the sink; `None` for another operation.
     fn joined(&self, i: Inst, kept: &Kept<'_>) -> Option<Result<(Value, Sink), Mismatch>> {
         let d = self.f.inst(i);
         let last = self.shape_of(d.result).len().checked_sub(1)?;
         let columns = |v: Value| self.shape_of(Some(v)).get(last).cloned().unwrap_or_default();
         let one = |n: &Dim| n.as_const() == Some(1);
-        // Which scores are kept if they come first, and after this many columns.
+        // The kept columns if the scores come first, and if they come after one column.
         let is_first = |scores: Value| *kept.start == Dim::zero() && *kept.stop == columns(scores);
         let is_after = |scores: Value| *kept.start == Dim::one() && *kept.stop == columns(scores).add(&Dim::one());
         let found = match (&d.op, d.operands.as_slice()) {
@@ -356,26 +363,26 @@ impl<'a> Finder<'a> {
         Some(match found {
             Some((scores, logit)) => Ok((scores, Sink { join: i, logit })),
             None => {
-                let text = "of the columns joined to the scores, not one alone is dropped from the weights";
+                let text = "the weights do not drop exactly one of the columns joined to the scores";
                 Err(Mismatch::new(Condition::Shape, kept.loc, text))
             }
         })
     }
 
-    /// The operation that makes the scores at one point of the chain.
+    /// The operation that computes the scores at one point of the chain.
     fn link(&self, v: Value, block: Block, loc: Loc) -> Result<(Inst, &'a Op, &'a [Value]), Mismatch> {
         let Some((i, op, operands)) = made_by(self.f, v) else {
-            return Err(Mismatch::new(Condition::Chain, loc, "the scores are an argument, not made by a matmul"));
+            return Err(Mismatch::new(Condition::Chain, loc, "the scores are an argument, not the result of a matmul"));
         };
         self.used_once(v, &format!("the result of `{op}`"))?;
         if self.blocks[i] != Some(block) {
-            let text = format!("`{op}` stands in another block than the softmax");
+            let text = format!("`{op}` is in another block than the softmax");
             return Err(Mismatch::new(Condition::Block, self.loc(i), text));
         }
         Ok((i, op, operands))
     }
 
-    /// What an operation does to the scores, and which operand they are.
+    /// The effect of an operation on the scores, and which operand they are.
     fn step(&self, i: Inst, op: &Op, operands: &[Value]) -> Result<(Value, Step), Mismatch> {
         let f = self.f;
         let loc = self.loc(i);
@@ -408,11 +415,11 @@ impl<'a> Finder<'a> {
                 (true, true) => fail(Condition::Chain, "both sides of the mask are numbers, not scores".to_string()),
                 // `where(s > 0, s, 0.01 * s)`
                 (false, false) if made_by(f, *c).is_some_and(|(_, _, own)| own.contains(a) || own.contains(b)) => {
-                    let text = "the scores decide themselves what `where` gives: that is a function of them, not a mask";
+                    let text = "the condition of `where` depends on the scores: that is a function of them, not a mask";
                     fail(Condition::Chain, text.to_string())
                 }
                 (false, false) => {
-                    fail(Condition::Mask, "what takes the place of hidden scores is a tensor, not one number".to_string())
+                    fail(Condition::Mask, "hidden scores are replaced by a tensor, not by one number".to_string())
                 }
             },
             (Op::Unary(UnaryOp::Tanh), [x]) => Ok((*x, Step::Tanh)),
@@ -430,13 +437,14 @@ impl<'a> Finder<'a> {
                 fail(Condition::Transposition, "the scores are transposed before the softmax".to_string())
             }
             (Op::Reshape | Op::Broadcast, _) => {
-                fail(Condition::Shape, format!("`{op}` gives the scores another shape before the softmax"))
+                fail(Condition::Shape, format!("`{op}` changes the shape of the scores before the softmax"))
             }
-            _ => fail(Condition::Chain, format!("`{op}` stands where `q @ k.T` with scales and masks is needed")),
+            _ => fail(Condition::Chain, format!("`{op}` stands where `q @ k.T` with scales and masks is required")),
         }
     }
 
-    /// In a sum, the scores are the side that comes from a matmul by a chain; the left one if both do.
+    /// Are the scores the left operand of a sum: the operand that a chain connects to a matmul, the
+    /// left one if both are?
     fn scores_are_left(&self, i: Inst, left: Value, right: Value) -> bool {
         let shape = self.shape_of(self.f.inst(i).result);
         let fits = |v: Value| self.shape_of(Some(v)) == shape && !is_scalar(self.f, v);
@@ -477,7 +485,7 @@ impl<'a> Finder<'a> {
         Err(Mismatch::new(Condition::Mask, loc, text))
     }
 
-    /// Floats throughout; casts between types of them are steps of their own.
+    /// All float types are allowed; casts between them are separate steps.
     fn types(&self, site: &Site) -> Result<(), Mismatch> {
         let is_float = |v: &Value| self.f.tensor(*v).is_some_and(|t| t.elem.is_float());
         let (first, last) = (self.f.inst(site.scores), self.f.inst(site.output));

@@ -1,4 +1,4 @@
-//! separate-taps: what a tap shows is computed apart from what the results need, where it would keep that from being fused.
+//! separate-taps: recomputes tapped values outside of the kernels that the results are fused into.
 //!
 //! ```text
 //! func @f(%0 "q": f32[S, 64], %1 "k": f32[S, 64], %2 "v": f32[S, 64]) -> (f32[S, 64]) {
@@ -32,31 +32,36 @@
 //! }
 //! ```
 //!
-//! A tap is a use, and what is used twice cannot stay inside of a kernel: one tap of attention's weights would keep every
-//! attention from being fused, and one of a sum before an activation every such product. The copies that this pass makes are
-//! needed by their tap alone (`ir::needed_without_taps`), so lowering guards them with a branch: a call computes them if it asks
-//! for the tap, for each layer by itself, and what the results need is fused as it is without taps. Other passes keep the two
-//! apart: `cse` and `merge-matmuls` do not make one of what only taps need and what is needed anyway.
+//! A tap is a use, and a value with two uses cannot stay inside a kernel: a single tap of attention
+//! weights would prevent every attention from being fused, and a tap of a sum before an activation
+//! every such matmul. The copies that this pass makes are needed by their tap alone
+//! (`ir::needed_without_taps`), so lowering guards them with a branch: a call computes them only if
+//! it requests the tap, layer by layer, and the results are fused as they are without taps. Other
+//! passes keep the two apart: `cse` and `merge-matmuls` do not merge an operation that only taps
+//! need with one that is needed anyway.
 //!
-//! # What is copied
+//! # Copied operations
 //!
-//! From the tapped value back to what lies in memory in any case. That is, by where it comes from: arguments, parameters,
-//! sources, what is gathered or put together, what is fused already. And by who needs it, taps apart: whatever
+//! From the tapped value back to values that are in memory in any case. These are, by their
+//! definition: arguments, parameters, sources, results of gathers and concatenations, and results
+//! that are fused already. And by their uses, not counting taps: any value that
 //!
-//! * leaves its block, or is an operand of a product, moved or not; except for the weights of an attention, which are found by
-//!   the softmax (or `exp` and `sum`) between them and the product before;
-//! * is used after a product that comes later, as a residual is;
-//! * is a product, with what is done to its elements, and goes into a reduction or softmax that is not attention's.
+//! * leaves its block, or is an operand of a matmul, moved or not; except for the weights of an
+//!   attention, which are recognised by the softmax (or `exp` and `sum`) between them and the
+//!   previous matmul;
+//! * is used after a later matmul, as a residual is;
+//! * is the result of a matmul, with its elementwise epilogue, that goes into a reduction or a
+//!   softmax outside of attention.
 //!
-//! Movement between is copied too, for it is a view. The pass guesses what later passes fuse; where it guesses wrong, a tap costs
-//! more than it must, or keeps something from being fused. It never changes a value, for operations without effects are
-//! copied whole. So it is exact.
+//! Movement in between is copied too, since it is a view. The pass guesses what later passes will
+//! fuse; a wrong guess makes a tap more expensive than necessary, or prevents a fusion. It never
+//! changes a value, because operations without effects are copied entirely. So it is exact.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! The column of a sink is put together with the scores in memory, so a tap of such weights keeps their attention from being fused
-//! in the variant with taps. Beyond 32 operations a tap stays a use. Two taps that need the same are not told from each other: what they share is one
-//! value, which each of them computes.
+//! The column of a sink is concatenated to the scores in memory, so a tap of such weights prevents
+//! their attention from being fused in the variant with taps. A tap that needs more than 32
+//! operations remains a use. Operations that two taps share are copied for each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,10 +72,9 @@ use super::{Changed, Condition, Context};
 use crate::ir::{Block, Class, Function, Inst, Op, Use, Value, needed_without_taps};
 use crate::scalar::{ReduceKind, UnaryOp};
 
-/// The most operations that are copied for one tap.
+/// The maximum number of operations that are copied for one tap.
 const MOST: usize = 32;
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let taps: Vec<(Block, Inst)> =
         f.insts().filter(|(_, _, d)| matches!(d.op, Op::Tap { .. })).map(|(b, i, _)| (b, i)).collect();
@@ -87,7 +91,8 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         match facts.slice(f, v) {
             Slice::Nothing => {}
             Slice::TooLong => {
-                let text = format!("the tap `{name}` needs more than {MOST} operations that are not in memory");
+                let text =
+                    format!("the tap `{name}` needs more than {MOST} operations whose results are not in memory");
                 ctx.missed(f, loc, Condition::Size, text, Vec::new());
             }
             Slice::Of(insts) => {
@@ -97,7 +102,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
                 copied += insts.len();
                 if !names.is_empty() {
                     let names = names.join(", ");
-                    ctx.done(f, loc, format!("calls that ask for the tap `{name}` compute beside the rest: {names}"));
+                    ctx.done(f, loc, format!("calls that request the tap `{name}` also compute: {names}"));
                 }
             }
         }
@@ -109,7 +114,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(copied > 0)
 }
 
-/// Copies instructions before a tap, which shows the copy from then on.
+/// Copies instructions before a tap, which then shows the copy.
 fn copy(f: &mut Function, insts: &[Inst], block: Block, tap: Inst) {
     let mut copies: BTreeMap<Value, Value> = BTreeMap::new();
     let copy_of = |copies: &BTreeMap<Value, Value>, v: Value| copies.get(&v).copied().unwrap_or(v);
@@ -128,31 +133,31 @@ fn copy(f: &mut Function, insts: &[Inst], block: Block, tap: Inst) {
     }
 }
 
-/// What a tap needs that must be copied, in an order in which definitions come before uses.
+/// The operations that must be copied for a tap, in topological order.
 enum Slice {
     Nothing,
     TooLong,
     Of(Vec<Inst>),
 }
 
-/// What lies between a value and the products before it.
+/// The operations between a value and the matmuls before it.
 #[derive(Clone, Copy, Default)]
 struct Since {
-    /// How many products come before it, one after the other.
+    /// The length of the longest chain of matmuls before it.
     stage: u32,
-    /// Is it a product, with what is done to its elements?
+    /// Is it a matmul, or elementwise work on one?
     product: bool,
     softmax: bool,
     exp: bool,
     sum: bool,
 }
 
-/// What is known of a function before anything is copied.
+/// Facts about a function before anything is copied.
 struct Facts {
     needed: SecondaryMap<Value, bool>,
-    /// Where an instruction is among all of them.
+    /// The block and the overall position of an instruction.
     position: SecondaryMap<Inst, Option<(Block, usize)>>,
-    /// Results that are in memory in any case.
+    /// Results that are stored in any case.
     in_memory: SecondaryMap<Value, bool>,
 }
 
@@ -160,7 +165,7 @@ fn is_movement(op: &Op) -> bool {
     matches!(op, Op::Reshape | Op::Transpose { .. } | Op::Broadcast | Op::Slice { .. })
 }
 
-/// Is it computed element by element, row by row, or as a product, from tensors alone?
+/// Is it elementwise, row by row, or a matmul, on tensors alone?
 fn computes(f: &Function, i: Inst) -> bool {
     let d = f.inst(i);
     let known = matches!(d.op, Op::Reduce { .. } | Op::Softmax { .. } | Op::LogSoftmax { .. } | Op::Matmul);
@@ -214,7 +219,7 @@ impl Facts {
         Facts { needed, position, in_memory }
     }
 
-    /// What the tap of a value needs that is not in memory.
+    /// The operations needed by the tap of a value whose results are not in memory.
     fn slice(&self, f: &Function, v: Value) -> Slice {
         let (mut found, mut work) = (BTreeSet::new(), vec![v]);
         while let Some(v) = work.pop() {
@@ -228,7 +233,7 @@ impl Facts {
             }
             work.extend(&data.operands);
         }
-        // Of the operations that only taps need, those that depend on a copy are copied.
+        // An operation that only taps need is copied if it depends on a copy.
         let mut copied: BTreeSet<Value> = BTreeSet::new();
         let (mut insts, mut again) = (Vec::new(), false);
         for (_, i) in found {
@@ -240,12 +245,12 @@ impl Facts {
                 insts.push(i);
             }
         }
-        // A view of a value in memory may have any number of users.
+        // A view of a value in memory may have any number of users, so views alone need no copy.
         if again { Slice::Of(insts) } else { Slice::Nothing }
     }
 }
 
-/// What lies between an instruction's result and the products before it.
+/// The operations between an instruction's result and the matmuls before it.
 fn since_products(f: &Function, i: Inst, since: &SecondaryMap<Value, Since>) -> Since {
     let d = f.inst(i);
     let mut all = Since::default();
@@ -271,7 +276,7 @@ fn since_products(f: &Function, i: Inst, since: &SecondaryMap<Value, Since>) -> 
     }
 }
 
-/// The values between the two products of an attention: its scores, its weights, and the steps between them.
+/// The values between the two matmuls of an attention: scores, weights, and the steps between them.
 fn inside_attention(
     f: &Function,
     order: &[Inst],
@@ -298,7 +303,7 @@ fn inside_attention(
     inner
 }
 
-/// Of a function with taps, what is needed without them.
+/// For a function with taps: which values are needed without them.
 pub(super) fn apart(f: &Function) -> Option<SecondaryMap<Value, bool>> {
     let has_taps = f.insts().any(|(_, _, d)| matches!(d.op, Op::Tap { .. }));
     has_taps.then(|| needed_without_taps(f))

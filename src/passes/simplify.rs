@@ -26,14 +26,15 @@
 //!
 //! # Rewrites
 //!
-//! All are exact, bit for bit, for every input, NaN, infinities and `-0.0` among them; so `x + 0.0` is not here (it makes
-//! `0.0` of `-0.0`), nor `x * 0.0`, nor `x - x`. `x` and the result have one type, else `x` is broadcast.
+//! All are exact, bit for bit, for every input, including NaN, infinities and `-0.0`; so `x + 0.0`
+//! is missing (it turns `-0.0` into `0.0`), and so are `x * 0.0` and `x - x`. If `x` and the result
+//! differ in shape, `x` is broadcast.
 //!
 //! | name | rewrite |
 //! |---|---|
 //! | neutral | `x * 1`, `x / 1`, `x + -0.0`, `x - 0.0`, `x^1`, `max(x, -inf)`, `min(x, inf)`, integers: `x + 0`, `x - 0`; `x and true`, `x or false`: `x` |
 //! | absorbing | integers: `x * 0`, `x - x`: 0; `x and false`: false; `x or true`: true; `x == x` of integers: true; `iota` along an axis of 1: 0 |
-//! | twice | `-(-x)`, `not not x`: `x`; `abs`, `relu`, `floor`, `max(x, x)`, `min`, `and`, `or` of what is so already: once |
+//! | twice | `-(-x)`, `not not x`: `x`; `abs`, `relu`, `floor`, `max(x, x)`, `min`, `and`, `or` of a result of the same operation: once |
 //! | power-of-two | `x / c` to `x * (1/c)`, where `1/c` is a normal number |
 //! | square | `x^2` to `x * x`; `x * -1` to `-x` |
 //! | same-way | `where(c, x, x)`: `x`; `where(c, true, false)`: `c`; `where(true, x, y)`: `x` |
@@ -42,10 +43,10 @@
 //! | no-move | `transpose` in order, `reshape` and `broadcast` to the same shape, `slice` of all, `pad` by nothing, `concat` of one |
 //! | implicit-broadcast | an operand of an elementwise operation that was broadcast, where the result's shape is the same without |
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! Nothing that is true for real numbers alone: no reassociation, no distribution. It does not look into fused regions.
-//! What loses its last use is left for `dce`.
+//! No rewrites that hold only for real numbers: no reassociation, no distribution. It does not look
+//! into fused regions. Operations that become unused are left for `dce`.
 
 use cranelift_entity::SecondaryMap;
 
@@ -55,16 +56,17 @@ use crate::ir::{Block, Class, Function, Inst, Op, Scalar, Type, Value, result_ty
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
-/// How often one instruction is looked at again after it became another one.
+/// The maximum number of consecutive rewrites of one instruction.
 const MOST_REWRITES: usize = 8;
-/// How often all instructions are looked at again; each rewrite makes the function simpler, so this is seldom reached.
+/// The maximum number of sweeps over the function; each rewrite simplifies it, so this is seldom
+/// reached.
 const MOST_ROUNDS: usize = 8;
 
-/// What stands for an instruction from now on.
+/// The replacement of an instruction.
 enum Rewrite {
-    /// A value that was there before.
+    /// An existing value.
     Value(Value),
-    /// Another operation.
+    /// Another operation, with its operands.
     Op(Op, Vec<Value>),
     /// A literal of the same type.
     Literal(Scalar),
@@ -72,10 +74,9 @@ enum Rewrite {
     WithLiteral(BinaryOp, Value, Scalar, Elem),
 }
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
-    // In a loop, an operand may become simpler after its user was visited.
+    // In a loop, an operand may be simplified after its user was visited.
     for _ in 0..MOST_ROUNDS {
         let now = once(f, ctx);
         changed += now;
@@ -86,7 +87,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(changed > 0)
 }
 
-/// Looks at every instruction once; how many rewrites there were.
+/// Visits every instruction once; returns the number of rewrites.
 fn once(f: &mut Function, ctx: &mut Context) -> usize {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut changed = 0;
@@ -116,14 +117,15 @@ fn once(f: &mut Function, ctx: &mut Context) -> usize {
 }
 
 fn resolve(replaced: &SecondaryMap<Value, Option<Value>>, mut v: Value) -> Value {
-    // A replacement is an operand, whose definition dominates what it replaces; so there is no cycle.
+    // A replacement is an operand, whose definition dominates the replaced value; so there is no
+    // cycle.
     while let Some(w) = replaced[v] {
         v = w;
     }
     v
 }
 
-/// Makes a rewrite; false where its result would have another type after all.
+/// Applies a rewrite; `false` if its result would have another type.
 fn apply(
     f: &mut Function,
     b: Block,
@@ -156,7 +158,7 @@ fn apply(
     }
 }
 
-/// A rewrite of an instruction, with its name.
+/// The rewrite that applies to an instruction, with its name.
 fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
     let inst = f.inst(i);
     let result = inst.result?;
@@ -229,7 +231,8 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
                 return Some(("no-move", Rewrite::Value(x)));
             }
             match made_by(f, x)? {
-                // Numbers were compared by the rule, so neither can be out of range when the program runs.
+                // The shape rule compared constants, so neither slice can be out of range at run
+                // time.
                 (_, Op::Slice { axis: inner, start: from, .. }, [y])
                     if inner == axis
                         && [start, stop, from].iter().all(|d| d.as_const().is_some())
@@ -245,7 +248,7 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
             Some(("no-move", Rewrite::Value(operand(0)?)))
         }
         Op::Concat { .. } if inst.operands.len() == 1 => Some(("no-move", Rewrite::Value(operand(0)?))),
-        // The others stay as they are.
+        // All other operations stay.
         _ => None,
     }
 }
@@ -258,13 +261,15 @@ fn is_float(f: &Function, v: Value) -> bool {
     f.tensor(v).is_some_and(|t| t.elem.is_float())
 }
 
-/// Have two values the same last `n` axes? A reshape between them then changes only what comes before.
+/// Do two values have the same last `n` axes? A reshape between them then affects only the axes
+/// before.
 fn leaves_last(f: &Function, from: Value, to: Value, n: usize) -> bool {
     let last = |v: Value| f.tensor(v).and_then(|t| t.shape.get(t.rank().checked_sub(n)?..));
     last(from).is_some_and(|axes| last(to) == Some(axes))
 }
 
-/// Where an axis is after a reshape that only adds or drops axes of 1; `None` where it does more, or the axis is such a one.
+/// The index of an axis after a reshape that only adds or drops axes of 1; `None` if it does more,
+/// or the axis has extent 1.
 fn same_axis(from: &TensorType, axis: usize, to: &TensorType) -> Option<usize> {
     let longer = |t: &TensorType| {
         let axes = t.shape.iter().enumerate().filter(|(_, d)| **d != Dim::one());
@@ -276,7 +281,7 @@ fn same_axis(from: &TensorType, axis: usize, to: &TensorType) -> Option<usize> {
     new.get(place).filter(|_| same).map(|(n, _)| *n)
 }
 
-/// Is the extent of an axis a number?
+/// Is the extent of an axis a constant?
 fn fixed(f: &Function, v: Value, axis: usize) -> bool {
     f.tensor(v).and_then(|t| t.shape.get(axis)).is_some_and(|d| d.as_const().is_some())
 }
@@ -356,7 +361,8 @@ fn binary(f: &Function, op: BinaryOp, a: Value, b: Value) -> Option<(&'static st
     }
 }
 
-/// `1/c`, if dividing by `c` and multiplying by `1/c` are the same: both are powers of two and normal numbers.
+/// `1/c`, if dividing by `c` and multiplying by `1/c` are equivalent: both are powers of two and
+/// normal numbers.
 fn power_of_two_inverse(c: f64, elem: Elem) -> Option<f64> {
     let inverse = 1.0 / c;
     let smallest = match elem {
@@ -391,7 +397,7 @@ fn cast(f: &Function, x: Value, to: Elem) -> Option<(&'static str, Rewrite)> {
     (first == to && holds(from, first)).then_some(("there-and-back", Rewrite::Value(*y)))
 }
 
-/// Does a type have every value of another one?
+/// Can `wide` represent every value of `narrow`?
 fn holds(wide: Elem, narrow: Elem) -> bool {
     match narrow {
         Elem::Bool => true,
@@ -402,7 +408,8 @@ fn holds(wide: Elem, narrow: Elem) -> bool {
     }
 }
 
-/// Takes broadcast operands of an elementwise operation as they were, where that gives the same shape.
+/// Replaces broadcast operands of an elementwise operation by their sources, if the shape of the
+/// result stays.
 fn implicit(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
     let inst = f.inst(i);
     if inst.op.info().class != Class::Elementwise {
@@ -413,7 +420,7 @@ fn implicit(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
         let mut tried = operands.clone();
         tried[k] = match made_by(f, operands[k]) {
             Some((_, Op::Broadcast, [y])) => *y,
-            // Broadcasting adds leading axes of 1.
+            // Broadcasting adds leading axes of 1 anyway.
             Some((_, Op::Reshape, [y])) if adds_leading_ones(f.tensor(*y)?, f.tensor(operands[k])?) => *y,
             _ => continue,
         };

@@ -1,4 +1,5 @@
-//! simplify-cfg: folds constant branches, removes unreachable blocks and redundant arguments, merges blocks.
+//! simplify-cfg: folds constant branches, removes unreachable blocks and redundant arguments,
+//! merges blocks.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S]) -> (f32[S]) {
@@ -41,13 +42,13 @@
 //! |---|---|---|
 //! | decided | `br_if true, a, b` to `br a`; also where both targets are the same | the condition is a literal |
 //! | unreachable | the block is removed | no path leads to it from the entry |
-//! | same-argument | the argument of a block is what every jump to it gives | all give one value (or the argument itself), or literals that are equal |
+//! | same-argument | the argument of a block is replaced by its value | all jumps pass one value (or the argument itself), or equal literals |
 //! | merge | a block and the only one it jumps to become one | nothing else jumps there |
 //! | single-trip | a loop becomes its body | its condition holds on entry and no longer when its body comes back (`single_trip`) |
 //!
-//! All are exact. They are repeated until none applies, for each may make others applicable.
+//! All are exact. They are repeated until none applies, because each may enable others.
 //!
-//! # What it does not do
+//! # Limits
 //!
 //! It does not copy blocks, rotate loops, or merge two branches into a `where`.
 
@@ -56,7 +57,6 @@ use cranelift_entity::SecondaryMap;
 use super::{Changed, Context, single_trip};
 use crate::ir::{Block, Function, Loc, Op, Scalar, Terminator, Value};
 
-/// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut total = 0;
     loop {
@@ -70,7 +70,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         let changed: usize = counts.iter().map(|(_, n)| n).sum();
         counts.into_iter().for_each(|(what, n)| ctx.count(what, n));
         total += changed;
-        // Each rewrite makes jumps, arguments, blocks or loops fewer, so this ends.
+        // Each rewrite reduces the number of jumps, arguments, blocks or loops, so this terminates.
         if changed == 0 {
             return Changed::from(total > 0);
         }
@@ -129,14 +129,15 @@ fn same_arguments(f: &mut Function) -> usize {
 }
 
 fn resolve(replaced: &SecondaryMap<Value, Option<Value>>, mut v: Value) -> Value {
-    // A replacement was resolved when it was made, and is replaced itself at most once for each block.
+    // A replacement was resolved when it was recorded, and is replaced itself at most once per
+    // block.
     while let Some(w) = replaced[v] {
         v = w;
     }
     v
 }
 
-/// The value that all of these are; for equal literals a new one at the head of the block.
+/// The value that all of `given` equal; for equal literals, a new literal at the head of the block.
 fn one_value(f: &mut Function, b: Block, given: &[Value]) -> Option<Value> {
     let first = *given.first()?;
     if given.iter().all(|v| *v == first) {

@@ -1,7 +1,7 @@
-//! A loop that runs exactly once becomes its body; a rewrite of `simplify-cfg`.
+//! Replaces a loop that runs exactly once by its body; a rewrite of `simplify-cfg`.
 //!
-//! In: a function. Out: the function without such loops. An array of one layer is where they come from: the counter enters as
-//! 0, which is less than 1, and comes back as 1, which is not.
+//! In: a function. Out: the function without such loops. They arise from arrays of a single layer:
+//! the counter enters as 0, which is less than 1, and comes back as 1, which is not.
 //!
 //! ```text
 //! ^bb0:
@@ -28,25 +28,26 @@
 //!   return %7
 //! ```
 //!
-//! The jump back is threaded to the exit, for the header's branch is known to go there. The header's arguments then have the
-//! values with which the loop was entered; behind the exit, where they meant those that came back, the exit's own arguments
-//! take their place.
+//! The back edge is threaded to the exit, because the header's branch is known to go there. The
+//! header's arguments then have the values with which the loop was entered. Behind the exit, where
+//! they stood for the values that came back, the exit's own arguments replace them.
 //!
 //! # Conditions
 //!
-//! One jump enters the loop and one comes back. The header computes nothing but indices and its condition, whose value is
-//! known for both jumps. What it computes from its arguments is not used behind the exit. The arguments are used there only
-//! where the exit dominates, that is, where no `break` has joined before. It is exact.
+//! One jump enters the loop, and there is one back edge. The header only computes indices and its
+//! condition, whose value is known for both jumps. Results of the header that depend on its
+//! arguments are not used behind the exit. The arguments are used there only where the exit
+//! dominates, i.e. where no `break` has joined. It is exact.
 
 use cranelift_entity::SecondaryMap;
 
 use crate::ir::{Block, BlockCall, Cfg, Function, Loop, Op, Scalar, Terminator, Value};
 use crate::scalar::BinaryOp;
 
-/// Makes loops that run exactly once straight, and says how many.
+/// Straightens all loops that run exactly once; returns their number.
 pub(super) fn straighten(f: &mut Function) -> usize {
     let mut straightened = 0;
-    // Each one changes what is reachable from where.
+    // Each rewrite changes reachability, so the CFG is computed again.
     loop {
         let cfg = f.cfg();
         let Some(once) = cfg.loops().iter().find_map(|l| find(f, &cfg, l)) else { return straightened };
@@ -58,11 +59,11 @@ pub(super) fn straighten(f: &mut Function) -> usize {
 /// A loop that runs exactly once.
 struct Once {
     header: Block,
-    /// Where its one jump back is.
+    /// The source of the back edge.
     latch: Block,
     body: BlockCall,
     exit: BlockCall,
-    /// What the jump back gives to the header's arguments.
+    /// The values that the back edge passes for the header's arguments.
     returned: Vec<Value>,
 }
 
@@ -91,7 +92,7 @@ fn find(f: &Function, cfg: &Cfg, l: &Loop) -> Option<Once> {
     is_separate(f, cfg, &once).then_some(once)
 }
 
-/// The jumps to a block, with what they give to its arguments.
+/// The jumps to a block, with the values that they pass.
 fn jumps_to(f: &Function, cfg: &Cfg, to: Block) -> Vec<(Block, Vec<Value>)> {
     let mut jumps = Vec::new();
     for p in cfg.predecessors(to).iter().filter(|p| cfg.is_reachable(**p)) {
@@ -105,7 +106,7 @@ fn place(args: &[Value], v: Value) -> Option<usize> {
     args.iter().position(|a| *a == v)
 }
 
-/// May the header compute this? What cannot fail, and whose value is known if its operands are.
+/// May the header compute this? Yes if it cannot fail and has a known value for known operands.
 fn is_computed(op: &Op) -> bool {
     matches!(
         op,
@@ -113,7 +114,7 @@ fn is_computed(op: &Op) -> bool {
     )
 }
 
-/// The number that an index is, where `given` knows those of the header's arguments.
+/// The value of an index, if `given` knows the header's arguments in it.
 fn integer(f: &Function, v: Value, given: &dyn Fn(Value) -> Option<i64>) -> Option<i64> {
     if let Some(n) = given(v) {
         return Some(n);
@@ -125,7 +126,7 @@ fn integer(f: &Function, v: Value, given: &dyn Fn(Value) -> Option<i64>) -> Opti
     match (&inst.op, inst.operands.as_slice()) {
         (Op::Const(Scalar::Int(n)), _) => Some(*n),
         (Op::DimValue(d), _) => d.as_const(),
-        // A counter goes on by one addition: no chain is followed.
+        // A counter is incremented by one addition: no chain is followed.
         (Op::Binary(BinaryOp::Add), [a, b]) => leaf(f, *a, given)?.checked_add(leaf(f, *b, given)?),
         _ => None,
     }
@@ -138,7 +139,7 @@ fn leaf(f: &Function, v: Value, given: &dyn Fn(Value) -> Option<i64>) -> Option<
     })
 }
 
-/// The value of the loop's condition.
+/// The value of the loop's condition, if known.
 fn truth(f: &Function, condition: Value, given: &dyn Fn(Value) -> Option<i64>) -> Option<bool> {
     let inst = f.def_inst(condition)?;
     match (&inst.op, inst.operands.as_slice()) {
@@ -147,7 +148,7 @@ fn truth(f: &Function, condition: Value, given: &dyn Fn(Value) -> Option<i64>) -
     }
 }
 
-/// Are the header's values used where it is known which iteration's they are?
+/// Is every use of the header's values known to belong to the first or to the last iteration?
 fn is_separate(f: &Function, cfg: &Cfg, once: &Once) -> bool {
     let mut varies: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut argument: SecondaryMap<Value, bool> = SecondaryMap::new();
@@ -163,7 +164,7 @@ fn is_separate(f: &Function, cfg: &Cfg, once: &Once) -> bool {
     let takes = has_one_jump(f, cfg, once.exit.block);
     let behind = |b: Block| takes && cfg.dominates(once.exit.block, b);
     let is_fine = |b: Block, v: Value| !varies[v] || (argument[v] && behind(b));
-    // Computed from them, and given to the exit: there is no such value after the body.
+    // A value computed from the arguments and passed to the exit does not exist after the body.
     once.exit.args.iter().all(|v| !varies[*v] || argument[*v])
         && reachable_without(f, once.exit.block, once.header).into_iter().all(|b| {
             let mut fine = true;
@@ -175,12 +176,12 @@ fn is_separate(f: &Function, cfg: &Cfg, once: &Once) -> bool {
         })
 }
 
-/// Is the block reached by one jump alone?
+/// Is there only one jump to the block?
 fn has_one_jump(f: &Function, cfg: &Cfg, b: Block) -> bool {
     jumps_to(f, cfg, b).len() == 1
 }
 
-/// The blocks that can be reached from one of them without going through another.
+/// The blocks that can be reached from `from` without going through `without`.
 fn reachable_without(f: &Function, from: Block, without: Block) -> Vec<Block> {
     let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
     seen[without] = true;

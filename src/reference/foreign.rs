@@ -1,4 +1,4 @@
-//! Names of other libraries: entries made from the table that the type checker's advice comes from.
+//! Reference entries for names of other libraries, from the type checker's table of suggestions.
 //!
 //! In: the checker's table. Out: an entry for each name, and rows for the document.
 
@@ -15,12 +15,12 @@ static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     of.into_iter().map(|(name, rules)| entry(name, &rules)).collect()
 });
 
-/// An entry for each name.
+/// One entry for each name.
 pub(super) fn entries() -> &'static [Entry] {
     &ENTRIES
 }
 
-/// How a rule's call is written there and here; none where there are but words.
+/// The call as written in the other library, and in attn; `None` if the rule only has prose.
 fn forms(name: &str, rule: &Rule) -> Option<(String, String)> {
     let library = rule.library.map_or(String::new(), |library| format!("{library}."));
     let there = if rule.is_example { rule.call.to_string() } else { format!("{library}{name}{}", rule.call) };
@@ -48,14 +48,14 @@ fn entry(name: &str, rules: &[&'static Rule]) -> Entry {
     }
 }
 
-/// Advice as a sentence.
+/// A suggestion as a sentence.
 fn sentence(help: &str) -> String {
     let mut chars = help.chars();
     let first = chars.next().map_or(String::new(), |c| c.to_uppercase().to_string());
     first + chars.as_str() + "."
 }
 
-/// The rules as rows of a table: names, and what is written here.
+/// The rules as rows of a table: foreign names, and their counterparts in attn.
 pub(super) fn rows() -> Vec<(String, String)> {
     let row = |rule: &Rule| {
         let first = rule.names.first().copied().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Entries of the standard library, made from the source of its modules.
+//! Reference entries of the standard library, generated from its source.
 //!
-//! In: the source, parsed. Out: a section for each module, with an entry for each layer and function: its doc comment, its
-//! declaration, fields and signatures.
+//! In: the parsed source. Out: a section for each module, with an entry for each layer and
+//! function: its doc comment, its declaration, fields and signatures.
 
 use super::{Entry, Part, Section};
 use crate::diagnostics::Diagnostics;
@@ -74,12 +74,12 @@ fn function_entry(module: &str, function: &Function, text: &str) -> Entry {
     }
 }
 
-/// A doc comment without the spaces after its slashes.
+/// A doc comment without leading spaces.
 fn docs(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join("\n").trim().to_string()
 }
 
-/// A function up to its body.
+/// A function without its body.
 fn signature<'t>(function: &Function, text: &'t str) -> &'t str {
     let head = Span { end: function.body.span.start, ..function.span };
     written(head, text).trim_end()

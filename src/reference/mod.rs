@@ -1,14 +1,16 @@
-//! The language reference: a description of each function, operator, statement and kind of fact. `attnc ref`, the explanations of
-//! error codes and `docs/language.md` are made from it.
+//! The language reference: a description of each function, operator, statement and kind of fact.
+//! `attnc ref`, `docs/language.md` and the cross-references of error codes come from it.
 //!
-//! In: `language.txt`, entries by section, the texts of the standard library, and the checker's table of names of other libraries. Out: entries by name ([`find`]), as text for a
-//! terminal ([`Entry::text`]), and all of them as one document ([`document`]). `tests/language/reference.rs` compiles every program in it, and
-//! compares the entries with the compiler's own tables: of calls, keywords, relations, codes.
+//! In: `language.txt` (entries by section), the sources of the standard library, and the checker's
+//! table of names of other libraries. Out: entries by name ([`find`]), as text for a terminal
+//! ([`Entry::text`]), and all of them as one document ([`document`]). `tests/language/reference.rs`
+//! compiles every program in it, and compares the entries with the compiler's own tables of calls,
+//! keywords, relations and codes.
 //!
 //! ```text
 //! # Section                     and its introduction
 //! ## name, other name           an entry, and the names under which it is found
-//! form: softmax(x, axis = -1)   how it is written; the default of each argument that may be omitted
+//! form: softmax(x, axis = -1)   its syntax, with the default of each optional argument
 //! takes: floats                 element types of the first argument ([`ElementTypes`])
 //! gives: the same type
 //! formula: ..
@@ -20,7 +22,7 @@
 //!     fn f(..)                  a program that compiles
 //!
 //! fails E0304:
-//!     fn f(..)                  a program that gives this code
+//!     fn f(..)                  a program that reports this code
 //! ```
 
 mod foreign;
@@ -33,66 +35,67 @@ use std::sync::LazyLock;
 
 pub use show::document;
 
-/// The text of the entries.
+/// The source of the language's entries.
 const LANGUAGE: &str = include_str!("language.txt");
 
-/// A part of the reference.
+/// A chapter of the reference.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
-    /// Its title.
+    /// Heading in the document.
     pub title: String,
-    /// What its entries have in common; may be empty.
+    /// Rules that its entries share; may be empty.
     pub introduction: String,
-    /// Its entries, in order.
+    /// In order of presentation.
     pub entries: Vec<Entry>,
 }
 
-/// What is known of a function, an operator, a statement, a kind of fact, or an item of the standard library.
+/// The description of a function, an operator, a statement, a kind of fact, or an item of the
+/// standard library.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
-    /// The names under which it is found; the first is its title.
+    /// All names by which it is found; the first is its title.
     pub names: Vec<String>,
-    /// How it is written.
+    /// Its syntax, one line for each variant.
     pub forms: Vec<String>,
-    /// Which element types its first argument may have, in a word.
+    /// The element types of its first argument, as a word of [`ElementTypes`].
     pub takes: Option<String>,
-    /// Further facts: a label, and the fact.
+    /// Further properties: label and value.
     pub facts: Vec<(&'static str, String)>,
-    /// Codes whose rule it states.
+    /// Error codes whose rule it states.
     pub codes: Vec<String>,
     /// Titles of other entries.
     pub see: Vec<String>,
-    /// What it means, with programs.
+    /// Its description, with programs.
     pub parts: Vec<Part>,
 }
 
 /// A part of an entry's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A paragraph.
+    /// A paragraph of prose.
     Text(String),
-    /// A program, or what the standard library declares.
+    /// A valid program, or a declaration of the standard library.
     Program(String),
-    /// A program that gives a code.
+    /// A program that reports an error.
     Failing {
-        /// The code.
+        /// The reported code.
         code: String,
-        /// The program.
+        /// Its source text.
         program: String,
     },
 }
 
-/// The words for sets of element types.
+/// The words for sets of element types in the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElementTypes {
-    /// The word.
+    /// Used in `takes:` lines.
     pub word: &'static str,
-    /// The types.
+    /// In the order of [`Elem::ALL`].
     pub types: &'static [Elem],
 }
 
 impl ElementTypes {
-    /// All of them.
+    /// All sets.
     pub const ALL: [ElementTypes; 6] = [
         ElementTypes { word: "any", types: &Elem::ALL },
         ElementTypes { word: "numbers", types: &[Elem::F32, Elem::BF16, Elem::F16, Elem::I8, Elem::I32, Elem::I64] },
@@ -102,19 +105,19 @@ impl ElementTypes {
         ElementTypes { word: "bool", types: &[Elem::Bool] },
     ];
 
-    /// The set of this word.
+    /// The set with this word.
     pub fn of(word: &str) -> Option<ElementTypes> {
         ElementTypes::ALL.into_iter().find(|set| set.word == word)
     }
 }
 
 impl Entry {
-    /// Its first name.
+    /// The first of its names.
     pub fn title(&self) -> &str {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// Does it have this name? `nn.Linear` is also `Linear`.
+    /// Is this one of its names? `nn.Linear` is also `Linear`.
     fn is_named(&self, name: &str) -> bool {
         self.names.iter().any(|own| own == name)
     }
@@ -126,17 +129,17 @@ static SECTIONS: LazyLock<Vec<Section>> = LazyLock::new(|| {
     sections
 });
 
-/// All sections: those of the language, then one for each module of the standard library.
+/// All sections: of the language, then one for each module of the standard library.
 pub fn sections() -> &'static [Section] {
     &SECTIONS
 }
 
-/// All entries.
+/// The entries of all sections.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     sections().iter().flat_map(|section| &section.entries)
 }
 
-/// The entries with a name, of the language or of other libraries.
+/// The entries with this name, in the language or in other libraries.
 pub fn find(name: &str) -> Vec<&'static Entry> {
     entries().chain(foreign::entries()).filter(|entry| entry.is_named(name)).collect()
 }
@@ -151,7 +154,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     entries().flat_map(|entry| entry.names.iter().map(String::as_str))
 }
 
-/// The names of other libraries that are known.
+/// The names of other libraries that have an entry.
 pub fn foreign_names() -> impl Iterator<Item = &'static str> {
     foreign::entries().iter().map(Entry::title)
 }

@@ -1,11 +1,10 @@
-//! The entries' text form, whose syntax [`super`] describes.
+//! The parser of `language.txt`, whose syntax [`super`] describes.
 //!
-//! In: the text. Out: sections and entries. Nothing is checked here: a line that is not what it was meant to be becomes text, which
-//! `tests/language/reference.rs` finds.
+//! In: text. Out: sections and entries. Nothing is checked here: a malformed line becomes prose,
+//! which `tests/language/reference.rs` reports.
 
 use super::{Entry, Part, Section};
 
-/// The sections of a text.
 pub(super) fn sections(text: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut lines = text.lines().peekable();
@@ -21,7 +20,7 @@ pub(super) fn sections(text: &str) -> Vec<Section> {
     sections
 }
 
-/// The lines before the next heading.
+/// The lines up to the next heading.
 fn until_heading<'t>(lines: &mut std::iter::Peekable<std::str::Lines<'t>>) -> Vec<&'t str> {
     let mut body = Vec::new();
     while let Some(line) = lines.next_if(|line| !line.starts_with("# ") && !line.starts_with("## ")) {
@@ -72,7 +71,7 @@ fn entry(names: &str, body: &[&str]) -> Entry {
     entry
 }
 
-/// Names separated by commas.
+/// Splits a comma-separated list of names.
 fn list(text: &str) -> Vec<String> {
     text.split(", ").map(|name| name.trim().to_string()).filter(|name| !name.is_empty()).collect()
 }

@@ -1,12 +1,12 @@
 //! Entries as text for a terminal, and all of them as a document in Markdown.
 //!
-//! In: entries. Out: text.
+//! In: entries. Out: text, or Markdown.
 
 use super::{ElementTypes, Entry, Part, sections};
 use crate::diagnostics::codes;
 use std::fmt::Write as _;
 
-/// The beginning of the document.
+/// The preamble of the document.
 const PREFACE: &str = "# The attn language
 
 Every function, operator, statement and kind of fact, and the standard library by signature. `attnc ref NAME` prints an entry.
@@ -16,7 +16,7 @@ compiles its programs, compares it with the compiler's tables, and checks that i
 ";
 
 impl Entry {
-    /// The facts of an entry, one for each line: a label, and the fact.
+    /// The properties of an entry, one per line: label and value.
     fn rows(&self) -> Vec<(&'static str, String)> {
         let takes = self.takes.as_ref().map(|word| {
             let names = |set: ElementTypes| set.types.iter().map(|elem| elem.name()).collect::<Vec<_>>().join(", ");
@@ -26,7 +26,7 @@ impl Entry {
         takes.into_iter().chain(self.facts.iter().cloned()).collect()
     }
 
-    /// A summary in one line: its forms, or its first sentence.
+    /// A one-line summary: its forms, or its first sentence.
     pub fn summary(&self) -> String {
         if !self.forms.is_empty() {
             return self.forms.join("; ");
@@ -38,7 +38,7 @@ impl Entry {
         first.unwrap_or_default().trim_end_matches(':').to_string()
     }
 
-    /// All of it, for a terminal.
+    /// The whole entry, for a terminal.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.title());
         if !self.forms.is_empty() {
@@ -70,7 +70,7 @@ impl Entry {
         out
     }
 
-    /// All of it, as a part of the document.
+    /// The whole entry in Markdown.
     fn markdown(&self) -> String {
         let mut out = format!("### {}\n", self.names_shown());
         if !self.forms.is_empty() {
@@ -103,13 +103,14 @@ impl Entry {
         out
     }
 
-    /// Its names in a heading.
+    /// Its names, for a heading.
     fn names_shown(&self) -> String {
         self.names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// A text up to the end of its first sentence, or to a colon: not to a point inside code, parentheses, a number or a name.
+/// The text up to the end of its first sentence, or to a colon; full stops in code, parentheses,
+/// numbers and names do not count.
 fn first_sentence(text: &str) -> &str {
     let (mut depth, mut in_code) = (0_usize, false);
     for (at, c) in text.char_indices() {

@@ -1,38 +1,44 @@
-//! The layout of what a compiled model hands to the support library: the model descriptor, and the context of a call.
+//! Binary interface between a compiled model and the support library: the model descriptor, and the
+//! context of a call.
 //!
-//! The compiler writes a [`ModelDesc`] into `model.o` (as bytes and relocations, see `descriptor.rs`) under the symbol
-//! [`DESCRIPTOR_SYMBOL`]; the support library, linked into the same `model.so`, reads it. This file is compiled into
-//! both, so it uses only `core` and knows of nothing else.
+//! The compiler writes a [`ModelDesc`] into `model.o` (as bytes and relocations, see
+//! `descriptor.rs`) under the symbol [`DESCRIPTOR_SYMBOL`]; the support library, linked into the
+//! same `model.so`, reads it. This file is compiled into both, so it uses only `core`.
 //!
-//! Every field is 8 bytes wide and 8-aligned, so that the layout has no padding and is the same for every 64-bit target.
+//! Every field is 8 bytes wide and 8-aligned, so the layout has no padding and is the same for
+//! every 64-bit target.
 
 #![allow(dead_code, reason = "the compiler and the support library each use their half")]
 
 #[path = "abi_cuda.rs"]
 pub mod cuda;
 
-/// Version of everything in this file and of the exported C functions; a change of meaning raises it.
+/// Version of everything in this file and of the exported C functions; incremented with every
+/// incompatible change.
 pub const ABI_VERSION: u64 = 7;
 
-/// Arguments of more bytes than 2 to this power are refused (zero extents counted as ones): no machine addresses them. The
-/// compiler proves from it that other sizes fit 64 bits.
+/// Arguments of more than 2 to the power of this many bytes are rejected (counting extents of 0 as
+/// 1): no machine addresses them. The compiler relies on it to prove that other sizes fit 64 bits.
 pub const ADDRESS_BITS: u32 = 47;
 
 /// Name of the [`ModelDesc`] in `model.o`; hidden, so that it never leaves the `.so`.
 pub const DESCRIPTOR_SYMBOL: &str = "attnc_model_descriptor";
 
-/// The function that every `model.so` exports, to be looked up in one library (`dlsym`): gives its [`Functions`].
+/// The function that every `model.so` exports, to be looked up with `dlsym`; returns its
+/// [`Functions`].
 pub const LIBRARY_SYMBOL: &str = "attnc_library";
 
-/// Begins the name under which programs are linked with a model: `attnc_library_gpt2_0123456789abcdef` is the same function as
-/// [`LIBRARY_SYMBOL`], in that model's library alone. What follows is the model's name and [`ModelDesc::id`].
+/// Prefix of the symbol that programs link a model by: `attnc_library_gpt2_0123456789abcdef` is the
+/// same function as [`LIBRARY_SYMBOL`], in that model's library alone. The prefix is followed by
+/// the model's name and [`ModelDesc::id`].
 pub const LIBRARY_PREFIX: &str = "attnc_library_";
 
-/// Begins the name of an object in `model.o` whose rest is what follows [`LIBRARY_PREFIX`]; the linker gets it from there.
+/// Prefix of a data symbol in `model.o` that tells the linker what follows [`LIBRARY_PREFIX`].
 pub const NAME_PREFIX: &str = "attnc_name_";
 
-/// The functions of the interface in the order of [`Functions`]. `runtime.h` declares each under its name, as a member of
-/// `attnc_functions` and, with `attnc_` before it, for programs.
+/// The functions of the interface, in the order of [`Functions`]. `runtime.h` declares each as a
+/// member of `attnc_functions` under this name, and, prefixed with `attnc_`, as a function for
+/// programs.
 pub const FUNCTIONS: [&str; 62] = [
     "status_text",
     "info",
@@ -98,20 +104,21 @@ pub const FUNCTIONS: [&str; 62] = [
     "python_capsule",
 ];
 
-/// What a library gives of itself: all its functions. Nothing of them is exported by name, because the names are the same in
-/// every library, and a linker would bind all uses to the first.
+/// Function table of a library. The functions are not exported by name: every library has the same
+/// names, and a linker would bind all references to the first.
 #[repr(C)]
 pub struct Functions {
     /// [`ABI_VERSION`] of the library.
     pub abi_version: u64,
-    /// [`FUNCTIONS`], of the types that `runtime.h` declares.
+    /// In the order of [`FUNCTIONS`], with the types that `runtime.h` declares.
     pub functions: [*const (); FUNCTIONS.len()],
 }
 
 // SAFETY: addresses of functions, never written.
 unsafe impl Sync for Functions {}
 
-/// Marks of live handles, by their kind. What was closed has another mark, as far as can be known.
+/// Magic numbers of live handles, by kind. Closing a handle overwrites its mark, so most uses after
+/// close are detected.
 pub mod mark {
     /// A model.
     pub const MODEL: u64 = 0x6174_746e_6d6f_6431;
@@ -121,7 +128,7 @@ pub mod mark {
     pub const TAPS: u64 = 0x6174_746e_7461_7031;
 }
 
-/// How every handle begins, so that a program finds the library that it came from.
+/// First fields of every handle, through which a program finds the library that it belongs to.
 #[repr(C)]
 pub struct Head {
     /// One of [`mark`]; 0 once it is closed.
@@ -132,7 +139,8 @@ pub struct Head {
     pub model: u64,
 }
 
-/// The entry point that no model has: what a typed function of `model.h` asks for where the session is another model's.
+/// An entry point index that no model has; a typed function of `model.h` passes it where the
+/// session belongs to another model.
 pub const NO_ENTRY: u64 = u64::MAX;
 
 /// Element type codes ([`ParamDesc::elem`] and its like).
@@ -153,7 +161,8 @@ pub mod elem {
     pub const BOOL: u64 = 7;
 }
 
-/// UTF-8 text: `len` bytes at `ptr`, then a NUL that is not counted. An empty text points to its NUL too.
+/// A UTF-8 string: `len` bytes at `ptr`, followed by a NUL that is not counted. The pointer of an
+/// empty string is valid too.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Str {
@@ -180,7 +189,8 @@ impl<T> Clone for Slice<T> {
 
 impl<T> Copy for Slice<T> {}
 
-/// Operations of a dimension expression, in postfix order on a stack of `i64`; each that overflows is an error.
+/// Operations of a dimension expression, in postfix order on a stack of `i64`; overflow is an
+/// error.
 pub mod op {
     /// Push [`super::ExprOp::value`].
     pub const CONST: i64 = 0;
@@ -202,11 +212,11 @@ pub mod op {
     pub const MIN: i64 = 8;
     /// The larger.
     pub const MAX: i64 = 9;
-    /// Operands that an expression may need at the same time.
+    /// Maximum stack depth of an expression.
     pub const STACK: usize = 32;
 }
 
-/// One step of a dimension expression.
+/// One operation of a dimension expression.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExprOp {
@@ -216,11 +226,11 @@ pub struct ExprOp {
     pub value: i64,
 }
 
-/// A dimension as the program spells it.
+/// A dimension with its source text.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DimDesc {
-    /// Its value; a single constant where it was bound when the model was compiled.
+    /// Its value; a single constant if it was bound when the model was compiled.
     pub expr: Slice<ExprOp>,
     /// Its source text for messages: `S`, `D / H`, `768`.
     pub text: Str,
@@ -234,9 +244,10 @@ pub struct TensorDesc {
     pub name: Str,
     /// Element type, one of [`elem`].
     pub elem: u64,
-    /// 1 where the type begins with `..`: any number of leading axes, flattened into [`EntryDesc::batch_symbol`].
+    /// 1 where the type begins with `..`: any number of leading axes, flattened into
+    /// [`EntryDesc::batch_symbol`].
     pub batch: u64,
-    /// The axes after those of `..`.
+    /// The axes after `..`.
     pub dims: Slice<DimDesc>,
 }
 
@@ -246,11 +257,11 @@ pub struct TensorDesc {
 pub struct ParamDesc {
     /// Name in the weights file; each `*` stands for an index: `h.*.ln_1.weight`.
     pub pattern: Str,
-    /// How many indices each `*` has, outermost first; empty for a single tensor.
+    /// Number of indices for each `*`, outermost first; empty for a single tensor.
     pub extents: Slice<u64>,
     /// Element type, one of [`elem`].
     pub elem: u64,
-    /// Shape of each tensor of the family: constants.
+    /// Shape of each tensor of the family; all dimensions are constants.
     pub dims: Slice<DimDesc>,
 }
 
@@ -262,7 +273,7 @@ pub struct SymbolDesc {
     pub name: Str,
     /// Index of the argument that binds it.
     pub arg: u64,
-    /// Index into that argument's [`TensorDesc::dims`]; not looked at for the batch symbol.
+    /// Index into that argument's [`TensorDesc::dims`]; ignored for the batch symbol.
     pub axis: u64,
     /// The extent of that axis is `scale * symbol + offset`, `scale >= 1`.
     pub scale: i64,
@@ -298,7 +309,7 @@ pub struct CheckDesc {
     pub right: Slice<ExprOp>,
     /// Source text: `S <= T`.
     pub text: Str,
-    /// Where it is stated, or what needs it: `model.attn:3:9`; empty where that is not known.
+    /// Source location of the clause, or of what requires it: `model.attn:3:9`; empty if unknown.
     pub place: Str,
 }
 
@@ -308,7 +319,8 @@ pub struct CheckDesc {
 pub struct TapDesc {
     /// Name; each `*` stands for an index: `h.*.attn.weights`.
     pub pattern: Str,
-    /// How many indices each `*` has, outermost first. The buffer of the tap holds them all, stacked in this order.
+    /// Number of indices for each `*`, outermost first. The buffer of the tap stacks all of them in
+    /// this order.
     pub extents: Slice<u64>,
     /// Element type, one of [`elem`].
     pub elem: u64,
@@ -316,13 +328,14 @@ pub struct TapDesc {
     pub batch: u64,
     /// Shape of each element, after the batch.
     pub dims: Slice<DimDesc>,
-    /// How many of `dims` come first that are loops over time, one step of which writes each element.
+    /// The number of leading `dims` that are loops over time, each iteration of which writes one
+    /// element.
     pub stacked: u64,
-    /// What asking for it costs, as one line for the reader; may be empty.
+    /// What requesting it costs, in one line for users; may be empty.
     pub cost: Str,
 }
 
-/// What an entry point looks like from outside.
+/// The interface of an entry point.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct EntryDesc {
@@ -330,7 +343,7 @@ pub struct EntryDesc {
     pub name: Str,
     /// Doc comment.
     pub doc: Str,
-    /// Signature as the program spells it.
+    /// Signature as in the source.
     pub signature: Str,
     /// Run-time dimensions, in the order of [`PlanContext::dims`].
     pub symbols: Slice<SymbolDesc>,
@@ -344,7 +357,7 @@ pub struct EntryDesc {
     pub results: Slice<TensorDesc>,
     /// Taps, in the order of [`PlanContext::taps`].
     pub taps: Slice<TapDesc>,
-    /// 1 where a call changes what the session keeps.
+    /// 1 where a call changes states of the session.
     pub sets_states: u64,
 }
 
@@ -369,11 +382,11 @@ pub struct PlanDesc {
     pub arena: Slice<ExprOp>,
     /// Bytes of arena that `tapped` needs.
     pub tapped_arena: Slice<ExprOp>,
-    /// Bytes of scratch that a kernel of either needs, for each worker, 64-aligned.
+    /// Bytes of scratch per worker, the maximum over the kernels of both, 64-aligned.
     pub scratch: u64,
 }
 
-/// Bits of [`VariantDesc::features`]: what a processor must have.
+/// Bits of [`VariantDesc::features`]: required CPU features.
 pub mod feature {
     /// SSE4.2 and everything below it.
     pub const SSE42: u64 = 1 << 0;
@@ -387,84 +400,89 @@ pub mod feature {
     pub const AVX512_BF16: u64 = 1 << 4;
     /// AVX-512 VNNI, and VBMI, which processors with VNNI have except for two.
     pub const AVX512_VNNI: u64 = 1 << 5;
-    /// AMX tiles and their products of BF16. Before its code runs, the process must have asked the system for tiles.
+    /// AMX tiles and BF16 tile multiplication. The process must have requested permission to use
+    /// tiles before such code runs.
     pub const AMX_BF16: u64 = 1 << 6;
-    /// AVX-VNNI: sums of products of bytes in 256 bits.
+    /// AVX-VNNI: dot products of bytes with 256-bit vectors.
     pub const AVX_VNNI: u64 = 1 << 7;
 }
 
-/// Instruction set levels: names of variants that `ATTNC_CPU` may name.
+/// Instruction sets: the names of variants that `ATTNC_CPU` accepts.
 pub mod level {
-    /// Every level, the lowest first.
+    /// All of them, lowest first.
     pub const NAMES: [&str; 6] = ["portable", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"];
 }
 
-/// All code of the model for one tier of processors.
+/// All code of the model for one instruction set or GPU architecture.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VariantDesc {
-    /// Name for the reader: `avx2`.
+    /// Name for users: `avx2`.
     pub name: Str,
-    /// Bits of [`feature`] that the processor must have, all of them.
+    /// Bits of [`feature`], all of which are required.
     pub features: u64,
-    /// Run once when a model is opened, with `params` and `packed` set: packs weights; null where nothing is packed.
+    /// Runs once when a model is opened, with `params` and `packed` set, and packs weights; null if
+    /// nothing is packed.
     pub prepare: Option<Plan>,
     /// Bytes of [`PlanContext::packed`], 64-aligned.
     pub packed_bytes: u64,
     /// One for each of [`ModelDesc::entries`].
     pub entries: Slice<PlanDesc>,
-    /// One row where the kernels are for NVIDIA GPUs, else none.
+    /// One row if the kernels are for NVIDIA GPUs, else empty.
     pub cuda: Slice<cuda::CudaDesc>,
 }
 
-/// All that the support library knows of a model.
+/// Everything the support library knows about a model.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ModelDesc {
     /// [`ABI_VERSION`] of the compiler.
     pub abi_version: u64,
-    /// Tells builds from each other: a hash of what was compiled.
+    /// Distinguishes builds: a hash of everything that was compiled.
     pub id: u64,
     /// Name of the model: `Gpt2`.
     pub name: Str,
     /// Doc comment of the model.
     pub doc: Str,
-    /// What it was compiled for: `x86_64-unknown-linux-gnu`.
+    /// Target triple: `x86_64-unknown-linux-gnu`.
     pub target: Str,
-    /// Everything above and below as text for a reader, see `attnc_info`.
+    /// A human-readable summary of the descriptor, see `attnc_info`.
     pub info: Str,
     /// Parameters, in the order of [`PlanContext::params`].
     pub params: Slice<ParamDesc>,
-    /// What a session keeps between calls, in the order of [`PlanContext::states`]; shapes are constants.
+    /// States of a session, in the order of [`PlanContext::states`]; shapes are constants.
     pub states: Slice<TensorDesc>,
     /// Entry points.
     pub entries: Slice<EntryDesc>,
-    /// Errors at run time; [`Fail`] takes an index into this.
+    /// Messages of run-time errors; [`Fail`] takes an index into this table.
     pub sites: Slice<SiteDesc>,
-    /// The code, best first; the first whose features the processor has is used, or that the GPU can run.
+    /// The code, best first; the first variant that the processor or GPU supports is used.
     pub variants: Slice<VariantDesc>,
 }
 
 // SAFETY: a descriptor is read-only data of the model.so, never written after relocation.
 unsafe impl Sync for ModelDesc {}
 
-/// The host program of a call: launches kernels in order. Returns 0, or what a failed [`Launch`] returned.
+/// The host program of a call: launches kernels in order. Returns 0, or the result of a failed
+/// [`Launch`].
 pub type Plan = unsafe extern "C" fn(ctx: *mut PlanContext) -> i32;
 
-/// A kernel: does the grid points `start..end` of its launch. `args` is what the plan gave to [`Launch`], `scratch` the
-/// worker's own; `ctx` is the worker's own copy of the plan's. May call [`PlanContext::fail`], and then goes on or
-/// returns, without a wild read either way. Must not launch. What it writes must not depend on how the grid is cut
+/// A kernel: computes the grid points `start..end` of its launch. `args` was passed by the plan to
+/// [`Launch`]; `scratch` and `ctx`, a copy of the plan's context, belong to the worker. A kernel
+/// may call [`PlanContext::fail`], and then continues or returns; either way it must not access
+/// memory out of bounds. It must not launch. Its results must not depend on how the grid is split
 /// into ranges.
 pub type Kernel = unsafe extern "C" fn(args: *const u64, start: i64, end: i64, scratch: *mut u8, ctx: *mut PlanContext);
 
-/// Runs a kernel over the grid points `0..total`, in parallel where that pays, and returns when all are done:
-/// 0, or non-zero once something has failed; the plan then returns that at once. `total <= 0` does nothing.
-/// Each launch may ask the caller of the entry point whether to continue; one whose `args` is null does nothing else, whatever
-/// `kernel` is, and is not timed.
+/// Runs a kernel over the grid points `0..total`, in parallel where that is profitable, and returns
+/// when all are done: 0, or non-zero after a failure, which the plan must return at once. `total <=
+/// 0` does nothing. Each launch may poll the caller of the entry point on whether to continue; a
+/// launch with null `args` only does that, whatever `kernel` is, and is not timed.
 ///
-/// Two hints, which never affect results: the buffers that the kernel is given have `bytes` bytes together; and from `next` on lie
-/// `next_bytes` bytes of packed weights, which a later launch will read in the order of its grid points (0 bytes if none
-/// will). Where this launch itself reads the same ones, the number is `-next_bytes`.
+/// Two hints, which never affect results: the kernel's buffers have `bytes` bytes in total; and
+/// `next_bytes` bytes of packed weights starting at `next` will be read by a later launch in the
+/// order of its grid points (0 bytes if there is no such launch). If this launch reads the same
+/// weights itself, the number is `-next_bytes`.
 pub type Launch = unsafe extern "C" fn(
     ctx: *mut PlanContext,
     kernel: Kernel,
@@ -475,34 +493,39 @@ pub type Launch = unsafe extern "C" fn(
     next_bytes: i64,
 ) -> i32;
 
-/// Reports an error at run time: `site` is an index into [`ModelDesc::sites`], `a`, `b`, `c` the values of its text.
+/// Reports a run-time error: `site` is an index into [`ModelDesc::sites`], `a`, `b`, `c` the values
+/// for its message.
 /// The first report of a call is kept (with several workers: that of the lowest grid points).
 pub type Fail = unsafe extern "C" fn(ctx: *mut PlanContext, site: i64, a: i64, b: i64, c: i64);
 
-/// What generated code gets to see of a call. Fields in this order, 8 bytes each: see [`context`] for the offsets.
+/// The context of a call, for generated code. Fields in this order, 8 bytes each; offsets are in
+/// [`context`].
 ///
-/// Arguments, results and taps are row-major, contiguous, and aligned to their element's size at least (on a GPU to 16 bytes); arena, scratch,
-/// packed weights and states to 64 bytes. Parameters are aligned to their element's size. Integer indices among the
-/// arguments are *not* checked: generated code does that, and reports through `fail`. A `bool` byte is 0 or 1.
+/// Arguments, results and taps are row-major, contiguous, and aligned at least to their element's
+/// size (on a GPU to 16 bytes); arena, scratch, packed weights and states are aligned to 64 bytes,
+/// parameters to their element's size. Integer indices in arguments are *not* checked: generated
+/// code checks them, and reports through `fail`. A `bool` byte is 0 or 1.
 #[repr(C)]
 pub struct PlanContext {
-    /// Values of the entry's run-time dimensions, the flattened batch among them.
+    /// Values of the entry's run-time dimensions, including the flattened batch.
     pub dims: *const i64,
     /// Data of each argument.
     pub args: *const *const u8,
-    /// Data of each result, to be written in full.
+    /// Data of each result; every element must be written.
     pub outs: *const *mut u8,
-    /// For each of [`ModelDesc::params`] a table of tensors, row-major over the extents (one for a single tensor).
+    /// A table of tensors for each of [`ModelDesc::params`], row-major over the extents (one entry
+    /// for a single tensor).
     pub params: *const *const *const u8,
-    /// Data of each tap, `[extents.., shape..]`; null where nothing of it is requested. Then for each tap its flags,
-    /// `[extents.., stacked..]`: bytes that are 0, to be set to 1 for what is written; null as above. Then for each tap
-    /// what is requested, `[extents..]`: bytes that are 1 or 0, never null. What is not requested is not written.
+    /// Three lists, each with one pointer per tap. Data, `[extents.., shape..]`; null if no element
+    /// is requested. Flags, `[extents.., stacked..]`: zero bytes, to be set to 1 for written
+    /// elements; null likewise. Requests, `[extents..]`: bytes that are 1 or 0, never null.
+    /// Elements that are not requested are not written.
     pub taps: *const *mut u8,
-    /// Buffers between kernels.
+    /// Memory for intermediate buffers.
     pub arena: *mut u8,
-    /// Scratch of the plan itself, which is also that of worker 0.
+    /// Scratch of the plan, shared with worker 0.
     pub scratch: *mut u8,
-    /// Packed weights of the model: written by `prepare`, else read only.
+    /// Packed weights: written by `prepare`, read-only otherwise.
     pub packed: *mut u8,
     /// Data of each state of the session.
     pub states: *const *mut u8,
@@ -512,12 +535,13 @@ pub struct PlanContext {
     pub fail: Option<Fail>,
     /// Non-zero once something has failed.
     pub failed: i64,
-    /// How weights are best read: 0 at several pages at once; 1 in the order of addresses; 2 in that order, and past the caches,
-    /// which hold a small part of them at most. It affects what is prefetched, never results.
+    /// The best access pattern for weights: 0 several pages at once; 1 in address order; 2 in
+    /// address order, bypassing the caches, which hold at most a small part of them. Affects
+    /// prefetching only, never results.
     pub in_order: i64,
-    /// Reads what is in a GPU's memory; null where plans can load all that they read.
+    /// Reads from GPU memory; null where plans can load everything directly.
     pub read: Option<cuda::Read>,
-    /// The runtime's own, not for generated code.
+    /// Reserved for the support library.
     pub runtime: *mut u8,
 }
 
@@ -569,7 +593,7 @@ const _: () = {
     assert!(offset_of!(PlanContext, failed) == context::FAILED as usize);
     assert!(offset_of!(PlanContext, in_order) == context::IN_ORDER as usize);
     assert!(offset_of!(PlanContext, read) == context::READ as usize);
-    // The writer in descriptor.rs counts words; these are what it must write.
+    // The writer in descriptor.rs counts words; these are the sizes it must produce.
     assert!(size_of::<ExprOp>() == 16);
     assert!(size_of::<DimDesc>() == 32);
     assert!(size_of::<TensorDesc>() == 48);

@@ -1,29 +1,31 @@
-//! The part of the descriptor that a variant for NVIDIA GPUs has: its PTX, and how each kernel is launched.
+//! The GPU part of the descriptor, for variants for NVIDIA GPUs: PTX, and how each kernel is
+//! launched.
 //!
-//! A plan for a GPU is host code as every plan: it computes sizes, walks through loops and launches. Only a launch and a read
-//! differ. It names a kernel by its place in [`CudaDesc::kernels`]; and all addresses that it is given are device memory, but
-//! for the tables of addresses and for what is requested of taps, so an element is read through [`Read`].
+//! A plan for a GPU is host code like any other: it computes sizes, runs loops and launches
+//! kernels. Two things differ. A kernel is named by its index in [`CudaDesc::kernels`]; and all
+//! addresses are in device memory, except for the tables of addresses and the requests of taps, so
+//! elements are read through [`Read`].
 //!
-//! A PTX kernel's parameters are the words that the plan gives to the launch (dimensions, then buffers and indices), then the
-//! address of the call's [`fault`], then its tensor maps.
+//! The parameters of a PTX kernel are the words passed to the launch (dimensions, then buffers and
+//! indices), then the address of the call's [`fault`] words, then its tensor maps.
 
 use super::{ExprOp, PlanContext, Slice, Str};
 
-/// What a variant for GPUs has besides its plans.
+/// What a GPU variant has besides its plans.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CudaDesc {
-    /// Compute capability that a GPU must have at least: ten times the major number, and the minor one.
+    /// Minimum compute capability of the GPU: ten times the major number plus the minor number.
     pub capability: u64,
-    /// 1 where no other capability will do: the code uses what only that generation has.
+    /// 1 if the code runs on that generation only, because it uses architecture-specific features.
     pub only: u64,
-    /// The lowest version of the driver that takes the PTX, as `cuDriverGetVersion` gives it.
+    /// Lowest driver version that supports the PTX, in the format of `cuDriverGetVersion`.
     pub driver: u64,
-    /// The PTX, which the driver compiles if it takes none of [`CudaDesc::cubins`].
+    /// The PTX, which the driver compiles if none of [`CudaDesc::cubins`] matches.
     pub ptx: Str,
-    /// The same as machine code.
+    /// The same code as machine code.
     pub cubins: Slice<CubinDesc>,
-    /// Kernels, in the order that plans number them.
+    /// Kernels, in the order of their numbers in plans.
     pub kernels: Slice<CudaKernelDesc>,
 }
 
@@ -31,7 +33,7 @@ pub struct CudaDesc {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CubinDesc {
-    /// Compute capability that it is for; it runs on those of the same major number, from this one on.
+    /// Its compute capability; it also runs on later ones of the same major number.
     pub capability: u64,
     /// The image, an ELF file.
     pub image: Slice<u8>,
@@ -43,47 +45,49 @@ pub struct CubinDesc {
 pub struct CudaKernelDesc {
     /// Its name in the PTX.
     pub name: Str,
-    /// Run-time dimensions, which come first among the words that the plan gives.
+    /// Number of run-time dimensions, the first of the words passed by the plan.
     pub symbols: u64,
-    /// Buffers and indices, which follow them.
+    /// Number of buffers and indices, which follow them.
     pub params: u64,
-    /// Threads of a block, along each axis.
+    /// Block dimensions.
     pub threads: [u64; 3],
-    /// Blocks of the grid along each axis, over the kernel's dimensions. Of no axis: a block for each point of the launch.
+    /// Number of blocks along each axis, over the kernel's dimensions. Empty: one block per point
+    /// of the launch.
     pub grid: Slice<GridAxis>,
-    /// 1 where there are at most as many blocks as run at the same time, each of which does several points; 2 where these wait for each
-    /// other too, so that the launch is cooperative.
+    /// 1 if there are at most as many blocks as run concurrently, each of which computes several
+    /// points; 2 if these also synchronise with each other, so that the launch is cooperative.
     pub persistent: u64,
-    /// Bytes of shared memory that the kernel declares.
+    /// Bytes of shared memory declared by the kernel.
     pub static_shared: u64,
-    /// Bytes of shared memory that the launch gives each block besides.
+    /// Bytes of dynamic shared memory per block.
     pub shared: u64,
-    /// The tensor maps that it is given, in order.
+    /// The tensor maps that are passed to it, in order.
     pub tensor_maps: Slice<TensorMapDesc>,
 }
 
-/// [`CudaKernelDesc::persistent`] of kernels whose blocks wait for each other.
+/// [`CudaKernelDesc::persistent`] of kernels whose blocks synchronise with each other.
 pub const TOGETHER: u64 = 2;
 
 /// An axis of a grid.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct GridAxis {
-    /// Blocks along it.
+    /// Number of blocks along it.
     pub extent: Slice<ExprOp>,
 }
 
-/// A tensor map of a kernel: what `cuTensorMapEncodeTiled` is told. Expressions are over the kernel's dimensions.
+/// A tensor map of a kernel: the arguments of `cuTensorMapEncodeTiled`. Expressions are over the
+/// kernel's dimensions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TensorMapDesc {
-    /// Which of the kernel's [`CudaKernelDesc::params`] it is a map of.
+    /// Index among the kernel's [`CudaKernelDesc::params`].
     pub param: u64,
     /// `CUtensorMapDataType`.
     pub elem: u64,
     /// `CUtensorMapSwizzle`.
     pub swizzle: u64,
-    /// Its axes, the fastest first.
+    /// Its axes, innermost first.
     pub axes: Slice<TensorMapAxis>,
 }
 
@@ -91,41 +95,43 @@ pub struct TensorMapDesc {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TensorMapAxis {
-    /// Elements along it.
+    /// Number of elements.
     pub extent: Slice<ExprOp>,
-    /// Bytes from one element to the next; not looked at for the first axis, whose elements follow each other.
+    /// Stride in bytes; ignored for the first axis, which is contiguous.
     pub stride: Slice<ExprOp>,
-    /// Elements of a box along it.
+    /// Extent of a box.
     pub part: u64,
-    /// Elements from one of a box to the next, 1 or more.
+    /// Element stride within a box, at least 1.
     pub step: u64,
 }
 
-/// Axes that a tensor map may have.
+/// Maximum rank of a tensor map.
 pub const MOST_AXES: usize = 5;
 
-/// Words that a launch may be given.
+/// Maximum number of words passed to a launch.
 pub const MOST_WORDS: usize = 256;
 
-/// Copies an element out of the GPU's memory, once all that was launched before is done: `bytes` bytes from `from` to `to`. 0, or
-/// non-zero once something has failed; the plan then returns that at once.
+/// Copies an element from GPU memory, after all earlier launches have completed: `bytes` bytes from
+/// `from` to `to`. Returns 0, or non-zero after a failure; the plan must then return that at once.
 pub type Read = unsafe extern "C" fn(ctx: *mut PlanContext, from: *const u8, bytes: i64, to: *mut u8) -> i32;
 
-/// The words of device memory that a kernel reports an index out of range in, and that blocks of a grid meet by; all are 0 where none did.
+/// Device memory words through which a kernel reports an index out of range, and for barriers over
+/// a grid; initially 0.
 pub mod fault {
-    /// Index in [`ModelDesc::sites`](super::super::ModelDesc::sites), and 1. Whoever changes it from 0 writes the others.
+    /// Index in [`ModelDesc::sites`](super::super::ModelDesc::sites), plus 1. The thread that
+    /// changes it from 0 writes the others.
     pub const SITE: usize = 0;
     /// The index.
     pub const INDEX: usize = 1;
-    /// What it must be below.
+    /// The bound that it must be below.
     pub const BOUND: usize = 2;
-    /// Arrivals at barriers of the grid: 0 between launches.
+    /// Arrivals at grid barriers; 0 between launches.
     pub const ARRIVALS: usize = 4;
-    /// Blocks that have ended, of a launch whose blocks meet: 0 between launches.
+    /// Blocks that have finished, in launches with grid barriers; 0 between launches.
     pub const ENDED: usize = 5;
-    /// How many words there are.
+    /// Number of words.
     pub const WORDS: usize = 6;
-    /// And bytes.
+    /// Size in bytes.
     pub const BYTES: u64 = WORDS as u64 * 8;
 }
 

@@ -1,23 +1,24 @@
-//! What a variant for NVIDIA GPUs adds to the descriptor: PTX, and how its kernels are launched.
+//! The GPU part of a variant in the descriptor: PTX, and how its kernels are launched.
 //!
-//! In: values that `codegen` fills. Out: the same, for `cuda_rows.rs` to write. It must not know how the kernels were made.
+//! In: values filled in by `codegen`. Out: the same, for `cuda_rows.rs` to serialise. It must not
+//! know how the kernels were made.
 
 use super::expr::Expr;
 
-/// The GPU part of a variant.
+/// The kernels of a variant for GPUs, with their requirements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cuda {
-    /// The lowest compute capability that it runs on, ten times the major number and the minor one.
+    /// Minimum compute capability: ten times the major number plus the minor number.
     pub capability: u64,
-    /// Does it run on that capability alone?
+    /// Whether it runs on that generation only.
     pub only: bool,
-    /// The lowest version of the driver that takes the PTX, as `cuDriverGetVersion` gives it.
+    /// Lowest driver version that supports the PTX, in the format of `cuDriverGetVersion`.
     pub driver: u64,
     /// The PTX.
     pub ptx: String,
-    /// The same as machine code, for some GPUs.
+    /// The same code as machine code, for some GPUs.
     pub cubins: Vec<Cubin>,
-    /// Kernels, in the order that plans number them.
+    /// Kernels, in the order of their numbers in plans.
     pub kernels: Vec<Kernel>,
 }
 
@@ -30,14 +31,14 @@ pub struct Cubin {
     pub image: Vec<u8>,
 }
 
-/// How many blocks a launch has.
+/// Number of blocks of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// One for each point.
+    /// One per point.
     ForEachPoint,
-    /// At most as many as run at the same time, each of which does several points.
+    /// At most as many as run concurrently; each computes several points.
     AtATime,
-    /// As many, which wait for each other.
+    /// As before, and the blocks synchronise with each other.
     Together,
 }
 
@@ -46,46 +47,46 @@ pub enum Blocks {
 pub struct Kernel {
     /// Name in the PTX.
     pub name: String,
-    /// How many run-time dimensions it is passed.
+    /// Number of run-time dimensions, its first parameters.
     pub symbols: usize,
-    /// How many buffers and indices follow them.
+    /// Number of buffers and indices that follow.
     pub params: usize,
-    /// Extents of a block.
+    /// Block dimensions.
     pub threads: [u32; 3],
-    /// Blocks along each axis of the grid, over its dimensions; none: one for each point of the launch.
+    /// Number of blocks along each axis, over its dimensions; empty: see `blocks`.
     pub grid: Vec<Expr>,
-    /// How many blocks there are, where the grid says nothing.
+    /// How many blocks there are if `grid` is empty.
     pub blocks: Blocks,
-    /// Bytes of shared memory that it declares.
+    /// Bytes of shared memory declared by the kernel.
     pub static_shared: u32,
-    /// Bytes of shared memory that a launch adds.
+    /// Bytes of dynamic shared memory per block.
     pub dynamic_shared: u32,
     /// Its tensor maps.
     pub tensor_maps: Vec<TensorMap>,
 }
 
-/// A tensor map; numbers as `cuTensorMapEncodeTiled` takes them.
+/// A tensor map, with the constants of `cuTensorMapEncodeTiled`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
-    /// Which of the kernel's buffers and indices it is of.
+    /// Index among the kernel's buffers and indices.
     pub param: usize,
     /// `CUtensorMapDataType`.
     pub elem: u64,
     /// `CUtensorMapSwizzle`.
     pub swizzle: u64,
-    /// Its axes, the fastest first.
+    /// Its axes, innermost first.
     pub axes: Vec<Axis>,
 }
 
 /// An axis of a tensor map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// Elements.
+    /// Number of elements.
     pub extent: Expr,
-    /// Bytes between neighbours; not looked at for the first axis.
+    /// Stride in bytes; ignored for the first axis.
     pub stride: Expr,
-    /// Elements of a box.
+    /// Extent of a box.
     pub part: u32,
-    /// Of how many elements one is taken.
+    /// Element stride within a box.
     pub step: u32,
 }

@@ -1,64 +1,66 @@
-//! The functions of NVIDIA's driver, with their signatures: for the support library, which runs models, and for `bench`, which measures GPUs.
+//! Functions of NVIDIA's driver API with their signatures, for the support library, which runs
+//! models, and for `bench`, which measures GPUs.
 //!
-//! In: what finds a function in the driver's library. Out: a table of functions. It knows no library, and no order of calls.
+//! In: a symbol lookup in the driver's library. Out: a table of functions. It does not load the
+//! library, nor call the functions.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::transmute;
 
 /// `CUresult`.
 pub type Code = i32;
-/// A device's context.
+/// `CUcontext`.
 pub type Context = *mut c_void;
-/// Code that is loaded.
+/// `CUmodule`: loaded code.
 pub type Module = *mut c_void;
-/// A kernel of a module.
+/// `CUfunction`: a kernel of a module.
 pub type Function = *mut c_void;
-/// A queue of launches and copies.
+/// `CUstream`: a queue of launches and copies.
 pub type Stream = *mut c_void;
-/// A point of a stream, with its time.
+/// `CUevent`: a point of a stream, with its time.
 pub type Event = *mut c_void;
-/// A graph, a node of one, or what can be launched of one.
+/// `CUgraph`, `CUgraphNode` or `CUgraphExec`.
 pub type Object = *mut c_void;
-/// An address in a GPU's memory.
+/// `CUdeviceptr`: an address in GPU memory.
 pub type Address = u64;
 
-/// Numbers of attributes.
+/// Attribute numbers.
 pub mod attribute {
-    /// Of a device: multiprocessors.
+    /// Device: number of multiprocessors.
     pub const MULTIPROCESSORS: i32 = 16;
-    /// Of a device: the most shared memory that a block may have, where the kernel says that it wants more than 48 KiB.
+    /// Device: maximum shared memory per block, for kernels that opt in to more than 48 KiB.
     pub const MOST_SHARED: i32 = 97;
-    /// Of a device: the major number of its compute capability.
+    /// Device: major number of its compute capability.
     pub const MAJOR: i32 = 75;
-    /// And the minor one.
+    /// Device: minor number of its compute capability.
     pub const MINOR: i32 = 76;
-    /// Of a function: bytes of shared memory that launches may give its blocks.
+    /// Function: maximum dynamic shared memory per block, in bytes.
     pub const DYNAMIC_SHARED: i32 = 8;
-    /// Of a launch: all blocks run at the same time.
+    /// Launch: all blocks run concurrently (cooperative launch).
     pub const COOPERATIVE: i32 = 2;
 }
 
 /// Declares the functions, and how each is found.
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($arg:ty),*);)*) => {
-        /// A table of the functions, each found under the name that stands beside it.
+        /// Function table, each with the symbol under which it is looked up.
         pub struct Functions {
             $(#[doc = stringify!($name)] pub $name: unsafe extern "C" fn($($arg),*) -> Code,)*
         }
 
         impl Functions {
-            /// Looks all of them up.
+            /// Looks up all symbols.
             ///
             /// # Errors
-            /// The name of the first that is not there.
+            /// The name of the first missing symbol.
             ///
             /// # Safety
-            /// What is found under a name is the driver's function of that name.
+            /// The symbol found under a name must be the driver's function of that name.
             pub unsafe fn find(
                 symbol: impl Fn(&'static CStr) -> Option<*mut c_void>,
             ) -> Result<Functions, &'static CStr> {
                 let find = |name: &'static CStr| symbol(name).ok_or(name);
-                // SAFETY: the signatures are those of `cuda.h`.
+                // SAFETY: the signatures are copied from `cuda.h`.
                 unsafe {
                     Ok(Functions {
                         $($name: transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> Code>(find($symbol)?),)*

@@ -1,11 +1,12 @@
-//! The bytes of a variant's GPU part: the rows of `abi_cuda.rs`, behind those of the variant.
+//! Serialises a variant's GPU part: the rows of `abi_cuda.rs`, which follow the rows of the
+//! variant.
 //!
-//! In: a [`Cuda`]. Out: its rows in the descriptor, or what contradicts itself.
+//! In: a [`Cuda`]. Out: its rows in the descriptor, or an error if it is inconsistent.
 
 use super::cuda::{Cuda, Kernel};
 use super::descriptor::{Row, Writer};
 
-/// Words of each row; `abi_cuda.rs` asserts the same sizes.
+/// Words per row; `abi_cuda.rs` asserts the same sizes.
 mod words {
     pub(super) const CUDA: u64 = 9;
     pub(super) const CUBIN: u64 = 3;
@@ -16,7 +17,7 @@ mod words {
 }
 
 impl Writer {
-    /// The table of a variant's GPU part: one row, or none.
+    /// The table of a variant's GPU part, with one row or none.
     pub(super) fn cuda(&mut self, row: &mut Row, cuda: Option<&Cuda>) -> Result<(), String> {
         let start = self.table(row, usize::from(cuda.is_some()), words::CUDA);
         let Some(cuda) = cuda else { return Ok(()) };

@@ -1,8 +1,10 @@
-//! The model descriptor: what the runtime must know of a model, as a plain value, and its bytes for `model.o`.
+//! The model descriptor: what the runtime must know about a model, as a plain value, and its
+//! serialisation for `model.o`.
 //!
-//! In: a [`ModelDescriptor`] that `codegen` fills. Out: a [`DescriptorImage`], one data object with relocations, to be
-//! defined under [`abi::DESCRIPTOR_SYMBOL`](super::abi::DESCRIPTOR_SYMBOL) in writable-then-read-only data, 8-aligned,
-//! with hidden visibility. Its layout is `abi.rs`'s [`ModelDesc`](super::abi::ModelDesc).
+//! In: a [`ModelDescriptor`] filled in by `codegen`. Out: a [`DescriptorImage`], one data object
+//! with relocations, to be defined under [`abi::DESCRIPTOR_SYMBOL`](super::abi::DESCRIPTOR_SYMBOL)
+//! in RELRO data, 8-aligned, with hidden visibility. Its layout is
+//! [`ModelDesc`](super::abi::ModelDesc) of `abi.rs`.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +14,17 @@ use super::expr::Expr;
 use super::link::SUPPORT_OBJECT;
 use crate::shape::{Dim, Elem};
 
-/// A dimension and its spelling in the program.
+/// A dimension with its source text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DimText {
     /// Its value, over the entry's run-time dimensions.
     pub dim: Dim,
-    /// What messages call it: `S`, `D / H`; where it is a plain number, that number.
+    /// Its name in messages: `S`, `D / H`, or the number if it is a constant.
     pub text: String,
 }
 
 impl DimText {
-    /// A dimension that is called by its canonical form.
+    /// A dimension whose text is its canonical form.
     pub fn of(dim: Dim) -> DimText {
         DimText { text: dim.to_string(), dim }
     }
@@ -37,7 +39,7 @@ pub struct Tensor {
     pub elem: Elem,
     /// Does the type begin with `..`?
     pub batch: bool,
-    /// The axes after those of `..`.
+    /// The axes after `..`.
     pub dims: Vec<DimText>,
 }
 
@@ -46,28 +48,28 @@ pub struct Tensor {
 pub struct Param {
     /// Name in the weights file, `*` for each index into an array of layers.
     pub pattern: String,
-    /// The number of indices of each `*`.
+    /// Number of indices for each `*`.
     pub extents: Vec<u64>,
     /// Element type.
     pub elem: Elem,
-    /// Shape of each tensor; constants.
+    /// Shape of each tensor; all constants.
     pub dims: Vec<DimText>,
 }
 
-/// A run-time dimension, bound by `scale * symbol + offset` being the extent of `args[arg].dims[axis]`.
+/// A run-time dimension, bound by `scale * symbol + offset` = the extent of `args[arg].dims[axis]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// Name in the entry's [`Dim`]s.
     pub name: String,
-    /// What messages call it; the same as `name` for nearly all.
+    /// Its name in messages; nearly always the same as `name`.
     pub text: String,
-    /// Argument that binds it; for the batch symbol the first argument with `..`.
+    /// Index of the argument that binds it; for the batch symbol, of the first argument with `..`.
     pub arg: usize,
-    /// Axis (after those of `..`) that binds it; not looked at for the batch symbol.
+    /// Index of the axis (after `..`) that binds it; ignored for the batch symbol.
     pub axis: usize,
     /// At least 1.
     pub scale: i64,
-    /// Any number.
+    /// May be negative.
     pub offset: i64,
 }
 
@@ -88,7 +90,7 @@ pub enum Comparison {
     Ge,
 }
 
-/// A `where` clause left for run time.
+/// A `where` clause to check at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Left side.
@@ -99,7 +101,7 @@ pub struct Check {
     pub right: Expr,
     /// Source text: `S <= T`.
     pub text: String,
-    /// Where it is stated, or what needs it: `model.attn:3:9`; empty where that is not known.
+    /// Source location of the clause, or of what requires it: `model.attn:3:9`; empty if unknown.
     pub place: String,
 }
 
@@ -108,7 +110,7 @@ pub struct Check {
 pub struct Tap {
     /// Name, `*` for each index into an array of layers.
     pub pattern: String,
-    /// The number of indices of each `*`.
+    /// Number of indices for each `*`.
     pub extents: Vec<u64>,
     /// Element type.
     pub elem: Elem,
@@ -116,20 +118,20 @@ pub struct Tap {
     pub batch: bool,
     /// Shape of each element, after the batch.
     pub dims: Vec<DimText>,
-    /// How many of `dims` come first that are loops over time.
+    /// The number of leading `dims` that are loops over time.
     pub stacked: usize,
-    /// What asking for it costs; may be empty.
+    /// What requesting it costs; may be empty.
     pub cost: String,
 }
 
-/// An entry point as seen from outside.
+/// The interface of an entry point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Name.
     pub name: String,
     /// Doc comment.
     pub doc: String,
-    /// Signature as the program spells it: `forward(tokens: i32[S]) -> f32[S, V] where S <= T`.
+    /// Signature as in the source: `forward(tokens: i32[S]) -> f32[S, V] where S <= T`.
     pub signature: String,
     /// Run-time dimensions, in the order of the context's `dims`.
     pub symbols: Vec<Symbol>,
@@ -143,26 +145,27 @@ pub struct Entry {
     pub results: Vec<Tensor>,
     /// Taps.
     pub taps: Vec<Tap>,
-    /// Does a call change what the session keeps?
+    /// Does a call change states of the session?
     pub sets_states: bool,
 }
 
-/// The compiled code of one entry in one variant; functions by their symbol in `model.o`.
+/// The compiled code of one entry in one variant; functions are named by their symbols in
+/// `model.o`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanCode {
     /// Function of type [`abi::Plan`](super::abi::Plan).
     pub plan: String,
-    /// The same with taps.
+    /// The variant with taps.
     pub tapped: Option<String>,
     /// Bytes of arena.
     pub arena: Expr,
     /// Bytes of arena with taps.
     pub tapped_arena: Expr,
-    /// Bytes of scratch for each worker.
+    /// Bytes of scratch per worker.
     pub scratch: u64,
 }
 
-/// All code for one tier of processors.
+/// All code for one instruction set or GPU architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// Name: `portable`, `avx2`.
@@ -171,20 +174,20 @@ pub struct Variant {
     pub features: u64,
     /// Function that packs weights when the model is opened.
     pub prepare: Option<String>,
-    /// Bytes that it packs into.
+    /// Size of the packed weights.
     pub packed_bytes: u64,
     /// One for each entry.
     pub plans: Vec<PlanCode>,
-    /// The kernels, where they are for NVIDIA GPUs.
+    /// The GPU part, if the kernels are for NVIDIA GPUs.
     pub cuda: Option<Cuda>,
 }
 
-/// Everything the runtime must know of a model.
+/// Everything the runtime must know about a model.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ModelDescriptor {
     /// Name.
     pub name: String,
-    /// Tells builds from each other: [`id_of`] what was compiled.
+    /// Distinguishes builds: [`id_of`] what was compiled.
     pub id: u64,
     /// Doc comment.
     pub doc: String,
@@ -196,15 +199,17 @@ pub struct ModelDescriptor {
     pub states: Vec<Tensor>,
     /// Entry points.
     pub entries: Vec<Entry>,
-    /// Messages of run-time errors, with `{0}`, `{1}`, `{2}` for values; generated code names them by index.
+    /// Messages of run-time errors, with `{0}`, `{1}`, `{2}` for values; generated code refers to
+    /// them by index.
     pub sites: Vec<String>,
     /// Code, best first.
     pub variants: Vec<Variant>,
 }
 
-/// [`ModelDescriptor::id`]: a hash (64-bit FNV-1a) of all that decides what a library does, and of nothing else. That is the model's
-/// description, which has no code yet; the programs that are compiled; the options of code generation; and this compiler. The library,
-/// its header and its wrapper have the same one, be they written together or one by one.
+/// [`ModelDescriptor::id`]: a hash (64-bit FNV-1a) of everything that determines the behaviour of a
+/// library, and of nothing else: the model's description, without code; the compiled programs; the
+/// code generation options; and this compiler. So a library, its header and its wrapper have the
+/// same id whether they are written together or separately.
 pub fn id_of(model: &ModelDescriptor, programs: &[Vec<u8>], options: &str) -> u64 {
     let description = format!("{model:?}");
     let own = [env!("CARGO_PKG_VERSION").as_bytes(), SUPPORT_OBJECT, options.as_bytes(), description.as_bytes()];
@@ -218,13 +223,13 @@ pub fn id_of(model: &ModelDescriptor, programs: &[Vec<u8>], options: &str) -> u6
 }
 
 impl ModelDescriptor {
-    /// What no other model's library has in its symbols: the name in lower case, and the id.
+    /// A unique part of the symbols of this model's library: the name in lower case, and the id.
     pub fn symbol(&self) -> String {
         format!("{}_{:016x}", snake_case(&self.name), self.id)
     }
 }
 
-/// The letters, digits and `_` of a name; `_` for all else.
+/// Replaces everything except letters, digits and `_` by `_`.
 pub(super) fn word(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
 }
@@ -249,7 +254,7 @@ pub(super) fn snake_case(name: &str) -> String {
 /// Where a relocation of the descriptor points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// This many bytes into the descriptor itself.
+    /// An offset in the descriptor itself.
     Own(u64),
     /// A function of `model.o`, by its symbol.
     Function(String),
@@ -258,16 +263,16 @@ pub enum Target {
 /// An 8-byte absolute address to be written at `offset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relocation {
-    /// Place in the bytes.
+    /// Offset in the image.
     pub offset: u64,
-    /// The address to write there.
+    /// The address to store.
     pub target: Target,
 }
 
 /// The descriptor as one data object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescriptorImage {
-    /// Contents; zero where a relocation is.
+    /// Contents; zero at relocations.
     pub bytes: Vec<u8>,
     /// In order of `offset`.
     pub relocations: Vec<Relocation>,
@@ -289,7 +294,8 @@ pub fn elem_code(e: Elem) -> u64 {
     }
 }
 
-/// The features of a level, one of [`abi::level::NAMES`](super::abi::level::NAMES); `None` for an unknown name.
+/// The features of an instruction set, one of [`abi::level::NAMES`](super::abi::level::NAMES);
+/// `None` for an unknown name.
 pub fn features_of(level: &str) -> Option<u64> {
     match level {
         "portable" => Some(0),
@@ -302,29 +308,29 @@ pub fn features_of(level: &str) -> Option<u64> {
     }
 }
 
-/// Writes the descriptor's bytes.
+/// Serialises the descriptor.
 ///
 /// # Errors
-/// A descriptor that contradicts itself: an internal error of the compiler, as text.
+/// An inconsistent descriptor, which is an internal error of the compiler.
 pub fn serialise(model: &ModelDescriptor) -> Result<DescriptorImage, String> {
     let mut w = Writer::default();
     w.model(model)?;
     Ok(w.finish())
 }
 
-/// Fills tables top down: a table's rows are reserved first, then its own tables after it.
+/// Writes tables top down: the rows of a table are reserved first, then its nested tables follow.
 #[derive(Default)]
 pub(super) struct Writer {
     bytes: Vec<u8>,
     relocations: BTreeMap<u64, Target>,
-    /// Texts with their place in `text`, each once.
+    /// Offset of each distinct string in `text`.
     texts: BTreeMap<String, u64>,
     text: Vec<u8>,
-    /// Places that hold the address of a string.
+    /// Offsets of string pointers, and the offsets in `text` they refer to.
     text_uses: Vec<(u64, u64)>,
 }
 
-/// Words (8 bytes) of each row; `abi.rs` asserts the same sizes.
+/// Words (8 bytes) per row; `abi.rs` asserts the same sizes.
 mod words {
     pub(super) const MODEL: u64 = 20;
     pub(super) const PARAM: u64 = 7;
@@ -399,7 +405,7 @@ impl Writer {
         start
     }
 
-    /// Bytes as a `Slice<u8>`.
+    /// Writes bytes as a `Slice<u8>`.
     pub(super) fn bytes(&mut self, row: &mut Row, bytes: &[u8]) {
         let start = self.bytes.len() as u64;
         self.bytes.extend_from_slice(bytes);
@@ -590,10 +596,10 @@ impl Writer {
     }
 }
 
-/// Begins the text about the model inside the `.so`, so that `strings model.so` finds it.
+/// First words of the summary inside the `.so`, so that `strings model.so` finds it.
 pub const INFO_MARK: &str = "attnc model";
 
-/// What a reader of the `.so` gets to see: entry points with their signatures, parameters, targets.
+/// The human-readable summary: entry points with their signatures, parameters, targets.
 pub fn info_text(m: &ModelDescriptor) -> String {
     let list = |dims: &[DimText]| dims.iter().map(|d| d.text.as_str()).collect::<Vec<_>>().join(", ");
     let mut out = format!("{INFO_MARK} {}, abi {ABI_VERSION}, {}\n", m.name, m.target);

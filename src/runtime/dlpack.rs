@@ -1,18 +1,19 @@
-//! DLPack's structs, as its header declares them, and its codes for our element types.
+//! DLPack's structs, as its header declares them, and its type codes for attnc's element types.
 //!
-//! Compiled into both the compiler (to call a `model.so`) and the support library (to be called); it uses only `core`.
+//! Compiled into both the compiler (which calls a `model.so`) and the support library; it uses only
+//! `core`.
 
 #![allow(dead_code, reason = "the compiler and the support library each use their half")]
 
 use core::ffi::c_void;
 
-/// Where a tensor's memory is.
+/// The device that holds a tensor's memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DLDevice {
     /// [`CPU`], [`CUDA`] or another kind.
     pub device_type: i32,
-    /// Which of them.
+    /// Index among devices of this type.
     pub device_id: i32,
 }
 
@@ -20,9 +21,9 @@ pub struct DLDevice {
 pub const CPU: i32 = 1;
 /// `kDLCUDA`: memory of an NVIDIA GPU.
 pub const CUDA: i32 = 2;
-/// `kDLCUDAHost`: memory of the CPU that an NVIDIA GPU reads too.
+/// `kDLCUDAHost`: pinned CPU memory that an NVIDIA GPU can access.
 pub const CUDA_HOST: i32 = 3;
-/// `kDLCUDAManaged`: memory that both use under one address.
+/// `kDLCUDAManaged`: memory that CPU and GPU share under one address.
 pub const CUDA_MANAGED: i32 = 13;
 
 /// Type of an element.
@@ -31,9 +32,9 @@ pub const CUDA_MANAGED: i32 = 13;
 pub struct DLDataType {
     /// One of [`code`].
     pub code: u8,
-    /// Size in bits.
+    /// Width in bits.
     pub bits: u8,
-    /// Elements in a vector; 1.
+    /// Elements in a vector; always 1.
     pub lanes: u16,
 }
 
@@ -53,13 +54,13 @@ pub mod code {
     pub const BOOL: u8 = 6;
 }
 
-/// A tensor that somebody else owns.
+/// A tensor without ownership.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLTensor {
     /// The memory.
     pub data: *mut c_void,
-    /// Where it is.
+    /// Its device.
     pub device: DLDevice,
     /// Number of axes.
     pub ndim: i32,
@@ -67,19 +68,19 @@ pub struct DLTensor {
     pub dtype: DLDataType,
     /// Extent of each axis.
     pub shape: *mut i64,
-    /// Elements from one index to the next, for each axis; null where contiguous.
+    /// Stride of each axis in elements; null if contiguous.
     pub strides: *mut i64,
-    /// Bytes from `data` to the first element.
+    /// Offset of the first element from `data`.
     pub byte_offset: u64,
 }
 
-/// A tensor with its owner.
+/// A tensor with ownership.
 #[repr(C)]
 pub struct DLManagedTensor {
-    /// The tensor.
+    /// The tensor itself.
     pub dl_tensor: DLTensor,
-    /// The owner's.
+    /// Private data of the owner.
     pub manager_ctx: *mut c_void,
-    /// To be called once, when the tensor is no longer needed.
+    /// Called once, when the tensor is no longer needed.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }

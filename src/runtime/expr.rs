@@ -1,27 +1,29 @@
-//! Dimension expressions as the runtime evaluates them: postfix programs over run-time dimensions.
+//! Dimension expressions in the form that the runtime evaluates: postfix programs over run-time
+//! dimensions.
 //!
-//! In: a [`Dim`] and the order of an entry's run-time dimensions. Out: an [`Expr`], whose operations go into the
-//! descriptor unchanged. The support library evaluates them (`support/expr.rs`), with every operation checked.
+//! In: a [`Dim`] and the order of an entry's run-time dimensions. Out: an [`Expr`], whose
+//! operations are stored in the descriptor unchanged. The support library evaluates them
+//! (`support/expr.rs`), checking every operation for overflow.
 
 use super::abi::{ExprOp, op};
 use crate::shape::{Dim, Factor};
 
-/// Nesting of quotients that [`Expr::from_dim`] follows.
+/// Maximum nesting of quotients in [`Expr::from_dim`].
 const MAX_NESTING: u32 = 64;
 
-/// A postfix program that leaves one value.
+/// A postfix program with one result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr {
     ops: Vec<ExprOp>,
 }
 
 impl Expr {
-    /// The number `value`.
+    /// A constant.
     pub fn constant(value: i64) -> Expr {
         Expr { ops: vec![ExprOp { op: op::CONST, value }] }
     }
 
-    /// The run-time dimension with this index in the entry's list.
+    /// The run-time dimension with this index.
     pub fn symbol(index: usize) -> Expr {
         Expr { ops: vec![ExprOp { op: op::SYMBOL, value: i64::try_from(index).unwrap_or(i64::MAX) }] }
     }
@@ -47,7 +49,7 @@ impl Expr {
         self.then(right, op::MUL)
     }
 
-    /// `self / right`, an error at run time where it leaves a remainder.
+    /// `self / right`, an error at run time if there is a remainder.
     pub fn div_exact(self, right: Expr) -> Expr {
         self.then(right, op::DIV_EXACT)
     }
@@ -72,14 +74,14 @@ impl Expr {
         self.then(right, op::MAX)
     }
 
-    /// `self` rounded up to a multiple of `step` (at least 1): the sizes of buffers in an arena.
+    /// `self` rounded up to a multiple of `step` (at least 1), for buffer sizes in an arena.
     pub fn round_up(self, step: i64) -> Expr {
         let step = step.max(1);
         self.plus(Expr::constant(step - 1)).div_floor(Expr::constant(step)).times(Expr::constant(step))
     }
 
-    /// The dimension `dim`, its symbols numbered by their place in `symbols`. `None` where a symbol is not among them,
-    /// a coefficient does not fit, or quotients are nested too deeply.
+    /// Translates `dim`; symbols are numbered by their index in `symbols`. `None` if a symbol is
+    /// missing, a coefficient does not fit, or quotients are nested too deeply.
     pub fn from_dim(dim: &Dim, symbols: &[impl AsRef<str>]) -> Option<Expr> {
         Expr::of_dim(dim, symbols, MAX_NESTING)
     }
@@ -128,12 +130,13 @@ impl Expr {
         Some(sum.div_exact(product(divisor, &divisor_factors)?))
     }
 
-    /// The operations, in order.
+    /// The operations in postfix order.
     pub fn ops(&self) -> &[ExprOp] {
         &self.ops
     }
 
-    /// Does the program keep within the runtime's stack, leave one value, and use only `symbols` run-time dimensions?
+    /// Does the program respect the stack limit, leave exactly one value, and use only `symbols`
+    /// run-time dimensions?
     pub fn is_well_formed(&self, symbols: usize) -> bool {
         let mut depth = 0usize;
         for o in &self.ops {

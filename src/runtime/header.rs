@@ -1,8 +1,9 @@
-//! `model.h`: what a C or C++ program needs to call a `model.so`, in one file.
+//! `model.h`: the interface of a `model.so` for C and C++, in one file.
 //!
-//! In: the descriptor. Out: the header's text: DLPack's structs and the runtime's functions (`runtime.h`, the same for
-//! every model), the symbol of the model's library, and a typed inline function for each entry point, with its shapes in a comment. It is C89 except for
-//! `<stdint.h>`, and C++.
+//! In: the descriptor. Out: the header: DLPack's structs and the runtime's functions (`runtime.h`,
+//! the same for every model), the symbol of the model's library, and a typed inline function per
+//! entry point, with its shapes in a comment. It is valid C89, except for `<stdint.h>`, and valid
+//! C++.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +11,10 @@ use super::abi::{LIBRARY_PREFIX, LIBRARY_SYMBOL};
 use super::descriptor::{DimText, Entry, ModelDescriptor, Tensor, snake_case, word};
 use crate::shape::Elem;
 
-/// The part that is the same for every model.
+/// The part shared by all models.
 const RUNTIME: &str = include_str!("runtime.h");
 
-/// Words of C and C++, and names that the wrappers use: an `_` is put after them.
+/// Keywords of C and C++, and names used by the wrappers; an `_` is appended to them.
 const TAKEN: [&str; 75] = [
     "alignas",
     "alignof",
@@ -92,7 +93,7 @@ const TAKEN: [&str; 75] = [
     "unix",
 ];
 
-/// The text of `model.h`.
+/// Generates `model.h`.
 pub fn header(model: &ModelDescriptor) -> String {
     let prefix = snake_case(&model.name);
     let upper = prefix.to_ascii_uppercase();
@@ -125,7 +126,8 @@ pub fn header(model: &ModelDescriptor) -> String {
     out
 }
 
-/// The way into the model's library: its symbol, and the functions of the interface that need no handle.
+/// Access to the model's library: its symbol, and the functions of the interface that do not take a
+/// handle.
 fn library(symbol: &str, prefix: &str, upper: &str, id: u64) -> String {
     let function = format!("{LIBRARY_PREFIX}{symbol}");
     let mut out = comment(
@@ -154,7 +156,7 @@ fn library(symbol: &str, prefix: &str, upper: &str, id: u64) -> String {
     out
 }
 
-/// A number of 64 bits in C89.
+/// A 64-bit constant in C89.
 fn u64_of(n: u64) -> String {
     format!("ATTNC_U64({:#010x}u, {:#010x}u)", n >> 32, n & 0xffff_ffff)
 }
@@ -167,7 +169,7 @@ fn type_text(elem: Elem, batch: bool, dims: &[DimText]) -> String {
 fn entry(prefix: &str, upper: &str, called: &str, index: usize, e: &Entry) -> String {
     let name = format!("{prefix}_{called}");
     let index_name = format!("{upper}_{}", called.to_ascii_uppercase());
-    // A session of another model is rejected.
+    // Sessions of another model are rejected.
     let own = format!("attnc_entry_of(session, ATTNC_ID_{upper}, {index_name})");
     let mut names: Vec<String> = Vec::new();
     let mut fresh = |wanted: &str| {
@@ -237,7 +239,7 @@ fn entry(prefix: &str, upper: &str, called: &str, index: usize, e: &Entry) -> St
     out
 }
 
-/// The same entry point with DLPack tensors.
+/// The variant of an entry point that takes DLPack tensors.
 fn dlpack_entry(name: &str, own: &str, args: &[String], results: &[String]) -> String {
     let mut out = comment("", &format!("{name} with DLPack tensors of any strides; the results are the caller's."));
     let parameters = args.iter().chain(results).map(|n| format!(", DLTensor *{n}")).collect::<String>();
@@ -261,7 +263,7 @@ fn dlpack_entry(name: &str, own: &str, args: &[String], results: &[String]) -> S
 fn c_type(elem: Elem) -> &'static str {
     match elem {
         Elem::F32 => "float",
-        // Their bits: C89 has no such types.
+        // Raw bits: C89 has no such types.
         Elem::BF16 | Elem::F16 => "uint16_t",
         Elem::I8 => "int8_t",
         Elem::I32 => "int32_t",
@@ -270,7 +272,7 @@ fn c_type(elem: Elem) -> &'static str {
     }
 }
 
-/// A name that C and C++ take.
+/// Makes a name a valid identifier of C and C++.
 fn identifier(name: &str) -> String {
     let mut out = word(name);
     if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) {
@@ -282,7 +284,7 @@ fn identifier(name: &str) -> String {
     out
 }
 
-/// A block comment; nothing in `text` can end it.
+/// A block comment; `text` is escaped so that it cannot end the comment.
 fn comment(indent: &str, text: &str) -> String {
     let text = text.trim().replace("*/", "* /").replace("/*", "/ *");
     let lines: Vec<&str> = text.lines().map(|l| l.trim_end().trim_end_matches('\\')).collect();
@@ -308,7 +310,7 @@ mod tests {
             .filter(|name| *name != "poll")
             .collect();
         assert_eq!(members, FUNCTIONS);
-        // And each can be called by its name, except those that take or give Python's objects.
+        // Each can be called by its name, except for functions that take or return Python objects.
         for name in FUNCTIONS.iter().filter(|name| !name.starts_with("python_")) {
             assert!(RUNTIME.contains(&format!("attnc_{name}(")), "{name}");
         }

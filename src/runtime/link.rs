@@ -1,8 +1,9 @@
 //! Links `model.o` with the support library into `model.so`.
 //!
-//! In: the object file that `codegen` made, which defines [`abi::DESCRIPTOR_SYMBOL`](super::abi::DESCRIPTOR_SYMBOL).
-//! Out: a shared object that exports only the `attnc_` functions and imports only the C library. The same objects and the same
-//! linker give the same bytes; the output is written atomically ([`crate::files`]).
+//! In: the object file from `codegen`, which defines
+//! [`abi::DESCRIPTOR_SYMBOL`](super::abi::DESCRIPTOR_SYMBOL). Out: a shared object that exports
+//! only the `attnc_` functions and imports only the C library. The same objects and the same linker
+//! give identical bytes; the output is written atomically ([`crate::files`]).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -17,35 +18,35 @@ use object::{Endianness, Object as _, ObjectSymbol as _};
 
 use super::abi::{LIBRARY_PREFIX, LIBRARY_SYMBOL, NAME_PREFIX};
 
-/// The support library as one object file; `build.rs` makes it.
+/// The support library as one object file, built by `build.rs`.
 pub const SUPPORT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/support.o"));
 
-/// What the linker may export: the functions that give the table of functions, and what Python requires. All else is hidden,
-/// so that two models in one process do not meet.
+/// Exported symbols: the functions that return the function table, and Python's entry point.
+/// Everything else is hidden, so that two models in one process do not interfere.
 const VERSION_SCRIPT: &str = "{ global: attnc_library*; PyInit_*; local: *; };\n";
-/// The file that says so.
+/// Name of the file with the version script.
 const SCRIPT: &str = "exports.map";
 
-/// Why there is no `model.so`.
+/// Why linking failed.
 #[derive(Debug)]
 pub enum LinkError {
     /// No linker on this machine.
     NoLinker {
-        /// What was looked for, in order.
+        /// The linkers that were tried, in order.
         tried: Vec<String>,
     },
-    /// A file could not be written.
+    /// A file that could not be written.
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
-    /// The linker did not start, or did not succeed.
+    /// The linker could not be started, or failed.
     Failed {
         /// Its command line.
         command: String,
-        /// What it said, or why it did not start.
+        /// Its output, or why it could not be started.
         output: String,
     },
 }
@@ -68,37 +69,39 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// What a shared object is made to be, besides what is in it.
+/// Properties of a shared object, apart from its contents.
 struct Made<'a> {
-    /// What programs are linked with it by: [`LIBRARY_PREFIX`] is put before it.
+    /// The suffix of the symbol that programs link it by, after [`LIBRARY_PREFIX`].
     name: Option<String>,
-    /// What Python imports it as.
+    /// Python module name.
     module: Option<&'a str>,
-    /// Does code in it need libm?
+    /// Whether it needs libm.
     libm: bool,
-    /// Has it line tables?
+    /// Whether it has line tables.
     lines: bool,
-    /// Does it stay in memory once it is loaded?
+    /// Whether it stays loaded (`-z nodelete`).
     stays: bool,
 }
 
-/// A linker and how to talk to it.
+/// A linker and how to invoke it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linker {
-    /// The program.
+    /// Its path.
     pub program: PathBuf,
     /// Is it a compiler driver (`cc`), which knows where the C library is, or a bare linker?
     pub driver: bool,
-    /// `rust-lld` must be given the linker flavour.
+    /// Whether to pass a linker flavour, as `rust-lld` requires.
     pub flavor: bool,
 }
 
-/// The names that are looked for, in order.
+/// Linker names in the order they are tried: name, whether it is a driver, whether it needs a
+/// flavour.
 const NAMES: [(&str, bool, bool); 4] =
     [("cc", true, false), ("ld.lld", false, false), ("rust-lld", false, true), ("ld", false, false)];
 
 impl Linker {
-    /// The first linker that is there, in the folders of `path` (the variable `PATH`) and, for `rust-lld`, in Rust's own.
+    /// The first linker found in the folders of `path` (the variable `PATH`) and, for `rust-lld`,
+    /// in Rust's own folders.
     ///
     /// # Errors
     /// [`LinkError::NoLinker`].
@@ -118,10 +121,11 @@ impl Linker {
         Err(LinkError::NoLinker { tried: NAMES.iter().map(|(n, _, _)| (*n).to_owned()).collect() })
     }
 
-    /// Links the object files into `output`, exporting what `script` says; all by their names in the folder where the
-    /// linker is started, so that no path gets into its output. libm is among the libraries only if it is needed: reading
-    /// its symbols takes a fifth of the linker's time. Line tables are omitted unless the model has some: parts of the support
-    /// library have them, too.
+    /// Links the object files into `output` with the exports of `script`; all are given as file
+    /// names relative to the linker's working directory, so that no path gets into its output. libm
+    /// is only linked if needed: reading its symbols takes a fifth of the linker's time. Line
+    /// tables are stripped unless the model has some, because parts of the support library have
+    /// them.
     fn command(&self, objects: &[String], script: &str, made: &Made<'_>, output: &str) -> Command {
         let mut c = Command::new(&self.program);
         let script = format!("--version-script={script}");
@@ -133,7 +137,7 @@ impl Linker {
         let entry = made.module.iter().map(|name| format!("--defsym=PyInit_{name}=attnc_python_init"));
         let aliases = own.chain(entry);
         if self.driver {
-            // -fno-lto keeps gcc from loading its plugin; there is no start-up code that we need.
+            // -fno-lto keeps gcc from loading its plugin; no start-up code is needed.
             c.args(["-shared", "-nostdlib", "-fno-lto"]);
             c.args(flags.chunks(2).map(|f| format!("-Wl,{}", f.join(","))));
             c.args(long.iter().map(|l| format!("-Wl,{l}")));
@@ -151,7 +155,7 @@ impl Linker {
         c
     }
 
-    /// Makes one object file of several.
+    /// Combines object files into one (`-r`).
     fn joining(&self, objects: &[String], output: &str) -> Command {
         let mut c = Command::new(&self.program);
         if self.flavor {
@@ -165,13 +169,13 @@ impl Linker {
     }
 }
 
-/// Is there a file that may be started?
+/// Is it an executable file?
 pub(crate) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// Where rustup and cargo keep `rust-lld`, newest toolchain last in name first.
+/// Where rustup and cargo keep `rust-lld`; toolchains with the lexically last name first.
 fn rust_folders() -> Vec<PathBuf> {
     let home = std::env::var_os("RUSTUP_HOME").map(PathBuf::from).or_else(|| {
         let home = std::env::var_os("HOME")?;
@@ -192,8 +196,8 @@ const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 #[cfg(not(target_arch = "aarch64"))]
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// The C library for a bare linker, which does not know where it is: the shared objects themselves, which are on every
-/// machine that runs programs, developer files or not.
+/// The C library for a bare linker, which does not know where it is: the shared objects themselves,
+/// which are present on every machine that runs programs, even without development files.
 fn library_files(libm: bool) -> Vec<PathBuf> {
     let arch = TRIPLE.split('-').next().unwrap_or_default();
     let folders = [
@@ -213,18 +217,21 @@ fn library_files(libm: bool) -> Vec<PathBuf> {
     separate.map(|name| found(&[name])).chain([found(&["libc.so.6", musl.as_str()])]).flatten().collect()
 }
 
-/// Links `objects` (the bytes of object files) with the support library and writes `output`, with the first linker on
-/// `PATH`: a library for this process, which closes its handles before it unloads it.
+/// Links `objects` (the bytes of object files) with the support library and writes `output`, with
+/// the first linker on `PATH`. The library is for this process, which closes its handles before it
+/// unloads it.
 ///
 /// # Errors
-/// No linker, a file that cannot be written, or a linker that refuses.
+/// No linker, a file that cannot be written, or a linker failure.
 pub fn link(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
     link_with(&Linker::find(std::env::var_os("PATH"))?, objects, output)
 }
 
-/// [`link`], for any program. Once loaded, the library stays in memory: who unloads it while a model is open would leave the
-/// model's threads without code. Python may import it: `import model` finds the library before a `model.py` beside it, and gets
-/// that module from it (`support/python.rs`). A name that Python cannot import is linked as any other.
+/// Like [`link`], but for arbitrary programs. Once loaded, the library stays in memory: unloading
+/// it while a model is open would remove the code of the model's threads. Python can import it:
+/// `import model` finds the library before a `model.py` beside it, and gets that module from it
+/// (`support/python.rs`). If the file name is not a valid module name, the library cannot be
+/// imported.
 ///
 /// # Errors
 /// As [`link`].
@@ -261,7 +268,7 @@ fn file(path: &Path) -> impl Fn(std::io::Error) -> LinkError {
     move |error| LinkError::File { path: path.clone(), error }
 }
 
-/// One object file of several, without the support library.
+/// Combines several object files into one, without the support library.
 ///
 /// # Errors
 /// As [`link`].
@@ -284,13 +291,14 @@ fn link_as(
     start(all, Some(output), |names, to| linker.command(names, SCRIPT, &made, to))
 }
 
-/// Has an object a line table?
+/// Does an object have a line table?
 fn has_lines(object: &[u8]) -> bool {
     ElfFile64::<Endianness>::parse(object).is_ok_and(|file| file.section_by_name(".debug_line").is_some())
 }
 
-/// Do objects refer to what none of them has? They know nothing of the support library, so that is in libm. Of what is no
-/// object in ELF, or is broken, it is said that it does. And what do they call the model?
+/// Do the objects have undefined symbols that none of them defines? They do not use the support
+/// library, so these are in libm. Files that are not valid ELF objects count as having some. Also
+/// returns the model's name, from the symbol after [`NAME_PREFIX`].
 fn survey(objects: &[&[u8]]) -> (bool, Option<String>) {
     let (mut defined, mut wanted) = (BTreeSet::new(), BTreeSet::new());
     for object in objects {
@@ -306,8 +314,8 @@ fn survey(objects: &[&[u8]]) -> (bool, Option<String>) {
     (libm, defined.iter().find_map(own))
 }
 
-/// What a linker makes of objects; `command` has their names and that of what it makes. It works beside `near`, if there
-/// is no other place.
+/// Runs a linker on objects; `command` receives their file names and that of the output. The
+/// working directory is a temporary one, created beside `near` if there is no other place.
 fn start<'o>(
     objects: impl Iterator<Item = &'o [u8]>,
     near: Option<&Path>,

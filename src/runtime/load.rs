@@ -1,7 +1,7 @@
-//! Loads a `model.so` into this process and calls it: `attnc run --backend cpu`, and the tests.
+//! Loads a `model.so` into this process and calls it, for `attnc run --backend cpu` and the tests.
 //!
-//! In: the path of a `.so` that attnc made, weights, [`Tensor`]s. Out: results, taps, or the runtime's error text.
-//! All through the functions of the C interface, as any other program would.
+//! In: the path of a `.so` that attnc made, weights, [`Tensor`]s. Out: results, taps, or the
+//! runtime's error message. Only functions of the C interface are used, as in any other program.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
@@ -17,12 +17,12 @@ use super::dlpack::{CPU, DLDataType, DLDevice, DLTensor, code};
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
-/// Why a model did not load, or a call did not succeed.
+/// Why loading or a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
-    /// The runtime's status (`support/error.rs`); -1 where the `.so` itself was at fault.
+    /// The runtime's status (`support/error.rs`); -1 if the `.so` itself is invalid.
     pub status: i32,
-    /// For people.
+    /// Message for users.
     pub text: String,
 }
 
@@ -35,22 +35,22 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl LoadError {
-    /// Did the function of [`Session::end_when`] end the call?
+    /// Was the call interrupted through [`Session::end_when`]?
     pub fn is_interrupt(&self) -> bool {
         self.status == 9
     }
 
-    /// Is it about a GPU that is not there, does not run the code, or failed?
+    /// Is it about a GPU that is missing, does not support the code, or failed?
     pub fn is_about_device(&self) -> bool {
         [10, 11].contains(&self.status)
     }
 
-    /// Is it about a file of weights that cannot be read or does not fit the model?
+    /// Is it about a weights file that cannot be read or does not match the model?
     pub fn is_about_weights(&self) -> bool {
         [3, 4].contains(&self.status)
     }
 
-    /// Is it about the lengths of arguments, or about an index or a length that was computed?
+    /// Is it about the shapes of arguments, or about an index or length computed at run time?
     pub fn is_out_of_bounds(&self) -> bool {
         [2, 6].contains(&self.status)
     }
@@ -60,7 +60,7 @@ fn error(status: i32, text: impl Into<String>) -> LoadError {
     LoadError { status, text: text.into() }
 }
 
-/// Declares the functions that are used, and how each is found in the table.
+/// Declares the functions that are used, with their names in the table.
 macro_rules! functions {
     ($($name:ident: fn($($arg:ty),*) $(-> $result:ty)?;)*) => {
         /// Addresses of functions.
@@ -70,14 +70,14 @@ macro_rules! functions {
 
         impl Functions {
             /// # Safety
-            /// The table is that of a `model.so` of this ABI version.
+            /// The table must belong to a `model.so` of this ABI version.
             unsafe fn of(table: &abi::Functions) -> Result<Functions, LoadError> {
                 let address = |name: &str| {
                     let at = abi::FUNCTIONS.iter().position(|known| name.strip_prefix("attnc_") == Some(known));
                     let found = at.and_then(|at| table.functions.get(at)).copied();
                     found.ok_or_else(|| error(-1, format!("the library has no function {name}")))
                 };
-                // SAFETY: the signatures are those of the support library.
+                // SAFETY: the signatures match the support library.
                 unsafe {
                     Ok(Functions {
                         $($name: std::mem::transmute::<*const (), unsafe extern "C" fn($($arg),*) $(-> $result)?>(
@@ -131,30 +131,30 @@ functions! {
     attnc_taps_close: fn(*mut c_void);
 }
 
-/// An open model.
+/// A `model.so` that is loaded and open.
 pub struct CompiledModel {
     handle: *mut c_void,
     functions: Functions,
-    /// Last, so that it is unloaded last.
+    /// Declared last, so that it is unloaded last.
     _library: Library,
 }
 
 // SAFETY: the runtime's model handle may be used by any thread.
 unsafe impl Send for CompiledModel {}
-// SAFETY: and by several at once.
+// SAFETY: and by several concurrently.
 unsafe impl Sync for CompiledModel {}
 
-/// Axes that a shape query makes space for.
+/// Maximum rank in shape queries.
 const MAX_RANK: usize = 64;
 
 impl CompiledModel {
-    /// Loads `so` and opens its model with `weights`. `threads` 0 is one for each core.
+    /// Loads `so` and opens its model with `weights`. 0 `threads` means one per core.
     ///
     /// # Errors
-    /// A file that is no `model.so` of this version, or weights that do not fit.
+    /// A file that is not a `model.so` of this version, or weights that do not match.
     ///
     /// # Safety
-    /// Loading a shared object runs what is in it; `so` must be one that attnc made.
+    /// Loading a shared object executes code in it; `so` must have been made by attnc.
     pub unsafe fn open(so: &Path, weights: Option<&Path>, threads: i32) -> Result<CompiledModel, LoadError> {
         // SAFETY: as the caller promises.
         unsafe { CompiledModel::open_on(so, weights, threads, None) }
@@ -173,11 +173,12 @@ impl CompiledModel {
         threads: i32,
         device: Option<&str>,
     ) -> Result<CompiledModel, LoadError> {
-        // A name without a folder would be searched for in the system's library folders.
+        // A bare file name would be searched for in the system's library folders.
         let so = std::path::absolute(so).map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
         // SAFETY: as the caller promises.
         let library = unsafe { Library::new(&so) }.map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
-        // SAFETY: a function without arguments, if it is there at all; what it gives lives as long as the library.
+        // SAFETY: a function without arguments, if it exists; its result lives as long as the
+        // library.
         let table = unsafe {
             let give = library.get::<unsafe extern "C" fn() -> *const abi::Functions>(LIBRARY_SYMBOL.as_bytes());
             give.ok().and_then(|give| give().as_ref())
@@ -190,7 +191,7 @@ impl CompiledModel {
             }
             None => return Err(error(-1, format!("{} is not a model compiled by attnc", so.display()))),
         };
-        // SAFETY: the version says which functions there are.
+        // SAFETY: the version determines the functions of the table.
         let functions = unsafe { Functions::of(table)? };
         let weights = match weights {
             None => None,
@@ -205,7 +206,7 @@ impl CompiledModel {
         };
         let mut handle = null_mut();
         let text_of = |text: &Option<CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
-        // SAFETY: C strings or null, and a place for the handle.
+        // SAFETY: C strings or null, and an out pointer for the handle.
         let status =
             unsafe { (functions.attnc_model_open_on)(text_of(&device), text_of(&weights), threads, &mut handle) };
         let model = CompiledModel { handle, functions, _library: library };
@@ -217,7 +218,7 @@ impl CompiledModel {
         Ok(model)
     }
 
-    /// What the `.so` says of itself.
+    /// The human-readable summary in the `.so`.
     pub fn info(&self) -> String {
         // SAFETY: gives a string of the `.so`.
         unsafe { text((self.functions.attnc_info)()) }
@@ -234,7 +235,7 @@ impl CompiledModel {
     /// Index of an entry point.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// There is no entry point of this name.
     pub fn entry(&self, name: &str) -> Result<u64, LoadError> {
         let wanted = CString::new(name).map_err(|_| error(1, "an entry point's name has a NUL"))?;
         // SAFETY: a C string.
@@ -244,7 +245,7 @@ impl CompiledModel {
         })
     }
 
-    /// Signature of an entry point, as the program spells it.
+    /// Signature of an entry point, as in the source.
     pub fn signature(&self, entry: u64) -> String {
         // SAFETY: gives a string of the `.so`, or null.
         unsafe { text((self.functions.attnc_entry_signature)(entry)) }
@@ -259,19 +260,19 @@ impl CompiledModel {
         }
     }
 
-    /// The variant that this processor runs.
+    /// Name of the variant in use.
     pub fn variant(&self) -> String {
         // SAFETY: a live handle; a string of the `.so`.
         unsafe { text((self.functions.attnc_model_variant)(self.handle)) }
     }
 
-    /// The device that it runs on: `cpu`, `cuda:0`.
+    /// The device in use: `cpu`, `cuda:0`.
     pub fn device(&self) -> String {
         // SAFETY: a live handle; a string of the model.
         unsafe { text((self.functions.attnc_model_device)(self.handle)) }
     }
 
-    /// Why it runs on the CPU, where a GPU would have done; empty otherwise.
+    /// Why the CPU is used although a GPU was an option; empty otherwise.
     pub fn device_note(&self) -> String {
         // SAFETY: as above.
         unsafe { text((self.functions.attnc_model_device_note)(self.handle)) }
@@ -286,7 +287,7 @@ impl CompiledModel {
         }
     }
 
-    /// Tensors that the weights file has in `bf16` or `f16` where the model has `f32`, and that were converted.
+    /// Tensors that were converted to `f32` from `bf16` or `f16` in the weights file.
     pub fn converted_weights(&self) -> Vec<String> {
         // SAFETY: as above.
         unsafe {
@@ -298,10 +299,10 @@ impl CompiledModel {
     /// A new session.
     ///
     /// # Errors
-    /// No memory for its states.
+    /// Out of memory for its states.
     pub fn session(&self) -> Result<Session<'_>, LoadError> {
         let mut handle = null_mut();
-        // SAFETY: a live handle, and a place for the new one.
+        // SAFETY: a live handle, and an out pointer for the new one.
         let status = unsafe { (self.functions.attnc_session_open)(self.handle, &mut handle) };
         if status != 0 {
             // SAFETY: a live handle.
@@ -328,10 +329,8 @@ unsafe fn text(t: *const c_char) -> String {
     unsafe { CStr::from_ptr(t) }.to_string_lossy().into_owned()
 }
 
-/// A handle's error message.
-///
 /// # Safety
-/// `f` is one of the functions that copy an error's text, `handle` one of its handles.
+/// `f` must be one of the functions that copy an error message, `handle` a handle of its type.
 unsafe fn copied(f: unsafe extern "C" fn(*const c_void, *mut c_char, u64) -> u64, handle: *const c_void) -> String {
     // SAFETY: a null buffer asks for the length; the second has space for it and the NUL.
     unsafe {
@@ -353,7 +352,7 @@ fn dl_type(e: Elem) -> DLDataType {
     DLDataType { code: kind, bits: (e.size() * 8) as u8, lanes: 1 }
 }
 
-/// A [`DLTensor`] over memory of ours.
+/// A [`DLTensor`] over memory of the caller.
 struct Borrowed {
     tensor: DLTensor,
     _shape: Box<[i64]>,
@@ -380,7 +379,7 @@ impl Borrowed {
     }
 }
 
-/// A result before it is a [`Tensor`].
+/// Memory for a result, before it is a [`Tensor`].
 struct Room {
     elem: Elem,
     shape: Vec<usize>,
@@ -407,7 +406,7 @@ fn pointers(tensors: &mut [Borrowed]) -> Vec<*mut DLTensor> {
     tensors.iter_mut().map(|t| &raw mut t.tensor).collect()
 }
 
-/// Taps by their paths, in the order of the program.
+/// Taps by path, in program order.
 pub type Taps = Vec<(String, Tensor)>;
 
 /// A session of an open model.
@@ -418,7 +417,8 @@ pub struct Session<'m> {
     written: Vec<(String, u64)>,
 }
 
-// SAFETY: a session may be used by any thread, one call at a time, which `&mut self` and the runtime's lock see to.
+// SAFETY: a session may be used by any thread, one call at a time, which `&mut self` and the
+// runtime's lock ensure.
 unsafe impl Send for Session<'_> {}
 
 impl Session<'_> {
@@ -427,7 +427,7 @@ impl Session<'_> {
         error(status, unsafe { copied(self.model.functions.attnc_session_copy_error, self.handle) })
     }
 
-    /// Sets all states of the session to zero. After a call that failed they are what it made of them until then.
+    /// Zeroes all states of the session, as is required after a failed call that sets states.
     ///
     /// # Errors
     /// None in practice.
@@ -439,13 +439,13 @@ impl Session<'_> {
         }
     }
 
-    /// Calls end, with an error, soon after `stop` becomes true.
+    /// Interrupts calls with an error soon after `stop` becomes true.
     ///
     /// # Errors
     /// None in practice.
     pub fn end_when(&mut self, stop: &'static AtomicBool) -> Result<(), LoadError> {
         unsafe extern "C" fn ask(stop: *mut c_void) -> i32 {
-            // SAFETY: what `end_when` gave, which lives for ever and is only read.
+            // SAFETY: `end_when` passed a reference of static lifetime, which is only read.
             i32::from(unsafe { &*stop.cast::<AtomicBool>().cast_const() }.load(Ordering::Relaxed))
         }
         let context = std::ptr::from_ref(stop).cast_mut().cast();
@@ -456,7 +456,7 @@ impl Session<'_> {
         }
     }
 
-    /// Times the launches of kernels from the next call on, or no longer.
+    /// Switches the timing of kernel launches on or off, from the next call on.
     ///
     /// # Errors
     /// None in practice.
@@ -468,7 +468,7 @@ impl Session<'_> {
         }
     }
 
-    /// The launches of the last call in their order, where they are timed: points of the grid, nanoseconds.
+    /// The launches of the last call in order, if timed: grid points and nanoseconds.
     pub fn launches(&self) -> Vec<(i64, i64)> {
         let f = &self.model.functions;
         // SAFETY: a live handle; any index is answered.
@@ -482,7 +482,7 @@ impl Session<'_> {
     /// Calls an entry point.
     ///
     /// # Errors
-    /// What the runtime says against the arguments, or what happened while running.
+    /// Invalid arguments, or a failure while running.
     pub fn call(&mut self, entry: u64, args: &[Tensor]) -> Result<Vec<Tensor>, LoadError> {
         Ok(self.call_with_taps(entry, args, &[])?.0)
     }
@@ -542,16 +542,17 @@ impl Session<'_> {
         Ok((results.ok_or_else(|| error(8, "the results do not match their types"))?, found))
     }
 
-    /// In how many steps of loops over time each tap of the last call with taps was written: 0 where the call did not come to
-    /// it, and 1 outside of loops.
+    /// For each tap of the last call with taps, the number of iterations of loops over time that
+    /// wrote it: 0 if the call did not reach it; outside of loops, 1.
     pub fn written(&self) -> &[(String, u64)] {
         &self.written
     }
 
-    /// Makes ready to call an entry point again and again, with the same arguments and the same space for the results.
+    /// Prepares repeated calls of an entry point with the same arguments and the same result
+    /// buffers.
     ///
     /// # Errors
-    /// What the runtime says against the arguments.
+    /// Invalid arguments.
     pub fn repeat<'s>(&'s mut self, entry: u64, args: &'s [Tensor]) -> Result<Repeated<'s>, LoadError> {
         let mut borrowed: Vec<Borrowed> = args.iter().map(Borrowed::argument).collect();
         let args = pointers(&mut borrowed);
@@ -562,7 +563,7 @@ impl Session<'_> {
         Ok(Repeated { session: self, entry, args: tensors, outs, _borrowed: borrowed, _results: results })
     }
 
-    /// Room for the results.
+    /// Allocates the results.
     fn make_results(&self, entry: u64, args: &[*mut DLTensor]) -> Result<Vec<Room>, LoadError> {
         let f = &self.model.functions;
         // SAFETY: takes any index.
@@ -571,7 +572,7 @@ impl Session<'_> {
         for i in 0..count {
             let mut shape = [0i64; MAX_RANK];
             let mut rank = 0;
-            // SAFETY: live tensors; space for as many axes as said.
+            // SAFETY: live tensors; space for `capacity` axes.
             let status = unsafe {
                 let (capacity, n) = (shape.len() as u64, args.len() as u64);
                 (f.attnc_result_shape)(self.handle, entry, n, args.as_ptr(), i, shape.as_mut_ptr(), capacity, &mut rank)
@@ -591,13 +592,13 @@ impl Session<'_> {
     }
 }
 
-/// A call that is made again and again.
+/// A call that is repeated.
 pub struct Repeated<'s> {
     session: &'s Session<'s>,
     entry: u64,
     args: Vec<*mut DLTensor>,
     outs: Vec<*mut DLTensor>,
-    /// What the pointers point to.
+    /// Referents of the pointers.
     _borrowed: Vec<Borrowed>,
     _results: Vec<Room>,
 }
@@ -611,7 +612,7 @@ impl Repeated<'_> {
         self.enter(self.entry, &self.args, &self.outs)
     }
 
-    /// Calls another entry point of the session, which has neither arguments nor results.
+    /// Calls another entry point of the session, without arguments and results.
     ///
     /// # Errors
     /// As [`Session::call`].
@@ -642,10 +643,10 @@ impl Drop for Session<'_> {
     }
 }
 
-/// A copy of a contiguous tensor of the runtime's.
+/// Copies a contiguous tensor of the runtime.
 ///
 /// # Safety
-/// `t` is null or such a tensor.
+/// `t` must be null or such a tensor.
 unsafe fn owned(t: *const DLTensor) -> Option<Tensor> {
     // SAFETY: by the contract above.
     let t = unsafe { t.as_ref() }?;

@@ -1,12 +1,13 @@
-//! Everything of a compiled model but its code: the descriptor, the support library, linking, and the interfaces to C,
-//! Python and Rust.
+//! Everything of a compiled model except its code: the descriptor, the support library, linking,
+//! and the interfaces for C, Python and Rust.
 //!
-//! In: a [`descriptor::ModelDescriptor`] and an object file with kernels and plans, both from `codegen`.
-//! Out: `model.so`, `model.h`, `model.py`; and, for `attnc run`, loading a `model.so` and calling it.
+//! In: a [`descriptor::ModelDescriptor`] and an object file with kernels and plans, both from
+//! `codegen`. Out: `model.so`, `model.h`, `model.py`; and, for `attnc run`, a `model.so` loaded
+//! into the process and called.
 //!
-//! The support library (`support/`) is a separate `no_std` crate: `build.rs` compiles it with the same rustc, the compiler
-//! embeds its bytes, and `link` puts them into every `model.so`. The two share `abi`, and nothing else.
-//! Nothing here knows of IR, types or Cranelift functions.
+//! The support library (`support/`) is a separate `no_std` crate: `build.rs` compiles it with the
+//! same rustc, the compiler embeds it as bytes, and `link` links it into every `model.so`. The two
+//! share only `abi`. Nothing here depends on an IR, on types or on Cranelift's functions.
 
 pub mod abi;
 pub mod cuda;

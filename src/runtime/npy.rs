@@ -1,22 +1,23 @@
-//! NumPy's `.npy` files: what `attnc run` reads its inputs from and writes its results to.
+//! NumPy's `.npy` files, the format of the inputs and results of `attnc run`.
 //!
-//! In: bytes of an untrusted file. Out: a [`Tensor`] in row-major order, or an error; and back. The header is a Python dict with
-//! exactly three keys; the reader accepts nothing else.
+//! In: bytes of an untrusted file. Out: a [`Tensor`] in row-major order, or an error; and the
+//! reverse. The header is a Python dict with exactly three keys; anything else is rejected.
 //!
-//! The crate `npyz` 0.8 and the 16 crates that it alone needs, a parser generator among them, take 14 s of CPU to build (`opt-level = 1`).
-//! It knows no `bf16`, and its elements would be converted to bytes again.
+//! The crate `npyz` 0.8 and the 16 crates that only it needs, a parser generator among them, take
+//! 14 s of CPU time to build (`opt-level = 1`). It does not support `bf16`, and its elements would
+//! have to be converted back to bytes.
 
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Axes that an array may have.
+/// Maximum rank.
 const MAX_RANK: usize = 64;
 
-/// Reads an array.
+/// Parses a file.
 ///
 /// # Errors
-/// What is wrong with the file, as the end of a sentence that begins with its name.
+/// A message that continues a sentence beginning with the file name.
 pub fn parse(file: &[u8]) -> Result<Tensor, String> {
     let rest = file.strip_prefix(MAGIC).ok_or("is not a NumPy file (.npy)")?;
     let ([major, _minor], rest) = rest.split_first_chunk::<2>().ok_or("is truncated")?;
@@ -45,12 +46,12 @@ pub fn parse(file: &[u8]) -> Result<Tensor, String> {
     Tensor::new(elem, shape, data).ok_or_else(|| "has truth values other than 0 and 1".to_owned())
 }
 
-/// Writes an array.
+/// Serialises a tensor.
 pub fn to_bytes(tensor: &Tensor) -> Vec<u8> {
     let descr = match tensor.elem() {
         Elem::F32 => "<f4",
         Elem::F16 => "<f2",
-        // NumPy has no such type; these are the two bytes, as ml_dtypes saves them.
+        // NumPy has no bf16; `V2` is how ml_dtypes stores the two bytes.
         Elem::BF16 => "<V2",
         Elem::I8 => "|i1",
         Elem::I32 => "<i4",
@@ -65,7 +66,7 @@ pub fn to_bytes(tensor: &Tensor) -> Vec<u8> {
     header.push_str(&" ".repeat((64 - (before + header.len() + 1) % 64) % 64));
     header.push('\n');
     let mut out = MAGIC.to_vec();
-    // 64 axes of 20 digits are far below the 65,535 that version 1 can say.
+    // 64 axes of 20 digits are far below the limit of 65,535 bytes of version 1.
     out.extend_from_slice(&[1, 0]);
     out.extend_from_slice(&u16::try_from(header.len()).unwrap_or(u16::MAX).to_le_bytes());
     out.extend_from_slice(header.as_bytes());
@@ -73,7 +74,7 @@ pub fn to_bytes(tensor: &Tensor) -> Vec<u8> {
     out
 }
 
-/// The element type of a `descr`, and whether its bytes are in the other order.
+/// The element type of a `descr`, and whether the bytes are big-endian.
 fn elem_of(descr: &str) -> Result<(Elem, bool), String> {
     let (order, kind) = descr.split_at_checked(1).unwrap_or(("", descr));
     let elem = match kind {
@@ -98,7 +99,7 @@ fn elem_of(descr: &str) -> Result<(Elem, bool), String> {
     }
 }
 
-/// From first axis fastest to last axis fastest.
+/// Converts column-major to row-major order.
 fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len());
     let mut index = vec![0usize; shape.len()];
@@ -125,7 +126,7 @@ struct Header {
     shape: Vec<usize>,
 }
 
-/// A place in the header's text.
+/// A cursor in the header.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -136,7 +137,7 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Takes `token` after any space.
+    /// Consumes `token` after optional space.
     fn take(&mut self, token: &str) -> Option<()> {
         self.at += self.rest().len() - self.rest().trim_start().len();
         self.rest().starts_with(token).then(|| self.at += token.len())

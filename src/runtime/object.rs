@@ -1,17 +1,18 @@
-//! Puts the descriptor into the object file that code generation is making.
+//! Adds the descriptor to the object file under construction.
 //!
-//! In: a Cranelift module in which the plans are declared under the names that the descriptor uses. Out: one more data
-//! object in it. This is all that the runtime knows of Cranelift.
+//! In: a Cranelift module in which the plans are declared under the names that the descriptor uses.
+//! Out: one more data object in it. Nothing else in the runtime uses Cranelift.
 
 use cranelift_module::{DataDescription, FuncOrDataId, Linkage, Module};
 
 use super::abi::{DESCRIPTOR_SYMBOL, NAME_PREFIX};
 use super::descriptor::{ALIGN, ModelDescriptor, Target, serialise};
 
-/// Defines the descriptor of `model` in `module`. Every plan that it names must have been declared there.
+/// Defines the descriptor of `model` in `module`, in which every plan that it names must have been
+/// declared.
 ///
 /// # Errors
-/// A descriptor that contradicts itself, or names a function that is not declared: internal errors, as text.
+/// An inconsistent descriptor, or one that names an undeclared function: internal errors.
 pub fn define(module: &mut dyn Module, model: &ModelDescriptor) -> Result<(), String> {
     let image = serialise(model)?;
     let id = module.declare_data(DESCRIPTOR_SYMBOL, Linkage::Hidden, false, false).map_err(|e| e.to_string())?;
@@ -35,7 +36,7 @@ pub fn define(module: &mut dyn Module, model: &ModelDescriptor) -> Result<(), St
         }
     }
     module.define_data(id, &data).map_err(|e| e.to_string())?;
-    // Gives the linker the model's name.
+    // Tells the linker the model's name.
     let name = format!("{NAME_PREFIX}{}", model.symbol());
     let id = module.declare_data(&name, Linkage::Hidden, false, false).map_err(|e| e.to_string())?;
     let mut data = DataDescription::new();

@@ -1,10 +1,11 @@
-//! Feature detection of the processor.
+//! CPU feature detection.
 //!
-//! In: nothing. Out: the bits of [`feature`](super::abi::feature) that the processor supports, and whether the system permits
-//! those that a process must request (AMX tiles). The support library selects a model's code by them; tests run the levels that
-//! the machine supports.
+//! In: nothing. Out: the bits of [`feature`](super::abi::feature) that the processor supports, and
+//! whether the operating system permits features that a process must request (AMX tiles). The
+//! support library selects a model's code by them; tests run the instruction sets that the machine
+//! supports.
 
-/// Bits of [`feature`](super::abi::feature) that this processor and its operating system offer.
+/// The features supported by the processor and the operating system.
 #[cfg(target_arch = "x86_64")]
 pub fn features() -> u64 {
     use super::abi::feature;
@@ -21,7 +22,7 @@ pub fn features() -> u64 {
     if all(one.ecx, &[0, 9, 19, 20, 23]) {
         out |= feature::SSE42;
     }
-    // The operating system saves the wide registers only if XCR0 says so (readable where OSXSAVE is set).
+    // The operating system saves the wide registers only if XCR0 says so (XGETBV requires OSXSAVE).
     if top < 7 || !all(one.ecx, &[27, 28]) {
         return out;
     }
@@ -31,7 +32,7 @@ pub fn features() -> u64 {
         core::arch::asm!("xgetbv", in("ecx") 0, out("eax") saved, out("edx") _, options(nomem, nostack));
     }
     let seven = __cpuid_count(7, 0);
-    // The second part of leaf 7 is only there if the first one says so.
+    // Leaf 7, subleaf 1 exists only if subleaf 0 says so.
     let more = if seven.eax >= 1 { __cpuid_count(7, 1).eax } else { 0 };
     let lzcnt = __cpuid(0x8000_0000).eax > 0x8000_0000 && all(__cpuid(0x8000_0001).ecx, &[5]);
     if !all(saved, &[1, 2]) {
@@ -62,21 +63,22 @@ pub fn features() -> u64 {
     out
 }
 
-/// Other processors have one tier.
+/// Other architectures have a single variant.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn features() -> u64 {
     0
 }
 
-/// Lets the system this process use tiles (AMX)? To ask is to get them, for all threads; a system that does not know of them,
-/// or has no space for them where a signal is handled, refuses.
+/// Requests permission to use AMX tiles, for all threads. The operating system refuses if it does
+/// not support them, or if a signal stack is too small to save them.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub fn may_use_tiles() -> bool {
     const ARCH_PRCTL: i64 = 158;
     const REQUEST_PERMISSION: u64 = 0x1023;
     const TILE_DATA: u64 = 18;
     let mut answer = ARCH_PRCTL;
-    // SAFETY: this call takes two numbers and touches no memory of the process; the kernel clobbers rcx and r11.
+    // SAFETY: this system call takes two numbers and accesses no memory of the process; the kernel
+    // clobbers rcx and r11.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -91,13 +93,14 @@ pub fn may_use_tiles() -> bool {
     answer == 0
 }
 
-/// There are no tiles.
+/// Tiles are not supported.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 pub fn may_use_tiles() -> bool {
     false
 }
 
-/// Can code that needs these features run in this process? Where they hold tiles, the system is asked for them.
+/// Can code that needs these features run in this process? Requests permission for tiles if they
+/// are among them.
 pub fn can_run(needed: u64) -> bool {
     needed & !features() == 0 && (needed & super::abi::feature::AMX_BF16 == 0 || may_use_tiles())
 }
@@ -107,7 +110,7 @@ mod tests {
     use super::super::abi::feature;
     use super::features;
 
-    /// The standard library asks the processor in its own way.
+    /// Compares with the standard library's detection.
     #[test]
     fn features_are_those_that_rust_finds() {
         macro_rules! has {

@@ -68,9 +68,9 @@ extern "C" {
 /* The weights, read-only once open: any number of threads may use a model at once. */
 typedef struct attnc_model attnc_model;
 /*
- * The memory of calls: one call at a time; a second call waits. Sessions of one model may be used concurrently. Two that would
- * wait for ever are errors (ATTNC_WRONG_CALL): a function of a session on the thread that is in a call of it (poll, or the handler
- * of a signal), and one in a forked process if another thread was in a call when it was forked.
+ * The memory of calls: one call at a time; a second call waits. Sessions of one model may be used concurrently. Two cases that
+ * would deadlock are errors (ATTNC_WRONG_CALL): using a session on a thread that is in a call of it (in poll, or in a signal
+ * handler), and in a forked process, if another thread was in a call at the fork.
  */
 typedef struct attnc_session attnc_session;
 /* The taps of a call. */
@@ -95,7 +95,7 @@ enum {
     ATTNC_WRONG_PROCESSOR = 7, /* this processor cannot run the model */
     ATTNC_INTERNAL = 8,        /* a bug in attnc */
     ATTNC_INTERRUPTED = 9,     /* requested by the function of attnc_session_poll */
-    ATTNC_NO_DEVICE = 10,      /* no GPU, no driver, or none that runs the code */
+    ATTNC_NO_DEVICE = 10,      /* no GPU, no driver, or no support for the code */
     ATTNC_GPU_FAILED = 11,     /* a launch or a copy on the GPU failed, or the GPU's context is broken */
     ATTNC_STATES_LOST = 12     /* an earlier call failed while it changed the session's states: reset the session */
 };
@@ -177,7 +177,7 @@ struct attnc_functions {
     void *(*python_capsule)(DLManagedTensor *tensor);
 };
 
-/* How handles begin: a mark while the handle is open, and which model it belongs to. */
+/* The header of every handle: a mark while the handle is open, and the model it belongs to. */
 typedef struct {
     uint64_t mark;
     const attnc_functions *functions;
@@ -195,7 +195,7 @@ ATTNC_INLINE const attnc_functions *attnc_functions_of(const void *handle, uint6
     return head && head->mark == mark ? head->functions : 0;
 }
 
-/* The entry point of a typed function if the session is of its model; else none, which makes the call fail. */
+/* The entry point of a typed function if the session belongs to its model; else an invalid one, which makes the call fail. */
 ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t model, uint64_t entry)
 {
     const attnc_head *head = (const attnc_head *)(const void *)session;
@@ -206,7 +206,7 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
  * These use the library of the one model whose header is included. If there are several, use the table of each,
  * NAME_library()->info(), and open it with NAME_model_open().
  */
-/* A short name for a status. */
+/* A short description of a status. */
 #define attnc_status_text(status) (ATTNC_ANY_LIBRARY->status_text((status)))
 /* What the library contains; null, 0 or -1 for what does not exist. */
 #define attnc_info() (ATTNC_LIBRARY->info())
@@ -234,7 +234,7 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
 /*
  * Opens the model with a safetensors file (null for a model without weights); threads 0 means ATTNC_THREADS in the
  * environment, else one per core. The environment variable ATTNC_CPU (portable, avx2, avx2vnni, avx512, avx512bf16, amx)
- * caps the instruction set; the best level that this processor supports runs. amx is skipped if the system does not grant
+ * caps the instruction set; the best one that the processor supports is used. amx is skipped if the system does not grant
  * its tiles, avx512bf16 on Intel processors unless ATTNC_CPU names it.
  * *model becomes a handle even on failure, for attnc_model_error; close it either way.
  * The file is memory-mapped: while the model is open, it must not be modified or truncated (reading past the new end raises
@@ -243,13 +243,13 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
 #define attnc_model_open(weights, threads, model) (ATTNC_LIBRARY->model_open((weights), (threads), (model)))
 /*
  * The same on a device: "cpu", "cuda", "cuda:N", or "auto", which is a GPU if it can be used and else the CPU (then
- * attnc_model_device_note has the reason). Null: what ATTNC_DEVICE in the environment says, else "cuda" if the library has
+ * attnc_model_device_note has the reason). Null: the value of ATTNC_DEVICE in the environment, else "cuda" if the library has
  * code for GPUs, else "cpu". The driver is libcuda.so.1, or the file that ATTNC_CUDA_LIB names.
- * On a GPU, arguments and results may be in its memory (kDLCUDA) or in the CPU's; those in the CPU's are copied, and those in
- * the GPU's are copied there if they are strided or do not begin at a multiple of 16 bytes. What is in the GPU's must be
- * complete when a call begins, or be made by what is queued on the session's stream.
- * If ATTNC_SYNC is 1, each launch is waited for, so that an error names the kernel. If ATTNC_CUDA_GRAPHS is 0, launches that
- * come again do not become a CUDA graph.
+ * On a GPU, arguments and results may be in GPU memory (kDLCUDA) or in CPU memory. Tensors in CPU memory are copied; tensors in
+ * GPU memory are copied on the GPU if they are strided or not aligned to 16 bytes. Arguments in GPU memory must be complete when
+ * a call begins, or be computed by work that is queued on the session's stream.
+ * If ATTNC_SYNC is 1, calls wait after each launch, so that an error names the kernel. If ATTNC_CUDA_GRAPHS is 0, recurring
+ * launches do not become CUDA graphs.
  */
 #define attnc_model_open_on(device, weights, threads, model) (ATTNC_LIBRARY->model_open_on((device), (weights), (threads), (model)))
 #define attnc_abi_version() (ATTNC_LIBRARY->abi_version)
@@ -273,7 +273,7 @@ ATTNC_INLINE const char *attnc_model_error(const attnc_model *model)
     return f ? f->model_error(model) : "not a model handle";
 }
 
-/* The same as a copy, which other threads cannot change: returns the whole length, writes at most capacity bytes. */
+/* A copy of it, which other threads cannot change: returns the full length, writes at most capacity bytes. */
 ATTNC_INLINE uint64_t attnc_model_copy_error(const attnc_model *model, char *buffer, uint64_t capacity)
 {
     const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
@@ -293,7 +293,7 @@ ATTNC_INLINE const char *attnc_model_device(const attnc_model *model)
     return f ? f->model_device(model) : 0;
 }
 
-/* Why a model that was opened on "auto" runs on the CPU though the library has code for GPUs; else empty. */
+/* Why a model opened on "auto" runs on the CPU although the library has code for GPUs; otherwise empty. */
 ATTNC_INLINE const char *attnc_model_device_note(const attnc_model *model)
 {
     const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
@@ -328,7 +328,7 @@ ATTNC_INLINE const char *attnc_converted_weight(const attnc_model *model, uint64
     return f ? f->converted_weight(model, index) : 0;
 }
 
-/* Its states have memory at once, all zeros, on the device that the model runs on. On failure, the model has the message. */
+/* Allocates and zeroes the states, on the device that the model runs on. On failure, the model has the message. */
 ATTNC_INLINE int32_t attnc_session_open(const attnc_model *model, attnc_session **session)
 {
     const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
@@ -344,9 +344,9 @@ ATTNC_INLINE void attnc_session_close(attnc_session *session)
 }
 
 /*
- * Sets the states to zero.
+ * Zeroes the states.
  *
- * A call that is refused because of its arguments changes nothing. A call that fails later (an index or a length that is out of
+ * A call that is rejected because of its arguments changes nothing. A call that fails later (an index or a length that is out of
  * range, ATTNC_INTERRUPTED, ATTNC_GPU_FAILED, no memory) leaves the contents of its results undefined. If its entry point sets
  * states, they are lost: every further call of the session fails with ATTNC_STATES_LOST until this function is called.
  */
@@ -387,9 +387,9 @@ ATTNC_INLINE void *attnc_session_stream(attnc_session *session)
 }
 
 /*
- * Lets calls use a stream of the caller's, so that they begin when what is queued there is done; if own is not 0, a stream of
- * the session's own again. A call returns when its results are there, whatever the stream, and leaves nothing queued: the stream
- * may be destroyed before calls use another one, but must be there for each call. It must not be one that is being captured.
+ * Makes calls use the caller's stream, so that they start after the work queued there; if own is not 0, the session's own stream
+ * again. A call returns when its results are complete, whatever the stream, and leaves nothing queued: the stream may be destroyed
+ * before another one is set, but must exist during each call. It must not be capturing.
  */
 ATTNC_INLINE int32_t attnc_session_use_stream(attnc_session *session, void *stream, int32_t own)
 {
@@ -397,7 +397,7 @@ ATTNC_INLINE int32_t attnc_session_use_stream(attnc_session *session, void *stre
     return f ? f->session_use_stream(session, stream, own) : ATTNC_WRONG_CALL;
 }
 
-/* Turns the timing of kernel launches on or off, from the next call on; then the launches of the last call, in order. */
+/* Switches the timing of kernel launches on or off, from the next call on. The functions below return the launches of the last call, in order. */
 ATTNC_INLINE int32_t attnc_session_profile(attnc_session *session, int32_t on)
 {
     const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
@@ -454,7 +454,7 @@ ATTNC_INLINE int32_t attnc_call_on_device(attnc_session *session, uint64_t entry
     return f ? f->call_on_device(session, entry, arg_count, args, result_count, results) : ATTNC_WRONG_CALL;
 }
 
-/* Copies a contiguous tensor from the GPU's memory; `to` has room for it. */
+/* Copies a contiguous tensor from GPU memory; `to` must be large enough. */
 ATTNC_INLINE int32_t attnc_copy_to_host(attnc_session *session, const DLTensor *tensor, void *to)
 {
     const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
@@ -462,7 +462,7 @@ ATTNC_INLINE int32_t attnc_copy_to_host(attnc_session *session, const DLTensor *
 }
 
 /*
- * attnc_call that also returns the taps whose paths match a pattern (* matches any text, ? any character). The extra work is
+ * attnc_call that also returns the taps whose paths match a pattern (* matches any string, ? any character). The extra work is
  * done only for taps that match.
  */
 ATTNC_INLINE int32_t attnc_call_taps(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
@@ -492,8 +492,8 @@ ATTNC_INLINE const DLTensor *attnc_taps_tensor(const attnc_taps *taps, uint64_t 
 }
 
 /*
- * In how many steps the tap was written: 0 if the call did not reach it (a branch that was not taken); at most 1, or for a
- * tap in a loop over time the number of iterations. What was not written is zeros. -1 if there is no such tap.
+ * The number of iterations that wrote the tap: 0 if the call did not reach it (a branch that was not taken); at most 1, or for
+ * a tap in a loop over time, the number of iterations. Elements that were not written are zeros. -1 if there is no such tap.
  */
 ATTNC_INLINE int64_t attnc_taps_written(const attnc_taps *taps, uint64_t index)
 {
@@ -509,7 +509,7 @@ ATTNC_INLINE void attnc_taps_close(attnc_taps *taps)
     }
 }
 
-/* For contiguous memory, described only by the values of the entry point's dimensions (attnc_dimension_name). */
+/* For contiguous tensors, whose shapes follow from the values of the entry point's dimensions (attnc_dimension_name). */
 ATTNC_INLINE int32_t attnc_result_shape_raw(attnc_session *session, uint64_t entry, uint64_t dim_count, const int64_t *dims,
                                             uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim)
 {

@@ -1,7 +1,7 @@
 //! Weights for the interpreter: tensors of a safetensors file by name.
 //!
-//! In: the path of an untrusted file. Out: each tensor that is requested, checked beforehand against the model's
-//! parameters all at once. (A `model.so` does the same by itself, in `support/weights.rs`.)
+//! In: the path of an untrusted file. Out: the model's parameters, all checked before any is read.
+//! (A `model.so` does the same itself, in `support/weights.rs`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,30 +16,30 @@ use super::descriptor::Param;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
-/// The end of the name of an index, which says over which files the tensors of a checkpoint are spread.
+/// Suffix of an index file, which lists the files of a checkpoint.
 const INDEX: &str = ".json";
-/// The longest index that is read.
+/// Maximum size of an index file.
 const MAX_INDEX: u64 = 64 << 20;
 
-/// A safetensors file, or the several that an index names, mapped into memory.
+/// A safetensors file, or several files listed by an index, mapped into memory.
 pub struct WeightsFile {
     maps: Vec<Mmap>,
 }
 
-/// The parameters of a model.
+/// Result of [`WeightsFile::read`].
 #[derive(Debug, Default)]
 pub struct Read {
-    /// Each under its name.
+    /// By name.
     pub tensors: Vec<(String, Tensor)>,
-    /// Names of those that were converted to `f32`.
+    /// Names of the tensors that were converted to `f32`.
     pub converted: Vec<String>,
 }
 
 impl WeightsFile {
-    /// Opens a file and checks its header; those that it names, if it is an index (`*.json`).
+    /// Opens a file and checks its header; if it is an index (`*.json`), also the files it lists.
     ///
     /// # Errors
-    /// A file that cannot be read or is no safetensors file, in words.
+    /// A message about a file that cannot be read or is not a safetensors file.
     pub fn open(path: &Path) -> Result<WeightsFile, String> {
         if !path.as_os_str().as_encoded_bytes().ends_with(INDEX.as_bytes()) {
             return Ok(WeightsFile { maps: vec![mapped(path)?] });
@@ -60,7 +60,7 @@ impl WeightsFile {
         Ok(WeightsFile { maps })
     }
 
-    /// What is in each file. They were read before, in `open`.
+    /// The parsed files, which `open` has already validated.
     fn files(&self) -> Vec<SafeTensors<'_>> {
         self.maps.iter().filter_map(|map| SafeTensors::deserialize(map).ok()).collect()
     }
@@ -80,16 +80,17 @@ impl WeightsFile {
         all.map(|(name, view)| (name.to_owned(), view.shape().iter().map(|extent| *extent as u64).collect())).collect()
     }
 
-    /// The tensor of this name, if it is there with an element type of the language. Truth values are made 0 or 1.
+    /// The tensor of this name, if its element type exists in the language. Truth values are
+    /// normalised to 0 or 1.
     pub fn tensor(&self, name: &str) -> Option<Tensor> {
         copied(&self.files().iter().find_map(|file| file.tensor(name).ok())?)
     }
 
-    /// Reads every parameter of a model, arrays of layers included, by name. What is `f32` in the program and `bf16` or `f16`
-    /// in the file is converted.
+    /// Reads every parameter of a model, including arrays of layers. Parameters of type `f32` that
+    /// are stored as `bf16` or `f16` are converted.
     ///
     /// # Errors
-    /// All that is missing or of another shape or type, one on a line.
+    /// All parameters that are missing or have another shape or type, one per line.
     pub fn read(&self, params: &[Param]) -> Result<Read, String> {
         let (mut found, mut wrong) = (Read::default(), Vec::new());
         let files = self.files();
@@ -127,7 +128,7 @@ impl WeightsFile {
     }
 }
 
-/// A tensor of a file, if it has an element type of the language.
+/// Copies a tensor if its element type exists in the language.
 fn copied(view: &TensorView<'_>) -> Option<Tensor> {
     let elem = elem_of(view.dtype())?;
     let mut bytes = view.data().to_vec();
@@ -141,7 +142,8 @@ fn copied(view: &TensorView<'_>) -> Option<Tensor> {
 fn mapped(path: &Path) -> Result<Mmap, String> {
     let shown = path.display();
     let file = regular(path)?;
-    // SAFETY: the map is read only; a file that is changed while it is mapped is the user's fault, as in a model.so.
+    // SAFETY: a read-only mapping; the user must not change the file while it is mapped, as in a
+    // model.so.
     let map = unsafe { Mmap::map(&file) }.map_err(|e| format!("cannot read weights file `{shown}`: {e}"))?;
     if let Some(name) = header(&map).and_then(|header| twice(header, None)) {
         return Err(format!("weights file `{shown}`: it has two tensors `{}`", name.escape_debug()));
@@ -157,14 +159,14 @@ fn regular(path: &Path) -> Result<File, String> {
     if path.is_dir() {
         return Err(format!("cannot read weights file `{shown}`: it is a directory"));
     }
-    // Checked before it is opened: opening a pipe would wait for a writer.
+    // Checked before opening: opening a pipe would wait for a writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
     }
     File::open(path).map_err(unreadable)
 }
 
-/// The files that an index names, each once; they stand beside it.
+/// The distinct files that an index lists; they must be in the same folder.
 fn indexed(path: &Path) -> Result<Vec<String>, String> {
     let shown = path.display();
     let mut text = String::new();
@@ -188,7 +190,7 @@ fn indexed(path: &Path) -> Result<Vec<String>, String> {
     Ok(files.into_iter().collect())
 }
 
-/// Is it a float in two bytes?
+/// Is it a 2-byte float?
 fn is_half(elem: Elem) -> bool {
     matches!(elem, Elem::BF16 | Elem::F16)
 }
@@ -199,14 +201,14 @@ fn header(file: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)
 }
 
-/// The first duplicate key of a JSON object; or, given `within`, of the object under that key, or that key itself if it is there twice.
-/// The text need not be valid otherwise.
+/// The first duplicate key of a JSON object; given `within`, of the object under that key, or that
+/// key itself if it is duplicated. The text need not be valid otherwise.
 fn twice(header: &[u8], within: Option<&str>) -> Option<String> {
     let mut names = BTreeSet::new();
     let (mut is_within, mut was_within) = (within.is_none(), false);
     let wanted = if within.is_some() { 2 } else { 1 };
     let (mut depth, mut at) = (0usize, 0);
-    // Names are the strings that a colon follows; the rest is stepped over.
+    // Keys are the strings followed by a colon; everything else is skipped.
     while let Some(byte) = header.get(at) {
         match byte {
             b'{' | b'[' => depth += 1,
@@ -238,7 +240,7 @@ fn twice(header: &[u8], within: Option<&str>) -> Option<String> {
     None
 }
 
-/// The element type of the language that a stored type is.
+/// The language's element type for a stored type.
 fn elem_of(dtype: Dtype) -> Option<Elem> {
     match dtype {
         Dtype::F32 => Some(Elem::F32),
@@ -252,7 +254,8 @@ fn elem_of(dtype: Dtype) -> Option<Elem> {
     }
 }
 
-/// The names of a family: each `*` of `pattern` counts through its extent, the last fastest.
+/// The member names of a family: each `*` of `pattern` ranges over its extent, the last one
+/// fastest.
 pub fn members(pattern: &str, extents: &[u64]) -> Vec<String> {
     let mut names = vec![String::new()];
     for (i, part) in pattern.split('*').enumerate() {
@@ -325,7 +328,7 @@ mod tests {
         std::fs::write(&path, &two).unwrap();
         let e = WeightsFile::open(&path).err().unwrap();
         assert!(e.ends_with("it has two tensors `h.0.w`"), "{e}");
-        // The metadata may have any names.
+        // Metadata may have arbitrary names.
         let metadata = header.replacen('{', r#"{"__metadata__":{"h.0.w":"a \" {","h.1.w":"h.0.w"}, "#, 1);
         let good = [(metadata.len() as u64).to_le_bytes().as_slice(), metadata.as_bytes(), &[0; 10]].concat();
         std::fs::write(&path, &good).unwrap();

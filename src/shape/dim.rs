@@ -1,13 +1,15 @@
 //! Dimension expressions in canonical form.
 //!
-//! A [`Dim`] is a Laurent polynomial ([`Poly`]) in named dimensions and opaque factors. So `2*S` and `S+S` are the same value,
-//! and `H * (D / H)` is `D`. Whether a quotient is allowed at all (`D / H` needs the fact `D % H == 0`) is not decided here but
-//! in the type checker. A quotient by a sum that does not divide out stays an opaque factor, and so do rounded quotients, `min`
-//! and `max` ([`super::rounding`]).
+//! A [`Dim`] is a Laurent polynomial ([`Poly`]) in named dimensions and opaque factors. So `2*S`
+//! and `S+S` are the same value, and `H * (D / H)` is `D`. Whether a quotient is allowed at all (`D
+//! / H` needs the fact `D % H == 0`) is not decided here but in the type checker. A quotient by a
+//! sum that does not divide out stays an opaque factor, and so do rounded quotients, `min` and
+//! `max` ([`super::rounding`]).
 //!
-//! The size of a dimension is bounded: where it would grow beyond that, or a coefficient beyond 128 bits, the result is one
-//! unknown ([`Dim::is_too_long`]), so that no program makes the compiler multiply out sums without end. A value that does not
-//! fit an `i64` is rejected when it is evaluated or requested as a constant.
+//! The size of an expression is bounded: beyond that size, or where a coefficient exceeds 128 bits,
+//! the result is one special unknown ([`Dim::is_too_long`]), so that no program makes the compiler
+//! multiply out sums without end. A value that does not fit an `i64` is rejected when it is
+//! evaluated or requested as a constant.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,16 +17,16 @@ use std::sync::Arc;
 use super::monomial::{self, MAX_POWER};
 use super::poly::{Poly, gcd};
 
-/// The symbol that stands for a form that is too long; no author can write this name.
+/// The symbol that replaces an expression that is too long; no author can write this name.
 const TOO_LONG: &str = "<too long>";
-/// The maximum number of numbers and names in a form.
+/// The maximum number of numbers and names in an expression.
 const MAX_WEIGHT: usize = 512;
-/// The maximum nesting of opaque factors where something is concluded from them.
+/// The maximum nesting of opaque factors that the sign analysis looks into.
 pub(super) const MOST_NESTED: usize = 8;
-/// The maximum number of factors visited to find the sign of a form.
+/// The maximum number of factors visited to find the sign of an expression.
 const MOST_LOOKS: usize = 2000;
 
-/// What a dimension is made of, besides numbers.
+/// A factor of a term, apart from its integer coefficient.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Factor {
     /// A named dimension, bound at compile time or at run time.
@@ -33,9 +35,9 @@ pub enum Factor {
     Quotient(Box<Dim>, Box<Dim>),
     /// A quotient rounded down; the divisor is at least 1.
     Floor(Box<Dim>, Box<Dim>),
-    /// The minimum of several, in order; made by [`Dim::min_with`].
+    /// The minimum of a sorted list; made by [`Dim::min_with`].
     Min(Vec<Dim>),
-    /// The maximum of several, in order; made by [`Dim::max_with`].
+    /// The maximum of a sorted list; made by [`Dim::max_with`].
     Max(Vec<Dim>),
 }
 
@@ -43,7 +45,8 @@ pub enum Factor {
 pub type Monomial = monomial::Monomial<Factor>;
 
 impl Monomial {
-    /// Is the product at least 0 by its form? Opaque factors nested deeper than `depth` are not looked into.
+    /// Is the product non-negative because each of its factors is? Opaque factors nested deeper
+    /// than `depth` count as unknown.
     pub(super) fn is_nonnegative(&self, depth: usize, looks: &mut usize) -> bool {
         self.factors().iter().all(|(f, e)| e % 2 == 0 || f.is_nonnegative(depth, looks))
     }
@@ -65,8 +68,9 @@ pub enum DimError {
     Overflow,
 }
 
-/// A dimension expression in canonical form. Two dimensions are equal exactly if their forms are. Their order is arbitrary but
-/// fixed, for sorted containers; it says nothing about sizes.
+/// A dimension expression in canonical form. Two dimensions are equal exactly if their canonical
+/// forms are. Their order is arbitrary but fixed, for sorted containers; it says nothing about
+/// sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dim {
     /// Shared, because dimensions are copied far more often than made.
@@ -80,17 +84,17 @@ impl From<i64> for Dim {
 }
 
 impl Dim {
-    /// The named dimension.
+    /// The dimension with this name.
     pub fn symbol(name: &str) -> Dim {
         Dim::factor(Factor::Symbol(Arc::from(name)))
     }
 
-    /// The number 0.
+    /// The constant 0, which is also the default.
     pub fn zero() -> Dim {
         Dim::default()
     }
 
-    /// The number 1.
+    /// The constant 1, the empty product.
     pub fn one() -> Dim {
         Dim::from(1)
     }
@@ -105,7 +109,7 @@ impl Dim {
         Dim::of_poly((!high).then(|| Poly::term(product, coefficient)))
     }
 
-    /// This polynomial; too long where there is none, or where it has too many numbers and names.
+    /// This polynomial; too long if it does not exist, or has too many numbers and names.
     pub(super) fn of_poly(poly: Option<Poly<Factor>>) -> Dim {
         match poly.map(|poly| Dim { poly: Arc::new(poly) }) {
             Some(d) if d.weight() <= MAX_WEIGHT => d,
@@ -117,7 +121,8 @@ impl Dim {
         &self.poly
     }
 
-    /// The terms, in canonical order: monomials and their coefficients before the division by [`Dim::denominator`].
+    /// The terms, in canonical order: monomials and their coefficients before the division by
+    /// [`Dim::denominator`].
     pub fn terms(&self) -> &[(Monomial, i128)] {
         self.poly.terms()
     }
@@ -137,7 +142,7 @@ impl Dim {
         self.poly.is_whole()
     }
 
-    /// The value if it is an integer that fits `i64`.
+    /// The value, if it is an integer that fits an `i64`.
     pub fn as_const(&self) -> Option<i64> {
         i64::try_from(self.poly.as_int()?).ok()
     }
@@ -171,7 +176,8 @@ impl Dim {
         }
     }
 
-    /// If this is `factor * name + rest`, both without the name: the factor, which is one term, and the rest.
+    /// If this is `factor * name + rest`, with `name` in neither: the factor, which is one term,
+    /// and the rest.
     pub fn linear_in(&self, name: &str) -> Option<(Dim, Dim)> {
         let symbol = Factor::Symbol(Arc::from(name));
         let (factor, rest) = self.poly.split(&symbol)?;
@@ -182,39 +188,41 @@ impl Dim {
         (free(&factor) && free(&rest)).then_some((factor, rest))
     }
 
-    /// Sum. Of a form that is too long it is too long, as are all results below: such a form equals nothing, itself included.
+    /// Sum. If an operand is too long, so is the result, here and in all operations below: such an
+    /// expression equals nothing, itself included.
     pub fn add(&self, o: &Dim) -> Dim {
         self.with(o, |a, b| a.add(b))
     }
 
-    /// A polynomial of both; too long where one of them is.
+    /// Applies `f` to both polynomials; too long if an operand is.
     fn with(&self, o: &Dim, f: impl Fn(&Poly<Factor>, &Poly<Factor>) -> Option<Poly<Factor>>) -> Dim {
         if self.is_too_long() || o.is_too_long() { Dim::too_long() } else { Dim::of_poly(f(&self.poly, &o.poly)) }
     }
 
-    /// Numbers and names in the form, those of opaque factors included.
+    /// Numbers and names in the expression, opaque factors included.
     pub(super) fn weight(&self) -> usize {
         let factor = |f: &Factor| f.inner().iter().map(|d| d.weight()).fold(1, usize::saturating_add);
         let term = |m: &Monomial| m.variables().map(factor).fold(1, usize::saturating_add);
         self.terms().iter().map(|(m, _)| term(m)).fold(0, usize::saturating_add)
     }
 
-    /// Did the form, or a part of it, grow beyond what is kept? Then it has no value, and equals nothing for certain.
+    /// Did the expression, or a part of it, outgrow the limits? Then it has no value, and is never
+    /// known to equal anything.
     pub fn is_too_long(&self) -> bool {
         self.as_symbol() == Some(TOO_LONG)
     }
 
-    /// Negation.
+    /// `-self`
     pub fn neg(&self) -> Dim {
         self.mul(&Dim::from(-1))
     }
 
-    /// Difference.
+    /// `self - o`
     pub fn sub(&self, o: &Dim) -> Dim {
         self.with(o, |a, b| a.sub(b))
     }
 
-    /// Product.
+    /// `self * o`
     pub fn mul(&self, o: &Dim) -> Dim {
         match (self.as_const(), o.as_const()) {
             (Some(1), _) => o.clone(),
@@ -223,7 +231,7 @@ impl Dim {
         }
     }
 
-    /// Product of many.
+    /// Product of all `dims`.
     pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
         let (mut number, mut rest) = (Dim::one(), Dim::one());
         for d in dims {
@@ -233,7 +241,7 @@ impl Dim {
         rest.mul(&number)
     }
 
-    /// Every symbol, in order of name, each once.
+    /// All symbols, sorted by name, without duplicates.
     pub fn symbols(&self) -> Vec<Arc<str>> {
         fn walk(d: &Dim, out: &mut Vec<Arc<str>>) {
             for f in d.factors() {
@@ -250,7 +258,8 @@ impl Dim {
         out
     }
 
-    /// Replaces symbols; `None` from `f` leaves a symbol as it is. `None` if a divisor becomes zero.
+    /// Replaces symbols by `f`; a symbol for which `f` returns `None` stays. `None` if a divisor
+    /// becomes zero.
     pub fn substitute(&self, f: &dyn Fn(&str) -> Option<Dim>) -> Option<Dim> {
         let mut out = Dim::zero();
         for (m, c) in self.terms() {
@@ -274,8 +283,8 @@ impl Dim {
         Some(out)
     }
 
-    /// Value under a binding of the symbols. Every step is checked, in the order in which compiled models evaluate the
-    /// form ([`Dim::as_fraction`]), so that both refuse the same calls.
+    /// Value under a binding of the symbols. Every step is checked, in the order in which compiled
+    /// models evaluate the expression ([`Dim::as_fraction`]), so that both reject the same calls.
     ///
     /// # Errors
     /// An unbound symbol, a quotient that is not an integer, a zero divisor, a step beyond `i64`.
@@ -325,8 +334,8 @@ impl Dim {
         if divisor == (1, Vec::new()) { Ok(sum) } else { exact(sum, product(&divisor)?) }
     }
 
-    /// How large the numbers in the form are: the sum of its coefficients' magnitudes, which bounds the value where every symbol
-    /// is 1.
+    /// Size of the numbers in the expression: the sum of the absolute values of its coefficients,
+    /// which bounds the value where every symbol is 1.
     pub fn magnitude(&self) -> i128 {
         let inner = |m: &Monomial| {
             let of = |f: &Factor| f.inner().iter().map(|d| d.magnitude()).max().unwrap_or(0);
@@ -339,39 +348,40 @@ impl Dim {
         self.terms().iter().map(term).fold(0, i128::saturating_add)
     }
 
-    /// Can `self >= 0` be seen from the form alone, all symbols being at least 0? Not of one that is too long.
+    /// Is `self >= 0` for all non-negative symbols, as each term shows? `false` if it is too long.
     pub fn is_provably_nonnegative(&self) -> bool {
         self.is_nonnegative(&mut MOST_LOOKS.clone())
     }
 
-    /// [`Dim::is_provably_nonnegative`], with as many factors looked at as there are `looks` left.
+    /// [`Dim::is_provably_nonnegative`], visiting at most `looks` factors, which it counts down.
     pub(super) fn is_nonnegative(&self, looks: &mut usize) -> bool {
         !self.is_too_long() && self.lacking(MOST_NESTED, looks).is_none()
     }
 
-    /// A term that may be negative. The numbers are looked at before the factors.
+    /// A term that may be negative. Coefficients are tested before factors, which cost more.
     pub(super) fn lacking(&self, depth: usize, looks: &mut usize) -> Option<&Monomial> {
         let negative = self.terms().iter().find(|(_, c)| *c < 0).map(|(m, _)| m);
         negative.or_else(|| self.terms().iter().map(|(m, _)| m).find(|m| !m.is_nonnegative(depth, looks)))
     }
 
-    /// What stands for a form that is too long.
+    /// The result of an operation that exceeds the limits.
     pub(super) fn too_long() -> Dim {
         Dim { poly: Arc::new(Poly::variable(Factor::Symbol(Arc::from(TOO_LONG)))) }
     }
 
-    /// Can `self <= o` be seen from the forms alone? Not of forms that are too long.
+    /// Is each term of `o - self` non-negative? `false` if either is too long.
     pub fn at_most_by_form(&self, o: &Dim) -> bool {
         o.sub(self).is_provably_nonnegative()
     }
 
-    /// Is it a multiple of `n` whatever its symbols are, as its form shows?
+    /// Is it a multiple of `n` for all values of its symbols, because all coefficients are?
     pub fn is_multiple_of(&self, n: i64) -> bool {
         self.poly.divided(i128::from(n)).is_some()
     }
 
-    /// As one fraction: integer-coefficient numerator terms and a one-term divisor, for code that evaluates dimensions
-    /// (`numerator / divisor` is exact). Terms are `(coefficient, factors with positive exponents)`.
+    /// As one fraction: integer-coefficient numerator terms and a one-term divisor, for code that
+    /// evaluates dimensions (`numerator / divisor` is exact). Terms are `(coefficient, factors with
+    /// positive exponents)`.
     pub fn as_fraction(&self) -> (Vec<Product>, Product) {
         let scale = self.divisors();
         let powers = |m: &Monomial| m.factors().iter().map(|(f, e)| (f.clone(), e.unsigned_abs())).collect::<Vec<_>>();
@@ -386,14 +396,14 @@ impl Dim {
         (numerator, (self.denominator(), powers(&scale)))
     }
 
-    /// A polynomial and the one term that divides it, as dimensions.
+    /// Numerator and one-term divisor, as dimensions.
     pub fn as_quotient(&self) -> (Dim, Dim) {
         let scale = self.divisors();
         let numerator = Dim::of_poly(self.poly.numerator().mul_monomial(&scale));
         (numerator, Dim::term(scale, self.denominator()))
     }
 
-    /// The least monomial by which all monomials are whole.
+    /// The least monomial that times each monomial has no negative exponents.
     fn divisors(&self) -> Monomial {
         let mut all: Vec<(Factor, i32)> = Vec::new();
         for (f, e) in self.terms().iter().flat_map(|(m, _)| m.factors()).filter(|(_, e)| *e < 0) {
@@ -431,7 +441,7 @@ impl fmt::Display for Factor {
     }
 }
 
-/// `k * (a % b)` in a form: `k`, `a`, `b`, and the rest, which is shorter.
+/// If `d` contains `k * (a % b)`: `k`, `a`, `b`, and the remaining terms, which are fewer.
 fn remainder(d: &Dim) -> Option<(i128, Dim, Dim, Dim)> {
     d.factors().find_map(|factor| {
         let Factor::Floor(a, b) = factor else { return None };
@@ -463,7 +473,8 @@ fn write_product(f: &mut fmt::Formatter<'_>, coef: i128, factors: &[(Factor, u32
     Ok(())
 }
 
-/// Prints as an author would write it (`3*D`, `D/H`, `S+1`, `(S+1)/2`); the text reads back to the same form.
+/// Prints as an author would write it (`3*D`, `D/H`, `S+1`, `(S+1)/2`). Parsing the output yields
+/// the same dimension.
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.poly.is_zero() {

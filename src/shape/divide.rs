@@ -1,11 +1,12 @@
-//! Exact division of dimensions: `(S*S - S*T) / (S - T)` is `S` ([`Poly::exact_div`]). A quotient by a sum that does not divide out
-//! stays an opaque factor, which counts as one more variable.
+//! Exact division of dimensions: `(S*S - S*T) / (S - T)` is `S` ([`Poly::exact_div`]). A quotient
+//! by a sum that does not divide out stays an opaque factor, which counts as one more variable.
 
 use super::dim::{Dim, Factor};
 use super::poly::Poly;
 
 impl Dim {
-    /// Exact quotient. `None` if `o` is zero. Whether the program may divide here is for the caller to prove.
+    /// Exact quotient. `None` if `o` is zero. Whether the program may divide here is for the caller
+    /// to prove.
     pub fn div(&self, o: &Dim) -> Option<Dim> {
         if o.poly().is_zero() {
             return None;
@@ -26,7 +27,7 @@ impl Dim {
         Some(Dim::of_poly(Some(Poly::variable(quotient))))
     }
 
-    /// The dimension that times the sum `o` is this one, if there is one.
+    /// The dimension whose product with the sum `o` is `self`, if there is one.
     pub fn multiple_of(&self, o: &Dim) -> Option<Dim> {
         let quotient = self.poly().exact_div(o.poly()).map(|q| Dim::of_poly(Some(q)))?;
         (!quotient.is_too_long()).then_some(quotient)
@@ -83,12 +84,13 @@ mod tests {
             assert_eq!(q.to_string(), format!("(({x})/({y}))"));
             assert!(!Facts::default().divides(&x, &y), "({x}) / ({y})");
         }
-        // Opaque quotients are variables like others.
+        // An opaque quotient is a variable like any other.
         let q = a.div(&b).unwrap();
         assert_eq!(q.mul(&q).sub(&n(1)).div(&q.add(&n(1))).unwrap(), q.sub(&n(1)));
     }
 
-    /// Products of random sums divide out, and one more than a product does not; both are worth what they say.
+    /// A product of random sums divides out, and the product plus one does not; both evaluate
+    /// correctly.
     #[test]
     fn random_products_divide_out() {
         let mut random = Random::new(5);
@@ -121,7 +123,7 @@ mod tests {
         assert!(exact > 200, "{exact}");
     }
 
-    /// What cannot divide out is given up soon, however large it is.
+    /// Division that fails ends soon, however large the operands are.
     #[test]
     fn division_ends() {
         let large = (0..6).fold(n(1), |d, i| d.mul(&s(&format!("A{i}")).add(&s("S"))));

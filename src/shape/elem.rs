@@ -53,7 +53,7 @@ impl Elem {
         }
     }
 
-    /// The type in which elements of memory are computed: small floats as `f32`, `i8` as `i32`.
+    /// The type in which loaded elements are computed: small floats as `f32`, `i8` as `i32`.
     pub fn computed(self) -> Elem {
         match self {
             Elem::F32 | Elem::BF16 | Elem::F16 => Elem::F32,
@@ -73,8 +73,8 @@ impl Elem {
         matches!(self, Elem::I8 | Elem::I32 | Elem::I64)
     }
 
-    /// Type in which sums and matmuls over this type accumulate and which a matmul of `i8` returns:
-    /// `f32` for floats, `i32` for `i8`, itself for the other integers.
+    /// Type in which sums and matmuls over this type accumulate, and result type of an `i8` matmul:
+    /// `f32` for floats, `i32` for `i8`, the type itself for other integers.
     pub fn accumulator(self) -> Elem {
         match self {
             Elem::F32 | Elem::BF16 | Elem::F16 => Elem::F32,

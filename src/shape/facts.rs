@@ -1,5 +1,5 @@
-//! Facts about dimensions, from `where` clauses: which inequalities ([`super::prove`]) and divisibilities ([`super::lattice`]) follow
-//! from them.
+//! Facts about dimensions, from `where` clauses, and which inequalities ([`super::prove`]) and
+//! divisibilities ([`super::lattice`]) they imply.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 use super::prove::Prover;
 use super::{Dim, lattice};
 
-/// How the two sides of a fact relate.
+/// The relation that a fact states between two dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Relation {
     /// `a == b`
@@ -25,22 +25,22 @@ pub enum Relation {
 /// `a RELATION b`. `a >= b` is kept as `b <= a`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fact {
-    /// Left side.
+    /// Left side, as stated.
     pub left: Dim,
-    /// The relation.
+    /// How the sides compare.
     pub relation: Relation,
     /// Right side (the divisor for [`Relation::Divisible`]).
     pub right: Dim,
 }
 
 impl Fact {
-    /// Does it name one of these dimensions?
+    /// Does the fact mention one of these dimensions?
     pub fn names_any<T: AsRef<str>>(&self, names: &[T]) -> bool {
         let is_one = |s: &std::sync::Arc<str>| names.iter().any(|name| name.as_ref() == &**s);
         !names.is_empty() && [&self.left, &self.right].iter().any(|d| d.symbols().iter().any(is_one))
     }
 
-    /// Decides the fact where both sides are numbers.
+    /// The truth of the fact if both sides are numbers.
     pub fn decide(&self) -> Option<bool> {
         let (a, b) = (self.left.as_const()?, self.right.as_const()?);
         Some(match self.relation {
@@ -52,22 +52,23 @@ impl Fact {
         })
     }
 
-    /// Is a side too long a form? Of such a fact nothing follows.
+    /// Is a side too long? Such a fact implies nothing.
     pub fn is_too_long(&self) -> bool {
         self.left.is_too_long() || self.right.is_too_long()
     }
 
-    /// That a size fits 64 bits.
+    /// The fact that a size fits 64 bits.
     pub fn fits(size: Dim) -> Fact {
         Fact { left: size, relation: Relation::Le, right: Dim::from(i64::MAX) }
     }
 
-    /// Does it say only that a size fits 64 bits? Evaluating such a size fails where it does not.
+    /// Is it only the fact that a size fits 64 bits? Evaluating such a size fails where it does
+    /// not.
     pub fn is_fit(&self) -> bool {
         self.relation == Relation::Le && self.right.as_const() == Some(i64::MAX)
     }
 
-    /// Forms that are at least 0 wherever the fact holds.
+    /// Dimensions that are non-negative wherever the fact holds.
     pub fn nonnegative(&self) -> Vec<Dim> {
         let slack = self.right.sub(&self.left);
         let below = |large: &Dim| vec![large.sub(&Dim::one())];
@@ -76,7 +77,7 @@ impl Fact {
             Relation::Le => vec![slack],
             Relation::Lt => below(&slack),
             Relation::Eq => vec![slack.neg(), slack],
-            // A divisor of at least 0 is at least 1.
+            // A divisor is never 0, so a non-negative one is at least 1.
             Relation::Divisible if self.right.is_provably_nonnegative() => below(&self.right),
             Relation::Ne if slack.is_provably_nonnegative() => below(&slack),
             Relation::Ne if slack.neg().is_provably_nonnegative() => below(&slack.neg()),
@@ -126,7 +127,7 @@ impl Fact {
     }
 }
 
-/// The facts in force at one place of a program.
+/// The facts in force at one point of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The facts, in the order in which they were stated.
@@ -134,7 +135,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Do the facts, or the form of the expressions, prove that `b` divides `a`?
+    /// Do the facts, or the expressions alone, prove that `b` divides `a`?
     pub fn divides(&self, a: &Dim, b: &Dim) -> bool {
         if b.poly().is_zero() || a.is_too_long() || b.is_too_long() {
             return false;
@@ -146,24 +147,24 @@ impl Facts {
         lattice::is_integer(&q, &[]) || lattice::is_integer(&q, &self.integers())
     }
 
-    /// Do the facts prove that `b` does not divide `a`: that a number from 1 to `b - 1` remains?
+    /// Do the facts prove that `b` does not divide `a`, i.e. that the remainder is 1 to `b - 1`?
     pub fn never_divides(&self, a: &Dim, b: &Dim) -> bool {
         let Some(most) = b.as_const().filter(|n| (2..=64).contains(n)) else { return false };
         (1..most).any(|rest| self.divides(&a.sub(&Dim::from(rest)), b))
     }
 
-    /// Can the facts not all hold?
+    /// Do the facts contradict each other?
     pub fn are_contradictory(&self) -> bool {
         lattice::is_contradictory(&self.integers()) || self.prover(&Dim::zero()).is_contradictory()
     }
 
-    /// The quotients that the facts make integers.
+    /// The quotients that are integers by the facts.
     fn integers(&self) -> Vec<Dim> {
         let divisible = self.known.iter().filter(|f| f.relation == Relation::Divisible && !f.is_too_long());
         divisible.filter_map(|f| f.left.div(&f.right)).filter(|q| !q.poly().is_zero()).collect()
     }
 
-    /// Do the facts, or the form of the expressions, prove `a <= b`? Of forms that are too long they prove nothing.
+    /// Do the facts, or the expressions alone, prove `a <= b`? `false` if either is too long.
     pub fn at_most(&self, a: &Dim, b: &Dim) -> bool {
         let slack = b.sub(a);
         if slack.is_too_long() {
@@ -272,7 +273,7 @@ mod tests {
         assert!(none.at_most(&windows, &b.mul(&n(2)).add(&a)) && none.at_most(&n(1), &windows.add(&b)));
         let last = Facts { known: vec![fact(a.rem(&b).unwrap(), Relation::Ne, b.clone())] };
         assert!(last.at_most(&a.mul(&n(3)), &a.floor_div(&b).unwrap().mul(&b).mul(&n(3)).add(&b.mul(&b).mul(&n(3)))));
-        // Facts in a chain longer than the search for multiples is deep.
+        // A chain of facts that is longer than the search for multiples is deep.
         let names: Vec<Dim> = (0..9).map(|i| s(&format!("N{i}"))).collect();
         let chain = Facts { known: names.windows(2).map(|w| le(&w[0], &w[1])).collect() };
         assert!(chain.at_most(&names[0], &names[8]) && !chain.at_most(&names[8], &names[0]));
@@ -307,7 +308,7 @@ mod tests {
         assert!(!all(vec![]));
     }
 
-    /// A product of `many` sums, of which none cancels another.
+    /// A product of `many` sums, none of which cancels another.
     fn long(name: &str, many: usize) -> Dim {
         let sum = |i: usize| s(&format!("{name}{i}")).add(&s(&format!("other{name}{i}")));
         (0..many).fold(Dim::one(), |product, i| product.mul(&sum(i)))
@@ -331,7 +332,7 @@ mod tests {
         assert!(p.sub(&p).is_too_long() && p.div(&p).unwrap().is_too_long());
         assert!(p.min_with(&x).is_too_long() && p.max_with(&p).is_too_long());
         assert!(!p.floor_div(&x).unwrap().is_provably_nonnegative());
-        // A clause whose multiples outgrow the bound, beside one that has nothing to do with it.
+        // A clause whose multiples outgrow the limit, beside an unrelated one.
         let stated =
             Facts { known: vec![fact(n(1), Relation::Le, long("P", 4)), fact(x.clone(), Relation::Le, y.clone())] };
         assert!(!stated.are_contradictory() && stated.at_most(&x, &y) && !stated.at_most(&y, &x));
@@ -357,14 +358,14 @@ mod tests {
             assert!(!Facts::default().at_most(&n(0), &d) && !stated.are_contradictory(), "{depth}");
         }
         assert!(start.elapsed().as_secs() < 100, "{:?}", start.elapsed());
-        // What is not deep is proved; from some depth on nothing is.
+        // Shallow nesting is proved; beyond some depth nothing is.
         let sum =
             |depth: usize| (0..depth).fold(s("S"), |d, _| d.add(&s("U")).floor_div(&s("P")).unwrap().min_with(&s("T")));
         assert!(sum(1).is_provably_nonnegative() && sum(3).is_provably_nonnegative());
         assert!(!sum(20).is_provably_nonnegative());
     }
 
-    /// The work of a question is bounded, whatever the rounded terms in the facts.
+    /// A query costs a bounded amount of work, whatever rounded terms the facts contain.
     #[test]
     fn many_facts_are_soon_answered() {
         let mut random = crate::random::Random::new(3);
@@ -387,7 +388,8 @@ mod tests {
     #[test]
     fn numbers_that_overflow_prove_nothing() {
         let n = |n: i64| Dim::from(n);
-        // Each is at most three times the next, and a little more: the product of the fractions is 29, over more bits than there are.
+        // Each is at most three times the next plus a little: the product of the fractions is 29,
+        // which needs more bits than there are.
         let names = ["A", "B", "C", "E"].map(s);
         let le =
             |i: usize| fact(names[i].mul(&n(274_877_906_944)), Relation::Le, names[i + 1].mul(&n(847_288_609_443)));
@@ -403,7 +405,8 @@ mod tests {
         assert!(small.at_most(&s("A").mul(&n(4)), &s("B").mul(&n(6))));
     }
 
-    /// Random facts, and random claims: what is proved holds for all small values that satisfy the facts.
+    /// Random facts and claims: each claim proved holds for all small values that satisfy the
+    /// facts.
     #[test]
     fn what_is_proved_holds() {
         use crate::random::Random;
@@ -459,7 +462,7 @@ mod tests {
                 if proved {
                     *count += usize::from(c.decide().is_none());
                     for at in &models {
-                        // No call reaches a form without a value, such as a division by 0.
+                        // No call evaluates an expression without a value, such as a division by 0.
                         let given = holds(&c, at);
                         let zero = given == Some(false)
                             && c.relation == Relation::Divisible

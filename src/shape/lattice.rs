@@ -1,50 +1,54 @@
-//! Is a dimension an integer, by what is known to be one?
+//! Proves that a dimension is an integer, from others that are.
 //!
-//! In: a dimension with divisors (`D/6`, `(D-1)*(D+1)/4`), and others that facts say are integers (`D/2` and `D/3`, `(D-1)/2`). Out:
-//! whether it follows that the dimension is an integer.
+//! In: a dimension with divisors (`D/6`, `(D-1)*(D+1)/4`), and dimensions that facts state to be
+//! integers (`D/2` and `D/3`, `(D-1)/2`). Out: whether the first must be an integer too.
 //!
-//! Integers are closed under sums and products, so each polynomial in symbols and generators with integer coefficients is
-//! one. Products of few generators, times symbols, span a lattice over the monomials that matter: sums of them
-//! with integer factors. The question is whether the dimension lies in the lattice, whose basis is kept in Hermite normal form
-//! (each vector's first entry lies beyond that of the one before; the entries above it are not reduced). So `D/H` and `H/G` give `D/G` (a product), `D/2`
-//! and `D/3` give `D/6` (their difference), and `(D-1)/2` gives `(D+1)/2` (it plus 1). If a number that is no integer lies in
-//! the lattice, the facts contradict each other.
+//! Integers are closed under sums and products, so a polynomial in symbols and generators with
+//! integer coefficients is an integer. Products of a few generators, times symbols, span a lattice
+//! over the monomials that matter: their integer combinations. The question is whether the
+//! dimension lies in the lattice, whose basis is kept in Hermite normal form (the first non-zero
+//! entry of each vector lies beyond that of the previous one; the entries above it are not
+//! reduced). So `D/H` and `H/G` imply `D/G` (their product), `D/2` and `D/3` imply `D/6` (their
+//! difference), and `(D-1)/2` implies `(D+1)/2` (add 1). If a non-integer number lies in the
+//! lattice, the facts contradict each other.
 //!
-//! What is not found within the limits is not proved; nothing that is not so is.
+//! Sound, but limited: a dimension for which no combination is found within the limits counts as
+//! unproved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dim::{Dim, Factor, Monomial};
 use super::poly::gcd;
 
-/// Generators of which products are made.
+/// The maximum number of generators that are multiplied with each other.
 const MOST_GENERATORS: usize = 12;
-/// How many generators are multiplied.
+/// The maximum number of generators in one product.
 const MOST_DEGREE: usize = 3;
-/// Products, columns and rows of the lattice at most.
+/// The maximum numbers of products, columns and rows of the lattice.
 const MOST_PRODUCTS: usize = 40;
 const MOST_COLUMNS: usize = 64;
 const MOST_ROWS: usize = 48;
-/// Numbers beyond are not computed with.
+/// Larger numbers are not computed with.
 const MOST: i128 = 1 << 60;
 
-/// Are all factors of a product there with positive powers, and is each of them an integer of its own?
+/// Are all exponents positive, and all factors integers? An opaque quotient may be a fraction.
 fn is_whole(m: &Monomial) -> bool {
     m.factors().iter().all(|(f, e)| *e > 0 && !matches!(f, Factor::Quotient(..)))
 }
 
-/// Integer combinations of some vectors, in Hermite normal form but for the entries above the first of each vector.
+/// Integer combinations of vectors, in Hermite normal form except that entries above a pivot are
+/// not reduced.
 struct Lattice {
-    /// The monomials, greatest first; the number 1 is last.
+    /// The monomials, greatest first; the monomial 1 is last.
     rows: Vec<Monomial>,
-    /// What all entries are multiplied by.
+    /// The common denominator: all entries are multiplied by it.
     scale: i128,
-    /// For each row, the vector whose first entry that is not 0 is there.
+    /// For each row, the basis vector whose first non-zero entry is in that row.
     basis: Vec<Option<Vec<i128>>>,
 }
 
 impl Lattice {
-    /// Of everything that `generators` make with monomials like those of `wanted`.
+    /// The lattice spanned by products of `generators` over the monomials that matter to `wanted`.
     fn new(wanted: &Dim, generators: &[Dim]) -> Option<Lattice> {
         let products = products(generators);
         let mut rows: BTreeSet<Monomial> = wanted.terms().iter().map(|(m, _)| m.clone()).collect();
@@ -91,7 +95,7 @@ impl Lattice {
         Some(lattice)
     }
 
-    /// A dimension as a vector; none where a number is too large or a monomial has no row.
+    /// A dimension as a vector; `None` if a number is too large or a monomial has no row.
     fn vector(&self, d: &Dim) -> Option<Vec<i128>> {
         let terms: BTreeMap<&Monomial, i128> = d.terms().iter().map(|(m, c)| (m, *c)).collect();
         let v: Vec<i128> = self
@@ -106,7 +110,7 @@ impl Lattice {
         terms.keys().all(|m| self.rows.contains(m)).then_some(v)
     }
 
-    /// Adds a vector. One whose numbers grow too large is left out.
+    /// Adds a vector to the basis. A vector whose numbers grow too large is dropped.
     fn insert(&mut self, mut v: Vec<i128>) {
         for at in 0..v.len() {
             if v.get(at) == Some(&0) {
@@ -145,7 +149,7 @@ impl Lattice {
         true
     }
 
-    /// Does a number that is no integer lie in it?
+    /// Does the lattice contain a number that is not an integer?
     fn is_contradictory(&self) -> bool {
         let last = self.rows.len().saturating_sub(1);
         let pivot = self.basis.get(last).and_then(|b| b.as_ref()?.get(last));
@@ -159,7 +163,7 @@ fn minus(a: &[i128], times: i128, b: &[i128]) -> Option<Vec<i128>> {
     a.iter().zip(b).map(entry).collect()
 }
 
-/// Products of at least one generator.
+/// Products of one to [`MOST_DEGREE`] generators.
 fn products(generators: &[Dim]) -> Vec<Dim> {
     let few = generators.get(..MOST_GENERATORS).unwrap_or(generators);
     let mut all: Vec<Dim> = Vec::new();
@@ -192,7 +196,7 @@ pub(super) fn is_integer(d: &Dim, generators: &[Dim]) -> bool {
         || !generators.is_empty() && Lattice::new(d, generators).is_some_and(|lattice| lattice.contains(d))
 }
 
-/// Can the generators not all be integers?
+/// Do the generators contradict each other, as integers?
 pub(super) fn is_contradictory(generators: &[Dim]) -> bool {
     let each = |g: &Dim| Lattice::new(g, generators).is_some_and(|lattice| lattice.is_contradictory());
     generators.iter().any(each)

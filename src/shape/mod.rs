@@ -1,7 +1,9 @@
-//! Element types and symbolic dimensions: the vocabulary that types, both IR levels and the runtime share.
+//! Element types and symbolic dimensions: the vocabulary that types, both IRs and the runtime
+//! share.
 //!
-//! In: names and integers written by a program's author. Out: [`Elem`], [`Dim`] (a dimension expression in canonical
-//! form), [`TensorType`]. Nothing here knows of source text, IR or machines.
+//! In: names and integers written by a program's author. Out: [`Elem`], [`Dim`] (a dimension
+//! expression in canonical form), [`TensorType`]. Nothing here knows of source text, IR or
+//! machines.
 
 mod dim;
 mod divide;

@@ -1,7 +1,7 @@
 //! Products of powers of variables, the keys of the terms of a polynomial.
 //!
-//! In: any ordered variables. Out: monomials that are cheap to copy and compare. An operation returns `None` where an exponent would
-//! exceed [`MAX_POWER`].
+//! In: any ordered variables. Out: monomials that are cheap to copy and compare. An operation
+//! returns `None` where an exponent would exceed [`MAX_POWER`].
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// The highest absolute value of an exponent.
 pub(super) const MAX_POWER: u32 = 64;
 
-/// A product of variables with non-zero exponents, sorted by variable; the empty product is 1. The order of monomials is
-/// arbitrary but fixed, and 1 comes first.
+/// A product of variables with non-zero exponents, sorted by variable; the empty product is 1. The
+/// order of monomials is arbitrary but fixed, and 1 comes first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Monomial<V>(Arc<[(V, i32)]>);
 
@@ -32,7 +32,7 @@ impl<V> Default for Monomial<V> {
     }
 }
 
-/// Multiplies powers of variables, in any order.
+/// Multiplies powers of variables, given in any order.
 impl<V: Clone + Ord> FromIterator<(V, i32)> for Monomial<V> {
     fn from_iter<I: IntoIterator<Item = (V, i32)>>(powers: I) -> Self {
         let mut all: Vec<(V, i32)> = powers.into_iter().collect();
@@ -60,12 +60,12 @@ impl<V: Clone + Ord> Monomial<V> {
         self.0.iter().map(|(v, _)| v)
     }
 
-    /// Is it the empty product?
+    /// Is it the empty product, 1?
     pub fn is_one(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Are all exponents positive? Then its value is an integer if those of its variables are.
+    /// Are all exponents positive? Then the value is an integer wherever the variables are.
     pub fn is_whole(&self) -> bool {
         self.0.iter().all(|(_, e)| *e > 0)
     }
@@ -124,13 +124,14 @@ impl<V: Clone + Ord> Monomial<V> {
         Monomial(self.0.iter().map(|(v, e)| (v.clone(), -e)).collect())
     }
 
-    /// `self / o`, unless a variable with a positive exponent in `o` would have a negative one in the quotient.
+    /// `self / o`, unless a variable with a positive exponent in `o` would have a negative one in
+    /// the quotient.
     pub fn quotient(&self, o: &Self) -> Option<Self> {
         let fits = o.0.iter().all(|(v, e)| *e < 0 || self.exponent(v) >= *e);
         if fits { self.over(o) } else { None }
     }
 
-    /// The greatest monomial of positive powers that divides both.
+    /// The greatest monomial with positive exponents that divides both.
     pub fn common(&self, o: &Self) -> Self {
         let least = self.0.iter().map(|(v, e)| (v, (*e).min(o.exponent(v))));
         Monomial(least.filter(|(_, e)| *e > 0).map(|(v, e)| (v.clone(), e)).collect())
@@ -142,8 +143,8 @@ impl<V: Clone + Ord> Monomial<V> {
         Monomial(lower.filter(|(_, e)| *e != 0).map(|(own, e)| (own.clone(), e)).collect())
     }
 
-    /// Lexicographic order of the exponents: a monomial order, for which the leading monomial of a product is the product of
-    /// the leading monomials.
+    /// Lexicographic order of the exponents: a monomial order, for which the leading monomial of a
+    /// product is the product of the leading monomials.
     pub(super) fn lexicographic(&self, o: &Self) -> Ordering {
         let (mut a, mut b) = (self.0.iter().peekable(), o.0.iter().peekable());
         loop {

@@ -1,12 +1,16 @@
-//! Laurent polynomials over any ordered variables: the normal form of dimensions and of the tile verifier's indices.
+//! Laurent polynomials over any ordered variables: the normal form of dimensions and of the indices
+//! in the tile verifier.
 //!
-//! In: variables (factors of a [`Dim`](super::Dim), numbered atoms of a proof). Out: a sum of integer multiples of monomials
-//! over one positive denominator, so that `64*i + (S - 64*i)` is `S`. This is the distributed normal form of computer algebra
-//! (Geddes, Czapor, Labahn, *Algorithms for Computer Algebra*, chapter 3): terms are sorted, equal monomials are merged,
-//! zero terms are dropped and the fraction is in lowest terms, so that equality of values is equality of polynomials.
+//! In: variables (factors of a [`Dim`](super::Dim), numbered atoms of a proof). Out: a sum of
+//! integer multiples of monomials over one positive denominator, so that `64*i + (S - 64*i)` is
+//! `S`. This is the distributed normal form of computer algebra (Geddes, Czapor, Labahn,
+//! *Algorithms for Computer Algebra*, chapter 3): terms are sorted, equal monomials are merged,
+//! zero terms are dropped and the fraction is in lowest terms, so that equality of values is
+//! equality of polynomials.
 //!
-//! Arithmetic is exact. An operation returns `None` where a coefficient overflows 128 bits, an exponent exceeds [`MAX_POWER`](super::monomial::MAX_POWER)
-//! or a polynomial [`MAX_TERMS`], which also bounds the work of every operation.
+//! Arithmetic is exact. An operation returns `None` where a coefficient overflows 128 bits, an
+//! exponent exceeds [`MAX_POWER`](super::monomial::MAX_POWER) or the number of terms [`MAX_TERMS`],
+//! which also bounds the work of every operation.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +27,9 @@ const MAX_QUOTIENT: usize = 256;
 /// A sum of terms over a denominator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Poly<V> {
-    /// Monomials, in order, each once, with coefficients other than 0.
+    /// Sorted, without duplicates; no coefficient is 0.
     terms: Vec<(Monomial<V>, i128)>,
-    /// At least 1; it has no factor that all coefficients share.
+    /// At least 1; has no common factor with all coefficients.
     den: i128,
 }
 
@@ -47,11 +51,11 @@ impl<V> Default for Poly<V> {
     }
 }
 
-/// The greatest common divisor; 1 of two zeros, and where it does not fit.
+/// The greatest common divisor; 1 if both are 0 or the result does not fit.
 pub(super) fn gcd(a: i128, b: i128) -> i128 {
     let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
     while b != 0 {
-        // A division of 64 bits is one instruction.
+        // A 64-bit division is one instruction.
         (a, b) = match (u64::try_from(a), u64::try_from(b)) {
             (Ok(x), Ok(y)) => (b, u128::from(x % y)),
             _ => (b, a % b),
@@ -61,38 +65,38 @@ pub(super) fn gcd(a: i128, b: i128) -> i128 {
 }
 
 impl<V: Clone + Ord> Poly<V> {
-    /// A number.
+    /// The constant polynomial `n`.
     pub(crate) fn int(n: i128) -> Self {
         Poly::term(Monomial::default(), n)
     }
 
-    /// A variable.
+    /// The polynomial `v`.
     pub(crate) fn variable(v: V) -> Self {
         Poly::term([(v, 1)].into_iter().collect(), 1)
     }
 
-    /// A number times a monomial.
+    /// The polynomial `c * m`.
     pub(crate) fn term(m: Monomial<V>, c: i128) -> Self {
         let terms = if c == 0 { Vec::new() } else { vec![(m, c)] };
         Poly { terms, den: 1 }
     }
 
-    /// The terms: monomials, in order, and their coefficients before the division by [`Poly::denominator`].
+    /// The terms: monomials, sorted, and their coefficients before division by
+    /// [`Poly::denominator`].
     pub(crate) fn terms(&self) -> &[(Monomial<V>, i128)] {
         &self.terms
     }
 
-    /// What the sum of the terms is divided by, at least 1.
+    /// The divisor of the sum of terms, at least 1.
     pub(crate) fn denominator(&self) -> i128 {
         self.den
     }
 
-    /// Is it 0?
     pub(crate) fn is_zero(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// The number, if it is an integer.
+    /// The value, if it is an integer constant.
     pub(crate) fn as_int(&self) -> Option<i128> {
         match self.terms.as_slice() {
             [] => Some(0),
@@ -109,7 +113,7 @@ impl<V: Clone + Ord> Poly<V> {
         }
     }
 
-    /// The summand without variables, if it is an integer; else 0.
+    /// The constant term, if it is an integer; else 0.
     pub(crate) fn constant(&self) -> i128 {
         match self.terms.first() {
             Some((m, c)) if m.is_one() && c % self.den == 0 => c / self.den,
@@ -117,7 +121,8 @@ impl<V: Clone + Ord> Poly<V> {
         }
     }
 
-    /// Are its values integers if those of its variables are, as its form shows?
+    /// Is it an integer wherever its variables are, having no denominator and no negative
+    /// exponents?
     pub(crate) fn is_whole(&self) -> bool {
         self.den == 1 && self.has_whole_monomials()
     }
@@ -127,17 +132,17 @@ impl<V: Clone + Ord> Poly<V> {
         self.terms.iter().all(|(m, _)| m.is_whole())
     }
 
-    /// All variables.
+    /// The variables of all terms, sorted.
     pub(crate) fn variables(&self) -> BTreeSet<V> {
         self.terms.iter().flat_map(|(m, _)| m.variables()).cloned().collect()
     }
 
-    /// The greatest variable.
+    /// The last variable in the order of variables.
     pub(crate) fn latest(&self) -> Option<&V> {
         self.terms.iter().filter_map(|(m, _)| m.factors().last()).map(|(v, _)| v).max()
     }
 
-    /// Sorts and merges terms over a denominator of at least 1.
+    /// Sorts and merges terms over a denominator, which is at least 1.
     fn sum(mut terms: Vec<(Monomial<V>, i128)>, den: i128) -> Option<Self> {
         terms.sort_unstable_by(|(m, _), (n, _)| m.cmp(n));
         let mut merged: Vec<(Monomial<V>, i128)> = Vec::with_capacity(terms.len());
@@ -151,7 +156,7 @@ impl<V: Clone + Ord> Poly<V> {
         (merged.len() <= MAX_TERMS).then(|| Poly { terms: merged, den }.reduced())
     }
 
-    /// In lowest terms.
+    /// Cancels the common factor of denominator and coefficients.
     fn reduced(mut self) -> Self {
         if self.den != 1 {
             let common = self.terms.iter().fold(self.den, |g, (_, c)| gcd(g, *c));
@@ -240,13 +245,13 @@ impl<V: Clone + Ord> Poly<V> {
         Poly::sum(terms.collect::<Option<_>>()?, self.den)
     }
 
-    /// `self / n`, for `n` of at least 1.
+    /// `self / n`; `None` if `n` is less than 1.
     pub(crate) fn over(mut self, n: i128) -> Option<Self> {
         self.den = self.den.checked_mul(n).filter(|d| *d > 0)?;
         Some(self.reduced())
     }
 
-    /// `self / n`, if the coefficients of the quotient are integers and so are its monomials.
+    /// `self / n`, if it has integer coefficients and no negative exponents.
     pub(crate) fn divided(&self, n: i128) -> Option<Self> {
         let exact = n != 0 && self.is_whole() && self.terms.iter().all(|(_, c)| c.checked_rem(n) == Some(0));
         exact.then(|| Poly { terms: self.terms.iter().map(|(m, c)| (m.clone(), c / n)).collect(), den: 1 })
@@ -257,10 +262,11 @@ impl<V: Clone + Ord> Poly<V> {
         Poly { terms: self.terms.clone(), den: 1 }
     }
 
-    /// The strongest form of the fact `self >= 0`: coefficients without a common factor, and the constant rounded down
-    /// accordingly (a Chvátal-Gomory cut). Only where all monomials are integers.
+    /// The strongest equivalent of the fact `self >= 0`: coefficients without a common factor, and
+    /// the constant rounded down accordingly (a Chvátal-Gomory cut). Only if all monomials are
+    /// integers.
     pub(crate) fn tightened(mut self) -> Self {
-        // A fraction is at least 0 where its numerator is.
+        // A fraction is non-negative where its numerator is.
         self.den = 1;
         if !self.has_whole_monomials() {
             return self;
@@ -272,7 +278,7 @@ impl<V: Clone + Ord> Poly<V> {
         self
     }
 
-    /// The strongest form of the bound `c * x <= self` of an integer `x`, with `c > 0`.
+    /// The strongest equivalent of the bound `c * x <= self` of an integer `x`, with `c > 0`.
     pub(crate) fn tightened_bound(mut self, c: i128) -> Option<(i128, Self)> {
         let c = c.checked_mul(self.den)?;
         self.den = 1;
@@ -293,8 +299,8 @@ impl<V: Clone + Ord> Poly<V> {
         }
     }
 
-    /// `a` and `b` of `self * denominator = a * x + b`, where `b` is free of `x`: `3*x*x + 2*x + 1` is `(3*x + 2) * x + 1`. `None` where
-    /// `x` has a negative exponent.
+    /// `a` and `b` in `self * denominator = a * x + b`, where `b` is free of `x`: `3*x*x + 2*x + 1`
+    /// is `(3*x + 2) * x + 1`. `None` if `x` has a negative exponent.
     pub(crate) fn split_once(&self, x: &V) -> Option<(Self, Self)> {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for (m, c) in &self.terms {
@@ -308,7 +314,7 @@ impl<V: Clone + Ord> Poly<V> {
         Some((Poly { terms: a, den: 1 }, Poly { terms: b, den: 1 }))
     }
 
-    /// As [`Poly::split_once`], with `a` free of `x` too.
+    /// Like [`Poly::split_once`], but `a` must be free of `x` too.
     pub(crate) fn split(&self, x: &V) -> Option<(Self, Self)> {
         self.split_once(x).filter(|(a, _)| a.terms.iter().all(|(m, _)| m.exponent(x) == 0))
     }
@@ -320,9 +326,10 @@ impl<V: Clone + Ord> Poly<V> {
 
     /// The polynomial `q` with `q * o == self`, if there is one.
     ///
-    /// Division by leading terms (Cox, Little, O'Shea, *Ideals, Varieties, and Algorithms*, section 2.3). In each variable the
-    /// lowest and the highest degree of a product are the sums of those of its factors; a term of the quotient beyond these degrees
-    /// shows that there is no exact quotient, and ends the division.
+    /// Division by leading terms (Cox, Little, O'Shea, *Ideals, Varieties, and Algorithms*, section
+    /// 2.3). In each variable the lowest and the highest degree of a product are the sums of those
+    /// of its factors; a term of the quotient beyond these degrees shows that there is no exact
+    /// quotient, and ends the division.
     pub(crate) fn exact_div(&self, o: &Self) -> Option<Self> {
         let (divisor, s) = o.leading()?;
         let degrees = |p: &Self, v: &V| {

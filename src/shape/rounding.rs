@@ -1,13 +1,14 @@
 //! Rounded quotients, remainders, minima and maxima of dimensions, in canonical form.
 //!
-//! In: dimensions. Out: dimensions in which a [`Factor::Floor`], [`Factor::Min`] or [`Factor::Max`] is an opaque factor of a
-//! polynomial. Each opaque factor is an integer. The identities used here hold for non-negative symbols and divisors of at least 1,
-//! which every evaluation checks:
+//! In: dimensions. Out: dimensions in which a [`Factor::Floor`], [`Factor::Min`] or [`Factor::Max`]
+//! is an opaque factor of a polynomial. Each opaque factor is an integer. The identities used here
+//! hold for non-negative symbols and divisors of at least 1, which every evaluation checks:
 //!
-//! * `floor_div(a + q*b, b)` is `floor_div(a, b) + q`; common factors cancel; `floor_div(floor_div(a, b), c)` is
-//!   `floor_div(a, b*c)`;
+//! * `floor_div(a + q*b, b)` is `floor_div(a, b) + q`; common factors cancel;
+//!   `floor_div(floor_div(a, b), c)` is `floor_div(a, b*c)`;
 //! * `ceil_div(a, b)` is `floor_div(a + b - 1, b)`, and `a % b` is `a - b * floor_div(a, b)`;
-//! * `min` and `max` are flat lists without redundant entries; a common summand or positive factor of all entries is moved outside.
+//! * `min` and `max` are flat lists without redundant entries; a common summand or positive factor
+//!   of all entries is moved outside.
 
 use super::dim::{Dim, Factor, Monomial};
 use super::poly::{Poly, gcd};
@@ -16,12 +17,14 @@ use super::poly::{Poly, gcd};
 const MOST_ENTRIES: usize = 16;
 
 impl Factor {
-    /// Is it non-negative by its form, wherever it has a value? `false` if it is too long.
+    /// Is it non-negative, judging by its operands, wherever it has a value? `false` if it is too
+    /// long.
     pub fn is_provably_nonnegative(&self) -> bool {
         Dim::factor(self.clone()).is_provably_nonnegative()
     }
 
-    /// The same of a factor that is not too long; `false` beyond `depth` levels or `looks` factors.
+    /// [`Factor::is_provably_nonnegative`] for a factor that is not too long; `false` beyond
+    /// `depth` levels or `looks` factors.
     pub(super) fn is_nonnegative(&self, depth: usize, looks: &mut usize) -> bool {
         if let Factor::Symbol(_) = self {
             return true;
@@ -35,8 +38,8 @@ impl Factor {
             Factor::Quotient(a, b) => seen(a) && seen(b),
             Factor::Floor(a, b) => {
                 let Some(m) = a.lacking(depth, looks) else { return true };
-                // The divisor is at least 1, so `a >= b - 1` implies `a >= 0`. That helps only if the divisor changes the term that
-                // may be negative.
+                // The divisor is at least 1, so `a >= b - 1` implies `a >= 0`. That helps only if
+                // subtracting the divisor changes the term that may be negative.
                 let changes = m.is_one() || b.terms().iter().any(|(n, _)| n == m);
                 changes && {
                     let above = a.sub(b).add(&Dim::one());
@@ -48,14 +51,14 @@ impl Factor {
         }
     }
 
-    /// Upper bound of a non-negative factor, as of [`Dim::at_most`].
+    /// Upper bound of a non-negative factor, as for [`Dim::at_most`].
     fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         match self {
             Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
             // A quotient of integers is at most the dividend.
             Factor::Quotient(a, _) | Factor::Floor(a, _) => a.at_most(most),
             Factor::Min(all) => all.iter().next().map_or(Dim::zero(), |d| d.at_most(most)),
-            // A negative entry must not lower the sum.
+            // A negative entry must not lower the bound.
             Factor::Max(all) => sum(all.iter().map(|d| d.size_at_most(most))),
         }
     }
@@ -64,7 +67,7 @@ impl Factor {
     fn size_at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         match self {
             Factor::Symbol(name) => most(name).unwrap_or_else(|| Dim::symbol(name)),
-            // Evaluation computes all of them.
+            // Evaluation computes all operands.
             Factor::Quotient(..) | Factor::Floor(..) | Factor::Min(_) | Factor::Max(_) => {
                 sum(self.inner().into_iter().map(|d| d.size_at_most(most)))
             }
@@ -82,8 +85,8 @@ impl Factor {
 }
 
 impl Dim {
-    /// Upper bound of `self`, given upper bounds for some symbols (all symbols are non-negative). `self` if it has none of them; too
-    /// long on overflow.
+    /// Upper bound of `self`, given upper bounds for some symbols (all symbols are non-negative).
+    /// Returns `self` if it contains none of them; too long on overflow.
     pub fn at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         if !self.symbols().iter().any(|name| most(name).is_some()) {
             return self.clone();
@@ -100,8 +103,8 @@ impl Dim {
         }))
     }
 
-    /// Upper bound of the absolute values of `self` and of all intermediate results of its evaluation, given upper bounds for some
-    /// symbols. Too long on overflow.
+    /// Upper bound of the absolute values of `self` and of all intermediate results of its
+    /// evaluation, given upper bounds for some symbols. Too long on overflow.
     pub fn size_at_most(&self, most: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         let (numerator, divisor) = self.as_fraction();
         let divisor = (divisor != (1, Vec::new())).then_some(&divisor);
@@ -116,7 +119,8 @@ impl Dim {
         !after.is_too_long() && after.magnitude() <= i128::from(i64::MAX)
     }
 
-    /// `self / o`, rounded down. `None` if `o` is a number below 1; any other divisor is at least 1 wherever this has a value.
+    /// `self / o`, rounded down. `None` if `o` is a number below 1; any other divisor is at least 1
+    /// wherever this has a value.
     pub fn floor_div(&self, o: &Dim) -> Option<Dim> {
         if o.as_const().is_some_and(|n| n < 1) || *o == Dim::zero() {
             return None;
@@ -162,7 +166,8 @@ impl Dim {
                 break;
             }
         }
-        // One divisor compensates a negative constant, so that `ceil_div` has one form.
+        // Adding one divisor makes a negative constant non-negative, so that `ceil_div` has one
+        // canonical form.
         let takes = b.terms().last().is_some_and(|(m, c)| !m.is_one() && *c > 0);
         if b.as_const().is_none() && takes && a.poly().constant() < 0 {
             a = a.add(&b);
@@ -196,7 +201,7 @@ impl Dim {
         extremum(vec![self.clone(), o.clone()], false)
     }
 
-    /// The minimum (or maximum) of several; 0 of none.
+    /// The minimum (if `least`) or maximum of a list; 0 if it is empty.
     pub(super) fn extremum(all: Vec<Dim>, least: bool) -> Dim {
         extremum(all, least)
     }
@@ -208,14 +213,15 @@ impl Dim {
         Dim::factor(Factor::Floor(Box::new(a), Box::new(b)))
     }
 
-    /// The quotient, rounded down, of the coefficient of a monomial and `n`.
+    /// The coefficient of a monomial divided by `n`, rounded down.
     fn times(&self, m: &Monomial, n: i128) -> Option<i64> {
         let c = self.terms().iter().find(|(own, _)| own == m).map(|(_, c)| c)?;
         if n > 0 { i64::try_from(c.div_euclid(n)).ok() } else { None }
     }
 }
 
-/// Cancels common factors of dividend and divisor. Under a number the constant of the dividend is rounded down.
+/// Cancels common factors of dividend and divisor. If the divisor is a number, the constant of the
+/// dividend is rounded down.
 fn reduced(a: Dim, b: Dim) -> (Dim, Dim) {
     let number = b.as_const().is_some();
     let varying = a.terms().iter().filter(|(m, _)| !number || !m.is_one()).chain(b.terms());
@@ -235,7 +241,7 @@ fn reduced(a: Dim, b: Dim) -> (Dim, Dim) {
     (a, b)
 }
 
-/// The greatest number that divides all; 0 of none.
+/// The greatest common divisor; 0 if there are no numbers.
 fn common_divisor(all: impl Iterator<Item = i128>) -> i128 {
     all.fold(0, |common: i128, c| if common == 0 { c.saturating_abs() } else { gcd(common, c) })
 }
@@ -247,7 +253,7 @@ fn shared_symbols<'m>(all: impl Iterator<Item = &'m Monomial>) -> Monomial {
     symbols.cloned().collect()
 }
 
-/// If `d` is `floor_div(x, y) + rest`, the rest without rounded quotients: `x`, `y` and the rest.
+/// If `d` is `floor_div(x, y) + rest`, with no rounded quotient in the rest: `x`, `y` and the rest.
 fn single_floor(d: &Dim) -> Option<(Dim, Dim, Dim)> {
     let is_floor = |m: &Monomial| m.variables().any(|f| matches!(f, Factor::Floor(..)));
     let mut with = d.terms().iter().filter(|(m, _)| is_floor(m));
@@ -260,7 +266,6 @@ fn single_floor(d: &Dim) -> Option<(Dim, Dim, Dim)> {
     }
 }
 
-/// The sum of dimensions.
 fn sum(all: impl Iterator<Item = Dim>) -> Dim {
     all.fold(Dim::zero(), |sum, d| sum.add(&d))
 }
@@ -288,7 +293,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     let decided = |x: &Dim, by: &Dim| if least { by.at_most_by_form(x) } else { x.at_most_by_form(by) };
     let mut kept: Vec<Dim> = Vec::new();
     for (at, x) in flat.iter().enumerate() {
-        // Of two entries that imply each other, and so are equal, the first stays.
+        // Of two entries that imply each other, and so are equal, the first is kept.
         let by = flat.iter().enumerate().any(|(n, y)| n != at && decided(x, y) && (n < at || !decided(y, x)));
         if !by {
             kept.push(x.clone());
@@ -302,7 +307,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
         Some((only, [])) => return only.clone(),
         Some((first, rest)) => (first.clone(), rest.to_vec()),
     };
-    // The common summands; the least constant is one of them.
+    // Move common summands outside; the least constant is one of them.
     let mut common = Dim::zero();
     for (m, c) in first.terms() {
         let own = Dim::of_poly(Poly::term(m.clone(), *c).over(first.denominator()));
@@ -317,7 +322,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     let constant = kept.iter().map(|d| d.poly().constant()).min().unwrap_or(0);
     common = common.add(&Dim::term(Monomial::default(), constant));
     let mut kept: Vec<Dim> = kept.iter().map(|d| d.sub(&common)).collect();
-    // A common positive factor.
+    // Move a common positive factor outside.
     let terms = || kept.iter().flat_map(|d| d.terms());
     let whole = kept.iter().all(|d| d.denominator() == 1);
     let number = if whole { common_divisor(terms().map(|(_, c)| *c)).max(1) } else { 1 };
@@ -336,7 +341,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     Dim::factor(factor).add(&common)
 }
 
-/// The entries of a `min` (or `max`) plus a rest, each with the rest added.
+/// If `d` is a `min` (or `max`) plus a rest: its entries, each with the rest added.
 fn entries(d: &Dim, least: bool) -> Option<Vec<Dim>> {
     d.terms().iter().find_map(|(m, c)| {
         let list = match m.factors() {
@@ -365,7 +370,7 @@ mod tests {
         Dim::from(n)
     }
 
-    /// By hand: of a product of two that may be negative, of the larger of one that may be, of what is taken away.
+    /// By hand: products whose factors may be negative, maxima with negative entries, differences.
     #[test]
     fn bounds_hold_whatever_the_signs() {
         let names = ["S", "T", "N"];
@@ -398,7 +403,7 @@ mod tests {
         assert_eq!(compared, 7 * 7 * 7 * 17);
         assert_eq!(s("S").sub(&s("N").mul(&s("T"))).size_at_most(&most).to_string(), "S+16*T");
         assert_eq!(s("S").sub(&s("N").mul(&s("T"))).at_most(&most).to_string(), "S");
-        // Numbers that saturate are no bound.
+        // A saturated number is not a bound.
         let huge = Dim::term(Monomial::default(), i128::MAX).mul(&s("N"));
         assert!(huge.at_most(&most).is_too_long() && huge.size_at_most(&most).is_too_long());
     }
@@ -440,7 +445,7 @@ mod tests {
         assert_eq!(a.rem(&n(-2)), None);
     }
 
-    /// A random dimension, and what it is worth computed in another way, one operation at a time.
+    /// A random dimension, and its value computed independently, one operation at a time.
     fn random(random: &mut Random, depth: usize, at: &[i128; 3]) -> Option<(Dim, i128)> {
         if depth == 0 || random.below(6) == 0 {
             let i = random.below(5);
@@ -466,7 +471,8 @@ mod tests {
         })
     }
 
-    /// The canonical form is worth what its operations are, reads back, and is not negative where it says so.
+    /// The canonical form has the value of its operations, parses back, and is non-negative where
+    /// it claims to be.
     #[test]
     fn random_forms_are_worth_what_they_say() {
         let mut rng = Random::new(11);

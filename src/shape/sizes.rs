@@ -1,30 +1,32 @@
 //! Upper bounds of products of dimensions, derived from what every entry point checks.
 //!
-//! In: types of arguments, whose bytes are at most 2^[`ADDRESS_BITS`] with zeros counted as ones, and forms that a call evaluates
-//! with every step checked. Out: an upper bound of the size of a form and of each product from which it is computed.
+//! In: types of arguments, whose bytes are at most 2^[`ADDRESS_BITS`] with zero extents counted as
+//! ones, and dimensions that a call evaluates with every step checked. Out: an upper bound of the
+//! absolute value of a dimension and of each product in it.
 
 use std::collections::BTreeMap;
 
 use super::{Dim, Factor, Monomial, TensorType};
 
-/// No machine addresses more bytes than 2 to this power; arguments beyond are refused on entry.
+/// No machine addresses more than 2^47 bytes; larger arguments are rejected on entry.
 pub const ADDRESS_BITS: u32 = 47;
 
-/// What is known of the sizes of dimensions. No dimension exceeds an `i64`.
+/// Known bounds of dimensions. No dimension exceeds an `i64`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// For each argument, the product of its symbolic extents, and its bytes where that product is 1.
+    /// For each argument, the product of its symbolic extents, and its size in bytes where that
+    /// product is 1.
     arguments: Vec<(Monomial, i128)>,
     /// Upper bounds of symbols.
     symbols: BTreeMap<String, i128>,
-    /// Upper bounds of the size of products.
+    /// Upper bounds of the absolute values of products.
     products: BTreeMap<Monomial, i128>,
-    /// Upper bounds of the size of whole forms.
+    /// Upper bounds of the absolute values of whole dimensions.
     forms: BTreeMap<Dim, i128>,
 }
 
 impl Sizes {
-    /// Adds what follows from the checks of an argument.
+    /// Adds the bounds that the checks of an argument imply.
     pub fn argument(&mut self, ty: &TensorType) {
         for d in &ty.shape {
             // A power of a symbol and a number: `c * S^e + k`.
@@ -46,7 +48,8 @@ impl Sizes {
         *slot = (*slot).min(most).max(0);
     }
 
-    /// Adds what follows from an upper bound of a product, if that is a power of a symbol.
+    /// If a product is a power of a symbol, adds the bound of that symbol which a bound of the
+    /// product implies.
     fn power(&mut self, product: &Monomial, most: i128) {
         if let [(Factor::Symbol(name), e)] = product.factors()
             && let Ok(e @ 1..) = u32::try_from(*e)
@@ -55,7 +58,7 @@ impl Sizes {
         }
     }
 
-    /// Adds an upper bound of the size of a form and of the products that it sums.
+    /// Adds an upper bound of the absolute value of a dimension and of the products that it sums.
     pub fn evaluated(&mut self, d: &Dim, most: i128) {
         let slot = self.forms.entry(d.clone()).or_insert(most);
         *slot = (*slot).min(most);
@@ -72,14 +75,14 @@ impl Sizes {
         }
     }
 
-    /// The part that concerns these symbols only.
+    /// The bounds that concern these symbols only.
     pub fn only(&self, symbols: &[String]) -> Sizes {
         let named = |d: &Dim| d.symbols().iter().all(|s| symbols.iter().any(|own| **own == **s));
         let known = |f: &Factor| named(&Dim::factor(f.clone()));
         let forms = self.forms.iter().filter(|(d, _)| named(d));
         let forms = forms.map(|(d, most)| (d.clone(), *most)).collect();
         let arguments = self.arguments.iter().map(|(m, bytes)| {
-            // What is left out counts as 1.
+            // Factors that are left out count as 1.
             let kept = m.factors().iter().filter(|(f, _)| known(f));
             (kept.cloned().collect::<Monomial>(), *bytes)
         });
@@ -96,7 +99,8 @@ impl Sizes {
         }
     }
 
-    /// An upper bound of the size of a form and of everything from which it is computed; `i128::MAX` where nothing is known.
+    /// An upper bound of the absolute values of a dimension and all its intermediate results;
+    /// `i128::MAX` if unknown.
     pub fn of(&self, d: &Dim) -> i128 {
         if d.is_too_long() {
             return i128::MAX;
@@ -111,12 +115,12 @@ impl Sizes {
         sum.max(size(&divisor)).min(known)
     }
 
-    /// Is it certain that a form can be computed in 64 bits?
+    /// Can the dimension certainly be computed in 64 bits?
     pub fn fits(&self, d: &Dim) -> bool {
         self.of(d) <= i128::from(i64::MAX)
     }
 
-    /// An upper bound of the size of a product. Its divisors are at least 1.
+    /// An upper bound of the absolute value of a product. Its divisors are at least 1.
     pub fn product(&self, m: &Monomial) -> i128 {
         let m: Monomial = m.factors().iter().filter(|(_, e)| *e > 0).cloned().collect();
         let mut most = self.by_factors(&m);
@@ -142,16 +146,17 @@ impl Sizes {
         let largest = |all: &[Dim]| all.iter().map(|d| self.of(d)).max().unwrap_or(0);
         let most = match f {
             Factor::Symbol(name) => self.symbols.get(&**name).copied().unwrap_or(i128::from(i64::MAX)),
-            // Divisors are at least 1; for smaller ones the result on a machine is no larger either.
+            // Divisors are at least 1; for smaller ones the machine's result is not larger either.
             Factor::Quotient(a, b) | Factor::Floor(a, b) if self.fits(b) => self.of(a),
             Factor::Quotient(..) | Factor::Floor(..) => i128::MAX,
             Factor::Min(all) | Factor::Max(all) => largest(all),
         };
-        // What does not fit may be computed wrong.
+        // A value that does not fit may wrap to any 64-bit value.
         if most > i128::from(i64::MAX) { i128::MAX } else { most }
     }
 
-    /// An upper bound of a term in multiples of 2^[`ADDRESS_BITS`] bytes, from an argument of which it is a part.
+    /// An upper bound of a term in multiples of 2^[`ADDRESS_BITS`] bytes, from an argument whose
+    /// extents contain its factors.
     pub fn times_an_argument(&self, m: &Monomial, coefficient: i128) -> Option<i128> {
         let coefficient = coefficient.saturating_abs();
         if m.is_one() {
@@ -162,7 +167,7 @@ impl Sizes {
     }
 }
 
-/// The largest number of 64 bits whose power is no more than another.
+/// The largest 64-bit number whose `e`-th power is at most `most`.
 fn root(most: i128, e: u32) -> i128 {
     let fits = |n: i128| n.checked_pow(e).is_some_and(|power| power <= most);
     let (mut low, mut high) = (0, i128::from(i64::MAX));
@@ -173,12 +178,13 @@ fn root(most: i128, e: u32) -> i128 {
     low
 }
 
-/// Does the second product contain all factors of the first?
+/// Does `of` contain all factors of `m`?
 fn is_part(m: &Monomial, of: &Monomial) -> bool {
     m.factors().iter().all(|(factor, e)| of.factors().iter().any(|(own, most)| factor == own && e <= most))
 }
 
-/// The least memory of an argument of this type: the powers of its symbols, and its bytes where these are 1.
+/// The minimum memory of an argument of this type: the powers of its symbols, and its size in bytes
+/// where these are 1.
 fn smallest(ty: &TensorType) -> (Monomial, i128) {
     let mut powers = Vec::new();
     let mut bytes = i128::from(ty.elem.size()).max(1);
@@ -187,7 +193,7 @@ fn smallest(ty: &TensorType) -> (Monomial, i128) {
             bytes = bytes.saturating_mul(i128::from(n.max(1)));
             continue;
         }
-        // One of the terms is a lower bound if no other is negative.
+        // Each term is a lower bound if no term is negative.
         let whole = d.is_polynomial() && d.terms().iter().all(|(_, c)| *c >= 0);
         // A single factor: where it is 0, so is the product.
         let power = d.terms().iter().find_map(|(m, _)| match m.factors() {
@@ -212,7 +218,7 @@ mod tests {
         sizes.argument(&TensorType::new(Elem::F32, vec![s.clone(), t.clone()]));
         assert_eq!(sizes.of(&s.mul(&t)), 1 << 45);
         assert!(sizes.fits(&s.mul(&t).mul(&Dim::from(1 << 17))) && !sizes.fits(&s.mul(&t).mul(&Dim::from(1 << 18))));
-        // Coefficients with a sign, and forms inside of others.
+        // Negative coefficients, and nested expressions.
         assert!(!sizes.fits(&s.mul(&Dim::from(i64::MIN))) && !sizes.fits(&s.mul(&s)));
         let half = s.mul(&s).floor_div(&t.add(&Dim::one())).unwrap();
         assert!(!sizes.fits(&half));

@@ -7,14 +7,14 @@ use super::{Dim, Elem};
 /// Element type and shape of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
-    /// Element type.
+    /// The type in which elements are stored.
     pub elem: Elem,
     /// Extents, outermost first. Empty for a scalar.
     pub shape: Vec<Dim>,
 }
 
 impl TensorType {
-    /// A tensor type.
+    /// A tensor of this element type and shape.
     pub fn new(elem: Elem, shape: impl Into<Vec<Dim>>) -> TensorType {
         TensorType { elem, shape: shape.into() }
     }
@@ -24,12 +24,12 @@ impl TensorType {
         TensorType { elem, shape: Vec::new() }
     }
 
-    /// Number of axes.
+    /// Number of axes; 0 for a scalar.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
 
-    /// Number of elements.
+    /// The product of the extents.
     pub fn count(&self) -> Dim {
         Dim::product(&self.shape)
     }
@@ -53,10 +53,12 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// Broadcasts two shapes, right-aligned: equal dimensions stay, a dimension of 1 gives way.
+/// Broadcasts two shapes, right-aligned: equal dimensions stay, a dimension of 1 stretches to the
+/// other.
 ///
 /// # Errors
-/// The two dimensions that are neither equal nor 1, and their axis counted from the right (0 is the last).
+/// The two dimensions that are neither equal nor 1, and their axis counted from the right (0 is the
+/// last).
 pub fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, (Dim, Dim, usize)> {
     let rank = a.len().max(b.len());
     let at = |s: &[Dim], i: usize| s.len().checked_sub(i + 1).and_then(|k| s.get(k)).cloned();

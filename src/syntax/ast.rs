@@ -1,32 +1,32 @@
 //! The syntax tree: what the parser builds and the type checker reads.
 //!
 //! In: the parser's actions. Out: one [`File`] for each source text, every node with its [`Span`].
-//! The tree says what was written and nothing more: no name is resolved, no shape is known, and
-//! dimensions are ordinary expressions. Trees are at most [`MAX_DEPTH`] levels deep (the parser
-//! replaces what is deeper by [`ExprKind::Error`] and reports it), so recursion over them, and
-//! dropping them, is safe.
+//! The tree represents the text literally: no name is resolved, no shape is known, and dimensions
+//! are ordinary expressions. Trees are at most [`MAX_DEPTH`] levels deep (the parser replaces
+//! deeper nodes by [`ExprKind::Error`] and reports them), so recursion over them, and dropping
+//! them, is safe.
 
 use crate::shape::Elem;
 use crate::source::Span;
 
-/// How deep expressions, types and blocks may nest; deeper ones are an error of the program.
+/// The maximum nesting of expressions, types and blocks; deeper nesting is an error of the program.
 pub const MAX_DEPTH: u16 = 256;
 
-/// A name with its place.
+/// A name with its range in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ident {
     /// The name as written.
     pub name: String,
-    /// Its place.
+    /// Range in the source.
     pub span: Span,
 }
 
 /// A whole source text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct File {
-    /// The items in the order of the text.
+    /// In the order of the text.
     pub items: Vec<Item>,
-    /// The whole text.
+    /// From the first byte to the last.
     pub span: Span,
 }
 
@@ -42,7 +42,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// The place of the whole item, without its docs.
+    /// The range of the whole item, without its docs.
     pub fn span(&self) -> Span {
         match self {
             Item::Use(item) => item.span,
@@ -52,28 +52,28 @@ impl Item {
     }
 }
 
-/// `use std.nn`: makes the layers and functions of a module known.
+/// `use std.nn`: brings the layers and functions of a module into scope.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Use {
     /// The parts of the path, at least one.
     pub path: Vec<Ident>,
-    /// The whole item.
+    /// From `use` to the end of the path.
     pub span: Span,
 }
 
 /// Whether a [`Layer`] was declared with `layer` or with `model`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LayerKind {
-    /// A part with parameters, made to be a field of others.
+    /// A component with parameters, used as a field of others.
     Layer,
     /// A layer whose `pub fn`s are entry points of the compiled program.
     Model,
 }
 
-/// Several layers as one value.
+/// A value made of several layers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LayerList {
-    /// `(Linear<D, F>, GELU)`: a tuple, each layer used by itself.
+    /// `(Linear<D, F>, GELU)`: a tuple, whose layers are used individually.
     Tuple,
     /// `Sequential<Linear<D, F>, GELU>`: a call applies them in turn.
     Sequential,
@@ -84,30 +84,31 @@ pub enum LayerList {
 pub struct Layer {
     /// `layer` or `model`.
     pub kind: LayerKind,
-    /// What it is where the type of a field stands for it, its fields named by numbers; the parser makes none of these.
+    /// Set if the type checker made it for a list of layers, with fields named by numbers; the
+    /// parser never sets it.
     pub list: Option<LayerList>,
-    /// The doc comment, lines joined by `\n`; empty where there is none.
+    /// The doc comment, lines joined by `\n`; empty if absent.
     pub docs: String,
     /// `#[name = ".."]` and the like.
     pub attributes: Vec<Attribute>,
-    /// Its name.
+    /// In the scope of the file.
     pub name: Ident,
     /// `<D, H = 12, eps: f32 = 1e-5>`
     pub generics: Vec<GenericParam>,
-    /// The conditions after `where`.
+    /// Comparisons, in order.
     pub where_clauses: Vec<Expr>,
     /// Parameters, sub-layers and state, in the order of the text.
     pub fields: Vec<Field>,
-    /// The functions, in the order of the text.
+    /// In the order of the text.
     pub functions: Vec<Function>,
-    /// The whole declaration.
+    /// From the keyword to `}`.
     pub span: Span,
 }
 
 /// `#[name = "value"]` or `#[flag]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Attribute {
-    /// The attribute's name.
+    /// Such as `name`.
     pub name: Ident,
     /// The value after `=` (a literal), if there is one.
     pub value: Option<Expr>,
@@ -115,60 +116,61 @@ pub struct Attribute {
     pub span: Span,
 }
 
-/// One parameter in `<..>`: a dimension (`D`, `D = 768`), a constant (`eps = 1e-5`, `eps: f32`) or an element type (`E = f32`).
+/// One parameter in `<..>`: a dimension (`D`, `D = 768`), a constant (`eps = 1e-5`, `eps: f32`) or
+/// an element type (`E = f32`).
 #[derive(Clone, PartialEq, Debug)]
 pub struct GenericParam {
-    /// Its name.
+    /// In the scope of its layer or function.
     pub name: Ident,
-    /// The type after `:`; none means a dimension, or the type that the default shows.
+    /// The type after `:`; `None` for a dimension, or if the default determines the type.
     pub ty: Option<Type>,
-    /// The value after `=`.
+    /// The expression after `=`.
     pub default: Option<Expr>,
     /// The element type after `=`.
     pub elem: Option<Elem>,
-    /// The whole parameter.
+    /// From the name to the default.
     pub span: Span,
 }
 
 /// A field of a layer or model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Field {
-    /// The doc comment, lines joined by `\n`; empty where there is none.
+    /// The doc comment, lines joined by `\n`; empty if absent.
     pub docs: String,
     /// `#[name = ".."]` and the like.
     pub attributes: Vec<Attribute>,
     /// True for `state k: f32[..]`, which lives as long as the session.
     pub is_state: bool,
-    /// Its name.
+    /// Unique in its layer.
     pub name: Ident,
     /// A tensor (a parameter, or state), a layer, or an array of layers.
     pub ty: Type,
-    /// The start value after `=`, for state.
+    /// The initial value after `=`, for state.
     pub init: Option<Expr>,
-    /// The whole field.
+    /// From `state` or the name to the end.
     pub span: Span,
 }
 
-/// A function, free or of a layer.
+/// A function of a file or of a layer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Function {
-    /// The doc comment, lines joined by `\n`; empty where there is none.
+    /// The doc comment, lines joined by `\n`; empty if absent.
     pub docs: String,
     /// `#[..]`
     pub attributes: Vec<Attribute>,
-    /// True for `pub fn`: an entry point, where it stands in a model.
+    /// True for `pub fn`: an entry point, if it is in a model.
     pub is_pub: bool,
-    /// Its name.
+    /// In the scope of its file or layer.
     pub name: Ident,
     /// `<..>` after the name, for free functions.
     pub generics: Vec<GenericParam>,
-    /// The parameters.
+    /// In the order of the signature.
     pub params: Vec<Param>,
     /// The type after `->`.
     pub result: Option<Type>,
-    /// The conditions after `where`.
+    /// Comparisons, in order.
     pub where_clauses: Vec<Expr>,
-    /// The body.
+    /// The function's value is the value of this block.
     pub body: Block,
     /// From `pub` or `fn` to `}`.
     pub span: Span,
@@ -177,26 +179,26 @@ pub struct Function {
 /// A parameter of a function.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
-    /// The doc comment, lines joined by `\n`; empty where there is none.
+    /// The doc comment, lines joined by `\n`; empty if absent.
     pub docs: String,
-    /// Its name.
+    /// In the scope of the function.
     pub name: Ident,
-    /// Its type.
+    /// Always present in the source.
     pub ty: Type,
     /// The value after `=`, for arguments that may be omitted.
     pub default: Option<Expr>,
-    /// The whole parameter.
+    /// From the name to the default.
     pub span: Span,
 }
 
 /// A type as written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Type {
-    /// What is written.
+    /// The variant, with its parts.
     pub kind: TypeKind,
-    /// Its place.
+    /// Range in the source.
     pub span: Span,
-    /// Levels of nesting, this one included.
+    /// Levels of nesting, including this one.
     pub depth: u16,
 }
 
@@ -210,40 +212,40 @@ impl Type {
     }
 }
 
-/// The forms of [`Type`].
+/// The variants of [`Type`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum TypeKind {
     /// `f32`, `f32[.., S, D]`
     Tensor {
-        /// The element type.
+        /// After rounding or wrapping.
         elem: Elem,
         /// The dimensions; empty for a scalar.
         dims: Vec<DimSpec>,
     },
-    /// `E[.., S, D]`, the element type a generic.
+    /// `E[.., S, D]`, whose element type is a generic.
     Generic {
-        /// The name of the element type.
+        /// Name of the generic.
         elem: Ident,
-        /// The dimensions.
+        /// Outermost first; empty for a scalar.
         dims: Vec<DimSpec>,
     },
     /// `LayerNorm<D, eps = 1e-5>`, or any other name.
     Named {
         /// The parts of the path, at least one (`nn.Linear` has two).
         path: Vec<Ident>,
-        /// What stands in `<..>`.
+        /// The arguments in `<..>`.
         generics: Vec<GenericArg>,
     },
     /// `[Block<D>; L]`
     Array {
         /// The type of each element.
         element: Box<Type>,
-        /// How many.
+        /// The number of elements, a dimension.
         length: Box<Expr>,
     },
     /// `(f32[S], f32[S])`
     Tuple(Vec<Type>),
-    /// Where a type could not be read; the error is reported already.
+    /// A type with a syntax error, which was reported.
     Error,
 }
 
@@ -261,13 +263,13 @@ pub enum DimSpec {
 pub struct GenericArg {
     /// The name in `eps = 1e-5`.
     pub name: Option<Ident>,
-    /// What is given.
+    /// A dimension, constant, element type or layer.
     pub value: GenericValue,
-    /// The whole entry.
+    /// Including the name.
     pub span: Span,
 }
 
-/// What a generic parameter is given.
+/// The value of a generic argument.
 #[derive(Clone, PartialEq, Debug)]
 pub enum GenericValue {
     /// A dimension or constant.
@@ -281,60 +283,61 @@ pub enum GenericValue {
 /// `{ statements; value }`
 #[derive(Clone, PartialEq, Debug)]
 pub struct Block {
-    /// The statements before the value.
+    /// All statements before the value.
     pub statements: Vec<Stmt>,
     /// The last expression, the block's value, if the block ends with an expression.
     pub value: Option<Box<Expr>>,
     /// From `{` to `}`.
     pub span: Span,
-    /// Levels of nesting, this one included.
+    /// Levels of nesting, including this one.
     pub depth: u16,
 }
 
-/// A statement.
+/// A statement with its range in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
-    /// What it does.
+    /// The variant, with its parts.
     pub kind: StmtKind,
-    /// Its place, without the newline or `;` that ends it.
+    /// Range in the source, without the newline or `;` that ends it.
     pub span: Span,
 }
 
-/// The forms of [`Stmt`].
+/// The variants of [`Stmt`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum StmtKind {
     /// `let pattern: T = value`
     Let {
-        /// What is bound.
+        /// The names that it declares.
         pattern: Pattern,
         /// The type after `:`.
         ty: Option<Type>,
-        /// The value.
+        /// Evaluated once.
         value: Expr,
     },
-    /// `let dim N = value where N <= C`: a dimension with a value that is computed.
+    /// `let dim N = value where N <= C`: a dimension with a computed value.
     Length {
-        /// Its name.
+        /// Name of the dimension.
         name: Ident,
-        /// Its value.
+        /// An integer scalar.
         value: Expr,
-        /// What must hold of it.
+        /// Facts about the dimension.
         where_clauses: Vec<Expr>,
     },
     /// `var pattern: T = value`: may be assigned again.
     Var {
-        /// What is bound.
+        /// The names that it declares.
         pattern: Pattern,
         /// The type after `:`.
         ty: Option<Type>,
-        /// The value.
+        /// The initial value.
         value: Expr,
     },
-    /// `target = value`; the target is a name, a tuple of names, or an indexed name (`k[.., t] = v`).
+    /// `target = value`; the target is a name, a tuple of names, or an indexed name (`k[.., t] =
+    /// v`).
     Assign {
-        /// What is written to.
+        /// A name, a tuple of names, or an indexed name.
         target: Expr,
-        /// The value.
+        /// Evaluated before the assignment.
         value: Expr,
     },
     /// `tap name`
@@ -342,59 +345,59 @@ pub enum StmtKind {
         /// The variable that is made observable.
         name: Ident,
     },
-    /// `reset k`: gives a state its start value again.
+    /// `reset k`: sets a state to its initial value.
     Reset {
-        /// The state.
+        /// Name of the state.
         name: Ident,
     },
     /// `for pattern in iterable { .. }`
     For {
-        /// The variable of the loop.
+        /// The loop variable.
         pattern: Pattern,
-        /// What is gone through.
+        /// A range or an array of layers.
         iterable: Iterable,
-        /// The body; its value, if any, is not used.
+        /// The body; its value, if any, is unused.
         body: Block,
     },
     /// `while condition { .. }`
     While {
         /// Tested before each iteration.
         condition: Expr,
-        /// The body.
+        /// Executed while the condition holds.
         body: Block,
     },
     /// `break`
     Break,
-    /// An expression whose value is not used (an `if` or a block for its effects).
+    /// An expression whose value is unused (an `if` or a block for its effects).
     Expr(Expr),
-    /// Where a statement could not be read; the error is reported already.
+    /// A statement with a syntax error, which was reported.
     Error,
 }
 
-/// What a `for` goes through.
+/// The operand of `for .. in`.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Iterable {
     /// `a..b`
     Range {
-        /// The first number.
+        /// The first value.
         start: Expr,
-        /// The number after the last one.
+        /// One past the last value.
         end: Expr,
     },
     /// An array of layers, or a tensor's first axis.
     Expr(Expr),
 }
 
-/// What a `let`, `var` or `for` binds.
+/// The left side of a `let`, `var` or `for`.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Pattern {
-    /// A name.
+    /// Declares a variable.
     Name(Ident),
-    /// `_`: bound to nothing.
+    /// `_`: drops the value.
     Ignore(Span),
     /// `(a, b, _)`
     Tuple {
-        /// The parts, at least one.
+        /// One pattern for each element of the tuple, at least one.
         parts: Vec<Pattern>,
         /// From `(` to `)`.
         span: Span,
@@ -402,7 +405,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// The place of the pattern.
+    /// Range in the source.
     pub fn span(&self) -> Span {
         match self {
             Pattern::Name(name) => name.span,
@@ -412,18 +415,19 @@ impl Pattern {
     }
 }
 
-/// An expression. Parentheses leave no node, but the span of what they enclose holds them.
+/// An expression. Parentheses have no node of their own, but are included in the span of their
+/// contents.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
-    /// What is written.
+    /// The variant, with its parts.
     pub kind: ExprKind,
-    /// Its place.
+    /// Range in the source.
     pub span: Span,
-    /// Levels of nesting, this one included; at most [`MAX_DEPTH`].
+    /// Levels of nesting, including this one; at most [`MAX_DEPTH`].
     pub depth: u16,
 }
 
-/// The forms of [`Expr`].
+/// The variants of [`Expr`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExprKind {
     /// `12`, `0x1f`
@@ -440,63 +444,64 @@ pub enum ExprKind {
     Name(Ident),
     /// `(a, b)`
     Tuple(Vec<Expr>),
-    /// `[S, D]`, the list form that `full` and others take.
+    /// `[S, D]`, the list argument of `full` and others.
     List(Vec<Expr>),
     /// `-x`, `+x`, `not x`
     Unary {
-        /// The operator.
+        /// Negation, identity or `not`.
         op: UnaryOp,
-        /// Its place.
+        /// Range of the operator.
         op_span: Span,
-        /// What it applies to.
+        /// The expression after it.
         operand: Box<Expr>,
     },
     /// `a + b`, `a @ b`, `a <= b`, `a and b`
     Binary {
-        /// The operator.
+        /// Arithmetic, comparison or logic.
         op: BinaryOp,
-        /// Its place.
+        /// Range of the operator.
         op_span: Span,
-        /// The left operand.
+        /// Left of the operator.
         left: Box<Expr>,
-        /// The right operand.
+        /// Right of the operator.
         right: Box<Expr>,
     },
     /// `f(x, axis = -1)`, `cast<bf16>(x)`, `random.uniform(seed, i)`, `block(x)`
     Call {
-        /// What is called: a name or a path (nested [`ExprKind::Field`]), or an indexed layer array.
+        /// A name or a path (nested [`ExprKind::Field`]), or an indexed layer array.
         callee: Box<Expr>,
-        /// What stands in `<..>`.
+        /// The arguments in `<..>`.
         generics: Vec<GenericArg>,
-        /// The arguments.
+        /// Positional arguments first.
         args: Vec<Arg>,
     },
     /// `x.T`, `block.attn`, `random.uniform`
     Field {
-        /// What stands before the dot.
+        /// The expression before the dot.
         base: Box<Expr>,
         /// The name after the dot.
         name: Ident,
     },
     /// `x[a..b, .., 0]`, `wte[tokens]`
     Index {
-        /// What is indexed.
+        /// The expression before the bracket.
         base: Box<Expr>,
-        /// One entry for each axis that is named.
+        /// One entry for each axis that is indexed.
         indices: Vec<Index>,
     },
     /// `if c { a } else { b }`
     If {
-        /// The condition.
+        /// A `bool` scalar.
         condition: Box<Expr>,
-        /// Where it is true.
+        /// The block if it is true.
         then: Block,
-        /// Where it is not: a block, or another `if` (an [`ExprKind::If`] or [`ExprKind::Block`]).
+        /// The `else` branch: a block, or another `if` (an [`ExprKind::If`] or
+        /// [`ExprKind::Block`]).
         otherwise: Option<Box<Expr>>,
     },
     /// `{ .. }`
     Block(Block),
-    /// Where an expression could not be read; the error is reported already.
+    /// An expression with a syntax error, which was reported.
     Error,
 }
 
@@ -505,34 +510,34 @@ pub enum ExprKind {
 pub struct Arg {
     /// The name in `axis = -1`.
     pub name: Option<Ident>,
-    /// The value.
+    /// The value passed.
     pub value: Expr,
-    /// The whole argument.
+    /// Including the name.
     pub span: Span,
 }
 
 /// One entry of `x[..]`.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Index {
-    /// `..`: all axes that no other entry names.
+    /// `..`: all axes without an entry of their own.
     Rest(Span),
     /// `i`, or a tensor of indices.
     Expr(Expr),
-    /// `a..b`; `a..` and `..b` leave one end out.
+    /// `a..b`; `a..` and `..b` omit one end.
     Range {
-        /// The first position; the axis's start where omitted.
+        /// The first index; `None` for the start of the axis.
         start: Option<Expr>,
-        /// The position after the last; the axis's end where omitted.
+        /// One past the last index; `None` for the end of the axis.
         end: Option<Expr>,
-        /// From one element to the next; 1 where omitted.
+        /// The distance between elements; `None` for 1.
         step: Option<Expr>,
-        /// The whole entry.
+        /// Range in the source.
         span: Span,
     },
 }
 
 impl Index {
-    /// From one element to the next, where that is written.
+    /// The distance between elements, if it is given.
     pub fn step(&self) -> Option<&Expr> {
         match self {
             Index::Range { step, .. } => step.as_ref(),
@@ -540,7 +545,7 @@ impl Index {
         }
     }
 
-    /// The place of the entry.
+    /// Range in the source.
     pub fn span(&self) -> Span {
         match self {
             Index::Rest(span) => *span,
@@ -550,7 +555,7 @@ impl Index {
     }
 }
 
-/// Operators before one operand.
+/// Prefix operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnaryOp {
     /// `-`
@@ -562,7 +567,7 @@ pub enum UnaryOp {
 }
 
 impl UnaryOp {
-    /// The operator as it is written.
+    /// The operator in source text.
     pub fn symbol(self) -> &'static str {
         match self {
             UnaryOp::Neg => "-",
@@ -572,7 +577,7 @@ impl UnaryOp {
     }
 }
 
-/// Operators between two operands, weakest last.
+/// Infix operators, from strongest to weakest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BinaryOp {
     /// `*`
@@ -606,7 +611,7 @@ pub enum BinaryOp {
 }
 
 impl BinaryOp {
-    /// The operator as it is written.
+    /// The operator in source text.
     pub fn symbol(self) -> &'static str {
         match self {
             BinaryOp::Mul => "*",
@@ -626,7 +631,7 @@ impl BinaryOp {
         }
     }
 
-    /// True for `== != < <= > >=`.
+    /// Is it one of `== != < <= > >=`?
     pub fn is_comparison(self) -> bool {
         matches!(self, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
     }

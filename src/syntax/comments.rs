@@ -1,19 +1,22 @@
-//! Is `// 2` a comment, or Python's division?
+//! Distinguishes comments from Python's floor division: is `// 2` a comment?
 //!
-//! In: a comment, the tokens before it, and the names of dimensions seen so far. Out: yes, where it begins right after
-//! an operand and its text reads, to its end, like the rest of an expression:
+//! In: a comment, the tokens before it, and the names of dimensions seen so far. Out: whether it is
+//! a division, i.e. it starts right after an operand and its whole text reads like the rest of an
+//! expression:
 //!
-//! * it begins with a number, with a parenthesis that holds a formula, or, after a dimension or a number, with the name
-//!   of a dimension (an uppercase name that the file has in a shape or in `<..>`);
-//! * up to the end of the line, or to a bracket that closes one opened before it, there are only operands and `+ - * / %`;
-//! * it is no compound such as `2-D` or `1-based`, and it is not after the type of a field.
+//! * it begins with a number, with a parenthesised formula, or, after a dimension or a number, with
+//!   the name of a dimension (an uppercase name that the file has in a shape or in `<..>`);
+//! * up to the end of the line, or to a bracket that closes one opened before it, it contains only
+//!   operands and `+ - * / %`;
+//! * it is not a compound such as `2-D` or `1-based`, and it does not follow the type of a field.
 //!
-//! Everything else is a comment: `x + 1  // add one`, `q @ k.T  // (S, T)`, `w: f32[F, D]  // 4 * D`.
+//! Everything else is a comment: `x + 1  // add one`, `q @ k.T  // (S, T)`,
+//! `w: f32[F, D]  // 4 * D`.
 
 use super::token::{Lexeme, Token};
 use logos::Logos;
 
-/// Does the text after `//` read like the rest of the expression that `before` ends with?
+/// Does the text after `//` read like the rest of the expression that ends at `before`?
 pub(super) fn is_division(before: &[Lexeme<'_>], rest: &str, is_dimension: &dyn Fn(&str) -> bool) -> bool {
     let Some(last) = before.last().map(|lexeme| lexeme.token) else { return false };
     if !ends_operand(last) || ends_type(before) {
@@ -39,7 +42,7 @@ pub(super) fn is_division(before: &[Lexeme<'_>], rest: &str, is_dimension: &dyn 
     begins && !is_compound(rest) && is_tail(&tokens, &counts)
 }
 
-/// The tokens up to a comma or to a bracket that closes an outer one.
+/// The tokens up to a comma or to a bracket that closes an outer bracket.
 fn operand<'s, 't>(tokens: &'s [Token<'t>]) -> &'s [Token<'t>] {
     let mut depth = 0i32;
     let end = tokens.iter().position(|token| {
@@ -53,7 +56,8 @@ fn operand<'s, 't>(tokens: &'s [Token<'t>]) -> &'s [Token<'t>] {
     tokens.get(..end.unwrap_or(tokens.len())).unwrap_or_default()
 }
 
-/// Operands with operators between them, to the end or to a bracket that closes an outer one.
+/// Are these operands with operators in between, up to the end or to a bracket that closes an outer
+/// bracket?
 fn is_tail(tokens: &[Token<'_>], counts: &dyn Fn(&Token<'_>) -> bool) -> bool {
     let mut open: Vec<(Token<'_>, usize)> = Vec::new();
     let mut wants_operand = true;
@@ -80,7 +84,7 @@ fn is_tail(tokens: &[Token<'_>], counts: &dyn Fn(&Token<'_>) -> bool) -> bool {
                     }
                 }
                 Some(_) => return false,
-                // Closes a bracket from before the `//`: this is code, whatever follows.
+                // It closes a bracket opened before the `//`: this is code, whatever comes next.
                 None => return true,
             },
             Token::Comma if !wants_operand && open.last().is_some_and(|(_, from)| *from == usize::MAX) => {
@@ -88,7 +92,7 @@ fn is_tail(tokens: &[Token<'_>], counts: &dyn Fn(&Token<'_>) -> bool) -> bool {
             }
             Token::LBrace if !wants_operand && open.is_empty() => return at + 1 == tokens.len(),
             Token::Comma if !wants_operand && open.is_empty() => {
-                // `f(D // 2, x)`: what closes the list must follow.
+                // `f(D // 2, x)`: the closing bracket of the list must follow.
                 let rest = tokens.get(at..).unwrap_or_default();
                 return closes_outer(rest);
             }
@@ -98,7 +102,7 @@ fn is_tail(tokens: &[Token<'_>], counts: &dyn Fn(&Token<'_>) -> bool) -> bool {
     open.is_empty() && !wants_operand
 }
 
-/// Is there a bracket that closes more than is opened?
+/// Is there a closing bracket without an opening one?
 fn closes_outer(tokens: &[Token<'_>]) -> bool {
     let mut depth = 0i32;
     tokens.iter().any(|token| {
@@ -111,12 +115,12 @@ fn closes_outer(tokens: &[Token<'_>]) -> bool {
     })
 }
 
-/// The tokens of a comment's text; none where it has something else in it.
+/// The tokens of a comment's text; `None` if it contains anything else.
 fn words(rest: &str) -> Option<Vec<Token<'_>>> {
     let mut tokens = Vec::new();
     for token in Token::lexer(rest) {
         let token = token.ok()?;
-        // Longer than any formula that somebody divides by.
+        // Longer than any divisor in real code.
         if tokens.len() > 64 {
             return None;
         }
@@ -133,7 +137,7 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit() || b == b'_') || text.parse::<f64>().is_ok()
 }
 
-/// `2-D`, `1-based`: a number and a word without a space between.
+/// `2-D`, `1-based`: a number and a word without a space in between.
 fn is_compound(rest: &str) -> bool {
     let text = rest.trim_start();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -145,7 +149,7 @@ fn ends_operand(token: Token<'_>) -> bool {
     matches!(token, Token::Ident(_) | Token::Int(_) | Token::Float(_) | Token::RParen | Token::RBracket)
 }
 
-/// Does the text end with a tensor type in brackets, as of a field: `w: f32[F, D]`?
+/// Does the text end with a tensor type in brackets, like a field: `w: f32[F, D]`?
 fn ends_type(before: &[Lexeme<'_>]) -> bool {
     if before.last().map(|lexeme| lexeme.token) != Some(Token::RBracket) {
         return false;
@@ -166,7 +170,7 @@ fn ends_type(before: &[Lexeme<'_>]) -> bool {
     false
 }
 
-/// The names of dimensions in a text, as far as it is read: those in the brackets of types, and in `<..>` of headers.
+/// The names of dimensions seen so far: names in the brackets of types, and in `<..>` of headers.
 #[derive(Default)]
 pub(super) struct Dimensions<'a> {
     names: std::collections::BTreeSet<&'a str>,
@@ -177,7 +181,7 @@ pub(super) struct Dimensions<'a> {
 }
 
 impl<'a> Dimensions<'a> {
-    /// Takes the next token into account.
+    /// Processes the next token.
     pub(super) fn see(&mut self, token: Token<'a>) {
         let [one, two, three] = self.last;
         match token {
@@ -199,7 +203,7 @@ impl<'a> Dimensions<'a> {
         self.last = [Some(token), one, two];
     }
 
-    /// Is it one of them?
+    /// Is it the name of a dimension?
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.contains(name)
     }

@@ -1,15 +1,17 @@
 //! Tokens and trees as text, for `--emit tokens` and `--emit ast`.
 //!
-//! In: what lexer, layout and parser made. Out: one line for each token; for trees one line for each
-//! declaration and statement, its place in front. Expressions are printed with every pair of parentheses that
-//! precedence implies, operators first, as `(+ x ln_1(x))`, so that the text shows what was understood.
+//! In: the output of lexer, layout and parser. Out: one line for each token; for trees one line for
+//! each declaration and statement, preceded by its location. Expressions are printed fully
+//! parenthesised, in prefix notation, as `(+ x ln_1(x))`, so that the text shows how they were
+//! parsed.
 
 use super::ast::*;
 use super::token::{Lexeme, Token};
 use crate::source::{SourceFile, Span};
 use std::fmt::Write;
 
-/// The tokens of a file, each with its place, its kind and, where the kind does not say it, its text.
+/// The tokens of a file, each with its location, its kind and, unless the kind determines it, its
+/// text.
 pub fn tokens(lexemes: &[Lexeme<'_>], file: &SourceFile) -> String {
     let mut text = String::new();
     for lexeme in lexemes {
@@ -40,14 +42,14 @@ pub fn ast(tree: &File, file: &SourceFile) -> String {
     dump.text
 }
 
-/// An expression alone, as [`ast`] prints it.
+/// A single expression, as [`ast`] prints it.
 pub fn expr(expr: &Expr) -> String {
     let mut text = String::new();
     write_expr(&mut text, expr);
     text
 }
 
-/// A type alone, in the language's own spelling.
+/// A single type, in source syntax.
 pub fn ty(ty: &Type) -> String {
     let mut text = String::new();
     write_type(&mut text, ty);
@@ -158,7 +160,8 @@ impl Dump<'_> {
         }
     }
 
-    /// A line that ends with an expression; an `if` or a block is spread over lines of its own.
+    /// Prints a line that ends with an expression; an `if` or a block is spread over lines of its
+    /// own.
     fn value(&mut self, span: Span, before: &str, value: &Expr) {
         match &value.kind {
             ExprKind::If { condition, then, otherwise } => {
@@ -392,7 +395,7 @@ fn write_index(text: &mut String, index: &Index) {
     }
 }
 
-/// A block inside an expression, on one line.
+/// Prints a block inside an expression, on one line.
 fn write_block(text: &mut String, block: &Block) {
     text.push('{');
     for stmt in &block.statements {
@@ -405,7 +408,7 @@ fn write_block(text: &mut String, block: &Block) {
     text.push('}');
 }
 
-/// ` where N <= C, ..`, or nothing.
+/// ` where N <= C, ..`, or an empty string.
 fn clauses(where_clauses: &[Expr]) -> String {
     let list: Vec<String> = where_clauses.iter().map(expr).collect();
     if list.is_empty() { String::new() } else { format!(" where {}", list.join(", ")) }

@@ -1,16 +1,19 @@
-//! Between the lexer and the grammar: brackets are matched, newlines judged, soft keywords found.
+//! Between the lexer and the grammar: matches brackets, decides which newlines count, finds soft
+//! keywords.
 //!
-//! In: all tokens of a text. Out: tokens whose brackets match and nest at most [`MAX_DEPTH`] deep, with
-//! [`Token::Newline`] only where it ends an item, a field or a statement. The rules:
+//! In: all tokens of a text. Out: tokens whose brackets match and nest at most [`MAX_DEPTH`] deep,
+//! with [`Token::Newline`] only where it ends an item, a field or a statement. The rules:
 //!
-//! 1. Inside `(..)`, `[..]` and the `<..>` of a header no newline counts; inside `{..}` they count again.
-//! 2. A newline does not count after an operator or a comma, before `else`, `->`, a `where` clause, or
-//!    the `{` of a header, and neither at the start nor at the end of a list.
-//! 3. `use layer model tap reset state` are keywords only at the start of an item, field or statement,
-//!    before a name, `dim` only between `let` and a name, and `step` only in an index, after the end of a slice;
-//!    elsewhere they are names like others.
-//! 4. A bracket that is never closed ends before the next keyword that begins a statement or an item;
-//!    the missing closing brackets are inserted, marked so that the parser does not complain again.
+//! 1. Inside `(..)`, `[..]` and the `<..>` of a header newlines do not count; inside `{..}` they
+//!    do.
+//! 2. A newline does not count after an operator or a comma, before `else`, `->`, a `where` clause,
+//!    or the `{` of a header, and neither at the start nor at the end of a list.
+//! 3. `use layer model tap reset state` are keywords only at the start of an item, field or
+//!    statement, before a name, `dim` only between `let` and a name, and `step` only in an index,
+//!    after the end of a slice; elsewhere they are ordinary names.
+//! 4. A bracket that is never closed ends before the next keyword that begins a statement or an
+//!    item; the missing closing brackets are inserted, marked so that the parser does not report
+//!    them again.
 
 use super::ast::MAX_DEPTH;
 use super::token::{Lexeme, Token};
@@ -19,7 +22,7 @@ use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::Span;
 
-/// Brings the tokens of a text into the form that the grammar reads.
+/// Converts the tokens of a text for the grammar.
 pub fn arrange<'a>(lexemes: &[Lexeme<'a>], source: &str, end: Span, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     let mut layout = Layout {
         input: lexemes,
@@ -42,21 +45,21 @@ pub fn arrange<'a>(lexemes: &[Lexeme<'a>], source: &str, end: Span, diagnostics:
     layout.output
 }
 
-/// How many unclosed brackets are reported at one place.
+/// The maximum number of unclosed brackets that are reported at one location.
 const MOST_UNCLOSED: usize = 3;
 
-/// What is kept for each open bracket, and once for the text outside all brackets.
+/// The state of an open bracket, and of the text outside all brackets.
 #[derive(Clone, Copy, Default)]
 struct Level {
-    /// The first token of the item, field or statement being read.
+    /// The first token of the current item, field or statement.
     start: Option<Head>,
-    /// Open `<` of generics.
+    /// The number of open `<` of generics.
     angles: u32,
-    /// Operators before the operand to come: `- - not`.
+    /// The number of prefix operators before the next operand: `- - not`.
     prefixes: u32,
 }
 
-/// What the item, field or statement being read began with.
+/// The kind of the first token of an item, field or statement.
 #[derive(Clone, Copy, PartialEq)]
 enum Head {
     /// `layer` or `model`: its `{` holds fields and functions.
@@ -65,7 +68,7 @@ enum Head {
     BeforeBlock,
     /// `use`
     Use,
-    /// Anything else.
+    /// Any other token.
     Other,
 }
 
@@ -84,11 +87,12 @@ struct Layout<'t, 'a> {
     output: Vec<Lexeme<'a>>,
     open: Vec<Open<'a>>,
     outer: Level,
-    /// Where the token is that the doc comments before it describe; found once for all of their lines.
+    /// The position of the token that the preceding doc comments describe; computed once for all of
+    /// their lines.
     documented: usize,
     taint_next: bool,
     was_too_deep: bool,
-    /// A `{` and the `}` that closed it, at another indentation than the line of the `{` has.
+    /// A `{` and its `}`, if the `}` is indented differently from the line of the `{`.
     suspect: Option<(Span, Span)>,
     diagnostics: &'t mut Diagnostics,
 }
@@ -169,7 +173,7 @@ impl<'a> Layout<'_, 'a> {
         }
         self.emit(Lexeme { token, ..lexeme });
         if token == Token::Gt && self.level().angles > 0 {
-            // This `>` closes generics, so it is no operator that continues on the next line.
+            // This `>` closes generics, so it is not an operator that continues on the next line.
             self.level().angles -= 1;
             if let Some(Token::Newline) = next {
                 let next = self.skip_newlines(at + 1);
@@ -180,8 +184,9 @@ impl<'a> Layout<'_, 'a> {
         at + 1
     }
 
-    /// `step` after an operand in an index, where no name can be, or between `..` and another operand. `0.. step (2)` has
-    /// such an operand; `0..step(2)`, where the bracket touches the name, calls a function of that name.
+    /// Is this the keyword `step`: after an operand in an index, where no name is possible, or
+    /// between `..` and another operand? In `0.. step (2)` it is the keyword; in `0..step(2)`,
+    /// where the bracket touches the name, it is a function.
     fn is_step(&self, previous: Option<Token<'a>>, next: Option<Token<'a>>, touches_next: bool) -> bool {
         let in_index = self.open.last().is_some_and(|open| open.token == Token::LBracket);
         let begins_operand = match next {
@@ -193,14 +198,14 @@ impl<'a> Layout<'_, 'a> {
         in_index && (ends_operand(previous) || after_dots)
     }
 
-    /// `<E>(` after a name: a generic element type, for comparison does not chain.
+    /// Is it `<E>(` after a name, i.e. a generic element type? Comparisons do not chain.
     fn names_elem(&self, at: usize) -> bool {
         let after = |n: usize| self.input.get(at + n).map(|lexeme| lexeme.token);
         matches!((after(1), after(2), after(3)), (Some(Token::Ident(_)), Some(Token::Gt), Some(Token::LParen)))
             && !self.in_type_or_header()
     }
 
-    /// An opening bracket: pushed, or skipped with all it holds where the nesting is too deep.
+    /// Pushes an opening bracket, or skips it with its contents if the nesting is too deep.
     fn opening(&mut self, lexeme: Lexeme<'a>, at: usize) -> usize {
         if self.depth() >= u32::from(MAX_DEPTH) {
             return self.too_deep(lexeme, at);
@@ -217,7 +222,7 @@ impl<'a> Layout<'_, 'a> {
         at + 1
     }
 
-    /// A closing bracket: closes the nearest opening one of its kind, or belongs to none.
+    /// Closes the nearest opening bracket of its kind, if there is one.
     fn closing(&mut self, lexeme: Lexeme<'a>) {
         let is_brace = |token| matches!(token, Token::LBrace | Token::LBraceMembers);
         let mut found = None;
@@ -226,7 +231,7 @@ impl<'a> Layout<'_, 'a> {
                 found = Some(i);
                 break;
             }
-            // A `)` never closes a bracket outside of a block.
+            // A `)` never closes a bracket outside of its block.
             if is_brace(open.token) {
                 break;
             }
@@ -256,18 +261,18 @@ impl<'a> Layout<'_, 'a> {
             self.suspect = Some((open.span, lexeme.span));
         }
         if open.is_attribute {
-            // What follows still begins the field or item that the attribute belongs to.
+            // The next token still begins the field or item that the attribute belongs to.
             self.level().start = None;
         }
     }
 
-    /// Puts in the closing brackets of all that is open from index `keep` on, and reports them.
+    /// Inserts the closing brackets of all brackets open from index `keep` on, and reports them.
     fn close_all(&mut self, keep: usize, at: Span, closed_by: Option<Lexeme<'a>>) {
         let mut reported = 0;
         while self.open.len() > keep {
             let Some(open) = self.open.pop() else { return };
             let missing = closer(open.token);
-            // Many brackets left open at one place have one cause, most likely in the innermost.
+            // Many brackets left open at one location have one cause, most likely the innermost.
             if reported < MOST_UNCLOSED && !self.was_too_deep && !self.lost_in_string(open.span) {
                 let mut diagnostic =
                     Diagnostic::error(codes::UNCLOSED, format!("`{}` is never closed", symbol(open.token)))
@@ -293,7 +298,7 @@ impl<'a> Layout<'_, 'a> {
         }
     }
 
-    /// True for a `}` that begins its line at another depth than the line of its `{` does.
+    /// Is it a `}` that starts its line at another indentation than the line of its `{`?
     fn is_suspect(&self, open: Span, close: Span) -> bool {
         let line = |span: Span| {
             let before = self.source.get(..span.start as usize).unwrap_or("");
@@ -304,13 +309,13 @@ impl<'a> Layout<'_, 'a> {
         close.trim_start().is_empty() && indent(open) != indent(close)
     }
 
-    /// True if a string that was not closed has taken the closing bracket into it.
+    /// Did an unterminated string swallow the closing bracket?
     fn lost_in_string(&self, open: Span) -> bool {
         let since = self.output.iter().rev().take_while(|lexeme| lexeme.span.start > open.start);
         since.into_iter().any(|lexeme| lexeme.tainted && matches!(lexeme.token, Token::Str(_)))
     }
 
-    /// Closes brackets that cannot go on over a keyword which begins a statement or an item.
+    /// Closes brackets that cannot contain a keyword that begins a statement or an item.
     fn close_unclosed(&mut self, lexeme: Lexeme<'a>, at: usize) {
         if self.open.is_empty() {
             return;
@@ -327,7 +332,7 @@ impl<'a> Layout<'_, 'a> {
         let keep = match (lexeme.token, soft) {
             (_, Some(Token::Use | Token::Layer | Token::Model)) if in_column_one => 0,
             (Token::Fn | Token::Pub, _) => {
-                // `fn` belongs outside all brackets or among the members of a layer.
+                // `fn` belongs outside of all brackets or among the members of a layer.
                 let members = self.open.iter().rposition(|open| open.token == Token::LBraceMembers);
                 members.map_or(0, |i| i + 1)
             }
@@ -346,7 +351,7 @@ impl<'a> Layout<'_, 'a> {
         }
     }
 
-    /// Reports nesting beyond the limit, skips what is too deep and puts a placeholder in its place.
+    /// Reports nesting beyond the limit, skips the nested part and inserts a placeholder.
     fn too_deep(&mut self, lexeme: Lexeme<'a>, at: usize) -> usize {
         self.was_too_deep = true;
         self.diagnostics.push(
@@ -369,7 +374,7 @@ impl<'a> Layout<'_, 'a> {
         self.level().prefixes = 0;
         self.emit(Lexeme { token: Token::Missing, tainted: true, ..lexeme });
         self.taint_next = true;
-        // The loop has advanced by at least one token: `at` is neither a closing bracket nor a newline.
+        // The loop advanced by at least one token: `at` is neither a closing bracket nor a newline.
         next.max(at + 1)
     }
 
@@ -393,7 +398,7 @@ impl<'a> Layout<'_, 'a> {
         }
     }
 
-    /// True if the output ends with the (dotted) name of a declaration or of a type.
+    /// Does the output end with the (dotted) name of a declaration or of a type?
     fn in_type_or_header(&self) -> bool {
         let mut before = self.output.iter().rev().map(|lexeme| lexeme.token).skip(1);
         let mut token = before.next();
@@ -449,7 +454,8 @@ impl<'a> Layout<'_, 'a> {
             );
             return;
         }
-        // Outside all brackets only complete items end, so that what is no item is one error, not many.
+        // Outside of all brackets only complete items end, so that text that is not an item is one
+        // error, not many.
         if self.open.is_empty() {
             let begins_item = match following {
                 Token::Fn | Token::Pub | Token::Hash | Token::Doc(_) => true,
@@ -463,7 +469,7 @@ impl<'a> Layout<'_, 'a> {
         self.emit(lexeme);
     }
 
-    /// Removes separators at the end of the output, where the list that `open` began ends.
+    /// Removes separators at the end of the output, where the list in `open` ends.
     fn trim_separators(&mut self, open: Token<'a>) {
         while let Some(Lexeme { token: Token::Newline | Token::Semi, .. }) = self.output.last() {
             self.output.pop();
@@ -473,7 +479,7 @@ impl<'a> Layout<'_, 'a> {
         }
     }
 
-    /// Adds a token; a separator begins a new item, field or statement.
+    /// Appends a token; a separator begins a new item, field or statement.
     fn emit(&mut self, mut lexeme: Lexeme<'a>) {
         lexeme.tainted |= std::mem::take(&mut self.taint_next);
         let in_members = self.open.last().is_some_and(|open| open.token == Token::LBraceMembers);
@@ -492,12 +498,12 @@ impl<'a> Layout<'_, 'a> {
         self.open.last_mut().map_or(&mut self.outer, |open| &mut open.level)
     }
 
-    /// True at the start of an item, field or statement.
+    /// Is this the start of an item, field or statement?
     fn at_start(&mut self) -> bool {
         self.is_list_of_lines() && self.level().start.is_none()
     }
 
-    /// True outside brackets and directly inside `{..}`, where newlines count.
+    /// Is this outside of all brackets or directly inside `{..}`, where newlines count?
     fn is_list_of_lines(&self) -> bool {
         self.open.last().is_none_or(|open| matches!(open.token, Token::LBrace | Token::LBraceMembers))
     }
@@ -513,7 +519,7 @@ impl<'a> Layout<'_, 'a> {
     }
 }
 
-/// The keyword that a name is at the start of an item, field or statement.
+/// The keyword that a name stands for at the start of an item, field or statement.
 fn soft_keyword<'a>(name: &str) -> Option<Token<'a>> {
     match name {
         "use" => Some(Token::Use),
@@ -526,7 +532,7 @@ fn soft_keyword<'a>(name: &str) -> Option<Token<'a>> {
     }
 }
 
-/// True if a statement that ends with this token continues on the next line.
+/// Does a statement that ends with this token continue on the next line?
 fn continues(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -558,7 +564,7 @@ fn continues(token: Token<'_>) -> bool {
     )
 }
 
-/// True if a token can only continue what is before it.
+/// Can a token only continue the previous line?
 fn begins_with_operator(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -579,7 +585,7 @@ fn begins_with_operator(token: Token<'_>) -> bool {
     )
 }
 
-/// True if an operand may end with this token, so that `-` after it is a subtraction.
+/// Can an operand end with this token, so that a following `-` is a subtraction?
 fn ends_operand(token: Option<Token<'_>>) -> bool {
     matches!(
         token,

@@ -1,8 +1,8 @@
-//! The lexer: a text becomes tokens, and what is no token is reported.
+//! The lexer: turns text into tokens and reports invalid text.
 //!
-//! In: a source text. Out: [`Lexeme`]s, newlines included, and diagnostics. What other languages write (`&&`, `'text'`, `**`)
-//! is read as what was meant, and reported. Brackets are not matched here and newlines not judged: that is
-//! [`super::layout`].
+//! In: a source text. Out: [`Lexeme`]s, newlines included, and diagnostics. Tokens of other
+//! languages (`&&`, `'text'`, `**`) are reported and replaced by their counterparts. Brackets are
+//! not matched here, nor newlines filtered: see [`super::layout`].
 
 use super::comments::{Dimensions, is_division};
 use super::token::{Lexeme, Token};
@@ -11,7 +11,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::{FileId, Span};
 use logos::Logos;
 
-/// Cuts a text into tokens. The text may be at most 4 GiB - 1 long; the driver sees to it.
+/// Splits a text into tokens. The text may be at most 4 GiB - 1 long, which the driver guarantees.
 pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     let mut lexer = Token::lexer(text);
     let mut lexemes: Vec<Lexeme<'a>> = Vec::new();
@@ -27,7 +27,8 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
                 if is_division(&lexemes, rest, &|name| dimensions.has(name)) {
                     let place = Span::new(file, span.start, span.start + 2);
                     diagnostics.push(division(place, &lexemes, text, rest));
-                    // The quotient is not computed, and no more errors are reported about it. What follows is read.
+                    // Replace the division by a placeholder, so that no more errors are reported
+                    // about it, and continue after it.
                     for token in [Token::Slash, Token::Missing, Token::Star] {
                         lexemes.push(Lexeme { token, span: place, tainted: true });
                     }
@@ -58,7 +59,7 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
                     .fix(span, ".");
                 Err((Box::new(diagnostic), Some(Token::Dot)))
             }
-            // `net.0.1` is part 1 of part 0, no float.
+            // `net.0.1` is part 1 of part 0, not a float.
             Ok(Token::Number(written)) if let Some(parts) = parts_of_a_path(written, &lexemes, span) => {
                 lexemes.extend(parts);
                 continue;
@@ -74,11 +75,11 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
             Ok(Token::Number(written)) => number(written, span),
             Ok(Token::OpenStr(written)) => Err((Box::new(open_string(span)), Some(Token::Str(written)))),
             Ok(Token::SingleStr(written)) => Err((Box::new(single_quotes(written, span)), Some(Token::Str(written)))),
-            // `habits` looks at the operands of these.
+            // `habits` needs the operands of these.
             Ok(Token::Foreign("**" | "^" | "+=" | "-=" | "*=" | "/=" | "@=" | "%=")) => {
                 token.map_err(|()| unknown_text("", ' ', span))
             }
-            // No path: a slice as Python has it, `x[::2]`, of which `habits` tells.
+            // Not a path: a Python slice, `x[::2]`, which `habits` reports.
             Ok(Token::Foreign("::")) if !begins_name(lexer.remainder()) => {
                 lexemes.push(Lexeme {
                     token: Token::Colon,
@@ -114,7 +115,7 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
                     && let Some(Lexeme { token: Token::Ident(_), span: before, .. }) = lexemes.last()
                     && before.end == start
                 {
-                    // The letters of a name before its first letter outside ASCII.
+                    // Include the letters of the name before its first non-ASCII letter.
                     start = before.start;
                     lexemes.pop();
                 }
@@ -149,7 +150,7 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
     lexemes
 }
 
-/// `0.1` after a dot, as in `net.0.1`: the two numbers and the dot between them.
+/// `0.1` after a dot, as in `net.0.1`: two numbers and the dot in between.
 fn parts_of_a_path<'a>(written: &str, before: &[Lexeme<'a>], span: Span) -> Option<[Lexeme<'a>; 3]> {
     let last = before.last().filter(|last| last.token == Token::Dot && last.span.end == span.start)?;
     let (first, second) = written.split_once('.')?;
@@ -162,7 +163,7 @@ fn parts_of_a_path<'a>(written: &str, before: &[Lexeme<'a>], span: Span) -> Opti
     ])
 }
 
-/// Is a dot the point of `1.` or `.5`, numbers that lack a digit?
+/// Is a dot part of `1.` or `.5`, numbers that lack a digit?
 fn is_point(rest: &str, before: &[Lexeme<'_>], span: Span) -> bool {
     let next = rest.chars().next().unwrap_or(' ');
     match before {
@@ -176,7 +177,8 @@ fn is_point(rest: &str, before: &[Lexeme<'_>], span: Span) -> bool {
     }
 }
 
-/// The value of `1.` or `.5`, how it is written, and its place. The lexer is behind it, and the tokens before it remain.
+/// The value of `1.` or `.5`, its spelling, and its location. Moves the lexer past it; earlier
+/// tokens remain.
 fn half_number<'a>(
     lexer: &mut logos::Lexer<'a, Token<'a>>,
     before: &mut Vec<Lexeme<'a>>,
@@ -200,7 +202,7 @@ fn half_number<'a>(
     (shown.replace('_', "").parse().unwrap_or(0.0), shown, whole)
 }
 
-/// `^T`, and no other word.
+/// `^T` as a whole word.
 fn is_transposed(rest: &str) -> bool {
     let mut chars = rest.chars();
     chars.next() == Some('T') && !chars.next().is_some_and(|c| c.is_alphanumeric() || c == '_')
@@ -229,7 +231,7 @@ fn doc_string(span: Span, text: &str) -> Diagnostic {
     let line_start = line_start.get(line_start.rfind('\n').map_or(0, |at| at + 1)..).unwrap_or_default();
     let indent: String = line_start.chars().take_while(|c| c.is_whitespace()).collect();
     let lines: Vec<String> = inside.lines().map(|line| format!("// {}", line.trim())).collect();
-    Diagnostic::error(codes::BLOCK_COMMENT, "a text alone is not a comment here")
+    Diagnostic::error(codes::BLOCK_COMMENT, "a string on its own is not a comment")
         .at(span, "")
         .help(
             "a comment begins with `//` and ends at the end of the line; `///` before an item, a field or a function describes it",
@@ -237,7 +239,7 @@ fn doc_string(span: Span, text: &str) -> Diagnostic {
         .fix(span, lines.join(&format!("\n{indent}")))
 }
 
-/// What is wrong, and the token to continue with.
+/// The diagnostic, and the token to continue with.
 type Wrong<'a> = (Box<Diagnostic>, Option<Token<'a>>);
 
 fn number<'a>(written: &str, span: Span) -> Result<Token<'a>, Wrong<'a>> {
@@ -267,7 +269,7 @@ fn number<'a>(written: &str, span: Span) -> Result<Token<'a>, Wrong<'a>> {
         Ok(value) if is_float && value.is_finite() => Ok(Token::Float(value)),
         Ok(_) if is_float => wrong("too large for a float", Some("infinity is written `inf`".into())),
         _ if is_float && digits.ends_with(['e', 'E', '+', '-']) => wrong("the exponent's digits are missing", None),
-        _ if is_float => wrong("only digits may stand here", None),
+        _ if is_float => wrong("only digits are allowed here", None),
         _ => {
             let factor = &digits[..digits.len() - after.len()];
             wrong("a name may not begin with a digit", Some(format!("a product is written `{factor}*{after}`")))

@@ -1,7 +1,8 @@
-//! From "this token does not fit" to what was likely meant.
+//! Turns "unexpected token" into a diagnosis of the likely mistake.
 //!
-//! In: the token at which the grammar stopped, its neighbours, and the tokens that would have fitted. Out: one
-//! diagnostic, of the first kind of mistake below that is recognised, else "expected .., found ..".
+//! In: the token at which the grammar stopped, its neighbours, and the tokens that it expected.
+//! Out: one diagnostic, for the first kind of mistake below that matches, else "expected .., found
+//! ..".
 
 use super::token::{Lexeme, Token};
 use super::words;
@@ -9,20 +10,20 @@ use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::syntax as codes;
 use crate::source::Span;
 
-/// What is known around a syntax error.
+/// The context of a syntax error.
 pub(super) struct Around<'e, 'a> {
-    /// The token that does not fit; none at the end of the text.
+    /// The unexpected token; `None` at the end of the text.
     pub(super) found: Option<Token<'a>>,
-    /// Its place.
+    /// Its range in the source.
     pub(super) span: Span,
-    /// The two tokens before it, the nearer one first.
+    /// The two tokens before it, nearest first.
     pub(super) before: [Option<Lexeme<'a>>; 2],
-    /// The tokens that would fit, by their names in the grammar.
+    /// The expected tokens, by their names in the grammar.
     pub(super) expected: &'e [String],
     pub(super) text: &'e str,
 }
 
-/// The diagnostic for a token that does not fit.
+/// The diagnostic for an unexpected token.
 pub(super) fn explain_token(around: &Around<'_, '_>) -> Diagnostic {
     foreign_word(around)
         .or_else(|| assign_or_compare(around))
@@ -49,7 +50,7 @@ impl<'a> Around<'_, 'a> {
         words::found(self.found, self.slice(self.span))
     }
 
-    /// Where something is missing: after the token before.
+    /// The position of something missing: after the previous token.
     fn gap(&self) -> Span {
         self.before[0].map_or(self.span, |lexeme| lexeme.span.after())
     }
@@ -58,7 +59,7 @@ impl<'a> Around<'_, 'a> {
         self.before[0].map(|lexeme| lexeme.token)
     }
 
-    /// True if the token before is the first of its item, field or statement.
+    /// Is the previous token the first of its item, field or statement?
     fn previous_is_first(&self) -> bool {
         matches!(
             self.before[1].map(|lexeme| lexeme.token),
@@ -76,7 +77,7 @@ impl<'a> Around<'_, 'a> {
     }
 }
 
-/// `return x`, `def f`, `import`: at the token itself or at the one before, where a line begins.
+/// `return x`, `def f`, `import`: at the start of a line, at the token itself or the previous one.
 fn foreign_word(around: &Around<'_, '_>) -> Option<Diagnostic> {
     let here = around.found.map(|token| (token, around.span));
     let before = around.before[0].filter(|_| around.previous_is_first()).map(|lexeme| (lexeme.token, lexeme.span));
@@ -118,7 +119,7 @@ fn missing_fn(around: &Around<'_, '_>) -> Option<Diagnostic> {
 fn missing_type(around: &Around<'_, '_>) -> Option<Diagnostic> {
     let ends = matches!(around.found?, Token::Comma | Token::RParen | Token::Newline | Token::RBrace | Token::Eq);
     let Some(Token::Ident(name)) = around.previous() else { return None };
-    // Where a type may be omitted (`let x = 1`, generics), the end of the thing fits too.
+    // If the type is optional (`let x = 1`, generics), the grammar also expects the end.
     if !ends || !around.expects(":") || around.expects("=") || around.expects(",") {
         return None;
     }
@@ -142,7 +143,7 @@ fn missing_value(around: &Around<'_, '_>) -> Option<Diagnostic> {
     )
 }
 
-/// `f32(x)`, or a type where an expression must stand.
+/// `f32(x)`, or a type in the position of an expression.
 fn type_as_value(around: &Around<'_, '_>) -> Option<Diagnostic> {
     let Token::Elem(elem) = around.found? else { return None };
     if !around.expects("integer") {
@@ -156,12 +157,12 @@ fn type_as_value(around: &Around<'_, '_>) -> Option<Diagnostic> {
     )
 }
 
-/// A keyword where a name must stand.
+/// A keyword in the position of a name.
 fn reserved_word(around: &Around<'_, '_>) -> Option<Diagnostic> {
     if !around.expects("name") || around.expects("integer") || !words::is_reserved(around.found?) {
         return None;
     }
-    // A keyword that begins a line is there in its own right; then the name before it is missing.
+    // A keyword that begins a line is intended; then the name before it is missing.
     if matches!(around.previous(), None | Some(Token::Newline | Token::Semi | Token::LBrace | Token::LBraceMembers)) {
         return None;
     }
@@ -173,7 +174,7 @@ fn reserved_word(around: &Around<'_, '_>) -> Option<Diagnostic> {
     )
 }
 
-/// Two operands side by side in a list.
+/// Two adjacent operands in a list.
 fn missing_comma(around: &Around<'_, '_>) -> Option<Diagnostic> {
     let found = around.found?;
     if !around.expects(",") || !words::begins_operand(found) {
@@ -183,7 +184,7 @@ fn missing_comma(around: &Around<'_, '_>) -> Option<Diagnostic> {
     Some(Diagnostic::error(codes::MISSING_COMMA, message).at(around.gap(), "").also(around.span, ""))
 }
 
-/// Something complete, and then more, on one line.
+/// More text on the line after something complete.
 fn two_on_a_line(around: &Around<'_, '_>) -> Option<Diagnostic> {
     let found = around.found?;
     if !around.expects("newline") || !(words::begins_operand(found) || words::begins_line(found)) {
@@ -201,7 +202,7 @@ fn two_on_a_line(around: &Around<'_, '_>) -> Option<Diagnostic> {
 fn unexpected(around: &Around<'_, '_>) -> Diagnostic {
     let found = around.found_words();
     let expected = words::expected(around.expected);
-    // The end of a line or of the text is shown after the last token, not on an empty line.
+    // Show the end of a line or of the text after the last token, not on an empty line.
     let span = match around.found {
         None | Some(Token::Newline) => around.gap(),
         Some(_) => around.span,

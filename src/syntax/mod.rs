@@ -1,7 +1,7 @@
 //! From text to syntax tree: tokens (logos), grammar (LALRPOP, `grammar/attn.lalrpop`), tree.
 //!
-//! In: a source text. Out: an [`ast::File`] and the diagnostics of everything that could not be read.
-//! Nothing here knows names, types or shapes.
+//! In: a source text. Out: an [`ast::File`] and the diagnostics of all syntax errors. Nothing here
+//! knows names, types or shapes.
 
 pub mod ast;
 mod comments;

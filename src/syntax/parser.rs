@@ -1,7 +1,7 @@
-//! Runs lexer, layout and grammar over a text, and words syntax errors.
+//! Runs lexer, layout and grammar over a text, and explains syntax errors.
 //!
-//! In: a source text. Out: the tree of what could be read, and the diagnostics of what could not.
-//! LALRPOP gives an error as the token that does not fit and the list of those that would; `mistakes` finds
+//! In: a source text. Out: the tree of everything that parsed, and diagnostics for the rest.
+//! LALRPOP reports an error as the unexpected token and the list of expected ones; `mistakes` finds
 //! the likely mistake that explains the pair.
 
 use super::ast;
@@ -22,15 +22,15 @@ lalrpop_mod!(
     "/attn.rs"
 );
 
-/// The tokens of a text as the grammar reads them.
+/// The tokens of a text, ready for the grammar.
 pub fn tokens<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     let end = Span::new(file, text.len() as u32, text.len() as u32);
     let lexemes = habits::translate(lex(file, text, diagnostics), text, diagnostics);
     layout::arrange(&lexemes, text, end, diagnostics)
 }
 
-/// Reads a text (of less than 4 GiB). Whatever the text, there is a tree: parts that could not be read are
-/// omitted, or stand in it as `Error` nodes, and then there is at least one error in `diagnostics`.
+/// Parses a text (of less than 4 GiB). There always is a tree: parts with syntax errors are
+/// omitted, or replaced by `Error` nodes, and then there is at least one error in `diagnostics`.
 pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> ast::File {
     let lexemes = tokens(file, text, diagnostics);
     let mut builder = Builder::new(file);
@@ -48,14 +48,15 @@ pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> ast::Fi
     }
     diagnostics.append(found);
     if !errors.is_empty() && !diagnostics.has_errors() {
-        // Errors are hidden only beside reported ones, so this does not happen; the caller relies on it.
+        // Errors are hidden only next to reported ones, so this does not happen; the caller relies
+        // on it.
         let whole = Span::new(file, 0, text.len() as u32);
         diagnostics.push(Diagnostic::error(codes::UNEXPECTED, "this text cannot be parsed").at(whole, ""));
     }
     ast::File { items, span: Span::new(file, 0, text.len() as u32) }
 }
 
-/// The diagnostic of a syntax error; none where an error beside it is reported already.
+/// The diagnostic of a syntax error; `None` if an adjacent error was reported already.
 fn explain(error: &SyntaxError<'_>, lexemes: &[Lexeme<'_>], file: FileId, text: &str) -> Option<Diagnostic> {
     let (found, start, end, expected): (_, _, _, &[String]) = match error {
         ParseError::UnrecognizedToken { token: (l, token, r), expected } => (Some(*token), *l, *r, expected),

@@ -1,42 +1,42 @@
-//! Tokens: the words of the language, as logos recognises them.
+//! Tokens of the language, as logos recognises them.
 //!
-//! In: a source text. Out: its [`Token`]s one by one; what is done with them is for [`super::lexer`] to say.
+//! In: a source text. Out: its [`Token`]s one by one, for [`super::lexer`].
 
 use crate::shape::Elem;
 use crate::source::Span;
 use logos::Logos;
 
-/// A token. Texts point into the source.
+/// A token. String slices point into the source.
 #[derive(Clone, Copy, PartialEq, Debug, Logos)]
 #[logos(skip r"[ \t\r\u{feff}]+")]
 pub enum Token<'a> {
     /// A name that is not reserved.
     #[regex("[A-Za-z_][A-Za-z0-9_]*")]
     Ident(&'a str),
-    /// A number as written; [`super::lexer::lex`] replaces it by `Int` or `Float`.
+    /// A number in source form; [`super::lexer::lex`] replaces it by `Int` or `Float`.
     #[regex("[0-9][0-9A-Za-z_]*([.][0-9][0-9A-Za-z_]*)?")]
     #[regex("[0-9][0-9_]*([.][0-9][0-9_]*)?[eE][+-][0-9A-Za-z_]*")]
     Number(&'a str),
-    /// An integer.
+    /// An integer literal that fits 64 bits.
     Int(u64),
     /// A number with a point or an exponent.
     Float(f64),
-    /// A string as written between its quotes; escapes are resolved in the tree.
+    /// A string without its quotes; escapes are resolved in the tree.
     #[regex(r#""([^"\\\n]|\\[^\n])*""#, |lex| strip(lex.slice(), 1, 1))]
     Str(&'a str),
-    /// A string that its line does not close.
+    /// A string that is not closed on its line.
     #[regex(r#""([^"\\\n]|\\[^\n])*"#, |lex| strip(lex.slice(), 1, 0))]
     OpenStr(&'a str),
-    /// A string in single quotes, which other languages have.
+    /// A string in single quotes, as in other languages.
     #[regex(r"'[^'\n]*'", |lex| strip(lex.slice(), 1, 1))]
     SingleStr(&'a str),
     /// `/// text`, without the slashes.
     #[regex(r"///([^/\n][^\n]*)?", |lex| strip(lex.slice(), 3, 0), allow_greedy = true, priority = 20)]
     Doc(&'a str),
-    /// `// text`, without the slashes; [`super::lexer::lex`] leaves it out.
+    /// `// text`, without the slashes; [`super::lexer::lex`] omits it.
     #[regex(r"//[^\n]*", |lex| strip(lex.slice(), 2, 0), allow_greedy = true)]
     Comment(&'a str),
-    /// `/*`, which opens a comment in other languages.
+    /// `/*`, which starts a comment in other languages.
     #[token("/*")]
     OpenComment,
     /// An operator of another language.
@@ -205,7 +205,7 @@ pub enum Token<'a> {
     #[token("#")]
     Hash,
 
-    // What follows is made by `layout`, which sees more than one token at a time.
+    // The following are created by `layout`, which sees more than one token at a time.
     /// `use` at the start of an item
     Use,
     /// `layer` at the start of an item
@@ -224,9 +224,9 @@ pub enum Token<'a> {
     LBraceMembers,
     /// `<` between a name and an element type, as in `cast<bf16>(x)`
     LtElem,
-    /// `step` between the end of a slice and its distance.
+    /// `step` between the end of a slice and its step.
     Step,
-    /// Stands where an expression was omitted after an error that is reported already.
+    /// Replaces an expression that was omitted after a reported error.
     Missing,
 }
 
@@ -234,13 +234,13 @@ fn strip(text: &str, front: usize, back: usize) -> &str {
     text.get(front..text.len().saturating_sub(back)).unwrap_or("")
 }
 
-/// A token and where it stands.
+/// A token with its range in the source.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Lexeme<'a> {
-    /// The token.
+    /// Kind and payload.
     pub token: Token<'a>,
-    /// Its place.
+    /// Range in the source.
     pub span: Span,
-    /// True where an error next to it is reported already, so that the parser keeps silent here.
+    /// Was an adjacent error reported already, so that the parser stays silent here?
     pub tainted: bool,
 }

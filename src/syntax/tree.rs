@@ -1,8 +1,8 @@
-//! What the grammar's actions call to build the tree.
+//! The builder of the syntax tree, called by the grammar's actions.
 //!
-//! In: the parts that the parser has read. Out: nodes of [`super::ast`], none deeper than [`MAX_DEPTH`], and
-//! the diagnostics that need a look at a whole node: chained comparisons, targets of assignments, escapes
-//! in strings, values that nobody uses.
+//! In: the parts that the parser has read. Out: nodes of [`super::ast`], none deeper than
+//! [`MAX_DEPTH`], and the diagnostics that concern whole nodes: chained comparisons, invalid
+//! assignment targets, escapes in strings, unused values.
 
 use super::ast::*;
 use super::token::Token;
@@ -12,79 +12,78 @@ use crate::shape::Elem;
 use crate::source::{FileId, Span};
 use lalrpop_util::ParseError;
 
-/// A syntax error as LALRPOP gives it.
+/// A syntax error reported by LALRPOP.
 pub type SyntaxError<'a> = ParseError<u32, Token<'a>, ()>;
 
 /// Builds the nodes of one file.
 pub struct Builder<'a> {
     file: FileId,
-    /// Syntax errors that the grammar recovered from, in the order they were met.
+    /// Syntax errors that the grammar recovered from, in order of occurrence.
     pub errors: Vec<SyntaxError<'a>>,
-    /// What the builder itself found.
+    /// Errors found by the builder itself.
     pub diagnostics: Diagnostics,
 }
 
-/// What is before an item, field or function.
+/// A prefix of an item, field or function.
 pub enum Meta {
     /// A doc comment's line, without slashes.
     Doc(String),
-    /// An attribute.
+    /// The contents of `#[..]`.
     Attribute(Attribute),
 }
 
 /// A layer or model up to its `{`.
 pub struct LayerHead {
-    /// Where it begins.
+    /// Byte offset of its start.
     pub start: u32,
     /// `layer` or `model`.
     pub kind: LayerKind,
-    /// Its name.
+    /// As declared.
     pub name: Ident,
     /// `<..>`
     pub generics: Vec<GenericParam>,
-    /// After `where`.
+    /// Conditions after `where`.
     pub where_clauses: Vec<Expr>,
 }
 
 /// A function up to its `{`.
 pub struct FunctionHead {
-    /// Where it begins.
+    /// Byte offset of its start.
     pub start: u32,
-    /// `pub`
+    /// Is it preceded by `pub`?
     pub is_pub: bool,
-    /// Its name.
+    /// As declared.
     pub name: Ident,
     /// `<..>`
     pub generics: Vec<GenericParam>,
     /// `(..)`
     pub params: Vec<Param>,
-    /// After `->`.
+    /// The type after `->`.
     pub result: Option<Type>,
-    /// After `where`.
+    /// Conditions after `where`.
     pub where_clauses: Vec<Expr>,
 }
 
-/// What is between the braces of a layer.
+/// An entry between the braces of a layer.
 pub enum Member {
-    /// A field.
+    /// A parameter, sub-layer or state.
     Field(Field),
-    /// A function.
+    /// A function of the layer.
     Function(Function),
 }
 
-/// Statements being collected, with the depth of the deepest.
 #[derive(Default)]
 pub struct Statements {
     list: Vec<Stmt>,
 }
 
 impl Statements {
-    /// A list of one.
+    /// A list of one statement.
     pub fn of(stmt: Stmt) -> Statements {
         Statements { list: vec![stmt] }
     }
 
-    /// The list with one more.
+    /// Appends a statement.
     pub fn and(mut self, stmt: Stmt) -> Statements {
         self.list.push(stmt);
         self
@@ -97,14 +96,14 @@ impl<'a> Builder<'a> {
         Builder { file, errors: Vec::new(), diagnostics: Diagnostics::new() }
     }
 
-    /// The span `start..end`; an empty node (a recovered error) may have its end before its start.
+    /// The span `start..end`; for an empty node (a recovered error) `end` may be before `start`.
     pub fn span(&self, start: u32, end: u32) -> Span {
         Span::new(self.file, start, end.max(start))
     }
 
-    /// Keeps a syntax error that the grammar goes on after.
+    /// Records a syntax error that the grammar recovered from.
     pub fn recover(&mut self, error: lalrpop_util::ErrorRecovery<u32, Token<'a>, ()>) {
-        // The others are only counted: each one has a list of expected tokens.
+        // Further errors are only counted, because each holds a list of expected tokens.
         if self.errors.len() < MOST_KEPT {
             self.errors.push(error.error);
         }
@@ -121,7 +120,7 @@ impl<'a> Builder<'a> {
         Item::Use(Use { path, span: self.span(start, end) })
     }
 
-    /// A layer or model.
+    /// Builds a layer or model.
     pub fn layer(&mut self, meta: Vec<Meta>, head: LayerHead, members: Vec<Member>, end: u32) -> Item {
         let (docs, attributes) = split_meta(meta);
         let (mut fields, mut functions) = (Vec::new(), Vec::new());
@@ -145,7 +144,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// A function.
+    /// Builds a function.
     pub fn function(&mut self, meta: Vec<Meta>, head: FunctionHead, body: Block) -> Function {
         let (docs, attributes) = split_meta(meta);
         let span = self.span(head.start, body.span.end);
@@ -163,7 +162,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A field.
+    /// Builds a field.
     pub fn field(
         &mut self,
         meta: Vec<Meta>,
@@ -177,7 +176,7 @@ impl<'a> Builder<'a> {
         Field { docs, attributes, is_state, name, ty, init, span }
     }
 
-    /// A parameter.
+    /// Builds a parameter.
     pub fn param(&mut self, docs: Vec<&str>, name: Ident, ty: Type, default: Option<Expr>, span: Span) -> Param {
         let docs = split_meta(docs.into_iter().map(|line| Meta::Doc(line.to_string())).collect()).0;
         Param { docs, name, ty, default, span }
@@ -213,7 +212,7 @@ impl<'a> Builder<'a> {
         self.ty(TypeKind::Named { path, generics }, self.span(start, end), below)
     }
 
-    /// `Name<..>` where a generic stands; `base` is what was read as an expression before `<`.
+    /// `Name<..>` as a generic argument; `base` was parsed as an expression before `<`.
     pub fn layer_generic(&mut self, base: Expr, generics: Vec<GenericArg>, end: u32) -> GenericValue {
         let start = base.span.start;
         let mut path = Vec::new();
@@ -254,7 +253,7 @@ impl<'a> Builder<'a> {
         self.ty(kind, self.span(start, end), below)
     }
 
-    /// `(A, B)`; a type alone in parentheses is that type.
+    /// `(A, B)`; a single type in parentheses is that type.
     pub fn tuple_type(&mut self, start: u32, mut parts: Vec<Type>, end: u32) -> Type {
         if parts.len() == 1
             && let Some(only) = parts.pop()
@@ -267,7 +266,7 @@ impl<'a> Builder<'a> {
 
     // Statements.
 
-    /// Any statement.
+    /// Builds a statement.
     pub fn stmt(&mut self, start: u32, kind: StmtKind, end: u32) -> Stmt {
         Stmt { kind, span: self.span(start, end) }
     }
@@ -313,7 +312,8 @@ impl<'a> Builder<'a> {
         Block { statements: list, value, span, depth: below + 1 }
     }
 
-    /// An expression before the end of a block is there for nothing, unless it may do something.
+    /// Reports an expression before the end of a block, whose value is unused, unless it has
+    /// effects.
     fn check_used(&mut self, stmt: &Stmt) {
         let StmtKind::Expr(expr) = &stmt.kind else { return };
         if matches!(expr.kind, ExprKind::If { .. } | ExprKind::Block(_) | ExprKind::Call { .. } | ExprKind::Error) {
@@ -347,22 +347,22 @@ impl<'a> Builder<'a> {
         let start = Span::new(span.file, span.start, span.start.saturating_add(1).min(span.end));
         self.diagnostics.push(
             Diagnostic::error(codes::TOO_DEEP, format!("nested more than {MAX_DEPTH} levels deep"))
-                .at(start, "nested too deeply from here on")
+                .at(start, "nested too deeply from this point")
                 .help("give parts of the expression names with `let`"),
         );
     }
 
-    /// An expression without parts.
+    /// An expression without subexpressions.
     pub fn leaf(&mut self, start: u32, kind: ExprKind, end: u32) -> Expr {
         Expr { kind, span: self.span(start, end), depth: 1 }
     }
 
-    /// A name.
+    /// A name as an expression.
     pub fn name(&mut self, name: Ident) -> Expr {
         Expr { span: name.span, kind: ExprKind::Name(name), depth: 1 }
     }
 
-    /// A string; escapes are resolved here.
+    /// A string literal; resolves its escapes.
     pub fn string(&mut self, start: u32, written: &str, end: u32) -> Expr {
         let span = self.span(start, end);
         let mut text = String::with_capacity(written.len());
@@ -422,7 +422,7 @@ impl<'a> Builder<'a> {
         self.binary(op, left, place.start, place.end, right)
     }
 
-    /// `a < b < c`, which is an error.
+    /// `a < b < c`, which is reported.
     pub fn chain(&mut self, left: Expr, (op, place): (BinaryOp, Span), right: Expr) -> Expr {
         let span = left.span.to(right.span);
         if let ExprKind::Binary { op: first, op_span, .. } = left.kind {
@@ -446,13 +446,13 @@ impl<'a> Builder<'a> {
             self.diagnostics.push(
                 Diagnostic::error(codes::ARGUMENT_ORDER, "positional argument after a named argument")
                     .at(arg.span, "")
-                    .also(args[named].span, "arguments from here on must be named"),
+                    .also(args[named].span, "arguments after this one must be named"),
             );
         }
         self.expr(ExprKind::Call { callee: Box::new(callee), generics, args }, span, below)
     }
 
-    /// `where(..)`: the function, whose name is a keyword.
+    /// `where(..)`, the function whose name is a keyword.
     pub fn where_call(&mut self, start: u32, name_end: u32, args: Vec<Arg>, end: u32) -> Expr {
         let name = Ident { name: "where".to_string(), span: self.span(start, name_end) };
         let callee = self.name(name);
@@ -554,7 +554,7 @@ fn is_target(expr: &Expr) -> bool {
     }
 }
 
-/// Docs (one leading space of each line removed, lines joined) and attributes.
+/// Separates docs (one leading space of each line removed, lines joined) and attributes.
 fn split_meta(meta: Vec<Meta>) -> (String, Vec<Attribute>) {
     let (mut docs, mut attributes) = (Vec::new(), Vec::new());
     for part in meta {

@@ -1,15 +1,15 @@
-//! Tokens and lists of tokens in words for messages.
+//! Descriptions of tokens and lists of tokens for messages.
 //!
 //! In: tokens, and their names in the grammar. Out: phrases such as "an expression, `,` or `)`".
 
 use super::token::Token;
 
-/// A token's name in the grammar without the quotes that LALRPOP puts around it.
+/// A token's name in the grammar, without LALRPOP's quotes.
 pub(super) fn unquoted(expected: &str) -> &str {
     expected.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(expected)
 }
 
-/// A token as it was met; `text` is what is written there.
+/// Describes an unexpected token; `text` is its source.
 pub(super) fn found(token: Option<Token<'_>>, text: &str) -> String {
     match token {
         None => "the end of the file".to_string(),
@@ -23,7 +23,7 @@ pub(super) fn found(token: Option<Token<'_>>, text: &str) -> String {
     }
 }
 
-/// The tokens that would fit, gathered under the words that people use for them; empty for an empty list.
+/// Describes the expected tokens, grouped under familiar words; empty for an empty list.
 pub(super) fn expected(tokens: &[String]) -> String {
     let mut rest: Vec<&str> = tokens.iter().map(|token| unquoted(token)).collect();
     let mut phrases: Vec<String> = Vec::new();
@@ -59,8 +59,8 @@ fn rest_is_only(tokens: &[String], token: &str) -> bool {
     token == "{ members" && !tokens.iter().any(|other| unquoted(other) == "{")
 }
 
-/// Signs that identify a group, what it is called, and all that belongs to it. The first that fits takes its
-/// members away, so wider groups come first.
+/// The tokens that identify a group, its description, and all of its members. The first group that
+/// matches removes its members, so wider groups come first.
 const GROUPS: &[(&[&str], &str, &[&str])] = &[
     (
         &["layer", "fn"],
@@ -111,11 +111,11 @@ const GROUPS: &[(&[&str], &str, &[&str])] = &[
             "..",
         ],
     ),
-    // Where `>` closes generics, it is no operator.
+    // Where `>` closes generics, it is not an operator.
     (&["*", "/", "@"], "an operator", &["*", "/", "%", "@", "+", "-", ".", "(", "[", "< element type", ".."]),
 ];
 
-/// True for words that cannot be names, and for soft keywords where a keyword may be.
+/// Is it a word that cannot be a name, or a soft keyword in a keyword position?
 pub(super) fn is_reserved(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -147,7 +147,7 @@ pub(super) fn is_reserved(token: Token<'_>) -> bool {
     )
 }
 
-/// True for tokens that begin an operand and nothing else.
+/// Can the token only start an operand?
 pub(super) fn begins_operand(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -163,7 +163,7 @@ pub(super) fn begins_operand(token: Token<'_>) -> bool {
     )
 }
 
-/// True for keywords that begin an item or a statement.
+/// Is it a keyword that begins an item or a statement?
 pub(super) fn begins_line(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -180,7 +180,7 @@ pub(super) fn begins_line(token: Token<'_>) -> bool {
     )
 }
 
-/// What to write instead of a word that other languages have.
+/// Advice for a word of another language.
 pub(super) fn foreign(word: &str) -> Option<&'static str> {
     Some(match word {
         "return" | "yield" => "the last expression of a function's body is its value",
@@ -200,9 +200,9 @@ pub(super) fn foreign(word: &str) -> Option<&'static str> {
         "continue" => "put the rest of the iteration into an `if`",
         "self" | "this" => "use fields by name alone",
         "lambda" => "there are no functions without a name: write `fn name(x: f32[S]) -> f32[S] { .. }`",
-        "is" => "every value is there: nothing is `None`; numbers are compared with `==`",
+        "is" => "every value exists: nothing is `None`; compare numbers with `==`",
         "try" | "except" | "catch" | "raise" | "throw" | "finally" => {
-            "a program has no exceptions; a call that fails gives an error to its caller"
+            "a program has no exceptions; a call that fails returns an error to its caller"
         }
         "with" => "a program is compiled for inference; there is nothing to open or to turn off",
         "del" | "global" | "nonlocal" | "async" | "await" => {
@@ -215,7 +215,7 @@ pub(super) fn foreign(word: &str) -> Option<&'static str> {
     })
 }
 
-/// True for words that begin a declaration in other languages.
+/// Can the word begin a declaration in other languages?
 pub(super) fn begins_foreign_item(word: &str) -> bool {
     matches!(word, "def" | "func" | "function" | "class" | "struct" | "import" | "from" | "trait" | "impl")
 }

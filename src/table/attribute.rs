@@ -1,4 +1,4 @@
-//! Attributes: their kinds, how each is written, and how it is read.
+//! Attributes of operations: their kinds, printing and parsing.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use crate::diagnostics::codes::ir as codes;
 use crate::irtext::{Expr, ExprKind, Statement, TextError, TextSpan, read};
 use crate::shape::{Dim, Elem};
 
-/// What an attribute can be.
+/// A type of attribute.
 pub trait Attribute: Sized + PartialEq {
-    /// What it is, for the reference.
+    /// Name of the kind, for the reference.
     const KIND: &'static str;
 
-    /// How it is written.
+    /// The printed attribute.
     fn text(&self) -> String;
 
-    /// What is written.
+    /// Parses an attribute.
     ///
     /// # Errors
-    /// Something else.
+    /// The term is of another kind.
     fn read(e: &Expr) -> Result<Self, TextError>;
 
-    /// The dimensions that it names.
+    /// The dimensions that it mentions.
     fn dims(&self) -> &[Dim] {
         &[]
     }
@@ -32,15 +32,15 @@ fn list<T: ToString>(items: &[T]) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// The items in square brackets, each read by itself.
+/// Parses the items in square brackets.
 fn items<T>(e: &Expr, item: impl Fn(&Expr) -> Result<T, TextError>) -> Result<Vec<T>, TextError> {
     match &e.kind {
         ExprKind::List(items) => items.iter().map(|p| item(read::single(p)?)).collect(),
-        _ => Err(TextError::new(e.place, "a list in square brackets belongs here")),
+        _ => Err(TextError::new(e.place, "expected a list in square brackets")),
     }
 }
 
-/// Numbers, each kind with its word.
+/// Integer attributes, each kind with its name.
 macro_rules! numbers {
     ($($ty:ty = $kind:literal,)*) => { $(
         impl Attribute for $ty {
@@ -143,7 +143,7 @@ impl Attribute for bool {
     fn read(e: &Expr) -> Result<bool, TextError> {
         match read::literal(e) {
             Some(read::Literal::Bool(b)) => Ok(b),
-            _ => Err(TextError::new(e.place, "`true` or `false` belongs here")),
+            _ => Err(TextError::new(e.place, "expected `true` or `false`")),
         }
     }
 }
@@ -168,10 +168,10 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// The phrases that have a name and a value.
+    /// Collects the phrases `name=value`.
     ///
     /// # Errors
-    /// A name that stands twice.
+    /// A name that occurs twice.
     pub fn new(s: &'a Statement) -> Result<Attributes<'a>, CodedError> {
         let mut named = BTreeMap::new();
         for p in &s.args {
@@ -184,12 +184,12 @@ impl<'a> Attributes<'a> {
         Ok(Attributes { named, place: s.place, head: &s.head })
     }
 
-    /// No attributes, as of a name alone.
+    /// No attributes, for an operation given by name alone.
     pub fn none(head: &'a str) -> Attributes<'a> {
         Attributes { named: BTreeMap::new(), place: TextSpan::default(), head }
     }
 
-    /// The term of an attribute, if it is given.
+    /// The value of an attribute, if it is given.
     ///
     /// # Errors
     /// More than one term.
@@ -197,23 +197,25 @@ impl<'a> Attributes<'a> {
         match self.named.remove(name) {
             None => Ok(None),
             Some(([e], _)) => Ok(Some(e)),
-            Some((_, place)) => Err((codes::FORM, TextError::new(place, format!("one term is the value of `{name}`")))),
+            Some((_, place)) => {
+                Err((codes::FORM, TextError::new(place, format!("expected one term as the value of `{name}`"))))
+            }
         }
     }
 
-    /// The term of an attribute that must be given.
+    /// The value of a required attribute.
     ///
     /// # Errors
-    /// None, or more than one term.
+    /// Missing, or more than one term.
     pub fn need(&mut self, name: &str) -> Result<&'a Expr, CodedError> {
         self.find(name)?
             .ok_or_else(|| (codes::ATTRIBUTE, TextError::new(self.place, format!("`{}` needs `{name}`", self.head))))
     }
 
-    /// An attribute; `default` where it may be omitted.
+    /// Takes an attribute; `default` if it may be omitted.
     ///
     /// # Errors
-    /// It is missing, or of another kind.
+    /// Missing, or of another kind.
     pub fn take<T: Attribute>(&mut self, name: &str, default: Option<T>) -> Result<T, CodedError> {
         let e = match default {
             None => self.need(name)?,
@@ -225,10 +227,10 @@ impl<'a> Attributes<'a> {
         T::read(e).map_err(|e| (codes::FORM, TextError::new(e.place, format!("`{name}`: {}", e.message))))
     }
 
-    /// Reports an attribute that nobody requested.
+    /// Checks that every attribute was taken.
     ///
     /// # Errors
-    /// There is one.
+    /// An attribute that the operation does not have.
     pub fn finish(self) -> Result<(), CodedError> {
         match self.named.iter().next() {
             None => Ok(()),

@@ -1,9 +1,10 @@
-//! Tables of operations: what each IR says of its operations, once.
+//! Tables of operations: the single definition of each IR's operations.
 //!
-//! In: the rows that graph IR (`ir::op`), tile IR (`tile::op`) and vector IR (`vector::op` for elementary functions,
-//! `vector::routine::op` for routines) give to `operations!`. Out: what is made of them: the [`Row`] of an operation, all rows
-//! for the reference, attributes as text and back, the check of operands and result. So an operation is added by a variant and
-//! a row; printer, parser, names and reference have it then. What this must not know: any operation.
+//! In: the rows that graph IR (`ir::op`), tile IR (`tile::op`) and vector IR (`vector::op` for
+//! elementary functions, `vector::routine::op` for routines) pass to `operations!`. Out: code
+//! generated from them: the [`Row`] of an operation, all rows for the reference, printing and
+//! parsing of attributes, the check of operands and result. So an operation is added by a variant
+//! and a row, and printer, parser, names and reference include it. It does not know any operation.
 //!
 //! A row has columns, in this order:
 //!
@@ -12,18 +13,22 @@
 //! ```
 //!
 //! * the variant with its fields;
-//! * its name in the text, or `each kind: T` for a [`Family`]: the operations of a family have their names and meanings there;
-//! * names of the operands; one that ends in `*` stands for any number, one that ends in `?` may be missing (and is written
-//!   with its name, `mask=%m`);
-//! * attributes with their types ([`Attribute`]); one with `= default` is omitted from the text where it has this value.
-//!   `own` instead of attributes or after them: the operation has a form of its own, which printer and parser know;
-//! * where it may stand: [`Row::class`], each IR's own classes;
+//! * its name in the text, or `each kind: T` for a [`Family`], which has the names and meanings of
+//!   its operations;
+//! * names of the operands; a name that ends in `*` stands for any number of operands, one that
+//!   ends in `?` is optional (and is printed with its name, `mask=%m`);
+//! * attributes with their types ([`Attribute`]); one with `= default` is omitted from the text if
+//!   it has this value. `own` instead of attributes or after them: the operation has a syntax of
+//!   its own, which printer and parser know;
+//! * its class ([`Row::class`]), which each IR defines;
 //! * its [`Effects`];
-//! * what gives the result's type ([`Gives`]);
-//! * the rule that checks operands and result: a function of the types ([`Given`]) and of the fields;
-//! * what it means, in a line.
+//! * how the result's type is determined ([`Gives`]);
+//! * the rule that checks operands and result: a function of the types ([`Given`]) and of the
+//!   fields;
+//! * its meaning, in one line.
 //!
-//! `Op of Class, types T, with Gpu: GpuOp;` says that the variant `Op::Gpu` holds a `GpuOp`, which has a table of its own.
+//! `Op of Class, types T, with Gpu: GpuOp;` says that the variant `Op::Gpu` holds a `GpuOp`, which
+//! has a table of its own.
 
 mod attribute;
 
@@ -34,69 +39,70 @@ use crate::diagnostics::{Code, did_you_mean};
 use crate::irtext::{TextError, TextSpan};
 use crate::ssa::Effects;
 
-/// An error about a text, with its code.
+/// An error in a text, with its code.
 pub type CodedError = (Code, TextError);
 
-/// Operations that differ in what is computed alone: each has a name and a meaning of its own.
+/// Operations that differ only in the function computed: each has its own name and meaning.
 pub trait Family: Copy + 'static {
-    /// All of them.
+    /// All members, in the order of the reference.
     const MEMBERS: &'static [Self];
 
-    /// Name as an operation of the IRs.
+    /// Name as an operation of an IR.
     fn operation(self) -> &'static str;
 
-    /// What it means, in a line.
+    /// A one-line description.
     fn meaning(self) -> &'static str;
 
-    /// The member of this name.
+    /// The member with this name.
     fn named(name: &str) -> Option<Self> {
         Self::MEMBERS.iter().copied().find(|member| member.operation() == name)
     }
 }
 
-/// What gives the type of an operation's result.
+/// How the type of an operation's result is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
-    /// The text declares it, because operands and attributes do not decide all of it.
+    /// Declared in the text, because operands and attributes do not determine it completely.
     Declared,
-    /// Operands and attributes.
+    /// Computed from operands and attributes.
     Computed,
     /// There is no result.
     Nothing,
 }
 
-/// An attribute in a row.
+/// An attribute in a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributeRow {
-    /// Its name.
+    /// Name in the text form.
     pub name: &'static str,
-    /// What it is ([`Attribute::KIND`]).
+    /// Name of its type ([`Attribute::KIND`]).
     pub kind: &'static str,
     /// May it be omitted?
     pub optional: bool,
 }
 
-/// A row of a table of operations. `C` are the IR's classes of operations.
+/// A row of a table of operations. `C` is the IR's type of operation classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<C> {
     /// Name in the text form.
     pub name: &'static str,
-    /// Names of the operands; one that ends in `*` stands for any number, one that ends in `?` may be missing.
+    /// Names of the operands; one that ends in `*` stands for any number, one that ends in `?` is
+    /// optional.
     pub operands: &'static [&'static str],
-    /// The attributes, in order of the text; `None` where the operation has a form of its own.
+    /// The attributes, in order of printing; `None` if the operation has a syntax of its own.
     pub attributes: Option<&'static [AttributeRow]>,
-    /// How its work is shaped, or where it may stand.
+    /// How the result depends on the operands, or where the operation may occur.
     pub class: C,
-    /// What it reads and writes besides operands and result.
+    /// Memory and state that it accesses besides operands and result.
     pub effects: Effects,
-    /// What gives the type of its result.
+    /// Declared, computed, or absent.
     pub gives: Gives,
     /// One line for the reference.
     pub meaning: &'static str,
 }
 
 impl<C> Row<C> {
-    /// Are there as many operands as the row has names? What one name stands for any number of is for the rule to say.
+    /// Checks the number of operands. For a name that stands for any number, the rule checks it.
     ///
     /// # Errors
     /// The wrong number, in words that follow the operation's name.
@@ -110,7 +116,7 @@ impl<C> Row<C> {
         Err(format!("takes {wanted} operand{}, has {operands}", if most == 1 { "" } else { "s" }))
     }
 
-    /// How it is written: name, operands, attributes.
+    /// Its syntax: name, operands, attributes.
     pub fn form(&self) -> String {
         let (given, optional): (Vec<&str>, Vec<&str>) = self.operands.iter().partition(|name| !name.ends_with('?'));
         let operands = given.into_iter().map(|name| match name.strip_suffix('*') {
@@ -127,23 +133,23 @@ impl<C> Row<C> {
     }
 }
 
-/// The error about a name that no row has, with the nearest one that a row has.
+/// The error for an unknown name, with the nearest existing one.
 pub fn unknown<C>(name: &str, place: TextSpan, table: &[Row<C>]) -> CodedError {
     let near = did_you_mean(name, table.iter().map(|row| row.name));
     let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
     (codes::UNKNOWN_NAME, TextError::new(place, format!("there is no operation `{name}`{hint}")))
 }
 
-/// The types that a rule judges.
+/// The types that a rule checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a, T> {
-    /// Of the operands.
+    /// The types of the operands.
     pub types: &'a [&'a T],
     /// The declared type of the result.
     pub declared: Option<&'a T>,
 }
 
-/// Declares the table of an IR: see the module's comment for the columns.
+/// Declares the table of an IR; the module's documentation describes the columns.
 macro_rules! operations {
     (
         $op:ident of $class:ty, types $ty:ty $(, with $part:ident: $part_op:ident)*;
@@ -179,7 +185,7 @@ macro_rules! operations {
                 rows
             }
 
-            /// The attributes as they are written; `None` where the operation has a form of its own.
+            /// The printed attributes; `None` if the operation has a syntax of its own.
             pub fn attributes(&self) -> Option<Vec<(&'static str, String)>> {
                 match self {
                     $($op::$variant $(( $($arg),* ))? $({ $($field),* })? => {
@@ -203,7 +209,8 @@ macro_rules! operations {
                 }
             }
 
-            /// The operation of this name with its attributes read; `None` where there is none, or it has a form of its own.
+            /// Parses the attributes of the operation with this name; `None` if there is no such
+            /// operation, or it has a syntax of its own.
             ///
             /// # Errors
             /// An attribute that is missing or of another kind.
@@ -221,7 +228,8 @@ macro_rules! operations {
                 Ok(None)
             }
 
-            /// The type of its result from those of the operands and the declared one, as its row's rule has it.
+            /// Infers the type of its result from the operand types and the declared type, by the
+            /// rule of its row.
             pub(crate) fn rule(&self, given: $crate::table::Given<'_, $ty>) -> Result<Option<$ty>, String> {
                 self.info().count(given.types.len())?;
                 match self {

@@ -1,17 +1,17 @@
-//! Where the buffers of kernels for a GPU must begin, and where those that a plan launches them with do.
+//! Alignment of buffers in GPU kernels: what kernels require, and what plans guarantee.
 //!
-//! In: kernels and plans. Out: bytes that an address must be a multiple of, and whether a buffer's address certainly is one. The
-//! schedule asks before it gives a kernel accesses to 16 bytes, the verifier requires it of every launch. What this must not know: how
-//! instructions are chosen.
+//! In: kernels and plans. Out: the required alignment of an address in bytes, and whether a
+//! buffer's address provably has it. The schedule queries it before it introduces 16-byte accesses;
+//! the verifier requires it of every launch. It must not know how instructions are selected.
 
 use super::{Body, DotMode, GpuOp, Kernel, Module, Op, Param, Plan, PlanOp, State, Value, View};
 use crate::shape::Elem;
 
-/// Bytes of a chunk that is copied at a time, and what everything that a view can be part of begins at a multiple of.
+/// Size of a vectorised copy in bytes, and the alignment of everything that a view can be part of.
 pub(crate) const CHUNK: u64 = 16;
 
-/// The bytes that the address of a kernel's parameter must be a multiple of: 16 where it says so or 16 bytes are copied at a time, two
-/// elements where neighbours may be written together, else an element.
+/// The required alignment of a kernel's parameter in bytes: 16 if it says so or is accessed 16
+/// bytes at a time, two elements if neighbours may be written together, else one element.
 pub(crate) fn needed(kernel: &Kernel, param: Value) -> u64 {
     let Some(ty) = kernel.body.ty(param).buffer() else { return 1 };
     let size = ty.elem.size();
@@ -35,16 +35,16 @@ pub(crate) fn needed(kernel: &Kernel, param: Value) -> u64 {
     accesses.max().unwrap_or(size)
 }
 
-/// Is a buffer read by a product that takes chunks of 16 bytes?
+/// Is a buffer an operand of a matmul that reads it in 16-byte chunks?
 fn is_split(kernel: &Kernel, param: Value) -> bool {
     let body = &kernel.body;
     let reads = |v: &Value| body.def_inst(*v).is_some_and(|d| d.operands.contains(&param));
     body.insts().any(|(_, _, d)| d.op == Op::Dot { mode: Some(DotMode::Split) } && d.operands.iter().take(2).any(reads))
 }
 
-/// Does a buffer of a plan certainly begin at a multiple of so many bytes, at most 16? Arguments, parameters, results, taps, slots, states
-/// and packed weights do; a view of one does where it skips multiples of that. So do those of a kernel that launches others, among whose
-/// `params` are some that say so.
+/// Is a buffer of a plan provably aligned to `bytes`, at most 16? Arguments, parameters, results,
+/// taps, slots, states and packed weights are; so is a view of one if its offset and strides are
+/// multiples. The same holds for buffers of a kernel that launches others, if its `params` say so.
 pub(crate) fn begins_at_multiple(body: &Body, params: &[Param], buffer: Value, bytes: u64) -> bool {
     let Some(view) = View::of(body, buffer) else { return false };
     let elements = i64::try_from(bytes / view.elem.size().max(1)).unwrap_or(i64::MAX);
@@ -56,7 +56,7 @@ pub(crate) fn begins_at_multiple(body: &Body, params: &[Param], buffer: Value, b
     (given || body.def_inst(view.root).is_some()) && skips.into_iter().all(|d| d.is_multiple_of(elements))
 }
 
-/// Does every launch of a kernel give its parameter number `n` a buffer that begins at a multiple of so many bytes?
+/// Does every launch of a kernel pass a buffer with this alignment as parameter number `n`?
 pub(crate) fn launches_give(module: &Module, kernel: &str, n: usize, bytes: u64) -> bool {
     let fits = |plan: &Plan| {
         plan.body.insts().all(|(_, _, data)| {

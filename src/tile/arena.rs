@@ -1,31 +1,32 @@
 //! Memory planning: slots of a plan that share memory, by liveness.
 //!
-//! In: a plan in which every buffer between kernels has a slot of its own. Out: the same plan with fewer slots. Two slots
-//! may be one if they never hold something that is still needed at the same time; one of the two sizes must provably be
-//! the larger for all run-time dimensions.
+//! In: a plan in which every buffer between kernels has a slot of its own. Out: the same plan with
+//! fewer slots. Two slots may be merged if their live ranges are disjoint, and one of the two sizes
+//! is provably the larger for all run-time dimensions.
 //!
-//! A slot is live where a later launch may read what an earlier one wrote. Liveness is computed backwards: a launch that
-//! writes a whole slot kills it; one that writes part of it does not, so a slot that is written in parts inside a loop is live
-//! throughout the loop. What a launch reads and what it writes never share memory, because kernels read while they write.
+//! A slot is live from a write to the last launch that may read it. Liveness is computed backwards:
+//! a launch that writes a whole slot kills it; one that writes part of it does not, so a slot
+//! written in parts inside a loop is live throughout the loop. The inputs and outputs of a launch
+//! never share memory, because kernels read while they write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Block, Body, Kernel, Op, ParamMode, Plan, PlanOp, Type, Value};
 use crate::shape::{Dim, Factor, Facts};
 
-/// What a launch or another operation does with the slots.
+/// Accesses of a launch or another operation to slots.
 #[derive(Default)]
 struct Access {
     reads: BTreeSet<usize>,
-    /// Written, and whether in full.
+    /// Written slots, and whether they are written in full.
     writes: BTreeMap<usize, bool>,
 }
 
-/// Lets slots share memory.
+/// Merges slots.
 pub fn share_slots(plan: &mut Plan, kernels: &[Kernel]) {
     let accesses = accesses(plan, kernels);
     let conflicts = conflicts(&plan.body, &accesses, plan.slots.len());
-    // Groups of slots, each with the size of its largest.
+    // Groups of slots, each with its largest size.
     let mut groups: Vec<(Dim, Set)> = Vec::new();
     let mut group_of = vec![0; plan.slots.len()];
     let facts = Facts::default();
@@ -61,15 +62,15 @@ pub fn share_slots(plan: &mut Plan, kernels: &[Kernel]) {
     }
 }
 
-/// Is a size at most another one, by a proof that the verifier finds too? It finds none for a symbol below one that is rounded there
-/// alone: `3*S` below `9*floor_div(S, 3) + 6`.
+/// Is a size at most another one, by a proof that the verifier finds too? It finds none for a
+/// symbol below one that occurs only inside a rounding: `3*S` below `9*floor_div(S, 3) + 6`.
 fn lies_in(facts: &Facts, small: &Dim, large: &Dim) -> bool {
     let symbols =
         |d: &Dim| -> BTreeSet<Factor> { d.factors().filter(|f| matches!(f, Factor::Symbol(_))).cloned().collect() };
     facts.at_most(small, large) && symbols(small).is_subset(&symbols(large))
 }
 
-/// The slot that a buffer lies in, through views.
+/// The slot of a buffer, through views.
 fn slot_of(body: &Body, mut v: Value) -> Option<usize> {
     loop {
         let d = body.def_inst(v)?;
@@ -81,7 +82,7 @@ fn slot_of(body: &Body, mut v: Value) -> Option<usize> {
     }
 }
 
-/// For each block what each of its instructions does with the slots.
+/// Slot accesses of each instruction, per block.
 fn accesses(plan: &Plan, kernels: &[Kernel]) -> BTreeMap<Block, Vec<Access>> {
     let body = &plan.body;
     let by_name: BTreeMap<&str, &Kernel> = kernels.iter().map(|k| (k.name.as_str(), k)).collect();
@@ -121,7 +122,7 @@ fn accesses(plan: &Plan, kernels: &[Kernel]) -> BTreeMap<Block, Vec<Access>> {
     out
 }
 
-/// Does a buffer have as many elements as its slot has space for?
+/// Does a buffer cover its whole slot?
 fn is_whole(plan: &Plan, v: Value, slot: usize) -> bool {
     let Type::Buffer(ty) = plan.body.ty(v) else { return false };
     let size = i64::try_from(ty.elem.size()).unwrap_or(1);
@@ -130,7 +131,7 @@ fn is_whole(plan: &Plan, v: Value, slot: usize) -> bool {
     !repeats && plan.slots.get(slot).is_some_and(|s| s.bytes == bytes)
 }
 
-/// A set of slots, a bit for each: of a thousand variables that a loop carries, each is live beside each.
+/// A bit set of slots. (With a thousand loop-carried variables, all are live at once.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Set(Vec<u64>);
 
@@ -169,7 +170,7 @@ impl Set {
     }
 }
 
-/// One instruction backwards.
+/// Transfer function of one instruction, backwards.
 fn step(access: &Access, live: &mut Set) {
     for (slot, whole) in &access.writes {
         if *whole {
@@ -181,7 +182,7 @@ fn step(access: &Access, live: &mut Set) {
     access.reads.iter().for_each(|slot| live.insert(*slot));
 }
 
-/// For each slot those that must not share with it.
+/// For each slot, the slots that must not share memory with it.
 fn conflicts(body: &Body, accesses: &BTreeMap<Block, Vec<Access>>, slots: usize) -> Vec<Set> {
     let list = |b: &Block| accesses.get(b).map(Vec::as_slice).unwrap_or_default();
     let mut live_in: BTreeMap<Block, Set> = BTreeMap::new();
@@ -215,14 +216,15 @@ fn conflicts(body: &Body, accesses: &BTreeMap<Block, Vec<Access>>, slots: usize)
             }
             step(a, &mut live);
         }
-        // What is live together at the start of a block (parts of something, in a loop) was written in any order.
+        // Slots that are live together at the start of a block (parts of loop-carried data) may
+        // have been written in any order.
         for slot in live.iter() {
             if let Some(set) = out.get_mut(slot) {
                 set.union(&live);
             }
         }
     }
-    // In both directions, and none with itself.
+    // Make it symmetric and irreflexive.
     for slot in 0..slots {
         out[slot].remove(slot);
         for other in out[slot].iter().collect::<Vec<_>>() {

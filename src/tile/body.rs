@@ -1,6 +1,7 @@
-//! The SSA body (`ssa`) of kernels and plans, with the operations and types of the tile IR.
+//! The SSA body (`ssa`) of kernels and plans, instantiated with the operations and types of the
+//! tile IR.
 //!
-//! The instructions of a `run` are in the same body and listed by the `run` alone.
+//! The instructions of a `run` are in the same body, but listed only by the `run`.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,30 +9,30 @@ use super::{Extent, Op, Type, rules};
 use crate::shape::Elem;
 use crate::ssa::{self, BlockCall, Dialect, Effects, Inst, Jumps, Value};
 
-/// The tile IR as what bodies are made of.
+/// The tile IR as a parameter of [`ssa::Body`].
 #[derive(Clone, Copy, Debug)]
 pub struct TileIr;
 
-/// Blocks, instructions and values of a kernel or plan. The entry has no arguments.
+/// Blocks, instructions and values of a kernel or plan. The entry block has no arguments.
 pub type Body = ssa::Body<TileIr>;
 /// An instruction.
 pub type InstData = ssa::InstData<Op>;
 /// A basic block.
 pub type BlockData = ssa::BlockData<Vec<Role>>;
-/// How a block ends. `return` leaves the kernel (for this grid point) or the plan, and gives nothing; `roles` is for GPUs: the
-/// warps of a block part.
+/// How a block ends. `return` leaves the kernel (for this grid point) or the plan, without a value;
+/// `roles` is for GPUs: the warps of a block take different paths.
 pub type Terminator = ssa::Terminator<Vec<Role>>;
 
-/// What some warps of a block do.
+/// The path of some warps of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
-    /// What they are.
+    /// Name of the role: `producer`, for example.
     pub name: String,
-    /// How many warps, counted on from those of the roles before.
+    /// Number of warps, starting after those of the previous roles.
     pub warps: u32,
-    /// Registers that each thread gets (`setmaxnreg`).
+    /// Registers per thread (`setmaxnreg`).
     pub registers: u32,
-    /// Where they go on.
+    /// Where these warps continue.
     pub target: BlockCall,
 }
 

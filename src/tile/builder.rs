@@ -1,7 +1,7 @@
 //! Builders of kernels and plans: one call per instruction, with result types from the type rules.
 //!
-//! In: what lowering decides. Out: well-typed bodies. Operands of the wrong kind are a bug in attnc: the builder guesses the
-//! result type, and the verifier reports the error.
+//! In: calls from lowering. Out: well-typed bodies. Operands of the wrong kind are a bug in attnc:
+//! the builder guesses the result type, and the verifier reports the error.
 
 use super::{
     Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanOp, PlanVariant,
@@ -11,15 +11,15 @@ use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
 
-/// What both builders do: indices, scalars, control flow.
+/// Methods of both builders: indices, scalars, control flow.
 macro_rules! common {
     () => {
-        /// Sets the place of the instructions that follow.
+        /// Sets the source location of the following instructions.
         pub fn at(&mut self, loc: Loc) {
             self.loc = loc;
         }
 
-        /// Makes some instructions at another place.
+        /// Emits some instructions with another source location.
         pub fn placed<T>(&mut self, loc: Loc, make: impl FnOnce(&mut Self) -> T) -> T {
             let before = std::mem::replace(&mut self.loc, loc);
             let made = make(self);
@@ -27,12 +27,12 @@ macro_rules! common {
             made
         }
 
-        /// Appends any instruction with its type; its result, if it has one.
+        /// Appends an instruction of this type; returns its result, if it has one.
         pub fn push(&mut self, op: Op, operands: Vec<Value>, ty: Option<Type>) -> Option<Value> {
             self.body().push_at(op, operands, ty)
         }
 
-        /// Appends an instruction that has a result.
+        /// Appends an instruction with a result.
         pub fn value(&mut self, op: Op, operands: Vec<Value>, ty: Type) -> Value {
             let (block, loc) = (self.block, self.loc);
             match self.inner.body.push(block, op, operands, Some(ty), loc) {
@@ -41,12 +41,12 @@ macro_rules! common {
             }
         }
 
-        /// The operation that makes a value, if one does.
+        /// The operation that defines a value, if any.
         pub fn op_of(&self, v: Value) -> Option<&Op> {
             self.inner.body.def_inst(v).map(|d| &d.op)
         }
 
-        /// A literal index.
+        /// A constant index.
         pub fn index(&mut self, n: i64) -> Value {
             self.value(Op::Const(Scalar::Int(n)), Vec::new(), Type::Index)
         }
@@ -59,7 +59,7 @@ macro_rules! common {
             }
         }
 
-        /// An operation on two indices; literals are folded.
+        /// An operation on two indices; constants are folded.
         pub fn index_binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
             let literal = |v: Value| match self.inner.body.def_inst(v)?.op {
                 Op::Const(s) => Some(s.as_i64()),
@@ -73,13 +73,13 @@ macro_rules! common {
             }
         }
 
-        /// An index times a number.
+        /// An index times a constant.
         pub fn times(&mut self, a: Value, n: i64) -> Value {
             let n = self.index(n);
             self.index_binary(BinaryOp::Mul, a, n)
         }
 
-        /// An index plus a number.
+        /// An index plus a constant.
         pub fn plus(&mut self, a: Value, n: i64) -> Value {
             let n = self.index(n);
             self.index_binary(BinaryOp::Add, a, n)
@@ -95,7 +95,7 @@ macro_rules! common {
             self.value(Op::Compare(op), vec![a, b], Type::Scalar(Elem::Bool))
         }
 
-        /// One element of a buffer.
+        /// Loads one element of a buffer.
         pub fn load_scalar(&mut self, buffer: Value, indices: &[Value]) -> Value {
             let elem = self.inner.body.ty(buffer).buffer().map_or(Elem::F32, |b| super::op::computed(b.elem));
             let operands = std::iter::once(buffer).chain(indices.iter().copied()).collect();
@@ -107,7 +107,7 @@ macro_rules! common {
             self.value(Op::Cast, vec![scalar], Type::Index)
         }
 
-        /// An index within its bound; `site` is what is reported if it was not.
+        /// Checks an index against its bound; `site` is the message if it is out of range.
         pub fn check_index(&mut self, index: Value, bound: Value, site: u32) -> Value {
             self.value(Op::CheckIndex { site }, vec![index, bound], Type::Index)
         }
@@ -119,23 +119,23 @@ macro_rules! common {
             (b, values)
         }
 
-        /// Goes on building at a block.
+        /// Continues in another block.
         pub fn switch_to(&mut self, block: Block) {
             self.block = block;
         }
 
-        /// The block at which instructions are appended.
+        /// The insertion point.
         pub fn current(&self) -> Block {
             self.block
         }
 
-        /// Ends the block with a jump.
+        /// Ends the block with an unconditional jump.
         pub fn br(&mut self, block: Block, args: &[Value]) {
             let t = Terminator::Br(BlockCall { block, args: args.to_vec() });
             self.inner.body.terminate(self.block, t);
         }
 
-        /// Ends the block with a conditional jump.
+        /// Ends the block with a conditional branch.
         pub fn br_if(&mut self, condition: Value, then: (Block, &[Value]), otherwise: (Block, &[Value])) {
             let call = |(block, args): (Block, &[Value])| BlockCall { block, args: args.to_vec() };
             let t = Terminator::BrIf { condition, then: call(then), otherwise: call(otherwise) };
@@ -151,12 +151,12 @@ macro_rules! common {
 
 /// A loop under construction.
 pub(crate) struct Loop {
-    /// Where an iteration begins, or the loop ends.
+    /// The header, which tests whether to continue.
     pub(crate) head: Block,
-    /// What an iteration begins with.
+    /// Arguments of the header: the carried values.
     pub(crate) args: Vec<Value>,
     body: Block,
-    /// What follows the loop.
+    /// The exit block.
     pub(crate) done: Block,
 }
 
@@ -217,30 +217,30 @@ impl KernelBuilder {
         value
     }
 
-    /// A parameter, by its place among them.
+    /// The parameter of this number.
     pub fn param(&self, number: usize) -> Option<Value> {
         self.inner.params.get(number).map(|p| p.value)
     }
 
-    /// Adds an axis to the grid; the number of the grid point along it.
+    /// Adds an axis to the grid; returns the grid index along it.
     pub fn grid_axis(&mut self, extent: &Dim, step: i64) -> Value {
         let value = self.inner.body.add_param(Type::Index);
         self.inner.grid.push(GridAxis { value, extent: extent.clone(), step });
         value
     }
 
-    /// Ends the block: the warps part.
+    /// Ends the block with a branch by role.
     pub fn roles(&mut self, roles: Vec<Role>) {
         self.inner.body.terminate(self.block, Terminator::Roles(roles));
     }
 
-    /// A tile type that is not scheduled.
+    /// An unscheduled tile type.
     pub fn tile_type(elem: Elem, rows: Extent, cols: Extent) -> TileType {
         TileType { elem, rows, cols, space: Space::Any }
     }
 
-    /// The extent of the tile that starts at `start` of an axis of `extent`, at most `max` long: static where `extent` is
-    /// known and divides, else bounded by `min(extent - start, max)`.
+    /// The extent of the tile that starts at `start` on an axis of `extent`, at most `max` long:
+    /// static if `extent` is a constant and divisible, else bounded by `min(extent - start, max)`.
     pub fn extent_at(&mut self, extent: &Dim, start: Value, max: i64) -> Extent {
         if extent.as_const().is_some_and(|n| n % max == 0 && n > 0) {
             return Extent::Static(max);
@@ -252,7 +252,7 @@ impl KernelBuilder {
         Extent::Bounded { value, max }
     }
 
-    /// A tile of a buffer at `indices`; rows and columns walk along the given buffer axes.
+    /// Loads a tile of a buffer at `indices`; its rows and columns go along the given buffer axes.
     pub fn load(
         &mut self,
         buffer: Value,
@@ -267,13 +267,13 @@ impl KernelBuilder {
         self.value(Op::Load { rows: axes.0, cols: axes.1 }, operands, ty)
     }
 
-    /// Writes a tile into a buffer at `indices`.
+    /// Stores a tile to a buffer at `indices`.
     pub fn store(&mut self, buffer: Value, indices: &[Value], axes: (Option<usize>, Option<usize>), tile: Value) {
         let operands = std::iter::once(buffer).chain(indices.iter().copied()).chain([tile]).collect();
         self.push(Op::Store { rows: axes.0, cols: axes.1 }, operands, None);
     }
 
-    /// A literal scalar.
+    /// A constant scalar.
     pub fn scalar(&mut self, value: Scalar, elem: Elem) -> Value {
         self.value(Op::Const(value), Vec::new(), Type::Scalar(elem))
     }
@@ -283,19 +283,19 @@ impl KernelBuilder {
         self.value(Op::DimValue(d.clone()), Vec::new(), Type::Scalar(elem))
     }
 
-    /// A literal in the type in which it is computed, rounded to its own type.
+    /// A constant in its computation type, rounded to its own type.
     pub fn literal(&mut self, value: Scalar, elem: Elem) -> Value {
         let v = self.scalar(value, super::computed(elem));
         self.narrow(v, elem)
     }
 
-    /// The value of a dimension in the type in which it is computed, rounded to its own type.
+    /// The value of a dimension in its computation type, rounded to its own type.
     pub fn dim_literal(&mut self, d: &Dim, elem: Elem) -> Value {
         let v = self.dim_scalar(d, super::computed(elem));
         self.narrow(v, elem)
     }
 
-    /// A tile of one literal.
+    /// A tile filled with a constant.
     pub fn full(&mut self, value: Scalar, elem: Elem, rows: Extent, cols: Extent) -> Value {
         let scalar = self.scalar(value, elem);
         self.value(Op::Full, vec![scalar], Type::Tile(KernelBuilder::tile_type(elem, rows, cols)))
@@ -306,7 +306,7 @@ impl KernelBuilder {
         self.value(Op::Iota { axis }, vec![start], Type::Tile(KernelBuilder::tile_type(elem, rows, cols)))
     }
 
-    /// Shape of an elementwise result: extents of 1 and scalars give way.
+    /// Shape of an elementwise result: extents of 1 and scalars broadcast.
     fn joined(&self, operands: &[Value], elem: Elem) -> Type {
         let mut shape: Option<(Extent, Extent)> = None;
         for v in operands {
@@ -326,31 +326,31 @@ impl KernelBuilder {
         self.ty(v).elem().unwrap_or(Elem::F32)
     }
 
-    /// An operation on each element.
+    /// A unary elementwise operation.
     pub fn unary(&mut self, op: UnaryOp, x: Value) -> Value {
         let ty = self.joined(&[x], self.elem_of(x));
         self.value(Op::Unary(op), vec![x], ty)
     }
 
-    /// An operation on pairs, broadcast.
+    /// A binary elementwise operation, with broadcasting.
     pub fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
         let ty = self.joined(&[a, b], self.elem_of(a));
         self.value(Op::Binary(op), vec![a, b], ty)
     }
 
-    /// A comparison of pairs, broadcast.
+    /// An elementwise comparison, with broadcasting.
     pub fn compare(&mut self, op: CmpOp, a: Value, b: Value) -> Value {
         let ty = self.joined(&[a, b], Elem::Bool);
         self.value(Op::Compare(op), vec![a, b], ty)
     }
 
-    /// `condition ? a : b`, broadcast.
+    /// `condition ? a : b`, with broadcasting.
     pub fn select(&mut self, condition: Value, a: Value, b: Value) -> Value {
         let ty = self.joined(&[condition, a, b], self.elem_of(a));
         self.value(Op::Select, vec![condition, a, b], ty)
     }
 
-    /// Conversion to another element type in computation.
+    /// Conversion to another computation type.
     pub fn cast(&mut self, x: Value, elem: Elem) -> Value {
         if self.elem_of(x) == elem {
             return x;
@@ -359,7 +359,7 @@ impl KernelBuilder {
         self.value(Op::Cast, vec![x], ty)
     }
 
-    /// The nearest value of `elem` where that is narrower than the type in which it is computed.
+    /// Rounds to `elem` if that is narrower than its computation type.
     pub fn narrow(&mut self, x: Value, elem: Elem) -> Value {
         match elem {
             Elem::BF16 | Elem::F16 | Elem::I8 => {
@@ -370,13 +370,13 @@ impl KernelBuilder {
         }
     }
 
-    /// An operation on each element whose result is of a type in computation, broadcast.
+    /// An elementwise operation whose result has a computation type, with broadcasting.
     pub(crate) fn each(&mut self, op: Op, operands: Vec<Value>, elem: Elem) -> Value {
         let ty = self.joined(&operands, elem);
         self.value(op, operands, ty)
     }
 
-    /// A reduction along an axis, which stays with extent 1.
+    /// A reduction along an axis, which is kept with extent 1.
     pub fn reduce(&mut self, kind: ReduceKind, axis: usize, x: Value) -> Value {
         let elem = if kind == ReduceKind::ArgMax { Elem::I32 } else { self.elem_of(x) };
         let one = Extent::Static(1);
@@ -388,7 +388,7 @@ impl KernelBuilder {
         self.value(Op::Reduce { kind, axis }, vec![x], Type::Tile(KernelBuilder::tile_type(elem, rows, cols)))
     }
 
-    /// The element of a tile of one, as a scalar.
+    /// The element of a 1 x 1 tile, as a scalar.
     pub fn element(&mut self, x: Value) -> Value {
         let elem = self.elem_of(x);
         self.value(Op::Element, vec![x], Type::Scalar(elem))
@@ -403,7 +403,7 @@ impl KernelBuilder {
         self.value(Op::Transpose, vec![x], ty)
     }
 
-    /// Rows of `bf16` in pairs, with one of zeros where their number is odd.
+    /// Interleaves pairs of `bf16` rows; a row of zeros completes an odd number.
     pub fn pair_rows(&mut self, x: Value) -> Value {
         let t = self.ty(x).tile().cloned();
         let (rows, cols) = t.map_or((Extent::Static(1), Extent::Static(1)), |t| (t.rows, t.cols));
@@ -421,7 +421,8 @@ impl KernelBuilder {
         self.value(Op::PairRows, vec![x], Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols)))
     }
 
-    /// Begins a loop that carries these values: goes on at its head, where they are those of an iteration.
+    /// Starts a loop with these carried values; continues in its header, whose arguments they
+    /// become.
     pub(crate) fn begin_loop(&mut self, carried: &[Value]) -> Loop {
         let (head, args) = self.new_block(carried.iter().map(|v| self.ty(*v).clone()).collect());
         let (body, _) = self.new_block(Vec::new());
@@ -431,20 +432,21 @@ impl KernelBuilder {
         Loop { head, args, body, done }
     }
 
-    /// Ends the head of a loop: into the body if a condition holds, which goes back to the head, else behind the loop.
+    /// Ends the header of a loop: branches to the body if a condition holds, else to the exit.
     pub(crate) fn enter_loop(&mut self, of: &Loop, condition: Value) {
         self.br_if(condition, (of.body, &[]), (of.done, &[]));
         self.switch_to(of.body);
     }
 
-    /// `acc + a @ b`, in no mode yet.
+    /// `acc + a @ b`, without a mode.
     pub fn dot(&mut self, a: Value, b: Value, acc: Value) -> Value {
         let ty = self.ty(acc).clone();
         self.value(Op::Dot { mode: None }, vec![a, b, acc], ty)
     }
 
-    /// A sum over the steps `0..k`, which `part` adds to what there is: from a step on, so many, to this. In a loop over blocks
-    /// of `block` steps; the last of them after the loop, if `peeled`.
+    /// A sum over the k indices `0..k`. `part` adds a number of them, from a start index, to a
+    /// partial sum. Emits a loop over blocks of `block` indices, with the last block after the loop
+    /// if `peeled`.
     pub fn summed(
         &mut self,
         k: &Dim,
@@ -472,14 +474,14 @@ impl KernelBuilder {
         part(self, start, extent, sum)
     }
 
-    /// The kernel. Its run-time dimensions are those that occur in it.
+    /// Finishes the kernel. Its run-time dimensions are those that occur in it.
     pub fn finish(mut self) -> Kernel {
         self.inner.find_symbols();
         self.inner
     }
 }
 
-/// How much of an axis a tile takes: all of it where it is known and at most `max`, else `max`.
+/// The tile size along an axis: its extent if that is a constant and at most `max`, else `max`.
 pub(crate) fn tile_size(extent: &Dim, max: i64) -> i64 {
     match extent.as_const() {
         Some(n) if n <= max => n.max(1),
@@ -495,7 +497,7 @@ pub struct PlanBuilder {
 }
 
 impl PlanBuilder {
-    /// A plan that does nothing.
+    /// An empty plan.
     pub fn new(name: &str, variant: PlanVariant, symbols: Vec<String>, taps: Vec<String>) -> PlanBuilder {
         let body = Body::new();
         let block = body.entry();
@@ -509,7 +511,7 @@ impl PlanBuilder {
 
     common!();
 
-    /// Adds a room of this many bytes to the arena, as a buffer.
+    /// Adds a slot of this many bytes to the arena, as a buffer.
     pub fn slot(&mut self, bytes: Dim, ty: BufferType) -> Value {
         let number = u32::try_from(self.inner.slots.len()).unwrap_or(u32::MAX);
         self.inner.slots.push(SlotData { bytes });
@@ -528,17 +530,17 @@ impl PlanBuilder {
         self.value(Op::Plan(PlanOp::View { offset, strides }), operands, Type::Buffer(ty))
     }
 
-    /// Gives a dimension its value.
+    /// Binds a run-time dimension.
     pub fn length(&mut self, value: Value, name: &str, most: Dim) {
         self.push(Op::Length { name: name.to_string(), most }, vec![value], None);
     }
 
-    /// Runs a kernel over its grid.
+    /// Launches a kernel over its grid.
     pub fn launch(&mut self, kernel: &str, operands: Vec<Value>) {
         self.push(Op::Plan(PlanOp::Launch { kernel: kernel.to_string() }), operands, None);
     }
 
-    /// The plan.
+    /// Finishes the plan.
     pub fn finish(self) -> Plan {
         self.inner
     }

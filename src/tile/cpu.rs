@@ -1,14 +1,14 @@
-//! The CPUs that kernels are scheduled for: vector width and instruction set extensions.
+//! CPUs that kernels are scheduled for: vector width and instruction set extensions.
 //!
-//! In: names (`--cpu`, `cpu(..)` of a text). Out: a [`Cpu`], and answers to what it has. What it must not know: how a
-//! library asks the processor (`runtime`), and how an instruction is encoded.
+//! In: names (`--cpu`, `cpu(..)` in the text form). Out: a [`Cpu`] and its properties. It must not
+//! know how a library detects features (`runtime`), nor how instructions are encoded.
 //!
-//! CPUs are only partially ordered: one has wider vectors, another has byte dot products. Only the width has an order here;
-//! whether code for one CPU runs on another is [`Cpu::includes`].
+//! CPUs are only partially ordered: one has wider vectors, another byte dot products. Only the
+//! width has a total order; whether code for one CPU runs on another is [`Cpu::includes`].
 
 use std::fmt;
 
-/// Bits of a vector register.
+/// Width of vector registers in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Width {
     /// 128, 16 registers: any 64-bit processor.
@@ -20,7 +20,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// Every width, the narrowest first.
+    /// Every width, narrowest first.
     pub const ALL: [Width; 3] = [Width::V128, Width::V256, Width::V512];
 
     /// `f32` lanes of a vector register.
@@ -32,7 +32,7 @@ impl Width {
         }
     }
 
-    /// Vector registers.
+    /// Number of vector registers.
     pub fn registers(self) -> u32 {
         match self {
             Width::V128 | Width::V256 => 16,
@@ -40,8 +40,8 @@ impl Width {
         }
     }
 
-    /// Rows of a product's register tile. With [`Width::dot_cols`] the accumulators, a row of the right operand and
-    /// an element of the left one fill the registers.
+    /// Rows of a matmul's register tile. Together with [`Width::dot_cols`], the accumulators, a row
+    /// of the right operand and an element of the left one fill the registers.
     pub fn dot_rows(self) -> u32 {
         match self {
             Width::V128 => 4,
@@ -50,12 +50,12 @@ impl Width {
         }
     }
 
-    /// Columns of a product's register tile, which are those of a packed panel: two vectors.
+    /// Columns of a matmul's register tile, and of a packed panel: two vectors.
     pub fn dot_cols(self) -> u32 {
         2 * self.lanes()
     }
 
-    /// The name of the machine that has vectors of this width and no more.
+    /// The name of the CPU that has vectors of this width and no optional features.
     pub fn name(self) -> &'static str {
         match self {
             Width::V128 => "portable",
@@ -69,18 +69,19 @@ impl Width {
     }
 }
 
-/// Instructions that a CPU may have.
+/// Optional instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Feature {
-    /// Products and sums rounded once. All vectors wider than 128 bits have them.
+    /// Fused multiply-add. All vectors wider than 128 bits have it.
     Fma,
-    /// Sums of products of bytes (`vpdpbusd`), of 256 bits at least.
+    /// Dot products of bytes (`vpdpbusd`), with at least 256 bits.
     Vnni,
-    /// Permutations of bytes across a vector of 512 bits; sums of products of bytes use them there.
+    /// Byte permutations across a 512-bit vector, which byte dot products use there.
     Vbmi,
-    /// Products of pairs of `bf16` (`vdpbf16ps`) and rounding to it in one instruction, of 512 bits.
+    /// Dot products of `bf16` pairs (`vdpbf16ps`), and rounding to `bf16` in one instruction, with
+    /// 512 bits.
     Bf16,
-    /// Products of tiles of `bf16` (`tdpbf16ps`), beside vectors of 512 bits with [`Feature::Bf16`].
+    /// Tile matmuls of `bf16` (`tdpbf16ps`), in addition to 512-bit vectors with [`Feature::Bf16`].
     Amx,
 }
 
@@ -99,7 +100,7 @@ impl Feature {
         }
     }
 
-    /// Can a CPU of vectors of this width, with these others, have it?
+    /// Can a CPU with this width and these other features have it?
     fn fits(self, width: Width, others: Features) -> bool {
         match self {
             Feature::Fma | Feature::Vnni => width >= Width::V256,
@@ -114,7 +115,7 @@ impl Feature {
 pub struct Features(u8);
 
 impl Features {
-    /// The set of some.
+    /// The set of the listed features.
     pub const fn of(list: &[Feature]) -> Features {
         let (mut bits, mut i) = (0, 0);
         while i < list.len() {
@@ -124,17 +125,17 @@ impl Features {
         Features(bits)
     }
 
-    /// Is a feature among them?
+    /// Does it contain `feature`?
     pub const fn has(self, feature: Feature) -> bool {
         self.0 & (1 << feature as u8) != 0
     }
 
-    /// Are all of these among them?
+    /// Does it contain all of `others`?
     pub const fn include(self, others: Features) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Those of both.
+    /// The union.
     #[must_use]
     pub const fn and(self, others: Features) -> Features {
         Features(self.0 | others.0)
@@ -153,30 +154,30 @@ impl Cpu {
     pub const PORTABLE: Cpu = Cpu { width: Width::V128, features: Features(0) };
     /// 256-bit vectors with FMA.
     pub const AVX2: Cpu = Cpu { width: Width::V256, features: Features::of(&[Feature::Fma]) };
-    /// The same, with sums of products of bytes (AVX-VNNI).
+    /// The same, with byte dot products (AVX-VNNI).
     pub const AVX2_VNNI: Cpu = Cpu { width: Width::V256, features: Features::of(&[Feature::Fma, Feature::Vnni]) };
-    /// 512-bit vectors, with sums of products of bytes. (A library asks a processor for these only where it has such.)
+    /// 512-bit vectors with byte dot products. (A library requires VNNI only if its code uses it.)
     pub const AVX512: Cpu =
         Cpu { width: Width::V512, features: Features::of(&[Feature::Fma, Feature::Vnni, Feature::Vbmi]) };
-    /// The same, with products of pairs of `bf16`.
+    /// The same, with dot products of `bf16` pairs.
     pub const AVX512_BF16: Cpu =
         Cpu { width: Width::V512, features: Cpu::AVX512.features.and(Features::of(&[Feature::Bf16])) };
-    /// The same, with products of tiles of `bf16`.
+    /// The same, with `bf16` tiles.
     pub const AMX: Cpu =
         Cpu { width: Width::V512, features: Cpu::AVX512_BF16.features.and(Features::of(&[Feature::Amx])) };
 
-    /// The machines that have names: what `--cpu` takes and a library may have code for. Those that need less come first: a
-    /// library has the code of the later ones before that of the earlier ones.
+    /// Named CPUs: the values of `--cpu`, and the variants of a library. The least demanding come
+    /// first; a library lists them in reverse.
     pub const NAMED: [Cpu; 6] = [Cpu::PORTABLE, Cpu::AVX2, Cpu::AVX2_VNNI, Cpu::AVX512, Cpu::AVX512_BF16, Cpu::AMX];
 
-    /// A CPU with vectors of a width and some features; `None` where no code could be made for it: wider vectors come with
-    /// FMA, and some features need others.
+    /// A CPU with this width and these features; `None` if no code could be generated for it: wider
+    /// vectors require FMA, and some features require others.
     pub fn new(width: Width, features: Features) -> Option<Cpu> {
         let fits = Feature::ALL.into_iter().all(|f| !features.has(f) || f.fits(width, features));
         (fits && (width == Width::V128 || features.has(Feature::Fma))).then_some(Cpu { width, features })
     }
 
-    /// The CPU of a name: `avx512`, or its bits and features, `512+fma+bf16`.
+    /// Parses a name, `avx512`, or a width with features, `512+fma+bf16`.
     pub fn from_name(name: &str) -> Option<Cpu> {
         if let Some(cpu) = Cpu::NAMED.into_iter().find(|cpu| cpu.own_name() == Some(name)) {
             return Some(cpu);
@@ -204,44 +205,44 @@ impl Cpu {
         })
     }
 
-    /// Its name, see [`Cpu::from_name`].
+    /// The inverse of [`Cpu::from_name`].
     pub fn name(self) -> String {
         self.to_string()
     }
 
-    /// Has it a name of its own, or only a list of what it has?
+    /// Is it one of [`Cpu::NAMED`]?
     pub fn is_named(self) -> bool {
         self.own_name().is_some()
     }
 
-    /// How wide its vectors are.
+    /// Width of its vectors.
     pub const fn width(self) -> Width {
         self.width
     }
 
-    /// Has it a feature?
+    /// Does it have a feature?
     pub const fn has(self, feature: Feature) -> bool {
         self.features.has(feature)
     }
 
-    /// Has it sums of products of bytes, and all that they need at its width?
+    /// Does it have byte dot products, and everything they require at its width?
     pub fn sums_bytes(self) -> bool {
         self.has(Feature::Vnni) && (self.width < Width::V512 || self.has(Feature::Vbmi))
     }
 
-    /// Does code for the other run here?
+    /// Does code for `other` run on it?
     pub fn includes(self, other: Cpu) -> bool {
         self.width >= other.width && self.features.include(other.features)
     }
 
-    /// The least CPU that code for both runs on.
+    /// The least CPU that runs code for both.
     #[must_use]
     pub fn with(self, other: Cpu) -> Cpu {
         Cpu { width: self.width.max(other.width), features: self.features.and(other.features) }
     }
 
-    /// The named CPU of the same vectors that has no instructions of its own for products of `bf16`, and of bytes only those
-    /// that come with the width: what all other code is made for.
+    /// The named CPU with the same vectors, but without instructions for `bf16`, and with byte dot
+    /// products only if they come with the width: the target of all other code.
     pub fn vectors(self) -> Cpu {
         match self.width {
             Width::V128 => Cpu::PORTABLE,
@@ -255,17 +256,17 @@ impl Cpu {
         self.width.lanes()
     }
 
-    /// Vector registers.
+    /// Number of vector registers.
     pub fn registers(self) -> u32 {
         self.width.registers()
     }
 
-    /// Rows of a product's register tile, see [`Width::dot_rows`].
+    /// Rows of a matmul's register tile, see [`Width::dot_rows`].
     pub fn dot_rows(self) -> u32 {
         self.width.dot_rows()
     }
 
-    /// Columns of a product's register tile, see [`Width::dot_cols`].
+    /// Columns of a matmul's register tile, see [`Width::dot_cols`].
     pub fn dot_cols(self) -> u32 {
         self.width.dot_cols()
     }
@@ -286,7 +287,7 @@ impl fmt::Display for Cpu {
 mod tests {
     use super::{Cpu, Feature, Features, Width};
 
-    /// Every CPU that code could be made for.
+    /// Every CPU that code can be generated for.
     fn all() -> Vec<Cpu> {
         let sets = (0..1u8 << Feature::ALL.len()).map(Features);
         sets.flat_map(|set| Width::ALL.map(|width| Cpu::new(width, set))).flatten().collect()
@@ -304,7 +305,7 @@ mod tests {
         let bare = Cpu::from_name("512+fma").expect("it has a name");
         assert!(bare.has(Feature::Fma) && !bare.has(Feature::Vnni) && bare.width() == Width::V512);
         assert_eq!(Cpu::from_name("512+bf16+fma").map(Cpu::name).as_deref(), Some("512+fma+bf16"));
-        // Wide vectors without FMA, narrow ones with it, tiles without pairs, and no name at all.
+        // Wide vectors without FMA, narrow ones with it, tiles without pairs, and invalid names.
         for none in ["512", "256+vnni", "128+fma", "256+fma+bf16", "512+fma+amx", "avx", "", "512+"] {
             assert_eq!(Cpu::from_name(none), None, "{none}");
         }
@@ -317,7 +318,7 @@ mod tests {
             assert_eq!(a.includes(b), features && a.lanes() >= b.lanes(), "{a} and {b}");
             assert!(a.with(b).includes(a) && a.with(b).includes(b), "{a} and {b}");
         }
-        // Of these two neither runs the other's code.
+        // Neither of these two runs the other's code.
         let (bytes, wide) = (Cpu::AVX2_VNNI, Cpu::from_name("512+fma").expect("it has a name"));
         assert!(!bytes.includes(wide) && !wide.includes(bytes));
         assert_eq!(bytes.with(wide).name(), "512+fma+vnni");

@@ -1,8 +1,11 @@
-//! How a product is summed: the modes of [`Op::Dot`], and what each requires of the CPU and of the operands.
+//! Summation of matmuls: the modes of [`Op::Dot`], and their requirements on the CPU and on the
+//! operands.
 //!
-//! In: a `dot` whose tiles have their spaces, and the CPU that its kernel is scheduled for. Out: whether a mode is possible,
-//! and the best one. The schedule writes the mode, the verifier checks it by the same rule, the interpreter executes it to the
-//! bit (`split`, whose order is that of a block's threads, as `fma`), and a back end prints it without asking the CPU again. What it must not know: instructions and registers.
+//! In: a `dot` whose tiles have memory spaces, and the CPU that its kernel is scheduled for. Out:
+//! whether a mode is possible, and the best one. The schedule writes the mode, the verifier checks
+//! it by the same rule, the interpreter executes it bit by bit (except for `split`, whose order
+//! depends on the threads of a block; it is executed as `fma`), and back ends follow it without
+//! querying the CPU again. It must not know instructions or registers.
 
 use super::{Body, BufferType, Cpu, Extent, Feature, GROUP, InstData, Op, Space, TileType, Type, Value};
 use crate::irtext::{Expr, TextError, read};
@@ -10,31 +13,34 @@ use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::table::Attribute;
 
-/// Bytes from row to row of what may be a panel: machine code writes out what it fetches ahead of it, and that grows with
-/// this. Pairs of steps are no further apart.
+/// Maximum row pitch of a panel in bytes: the size of the generated prefetch code is proportional
+/// to it. Pairs of k indices are no further apart.
 pub const MOST_PANEL_PITCH: i32 = 4096;
-/// Bytes from row to row that machine code can have as a displacement, at less than this.
+/// Row pitches below this can be displacements in machine code.
 const FARTHEST: i64 = 1 << 24;
 
-/// How an element of a product is summed: `n` steps, `a[k]` of its row and `b[k]` of its column in the order of `k`, each operation
-/// in `f32`, rounded to nearest even, unless something else is said. What is summed starts with `s`: 0, or the scalar that
-/// the product starts with.
+/// How an element of a matmul is summed: over `n` k indices in order, with `a[k]` from its row and
+/// `b[k]` from its column, each operation in `f32`, rounded to nearest even, unless stated
+/// otherwise. The sum starts with `s`: 0, or the scalar operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DotMode {
-    /// `s = s + a[k] b[k]` for each step, products and sums rounded on their own; of integers exact, except for what wraps. Any
-    /// CPU, any operands; on a GPU integers.
+    /// `s = s + a[k] b[k]` for each k, products and sums rounded separately; integers are exact,
+    /// except for wrapping. Any CPU, any operands; on a GPU, integers only.
     Chain,
-    /// `s = fma(a[k], b[k], s)` for each step. A column of a panel of integers is its numbers times their scales, rounded
-    /// once.
+    /// `s = fma(a[k], b[k], s)` for each k. A column of a quantised panel is its integers times
+    /// their scales, rounded once.
     Fma,
-    /// `s = fma(a[k + 1], b[k + 1], s)`, then `s = fma(a[k], b[k], s)`, for each pair of steps: elements are `bf16`, and the
-    /// number of steps is even. Subnormal elements count as 0, and so do subnormal sums (`vdpbf16ps`).
+    /// `s = fma(a[k + 1], b[k + 1], s)`, then `s = fma(a[k], b[k], s)`, for each pair of k indices:
+    /// elements are `bf16`, and the number of k indices is even. Subnormal elements count as 0, and
+    /// so do subnormal sums (`vdpbf16ps`).
     Pairs,
-    /// For each 32 steps, or what is left of them, two chains from 0, over the even and the odd steps: `e = fma(a[k], b[k], e)`,
-    /// `o = fma(a[k + 1], b[k + 1], o)`; then `s = s + (e + o)`. Elements are `bf16`; after an odd number of steps there is one
-    /// more of zeros. Subnormal elements count as 0, and so do subnormal sums (`tdpbf16ps`).
+    /// For each block of 32 k indices (the last may be shorter), two chains from 0, over the even
+    /// and the odd ones: `e = fma(a[k], b[k], e)`, `o = fma(a[k + 1], b[k + 1], o)`; then `s = s +
+    /// (e + o)`. Elements are `bf16`; an odd number of k indices is completed by a zero. Subnormal
+    /// elements count as 0, and so do subnormal sums (`tdpbf16ps`).
     Tiles,
-    /// Of a panel of integers `w[k]` with scales, for each [`GROUP`] steps, `c` being their scale:
+    /// For a quantised panel of integers `w[k]`, for each group of [`GROUP`] k indices with scale
+    /// `c`:
     ///
     /// ```text
     /// m = max |a[k]|, at least 1e-30;   t = fma(m, 1 / 127, m - m)
@@ -42,23 +48,26 @@ pub enum DotMode {
     /// s = fma(sum of q[k] w[k], c * t, s)
     /// ```
     ///
-    /// The sum of products of integers is exact. A NaN or an infinity among the `a[k]` makes `t` NaN (the maximum is taken of
-    /// bits without their sign). Of numbers of 4 bits, `w[k]` is sixteen times the number, and 1 / 2032 takes the place of
-    /// 1 / 127. Where the steps of the operation are not full groups, all of it is [`DotMode::Fma`].
+    /// The integer dot product is exact. A NaN or an infinity among the `a[k]` makes `t` NaN (the
+    /// maximum is of bits without their sign). For 4-bit integers, `w[k]` is sixteen times the
+    /// integer, and 1 / 2032 takes the place of 1 / 127. If K is not a multiple of the group size,
+    /// the whole operation is [`DotMode::Fma`].
     Groups,
-    /// Of few rows, on a GPU: the right operand is read once, 16 bytes a thread at a time, and its steps are divided among the threads.
-    /// Each has `p = fma(a[k], b[k], p)` for its own, from 0; the `p` are added in an order that depends on the size of the block and of the
-    /// tile alone, and `s` last. So an element is off by no more than one of [`DotMode::Fma`] may be.
+    /// For few rows, on a GPU: the right operand is read once, 16 bytes per thread at a time, and
+    /// its k indices are divided among the threads. Each thread computes `p = fma(a[k], b[k], p)`
+    /// over its own, from 0; the `p` are added in an order that depends only on the size of the
+    /// block and of the tile, and `s` last. So the error bound of an element is that of
+    /// [`DotMode::Fma`].
     Split,
 }
 
-/// The most rows of a product in the mode [`DotMode::Split`].
+/// Maximum number of rows in the mode [`DotMode::Split`].
 const FEW_ROWS: i64 = 8;
-/// The most sums that a thread has in it, where columns lie side by side.
+/// Maximum number of sums per thread in that mode, with contiguous columns.
 const MOST_SUMS: i64 = 32;
-/// Bytes that a thread reads at a time in it.
+/// Bytes that a thread reads at a time in that mode.
 const CHUNK: i64 = 16;
-/// Threads of a warp.
+/// Threads per warp.
 const WARP: i64 = 32;
 
 impl DotMode {
@@ -78,16 +87,16 @@ impl DotMode {
         }
     }
 
-    /// The best mode of a scheduled product: that which takes most steps at a time.
+    /// The best mode of a scheduled matmul: the one with the most k indices per instruction.
     pub(super) fn best(body: &Body, dot: &InstData, cpu: Cpu) -> DotMode {
         let all = [DotMode::Tiles, DotMode::Pairs, DotMode::Groups, DotMode::Fma];
         all.into_iter().find(|mode| mode.check(body, dot, cpu).is_ok()).unwrap_or(DotMode::Chain)
     }
 
-    /// Can a product that the threads of a block of so many warps compute have this mode?
+    /// Can a matmul computed by a block of this many warps have this mode?
     ///
     /// # Errors
-    /// What it lacks, in words.
+    /// The missing requirement.
     pub(super) fn check_for_gpu(self, body: &Body, dot: &InstData, warps: u32) -> Result<(), String> {
         let is_float = dot.result.and_then(|v| body.ty(v).elem()) == Some(Elem::F32);
         let own = if is_float { DotMode::Fma } else { DotMode::Chain };
@@ -97,10 +106,10 @@ impl DotMode {
         if self == own { Ok(()) } else { Err(format!("a GPU sums it as `{}`", own.name())) }
     }
 
-    /// Can a scheduled product have this mode?
+    /// Can a scheduled matmul have this mode?
     ///
     /// # Errors
-    /// What it lacks, in words.
+    /// The missing requirement.
     pub(super) fn check(self, body: &Body, dot: &InstData, cpu: Cpu) -> Result<(), String> {
         let has = match self {
             DotMode::Chain => return Ok(()),
@@ -148,30 +157,30 @@ impl Attribute for Option<DotMode> {
     }
 }
 
-/// A product's operands.
+/// The operands of a matmul.
 struct Product<'a> {
     body: &'a Body,
     left: &'a TileType,
     right: &'a TileType,
     result: &'a TileType,
-    /// What makes the operands; nothing where they are arguments of blocks.
+    /// The instructions that define the operands; `None` for block arguments.
     made: [Option<&'a InstData>; 2],
-    /// Does it add to a tile, or start with 0?
+    /// The accumulator is a tile, rather than a scalar 0.
     adds: bool,
 }
 
-/// Bytes of an element.
+/// Size of an element in bytes.
 fn size(elem: Elem) -> i64 {
     i64::try_from(elem.size()).unwrap_or(1)
 }
 
-/// Do neighbours along an axis lie side by side, and is all else at multiples of so many elements?
+/// Is an axis contiguous, and are all other strides multiples of `width` elements?
 fn in_rows_of_chunks(b: &BufferType, axis: usize, width: i64) -> bool {
     b.is_dense(axis) && b.strides.iter().enumerate().all(|(n, d)| n == axis || d.is_multiple_of(width))
 }
 
-/// Is an index certainly a multiple of a number: a number that is, or one times anything? (`tile::multiples` concludes more, and
-/// needs operations, which need the modes of this file.)
+/// Is an index provably a multiple of a number: a constant, or anything times one?
+/// (`tile::multiples` proves more, but depends on operations, which depend on this file.)
 fn is_multiple(body: &Body, v: Value, of: i64) -> bool {
     let Some(data) = body.def_inst(v) else { return false };
     match &data.op {
@@ -181,18 +190,18 @@ fn is_multiple(body: &Body, v: Value, of: i64) -> bool {
     }
 }
 
-/// The stride of a buffer along an axis, if it is known; 0 along none.
+/// The stride of a buffer along an axis, if it is a constant; 0 without an axis.
 fn stride(body: &Body, load: &InstData, axis: Option<usize>) -> Option<i64> {
     let buffer = body.ty(*load.operands.first()?).buffer()?;
     axis.map_or(Some(0), |axis| buffer.strides.get(axis)?.as_const())
 }
 
-/// The elements of a load's buffer.
+/// The element type of a load's buffer.
 fn elem(body: &Body, load: &InstData) -> Option<Elem> {
     body.ty(*load.operands.first()?).buffer().map(|b| b.elem)
 }
 
-/// The axis before the last of a load's buffer, and further ones before that.
+/// The `n`-th axis before the last of a load's buffer.
 fn axis_from_end(body: &Body, load: &InstData, n: usize) -> Option<usize> {
     body.ty(*load.operands.first()?).buffer()?.shape.len().checked_sub(n)
 }
@@ -200,7 +209,7 @@ fn axis_from_end(body: &Body, load: &InstData, n: usize) -> Option<usize> {
 impl<'a> Product<'a> {
     fn of(body: &'a Body, dot: &'a InstData) -> Option<Product<'a>> {
         let [a, b, acc] = dot.operands.as_slice() else { return None };
-        // Whether it is a number is known only from the operation that makes it.
+        // Only the defining operation shows whether it is a constant.
         let zero = |d: &InstData| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0);
         let adds = match body.ty(*acc) {
             Type::Scalar(_) => body.def_inst(*acc).is_some_and(zero),
@@ -216,8 +225,9 @@ impl<'a> Product<'a> {
         })
     }
 
-    /// Few rows, whose right operand lies in chunks of 16 bytes: of steps (then the left one does too), or of columns.
-    /// Of these, a warp has all, and each is a thread's in the end.
+    /// Few rows, with a right operand in 16-byte chunks: along k (then the left one is too), or
+    /// along columns. Every chunk is read by one thread of a warp, and every column is finally
+    /// summed by one thread.
     fn split(&self, warps: i64) -> Result<(), String> {
         let Extent::Static(rows @ 1..=FEW_ROWS) = self.result.rows else {
             return Err(format!("there must be 1 to {FEW_ROWS} rows"));
@@ -276,26 +286,27 @@ impl<'a> Product<'a> {
         self.body.ty(*data.operands.get(n)?).buffer()
     }
 
-    /// Does a window begin, and does each of its rows along an axis, at a multiple of so many elements?
+    /// Are a view's offset, and its stride along an axis, multiples of this many elements?
     fn in_chunks(&self, data: &InstData, b: &BufferType, axis: usize, width: i64) -> bool {
         let start = data.operands.get(axis + 1);
         in_rows_of_chunks(b, axis, width) && start.is_some_and(|v| is_multiple(self.body, *v, width))
     }
 
-    /// Vectors of columns.
+    /// Number of vectors per row of columns.
     fn vectors(&self, cpu: Cpu) -> i64 {
         let lanes = i64::from(cpu.lanes());
         self.result.cols.capacity().max(1).saturating_add(lanes - 1).div_euclid(lanes)
     }
 
-    /// The left operand's axis of steps, and its elements, if it is read in place.
+    /// The left operand's k axis and element type, if it is read in place.
     fn left_window(&self) -> Option<(Option<i64>, Option<Elem>)> {
         let load = self.made[0]?;
         let Op::Window { cols, .. } = load.op else { return None };
         Some((stride(self.body, load, cols), elem(self.body, load)))
     }
 
-    /// Operands of `f32`, or such that are widened to it; of the right one full vectors are read of each row.
+    /// `f32` operands, or such that are widened to it; rows of the right one are read in full
+    /// vectors.
     fn floats(&self, cpu: Cpu) -> Result<(), String> {
         if !matches!(self.left.space, Space::L1(..)) && self.left_window().is_none_or(|(_, e)| e != Some(Elem::F32)) {
             return Err("the left operand must be `f32`".into());
@@ -327,7 +338,7 @@ impl<'a> Product<'a> {
         self.made[1].is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows))
     }
 
-    /// Bytes from row to row of a panel of integers whose rows of scales have as many elements.
+    /// Row pitch in bytes of a quantised panel whose rows of scales have as many elements.
     fn scaled_row(&self, load: &InstData) -> Option<i64> {
         let axis = axis_from_end(self.body, load, 2)?;
         let row = stride(self.body, load, Some(axis))?;
@@ -335,7 +346,7 @@ impl<'a> Product<'a> {
         (scales == row).then_some(row)
     }
 
-    /// A panel of integers of two vectors of columns, whose steps are multiplied by those of full groups.
+    /// A quantised panel two vectors wide, with K a multiple of the group size.
     fn groups(&self, cpu: Cpu) -> Result<(), String> {
         let dense = matches!(self.left.space, Space::L1(..)) || self.left_window().is_some_and(|(s, _)| s == Some(1));
         if !dense {
@@ -349,7 +360,7 @@ impl<'a> Product<'a> {
         Ok(())
     }
 
-    /// A left operand of `bf16` in place, its steps dense; a right one that lies in pairs of steps.
+    /// A `bf16` left operand in place with contiguous k, and a right one in interleaved pairs.
     fn pairs(&self, cpu: Cpu) -> Result<(), String> {
         if self.left_window() != Some((Some(1), Some(Elem::BF16))) {
             return Err("the left operand must be a window of `bf16` with its steps side by side".into());

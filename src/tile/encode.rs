@@ -1,9 +1,10 @@
-//! A canonical encoding of kernels, plans and modules as bytes. Bytes are equal exactly where the texts are equal up to the
-//! names of values and blocks, and they cost far less than a text.
+//! A canonical encoding of kernels, plans and modules as bytes. Encodings are equal exactly if the
+//! text forms are equal up to the names of values and blocks, and are much cheaper than text.
 //!
-//! In: any kernel, plan or module. Out: bytes to compare and to hash; they mean nothing outside of the process that made
-//! them, and nothing reads them back. Values and blocks are numbered in order of first occurrence, so it does not matter whether
-//! a body was made by lowering or read from a text. What this must not know: what an operation does.
+//! In: any kernel, plan or module. Out: bytes to compare and to hash; they are meaningful only
+//! inside this process, and are never decoded. Values and blocks are numbered in order of first
+//! occurrence, so it does not matter whether a body was made by lowering or parsed. It must not
+//! know the semantics of operations.
 
 use std::hash::{Hash, Hasher};
 
@@ -15,18 +16,18 @@ use super::{
 use crate::scalar::{Scalar, round_to};
 use crate::source::Loc;
 
-/// What of a kernel is omitted.
+/// What the encoding of a kernel includes.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding {
-    /// Is its name in the bytes?
+    /// Include its name.
     pub name: bool,
-    /// Are the places in the source?
+    /// Include source locations.
     pub places: bool,
-    /// What it is scheduled for, instead of its own state.
+    /// Encoded in place of its own scheduling state.
     pub state: State,
 }
 
-/// The bytes of a kernel.
+/// Encodes a kernel.
 pub fn kernel(kernel: &Kernel, how: Encoding) -> Vec<u8> {
     let mut e = Encoder::new(how.places);
     if how.name {
@@ -36,7 +37,7 @@ pub fn kernel(kernel: &Kernel, how: Encoding) -> Vec<u8> {
     e.out.0
 }
 
-/// The bytes of a module, names and places included.
+/// Encodes a module, with names and locations.
 pub fn module(module: &Module) -> Vec<u8> {
     let mut e = Encoder::new(true);
     let Module { name, files, model, doc, entries, params, states, sites, packed, kernels, plans } = module;
@@ -65,8 +66,7 @@ pub fn module(module: &Module) -> Vec<u8> {
     e.out.0
 }
 
-/// What is hashed, as it is: no two sequences of things become the same bytes, for each writes its own length or has a
-/// fixed one.
+/// The encoding; it is injective, because each item has a fixed length or writes its length.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -80,7 +80,7 @@ impl Hasher for Bytes {
     }
 }
 
-/// Numbers for what is met, from 1; 0 where nothing was met yet.
+/// Numbers values and blocks in order of first occurrence, from 1; 0 means not seen.
 struct Encoder {
     out: Bytes,
     places: bool,
@@ -94,7 +94,7 @@ impl Encoder {
         Encoder { out: Bytes::default(), places, values: SecondaryMap::new(), blocks: SecondaryMap::new(), next: 0 }
     }
 
-    /// Begins another body.
+    /// Starts another body.
     fn forget_values(&mut self) {
         self.values.clear();
         self.blocks.clear();
@@ -225,12 +225,12 @@ impl Encoder {
                     std::mem::discriminant(&data.op).hash(&mut self.out);
                     self.extent(*rows);
                     self.extent(*cols);
-                    // A run does not hold runs; a broken body must not make this endless.
+                    // A run must not contain runs; in an invalid body this would recurse endlessly.
                     let plain = |i: &&Inst| !matches!(body.inst(**i).op, Op::Run { .. });
                     let insts: Vec<Inst> = insts.iter().filter(plain).copied().collect();
                     self.insts(body, &insts);
                 }
-                // A literal has as many digits as the type needs.
+                // A constant is encoded in its type.
                 Op::Const(Scalar::Float(x)) => {
                     let elem = data.result.and_then(|v| body.ty(v).elem());
                     let rounded = elem.map_or(*x, |elem| round_to(elem, *x));

@@ -1,12 +1,15 @@
-//! Which expressions over dimensions (forms) are not known to fit 64 bits: calls evaluate them on entry, every step checked.
+//! Finds expressions over dimensions that are not known to fit 64 bits; calls evaluate them on
+//! entry with checked arithmetic.
 //!
-//! In: a module. Out: for an entry point, the facts that each call checks beyond those that the module states ([`unstated`]), and
-//! for proofs, what is known of sizes where that was done ([`of_plan`], [`of_kernel`]). Code computes forms modulo 2^64, so all
-//! that is proved of them holds only because of these checks; they are derived from the module, not trusted to its text.
+//! In: a module. Out: for an entry point, the facts that each call checks beyond those in the
+//! module ([`unstated`]), and for proofs, the resulting bounds on sizes ([`of_plan`],
+//! [`of_kernel`]). Code computes expressions modulo 2^64, so proofs about them are valid only
+//! because of these checks; they are derived from the module, not taken from its text.
 //!
-//! Every form that code evaluates is considered: those of the plans with the entry's name, and of the kernels that these launch. If a
-//! form counts elements, four times as much must fit, so that indices up to a tile beyond it fit too. If a form names a length, whose
-//! value is known later, its largest size for any such value must fit. Most forms need no check: the bytes of an argument fit
+//! All expressions that code evaluates are considered: those of the plans with the entry's name,
+//! and of the kernels they launch. If an expression counts elements, four times its value must fit,
+//! so that indices up to a tile beyond it fit too. If it depends on a dimension bound later, its
+//! maximum over all values must fit. Most expressions need no check: the bytes of an argument fit
 //! 2^[`ADDRESS_BITS`](crate::shape::ADDRESS_BITS).
 
 use std::borrow::Cow;
@@ -15,29 +18,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Body, BufferType, Kernel, Module, Op, Plan, PlanVariant, Type};
 use crate::shape::{ADDRESS_BITS, Dim, Fact, Sizes};
 
-/// A form that counts elements is multiplied by this before it is checked: bytes of an element, as for tensors of the graph.
+/// Factor for expressions that count elements: bytes per element, as for tensors of the graph.
 const ELEMENT: i64 = 4;
 const MOST: i128 = i64::MAX as i128;
 
-/// A form that code evaluates.
+/// An expression that code evaluates.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Form {
-    /// What must fit; it names no length.
+    /// The bound that must fit; it does not depend on dimensions bound later.
     size: Dim,
-    /// The form.
+    /// The expression itself.
     dim: Dim,
-    /// How many times its size must fit.
+    /// Factor by which `size` is multiplied in the check.
     times: i64,
 }
 
 impl Form {
-    /// `None` for a number, and for what no call can compute ([`is_computable`]).
+    /// `None` for constants, and for expressions that no call can compute ([`is_computable`]).
     fn new(dim: &Dim, counts: bool, most: &BTreeMap<&str, &Dim>) -> Option<Form> {
         if dim.as_const().is_some() || !is_computable(dim) {
             return None;
         }
         let named = dim.symbols().iter().any(|name| most.contains_key(&**name));
-        // What is divided must fit too, and is what the form alone does not say.
+        // The numerator must fit too, which the expression itself does not imply.
         let whole = numerator(dim);
         let size = if named { whole.size_at_most(&|name| most.get(name).map(|d| (*d).clone())) } else { whole };
         let more = size.mul(&Dim::from(ELEMENT));
@@ -46,32 +49,32 @@ impl Form {
     }
 }
 
-/// What is divided when a form is computed: `T*T` of `T*T/4`.
+/// The intermediate result before the final division: `T*T` of `T*T/4`.
 fn numerator(dim: &Dim) -> Dim {
     dim.as_quotient().0
 }
 
-/// Can a call compute a form, with coefficients that fit?
+/// Can a call compute an expression, with coefficients that fit?
 pub(crate) fn is_computable(d: &Dim) -> bool {
     !d.is_too_long() && d.magnitude() <= MOST
 }
 
-/// What a call of an entry point checks beyond what the module states.
+/// The checks of an entry point's calls beyond those in the module.
 pub fn unstated(module: &Module, name: &str) -> Vec<Fact> {
     of_plan(module, name).unstated
 }
 
-/// What calls of the plans with a name check, and what follows from it.
+/// The checks of the plans with a name, and their consequences.
 pub(crate) struct Checked {
-    /// What they check beyond what the module states.
+    /// Checks beyond those in the module.
     pub(crate) unstated: Vec<Fact>,
-    /// What is known of sizes then.
+    /// Resulting bounds on sizes.
     pub(crate) sizes: Sizes,
-    /// Forms that no call can check: a length that they name could be too large.
+    /// Expressions that no call can check: a dimension bound later could make them too large.
     pub(crate) beyond: Vec<Dim>,
 }
 
-/// What calls of the plans with a name check.
+/// Computes the checks of the plans with a name.
 pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
     let plans: Vec<&Plan> =
         module.plans.iter().filter(|p| p.name == name && p.variant != PlanVariant::Prepare).collect();
@@ -94,7 +97,7 @@ pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
         let most: BTreeMap<&str, &Dim> = p.lengths().collect();
         forms.extend(dims.iter().filter_map(|(dim, counts)| Form::new(dim, *counts, &most)));
     }
-    // The largest first: smaller ones often follow.
+    // Largest first: smaller ones often follow.
     let mut forms: Vec<Form> = forms.into_iter().collect();
     forms.sort_by_key(|f| std::cmp::Reverse(f.size.magnitude()));
     let (mut unstated, mut beyond) = (Vec::new(), Vec::new());
@@ -107,7 +110,7 @@ pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
             unstated.push(Fact::fits(f.size.clone()));
             sizes.evaluated(&f.size, MOST);
         }
-        // The form itself where it names a length.
+        // The expression itself, if it depends on a dimension bound later.
         sizes.evaluated(&f.dim, MOST / i128::from(f.times));
     }
     for p in &plans {
@@ -118,7 +121,8 @@ pub(crate) fn of_plan(module: &Module, name: &str) -> Checked {
     Checked { unstated, sizes, beyond }
 }
 
-/// What is known of sizes in a kernel that no plan launches: it is run for dimensions of machines alone.
+/// Bounds on sizes in a kernel that no plan launches: it is only run with dimensions that machines
+/// can have.
 pub(crate) fn of_kernel(k: &Kernel) -> Sizes {
     let mut sizes = Sizes::default();
     k.symbols.iter().for_each(|s| sizes.symbol(s, 1 << ADDRESS_BITS));
@@ -130,10 +134,10 @@ pub(crate) fn of_kernel(k: &Kernel) -> Sizes {
     sizes
 }
 
-/// Dimensions that code evaluates, each once (most are in many places), and whether they count elements.
+/// Expressions that code evaluates, without duplicates, and whether they count elements.
 type Evaluated<'a> = BTreeSet<(Cow<'a, Dim>, bool)>;
 
-/// Those of a body.
+/// Collects from a body.
 fn body<'a>(body: &'a Body, all: &mut Evaluated<'a>) {
     for (_, _, data) in body.insts() {
         let ty = data.result.map(|v| body.ty(v));
@@ -145,17 +149,17 @@ fn body<'a>(body: &'a Body, all: &mut Evaluated<'a>) {
     }
 }
 
-/// Those of a buffer's type.
+/// Collects from a buffer's type.
 fn buffer<'a>(b: &'a BufferType, all: &mut Evaluated<'a>) {
     let dims = b.shape.iter().chain(&b.strides).filter(|d| d.as_const().is_none());
     all.extend(dims.map(|d| (Cow::Borrowed(d), true)));
 }
 
-/// Those of a kernel.
+/// Collects from a kernel.
 fn kernel<'a>(k: &'a Kernel, all: &mut Evaluated<'a>) {
     body(&k.body, all);
     for g in &k.grid {
-        // Points are counted from the extent rounded up.
+        // The number of points is the extent divided by the step, rounded up.
         all.insert((Cow::Owned(g.extent.add(&Dim::from(g.step.max(1) - 1))), true));
     }
     for p in &k.params {

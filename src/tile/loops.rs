@@ -1,12 +1,13 @@
-//! Loops of kernels over one axis.
+//! Construction of loops and branches in kernels.
 //!
-//! In: a builder at the block before the loop. Out: the loop, built at what is after it. `body` builds one iteration and gives what
-//! the next one starts with; it may make blocks of its own.
+//! In: a builder at the block before the loop. Out: the builder at the exit. `body` builds one
+//! iteration and returns the carried values of the next one; it may add blocks.
 
 use super::{KernelBuilder, Op, Type, Value};
 use crate::scalar::CmpOp;
 
-/// A loop of `start, start + step, ..` below `end`, with carried values; these as they are after it.
+/// A loop over `start, start + step, ..` below `end`, with carried values; returns their final
+/// values.
 pub(crate) fn counted(
     kb: &mut KernelBuilder,
     (start, end, step): (Value, Value, i64),
@@ -28,7 +29,7 @@ pub(crate) fn counted(
     .split_off(1)
 }
 
-/// A loop for as long as a condition on the carried values holds; these as they are after it.
+/// A loop that runs while a condition on the carried values holds; returns their final values.
 pub(crate) fn repeated(
     kb: &mut KernelBuilder,
     initial: &[Value],
@@ -50,14 +51,14 @@ pub(crate) fn repeated(
     state
 }
 
-/// A truth value that is known in another way where a condition holds than where it does not.
+/// A truth value that is computed differently depending on a condition.
 pub(crate) fn truth(
     kb: &mut KernelBuilder,
     condition: Value,
     then: impl FnOnce(&mut KernelBuilder) -> Value,
     otherwise: impl FnOnce(&mut KernelBuilder) -> Value,
 ) -> Value {
-    // Blocks take indices, and no truth values.
+    // Block arguments may be indices, but not truth values.
     let number = |kb: &mut KernelBuilder, truth: Value| {
         let (yes, no) = (kb.index(1), kb.index(0));
         kb.value(Op::Select, vec![truth, yes, no], Type::Index)
@@ -78,7 +79,8 @@ pub(crate) fn truth(
     kb.compare_scalars(CmpOp::Ne, given[0], no)
 }
 
-/// What is done where a condition holds, and where it does not; what either gives, which are indices or tiles of the same types.
+/// An if-else; returns the values of the branch that was taken, which are indices or tiles of the
+/// same types.
 pub(crate) fn branch(
     kb: &mut KernelBuilder,
     condition: Value,

@@ -1,33 +1,39 @@
-//! Tile IR: one kernel for each fused region, and for each entry point a plan that launches them.
+//! Tile IR: a kernel for each fused region, and for each entry point a plan that launches them.
 //!
-//! What lives here: the data structures, the operations ([`Op`], one table), builders, the text form, the verifier, the
-//! interpreter, the schedule. What comes in: kernels and plans from `lowering::tile`, or text. What goes out: scheduled
-//! kernels, which back ends translate instruction by instruction. What it must not know: the graph IR's operations, source syntax, Cranelift.
+//! Contents: the data structures, the operations ([`Op`], one table), builders, the text form, the
+//! verifier, the interpreter, the schedule. In: kernels and plans from `lowering::tile`, or text.
+//! Out: scheduled kernels, which back ends translate instruction by instruction. It must not know
+//! the graph IR's operations, source syntax, Cranelift.
 //!
 //! # The IR in one page
 //!
-//! A [`Kernel`] works on buffers: strided windows into memory whose extents and strides are dimension expressions over
-//! the kernel's run-time dimensions. Its grid is what may run in parallel. Its body is SSA in CFG form; values are
-//! indices (64-bit), scalars and *tiles* of rank 2. An extent of a tile is a number, or *bounded*: `%r<=64` is the
-//! run-time value `%r`, at most 64. Elements past a bounded extent do not exist, so the last tile of an axis is merely
-//! smaller: there are no masks, and an empty axis has tiles without rows. A schedule for a machine that computes full tiles
+//! A [`Kernel`] works on buffers: strided views of memory whose extents and strides are expressions
+//! over the kernel's run-time dimensions. Points of its grid may run in parallel. Its body is SSA
+//! in CFG form; values are indices (64-bit), scalars and *tiles* of rank 2. An extent of a tile is
+//! a constant, or *bounded*: `%r<=64` is the run-time value `%r`, at most 64. Elements past a
+//! bounded extent do not exist, so the last tile of an axis is simply smaller: there are no masks,
+//! and an empty axis has tiles without rows. A schedule for a machine that computes full tiles
 //! turns bounds into masks.
 //!
-//! A [`Plan`] is the host program of an entry point: it takes arguments, results, parameters and slots of the arena as
-//! buffers, makes views of them, and launches kernels, with loops and branches of its own.
+//! A [`Plan`] is the host program of an entry point: its buffers are arguments, results, parameters
+//! and slots of the arena; it makes views of them, and launches kernels, with loops and branches.
 //!
-//! Unscheduled, a tile is just a value. Scheduled for the CPU, `run` regions group what is done in one loop nest over
-//! rows and columns; inside, tiles are vector registers (`@reg`); a tile that lives longer lies in the worker's scratch
-//! (`@l1(OFFSET)`), where `dot` and `transpose` find their operands. Nothing is left to decide. For a GPU, scratch is the block's shared
-//! memory, and rows may be padded (`@l1(OFFSET, padded)`), so that threads read columns as fast.
+//! Unscheduled, a tile is just a value. Scheduled for the CPU, `run` regions group the work of one
+//! loop nest over rows and columns; inside, tiles are vector registers (`@reg`); a tile that lives
+//! longer is in the worker's scratch (`@l1(OFFSET)`), where `dot` and `transpose` find their
+//! operands. Nothing is left to decide. For a GPU, scratch is the block's shared memory, and rows
+//! may be padded (`@l1(OFFSET, padded)`) to avoid bank conflicts in columns.
 //!
-//! The same text carries schedules for wider CPUs (packed panels, accumulators that stay in vector registers) and for GPUs
-//! (shared memory, fragments, asynchronous copies and waits, barriers, warp specialisation). The schedule
-//! for GPUs makes the latter for products and attention of 16-bit floats (`schedule/tensor_cores`); programs in `tests/witnesses` are
-//! written by hand, as a yardstick, and the verifier rejects incorrect ones. Asynchronous operations have
-//! linear types (`slot`, `pending`, `group`): each value is used exactly once, and only a wait makes a tile of it.
+//! The same text form has schedules for wider CPUs (packed panels, accumulators that stay in vector
+//! registers) and for GPUs (shared memory, fragments, asynchronous copies and waits, barriers, warp
+//! specialisation). The schedule for GPUs makes the latter for matmuls and attention of 16-bit
+//! floats (`schedule/tensor_cores`); the programs in `tests/witnesses` are handwritten, as a
+//! yardstick, and the verifier rejects incorrect ones. Asynchronous operations have linear types
+//! (`slot`, `pending`, `group`): each value is used exactly once, and only a wait turns it into a
+//! tile.
 //!
-//! The contract is the text of [`verify`]; the syntax is in [`text`]; the semantics, by definition, in [`interp`].
+//! The contract is in [`verify`], the syntax in [`text`], and the semantics, by definition, in
+//! [`interp`].
 
 pub(crate) mod alignment;
 mod arena;

@@ -1,9 +1,8 @@
-//! Which indices are multiples of a number for all inputs of a kernel: products that take steps in pairs, and copies of 16 bytes, need to
-//! know.
+//! Divisibility analysis of indices, for matmuls that process k in pairs, and for 16-byte copies.
 //!
-//! In: a body and an index or an extent of it. Out: whether it is proved a multiple. An index is one if its operands are; a block
-//! argument is if every jump passes one, by induction over the iterations of a loop. What it must not know: products,
-//! instruction sets.
+//! In: a body and an index or an extent in it. Out: whether it is provably a multiple of a number
+//! for all inputs. An index is one if its operands are; a block argument is if every jump passes
+//! one, by induction over loop iterations. It must not know matmuls or instruction sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use super::{Block, BlockCall, Body, Extent, Op, Value, ValueDef};
 use crate::scalar::{BinaryOp, Scalar};
 
 impl Extent {
-    /// Is it certainly even, and the most that it can be too?
+    /// Is it provably even, including its maximum?
     pub fn is_even(self, body: &Body) -> bool {
         match self {
             Extent::Static(n) => n % 2 == 0,
@@ -20,7 +19,7 @@ impl Extent {
     }
 }
 
-/// Is an index certainly a multiple of `n`?
+/// Is an index provably a multiple of `n`?
 pub(crate) fn is_multiple(body: &Body, index: Value, n: i64) -> bool {
     let by_itself = |v: Value| match body.def_inst(v).map(|d| &d.op) {
         Some(Op::Const(Scalar::Int(literal))) => literal % n == 0,
@@ -34,7 +33,7 @@ pub(crate) fn is_multiple(body: &Body, index: Value, n: i64) -> bool {
         if by_itself(v) {
             continue;
         }
-        // All that this one is a multiple by.
+        // Everything that must be a multiple for this one to be.
         let from: Vec<Value> = match body.def(v) {
             ValueDef::Param => return false,
             ValueDef::Arg(block, place) => {
@@ -75,7 +74,7 @@ mod tests {
     use crate::source::SourceMap;
     use crate::tile::{ValueDef, text, verify};
 
-    /// A loop over 2304 steps, at most 2048 at a time, as products have it.
+    /// A loop over 2304 k indices, at most 2048 at a time, as in matmuls.
     const LOOP: &str = r#"module "loop"
 
 kernel @k(%n: index) grid(%i: ceil(8, 1)) {
@@ -99,7 +98,7 @@ kernel @k(%n: index) grid(%i: ceil(8, 1)) {
 }
 "#;
 
-    /// The names of the indices that are even.
+    /// The names of the indices that are provably even.
     fn even(source: &str) -> Vec<String> {
         let mut sources = SourceMap::new();
         let file = sources.add("multiples.tir", source);
@@ -137,7 +136,7 @@ kernel @k(%n: index) grid(%i: ceil(8, 1)) {
         // With an odd extent, the rest is odd.
         let odd = LOOP.replace("const 2304", "const 2303");
         assert_eq!(even(&odd), ["at", "start", "most", "next", "twice"]);
-        // From an odd start every second place is odd.
+        // From an odd start, every second index is odd.
         let odd = LOOP.replace("const 0 ", "const 1 ");
         assert_eq!(even(&odd), ["end", "most", "twice"]);
         let odd = LOOP.replace("const 2048", "const 2047");

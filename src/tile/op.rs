@@ -1,8 +1,8 @@
 //! The operations of the tile IR, declared once.
 //!
-//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained in `crate::table`): name,
-//! operands, attributes, where it may stand, effects, type rule, meaning. Every `match` on [`Op`] that decides something lists all
-//! of them.
+//! [`Op`] carries the attributes; the table below it has a row for each operation (the columns are
+//! explained in `crate::table`): name, operands, attributes, where it may occur, effects, type
+//! rule, meaning. Every `match` on [`Op`] that decides something lists all operations.
 
 use std::fmt;
 
@@ -12,25 +12,25 @@ use crate::shape::{Dim, Elem};
 use crate::ssa::Effects;
 use crate::table::operations;
 
-/// Steps of a product's inner index for which a scale of [`Op::LoadScaled`] holds.
+/// k indices per scale of [`Op::LoadScaled`].
 pub const GROUP: i32 = 32;
 
-/// Where an operation may stand.
+/// Where an operation may occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedIn {
     /// In kernels and in plans.
     Both,
     /// In kernels.
     Kernel,
-    /// In kernels that are scheduled.
+    /// In scheduled kernels.
     Scheduled,
-    /// In kernels that are scheduled for a CPU.
+    /// In kernels scheduled for a CPU.
     CpuKernel,
-    /// In kernels that are scheduled for a GPU.
+    /// In kernels scheduled for a GPU.
     GpuKernel,
-    /// In kernels for a GPU that launch others.
+    /// In GPU kernels that launch others.
     Persistent,
-    /// In plans, and in kernels for a GPU that launch others.
+    /// In plans, and in GPU kernels that launch others.
     Launching,
     /// In plans.
     Plan,
@@ -56,121 +56,132 @@ impl AllowedIn {
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Op {
     // Indices and scalars.
-    /// A literal index (an integer) or scalar, as the result's type says.
+    /// A constant index (an integer) or scalar, depending on the result's type.
     Const(Scalar),
     /// The value of a dimension expression: an index, or a scalar of the result's type.
     DimValue(Dim),
-    /// An operation on each element; of a tile or a scalar.
+    /// An elementwise operation; of a tile or a scalar.
     Unary(UnaryOp),
-    /// An operation on pairs of elements. Of tiles, where extents of 1 and scalars are broadcast; of scalars; of
-    /// indices, where `div` and `rem` round down.
+    /// A binary elementwise operation. Of tiles, where extents of 1 and scalars broadcast; of
+    /// scalars; of indices, where `div` and `rem` round down.
     Binary(BinaryOp),
-    /// A comparison, as [`Op::Binary`]; the result is `bool`. Of tiles, scalars or indices.
+    /// A comparison, like [`Op::Binary`]; the result is `bool`. Of tiles, scalars or indices.
     Compare(CmpOp),
-    /// `condition ? a : b`, as [`Op::Binary`]; of tiles, scalars or indices (with a scalar condition).
+    /// `condition ? a : b`, like [`Op::Binary`]; of tiles, scalars or indices (with a scalar
+    /// condition).
     Select,
-    /// Conversion to another element type in computation, or between an index and an integer scalar (the result's type
-    /// says which).
+    /// Conversion to another computation type, or between an index and an integer scalar
+    /// (determined by the result's type).
     Cast,
-    /// The nearest value of a narrower type, still in the type of computation: `bf16` and `f16` round to nearest even,
-    /// `i8` wraps. Of a tile or a scalar.
+    /// Rounds to a narrower type, but stays in the computation type: `bf16` and `f16` round to
+    /// nearest even, `i8` wraps. Of a tile or a scalar.
     Narrow {
         /// The narrower type.
         elem: Elem,
     },
-    /// One element of a buffer, converted to the type in which it is computed. Operands: buffer, an index for each axis.
+    /// Loads one element of a buffer, converted to its computation type. Operands: buffer, an index
+    /// for each axis.
     LoadScalar,
-    /// An index that is certainly in `0..bound`: the first operand. If it is not, that is reported, and the kernel (or the
-    /// plan) stops at once. Operands: index, bound.
+    /// The first operand, checked to be in `0..bound`. If it is not, the error is reported, and the
+    /// kernel or plan stops at once. Operands: index, bound.
     CheckIndex {
-        /// What the report says: index of a string in `Module::sites`.
+        /// The message: index of a string in `Module::sites`.
         site: u32,
     },
 
-    /// Gives a dimension its value: its operand, which is certainly from 0 to `most`. Types and attributes of what this
-    /// dominates may name it, and the kernels that are launched there; nothing else may.
+    /// Binds a dimension to the operand, which must be from 0 to `most`. Types and attributes of
+    /// instructions that this dominates may use it, and kernels launched by them; nothing else may.
     Length {
-        /// The dimension's name, which is none of the plan's symbols.
+        /// Name of the dimension, which must not be one of the plan's symbols.
         name: String,
-        /// What it is at most.
+        /// Its upper bound.
         most: Dim,
     },
 
     // Tiles.
-    /// A tile of a buffer. Operands: buffer, an index for each axis (the tile's first element). Each tile axis walks along
-    /// a buffer axis, or along none (its extent is then 1).
+    /// Loads a tile of a buffer. Operands: buffer, an index for each axis (the tile's first
+    /// element). Each tile axis goes along a buffer axis, or along none (its extent is then 1).
     Load {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
         /// The buffer axis along which columns go.
         cols: Option<usize>,
     },
-    /// Writes a tile into a buffer. Operands: buffer, an index for each axis, tile. No result. On a GPU, elements outside
-    /// of the buffer are omitted.
+    /// Stores a tile to a buffer. Operands: buffer, an index for each axis, tile. No result. On a
+    /// GPU, elements outside of the buffer are omitted.
     Store {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
         /// The buffer axis along which columns go.
         cols: Option<usize>,
     },
-    /// A tile (of the result's type) with the same scalar everywhere.
+    /// A tile (of the result's type) filled with a scalar.
     Full,
-    /// The same elements; a row, a column or a single element is spread to the result's extents.
+    /// The same elements; a row, a column or a single element is broadcast to the result's extents.
     Copy,
-    /// `start + i` along an axis, the same along the other: a tile of `i32` or `i64`. Operand: the index `start`.
+    /// `start + i` along one axis, constant along the other: a tile of `i32` or `i64`. Operand: the
+    /// index `start`.
     Iota {
         /// 0 counts rows, 1 counts columns.
         axis: usize,
     },
-    /// A reduction along an axis, which stays with extent 1. `mean` does not occur; `argmax` gives `i32`.
+    /// A reduction along an axis, which is kept with extent 1. `mean` does not occur; `argmax`
+    /// returns `i32`.
     Reduce {
-        /// What is computed.
+        /// Kind of reduction.
         kind: ReduceKind,
-        /// 0 reduces rows away, 1 columns.
+        /// 0 reduces over rows, 1 over columns.
         axis: usize,
     },
-    /// The element of a tile of one, as a scalar of its type.
+    /// The element of a 1 x 1 tile, as a scalar.
     Element,
     /// Rows and columns exchanged.
     Transpose,
-    /// A panel of integers times their scales, as `f32`: the right operand of products alone. Operands: a buffer of
-    /// `i8`, an index for each axis, a buffer of scales with as many axes. Rows (the steps of the product) go along the axis
-    /// before the last, columns along the last. With 4 bits, a byte has two steps, the first in its lower half, in two's
-    /// complement, and indices along that axis count bytes. Each [`GROUP`] steps have a row of scales; the tile starts with
-    /// a group. An element is its number, times its scale, rounded once ([`DotMode::Groups`] multiplies by the numbers
-    /// themselves).
+    /// Loads a quantised panel as `f32`: integers times their scales; only as the right operand of
+    /// a matmul. Operands: a buffer of `i8`, an index for each axis, a buffer of scales of the same
+    /// rank. Rows (k) go along the axis before the last, columns along the last. With 4 bits, a
+    /// byte has two k indices, the first in its low half, in two's complement, and indices along
+    /// that axis count bytes. Every [`GROUP`] k indices share a row of scales; the tile starts with
+    /// a group. An element is its integer times its scale, rounded once ([`DotMode::Groups`]
+    /// multiplies by the integers themselves).
     LoadScaled {
-        /// Bits of a number, 8 or 4.
+        /// Width of an integer, 8 or 4.
         bits: u8,
     },
-    /// A panel of `bf16` whose steps lie in pairs, as `f32`: the right operand of products alone, whose left operand may
-    /// then be a window of `bf16`. Operands: a buffer `[.., pairs, columns, 2]` of `bf16`, an index for each axis (the last
-    /// one 0). Rows (the steps of the product) go two to a pair; the tile starts with a pair. Where the number of
-    /// steps is odd, the second half of the last pair is zero.
+    /// Loads a panel of `bf16` with interleaved pairs of k indices, as `f32`; only as the right
+    /// operand of a matmul, whose left operand may then be a window of `bf16`. Operands: a buffer
+    /// `[.., pairs, columns, 2]` of `bf16`, an index for each axis (the last one 0). Two rows (k)
+    /// form a pair; the tile starts with a pair. If K is odd, the second half of the last pair is
+    /// zero.
     LoadPairs,
-    /// A tile of `f32`, each element the nearest `bf16`, whose rows lie in pairs: the right operand of products alone, whose
-    /// left operand may then be a window of `bf16`. Operand: a tile. The result may have a row more than that, of zeros,
-    /// so that their number is even; where the number is known at run time alone, it is the result's that counts: rows
-    /// after the operand's are zeros, and rows after its own are omitted. In scratch, a row of the result is two of its
-    /// rows, those of a column side by side in 4 bytes; it may lie over the operand.
+    /// Rounds a tile of `f32` to `bf16` and interleaves pairs of rows; only as the right operand of
+    /// a matmul, whose left operand may then be a window of `bf16`. Operand: a tile. The result may
+    /// have one more row, of zeros, to make their number even; if the number is only known at run
+    /// time, the result's number counts: rows after the operand's are zeros, and rows after its own
+    /// are omitted. In scratch, a row of the result is two of its rows, with the pair of a column
+    /// in 4 contiguous bytes; it may overlap the operand.
     PairRows,
-    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a sum of its own, over all
-    /// steps of this operation: what is summed over more steps than one operation takes is a sum of partial sums, and
-    /// its rounding errors grow with the steps of an operation, and with how many operations there are, not with their product.
-    /// `acc` is a tile, added to the end of the sum, or a scalar with which each sum starts (else with 0).
+    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a
+    /// sum of its own, over all k indices of this operation; longer sums are sums of partial sums,
+    /// whose rounding errors grow with the k indices per operation, and with the number of
+    /// operations, but not with their product. `acc` is a tile, added at the end of the sum, or a
+    /// scalar with which each sum starts (otherwise, it starts with 0).
     Dot {
-        /// How the sum is computed: the schedule says it, and an unscheduled product has none. Until then the sum is that of
-        /// the numbers, and which rounding errors it will have is open; the interpreter computes [`DotMode::Chain`].
+        /// How the sum is computed: chosen by the schedule, and absent in an unscheduled matmul.
+        /// Until then the sum is that of the real numbers, and its rounding errors are unspecified;
+        /// the interpreter computes [`DotMode::Chain`].
         mode: Option<DotMode>,
     },
 
     // Scheduled for a CPU, or for a GPU in runs.
-    /// One loop nest over rows and columns that does all the operations inside for each vector of elements. Its
-    /// instructions are in the same body; those whose result lies in scratch can be used after it. Reductions are all
-    /// along rows or all along columns; their results can be used after the run only. At each place of the iteration
-    /// space, what lies in scratch from before the run is read before anything is written. A row's reductions are written
-    /// at its end; so are a column's, which take its rows in order. On a GPU the threads of the block divide the places among
-    /// them, and partial results of a reduction become one in an order of their own.
+    /// One loop nest over rows and columns that executes all operations inside for each vector of
+    /// elements. Its instructions are in the same body; results in scratch can be used after it.
+    /// Reductions are either all along rows or all along columns; their results can be used only
+    /// after the run. At each position of the iteration space, scratch tiles from before the run
+    /// are read before anything is written. A row's reductions are written at its end; so are a
+    /// column's, whose rows are processed in order. On a GPU the threads of the block share the
+    /// positions, and partial results of a reduction are combined in an unspecified but fixed
+    /// order.
     Run {
         /// Rows of the iteration space.
         rows: Extent,
@@ -180,10 +191,11 @@ pub enum Op {
         insts: Vec<Inst>,
     },
 
-    /// A tile in place: it is read where it is used. Operands: buffer, an index for each axis, as [`Op::Load`]. The kernel
-    /// does not write the buffer. On a CPU its elements are of the type in which they are computed; those of a right operand
-    /// of `dot` may be `bf16`, and those of a left one whose right operand is `load_pairs` or `pair_rows`. On a GPU they are of
-    /// any type: they are converted on the way.
+    /// A tile in place: it is loaded where it is used. Operands: buffer, an index for each axis, as
+    /// in [`Op::Load`]. The kernel must not write the buffer. On a CPU its elements are of their
+    /// computation type, except that the right operand of `dot` may be `bf16`, and so may a left
+    /// operand whose right operand is `load_pairs` or `pair_rows`. On a GPU they are of any type,
+    /// and converted when loaded.
     Window {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
@@ -197,140 +209,152 @@ pub enum Op {
     Plan(PlanOp),
 }
 
-/// An operation of kernels that are scheduled for a GPU: shared memory, fragments, asynchronous copies and barriers.
+/// An operation of kernels that are scheduled for a GPU: shared memory, fragments, asynchronous
+/// copies and barriers.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub enum GpuOp {
-    /// Room in shared memory, empty.
+    /// An empty slot in shared memory.
     SharedSlot {
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset: u32,
     },
-    /// Starts to copy a tile of a buffer into a slot (`cp.async`, 16 bytes a thread). Outside of the buffer: zeros.
-    /// Operands: slot, buffer, an index for each axis.
+    /// Starts copying a tile of a buffer to a slot (`cp.async`, 16 bytes per thread), with zeros
+    /// outside of the buffer. Operands: slot, buffer, an index for each axis.
     CopyAsync {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
         /// The buffer axis along which columns go.
         cols: Option<usize>,
-        /// The buffer axis of panels, if columns go on in the next panel where one ends. A panel has as many columns as a
-        /// tile of shared memory has within which chunks are exchanged; the tile begins with one.
+        /// The buffer axis of panels, if columns continue in the next panel. A panel has as many
+        /// columns as a shared memory tile has within a swizzle pattern; the tile starts with a
+        /// panel.
         panels: Option<usize>,
     },
-    /// Closes a group: what its operand is the last operation of.
+    /// Commits a group, whose last operation is its operand.
     Commit,
-    /// The tile of a group, once at most `pending` later groups are under way; after a group of copies the whole block
-    /// meets, so that every thread sees the tile.
+    /// The tile of a group, after at most `pending` later groups are outstanding; after a group of
+    /// copies it includes a barrier of the block, so that every thread sees the tile.
     Wait {
-        /// How many groups that were committed later stay under way.
+        /// Number of later groups that may be outstanding.
         pending: u32,
     },
-    /// A tile of shared memory becomes a slot again. It is filled only after the block has met.
+    /// Turns a shared memory tile into a slot again. It may be filled only after a barrier of the
+    /// block.
     Release,
-    /// All threads of the block meet (`bar.sync 0`).
+    /// A barrier of all threads of the block (`bar.sync 0`).
     Barrier,
-    /// Reads a tile of shared memory into fragments: `ldmatrix`, with `.trans` for a right operand whose inner index is
-    /// along the rows (`@fragment(b)`). `f32` is rounded to `tf32`: 11 significant bits, to nearest, ties away from zero.
+    /// Loads a shared memory tile into fragments: `ldmatrix`, with `.trans` for a right operand
+    /// whose k axis is along the rows (`@fragment(b)`). `f32` is rounded to `tf32`: 11 significant
+    /// bits, to nearest, ties away from zero.
     LoadFragment,
-    /// Rounds an accumulator to 16 bits as a left operand; nothing moves between threads.
+    /// Rounds an accumulator to 16 bits as a left operand, without moving data between threads.
     Pack,
-    /// `acc + a @ b` on fragments (`mma.sync.m16n8k16`, of `tf32` `m16n8k8`), done when it returns. The layout of `b` says how it is stored.
+    /// `acc + a @ b` on fragments (`mma.sync.m16n8k16`; for `tf32`, `m16n8k8`), synchronous. The
+    /// layout of `b` says how it is stored.
     Mma,
-    /// `acc + a @ b` where `b` are integers of a panel times their scales (`mma.sync.m16n8k16` on integers that become 16-bit floats in
-    /// registers, exactly). Operands: `a` in fragments, a tile of shared memory of `i8`, one of scales with a row for each [`GROUP`]
-    /// steps, and an accumulator in the layout `quads`. The sum over a group is multiplied by the group's scale. With 4 bits a byte
-    /// has two steps, as in [`Op::LoadScaled`].
+    /// `acc + a @ b` where `b` is a quantised panel (`mma.sync.m16n8k16` on integers converted
+    /// exactly to 16-bit floats in registers). Operands: `a` in fragments, a shared memory tile of
+    /// `i8`, one of scales with a row per [`GROUP`] k indices, and an accumulator with layout
+    /// `quads`. The sum over a group is multiplied by the group's scale. With 4 bits a byte has two
+    /// k indices, as in [`Op::LoadScaled`].
     MmaScaled {
-        /// Bits of a number, 8 or 4.
+        /// Width of an integer, 8 or 4.
         bits: u8,
     },
-    /// An accumulator of the layout `quads` in the layout `acc`: elements move between the lanes of a quad.
+    /// Converts an accumulator from layout `quads` to layout `acc`: elements move between the lanes
+    /// of a quad.
     ConvertLayout,
-    /// Tiles of shared memory, each with a barrier *full* and a barrier *empty*.
+    /// Shared memory tiles, each with a *full* and an *empty* barrier.
     Ring {
-        /// Where the first tile lies in shared memory, in bytes; the others follow.
+        /// Offset of the first tile in shared memory in bytes; the others follow.
         offset: u32,
-        /// Where the barriers lie in shared memory, in bytes: the full ones, then the empty ones, 8 bytes each.
+        /// Offset of the barriers in shared memory in bytes: the full ones, then the empty ones, 8
+        /// bytes each.
         barriers: u32,
-        /// How many times a tile is released before it is empty: once by each warp that reads it.
+        /// Number of releases before a tile is empty: one by each warp that reads it.
         readers: u32,
     },
-    /// The slot of iteration `n` of a ring (stage `n` mod stages), once it is empty. Operands: ring, n.
+    /// The slot of iteration `n` of a ring (stage `n` mod stages), after it has become empty.
+    /// Operands: ring, n.
     RingAcquire,
-    /// Fills a slot of a ring through the tensor memory accelerator, which signals its *full* barrier. Outside of the
-    /// buffer: zeros. Operands: slot, buffer, an index for each axis.
+    /// Fills a slot of a ring through the tensor memory accelerator, which signals its *full*
+    /// barrier, with zeros outside of the buffer. Operands: slot, buffer, an index for each axis.
     TmaLoad {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
         /// The buffer axis along which columns go.
         cols: Option<usize>,
     },
-    /// The tile of iteration `n` of a ring, once it is full. Operands: ring, n.
+    /// The tile of iteration `n` of a ring, after it has become full. Operands: ring, n.
     RingWait,
-    /// Signals the *empty* barrier of a tile that this warp no longer reads it. Operands: ring, tile.
+    /// Signals the *empty* barrier of a tile that this warp has finished reading. Operands: ring,
+    /// tile.
     RingRelease,
-    /// Makes registers written so far visible to the products that follow (`wgmma.fence`).
+    /// Makes earlier register writes visible to the following matmuls (`wgmma.fence`).
     WgmmaFence,
     /// Starts `acc + a @ b` (`wgmma.mma_async`): `a` in fragments or in shared memory, `b` in shared memory.
     Wgmma {
-        /// Is the inner index of `b` along its columns?
+        /// The k axis of `b` is along its columns.
         trans_b: bool,
     },
-    /// How many blocks run: as many as do at the same time, at most one for each point of the grid. A kernel that asks does the points
-    /// that are so many apart, from its own one on.
+    /// Number of blocks: as many as run concurrently, at most one per point of the grid. A kernel
+    /// that uses it processes every `blocks`-th point, starting with its own.
     Blocks,
-    /// Some warps meet: waits at a barrier (`bar.sync id, threads`), or only arrives at it (`bar.arrive`). Operand: its
-    /// number, 1 to 15.
+    /// A barrier of some warps: waits (`bar.sync id, threads`), or only arrives (`bar.arrive`).
+    /// Operand: the barrier's number, 1 to 15.
     NamedBarrier {
-        /// How many threads take part, those that only arrive included.
+        /// Number of participating threads, including arriving ones.
         threads: u32,
         /// Does this warp wait?
         wait: bool,
     },
-    /// All blocks of the grid meet: each sees what the others wrote before. In a kernel that launches others.
+    /// A barrier of all blocks of the grid: each sees the earlier writes of the others. In a kernel
+    /// that launches others.
     GridBarrier,
 }
 
 /// An operation of plans: the memory of a call, views of it, and launches.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub enum PlanOp {
-    /// The data of an argument of the entry point, row-major.
+    /// An argument of the entry point, row-major.
     Arg(u32),
-    /// The data of a result of the entry point, row-major.
+    /// A result of the entry point, row-major.
     Out(u32),
-    /// The data of a tap, row-major: `[extents.., shape..]`; or, by [`TapPart`], one `bool` for each of the extents, in which
-    /// true says that this was written; or one for each of those of the arrays of layers alone, in which true says that the
-    /// call requests it.
+    /// A tap, row-major: `[extents.., shape..]`; or, depending on [`TapPart`], a `bool` for each
+    /// index in the extents, true if it was written; or a `bool` for each index into the arrays of
+    /// layers alone, true if the call requests it.
     Tap {
-        /// Its path, `*` for each array index; with a mark after for what is not its data.
+        /// Its path, `*` for each array index; with a suffix if it is not the data.
         name: String,
     },
-    /// The data of a parameter. Operands index the arrays of layers on its path.
+    /// A parameter. Operands index the arrays of layers on its path.
     Param {
         /// Its path, `*` for each array index.
         name: String,
     },
-    /// What the session keeps under a name, row-major.
+    /// A state of the session, row-major.
     State {
         /// Its name.
         name: String,
     },
-    /// Room in the arena.
+    /// Memory in the arena.
     Slot(u32),
-    /// Part of the packed area, which the plan that prepares fills and the others read.
+    /// Part of the packed area, which the preparing plan fills and the others read.
     Packed {
-        /// Where it starts, in bytes.
+        /// Offset in bytes.
         offset: u64,
     },
-    /// Another window (the result's type) into a buffer's storage, which starts `offset` elements further, plus each index
-    /// operand times its stride. Operands: buffer, indices.
+    /// Another view (the result's type) of a buffer's memory, which starts `offset` elements
+    /// further, plus each index operand times its stride. Operands: buffer, indices.
     View {
-        /// Elements to skip.
+        /// Constant offset in elements.
         offset: Dim,
-        /// One for each index operand.
+        /// One per index operand.
         strides: Vec<Dim>,
     },
-    /// Runs a kernel over its grid. Operands: its parameters, in order. Kernels see the run-time dimensions by name. In a kernel for a
-    /// GPU the blocks that run this one divide the points of that grid among themselves, and none waits for another.
+    /// Launches a kernel over its grid. Operands: its parameters, in order. Kernels refer to the
+    /// run-time dimensions by name. In a GPU kernel, the blocks that run it share the points of the
+    /// launched grid, without waiting for each other.
     Launch {
         /// Name of the kernel.
         kernel: String,
@@ -437,13 +461,14 @@ operations! {
 }
 
 impl Op {
-    /// May it stand in a kernel that launches others: does it launch, make windows, or compute indices and scalars?
+    /// May it occur in a kernel that launches others: does it launch, make views, or compute
+    /// indices and scalars?
     pub(crate) fn stands_beside_launches(&self) -> bool {
         let place = self.info().class;
         matches!(self, Op::Unary(_)) || matches!(place, AllowedIn::Both | AllowedIn::Launching | AllowedIn::Persistent)
     }
 
-    /// Does it compute an element of a tile from those at the same place, or nothing of a tile?
+    /// Is it elementwise, or does it not compute a tile?
     pub(crate) fn is_elementwise(&self) -> bool {
         matches!(
             self,
@@ -464,7 +489,7 @@ impl Op {
         )
     }
 
-    /// The dimensions in its attributes.
+    /// The dimension expressions in its attributes.
     pub fn dims(&self) -> Vec<&Dim> {
         match self {
             Op::DimValue(d) => vec![d],
@@ -472,7 +497,7 @@ impl Op {
         }
     }
 
-    /// Which operand is a buffer that is read or written at indices, which follow it.
+    /// Position of the buffer operand that is accessed at the indices after it.
     pub fn accessed(&self) -> Option<usize> {
         let operands = self.info().operands;
         let at = operands.iter().position(|o| *o == "buffer")?;
@@ -481,30 +506,30 @@ impl Op {
 }
 
 impl fmt::Display for Op {
-    /// The name alone; attributes are the text form's business.
+    /// The name without attributes, which the text form prints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.info().name)
     }
 }
 
-/// The element type in computation for a buffer's element type: small floats as `f32`, `i8` as `i32`.
+/// The computation type of a buffer's element type: small floats as `f32`, `i8` as `i32`.
 pub(crate) fn computed(elem: Elem) -> Elem {
     super::types::computed(elem)
 }
 
-/// What a [`Op::Tap`] of a plan is, by its name.
+/// The part of a tap that an [`Op::Tap`] of a plan refers to, encoded in its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapPart {
-    /// The tap's data: its path alone.
+    /// The data: the path alone.
     Data,
-    /// What was written of it: its path and `?`.
+    /// Which elements were written: the path and `?`.
     Written,
-    /// What the call requests of it: its path and `!`.
+    /// Which elements the call requests: the path and `!`.
     Asked,
 }
 
 impl TapPart {
-    /// The name of this part of a tap.
+    /// The name for this part of a tap.
     pub fn of(self, tap: &str) -> String {
         match self {
             TapPart::Data => tap.to_string(),
@@ -513,7 +538,7 @@ impl TapPart {
         }
     }
 
-    /// The tap that a name belongs to, and which part of it.
+    /// Splits a name into the tap and the part.
     pub fn read(name: &str) -> (&str, TapPart) {
         match (name.strip_suffix('?'), name.strip_suffix('!')) {
             (Some(tap), _) => (tap, TapPart::Written),

@@ -1,30 +1,30 @@
-//! How the plan that prepares fills the packed area: a launch for each tensor of a parameter, in loops over the arrays of
-//! layers that it is in.
+//! How the preparing plan fills the packed area: a launch for each tensor of a parameter, in loops
+//! over the arrays of layers around it.
 //!
-//! In: a kernel's name, the windows of a parameter that it reads, and what it writes of the packed area. Out: instructions of
-//! the plan. What it must not know: what a kernel does with a parameter.
+//! In: a kernel's name, the views of a parameter that it reads, and the areas it writes. Out:
+//! instructions of the plan. It must not know what a kernel does with a parameter.
 
 use super::{Block, Op, PlanBuilder, PlanOp, Type, Value, View};
 use crate::interface::{ParamDecl, param_named};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, TensorType};
 
-/// What a launch writes of the packed area, for one tensor of an array: a part of so large a whole.
+/// An area that a launch writes, per tensor of an array: a part of a whole.
 pub(crate) struct Area {
-    /// Start of what all tensors of the array have there.
+    /// Offset of the array's area.
     pub(crate) offset: u64,
-    /// The extents of what one has.
+    /// Extents of the area of one tensor.
     pub(crate) whole: Vec<Dim>,
-    /// What the kernel takes, the strides being those of the whole.
+    /// The view passed to the kernel; its strides are those of the whole.
     pub(crate) part: View,
-    /// Its first element in the whole.
+    /// Offset of its first element in the whole.
     pub(crate) start: Dim,
 }
 
-/// Launches a kernel for each tensor of a parameter, of which there are so many: it reads windows of it and writes areas.
+/// Launches a kernel for each tensor of a parameter: it reads views of the tensor and writes areas.
 ///
 /// # Errors
-/// A parameter that is not declared, a bug in attnc.
+/// An undeclared parameter, which is a bug in attnc.
 pub(crate) fn launch_for_each(
     b: &mut PlanBuilder,
     params: &[ParamDecl],
@@ -60,10 +60,10 @@ pub(crate) fn launch_for_each(
     Ok(())
 }
 
-/// A loop that is being built: its head, what follows it, its counter.
+/// A loop under construction: its header, its exit, its counter.
 type Loop = (Block, Block, Value);
 
-/// Opens a loop for each count, outermost first; the counters, and what closes the loops.
+/// Opens a loop for each count, outermost first; returns the counters, and the loops to close.
 fn open_loops(b: &mut PlanBuilder, counts: &[i64]) -> (Vec<Value>, Vec<Loop>) {
     let (mut indices, mut loops) = (Vec::new(), Vec::new());
     for count in counts {

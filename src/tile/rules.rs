@@ -1,9 +1,9 @@
-//! Type rules: which operands an operation takes, and what its result is.
+//! Type rules: valid operands of each operation, and the type of its result.
 //!
-//! In: an operation, the types of its operands, and the declared type of its result where the operands do not fix it.
-//! Out: the type that the result must have, or an error message. Spaces of tiles are not checked here: the space of a result
-//! is taken from its declaration and checked by `verify`, as is everything that depends on the body, the kernel or the order of
-//! instructions.
+//! In: an operation, the types of its operands, and the declared type of its result if the operands
+//! do not determine it. Out: the type that the result must have, or an error message. Memory spaces
+//! of tiles are not checked here: the space of a result is taken from its declaration and checked
+//! by `verify`, as is everything that depends on the body, the kernel or the order of instructions.
 
 use super::types::{Fragment, Queue, Space, computed};
 use super::{BufferType, DotMode, Extent, GROUP, Inst, Op, TileType, Type};
@@ -19,7 +19,7 @@ const ONE: Extent = Extent::Static(1);
 /// Rows and columns of a tile.
 type Shape = (Extent, Extent);
 
-/// One element, or a tile of them: element type and extents.
+/// Element type and extents of a scalar or tile.
 fn shape(t: &Type) -> Rule<(Elem, Option<Shape>)> {
     match t {
         Type::Scalar(elem) => Ok((*elem, None)),
@@ -30,7 +30,7 @@ fn shape(t: &Type) -> Rule<(Elem, Option<Shape>)> {
     }
 }
 
-/// The extents of operands side by side: equal, or one of them 1.
+/// The broadcast extents of operands: equal, or one of them is 1.
 fn broadcast(shapes: &[(Elem, Option<Shape>)]) -> Rule<Option<Shape>> {
     let join = |name: &str, a: Extent, b: Extent| match (a, b) {
         _ if a == b || b == ONE => Ok(a),
@@ -54,7 +54,7 @@ fn made(elem: Elem, shape: Option<Shape>, declared: Option<&Type>) -> Type {
     }
 }
 
-/// The declared space; undecided where nothing is declared.
+/// The declared space; undecided if there is no declaration.
 fn space_of(declared: Option<&Type>) -> Space {
     declared.and_then(Type::tile).map_or(Space::Any, |t| t.space)
 }
@@ -79,12 +79,13 @@ fn declared_tile(declared: Option<&Type>) -> Rule<&TileType> {
     declared.and_then(Type::tile).ok_or_else(|| "makes a tile".into())
 }
 
-/// The declared type as it is.
+/// Accepts the declared type.
 fn keep(declared: Option<&Type>) -> Rule {
     Ok(declared.cloned())
 }
 
-/// The buffer at operand `at`, an index for each of its axes, and `after` more operands.
+/// The buffer at operand `at`, followed by an index for each of its axes, and `after` more
+/// operands.
 fn accessed<'a>(types: &[&'a Type], at: usize, after: usize) -> Rule<&'a BufferType> {
     let b = buffer(types, at)?;
     if types.len() != at + 1 + b.shape.len() + after {
@@ -116,7 +117,7 @@ fn same_shape(a: &TileType, b: &TileType) -> Rule<()> {
     if (a.rows, a.cols) == (b.rows, b.cols) { Ok(()) } else { Err("the extents differ".into()) }
 }
 
-/// Extents of a product: those of the accumulator.
+/// The extents of a matmul must match the accumulator.
 fn product(a: Shape, b: Shape, acc: &TileType) -> Rule<()> {
     if a.1 != b.0 {
         return Err(format!("the inner extents {} and {} differ", a.1, b.0));
@@ -135,10 +136,10 @@ fn transposed(t: &TileType) -> Shape {
     (t.cols, t.rows)
 }
 
-/// The type that the result of an operation must have; `None` where it has none.
+/// The type that the result of an operation must have; `None` if it has no result.
 ///
 /// # Errors
-/// What does not fit, in words that follow the operation's name.
+/// An error message that continues after the operation's name.
 pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
     op.rule(Given { types, declared })
 }
@@ -263,7 +264,7 @@ pub(super) fn store(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>
     let types = given.types;
     let b = accessed(types, 0, 1)?;
     let t = tile(types, types.len() - 1)?;
-    // Only fragments of a GPU hold narrow elements.
+    // Only GPU fragments hold narrow elements.
     if t.elem != b.elem {
         same(t.elem, computed(b.elem))?;
     }
@@ -518,7 +519,7 @@ pub(super) fn wgmma(given: Given<'_>, trans_b: &bool) -> Rule {
     Ok(Some(Type::Pending(Queue::Mma, acc.clone())))
 }
 
-/// What stands alone: a loop nest, whose operations are judged by themselves; a meeting of threads.
+/// Operations that stand alone: a loop nest, whose operations are checked separately; a barrier.
 pub(super) fn run(_given: Given<'_>, _rows: &Extent, _cols: &Extent, _insts: &[Inst]) -> Rule {
     Ok(None)
 }
@@ -542,7 +543,7 @@ pub(super) fn ring_of(given: Given<'_>, _offset: &u32, _barriers: &u32, _readers
     }
 }
 
-/// Memory of a plan, by its number, name or offset.
+/// Memory of a plan, identified by its number, name or offset.
 pub(super) fn memory<T: ?Sized>(given: Given<'_>, _which: &T) -> Rule {
     declared_buffer(given.declared)
 }
@@ -560,7 +561,8 @@ fn declared_buffer(declared: Option<&Type>) -> Rule {
     }
 }
 
-/// The buffers have the same axes, except for the last one before the columns, along which a row of scales is for a group.
+/// The buffers have the same axes, except for the one before the columns, along which there is a
+/// row of scales per group.
 pub(super) fn scaled(given: Given<'_>, bits: &u8) -> Rule {
     let Given { types, declared } = given;
     let (b, t) = (accessed(types, 0, 1)?, declared_tile(declared)?);
@@ -593,7 +595,8 @@ pub(super) fn scaled(given: Given<'_>, bits: &u8) -> Rule {
     keep(declared)
 }
 
-/// A buffer of `bf16` whose last two axes are columns and the halves of a pair, dense, all extents known from the pairs on.
+/// A buffer of `bf16` whose last two axes are columns and the halves of a pair, contiguous, with
+/// constant extents from the pairs on.
 pub(super) fn pairs(given: Given<'_>) -> Rule {
     let Given { types, declared } = given;
     let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
@@ -611,8 +614,8 @@ pub(super) fn pairs(given: Given<'_>) -> Rule {
     keep(declared)
 }
 
-/// As many rows as the operand has, or one more to be even at most; where they are bounded, so are those of the operand, and
-/// this holds of the bounds.
+/// As many rows as the operand, or one more to make them even; if they are bounded, so are the
+/// operand's, and this holds for the bounds.
 pub(super) fn pair_rows(given: Given<'_>) -> Rule {
     let Given { types, declared } = given;
     let (x, t) = (tile(types, 0)?, declared_tile(declared)?);

@@ -1,32 +1,39 @@
-//! The schedule: how operands of products lie, which operations share a loop nest, and where each tile lives.
+//! The schedule: chooses layouts of matmul operands, loop nests, and the memory of each tile.
 //!
-//! In: an unscheduled module. Out: the same module scheduled. For a GPU steps 0 and 4 to 6 are the same, the others those of
-//! `gpu`. What it does for a CPU, in order:
+//! In: an unscheduled module. Out: the same module scheduled. For a GPU, steps 0 and 4 to 6 are the
+//! same, the others are in `gpu`. Steps for a CPU, in order:
 //!
-//! 0. **Variants.** Attention, of which an unscheduled kernel says the algorithm alone, is computed by kernels for the machine, in the
-//!    variant that fits the call (`attention`).
-//! 1. **Panels.** Products get panels for right operands, packed before all calls or just before, and tiles of the machine's
-//!    sizes (`panels`); those in loops over time compute several panels at a time (`jam`).
+//! 0. **Variants.** Attention, of which an unscheduled kernel defines only the algorithm, is
+//!    computed by kernels for the machine, in the variant that fits the call (`attention`).
+//! 1. **Panels.** Matmuls get panels for right operands, packed before all calls or just before,
+//!    and tiles of the machine's sizes (`panels`); in loops over time they compute several panels
+//!    at a time (`jam`).
 //!
-//! Then, of each kernel:
+//! Then, for each kernel:
 //!
-//! 2. **Steps.** A product over many steps becomes a loop over blocks of them, whose sums are added (`steps`).
-//! 3. **Windows.** What products can read in place is not copied (`windows`), and sums that start with a number are not
-//!    filled with it first.
-//! 4. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
-//!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run, and a
-//!    run reduces along one axis alone. Loads, fills and counters cost no more in a second place than a detour through
-//!    scratch, so each run that uses one has its own; work on these alone that is used once goes to its use. `dot`,
-//!    `transpose` and `pair_rows` stand alone.
-//! 5. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
-//!    results of reductions, arguments of blocks and whatever a later run uses live in scratch.
-//! 6. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
-//!    argument and what it is given; the accumulator and the result of a `dot`; an operand and a result of the same shape
-//!    in one run), then any, first fit. Each jump hands over copies; those that share with what they copy go away.
+//! 2. **Partial sums.** A matmul with large K becomes a loop over blocks of k, whose sums are added
+//!    (`steps`).
+//! 3. **Windows.** Operands that matmuls can read in place are not copied (`windows`), and
+//!    accumulators with a constant initial value are not filled with it first.
+//! 4. **Group.** The tile operations of a block go into `run` regions. An operation joins the first
+//!    run with its own iteration space (rows x columns) in which its operands are available; a
+//!    reduction's result is available after its run, and a run reduces along one axis only.
+//!    Recomputing loads, fills and counters costs no more than a detour through scratch, so each
+//!    run that uses one has its own copy; work on these alone that is used once moves to its use.
+//!    `dot`, `transpose` and `pair_rows` stand alone.
+//! 5. **Place.** A tile that is used only in its own run is in registers. The operands and results
+//!    of operations that stand alone, the results of reductions, block arguments and tiles used by
+//!    later runs are in scratch.
+//! 6. **Share.** Tiles in scratch with disjoint live ranges share memory: first where that saves a
+//!    copy (a block argument and the value passed for it; the accumulator and the result of a
+//!    `dot`; an operand and a result of the same shape in one run), then any, first fit. Each jump
+//!    passes copies; copies that share memory with their source are removed.
 //!
-//! 7. **Sum.** Each product gets the best mode that the CPU has and its operands fit ([`DotMode`]): how its sums are rounded.
+//! 7. **Sum.** Each matmul gets the best mode that the CPU has and its operands permit
+//!    ([`DotMode`]), which determines how its sums are rounded.
 //!
-//! What it does not do: choose the rows and columns of tiles but for products and attention (the lowering did), pass tiles over a conditional jump. That it refuses.
+//! Limits: it does not choose the rows and columns of tiles except for matmuls and attention
+//! (lowering did), and rejects tiles passed over a conditional jump.
 
 mod attention;
 mod formats;
@@ -66,15 +73,15 @@ use sharing::{Sharing, insts_of, step_back};
 use sources::{Grouping, sources, stored};
 pub use tensor_cores::tensor_core_kernel;
 
-/// Schedules a module for a level: what its products read, its kernels, and which slots of the arena share memory. Packed
-/// weights are kept as `weights` says. Kernels that are scheduled already stay as they are.
+/// Schedules a module for a CPU: layouts of matmul operands, kernels, and sharing of arena slots.
+/// `weights` is the format of packed weights. Kernels that are already scheduled are unchanged.
 ///
 /// # Errors
-/// What this schedule cannot express, in words.
+/// A message about what this schedule cannot express.
 pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> Result<VerifiedModule, String> {
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
     let scheduled = module.clone().changed(|module| {
-        // Kernels that access something else than before.
+        // Kernels whose accesses have changed.
         let target = Target::from(level);
         let attentions = attention::expand(module, target, &BTreeMap::new())?;
         let (_, mut changed) = panels::choose(module, &target, weights)?;
@@ -94,22 +101,24 @@ pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> 
     scheduled.map_err(|(_, complaint)| complaint)
 }
 
-/// Gives each attention of a module the variants that a level has for it, and does nothing else: what [`schedule`] begins with. The
-/// kernels stay unscheduled.
+/// Expands each attention of a module to its variants for a CPU, and nothing else: the first step
+/// of [`schedule`]. The kernels stay unscheduled.
 ///
 /// # Errors
-/// A variant that cannot be written, a bug in attnc.
+/// A variant that cannot be made, which is a bug in attnc.
 pub fn choose_forms(module: &VerifiedModule, level: Cpu) -> Result<VerifiedModule, String> {
     let chosen = module.clone().changed(|module| attention::expand(module, Target::from(level), &BTreeMap::new()));
     chosen.map_err(|(_, complaint)| complaint)
 }
 
-/// How many blocks of keys the attentions of an unscheduled module visit at a level, where their masks are formulas over positions.
+/// How many blocks of keys the attentions of an unscheduled module visit on a CPU, if their masks
+/// are formulas over positions.
 pub fn visited_blocks(module: &VerifiedModule, level: Cpu) -> Vec<VisitedBlocks> {
     attention::counts(module, Target::from(level))
 }
 
-/// The parameters that a schedule for a level would pack in fewer bytes, each with what is packed of it, in order of name.
+/// The parameters that a schedule for a CPU would pack in a narrower format, sorted by name, each
+/// with its packed part.
 ///
 /// # Errors
 /// As [`schedule`].
@@ -122,16 +131,16 @@ pub fn packed_weights(
     Ok(losses::packed(&packing))
 }
 
-/// Schedules a kernel for a level, as it is: its operands stay where they lie, and its tiles as large as they are. One that is
-/// scheduled already stays as it is.
+/// Schedules a kernel for a CPU without changing operand layouts or tile sizes. An already
+/// scheduled kernel is unchanged.
 ///
 /// # Errors
-/// What this schedule cannot express, in words.
+/// A message about what this schedule cannot express.
 pub fn schedule_kernel(kernel: &mut Kernel, level: Cpu) -> Result<(), String> {
     schedule_in_steps(kernel, level).map(|_| ())
 }
 
-/// The same; whether a product was put into a loop.
+/// The same; returns whether a matmul was put into a loop.
 fn schedule_in_steps(kernel: &mut Kernel, level: Cpu) -> Result<bool, String> {
     if kernel.state != State::Unscheduled {
         return Ok(false);
@@ -144,8 +153,8 @@ fn schedule_in_steps(kernel: &mut Kernel, level: Cpu) -> Result<bool, String> {
     Ok(split)
 }
 
-/// Steps 4 to 6: which operations share a run, where each tile lives, and which tiles share memory. For every machine the same, but
-/// for what it asks for.
+/// Steps 4 to 6: which operations share a run, where each tile lives, and which tiles share memory.
+/// The same for every machine, except for `grouping`.
 fn group_and_place(kernel: &mut Kernel, grouping: Grouping) -> Result<(), String> {
     start_with_scalars(&mut kernel.body);
     let copies = copy_arguments(&mut kernel.body)?;
@@ -159,7 +168,7 @@ fn group_and_place(kernel: &mut Kernel, grouping: Grouping) -> Result<(), String
     Ok(())
 }
 
-/// Gives each product its mode, which depends on where its tiles lie.
+/// Sets the mode of each matmul, which depends on the memory of its tiles.
 fn choose_modes(body: &mut Body, best: impl Fn(&Body, &InstData) -> DotMode) {
     for inst in body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
         if let Op::Dot { .. } = body.inst(inst).op {
@@ -171,24 +180,25 @@ fn choose_modes(body: &mut Body, best: impl Fn(&Body, &InstData) -> DotMode) {
 
 type Shape = (Extent, Extent);
 
-/// A step of a block, in order.
+/// An entry of a block's schedule, in order.
 enum Event {
     /// An operation on indices or scalars, a `dot`, `element`, `transpose`, `pair_rows`, `window`, `load_scaled` or `load_pairs`.
     Single(Inst),
-    /// One loop nest; `reduces` is the axis of its reductions; `apart` says that [`Grouping::apart`] are in it, and nothing else.
+    /// A loop nest; `reduces` is the axis of its reductions; `apart`: it contains only operations
+    /// of [`Grouping::apart`].
     Run { shape: Shape, reduces: Option<usize>, apart: bool, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
 }
 
 struct Scheduler<'a> {
     body: &'a mut Body,
-    /// The copies that jumps hand over. They stand at the end of their blocks, where the tiles whose places they take are
-    /// no longer read.
+    /// The copies passed by jumps. They are at the end of their blocks, where the tiles whose
+    /// memory they overwrite are no longer read.
     copies: BTreeSet<Inst>,
-    /// What each run that uses it has a copy of.
+    /// Operations that are copied into each run that uses them.
     sources: BTreeSet<Inst>,
     /// [`Grouping::apart`].
     apart: BTreeSet<Inst>,
-    /// The event of its block in which a value is made.
+    /// The event of its block that defines a value.
     event_of: SecondaryMap<Value, Option<(Block, usize)>>,
     events: BTreeMap<Block, Vec<Event>>,
 }
@@ -197,7 +207,7 @@ fn tile(body: &Body, v: Value) -> Option<&TileType> {
     body.ty(v).tile()
 }
 
-/// A product that adds to a tile of one number starts with the number.
+/// Replaces an accumulator tile filled with a constant by the constant.
 fn start_with_scalars(body: &mut Body) {
     for inst in body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
         let data = body.inst(inst);
@@ -217,7 +227,7 @@ fn extents(body: &Body, v: Value) -> Option<Shape> {
     tile(body, v).map(|t| (t.rows, t.cols))
 }
 
-/// The iteration space of an operation that stands in a run.
+/// The iteration space of an operation in a run.
 fn run_shape(body: &Body, inst: Inst) -> Option<Shape> {
     let d = body.inst(inst);
     match &d.op {
@@ -229,7 +239,7 @@ fn run_shape(body: &Body, inst: Inst) -> Option<Shape> {
     }
 }
 
-/// Gives each jump copies of the tiles that it hands over; returns the copies.
+/// Makes each jump pass copies of its tiles; returns the copies.
 fn copy_arguments(body: &mut Body) -> Result<BTreeSet<Inst>, String> {
     let mut copies = BTreeSet::new();
     for block in body.layout.clone() {
@@ -262,7 +272,7 @@ fn copy_arguments(body: &mut Body) -> Result<BTreeSet<Inst>, String> {
 }
 
 impl Scheduler<'_> {
-    /// The loop nest in which an operation belongs; `None` for one that stands alone.
+    /// The iteration space of an operation; `None` if it stands alone.
     fn shape_of(&self, inst: Inst) -> Result<Option<Shape>, String> {
         let d = self.body.inst(inst);
         match &d.op {
@@ -295,11 +305,11 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Turns a block's instructions into events.
+    /// Groups a block's instructions into events.
     fn group(&mut self, block: Block) -> Result<(), String> {
         let mut events: Vec<Event> = Vec::new();
         let mut first_copy = None;
-        // Literals come first, so that none of them parts what could be one loop nest.
+        // Constants come first, so that they do not separate operations of one loop nest.
         let mut insts = self.body.block(block).insts.clone();
         insts.sort_by_key(|i| !matches!(self.body.inst(*i).op, Op::Const(_) | Op::DimValue(_)));
         for inst in insts {
@@ -313,7 +323,7 @@ impl Scheduler<'_> {
                     }
                     events.push(Event::Single(inst));
                 }
-                // Sources are placed where they are used.
+                // Sources are copied to their uses.
                 Some(_) if self.sources.contains(&inst) => {}
                 Some(shape) => {
                     let mut from = self.earliest(block, &events, shape, &data.operands);
@@ -333,7 +343,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// The source behind a value, if it is one.
+    /// The source that defines a value, if it is one.
     fn source(&self, v: Value) -> Option<Inst> {
         match self.body.def(v) {
             ValueDef::Result(i) if self.sources.contains(&i) && tile(self.body, v).is_some() => Some(i),
@@ -341,7 +351,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// The first event of a block after which (or, in a run of the same shape, in which) these values are there.
+    /// The first event of a block after which (or, for a run of the same shape, in which) these
+    /// values are available.
     fn earliest(&self, block: Block, events: &[Event], shape: Shape, values: &[Value]) -> usize {
         let mut first = 0;
         let mut all: Vec<Value> = values.to_vec();
@@ -354,7 +365,7 @@ impl Scheduler<'_> {
         while let Some(v) = all.get(i).copied() {
             i += 1;
             if let Some(source) = self.source(v) {
-                // A source is made on the spot from its own operands.
+                // A source is recomputed from its own operands.
                 all.extend(self.body.inst(source).operands.iter().copied());
                 continue;
             }
@@ -372,7 +383,7 @@ impl Scheduler<'_> {
         first
     }
 
-    /// Adds an operation to a run, with its own copies of the sources that it uses.
+    /// Adds an operation to a run, with copies of the sources that it uses.
     fn add(&mut self, block: Block, events: &mut [Event], at: usize, inst: Inst) -> Result<(), String> {
         let mut operands = self.body.inst(inst).operands.clone();
         for v in &mut operands {
@@ -426,7 +437,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// The values, sources among them replaced by ones that a run has put into scratch.
+    /// Replaces sources among the values by copies that a run writes to scratch.
     fn materialised(&mut self, block: Block, events: &mut Vec<Event>, values: &[Value]) -> Result<Vec<Value>, String> {
         let mut out = Vec::new();
         for v in values {
@@ -445,7 +456,7 @@ impl Scheduler<'_> {
         Ok(out)
     }
 
-    /// Decides where tiles live and writes the blocks. Returns the bytes of scratch.
+    /// Decides where tiles live and rebuilds the blocks. Returns the bytes of scratch.
     fn place(&mut self) -> Result<u64, String> {
         let in_scratch = self.in_scratch();
         self.pad(&in_scratch);
@@ -479,7 +490,7 @@ impl Scheduler<'_> {
         Ok(bytes)
     }
 
-    /// Gives the tiles that are apart, and lie in scratch, padded rows; where they lie is not known yet.
+    /// Pads the rows of scratch tiles in [`Grouping::apart`], before their offsets are assigned.
     fn pad(&mut self, in_scratch: &BTreeSet<Value>) {
         for i in self.apart.clone() {
             let v = self.body.inst(i).result.or(stored(self.body, i)).filter(|v| in_scratch.contains(v));
@@ -489,7 +500,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Takes out the copies that share their operand's place: the jump hands over the operand itself.
+    /// Removes copies that share their operand's memory: the jump passes the operand itself.
     fn drop_copies_in_place(&mut self) {
         let mut same: BTreeMap<Value, Value> = BTreeMap::new();
         for i in &self.copies {
@@ -517,7 +528,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Every tile that is still there.
+    /// Every tile that is still used.
     fn all_tiles(&self) -> Vec<(Value, TileType)> {
         let mut out = Vec::new();
         for block in &self.body.layout {
@@ -534,7 +545,7 @@ impl Scheduler<'_> {
         out
     }
 
-    /// The tiles that registers of one run cannot hold.
+    /// The tiles that cannot stay in registers of one run.
     fn in_scratch(&self) -> BTreeSet<Value> {
         let mut out = BTreeSet::new();
         let mut home: BTreeMap<Value, (Block, usize)> = BTreeMap::new();
@@ -567,7 +578,7 @@ impl Scheduler<'_> {
         out
     }
 
-    /// For each block the tiles in scratch that are live at its end.
+    /// The scratch tiles that are live at the end of each block.
     fn steps(&self, in_scratch: &BTreeSet<Value>) -> BTreeMap<Block, BTreeSet<Value>> {
         let mut live_in: BTreeMap<Block, BTreeSet<Value>> = BTreeMap::new();
         let mut live_out: BTreeMap<Block, BTreeSet<Value>> = BTreeMap::new();
@@ -599,8 +610,8 @@ impl Scheduler<'_> {
     }
 }
 
-/// The first run of a shape from an event on, which reduces along no other axis than `reduces`, and is one of what is apart or is not; a new
-/// one at the end where there is none.
+/// The first suitable run starting at an event: of the same shape, not reducing along another axis
+/// than `reduces`, with the same `apart`; or else a new run at the end.
 fn run_from(events: &mut Vec<Event>, shape: Shape, reduces: Option<usize>, apart: bool, from: usize) -> usize {
     for (i, e) in events.iter_mut().enumerate().skip(from) {
         if let Event::Run { shape: s, reduces: already, apart: is_apart, .. } = e

@@ -1,7 +1,8 @@
-//! Constant folding, CSE and DCE of indices and scalars.
+//! Constant folding, CSE and DCE for indices and scalars.
 //!
-//! In: the body of a kernel or plan as lowering makes it, where each part computes what it needs. Out: the same without constant
-//! expressions, repeated or unused operations; so a dump says `const 128` once. What it must not know: machines and schedules.
+//! In: the body of a kernel or plan from lowering, where each part computes its own operands. Out:
+//! the same without constant expressions, repeated or unused operations; so a dump has `const 128`
+//! only once. It must not know machines and schedules.
 //!
 //! ```text
 //! %3 = const 128        : index            %3 = const 128        : index
@@ -12,8 +13,8 @@
 //! %8 = min %7, %5       : index            %8 = min %7, %3       : index
 //! ```
 //!
-//! Operations on tiles are left alone: the schedule decides where and how often each is computed. So are buffers, which a plan
-//! defines where they are used.
+//! Operations on tiles are unchanged: the schedule decides where and how often each is computed. So
+//! are buffers, which a plan defines where they are used.
 
 use super::body::InstData;
 use super::{Body, Op, Type, Value};
@@ -21,7 +22,7 @@ use crate::scalar::BinaryOp;
 use crate::scalar::Scalar;
 use crate::ssa::{self, Known};
 
-/// Folds, merges and removes.
+/// Folds constants, and runs CSE and DCE.
 pub fn simplify(body: &mut Body) {
     let is_small = |body: &Body, result: Value| matches!(body.ty(result), Type::Index | Type::Scalar(_));
     ssa::fold_and_merge(
@@ -32,7 +33,8 @@ pub fn simplify(body: &mut Body) {
     ssa::remove_dead(body);
 }
 
-/// What an instruction is, if numbers alone decide it.
+/// The constant or operand that an instruction is equal to, if its constant operands determine
+/// that.
 fn known(body: &Body, data: &InstData, ty: &Type) -> Option<Known<Op>> {
     let literal_of = |s: Scalar| Known::Literal(Op::Const(s));
     let literal = |v: Value| match body.def_inst(v)?.op {
@@ -66,7 +68,7 @@ fn known(body: &Body, data: &InstData, ty: &Type) -> Option<Known<Op>> {
     }
 }
 
-/// The result on indices where it fits; what does not is for the machine, or for an error.
+/// The result on indices if it does not overflow; otherwise it is left to the machine, or an error.
 fn exact(op: BinaryOp, x: i64, y: i64) -> Option<i64> {
     match op {
         BinaryOp::Add => x.checked_add(y),

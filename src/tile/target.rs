@@ -1,36 +1,39 @@
-//! What the layout of operands depends on: a machine's numbers, and how its products take their operands.
+//! Machine parameters that operand layouts depend on.
 //!
-//! In: a machine that kernels are scheduled for. Out: a [`Target`], which is data: what the schedule chooses panels by, and
-//! the forms of attention. So what a machine has in hand (features, registers, widths)
-//! is compared here and in the schedule alone. What it must not know: kernels.
+//! In: a machine that kernels are scheduled for. Out: a [`Target`], which is plain data: the
+//! schedule chooses panels and variants of attention by it. Features, registers and widths of
+//! machines are compared only here and in the schedule. It must not know kernels.
 
 use super::{Cpu, Feature, GpuArch, Width};
 
-/// Products of `bf16` by `bf16` that take the right operand in pairs of steps.
+/// Dot products of `bf16` pairs, whose right operand is interleaved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairsOfSteps {
-    /// Do they take an odd number of steps too?
+    /// Do they support an odd number of k indices?
     pub odd: bool,
 }
 
-/// A machine as the layout of operands sees it.
+/// Parameters of a machine that operand layouts depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Columns of a product's register tile: those of a panel, and the queries of a tile of attention.
+    /// Columns of a matmul's register tile, which is also the panel width, and the number of
+    /// queries per tile of attention.
     pub columns: i64,
-    /// Products of pairs of `bf16` steps, if it has them.
+    /// Dot products of `bf16` pairs, if the machine has them.
     pub pairs: Option<PairsOfSteps>,
-    /// The most queries that attention computes one by one. Measured on 12 heads of 64 and 16 to 2048 keys, one query takes a
-    /// seventh of what a whole tile of queries does with 512-bit vectors, a sixth with 256-bit ones, two thirds with 128-bit
-    /// ones.
+    /// Maximum number of queries that attention computes individually. Measured with 12 heads of 64
+    /// and 16 to 2048 keys, one query takes a seventh of the time of a whole tile of queries with
+    /// 512-bit vectors, a sixth with 256-bit ones, two thirds with 128-bit ones.
     pub single_queries: i64,
-    /// The most rows of a product that are multiplied by several panels at a time: their sums fit the registers.
+    /// Maximum number of rows of a matmul that computes several panels at a time: their sums must
+    /// fit the registers.
     pub few_rows: i64,
-    /// The most keys of a block of attention: as many scores of each query are there at a time.
+    /// Maximum number of keys per block of attention: as many scores per query are computed at a
+    /// time.
     pub keys: i64,
-    /// Do products read operands of any type and order where they lie, so that nothing is copied before?
+    /// Matmuls read operands of any type and layout in place, so nothing is copied before.
     pub reads_in_place: bool,
-    /// The kind of GPU, if it is one: its tensor cores multiply by integers.
+    /// The GPU architecture, if it is a GPU: its tensor cores support integer weights.
     pub gpu: Option<GpuArch>,
 }
 

@@ -1,7 +1,8 @@
-//! Iteration spaces cut into tiles: which axes are one, where the tile of a grid point is, and the kernel that copies.
+//! Tiling of iteration spaces: merges axes, computes the position of a grid point's tile, and
+//! builds the copy kernel.
 //!
-//! In: shapes, and the strides of what is read and written over them. Out: the axes of a grid with the place of each tile. What
-//! it must not know: what is computed at a tile, and machines.
+//! In: shapes, and the strides of operands and results over them. Out: grid axes with the position
+//! of each tile. It must not know what is computed on a tile, nor machines.
 
 use super::{Extent, Kernel, KernelBuilder, ParamMode, Value, View, tile_size};
 use crate::shape::Dim;
@@ -9,10 +10,10 @@ use crate::shape::Dim;
 /// Rows and columns of a tile of elementwise work.
 pub(crate) const ELEMENTWISE: [i64; 2] = [16, 256];
 
-/// What an axis of the iteration space is to a tile.
+/// The role of an axis of the iteration space in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AxisRole {
-    /// The tile is at one place of it.
+    /// The tile covers a single index.
     Point,
     /// The tile's rows go along it.
     Rows,
@@ -20,24 +21,25 @@ pub(crate) enum AxisRole {
     Cols,
 }
 
-/// A tile's place in the iteration space: for each axis its role and where the tile starts.
+/// Position of a tile in the iteration space.
 #[derive(Clone, Debug)]
 pub(crate) struct Position {
-    /// AxisRole and start of each axis.
+    /// Role and start index per axis.
     pub(crate) axes: Vec<(AxisRole, Value)>,
-    /// Rows of the tile.
+    /// Number of rows.
     pub(crate) rows: Extent,
-    /// Columns of the tile.
+    /// Number of columns.
     pub(crate) cols: Extent,
 }
 
 impl Position {
-    /// Adds a grid over a shape to a kernel: tiles of at most so many rows and columns along the last two axes.
+    /// Adds a grid over a shape to a kernel: tiles with at most `most` rows and columns along the
+    /// last two axes.
     pub(crate) fn over(kb: &mut KernelBuilder, shape: &[Dim], most: [i64; 2]) -> Position {
         Position::with_rows(kb, shape, shape.len().checked_sub(2), most)
     }
 
-    /// The same with rows along an axis, which is not the last.
+    /// The same with rows along another axis, which is not the last.
     pub(crate) fn with_rows(
         kb: &mut KernelBuilder,
         shape: &[Dim],
@@ -63,25 +65,26 @@ impl Position {
         at
     }
 
-    /// The start along each axis.
+    /// The start index along each axis.
     pub(crate) fn starts(&self) -> Vec<Value> {
         self.axes.iter().map(|(_, v)| *v).collect()
     }
 
-    /// The axis of a role.
+    /// The axis with a role.
     pub(crate) fn axis(&self, role: AxisRole) -> Option<usize> {
         self.axes.iter().position(|(r, _)| *r == role)
     }
 
-    /// The axes of rows and columns, as loads and stores take them.
+    /// The axes of rows and columns, in the form of loads and stores.
     pub(crate) fn tile_axes(&self) -> (Option<usize>, Option<usize>) {
         (self.axis(AxisRole::Rows), self.axis(AxisRole::Cols))
     }
 }
 
-/// The axis along which rows of tiles go, where columns go along the last one: that along which most of what is read and written lies side
-/// by side, so that a tile has several elements of each line of memory; if there is none, or several, the last of them. `strides` has a
-/// list for each view. What is the same for all columns is not counted: it is read once.
+/// The axis for the rows of tiles, with columns along the last axis: the one along which most
+/// operands and results are contiguous, so that a tile has several elements of each cache line; if
+/// there is none, or several, the last of them. `strides` has a list per view. Views that are
+/// constant along columns are not counted: they are read once.
 pub(crate) fn rows_axis(shape: &[Dim], strides: &[Vec<Dim>]) -> Option<usize> {
     let last = shape.len().checked_sub(1)?;
     let dense = |axis: usize| {
@@ -92,9 +95,10 @@ pub(crate) fn rows_axis(shape: &[Dim], strides: &[Vec<Dim>]) -> Option<usize> {
     (0..last).max_by_key(|axis| dense(*axis))
 }
 
-/// Merges neighbouring axes of an iteration space where every view allows it, and drops axes of extent 1. `strides` has a
-/// list for each view, all over the same axes as `shape`; `fixed` axes are neither merged nor dropped. Returns the new
-/// shape and, for each old axis, the new one: of merged axes only the innermost keeps its place, and only if alone.
+/// Merges adjacent axes of an iteration space where every view permits it, and drops axes of extent
+/// 1. `strides` has a list per view, over the same axes as `shape`; `fixed` axes are neither merged
+/// nor dropped. Returns the new shape and, for each old axis, the new one: of merged axes none
+/// keeps a position.
 pub(crate) fn merge_axes(
     shape: &mut Vec<Dim>,
     strides: &mut [Vec<Dim>],
@@ -133,8 +137,8 @@ pub(crate) fn merge_axes(
     now
 }
 
-/// The kernel that copies one view into another of the same shape, whose type its elements become, and what it reads and
-/// writes. Of the other conversions than from a narrow float to `f32` it knows none.
+/// The kernel that copies one view to another of the same shape, converting to its type, with its
+/// operands. The only supported conversion is from a narrow float to `f32`.
 pub(crate) fn copy(name: &str, from: &View, to: &View) -> (Kernel, [View; 2]) {
     let mut shape = to.shape.clone();
     let mut strides = vec![to.strides.clone(), from.broadcast(&shape).strides];

@@ -5,17 +5,17 @@ use std::fmt;
 use super::Value;
 use crate::shape::{Dim, Elem};
 
-/// How many elements a tile has along an axis.
+/// Extent of a tile along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
-    /// As many as this.
+    /// A constant.
     Static(i64),
-    /// As many as the index value says, which is between 0 and `max`. Two bounded extents are the same exactly if their
-    /// values are.
+    /// The value of an index, which is between 0 and `max`. Two bounded extents are equal exactly
+    /// if their values are.
     Bounded {
         /// The run-time extent.
         value: Value,
-        /// Its largest value: what room is made for.
+        /// Its maximum, for which memory is reserved.
         max: i64,
     },
 }
@@ -29,7 +29,7 @@ impl Extent {
         }
     }
 
-    /// The value that says how many, where it is not known before.
+    /// The index value of a bounded extent.
     pub fn bound(self) -> Option<Value> {
         match self {
             Extent::Static(_) => None,
@@ -37,7 +37,7 @@ impl Extent {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn bound_mut(&mut self) -> Option<&mut Value> {
         match self {
             Extent::Static(_) => None,
@@ -45,7 +45,7 @@ impl Extent {
         }
     }
 
-    /// Is this 1 whatever happens, so that the axis broadcasts?
+    /// Is it always 1, so that the axis broadcasts?
     pub fn is_one(self) -> bool {
         self == Extent::Static(1)
     }
@@ -60,54 +60,59 @@ impl fmt::Display for Extent {
     }
 }
 
-/// Where a tile lives once it is scheduled.
+/// The memory space of a scheduled tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// Not decided: the tile is unscheduled.
+    /// Undecided: the tile is unscheduled.
     Any,
     /// In vector registers, within one `run`.
     Reg,
-    /// In the worker's scratch, on a GPU in the block's shared memory, this many bytes from its start. Rows are [`TileType::pitch`] bytes apart.
+    /// In the worker's scratch (on a GPU, the block's shared memory), at this byte offset. Rows are
+    /// [`TileType::pitch`] bytes apart.
     L1(u32, Pitch),
-    /// In place in a buffer, read where it is used.
+    /// In place in a buffer, loaded where it is used.
     Window,
-    /// GPU: in shared memory of the block; where, is known when the program runs, so that tiles can alternate. Its rows
-    /// are so permuted that columns are read without bank conflicts: 16-byte chunks are exchanged within this many bytes
-    /// (0, 32, 64 or 128). A tile with longer rows is stored as panels of this many bytes, one after another.
+    /// GPU: in shared memory of the block, at an offset only known at run time, so that tiles can
+    /// alternate. Its rows are swizzled so that columns are read without bank conflicts: 16-byte
+    /// chunks are permuted within this many bytes (0, 32, 64 or 128). A tile with longer rows is
+    /// stored as consecutive panels of this width.
     Shared {
-        /// Bytes within which chunks are exchanged.
+        /// Width of the swizzle pattern in bytes.
         swizzle: u32,
     },
-    /// GPU: spread over the registers of the warps.
+    /// GPU: distributed over the registers of the warps.
     Fragment(Fragment),
 }
 
-/// How far apart the rows of a tile in scratch are.
+/// Alignment of rows of a tile in scratch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pitch {
-    /// Each begins at a multiple of 64 bytes.
+    /// Rows are aligned to 64 bytes.
     #[default]
     Aligned,
-    /// GPU: an odd number of elements, so that those of a column lie in different banks of shared memory, as those of a row do.
+    /// GPU: an odd number of elements, so that the elements of a column are in different banks of
+    /// shared memory, like those of a row.
     Padded,
 }
 
-/// How the elements of a tile are spread over the registers of a warp (`mma`) or of a warp group (`wgmma`).
+/// Distribution of a tile's elements over the registers of a warp (`mma`) or of a warpgroup
+/// (`wgmma`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fragment {
-    /// The accumulator's layout: a row lives in the four lanes of a quad.
+    /// The accumulator's layout: a row is in the four lanes of a quad.
     Acc,
-    /// That of products by integers (`mma_scaled`): as `Acc`, but of each 16 columns a lane has four neighbours.
+    /// The accumulator of matmuls by integers (`mma_scaled`): like `Acc`, but a lane has four
+    /// adjacent columns of every 16.
     Quads,
-    /// The left operand's layout; an accumulator packed to 16 bits is in it already.
+    /// The left operand's layout; an accumulator packed to 16 bits already has it.
     A,
-    /// The right operand's layout (`mma` only), of a tile whose inner index is along the rows.
+    /// The right operand's layout (`mma` only), for a tile whose k axis is along the rows.
     B,
-    /// The right operand's layout (`mma` only), of a tile whose inner index is along the columns.
+    /// The right operand's layout (`mma` only), for a tile whose k axis is along the columns.
     BT,
-    /// One element for each row of an accumulator, the same in the four lanes of its quad.
+    /// One element per row of an accumulator, the same in the four lanes of its quad.
     Row,
-    /// One element for each column of an accumulator.
+    /// One element per column of an accumulator.
     Col,
 }
 
@@ -130,12 +135,12 @@ impl Fragment {
     }
 }
 
-/// Which asynchronous unit of a GPU something is under way in; each has a queue of its own.
+/// An asynchronous unit of a GPU; each has a queue of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Queue {
     /// `cp.async` copies.
     Copy,
-    /// `wgmma` products.
+    /// `wgmma` matmuls.
     Mma,
 }
 
@@ -166,26 +171,27 @@ impl fmt::Display for Space {
 /// A tile of rank 2.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TileType {
-    /// Element type in computation: `f32`, `i32`, `i64` or `bool`.
+    /// Computation type: `f32`, `i32`, `i64` or `bool`.
     pub elem: Elem,
     /// Rows.
     pub rows: Extent,
     /// Columns.
     pub cols: Extent,
-    /// Where it lives.
+    /// Its memory space.
     pub space: Space,
 }
 
 impl TileType {
-    /// Bytes of an element in scratch; truth values are masks of 4 bytes there, all ones for true.
+    /// Size of an element in scratch; truth values are 4-byte masks there, all ones for true.
     pub fn element_bytes(&self) -> u32 {
         if self.elem == Elem::I64 { 8 } else { 4 }
     }
 
-    /// Bytes from one row to the next in scratch: the columns rounded up to 64 bytes, a vector of the widest level, except
-    /// that a single column is kept dense. Where that were a multiple of 4096 bytes, and so each row in the same sets of
-    /// the cache as the others, 64 bytes are added. What lies in the padding may be read and written, and means nothing. A
-    /// tile whose space says [`Pitch::Padded`] has its columns, or one more, so that their number is odd.
+    /// Row pitch in scratch: the columns rounded up to 64 bytes, the widest vector, except that a
+    /// single column is contiguous. If that were a multiple of 4096 bytes, so that all rows map to
+    /// the same cache sets, 64 bytes are added. Padding may be read and written, and has no
+    /// meaning. A tile with [`Pitch::Padded`] has its number of columns, or one more to make it
+    /// odd.
     pub fn pitch(&self) -> u32 {
         let (cols, size) = (self.cols.capacity().max(0).unsigned_abs(), u64::from(self.element_bytes()));
         let bytes = cols.saturating_mul(size);
@@ -199,7 +205,7 @@ impl TileType {
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
-    /// Bytes that it takes in scratch, a multiple of 64.
+    /// Size in scratch, a multiple of 64.
     pub fn scratch_bytes(&self) -> u64 {
         u64::from(self.pitch()).saturating_mul(self.rows.capacity().max(0).unsigned_abs()).next_multiple_of(64)
     }
@@ -223,42 +229,42 @@ pub fn row_major(shape: &[Dim]) -> Vec<Dim> {
     strides
 }
 
-/// Room for elements one after another in so many bytes.
+/// A one-dimensional buffer that fills this many bytes.
 pub fn flat(elem: Elem, bytes: &Dim) -> BufferType {
     let size = Dim::from(i64::try_from(elem.size()).unwrap_or(1));
     BufferType { elem, shape: vec![bytes.div(&size).unwrap_or_else(|| bytes.clone())], strides: vec![Dim::one()] }
 }
 
-/// A strided window into memory. Strides count elements; 0 repeats.
+/// A strided view of memory. Strides are in elements; 0 repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BufferType {
     /// Element type in memory.
     pub elem: Elem,
     /// Extents.
     pub shape: Vec<Dim>,
-    /// Distance between neighbours along each axis.
+    /// Stride of each axis, in elements.
     pub strides: Vec<Dim>,
 }
 
 impl BufferType {
-    /// Do neighbours along an axis lie side by side?
+    /// Is the axis contiguous?
     pub fn is_dense(&self, axis: usize) -> bool {
         self.strides.get(axis).is_some_and(|d| d.as_const() == Some(1))
     }
 
-    /// Are all elements along an axis the same one?
+    /// Are all elements along an axis the same one (stride 0)?
     pub fn repeats(&self, axis: usize) -> bool {
         self.strides.get(axis).is_some_and(|d| d.as_const() == Some(0))
     }
 
-    /// The axes along which an element has neighbours, and how far apart these are. Of an axis of one element the stride says nothing: it
-    /// is never multiplied by anything but 0.
+    /// The axes with more than one element, and their strides. The stride of an axis with one
+    /// element is meaningless: it is only multiplied by 0.
     pub fn neighbours(&self) -> impl Iterator<Item = (usize, &Dim)> {
         let of_axes = self.shape.iter().zip(&self.strides).enumerate();
         of_axes.filter(|(_, (extent, _))| extent.as_const() != Some(1)).map(|(axis, (_, stride))| (axis, stride))
     }
 
-    /// Can a product read tiles of `f32` along two axes in place, as its left operand?
+    /// Can a matmul read `f32` tiles along two axes in place, as its left operand?
     pub fn is_left_operand(&self, rows: usize, cols: usize) -> bool {
         self.elem == Elem::F32 && (self.is_dense(rows) || self.is_dense(cols))
     }
@@ -277,7 +283,7 @@ impl fmt::Display for BufferType {
 pub enum Type {
     /// A 64-bit integer for positions and extents.
     Index,
-    /// A scalar in computation: `f32`, `i32`, `i64` or `bool`.
+    /// A scalar in its computation type: `f32`, `i32`, `i64` or `bool`.
     Scalar(Elem),
     /// A tile.
     Tile(TileType),
@@ -291,7 +297,7 @@ pub enum Type {
     Group(Queue, TileType),
     /// GPU: several tiles of shared memory, handed to and fro between warps by barriers in memory.
     Ring {
-        /// How many tiles.
+        /// Number of tiles.
         stages: u32,
         /// Type of each.
         tile: TileType,
@@ -299,7 +305,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Does a use of such a value use it up?
+    /// Does a use of such a value consume it?
     pub fn is_linear(&self) -> bool {
         match self {
             Type::Slot(_) | Type::Pending(..) | Type::Group(..) => true,
@@ -307,7 +313,7 @@ impl Type {
         }
     }
 
-    /// The tile that a value of this type is, holds or becomes.
+    /// The tile type in this type, for tiles and for values that hold or become one.
     pub fn any_tile(&self) -> Option<&TileType> {
         match self {
             Type::Tile(t) | Type::Slot(t) | Type::Pending(_, t) | Type::Group(_, t) | Type::Ring { tile: t, .. } => {
@@ -323,7 +329,7 @@ impl Type {
         extents.into_iter().flatten().filter_map(Extent::bound)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn bounds_mut(&mut self) -> impl Iterator<Item = &mut Value> {
         let tile = match self {
             Type::Tile(t) | Type::Slot(t) | Type::Pending(_, t) | Type::Group(_, t) | Type::Ring { tile: t, .. } => {
@@ -362,7 +368,7 @@ impl Type {
         }
     }
 
-    /// Element type in computation; `None` for indices and buffers.
+    /// Computation type; `None` for indices and buffers.
     pub fn elem(&self) -> Option<Elem> {
         match self {
             Type::Scalar(e) => Some(*e),
@@ -389,7 +395,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// The type in which elements of memory are computed: small floats as `f32`, `i8` as `i32`.
+/// The computation type of elements in memory: small floats as `f32`, `i8` as `i32`.
 pub(super) fn computed(elem: Elem) -> Elem {
     elem.computed()
 }

@@ -1,31 +1,32 @@
-//! Where a tensor's elements lie: a strided window into the storage of some value.
+//! Strided views of a value's storage.
 //!
-//! In: shapes, and what moves elements without copying them. Out: [`View`]s, so that transposing, slicing, indexing,
-//! broadcasting and most reshapes move nothing; a kernel reads through the strides. A reshape that no strides can
-//! express gives `None`, and the caller copies first. This module knows nothing of kernels or of slots.
+//! In: shapes, and data movement operations. Out: [`View`]s, so that transposing, slicing,
+//! indexing, broadcasting and most reshapes move nothing; a kernel reads through the strides. A
+//! reshape that strides cannot express gives `None`, and the caller copies first. This module does
+//! not know kernels or slots.
 
 use super::{Body, BufferType, Op, PlanOp, Value, row_major};
 use crate::shape::{Dim, Elem, TensorType};
 
-/// A strided window. Strides and offset count elements.
+/// A strided view. Strides and offset are in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     /// The value that owns the storage: an argument, a parameter, or the result of a kernel.
     pub root: Value,
     /// Element type.
     pub elem: Elem,
-    /// First element, as far as it is known from dimensions alone.
+    /// First element, as a function of dimensions.
     pub offset: Dim,
-    /// What is added to the offset at run time: an index value times a stride, each.
+    /// Run-time additions to the offset: an index value times a stride, each.
     pub dynamic: Vec<(Value, Dim)>,
     /// Extents.
     pub shape: Vec<Dim>,
-    /// Distance between neighbours along each axis; 0 repeats.
+    /// Stride of each axis; 0 repeats.
     pub strides: Vec<Dim>,
 }
 
 impl View {
-    /// All of a value that lies in row-major order.
+    /// The whole of a value in row-major order.
     pub(crate) fn whole(root: Value, ty: &TensorType) -> View {
         View {
             root,
@@ -37,7 +38,8 @@ impl View {
         }
     }
 
-    /// The window that a buffer of a plan is, found through the views before it; its root is the value that is no view.
+    /// The view that a buffer of a plan is, found through the views before it; its root is the
+    /// first value that is not a view.
     pub(crate) fn of(body: &Body, buffer: Value) -> Option<View> {
         let ty = body.ty(buffer).buffer()?;
         let (elem, shape, strides) = (ty.elem, ty.shape.clone(), ty.strides.clone());
@@ -54,23 +56,23 @@ impl View {
         Some(view)
     }
 
-    /// The window as the type of a buffer.
+    /// The view as a buffer type.
     pub(crate) fn buffer_type(&self) -> BufferType {
         BufferType { elem: self.elem, shape: self.shape.clone(), strides: self.strides.clone() }
     }
 
-    /// Do the elements lie in row-major order without gaps, starting at the root's first?
+    /// Is it row-major without gaps, starting at the root's first element?
     pub(crate) fn is_whole(&self) -> bool {
         self.offset == Dim::zero() && self.dynamic.is_empty() && self.is_contiguous()
     }
 
-    /// Do the elements lie in row-major order without gaps? Strides of axes of extent 1 do not matter.
+    /// Is it row-major without gaps? Strides of axes of extent 1 do not matter.
     pub(crate) fn is_contiguous(&self) -> bool {
         let want = row_major(&self.shape);
         self.shape.iter().zip(self.strides.iter().zip(&want)).all(|(d, (s, w))| s == w || d.as_const() == Some(1))
     }
 
-    /// Axes in another order.
+    /// Permutes axes.
     pub(crate) fn transpose(&self, perm: &[usize]) -> View {
         let pick = |list: &[Dim]| perm.iter().filter_map(|i| list.get(*i).cloned()).collect();
         View { shape: pick(&self.shape), strides: pick(&self.strides), ..self.clone() }
@@ -86,8 +88,9 @@ impl View {
         out
     }
 
-    /// Windows of an axis, in a shape that has two axes in its place: neighbouring windows begin `stride` elements apart. If that is
-    /// negative, the first is the last of the axis.
+    /// Sliding windows along an axis, in a shape that has two axes in its place: consecutive
+    /// windows are `stride` elements apart. If that is negative, the first window is the last of
+    /// the axis.
     pub(crate) fn windows(&self, axis: usize, stride: i64, shape: &[Dim]) -> View {
         let (mut strides, mut offset) = (self.strides.clone(), self.offset.clone());
         if let Some(s) = strides.get(axis).cloned() {
@@ -99,14 +102,14 @@ impl View {
         View { offset, shape: shape.to_vec(), strides, ..self.clone() }
     }
 
-    /// One element along an axis, known from dimensions alone; the axis goes.
+    /// One element along an axis, at a constant index; removes the axis.
     pub(crate) fn select(&self, axis: usize, at: &Dim) -> View {
         let mut out = self.slice(axis, at, &at.add(&Dim::one()));
         out.drop_axis(axis);
         out
     }
 
-    /// One element along an axis, known at run time; the axis goes.
+    /// One element along an axis, at a run-time index; removes the axis.
     pub(crate) fn select_at(&self, axis: usize, at: Value) -> View {
         let mut out = self.clone();
         if let Some(s) = self.strides.get(axis) {
@@ -116,7 +119,7 @@ impl View {
         out
     }
 
-    /// So many elements along an axis, from one that is known at run time on.
+    /// `length` elements along an axis, starting at a run-time index.
     pub(crate) fn window_at(&self, axis: usize, at: Value, length: &Dim) -> View {
         let mut out = self.clone();
         if let (Some(d), Some(s)) = (out.shape.get_mut(axis), self.strides.get(axis)) {
@@ -133,7 +136,7 @@ impl View {
         }
     }
 
-    /// Repeated to a larger shape, right-aligned.
+    /// Broadcasts to a larger shape, right-aligned.
     pub(crate) fn broadcast(&self, shape: &[Dim]) -> View {
         let lead = shape.len().saturating_sub(self.shape.len());
         let strides = shape
@@ -147,11 +150,11 @@ impl View {
         View { shape: shape.to_vec(), strides, ..self.clone() }
     }
 
-    /// The same elements in row-major order under another shape, if strides can express it. The two shapes are cut into
-    /// the smallest groups of axes with equal products; a group can be re-cut if its axes follow each other without
-    /// gaps.
+    /// Reshapes in row-major order, if strides can express it. The two shapes are split into the
+    /// smallest groups of axes with equal products; a group can be reshaped if its axes are
+    /// adjacent without gaps.
     pub(crate) fn reshape(&self, shape: &[Dim]) -> Option<View> {
-        // Without elements, any strides are right.
+        // Without elements, any strides are valid.
         if self.shape.iter().chain(shape).any(|d| d.as_const() == Some(0)) {
             return Some(View { shape: shape.to_vec(), strides: row_major(shape), ..self.clone() });
         }
@@ -182,7 +185,8 @@ impl View {
     }
 }
 
-/// The smallest `i` and `j`, both at least 1, for which the first `i` axes have as many elements as the first `j` targets.
+/// The smallest `i` and `j`, both at least 1, for which the first `i` axes have as many elements as
+/// the first `j` targets.
 fn smallest_group(axes: &[(&Dim, &Dim)], targets: &[usize], shape: &[Dim]) -> Option<(usize, usize)> {
     let products = |dims: Vec<&Dim>| {
         let mut out = Vec::new();
@@ -258,7 +262,8 @@ mod tests {
         let b = whole(vec![n(8)]).broadcast(&[s("S"), n(8)]);
         assert_eq!(b.strides, [n(0), n(1)]);
         assert_eq!(b.reshape(&[s("S").mul(&n(8))]), None);
-        // Of three axes the first two follow each other without gaps, the last two do not; and the other way round.
+        // Of three axes the first two are adjacent without gaps, the last two are not; and vice
+        // versa.
         let gap = whole(vec![n(2), n(3), n(4)]).slice(2, &n(0), &n(2));
         assert_eq!(gap.reshape(&[n(12)]), None);
         assert_eq!(gap.reshape(&[n(6), n(2)]).unwrap().strides, [n(4), n(1)]);

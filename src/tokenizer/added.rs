@@ -1,8 +1,9 @@
 //! The added tokens of `tokenizer.json`: strings that become one token wherever they occur.
 //!
-//! In: the tokens, and a text. Out: the text in parts, each either an added token or text that the model still has to divide. Matches
-//! are leftmost-longest and do not overlap. As in the `tokenizers` library, a match that is rejected because it is not a whole word
-//! still hides the matches that it overlaps.
+//! In: the tokens, and a text. Out: the text in parts, each either an added token or text for the
+//! model to divide. Matches are leftmost-longest and do not overlap. As in the `tokenizers`
+//! library, a match that is rejected because it is not a whole word still hides the matches that it
+//! overlaps.
 
 use super::budget::Budget;
 use super::pattern::Pattern;
@@ -14,9 +15,9 @@ use std::ops::Range;
 pub(super) struct Added {
     pub(super) text: String,
     pub(super) token: u32,
-    /// Does it match whole words only?
+    /// Matches whole words only.
     pub(super) is_word: bool,
-    /// Does it absorb whitespace before it (`lstrip`), and after it (`rstrip`)?
+    /// Absorbs whitespace before it (`lstrip`), and after it (`rstrip`).
     pub(super) takes: (bool, bool),
 }
 
@@ -28,7 +29,8 @@ type Divided = (Range<usize>, Option<u32>);
 pub(super) struct AddedTokens {
     /// Sorted by their reversed texts, which are all different.
     tokens: Vec<Added>,
-    /// Finds reversed tokens in the reversed text: a match that ends at an offset is a token that begins there.
+    /// Finds reversed tokens in the reversed text: a match that ends at an offset is a token that
+    /// begins there.
     search: Search,
     /// Knows which characters are word characters.
     words: Pattern,
@@ -112,7 +114,7 @@ impl AddedTokens {
 mod tests {
     use super::*;
 
-    /// Expected values are those of the `tokenizers` library.
+    /// Expected values are from the `tokenizers` library.
     #[test]
     fn texts_are_divided_at_tokens() {
         let of = |text: &str, token, is_word, takes| Added { text: text.to_string(), token, is_word, takes };

@@ -1,7 +1,9 @@
-//! Byte-pair encoding: turns pieces of a text into tokens by merging neighbours in the order of the merges.
+//! Byte-pair encoding: divides a piece of text into tokens by merging neighbours in the order of
+//! the merges.
 //!
-//! In: vocabulary and merges, a piece of text. Out: its tokens. A piece begins as its characters; of all pairs of neighbours that have
-//! a merge, those of the earliest merge are merged first, from the left (Sennrich et al. 2016).
+//! In: vocabulary and merges, a piece of text. Out: its tokens. A piece starts as a list of
+//! characters; among all adjacent pairs that have a merge, the earliest merge is applied first,
+//! from the left (Sennrich et al. 2016).
 
 use super::budget::Budget;
 use std::cmp::Reverse;
@@ -13,11 +15,13 @@ pub(super) struct Bpe {
     pub(super) vocabulary: HashMap<String, u32>,
     /// For two neighbours, the position of their merge in the list, and the token that they become.
     pub(super) merges: HashMap<(u32, u32), (usize, u32)>,
-    /// The token for characters that have none; do several such characters in a row become one token?
+    /// The token for unknown characters, and whether consecutive unknown characters become a single
+    /// token.
     pub(super) unknown: Option<(u32, bool)>,
-    /// With byte fallback, the token of each byte (`<0x0A>`). Characters without a token are replaced by those of their bytes, if all have one.
+    /// With byte fallback, the token of each byte (`<0x0A>`). Characters without a token are
+    /// replaced by their bytes' tokens, if all bytes have one.
     pub(super) bytes: Option<Vec<Option<u32>>>,
-    /// If a whole piece has a token, is that used without merging?
+    /// If a whole piece has a token, it is used without merging.
     pub(super) whole_first: bool,
 }
 
@@ -25,7 +29,8 @@ pub(super) struct Bpe {
 #[derive(Clone, Copy)]
 struct Symbol {
     token: u32,
-    /// The indices of its neighbours, or [`NONE`]. A symbol merged into the previous one is its own `before`.
+    /// The indices of its neighbours, or [`NONE`]. A symbol merged into the previous one is its own
+    /// `before`.
     before: u32,
     after: u32,
 }
@@ -46,7 +51,7 @@ impl Bpe {
         Ok(())
     }
 
-    /// A token for each character, or for each of its bytes.
+    /// A token per character, or per byte of it.
     fn characters(&self, piece: &str) -> Result<Vec<u32>, String> {
         let mut tokens = Vec::new();
         let mut was_unknown = false;
@@ -71,7 +76,7 @@ impl Bpe {
         Ok(tokens)
     }
 
-    /// Merges neighbours until no pair has a merge.
+    /// Merges neighbours until no adjacent pair has a merge.
     fn merged(&self, tokens: &[u32], out: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
         let count = u32::try_from(tokens.len()).map_err(|_| "a piece of the text is too long")?;
         let symbol = |(at, token): (u32, &u32)| Symbol {
@@ -80,7 +85,8 @@ impl Bpe {
             after: if at + 1 < count { at + 1 } else { NONE },
         };
         let mut symbols: Vec<Symbol> = (0..count).zip(tokens).map(symbol).collect();
-        // Ordered by merge, then by place. The tokens are kept too: by the time of the merge they may have changed.
+        // Ordered by merge, then by position. The tokens are recorded too, because they may have
+        // changed by the time of the merge.
         let mut open = BinaryHeap::new();
         let merge = |symbols: &[Symbol], at: u32| {
             let left = symbols.get(at as usize)?;
@@ -135,7 +141,7 @@ mod tests {
         out
     }
 
-    /// The same, by searching all pairs of neighbours after each merge.
+    /// The same, by searching all adjacent pairs after each merge.
     fn slowly(bpe: &Bpe, mut tokens: Vec<u32>) -> Vec<u32> {
         loop {
             let merges = tokens.windows(2).enumerate().filter_map(|(at, pair)| {

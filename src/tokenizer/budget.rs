@@ -1,15 +1,16 @@
-//! Limits the time and memory of one tokenizer call. Tokenizer files and prompts are untrusted, and a few characters of either can
-//! demand any amount of both.
+//! Limits the time and memory of one tokenizer call. Tokenizer files and prompts are untrusted, and
+//! a few characters of either can require an arbitrary amount of both.
 //!
-//! In: the length of the call's input. Out: a [`Budget`], which every loop over text, patterns or tokens charges, and an error that
-//! names the limit once the budget is exhausted. Work is counted in steps, not in seconds, so that results do not depend on the
-//! machine.
+//! In: the length of the call's input. Out: a [`Budget`], which every loop over text, patterns or
+//! tokens charges, and an error that names the limit once the budget is exhausted. Work is counted
+//! in steps, not in seconds, so that results do not depend on the machine.
 
 use std::cell::Cell;
 
-/// The longest prompt or file, in bytes.
+/// Maximum length of a prompt or file, in bytes.
 pub const LONGEST: usize = 64 << 20;
-/// Steps allowed per call: a constant, plus a number per byte of input. A step takes a few nanoseconds.
+/// Steps allowed per call: a constant, plus a number per byte of input. A step takes a few
+/// nanoseconds.
 const STEPS: (usize, usize) = (1 << 26, 256);
 /// Bytes of intermediate text allowed per call: a constant, plus a number per byte of input.
 const BYTES: (usize, usize) = (1 << 20, 8);

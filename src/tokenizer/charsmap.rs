@@ -1,17 +1,20 @@
-//! The normalizer `Precompiled` of `tokenizer.json`: the table of replaced characters that SentencePiece compiles into a model.
+//! The normalizer `Precompiled` of `tokenizer.json`: a table of character replacements that
+//! SentencePiece compiles into a model.
 //!
-//! In: the table in base 64, a text. Out: the text with what the table has replaced. The table is a trie as a double array (Aoe 1989,
-//! as in Darts-clone) over UTF-8, whose values are places in a list of texts that end with a zero byte. A grapheme of less than 6
-//! bytes is replaced as a whole, by the text of its shortest beginning that is in the table; of others, each character is. That a
-//! beginning is enough is what the library does, and vocabularies were learnt so.
+//! In: the table in base 64, a text. Out: the text after the replacements. The table is a trie as a
+//! double array (Aoe 1989, as in Darts-clone) over UTF-8, whose values are offsets in a list of
+//! zero-terminated strings. A grapheme of fewer than 6 bytes is replaced as a whole, by the
+//! replacement of its shortest prefix in the table; in longer ones, each character is replaced
+//! separately. That a prefix is enough is the library's behaviour, with which vocabularies were
+//! trained.
 
 use super::budget::Budget;
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// The longest text that may take the place of a character: the longest one of Unicode's normal forms has 18.
+/// Maximum length of a replacement: the longest one in Unicode's normal forms has 18 characters.
 const LONGEST: usize = 32;
 
-/// A table of replaced characters.
+/// A table of character replacements.
 #[derive(Debug)]
 pub(super) struct CharsMap {
     units: Vec<u32>,
@@ -33,10 +36,10 @@ fn offset(unit: u32) -> u32 {
 }
 
 impl CharsMap {
-    /// Reads a table in base 64.
+    /// Parses a table in base 64.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The error message.
     pub(super) fn read(text: &str) -> Result<CharsMap, String> {
         let bytes = from_base_64(text).ok_or("it is not base 64")?;
         let (size, rest) = bytes.split_first_chunk::<4>().ok_or("it is too short")?;
@@ -54,7 +57,7 @@ impl CharsMap {
         Ok(CharsMap { units, texts })
     }
 
-    /// What takes the place of some characters: the text of their shortest beginning in the table.
+    /// The replacement of some characters: that of their shortest prefix in the table.
     fn replaced(&self, chars: &str) -> Option<&str> {
         let unit = |at: u32| self.units.get(usize::try_from(at).ok()?).copied();
         let mut at = offset(unit(0)?);
@@ -70,7 +73,7 @@ impl CharsMap {
         None
     }
 
-    /// The text with what the table has replaced.
+    /// Applies the replacements to a text.
     ///
     /// # Errors
     /// The budget is exhausted.
@@ -94,7 +97,7 @@ impl CharsMap {
     }
 }
 
-/// The bytes of base 64, which may end with `=`.
+/// Decodes base 64, with optional `=` at the end.
 fn from_base_64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=').as_bytes();
     let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
@@ -145,7 +148,7 @@ mod tests {
 
     #[test]
     fn malformed_tables_are_refused() {
-        // Sizes beyond the end, and no size; a text that is too long.
+        // Sizes beyond the end, and no size; a string that is too long.
         for text in ["", "AAA=", "CAAAAAAAAAA=", "AQAAAAAAAAA="] {
             assert!(CharsMap::read(text).is_err(), "{text}");
         }

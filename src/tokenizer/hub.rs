@@ -1,9 +1,11 @@
-//! `tokenizer.json` of the Hugging Face hub, as far as models that generate text use it: BPE over bytes (GPT-2, Llama 3, Qwen) or
-//! over characters (Llama 2, Mistral, Gemma), and unigram models (T5, mBART, Marian).
+//! `tokenizer.json` of the Hugging Face hub, as far as models that generate text use it: BPE over
+//! bytes (GPT-2, Llama 3, Qwen) or over characters (Llama 2, Mistral, Gemma), and unigram models
+//! (T5, mBART, Marian).
 //!
-//! In: the text of the file. Out: a [`Hub`], which gives the tokens that the `tokenizers` library gives; or the part of the file
-//! that is not supported. The library itself is not used: little more than this file and a regular expression engine is needed, and
-//! the library would take three times as long to build (45 seconds of CPU time instead of 15), and bounds neither work nor memory.
+//! In: the text of the file. Out: a [`Hub`], which produces the same tokens as the `tokenizers`
+//! library; or the part of the file that is not supported. The library itself is not used: little
+//! more than this file and a regular expression engine is needed, while the library would triple
+//! the build time (45 seconds of CPU time instead of 15), and limits neither work nor memory.
 
 use super::added::{Added, AddedTokens};
 use super::bpe::Bpe;
@@ -14,12 +16,12 @@ use super::unigram::Unigram;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// The most JSON values in a file: each takes memory, however short it is.
+/// Maximum number of JSON values in a file: each takes memory, however short it is.
 const MOST_VALUES: usize = 1 << 23;
-/// The most tokens that a post-processor may add.
+/// Maximum number of tokens that a post-processor may add.
 const MOST_AROUND: usize = 1 << 10;
 
-/// What divides a piece into tokens.
+/// The algorithm that divides a piece into tokens.
 #[derive(Debug)]
 enum Model {
     Bpe(Bpe),
@@ -38,7 +40,7 @@ impl Model {
         }
     }
 
-    /// What each token adds to a text.
+    /// The bytes that each token adds to a text.
     fn bytes(&self, decoder: &Decoder, budget: &Budget) -> Result<HashMap<u32, Vec<u8>>, String> {
         let decoded = |(text, token)| Ok((token, decoder.decode(text, budget)?));
         match self {
@@ -65,18 +67,18 @@ pub struct Hub {
     plain: AddedTokens,
     /// Normalized added tokens, which are matched in the normalized text.
     normal: AddedTokens,
-    /// Tokens before a text, and those after it.
+    /// Tokens added before a text, and after it.
     around: (Vec<u32>, Vec<u32>),
-    /// What each token adds to a text.
+    /// The bytes that each token adds to a text.
     bytes: HashMap<u32, Vec<u8>>,
     vocabulary: u64,
 }
 
 impl Hub {
-    /// Reads the text of a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// What is wrong with it, or not supported, in words.
+    /// A message about an invalid or unsupported part.
     pub(super) fn read(text: &str) -> Result<Hub, String> {
         let budget = Budget::of(text.len())?;
         if values(text) > MOST_VALUES {
@@ -124,7 +126,7 @@ impl Hub {
         self.bytes.get(&token).cloned()
     }
 
-    /// The tokens of a text that goes on, or of a whole one: then those after it are there too.
+    /// The tokens of a text; `is_whole` also adds the tokens that mark its end.
     pub(super) fn encode(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, String> {
         let budget = Budget::of(text.len())?;
         let (before, after) = &self.around;
@@ -147,7 +149,7 @@ impl Hub {
     fn part(&self, part: Part, tokens: &mut Vec<u32>, budget: &Budget) -> Result<(), String> {
         let is_first = part.first > 0;
         let Part { text, first } = normalized(&self.normalizers, part, budget)?;
-        // Text that is inserted at the beginning of a later part does not come from the first character.
+        // Text inserted at the start of a later part does not come from the first character.
         let first = if is_first { first } else { 0 };
         for (range, token) in self.normal.divide(&text, budget)? {
             if let Some(token) = token {
@@ -170,7 +172,8 @@ fn normalized(normalizers: &[Normalizer], mut part: Part, budget: &Budget) -> Re
     Ok(part)
 }
 
-/// An upper bound of the number of values in a JSON text; an object counts as ten, since it takes as much memory.
+/// An upper bound of the number of values in a JSON text; an object counts as ten, since it takes
+/// as much memory.
 fn values(text: &str) -> usize {
     let weight = |byte: u8| match byte {
         b',' | b'[' => 1,
@@ -242,11 +245,11 @@ fn bpe(model: &Value) -> Result<Bpe, String> {
     Ok(Bpe { bytes, whole_first: is("ignore_merges"), unknown, vocabulary, merges })
 }
 
-/// Gives the bytes that a token adds to a text, from the token's own text.
+/// How the bytes that a token adds to a text are computed from the token's string.
 enum Decoder {
-    /// They are the characters of [`bytes_of`].
+    /// By [`bytes_of`] its characters.
     Bytes,
-    /// Replaces texts, one after the other, and takes `<0x0A>` for a byte, if it does.
+    /// By string replacements in order; with `falls_back`, `<0x0A>` is a byte.
     Replace { replaced: Vec<(String, String)>, falls_back: bool },
 }
 
@@ -267,7 +270,7 @@ impl Decoder {
                     replaced.push((one["replacement"].as_str().unwrap_or("\u{2581}").to_string(), " ".to_string()));
                 }
                 Some("ByteFallback") => falls_back = true,
-                // Tokens are concatenated anyway, and only the beginning of a whole text is stripped.
+                // Tokens are concatenated anyway, and only the start of a whole text is stripped.
                 Some("Fuse" | "Strip") => {}
                 _ => return Err(refuse(&place, one, "ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip")),
             }
@@ -292,12 +295,12 @@ impl Decoder {
     }
 }
 
-/// The tokens that a post-processor puts before a text and after it, each of which must be one of the vocabulary.
+/// The tokens that a post-processor adds before and after a text; each must be in the vocabulary.
 fn around(processor: &Value, is_token: &dyn Fn(u32) -> bool) -> Result<(Vec<u32>, Vec<u32>), String> {
     let mut found = None;
     for (place, one) in named("post_processor", "processors", processor) {
         let known = |name: &str, id: &Value, field: &str| {
-            let wrong = || format!("`{place}.{field}`: the id {id} of {name:?} is no token of the vocabulary");
+            let wrong = || format!("`{place}.{field}`: the id {id} of {name:?} is not a token of the vocabulary");
             number(id).filter(|token| is_token(*token)).ok_or_else(wrong)
         };
         let both = match one["type"].as_str() {
@@ -335,7 +338,7 @@ fn around(processor: &Value, is_token: &dyn Fn(u32) -> bool) -> Result<(Vec<u32>
                 return Err(refuse(&place, one, wanted));
             }
         };
-        // The library takes the parts of the first for a pair of texts.
+        // The library uses the first processor's parts for pairs of texts.
         if found.replace(both).is_some() {
             return Err(format!("`{place}` is the second processor that adds tokens; expected at most one"));
         }

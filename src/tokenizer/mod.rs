@@ -1,10 +1,11 @@
-//! Converts text to token numbers, and back.
+//! Converts text to tokens, and back.
 //!
-//! In: a text, or the tokens that a model produces. Out: the token numbers of a text; the bytes of each token, and ([`Text`]) the part
-//! of them that can already be shown as text. It knows nothing of models.
+//! In: a text, or the tokens that a model produces. Out: the tokens of a text; the bytes of each
+//! token, and ([`Text`]) the prefix of them that is valid text so far. It knows nothing of models.
 //!
-//! The crate `tokenizers` 0.22 (without default features, with `fancy-regex`) adds 39 crates that nothing else here needs: 38 s of CPU in a
-//! first build at `opt-level = 1`, of two cores of an x86-64 machine in November 2026. The tests compare with it, by its Python package.
+//! The crate `tokenizers` 0.22 (without default features, with `fancy-regex`) adds 39 crates that
+//! nothing else here needs: 38 s of CPU time in a first build at `opt-level = 1`, on an x86-64
+//! machine with two cores in November 2026. Tests compare with its Python package.
 
 mod added;
 mod bpe;
@@ -25,22 +26,22 @@ pub use text::{Shown, Text};
 /// How a text is divided into tokens.
 #[derive(Debug)]
 pub enum Tokenizer {
-    /// A token is a byte, its number the byte's value.
+    /// Each byte is a token.
     Bytes,
     /// Described by a `tokenizer.json`.
     Hub(Box<Hub>),
 }
 
 impl Tokenizer {
-    /// Reads the text of a `tokenizer.json`.
+    /// Parses a `tokenizer.json`.
     ///
     /// # Errors
-    /// What is wrong with it, or not supported, in words.
+    /// A message about an invalid or unsupported part.
     pub fn read(text: &str) -> Result<Tokenizer, String> {
         Hub::read(text).map(|hub| Tokenizer::Hub(Box::new(hub)))
     }
 
-    /// The number of token numbers: one more than the greatest.
+    /// Vocabulary size: one more than the greatest token.
     pub fn vocabulary(&self) -> u64 {
         match self {
             Tokenizer::Bytes => 256,
@@ -48,10 +49,11 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a text: as the beginning of one that goes on, or as a whole one, with those that mark its end too.
+    /// The tokens of a text, either of one that continues or of a complete one, which ends with the
+    /// tokens that mark its end.
     ///
     /// # Errors
-    /// The part of the text that has no token, in words.
+    /// A message about the part of the text that has no token.
     pub fn encode(&self, text: &[u8], is_whole: bool) -> Result<Vec<u32>, String> {
         match self {
             Tokenizer::Bytes => Ok(text.iter().copied().map(u32::from).collect()),
@@ -65,7 +67,7 @@ impl Tokenizer {
         }
     }
 
-    /// What a token adds to a text: nothing if it is only a marker. `None` for a number that is not a token.
+    /// The bytes that a token adds to a text: empty for a marker. `None` if it is not a token.
     pub fn bytes(&self, token: u32) -> Option<Vec<u8>> {
         match self {
             Tokenizer::Bytes => Some(vec![u8::try_from(token).ok()?]),

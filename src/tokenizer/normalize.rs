@@ -10,11 +10,11 @@ use serde_json::Value;
 use std::ops::Range;
 use unicode_normalization::UnicodeNormalization as _;
 
-/// The factor by which all replacements of a field together may lengthen a text.
+/// Limit on the factor by which all replacements of a field together may lengthen a text.
 const MOST_GROWTH: f64 = 16.0;
 
-/// A text being normalized. Its first `first` bytes come from the first character of the prompt: a piece that begins within them is the
-/// first piece.
+/// A text being normalized. Its first `first` bytes come from the first character of the prompt: a
+/// piece that starts within them is the first piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) text: String,
@@ -39,12 +39,13 @@ pub(super) enum Normalizer {
     Table(CharsMap),
 }
 
-/// Refuses a sequence of replacements that can lengthen a text too much: a few dozen of `a` by `aa` would fill any memory.
+/// Rejects a sequence of replacements that can lengthen a text too much: a few dozen of `a` by `aa`
+/// would exhaust memory.
 ///
 /// Lengths are in characters after NFKD, which no normal form makes longer.
 pub(super) fn bounded<'t>(place: &str, replaced: impl Iterator<Item = (&'t str, &'t str)>) -> Result<(), String> {
     let growth = |(from, to): (&str, &str)| match (from.chars().count(), to.nfkd().count()) {
-        // It is put before each character, and at the end.
+        // It is inserted before each character, and at the end.
         (0, long) => 1.0 + 2.0 * long as f64,
         (short, long) => (long as f64 / short as f64).max(1.0),
     };
@@ -63,7 +64,7 @@ impl Normalizer {
             .collect::<Result<_, String>>()?;
         let replaced = all.iter().filter_map(|one| match one {
             Normalizer::Replace(from, to) => Some((from.as_str(), to.as_str())),
-            // It may find nothing, anywhere.
+            // It may match the empty string anywhere.
             Normalizer::ReplaceFound(_, to) => Some(("", to.as_str())),
             _ => None,
         });
@@ -102,7 +103,7 @@ impl Normalizer {
         made.ok_or_else(|| refuse(place, one, "NFC, NFD, NFKC, NFKD, Lowercase, Precompiled, Prepend, Replace, Strip"))
     }
 
-    /// Rewrites a part.
+    /// Normalizes a part.
     ///
     /// # Errors
     /// The budget is exhausted.
@@ -116,7 +117,7 @@ impl Normalizer {
         *part = match self {
             Normalizer::Form(form) => {
                 let text = formed(form, &part.text, budget)?;
-                // Composing the first character with those after it can make it longer.
+                // Composing the first character with following ones can lengthen it.
                 let composed = text.chars().next().filter(|_| part.first > 0).map_or(0, char::len_utf8);
                 Part { first: formed(form, own, budget)?.len().max(composed).min(text.len()), text }
             }
@@ -172,7 +173,8 @@ fn formed(form: &str, text: &str, budget: &Budget) -> Result<String, String> {
     }
 }
 
-/// Replaces each range that was found. A replacement comes from where the last character that it replaces came from.
+/// Replaces each range that was found. A replacement has the origin of the last character that it
+/// replaces.
 fn replaced(part: &Part, found: impl Iterator<Item = Range<usize>>, to: &str, budget: &Budget) -> Result<Part, String> {
     let mut made = Part::default();
     let mut copied = 0;
@@ -200,7 +202,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Applies a sequence of normalizers; also returns how many bytes come from the first character.
+    /// Applies a sequence of normalizers; also returns how many bytes come from the first
+    /// character.
     fn normal(all: Value, text: &str) -> (String, usize) {
         let budget = Budget::of(text.len()).unwrap();
         let all = Normalizer::all(&json!({"type": "Sequence", "normalizers": all}), &budget).unwrap();
@@ -209,7 +212,7 @@ mod tests {
         (part.text, part.first)
     }
 
-    /// Values of the library `tokenizers` 0.23.
+    /// Expected values are from `tokenizers` 0.23.
     #[test]
     fn texts_are_changed_as_the_library_does() {
         let prepend = json!({"type": "Prepend", "prepend": "__"});

@@ -1,24 +1,27 @@
 //! Regular expressions of `tokenizer.json`: a backtracking matcher that counts its steps.
 //!
-//! In: a pattern in Oniguruma's syntax, as far as `fancy-regex` parses it, and a text. Out: all its matches, as the `tokenizers` library
-//! finds them, or an error if they take more steps than the [`Budget`] has left.
+//! In: a pattern in Oniguruma's syntax, as far as `fancy-regex` parses it, and a text. Out: all its
+//! matches, as the `tokenizers` library finds them, or an error if they take more steps than the
+//! [`Budget`] permits.
 //!
-//! Only the parser of `fancy-regex` is used. Its matcher bounds the backtracking of one match, not of all matches of a text; it does not
-//! report how much it used; and it delegates lookaround bodies such as `[^z]*z` to an automaton that counts nothing, so that finding all
-//! matches takes quadratic time within any limit. Linear engines support no lookahead, which GPT-2's pattern needs, and are
-//! quadratic over all matches too.
+//! Only the parser of `fancy-regex` is used. Its matcher limits the backtracking of each match, but
+//! not of all matches of a text; it does not report how much it used; and it delegates lookaround
+//! bodies such as `[^z]*z` to an automaton that counts nothing, so that finding all matches takes
+//! quadratic time within any limit. Linear engines do not support lookahead, which GPT-2's pattern
+//! needs, and are quadratic over all matches too.
 //!
-//! A pattern is compiled ([`compile`]) to the instructions of a backtracking virtual machine. Alternatives that remain to be tried are on
-//! a stack; a repeated character class takes one entry there, however many characters it matched.
+//! A pattern is compiled ([`compile`]) to instructions of a backtracking virtual machine. Untried
+//! alternatives are on a stack; a repeated character class takes one entry there, however many
+//! characters it matched.
 
 mod compile;
 
 use super::budget::Budget;
 use std::ops::Range;
 
-/// The largest depth of the backtracking stack.
+/// Maximum depth of the backtracking stack.
 const MOST_ENTRIES: usize = 1 << 20;
-/// The offset of a group that has not matched.
+/// Offset of a group that has not matched.
 const UNSET: usize = usize::MAX;
 
 /// A set of characters.
@@ -48,18 +51,19 @@ enum Assert {
     LastLine,
     LineBegin,
     LineEnd,
-    /// Whether a word character must stand before and after; `None` for either.
+    /// Whether a word character is required before and after; `None` for either.
     Word(Option<bool>, Option<bool>),
-    /// A word boundary (`false`: no word boundary).
+    /// A word boundary (`false`: not a word boundary).
     Boundary(bool),
 }
 
-/// An instruction. The body of `Look` and `Atomic` follows it and ends in its own `Match`; `end` is the instruction after that.
+/// An instruction. The body of `Look` and `Atomic` follows it and ends in its own `Match`; `end` is
+/// the instruction after that.
 #[derive(Debug)]
 enum Inst {
     /// One character of a set.
     One(usize),
-    /// Greedily repeats a set, and gives up one character at a time.
+    /// Greedily repeats a set, and backtracks one character at a time.
     Run {
         set: usize,
         least: usize,
@@ -125,7 +129,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Is this a word character? Always false in patterns without a word assertion.
+    /// Is `c` a word character? Always false in patterns without a word assertion.
     pub(super) fn is_word(&self, c: char) -> bool {
         self.sets.get(self.word).is_some_and(|set| set.has(c))
     }
@@ -188,8 +192,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The end of the first match from `begin`, which must be `wanted` if that is given. Recursion is bounded by the nesting of the
-    /// pattern, which the parser limits.
+    /// The end of the first match from `begin`, which must equal `wanted` if given. Recursion is
+    /// limited by the nesting of the pattern, which the parser limits.
     fn matched(&mut self, from: usize, begin: usize, wanted: Option<usize>) -> Result<Option<usize>, String> {
         let (base, pattern) = (self.stack.len(), self.pattern);
         let (mut pc, mut at) = (from, begin);
@@ -197,7 +201,8 @@ impl Run<'_> {
             self.budget.work(1)?;
             let next = match pattern.code.get(pc) {
                 Some(Inst::Match) | None if wanted.is_none_or(|end| at == end) => {
-                    // Drops the alternatives of a body that has matched, but keeps the entries that restore slots.
+                    // Drops the alternatives of a body that has matched, but keeps the entries that
+                    // restore slots.
                     let mut kept = base;
                     for index in base..self.stack.len() {
                         if matches!(self.stack[index], Entry::Restore { .. }) {
@@ -242,7 +247,8 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Runs one instruction. Returns the next instruction and offset, or `None` if it does not match.
+    /// Runs one instruction. Returns the next instruction and offset, or `None` if it does not
+    /// match.
     fn execute(&mut self, one: &Inst, pc: usize, at: usize) -> Result<Option<(usize, usize)>, String> {
         let next = pc + 1;
         Ok(match one {

@@ -1,4 +1,5 @@
-//! The pre-tokenizers of `tokenizer.json`, which divide a text into pieces before the model divides those into tokens.
+//! The pre-tokenizers of `tokenizer.json`, which divide a text into pieces before the model divides
+//! those into tokens.
 //!
 //! In: their JSON. Out: a [`Splitter`] for each, or an error that names the unsupported part.
 
@@ -7,19 +8,20 @@ use super::pattern::Pattern;
 use serde_json::Value;
 use std::ops::Range;
 
-/// GPT-2's words: contractions, letters, numbers, signs, each with the blank before it, and blanks.
+/// GPT-2's words: contractions, letters, numbers, other characters, each with a preceding space,
+/// and whitespace.
 const WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-/// The character that stands for a blank in vocabularies of characters.
+/// The character that represents a space in character vocabularies.
 const BLANK: &str = "\u{2581}";
-/// The most characters of a value that a message shows.
+/// Maximum number of characters of a value in a message.
 const SHOWN: usize = 60;
 
-/// The entries of a list, or none.
+/// The elements of a list; empty if it is not a list.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The parts of a `Sequence`, or the single part itself, each with its place; nothing for null.
+/// The parts of a `Sequence`, or the single part itself, each with its JSON path; empty for null.
 pub(super) fn named<'v>(place: &str, of_sequence: &str, value: &'v Value) -> Vec<(String, &'v Value)> {
     if value.is_null() {
         return Vec::new();
@@ -31,12 +33,12 @@ pub(super) fn named<'v>(place: &str, of_sequence: &str, value: &'v Value) -> Vec
     parts.flat_map(|(at, one)| named(&format!("{place}.{of_sequence}[{at}]"), of_sequence, one)).collect()
 }
 
-/// Says what is not supported.
+/// The message for an unsupported value.
 pub(super) fn refuse(place: &str, found: &Value, known: &str) -> String {
     format!("its `{place}` is {}; expected {known}", shown(found.get("type").unwrap_or(found)))
 }
 
-/// A value in a message, cut off if it is long.
+/// A value in a message, truncated if it is long.
 pub(super) fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(SHOWN) {
@@ -45,7 +47,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// What happens to the dividers of a text.
+/// What happens to the delimiters of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Divider {
     Removed,
@@ -57,16 +59,16 @@ pub(super) enum Divider {
 /// A division of a text into pieces.
 #[derive(Debug)]
 pub(super) enum Splitter {
-    /// At what a regular expression finds, or between it.
+    /// At the matches of a regular expression, or between them.
     At { what: Box<Pattern>, divider: Divider, between: bool },
-    /// Bytes as the characters of a vocabulary of bytes.
+    /// Converts bytes to the characters of a byte vocabulary.
     Bytes { prefix: bool },
-    /// Replaces blanks by a character of the vocabulary, puts one before the text (or only before its first piece), and may divide
-    /// the text into words.
+    /// Replaces spaces by a character of the vocabulary, inserts one before the text (or only
+    /// before its first piece), and optionally divides the text into words.
     Blanks { blank: String, prefix: Prefix, words: bool },
 }
 
-/// Which pieces a blank is put before.
+/// Which pieces get a space inserted before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefix {
     Never,
@@ -83,19 +85,19 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// A text that is one piece.
+    /// A text with a single piece.
     pub(super) fn of(text: String, first: usize) -> Pieces {
         let whole = 0..text.len();
         Pieces { text, pieces: vec![whole], first }
     }
 
-    /// The texts of the pieces.
+    /// The text of each piece.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| self.text.get(piece.clone()))
     }
 
-    /// Rewrites and divides each piece. `make` receives a piece, whether it is the first, and the new text to append to; it returns the
-    /// offsets at which to divide.
+    /// Rewrites and divides each piece. `make` receives a piece, whether it is the first, and the
+    /// output string to append to; it returns the offsets at which to divide.
     fn replace(&mut self, budget: &Budget, make: impl Fn(&str, bool, &mut String) -> Vec<usize>) -> Result<(), String> {
         let mut made = Pieces { text: String::new(), pieces: Vec::with_capacity(self.pieces.len()), first: 0 };
         for piece in &self.pieces {
@@ -109,7 +111,7 @@ impl Pieces {
                 }
             }
             if is_first {
-                // As many characters more as there were bytes, at most.
+                // At most as many additional characters as there were bytes.
                 let own = text.get(..self.first.min(piece.end) - piece.start).unwrap_or_default();
                 let rest = made.text.get(begin..).unwrap_or_default();
                 let length = rest.char_indices().nth(own.chars().count().max(1)).map_or(rest.len(), |(at, _)| at);
@@ -127,7 +129,7 @@ impl Splitter {
     pub(super) fn all(value: &Value, budget: &Budget) -> Result<Vec<Splitter>, String> {
         let mut all = Vec::new();
         let parts = named("pre_tokenizer", "pretokenizers", value);
-        // Each may make a text longer: a few dozen would fill any memory.
+        // Each may lengthen a text: a few dozen would exhaust memory.
         for name in ["ByteLevel", "Metaspace"] {
             if parts.iter().filter(|(_, one)| one["type"] == name).count() > 1 {
                 return Err(format!("its `pre_tokenizer` has more than one `{name}`"));
@@ -242,7 +244,7 @@ impl Splitter {
     }
 }
 
-/// Divides a piece at what was found in it, or between.
+/// Divides a piece at the matches in it, or between them.
 fn divided(piece: &Range<usize>, found: &[Range<usize>], between: bool, divider: Divider, out: &mut Vec<Range<usize>>) {
     let mut joins = false;
     let mut part = |begin: usize, end: usize, divides: bool| {
@@ -271,9 +273,9 @@ fn divided(piece: &Range<usize>, found: &[Range<usize>], between: bool, divider:
     part(end, piece.len(), between);
 }
 
-/// How many bytes are not visible characters of Latin-1.
+/// Number of bytes that are not visible Latin-1 characters.
 const HIDDEN: usize = 68;
-/// Those bytes, in order: they are written as the characters from U+0100 on.
+/// Those bytes, in order: they are represented by the characters starting at U+0100.
 const HIDDEN_BYTES: [u8; HIDDEN] = {
     let mut bytes = [0; HIDDEN];
     let (mut byte, mut at) = (0u8, 0);
@@ -287,8 +289,8 @@ const HIDDEN_BYTES: [u8; HIDDEN] = {
     bytes
 };
 
-/// The character that stands for a byte in vocabularies of bytes: itself where it is a visible character of Latin-1, else one from
-/// U+0100 on, in order.
+/// The character that represents a byte in byte vocabularies: itself if it is a visible Latin-1
+/// character, otherwise one of those starting at U+0100, in order.
 fn character(byte: u8) -> char {
     let hidden = HIDDEN_BYTES.binary_search(&byte).ok().and_then(|at| u32::try_from(at).ok());
     hidden.map_or(char::from(byte), |at| char::from_u32(0x100 + at).unwrap_or(char::REPLACEMENT_CHARACTER))
@@ -298,7 +300,7 @@ const fn is_visible(byte: u8) -> bool {
     matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff)
 }
 
-/// The bytes that characters stand for; a character that stands for none gives its UTF-8 bytes.
+/// The bytes that characters represent; other characters yield their UTF-8 bytes.
 pub(super) fn bytes_of(text: &str) -> Vec<u8> {
     let hidden = |c: char| HIDDEN_BYTES.get(usize::try_from(u32::from(c).checked_sub(0x100)?).ok()?).copied();
     let own = |c: char| u8::try_from(u32::from(c)).ok().filter(|b| is_visible(*b));
@@ -357,7 +359,7 @@ mod tests {
         let level = json!({"type": "ByteLevel", "use_regex": false});
         let blanks = |blank: &str| json!({"type": "Metaspace", "replacement": blank, "split": false});
         for (part, name) in [(level.clone(), "ByteLevel"), (blanks("_"), "Metaspace")] {
-            // Sequences in sequences count too.
+            // Nested sequences count too.
             let inner = json!({"type": "Sequence", "pretokenizers": [part]});
             let all = json!({"type": "Sequence", "pretokenizers": [part, inner]});
             assert_eq!(refused(all), format!("its `pre_tokenizer` has more than one `{name}`"));
@@ -366,7 +368,7 @@ mod tests {
             let why = format!("its `pre_tokenizer.replacement` is \"{blank}\"; expected one character");
             assert_eq!(refused(blanks(blank)), why);
         }
-        // One of each is fine.
+        // One of each is accepted.
         let both = json!({"type": "Sequence", "pretokenizers": [blanks("_"), level]});
         assert_eq!(split(both, "a b"), ["_a_b"]);
     }

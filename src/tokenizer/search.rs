@@ -1,18 +1,18 @@
 //! Multiple string search in linear time: the automaton of Aho and Corasick (1975).
 //!
-//! In: sorted, distinct patterns, and a text byte by byte. Out: after each byte, the patterns that end there. (With patterns and text
-//! reversed, these are the patterns that begin there.)
+//! In: sorted, distinct patterns, and a text byte by byte. Out: after each byte, the patterns that
+//! end there. (With patterns and text reversed, these are the patterns that begin there.)
 //!
-//! A state is a node of the trie of all patterns. Nodes are numbered in breadth-first order, so that the children of node `n` are
-//! `first[n]..first[n + 1]`.
+//! A state is a node of the trie of all patterns. Nodes are numbered in breadth-first order, so
+//! that the children of node `n` are `first[n]..first[n + 1]`.
 
 use super::budget::Budget;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// No pattern, or no state.
+/// Not a pattern, or not a state.
 const NONE: u32 = u32::MAX;
-/// The most bytes of all patterns together; the automaton takes 17 bytes for each.
+/// Maximum total length of the patterns in bytes; the automaton takes 17 bytes for each.
 const LONGEST: usize = 8 << 20;
 
 /// The automaton.
@@ -67,7 +67,8 @@ impl Search {
         (self.shorter, self.next) = (vec![0; states], vec![NONE; states]);
         for state in 0..states {
             for child in self.children(state) {
-                // The root's children fall back to the root; all states of smaller depth already have their links.
+                // The root's children fall back to the root; all states of smaller depth already
+                // have their links.
                 let shorter = match state {
                     0 => 0,
                     _ => self.step(self.shorter[state], self.labels[child]),
@@ -115,7 +116,7 @@ fn number(n: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// Compares matches at each offset with those of a naive search.
+    /// Compares matches at each offset with a naive search.
     #[test]
     fn all_patterns_are_found() {
         let budget = Budget::of(0).unwrap();

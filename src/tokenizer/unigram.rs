@@ -1,14 +1,15 @@
 //! A unigram model: divides a piece of text into the tokens that are most probable together.
 //!
-//! In: a vocabulary with the logarithm of each token's probability, a piece of text. Out: its tokens. The best division of each
-//! beginning of the piece is found from left to right (Viterbi; Kudo 2018, arXiv:1804.10959). A character of which no token consists is
-//! an unknown one, whose score is [`PENALTY`] below the least of the vocabulary; several of them in a row are one token. Sums are
+//! In: a vocabulary with the logarithm of each token's probability, a piece of text. Out: its
+//! tokens. The best division of each prefix of the piece is computed from left to right (Viterbi;
+//! Kudo 2018, arXiv:1804.10959). A character that is not a token is unknown, with a score
+//! [`PENALTY`] below the least in the vocabulary; several in a row become one token. Sums are
 //! `f64`, and the first of two equally good divisions is kept, as in the library `tokenizers`.
 
 use super::budget::Budget;
 use super::search::Search;
 
-/// How much less probable than any token an unknown character is.
+/// The score of an unknown character is this much below any token's.
 const PENALTY: f64 = 10.0;
 
 /// A vocabulary with scores.
@@ -16,35 +17,35 @@ const PENALTY: f64 = 10.0;
 pub(super) struct Unigram {
     /// Each token's text and score.
     vocabulary: Vec<(String, f64)>,
-    /// Numbers of tokens, in the order of their texts, which are all different.
+    /// Tokens sorted by their text; texts are distinct.
     sorted: Vec<u32>,
     /// Finds the tokens in a piece; pattern `n` is token `sorted[n]`.
     search: Search,
-    /// The token for characters that have none.
+    /// The token for unknown characters.
     unknown: Option<u32>,
-    /// Are these replaced by the tokens of their bytes (`<0x0A>`)?
+    /// Unknown characters are replaced by the tokens of their bytes (`<0x0A>`).
     falls_back: bool,
     /// The score of an unknown character.
     least: f64,
 }
 
-/// The best division of a beginning of a piece.
+/// The best division of a prefix of a piece.
 #[derive(Clone, Copy)]
 struct Best {
     score: f64,
-    /// The last token and where it begins; [`UNKNOWN`] for an unknown character.
+    /// The last token and where it starts; [`UNKNOWN`] for an unknown character.
     begin: u32,
     last: u32,
 }
 
-/// No token.
+/// Marks an unknown character.
 const UNKNOWN: u32 = u32::MAX;
 
 impl Unigram {
-    /// A model of these tokens; those without a text never occur.
+    /// A model with these tokens; tokens without text never occur.
     ///
     /// # Errors
-    /// The number of the unknown token is not one of them, or there are too many.
+    /// The unknown token is out of range, or there are too many tokens.
     pub(super) fn new(
         vocabulary: Vec<(String, f64)>,
         unknown: Option<u32>,
@@ -58,7 +59,7 @@ impl Unigram {
         let least = vocabulary.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min) - PENALTY;
         let (sorted, search) = (Vec::new(), Search::default());
         let mut model = Unigram { vocabulary, sorted, search, unknown, falls_back, least };
-        // Of several tokens of one text, the last is used.
+        // Of several tokens with the same text, the last is used.
         let mut sorted: Vec<u32> = (0..count).rev().filter(|token| !model.text(*token).is_empty()).collect();
         sorted.sort_by(|a, b| model.text(*a).cmp(model.text(*b)));
         sorted.dedup_by(|a, b| model.text(*a) == model.text(*b));
@@ -68,7 +69,7 @@ impl Unigram {
         Ok(model)
     }
 
-    /// The tokens' texts.
+    /// Texts and numbers of the tokens.
     pub(super) fn texts(&self) -> impl Iterator<Item = (&str, u32)> {
         self.vocabulary.iter().zip(0..).map(|((text, _), token)| (text.as_str(), token))
     }
@@ -95,7 +96,7 @@ impl Unigram {
         while end > 0 {
             let Some(Best { begin, last, .. }) = best.get(end).copied() else { break };
             let begin = begin as usize;
-            // The token for unknown ones may be found as a text too.
+            // The unknown token may also occur as text.
             if last == UNKNOWN || Some(last) == self.unknown {
                 unknown_until = unknown_until.or(Some(end));
             } else {
@@ -108,7 +109,7 @@ impl Unigram {
         parts.iter().rev().try_for_each(|(begin, end)| self.one(piece.get(*begin..*end).unwrap_or_default(), out))
     }
 
-    /// The token of a part of a piece, or what stands for it.
+    /// Appends the token of a part of a piece, or its replacement.
     fn one(&self, part: &str, out: &mut Vec<u32>) -> Result<(), String> {
         if let Some(token) = self.token(part) {
             out.push(token);
@@ -123,7 +124,8 @@ impl Unigram {
         Ok(())
     }
 
-    /// The best division of each prefix of a piece, by its length in bytes; entries within a character are not used.
+    /// The best division of each prefix of a piece, by its length in bytes; entries within a
+    /// character are not used.
     fn divided(&self, piece: &str, budget: &Budget) -> Result<Vec<Best>, String> {
         let none = Best { score: 0.0, begin: 0, last: UNKNOWN };
         let mut best = vec![none; piece.len() + 1];
@@ -184,7 +186,7 @@ mod tests {
         model.encode(text, &mut out, &budget()).map(|()| out)
     }
 
-    /// The best sum over all divisions, by trying each.
+    /// The best score over all divisions, by exhaustive search.
     fn most(model: &Unigram, text: &str) -> f64 {
         let Some(c) = text.chars().next() else { return 0.0 };
         let tokens = (0..).zip(&model.vocabulary).filter(|(_, (token, _))| text.starts_with(token));
@@ -219,7 +221,7 @@ mod tests {
         model.falls_back = true;
         assert_eq!(tokens(&model, "a\u{e9}"), Ok(vec![0, 1, 2]));
         assert!(Unigram::new(vec![(String::new(), 0.0)], Some(1), false, &budget()).is_err());
-        // Of two tokens of one text the last is used, also if its score is less.
+        // Of two tokens with the same text, the last is used, even if its score is lower.
         let twice = of(&[("a", -1.0), ("aa", -3.0), ("a", -1.25)], None);
         assert_eq!(tokens(&twice, "aaa"), Ok(vec![2, 2, 2]));
     }

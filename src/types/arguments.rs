@@ -1,6 +1,7 @@
-//! Arguments of a call: which goes to which parameter, and what is said of one that does not fit.
+//! Arguments of a call: matches them with parameters, and reports mismatches.
 //!
-//! In: arguments as written, then as values. Out: one for each parameter, with the callee's dimensions bound.
+//! In: arguments as written, then as values. Out: one for each parameter, with the callee's
+//! dimensions bound.
 
 use super::axes::{Axis, Misfit, Shape};
 use super::body::Body;
@@ -17,15 +18,15 @@ use crate::syntax::ast;
 
 /// Arguments in the order of the parameters.
 pub(super) struct Slots<'e> {
-    /// One for each parameter; none where it was omitted.
+    /// One for each parameter; `None` if it was omitted.
     pub(super) given: Vec<Option<&'e ast::Arg>>,
-    /// Arguments with other names, where these are allowed.
+    /// Arguments with other names, if the operation allows them.
     pub(super) extra: Vec<&'e ast::Arg>,
 }
 
 impl Body<'_> {
-    /// Puts arguments in the order of the parameters. The last `optional` parameters may be omitted; with `extra`,
-    /// names that are no parameters are collected.
+    /// Puts arguments in the order of the parameters. The last `optional` parameters may be
+    /// omitted; if `extra` is set, names that are not parameters are collected.
     pub(super) fn slots<'e>(
         &mut self,
         what: &str,
@@ -46,7 +47,7 @@ impl Body<'_> {
                 }
                 Some(name) => params.iter().position(|param| *param == name.name),
             };
-            // A name of a pattern may be the name of an argument that is given by its place.
+            // A name in a pattern may equal the name of an argument that is passed by position.
             let index = match (&arg.name, index) {
                 (Some(_), Some(at)) if extra && slots.given.get(at).is_some_and(Option::is_some) => None,
                 (_, index) => index,
@@ -118,7 +119,8 @@ impl Body<'_> {
         fine.then_some(slots)
     }
 
-    /// Matches the arguments with the parameters; none where something does not fit. What is omitted stays so.
+    /// Matches the arguments with the parameters; `None` on a mismatch. Omitted arguments stay
+    /// omitted.
     pub(super) fn match_arguments(
         &mut self,
         item: &FunctionItem<'_>,
@@ -214,7 +216,7 @@ impl Body<'_> {
         }
     }
 
-    /// Reports an argument that does not fit.
+    /// Reports an argument of the wrong type.
     #[expect(clippy::too_many_arguments, reason = "everything that the message about one argument needs")]
     pub(super) fn unfit(
         &mut self,
@@ -296,7 +298,8 @@ impl Body<'_> {
 }
 
 impl Body<'_> {
-    /// How to broadcast a tensor to a shape whose dimensions are known here, `{x}` for the tensor.
+    /// How to broadcast a tensor to a shape whose dimensions are known here, with `{x}` for the
+    /// tensor.
     fn repeated(&self, given: &Tensor, wanted: &Tensor) -> Option<String> {
         let from = wanted.shape.rest().map_or(0, |at| at + 1);
         let tail = Shape { axes: wanted.shape.axes.get(from..)?.to_vec() };

@@ -1,7 +1,7 @@
-//! How often a name is assigned in a body.
+//! Counts the assignments to a name in a body.
 //!
-//! In: a block as written, and a name. Out: the number of its assignments; one in a loop that also reads the name there
-//! counts twice, for it is done again.
+//! In: a block of the AST, and a name. Out: the number of its assignments; an assignment in a loop
+//! that also reads the name there counts twice, because it is repeated.
 
 use crate::syntax::ast::{Arg, Block, Expr, ExprKind, Index, Iterable, Stmt, StmtKind};
 
@@ -30,7 +30,7 @@ fn of_stmt(stmt: &Stmt, name: &str) -> usize {
     }
 }
 
-/// What is assigned in a loop from its own last value is assigned more than once.
+/// A variable that a loop assigns from its own previous value is assigned more than once.
 fn in_loop(body: &Block, name: &str) -> usize {
     let feeds_itself = body.statements.iter().any(|stmt| match &stmt.kind {
         StmtKind::Assign { target, value } => reads(target, name) && reads(value, name),
@@ -49,7 +49,8 @@ fn of_expr(expr: &Expr, name: &str) -> usize {
     }
 }
 
-/// Is an expression made of literals, operators, names of this kind, and calls of functions of this kind alone?
+/// Does an expression consist only of literals, operators, names that satisfy `name`, and calls of
+/// functions that satisfy `function`?
 pub(super) fn reads_only(expr: &Expr, name: &impl Fn(&str) -> bool, function: &impl Fn(&str) -> bool) -> bool {
     let reads_only = |part: &Expr| reads_only(part, name, function);
     match &expr.kind {
@@ -65,7 +66,7 @@ pub(super) fn reads_only(expr: &Expr, name: &impl Fn(&str) -> bool, function: &i
     }
 }
 
-/// Does an expression name it, outside of blocks?
+/// Does an expression mention the name, outside of blocks?
 pub(super) fn reads(expr: &Expr, name: &str) -> bool {
     let any = |parts: &[Expr]| parts.iter().any(|part| reads(part, name));
     match &expr.kind {

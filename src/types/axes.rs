@@ -1,8 +1,9 @@
-//! Shapes as the type checker sees them: dimensions and at most one `..`, and the rules that join two of them.
+//! Shapes in the type checker: dimensions and at most one `..`, and how two shapes broadcast.
 //!
-//! In: shapes of operands. Out: the shape of the result, or which two dimensions do not fit. The `..` of a function is
-//! one opaque list of dimensions, the same in all its arguments, so two `..` are always equal and nothing but `..`
-//! equals it. Nothing here knows of source texts or messages.
+//! In: shapes of operands. Out: the shape of the result, or the two dimensions that do not match.
+//! The `..` of a function is one opaque list of dimensions, the same in all its arguments, so two
+//! `..` are always equal, and nothing but `..` equals it. Nothing here knows of source texts or
+//! messages.
 
 use std::fmt;
 
@@ -11,9 +12,9 @@ use crate::shape::Dim;
 /// One entry of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Axis {
-    /// The leading dimensions of the function's arguments, however many.
+    /// `..`: the leading dimensions of the function's arguments, any number of them.
     Rest,
-    /// One dimension.
+    /// A single dimension.
     Dim(Dim),
 }
 
@@ -26,7 +27,7 @@ impl Axis {
         }
     }
 
-    /// Is this the number 1?
+    /// Is this the constant 1?
     pub fn is_one(&self) -> bool {
         self.dim().and_then(Dim::as_const) == Some(1)
     }
@@ -44,7 +45,7 @@ impl fmt::Display for Axis {
 /// The axes of a tensor, outermost first; at most one of them is `..`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// The axes.
+    /// Outermost first.
     pub axes: Vec<Axis>,
 }
 
@@ -53,19 +54,20 @@ pub struct Shape {
 pub enum Misfit {
     /// Two dimensions of one axis are neither equal nor 1.
     Dims {
-        /// The left one.
+        /// In the left shape.
         left: Dim,
-        /// The right one.
+        /// In the right shape.
         right: Dim,
-        /// Which axis, counted from the right; 0 is the last.
+        /// Index of the axis, counted from the right; 0 is the last.
         from_right: usize,
     },
-    /// A dimension is aligned with the `..` of the other shape, so it is not known which axes correspond.
+    /// A dimension is aligned with the `..` of the other shape, so it is not known which axes
+    /// correspond.
     Rest,
 }
 
 impl Shape {
-    /// The shape of a scalar.
+    /// The shape of rank 0.
     pub fn scalar() -> Shape {
         Shape::default()
     }
@@ -80,18 +82,18 @@ impl Shape {
         self.axes.len()
     }
 
-    /// Is this the shape of a scalar?
+    /// Does the shape have no axes?
     pub fn is_scalar(&self) -> bool {
         self.axes.is_empty()
     }
 
-    /// Where `..` is.
+    /// The index of `..`.
     pub fn rest(&self) -> Option<usize> {
         self.axes.iter().position(|axis| *axis == Axis::Rest)
     }
 
-    /// Where the axis numbered as in a program is: `0` the first, `-1` the last. None where there is no such axis, or
-    /// where `..` makes it unknown which one it is.
+    /// The index of an axis that a program numbers: `0` is the first, `-1` the last. `None` if
+    /// there is no such axis, or if `..` makes it unknown.
     pub fn axis(&self, number: i64) -> Option<usize> {
         let len = self.axes.len();
         let (at, seen) = if number >= 0 {
@@ -109,7 +111,8 @@ impl Shape {
         self.axes.get(at).and_then(Axis::dim)
     }
 
-    /// The place of an axis once `..` stands for `rest` axes; for `..` itself, that of the first of them.
+    /// The index of an axis once `..` is expanded to `rest` axes; for `..` itself, the index of the
+    /// first of them.
     pub fn expanded_axis(&self, at: usize, rest: usize) -> usize {
         match self.rest() {
             Some(place) if place < at => at - 1 + rest,
@@ -117,7 +120,7 @@ impl Shape {
         }
     }
 
-    /// The shape with another dimension on one axis.
+    /// The shape with the dimension of one axis replaced.
     pub fn with(&self, at: usize, dim: Dim) -> Shape {
         let mut out = self.clone();
         if let Some(axis) = out.axes.get_mut(at) {
@@ -135,7 +138,8 @@ impl Shape {
         out
     }
 
-    /// The shape in front of the last `n` axes, and these; none where `..` is among them, or there are too few.
+    /// The shape without the last `n` axes, and these; `None` if `..` is among them, or there are
+    /// too few.
     pub fn split_last(&self, n: usize) -> Option<(Shape, Vec<Dim>)> {
         let at = self.axes.len().checked_sub(n)?;
         let (front, back) = self.axes.split_at(at);
@@ -143,13 +147,13 @@ impl Shape {
         Some((Shape { axes: front.to_vec() }, back?))
     }
 
-    /// This shape with more axes after it.
+    /// The shape with axes appended.
     pub fn followed_by(mut self, dims: impl IntoIterator<Item = Dim>) -> Shape {
         self.axes.extend(dims.into_iter().map(Axis::Dim));
         self
     }
 
-    /// Replaces every dimension, and `..` by a list of axes.
+    /// Replaces symbols in all dimensions, and `..` by a list of axes.
     pub fn substitute(&self, rest: &[Axis], f: &dyn Fn(&str) -> Option<Dim>) -> Option<Shape> {
         let mut axes = Vec::with_capacity(self.axes.len());
         for axis in &self.axes {
@@ -161,10 +165,11 @@ impl Shape {
         Some(Shape { axes })
     }
 
-    /// Joins two shapes by NumPy's rule, right-aligned: equal dimensions stay, a dimension of 1 gives way.
+    /// Broadcasts two shapes by NumPy's rule, right-aligned: equal dimensions stay, a dimension of
+    /// 1 stretches to the other.
     ///
     /// # Errors
-    /// The first pair, from the right, that does not fit.
+    /// The first mismatch, from the right.
     pub fn broadcast(&self, other: &Shape) -> Result<Shape, Misfit> {
         match (self.rest(), other.rest()) {
             (None, None) => Ok(Shape { axes: broadcast_dims(&self.axes, &other.axes, 0)? }),
@@ -190,7 +195,8 @@ fn around(shape: &Shape, at: usize) -> (&[Axis], &[Axis]) {
     (shape.axes.get(..at).unwrap_or_default(), shape.axes.get(at + 1..).unwrap_or_default())
 }
 
-/// A shape with `..` at `at`, joined with one without. `swapped` tells which of them is the right one.
+/// Broadcasts a shape with `..` at `at` and one without. `swapped` means that the latter is the
+/// left one.
 fn with_rest(shape: &Shape, at: usize, plain: &Shape, swapped: bool) -> Result<Shape, Misfit> {
     let (front, back) = around(shape, at);
     let mut joined =
@@ -204,8 +210,8 @@ fn with_rest(shape: &Shape, at: usize, plain: &Shape, swapped: bool) -> Result<S
     Ok(Shape { axes })
 }
 
-/// NumPy's rule over axes without `..`; `skipped` axes are to the right of them. A dimension beyond the shorter one's
-/// end stays.
+/// NumPy's rule for axes without `..`, with `skipped` axes to the right of them. Dimensions beyond
+/// the end of the shorter list stay.
 fn broadcast_dims(a: &[Axis], b: &[Axis], skipped: usize) -> Result<Vec<Axis>, Misfit> {
     let len = a.len().max(b.len());
     let at = |axes: &[Axis], i: usize| axes.len().checked_sub(i + 1).and_then(|k| axes.get(k)).cloned();

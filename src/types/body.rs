@@ -1,8 +1,8 @@
 //! Bodies of functions: blocks, statements, variables and their scopes.
 //!
-//! In: a function whose signature is known. Out: its typed body, the calls it makes and what must hold for it. Each
-//! function is checked once, for all values of its dimensions. What is wrong is reported once; what follows from it
-//! is not.
+//! In: a function with a known signature. Out: its typed body, the calls it makes, and its
+//! conditions. Each function is checked once, for all values of its dimensions. An error is
+//! reported once; its consequences are not.
 
 use super::dims::DimScope;
 use super::items::{FunctionItem, Items};
@@ -19,29 +19,28 @@ use crate::syntax::ast;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A name in a block.
+/// A name in scope.
 #[derive(Clone, Debug)]
 pub(super) struct Binding {
     pub(super) what: Named,
     pub(super) span: Span,
-    /// Is it worth a warning if nothing uses it?
+    /// Should an unused binding be reported?
     pub(super) warn: bool,
     pub(super) used: bool,
 }
 
 impl Binding {
-    /// Is it a name that is wrong, such as one that is not known?
+    /// Is the name the result of an error, such as an unknown name?
     pub(super) fn is_wrong(&self) -> bool {
         matches!(self.what, Named::Error)
     }
 }
 
-/// What a name in a block stands for.
+/// The meaning of a name in scope.
 #[derive(Clone, Debug)]
 pub(super) enum Named {
-    /// A variable.
     Local {
-        /// The variable.
+        /// Index among the variables of the function.
         id: LocalId,
         /// Its type; open for a literal bound by `let`.
         ty: Ty,
@@ -50,22 +49,23 @@ pub(super) enum Named {
     },
     /// A dimension bound by `let`.
     Dim(Dim),
-    /// The variable of a loop over layers.
+    /// The loop variable of a loop over layers.
     Layer(Instance, LayerPath),
-    /// Something wrong.
+    /// An invalid declaration, which was reported.
     Error,
 }
 
-/// A call that was made, for what follows from it once all functions are checked.
+/// A call, kept for the checks that follow once all functions are checked.
 #[derive(Clone, Debug)]
 pub(super) struct MadeCall {
     pub(super) function: FunctionId,
-    /// What the callee's names are, those of its layer included.
+    /// The callee's dimensions, including the dimensions of its layer.
     pub(super) dims: BTreeMap<String, Dim>,
     pub(super) span: Span,
 }
 
-/// What checking a body gives; nothing, for a function that is not checked because nothing calls it.
+/// The result of checking a body; empty for a function that is not checked because nothing calls
+/// it.
 #[derive(Default)]
 pub(super) struct Checked {
     pub(super) params: Vec<Param>,
@@ -89,20 +89,22 @@ pub(super) struct Body<'a> {
     pub(super) locals: Vec<Local>,
     pub(super) conditions: Vec<Condition>,
     pub(super) calls: Vec<MadeCall>,
-    /// For each loop and branch that is open: the number of variables before it, and those of them it assigns.
+    /// For each enclosing loop and branch: the number of variables before it, and which of them it
+    /// assigns.
     pub(super) regions: Vec<(usize, BTreeSet<LocalId>)>,
     pub(super) taps: BTreeMap<String, Span>,
-    /// The dimensions that have their values in the body so far, whether or not they are known here.
+    /// The dimensions set by `let dim` in the body so far, whether or not they are in scope here.
     pub(super) lengths: Vec<String>,
-    /// For each loop that is open, innermost last: is there a `break` of it so far?
+    /// For each enclosing loop, innermost last: has a `break` of it been seen?
     pub(super) loops: Vec<bool>,
-    /// How often a body of a loop over layers of different types was checked.
+    /// The number of times that bodies of loops over layers of different types were checked.
     pub(super) bodies: usize,
-    /// The counters of loops whose ends are dimensions, with these; without them where they are wrong, which is reported.
+    /// Counters of loops whose bounds are dimensions, with these bounds; `None` if they are
+    /// invalid, which was reported.
     pub(super) counters: BTreeMap<LocalId, Option<(Dim, Dim)>>,
-    /// Is this a look at what an advice would give, and no part of the program?
+    /// Is this a trial check of a suggestion, not part of the program?
     pub(super) aside: bool,
-    /// The parts of the file that could not be read.
+    /// The parts of the file with syntax errors.
     unread: Vec<Span>,
 }
 
@@ -200,12 +202,12 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The last expression of a block: an `if` without `else` may be there as a statement.
+    /// The last expression of a block: an `if` without `else` is a statement there.
     pub(super) fn tail(&mut self, value: &ast::Expr) -> TypedExpr {
         self.expr_or_statement(value)
     }
 
-    /// A block with its own names.
+    /// Checks a block in a scope of its own.
     pub(super) fn block(&mut self, block: &ast::Block) -> (Block, Ty) {
         self.frames.push(BTreeMap::new());
         let (scope, lengths) = (self.scope.clone(), self.lengths.len());
@@ -227,13 +229,14 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Could the end of a block not be read, so that its value may be what is missing?
+    /// Does the end of a block have a syntax error, so that its value may be missing for that
+    /// reason?
     fn is_unread(&self, block: &ast::Block) -> bool {
         let inside =
             |span: Span| span.file == block.span.file && block.span.start <= span.start && span.start <= block.span.end;
         match block.statements.last() {
             Some(last) => last.kind == ast::StmtKind::Error,
-            // A block that is nested too deeply is left empty.
+            // A block that is nested too deeply is left empty by the parser.
             None => self
                 .diagnostics
                 .iter()
@@ -257,13 +260,14 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Could a part of the function not be read? Then what is not used here may be used there.
+    /// Does the function have parts with syntax errors? Then variables that seem unused may be used
+    /// there.
     fn has_unread_parts(&self) -> bool {
         let whole = self.items.function(self.id).ast.span;
         self.unread.iter().any(|span| whole.start <= span.start && span.start <= whole.end)
     }
 
-    /// Was a name declared in a part of the file that could not be read?
+    /// Was a name declared in a part of the file with syntax errors?
     pub(super) fn is_lost(&self, name: &ast::Ident) -> bool {
         // After many messages nobody reads on, and each search takes time.
         if self.unread.is_empty() || self.aside || self.diagnostics.iter().nth(200).is_some() {
@@ -280,7 +284,7 @@ impl<'a> Body<'a> {
         text.match_indices(name.name.as_str()).any(|(at, _)| declares(at))
     }
 
-    /// Takes a name that is not known for one that is wrong, so that it is reported once.
+    /// Declares an unknown name as an error, so that it is reported only once.
     pub(super) fn poison_name(&mut self, name: &ast::Ident) {
         if self.aside {
             return;
@@ -291,7 +295,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Takes the names in a statement that could not be read for wrong ones.
+    /// Declares the names in a statement with a syntax error as errors.
     pub(super) fn poison_words(&mut self, span: Span) {
         let text = self.sources.text(span).to_string();
         for word in text.split(|c: char| !(c.is_alphanumeric() || c == '_')) {
@@ -301,7 +305,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Makes a new variable known in the innermost block.
+    /// Declares a variable in the innermost scope.
     pub(super) fn declare(&mut self, name: &ast::Ident, ty: Ty, is_var: bool, warn: bool) -> LocalId {
         let id = LocalId(self.locals.len() as u32);
         let settled = ty.settled().unwrap_or(Type::Tuple(Vec::new()));
@@ -321,14 +325,14 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// What a name of a block stands for; it counts as used.
+    /// The meaning of a name in scope; marks it as used.
     pub(super) fn lookup(&mut self, name: &str) -> Option<Named> {
         let binding = self.frames.iter_mut().rev().find_map(|frame| frame.get_mut(name))?;
         binding.used = true;
         Some(binding.what.clone())
     }
 
-    /// Runs a part whose assignments to variables from outside matter, and returns these variables.
+    /// Runs `run`, and returns the outer variables that it assigns.
     pub(super) fn region<T>(&mut self, run: impl FnOnce(&mut Body<'a>) -> T) -> (T, Vec<LocalId>) {
         self.regions.push((self.locals.len(), BTreeSet::new()));
         let result = run(self);

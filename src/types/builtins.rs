@@ -1,7 +1,7 @@
-//! The operations of the language that are written as calls: their names, arguments and types.
+//! Operations of the language that are written as calls: names, arguments and types.
 //!
-//! In: a call of a name that no declaration has. Out: the typed operation. The table says which arguments there are;
-//! `rearrange` and `einsum` are in `patterns`.
+//! In: a call of a name that nothing declares. Out: the typed operation. The table lists the
+//! arguments; `rearrange` and `einsum` are in `patterns`.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ use crate::source::Span;
 use crate::syntax::ast;
 use crate::table::Family;
 
-/// An operation.
+/// An operation, or a family of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Builtin {
     Unary(UnaryOp),
@@ -49,11 +49,12 @@ pub(super) enum Builtin {
     Scatter {
         add: bool,
     },
-    /// Of dimensions alone: they can stand in shapes too.
+    /// On dimensions only; also allowed in shapes.
     DimFunction,
 }
 
-/// A row of the table: name, arguments, how many of the last ones may be omitted, and what it gives, in a line.
+/// A row of the table: name, arguments, number of optional arguments (the last ones), and a
+/// summary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) name: &'static str,
@@ -73,8 +74,8 @@ const fn row(
     Row { name, builtin, params, optional, summary }
 }
 
-/// All but what has a table of its own: operations on one element and on two, tests, reductions,
-/// operations along an axis.
+/// All operations without a table of their own; the other tables list unary and binary operations,
+/// tests, reductions, and operations along an axis.
 const TABLE: &[Row] = &[
     row("floor_div", Builtin::DimFunction, &["a", "b"], 0, "a / b of dimensions, rounded down"),
     row("ceil_div", Builtin::DimFunction, &["a", "b"], 0, "a / b of dimensions, rounded up"),
@@ -87,21 +88,15 @@ const TABLE: &[Row] = &[
         "axes split, merged and permuted by a pattern: \"s (h d) -> h s d\"",
     ),
     row("einsum", Builtin::Einsum, &["pattern"], 0, "products and sums by a pattern: \"s d, t d -> s t\""),
-    row("concat", Builtin::Concat, &["axis"], 1, "tensors one after another along an axis"),
+    row("concat", Builtin::Concat, &["axis"], 1, "tensors concatenated along an axis"),
     row("split", Builtin::Split, &["x", "axis", "parts"], 2, "equal parts of an axis, as a tuple"),
     row("unbind", Builtin::Unbind, &["x", "axis"], 1, "the elements of an axis, by default the first, as a tuple"),
-    row(
-        "pad",
-        Builtin::Pad,
-        &["x", "axis", "low", "high", "value"],
-        4,
-        "elements added before and after, along an axis",
-    ),
+    row("pad", Builtin::Pad, &["x", "axis", "low", "high", "value"], 4, "padding before and after, along an axis"),
     row("cast", Builtin::Cast, &["x"], 0, "another element type: cast<f32>(x)"),
     row("iota", Builtin::Iota, &["n"], 0, "0, 1, 2, .. below n"),
     row("full", Builtin::Full, &["value", "shape"], 0, "a tensor of one value: full<f32>(0, [S, D])"),
-    row("one_hot", Builtin::OneHot, &["i", "n"], 0, "1 at the place i of n, else 0"),
-    row("causal", Builtin::Causal, &["q_len", "kv_len"], 0, "does query i see key j: j <= i + kv_len - q_len"),
+    row("one_hot", Builtin::OneHot, &["i", "n"], 0, "1 at index i of n, else 0"),
+    row("causal", Builtin::Causal, &["q_len", "kv_len"], 0, "whether query i sees key j: j <= i + kv_len - q_len"),
     row(
         "argmin",
         Builtin::ArgMin,
@@ -135,7 +130,7 @@ const TABLE: &[Row] = &[
         Builtin::TakeAlong,
         &["x", "at", "axis"],
         1,
-        "of each line along an axis the elements at the indices of the same line; the last axis by default",
+        "for each line along an axis, the elements at the indices of the same line; the last axis by default",
     ),
     row(
         "windows",
@@ -150,25 +145,25 @@ const TABLE: &[Row] = &[
         Builtin::Every,
         &["x", "step", "axis"],
         1,
-        "each step-th element from the first on; the last axis by default",
+        "every step-th element, starting at the first; the last axis by default",
     ),
     row(
         "scatter",
         Builtin::Scatter { add: false },
         &["x", "at", "value", "axis"],
         1,
-        "x with slices written at indices in order, the later one staying; the first axis by default",
+        "x with slices written at indices, in order, so that the last one wins; the first axis by default",
     ),
     row(
         "scatter_add",
         Builtin::Scatter { add: true },
         &["x", "at", "value", "axis"],
         1,
-        "x with slices added at indices in order; the first axis by default",
+        "x with slices added at indices, in order; the first axis by default",
     ),
 ];
 
-/// The table: what the tables of scalar operations list, then the others.
+/// The table: the scalar operations of `crate::scalar`, then the others.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let unary = UnaryOp::ALL.iter().filter(|op| op.is_call());
     let unary = unary.map(|op| row(op.name(), Builtin::Unary(*op), &["x"], 0, op.meaning()));
@@ -182,12 +177,11 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     unary.chain(tests).chain(binary).chain(reductions).chain(along).chain(TABLE.iter().copied()).collect()
 });
 
-/// The operation of a name.
+/// The operation with this name.
 pub(super) fn find(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name)
 }
 
-/// All operations.
 pub(super) fn all() -> impl Iterator<Item = &'static Row> {
     ROWS.iter()
 }
@@ -198,7 +192,7 @@ pub(super) fn names<'n>() -> impl Iterator<Item = &'n str> {
 }
 
 impl Body<'_> {
-    /// A call of an operation.
+    /// Checks a call of an operation.
     pub(super) fn builtin(
         &mut self,
         expr: &ast::Expr,
@@ -229,7 +223,7 @@ impl Body<'_> {
         self.fixed(builtin, what, elem, name.span, &slots, span)
     }
 
-    /// The element type in `<..>`: none where there is none, an error (the outer `None`) where it cannot be.
+    /// The element type in `<..>`: `Some(None)` if it is absent, `None` after an error.
     pub(super) fn elem_generic(
         &mut self,
         what: &str,
@@ -303,7 +297,7 @@ impl Body<'_> {
                 {
                     return value;
                 }
-                // `pow` of two integers is a float, as every float function of dimensions is.
+                // `pow` of two integers is a float, like every float function of dimensions.
                 self.elementwise(Elementwise::Binary(op), what, name, x, y, span)
             }
             Builtin::Reduce(kind) => self.reduce(kind, what, first, arg(1), arg(2), span),
@@ -322,7 +316,7 @@ impl Body<'_> {
             Builtin::Iota => match self.dim_arg(first) {
                 Some(_) if elem == Some(Elem::Bool) => {
                     self.diagnostics.push(
-                        Diagnostic::error(shapes::ELEM_KIND, "`iota` counts in numbers, not in bool")
+                        Diagnostic::error(shapes::ELEM_KIND, "`iota` needs a numeric type, not bool")
                             .at(name, "")
                             .help("compare it: `iota(n) >= k`"),
                     );
@@ -375,7 +369,8 @@ impl Body<'_> {
         }
     }
 
-    /// A function of dimensions: `floor_div` and `ceil_div` always, `min` and `max` where all arguments are dimensions.
+    /// A function of dimensions: `floor_div` and `ceil_div` always, `min` and `max` if all
+    /// arguments are dimensions.
     fn dim_function(&mut self, row: &Row, args: &[ast::Arg], span: Span) -> Option<TypedExpr> {
         let always = row.builtin == Builtin::DimFunction;
         let reduces = matches!(row.builtin, Builtin::Reduce(ReduceKind::Min | ReduceKind::Max));
@@ -393,7 +388,7 @@ impl Body<'_> {
         })
     }
 
-    /// Is an expression made of dimensions and integers alone, one name at least?
+    /// Does an expression consist only of dimensions and integers, with at least one name?
     fn is_dim(&mut self, expr: &ast::Expr) -> bool {
         match &expr.kind {
             ast::ExprKind::Int(_) => true,
@@ -427,7 +422,7 @@ impl Body<'_> {
         Some(dim)
     }
 
-    /// An argument that is a tensor, or a number taken as a scalar.
+    /// An argument that is a tensor, or a number as a scalar.
     pub(super) fn tensor_arg(&mut self, expr: &ast::Expr) -> Option<(Tensor, Expr)> {
         let value = self.expr(expr);
         if !self.is_value(&value) {
@@ -455,7 +450,8 @@ impl Body<'_> {
         TypedExpr::tensor(ExprKind::Unary(op, Box::new(x.expr)), tensor.elem, tensor.shape, span)
     }
 
-    /// `isnan(x)` and the like: comparisons with infinity, each of which uses `x` once. NaN fails every one but `!=`.
+    /// `isnan(x)` and similar tests: comparisons with infinity, each of which uses `x` once. NaN
+    /// fails all of them but `!=`.
     fn float_test(&mut self, test: FloatTest, what: &str, x: TypedExpr, span: Span) -> TypedExpr {
         if !self.is_value(&x) {
             return TypedExpr::error(span);

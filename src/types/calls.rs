@@ -1,7 +1,7 @@
-//! Calls of layers and functions: what is called, which argument goes where, what the callee's dimensions are.
+//! Calls of layers and functions: resolves the callee, its arguments and its dimensions.
 //!
-//! In: calls as written. Out: typed calls, the callee's dimensions over the caller's names. The body of the callee is
-//! not looked at: its signature says everything.
+//! In: calls of the AST. Out: typed calls, with the callee's dimensions over the caller's names.
+//! Only the signature of the callee is used, not its body.
 
 use super::axes::Axis;
 use super::body::{Body, MadeCall};
@@ -22,7 +22,6 @@ use crate::syntax::ast;
 use std::collections::BTreeMap;
 
 impl<'a> Body<'a> {
-    /// A call.
     pub(super) fn call(
         &mut self,
         expr: &ast::Expr,
@@ -70,7 +69,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Looks at arguments of a call that is wrong, for what is wrong in them.
+    /// Checks the arguments of an invalid call for errors of their own.
     pub(super) fn arguments_alone(&mut self, args: &[ast::Arg]) {
         for arg in args {
             if !matches!(arg.value.kind, ast::ExprKind::Str(_) | ast::ExprKind::List(_)) {
@@ -157,7 +156,8 @@ impl<'a> Body<'a> {
         TypedExpr::error(expr.span)
     }
 
-    /// Reports a function that is not known. Another name is suggested where the call, if it is given, checks with it.
+    /// Reports an unknown function. A similar name is suggested if the call, if it is given,
+    /// type-checks with it.
     fn unknown_function(&mut self, name: &ast::Ident, call: Span) {
         let items = self.items;
         let methods = self.owner.map(|owner| &items.layer(owner).ast.functions);
@@ -255,7 +255,7 @@ impl<'a> Body<'a> {
         TypedExpr::error(expr.span)
     }
 
-    /// Reports a use of `random` that finds no function: the module is not used, or has none of this name.
+    /// Reports a call of a function of `random` that does not exist, or whose module is not used.
     pub(super) fn no_random(&mut self, module: &ast::Ident, name: &ast::Ident) {
         const PATH: &str = "std.random";
         let here = self.items.modules.get(self.module);
@@ -308,7 +308,8 @@ impl<'a> Body<'a> {
         self.call_values(span, &what, id, receiver, bound, values)
     }
 
-    /// A call of a layer's function with the value of the layer before it, the other arguments left to their defaults.
+    /// Calls a layer's function with the value of the previous layer; all other arguments get their
+    /// defaults.
     pub(super) fn call_with(
         &mut self,
         span: Span,
@@ -336,7 +337,7 @@ impl<'a> Body<'a> {
         self.call_values(span, what, id, receiver, bound, values)
     }
 
-    /// Reports generics where there can be none.
+    /// Reports generics where none are allowed.
     fn no_generics(&mut self, callee: Span, generics: &[ast::GenericArg]) {
         if let Some(first) = generics.first() {
             let shown = self.written(callee);
@@ -347,7 +348,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// A call with values for its arguments, none for those that are left to their defaults.
+    /// Checks a call with values for its arguments, `None` for arguments that get their defaults.
     fn call_values(
         &mut self,
         span: Span,
@@ -363,7 +364,8 @@ impl<'a> Body<'a> {
         let mut matching = Matching::new(known.map(|(name, dim)| (name, scope.canonical(dim))));
         let poisoned = values.iter().flatten().any(|value| value.ty.is_error());
         let Some(args) = self.match_arguments(item, what, values, &mut matching) else {
-            // The argument's error is reported; the type of the call may be known from the others.
+            // The argument's error was reported; the other arguments may determine the type of the
+            // call.
             return match &item.result {
                 Some(result) if poisoned => self.result_alone(item, result, &matching, span),
                 _ => TypedExpr::error(span),
@@ -416,7 +418,8 @@ impl<'a> Body<'a> {
         TypedExpr { ty: Ty::of(&ty), expr: Expr { kind: ExprKind::Call(Box::new(call)), ty, span } }
     }
 
-    /// An argument that a call omits: its default for all elements. None where that is wrong, which is reported.
+    /// The default of an omitted argument, for all elements. `None` if it is invalid, which was
+    /// reported.
     fn default(
         &self,
         item: &FunctionItem<'_>,
@@ -443,7 +446,7 @@ impl<'a> Body<'a> {
         Some(Expr { kind: ExprKind::Full(Box::new(value)), ty, span })
     }
 
-    /// The value of a call with a wrong argument, if the others fix its type.
+    /// The value of a call with an invalid argument, if the others determine its type.
     pub(super) fn result_alone(
         &mut self,
         item: &FunctionItem<'_>,
@@ -466,7 +469,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Reads the `<..>` of a call.
+    /// Parses the `<..>` of a call.
     pub(super) fn own_generics(
         &mut self,
         item: &FunctionItem<'_>,
@@ -501,7 +504,7 @@ pub(super) fn dim_name(generic: &Generic) -> Option<&String> {
     matches!(generic.kind, GenericKind::Dim { .. }).then_some(&generic.name)
 }
 
-/// A declared type over the caller's names.
+/// Substitutes the caller's dimensions into a declared type.
 pub(super) fn substitute(ty: &Type, rest: &[Axis], dims: &BTreeMap<String, Dim>, body: &Body<'_>) -> Option<Type> {
     match ty {
         Type::Tensor(tensor) => {

@@ -1,7 +1,8 @@
 //! Collecting declarations.
 //!
-//! In: the syntax trees of the user's file and of the modules it uses. Out: [`Items`], in which every field and every
-//! signature has its types, so that bodies can be checked in any order. No body is looked at here.
+//! In: the syntax trees of the user's file and of the modules it uses. Out: [`Items`], with types
+//! for every field and every signature, so that bodies can be checked in any order. Bodies are not
+//! checked here.
 
 use super::dims::DimScope;
 use super::fields::fields_of_layer;
@@ -17,8 +18,8 @@ use crate::source::Span;
 use crate::syntax::ast::{self, Item, TypeKind};
 use std::collections::BTreeMap;
 
-/// Collects all declarations. The first files are those of the modules that are used, each after those that it uses
-/// itself; the last one is the user's.
+/// Collects all declarations. The first files are the used modules, each after the modules that it
+/// uses itself; the last file is the user's.
 pub(super) fn collect<'a>(files: &'a [(Option<&'static str>, ast::File)], diagnostics: &mut Diagnostics) -> Items<'a> {
     let mut items = Items::default();
     for (path, file) in files {
@@ -37,10 +38,11 @@ pub(super) fn collect<'a>(files: &'a [(Option<&'static str>, ast::File)], diagno
     items
 }
 
-/// How many layers there may be with other element types than their defaults.
+/// The maximum number of layer instances with other element types than their defaults.
 const MOST_INSTANCES: usize = 4096;
 
-/// Makes a layer of each that a field uses with other element types than its defaults, and of those that follow from its fields.
+/// Instantiates each layer that a field uses with other element types than its defaults,
+/// transitively.
 fn instances(items: &mut Items<'_>, diagnostics: &mut Diagnostics) {
     let mut at = 0;
     while let Some(holder) = items.layers.get(at) {
@@ -68,7 +70,8 @@ fn instances(items: &mut Items<'_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Makes the layer that a type names with its element types, if it is not there yet. What is wrong is reported elsewhere.
+/// Instantiates the layer of a type with its element types, unless it exists. Errors are reported
+/// elsewhere.
 fn instance(
     items: &mut Items<'_>,
     module: usize,
@@ -111,7 +114,7 @@ fn instance(
     items.instances.insert(key, id);
 }
 
-/// The modules that a file uses, by path, each once; unknown ones are reported.
+/// The modules that a file uses, by path, without duplicates; reports unknown ones.
 pub(super) fn used_modules(file: &ast::File, diagnostics: &mut Diagnostics) -> Vec<&'static modules::Module> {
     let mut used: Vec<&'static modules::Module> = Vec::new();
     for item in &file.items {
@@ -225,13 +228,13 @@ fn new_function<'a>(
     id
 }
 
-/// Could a part of this place not be read?
+/// Does this part of the file contain a syntax error?
 fn is_unread(place: Span, diagnostics: &Diagnostics) -> bool {
     let inside = |span: Span| span.file == place.file && place.start <= span.start && span.start <= place.end;
     diagnostics.iter().any(|d| d.code.is_unread() && d.primary.as_ref().is_some_and(|label| inside(label.span)))
 }
 
-/// What can be said of a layer's members by their names alone.
+/// Checks the names of a layer's members.
 fn members(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
     let fields = layer.fields.iter().map(|field| &field.name);

@@ -1,8 +1,8 @@
 //! Dimension expressions and `where` clauses: from syntax to [`Dim`] and [`Fact`].
 //!
-//! In: expressions that stand where a dimension is meant, and the names in scope there. Out: canonical dimensions, with
-//! every division proved by a fact. A dimension that cannot be had is reported once and then missing (`None`), which
-//! everything built on it takes as "say no more".
+//! In: expressions that are expected to be dimensions, and the names in scope. Out: canonical
+//! dimensions, with every division proved by a fact. An invalid dimension is reported once and then
+//! missing (`None`), which suppresses further errors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use crate::shape::{Dim, Elem, Fact, Facts, Relation};
 use crate::source::Span;
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 
-/// Where a dimension got its meaning.
+/// Where a dimension was declared or bound.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
-    /// The place where it is named first.
+    /// The location where it is first mentioned.
     pub(super) span: Span,
     /// Its value, if it is a generic with a default.
     pub(super) value: Option<i64>,
-    /// What to say beside the place.
+    /// The text next to the location.
     pub(super) text: String,
     /// Is it bound by the arguments of a call? Else it is a generic.
     pub(super) from_argument: bool,
 }
 
-/// The dimension names known at one place of a program, and the facts about them.
+/// The dimensions in scope at one point of a program, and the facts about them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DimScope {
     /// Every dimension by name.
     pub(super) names: BTreeMap<String, Origin>,
     /// Generic constants, which are not dimensions.
     pub(super) constants: Vec<String>,
-    /// Generic element types, and which each is.
+    /// Generic element types, with the type that each stands for.
     pub(super) elems: BTreeMap<String, Elem>,
-    /// What is known about them.
+    /// The facts in force.
     pub(super) facts: Facts,
-    /// Names that a fact `N == ..` replaces: each is written as the other side in every shape.
+    /// Names that an equality `N == ..` eliminates: every shape contains the other side instead.
     pub(super) aliases: BTreeMap<Arc<str>, Dim>,
 }
 
 impl DimScope {
-    /// The dimension with names replaced by what facts say they equal.
+    /// Replaces names that equalities eliminate.
     pub(super) fn canonical(&self, dim: Dim) -> Dim {
         if self.aliases.is_empty() {
             return dim;
@@ -50,12 +50,12 @@ impl DimScope {
         dim.substitute(&|name| self.aliases.get(name).cloned()).unwrap_or(dim)
     }
 
-    /// Those of the names that equalities replace, and by what.
+    /// Which of the names are eliminated by equalities, and their replacements.
     pub(super) fn equal<'a>(&self, names: impl Iterator<Item = &'a str>) -> BTreeMap<String, Dim> {
         names.filter_map(|name| Some((name.to_string(), self.aliases.get(name)?.clone()))).collect()
     }
 
-    /// A fact with names replaced by what others say they equal.
+    /// Replaces names that equalities eliminate in a fact.
     fn canonical_fact(&self, fact: &Fact) -> Fact {
         if self.aliases.is_empty() {
             return fact.clone();
@@ -63,8 +63,8 @@ impl DimScope {
         fact.substitute(&|name| self.aliases.get(name).cloned()).unwrap_or_else(|| fact.clone())
     }
 
-    /// Learns a fact. An equality replaces a name everywhere, also in the facts that are known already; what must hold of
-    /// that which stands for the name is the result.
+    /// Adds a fact. An equality eliminates a name everywhere, including in known facts; returns the
+    /// conditions on its replacement.
     pub(super) fn assume(&mut self, fact: &Fact) -> Vec<Fact> {
         let fact = self.canonical_fact(fact);
         let mut implied = Vec::new();
@@ -74,7 +74,7 @@ impl DimScope {
             for known in &mut self.facts.known {
                 (known.left, known.right) = (with(&known.left), with(&known.right));
             }
-            // The name is an integer and not negative, and so is what stands for it.
+            // The name is a non-negative integer, so its replacement must be one too.
             let (whole, divisor) = dim.as_quotient();
             if divisor != Dim::one() {
                 implied.push(Fact { left: whole, relation: Relation::Divisible, right: divisor });
@@ -90,17 +90,19 @@ impl DimScope {
         implied
     }
 
-    /// The name that an equality fixes, and what it equals: `A` is `3*B/2` where `2*A == 3*B`.
+    /// The name that an equality determines, and its value: `A` is `3*B/2` if `2*A == 3*B`.
     ///
-    /// A name that stands alone is taken first, then one with a number before it, then one with a product; of equals, one of the
-    /// arguments before a generic, and the one that was named later.
+    /// Prefers a name that stands alone, then one with a numeric coefficient, then one in a
+    /// product; among equals, a name bound by arguments over a generic, and the name that was
+    /// mentioned later.
     fn solved(&self, fact: &Fact) -> Option<(Arc<str>, Dim)> {
         if fact.relation != Relation::Eq {
             return None;
         }
         let of_argument = |name: &str| self.names.get(name).is_some_and(|origin| origin.from_argument);
         let free_of = |dim: &Dim, name: &str| dim.symbols().iter().all(|s| &**s != name);
-        // As written: `A == B` replaces the name on the right, unless only the one on the left belongs to an argument.
+        // As written: `A == B` eliminates the name on the right, unless only the one on the left is
+        // bound by an argument.
         let sides = [(&fact.right, &fact.left), (&fact.left, &fact.right)];
         let alone = || {
             let names = sides.iter().filter_map(|(from, to)| Some((from.as_symbol()?, *to)));
@@ -127,7 +129,7 @@ impl DimScope {
         found.into_iter().min_by(|(a, ..), (b, ..)| a.cmp(b)).map(|(_, name, dim)| (name, dim))
     }
 
-    /// `D (768)`, `S (symbolic)`, `D/H (64)`: a dimension as messages show it.
+    /// `D (768)`, `S (symbolic)`, `D/H (64)`: the description of a dimension in messages.
     pub(super) fn describe(&self, dim: &Dim) -> String {
         if dim.is_const() {
             return dim.to_string();
@@ -141,12 +143,13 @@ impl DimScope {
         }
     }
 
-    /// Two dimensions that are not the same, in words.
+    /// Describes two dimensions that differ.
     pub(super) fn differ(&self, a: &Dim, b: &Dim) -> String {
         self.by_default(a, b).unwrap_or_else(|| format!("{} is not {}", self.describe(a), self.describe(b)))
     }
 
-    /// Adds to a message about two dimensions that differ why their numbers are equal, if they are.
+    /// Explains in a message about two differing dimensions why their values are equal, if they
+    /// are.
     pub(super) fn differing(&self, diagnostic: Diagnostic, a: &Dim, b: &Dim) -> Diagnostic {
         match self.by_default(a, b) {
             Some(why) => diagnostic.note(why),
@@ -154,7 +157,7 @@ impl DimScope {
         }
     }
 
-    /// Why two dimensions that have one number differ.
+    /// Why two dimensions with the same value differ.
     fn by_default(&self, a: &Dim, b: &Dim) -> Option<String> {
         let value = |dim: &Dim| dim.eval(&|name| self.names.get(name).and_then(|origin| origin.value)).ok();
         let (x, y) = (value(a)?, value(b)?);
@@ -168,7 +171,7 @@ impl DimScope {
         Some(format!("{name} is {number} only by default, and may be bound to another number"))
     }
 
-    /// Adds a label for each name in `dims` at the place where it got its meaning, each place once, three at most.
+    /// Adds a label at the origin of each name in `dims`, without duplicates, at most three.
     pub(super) fn label_origins<'a>(
         &self,
         mut diagnostic: Diagnostic,
@@ -196,7 +199,7 @@ impl DimScope {
         self.names.keys().map(String::as_str)
     }
 
-    /// The generic element type that an expression names.
+    /// The generic element type that an expression refers to.
     pub(super) fn elem_of(&self, expr: &Expr) -> Option<Elem> {
         match &expr.kind {
             ExprKind::Name(name) => self.elems.get(&name.name).copied(),
@@ -204,7 +207,7 @@ impl DimScope {
         }
     }
 
-    /// The message for a name that is no element type here.
+    /// The message for a name that is not an element type here.
     pub(super) fn unknown_elem(&self, name: &Ident) -> Diagnostic {
         let message = format!("there is no element type `{}` here", name.name);
         let diagnostic = Diagnostic::error(names::UNKNOWN_ELEM, message).at(name.span, "not found");
@@ -221,7 +224,7 @@ impl DimScope {
         }
     }
 
-    /// The message for a name that is no dimension here.
+    /// The message for a name that is not a dimension here.
     pub(super) fn unknown(&self, name: &Ident) -> Diagnostic {
         let mut diagnostic = if self.constants.contains(&name.name) {
             Diagnostic::error(codes::NOT_A_DIMENSION, format!("`{}` is a constant, not a dimension", name.name))
@@ -242,12 +245,12 @@ impl DimScope {
         diagnostic
     }
 
-    /// Reads a dimension expression.
+    /// Converts a dimension expression.
     pub(super) fn dim(&self, expr: &Expr, diagnostics: &mut Diagnostics) -> Option<Dim> {
         self.dim_with(expr, &|_| None, diagnostics)
     }
 
-    /// Reads a dimension expression in which other names may stand for dimensions too.
+    /// Converts a dimension expression that may contain additional names of dimensions.
     pub(super) fn dim_with(
         &self,
         expr: &Expr,
@@ -333,7 +336,8 @@ impl DimScope {
         }
     }
 
-    /// A division that rounds, or what it leaves. That a divisor which is no number is at least 1 is checked on entry.
+    /// A rounded division, or its remainder. A divisor that is not a number is checked on entry to
+    /// be at least 1.
     pub(super) fn rounded(
         &self,
         what: &str,
@@ -358,7 +362,7 @@ impl DimScope {
         found
     }
 
-    /// What to do where it is not known that `b` divides `a`.
+    /// Adds advice for a division `a / b` that is not known to be exact.
     pub(super) fn help_divide(&self, diagnostic: Diagnostic, a: &Dim, b: &Dim) -> Diagnostic {
         let fact = Fact { left: a.clone(), relation: Relation::Divisible, right: b.clone() };
         if self.facts.never_divides(a, b) {
@@ -376,7 +380,7 @@ impl DimScope {
         Diagnostic { missing: last.map(|last| (text, last)), ..diagnostic }
     }
 
-    /// `a / b`, if it is an integer by the facts.
+    /// `a / b`, if the facts prove it to be an integer.
     pub(super) fn divide(
         &self,
         a: &Dim,
@@ -411,7 +415,7 @@ impl DimScope {
         None
     }
 
-    /// Reads one condition of a `where` clause. One that cannot be read is reported and omitted.
+    /// Converts one condition of a `where` clause. An invalid one is reported and omitted.
     pub(super) fn fact(&self, clause: &Expr, out: &mut Vec<(Fact, Span)>, diagnostics: &mut Diagnostics) {
         let ExprKind::Binary { op, left, right, .. } = &clause.kind else {
             if clause.kind != ExprKind::Error {
@@ -438,7 +442,7 @@ impl DimScope {
             if self.rounded("%", &a, &b, *op_span, diagnostics).is_none() {
                 return;
             }
-            // What remains is at least 0 and less than the divisor.
+            // The remainder is at least 0 and less than the divisor.
             let (zero, limits) = (Dim::zero(), b.sub(&rest).sub(&Dim::one()));
             if !limits.is_provably_nonnegative() {
                 out.push((Fact { left: rest.clone(), relation: Relation::Lt, right: b.clone() }, clause.span));
@@ -462,7 +466,7 @@ impl DimScope {
         out.push((Fact { left, relation, right }, clause.span));
     }
 
-    /// Is the fact certain here (`Some(true)`), impossible (`Some(false)`), or to be decided later?
+    /// Is the fact certain here (`Some(true)`), impossible (`Some(false)`), or undecided?
     pub(super) fn decide(&self, fact: &Fact) -> Option<bool> {
         if let Some(decided) = fact.decide() {
             return Some(decided);
@@ -471,7 +475,7 @@ impl DimScope {
         if let Some(decided) = fact.decide() {
             return Some(decided);
         }
-        // Two forms that are too long are not known to be equal, though they look alike.
+        // Two dimensions that are too long are not known to be equal, even if they look alike.
         if fact.is_too_long() {
             return None;
         }
@@ -504,7 +508,7 @@ impl DimScope {
     }
 }
 
-/// `D / H`, with parentheses where they are needed.
+/// `D / H`, with parentheses as needed.
 fn quotient(a: &Dim, b: &Dim) -> String {
     format!("{} / {}", grouped(a), grouped(b))
 }
@@ -517,7 +521,7 @@ fn grouped(dim: &Dim) -> String {
 /// The functions of dimensions.
 pub(super) const FUNCTIONS: [&str; 4] = ["floor_div", "ceil_div", "min", "max"];
 
-/// The bare name that is called.
+/// The bare name of the callee.
 fn callee_name(callee: &Expr) -> Option<&str> {
     match &callee.kind {
         ExprKind::Name(name) => Some(&name.name),
@@ -534,7 +538,7 @@ fn not_a_dimension(expr: &Expr) -> Diagnostic {
     Diagnostic::error(codes::NOT_A_DIMENSION, what).at(expr.span, "expected a name, an integer, or a formula of these")
 }
 
-/// The message for a formula that is not kept.
+/// The message for a formula beyond the limits.
 pub(super) fn too_long(span: Span) -> Diagnostic {
     Diagnostic::error(codes::TOO_LONG, "the dimension formula is too long").at(span, "too long when multiplied out")
 }

@@ -1,7 +1,9 @@
-//! The typed program as text, for `--emit types`: every declaration, every expression with its inferred type.
+//! The typed program as text, for `--emit types`: every declaration, every expression with its
+//! inferred type.
 //!
-//! In: a checked program. Out: one line for each declaration, statement and operation, operands indented below it, the
-//! type after a colon; the same program always gives the same text. It is made to be read, not to be read back.
+//! In: a checked program. Out: one line for each declaration, statement and operation, with
+//! operands indented below it and the type after a colon. The output is deterministic, and for
+//! human readers: it cannot be parsed.
 
 use std::fmt::Write;
 
@@ -207,7 +209,7 @@ impl<'a> Dump<'a> {
         self.line("}");
     }
 
-    /// An operation on a line, its operands below.
+    /// Prints an operation on a line, with its operands below.
     fn expr(&mut self, expr: &Expr, before: &str) {
         if let ExprKind::If { condition, then, otherwise, carried } = &expr.kind {
             if !before.is_empty() {
@@ -292,7 +294,7 @@ impl<'a> Dump<'a> {
         }
     }
 
-    /// What an operation is, without its operands.
+    /// The description of an operation, without its operands.
     fn head(&self, expr: &Expr) -> String {
         match &expr.kind {
             ExprKind::Const(value) => show_scalar(*value),

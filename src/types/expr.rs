@@ -1,7 +1,7 @@
-//! Expressions: names, fields, `if`, and which rule each other form follows.
+//! Expressions: names, fields and `if`; dispatches all other expressions.
 //!
-//! In: expressions as written. Out: typed values. Operators are in `operators`, calls in `calls` and `builtins`,
-//! `x[..]` in `indexing`.
+//! In: expressions of the AST. Out: typed values. Operators are in `operators`, calls in `calls`
+//! and `builtins`, `x[..]` in `indexing`.
 
 use super::body::{Body, Named};
 use super::builtins;
@@ -16,14 +16,14 @@ use crate::shape::{Dim, Elem};
 use crate::source::Span;
 use crate::syntax::ast;
 
-/// How many messages get a suggestion.
+/// The maximum number of messages that get a suggestion.
 const MANY: usize = 200;
 
-/// The most tensors in a tuple, those of tuples in it included.
+/// The maximum number of tensors in a tuple, including nested tuples.
 const MAX_LEAVES: usize = 1024;
 
 impl<'a> Body<'a> {
-    /// An expression whose value is needed.
+    /// Checks an expression whose value is used.
     pub(super) fn expr(&mut self, expr: &ast::Expr) -> TypedExpr {
         let value = self.expr_or_statement(expr);
         if value.ty == Ty::Tuple(Vec::new()) {
@@ -38,7 +38,7 @@ impl<'a> Body<'a> {
         value
     }
 
-    /// An expression that may have no value.
+    /// Checks an expression that may have no value.
     pub(super) fn expr_or_statement(&mut self, expr: &ast::Expr) -> TypedExpr {
         let value = self.any_expr(expr);
         if value.ty.is_too_long() {
@@ -114,7 +114,7 @@ impl<'a> Body<'a> {
         TypedExpr::error(span)
     }
 
-    /// Reports something else where a tensor is needed.
+    /// Reports a non-tensor where a tensor is required.
     pub(super) fn not_a_tensor(&mut self, what: &str, span: Span) {
         self.not_a_tensor_with(what, span, None);
     }
@@ -182,7 +182,7 @@ impl<'a> Body<'a> {
         TypedExpr::error(span)
     }
 
-    /// `True` and `False`
+    /// `True` and `False` of Python.
     fn capital_bool(&mut self, name: &ast::Ident) -> Option<TypedExpr> {
         let value = match name.name.as_str() {
             "True" => "true",
@@ -194,7 +194,7 @@ impl<'a> Body<'a> {
         Some(self.instead(diagnostic, name.span, value))
     }
 
-    /// The generic constants of the layer and of the function.
+    /// The generic constants of the layer and the function.
     pub(super) fn known_constants(&self) -> Vec<&'a Generic> {
         let items = self.items;
         let layer = self.owner.map(|owner| items.layer(owner).generics.as_slice()).unwrap_or_default();
@@ -211,15 +211,16 @@ impl<'a> Body<'a> {
         TypedExpr::error(name.span)
     }
 
-    /// The name that may have been meant. After many messages none is looked for: it would take long, and nobody reads on.
+    /// The most similar known name. After many messages none is searched for: it would take long,
+    /// and nobody reads on.
     pub(super) fn nearest<'n>(&self, name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
         if self.diagnostics.iter().nth(MANY).is_some() { None } else { did_you_mean(name, known) }
     }
 
-    /// Reports a name that is not known.
+    /// Reports an unknown name.
     pub(super) fn unknown_name(&mut self, name: &ast::Ident) {
         let layer = self.owner.map(|owner| self.items.layer(owner));
-        // Not collected: after many messages, it is not needed.
+        // Lazy, because it is not needed after many messages.
         let known = self
             .frames
             .iter()
@@ -352,7 +353,7 @@ impl<'a> Body<'a> {
                     let member = Span::new(span.file, value.span().end, span.end);
                     diagnostic.help("a tensor is its own values: leave it out").fix(member, "")
                 }
-                "indices" => diagnostic.help("`argmax(x, axis = -1)` and `argsort(x)` give indices"),
+                "indices" => diagnostic.help("`argmax(x, axis = -1)` and `argsort(x)` return indices"),
                 other if builtins::find(other).is_some() => {
                     diagnostic.help(format!("call it as a function: `{other}(x)`"))
                 }
@@ -422,7 +423,7 @@ impl<'a> Body<'a> {
         TypedExpr { ty: Ty::of(&ty), expr: Expr { kind, ty, span } }
     }
 
-    /// An expression as a block of its own: the `if` of an `else if`.
+    /// Checks an expression as a block of its own: the `if` of an `else if`.
     fn alone(&mut self, expr: &ast::Expr) -> (Block, Ty) {
         let value = self.expr_or_statement(expr);
         if value.ty == Ty::Tuple(Vec::new()) {
@@ -433,7 +434,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Two branches as values of one type.
+    /// Unifies two branches to values of one type.
     fn same_type(&mut self, a: (Block, Ty), b: (Block, Ty), span: Span) -> Option<(Block, Block, Type)> {
         let ((mut a, a_ty), (mut b, b_ty)) = (a, b);
         let elem = match (&a_ty, &b_ty) {
@@ -472,7 +473,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// An expression without value, as a statement.
+/// Turns an expression without value into a statement.
 pub(super) fn effect(expr: Expr) -> StmtKind {
     match expr.kind {
         ExprKind::If { condition, then, otherwise, carried } => {
@@ -486,7 +487,7 @@ pub(super) fn boolean(value: bool, span: Span) -> TypedExpr {
     TypedExpr::tensor(ExprKind::Const(Scalar::Bool(value)), Elem::Bool, super::axes::Shape::scalar(), span)
 }
 
-/// A generic constant as a value: a float of open type where only a default shows its type.
+/// The value of a generic constant: a float of open type if only a default determines its type.
 fn constant(generic: &Generic, span: Span) -> TypedExpr {
     let kind = ExprKind::Generic(generic.name.clone());
     match generic.kind {

@@ -1,6 +1,7 @@
-//! Fields of layers: parameters with their shapes, sub-layers with their generics, and their names in weights files.
+//! Fields of layers: parameters with their shapes, sub-layers with their generics, and their names
+//! in weights files.
 //!
-//! In: fields as written. Out: typed fields, over the generics of the layer that holds them.
+//! In: fields of the AST. Out: typed fields, over the generics of their layer.
 
 use super::generics::{generic_args, show_generics};
 use super::items::{Items, LayerItem, not_available, unknown_attribute};
@@ -22,8 +23,8 @@ pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mu
         if field.is_state {
             if let Some(init) = field.init.as_ref().filter(|init| !is_zero(init)) {
                 diagnostics.push(
-                    not_available("a state that does not begin with zeros", init.span)
-                        .help("begin with zeros, and set it in an entry point"),
+                    not_available("a state with an initial value other than zero", init.span)
+                        .help("start with zeros, and set it in an entry point"),
                 );
             }
         } else if let Some(init) = &field.init {
@@ -96,7 +97,7 @@ pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mu
     }
 }
 
-/// Is a state's first value written as zero?
+/// Is a state's initial value written as zero?
 fn is_zero(value: &ast::Expr) -> bool {
     match &value.kind {
         ExprKind::Int(n) => *n == 0,
@@ -169,7 +170,7 @@ pub(super) fn field_type(
     }
 }
 
-/// A layer with its generics, as the type of a field.
+/// Resolves a layer with its generics, as the type of a field.
 pub(super) fn instance(
     items: &Items<'_>,
     holder: &LayerItem<'_>,

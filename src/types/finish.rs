@@ -1,10 +1,10 @@
-//! What follows from calls and fields once everything is checked: no cycles, and conditions handed to those who use
-//! what has them.
+//! Checks across functions and layers: cycles, and conditions that propagate from callees and
+//! sub-layers to their users.
 //!
-//! In: the items and their checked bodies. Out: for each layer and each function, the conditions that its users must
-//! meet, over its own names. A condition that the facts of the user prove ends there; one that they refute is an
-//! error; any other is the user's own condition from there on. Works without recursion, so that a long chain of calls
-//! does not end the stack.
+//! In: the items and their checked bodies. Out: for each layer and each function, the conditions
+//! that its users must satisfy, over its own names. If the user's facts prove a condition, it is
+//! dropped; if they refute it, that is an error; otherwise it becomes a condition of the user.
+//! There is no recursion, so a long chain of calls cannot overflow the stack.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::Dim;
 use crate::source::Span;
 
-/// One use of something: what is used, what its names are there, and where.
+/// A use of a callee or sub-layer: its index, its dimensions there, and the location.
 struct Use<'c> {
     of: usize,
     dims: &'c BTreeMap<String, Dim>,
     span: Span,
 }
 
-/// Conditions of all layers, by layer.
+/// The conditions of each layer.
 pub(super) fn layers(items: &Items<'_>, diagnostics: &mut Diagnostics) -> Vec<Vec<Condition>> {
     let uses: Vec<Vec<Use<'_>>> = items
         .layers
@@ -62,7 +62,7 @@ pub(super) fn layers(items: &Items<'_>, diagnostics: &mut Diagnostics) -> Vec<Ve
     conditions
 }
 
-/// Conditions of all functions, by function. `calls` and `own` are what their bodies made.
+/// The conditions of each function. `calls` and `own` come from the checked bodies.
 pub(super) fn functions(
     items: &Items<'_>,
     calls: &[Vec<MadeCall>],
@@ -102,7 +102,8 @@ pub(super) fn functions(
     conditions
 }
 
-/// Every node after those that it uses. Each cycle is handed to `cycle`, with its nodes and the use that closes it.
+/// Topological order, users last. Calls `cycle` for each cycle, with its nodes and the use that
+/// closes it.
 fn order(uses: &[Vec<Use<'_>>], mut cycle: impl FnMut(&[usize], Span)) -> Vec<usize> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -116,7 +117,7 @@ fn order(uses: &[Vec<Use<'_>>], mut cycle: impl FnMut(&[usize], Span)) -> Vec<us
         if state.get(root) != Some(&State::New) {
             continue;
         }
-        // The path from the root, each node with the next use to look at.
+        // The path from the root, each node with the next use to visit.
         let mut path: Vec<(usize, usize)> = vec![(root, 0)];
         if let Some(slot) = state.get_mut(root) {
             *slot = State::Open;
@@ -151,7 +152,7 @@ fn order(uses: &[Vec<Use<'_>>], mut cycle: impl FnMut(&[usize], Span)) -> Vec<us
     order
 }
 
-/// How many conditions are kept for one layer or function; more are no more use to anyone.
+/// The maximum number of conditions that are kept for one layer or function.
 const MAX_CONDITIONS: usize = 256;
 
 fn hand_over(
@@ -164,7 +165,7 @@ fn hand_over(
 ) {
     let mut out = conditions.get(id).cloned().unwrap_or_default();
     for used in uses {
-        // What names a dimension that has its value in what is used is checked there.
+        // A condition on a dimension that the callee sets is checked there.
         let inside = lengths.get(used.of).copied().unwrap_or_default();
         let is_own = |condition: &Condition| condition.fact.names_any(inside);
         for condition in conditions.get(used.of).cloned().unwrap_or_default().into_iter().filter(|c| !is_own(c)) {

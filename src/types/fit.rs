@@ -1,6 +1,7 @@
-//! Values where something certain is needed: a type, a dimension, a condition, a fact.
+//! Coercion and requirements: expected types, dimensions, conditions and facts.
 //!
-//! In: a checked value and what is needed. Out: the expression with literals settled, or the message that says what differs.
+//! In: a checked value and an expectation. Out: the expression with literals settled, or a message
+//! about the difference.
 
 use super::body::Body;
 use super::dims::DimScope;
@@ -13,7 +14,7 @@ use crate::source::Span;
 use crate::syntax::ast;
 
 impl Body<'_> {
-    /// A value where a certain type is needed: open literals take it; anything else must be it.
+    /// Coerces a value to an expected type: open literals take it, everything else must have it.
     pub(super) fn fit(
         &mut self,
         value: TypedExpr,
@@ -61,7 +62,7 @@ impl Body<'_> {
         }
     }
 
-    /// Something that must hold: proved, refuted, or kept for later.
+    /// Requires a fact: it is proved, refuted, or kept as a condition.
     pub(super) fn require(&mut self, fact: Fact, span: Span, refuted: &dyn Fn() -> Diagnostic) {
         match self.scope.decide(&fact) {
             Some(true) => {}
@@ -74,7 +75,7 @@ impl Body<'_> {
         }
     }
 
-    /// A condition of `if`, `while`: a `bool` scalar.
+    /// Checks the condition of `if` or `while`: a `bool` scalar.
     pub(super) fn condition(&mut self, expr: &ast::Expr, of: &str) -> Option<Expr> {
         let value = self.expr(expr);
         match &value.ty {
@@ -94,13 +95,13 @@ impl Body<'_> {
         }
     }
 
-    /// The text of an expression, if it is short enough for a message.
+    /// The source of an expression, if it is short enough for a message.
     pub(super) fn text(&self, span: Span) -> Option<&str> {
         let text = self.sources.text(span);
         (!text.is_empty() && text.len() <= 24 && !text.contains('\n')).then_some(text)
     }
 
-    /// A dimension that must be one, from a value.
+    /// The dimension that a value stands for; reports anything else.
     pub(super) fn dim_of(&mut self, value: &TypedExpr) -> Option<Dim> {
         match &value.ty {
             Ty::Dim(dim) => Some(dim.clone()),
@@ -115,7 +116,7 @@ impl Body<'_> {
         }
     }
 
-    /// The message for a layer where a tensor is needed.
+    /// Reports a layer where a tensor is required.
     pub(super) fn layer_is_no_value(&mut self, what: &str, span: Span, array: bool) -> TypedExpr {
         let code = if array { parameters::LAYER_ARRAY } else { names::NOT_A_VALUE };
         self.diagnostics.push(

@@ -1,8 +1,8 @@
-//! What other libraries call by other names: `cat`, `zeros`, `x.mean(dim = -1)`, `len(x)`, `print(x)`.
+//! Functions of other libraries: `cat`, `zeros`, `x.mean(dim = -1)`, `len(x)`, `print(x)`.
 //!
-//! In: a call that nothing of the language answers, as written. Out: one message with the call as the language has it, in
-//! the author's own operands, and the type that this would have, so that nothing that follows is reported as well. The
-//! words are in `idioms`.
+//! In: an unresolved call in the AST. Out: one message that shows the equivalent call in attn, with
+//! the author's own operands, and the type that this has, so that no consequential errors are
+//! reported. The rules are in `idioms`.
 
 use super::body::Body;
 use super::builtins::{self, Builtin, Row};
@@ -13,33 +13,33 @@ use crate::diagnostics::{Diagnostic, Diagnostics, fixed_text};
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, ExprKind};
 
-/// Longer replacements are not shown: nobody would take them for advice.
+/// Longer replacements are not shown: nobody would use them.
 const MOST_TEXT: usize = 300;
 
-/// How many messages get a replacement; looking for one takes time.
+/// The maximum number of messages that get a replacement; searching for one takes time.
 const MANY: usize = 200;
 
 impl Body<'_> {
-    /// The text of an expression, with what was advised about its parts.
+    /// The source of an expression, with the suggestions for its parts applied.
     pub(super) fn written(&self, span: Span) -> String {
         let text = self.sources.get(span.file).map_or("", |file| file.text());
         fixed_text(text, span, self.diagnostics.iter())
     }
 
-    /// The text of an expression as an operand: in parentheses, if it is not of one piece.
+    /// The source of an expression as an operand, in parentheses if needed.
     pub(super) fn operand(&self, expr: &ast::Expr) -> String {
         let text = self.written(expr.span);
         let loose = matches!(expr.kind, ExprKind::Binary { .. } | ExprKind::Unary { .. } | ExprKind::If { .. });
         if loose && !is_in_parentheses(&text) { format!("({text})") } else { text }
     }
 
-    /// Reports an expression that is written in another way here, and gives it the type that it has when written so. What does
-    /// not check is not suggested.
+    /// Reports an expression that has another syntax in attn, and gives it the type of its
+    /// replacement. A replacement that does not type-check is not suggested.
     pub(super) fn instead(&mut self, diagnostic: Diagnostic, span: Span, replacement: &str) -> TypedExpr {
         self.first_of(diagnostic, span, &[replacement.to_string()])
     }
 
-    /// The same with the first of several replacements that checks.
+    /// The same with the first of several replacements that type-checks.
     fn first_of(&mut self, diagnostic: Diagnostic, span: Span, replacements: &[String]) -> TypedExpr {
         let found = replacements.iter().find_map(|text| Some((text, self.checks(text)?)));
         let Some((text, ty)) = found else {
@@ -50,7 +50,7 @@ impl Body<'_> {
         TypedExpr { ty, ..TypedExpr::error(span) }
     }
 
-    /// The type of a replacement, if it is one to suggest.
+    /// The type of a replacement, if it may be suggested.
     pub(super) fn checks(&mut self, replacement: &str) -> Option<Ty> {
         let fits = replacement.len() <= MOST_TEXT && !replacement.contains("//");
         if !fits || self.aside || self.diagnostics.iter().nth(MANY).is_some() {
@@ -59,8 +59,8 @@ impl Body<'_> {
         self.type_of_text(replacement)
     }
 
-    /// The type of an expression that stands nowhere in the program; none where it does not check. It is an error where all that
-    /// is wrong is reported already, as with a name that is not known.
+    /// The type of an expression that is not part of the program; `None` if it does not type-check.
+    /// It is an error type if its only errors were reported already, such as an unknown name.
     fn type_of_text(&mut self, text: &str) -> Option<Ty> {
         let program = format!("fn f() {{\n{text}\n}}\n");
         let mut aside = Diagnostics::new();
@@ -78,7 +78,7 @@ impl Body<'_> {
         (!failed && value.ty != Ty::Tuple(Vec::new())).then_some(value.ty)
     }
 
-    /// A call of a function that other libraries have; none if no such function is known.
+    /// Reports a call of a function of other libraries; `None` if no such function is known.
     pub(super) fn foreign_call(&mut self, span: Span, name: &ast::Ident, args: &[ast::Arg]) -> Option<TypedExpr> {
         if !idioms::is_known(&name.name) {
             return None;
@@ -94,7 +94,8 @@ impl Body<'_> {
         Some(self.advise(diagnostic, span, (&name.name, None), args, &operands))
     }
 
-    /// Reports a call of an operation that is written in another way, as a method or with a library before its name.
+    /// Reports a call of an operation that attn writes differently: not as a method, and without a
+    /// library's name.
     fn operation(
         &mut self,
         diagnostic: Diagnostic,
@@ -117,7 +118,7 @@ impl Body<'_> {
         self.first_of(diagnostic, span, &texts)
     }
 
-    /// A call of an operation. Other libraries reduce all axes where none is named, and this one the last.
+    /// A call of an operation. Other libraries reduce all axes if none is given, attn the last one.
     fn with_all_axes(&self, row: &Row, args: &[ast::Arg], operands: &[Operand]) -> Option<String> {
         let text = self.call_text(row, args);
         let names_axis = args.iter().skip(1).any(|arg| arg.name.is_none() || idioms::AXES.contains(&name_of(arg)));
@@ -132,7 +133,7 @@ impl Body<'_> {
         }
     }
 
-    /// Adds what is known of a foreign function to a message about it, and reports it.
+    /// Adds the rules for a foreign function to a message about it, and reports it.
     fn advise(
         &mut self,
         diagnostic: Diagnostic,
@@ -152,7 +153,7 @@ impl Body<'_> {
         }
     }
 
-    /// Looks at the arguments of a call that will be written otherwise, for what is wrong in them and for their types.
+    /// Checks the arguments of a call that will be replaced, for their errors and types.
     fn operands_alone(&mut self, args: &[ast::Arg]) -> Vec<Operand> {
         let mut operands = Vec::with_capacity(args.len());
         for arg in args {
@@ -170,7 +171,8 @@ impl Body<'_> {
         operands
     }
 
-    /// `"tanh"`, `True`, `torch.float16`: what no expression is here, and a foreign function may be given.
+    /// `"tanh"`, `True`, `torch.float16`: arguments of foreign functions that are not expressions
+    /// in attn.
     fn is_no_value(&mut self, expr: &ast::Expr) -> bool {
         match &expr.kind {
             ExprKind::Str(_) => true,
@@ -187,7 +189,7 @@ impl Body<'_> {
         }
     }
 
-    /// `x.softmax(dim = -1)`: a function that is written as a method of a tensor.
+    /// `x.softmax(dim = -1)`: a function called as a method of a tensor.
     pub(super) fn method_call(
         &mut self,
         expr: &ast::Expr,
@@ -217,7 +219,7 @@ impl Body<'_> {
         })
     }
 
-    /// `x.ndim`, `x.mT`: what other libraries know of a tensor, without a call.
+    /// `x.ndim`, `x.mT`: attributes of tensors in other libraries.
     pub(super) fn foreign_member(
         &mut self,
         base: &ast::Expr,
@@ -266,7 +268,8 @@ impl Body<'_> {
         Some(self.first_of(diagnostic, span, &texts))
     }
 
-    /// `x[None]`, `x[:, None]`: an index that adds axes of length 1, as the text that `syntax::habits` suggests for it.
+    /// `x[None]`, `x[:, None]`: an index that adds axes of length 1, as `syntax::habits` rewrites
+    /// it.
     pub(super) fn added_axes(&mut self, indices: &[ast::Index], span: Span) -> Option<TypedExpr> {
         let adds = |index: &ast::Index| match index {
             ast::Index::Expr(ast::Expr { kind: ExprKind::Name(name) | ExprKind::Field { name, .. }, .. }) => {
@@ -325,7 +328,7 @@ impl Body<'_> {
         let own = (name.name.as_str(), Some(library));
         Some(match builtins::find(&name.name) {
             Some(row) if !idioms::is_of(own.0, own.1) => {
-                let diagnostic = diagnostic.note("operations are called by their names alone");
+                let diagnostic = diagnostic.note("operations are called by name only");
                 self.operation(diagnostic, expr.span, (row, own.1), args, &operands)
             }
             _ if idioms::is_known(&name.name) => self.advise(diagnostic, expr.span, own, args, &operands),
@@ -336,14 +339,14 @@ impl Body<'_> {
         })
     }
 
-    /// Is it the name of anything in the program?
+    /// Does the program declare this name?
     fn is_known(&mut self, name: &str) -> bool {
         self.lookup(name).is_some()
             || self.scope.names.contains_key(name)
             || self.owner.is_some_and(|owner| self.items.layer(owner).field(name).is_some())
     }
 
-    /// A call of an operation, with the names that its arguments have here.
+    /// A call of an operation, with attn's names for its arguments.
     pub(super) fn call_text(&self, row: &Row, args: &[ast::Arg]) -> String {
         let Row { name: what, builtin, params, .. } = *row;
         let is_pattern = matches!(builtin, Builtin::Einsum | Builtin::Rearrange);
@@ -366,7 +369,7 @@ impl Body<'_> {
         format!("{what}({})", list.join(", "))
     }
 
-    /// The text of an argument: `True` is `true`, and several axes are a list.
+    /// The source of an argument: `True` becomes `true`, and several axes a list.
     pub(super) fn value_text(&self, expr: &ast::Expr, is_axis: bool) -> String {
         match &expr.kind {
             ExprKind::Name(name) if matches!(name.name.as_str(), "True" | "False") => name.name.to_lowercase(),
@@ -378,8 +381,8 @@ impl Body<'_> {
         }
     }
 
-    /// A call of an operation with arguments as another library has them: a second one without a name, `dim` for
-    /// `axis`, `True`, a tuple of axes. One message shows the call as it is written here.
+    /// A call of an operation with another library's arguments: an unnamed second one, `dim` for
+    /// `axis`, `True`, a tuple of axes. One message shows the call in attn.
     pub(super) fn other_arguments(&mut self, row: &'static Row, args: &[ast::Arg], span: Span) -> Option<TypedExpr> {
         let Row { name: what, builtin, params, .. } = *row;
         let unnamed = args.iter().filter(|arg| arg.name.is_none()).nth(1).filter(|_| takes_named(builtin));
@@ -434,8 +437,8 @@ impl Body<'_> {
         Some(self.instead(diagnostic, span, &text))
     }
 
-    /// `rearrange(x, "(a b) -> a b", a = A)`: is the argument the length of an axis, though another library has an argument of
-    /// its name?
+    /// `rearrange(x, "(a b) -> a b", a = A)`: is the argument the length of an axis, although
+    /// another library has an argument with that name?
     fn is_axis_of_pattern(&self, name: &str, builtin: Builtin, args: &[ast::Arg]) -> bool {
         let is_axis = |arg: &ast::Arg| {
             matches!(arg.value.kind, ExprKind::Str(_))
@@ -478,7 +481,7 @@ impl Body<'_> {
         if let Some((meaning, text)) = as_operand {
             let is_zero = second.value.kind == ExprKind::Int(0);
             let first = readings.is_empty() || is_zero;
-            // `sum(x, 1)` is never meant as a sum of two values.
+            // `sum(x, 1)` never means the sum of two values.
             if !is_axis
                 || matches!(builtin, Builtin::Reduce(crate::scalar::ReduceKind::Max | crate::scalar::ReduceKind::Min))
             {
@@ -508,12 +511,12 @@ impl Body<'_> {
     }
 }
 
-/// The name of an argument; empty where it is given by its place.
+/// The name of an argument; empty if it is positional.
 fn name_of(arg: &ast::Arg) -> &str {
     arg.name.as_ref().map_or("", |name| name.name.as_str())
 }
 
-/// A message with the text to write in place of a part of the program.
+/// A message that suggests replacing a part of the program by `text`.
 fn suggested(diagnostic: Diagnostic, span: Span, text: &str) -> Diagnostic {
     let mut diagnostic = diagnostic.fix(span, text);
     let shown: Vec<&str> = text.lines().map(str::trim).collect();
@@ -521,7 +524,7 @@ fn suggested(diagnostic: Diagnostic, span: Span, text: &str) -> Diagnostic {
     diagnostic
 }
 
-/// Does the first parenthesis of a text end with it?
+/// Is the whole text in one pair of parentheses?
 fn is_in_parentheses(text: &str) -> bool {
     let mut depth = 0_usize;
     let ends = text.char_indices().find_map(|(at, c)| {
@@ -535,12 +538,12 @@ fn is_in_parentheses(text: &str) -> bool {
     text.starts_with('(') && ends == Some(text.len())
 }
 
-/// Operations of one tensor, whose other arguments are given by name.
+/// Operations on one tensor, whose other arguments must be named.
 fn takes_named(builtin: Builtin) -> bool {
     matches!(builtin, Builtin::Reduce(_) | Builtin::Along(_) | Builtin::Split | Builtin::Unbind | Builtin::Pad)
 }
 
-/// What an argument of another library is called here.
+/// Attn's name for an argument of another library.
 fn param_of(name: &str, params: &[&'static str]) -> Option<&'static str> {
     let wanted = match name {
         "dim" | "dims" | "axes" | "axis" => "axis",
@@ -552,7 +555,7 @@ fn param_of(name: &str, params: &[&'static str]) -> Option<&'static str> {
     params.iter().copied().find(|param| *param == wanted)
 }
 
-/// The library that `torch`, `torch.nn.functional` or `np` is.
+/// The library that `torch`, `torch.nn.functional` or `np` refers to.
 fn library_of(expr: &ast::Expr) -> Option<&str> {
     match &expr.kind {
         ExprKind::Name(name) if idioms::LIBRARIES.contains(&name.name.as_str()) => Some(&name.name),

@@ -1,7 +1,8 @@
-//! Generics and `where` clauses: what `<D, eps = 1e-5>` declares, and what `<512, eps = 1e-12>` gives.
+//! Generics and `where` clauses: the parameters in `<D, eps = 1e-5>`, and the arguments in `<512,
+//! eps = 1e-12>`.
 //!
-//! In: generic parameters and arguments as written. Out: the names in scope with the facts about them; for arguments, a
-//! dimension or a constant for each parameter.
+//! In: generic parameters and arguments of the AST. Out: the names in scope with the facts about
+//! them; for arguments, a dimension or a constant for each parameter.
 
 use super::dims::{DimScope, Origin};
 use super::items::{Items, duplicate};
@@ -18,7 +19,8 @@ pub(super) fn generics_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &
     let Some(layer) = items.layers.get_mut(id) else { return };
     let mut scope = DimScope::default();
     scope.elems.clone_from(&layer.elems);
-    // Those of a list of layers are those of the layer that has it, where they are reported.
+    // A list of layers shares the generics of the layer that contains it, which reports their
+    // errors.
     let mut reported = Diagnostics::new();
     let diagnostics = if layer.ast.list.is_some() { &mut reported } else { diagnostics };
     layer.generics = generics(&layer.ast.generics, &mut scope, diagnostics);
@@ -26,8 +28,9 @@ pub(super) fn generics_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &
     layer.scope = scope;
 }
 
-/// Reads `where` clauses, and takes them as facts. What one of them states holds for all others, whatever their order:
-/// those that cannot be read alone are read again once others are known, and reported if that does not help.
+/// Converts `where` clauses, and assumes them as facts. Each clause may rely on all others,
+/// whatever their order: clauses that fail on their own are tried again once others are known, and
+/// reported if they still fail.
 pub(super) fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostics: &mut Diagnostics) -> Vec<Condition> {
     let mut conditions = Vec::new();
     let mut open = Vec::new();
@@ -44,7 +47,8 @@ pub(super) fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostic
                 continue;
             }
             for (fact, span) in facts {
-                // An equality that follows from the others is redundant; one that has to be solved is not.
+                // An equality that follows from the others is redundant; one that must be solved is
+                // not.
                 if scope.decide(&fact) == Some(false) {
                     diagnostics.push(never_holds(&fact, span, &conditions));
                     continue;
@@ -68,7 +72,7 @@ pub(super) fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostic
     }
 }
 
-/// The message for a clause that is false, alone or with those before it.
+/// The message for a clause that is false, on its own or with those before it.
 fn never_holds(fact: &Fact, span: Span, before: &[Condition]) -> Diagnostic {
     let clashes = |with: &[&Condition]| {
         let mut scope = DimScope::default();
@@ -84,7 +88,7 @@ fn never_holds(fact: &Fact, span: Span, before: &[Condition]) -> Diagnostic {
             .at(span, "always false");
     }
     let diagnostic = Diagnostic::error(dimensions::WHERE_CONFLICT, "this `where` clause contradicts the others")
-        .at(span, format!("`{}` cannot hold beside them", fact.as_written()));
+        .at(span, format!("`{}` cannot hold together with them", fact.as_written()));
     let one = before.iter().find(|condition| clashes(&[condition]));
     match one {
         Some(condition) => diagnostic.also(condition.span, "because of this one"),
@@ -103,7 +107,7 @@ fn parts<'e>(clause: &'e ast::Expr, out: &mut Vec<&'e ast::Expr>) {
     }
 }
 
-/// Reads the generics in `<..>`, and makes their names known.
+/// Declares the generics in `<..>`.
 pub(super) fn generics(
     params: &[ast::GenericParam],
     scope: &mut DimScope,
@@ -155,7 +159,7 @@ pub(super) fn generic_kind(param: &ast::GenericParam, scope: &DimScope, diagnost
                 dimensions::GENERIC_KIND,
                 format!("the generic `{}` of a function cannot be an element type", param.name.name),
             )
-            .at(param.span, "only layers and models have these")
+            .at(param.span, "only layers and models have element types as generics")
             .help(format!("write the type: `{default}`")),
         );
         return GenericKind::Elem(default);
@@ -211,7 +215,7 @@ pub(super) fn generic_kind(param: &ast::GenericParam, scope: &DimScope, diagnost
     GenericKind::Const { elem, default }
 }
 
-/// A literal, perhaps with a sign.
+/// A literal, with an optional sign.
 pub(super) fn literal(expr: &ast::Expr) -> Option<Scalar> {
     match &expr.kind {
         ExprKind::Int(n) => i64::try_from(*n).ok().map(Scalar::Int),
@@ -228,7 +232,7 @@ pub(super) fn literal(expr: &ast::Expr) -> Option<Scalar> {
     }
 }
 
-/// The literal as a constant of a type.
+/// Converts a literal to a constant of a type.
 pub(super) fn constant_of(value: Scalar, elem: Elem, span: Span, diagnostics: &mut Diagnostics) -> Option<Scalar> {
     let number = match value {
         Scalar::Float(x) => x,
@@ -275,7 +279,7 @@ pub(super) fn show_generics(name: &str, generics: &[Generic]) -> String {
     format!("{name}<{}>", list.join(", "))
 }
 
-/// What `<..>` gives.
+/// The values given in `<..>`.
 #[derive(Debug, Default)]
 pub(super) struct GivenGenerics {
     pub(super) dims: BTreeMap<String, Dim>,
@@ -283,7 +287,7 @@ pub(super) struct GivenGenerics {
     pub(super) elems: BTreeMap<String, Elem>,
 }
 
-/// Reads `<D, eps = 1e-5>` against the generics of what it is given to. Defaults are not filled in.
+/// Matches `<D, eps = 1e-5>` with the generics of a layer or function. Defaults are not filled in.
 pub(super) fn generic_args(
     name: &str,
     generics: &[Generic],
@@ -340,7 +344,7 @@ pub(super) fn generic_args(
     fine.then_some(bound)
 }
 
-/// The element type that an argument in `<..>` gives.
+/// The element type that an argument in `<..>` refers to.
 pub(super) fn elem_given(arg: &ast::GenericArg, known: &BTreeMap<String, Elem>) -> Option<Elem> {
     match &arg.value {
         GenericValue::Elem(elem) => Some(*elem),

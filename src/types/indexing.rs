@@ -1,7 +1,8 @@
 //! `x[..]`: elements, slices and gathers.
 //!
-//! In: a tensor and one entry for each axis that is named. Out: the typed index and its shape. Bounds are proved by the
-//! facts, refuted, or become conditions that are decided when the dimensions are bound or on entry to the call.
+//! In: a tensor and one entry for each indexed axis. Out: the typed index and its shape. Bounds are
+//! proved by the facts, refuted, or become conditions that are decided when the dimensions are
+//! bound or on entry to the call.
 
 use super::axes::{Axis, Shape};
 use super::body::{Body, Named};
@@ -64,7 +65,7 @@ impl Body<'_> {
         steps.into_iter().fold(taken, |taken, (axis, step)| self.every_of(taken, axis, step))
     }
 
-    /// Reports a layer where a tensor is needed.
+    /// Reports a layer where a tensor is required.
     fn not_called(&mut self, span: Span) {
         self.diagnostics.push(
             Diagnostic::error(parameters::LAYER_ARRAY, "a layer is not a tensor")
@@ -72,7 +73,7 @@ impl Body<'_> {
         );
     }
 
-    /// The distances of slices, `x[a..b step k]`, by axis of what is taken.
+    /// The steps of slices, `x[a..b step k]`, by axis of the result.
     fn steps(
         &mut self,
         tensor: &Tensor,
@@ -100,9 +101,9 @@ impl Body<'_> {
                 let length = tensor.shape.dim(at).cloned().unwrap_or_else(Dim::one);
                 let first = length.sub(&Dim::one());
                 self.diagnostics.push(
-                    Diagnostic::error(syntax::SLICE, "a slice does not go backwards")
+                    Diagnostic::error(syntax::SLICE, "a slice cannot run backwards")
                         .at(step.span, "must be at least 1")
-                        .help(format!("an index that counts down does: `{first} - iota({length})`")),
+                        .help(format!("use an index that counts down: `{first} - iota({length})`")),
                 );
                 return None;
             }
@@ -111,7 +112,7 @@ impl Body<'_> {
         steps.into_iter().map(|(axis, step)| Some((axis, step?))).collect()
     }
 
-    /// What is taken of each axis of a tensor, and the shape of that.
+    /// The entries for all axes of a tensor, and the shape of the result.
     pub(super) fn entries(
         &mut self,
         tensor: &Tensor,
@@ -158,17 +159,17 @@ impl Body<'_> {
         Some((entries, Shape { axes }))
     }
 
-    /// Which axis each entry is for, `..` omitted.
+    /// The axis of each entry, `..` omitted.
     fn index_places(&mut self, tensor: &Tensor, base: Span, indices: &[ast::Index], span: Span) -> Option<Vec<usize>> {
         let is_rest = |index: &ast::Index| matches!(index, ast::Index::Rest(_));
         let named = indices.iter().filter(|index| !is_rest(index)).count();
         let front = indices.iter().position(is_rest).unwrap_or(indices.len());
         if let Some(second) = indices.iter().filter(|index| is_rest(index)).nth(1) {
-            // Where there is an entry for each axis, `..` is all of one.
+            // If there is an entry for each axis, `..` is a whole axis.
             if indices.len() == tensor.shape.rank() && tensor.shape.rest().is_none() {
                 return Some((0..indices.len()).filter(|at| !is_rest(&indices[*at])).collect());
             }
-            let message = "`..` occurs twice in an index that has not one entry for each axis";
+            let message = "`..` occurs twice in an index without an entry for each axis";
             self.diagnostics.push(
                 Diagnostic::error(shapes::INDEX_COUNT, message)
                     .at(second.span(), "the second one")
@@ -213,7 +214,7 @@ impl Body<'_> {
         }
     }
 
-    /// One entry, for an axis of the given length; the axes that take its place.
+    /// One entry, for an axis of the given length; returns the axes that replace it.
     fn entry(&mut self, index: &ast::Index, length: &Dim) -> Option<(Entry, Vec<Axis>)> {
         match index {
             ast::Index::Rest(_) => None,
@@ -311,7 +312,7 @@ impl Body<'_> {
         Some((Entry::Range(start, end), vec![Axis::Dim(taken)]))
     }
 
-    /// `start..end` where the ends are computed: how long it is must be known.
+    /// `start..end` with computed ends, whose distance must be a known dimension.
     fn window(
         &mut self,
         start: Option<(TypedExpr, &ast::Expr)>,
@@ -326,12 +327,9 @@ impl Body<'_> {
         let taken = self.scope.canonical(end.sub(&first));
         if taken.is_too_long() || taken.symbols().iter().any(|name| name.starts_with(OPAQUE)) {
             self.diagnostics.push(
-                Diagnostic::error(
-                    shapes::SLICE_LENGTH,
-                    "the length of this slice is not known before the program runs",
-                )
-                .at(span, format!("part of an axis of {length}"))
-                .help("begin and end must differ by a dimension: `x[i..i+P]`"),
+                Diagnostic::error(shapes::SLICE_LENGTH, "the length of this slice is unknown until the program runs")
+                    .at(span, format!("part of an axis of {length}"))
+                    .help("begin and end must differ by a dimension: `x[i..i+P]`"),
             );
             return None;
         }
@@ -348,7 +346,8 @@ impl Body<'_> {
                 self.diagnostics.push(out(what));
                 return None;
             }
-            // Whether the axis is long enough is checked when a window is taken: a loop over an empty axis takes none.
+            // A run-time check ensures that the axis is long enough: a loop over an empty axis
+            // takes no window.
             if fact.right != *length {
                 self.require(fact, span, &|| out(what.clone()));
             }
@@ -356,8 +355,8 @@ impl Body<'_> {
         Some((Entry::Window(start, taken.clone()), vec![Axis::Dim(taken)]))
     }
 
-    /// An end of a slice as a dimension expression, in which computed numbers are symbols of their own: the same expression has
-    /// the same value there.
+    /// An end of a slice as a dimension expression, with opaque symbols for computed numbers: equal
+    /// expressions have equal values there.
     fn slice_form(&self, value: &TypedExpr, expr: &ast::Expr) -> Dim {
         match &value.ty {
             Ty::Dim(dim) => dim.clone(),
@@ -392,13 +391,13 @@ impl Body<'_> {
         };
         match parts {
             Some((op, left, right)) => op(&self.form(left), &self.form(right)),
-            // As the tree is written, whatever stands between its parts in the text.
+            // Print the tree, so that whitespace and comments in the source do not matter.
             None => opaque(&crate::syntax::dump::expr(expr)),
         }
     }
 }
 
-/// What names of computed numbers begin with in forms of slices: no dimension is called so.
+/// The prefix of opaque symbols, which no dimension can have.
 const OPAQUE: char = '%';
 
 /// Is it a computed integer?
@@ -406,7 +405,8 @@ fn is_integer(value: &TypedExpr) -> bool {
     matches!(&value.ty, Ty::Tensor(Tensor { elem: Elem::I32 | Elem::I64, shape }) if shape.is_scalar())
 }
 
-/// The pattern of the rearrangement that NumPy writes as an index, `x[0.., None]`, of a tensor of so many axes; none for another index.
+/// The pattern equivalent to a NumPy index like `x[0.., None]` on a tensor of `rank` axes; `None`
+/// for another index.
 fn with_axes_of_one(rank: usize, indices: &[ast::Index]) -> Option<String> {
     let is_none = |expr: &ast::Expr| matches!(&expr.kind, ast::ExprKind::Name(name) if name.name == "None");
     let mut names = ('a'..='z').take(rank).map(String::from).collect::<Vec<_>>().into_iter();

@@ -1,6 +1,6 @@
-//! What a program declares: layers with their fields, functions with their signatures, each name known once.
+//! Declarations of a program: layers with their fields, functions with their signatures.
 //!
-//! In: declarations, as `declare` collects them. Out: [`Items`], in which they are found by name.
+//! In: declarations, collected by `declare`. Out: [`Items`], for lookup by name.
 
 use super::dims::DimScope;
 use super::modules;
@@ -13,10 +13,10 @@ use crate::source::Span;
 use crate::syntax::ast::{self, Ident};
 use std::collections::BTreeMap;
 
-/// A source text and the names it sees.
+/// A source file and the names in its scope.
 #[derive(Debug)]
 pub(super) struct Module<'a> {
-    /// The module's path; none for the user's file.
+    /// The module's path; `None` for the user's file.
     pub(super) path: Option<&'static str>,
     /// The modules that it uses.
     pub(super) uses: Vec<usize>,
@@ -30,9 +30,9 @@ pub(super) struct LayerItem<'a> {
     pub(super) ast: &'a ast::Layer,
     /// A model that is used as a layer with other element types than its own is a layer.
     pub(super) kind: LayerKind,
-    /// The layer of the same text with the element types that its defaults say: itself, for most.
+    /// The layer of the same source with the default element types; usually itself.
     pub(super) template: LayerId,
-    /// Which its generic element types are.
+    /// The values of its generic element types.
     pub(super) elems: BTreeMap<String, Elem>,
     pub(super) module: usize,
     pub(super) generics: Vec<Generic>,
@@ -44,7 +44,7 @@ pub(super) struct LayerItem<'a> {
 }
 
 impl LayerItem<'_> {
-    /// The place of a field of this name; several fields of one name are reported elsewhere.
+    /// The index of the field with this name; duplicate names are reported elsewhere.
     pub(super) fn field(&self, name: &str) -> Option<usize> {
         self.ast.fields.iter().position(|field| field.name.name == name)
     }
@@ -58,13 +58,13 @@ pub(super) struct FunctionItem<'a> {
     pub(super) owner: Option<LayerId>,
     pub(super) generics: Vec<Generic>,
     pub(super) scope: DimScope,
-    /// The dimensions that the arguments bind.
+    /// The dimensions bound by its arguments.
     pub(super) dims: Vec<String>,
-    /// None where the type is wrong.
+    /// `None` if the type is invalid.
     pub(super) params: Vec<Option<Tensor>>,
-    /// What an argument is that a call omits, one for each parameter.
+    /// The default of each parameter, for calls that omit it.
     pub(super) defaults: Vec<Option<ArgDefault>>,
-    /// None where the type is wrong; the empty tuple where there is none.
+    /// `None` if the type is invalid; the empty tuple for a function without result.
     pub(super) result: Option<Type>,
     /// Its own `where` clauses.
     pub(super) own: Vec<Condition>,
@@ -73,15 +73,13 @@ pub(super) struct FunctionItem<'a> {
 /// The default of an argument: one number for all elements.
 #[derive(Clone, Debug)]
 pub(super) enum ArgDefault {
-    /// A literal.
     Literal(Scalar),
     /// A dimension over the names of the signature.
     Dim(Dim),
-    /// Wrong, and reported.
+    /// Invalid, which was reported.
     Error,
 }
 
-/// Everything that is declared.
 #[derive(Debug, Default)]
 pub(super) struct Items<'a> {
     pub(super) modules: Vec<Module<'a>>,
@@ -100,13 +98,13 @@ impl<'a> Items<'a> {
         &self.functions[id.0 as usize]
     }
 
-    /// The layer of this text with these element types, those left out by default.
+    /// The instance of a layer with these element types; missing ones have their defaults.
     pub(super) fn instance(&self, template: LayerId, elems: &BTreeMap<String, Elem>) -> LayerId {
         let all: Vec<Elem> = self.elems_of(template, elems).into_values().collect();
         self.instances.get(&(template, all)).copied().unwrap_or(template)
     }
 
-    /// All generic element types of a layer, those that are not given by default.
+    /// All generic element types of a layer; missing ones have their defaults.
     pub(super) fn elems_of(&self, template: LayerId, given: &BTreeMap<String, Elem>) -> BTreeMap<String, Elem> {
         let mut elems = self.layer(template).elems.clone();
         for (name, elem) in &mut elems {
@@ -115,7 +113,7 @@ impl<'a> Items<'a> {
         elems
     }
 
-    /// What to say of a layer that is checked with other element types than its defaults.
+    /// A note about a layer that is checked with other element types than its defaults.
     pub(super) fn choice(&self, layer: LayerId) -> Option<String> {
         let item = self.layer(layer);
         let list: Vec<String> = item.elems.iter().map(|(name, elem)| format!("{name} = {elem}")).collect();
@@ -127,7 +125,7 @@ impl<'a> Items<'a> {
         self.layer(layer).functions.iter().copied().find(|id| self.function(*id).ast.name.name == name)
     }
 
-    /// The free function that a module sees under this name.
+    /// The free function with this name in the scope of a module.
     pub(super) fn free_function(&self, module: usize, name: &str) -> Option<FunctionId> {
         let here = self.modules.get(module)?;
         here.functions
@@ -136,14 +134,14 @@ impl<'a> Items<'a> {
             .or_else(|| here.uses.iter().find_map(|used| self.modules.get(*used)?.functions.get(name).copied()))
     }
 
-    /// The names of all free functions that a module sees.
+    /// The names of all free functions in the scope of a module.
     pub(super) fn function_names(&self, module: usize) -> Vec<&'a str> {
         let here = self.modules.get(module);
         let used = here.into_iter().flat_map(|m| m.uses.iter().filter_map(|used| self.modules.get(*used)));
         here.into_iter().chain(used).flat_map(|m| m.functions.keys().copied()).collect()
     }
 
-    /// The layer that a module sees under a path.
+    /// The layer with this path in the scope of a module.
     pub(super) fn find_layer(&self, module: usize, path: &[Ident], diagnostics: &mut Diagnostics) -> Option<LayerId> {
         let here = self.modules.get(module)?;
         let (name, front) = path.split_last()?;
@@ -181,7 +179,8 @@ impl<'a> Items<'a> {
                     .fix(start, format!("use {}\n\n", module.path));
             } else if !words.is_empty() {
                 diagnostic = words.into_iter().fold(diagnostic, Diagnostic::help);
-                // What syntax suggests for the declaration would not check.
+                // The suggestion that syntax analysis made for the declaration would not
+                // type-check.
                 let covers = |span: Span| {
                     span.file == name.span.file && span.start <= name.span.start && name.span.end <= span.end
                 };

@@ -1,9 +1,10 @@
 //! Lists of layers of different types: `(Linear<D, F>, GELU)` and `Sequential<Linear<D, F>, GELU>`.
 //!
-//! In: the syntax trees of all files. Out: the same, in which each list that is the type of a field has become a layer of its own,
-//! declared at the end of its file and used by the field. Its fields are called `0`, `1`, ..., so that weights are found by PyTorch's
-//! paths (`net.0.weight`); its generics and `where` clauses are those of the layer that has the field. What is done with such a
-//! layer, how it is called, indexed and gone through, is here too. Nothing after the type checker knows of lists.
+//! In: the syntax trees of all files. Out: the same trees, in which each list that is the type of a
+//! field is declared as a layer of its own at the end of its file. Its fields are named `0`, `1`,
+//! ..., so that weights have PyTorch's paths (`net.0.weight`); it has the generics and `where`
+//! clauses of the layer that contains the field. Calls, indexing and iteration of such layers are
+//! implemented here too. Nothing after the type checker knows of lists.
 
 use super::body::{Body, Named};
 use super::items::not_available;
@@ -23,10 +24,11 @@ use crate::syntax::ast::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many iterations loops over lists have in a function, those of loops in loops multiplied: each is checked by itself.
+/// The maximum number of iterations of loops over lists in a function, nested loops multiplied:
+/// each iteration is checked separately.
 const MOST_BODIES: usize = 4096;
 
-/// Makes layers of the lists of layers in the types of fields.
+/// Declares layers for the lists of layers in the types of fields.
 pub(super) fn declare(files: &mut [(Option<&'static str>, ast::File)], diagnostics: &mut Diagnostics) {
     for (_, file) in files {
         let mut named = BTreeSet::new();
@@ -58,7 +60,7 @@ pub(super) fn declare(files: &mut [(Option<&'static str>, ast::File)], diagnosti
     }
 }
 
-/// What a list has from the layer whose field it is.
+/// The parts of the containing layer that a list inherits.
 struct Head<'a> {
     generics: &'a [GenericParam],
     clauses: &'a [ast::Expr],
@@ -67,7 +69,7 @@ struct Head<'a> {
 struct Lists<'a> {
     head: &'a Head<'a>,
     uses_nn: bool,
-    /// Does the file declare a layer of this name itself?
+    /// Does the file declare a layer named `Sequential` itself?
     is_own: bool,
     named: &'a mut BTreeSet<String>,
     made: &'a mut Vec<ast::Layer>,
@@ -75,7 +77,7 @@ struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// Replaces the lists in a type. `name` is what the layer is called.
+    /// Replaces the lists in a type. `name` is the name of the layer.
     fn ty(&mut self, ty: &mut Type, name: String) {
         let span = ty.span;
         let (list, parts) = match &mut ty.kind {
@@ -96,7 +98,7 @@ impl Lists<'_> {
         };
     }
 
-    /// `Sequential`, `nn.Sequential` or `std.nn.Sequential`, where it is the library's.
+    /// Is it `Sequential`, `nn.Sequential` or `std.nn.Sequential` of the library?
     fn is_sequential(&self, path: &[Ident]) -> bool {
         let written: Vec<&str> = path.iter().map(|part| part.name.as_str()).collect();
         match written.as_slice() {
@@ -106,7 +108,7 @@ impl Lists<'_> {
         }
     }
 
-    /// The layers that `Sequential<..>` is given. None where one is no layer, which is reported.
+    /// The layers in `Sequential<..>`. `None` if one is not a layer, which was reported.
     fn parts(&mut self, generics: &mut Vec<GenericArg>, span: Span) -> Option<Vec<Type>> {
         if generics.is_empty() {
             self.diagnostics.push(
@@ -141,9 +143,9 @@ impl Lists<'_> {
         fine.then_some(parts)
     }
 
-    /// Declares the layer that a list is, and returns its name.
+    /// Declares the layer for a list, and returns its name.
     fn layer(&mut self, list: LayerList, parts: Vec<Type>, name: String, span: Span) -> Option<String> {
-        // A second field of this name is reported elsewhere.
+        // A second field with this name is reported elsewhere.
         if !self.named.insert(name.clone()) {
             return None;
         }
@@ -185,7 +187,7 @@ impl Lists<'_> {
         Some(name)
     }
 
-    /// `<D, H, E>`: each generic is itself.
+    /// `<D, H, E>`: passes each generic on.
     fn own_generics(&self, span: Span) -> Vec<GenericArg> {
         let mut seen = BTreeSet::new();
         let own = self.head.generics.iter().filter(|generic| seen.insert(generic.name.name.as_str()));
@@ -198,7 +200,7 @@ impl Lists<'_> {
     }
 }
 
-/// The path that a name, or names with dots between, are.
+/// The path of a name, or of names separated by dots.
 fn path_of(expr: &ast::Expr) -> Option<Vec<Ident>> {
     match &expr.kind {
         Written::Name(name) => Some(vec![name.clone()]),
@@ -211,7 +213,7 @@ fn path_of(expr: &ast::Expr) -> Option<Vec<Ident>> {
     }
 }
 
-/// A layer of a list: what it is, where it is, and how it is written.
+/// A layer of a list: instance, path, and source.
 type Part = (Instance, LayerPath, String);
 
 impl Body<'_> {
@@ -220,7 +222,7 @@ impl Body<'_> {
         self.items.layer(instance.layer).ast.list
     }
 
-    /// The layers of a list; none where one of them is wrong, which is reported.
+    /// The layers of a list; `None` if one of them is invalid, which was reported.
     fn parts_of(&self, instance: &Instance, path: &LayerPath, shown: &str) -> Option<Vec<Part>> {
         let fields = self.items.layer(instance.layer).fields.iter().enumerate();
         let each = |(index, field): (usize, &Option<super::typed::Field>)| {
@@ -232,7 +234,8 @@ impl Body<'_> {
         fields.map(each).collect()
     }
 
-    /// `net(x)` of a `Sequential`: the arguments go to its first layer, the value of each to the next.
+    /// `net(x)` of a `Sequential`: passes the arguments to its first layer, and each value to the
+    /// next layer.
     pub(super) fn call_sequential(
         &mut self,
         span: Span,
@@ -241,7 +244,7 @@ impl Body<'_> {
         args: &[ast::Arg],
     ) -> TypedExpr {
         let shown = self.written(callee);
-        // A `Sequential` in it stands for its layers.
+        // A nested `Sequential` stands for its layers.
         let mut open = vec![(instance, path, shown)];
         let mut parts: Vec<Part> = Vec::new();
         while let Some((instance, path, shown)) = open.pop() {
@@ -290,7 +293,7 @@ impl Body<'_> {
         TypedExpr { ty, expr: Expr { kind: ExprKind::Block(block), ty: settled, span } }
     }
 
-    /// `net[1]` of a list: its layers are of different types, so the number must be known here.
+    /// `net[1]` of a list: its layers have different types, so the index must be a literal.
     pub(super) fn part_at(
         &mut self,
         instance: &Instance,
@@ -331,7 +334,7 @@ impl Body<'_> {
         }
     }
 
-    /// `for layer in net` over a list of layers: the body once for each layer, checked for its type.
+    /// `for layer in net` over a list of layers: the body is checked for each layer.
     pub(super) fn for_parts(
         &mut self,
         (instance, path): (Instance, LayerPath),
@@ -346,7 +349,7 @@ impl Body<'_> {
         for (number, (instance, path, shown)) in parts.into_iter().enumerate() {
             self.bodies += 1;
             if self.bodies > MOST_BODIES {
-                // Loops in loops: all that are open end here, with one message.
+                // Nested loops: all of them end here, with one message.
                 if self.bodies == MOST_BODIES + 1 {
                     let message =
                         format!("loops over layers of different types have more than {MOST_BODIES} iterations in all");

@@ -1,7 +1,7 @@
-//! Expressions that stand for a layer or an array of layers, not for a tensor.
+//! Expressions that refer to a layer or an array of layers.
 //!
-//! In: names, fields and indices as written. Out: the way to the layer from the one that the function belongs to, and its
-//! generics over the names known there.
+//! In: names, fields and indices of the AST. Out: the path to the layer from the function's own
+//! layer, and its generics over the names in scope.
 
 use super::body::{Body, Named};
 use super::items::not_available;
@@ -15,28 +15,28 @@ use crate::source::Span;
 use crate::syntax::ast;
 use std::collections::BTreeMap;
 
-/// Something made of layers.
+/// A reference to layers.
 #[derive(Clone, Debug)]
 pub(super) enum LayerRef {
-    /// One layer, its generics over the names known here.
+    /// One layer, with its generics over the names in scope.
     Layer(Instance, LayerPath),
     /// An array of layers: a field of the layer at the path.
     Array {
-        /// What each element is.
+        /// The type of each element.
         instance: Instance,
-        /// The layer that has the array.
+        /// The layer that contains the array.
         path: LayerPath,
-        /// The field.
+        /// Index of its field.
         field: usize,
-        /// How many there are.
+        /// The number of elements.
         length: Dim,
     },
-    /// Wrong, and reported.
+    /// Invalid, which was reported.
     Wrong,
 }
 
 impl Body<'_> {
-    /// The layer or array of layers that an expression stands for; none if it is something else.
+    /// The layer or array of layers that an expression refers to; `None` if it is something else.
     pub(super) fn layer_ref(&mut self, expr: &ast::Expr) -> Option<LayerRef> {
         match &expr.kind {
             ast::ExprKind::Name(name) => self.layer_ref_of_name(&name.name),
@@ -148,7 +148,7 @@ impl Body<'_> {
         }
     }
 
-    /// An index as a constant times a loop's counter plus a dimension, if it is that.
+    /// An index as a constant times a loop counter plus a dimension, if it has that form.
     fn linear(&self, index: &Expr) -> Option<Linear> {
         let alone = |offset: Dim| Some(Linear { counter: None, factor: 0, offset });
         match &index.kind {
@@ -186,7 +186,7 @@ impl Body<'_> {
         }
     }
 
-    /// Requires that `factor * i + offset` is an index of an array of this length for all numbers `i` of a loop.
+    /// Requires that `factor * i + offset` is a valid index for all values `i` of a loop counter.
     fn counter_in_range(
         &mut self,
         (start, end): (&Dim, &Dim),
@@ -201,7 +201,7 @@ impl Body<'_> {
             let fact = Fact { left: left.clone(), relation: Relation::Le, right: right.clone() };
             let out = || {
                 Diagnostic::error(shapes::OUT_OF_RANGE, "the counter leaves the array of layers")
-                    .at(span, format!("it goes through {start}..{end}, and there are {length} layers"))
+                    .at(span, format!("it runs over {start}..{end}, but there are {length} layers"))
             };
             if self.scope.decide(&fact) == Some(false) {
                 self.diagnostics.push(out());
@@ -233,7 +233,7 @@ impl Body<'_> {
         self.require(high, span, &|| refuted(at));
     }
 
-    /// The layer that the function belongs to, as an instance of itself.
+    /// The function's own layer, as an instance of itself.
     pub(super) fn own_instance(&self) -> Option<(Instance, LayerPath)> {
         let owner = self.owner?;
         let mut instance = Instance { layer: owner, dims: BTreeMap::new(), constants: BTreeMap::new() };
@@ -252,24 +252,24 @@ impl Body<'_> {
     }
 }
 
-/// `factor * counter + offset`; without a counter the factor is 0.
+/// `factor * counter + offset`; the factor is 0 without a counter.
 struct Linear {
     counter: Option<LocalId>,
     factor: i64,
     offset: Dim,
 }
 
-/// A negative index as an author writes it from the end: `S - 1`.
+/// A negative index in terms of the length: `S - 1`.
 pub(super) fn from_end(length: &Dim, at: &Dim) -> String {
     length.add(at).to_string()
 }
 
-/// A dimension over the generics of a layer, over the names where its instance is.
+/// Substitutes the generics of a layer by the dimensions of its instance.
 pub(super) fn within(holder: &Instance, dim: &Dim) -> Dim {
     dim.substitute(&|name| holder.dims.get(name).cloned()).unwrap_or_else(|| dim.clone())
 }
 
-/// The instance of a sub-layer, over the names where the instance of its holder is.
+/// The instance of a sub-layer, over the names in scope of its holder's instance.
 pub(super) fn compose(holder: &Instance, inner: &Instance) -> Instance {
     let constant = |value: &Constant| match value {
         Constant::Literal(_) => value.clone(),

@@ -1,8 +1,9 @@
-//! `let dim N = value where N <= C`: dimensions with values that are computed.
+//! `let dim N = value where N <= C`: dimensions with computed values.
 //!
-//! In: a name, an integer scalar, and what must hold of the dimension. Out: the statement; from it to the end of its block the name
-//! is a dimension like those of arguments, and what the clauses say of it is known. What else must hold of it is among the
-//! function's conditions, and checked where it has its value. Nothing that names it leaves the block.
+//! In: a name, an integer scalar, and clauses about the dimension. Out: the statement; from it to
+//! the end of its block the name is a dimension like a dimension of an argument, and the clauses
+//! are facts. Other requirements become conditions of the function, and are checked where the
+//! dimension is set. No value that mentions it leaves the block.
 
 use std::rc::Rc;
 
@@ -31,12 +32,12 @@ impl Body<'_> {
         if self.lengths.contains(&name.name) || self.scope.constants.contains(&name.name) {
             let what = format!("the function has another `{}`", name.name);
             let diagnostic = Diagnostic::error(codes::LENGTH_NAME, what).at(name.span, "the name is taken");
-            self.diagnostics.push(diagnostic.help("each `let dim` of a function has a name of its own"));
+            self.diagnostics.push(diagnostic.help("each `let dim` of a function needs a different name"));
             self.bind(&name.name, Named::Error, name.span, false);
             return None;
         }
         self.lengths.push(name.name.clone());
-        let text = format!("{} has its value here", name.name);
+        let text = format!("{} is set here", name.name);
         let origin = Origin { span: name.span, value: None, text, from_argument: true };
         self.bind(&name.name, Named::Dim(Dim::symbol(&name.name)), name.span, false);
         let mut with = (*self.scope).clone();
@@ -52,7 +53,7 @@ impl Body<'_> {
             self.diagnostics.push(
                 Diagnostic::error(codes::LENGTH_BOUND, message)
                     .at(equal.span, "expected `<=`, `<`, `>=`, `>`, `!=` or a divisor")
-                    .help("a dimension that equals a formula of others is that formula: use it where the name would stand"),
+                    .help("a dimension that equals a formula of others is that formula: use the formula instead of the name"),
             );
             return None;
         }
@@ -70,10 +71,10 @@ impl Body<'_> {
         let Some((at, most)) = bound else {
             self.scope = Rc::new(without);
             if !is_wrong {
-                let message = format!("it is not said how long {} can be", name.name);
+                let message = format!("{} has no upper bound", name.name);
                 self.diagnostics.push(
                     Diagnostic::error(codes::LENGTH_BOUND, message)
-                        .at(name.span, "room is made for the most that it can be")
+                        .at(name.span, "memory is allocated for its maximum")
                         .help(format!("add a bound that is known on entry: `where {} <= C`", name.name)),
                 );
             }
@@ -83,7 +84,7 @@ impl Body<'_> {
             self.scope = Rc::new(without);
             if let Some(bound) = found.get(at) {
                 let diagnostic = Diagnostic::error(codes::LENGTH_BOUND, format!("{} can be too large", name.name));
-                self.diagnostics.push(diagnostic.at(bound.span, "the number after the bound fits no `i64`"));
+                self.diagnostics.push(diagnostic.at(bound.span, "the bound plus 1 does not fit an `i64`"));
             }
             return None;
         }
@@ -93,7 +94,7 @@ impl Body<'_> {
         Some(StmtKind::Length { name: name.name.clone(), value: value?, most })
     }
 
-    /// An integer scalar.
+    /// Checks an integer scalar.
     fn length_value(&mut self, value: &ast::Expr) -> Option<Expr> {
         let value = self.expr(value);
         match &value.ty {
@@ -120,23 +121,22 @@ impl Body<'_> {
         self.diagnostics.push(
             Diagnostic::error(
                 codes::LENGTH_LEAVES,
-                format!("what is tapped has the length {name}, which no caller knows"),
+                format!("the tapped value has the length {name}, which no caller knows"),
             )
             .at(span, ty.to_string()),
         );
         true
     }
 
-    /// The value of a block, which names none of the dimensions that have their values in it: those after the first `before`.
+    /// The value of a block, which must not mention the dimensions that it sets: those after the
+    /// first `before`.
     pub(super) fn leaving(&mut self, value: TypedExpr, before: usize) -> TypedExpr {
         let own = self.lengths.get(before..).unwrap_or_default();
         let Some(name) = own.iter().find(|name| names(&value.ty, name)).cloned() else { return value };
         let span = value.span();
-        let mut diagnostic = Diagnostic::error(
-            codes::LENGTH_LEAVES,
-            format!("{name} is known only in the block that gives it its value"),
-        )
-        .at(span, format!("the value of the block is {}", value.ty));
+        let mut diagnostic =
+            Diagnostic::error(codes::LENGTH_LEAVES, format!("{name} is known only in the block that sets it"))
+                .at(span, format!("the value of the block is {}", value.ty));
         if let Some(origin) = self.scope.names.get(&name) {
             diagnostic = diagnostic.also(origin.span, origin.text.clone());
         }

@@ -1,6 +1,6 @@
 //! Loops: `for` over numbers and over arrays of layers, `while`, `break`.
 //!
-//! In: loops as written. Out: typed loops with the variables from outside that they assign.
+//! In: loops of the AST. Out: typed loops with the outer variables that they assign.
 
 use super::assigned;
 use super::body::{Body, Named};
@@ -50,7 +50,7 @@ impl Body<'_> {
         }
     }
 
-    /// `range(n)`, which is `0..n` here, reported.
+    /// Reports `range(n)`, which is `0..n` in attn.
     fn counted(&mut self, expr: &ast::Expr) -> Option<ast::Iterable> {
         let ast::ExprKind::Call { callee, args, .. } = &expr.kind else { return None };
         let ast::ExprKind::Name(name) = &callee.kind else { return None };
@@ -62,7 +62,7 @@ impl Body<'_> {
             ("range" | "arange", [start, end]) => (Some(*start), *end),
             _ => return None,
         };
-        // Errors in the bounds come first, so that they are reported together.
+        // Errors in the bounds first, so that they are reported together.
         for end in start.iter().chain([&end]) {
             self.expr(end);
         }
@@ -80,7 +80,7 @@ impl Body<'_> {
         Some(ast::Iterable::Range { start, end: end.clone() })
     }
 
-    /// Is a name of the language or of a habit something else here?
+    /// Does the program use a name of the language or of other libraries for something else?
     fn is_function(&mut self, name: &str) -> bool {
         self.items.free_function(self.module, name).is_some() || self.lookup(name).is_some()
     }
@@ -118,7 +118,8 @@ impl Body<'_> {
             let local = self.locals.get(id.0 as usize);
             local.is_some_and(|local| assigned::reads(condition, &local.name))
         };
-        // A condition that depends on a call or a state may change without an assignment that is visible here.
+        // A condition that depends on a call or a state may change without an assignment that is
+        // visible here.
         let local = |name: &str| self.locals.iter().any(|local| local.name == name);
         let method = |name: &str| self.owner.is_some_and(|owner| self.items.method(owner, name).is_some());
         let computes = |name: &str| builtins::find(name).is_some() && !local(name) && !method(name);
@@ -146,7 +147,7 @@ impl Body<'_> {
         None
     }
 
-    /// Reports what stands after a `break`; true once it is reported.
+    /// Reports statements after a `break`; returns true, so that it is reported once.
     pub(super) fn unreached(&mut self, span: Span, last: Span) -> bool {
         self.diagnostics.push(
             Diagnostic::error(shapes::UNREACHED, "nothing reaches this")
@@ -163,7 +164,7 @@ impl Body<'_> {
         self.without_value(block, &ty)
     }
 
-    /// The body of a loop, whose value nothing uses.
+    /// Checks that the body of a loop has no value.
     pub(super) fn without_value(&mut self, mut block: Block, ty: &Ty) -> Block {
         if let Some(value) = block.value.take()
             && !ty.is_error()
@@ -217,7 +218,7 @@ impl Body<'_> {
                 self.diagnostics.push(
                     Diagnostic::error(
                         shapes::NOT_ITERABLE,
-                        format!("`enumerate` counts layers, and `{shown}` is no array of layers"),
+                        format!("`enumerate` counts layers, but `{shown}` is not an array of layers"),
                     )
                     .at(array.span, "expected an array of layers")
                     .help("iterate over the first axis of a tensor with `for i in 0..n` and index `x[i]`"),
@@ -260,7 +261,7 @@ impl Body<'_> {
                 (Some(_), _) if counted.is_some() && std::ptr::eq(of_layer, pattern) => {
                     let array = counted.map_or(String::new(), |array| this.written(array.span));
                     this.diagnostics.push(
-                        Diagnostic::error(shapes::PARTS, "`enumerate` gives two parts: a number and a layer")
+                        Diagnostic::error(shapes::PARTS, "`enumerate` yields two parts: a number and a layer")
                             .at(pattern.span(), "expected two names")
                             .help(format!("write `for (i, block) in enumerate({array})`, or `for block in {array}`")),
                     );
@@ -302,7 +303,7 @@ impl Body<'_> {
     }
 }
 
-/// What `enumerate(blocks)` goes through.
+/// The operand of `enumerate(blocks)`.
 fn enumerated(expr: &ast::Expr) -> Option<&ast::Expr> {
     let ast::ExprKind::Call { callee, args, .. } = &expr.kind else { return None };
     match (&callee.kind, args.as_slice()) {

@@ -1,8 +1,8 @@
-//! Arguments against a signature: finds the dimensions that a call binds, and what `..` stands for.
+//! Matches arguments with a signature: infers the dimensions that a call binds, and its `..`.
 //!
-//! In: the shapes that a signature declares, over its own names, and the shapes of the arguments, over the caller's.
-//! Out: a value for each name, in the caller's names, or the place where they do not fit. Equality is decided on
-//! symbols, never on the values that they happen to be bound to.
+//! In: the shapes that a signature declares, over its own names, and the shapes of the arguments,
+//! over the caller's. Out: a value for each name, over the caller's names, or the mismatch.
+//! Equality is decided on symbols, never on the values that they happen to be bound to.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,19 @@ use crate::shape::{Dim, Fact, Facts, Relation};
 
 use super::axes::{Axis, Misfit, Shape};
 
-/// What a call binds.
+/// The dimensions that a call binds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matching {
-    /// Each name of the signature with its value, and which argument gave it (none: given by the layer's generics).
+    /// Each name of the signature with its value, and the argument that determined it (`None`: the
+    /// layer's generics).
     pub(super) dims: BTreeMap<String, (Dim, Option<usize>)>,
-    /// What `..` stands for.
+    /// The axes that `..` stands for.
     pub(super) rest: Option<Vec<Axis>>,
-    /// The argument that gave `..` last.
+    /// The argument that last changed `..`.
     pub(super) rest_from: usize,
-    /// What must hold besides, for names that were solved for.
+    /// Additional conditions, for names that were solved for.
     pub(super) conditions: Vec<Fact>,
-    /// Pairs that hold a name without a value yet.
+    /// Pairs of dimensions that still contain an unknown name.
     deferred: Vec<Deferred>,
 }
 
@@ -33,31 +34,31 @@ struct Deferred {
     given: Dim,
 }
 
-/// Why an argument does not fit.
+/// The reason why an argument does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
-    /// Another number of axes.
+    /// The number of axes differs.
     Rank,
-    /// A dimension differs: what the signature requires, over the caller's names, and what is given.
+    /// A dimension differs: the required one, over the caller's names, and the given one.
     Dim {
-        /// The axis of the declared shape.
+        /// Index in the declared shape.
         axis: usize,
-        /// Declared, in the caller's names where known.
+        /// The declared dimension, over the caller's names where known.
         wanted: Dim,
-        /// Given.
+        /// The argument's dimension.
         given: Dim,
-        /// Another argument that fixed the name, if the declared dimension is a bare name.
+        /// Another argument that determined the name, if the declared dimension is a bare name.
         fixed_by: Option<usize>,
     },
-    /// The leading dimensions of this argument and of an earlier one do not broadcast.
+    /// The leading dimensions of this argument and an earlier one do not broadcast.
     Lead(Misfit),
-    /// A name cannot be solved for: the quotient that is not an integer by the facts.
+    /// A name cannot be solved for, because the facts do not prove a quotient to be an integer.
     NotWhole {
-        /// The axis of the declared shape.
+        /// Index in the declared shape.
         axis: usize,
-        /// The dividend.
+        /// The dimension that is divided.
         dividend: Dim,
-        /// The divisor.
+        /// The dimension that divides.
         divisor: Dim,
     },
     /// `..` of the argument is aligned with a dimension of the signature.
@@ -65,20 +66,20 @@ pub(super) enum Unfit {
 }
 
 impl Matching {
-    /// Starts with the names that are known before any argument is seen.
+    /// Starts with names that are known before any argument.
     pub(super) fn new(known: impl IntoIterator<Item = (String, Dim)>) -> Matching {
         let dims = known.into_iter().map(|(name, dim)| (name, (dim, None))).collect();
         Matching { dims, ..Matching::default() }
     }
 
-    /// A matching that knows the names as they were before an argument was looked at, and nothing of `..`.
+    /// A matching with only the names known before an argument, and no `..`.
     pub(super) fn before(&self, argument: usize) -> Matching {
         let dims = self.dims.iter().filter(|(_, (_, by))| by.is_none_or(|by| by < argument));
         Matching { dims: dims.map(|(name, dim)| (name.clone(), dim.clone())).collect(), ..Matching::default() }
     }
 
-    /// The dimension over the caller's names. A name without a value becomes one that no author can write, so that it
-    /// is not taken for the caller's name of the same spelling.
+    /// The dimension over the caller's names. An unknown name becomes one that no author can write,
+    /// so that it is not confused with the caller's name of the same spelling.
     pub(super) fn apply(&self, dim: &Dim) -> Dim {
         dim.substitute(&|name| match self.dims.get(name) {
             Some((dim, _)) => Some(dim.clone()),
@@ -94,7 +95,7 @@ impl Matching {
     /// Matches one argument.
     ///
     /// # Errors
-    /// The first thing that does not fit.
+    /// The first mismatch.
     pub(super) fn argument(
         &mut self,
         index: usize,
@@ -157,7 +158,7 @@ impl Matching {
             self.deferred.push(Deferred { argument, axis, declared: declared.clone(), given: given.clone() });
             return Ok(());
         };
-        // `wanted` is `factor * name + constant`, or it cannot be solved for yet.
+        // `wanted` is `factor * name + constant`, or it cannot be solved yet.
         let unknown = open(name);
         let at = |n: i64| wanted.substitute(&|s| (s == unknown).then(|| Dim::from(n)));
         let Some((constant, one, two)) = at(0).zip(at(1)).zip(at(2)).map(|((a, b), c)| (a, b, c)) else {
@@ -183,10 +184,10 @@ impl Matching {
         Ok(())
     }
 
-    /// Looks again at what could not be solved, now that all arguments are seen.
+    /// Solves the deferred pairs, now that all arguments are known.
     ///
     /// # Errors
-    /// The first pair that does not fit, with its argument.
+    /// The first mismatch, with its argument.
     pub(super) fn finish(&mut self, facts: &Facts) -> Result<(), (usize, Unfit)> {
         loop {
             let deferred = std::mem::take(&mut self.deferred);
@@ -201,7 +202,7 @@ impl Matching {
     }
 }
 
-/// How a name without a value is written while it has none.
+/// The symbol of a name that is still unknown.
 fn open(name: &str) -> String {
     format!("?{name}")
 }
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(m.argument(0, &declared, &given, &facts), Ok(()));
         assert_eq!(m.dims["S"], (d("T"), Some(0)));
         assert_eq!(m.rest, Some(vec![Axis::Dim(d("B")), Axis::Dim(d("H"))]));
-        // The same `..` again, shorter: broadcast.
+        // A shorter `..`: broadcast.
         assert_eq!(m.argument(1, &declared, &Shape::of([d("H"), d("T"), d("D")]), &facts), Ok(()));
         assert!(matches!(
             m.argument(2, &declared, &Shape::of([d("K"), d("T"), d("D")]), &facts),

@@ -1,7 +1,7 @@
-//! Messages about a type that is not the wanted one.
+//! Explanations of type mismatches.
 //!
-//! In: a diagnostic, the type that was found and the one that is needed. Out: the diagnostic with the dimensions that differ,
-//! and hints.
+//! In: a diagnostic, the actual and the expected type. Out: the diagnostic with the dimensions that
+//! differ, and suggestions.
 
 use super::axes::Shape;
 use super::dims::DimScope;
@@ -10,7 +10,8 @@ use super::values::Ty;
 use crate::diagnostics::Diagnostic;
 use crate::shape::Dim;
 
-/// Adds what helps to a message about a type that is not the wanted one: the dimensions that differ, and hints.
+/// Adds explanations to a message about a type mismatch: the dimensions that differ, and
+/// suggestions.
 pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scope: &DimScope) -> Diagnostic {
     let (Ty::Tensor(have), Ty::Tensor(want)) = (have, want) else {
         if let (Ty::Dim(_) | Ty::Float, Ty::Tensor(want)) = (have, want)
@@ -52,7 +53,7 @@ pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scop
     scope.label_origins(diagnostic, &differing)
 }
 
-/// How many axes a tensor has: `1 axis`, `2 axes`, `1 axis besides ..`.
+/// The number of axes of a tensor in words: `1 axis`, `2 axes`, `1 axis besides ..`.
 pub(super) fn axes_of(tensor: &Tensor) -> String {
     let rest = tensor.shape.rest().is_some();
     let known = tensor.shape.rank().saturating_sub(usize::from(rest));

@@ -1,20 +1,26 @@
-//! Names resolved, generics over dimensions bound, shapes inferred: from the AST to the typed AST.
+//! The type checker: resolves names, binds generics, infers shapes; from the AST to the typed AST.
 //!
-//! In: the syntax tree of the user's file; the modules that it uses (the standard library, `std/`) are read and checked
-//! like it. Out: a [`typed::Program`] in which every expression has its element type and symbolic shape, and the
-//! diagnostics of everything that does not fit. Each function is checked once, for all values of its dimensions.
-//! Nothing here knows of IR or machines, or of the values that dimensions are bound to (but to show them).
+//! In: the syntax tree of the user's file; the modules that it uses (the standard library, `std/`)
+//! are parsed and checked the same way. Out: a [`typed::Program`] in which every expression has its
+//! element type and symbolic shape, and all diagnostics. Each function is checked once, for all
+//! values of its dimensions. Nothing here knows of IR or machines, or of the values that dimensions
+//! are bound to (except to show them).
 //!
 //! ```text
-//! lists          layer_lists                                      (A, B) and Sequential<A, B> become layers with the fields 0, 1
-//! declarations   items  generics  fields  signatures  dims        names, dimensions and facts; no body is looked at
-//! bodies         body  statements  assigned  loops  fit           blocks, variables, what is needed where
-//! expressions    expr  operators  indexing  values                names, + * @ and, x[..], types that are still open
-//! calls          places  calls  arguments  matching               layers and functions, arguments against signatures
-//! operations     builtins  reductions  parts  patterns  pattern   softmax, sum, concat, rearrange, einsum, ...
-//! habits         foreign  idioms                              cat, zeros, x.mean(dim = -1), len(x), print(x), ...
-//! afterwards     finish                                           cycles; the conditions of callees and sub-layers
-//! vocabulary     axes  typed  dump  modules  reference            shapes with `..`; the result, as text; the library
+//! lists         layer_lists                         (A, B) and Sequential<A, B> become layers
+//! declarations  declare  items  generics  fields    names, dimensions and facts; bodies are not
+//!               signatures  dims                    checked
+//! bodies        body  statements  assigned  loops   blocks, variables, loops, expected types
+//!               lengths  fit  misfit
+//! expressions   expr  operators  indexing  values   names, + * @ and, x[..], open types
+//! calls         layer_refs  calls  arguments        layers and functions, arguments against
+//!               matching                            signatures
+//! operations    builtins  reductions  selection     softmax, sum, top_k, concat, rearrange,
+//!               parts  patterns  pattern            einsum, ...
+//! habits        foreign  idioms                     cat, zeros, x.mean(dim = -1), len(x), ...
+//! afterwards    finish                              cycles; conditions of callees, sub-layers
+//! vocabulary    axes  typed  dump  modules          shapes with `..`; the result, as text;
+//!               reference                           the library
 //! ```
 
 mod arguments;
@@ -63,9 +69,9 @@ use crate::stack::with_large_stack;
 use crate::syntax;
 use crate::syntax::ast::{self, LayerKind};
 
-/// Checks a file. The texts of the modules it uses are added to `sources`.
+/// Checks a file. The sources of the modules it uses are added to `sources`.
 ///
-/// The program may be lowered only if `diagnostics` has no errors; those of the parser count too.
+/// The program may be lowered only if `diagnostics` has no errors, including the parser's.
 pub fn check(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> typed::Program {
     with_large_stack(|| check_here(file, sources, diagnostics))
 }
@@ -91,13 +97,14 @@ fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagn
     program(&items, layer_conditions, checked, function_conditions)
 }
 
-/// Gives a message about a fact that is missing the place where it can be stated: before the first brace after its names.
+/// Adds to a message about a missing fact the position where it can be stated: before the first
+/// brace after its names.
 fn state_fact(diagnostic: &mut Diagnostic, sources: &SourceMap) {
     let Some((fact, name)) = diagnostic.missing.take() else { return };
     let text = sources.get(name.file).map_or("", |file| file.text());
     let Some((before, after)) = text.split_at_checked(name.end as usize) else { return };
     let Some((head, _)) = after.split_once('{') else { return };
-    // The facts of `let dim` have their place there.
+    // A `let dim` states its own facts.
     if before.lines().next_back().is_some_and(|line| line.contains("let dim ")) {
         return;
     }
@@ -107,7 +114,8 @@ fn state_fact(diagnostic: &mut Diagnostic, sources: &SourceMap) {
     diagnostic.alternatives.push((help, Fix { span: Span::new(name.file, end, end), text: change }));
 }
 
-/// Reads the modules that a file uses, each once, and before each those that it uses itself.
+/// Parses the modules that a file uses, without duplicates, each after the modules that it uses
+/// itself.
 fn modules_of(
     file: &ast::File,
     files: &mut Vec<(Option<&'static str>, ast::File)>,
@@ -124,12 +132,14 @@ fn modules_of(
     }
 }
 
-/// Checks the bodies of the user's functions, and of those of modules that they call, directly or through others.
+/// Checks the bodies of the user's functions, and of the module functions that they call, directly
+/// or indirectly.
 fn bodies(items: &items::Items<'_>, sources: &SourceMap, diagnostics: &mut Diagnostics) -> Vec<body::Checked> {
     let of_user = |item: &items::FunctionItem<'_>| items.modules.get(item.module).is_some_and(|m| m.path.is_none());
     let mut checked: Vec<Option<body::Checked>> = items.functions.iter().map(|_| None).collect();
     let ids = (0..).map(typed::FunctionId).zip(&items.functions);
-    // The last is the first: a layer with the element types of its defaults comes before others of the same text.
+    // A stack, so reversed: a layer with its default element types is checked before other
+    // instances of the same source.
     let mut open: Vec<typed::FunctionId> = ids.filter(|(_, item)| of_user(item)).map(|(id, _)| id).collect();
     open.reverse();
     while let Some(id) = open.pop() {
@@ -146,7 +156,7 @@ fn bodies(items: &items::Items<'_>, sources: &SourceMap, diagnostics: &mut Diagn
     checked.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-/// Puts the parts together.
+/// Assembles the typed program.
 fn program(
     items: &items::Items<'_>,
     layer_conditions: Vec<Vec<typed::Condition>>,

@@ -1,30 +1,31 @@
-//! The modules that a program can `use`: the standard library, whose text is carried inside the compiler.
-//! A module may use others; none uses itself by that.
+//! The modules that a program can `use`: the standard library, whose source is embedded in the
+//! compiler. Modules may use others, but not in cycles.
 //!
-//! In: a module's path. Out: its text, as `attnc std` prints it and as the checker reads it.
+//! In: a module's path. Out: its source, for `attnc std` and the checker.
 
 /// A module of the standard library.
 #[derive(Clone, Copy, Debug)]
 pub struct Module {
     /// The path after `use`.
     pub path: &'static str,
-    /// The name under which messages show its text.
+    /// The file name that messages show.
     pub file: &'static str,
-    /// Its text.
+    /// The embedded source.
     pub text: &'static str,
 }
 
-/// Every module, by path.
+/// All modules, sorted by path.
 pub const MODULES: &[Module] = &[
     Module { path: "std.decode", file: "std/decode.attn", text: include_str!("std/decode.attn") },
     Module { path: "std.nn", file: "std/nn.attn", text: include_str!("std/nn.attn") },
     Module { path: "std.random", file: "std/random.attn", text: include_str!("std/random.attn") },
 ];
 
-/// The layer that is written in no text, because it takes any number of layers; after the module that has it.
+/// The layer without source, because it takes any number of layers, and the module that it belongs
+/// to.
 pub const SEQUENTIAL: (&str, &str) = ("std.nn", "Sequential");
 
-/// The module of a path (`std.nn`), or of its last part (`nn`).
+/// The module with a path (`std.nn`), or with the last part of one (`nn`).
 pub fn module(name: &str) -> Option<&'static Module> {
     MODULES.iter().find(|module| module.path == name || module.path.rsplit('.').next() == Some(name))
 }

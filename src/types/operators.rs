@@ -1,7 +1,7 @@
 //! Operators: arithmetic, comparison and logic, broadcast; and `@`.
 //!
-//! In: typed operands. Out: the typed result, or the message that names the two dimensions or element types that do not
-//! go together, where each came from, and what would help.
+//! In: typed operands. Out: the typed result, or a message with the two dimensions or element types
+//! that do not match, their origins, and suggestions.
 
 use super::axes::{Axis, Misfit, Shape};
 use super::body::Body;
@@ -14,12 +14,12 @@ use crate::shape::{Dim, Elem};
 use crate::source::Span;
 use crate::syntax::ast;
 
-/// What an operator does to elements.
+/// An elementwise operator with two operands.
 #[derive(Clone, Copy)]
 pub(super) enum Elementwise {
-    /// An operation.
+    /// Arithmetic or logic.
     Binary(BinaryOp),
-    /// A comparison.
+    /// A comparison, with a `bool` result.
     Compare(CmpOp),
 }
 
@@ -128,7 +128,7 @@ impl Body<'_> {
         self.elementwise(op, &text, op_span, left, right, span)
     }
 
-    /// Arithmetic of two dimensions; none where its result is no dimension.
+    /// Arithmetic on two dimensions; `None` if the result is not a dimension.
     pub(super) fn dim_arithmetic(
         &mut self,
         op: BinaryOp,
@@ -166,7 +166,7 @@ impl Body<'_> {
         Some(TypedExpr::dim(self.scope.canonical(dim), span))
     }
 
-    /// An operation on pairs of elements.
+    /// Checks an operation on pairs of elements.
     pub(super) fn elementwise(
         &mut self,
         op: Elementwise,
@@ -224,7 +224,7 @@ impl Body<'_> {
         TypedExpr::tensor(kind, elem, shape, span)
     }
 
-    /// Is it a tensor or a number? Anything else is reported.
+    /// Is it a tensor or a number? Reports anything else.
     pub(super) fn is_value(&mut self, value: &TypedExpr) -> bool {
         match &value.ty {
             Ty::Tensor(_) | Ty::Dim(_) | Ty::Float => true,
@@ -237,7 +237,7 @@ impl Body<'_> {
         }
     }
 
-    /// An open literal as an element of a type; what cannot be is reported.
+    /// An open literal as an element of a type; reports literals that do not fit.
     pub(super) fn coerced(&mut self, value: TypedExpr, elem: Elem) -> Option<super::typed::Expr> {
         let span = value.span();
         match coerce(value, elem) {
@@ -263,7 +263,7 @@ impl Body<'_> {
         .at(op_span, "")
         .also(left.span(), a.to_string())
         .also(right.span(), b.to_string());
-        // The wider float is what most programs mean.
+        // Most programs mean the wider float.
         let (narrow, wide) = if a.elem.is_float() && !(b.elem == Elem::F32 && a.elem != Elem::F32) {
             (right.span(), a.elem)
         } else {
@@ -303,7 +303,7 @@ impl Body<'_> {
     }
 
     /// Reports shapes that do not broadcast.
-    #[expect(clippy::too_many_arguments, reason = "both operands, and what is known of them")]
+    #[expect(clippy::too_many_arguments, reason = "both operands, with their types")]
     pub(super) fn no_broadcast(
         &mut self,
         text: &str,
@@ -373,7 +373,8 @@ impl Body<'_> {
                 return Some(format!("transpose one side: `{shown}.T` has shape {transposed}"));
             }
         }
-        // Each axis equals one of the other's, in this order: it needs axes of length 1 between them and behind them.
+        // If each axis equals one of the other's, in this order, axes of length 1 are missing
+        // between or behind them.
         let mut at = other.shape.rank();
         let mut to: Vec<String> = Vec::new();
         let names: Vec<String> = ('a'..='z').take(own.shape.rank()).map(String::from).collect();
@@ -441,7 +442,7 @@ impl Body<'_> {
             return None;
         }
         let columns = back_b.get(1).cloned();
-        // A left operand of one axis is a row, one of `.. D` a list of rows whose shape is not known.
+        // A left operand with one axis is a row; `.. D` is a list of rows whose shape is unknown.
         match front_a.axes.split_last() {
             None => Some(Shape { axes: front_b.axes }.followed_by(columns)),
             Some((Axis::Rest, _)) if front_b.is_scalar() => Some(front_a.followed_by(columns)),
@@ -514,7 +515,7 @@ impl Body<'_> {
     }
 }
 
-/// `.. s t -> .. 1 s t`, for a shape with `..` that lacks axes after it.
+/// `.. s t -> .. 1 s t`, for a shape with `..` that has too few axes after it.
 fn widen(shape: &Shape, missing: usize) -> String {
     let names = ["a", "b", "c", "d", "e", "f"];
     let behind: Vec<&str> = names.iter().copied().take(shape.rank().saturating_sub(1)).collect();

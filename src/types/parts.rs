@@ -1,6 +1,7 @@
-//! Operations that choose, join and part tensors: `where`, `concat`, `split`, `unbind`, `pad`.
+//! Operations that select, concatenate and split tensors: `where`, `concat`, `split`, `unbind`,
+//! `pad`.
 //!
-//! In: their arguments as written. Out: the typed operations.
+//! In: their arguments in the AST. Out: the typed operations.
 
 use super::axes::Shape;
 use super::body::Body;
@@ -229,10 +230,10 @@ impl Body<'_> {
     }
 }
 
-/// How many parts `unbind` and `split` give at most.
+/// The maximum number of parts that `unbind` and `split` return.
 pub(super) const MAX_PARTS: i64 = 256;
 
-/// A value of equal parts.
+/// A tuple of equal parts.
 pub(super) fn tuple(kind: ExprKind, part: &Tensor, n: usize, span: Span) -> TypedExpr {
     let ty = Type::Tuple(vec![Type::Tensor(part.clone()); n]);
     TypedExpr { ty: Ty::of(&ty), expr: Expr { kind, ty, span } }

@@ -1,23 +1,23 @@
-//! The patterns of `rearrange` and `einsum`, read and checked as texts: `"s (n h d) -> n h s d"`.
+//! The patterns of `rearrange` and `einsum`, parsed and checked: `"s (n h d) -> n h s d"`.
 //!
-//! In: a string. Out: its sides as lists of items, or what is wrong with it, in words that name the part. What the
-//! names mean for a tensor is the type checker's business.
+//! In: a string. Out: its sides as lists of items, or a message that names the invalid part.
+//! Matching names with a tensor is the type checker's task.
 
 use std::fmt;
 
 /// One entry of a side of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// `..`: all axes that no other entry names.
+    /// `..`: all axes without an entry of their own.
     Rest,
-    /// An axis: one name, the number 1, or several in parentheses, the outermost first.
+    /// An axis: one name, the number 1, or several in parentheses, outermost first.
     Axis(Vec<Atom>),
 }
 
-/// What an axis is made of.
+/// A factor of an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Atom {
-    /// A name.
+    /// The name of a length.
     Name(String),
     /// An axis of length 1.
     One,
@@ -81,10 +81,10 @@ pub fn names(side: &[Item]) -> impl Iterator<Item = &str> {
         })
 }
 
-/// Reads a pattern of `rearrange`.
+/// Parses a pattern of `rearrange`.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A message about the pattern.
 pub fn rearrange(text: &str) -> Result<Rearrange, String> {
     let (left, right) = halves(text)?;
     let (left, right) = (side(left)?, side(right)?);
@@ -105,10 +105,10 @@ pub fn rearrange(text: &str) -> Result<Rearrange, String> {
     Ok(Rearrange { left, right })
 }
 
-/// Reads a pattern of `einsum`.
+/// Parses a pattern of `einsum`.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A message about the pattern.
 pub fn einsum(text: &str) -> Result<Einsum, String> {
     let (left, right) = halves(text)?;
     let inputs = left.split(',').map(side).collect::<Result<Vec<Side>, String>>()?;

@@ -1,7 +1,8 @@
-//! `rearrange` and `einsum`: their patterns against the shapes of their operands.
+//! `rearrange` and `einsum`: matches their patterns with the shapes of their operands.
 //!
-//! In: a pattern as text and the operands. Out: the typed operation, with the length of every name in the pattern. A
-//! length that is not given is the quotient of the axis by the others, which a fact must prove to be an integer.
+//! In: a pattern as text and the operands. Out: the typed operation, with the length of every name
+//! in the pattern. A length that is not given is the quotient of the axis by the others, which a
+//! fact must prove to be an integer.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use crate::source::Span;
 use crate::syntax::ast;
 
 impl Body<'_> {
-    /// The text of a pattern.
+    /// The string literal of a pattern.
     fn pattern_text<'e>(&mut self, expr: &'e ast::Expr) -> Option<&'e str> {
         match &expr.kind {
             ast::ExprKind::Str(text) => Some(text),
@@ -126,7 +127,8 @@ impl Body<'_> {
         TypedExpr::tensor(kind, tensor.elem, Shape { axes }, span)
     }
 
-    /// Pairs the entries of a side with the axes of a tensor; what `..` of the pattern stands for.
+    /// Pairs the entries of a side with the axes of a tensor; returns the axes that `..` stands
+    /// for.
     fn align<'p>(&mut self, side: &'p [Item], place: &PatternSite<'_>) -> Option<Aligned<'p>> {
         let axes = &place.tensor.shape.axes;
         let at = side.iter().position(|item| *item == Item::Rest);
@@ -170,7 +172,7 @@ impl Body<'_> {
         Some((pairs, axes.get(front..middle).unwrap_or_default().to_vec()))
     }
 
-    /// Finds the lengths of the names in one entry, whose axis has length `dim`.
+    /// Infers the lengths of the names in one entry, whose axis has length `dim`.
     fn lengths(
         &mut self,
         item: &Item,
@@ -402,7 +404,7 @@ pub(super) fn spaced(pattern: &str) -> String {
 /// The entries of a side with the lengths of their axes, and the axes that `..` stands for.
 type Aligned<'p> = (Vec<(&'p Item, Dim)>, Vec<Axis>);
 
-/// Where a tensor and the pattern for it stand.
+/// A tensor and its pattern, with their locations.
 struct PatternSite<'t> {
     tensor: &'t Tensor,
     span: Span,

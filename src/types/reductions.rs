@@ -1,4 +1,4 @@
-//! Operations along axes: reductions and softmax, and how an axis is named.
+//! Operations along axes: reductions and softmax, and the arguments that name axes.
 //!
 //! In: a tensor, an axis by its number or by the name of its dimension. Out: the typed operation.
 
@@ -13,7 +13,7 @@ use crate::source::Span;
 use crate::syntax::ast;
 
 impl Body<'_> {
-    /// The axis that an argument names; `default` where it is omitted.
+    /// The axis that an argument names; `default` if it is omitted.
     pub(super) fn axis_arg(
         &mut self,
         axis: Option<&ast::Expr>,
@@ -37,7 +37,7 @@ impl Body<'_> {
         }
     }
 
-    /// The axis of a number, or of a dimension that the tensor has once.
+    /// The axis with a number, or with a dimension that occurs once in the tensor.
     pub(super) fn axis_at(&mut self, dim: &Dim, tensor: &Tensor, x: Span, span: Option<Span>) -> Option<usize> {
         if let Some(number) = dim.as_const() {
             let found = tensor.shape.axis(number);
@@ -157,7 +157,7 @@ impl Body<'_> {
         TypedExpr::tensor(ExprKind::Reduce { kind, x: Box::new(x), axes, keep }, elem, shape, span)
     }
 
-    /// Is it the name of a variable or parameter with a tensor?
+    /// Is it the name of a variable or parameter that holds a tensor?
     pub(super) fn is_tensor_name(&mut self, expr: &ast::Expr) -> bool {
         let ast::ExprKind::Name(name) = &expr.kind else { return false };
         match self.lookup(&name.name) {

@@ -1,34 +1,36 @@
-//! The operations of the language with a line about each, for `attnc list ops`.
+//! The operations of the language with a summary of each, for `attnc list ops`.
 //!
-//! In: the tables of scalar operations and of calls (`builtins`). Out: names, arguments, and what is computed. Nothing is checked by it.
+//! In: the tables of scalar operations and of calls (`builtins`). Out: names, arguments and
+//! summaries. The checker does not use it.
 
 use super::builtins::{self, Builtin, Row};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::table::Family;
 
-/// An operation as a reader finds it.
+/// An operation in the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// How it is written, with its arguments; those in brackets may be omitted.
+    /// Its syntax with arguments; optional ones in brackets.
     pub form: String,
-    /// What it returns.
+    /// Its result, in one line.
     pub summary: String,
-    /// The name that a call has; none of operators.
+    /// The name of a call; `None` for operators.
     pub name: Option<&'static str>,
-    /// The names of its arguments, but for those of which there may be any number.
+    /// The names of its arguments, except variadic ones.
     pub arguments: &'static [&'static str],
-    /// How many of the last arguments may be omitted.
+    /// The number of optional arguments, which come last.
     pub optional: usize,
 }
 
-/// What is written with symbols, and is no operation on single elements.
+/// Operations that are written with symbols and are not elementwise.
 const FORMS: &[(&str, &str)] = &[
     ("a @ b", "matrix product over the last two axes, leading axes broadcast"),
     ("x.T", "the last two axes swapped"),
     ("x[i]", "one slice of the first axis; with a tensor of integers, a gather"),
 ];
 
-/// All operations: operators first, then calls in the order of their table. The operands of elementwise ones are broadcast.
+/// All operations: operators first, then calls in the order of their table. Operands of elementwise
+/// operations broadcast.
 pub fn operations() -> Vec<Operation> {
     let operation = |form: String, summary: &str| Operation {
         form,
@@ -40,7 +42,7 @@ pub fn operations() -> Vec<Operation> {
     let forms = FORMS.iter().map(|(form, summary)| operation((*form).to_string(), summary));
     let unary = UnaryOp::ALL.iter().filter_map(|op| {
         let symbol = op.symbol()?;
-        // `not` is a word.
+        // `not` is a word, not a symbol.
         let gap = if symbol.ends_with(char::is_alphabetic) { " " } else { "" };
         Some(operation(format!("{symbol}{gap}x"), op.meaning()))
     });

@@ -1,7 +1,7 @@
-//! Operations that choose elements by their order or by their places: `argmin`, `sort`, `argsort`, `top_k`, `take_along`, `windows`,
-//! `every`, `scatter`, `scatter_add`.
+//! Operations that select elements by order or index: `argmin`, `sort`, `argsort`, `top_k`,
+//! `take_along`, `windows`, `every`, `scatter`, `scatter_add`.
 //!
-//! In: their arguments as written. Out: the typed operations.
+//! In: their arguments in the AST. Out: the typed operations.
 
 use super::axes::Axis;
 use super::body::Body;
@@ -15,8 +15,8 @@ use crate::source::Span;
 use crate::syntax::ast;
 
 impl Body<'_> {
-    /// `argmin(x)`: the argmax of the elements in the opposite order. A NaN stays one by that; of integers it is `-1 - x` that
-    /// has no overflow.
+    /// `argmin(x)`: the argmax of the elements in the opposite order. Negation keeps NaN a NaN; for
+    /// integers `-1 - x` cannot overflow.
     pub(super) fn argmin(
         &mut self,
         x: &ast::Expr,
@@ -42,7 +42,7 @@ impl Body<'_> {
         value
     }
 
-    /// `sort(x)`, `argsort(x)` and `top_k(x, k)`, the last of which has a count.
+    /// `sort(x)`, `argsort(x)` and `top_k(x, k)`; only the last has a count.
     pub(super) fn ordered(
         &mut self,
         order: Order,
@@ -69,7 +69,7 @@ impl Body<'_> {
                 let fact = Fact { left: count.clone(), relation: Relation::Le, right: length.clone() };
                 let scope = self.scope.clone();
                 let refuted = || {
-                    let message = format!("`{what}` takes {count} elements of an axis that has {length}");
+                    let message = format!("`{what}` takes {count} elements of an axis of {length}");
                     let diagnostic = Diagnostic::error(shapes::OUT_OF_RANGE, message)
                         .at(at, "more than there are")
                         .also(x_span, tensor.to_string());
@@ -97,7 +97,7 @@ impl Body<'_> {
         }
     }
 
-    /// Is it a tensor of numbers? One of `bool` is reported.
+    /// Is it a tensor of numbers? Reports `bool`.
     pub(super) fn has_numbers(&mut self, what: &str, tensor: &Tensor, span: Span) -> bool {
         if tensor.elem == Elem::Bool {
             self.diagnostics.push(
@@ -109,7 +109,7 @@ impl Body<'_> {
         tensor.elem != Elem::Bool
     }
 
-    /// An argument that is a tensor of indices.
+    /// Checks an argument that is a tensor of indices.
     fn indices(&mut self, what: &str, at: &ast::Expr) -> Option<(Tensor, Expr)> {
         let span = at.span;
         let (tensor, at) = self.tensor_arg(at)?;
@@ -127,7 +127,8 @@ impl Body<'_> {
         None
     }
 
-    /// `take_along(x, at)`: of each line along an axis the elements at the indices of the same line of `at`.
+    /// `take_along(x, at)`: for each line along an axis, the elements at the indices in the same
+    /// line of `at`.
     pub(super) fn take_along(
         &mut self,
         x: &ast::Expr,
@@ -142,7 +143,7 @@ impl Body<'_> {
         let count = indices.shape.dim(axis).filter(|_| indices.shape.rank() == tensor.shape.rank());
         let fits = count.is_some_and(|count| tensor.shape.with(axis, count.clone()) == indices.shape);
         if !fits {
-            let message = format!("the indices {indices} of `take_along` do not fit {tensor} along axis {axis}");
+            let message = format!("the indices {indices} of `take_along` do not match {tensor} along axis {axis}");
             let mut diagnostic = Diagnostic::error(shapes::VALUE_TYPE, message)
                 .at(at_span, indices.to_string())
                 .also(x_span, tensor.to_string())
@@ -164,7 +165,7 @@ impl Body<'_> {
         TypedExpr::tensor(kind, tensor.elem, indices.shape, span)
     }
 
-    /// A distance between windows or elements: at least 1.
+    /// Checks a stride or step, which must be at least 1.
     pub(super) fn distance(&mut self, what: &str, expr: &ast::Expr) -> Option<Dim> {
         let dim = self.dim_arg(expr)?;
         if dim.as_const() == Some(0) {
@@ -177,7 +178,7 @@ impl Body<'_> {
         Some(dim)
     }
 
-    /// `windows(x, size, stride)`: the axis becomes two, of how many windows there are and of their elements.
+    /// `windows(x, size, stride)`: splits the axis in two, the number of windows and their size.
     pub(super) fn windows(
         &mut self,
         x: &ast::Expr,
@@ -214,7 +215,7 @@ impl Body<'_> {
         TypedExpr::tensor(kind, tensor.elem, super::axes::Shape { axes }, span)
     }
 
-    /// `every(x, step)`: each step-th element of an axis.
+    /// `every(x, step)`: every `step`-th element of an axis.
     pub(super) fn every(&mut self, x: &ast::Expr, step: &ast::Expr, axis: Option<&ast::Expr>, span: Span) -> TypedExpr {
         let x_span = x.span;
         let (x, step) = (self.tensor_arg(x), self.distance("every", step));
@@ -223,7 +224,7 @@ impl Body<'_> {
         self.every_of(TypedExpr { ty: Ty::Tensor(tensor), expr: x }, axis, step)
     }
 
-    /// Each `step`-th element of an axis, from the first on.
+    /// Every `step`-th element of an axis, starting at the first.
     pub(super) fn every_of(&mut self, x: TypedExpr, axis: usize, step: Dim) -> TypedExpr {
         let span = x.span();
         let Some(tensor) = x.as_tensor().cloned() else { return TypedExpr::error(span) };
@@ -233,7 +234,7 @@ impl Body<'_> {
         TypedExpr::tensor(ExprKind::Every { x: Box::new(x.expr), axis, step }, tensor.elem, shape, span)
     }
 
-    /// `scatter(x, at, value)` and `scatter_add`: slices along an axis written at indices, or added there.
+    /// `scatter(x, at, value)` and `scatter_add`: writes or adds slices along an axis at indices.
     pub(super) fn scatter(
         &mut self,
         add: bool,
@@ -255,7 +256,7 @@ impl Body<'_> {
             self.diagnostics.push(
                 Diagnostic::error(shapes::REST, format!("the indices of `{what}` have `..`"))
                     .at(at.span, indices.to_string())
-                    .note("how many axes they have must be known"),
+                    .note("their number of axes must be known"),
             );
             return TypedExpr::error(span);
         }

@@ -1,7 +1,9 @@
-//! Signatures of functions: the shapes of arguments and result, and the dimensions that the arguments bind.
+//! Signatures of functions: the types of arguments and result, and the dimensions that the
+//! arguments bind.
 //!
-//! In: functions as written, the generics of their layers. Out: a [`FunctionItem`] with its types. A dimension name that is
-//! no generic gets its meaning from the first argument that has it; one that no argument could ever fix is an error.
+//! In: functions of the AST, the generics of their layers. Out: a [`FunctionItem`] with its types.
+//! A dimension that is not a generic is bound by the first argument that mentions it; it is an
+//! error if no argument can determine it.
 
 use super::axes::{Axis, Shape};
 use super::dims::{DimScope, Origin};
@@ -15,7 +17,7 @@ use crate::source::Span;
 use crate::syntax::ast::{self, DimSpec, ExprKind, LayerKind, TypeKind};
 use std::collections::BTreeMap;
 
-/// Reads a shape whose names are all known.
+/// Converts a shape whose names are all known.
 pub(super) fn shape(dims: &[DimSpec], scope: &DimScope, rest: Rest, diagnostics: &mut Diagnostics) -> Option<Shape> {
     let mut axes = Vec::with_capacity(dims.len());
     let mut fine = true;
@@ -50,20 +52,20 @@ pub(super) fn shape(dims: &[DimSpec], scope: &DimScope, rest: Rest, diagnostics:
     fine.then_some(Shape { axes })
 }
 
-/// What `..` means in a shape.
+/// The meaning of `..` in a shape.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Rest {
-    /// The leading dimensions of the arguments, which are first.
+    /// The leading dimensions of the arguments; must come first.
     Known,
-    /// The same, in a variable, whose axes may have been rearranged.
+    /// The same, in the type of a variable, whose axes may have been rearranged.
     Anywhere,
-    /// Nothing: no argument has it.
+    /// Not allowed: no argument has `..`.
     Unknown,
-    /// Nothing: the shape is that of a parameter.
+    /// Not allowed: the shape is that of a parameter.
     Parameter,
 }
 
-/// Reads the type of a tensor.
+/// Converts the type of a tensor.
 pub(super) fn tensor_type(
     ty: &ast::Type,
     scope: &DimScope,
@@ -86,7 +88,7 @@ pub(super) fn tensor_type(
     Some(Tensor { elem: elem?, shape: shape? })
 }
 
-/// The generic element type that a type is: a scalar.
+/// The generic element type that a type names: a scalar.
 pub(super) fn elem_named(ty: &ast::Type, scope: &DimScope) -> Option<Elem> {
     match &ty.kind {
         TypeKind::Named { path, generics } if generics.is_empty() => match path.as_slice() {
@@ -97,7 +99,7 @@ pub(super) fn elem_named(ty: &ast::Type, scope: &DimScope) -> Option<Elem> {
     }
 }
 
-/// Reads a tensor type or a tuple of such, for results and variables.
+/// Converts a tensor type or a tuple of tensor types, for results and variables.
 pub(super) fn value_type(ty: &ast::Type, scope: &DimScope, rest: Rest, diagnostics: &mut Diagnostics) -> Option<Type> {
     match &ty.kind {
         TypeKind::Tensor { .. } | TypeKind::Generic { .. } => {
@@ -201,7 +203,7 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
     }
 }
 
-/// Reads the defaults of the arguments.
+/// Converts the defaults of the arguments.
 fn defaults(
     ast: &ast::Function,
     params: &[Option<Tensor>],
@@ -216,7 +218,7 @@ fn defaults(
                 let message = format!("`{}` has no default, but `{}` before it has", param.name.name, with.name.name);
                 diagnostics.push(
                     Diagnostic::error(entries::DEFAULT, message)
-                        .at(param.span, "needed by every call")
+                        .at(param.span, "required in every call")
                         .also(with.span, "may be omitted")
                         .help("arguments with a default come last"),
                 );
@@ -259,8 +261,8 @@ fn defaults(
     ast.params.iter().zip(params).map(each).collect()
 }
 
-/// Takes the names that an equality replaces out of a signature: every shape has the other side in their place, so the
-/// equality holds by the shapes alone.
+/// Eliminates the names that equalities determine from a signature: every shape contains the other
+/// side instead, so the equality holds by construction.
 pub(super) fn replaced_names(own: Vec<Condition>, scope: &DimScope, dims: &mut Vec<String>) -> Vec<Condition> {
     let replaced: BTreeMap<&str, &Dim> =
         dims.iter().filter_map(|name| Some((name.as_str(), scope.aliases.get(name.as_str())?))).collect();
@@ -279,7 +281,7 @@ pub(super) fn replaced_names(own: Vec<Condition>, scope: &DimScope, dims: &mut V
     kept
 }
 
-/// Makes the names in an argument's type known; what is no tensor type is reported elsewhere.
+/// Declares the names in an argument's type; types other than tensors are reported elsewhere.
 pub(super) fn bind_type(ty: &ast::Type, argument: &str, scope: &mut DimScope, dims: &mut Vec<String>) {
     match &ty.kind {
         TypeKind::Tensor { dims: specs, .. } | TypeKind::Generic { dims: specs, .. } => {
@@ -294,7 +296,7 @@ pub(super) fn bind_type(ty: &ast::Type, argument: &str, scope: &mut DimScope, di
     }
 }
 
-/// Makes the names in an argument's dimension known, unless they are generics.
+/// Declares the names in an argument's dimension, unless they are generics.
 pub(super) fn bind_names(expr: &ast::Expr, argument: &str, scope: &mut DimScope, dims: &mut Vec<String>) {
     match &expr.kind {
         ExprKind::Name(name) if scope.names.contains_key(&name.name) || scope.constants.contains(&name.name) => {}
@@ -314,7 +316,7 @@ pub(super) fn bind_names(expr: &ast::Expr, argument: &str, scope: &mut DimScope,
     }
 }
 
-/// Reports the dimensions that no call could find from its arguments.
+/// Reports the dimensions that no call could infer from its arguments.
 pub(super) fn unsolvable(
     ast: &ast::Function,
     params: &[Option<Tensor>],
@@ -328,12 +330,13 @@ pub(super) fn unsolvable(
     }
     let fixed = scope.names.keys().filter(|name| !dims.contains(name));
     let mut matching = super::matching::Matching::new(fixed.map(|name| (name.clone(), Dim::symbol(name))));
-    // An argument that may be omitted binds no dimension.
+    // An optional argument binds no dimension.
     let needed = params.iter().zip(&ast.params).filter(|(_, param)| param.default.is_none());
     let shapes = || needed.clone().filter_map(|(tensor, _)| tensor.as_ref()).map(|tensor| &tensor.shape);
     let facts = crate::shape::Facts::default();
     for (index, shape) in shapes().enumerate() {
-        // Matched with itself: only what can be solved for gets a value. Divisions are checked at the call.
+        // Match the signature with itself: only solvable names get a value. Divisions are checked
+        // at the call.
         let _ = matching.argument(index, shape, shape, &facts);
     }
     let _ = matching.finish(&facts);

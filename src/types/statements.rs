@@ -1,6 +1,7 @@
 //! Statements: `let`, `var`, assignments and `tap`.
 //!
-//! In: statements as written. Out: typed statements; the names that they bind are known from there on. Loops are in `loops`.
+//! In: statements of the AST. Out: typed statements; the names that they declare are in scope
+//! afterwards. Loops are in `loops`.
 
 use super::assigned;
 use super::axes::Shape;
@@ -43,8 +44,11 @@ impl Body<'_> {
             ast::StmtKind::Reset { name } => {
                 let Some((field, tensor)) = self.state(name) else {
                     self.diagnostics.push(
-                        Diagnostic::error(names::NOT_ASSIGNABLE, format!("`{}` is no state of the layer", name.name))
-                            .at(name.span, "not a `state`"),
+                        Diagnostic::error(
+                            names::NOT_ASSIGNABLE,
+                            format!("`{}` is not a state of the layer", name.name),
+                        )
+                        .at(name.span, "not a `state`"),
                     );
                     return None;
                 };
@@ -121,7 +125,7 @@ impl Body<'_> {
         };
         if value.ty.is_error() {
             match declared {
-                // The type is known even where the value is wrong.
+                // The declared type is known even if the value is invalid.
                 Some((declared, _)) => {
                     self.bind_pattern(pattern, &Ty::of(&declared), is_var, value.span());
                 }
@@ -181,12 +185,12 @@ impl Body<'_> {
         Some(StmtKind::Set { pattern, value: value.expr })
     }
 
-    /// Does the function have `..`?
+    /// Does the function's signature have `..`?
     pub(super) fn has_rest(&self) -> bool {
         self.items.function(self.id).params.iter().flatten().any(|tensor| tensor.shape.rest().is_some())
     }
 
-    /// Binds the names of a pattern to the parts of a type.
+    /// Declares the names of a pattern for the parts of a type.
     pub(super) fn bind_pattern(
         &mut self,
         pattern: &ast::Pattern,
@@ -229,7 +233,7 @@ impl Body<'_> {
         }
     }
 
-    /// Makes the names of a pattern known as wrong.
+    /// Declares the names of a pattern as errors.
     pub(super) fn poison(&mut self, pattern: &ast::Pattern) {
         match pattern {
             ast::Pattern::Name(name) => self.bind(&name.name, Named::Error, name.span, false),
@@ -295,7 +299,7 @@ impl Body<'_> {
         Some(StmtKind::Set { pattern, value: expr })
     }
 
-    /// `name[..] = value`: the variable becomes itself with a part replaced.
+    /// `name[..] = value`: the variable is set to itself with a part replaced.
     fn assign_part(
         &mut self,
         base: &ast::Expr,
@@ -328,7 +332,7 @@ impl Body<'_> {
         let tensor = &tensor;
         if let Some(step) = indices.iter().find_map(ast::Index::step) {
             self.diagnostics.push(
-                not_available("an assignment to each element of so many", step.span)
+                not_available("an assignment with a step", step.span)
                     .help("assign in a loop over the elements, or use `scatter`"),
             );
             return None;
@@ -383,7 +387,8 @@ impl Body<'_> {
         })
     }
 
-    /// The state of the own layer that a name is, where no variable has the name: its field and its type here.
+    /// The state of the function's own layer with this name, unless a variable shadows it: its
+    /// field and its type here.
     fn state(&self, name: &ast::Ident) -> Option<(usize, Tensor)> {
         if self.frames.iter().any(|frame| frame.contains_key(&name.name)) {
             return None;
@@ -395,7 +400,7 @@ impl Body<'_> {
         Some((index, Tensor { elem: tensor.elem, shape: shape.unwrap_or_else(|| tensor.shape.clone()) }))
     }
 
-    /// Reports `q = ..` where no variable is called so, and makes one of it.
+    /// Reports `q = ..` for an undeclared variable, and declares it.
     fn undeclared(&mut self, target: &ast::Expr, value: &TypedExpr) -> bool {
         let mut names = Vec::new();
         if !plain_names(target, &mut names) {
@@ -431,7 +436,7 @@ impl Body<'_> {
             diagnostic = diagnostic.help(format!("declare it: `{word} {shown} = ..`")).fix(at, format!("{word} "));
         }
         self.diagnostics.push(diagnostic);
-        // A dimension stays one where `let` is advised.
+        // With `let`, a dimension stays a dimension.
         let ty = match &value.ty {
             Ty::Dim(dim) if !again => Ty::Dim(dim.clone()),
             ty => ty.settled().as_ref().map_or(Ty::Error, Ty::of),
@@ -450,8 +455,8 @@ impl Body<'_> {
         true
     }
 
-    /// Reports `q = ..` of another type than that of `q`, which was declared by `let` or is an argument, and makes a new variable
-    /// of it.
+    /// Reports `q = ..` with another type than that of `q`, which was declared by `let` or is an
+    /// argument, and declares a new variable.
     fn another(&mut self, target: &ast::Expr, value: &TypedExpr) -> bool {
         let ast::ExprKind::Name(name) = &target.kind else { return false };
         let found = self.frames.iter().rev().find_map(|frame| frame.get(&name.name)).cloned();
@@ -464,13 +469,13 @@ impl Body<'_> {
         let diagnostic = Diagnostic::error(names::NOT_ASSIGNABLE, message)
             .at(name.span, new.to_string())
             .also(span, format!("{old} because of this"));
-        // In another block, a new variable would not be seen after that.
+        // A new variable in an inner block would not be visible after it.
         if self.frames.len() > 2 {
-            self.diagnostics.push(diagnostic.help("a variable keeps its type; give this value a name of its own"));
+            self.diagnostics.push(diagnostic.help("a variable keeps its type; give this value another name"));
             return true;
         }
         let start = Span::new(name.span.file, name.span.start, name.span.start);
-        let help = format!("a variable keeps its type; another one may have its name: `let {} = ..`", name.name);
+        let help = format!("a variable keeps its type; declare another one with its name: `let {} = ..`", name.name);
         self.diagnostics.push(diagnostic.help(help).fix(start, "let "));
         self.declare(name, Ty::of(&new), false, false);
         true
@@ -481,7 +486,7 @@ impl Body<'_> {
         self.frames.iter().rev().find_map(|frame| frame.get(&name.name)).map(|binding| binding.span)
     }
 
-    /// The left side of an assignment.
+    /// Checks the left side of an assignment.
     pub(super) fn target(&mut self, target: &ast::Expr) -> Option<(Pattern, Ty)> {
         match &target.kind {
             ast::ExprKind::Name(name) => self.target_name(name),
@@ -493,7 +498,7 @@ impl Body<'_> {
             ast::ExprKind::Index { .. } => {
                 self.diagnostics.push(
                     not_available("an assignment to parts of several tensors at once", target.span)
-                        .help("assign each in a statement of its own"),
+                        .help("assign each in a separate statement"),
                 );
                 None
             }
@@ -605,7 +610,7 @@ impl Body<'_> {
     }
 }
 
-/// The names in the target of an assignment; false if there is anything else in it.
+/// Collects the names in the target of an assignment; `false` if it contains anything else.
 fn plain_names<'e>(target: &'e ast::Expr, names: &mut Vec<&'e ast::Ident>) -> bool {
     match &target.kind {
         ast::ExprKind::Name(name) => {

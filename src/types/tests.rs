@@ -1,4 +1,4 @@
-//! Whole programs through the checker.
+//! Whole programs through the type checker.
 
 use super::check;
 use super::typed::Program;
@@ -6,7 +6,7 @@ use crate::diagnostics::{Diagnostics, Severity, codes, render_all};
 use crate::source::SourceMap;
 use crate::syntax;
 
-/// Checks a text; its program, its diagnostics, and these as text.
+/// Checks a text; returns its program, its diagnostics, and these as text.
 fn checked(name: &str, text: &str) -> (Program, Diagnostics, String) {
     let mut sources = SourceMap::new();
     let mut diagnostics = Diagnostics::new();
@@ -35,7 +35,7 @@ fn the_standard_library_and_the_examples_check() {
     }
 }
 
-/// A module brings those that it uses itself, for itself alone.
+/// The modules that a module uses are in scope only in that module.
 #[test]
 fn modules_that_modules_use() {
     let program = |uses: &str, body: &str| {
@@ -93,7 +93,7 @@ fn typed_programs_as_text() {
     }
 }
 
-/// Programs that must check, each for a rule that is easily lost.
+/// Programs that must type-check, each for a rule that is easily broken.
 #[test]
 fn right_programs_check() {
     for (why, text) in [
@@ -132,7 +132,7 @@ fn right_programs_check() {
             "fn f(x: f32[S, D]) -> f32[D] { var acc = full<f32>(0, [D])\nfor i in 0..S { acc = acc + x[i] }\nacc }",
         ),
         (
-            "branches give values",
+            "branches have values",
             "fn f(x: f32[S], c: bool) -> f32[S] { var y = x\nif c { y = exp(y) } else if sum(x) > 0 { y = -y }\nif c { y } else { x } }",
         ),
         (

@@ -1,9 +1,10 @@
 //! The typed AST: every name resolved, every expression with its element type and symbolic shape.
 //!
-//! Made by [`super::check`], read by the lowering to graph IR and by the dumps. Each function is here once, checked
-//! for all values of its dimensions; a call says what the callee's dimensions and `..` are in terms of the caller's.
-//! A [`Dim`] in a layer's fields is over that layer's generics; in a function it is over the generics of its layer, its
-//! own, and the dimensions of its signature. There are no errors in it: a program with errors is not handed on.
+//! Built by [`super::check`], consumed by the lowering to graph IR and by the dumps. Each function
+//! occurs once, checked for all values of its dimensions; a call gives the callee's dimensions and
+//! `..` in terms of the caller's. A [`Dim`] in a layer's fields is over that layer's generics; in a
+//! function it is over the generics of its layer, its own, and the dimensions of its signature. A
+//! program with errors is never represented.
 
 use std::collections::BTreeMap;
 
@@ -29,20 +30,20 @@ pub struct LocalId(pub u32);
 /// A checked program: the user's file and the modules it uses.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// The layers and models, by [`LayerId`]; those of modules first.
+    /// The layers and models, by [`LayerId`]; module layers first.
     pub layers: Vec<Layer>,
-    /// The functions, of layers and free ones, by [`FunctionId`]. Those of modules have arguments, variables and a body
-    /// only if the user's file calls them, directly or through others.
+    /// The functions, of layers and of files, by [`FunctionId`]. Module functions have arguments,
+    /// variables and a body only if the user's file calls them, directly or indirectly.
     pub functions: Vec<Function>,
 }
 
 impl Program {
-    /// The layer of an id of this program.
+    /// The layer with an id of this program.
     pub fn layer(&self, id: LayerId) -> &Layer {
         &self.layers[id.0 as usize]
     }
 
-    /// The function of an id of this program.
+    /// The function with an id of this program.
     pub fn function(&self, id: FunctionId) -> &Function {
         &self.functions[id.0 as usize]
     }
@@ -59,79 +60,82 @@ impl Program {
 pub struct Layer {
     /// `layer` or `model`.
     pub kind: LayerKind,
-    /// Its name.
+    /// As declared; generated for lists.
     pub name: String,
-    /// Its doc comment.
+    /// Doc comment of the source.
     pub docs: String,
-    /// The module it is from (`std.nn`); none for the user's file.
+    /// The path of its module (`std.nn`); `None` for the user's file.
     pub module: Option<&'static str>,
-    /// Its dimensions and constants, in order.
+    /// In order of declaration.
     pub generics: Vec<Generic>,
-    /// What must hold for its generics: its own `where` clauses and those of its sub-layers, over its generics.
+    /// Conditions on its generics: its own `where` clauses, and the conditions of its sub-layers.
     pub conditions: Vec<Condition>,
-    /// The generics that its `where` clauses fix, and what each equals, over the others. Every shape is written without them.
+    /// Generics that its `where` clauses determine, with their values over the others. Shapes do
+    /// not contain them.
     pub equal: BTreeMap<String, Dim>,
-    /// Its parameters and sub-layers, in order.
+    /// Parameters and sub-layers, in order of declaration.
     pub fields: Vec<Field>,
-    /// Its functions, in order.
+    /// In order of declaration.
     pub functions: Vec<FunctionId>,
-    /// The whole declaration.
+    /// From the keyword to `}`.
     pub span: Span,
 }
 
 /// A generic dimension or constant.
 #[derive(Clone, Debug)]
 pub struct Generic {
-    /// Its name.
+    /// As declared.
     pub name: String,
-    /// Dimension or constant, with the default.
+    /// Dimension, constant or element type, with the default.
     pub kind: GenericKind,
-    /// Its place.
+    /// Range in the source.
     pub span: Span,
 }
 
-/// What a generic stands for.
+/// The kind of a generic, with its default.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GenericKind {
     /// A dimension; the default may use the generics before it.
     Dim {
-        /// Its value where none is given.
+        /// Its value if none is given.
         default: Option<Dim>,
     },
     /// A scalar constant.
     Const {
-        /// Its type.
+        /// Type of the constant.
         elem: Elem,
-        /// Its value where none is given.
+        /// Its value if none is given.
         default: Option<Scalar>,
     },
-    /// An element type. Each layer is checked for each element type that it is used with: which one it is here.
+    /// An element type. Each layer is checked for each element type that it is used with; this is
+    /// the current one.
     Elem(Elem),
 }
 
 /// A field of a layer.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Its name.
+    /// As declared.
     pub name: String,
-    /// Its doc comment.
+    /// Doc comment of the source.
     pub docs: String,
-    /// Its part of the path in a weights file: the name, or what `#[name = ".."]` says.
+    /// Its component of the path in a weights file: the name, or the value of `#[name = ".."]`.
     pub stored_name: String,
-    /// What it is.
+    /// Parameter, state or layers.
     pub ty: FieldType,
-    /// The whole field.
+    /// Range of the declaration.
     pub span: Span,
 }
 
-/// What a field is.
+/// The type of a field.
 #[derive(Clone, Debug)]
 pub enum FieldType {
     /// A parameter. Its shape has no `..`.
     Param(Tensor),
-    /// What a session keeps between calls: a tensor that is zero when the session begins. Its shape has no `..`.
+    /// A value that a session keeps between calls: a tensor that is zero when the session begins.
+    /// Its shape has no `..`.
     State(Tensor),
-    /// A sub-layer.
+    /// A single sub-layer.
     Layer(Instance),
     /// An array of layers and its length.
     Array(Instance, Dim),
@@ -140,38 +144,40 @@ pub enum FieldType {
 /// A layer with its generics bound.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// The layer.
+    /// The layer that is instantiated.
     pub layer: LayerId,
-    /// What its generic dimensions are, over the names of the layer that holds it.
+    /// Its generic dimensions, over the names of the layer that contains it.
     pub dims: BTreeMap<String, Dim>,
-    /// What its generic constants are.
+    /// Its generic constants, by name.
     pub constants: BTreeMap<String, Constant>,
 }
 
 /// A value for a generic constant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constant {
-    /// A literal.
+    /// A value known at compile time.
     Literal(Scalar),
-    /// A generic constant of the layer or function where it is.
+    /// A generic constant of the enclosing layer or function.
     Generic(String),
 }
 
-/// Something about dimensions that must hold; where it cannot be decided with the bound values, on entry to the call.
+/// A condition on dimensions; if the bound values do not decide it, it is checked on entry to the
+/// call.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    /// What must hold.
+    /// The fact that must hold.
     pub fact: Fact,
-    /// Where it comes from: a `where` clause, a slice.
+    /// Its origin: a `where` clause, a slice.
     pub span: Span,
-    /// The fields and calls through which it came here, the outermost first; empty where it is here itself.
+    /// The fields and calls through which it propagated, outermost first; empty if it originated
+    /// here.
     pub through: Vec<Span>,
 }
 
 /// Element type and symbolic shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tensor {
-    /// Element type.
+    /// After rounding or wrapping.
     pub elem: Elem,
     /// Its axes; empty for a scalar.
     pub shape: Shape,
@@ -182,46 +188,48 @@ pub struct Tensor {
 pub enum Type {
     /// A tensor or scalar.
     Tensor(Tensor),
-    /// Several values; of a function without result, none.
+    /// Several values; empty for a function without result.
     Tuple(Vec<Type>),
 }
 
 /// A function, checked for all values of its dimensions.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Its name.
+    /// As declared.
     pub name: String,
-    /// Its doc comment.
+    /// Doc comment of the source.
     pub docs: String,
-    /// True for the entry points of a model.
+    /// Is it an entry point of a model?
     pub is_entry: bool,
-    /// The layer that it belongs to.
+    /// Its layer; `None` for a function of a file.
     pub owner: Option<LayerId>,
-    /// Its own generics.
+    /// For functions of files.
     pub generics: Vec<Generic>,
     /// The dimensions that its arguments bind, in order of their first appearance.
     pub dims: Vec<String>,
-    /// Its arguments, in order; each is a local.
+    /// In order; each is a local variable.
     pub params: Vec<Param>,
-    /// The type of its value.
+    /// Type of the function's value.
     pub result: Type,
-    /// What must hold at a call: its `where` clauses, the slices in it and what it calls, as far as the facts do not
-    /// prove them. Not those of its layer.
+    /// Conditions on a call: its `where` clauses, and conditions of slices and callees in it,
+    /// unless the facts prove them. The layer's conditions are not included.
     pub conditions: Vec<Condition>,
-    /// The dimensions of its arguments, and its generics, that its `where` clauses fix, and what each equals, over the others. Every shape is written without them.
+    /// Dimensions of its arguments, and generics, that its `where` clauses determine, with their
+    /// values over the others. Shapes do not contain them.
     pub equal: BTreeMap<String, Dim>,
-    /// The dimensions that have their values in it, in the order of the text. Conditions that name them are its own alone.
+    /// The dimensions that it sets, in the order of the text. Conditions that mention them are only
+    /// its own.
     pub lengths: Vec<String>,
-    /// Its variables, by [`LocalId`], the arguments first.
+    /// Its variables, by [`LocalId`], arguments first.
     pub locals: Vec<Local>,
-    /// Its body; the value is there unless the result is the empty tuple.
+    /// Has a value unless the result is the empty tuple.
     pub body: Block,
     /// From `fn` to `}`.
     pub span: Span,
 }
 
 impl Function {
-    /// The variable of an id of this function.
+    /// The variable with an id of this function.
     pub fn local(&self, id: LocalId) -> &Local {
         &self.locals[id.0 as usize]
     }
@@ -232,114 +240,117 @@ impl Function {
 pub struct Param {
     /// The variable that holds it.
     pub local: LocalId,
-    /// Its doc comment.
+    /// Doc comment of the source.
     pub docs: String,
 }
 
-/// A variable.
+/// A variable or argument of a function.
 #[derive(Clone, Debug)]
 pub struct Local {
-    /// Its name, or empty for the counter of a loop over layers and for what goes from one layer of a `Sequential` to the next. Several may have the same name.
+    /// Not necessarily unique; empty for the counter of a loop over layers and for intermediate
+    /// values of a `Sequential`.
     pub name: String,
-    /// Its type.
+    /// Fixed by the declaration or the first value.
     pub ty: Type,
     /// Is it assigned after its declaration?
     pub is_assigned: bool,
-    /// Where it is declared.
+    /// Range of the declaration.
     pub span: Span,
 }
 
 /// Statements and a value.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// The statements, in order.
+    /// Executed in order.
     pub statements: Vec<Stmt>,
-    /// The value.
+    /// `None` if the block has no value.
     pub value: Option<Box<Expr>>,
 }
 
 impl Block {
-    /// Does control never come to the end of the block, because every way through it breaks a loop?
+    /// Does every path through the block end in a `break`?
     pub fn breaks(&self) -> bool {
         self.statements.last().is_some_and(|last| last.kind.breaks())
     }
 }
 
-/// A statement.
+/// A statement with its range in the source.
 #[derive(Clone, Debug)]
 pub struct Stmt {
-    /// What it does.
+    /// The variant, with its parts.
     pub kind: StmtKind,
-    /// Its place.
+    /// Range in the source.
     pub span: Span,
 }
 
-/// The forms of [`Stmt`].
+/// The variants of [`Stmt`].
 #[derive(Clone, Debug)]
 pub enum StmtKind {
-    /// `let`, `var` or an assignment: the parts of the value go to the variables of the pattern.
+    /// `let`, `var` or an assignment: assigns the parts of the value to the variables of the
+    /// pattern.
     Set {
-        /// The variables.
+        /// The assigned variables.
         pattern: Pattern,
-        /// The value.
+        /// Evaluated before the assignment.
         value: Expr,
     },
-    /// The value becomes what the session keeps as a state of the function's own layer.
+    /// Sets a state of the function's own layer.
     SetState {
-        /// The field's place in [`Layer::fields`].
+        /// Index in [`Layer::fields`].
         field: usize,
-        /// The value, of the state's type.
+        /// Has the state's type.
         value: Expr,
     },
-    /// `let dim N = value where N <= C`: a dimension has its value.
+    /// `let dim N = value where N <= C`: sets a dimension.
     Length {
-        /// Its name, which no other dimension of the function has.
+        /// Its name, unique in the function.
         name: String,
-        /// Its value: an `i32` or `i64` scalar.
+        /// An `i32` or `i64` scalar.
         value: Expr,
-        /// What it is at most: known on entry, over the names of the function.
+        /// Its upper bound: known on entry, over the names of the function.
         most: Dim,
     },
     /// `tap name`
     Tap {
-        /// The variable.
+        /// The variable that is made observable.
         local: LocalId,
     },
     /// A loop over `start..end`.
     For {
-        /// The counter, an `i32` scalar.
+        /// An `i32` scalar.
         counter: LocalId,
-        /// The first number.
+        /// The first value of the counter.
         start: Bound,
-        /// The number after the last.
+        /// One past the last value.
         end: Bound,
-        /// The variables from outside of the body that the body assigns, in order.
+        /// The outer variables that the body assigns, in order.
         carried: Vec<LocalId>,
         /// The body; its value is the empty tuple.
         body: Block,
-        /// True for a loop over an array of layers, whose calls are tapped by their path; false for a loop over numbers.
+        /// Is it a loop over an array of layers, whose calls are tapped by their path, rather than
+        /// over numbers?
         over_layers: bool,
     },
     /// A loop for as long as a condition holds, tested before each iteration.
     While {
         /// A `bool` scalar.
         condition: Expr,
-        /// The variables from outside that the condition or the body assigns, in order.
+        /// The outer variables that the condition or the body assigns, in order.
         carried: Vec<LocalId>,
         /// The body; its value is the empty tuple.
         body: Block,
     },
-    /// The end of the innermost loop around. Nothing follows it in its block.
+    /// Leaves the innermost loop. It is the last statement of its block.
     Break,
     /// An `if` without value.
     If {
         /// A `bool` scalar.
         condition: Expr,
-        /// Where it is true.
+        /// Executed if it is true.
         then: Block,
-        /// Where it is false.
+        /// Executed if it is false.
         otherwise: Block,
-        /// The variables from outside that either branch assigns, in order.
+        /// The outer variables that either branch assigns, in order.
         carried: Vec<LocalId>,
     },
     /// A block for its effects, or an expression without value.
@@ -347,7 +358,7 @@ pub enum StmtKind {
 }
 
 impl StmtKind {
-    /// Does control never come to what follows the statement?
+    /// Does every path through the statement end in a `break`?
     pub fn breaks(&self) -> bool {
         match self {
             StmtKind::Break => true,
@@ -367,78 +378,78 @@ impl StmtKind {
     }
 }
 
-/// An end of the range of a loop.
+/// A bound of a loop over a range.
 #[derive(Clone, Debug)]
 pub enum Bound {
-    /// Known from the dimensions.
+    /// A dimension expression.
     Dim(Dim),
     /// Computed: an `i32` or `i64` scalar.
     Value(Expr),
 }
 
-/// Where the parts of a value go.
+/// The targets of a value's parts.
 #[derive(Clone, Debug)]
 pub enum Pattern {
-    /// To a variable.
+    /// Assigns to this variable.
     Local(LocalId),
-    /// Nowhere.
+    /// The part is dropped.
     Ignore,
-    /// Each part of a tuple by itself.
+    /// One pattern for each part of a tuple.
     Tuple(Vec<Pattern>),
 }
 
-/// The way from the layer of a function to one of its sub-layers; empty for the layer itself.
+/// The path from the layer of a function to one of its sub-layers; empty for the layer itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerPath {
-    /// The fields on the way.
+    /// From the outermost field to the innermost.
     pub steps: Vec<Step>,
 }
 
 /// A step of a [`LayerPath`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The field's place in [`Layer::fields`].
+    /// Index in [`Layer::fields`].
     pub field: usize,
-    /// Which element, for an array of layers.
+    /// The element, if the field is an array of layers.
     pub element: Option<Element>,
 }
 
 /// An element of an array of layers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Element {
-    /// The one at a known place.
+    /// The element at a dimension.
     At(Dim),
-    /// The one at `factor * counter + offset`.
+    /// The element at `factor * counter + offset`.
     Counter {
-        /// The counter of a loop.
+        /// The counter of an enclosing loop.
         counter: LocalId,
-        /// What it is multiplied by.
+        /// Not 0.
         factor: i64,
-        /// What is added.
+        /// A dimension expression.
         offset: Dim,
     },
 }
 
 impl Element {
-    /// The one at the counter of a loop.
+    /// The element at the counter of a loop.
     pub fn counter(counter: LocalId) -> Element {
         Element::Counter { counter, factor: 1, offset: Dim::zero() }
     }
 }
 
-/// An expression.
+/// An expression with its type and range in the source.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// What it computes.
+    /// The variant, with its operands.
     pub kind: ExprKind,
-    /// The type of its value.
+    /// Type of the value.
     pub ty: Type,
-    /// Its place.
+    /// Range in the source.
     pub span: Span,
 }
 
-/// The forms of [`Expr`]. An axis is a place in the operand's [`Shape::axes`], where `..` counts as one; see
-/// [`Shape::expanded_axis`].
+/// The variants of [`Expr`]. An axis is an index into the operand's [`Shape::axes`], where `..`
+/// counts as one; see [`Shape::expanded_axis`].
 #[derive(Clone, Debug)]
 pub enum ExprKind {
     /// A literal scalar.
@@ -449,219 +460,225 @@ pub enum ExprKind {
     Generic(String),
     /// The value of a variable.
     Local(LocalId),
-    /// A parameter of the layer at the path, or what a state of it is here.
+    /// A parameter of the layer at the path, or the current value of a state.
     Param {
-        /// The layer.
+        /// The layer that contains it.
         path: LayerPath,
-        /// The field's place in [`Layer::fields`].
+        /// Index in [`Layer::fields`].
         field: usize,
     },
-    /// On each element.
+    /// An operation on each element.
     Unary(UnaryOp, Box<Expr>),
-    /// On pairs of elements of one type, broadcast.
+    /// An operation on pairs of elements of one type, broadcast.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// On pairs of elements of one type, broadcast.
+    /// A comparison of pairs of elements of one type, broadcast.
     Compare(CmpOp, Box<Expr>, Box<Expr>),
     /// `where(condition, a, b)`, broadcast.
     Where(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// To the element type of the expression's type.
+    /// Converts to the element type of the expression's type.
     Cast(Box<Expr>),
-    /// `a @ b`. A left operand of one axis is a row, a right one a column, and the axis is gone in the result.
+    /// `a @ b`. A left operand of one axis is a row, a right one a column; the result lacks that
+    /// axis.
     Matmul(Box<Expr>, Box<Expr>),
-    /// `x.T`: the last two axes change places.
+    /// `x.T`: swaps the last two axes.
     Transpose(Box<Expr>),
     /// `einsum`. Every name of the pattern is one dimension.
     Einsum(pattern::Einsum, Vec<Expr>),
-    /// `rearrange`.
+    /// `rearrange`, with all lengths resolved.
     Rearrange {
-        /// The operand.
+        /// The tensor that is rearranged.
         x: Box<Expr>,
         /// The axes before and after.
         pattern: pattern::Rearrange,
         /// The length of every name in the pattern.
         sizes: BTreeMap<String, Dim>,
     },
-    /// Operands one after another along an axis.
+    /// Concatenates the operands along an axis.
     Concat(Vec<Expr>, usize),
-    /// Equal parts along an axis, the axis kept: a tuple.
+    /// Equal parts along an axis, which is kept: a tuple.
     Split {
-        /// The operand.
+        /// The tensor that is split.
         x: Box<Expr>,
-        /// The axis.
+        /// The axis that is divided.
         axis: usize,
-        /// How many parts.
+        /// At least 1.
         parts: usize,
     },
-    /// The slices along an axis, the axis gone: a tuple.
+    /// The slices along an axis, which is removed: a tuple.
     Unbind {
-        /// The operand.
+        /// The tensor that is split.
         x: Box<Expr>,
-        /// The axis.
+        /// The axis that is removed.
         axis: usize,
     },
-    /// `low` and `high` elements of a scalar before and after an axis.
+    /// Adds `low` and `high` elements of a scalar before and after, along an axis.
     Pad {
-        /// The operand.
+        /// The tensor that is padded.
         x: Box<Expr>,
-        /// The axis.
+        /// The axis that grows.
         axis: usize,
-        /// How many before.
+        /// Number of elements before.
         low: Dim,
-        /// How many after.
+        /// Number of elements after.
         high: Dim,
-        /// The scalar.
+        /// The padding, a scalar.
         value: Box<Expr>,
     },
     /// `x[..]`: one entry for each axis of the operand, in order (`..` as one).
     Index {
-        /// The operand.
+        /// The indexed tensor.
         base: Box<Expr>,
-        /// What is taken of each axis.
+        /// One for each axis.
         entries: Vec<Entry>,
     },
-    /// A tensor with part of it replaced: of each axis what its entry says, none a gather. The value has the shape of the part,
-    /// or broadcasts to it.
+    /// A tensor with a part replaced, which the entries select as in an index; none is a gather.
+    /// The value has the shape of the part, or broadcasts to it.
     Update {
-        /// The tensor.
+        /// The original tensor.
         base: Box<Expr>,
-        /// What is replaced of each axis.
+        /// One for each axis.
         entries: Vec<Entry>,
-        /// What replaces it.
+        /// The new part.
         value: Box<Expr>,
     },
     /// `0, 1, .., n-1`
     Iota(Dim),
     /// A scalar, repeated over the shape of the expression's type.
     Full(Box<Expr>),
-    /// `bool`-free one-hot rows: 1 where the class is the operand's element, else 0; the classes are a new last axis.
+    /// One-hot rows: 1 where the class equals the operand's element, else 0; the classes are a new
+    /// last axis.
     OneHot(Box<Expr>, Dim),
     /// `causal(q_len, kv_len)`
     Causal(Dim, Dim),
     /// A reduction over axes, in ascending order.
     Reduce {
-        /// What is computed.
+        /// Sum, mean, minimum, maximum and so on.
         kind: ReduceKind,
-        /// The operand.
+        /// The tensor that is reduced.
         x: Box<Expr>,
-        /// The axes; `..` may be among them, for all that it stands for.
+        /// The axes; may include `..`, for all axes that it stands for.
         axes: Vec<usize>,
-        /// Do the axes stay, with length 1?
+        /// Are the axes kept, with length 1?
         keep: bool,
     },
-    /// Along an axis.
+    /// An operation along an axis.
     Along(AxisOp, Box<Expr>, usize),
-    /// The first elements along an axis in order, equal ones in the order of their indices.
+    /// The first elements along an axis in sorted order, equal ones by index.
     Ordered {
-        /// What is taken of them.
+        /// Elements, indices or both.
         order: Order,
-        /// The operand.
+        /// The tensor that is sorted.
         x: Box<Expr>,
-        /// The axis.
+        /// The axis that is sorted along.
         axis: usize,
-        /// The greatest first?
+        /// Largest first?
         descending: bool,
-        /// How many.
+        /// The number of elements returned.
         first: Dim,
     },
-    /// Of each line along an axis the elements at the indices of the same line of another tensor.
+    /// For each line along an axis, the elements at the indices in the same line of another tensor.
     TakeAlong {
-        /// The operand.
+        /// The tensor that is indexed.
         x: Box<Expr>,
-        /// The indices; its other axes are those of the operand.
+        /// The indices; all other axes equal the operand's.
         at: Box<Expr>,
-        /// The axis.
+        /// The axis that is indexed.
         axis: usize,
     },
-    /// Windows of an axis, which becomes two: how many there are, and how long they are.
+    /// Windows of an axis, which becomes two: their number and their length.
     Windows {
-        /// The operand.
+        /// The tensor of the windows.
         x: Box<Expr>,
-        /// The axis.
+        /// The axis that is split.
         axis: usize,
-        /// From one window to the next.
+        /// The distance between the starts of adjacent windows.
         stride: Dim,
     },
-    /// Each so-manieth element of an axis, from the first on.
+    /// Every `step`-th element of an axis, starting at the first.
     Every {
-        /// The operand.
+        /// The tensor that is indexed.
         x: Box<Expr>,
-        /// The axis.
+        /// The axis that is indexed.
         axis: usize,
-        /// From one element to the next.
+        /// The distance between elements, at least 1.
         step: Dim,
     },
-    /// A tensor with slices along an axis written at indices, or added there, in the order of the indices.
+    /// A tensor with slices along an axis written or added at indices, in the order of the indices.
     Scatter {
-        /// The tensor.
+        /// The original tensor.
         x: Box<Expr>,
-        /// The indices.
+        /// Integers along `axis`.
         at: Box<Expr>,
-        /// The slices: the axes of the indices take the axis's place. It has that shape, or broadcasts to it.
+        /// The slices: their shape has the axes of the indices in place of the axis, or broadcasts
+        /// to that.
         value: Box<Expr>,
-        /// The axis.
+        /// The axis that is indexed.
         axis: usize,
-        /// Are they added?
+        /// Are slices added instead of written?
         add: bool,
     },
-    /// A call.
+    /// A call of a function, see [`Call`].
     Call(Box<Call>),
-    /// Several values.
+    /// Elements of a tuple, in order.
     Tuple(Vec<Expr>),
-    /// An `if` with a value. The branches assign nothing outside of them unless `carried` says so.
+    /// An `if` with a value. The branches assign only the outer variables in `carried`.
     If {
         /// A `bool` scalar.
         condition: Box<Expr>,
-        /// Where it is true.
+        /// Its value if the condition is true.
         then: Block,
-        /// Where it is false.
+        /// Its value if the condition is false.
         otherwise: Block,
-        /// The variables from outside that either branch assigns, in order.
+        /// The outer variables that either branch assigns, in order.
         carried: Vec<LocalId>,
     },
     /// A block with a value.
     Block(Block),
 }
 
-/// What is taken of elements in order.
+/// The results of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The elements.
+    /// The sorted elements.
     Values,
-    /// Their indices.
+    /// The indices of the sorted elements.
     Places,
     /// The elements and their indices, as a tuple.
     Both,
 }
 
-/// What is taken of an axis.
+/// The selection along one axis.
 #[derive(Clone, Debug)]
 pub enum Entry {
-    /// All of it (also for `..`).
+    /// The whole axis (also for `..`).
     All,
     /// Elements `start..stop`.
     Range(Dim, Dim),
-    /// So many elements from a computed one on: an `i32` or `i64` scalar. A window that leaves the axis is an error of the call.
+    /// This many elements starting at a computed index, an `i32` or `i64` scalar. A window that
+    /// leaves the axis is an error of the call.
     Window(Expr, Dim),
-    /// One element, the axis gone: an `i32` or `i64` scalar. An index out of range is an error of the call.
+    /// The slice at an index, an `i32` or `i64` scalar; the axis is removed. An index out of range
+    /// is an error of the call.
     At(Expr),
-    /// The elements at a tensor of indices, whose axes take the axis's place.
+    /// The slices at a tensor of indices, whose axes replace the axis.
     Gather(Expr),
 }
 
-/// A call of a function, of a sub-layer or a free one.
+/// A call of a function of a sub-layer or of a file.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The function.
+    /// The callee.
     pub function: FunctionId,
-    /// The layer whose function it is; none for a free function. The generics of that layer follow from the instances
-    /// on the path.
+    /// The layer whose function it is; `None` for a function of a file. The generics of that layer
+    /// follow from the instances on the path.
     pub receiver: Option<LayerPath>,
     /// The callee's own generics and the dimensions of its signature, over the caller's names.
     pub dims: BTreeMap<String, Dim>,
     /// The callee's own generic constants.
     pub constants: BTreeMap<String, Constant>,
-    /// What the callee's `..` stands for, if it has one. Arguments with fewer leading axes are broadcast to it.
+    /// The axes that the callee's `..` stands for, if it has one. Arguments with fewer leading axes
+    /// are broadcast to it.
     pub rest: Vec<Axis>,
-    /// The arguments, one for each parameter.
+    /// One for each parameter.
     pub args: Vec<Expr>,
 }

@@ -1,7 +1,8 @@
-//! What an expression is while it is being checked: its type, which may still be open for a literal, and its typed form.
+//! Expressions during type checking: the type, which may still be open for a literal, and the typed
+//! expression.
 //!
-//! In: literals, dimensions and tensors. Out: typed expressions once the element type is settled: a literal or a
-//! dimension takes the type of the other operand, else `f32` or `i32`.
+//! In: literals, dimensions and tensors. Out: typed expressions, once the element type is settled:
+//! a literal or a dimension takes the type of the other operand, else `f32` or `i32`.
 
 use std::fmt;
 
@@ -16,18 +17,18 @@ use crate::source::Span;
 pub(super) enum Ty {
     /// A tensor or a scalar.
     Tensor(Tensor),
-    /// An integer made of dimensions and literals; it has no element type yet.
+    /// An integer computed from dimensions and literals; it has no element type yet.
     Dim(Dim),
-    /// A float made of literals and dimensions; it has no element type yet, and is computed as `f32`.
+    /// A float computed from literals and dimensions; it has no element type yet, and is computed
+    /// as `f32`.
     Float,
-    /// Several values; none for what has no value.
+    /// Several values; empty if there is no value.
     Tuple(Vec<Ty>),
-    /// Wrong, and reported.
+    /// Invalid, which was reported.
     Error,
 }
 
 impl Ty {
-    /// A scalar type.
     pub(super) fn scalar(elem: Elem) -> Ty {
         Ty::Tensor(Tensor { elem, shape: Shape::scalar() })
     }
@@ -40,7 +41,7 @@ impl Ty {
         }
     }
 
-    /// The type once nothing more is known: `i32` for integers, `f32` for floats. None for an error.
+    /// The type with defaults applied: `i32` for integers, `f32` for floats. `None` for an error.
     pub(super) fn settled(&self) -> Option<Type> {
         match self {
             Ty::Tensor(tensor) => Some(Type::Tensor(tensor.clone())),
@@ -51,7 +52,7 @@ impl Ty {
         }
     }
 
-    /// Has it a dimension whose formula is not kept?
+    /// Is any of its dimensions beyond the limits?
     pub(super) fn is_too_long(&self) -> bool {
         match self {
             Ty::Tensor(tensor) => tensor.shape.axes.iter().filter_map(super::axes::Axis::dim).any(Dim::is_too_long),
@@ -61,7 +62,7 @@ impl Ty {
         }
     }
 
-    /// How many tensors and numbers it has.
+    /// The number of tensors and numbers in it.
     pub(super) fn leaves(&self) -> usize {
         match self {
             Ty::Tuple(parts) => parts.iter().map(Ty::leaves).sum(),
@@ -69,7 +70,7 @@ impl Ty {
         }
     }
 
-    /// Is any part of it wrong?
+    /// Is any part of it invalid?
     pub(super) fn is_error(&self) -> bool {
         match self {
             Ty::Error => true,
@@ -79,7 +80,7 @@ impl Ty {
     }
 }
 
-/// As messages show it.
+/// The description in messages.
 impl fmt::Display for Ty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -119,19 +120,19 @@ impl fmt::Display for Type {
 #[derive(Clone, Debug)]
 pub(super) struct TypedExpr {
     pub(super) ty: Ty,
-    /// Its typed form. Of an open type it is the form under the settled type; of an error it is a placeholder that no
-    /// program with diagnostics free of errors contains.
+    /// The typed expression. If the type is open, it uses the settled type; after an error it is a
+    /// placeholder, which no program without errors contains.
     pub(super) expr: Expr,
 }
 
 impl TypedExpr {
-    /// What stands for a wrong expression.
+    /// The placeholder for an invalid expression.
     pub(super) fn error(span: Span) -> TypedExpr {
         let ty = Type::Tuple(Vec::new());
         TypedExpr { ty: Ty::Error, expr: Expr { kind: ExprKind::Tuple(Vec::new()), ty, span } }
     }
 
-    /// A tensor.
+    /// A value with a tensor type.
     pub(super) fn tensor(kind: ExprKind, elem: Elem, shape: Shape, span: Span) -> TypedExpr {
         let tensor = Tensor { elem, shape };
         TypedExpr { ty: Ty::Tensor(tensor.clone()), expr: Expr { kind, ty: Type::Tensor(tensor), span } }
@@ -148,12 +149,12 @@ impl TypedExpr {
         TypedExpr { ty: Ty::Float, expr: Expr { kind, ty: scalar(Elem::F32), span } }
     }
 
-    /// Where it stands.
+    /// Range in the source.
     pub(super) fn span(&self) -> Span {
         self.expr.span
     }
 
-    /// The tensor type, if it has one by now.
+    /// The tensor type, if it is settled.
     pub(super) fn as_tensor(&self) -> Option<&Tensor> {
         match &self.ty {
             Ty::Tensor(tensor) => Some(tensor),
@@ -167,7 +168,7 @@ pub(super) fn scalar(elem: Elem) -> Type {
     Type::Tensor(Tensor { elem, shape: Shape::scalar() })
 }
 
-/// A dimension as a scalar of a number type.
+/// A dimension as a scalar of a numeric type.
 pub(super) fn dim_expr(dim: &Dim, elem: Elem, span: Span) -> Expr {
     let kind = match dim.as_const() {
         Some(n) if elem.is_float() => ExprKind::Const(Scalar::Float(n as f64)),
@@ -187,7 +188,7 @@ pub(super) fn int_fits(n: i64, elem: Elem) -> bool {
     }
 }
 
-/// Is it an integer that `i32` does not have, the type that an integer takes by default?
+/// Is it an integer beyond `i32`, the default type of integers?
 pub(super) fn is_large(value: &TypedExpr) -> bool {
     matches!(&value.ty, Ty::Dim(dim) if dim.as_const().is_some_and(|n| !int_fits(n, Elem::I32)))
 }
@@ -197,7 +198,7 @@ pub(super) fn overflows(x: f64, elem: Elem) -> bool {
     x.is_finite() && !round_to(elem, x).is_finite()
 }
 
-/// What is wrong with a literal that is too large.
+/// The message for a literal that is too large.
 pub(super) fn too_large(value: Scalar, elem: Elem) -> String {
     let largest = match elem {
         Elem::F16 => "65504",
@@ -210,7 +211,7 @@ pub(super) fn too_large(value: Scalar, elem: Elem) -> String {
     )
 }
 
-/// A literal as an author writes it.
+/// A literal in source syntax.
 pub(super) fn show_scalar(value: Scalar) -> String {
     match value {
         Scalar::Int(n) => n.to_string(),
@@ -222,7 +223,8 @@ pub(super) fn show_scalar(value: Scalar) -> String {
     }
 }
 
-/// A value of open type as one of the given element type, or why not. Tensors stay as they are.
+/// Coerces a value of open type to an element type, or returns the reason why it cannot. Tensors
+/// are unchanged.
 pub(super) fn coerce(value: TypedExpr, elem: Elem) -> Result<Expr, String> {
     let TypedExpr { ty, expr } = value;
     match ty {

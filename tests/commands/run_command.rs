@@ -417,7 +417,7 @@ fn a_model_of_very_many_layers_is_refused() {
     for command in commands {
         let (code, _, told) = attnc(&command.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(code, 1, "{command:?}: {told}");
-        let expected = "error[E0611]: the model has more than 1048576 tensors, which is the most that is possible: `h.*.w` has \
+        let expected = "error[E0611]: the model has more than 1048576 tensors, the maximum: `h.*.w` has \
                         1000000000, in arrays of up to 1000000000 layers";
         assert!(told.starts_with(expected), "{command:?}: {told}");
     }

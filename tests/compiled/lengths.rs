@@ -346,12 +346,12 @@ fn texts_are_read_back_and_checked() {
     let line = "  length %1, name=\"N\", most=C\n";
     for (changed, told) in [
         (good.replacen(line, "", 1), "has the dimension N"),
-        (format!("{}{line}", good.replacen(line, "", 1)), "the dimension N has no value here"),
-        (format!("{line}{good}"), "the dimension N has a value already"),
-        (good.replace("\"N\"", "\"C\""), "the dimension C has a value already"),
-        (good.replace("most=C", "most=N"), "N is not known on entry"),
+        (format!("{}{line}", good.replacen(line, "", 1)), "the dimension N is not set here"),
+        (format!("{line}{good}"), "the dimension N is set twice"),
+        (good.replace("\"N\"", "\"C\""), "the dimension C is set twice"),
+        (good.replace("most=C", "most=N"), "N is unknown on entry"),
         (good.replace("length %1", "length %0"), "an integer scalar"),
-        (good.replace(line, &format!("{line}  length %1, name=\"M\", most=N\n")), "N is not known on entry"),
+        (good.replace(line, &format!("{line}  length %1, name=\"M\", most=N\n")), "N is unknown on entry"),
     ] {
         let refused = ir::verify(&read(&text(&changed))).expect_err(told).to_string();
         assert!(refused.contains(told), "{changed}\n{refused}");

@@ -388,11 +388,11 @@ while True:
         break
     except small.AttncError as error:
         assert "CUDA_ERROR_INVALID_VALUE" in str(error), error
-        if "a number that the plan reads" in str(error) or "the report of errors" in str(error) and number < 11:
+        if "a number that the plan reads" in str(error) or "the error report" in str(error) and number < 11:
             left.append(driver.attnc_standin_left() - before)
     number += 1
 driver.attnc_standin_refuse_copy(ctypes.c_uint64(0))
-# Two arguments; five times a number with the report of errors; two results, and the report.
+# Two arguments; five times a number with the error report; two results, and the report.
 assert number == 16 and len(left) >= 8 and not any(left), (number, left)
 assert climb()[1] == 4
 

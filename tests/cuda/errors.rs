@@ -186,7 +186,7 @@ fn only_auto_falls_back_to_the_processor() {
     let broken = opens("cpu,cuda", "auto", "memory=100");
     assert!(broken.starts_with("5 the GPU is out of memory") && !broken.contains("are left"), "{broken}");
     let full = opens("cpu,cuda", "auto", "memory=0");
-    assert!(full.starts_with("5 the GPU gives no context: the GPU is out of memory"), "{full}");
+    assert!(full.starts_with("5 the GPU's context cannot be created: the GPU is out of memory"), "{full}");
     let rejected = opens("cpu,cuda", "cuda", "reject");
     assert!(
         rejected.starts_with("10 the driver, for CUDA 13.0, rejects") && !rejected.contains("are left"),

@@ -160,7 +160,7 @@ fn syntax_of_python_gives_one_error_each() {
         "write `x[1..]`",
     );
     one_error("to", &function(rows, "concat(x[:1], x[1..], axis = 0)"), "write `x[..1]`");
-    let reversed = "an index that counts down does: `x[S - 1 - iota(S)]`";
+    let reversed = "use an index that counts down: `x[S - 1 - iota(S)]`";
     one_error_in_words("backwards", &function(rows, "x[::-1]"), reversed);
     one_error_in_words("backwards, another entry", &function("(x: f32[S, 4]) -> f32[S]", "x[::-1, 0]"), reversed);
     one_error_in_words("backwards by a step", &function(rows, "x[0..S step -1]"), "`S-1 - iota(S)`");

@@ -4,3 +4,4 @@ mod documents;
 mod extending;
 mod faults;
 mod tidy;
+mod words;

@@ -1,8 +1,10 @@
-//! The loops that measure a GPU, as PTX: they do nothing but what is measured.
+//! PTX loops that measure a GPU, and do nothing else.
 //!
-//! In: nothing. Out: a [`Module`] for all GPUs, and one for Hopper. All kernels have the same parameters (see [`Loop::new`]). `steps` is the
-//! number of steps; at the end a sum is compared with `never`, which no sum is, and written to `out` if they are equal, so that the
-//! assembler leaves out nothing. Operands have random bits, as they have in models. It must not know how kernels are launched.
+//! In: nothing. Out: a [`Module`] for all GPUs, and one for Hopper. All kernels have the same
+//! parameters (see [`Loop::new`]). `steps` is the number of steps; at the end a sum is compared
+//! with `never`, a value that no sum has, and written to `out` if they are equal, so that the
+//! assembler cannot remove the work. Operands have random bits, as in models. It must not know how
+//! kernels are launched.
 
 use crate::ptx::words::{
     Columns, Compare, Ftz, Half, LoadCache, Mma, Relu, Round, Sat, StoreCache, Vector, Wgmma as WgmmaKind,
@@ -12,40 +14,41 @@ use crate::ptx::{
     Version,
 };
 
-/// Threads of a block, where warps work each for themselves and where four of them work together.
+/// Threads per block: where warps work independently, and where warpgroups do.
 pub(super) const THREADS: u32 = 256;
 pub(super) const GROUP: u32 = 128;
-/// Multiply-adds of a thread in a step of `fma`, and sums that do not wait for each other.
+/// Multiply-adds per thread and step of `fma`, which is the number of independent sums.
 pub(super) const FMAS: u32 = 64;
 const SUMS: u32 = 16;
-/// Products of tensor cores in a step.
+/// Tensor core instructions per step.
 pub(super) const PRODUCTS: u32 = 8;
-/// Loads of 16 bytes in a step of a thread that reads.
+/// 16-byte loads per thread and step.
 pub(super) const LOADS: u32 = 4;
-/// Bytes of the tiles that Hopper's products read in shared memory: 64 rows and 256 columns of 128 bytes.
+/// Shared memory for the tiles of a `wgmma`: 64 rows and 256 columns of 128 bytes.
 const TILES: u32 = (64 + 256) * 128;
-/// What the descriptor of such a tile says besides its address: 8 rows in 1024 bytes, swizzled by 128 bytes.
+/// Constant part of the tiles' matrix descriptor: 8 rows in 1024 bytes, 128-byte swizzle.
 const SWIZZLED: i64 = 1 << 62 | 64 << 32 | 1 << 16;
 
-/// How random bits become numbers: what is kept of them, and what is set. Both give numbers of either sign near 1.
+/// How random bits become numbers: an AND mask and an OR mask. The results have either sign and a
+/// magnitude near 1.
 #[derive(Clone, Copy)]
 struct Bits {
     kept: i64,
     set: i64,
 }
 
-/// Two `bf16` in a register, and one `tf32`.
+/// Two `bf16` per register, and one `tf32`.
 const BF16: Bits = Bits { kept: 0x80ff_807f, set: 0x3f00_3f00 };
 const TF32: Bits = Bits { kept: 0x807f_e000, set: 0x3f00_0000 };
 
-/// The loops for all GPUs.
+/// The loops that run on all GPUs.
 pub(super) fn common() -> Module {
     let kernels =
         vec![fma(), products("tensor", Mma::F32Bf16K16, BF16), products("tensor_tf32", Mma::F32Tf32K8, TF32), read()];
     Module { kernels, ..Module::new() }
 }
 
-/// The loops for Hopper's own instructions.
+/// The loops with Hopper's own instructions.
 pub(super) fn hopper() -> Module {
     let kernels = vec![
         group_products("tensor_hopper", WgmmaKind::F32Bf16, BF16),
@@ -54,7 +57,7 @@ pub(super) fn hopper() -> Module {
     Module { version: Version(8, 0), target: Target::SM_90A, kernels, ..Module::new() }
 }
 
-/// Multiply-adds of `f32`.
+/// `f32` multiply-adds.
 fn fma() -> Kernel {
     let mut k =
         Loop::new("fma", THREADS, "Multiply-adds of f32 in each thread, on registers that do not wait for each other.");
@@ -71,7 +74,7 @@ fn fma() -> Kernel {
     k.ends_with(&sums)
 }
 
-/// Products of 16 x 8 on tensor cores, for each warp.
+/// 16 x 8 tensor core matmuls, per warp.
 fn products(name: &str, kind: Mma, bits: Bits) -> Kernel {
     let mut k = Loop::new(name, THREADS, "Products of 16 x 8 on tensor cores in each warp.");
     let (a, b) = (k.regs("a", 4, Type::B32), k.regs("b", 2, Type::B32));
@@ -91,7 +94,7 @@ fn products(name: &str, kind: Mma, bits: Bits) -> Kernel {
     k.ends_with(&sums)
 }
 
-/// Reads `count` pieces of 16 bytes in each step, not through the first cache.
+/// Reads `count` 16-byte pieces per step, bypassing the L1 cache.
 fn read() -> Kernel {
     let mut k = Loop::new(
         "read",
@@ -138,7 +141,7 @@ fn read() -> Kernel {
     k.returns(sum)
 }
 
-/// Products of 64 x 256 on Hopper's tensor cores, for each group of four warps.
+/// 64 x 256 matmuls on Hopper's tensor cores, per warpgroup.
 fn group_products(name: &str, kind: WgmmaKind, bits: Bits) -> Kernel {
     let mut k = Loop::new(name, GROUP, "Products of 64 x 256 on tensor cores in each group of four warps.");
     k.kernel.shared.push(Shared { name: "tiles".into(), align: 1024, bytes: Some(TILES) });
@@ -165,7 +168,8 @@ fn group_products(name: &str, kind: WgmmaKind, bits: Bits) -> Kernel {
     });
     k.push(Op::FenceProxy {}, []);
     k.push(Op::BarSync {}, [Operand::Int(0)]);
-    // Descriptors count in 16 bytes: the right tile follows 64 rows later, the next step 32 bytes.
+    // Descriptors count in units of 16 bytes: the right tile starts 64 rows later, the next k step
+    // 32 bytes later.
     k.push(Op::Shr { ty: Type::U32 }, [Operand::Reg(at), Operand::Reg(tile), Operand::Int(4)]);
     k.push(Op::And { ty: Type::B32 }, [Operand::Reg(at), Operand::Reg(at), Operand::Int(0x3fff)]);
     k.push(Op::CvtInt { sat: Sat::Wrap, to: Type::U64, from: Type::U32 }, [left[0], at].map(Operand::Reg));
@@ -203,7 +207,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// A kernel with the parameters that all of them have.
+    /// Declares the parameters that all kernels share.
     fn new(name: &str, threads: u32, comment: &str) -> Loop {
         let mut kernel = Kernel::new(name);
         kernel.comments.push(comment.to_string());
@@ -254,7 +258,7 @@ impl Loop {
         self.kernel.push_if(condition, false, Op::Bra {}, [Operand::Label(label.into())]);
     }
 
-    /// The next number of a linear congruential generator.
+    /// Advances a linear congruential generator.
     fn random(&mut self, to: Reg, seed: Reg, bits: Bits) {
         let [factor, plus] = [1_664_525, 1_013_904_223].map(Operand::Int);
         let mad = Op::Mad { half: Half::Low, ty: Type::U32 };
@@ -263,7 +267,7 @@ impl Loop {
         self.push(Op::Or { ty: Type::B32 }, [Operand::Reg(to), Operand::Reg(to), Operand::Int(bits.set)]);
     }
 
-    /// A loop that its body leaves, by the label that it is given.
+    /// A loop that its body leaves, through the label that it receives.
     fn repeat(&mut self, name: &str, body: impl FnOnce(&mut Loop, &str)) {
         let (top, end) = (format!("${name}"), format!("${name}_end"));
         self.kernel.label(top.clone());
@@ -272,7 +276,7 @@ impl Loop {
         self.kernel.label(end);
     }
 
-    /// The loop that is measured.
+    /// The measured loop.
     fn steps(&mut self, body: impl FnOnce(&mut Loop)) {
         let (left, done) = (self.reg("n", Type::U32), self.reg("done", Type::Pred));
         self.parameter(left, Type::U32, "steps");
@@ -287,7 +291,7 @@ impl Loop {
         });
     }
 
-    /// The end of a kernel: all sums are needed.
+    /// Ends a kernel so that all sums are used.
     fn ends_with(mut self, sums: &[Reg]) -> Kernel {
         let add = Op::AddFloat { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, ty: Type::F32 };
         for other in &sums[1..] {
@@ -298,7 +302,7 @@ impl Loop {
         self.returns(bits)
     }
 
-    /// The end of a kernel: a word is needed.
+    /// Ends a kernel so that a word is used.
     fn returns(mut self, word: Reg) -> Kernel {
         let (never, out) = (self.reg("never", Type::U32), self.reg("out", Type::U64));
         let equal = self.reg("equal", Type::Pred);

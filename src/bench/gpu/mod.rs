@@ -1,11 +1,12 @@
-//! What a GPU can do at best, measured here and now: multiply-adds a second, on tensor cores (16-bit floats, `tf32`) and without, bytes read a second from the
-//! second cache and from memory.
+//! Measures the ceilings of a GPU: multiply-adds per second, with tensor cores (16-bit floats,
+//! `tf32`) and without, and bytes read per second from the L2 cache and from memory.
 //!
-//! In: the number of a device. Out: [`Ceilings`], and whose they are. The loops are PTX (`loops`), verified and printed as kernels are.
-//! They do nothing but what is measured, with numbers as random as those of models, since a GPU that multiplies zeros takes less power
-//! and is faster. The best of several rounds counts, as on a processor. It must not know kernels of models.
+//! In: the number of a device. Out: [`Ceilings`], and the device's name. The loops are PTX
+//! (`loops`), verified and printed like kernels. Their operands are as random as in models,
+//! since a GPU that multiplies zeros draws less power and runs faster. The best of several rounds
+//! counts, as on a CPU. It must not know the kernels of models.
 //!
-//! On a simulator of a GPU the loops run once, so that it is seen that they are right; there are no ceilings then.
+//! On a simulated GPU each loop runs once, to test that it is correct; no ceilings are reported.
 
 mod driver;
 mod loops;
@@ -15,34 +16,34 @@ use super::Products;
 use super::ceilings::{Ceilings, Memory};
 use crate::ptx::{Module, Target, text, verify};
 
-/// Rounds of each measurement.
+/// Number of rounds of each measurement.
 const ROUNDS: usize = 7;
-/// How many seconds a round takes at least.
+/// Minimum duration of a round in seconds.
 const ROUND: f64 = 0.01;
-/// Blocks on each multiprocessor where threads multiply, where they read, and where groups of warps multiply.
+/// Blocks per multiprocessor for multiply-adds, for reads, and for warpgroups.
 const MULTIPLYING: u32 = 8;
 const READING: u32 = 4;
 const GROUPS: u32 = 2;
-/// Bytes that a block reads at a time, 16 with each load.
+/// Bytes that a block reads at a time, 16 per load.
 const BLOCK: u64 = (loops::THREADS * loops::LOADS * 16) as u64;
-/// Bytes to read from memory, at most and at least.
+/// Maximum and minimum size of the buffer read from memory.
 const BUFFERS: (u64, u64) = (2 << 30, 64 << 20);
 
-/// Whose ceilings were measured.
+/// The measured device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// What the driver calls the GPU.
+    /// The driver's name for the GPU.
     pub name: String,
-    /// Is it simulated? Then nothing was measured.
+    /// A simulated GPU, whose ceilings are meaningless.
     pub simulated: bool,
-    /// What it can do.
+    /// Its ceilings.
     pub ceilings: Ceilings,
 }
 
 /// Is the GPU of this number simulated?
 ///
 /// # Errors
-/// What the driver said, in words.
+/// The error of the driver.
 pub fn is_simulated(ordinal: i32) -> Result<bool, String> {
     Gpu::open(ordinal).map(|gpu| gpu.simulated)
 }
@@ -50,7 +51,7 @@ pub fn is_simulated(ordinal: i32) -> Result<bool, String> {
 /// Measures the GPU of this number.
 ///
 /// # Errors
-/// What the driver said, in words.
+/// The error of the driver.
 pub fn measure(ordinal: i32) -> Result<Measured, String> {
     let gpu = Gpu::open(ordinal)?;
     let common = gpu.load(&checked(&loops::common())?)?;
@@ -84,7 +85,7 @@ pub fn measure(ordinal: i32) -> Result<Measured, String> {
     let wide = launch(MULTIPLYING, loops::THREADS, 0);
     let threads = f64::from(wide.blocks * loops::THREADS);
     let floats = rate(&gpu, &common.kernel("fma")?, &wide, threads * f64::from(loops::FMAS) * 2.0)?;
-    // The rate of tensor cores, the best of the loops; a product adds `depth` terms to each sum.
+    // The best rate of several tensor core loops; a matmul adds `depth` terms to each sum.
     let tensor = |names: [&str; 2], depth: u32| {
         let products = |rows: u32, columns: u32| 2.0 * f64::from(loops::PRODUCTS * rows * columns * depth);
         let every = rate(&gpu, &common.kernel(names[0])?, &wide, threads / 32.0 * products(16, 8))?;
@@ -108,7 +109,7 @@ pub fn measure(ordinal: i32) -> Result<Measured, String> {
     Ok(Measured { name: gpu.name.clone(), simulated: gpu.simulated, ceilings })
 }
 
-/// The text of loops, once they are verified.
+/// Verifies loops and prints them as PTX.
 fn checked(loops: &Module) -> Result<String, String> {
     match verify(loops) {
         Ok(()) => Ok(text::print(loops)),
@@ -119,17 +120,17 @@ fn checked(loops: &Module) -> Result<String, String> {
     }
 }
 
-/// The texts of all loops with the processor that each is for, for the tests that assemble them.
+/// The PTX of all loops with their target, for tests that assemble it.
 ///
 /// # Errors
-/// What the verifier says.
+/// The verifier's errors.
 pub fn texts() -> Result<Vec<(Target, String)>, String> {
     [loops::common(), loops::hopper()].iter().map(|module| Ok((module.target, checked(module)?))).collect()
 }
 
-/// The best rate of a loop that does `amount` of work in a step.
+/// The best rate of a loop that does `amount` of work per step.
 fn rate(gpu: &Gpu, kernel: &LoadedKernel<'_>, launch: &Launch<'_>, amount: f64) -> Result<f64, String> {
-    // SAFETY: loops read `count` pieces of the data, which has them, and write nothing but `out`.
+    // SAFETY: loops read `count` pieces of `data`, which is that long, and write only `out`.
     let time = |steps: u32| unsafe { gpu.time(kernel, launch, steps) };
     let mut steps = 1;
     if gpu.simulated {
@@ -161,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Rates count the work that stands between the label of a step and the jump back to it.
+    /// Counts the work between a step's label and its back edge.
     #[test]
     fn a_step_does_the_work_that_is_counted() {
         let is_work = |op: &Op| matches!(op, Op::Fma { .. } | Op::Mma { .. } | Op::Wgmma { .. } | Op::Ld { .. });

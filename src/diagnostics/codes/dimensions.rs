@@ -42,7 +42,7 @@ codes! {
     - failing: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<0.5>\n}\n";
     - fixed: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D, eps = 0.5>\n}\n";
 
-    /// A `where` clause that is no comparison of dimensions.
+    /// A `where` clause that is not a comparison of dimensions.
     WHERE_FORM = "E0407", "a `where` clause must compare dimensions";
     rule: "A `where` clause compares two dimension expressions, or states that one divides another: `D % H == 0`.\n\
            Several are separated by commas, or joined by `and`.";
@@ -56,7 +56,7 @@ codes! {
     - failing: "use std.nn\nmodel M {\n    attn: SelfAttention<10, 3>\n    pub fn forward(x: f32[S, 10]) -> f32[S, 10] { attn(x) }\n}\n";
     - fixed: "use std.nn\nmodel M {\n    attn: SelfAttention<10, 2>\n    pub fn forward(x: f32[S, 10]) -> f32[S, 10] { attn(x) }\n}\n";
 
-    /// Something else where a dimension is needed.
+    /// Something other than a dimension where a dimension is required.
     NOT_A_DIMENSION = "E0409", "expected a dimension";
     rule: "Shapes, slices and the generics of layers are made of dimensions: names, integers, and formulas of\n\
            these with `+ - * / %`, `floor_div(a, b)`, `ceil_div(a, b)`, `min(a, b)` and `max(a, b)`.";
@@ -76,7 +76,7 @@ codes! {
     - failing: "layer L<D> {\n    weight: f32[2 - 3]\n}\n";
     - fixed: "layer L<D> {\n    weight: f32[3 - 2]\n}\n";
 
-    /// A generic's default that is no number.
+    /// A generic's default that is not a number.
     GENERIC_DEFAULT = "E0412", "a default must be a constant";
     rule: "The default of a generic is a literal, or for a dimension a formula of the generics before it.";
     - failing: "model M<D = sqrt(4)> {\n    weight: f32[D]\n    pub fn forward(x: f32[D]) -> f32[D] { x * weight }\n}\n";
@@ -92,34 +92,34 @@ codes! {
     /// Two `where` clauses that cannot both hold.
     WHERE_CONFLICT = "E0414", "`where` clauses contradict each other";
     rule: "The `where` clauses of a layer or function hold together, whatever their order. Clauses that no dimensions satisfy\n\
-           are an error where they stand: nothing could ever use what has them.";
+           are an error where they stand: nothing could ever use the layer or function.";
     - failing: "fn f(x: f32[D]) -> f32[D] where D % 2 == 0, D % 4 == 1 { x }\n";
     - fixed: "fn f(x: f32[D]) -> f32[D] where D % 2 == 1, D % 4 == 1 { x }\n";
 
-    /// A dimension with a computed value whose bound is not known on entry.
+    /// A dimension with a computed value whose bound is unknown on entry.
     LENGTH_BOUND = "E0415", "a computed length has no bound";
-    rule: "`let dim N = value where N <= C` makes a name for a length that is computed. Room is made for the most that it can be,\n\
-           so a clause says what that is, in dimensions that are known when the function is called. Other clauses may say\n\
+    rule: "`let dim N = value where N <= C` names a computed length. Memory is allocated for its maximum,\n\
+           so a clause must bound it by dimensions that are known when the function is called. Other clauses may state\n\
            more (`S <= N`, `N % 2 == 0`). Each is checked where `N` has its value, and known from there on. An equality is no\n\
            clause: what equals a formula needs no name.";
     - failing: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        let dim N = n\n        sum(k[0..N])\n    }\n}\n";
     - fixed: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        let dim N = n where N <= C\n        sum(k[0..N])\n    }\n}\n";
 
-    /// A length that is no integer.
+    /// A length that is not an integer.
     LENGTH_VALUE = "E0416", "a length must be an integer";
     rule: "The value of `let dim N = value` is an `i32` or `i64` scalar. A value below 0, or above the bound, is an error of the\n\
            call.";
     - failing: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: f32) -> f32 {\n        let dim N = n where N <= C\n        sum(k[0..N])\n    }\n}\n";
     - fixed: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: f32) -> f32 {\n        let dim N = cast<i64>(n) where N <= C\n        sum(k[0..N])\n    }\n}\n";
 
-    /// Two dimensions of one name in a function.
+    /// Two dimensions with the same name in a function.
     LENGTH_NAME = "E0417", "a dimension has a name of its own";
-    rule: "The name in `let dim N = value` is that of no other dimension and no constant of the function or its layer, and of no\n\
+    rule: "The name in `let dim N = value` must differ from all dimensions and constants of the function and its layer, and from every\n\
            other `let dim` of the function, also where the two are in different blocks.";
     - failing: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        var y = 0.0\n        if n > 2 {\n            let dim N = n where N <= C\n            y = sum(k[0..N])\n        } else {\n            let dim N = n + 1 where N <= C\n            y = max(k[0..N])\n        }\n        y\n    }\n}\n";
     - fixed: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        var y = 0.0\n        if n > 2 {\n            let dim N = n where N <= C\n            y = sum(k[0..N])\n        } else {\n            let dim P = n + 1 where P <= C\n            y = max(k[0..P])\n        }\n        y\n    }\n}\n";
 
-    /// A value whose type names a length that is not known where the value goes.
+    /// A value that leaves the block of a length which its type mentions.
     LENGTH_LEAVES = "E0418", "a length is not known outside of its block";
     rule: "A dimension that `let dim` makes is known from there to the end of its block. A value whose shape names it does not\n\
            leave the block: neither as the block's value, nor as the function's result, whose shape the caller must know.";

@@ -1,4 +1,4 @@
-//! Codes E06xx: entry points, their arguments, and what is bound on the command line.
+//! Codes E06xx: entry points, their arguments, and bindings on the command line.
 
 use super::codes;
 
@@ -22,7 +22,7 @@ codes! {
     - failing: "model M<D = 4> {\n    pub fn forward(x: f32[D]) { let _y = x }\n}\n";
     - fixed: "model M<D = 4> {\n    pub fn forward(x: f32[D]) -> f32[D] { x }\n}\n";
 
-    /// A function whose argument is no tensor.
+    /// A function with an argument that is not a tensor.
     ARGUMENT_TYPE = "E0604", "arguments must be tensors";
     rule: "The arguments of functions are tensors. Layers are accessed as fields; several tensors are several arguments.";
     - failing: "fn f(x: (f32[S], f32[S])) -> f32[S] { x }\n";
@@ -32,11 +32,11 @@ codes! {
     NO_MODEL = "E0605", "the file has no model";
     rule: "A program is compiled from a `model`; a file with only layers can be checked but not compiled.";
 
-    /// There are several models, and none was chosen.
+    /// There are several models, and `--entry` selects none.
     WHICH_MODEL = "E0606", "the file has several models";
     rule: "`--entry NAME` selects the model to compile.";
 
-    /// A dimension is bound on the command line that the model does not have.
+    /// A dimension bound on the command line that the model does not have.
     UNKNOWN_BINDING = "E0607", "unknown dimension on the command line";
     rule: "`--dim NAME=VALUE` binds a generic of the model, to a number or to an element type, or a dimension of its entry points.";
 
@@ -54,7 +54,7 @@ codes! {
     rule: "With the bound values, a tensor may have at most 2^40 elements, where each run-time dimension counts as 1. The ends\n\
            of slices, paddings and taps count too.";
 
-    /// Inlining makes too much code.
+    /// Inlining generates too much code.
     PROGRAM_SIZE = "E0611", "the program is too large";
     rule: "Layers and functions are inlined into each entry point, which may make a program too long or too deeply nested. The\n\
            body of a loop over an array of layers is inlined only once. A model may have at most 2^20 parameter tensors,\n\
@@ -65,9 +65,9 @@ codes! {
     rule: "A tap in a loop over a range is stacked along the loop. Its shape must be known when the call begins, so the ends\n\
            of the range must be dimensions.";
 
-    /// A default of an argument that cannot be one.
-    DEFAULT = "E0613", "a default of an argument that cannot be one";
-    rule: "An argument with a default may be omitted by a call, and is the default for all elements then: a literal, or a formula\n\
+    /// A default of an argument that is not allowed.
+    DEFAULT = "E0613", "an invalid default of an argument";
+    rule: "An argument with a default may be omitted in a call; all its elements are then the default: a literal, or a formula\n\
            of dimensions. Such arguments come last. Dimensions that only they have cannot be inferred. An entry point is\n\
            called from outside, with all its arguments; another entry point can omit them.";
     - failing: "fn scaled(k: f32 = 2, x: f32[S]) -> f32[S] { x * k }\n";

@@ -8,12 +8,12 @@ codes! {
     rule: "IR text consists of lines: a head, phrases separated by commas, `: type` and a location. Brackets must match, and\n\
            strings end on their line. The message names the first token that does not fit the grammar.";
 
-    /// A phrase does not have the form that belongs there.
+    /// A phrase that is well formed, but not allowed there.
     FORM = "E0702", "a phrase in IR text has the wrong form";
     rule: "An operand is a value (`%3`) or a literal; bare integers are indices, bare floats are f32, others show their\n\
            type: `i32(3)`. A result is written `%3 = operation operands, attribute=value : type`.";
 
-    /// A name that nothing defines.
+    /// An undefined name.
     UNKNOWN_NAME = "E0703", "an unknown name in IR text";
     rule: "Operations and kinds are listed in the table of operations; values and blocks are defined in the function; files\n\
            are listed by the module.";

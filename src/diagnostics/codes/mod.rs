@@ -1,8 +1,9 @@
 //! The registry of error codes: for each, an explanation, with a failing and a corrected example.
 //!
-//! One file for each range of codes; a stage adds its codes there with the `codes!` macro, which makes
-//! a constant (`codes::shapes::MATMUL_INNER`) and the entry that `attnc explain` prints.
-//! Tests compile every failing example (it must give its code) and every corrected one (it must not).
+//! There is one file for each range of codes; a stage adds its codes there with the `codes!` macro,
+//! which generates a constant (`codes::shapes::MATMUL_INNER`) and the entry that `attnc explain`
+//! prints. Tests compile every failing example, which must report its code, and every corrected
+//! one, which must not.
 
 pub mod dimensions;
 pub mod driver;
@@ -16,14 +17,14 @@ pub mod weights;
 
 use std::fmt;
 
-/// The code of a rule, such as `E0301`. Made by the `codes!` macro alone.
+/// The code of a rule, such as `E0301`. Only the `codes!` macro creates codes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code(&'static str);
 
 impl Code {
-    /// Is it a syntax error: about text that could not be parsed?
+    /// Is it a syntax error, i.e. about text that could not be parsed?
     pub fn is_unread(self) -> bool {
-        // An unused value or comment was parsed.
+        // Unused values and comments were parsed.
         self.0.starts_with("E01") && self != syntax::UNUSED_VALUE && self != syntax::LOST_DOC
     }
 
@@ -32,7 +33,7 @@ impl Code {
         self.0
     }
 
-    /// The registry's entry of this code.
+    /// The entry of this code in the registry.
     pub fn entry(self) -> Option<&'static Entry> {
         find(self.0)
     }
@@ -50,23 +51,24 @@ impl fmt::Debug for Code {
     }
 }
 
-/// What is known about a code.
+/// The documentation of a code.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The code.
+    /// Unique in the registry.
     pub code: Code,
     /// The rule in a few words.
     pub title: &'static str,
-    /// The rule in full, and why it is so.
+    /// The rule in full, with its reason.
     pub rule: &'static str,
-    /// A failing program and its corrected form; none for errors that no program text can show.
+    /// A failing program and its corrected version; `None` for errors that no program text can
+    /// cause.
     pub example: Option<Example>,
 }
 
-/// A pair of programs that differ in what the code is about.
+/// Two programs that differ only in the mistake.
 #[derive(Clone, Copy, Debug)]
 pub struct Example {
-    /// A program that gives the code.
+    /// A program that reports the code.
     pub failing: &'static str,
     /// The same program without the mistake.
     pub fixed: &'static str,
@@ -112,7 +114,7 @@ macro_rules! codes {
 }
 pub(crate) use codes;
 
-/// The entries of all ranges, by code.
+/// The entries of all ranges, ordered by code.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
     [
         driver::ENTRIES,
@@ -129,7 +131,7 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
     .flatten()
 }
 
-/// The entry of a code given as text, in either case (`e0301`).
+/// The entry of a code given as text, case-insensitive (`e0301`).
 pub fn find(code: &str) -> Option<&'static Entry> {
     all().find(|entry| entry.code.0.eq_ignore_ascii_case(code))
 }

@@ -12,7 +12,7 @@ codes! {
     - failing: "fn f(x: f32[S, D]) -> f32[S, D] {\n    softmax(scores)\n}\n";
     - fixed: "fn f(scores: f32[S, D]) -> f32[S, D] {\n    softmax(scores)\n}\n";
 
-    /// A name in a shape that is no dimension.
+    /// A name in a shape that is not a dimension.
     UNKNOWN_DIMENSION = "E0202", "unknown dimension";
     rule: "A dimension is introduced by the generics of its layer or function, or by the shapes of the\n\
            arguments. Results, fields, `where` clauses and shapes inside a function can only use dimensions that\n\
@@ -33,7 +33,7 @@ codes! {
     - failing: "use std.nm\n";
     - fixed: "use std.nn\n";
 
-    /// Two declarations of one name in one place.
+    /// Two declarations of one name in the same scope.
     DUPLICATE = "E0205", "a name is declared twice";
     rule: "The layers and functions of a file must have distinct names, and so must the fields and functions of a layer, the\n\
            generics in `<..>`, and the arguments in `(..)`. A `let` may reuse (shadow) a name.";
@@ -47,7 +47,7 @@ codes! {
     - failing: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D>\n    fn forward(x: f32[D]) -> f32[D] { x + norm }\n}\n";
     - fixed: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D>\n    fn forward(x: f32[D]) -> f32[D] { x + norm(x) }\n}\n";
 
-    /// A call of something that is no function.
+    /// A call of something that is not a function.
     NOT_CALLABLE = "E0207", "this cannot be called";
     rule: "Functions and layers can be called; calling a layer calls its `forward`. A tensor is indexed with\n\
            brackets, `x[i]`, and `for` iterates over an array of layers.";
@@ -103,7 +103,7 @@ codes! {
     - failing: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D>\n    fn forward(x: f32[D]) -> f32[D] {\n        tap norm\n        norm(x)\n    }\n}\n";
     - fixed: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D>\n    fn forward(x: f32[D]) -> f32[D] {\n        let y = norm(x)\n        tap y\n        y\n    }\n}\n";
 
-    /// A name that is no element type.
+    /// A name that is not an element type.
     UNKNOWN_ELEM = "E0216", "unknown element type";
     rule: "The element types are `f32`, `bf16`, `f16`, `i8`, `i32`, `i64`, `bool`, and those generics of a layer whose\n\
            default is one: `layer Linear<I, O, E = f32>`. A field chooses it, `Linear<D, D, bf16>`, and the layer is\n\

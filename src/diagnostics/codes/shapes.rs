@@ -116,7 +116,7 @@ codes! {
     - failing: "fn f(x: f32[3, D]) -> f32[D] { x[3] }\n";
     - fixed: "fn f(x: f32[3, D]) -> f32[D] { x[2] }\n";
 
-    /// An index that is no integer.
+    /// An index that is not an integer.
     INDEX_TYPE = "E0317", "an index must be an integer";
     rule: "A tensor is indexed with dimensions and integers, or with a tensor of i32 or i64, which gathers one slice for each\n\
            element.";
@@ -129,7 +129,7 @@ codes! {
     - failing: "fn f(mask: i32[S], x: f32[S]) -> f32[S] { where(mask, x, 0) }\n";
     - fixed: "fn f(mask: i32[S], x: f32[S]) -> f32[S] { where(mask != 0, x, 0) }\n";
 
-    /// A pattern with another number of names than the value has parts.
+    /// A tuple pattern whose length differs from that of the value.
     PARTS = "E0319", "wrong number of parts";
     rule: "`let (a, b) = value` needs a tuple with as many parts. `unbind` returns one part for each index of its axis,\n\
            `split` as many as `parts`.";
@@ -143,7 +143,7 @@ codes! {
     - failing: "fn f(x: f32[N, S]) -> f32[S] {\n    let (a, b) = unbind(x)\n    a + b\n}\n";
     - fixed: "fn f(x: f32[2, S]) -> f32[S] {\n    let (a, b) = unbind(x)\n    a + b\n}\n";
 
-    /// Something else where a tensor is needed.
+    /// Something other than a tensor where a tensor is required.
     NOT_A_TENSOR = "E0321", "expected a tensor";
     rule: "Operations take tensors and numbers, not tuples, strings or lists.";
     - failing: "fn f(x: f32[2, S]) -> f32[2, S] { exp(unbind(x)) }\n";
@@ -168,14 +168,14 @@ codes! {
     - failing: "fn f(x: f32[S, D], n: i32) -> f32[D] { sum(x, axis = n) }\n";
     - fixed: "fn f(x: f32[S, D], n: i32) -> f32[D] { sum(x, axis = 0) * cast<f32>(n) }\n";
 
-    /// A block without a value where one is needed.
+    /// A block without a value where a value is required.
     NO_VALUE = "E0325", "a value is missing";
     rule: "The last expression of a block is its value; `let`, assignments and loops have none. Neither does a call\n\
            of a function without `->`, nor an `if` without `else`.";
     - failing: "fn f(x: f32[S]) -> f32[S] {\n    let y = exp(x)\n}\n";
     - fixed: "fn f(x: f32[S]) -> f32[S] {\n    let y = exp(x)\n    y\n}\n";
 
-    /// Leading dimensions that do not fit `..`.
+    /// Leading dimensions that cannot be aligned with `..`.
     REST = "E0326", "the axes do not line up with `..`";
     rule: "`..` stands for any number of leading dimensions, the same ones in all arguments of a function. Another\n\
            dimension cannot be aligned with it, because it is not known which axes correspond. Give both\n\
@@ -209,7 +209,7 @@ codes! {
     - fixed: "use std.nn\nlayer L<D> {\n    norm: [LayerNorm<D>; 2]\n    fn forward(x: f32[D]) -> f32[D] {\n        var y = x\n        for b in norm { y = b(y) }\n        y\n    }\n}\n";
 
     /// A statement whose value is lost.
-    LOST_VALUE = "E0331", "a value is computed and not used";
+    LOST_VALUE = "E0331", "a value is computed but not used";
     rule: "An expression used as a statement has no effect, unless it is the last one in its block, which is the value of\n\
            the block. A newline ends a statement, except inside brackets and after an operator.";
     - failing: "fn f(x: f32[S]) -> f32[S] {\n    exp(x)\n    x + 1\n}\n";
@@ -222,7 +222,7 @@ codes! {
     - failing: "fn f(x: f32[S, D]) -> f32[S, D] { max(x, 0) }\n";
     - fixed: "fn f(x: f32[S, D]) -> f32[S, D] { maximum(x, 0) }\n";
 
-    /// A `break` that no loop is around.
+    /// A `break` outside of a loop.
     BREAK_OUTSIDE = "E0340", "`break` outside of a loop";
     rule: "`break` ends the innermost `for` or `while` around it, in the same function.";
     - failing: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    if any(y > 8) { break }\n    y\n}\n";
@@ -230,19 +230,19 @@ codes! {
 
     /// Statements after a `break`.
     UNREACHED = "E0341", "nothing reaches this statement";
-    rule: "What follows `break` in its block is never executed, and neither is what follows an `if` of which both branches\n\
+    rule: "Statements after a `break` in its block are never executed, and neither are statements after an `if` whose branches both\n\
            break.";
     - failing: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    for i in 0..4 {\n        break\n        y = y * 2\n    }\n    y\n}\n";
     - fixed: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    for i in 0..4 {\n        y = y * 2\n        break\n    }\n    y\n}\n";
 
-    /// A `while` whose condition stays what it is.
+    /// A `while` whose condition never changes.
     ENDLESS = "E0342", "a loop that never ends";
     rule: "The condition of a `while` depends on a variable that the body assigns, or the body leaves the loop with `break`. Else\n\
            the loop would run for ever once its condition holds.";
     - failing: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    while any(x < 8) { y = y * 2 }\n    y\n}\n";
     - fixed: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    while any(y < 8) { y = y * 2 }\n    y\n}\n";
 
-    /// A slice with computed ends whose length nobody knows.
+    /// A slice with computed ends and unknown length.
     SLICE_LENGTH = "E0343", "a slice of unknown length";
     rule: "The ends of a slice may be computed, `x[i..i+P]`, if they differ by a dimension: every tensor has a shape that is known\n\
            in terms of dimensions. That the slice lies in the axis is checked when the program runs.";

@@ -41,7 +41,7 @@ codes! {
 
     /// A closing bracket without its opening one.
     UNOPENED = "E0106", "unmatched closing bracket";
-    rule: "Every `)`, `]` and `}` closes the nearest open bracket of its kind. Here there is none.";
+    rule: "Every `)`, `]` and `}` closes the nearest open bracket of its kind. Here no bracket is open.";
     - failing: "fn scale(x: f32[S]) -> f32[S] {\n    exp(x + 1))\n}\n";
     - fixed: "fn scale(x: f32[S]) -> f32[S] {\n    exp(x + 1)\n}\n";
 
@@ -59,7 +59,7 @@ codes! {
 
     /// An operator of another language.
     FOREIGN_OPERATOR = "E0109", "an operator of another language";
-    rule: "Logic is written `and`, `or`, `not`; a power is `pow(x, y)`; a matrix product is `@`; strings are in double\n\
+    rule: "Logic is written `and`, `or`, `not`; a power is `pow(x, y)`; matmul is `@`; strings are in double\n\
            quotes; there is no `+=`: write `x = x + ..`.";
     - failing: "fn both(a: bool[S], b: bool[S]) -> bool[S] {\n    a && b\n}\n";
     - fixed: "fn both(a: bool[S], b: bool[S]) -> bool[S] {\n    a and b\n}\n";

@@ -7,7 +7,7 @@ codes! {
     WEIGHTS = "E0801", "the weights do not match the program";
     rule: "A weights file is a safetensors file. It must contain a tensor for each parameter of the model, named by its\n\
            path, with the shape and element type of the program. The message lists all that are missing or wrong;\n\
-           `#[name = \"..\"]` before a field says what it is called in the file, and `--random` takes random values\n\
+           `#[name = \"..\"]` before a field gives its name in the file, and `--random` takes random values\n\
            instead of a file. Tensors of `bf16` or `f16` are also accepted for parameters of `f32`: they are converted when\n\
            the weights are loaded, which is exact, and a note says so. The opposite conversion would round, so it is an\n\
            error: convert the file, or declare the parameter with the type in the file.";
@@ -31,9 +31,9 @@ codes! {
            interpreted or compiled. `attnc_taps_written` (in Python `taps.written`) returns for each tap in how many steps it\n\
            was written.";
 
-    /// A call that should give the next token, and gives none.
-    NO_TOKEN = "E0805", "the model gave no next token";
-    rule: "The entry point that `attnc generate` calls gives the number of the next token. `decode.next` gives -1 where a score is\n\
+    /// A call that should return the next token, but returns none.
+    NO_TOKEN = "E0805", "the model returned no next token";
+    rule: "The entry point that `attnc generate` calls returns the next token. `decode.next` returns -1 if a score is\n\
            NaN: then the weights are not those of this program, or a value was too large for its type. Any other number outside\n\
            of the tokenizer's vocabulary cannot be shown: the tokenizer is not that of the model.";
 
@@ -52,7 +52,7 @@ codes! {
 
     /// A model that does not open for another reason.
     OPEN = "E0808", "the model cannot be opened";
-    rule: "The weights are not to blame: there is not enough memory for them and what is packed of them, on the GPU or in\n\
+    rule: "The weights are not to blame: there is not enough memory for them and their packed copies, on the GPU or in\n\
            the system, the processor lacks instructions that the library was compiled for, or a variable of the environment\n\
            (ATTNC_DEVICE, ATTNC_THREADS, ATTNC_CPU) has an invalid value. The message says which. A GPU's memory is shared\n\
            with other processes, and `nvidia-smi` shows them; a smaller type of the weights (`--pack`, `bf16`) takes less.";

@@ -1,18 +1,20 @@
-//! What `attnc generate` asks of an entry point, and the arguments of a call.
+//! What `attnc generate` requires of an entry point, and the arguments of its calls.
 //!
-//! In: the entry point, and the options for choosing tokens. Out: a [`Contract`], which makes the arguments for tokens; or which
-//! argument does not fit, and what the entry point has instead.
+//! In: the entry point, and the sampling options. Out: a [`Contract`], which makes the arguments
+//! for given tokens; or an error about the argument that does not match.
 //!
 //! ```text
 //! next(tokens: i32[S], temperature: f32, top_k: i32, top_p: f32, penalty: f32, seed: i64) -> i32
 //! ```
 //!
-//! The tokens are the only argument with an axis. The others are optional, in any order, and recognised by their names. An entry
-//! point that sets states keeps what it has read: it gets the prompt, then each token that it generated. Any other gets all tokens
-//! each time, even if another entry point of the model has state.
+//! The tokens are the only argument with an axis. The others are optional, in any order, and
+//! recognised by name. An entry point that sets states remembers what it has read: it receives the
+//! prompt, then each token it generated. Otherwise it receives all tokens in each call, even if
+//! another entry point of the model has state.
 //!
-//! A model that reads one text and writes another, as translators do, has an entry point `read` for the former, beside the one that
-//! is called. Its prompt is a whole text, with the tokens that its tokenizer puts behind one; a prompt that goes on has none there.
+//! A model that reads one text and writes another, such as a translator, has an entry point `read`
+//! for the former, in addition to the one that is called. Its prompt is a complete text, with the
+//! tokens that its tokenizer appends at the end; a prompt to be continued has none there.
 
 use crate::cli::GenerateOptions;
 use crate::diagnostics::did_you_mean;
@@ -21,14 +23,14 @@ use crate::ir::{Function, InstData, Module, Op, sets_states};
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
-/// A number for an argument.
+/// The number passed for an argument.
 #[derive(Clone, Copy)]
 enum Number {
     Float(f64),
     Int(i64),
 }
 
-/// An argument that chooses tokens: its name, the option for it, the value given, and the default.
+/// A sampling argument: its name, its option, the given value, and the default.
 type Choice = (&'static str, &'static str, Option<Number>, Number);
 
 fn choices(options: &GenerateOptions) -> [Choice; 5] {
@@ -44,21 +46,21 @@ fn choices(options: &GenerateOptions) -> [Choice; 5] {
 
 /// How an entry point is called.
 pub(super) struct Contract {
-    /// Which argument the tokens are, and their type.
+    /// Index of the token argument, and its element type.
     tokens: (usize, Elem),
-    /// Tokens must be below this: the length of the axis that they index directly, if they do.
+    /// Exclusive upper bound of tokens: the length of the axis that they index directly, if any.
     vocabulary: Option<u64>,
-    /// Does the entry point keep what it has read?
+    /// The entry point sets states, so it remembers what it has read.
     pub(super) keeps: bool,
     /// The other arguments, in order.
     others: Vec<Tensor>,
 }
 
 impl Contract {
-    /// The contract with an entry point.
+    /// Checks an entry point.
     ///
     /// # Errors
-    /// Which argument or result does not fit, in words.
+    /// A message about the argument or result that does not match.
     pub(super) fn of(f: &Function, options: &GenerateOptions) -> Result<Contract, String> {
         let (tokens, elem) = tokens(f)?;
         let [result] = f.results.as_slice() else { return Err(no_token(f, &format!("{} results", f.results.len()))) };
@@ -97,7 +99,7 @@ impl Contract {
         Ok(Contract { tokens: (tokens, elem), vocabulary: vocabulary(f, tokens), keeps: sets_states(f), others })
     }
 
-    /// The first of these tokens that the entry point cannot take, and what tokens must be below.
+    /// The first token that is out of range, and the exclusive upper bound.
     pub(super) fn too_great(&self, tokens: &[u32]) -> Option<(u32, u64)> {
         let most = if self.tokens.1 == Elem::I32 { i32::MAX as u64 + 1 } else { u64::MAX };
         let bound = self.vocabulary.map_or(most, |vocabulary| vocabulary.min(most));
@@ -114,7 +116,7 @@ impl Contract {
     }
 }
 
-/// Does the model read its prompt as a whole text, apart from what it writes?
+/// Does the model have an entry point that reads the prompt as a complete text?
 pub(super) fn reads(graph: &Module) -> bool {
     graph.functions.iter().any(|f| f.name == "read" && tokens(f).is_ok())
 }

@@ -1,13 +1,17 @@
-//! GGUF files of the llama.cpp family: what `attnc import model.gguf` reads.
+//! GGUF files of the llama.cpp family, for `attnc import model.gguf`.
 //!
-//! In: the bytes of a file, which is untrusted. Out: the configuration that the same model has on the Hugging Face hub, from which the
-//! program is made like that of any other checkpoint; and its tensors, with the names and layouts that they have there, written as a
-//! safetensors file. `F32`, `F16` and `BF16` stay as they are; `Q8_0` and `Q4_0` become `f32`, exactly. A program is then
-//! compiled with `--pack int8` or `int4` to have integers again. Tensors in other quantised types are refused, with the name of the type.
+//! In: the bytes of an untrusted file. Out: the configuration that the same model has on the
+//! Hugging Face hub, from which the program is made as for any other checkpoint; and its tensors,
+//! with their names and layouts on the hub, written as a safetensors file. `F32`, `F16` and `BF16`
+//! are unchanged; `Q8_0` and `Q4_0` are converted to `f32`, exactly. Compiling the program with
+//! `--pack int8` or `int4` recovers the integers. Tensors in other quantised types are rejected by
+//! name.
 //!
-//! * `read`: the format; every count and offset is checked against the file before it is used.
-//! * `model`: metadata to a configuration, names to names, and what llama.cpp's converter did to the rows.
-//! * `write`: the safetensors file, a tensor at a time.
+//! * `read`: parses the format; every count and offset is checked against the file before it is
+//!   used.
+//! * `model`: converts metadata to a configuration, and tensor names, and undoes the changes of
+//!   llama.cpp's converter.
+//! * `write`: writes the safetensors file, one tensor at a time.
 
 mod model;
 mod read;

@@ -1,9 +1,11 @@
-//! Turns metadata into a configuration of the hub, and names of tensors into those of the hub.
+//! Converts metadata to a configuration of the hub, and tensor names to names on the hub.
 //!
-//! In: a file's metadata and tensors. Out: a configuration, and for each tensor its name on the hub and how its rows get back there.
+//! In: a file's metadata and tensors. Out: a configuration, and for each tensor its name on the hub
+//! and the conversion of its layout.
 //!
-//! What llama.cpp's converter does to a checkpoint is undone: the rows of the projections to queries and keys of Llama, in which the two
-//! halves of a head stand beside each other; the transposed weights of GPT-2's `Conv1D`; the 1 that is added to Gemma's norms.
+//! This undoes the changes of llama.cpp's converter: the permuted rows of Llama's query and key
+//! projections, in which the two halves of a head are interleaved; the transposed weights of
+//! GPT-2's `Conv1D`; the 1 that is added to Gemma's norms.
 
 use super::read::{File, Stored};
 use crate::import::llama::FACTORS;
@@ -11,30 +13,31 @@ use crate::import::{Config, Refusal};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// How a tensor gets its layout on the hub.
+/// How a tensor's layout differs from the hub's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// It already has it.
+    /// The same.
     Same,
-    /// The rows of each of so many heads are pairs `(i, half + i)`; on the hub come the first halves, then the second ones.
+    /// The rows of each of this many heads are in pairs `(i, half + i)`; on the hub, all first
+    /// halves come before the second ones.
     Heads(u64),
     /// Rows and columns are exchanged.
     Transposed,
-    /// 1 is added to each element.
+    /// 1 was added to each element.
     PlusOne,
 }
 
-/// A model as the hub has it.
+/// A model in the form of the hub.
 #[derive(Debug)]
 pub struct Model<'b> {
     /// Its configuration.
     pub config: Config,
-    /// Its tensors: name there, layout, and what is in the file.
+    /// Its tensors: name on the hub, layout, and the stored tensor.
     pub(super) tensors: Vec<(String, Layout, Stored<'b>)>,
 }
 
 impl Model<'_> {
-    /// Its tensors, each with its shape on the hub, outermost extent first.
+    /// Names and shapes of its tensors on the hub, outermost extent first.
     pub fn shapes(&self) -> impl Iterator<Item = (&str, Vec<u64>)> {
         self.tensors.iter().map(|(name, layout, stored)| {
             let mut shape = stored.shape.clone();
@@ -49,7 +52,7 @@ impl Model<'_> {
 /// The architectures that can be imported.
 const ARCHITECTURES: [&str; 7] = ["llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gpt2"];
 
-/// The parts of a block of the Llama kind, and their names on the hub.
+/// Tensors of a block of the Llama kind, and their names on the hub.
 const LLAMA: [(&str, &str); 11] = [
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
@@ -64,7 +67,7 @@ const LLAMA: [(&str, &str); 11] = [
     ("ffn_down", "mlp.down_proj"),
 ];
 
-/// Where Gemma 2 and 3 have norms besides: behind each half of a block.
+/// Additional norms of Gemma 2 and 3: after attention and after feed-forward.
 const SANDWICH: [(&str, &str); 3] = [
     ("post_attention_norm", "post_attention_layernorm"),
     ("ffn_norm", "pre_feedforward_layernorm"),
@@ -81,13 +84,14 @@ const GPT2: [(&str, &str); 6] = [
     ("ffn_down", "mlp.c_proj"),
 ];
 
-/// Reconstructs the model that a file was converted from. Metadata in `ignored` is taken to have no effect.
+/// Reconstructs the model that a file was converted from. Metadata in `ignored` is taken to have no
+/// effect.
 ///
 /// # Errors
-/// An architecture, a value or a tensor that is not known.
+/// An unknown architecture, value or tensor.
 pub fn model<'b>(file: File<'b>, ignored: &[String]) -> Result<Model<'b>, Refusal> {
     let File { mut metadata, tensors } = file;
-    // Where the file comes from, how it was made, and the tokenizer.
+    // Origin of the file, how it was made, and the tokenizer.
     let is_about = |name: &str| {
         let about = ["general.", "quantize.", "imatrix.", "tokenizer."];
         name != "general.architecture" && about.iter().any(|start| name.starts_with(start))
@@ -133,7 +137,7 @@ pub fn model<'b>(file: File<'b>, ignored: &[String]) -> Result<Model<'b>, Refusa
     Ok(Model { config: Config::of(config, &[])?, tensors })
 }
 
-/// What a file says of itself.
+/// Facts about the model in a file.
 struct Facts<'f> {
     said: &'f Config,
     architecture: &'f str,
@@ -154,7 +158,7 @@ impl Facts<'_> {
         self.architecture.starts_with("gemma")
     }
 
-    /// Are there norms behind the halves of a block too?
+    /// Are there norms after attention and feed-forward too?
     fn is_sandwich(&self) -> bool {
         ["gemma2", "gemma3"].contains(&self.architecture)
     }
@@ -217,8 +221,8 @@ impl Facts<'_> {
         }
         if self.is_sandwich() {
             config.insert("sliding_window".to_owned(), json!(self.size("attention.sliding_window")?));
-            // The file does not say it: the models with so many layers, of 27 thousand million parameters, divide by the root of
-            // another width.
+            // Not in the file: the models with this many layers (27 billion parameters) divide by
+            // the square root of another width.
             let largest = if self.architecture == "gemma2" { 46 } else { 62 };
             config.insert("query_pre_attn_scalar".to_owned(), json!(if layers == largest { d / h } else { e }));
             for (there, here) in [

@@ -1,35 +1,36 @@
-//! The format: a header, metadata as names and values, descriptions of tensors, then their data.
+//! Parses GGUF: a header, metadata as key-value pairs, descriptions of tensors, then their data.
 //!
-//! In: bytes. Out: a [`File`] whose tensors lie within them. Counts are never trusted: each counted item takes bytes of the
-//! file, so what is read is bounded by the file's length.
+//! In: bytes. Out: a [`File`] whose tensors are within them. Counts are never trusted: each counted
+//! item takes bytes of the file, so the work is bounded by the file's length.
 
 use crate::import::Refusal;
 use serde_json::{Map, Value};
 
-/// The longest list in the metadata that is kept.
+/// Maximum length of a metadata list that is kept.
 const LONGEST_LIST: u64 = 4096;
-/// The most elements of a tensor.
+/// Maximum number of elements of a tensor.
 const MOST_ELEMENTS: u64 = 1 << 40;
 
-/// How the elements of a tensor are stored.
+/// Storage format of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// 32-bit floats.
     F32,
     /// 16-bit floats.
     F16,
-    /// The upper half of 32-bit floats.
+    /// bfloat16.
     BF16,
-    /// Blocks of 32: an `f16` scale and 32 integers of 8 bits.
+    /// Blocks of 32: an `f16` scale and 32 8-bit integers.
     Q8_0,
-    /// Blocks of 32: an `f16` scale and 32 integers of 4 bits, less 8.
+    /// Blocks of 32: an `f16` scale and 32 4-bit integers with an offset of 8.
     Q4_0,
 }
 
-/// Elements of a quantised block.
+/// Elements per quantised block.
 pub(super) const BLOCK: usize = 32;
 
-/// The names of all element types by number, for messages; an empty name is a type that was withdrawn.
+/// The names of all element types by number, for messages; an empty name is a type that was
+/// withdrawn.
 const KINDS: [&str; 40] = [
     "F32", "F16", "Q4_0", "Q4_1", "", "", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
     "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8", "I16", "I32", "I64",
@@ -55,7 +56,7 @@ impl Kind {
         })
     }
 
-    /// Bytes of so many elements; `None` if they are not a whole number of blocks, or too many.
+    /// Size of `count` elements; `None` if they are not a whole number of blocks, or too many.
     pub(super) fn bytes(self, count: u64) -> Option<u64> {
         let blocks =
             |bytes: u64| count.is_multiple_of(BLOCK as u64).then(|| (count / BLOCK as u64).checked_mul(bytes))?;
@@ -71,22 +72,20 @@ impl Kind {
 /// A tensor in the file.
 #[derive(Clone, Debug)]
 pub struct Stored<'b> {
-    /// Its name there.
+    /// Name in the file.
     pub name: String,
     /// Extents, outermost first (the file has them innermost first).
     pub shape: Vec<u64>,
-    /// How its elements are stored.
     pub kind: Kind,
-    /// Its data.
     pub data: &'b [u8],
 }
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Clone, Debug)]
 pub struct File<'b> {
-    /// The metadata, without that of the tokenizer.
+    /// Metadata, except for the tokenizer's.
     pub metadata: Map<String, Value>,
-    /// The tensors, in the file's order.
+    /// The tensors, in file order.
     pub tensors: Vec<Stored<'b>>,
 }
 
@@ -94,7 +93,7 @@ fn wrong(why: impl std::fmt::Display) -> Refusal {
     Refusal { message: format!("it is not a valid GGUF file: {why}"), help: None }
 }
 
-/// Bytes that are read from the front.
+/// A cursor over the bytes.
 struct Reader<'b> {
     all: &'b [u8],
     at: usize,
@@ -127,7 +126,7 @@ impl<'b> Reader<'b> {
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// A value of a type of the metadata.
+    /// Parses a metadata value of this type.
     fn value(&mut self, kind: u32) -> Result<Value, Refusal> {
         Ok(match kind {
             0 => self.array::<1>()?[0].into(),
@@ -136,7 +135,7 @@ impl<'b> Reader<'b> {
             3 => i16::from_le_bytes(self.array()?).into(),
             4 => self.u32()?.into(),
             5 => i32::from_le_bytes(self.array()?).into(),
-            // As it is written in decimal: 1e-5, not 9.999999747378752e-6.
+            // In its shortest decimal form: 1e-5, not 9.999999747378752e-6.
             6 => f32::from_le_bytes(self.array()?).to_string().parse::<f64>().unwrap_or(f64::NAN).into(),
             7 => (self.array::<1>()?[0] != 0).into(),
             8 => self.text()?.into(),
@@ -148,7 +147,7 @@ impl<'b> Reader<'b> {
         })
     }
 
-    /// A list; a long one is skipped.
+    /// Parses a list; a long one is skipped.
     fn list(&mut self) -> Result<Value, Refusal> {
         let (kind, count) = (self.u32()?, self.u64()?);
         let size = match kind {
@@ -178,10 +177,11 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// Reads the header of a file.
+/// Parses a file.
 ///
 /// # Errors
-/// The file is not GGUF of version 2 or 3, or a tensor lies outside of the file or has elements that cannot be read.
+/// The file is not GGUF version 2 or 3, or a tensor is outside of the file or in an unsupported
+/// format.
 pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
     let mut reader = Reader { all: bytes, at: 0 };
     if reader.take(4).ok() != Some(b"GGUF") {
@@ -201,7 +201,7 @@ pub fn read(bytes: &[u8]) -> Result<File<'_>, Refusal> {
         if name.starts_with("tokenizer.") {
             continue;
         }
-        // JSON has no other numbers: they have become null.
+        // JSON cannot represent infinities and NaN, which became null.
         if value.is_null() || value.as_array().is_some_and(|list| list.iter().any(Value::is_null)) {
             return Err(wrong(format!("`{}` is not a finite number", name.escape_debug())));
         }

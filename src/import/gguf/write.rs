@@ -1,13 +1,14 @@
-//! The safetensors file: a header, then a tensor at a time, so that memory holds no more than one.
+//! Writes the safetensors file: a header, then one tensor at a time, so that only one is in memory.
 //!
-//! In: a model. Out: bytes. Blocks become `f32`, which holds the product of an `f16` scale and an integer of 8 bits exactly.
+//! In: a model. Out: bytes. Blocks are converted to `f32`, which represents the product of an `f16`
+//! scale and an 8-bit integer exactly.
 
 use super::model::{Layout, Model};
 use super::read::{BLOCK, Kind, Stored};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// A tensor's element type in the file that is written, and its bytes.
+/// A tensor's element type in the output file, and its size in bytes.
 fn stored_as(layout: Layout, kind: Kind) -> (&'static str, u64) {
     match kind {
         Kind::F16 if layout != Layout::PlusOne => ("F16", 2),
@@ -17,10 +18,10 @@ fn stored_as(layout: Layout, kind: Kind) -> (&'static str, u64) {
 }
 
 impl Model<'_> {
-    /// Writes its tensors as a safetensors file.
+    /// Writes the tensors as a safetensors file.
     ///
     /// # Errors
-    /// The error of the system.
+    /// An I/O error.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut header = Map::new();
         let mut at = 0;
@@ -32,7 +33,7 @@ impl Model<'_> {
             at = end;
         }
         let mut text = Value::Object(header).to_string();
-        // Data begins at a multiple of 8.
+        // Align the data to 8 bytes.
         text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
         out.write_all(&(text.len() as u64).to_le_bytes())?;
         out.write_all(text.as_bytes())?;
@@ -40,7 +41,7 @@ impl Model<'_> {
     }
 }
 
-/// The data of a tensor in the layout of the hub.
+/// The data of a tensor in the hub's layout.
 fn data(layout: Layout, stored: &Stored<'_>) -> Vec<u8> {
     let (_, size) = stored_as(layout, stored.kind);
     let size = if size == 2 { 2 } else { 4 };
@@ -82,13 +83,13 @@ fn data(layout: Layout, stored: &Stored<'_>) -> Vec<u8> {
     }
 }
 
-/// Elements of 16 bits as `f32`.
+/// 16-bit elements as `f32`.
 fn floats(data: &[u8], value: impl Fn(half::f16) -> f32) -> Vec<u8> {
     let of = |x: &[u8]| value(half::f16::from_le_bytes([x[0], x[1]]));
     data.chunks_exact(2).flat_map(|x| of(x).to_le_bytes()).collect()
 }
 
-/// Blocks of a scale and integers as `f32`; `quant` reads the integer of a place.
+/// Quantised blocks as `f32`; `quant` returns the integer at an index.
 fn blocks(data: &[u8], bytes: usize, quant: impl Fn(&[u8], usize) -> i32) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() / bytes * BLOCK * 4);
     for block in data.chunks_exact(bytes) {

@@ -1,36 +1,38 @@
-//! Rotary positions of a configuration: their frequencies, and how these are changed for longer texts.
+//! Rotary positions of a configuration: their frequencies, and how these are scaled for longer
+//! contexts.
 //!
-//! In: the fields of the hub, of today (`rope_parameters`) and of before (`rope_theta`, `rope_scaling`). Out: the words and flags of the
-//! template's layer `Rotary`.
+//! In: the fields of the hub, current (`rope_parameters`) and older ones (`rope_theta`,
+//! `rope_scaling`). Out: the words and flags of the template's layer `Rotary`.
 
 use super::{Config, Refusal, Template, number};
 
-/// The kinds of `rope_type`, as messages name them.
+/// The supported values of `rope_type`, for messages.
 const KINDS: &str = "a rope_type of default, linear, llama3 or yarn";
 
-/// Frequencies of rotary positions.
+/// Rotary frequencies.
 #[derive(Clone, Debug)]
 pub(super) struct Rope {
     theta: f64,
-    /// The base of layers with a window, if it is another one.
+    /// The base of layers with a window, if it differs.
     near: Option<f64>,
     scaling: Scaling,
 }
 
-/// How frequencies are changed so that a model reads more than it was trained with.
+/// How frequencies are scaled to extend the context.
 #[derive(Clone, Debug)]
 enum Scaling {
     None,
-    /// All positions are divided by this.
+    /// Divides all positions by this.
     Linear(f64),
-    /// Llama 3.1's: factor, bounds in periods per context, the context it was trained with.
+    /// Llama 3.1: factor, bounds in periods per context, original context.
     Llama3 {
         factor: f64,
         low: f64,
         high: f64,
         context: f64,
     },
-    /// YaRN's: factor, the first frequency that is changed and the last that is mixed, what queries and keys are multiplied by.
+    /// YaRN: factor, the first frequency that is changed and the last that is interpolated, the
+    /// scale of queries and keys.
     Yarn {
         factor: f64,
         low: f64,
@@ -40,9 +42,10 @@ enum Scaling {
 }
 
 impl Rope {
-    /// Of a model whose layers are all alike; `e` is the width of a head.
+    /// For a model with one kind of layers; `e` is the width of a head.
     pub(super) fn of(config: &Config, e: i64) -> Result<Rope, Refusal> {
-        // `rope_parameters` since version 5 of transformers; before, `rope_theta` and `rope_scaling`.
+        // `rope_parameters` exists since version 5 of transformers; before, it was `rope_theta` and
+        // `rope_scaling`.
         let theta = config.positive_or("rope_theta", 10_000.0)?;
         let (field, inner) = match config.object("rope_parameters")? {
             Some(inner) => {
@@ -59,8 +62,8 @@ impl Rope {
         }
     }
 
-    /// Of Gemma 3, whose layers with a window have a base of their own. `local` says which layers there are: all with a window, all
-    /// without, or both (`None`).
+    /// For Gemma 3, whose layers with a window have a base of their own. `local`: all layers have a
+    /// window, none has, or there are both kinds (`None`).
     pub(super) fn of_two_kinds(config: &Config, e: i64, local: Option<bool>) -> Result<Rope, Refusal> {
         let (far, near) =
             (config.positive_or("rope_theta", 1_000_000.0)?, config.positive_or("rope_local_base_freq", 10_000.0)?);
@@ -91,7 +94,7 @@ impl Rope {
         }
     }
 
-    /// What an object of the field says; `theta` where it does not name a base.
+    /// The frequencies described by an object in the field; `theta` is the default base.
     fn said(config: &Config, field: &str, inner: &Config, theta: f64, e: i64) -> Result<Rope, Refusal> {
         let theta = inner.positive_or("rope_theta", theta)?;
         let kind = inner.text_or("rope_type", &inner.text_or("type", "default")?)?;
@@ -116,17 +119,18 @@ impl Rope {
         Ok(Rope { theta, near: None, scaling })
     }
 
-    /// Have layers with a window a base of their own?
+    /// Do layers with a window have a base of their own?
     pub(super) fn is_of_two_kinds(&self) -> bool {
         self.near.is_some()
     }
 
-    /// May its frequencies be divided by a tensor of factors? Not if a rule changes each of them, or there are two bases.
+    /// Can its frequencies be divided by a tensor of factors? Not if they are scaled individually,
+    /// or if there are two bases.
     pub(super) fn takes_factors(&self) -> bool {
         self.near.is_none() && matches!(self.scaling, Scaling::None | Scaling::Linear(_))
     }
 
-    /// Gives a template its words and flags.
+    /// Substitutes words and flags in a template.
     pub(super) fn fill<'t>(&self, template: Template<'t>) -> Template<'t> {
         let (mut linear, mut stretch) = (String::new(), String::new());
         let [mut factor, mut low, mut high, mut context] = [1.0; 4];
@@ -163,13 +167,13 @@ impl Rope {
     }
 }
 
-/// YaRN's bounds, and what it multiplies queries and keys by ("YaRN", Peng et al. 2023).
+/// YaRN's bounds, and the scale of queries and keys ("YaRN", Peng et al. 2023).
 fn yarn(config: &Config, field: &str, inner: &Config, theta: f64, e: i64) -> Result<Scaling, Refusal> {
     let longest = config.size("max_position_embeddings")? as f64;
     let context = inner.positive_or("original_max_position_embeddings", longest)?;
     let factor = inner.positive_or("factor", longest / context)?;
     let (fast, slow) = (inner.positive_or("beta_fast", 32.0)?, inner.positive_or("beta_slow", 1.0)?);
-    // Which frequency has so many periods in the context.
+    // The index of the frequency with this many periods in the context.
     let at = |periods: f64| e as f64 * (context / (periods * std::f64::consts::TAU)).ln() / (2.0 * theta.ln());
     let (mut low, mut high) = (at(fast), at(slow));
     if !low.is_finite() || !high.is_finite() {

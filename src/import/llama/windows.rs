@@ -1,23 +1,23 @@
-//! Which layers see only what is near.
+//! Sliding-window attention: which layers use it, and its size.
 //!
-//! In: the fields of the hub (`layer_types`, `sliding_window`, and what stood for them before). Out: the size of the window and a rule
-//! of the layer's number; and, as the language says them, its condition and how a text goes through layers of both kinds
-//! ([`Rule::through`]).
+//! In: the fields of the hub (`layer_types`, `sliding_window`, and their older equivalents). Out:
+//! the size of the window and a rule on the layer's number; and, in the language, the condition,
+//! and the loops over layers of both kinds ([`Rule::through`]).
 
 use super::{Config, Refusal};
 
-/// What a window hides: keys `size` or more positions back.
+/// A sliding window: keys `size` or more positions back are hidden.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) size: i64,
-    /// In which layers.
+    /// The layers with a window.
     pub(super) rule: Rule,
 }
 
 const KNOWN: &str = "full_attention or sliding_attention for each layer: one kind for all, one up to a layer and the other from there on, or one \
     of them once in each so many layers";
 
-/// The windows of a model of so many layers.
+/// The windows of a model with this many layers.
 pub(super) fn window(config: &Config, family: &str, layers: i64) -> Result<Option<Window>, Refusal> {
     let qwen = family.starts_with("qwen");
     let used = config.flag_or("use_sliding_window", !qwen)?;
@@ -26,7 +26,7 @@ pub(super) fn window(config: &Config, family: &str, layers: i64) -> Result<Optio
         true => config.size("sliding_window_pattern")?,
         false => config.size_or("_sliding_window_pattern", 6)?,
     };
-    // Others have the field, perhaps, and no windows.
+    // Other families may have the field, but no windows.
     if !(qwen || ["mistral", "gemma2", "gemma3_text"].contains(&family)) {
         config.has("sliding_window");
         config.texts("layer_types")?;
@@ -43,7 +43,7 @@ pub(super) fn window(config: &Config, family: &str, layers: i64) -> Result<Optio
         let rule = match family {
             "gemma2" => periodic(layers, 2),
             "gemma3_text" => periodic(layers, period),
-            // Qwen's windows begin with a layer.
+            // Qwen's windows start at a given layer.
             _ if qwen => from(first.unwrap_or(28), layers),
             _ => Rule::All,
         };
@@ -66,17 +66,17 @@ pub(super) fn window(config: &Config, family: &str, layers: i64) -> Result<Optio
     }
 }
 
-/// Which layers have a window.
+/// The layers with a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     None,
     All,
-    /// Those before layer `at`, or those from there on.
+    /// The layers before `at`, or all others.
     Change {
         first_near: bool,
         at: i64,
     },
-    /// The layers `at`, `at + period` and so on are of one kind, all between them of the other.
+    /// Layers `at`, `at + period` and so on are of one kind, all others of the other.
     Periodic {
         alone_near: bool,
         period: i64,
@@ -84,14 +84,14 @@ pub(super) enum Rule {
     },
 }
 
-/// How new tokens go through layers of both kinds, whose caches are not in the layers: they are two arrays, `rings` for those with a
-/// window and `caches` for the others.
+/// The loops over layers of both kinds. Their caches are not in the layers, but in two arrays,
+/// `rings` for layers with a window and `caches` for the others.
 pub(super) struct Through {
-    /// How many layers have a window.
+    /// Number of layers with a window.
     pub(super) rings: usize,
-    /// How many have none.
+    /// Number of layers without a window.
     pub(super) caches: usize,
-    /// Statements that go on with `x`, the tokens, after `past` others.
+    /// Statements that transform `x`, the tokens, which follow `past` others.
     pub(super) lines: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ impl Rule {
         (self != Rule::None).then_some(Window { size, rule: self })
     }
 
-    /// Has layer `i` a window?
+    /// Does layer `i` have a window?
     fn is_near(&self, i: i64) -> bool {
         match *self {
             Rule::None => false,
@@ -110,12 +110,12 @@ impl Rule {
         }
     }
 
-    /// Have some layers a window and some none?
+    /// Are there layers with a window and layers without?
     pub(super) fn is_mixed(&self) -> bool {
         matches!(self, Rule::Change { .. } | Rule::Periodic { .. })
     }
 
-    /// What holds of `i`, the number of a layer, if it has a window.
+    /// The condition on `i`, the number of a layer, for having a window.
     pub(super) fn condition(&self) -> String {
         match self {
             Rule::None => "false".to_owned(),
@@ -127,11 +127,11 @@ impl Rule {
         }
     }
 
-    /// How new tokens go through so many layers. `arguments` are those that `heads` takes behind `past` in layers with a window, and
-    /// in those without.
+    /// The loops over this many layers. `arguments` are the arguments of `heads` after `past`, in
+    /// layers with and without a window.
     ///
-    /// A period that comes twice or more is one loop, and so are layers of a kind that follow each other elsewhere: the program does
-    /// not grow with its depth.
+    /// A period that occurs at least twice becomes one loop, and so do adjacent layers of one kind
+    /// elsewhere: the program does not grow with its depth.
     pub(super) fn through(&self, layers: i64, arguments: impl Fn(bool) -> &'static str) -> Through {
         let near: Vec<bool> = (0..layers).map(|i| self.is_near(i)).collect();
         let before = |i: usize, kind: bool| near.iter().take(i).filter(|near| **near == kind).count();
@@ -155,7 +155,7 @@ impl Rule {
         }
         while let Some(kind) = near.get(begin) {
             let end = begin + near.iter().skip(begin).take_while(|near| *near == kind).count();
-            // Where those of its kind begin in their array.
+            // Index of the first one in the array of its kind.
             let first = before(begin, *kind);
             if end - begin == 1 {
                 lines.extend(one(*kind, &begin.to_string(), &first.to_string(), arguments(*kind)));
@@ -172,7 +172,7 @@ impl Rule {
     }
 }
 
-/// What tokens go through in one layer, by its number and that of its cache.
+/// The statements for one layer, by its number and the index of its cache.
 fn one(near: bool, layer: &str, cache: &str, arguments: &str) -> [String; 2] {
     let array = if near { "rings" } else { "caches" };
     [
@@ -181,7 +181,7 @@ fn one(near: bool, layer: &str, cache: &str, arguments: &str) -> [String; 2] {
     ]
 }
 
-/// All layers but each `period`-th.
+/// All layers except each `period`-th.
 fn periodic(layers: i64, period: i64) -> Rule {
     match period {
         1 => Rule::None,
@@ -190,7 +190,7 @@ fn periodic(layers: i64, period: i64) -> Rule {
     }
 }
 
-/// The layers from the `first` on.
+/// The layers starting at `first`.
 fn from(first: i64, layers: i64) -> Rule {
     match first {
         0 => Rule::All,
@@ -199,7 +199,7 @@ fn from(first: i64, layers: i64) -> Rule {
     }
 }
 
-/// The rule of a list that says of each layer whether it has a window.
+/// The rule for a list that says for each layer whether it has a window.
 fn rule(local: &[bool]) -> Option<Rule> {
     let (begins, n) = (*local.first()?, local.len());
     let Some(change) = local.iter().position(|l| *l != begins) else {
@@ -208,11 +208,12 @@ fn rule(local: &[bool]) -> Option<Rule> {
     if local.iter().skip(change).all(|l| *l != begins) {
         return Some(Rule::Change { first_near: begins, at: change as i64 });
     }
-    // One of the kinds stands alone, each so many layers.
+    // One kind is isolated, with a constant period.
     [false, true].into_iter().find_map(|alone| {
         let mut places = (0..n).filter(|i| local.get(*i) == Some(&alone));
         let at = places.next()?;
-        // Of one place any longer period would do; the usual rule is the last of so many.
+        // With a single occurrence, any longer period fits; the usual rule is the last of each
+        // period.
         let once = if 2 * at + 1 >= n { at + 1 } else { n };
         let period = places.next().map_or(once, |next| next - at);
         let holds = at < period && local.iter().enumerate().all(|(i, l)| (*l == alone) == (i % period == at));
@@ -224,7 +225,7 @@ fn rule(local: &[bool]) -> Option<Rule> {
 mod tests {
     use super::*;
 
-    /// Has layer i a window, by the rule's condition as it is written?
+    /// Evaluates the rule's condition, as written, for layer i.
     fn holds(rule: &Rule, i: i64) -> bool {
         let text = rule.condition();
         let words: Vec<&str> = text.split(' ').collect();
@@ -240,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Which layers, and which places of `rings` (true) and `caches`, the statements go through.
+    /// The layers that the statements go through, and the indices in `rings` (true) and `caches`.
     fn gone_through(lines: &[String]) -> Vec<(i64, bool, i64)> {
         // `4`, `i`, `i - 3`, `3*g + 1`.
         let number = |formula: &str, counter: i64| {
@@ -282,7 +283,8 @@ mod tests {
         gone
     }
 
-    /// Each layer once, in order, with the next place of its own kind's array; and in few statements.
+    /// Checks that each layer occurs once, in order, with the next index in its kind's array; and
+    /// in few statements.
     fn goes_through(rule: &Rule, layers: i64) {
         let through = rule.through(layers, |near| if near { ", near" } else { ", far" });
         let mut used = [0, 0];
@@ -304,7 +306,7 @@ mod tests {
         assert_eq!(periodic(6002, 6).through(6002, |_| "").lines.len(), 18);
     }
 
-    /// The rule of a list written with `l` for local and `f` for full, which it must hold for.
+    /// The rule for a list with `l` for local and `f` for full; checks it.
     fn of(list: &str) -> Option<Rule> {
         let found = rule(&list.chars().map(|c| c == 'l').collect::<Vec<bool>>());
         for (i, c) in (0..).zip(list.chars()) {
@@ -336,7 +338,7 @@ mod tests {
         ] {
             assert_eq!(of(list).map(|rule| rule.condition()), wanted, "{list}");
         }
-        // Every list of up to eight layers.
+        // All lists of up to eight layers.
         for n in 1..=8u32 {
             for bits in 0..1u32 << n {
                 of(&(0..n).map(|i| if bits >> i & 1 == 1 { 'l' } else { 'f' }).collect::<String>());

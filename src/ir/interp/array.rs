@@ -1,7 +1,8 @@
 //! Arrays: the tensors that the interpreter computes with.
 //!
-//! In: host tensors and elements. Out: arrays, whose floats are a [`Real`] and whose integers are `i64`s that hold values
-//! of their element type. Movement of elements is here; what computes is in `elementwise` and `contraction`.
+//! In: host tensors and elements. Out: arrays, whose floats are a [`Real`] and whose integers are
+//! `i64`s within the range of their element type. This file moves elements; `elementwise` and
+//! `contraction` compute.
 
 use super::Real;
 use crate::scalar::BinaryOp;
@@ -11,26 +12,26 @@ use crate::tensor::Tensor;
 /// The elements of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data<F> {
-    /// Of a float type.
+    /// `f32`, `bf16` or `f16`.
     Float(Vec<F>),
-    /// Of an integer type.
+    /// `i8`, `i32` or `i64`.
     Int(Vec<i64>),
-    /// Truth values.
+    /// `bool`.
     Bool(Vec<bool>),
 }
 
-/// A tensor inside of the interpreter, row-major.
+/// A tensor of the interpreter, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array<F> {
-    /// Element type.
+    /// The declared type, to which results are rounded or wrapped.
     pub elem: Elem,
-    /// Extents.
+    /// Outermost first.
     pub shape: Vec<usize>,
-    /// Elements.
+    /// Row-major; the variant fits `elem`.
     pub data: Data<F>,
 }
 
-/// An integer wrapped to its type.
+/// Wraps an integer to the range of its type.
 pub(super) fn wrap(n: i64, elem: Elem) -> i64 {
     match elem {
         Elem::I8 => i64::from(n as i8),
@@ -40,7 +41,7 @@ pub(super) fn wrap(n: i64, elem: Elem) -> i64 {
 }
 
 impl<F: Real> Data<F> {
-    /// No elements of a type, with space for `n`.
+    /// An empty vector with capacity `n`.
     pub(super) fn with_capacity(elem: Elem, n: usize) -> Data<F> {
         match elem {
             Elem::F32 | Elem::BF16 | Elem::F16 => Data::Float(Vec::with_capacity(n)),
@@ -59,7 +60,7 @@ impl<F: Real> Data<F> {
         }
     }
 
-    /// Writes all elements of another array over those from `start` on.
+    /// Overwrites the elements from `start` with all elements of another array.
     pub(super) fn write(&mut self, start: usize, from: &Data<F>) {
         match (self, from) {
             (Data::Float(a), Data::Float(b)) => a.iter_mut().skip(start).zip(b).for_each(|(x, y)| *x = *y),
@@ -70,7 +71,7 @@ impl<F: Real> Data<F> {
     }
 }
 
-/// Positions of all elements of a shape in row-major order, under strides.
+/// Offsets of all elements of a shape, in row-major order, for these strides.
 pub(super) fn positions(shape: &[usize], strides: &[usize]) -> Vec<usize> {
     let mut out = vec![0];
     for (n, stride) in shape.iter().zip(strides) {
@@ -83,7 +84,7 @@ pub(super) fn positions(shape: &[usize], strides: &[usize]) -> Vec<usize> {
     out
 }
 
-/// Strides of a row-major shape.
+/// Row-major strides of a shape.
 pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
     let mut out = vec![1usize; shape.len()];
     for i in (1..shape.len()).rev() {
@@ -92,26 +93,25 @@ pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
     out
 }
 
-/// Strides that repeat a shape over a larger one, right-aligned.
+/// Strides that broadcast a shape to a larger one, right-aligned.
 pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
     let own = strides(from);
     let lead = to.len().saturating_sub(from.len());
     (0..to.len()).map(|i| if i < lead || from[i - lead] == 1 { 0 } else { own[i - lead] }).collect()
 }
 
-/// Number of elements.
 pub(super) fn count(shape: &[usize]) -> usize {
     shape.iter().product()
 }
 
-/// A shape as (elements before an axis, extent, elements after).
+/// The number of elements before an axis, its extent, and the number of elements after it.
 pub(super) fn around(shape: &[usize], axis: usize) -> (usize, usize, usize) {
     let (before, rest) = shape.split_at(axis.min(shape.len()));
     (count(before), rest.first().copied().unwrap_or(1), count(rest.get(1..).unwrap_or_default()))
 }
 
 impl<F: Real> Array<F> {
-    /// All elements the same.
+    /// An array whose elements are all equal.
     pub(super) fn splat(elem: Elem, shape: Vec<usize>, float: F, int: i64) -> Array<F> {
         let n = count(&shape);
         let data = match elem {
@@ -122,7 +122,7 @@ impl<F: Real> Array<F> {
         Array { elem, shape, data }
     }
 
-    /// From a host tensor.
+    /// Converts a host tensor.
     pub fn from_tensor(t: &Tensor) -> Array<F> {
         let elem = t.elem();
         let data = match elem {
@@ -135,7 +135,7 @@ impl<F: Real> Array<F> {
         Array { elem, shape: t.shape().to_vec(), data }
     }
 
-    /// As a host tensor; floats rounded to the element type.
+    /// Converts to a host tensor; floats are rounded to the element type.
     pub fn to_tensor(&self) -> Option<Tensor> {
         let shape = self.shape.clone();
         match &self.data {
@@ -145,7 +145,7 @@ impl<F: Real> Array<F> {
         }
     }
 
-    /// The elements at these positions, under a shape.
+    /// Gathers the elements at these offsets into an array of this shape.
     pub(super) fn take(&self, shape: Vec<usize>, positions: &[usize]) -> Array<F> {
         let data = match &self.data {
             Data::Float(v) => Data::Float(positions.iter().map(|i| v[*i]).collect()),
@@ -182,14 +182,15 @@ impl<F: Real> Array<F> {
         Array { elem: self.elem, shape, data }
     }
 
-    /// Windows of an axis, in a shape that has two axes in its place: `step` elements apart, from the last one on where they go
-    /// backwards.
+    /// Windows of an axis, which becomes two axes in `shape`: `step` elements apart, from the end
+    /// of the axis if `backwards`.
     pub(super) fn windows(&self, axis: usize, step: usize, backwards: bool, shape: Vec<usize>) -> Array<F> {
         let mut own = strides(&self.shape);
         own.insert(axis, own[axis].saturating_mul(step));
         let mut at = positions(&shape, &own);
         if backwards {
-            // From the other end: what a window is after the first, it is before the last.
+            // Mirrored: window w starts as far before the last window as it otherwise would start
+            // after the first.
             let last = self.shape[axis].saturating_sub(shape[axis + 1]) * own[axis + 1];
             let inner: usize = shape[axis + 1..].iter().product();
             for (n, i) in at.iter_mut().enumerate() {
@@ -200,19 +201,19 @@ impl<F: Real> Array<F> {
         self.take(shape, &at)
     }
 
-    /// The elements at one position along an axis, the axis gone.
+    /// The slice at one index of an axis, which is removed.
     pub(super) fn index(&self, axis: usize, at: usize) -> Array<F> {
         let mut out = self.slice(axis, at, 1);
         out.shape.remove(axis);
         out
     }
 
-    /// The elements of a window of a shape, which begins at a position along each axis and lies in the array.
+    /// A window of the array, which must lie inside it.
     pub(super) fn window(&self, start: &[usize], shape: &[usize]) -> Array<F> {
         self.take(shape.to_vec(), &self.in_window(start, shape))
     }
 
-    /// The array with a window that begins there replaced; the window lies in the array.
+    /// The array with the window that begins at `start` replaced; it must lie inside the array.
     pub(super) fn replaced(&self, start: &[usize], by: &Array<F>) -> Array<F> {
         let mut out = self.clone();
         let at = self.in_window(start, &by.shape);
@@ -225,7 +226,7 @@ impl<F: Real> Array<F> {
         out
     }
 
-    /// Positions of the elements of a window.
+    /// Offsets of the elements of a window.
     fn in_window(&self, start: &[usize], shape: &[usize]) -> Vec<usize> {
         let own = strides(&self.shape);
         let first: usize = start.iter().zip(&own).map(|(i, stride)| i * stride).sum();
@@ -234,14 +235,15 @@ impl<F: Real> Array<F> {
         at
     }
 
-    /// Slices at positions along an axis, whose shape takes the axis's place; the first axes of both are the same.
+    /// Slices at indices of an axis, which is replaced by the axes of the indices; the first
+    /// `batch` axes of both are shared.
     pub(super) fn gather(&self, (axis, batch): (usize, usize), at: &[usize], shape_of_at: &[usize]) -> Array<F> {
         let (outer, extent, inner) = around(&self.shape, axis);
         let (shared, own) = shape_of_at.split_at(batch);
         let mut shape = self.shape.clone();
         shape.splice(axis..=axis, own.iter().copied());
         let mut data = Data::with_capacity(self.elem, count(&shape));
-        // How many slices there are for each place along the shared axes.
+        // The number of slices per index of the shared axes.
         let (each, taken) = (outer / count(shared).max(1), count(own));
         for o in 0..outer {
             let first = o / each.max(1) * taken;
@@ -252,7 +254,7 @@ impl<F: Real> Array<F> {
         Array { elem: self.elem, shape, data }
     }
 
-    /// The array with slices of another written at positions along an axis, or added, in order.
+    /// The array with slices of another written, or added, in order, at indices of an axis.
     pub(super) fn scattered(&self, axis: usize, at: &[usize], value: &Array<F>, add: bool) -> Array<F> {
         let (outer, extent, inner) = around(&self.shape, axis);
         let mut out = self.clone();
@@ -279,7 +281,7 @@ impl<F: Real> Array<F> {
         out
     }
 
-    /// Arrays one after another along an axis; there is at least one.
+    /// Concatenates arrays along an axis; there is at least one.
     pub(super) fn concat(parts: &[&Array<F>], axis: usize) -> Array<F> {
         let elem = parts[0].elem;
         let mut shape = parts[0].shape.clone();
@@ -294,7 +296,7 @@ impl<F: Real> Array<F> {
         Array { elem, shape, data }
     }
 
-    /// With elements of a scalar before and after along an axis.
+    /// The array with elements of a scalar added before and after along an axis.
     pub(super) fn pad(&self, value: &Array<F>, axis: usize, low: usize, high: usize) -> Array<F> {
         let filled = |n: usize| {
             let mut shape = self.shape.clone();

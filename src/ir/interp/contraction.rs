@@ -1,8 +1,8 @@
-//! Operations that combine many elements: reductions, softmax, matrix products, attention.
+//! Operations that combine many elements: reductions, softmax, matmul, attention.
 //!
-//! In: arrays. Out: an array. Sums go over rows in ascending order, in the accumulator of a [`Real`], in blocks of [`BLOCK`]
-//! terms. The blocks of a reduction are added in pairs, those of a product in order. For floats a result is rounded to its
-//! element type once, at the end.
+//! In: arrays. Out: an array. Sums go over rows in ascending order, in the accumulator of a
+//! [`Real`], in blocks of [`BLOCK`] terms. The blocks of a reduction are added pairwise, the blocks
+//! of a matmul in order. A float result is rounded to its element type once, at the end.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,8 @@ use crate::ir::MaskKind;
 use crate::scalar::{ARGMAX_LENGTH, BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 
-/// The axes moved to the end, so that what is reduced lies in rows: the array, the length of a row, the permutation.
+/// Moves the reduced axes to the end, so that they form contiguous rows: the array, the row length,
+/// the permutation.
 fn rows<F: Real>(x: &Array<F>, axes: &[usize]) -> (Array<F>, usize, Vec<usize>) {
     let mut perm: Vec<usize> = (0..x.shape.len()).filter(|i| !axes.contains(i)).collect();
     perm.extend(axes);
@@ -22,7 +23,7 @@ fn rows<F: Real>(x: &Array<F>, axes: &[usize]) -> (Array<F>, usize, Vec<usize>) 
     (moved, length, perm)
 }
 
-/// Rows of a slice; an empty row for each result where rows are empty.
+/// Applies `f` to each of `n` rows; to an empty slice if rows are empty.
 fn each_row<T, U>(v: &[T], length: usize, n: usize, mut f: impl FnMut(&[T]) -> U) -> Vec<U> {
     (0..n).map(|i| f(v.get(i * length..(i + 1) * length).unwrap_or_default())).collect()
 }
@@ -87,7 +88,7 @@ fn argmax_ints(row: &[i64]) -> i64 {
     best as i64
 }
 
-/// Terms that are summed one after another.
+/// The number of terms that are summed sequentially.
 const BLOCK: usize = 512;
 
 fn sum<F: Real>(row: &[F]) -> F::Sum {
@@ -106,7 +107,7 @@ fn maximum<F: Real>(row: &[F], elem: Elem) -> F {
     row.iter().fold(F::literal(f64::NEG_INFINITY, elem), |m, x| F::binary(BinaryOp::Max, m, *x, elem))
 }
 
-/// The mean of a row, whose terms are scaled by a power of two if their sum may overflow.
+/// The mean of a row, whose terms are scaled by a power of two if their sum might overflow.
 fn mean<F: Real>(row: &[F]) -> F {
     let n = F::from_int(row.len() as i64, Elem::F32);
     let by = |x: F, factor: f64| F::binary(BinaryOp::Mul, x, F::literal(factor, Elem::F32), Elem::F32);
@@ -126,7 +127,7 @@ fn reduce_floats<F: Real>(kind: ReduceKind, row: &[F], elem: Elem) -> F {
             if !F::ROUNDS {
                 return m.cast(elem);
             }
-            // What the roundings of the sum left of the mean.
+            // Correct the mean by the mean of the residuals, i.e. by the rounding error of the sum.
             let rest: Vec<F> = row.iter().map(|x| F::binary(BinaryOp::Sub, *x, m, Elem::F32)).collect();
             let o = mean(&rest);
             if o.value().is_finite() { F::binary(BinaryOp::Add, m, o, Elem::F32).cast(elem) } else { m.cast(elem) }
@@ -149,7 +150,7 @@ fn reduce_ints(kind: ReduceKind, row: &[i64], elem: Elem) -> i64 {
     }
 }
 
-/// Moves the last axis back to where it was before [`rows`] moved it.
+/// Inverts the permutation of [`rows`].
 fn moved_back<F: Real>(x: Array<F>, perm: &[usize]) -> Array<F> {
     if perm.is_sorted() {
         return x;
@@ -159,7 +160,7 @@ fn moved_back<F: Real>(x: Array<F>, perm: &[usize]) -> Array<F> {
     x.transpose(&back)
 }
 
-/// The sum along an axis up to each element.
+/// Inclusive prefix sums along an axis.
 pub(super) fn cumsum<F: Real>(x: &Array<F>, axis: usize) -> Result<Array<F>, EvalError> {
     let (moved, length, perm) = rows(x, &[axis]);
     let elem = x.elem;
@@ -191,7 +192,7 @@ pub(super) fn cumsum<F: Real>(x: &Array<F>, axis: usize) -> Result<Array<F>, Eva
     Ok(moved_back(Array { elem, shape: moved.shape, data }, &perm))
 }
 
-/// The places of the first elements along an axis in order.
+/// The indices of the first elements along an axis in sorted order.
 pub(super) fn argsort<F: Real>(
     x: &Array<F>,
     axis: usize,
@@ -214,11 +215,12 @@ pub(super) fn argsort<F: Real>(
         let row = i * length..(i + 1) * length;
         let mut places: Vec<usize> = (0..length).collect();
         match &moved.data {
-            // Sorting is stable.
+            // The sort must be stable.
             Data::Float(v) => {
                 let v = &v[row];
                 places.sort_by(|a, b| order(ordered(v[*a], v[*b])));
-                // Those that are taken, neighbour by neighbour, and the last of them from all that are left.
+                // Every adjacent pair of the taken elements must be certain, and so must the last
+                // of them against all others.
                 let (taken, left) = places.split_at(first);
                 let last = taken.last().map(|p| v[*p]);
                 *certain &= taken.windows(2).all(|pair| surely(v[pair[0]], v[pair[1]]))
@@ -244,7 +246,7 @@ fn ordered<F: Real>(a: F, b: F) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// Is the order of two floats the same in every precision?
+/// Is the order of two floats the same at every precision?
 fn surely<F: Real>(a: F, b: F) -> bool {
     let is_nan = a.value().is_nan() || b.value().is_nan();
     F::compare(CmpOp::Lt, a, b).1 || is_nan && a.has_bound() && b.has_bound()
@@ -266,7 +268,8 @@ pub(super) fn softmax<F: Real>(
     Ok(moved_back(Array { elem: x.elem, shape: moved.shape, data: Data::Float(out) }, &perm))
 }
 
-/// Softmax of a row, with one more score that takes its weight and is in no result.
+/// Softmax of a row. The sink is an additional score that takes part in the sum but is not in the
+/// result.
 fn softmax_row<F: Real>(row: &[F], sink: Option<F>, log: bool, elem: Elem, out: &mut Vec<F>, certain: &mut bool) {
     let op = |op: BinaryOp, a: F, b: F| F::binary(op, a, b, Elem::F32);
     let mut m = maximum(row, Elem::F32);
@@ -276,7 +279,7 @@ fn softmax_row<F: Real>(row: &[F], sink: Option<F>, log: bool, elem: Elem, out: 
     let (hidden, sure) = F::compare(CmpOp::Eq, m, F::literal(f64::NEG_INFINITY, Elem::F32));
     *certain &= sure || m.value().is_nan();
     if hidden {
-        // Zeros, and their logarithms.
+        // Zeros, or their logarithms.
         let all = if log { f64::NEG_INFINITY } else { 0.0 };
         out.extend(row.iter().map(|_| F::literal(all, elem)));
         return;
@@ -296,7 +299,7 @@ fn softmax_row<F: Real>(row: &[F], sink: Option<F>, log: bool, elem: Elem, out: 
     }
 }
 
-/// Softmax over the last axis of rows that have one more score each, whose weight is omitted.
+/// Softmax over the last axis, with an additional score per row whose weight is dropped.
 fn softmax_with_sink<F: Real>(x: &Array<F>, sink: &Array<F>, certain: &mut bool) -> Result<Array<F>, EvalError> {
     let Some((length, lead)) = x.shape.split_last() else { return Err(EvalError::internal("softmax of a scalar")) };
     let sinks = sink.broadcast(&[lead, &[1]].concat());
@@ -310,10 +313,11 @@ fn softmax_with_sink<F: Real>(x: &Array<F>, sink: &Array<F>, certain: &mut bool)
     Ok(Array { elem: x.elem, shape: x.shape.clone(), data: Data::Float(out) })
 }
 
-/// Rows of the left matrix that are multiplied at a time, so that a row of the right one is read once for all of them.
+/// Rows of the left matrix that are multiplied together, so that a row of the right matrix is read
+/// once for all of them.
 const ROWS: usize = 4;
 
-/// Matrix product over the last two axes; `shape` is the result's, `elem` its element type.
+/// Matmul over the last two axes; `shape` is the result's, `elem` its element type.
 pub(super) fn matmul<F: Real>(
     a: &Array<F>,
     b: &Array<F>,
@@ -321,7 +325,7 @@ pub(super) fn matmul<F: Real>(
     elem: Elem,
 ) -> Result<Array<F>, EvalError> {
     let (Some((m, k)), Some(n)) = (last_two(&a.shape), b.shape.last().copied()) else {
-        return Err(EvalError::internal("a matrix product of vectors"));
+        return Err(EvalError::internal("a matmul of vectors"));
     };
     let lead = |s: &[usize]| s[..s.len() - 2].to_vec();
     let (la, lb, lo) = (lead(&a.shape), lead(&b.shape), lead(&shape));
@@ -364,14 +368,14 @@ fn last_two(shape: &[usize]) -> Option<(usize, usize)> {
     }
 }
 
-/// What the sums of a product are: an empty one, a product more, another sum more.
+/// The accumulator of a matmul: the empty sum, adding a term, adding another sum.
 struct Sums<S, Add, Join> {
     zero: S,
     add: Add,
     join: Join,
 }
 
-/// One matrix product; each sum goes over `k` in ascending order, in blocks.
+/// A single matmul of two matrices; each sum goes over `k` in ascending order, in blocks.
 fn product<T: Copy, S: Copy>(
     a: &[T],
     b: &[T],
@@ -401,7 +405,7 @@ fn product<T: Copy, S: Copy>(
     }
 }
 
-/// The inputs of an attention, besides its masks' operands.
+/// The operands of an attention, except for the operands of its masks.
 pub(super) struct Attention<'a, F> {
     pub q: &'a Array<F>,
     pub k: &'a Array<F>,
@@ -411,9 +415,10 @@ pub(super) struct Attention<'a, F> {
     pub shape: Vec<usize>,
 }
 
-/// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32`; the weights are rounded to the values' type before they meet
-/// these, as the program says, and so is the result. Where there are masks, a key whose weight is 0 contributes nothing, even if
-/// its value is NaN or infinite; of a key that no mask hides, [`Real::add_weighted`] may say that this is not certain.
+/// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32`; the weights are rounded to the type of
+/// the values before the second matmul, as the definition says, and so is the result. With masks, a
+/// key whose weight is 0 contributes nothing, even if its value is NaN or infinite; for a key that
+/// no mask hides, [`Real::add_weighted`] may report that this is uncertain.
 pub(super) fn attention<F: Real>(
     x: &Attention<'_, F>,
     masks: &[MaskKind],
@@ -435,7 +440,8 @@ pub(super) fn attention<F: Real>(
     scores = binary(BinaryOp::Mul, &scores, x.scale, &shape)?;
     let mut rest = operands.iter();
     let mut sink = None;
-    // A score may be -inf without a mask, and whether the value of such a key counts is open. What the masks hide, they hide of scores of 0.
+    // A score may be -inf without a mask; whether the value of such a key counts is left open.
+    // Apply the masks to scores of 0 too, to see which keys they hide.
     let zero = Array::splat(Elem::F32, Vec::new(), F::literal(0.0, Elem::F32), 0);
     let mut both = [scores, zero];
     for mask in masks {
@@ -485,15 +491,15 @@ pub(super) fn attention<F: Real>(
     Ok(cast(&y, elem, certain))
 }
 
-/// Which scores are `-inf`.
+/// For each score: is it `-inf`?
 fn minus_infinite<F: Real>(scores: &Array<F>) -> Result<Vec<bool>, EvalError> {
     match &scores.data {
         Data::Float(scores) => Ok(scores.iter().map(|s| s.value() == f64::NEG_INFINITY).collect()),
-        Data::Int(_) | Data::Bool(_) => Err(EvalError::internal("scores that are no floats")),
+        Data::Int(_) | Data::Bool(_) => Err(EvalError::internal("scores that are not floats")),
     }
 }
 
-/// `weights @ values`, where what is hidden contributes nothing.
+/// `weights @ values`, where hidden keys contribute nothing.
 fn weighted<F: Real>(
     weights: &Array<F>,
     hidden: &[bool],
@@ -528,7 +534,7 @@ fn weighted<F: Real>(
     Ok(Array { elem: Elem::F32, shape, data: Data::Float(out) })
 }
 
-/// Query `i` sees key `j` where `j <= i + t - s`.
+/// Query `i` sees key `j` if `j <= i + t - s`.
 pub(super) fn causal<F: Real>(s: usize, t: usize) -> Array<F> {
     let data = (0..s).flat_map(|i| (0..t).map(move |j| j + s <= i + t)).collect();
     Array { elem: Elem::Bool, shape: vec![s, t], data: Data::Bool(data) }

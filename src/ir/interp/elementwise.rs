@@ -1,13 +1,14 @@
-//! Operations on each element, broadcast.
+//! Elementwise operations with broadcasting.
 //!
-//! In: arrays whose shapes broadcast. Out: an array. Each function says where an outcome depends on rounding.
+//! In: arrays whose shapes broadcast. Out: an array. Operations whose outcome depends on rounding
+//! report it.
 
 use super::array::{Array, Data, broadcast_strides, count, positions, wrap};
 use super::{EvalError, Real};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::Elem;
 
-/// Where the elements of an operand are that meet those of the result.
+/// Maps an element of the result to the element of an operand.
 enum Walk {
     Same,
     One,

@@ -1,7 +1,8 @@
-//! Checks on entry: what must hold before a call runs.
+//! Checks on entry: the preconditions of a call.
 //!
-//! In: an entry point and host tensors. Out: arrays of the declared types with leading axes collapsed, and the value of
-//! each symbol; or an error. Results get their leading axes back.
+//! In: an entry point and host tensors. Out: arrays of the declared types with leading axes
+//! collapsed, and the value of each symbol; or an error. [`Batches::leave`] restores the leading
+//! axes of results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +14,9 @@ use crate::ir::{ArgDecl, Function, Loc, ResultDecl};
 use crate::shape::{ADDRESS_BITS, Dim, DimError, Elem, Fact};
 use crate::tensor::Tensor;
 
-/// The values of symbols.
 pub(super) type Symbols = BTreeMap<Arc<str>, i64>;
 
-/// The leading axes that were collapsed, by the dimension they became.
+/// The leading axes that were collapsed into each dimension.
 pub(super) struct Batches(BTreeMap<Dim, Vec<usize>>);
 
 /// A call whose arguments were checked.
@@ -47,7 +47,7 @@ pub(super) fn value(d: &Dim, symbols: &Symbols) -> Result<i64, EvalError> {
     })
 }
 
-/// Checks the arguments and binds the symbols; `checks` are what the call must satisfy.
+/// Checks the arguments and binds the symbols; `checks` are the facts that the call must satisfy.
 pub(super) fn enter<F: Real>(f: &Function, checks: &[(Fact, Loc)], args: &[Tensor]) -> Result<Entered<F>, EvalError> {
     if args.len() != f.args.len() {
         return Err(EvalError::new(format!("`{}` takes {} arguments, {} given", f.name, f.args.len(), args.len())));
@@ -56,7 +56,7 @@ pub(super) fn enter<F: Real>(f: &Function, checks: &[(Fact, Loc)], args: &[Tenso
     let mut batches: BTreeMap<Dim, Vec<usize>> = BTreeMap::new();
     for (t, decl) in args.iter().zip(&f.args) {
         let t = convert(t, decl)?;
-        // Zeros count as ones, so that what follows from the extents of an argument fits 64 bits.
+        // Zeros count as ones, so that sizes derived from the extents of an argument fit 64 bits.
         let bytes = t.shape().iter().map(|n| (*n).max(1) as u64).try_fold(t.elem().size(), u64::checked_mul);
         if bytes.is_none_or(|n| n >> ADDRESS_BITS > 0) {
             return Err(wrong(decl, format!("has the shape {:?}, which is too large", t.shape())));
@@ -106,7 +106,7 @@ fn wrong(decl: &ArgDecl, what: String) -> EvalError {
     EvalError::new(format!("the argument `{}: {}` {what}", decl.name, decl.ty))
 }
 
-/// Integers come as `i32` or `i64`, as long as they fit.
+/// Converts integers between `i32` and `i64` if they fit.
 fn convert(t: &Tensor, decl: &ArgDecl) -> Result<Tensor, EvalError> {
     if t.elem() == decl.ty.elem {
         return Ok(t.clone());
@@ -117,12 +117,12 @@ fn convert(t: &Tensor, decl: &ArgDecl) -> Result<Tensor, EvalError> {
     let (low, high) = range(decl.ty.elem);
     let values = t.to_i64();
     if let Some(n) = values.iter().find(|n| **n < low || **n > high) {
-        return Err(wrong(decl, format!("has the element {n}, which is no {}", decl.ty.elem)));
+        return Err(wrong(decl, format!("has the element {n}, which is not an {}", decl.ty.elem)));
     }
     Tensor::from_ints(decl.ty.elem, t.shape().to_vec(), &values).ok_or_else(|| EvalError::internal("a tensor's size"))
 }
 
-/// NumPy's rule; `None` where it does not hold.
+/// NumPy's broadcasting rule; `None` if the shapes do not broadcast.
 fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let at = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |k| s[k]);
@@ -136,7 +136,7 @@ fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// Solves `c * S + k = extent` for the symbols of the arguments' types.
+/// Solves `c * S + k = extent` for the symbols in the arguments' types.
 fn solve<F>(f: &Function, arrays: &[Array<F>]) -> Result<Symbols, EvalError> {
     let mut symbols = Symbols::new();
     for (a, decl) in arrays.iter().zip(&f.args) {
@@ -154,7 +154,7 @@ fn solve<F>(f: &Function, arrays: &[Array<F>]) -> Result<Symbols, EvalError> {
     Ok(symbols)
 }
 
-/// Does a fact hold?
+/// Checks a fact under a binding of the symbols.
 pub(super) fn check(fact: &Fact, symbols: &Symbols) -> Result<(), EvalError> {
     let at = |d: &Dim| value(d, symbols).map(Dim::from);
     let bound = Fact { left: at(&fact.left)?, relation: fact.relation, right: at(&fact.right)? };
@@ -165,7 +165,7 @@ pub(super) fn check(fact: &Fact, symbols: &Symbols) -> Result<(), EvalError> {
 }
 
 impl Batches {
-    /// A result with the leading axes that its first axis stands for.
+    /// Restores the leading axes that the first axis of a result stands for.
     pub(super) fn leave<F: Real>(&self, r: Array<F>, decl: &ResultDecl) -> Array<F> {
         match decl.ty.shape.first().and_then(|d| self.0.get(d)) {
             Some(lead) if decl.batch => {

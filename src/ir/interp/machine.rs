@@ -1,7 +1,7 @@
-//! The interpreter's loop: executes the instructions of a function, block by block.
+//! The interpreter loop: executes the instructions of a function, block by block.
 //!
-//! In: a function, its arguments, the symbols' values. Out: its results; taps on the way. Work and sizes are counted
-//! before anything is allocated.
+//! In: a function, its arguments, the values of its symbols. Out: its results, and taps along the
+//! way. Work and sizes are counted before anything is allocated.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
@@ -18,7 +18,7 @@ use crate::ir::requirements::length_checks;
 use crate::ir::{Function, Inst, InstData, Loc, Module, Op, Terminator, Type, Value, param_named, taps};
 use crate::shape::{Dim, Elem, Fact, TensorType};
 
-/// What a value is when the program runs.
+/// The run-time value of an SSA value.
 #[derive(Clone, Debug)]
 enum RuntimeValue<F> {
     Index(i64),
@@ -32,14 +32,14 @@ pub(super) struct Interpreter<'a, F> {
     params: &'a dyn Params,
     limits: Limits,
     symbols: Symbols,
-    /// What is checked where dimensions have their values.
+    /// The checks to be made after each `length`.
     checks: BTreeMap<Inst, Vec<(Fact, Loc)>>,
     pub taps: BTreeMap<String, Array<F>>,
-    /// The steps of loops over time in which each tap was written.
+    /// For each tap, the iterations of loops over time that wrote it.
     pub written: BTreeMap<String, BTreeSet<usize>>,
     pub certain: bool,
     pub work: u64,
-    /// What the session keeps; a state that is not here is zero.
+    /// The states of the session; a missing state is zero.
     pub states: BTreeMap<String, Array<F>>,
 }
 
@@ -116,7 +116,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
         }
     }
 
-    /// Gives a dimension its value.
+    /// Sets a dimension to a value.
     fn length(&mut self, name: &str, most: &Dim, inst: &InstData, items: &RuntimeValues<F>) -> Result<(), EvalError> {
         let (n, limit) = (number(items, operand(inst, 0)?)?, value(most, &self.symbols)?);
         if !(0..=limit).contains(&n) {
@@ -134,7 +134,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
         Ok(())
     }
 
-    /// The extents of a type, within the limits.
+    /// The extents of a type, checked against the limits.
     fn shape(&mut self, t: &TensorType) -> Result<Vec<usize>, EvalError> {
         let shape = t.shape.iter().map(|d| extent(d, &self.symbols)).collect::<Result<Vec<usize>, EvalError>>()?;
         // An extent of 0 does not excuse the others: intermediate products must fit too.
@@ -182,7 +182,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
             } else if let Op::Binary(op) = &inst.op {
                 op.eval_int(index(0)?, index(1)?)
             } else {
-                return Err(EvalError::internal(format!("`{}` gives an index", inst.op)));
+                return Err(EvalError::internal(format!("`{}` results in an index", inst.op)));
             };
             return Ok(Some(RuntimeValue::Index(n)));
         };
@@ -336,14 +336,12 @@ impl<'a, F: Real> Interpreter<'a, F> {
         };
         if t.elem() != elem || t.shape() != shape {
             let (e, s) = (t.elem(), t.shape());
-            return Err(EvalError::new(format!(
-                "the parameter \"{path}\" is {e}{s:?}, where {elem}{shape:?} is needed"
-            )));
+            return Err(EvalError::new(format!("the parameter \"{path}\" is {e}{s:?}, expected {elem}{shape:?}")));
         }
         Ok(Array::from_tensor(&t))
     }
 
-    /// The taps of a function that the run did not come to, as zeros.
+    /// The taps of a function that the run did not reach, as zeros.
     pub(super) fn silent_taps(&mut self, f: &Function) -> Result<BTreeMap<String, Array<F>>, EvalError> {
         let mut out = BTreeMap::new();
         for tap in taps(f) {
@@ -369,7 +367,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
         Ok(out)
     }
 
-    /// Writes a tapped value; along the loops over time it is stacked.
+    /// Records a tapped value, stacked along the loops over time.
     fn tap(&mut self, name: &str, extents: &[Dim], indices: &[i64], x: &Array<F>) -> Result<(), EvalError> {
         let stars = name.matches('*').count();
         let path = path(name, indices);
@@ -396,12 +394,12 @@ impl<'a, F: Real> Interpreter<'a, F> {
     }
 }
 
-/// A tensor that nothing was written to.
+/// The initial value of a tap.
 fn zeros<F: Real>(elem: Elem, shape: Vec<usize>) -> Array<F> {
     Array::splat(elem, shape, F::literal(0.0, elem), 0)
 }
 
-/// A path with its indices filled in.
+/// A path with its indices substituted.
 fn path(name: &str, indices: &[i64]) -> String {
     let mut out = String::new();
     let mut indices = indices.iter();
@@ -452,7 +450,7 @@ fn number<F: Real>(items: &RuntimeValues<F>, v: Value) -> Result<i64, EvalError>
     }
 }
 
-/// Where a window of a shape begins along each axis; the operands from `first` on say so for some of them.
+/// The start of a window along each axis; operands from `first` on give it for some axes.
 fn starts<F: Real>(
     inst: &InstData,
     items: &RuntimeValues<F>,
@@ -471,7 +469,7 @@ fn starts<F: Real>(
                 return Err(EvalError::new(format!("the index {at} is out of range for an axis of {extent}")));
             }
             _ => {
-                let message = format!("{length} elements from {at} on are out of range for an axis of {extent}");
+                let message = format!("{length} elements from index {at} are out of range for an axis of {extent}");
                 return Err(EvalError::new(message));
             }
         };
@@ -482,11 +480,12 @@ fn starts<F: Real>(
 fn ints<F>(a: &Array<F>) -> Result<&[i64], EvalError> {
     match &a.data {
         Data::Int(v) => Ok(v),
-        Data::Float(_) | Data::Bool(_) => Err(EvalError::internal("an index is no integer")),
+        Data::Float(_) | Data::Bool(_) => Err(EvalError::internal("an index is not an integer")),
     }
 }
 
-/// Integers as places along an axis of a shape. Of no elements nothing is read or written, wherever they point.
+/// Converts integers to indices along an axis. If a slice has no elements, nothing is read or
+/// written, wherever they point.
 fn places(at: &[i64], shape: &[usize], axis: usize) -> Result<Vec<usize>, EvalError> {
     let is_empty = shape.iter().enumerate().any(|(i, d)| i != axis && *d == 0);
     at.iter().map(|i| if is_empty { Ok(0) } else { in_range(*i, shape[axis]) }).collect()

@@ -1,12 +1,13 @@
-//! The interpreter: what a function of the graph IR computes, by definition.
+//! The interpreter: defines the results of the graph IR.
 //!
-//! In: a verified module, the name of an entry point, host tensors, parameters. Out: the results and taps, or an error
-//! as a value: an index out of range, shapes that do not fit, a check that fails, work beyond the limits. It is the
-//! oracle of every pass and every back end, so it is plain: each operation is done as its definition says, in order.
+//! In: a verified module, the name of an entry point, host tensors, parameters. Out: the results
+//! and taps, or an error as a value: an index out of range, mismatched shapes, a failed check, work
+//! beyond the limits. It is the oracle of every pass and every back end, so it is simple: each
+//! operation follows its definition literally.
 //!
-//! It is generic over the numbers that floats are computed in ([`Real`]): `f32` gives the exact result of the program,
-//! bit for bit; `f64` gives what it should be. Tests have a third kind of numbers, which carry how far off compiled code may be
-//! (`tests/common/bounded.rs`).
+//! It is generic over the numbers in which floats are computed ([`Real`]): `f32` yields the exact
+//! result of the program, bit for bit; `f64` yields the mathematically expected result. Tests add a
+//! third kind, which carries error bounds for compiled code (`tests/common/bounded.rs`).
 //!
 //! ```
 //! use attnc::ir::{interp, text, verify};
@@ -42,44 +43,45 @@ use crate::tensor::Tensor;
 pub struct Call<'a> {
     /// Name of the function.
     pub function: &'a str,
-    /// The arguments. Those with `batch` may have any number of leading axes.
+    /// The arguments. A `batch` argument may have any number of leading axes.
     pub args: &'a [Tensor],
-    /// The parameters.
+    /// The source of the module's parameters.
     pub params: &'a dyn Params,
-    /// How much it may do.
+    /// Bounds on work and memory.
     pub limits: Limits,
 }
 
-/// What a call gives.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub struct Outcome<F> {
-    /// The results.
+    /// Results, with their leading axes.
     pub results: Vec<Array<F>>,
-    /// What was tapped, by path with array indices filled in.
+    /// Tapped values, by path with array indices substituted.
     pub taps: BTreeMap<String, Array<F>>,
-    /// In how many steps of the loops over time each of them was written; 1 outside of loops.
+    /// For each tap, the number of iterations of loops over time that wrote it; 1 outside of loops.
     pub written: BTreeMap<String, u64>,
-    /// Taps that the run did not come to, as zeros.
+    /// Taps that the run did not reach, as zeros.
     pub silent: BTreeMap<String, Array<F>>,
-    /// Was every comparison, truncation and choice of a maximum certain in every precision? (Always, for
-    /// `f32` and `f64`.)
+    /// Was every comparison, truncation and choice of a maximum the same at every precision?
+    /// (Always true for `f32` and `f64`.)
     pub certain: bool,
-    /// The work that was done.
+    /// Work done, in the units of [`Limits`].
     pub work: u64,
 }
 
 /// Runs an entry point.
 ///
 /// # Errors
-/// Arguments that do not fit, and what goes wrong on the way.
+/// Arguments that do not fit, and run-time errors.
 pub fn run<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome<F>, EvalError> {
     run_variant(module, call, false, &mut States::default())
 }
 
-/// What a session keeps.
+/// The states of a session.
 pub type States<F> = crate::interp::States<Array<F>>;
 
-/// Runs an entry point as one of the calls of a session. [`States`](crate::interp::States) says what a call that fails leaves behind.
+/// Runs an entry point in a session. [`States`](crate::interp::States) documents the states after a
+/// failed call.
 ///
 /// # Errors
 /// As [`run`].
@@ -87,7 +89,8 @@ pub fn run_in<F: Real>(module: Verified<'_>, call: &Call<'_>, states: &mut State
     run_variant(module, call, false, states)
 }
 
-/// Runs the variant of an entry point that fills its taps; the plain one where there is no other.
+/// Runs the variant of an entry point that computes taps, or the plain variant if there is no
+/// other.
 ///
 /// # Errors
 /// As [`run`].
@@ -95,18 +98,18 @@ pub fn run_tapped<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outc
     run_variant(module, call, true, &mut States::default())
 }
 
-/// A call whose arguments were checked, for what computes the rest of it.
+/// A call whose arguments were checked, for another executor.
 pub struct Admitted {
     /// The arguments, of the declared types, leading axes collapsed.
     pub args: Vec<Tensor>,
-    /// The values of the dimensions.
+    /// The value of each dimension.
     pub symbols: BTreeMap<String, i64>,
     batches: entry::Batches,
     results: Vec<super::ResultDecl>,
 }
 
 impl Admitted {
-    /// The results with their leading axes.
+    /// The results with their leading axes restored.
     pub fn leave(&self, results: Vec<Tensor>) -> Vec<Tensor> {
         let out = |(r, decl): (Tensor, &super::ResultDecl)| {
             let shape = self.batches.leave(Array::<f32>::from_tensor(&r), decl).shape;
@@ -116,7 +119,7 @@ impl Admitted {
     }
 }
 
-/// Checks a call on entry, as [`run`] does first.
+/// Checks a call on entry, exactly as [`run`] does.
 ///
 /// # Errors
 /// Arguments that do not fit.

@@ -1,61 +1,64 @@
-//! The number types that floats are computed in.
+//! The number types in which floats are computed.
 //!
-//! In: elements. Out: the results of element operations and sums, in the numbers of a [`Real`]: `f32` is the exact mode,
-//! bit for bit what the language says (`bf16` and `f16` are `f32`s that were rounded after each operation; sums and
-//! products accumulate in `f32`, in blocks that are summed in order); `f64` computes everything in `f64` and rounds nothing. The
-//! `Bounded` of the tests computes in `f64` and carries how far off any compiled program may be.
+//! In: elements. Out: results of element operations and sums, in the numbers of a [`Real`]. `f32`
+//! is the exact mode, bit for bit as the language defines it (`bf16` and `f16` are `f32`s rounded
+//! after each operation; sums and matmuls accumulate in `f32`, in blocks that are summed in order).
+//! `f64` computes everything in `f64` without rounding to element types. The tests' `Bounded`
+//! computes in `f64` and carries an error bound for any compiled program.
 
 use std::fmt::Debug;
 
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::Elem;
 
-/// A kind of number that floats are computed in.
+/// A number type in which floats are computed.
 pub trait Real: Copy + Debug + 'static {
-    /// What sums are accumulated in.
+    /// The accumulator of sums.
     type Sum: Copy;
-    /// Is each operation rounded to what a program computes in? Then means are corrected and scaled as in compiled code.
+    /// Are operations rounded as in a compiled program? Then means are corrected and scaled as in
+    /// compiled code.
     const ROUNDS: bool = false;
 
-    /// A literal or an input of an element type: its nearest element, exactly.
+    /// A literal or an input, exactly: the element of type `elem` nearest to `x`.
     fn literal(x: f64, elem: Elem) -> Self;
-    /// The value.
+    /// The value as `f64`.
     fn value(self) -> f64;
-    /// An integer as a float of an element type.
+    /// Converts an integer to a float type.
     fn from_int(n: i64, elem: Elem) -> Self;
-    /// An operation on one element.
+    /// Applies a unary operation.
     fn unary(op: UnaryOp, x: Self, elem: Elem) -> Self;
-    /// An operation on two elements.
+    /// Applies a binary operation.
     fn binary(op: BinaryOp, x: Self, y: Self, elem: Elem) -> Self;
-    /// A comparison, and whether its outcome is certain in every precision.
+    /// Compares; the second flag says whether the outcome is the same at every precision.
     fn compare(op: CmpOp, x: Self, y: Self) -> (bool, bool);
-    /// Is it known within some bound? What is not may be anything, NaN too.
+    /// Is there a known bound? If not, the value may be anything, NaN included.
     fn has_bound(self) -> bool {
         true
     }
-    /// An element of a type that an operation passes on as it is.
+    /// Passes an element through an operation that does not change it.
     fn passed_on(self, _elem: Elem) -> Self {
         self
     }
-    /// Conversion to a float type.
+    /// Converts to a float type.
     fn cast(self, elem: Elem) -> Self;
-    /// Truncation to an integer (saturating, NaN gives 0), and whether it is certain.
+    /// Truncates to an integer (saturating, NaN becomes 0); the flag says whether that is the same
+    /// at every precision.
     fn to_int(self) -> (i64, bool);
-    /// An empty sum.
+    /// The empty sum.
     fn zero() -> Self::Sum;
-    /// Adds an element.
+    /// `sum += x`
     fn add(sum: &mut Self::Sum, x: Self);
-    /// Adds a product.
+    /// `sum += x * y`
     fn add_product(sum: &mut Self::Sum, x: Self, y: Self);
-    /// Adds a value times its weight in an attention with masks: a weight of 0 omits what it hides, even NaN.
+    /// Adds a weighted value in an attention with masks: weight 0 omits a hidden value, even NaN.
     fn add_weighted(sum: &mut Self::Sum, weight: Self, x: Self) {
         if weight.value() != 0.0 || x.value().is_finite() {
             Self::add_product(sum, weight, x);
         }
     }
-    /// Adds another sum.
+    /// `sum += more`
     fn join(sum: &mut Self::Sum, more: Self::Sum);
-    /// The sum of `n` things as an element.
+    /// Rounds the sum of `n` terms to an element.
     fn total(sum: Self::Sum, n: usize, elem: Elem) -> Self;
 }
 

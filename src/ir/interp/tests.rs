@@ -1,4 +1,4 @@
-//! The semantics of the language, one by one.
+//! The semantics of the language, operation by operation.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn call<F: Real>(source: &str, args: &[Tensor], params: &BTreeMap<String, Tensor
     run(verified, &Call { function: "f", args, params, limits })
 }
 
-/// Runs `%r = LINE` over `x` (and `y`) and gives its elements.
+/// Runs `%r = LINE` over `x` (and `y`); returns its elements.
 fn line(line: &str, ty: &str, args: &[(&str, Tensor)]) -> Result<Vec<f64>, EvalError> {
     let decls: Vec<String> = args.iter().enumerate().map(|(i, (ty, _))| format!("%{i} \"a{i}\": {ty}")).collect();
     let decls = decls.join(", ");
@@ -78,7 +78,7 @@ fn ties_go_to_the_lowest_index() {
 fn causal_aligns_the_ends() {
     let x = [("f32[S]", floats(&[2], &[0.0; 2])), ("f32[T]", floats(&[3], &[0.0; 3]))];
     assert_eq!(line("causal", "bool[S, T]", &x).unwrap(), [1.0, 1.0, 0.0, 1.0, 1.0, 1.0]);
-    // More queries than keys: the first see nothing.
+    // With more queries than keys, the first queries see nothing.
     assert_eq!(line("causal", "bool[T, S]", &x).unwrap(), [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]);
 }
 
@@ -162,7 +162,8 @@ fn attention_is_its_formula() {
     }
 }
 
-/// A cap bounds the scores, and a sink takes a part of each row's weight: even of a row that sees no key, which gives zeros.
+/// A cap bounds the scores, and a sink takes a part of each row's weight, even in a row that sees
+/// no key, whose result is zeros.
 #[test]
 fn attention_with_a_cap_and_a_sink_is_its_formula() {
     let source = "func @f(%0 \"q\": f32[2, S, 3], %1 \"k\": f32[T, 3], %2 \"v\": f32[2, T, 2], %3 \"s\": f32[2, 1, 1]) \
@@ -194,7 +195,8 @@ fn attention_with_a_cap_and_a_sink_is_its_formula() {
     }
 }
 
-/// In `bf16` scores stay `f32` up to the weights, which are rounded before they meet the values; then the result is.
+/// In `bf16`, scores stay `f32` up to the weights, which are rounded before the second matmul; then
+/// the result is rounded.
 #[test]
 fn attention_of_small_floats_rounds_weights_and_the_result() {
     for elem in [Elem::BF16, Elem::F16] {
@@ -240,7 +242,7 @@ fn weights() -> BTreeMap<String, Tensor> {
 fn loops_read_parameters_and_fill_taps() {
     let x = floats(&[2, 2, 2], &[1.0; 8]);
     let out = call::<f32>(LOOP, &[x], &weights()).unwrap();
-    // The leading axes come back.
+    // The leading axes are restored.
     assert_eq!(out.results[0].shape, [2, 2, 2]);
     assert_eq!(out.results[0].to_tensor().unwrap().to_f32(), [8.0, 0.0].repeat(4));
     assert_eq!(out.taps.keys().collect::<Vec<_>>(), ["h.0.out", "h.1.out", "h.2.out", "steps"]);
@@ -275,10 +277,10 @@ fn integers_come_as_i32_or_i64() {
     let source = "func @f(%0 \"t\": i32[S]) -> (i32[S]) {\n^bb0:\n  return %0\n}";
     let at = |n: i64| Tensor::from_ints(Elem::I64, vec![1], &[n]).unwrap();
     assert!(call::<f32>(source, &[at(7)], &BTreeMap::new()).is_ok());
-    assert!(call::<f32>(source, &[at(1 << 40)], &BTreeMap::new()).unwrap_err().message.contains("is no i32"));
+    assert!(call::<f32>(source, &[at(1 << 40)], &BTreeMap::new()).unwrap_err().message.contains("is not an i32"));
 }
 
-/// Sums of many small numbers lose digits in `f32` and none in `f64`.
+/// Sums of many small numbers lose digits in `f32`, but not in `f64`.
 #[test]
 fn f64_rounds_nothing() {
     let source = "func @f(%0 \"x\": f32[S]) -> (f32[]) {\n^bb0:\n  %1 = reduce_sum %0, axes=[0] : f32[]\n\

@@ -1,4 +1,4 @@
-//! Tests of what entries check.
+//! The preconditions of entries.
 
 use super::*;
 use crate::ir::text::parse;
@@ -37,7 +37,8 @@ fn what_is_not_stated_is_checked() {
     }
 }
 
-/// What names a length is bounded by the most that it can be, with nothing taken away.
+/// A size that depends on a set dimension is bounded on entry by its upper bound, ignoring negative
+/// terms.
 #[test]
 fn what_names_a_length_fits_on_entry() {
     let found = needs(
@@ -68,7 +69,7 @@ fn what_is_stated_is_enough() {
     for known in ["T <= S", "T < S", "S == T", "S >= T+1", "2*T <= S"] {
         assert_eq!(sliced(&format!("  where {known}\n")).len(), 1, "{known}");
     }
-    // From two facts together.
+    // Implied by two facts together.
     let facts = "  where T <= 16\n  where S >= 16\n";
     assert_eq!(sliced(facts), ["T <= 16", "16 <= S"]);
     assert_eq!(sliced("  where T <= 16\n  where S >= 15\n"), ["T <= 16", "15 <= S", "T <= S"]);

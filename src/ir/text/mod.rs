@@ -1,8 +1,9 @@
 //! The text form of the graph IR: printer and parser.
 //!
-//! In: a [`Module`](super::Module), or a text. Out: its canonical text, or the module. It is what `--emit ir` writes and
-//! what a `.air` file holds; printing what was parsed gives the canonical text back, byte for byte. The generic syntax
-//! (statements made of phrases) is `irtext`'s; here is what the words mean. It must not know who made the module.
+//! In: a [`Module`](super::Module), or text. Out: its canonical text, or the module. This is the
+//! output of `--emit ir` and the format of `.air` files; printing a parsed canonical text
+//! reproduces it byte for byte. The generic syntax (statements made of phrases) is `irtext`'s; this
+//! folder gives it meaning. It does not know how the module was created.
 //!
 //! ```text
 //! module "gpt2.attn"
@@ -31,15 +32,20 @@
 //! }
 //! ```
 //!
-//! * Values are numbered in the order of the text, those of a fused region's body among them. Blocks too.
-//! * Constants of rank 0 have no line of their own: they are where they are used, floats of type `f32` bare (`0.5`,
-//!   `-inf`), truth values bare, bare integers are indices, the others show their type: `i32(3)`, `bf16(0.5)`. The
-//!   parser makes an instruction of each before its user, one for each literal and block.
-//! * The symbols of a function are those of its arguments' types. `batch` beside an argument or a result marks that its
-//!   first axis stands for any number of leading axes. Lines `doc`, `where` and `tapped` come before the first block.
-//! * A place is `loc(line:column)`, in another file than the module's own `loc("file":line:column)`. An attention has those of
-//!   its steps too, as far as they are known: `loc(9:5, scores 6:13, scale 6:21, causal 7:9, softmax 8:9)`.
-//! * A region: `%9 = fused matmul(%10 = %7, %11 = %8) : f32[S, 64] { ... yield %12 }`, its arguments named as bound.
+//! * Values and blocks are numbered in the order of the text, including values in the bodies of
+//!   fused regions.
+//! * Constants of rank 0 have no line of their own and are printed inline: `f32` floats bare
+//!   (`0.5`, `-inf`), booleans bare, bare integers are indices, all others with their type:
+//!   `i32(3)`, `bf16(0.5)`. The parser inserts an instruction for each before its user, one per
+//!   literal and block.
+//! * The symbols of a function are those in its arguments' types. `batch` before the type of an
+//!   argument or a result means that its first axis stands for any number of leading axes. Lines
+//!   `doc`, `where` and `tapped` come before the first block.
+//! * A source location is `loc(line:column)`, or `loc("file":line:column)` if it is not in the
+//!   module's own file. An attention also has the known locations of the operations it was fused
+//!   from: `loc(9:5, scores 6:13, scale 6:21, causal 7:9, softmax 8:9)`.
+//! * A region: `%9 = fused matmul(%10 = %7, %11 = %8) : f32[S, 64] { ... yield %12 }`, with its
+//!   arguments named where they are bound.
 
 mod operand;
 mod operations;

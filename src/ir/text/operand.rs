@@ -1,7 +1,7 @@
 //! Operands: values by name, and literals.
 //!
-//! In: an expression where an operand stands, the names of its function. Out: a value; a literal becomes an instruction, once
-//! in each block.
+//! In: an expression in the position of an operand, the names of its function. Out: a value; a
+//! literal becomes an instruction, once per block.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,22 +13,22 @@ use crate::scalar::round_to;
 use crate::shape::{Elem, TensorType};
 use crate::table::CodedError;
 
-/// An error about something that is well formed and has no meaning.
+/// A semantic error in well-formed text.
 pub(super) fn fail<T>(code: Code, place: TextSpan, message: impl Into<String>) -> Result<T, CodedError> {
     Err((code, TextError::new(place, message)))
 }
 
-/// Something stands on what was reported already; to say more would only confuse.
+/// A follow-up of an error that was reported already; it is not shown.
 pub(super) fn reported<T>(place: TextSpan) -> Result<T, CodedError> {
     fail(codes::UNKNOWN_NAME, place, "")
 }
 
-/// An error of the shared readers is one about form.
+/// Makes an error of the shared readers a syntax error.
 pub(super) fn form<T>(r: Result<T, TextError>) -> Result<T, CodedError> {
     r.map_err(|e| (codes::FORM, e))
 }
 
-/// The literals that stand as operands in a block: the instruction made for each.
+/// The instruction created for each literal operand of a block.
 pub(super) type Literals = BTreeMap<(u8, u64, Option<Elem>), Value>;
 
 /// Names of one function or region.
@@ -36,12 +36,12 @@ pub(super) type Literals = BTreeMap<(u8, u64, Option<Elem>), Value>;
 pub(super) struct Scope {
     pub(super) values: BTreeMap<String, Value>,
     pub(super) blocks: BTreeMap<String, Block>,
-    /// Values whose definition is wrong, which has been said.
+    /// Values whose definition is invalid, which was reported.
     pub(super) broken: BTreeSet<String>,
     pub(super) fused: Option<Inst>,
 }
 
-/// Where operands are read: the function that is made, the block, and the literals it has so far.
+/// The context of an operand: the function being built, the block, and its literals so far.
 pub(super) struct Site<'a> {
     pub(super) f: &'a mut Function,
     pub(super) scope: &'a Scope,
@@ -50,7 +50,7 @@ pub(super) struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// A value, or a literal, for which an instruction is made.
+    /// Reads a value, or a literal, for which an instruction is created.
     pub(super) fn operand(&mut self, e: &Expr) -> Result<Value, CodedError> {
         if let ExprKind::Value(name) = &e.kind {
             return match self.scope.values.get(name) {
@@ -77,12 +77,12 @@ impl Site<'_> {
     }
 }
 
-/// A literal operand and its element type; none for an index.
+/// Reads a literal operand and its element type; `None` for an index.
 fn literal(e: &Expr) -> Result<(Scalar, Option<Elem>), CodedError> {
     if let ExprKind::Call(name, args) = &e.kind {
         let elem = form(read::elem(name))?;
         let [arg] = args.as_slice() else {
-            return fail(codes::FORM, e.place, "one literal belongs in the brackets");
+            return fail(codes::FORM, e.place, "expected one literal in the parentheses");
         };
         let arg = form(read::single(arg))?;
         return Ok((fit(arg, elem)?, Some(elem)));
@@ -91,15 +91,15 @@ fn literal(e: &Expr) -> Result<(Scalar, Option<Elem>), CodedError> {
         Some(read::Literal::Int(n)) => Ok((Scalar::Int(n), None)),
         Some(read::Literal::Float(_)) => Ok((fit(e, Elem::F32)?, Some(Elem::F32))),
         Some(read::Literal::Bool(b)) => Ok((Scalar::Bool(b), Some(Elem::Bool))),
-        None => fail(codes::FORM, e.place, "a value or a literal belongs here"),
+        None => fail(codes::FORM, e.place, "expected a value or a literal"),
     }
 }
 
-/// A literal as an element of a type, rounded to it.
+/// Reads a literal of this element type, rounded to it.
 pub(super) fn fit(e: &Expr, elem: Elem) -> Result<Scalar, CodedError> {
-    let wrong = || fail(codes::LITERAL, e.place, format!("the literal is no {elem}"));
+    let wrong = || fail(codes::LITERAL, e.place, format!("the literal is not a valid {elem}"));
     let Some(x) = read::literal(e) else {
-        return fail(codes::FORM, e.place, "a literal belongs here");
+        return fail(codes::FORM, e.place, "expected a literal");
     };
     match (x, elem) {
         (read::Literal::Float(x), Elem::F32 | Elem::BF16 | Elem::F16) => Ok(Scalar::Float(round_to(elem, x))),

@@ -1,7 +1,8 @@
 //! Parsing of operations with their operands and attributes.
 //!
-//! In: a statement's phrases. Out: an [`Op`] and its operands. Most are read by the table of operations; here are those with
-//! a special form. `parse` reads the structure around them.
+//! In: a statement's phrases. Out: an [`Op`] and its operands. The table of operations drives most
+//! of it; this file has the operations with a syntax of their own. `parse` reads the structure
+//! around them.
 
 use super::operand::{Site, fail, fit, form};
 use crate::diagnostics::codes::ir as codes;
@@ -31,7 +32,7 @@ fn named(site: &mut Site<'_>, e: &Expr) -> Result<(String, Vec<Value>), CodedErr
     }
 }
 
-/// The operation of a statement and its operands. `ty` is the type that is written for the result.
+/// The operation of a statement and its operands. `ty` is the declared type of the result.
 pub(super) fn operation(site: &mut Site<'_>, s: &Statement, ty: Option<&Type>) -> Result<(Op, Vec<Value>), CodedError> {
     let mut attributes = Attributes::new(s)?;
     let positional = s.args.iter().filter(|p| read::named(p).is_none());
@@ -48,7 +49,7 @@ fn values(site: &mut Site<'_>, operands: &[&Expr]) -> Result<Vec<Value>, CodedEr
     operands.iter().map(|e| site.operand(e)).collect()
 }
 
-/// The operations that have a form of their own.
+/// Parses an operation with a syntax of its own.
 fn own(
     site: &mut Site<'_>,
     s: &Statement,

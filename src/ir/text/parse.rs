@@ -1,7 +1,7 @@
-//! The parser: a text as a module.
+//! The parser: text to module.
 //!
-//! In: a text. Out: the module, with the span of each part of it, or every error found. Types are taken as they are written;
-//! the verifier checks them, and its errors are shown at these spans.
+//! In: text. Out: the module, with the source span of each part, or all errors. Declared types are
+//! not checked here; the verifier does, and its errors are shown at these spans.
 
 use super::operand::{Literals, Scope, Site, fail, form};
 use super::operations;
@@ -16,19 +16,19 @@ use crate::irtext::{self, Expr, ExprKind, Line, LocText, Phrase, Statement, Text
 use crate::source::{FileId, Span};
 use crate::table::CodedError;
 
-/// What a text says.
+/// A parsed module.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
-    /// The module.
+    /// Not verified yet.
     pub module: Module,
-    /// What stands where in the text.
+    /// The span of each part of the module.
     pub places: Vec<(Anchor, Span)>,
 }
 
-/// Reads a text; `file` is the handle that the diagnostics' places carry.
+/// Parses a text; spans in diagnostics refer to `file`.
 ///
 /// # Errors
-/// Everything that is wrong with the text.
+/// All errors in the text.
 pub fn parse(text: &str, file: FileId) -> Result<Parsed, Diagnostics> {
     let mut p = Parser { file, out: Parsed::default(), errors: Diagnostics::new(), function: None };
     match irtext::parse(text) {
@@ -54,7 +54,7 @@ impl Parser {
         self.errors.push(d);
     }
 
-    /// Keeps what was read, or the error.
+    /// Returns the value, or records the error.
     fn keep<T>(&mut self, r: Result<T, CodedError>) -> Option<T> {
         let complain = |(code, e): CodedError| {
             if !e.message.is_empty() {
@@ -86,14 +86,15 @@ impl Parser {
         match file.and_then(|n| u32::try_from(n).ok()) {
             Some(file) => Loc { file, line: loc.line, column: loc.column },
             None => {
-                let e = TextError::new(place, "the place is in a file that the module does not list");
+                let e = TextError::new(place, "the location is in a file that the module does not list");
                 self.error(codes::UNKNOWN_NAME, e);
                 Loc::default()
             }
         }
     }
 
-    /// The places of an operation's steps, of which the text names some, in their order.
+    /// The locations of the operations that an operation was fused from; the text names some of
+    /// them, in order.
     fn parts(&mut self, s: &Statement, steps: &[&str]) -> Result<Vec<Loc>, CodedError> {
         let named = s.loc.as_ref().map_or(&[][..], |loc| loc.parts.as_slice());
         if named.is_empty() {
@@ -103,7 +104,11 @@ impl Parser {
         let mut next = 0;
         for (name, loc) in named {
             let Some(found) = steps.iter().skip(next).position(|step| step == name) else {
-                return fail(codes::FORM, s.place, format!("`{}` has no part `{name}`, or not in this place", s.head));
+                return fail(
+                    codes::FORM,
+                    s.place,
+                    format!("`{}` has no part `{name}`, or not in this position", s.head),
+                );
             };
             parts[next + found] = self.point(loc, s.place);
             next += found + 1;
@@ -117,7 +122,7 @@ impl Parser {
             let s = match line {
                 Line::Statement(s) => s,
                 Line::Block(b) => {
-                    self.error(codes::STRUCTURE, TextError::new(b.place, "a block stands outside of a function"));
+                    self.error(codes::STRUCTURE, TextError::new(b.place, "a block is outside of a function"));
                     continue;
                 }
             };
@@ -139,7 +144,7 @@ impl Parser {
                     self.function = None;
                     r
                 }
-                other => fail(codes::UNKNOWN_NAME, s.place, format!("`{other}` begins nothing in a module")),
+                other => fail(codes::UNKNOWN_NAME, s.place, format!("`{other}` is not a statement of a module")),
             };
             self.keep(result);
         }
@@ -227,7 +232,7 @@ impl Parser {
             }
             "tapped" => f.tapped = true,
             other => {
-                let message = format!("`{other}` stands before the first block; only `doc`, `where` and `tapped` may");
+                let message = format!("`{other}` is before the first block; only `doc`, `where` and `tapped` may");
                 return fail(codes::STRUCTURE, s.place, message);
             }
         }
@@ -242,8 +247,8 @@ impl Parser {
         Ok(())
     }
 
-    /// The blocks of a function: first every name is defined, then every line is read, so that a block may use what a
-    /// later one in the text defines.
+    /// Parses the blocks of a function: first all names are defined, then all lines are read, so
+    /// that a block may use values defined later in the text.
     fn blocks(&mut self, f: &mut Function, scope: &mut Scope, lines: &[Line], place: TextSpan) {
         let mut current: Option<Block> = None;
         let mut insts: Vec<Option<Inst>> = Vec::new();
@@ -328,7 +333,7 @@ impl Parser {
         self.define(scope, name, v)
     }
 
-    /// The instruction of a statement; if its result is declared wrong, that is said once.
+    /// Creates the instruction of a statement; an invalid declaration is reported once.
     fn declared(&mut self, f: &mut Function, scope: &mut Scope, s: &Statement) -> Option<Inst> {
         let r = self.declare(f, scope, s);
         if r.is_err() {
@@ -337,7 +342,8 @@ impl Parser {
         self.keep(r).flatten()
     }
 
-    /// Makes the instruction of a statement, for its result to be known; what it does is read later.
+    /// Creates the instruction of a statement so that its result can be used; its operation is
+    /// parsed later.
     fn declare(&mut self, f: &mut Function, scope: &mut Scope, s: &Statement) -> Result<Option<Inst>, CodedError> {
         if is_terminator(s) {
             return Ok(None);
@@ -364,12 +370,12 @@ impl Parser {
             site.f.terminate(site.block, t);
             return Ok(());
         }
-        // No instruction: its declaration was wrong and has been reported.
+        // There is no instruction if its declaration was invalid, which was reported.
         let Some(inst) = inst else { return Ok(()) };
         self.mark(site.scope.fused, At::Inst(inst), s.place);
         let (op, operands) = if s.head == "fused" {
             if site.scope.fused.is_some() {
-                return fail(codes::STRUCTURE, s.place, "a fused region holds no other");
+                return fail(codes::STRUCTURE, s.place, "a fused region cannot contain another");
             }
             self.fused(site, s, inst)?
         } else {
@@ -445,7 +451,7 @@ impl Parser {
 fn one(phrases: &[Phrase], place: TextSpan) -> Result<&Phrase, TextError> {
     match phrases {
         [p] => Ok(p),
-        _ => Err(TextError::new(place, "one phrase belongs here")),
+        _ => Err(TextError::new(place, "expected one phrase")),
     }
 }
 
@@ -510,9 +516,9 @@ fn call(site: &mut Site<'_>, e: &Expr) -> Result<BlockCall, CodedError> {
         ExprKind::Label(name) => (name, &[][..]),
         ExprKind::Call(label, args) => match &label.kind {
             ExprKind::Label(name) => (name, args.as_slice()),
-            _ => return fail(codes::FORM, e.place, "a block (`^name`) belongs here"),
+            _ => return fail(codes::FORM, e.place, "expected a block (`^name`)"),
         },
-        _ => return fail(codes::FORM, e.place, "a block (`^name`) belongs here"),
+        _ => return fail(codes::FORM, e.place, "expected a block (`^name`)"),
     };
     let Some(block) = site.scope.blocks.get(name).copied() else {
         return fail(codes::UNKNOWN_NAME, e.place, format!("there is no block `^{name}`"));

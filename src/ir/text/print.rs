@@ -1,7 +1,7 @@
-//! The printer: a module as canonical text.
+//! The printer: module to canonical text.
 //!
-//! In: any module, a broken one too (the verifier shows it with its errors). Out: the text, and on request the line of
-//! each instruction.
+//! In: any module, even an invalid one (which is shown with the verifier's errors). Out: the text,
+//! and on request the line of each instruction.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,23 +15,23 @@ use crate::irtext::quoted;
 use crate::shape::{Elem, TensorType};
 use crate::ssa;
 
-/// Columns at which types and places start, where the line is shorter. They are fixed, so that a changed line changes
-/// no other.
+/// Columns at which types and source locations start, if the line is shorter. They are fixed, so
+/// that changing a line does not move others.
 const TYPE_COLUMN: usize = 40;
 const LOC_COLUMN: usize = 72;
 
-/// What a line of the text is about.
+/// The part of a module that a line prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// The head of the module, or of a function.
     Head,
-    /// A parameter of the module, by number.
+    /// Index of a module parameter.
     Param(usize),
-    /// A check of a function, by number.
+    /// Index of a check of the function.
     Check(usize),
     /// The head of a block.
     Block(Block),
-    /// An instruction.
+    /// An instruction that has a line of its own.
     Inst(Inst),
     /// The terminator of a block.
     Terminator(Block),
@@ -48,18 +48,18 @@ impl From<ssa::verify::At> for At {
     }
 }
 
-/// A thing in a module that an error can be about.
+/// A part of a module to which an error can be attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// The function, by number; none for the module's own lines.
+    /// Index of the function; `None` for the module's own lines.
     pub function: Option<usize>,
-    /// The fused instruction whose body it is in.
+    /// The fused instruction that contains it.
     pub fused: Option<Inst>,
-    /// The thing.
+    /// The part inside the function or region.
     pub at: At,
 }
 
-/// A text with the lines of what it shows.
+/// Text, with the line number of each part.
 pub type Printed = crate::irtext::Printed<Anchor>;
 
 /// The canonical text of a module.
@@ -67,7 +67,7 @@ pub fn print(module: &Module) -> String {
     print_with_anchors(module).text
 }
 
-/// The text of a module and the line of each thing in it.
+/// The text of a module, and the line number of each part.
 pub fn print_with_anchors(module: &Module) -> Printed {
     let mut p = Printer { out: Printed::default(), line: 0, files: &module.files, function: None };
     p.out.text += "module ";
@@ -109,14 +109,14 @@ pub fn print_with_anchors(module: &Module) -> Printed {
     p.out
 }
 
-/// The text of one function; `files` are the module's.
+/// The text of one function; `files` is the module's file table.
 pub fn print_function(f: &Function, files: &[String]) -> String {
     let mut p = Printer { out: Printed::default(), line: 0, files, function: Some(0) };
     p.function(f);
     p.out.text
 }
 
-/// A float with the fewest digits that read back, in the precision of its element type.
+/// A float with the fewest digits that parse back to it, at the precision of its element type.
 fn float_text(x: f64, elem: Elem) -> String {
     match elem {
         _ if x.is_nan() => "nan".to_string(),
@@ -126,7 +126,7 @@ fn float_text(x: f64, elem: Elem) -> String {
     }
 }
 
-/// A literal without its type.
+/// A literal, without its type.
 fn literal_text(s: Scalar, elem: Option<Elem>) -> String {
     match s {
         Scalar::Float(x) => float_text(x, elem.unwrap_or(Elem::F32)),
@@ -135,18 +135,18 @@ fn literal_text(s: Scalar, elem: Option<Elem>) -> String {
     }
 }
 
-/// Numbers of values and blocks in the order of the text.
+/// Numbers of values and blocks in the text.
 #[derive(Default)]
 struct Names {
     values: SecondaryMap<Value, Option<u32>>,
     blocks: SecondaryMap<Block, Option<u32>>,
-    /// Those of the bodies of fused instructions.
+    /// Numbers inside fused regions, by their instruction.
     regions: BTreeMap<Inst, Names>,
 }
 
 impl Names {
-    /// Gives every value that has a line its number, from `next` on. A use may be before its definition, in a block
-    /// that does not come after it in the text; so numbers come first.
+    /// Assigns a number, starting at `next`, to every value that has a line. A definition may come
+    /// after its use in the text, so numbering is a separate pass.
     fn new(f: &Function, next: &mut u32) -> Names {
         fn take(next: &mut u32) -> Option<u32> {
             *next += 1;
@@ -172,7 +172,7 @@ impl Names {
     }
 }
 
-/// Is the instruction a literal that is in its users' lines?
+/// Is the instruction a literal that is printed inline?
 fn is_literal(f: &Function, i: Inst) -> bool {
     let inst = f.inst(i);
     matches!(inst.op, Op::Const(_)) && inst.result.is_some_and(|v| f.tensor(v).is_none_or(|t| t.rank() == 0))
@@ -191,12 +191,12 @@ impl Printer<'_> {
         self.line += 1;
     }
 
-    /// Ends a line that shows something, with its place.
+    /// Ends the line of a part, with its source location.
     fn end(&mut self, fused: Option<Inst>, at: At, loc: Loc) {
         self.end_of_several(fused, at, loc, &[]);
     }
 
-    /// The same where it was made of several.
+    /// Like [`Printer::end`], with the locations of the operations that it was fused from.
     fn end_of_several(&mut self, fused: Option<Inst>, at: At, loc: Loc, parts: &[(&str, Loc)]) {
         self.mark(fused, at);
         self.place(loc, parts, LOC_COLUMN);
@@ -207,7 +207,7 @@ impl Printer<'_> {
         self.out.lines.push((Anchor { function: self.function, fused, at }, self.line));
     }
 
-    /// Blanks up to a column, one at least.
+    /// Pads with blanks up to a column, at least one.
     fn pad(&mut self, column: usize) {
         let text = &mut self.out.text;
         let start = text.rfind('\n').map_or(0, |i| i + 1);
@@ -222,7 +222,7 @@ impl Printer<'_> {
         let _ = write!(self.out.text, ": {ty}");
     }
 
-    /// `loc(7:9, scores 3:17, softmax 4:9)`: a place and those of the parts.
+    /// `loc(7:9, scores 3:17, softmax 4:9)`: a location, and the locations of its parts.
     fn place(&mut self, loc: Loc, parts: &[(&str, Loc)], column: usize) {
         if loc.line == 0 && parts.is_empty() {
             return;
@@ -237,7 +237,7 @@ impl Printer<'_> {
         self.out.text.push(')');
     }
 
-    /// A line and a column, in a file if it is not the module's own.
+    /// A line and a column, with the file if it is not the module's own.
     fn point(&mut self, loc: Loc) {
         let text = &mut self.out.text;
         if let Some(file) = (loc.file as usize).checked_sub(1) {
@@ -268,7 +268,7 @@ impl Printer<'_> {
     fn header(&mut self, f: &Function, names: &Names) {
         let text = &mut self.out.text;
         let _ = write!(text, "func @{}(", f.name);
-        // A broken function may have more of one than of the other; what is there is shown.
+        // In an invalid function the numbers may differ; print all.
         let entry = &f.block(f.entry()).args;
         for i in 0..entry.len().max(f.args.len()) {
             if i > 0 {
@@ -328,7 +328,8 @@ impl Printer<'_> {
             }
             let steps = inst.op.steps().into_iter().zip(inst.parts.iter().copied());
             let steps: Vec<(&str, Loc)> = steps.collect();
-            // One without a place is marked where a later one of its name has a place, which would be taken for its own.
+            // A step without a location is printed if a later step of the same name has one, which
+            // would be taken for its own.
             let told = |n: usize| steps.iter().skip(n).any(|(name, loc)| *name == steps[n].0 && loc.line > 0);
             let parts: Vec<(&str, Loc)> = (0..steps.len()).filter(|n| told(*n)).map(|n| steps[n]).collect();
             self.end_of_several(fused, At::Inst(*i), inst.loc, &parts);
@@ -356,7 +357,7 @@ impl Printer<'_> {
         self.out.text += " {";
         self.end_line();
         for b in &body.layout {
-            // More than one block is an error that the verifier shows; the text shows them one after another.
+            // More than one block is an error that the verifier reports; print them all.
             self.block(body, *b, inner, Some(i));
         }
         self.out.text += "  }";
@@ -364,7 +365,7 @@ impl Printer<'_> {
     }
 }
 
-/// A value where it is used: its number, or the literal that it is.
+/// A value as an operand: its number, or the literal.
 fn value(f: &Function, names: &Names, v: Value) -> String {
     if let Some(n) = names.values[v] {
         return format!("%{n}");
@@ -402,7 +403,7 @@ fn terminator(f: &Function, names: &Names, t: &Terminator, in_region: bool) -> S
     }
 }
 
-/// An operation, its operands and attributes.
+/// An operation with its operands and attributes.
 fn phrases(f: &Function, names: &Names, i: Inst) -> String {
     let inst = f.inst(i);
     let vs = &inst.operands;
@@ -422,7 +423,7 @@ fn phrases(f: &Function, names: &Names, i: Inst) -> String {
         words.extend(attributes.into_iter().map(|(key, text)| format!("{key}={text}")));
         return if words.is_empty() { name.to_string() } else { format!("{name} {}", words.join(", ")) };
     }
-    // Those with a form of their own; `Printer::fused` prints regions.
+    // Operations with a syntax of their own; `Printer::fused` prints regions.
     match &inst.op {
         Op::Const(s) => words.push(literal_text(*s, elem)),
         Op::DimValue(d) => words.push(d.to_string()),

@@ -1,4 +1,4 @@
-//! Round trips, canonical forms, and errors.
+//! Round trips, canonical text, and errors.
 
 use std::collections::BTreeSet;
 
@@ -78,7 +78,8 @@ fn constants_of_small_floats_are_rounded() {
     }
 }
 
-/// A new operation is put into `all.air`, which shows its form. (Those of a family are alike.)
+/// A new operation must be added to `all.air`, which shows its syntax. (Families of operations have
+/// one example.)
 #[test]
 fn every_form_is_shown() {
     let words: BTreeSet<&str> = ALL.split_whitespace().collect();

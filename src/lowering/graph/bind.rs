@@ -1,7 +1,8 @@
-//! Which model is compiled, the values of its dimensions, the conditions on them, and its parameters.
+//! Selects the model to compile, binds its dimensions, checks its conditions, and collects its
+//! parameters.
 //!
-//! In: a checked program and the options. Out: [`Bound`], over which all entry points are lowered. Everything that can
-//! be wrong about the options is found here.
+//! In: a checked program and the options. Out: [`Bound`], from which all entry points are lowered.
+//! All errors in the options are reported here.
 
 use std::collections::BTreeMap;
 
@@ -25,21 +26,19 @@ const MAX_LAYERS: usize = 256;
 
 /// A model with values for its dimensions.
 pub(super) struct Bound {
-    /// The model.
     pub(super) model: LayerId,
-    /// Its generic dimensions: numbers, or themselves where the arguments bind them.
+    /// Generic dimensions of the model: numbers, or their own symbols where the arguments of a call
+    /// bind them.
     pub(super) dims: BTreeMap<String, Dim>,
-    /// Its generic constants.
     pub(super) constants: BTreeMap<String, Scalar>,
-    /// Values given for dimensions of entry points.
     pub(super) signature_dims: BTreeMap<String, Dim>,
-    /// The entry points, in the order of the text.
+    /// Entry points, in source order.
     pub(super) entries: Vec<FunctionId>,
-    /// The parameters, in order of name.
+    /// Sorted by name.
     pub(super) params: Vec<ParamDecl>,
-    /// What a session keeps, in order of name.
+    /// States that a session keeps, sorted by name.
     pub(super) states: Vec<StateDecl>,
-    /// Conditions of the model that are still open.
+    /// Conditions of the model that depend on run-time dimensions.
     pub(super) open: Vec<(Fact, Span)>,
 }
 
@@ -153,14 +152,15 @@ fn choose(program: &Program, name: Option<&str>, diagnostics: &mut Diagnostics) 
     Err(LowerError::Reported)
 }
 
-/// The dimensions of an entry point: those of its arguments, its own generics, and what equalities replace.
+/// Dimension names of an entry point: from its arguments, its own generics, and the names that
+/// its equalities define.
 fn names_of(function: &Function) -> impl Iterator<Item = &str> {
     let is_dim = |generic: &&Generic| matches!(generic.kind, GenericKind::Dim { .. });
     let generics = function.generics.iter().filter(is_dim).map(|generic| generic.name.as_str());
     function.dims.iter().chain(function.equal.keys()).map(String::as_str).chain(generics)
 }
 
-/// Takes the bindings that are not generics of the model: dimensions of entry points.
+/// Collects the bindings that are not generics of the model: dimensions of entry points.
 fn signature_dims(
     program: &Program,
     options: &Options,
@@ -200,7 +200,8 @@ fn signature_dims(
     if ok { Ok(()) } else { Err(LowerError::Reported) }
 }
 
-/// Writes the dimensions that are still themselves, and that an equality fixes, as what they equal.
+/// Replaces dimensions that are still symbolic, and that an equality fixes, by the other side of
+/// the equality.
 pub(super) fn fixed_by_equalities(
     equal: &BTreeMap<String, Dim>,
     dims: &mut BTreeMap<String, Dim>,
@@ -208,8 +209,8 @@ pub(super) fn fixed_by_equalities(
 ) {
     for (name, other) in equal {
         let unbound = dims.get(name).is_some_and(|dim| dim.as_symbol() == Some(name));
-        // With numbers for the others a quotient may be no integer: the equality then stays open, and is refused as one that
-        // cannot hold.
+        // With numbers for the others a quotient may not be an integer: the equality then stays
+        // open, and is rejected because it cannot hold.
         if unbound
             && is_free(name)
             && let Some(other) = other.substitute(&|symbol| dims.get(symbol).cloned())
@@ -219,17 +220,16 @@ pub(super) fn fixed_by_equalities(
     }
 }
 
-/// What became of a condition.
+/// Result of evaluating a condition.
 pub(super) enum Decision {
-    /// It holds.
     Holds,
-    /// It does not; reported.
+    /// It does not hold; the error has been reported.
     Fails,
-    /// It depends on run-time dimensions.
+    /// It depends on run-time dimensions, and must be checked on entry.
     Open(Fact),
 }
 
-/// Decides a condition with values for dimensions.
+/// Evaluates a condition with the bound dimensions.
 pub(super) fn decide(
     condition: &Condition,
     dims: &BTreeMap<String, Dim>,
@@ -248,10 +248,10 @@ pub(super) fn decide(
         return Err(LowerError::Reported);
     };
     match bound.decide() {
-        // What fixed a name holds once the name is written as what it equals.
+        // A name fixed by an equality has been replaced by the other side, so the equality holds.
         None if bound.relation == Relation::Eq && bound.left == bound.right => Ok(Decision::Holds),
         Some(true) => Ok(Decision::Holds),
-        // A number that is not an integer satisfies nothing.
+        // A quotient that is not an integer satisfies no condition.
         None if !(bound.left.is_const() && bound.right.is_const()) => Ok(Decision::Open(bound)),
         Some(false) | None => {
             let diagnostic =
@@ -431,12 +431,12 @@ impl Params<'_> {
     }
 }
 
-/// One more part of a path.
+/// Appends a component to a path.
 pub(super) fn join(path: &str, part: &str) -> String {
     if path.is_empty() { part.to_string() } else { format!("{path}.{part}") }
 }
 
-/// The value of a generic constant, seen from where it is given.
+/// The value of a generic constant in the scope of its instantiation.
 pub(super) fn constant(value: &Constant, around: &BTreeMap<String, Scalar>) -> Res<Scalar> {
     match value {
         Constant::Literal(scalar) => Ok(*scalar),

@@ -1,5 +1,5 @@
-//! One function of the graph IR under construction: instructions with their places, the limits on sizes and lengths,
-//! and what must be checked on entry.
+//! A graph IR function under construction: instructions with source locations, limits on sizes and
+//! lengths, and the checks to make on entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,8 @@ const MAX_INSTRUCTIONS: usize = 100_000;
 /// The deepest nesting of calls, blocks and expressions.
 const MAX_NESTING: usize = 4_000;
 
-/// The numbers that places use for files: 0 is the file of the model, the others in order of first use.
+/// File numbers of source locations: 0 is the file of the model, the others are numbered in order
+/// of first use.
 #[derive(Default)]
 pub(super) struct Files {
     main: Option<FileId>,
@@ -25,7 +26,6 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// With the file of the model.
     pub(super) fn new(main: FileId) -> Files {
         Files { main: Some(main), others: Vec::new() }
     }
@@ -41,71 +41,65 @@ impl Files {
         at as u32 + 1
     }
 
-    /// Base names of the other files.
+    /// Base names of files 1, 2, ...
     pub(super) fn names(&self, sources: &SourceMap) -> Vec<String> {
         self.others.iter().map(|f| sources.get(*f).map_or(String::new(), |s| s.base_name().to_string())).collect()
     }
 }
 
-/// A loop around the place where instructions are made.
+/// An enclosing loop.
 #[derive(Clone)]
 pub(super) struct Loop {
-    /// The counter, if it is an index.
+    /// The counter, if it is an index value (and not a scalar).
     pub(super) counter: Option<Value>,
-    /// First value and one past the last, where they are known from the dimensions.
+    /// Start and end (exclusive), where both are functions of the dimensions.
     pub(super) range: Option<(Dim, Dim)>,
-    /// The blocks that end with a `break` of it, each with what the loop's variables are there.
+    /// Blocks that end with a `break` out of this loop, with the values of the carried variables
+    /// there.
     pub(super) breaks: Vec<(Block, Vec<Value>)>,
-    /// The variables from outside that it assigns.
+    /// Variables declared outside of the loop that it assigns.
     pub(super) carried: Vec<LocalId>,
 }
 
-/// A state of the model while a function is made.
+/// A state of the model while a function is built.
 pub(super) struct State {
-    /// Its name.
     pub(super) name: String,
-    /// What it is where instructions are made.
+    /// Value at the current insertion point.
     pub(super) value: Value,
-    /// What it was when the call began.
+    /// Value on entry to the function.
     pub(super) before: Value,
 }
 
 /// A function under construction.
 pub(super) struct Builder<'a> {
-    /// The program.
     pub(super) program: &'a Program,
-    /// The texts, for places.
+    /// Source texts, for locations.
     pub(super) sources: &'a SourceMap,
-    /// Where errors go.
     pub(super) diagnostics: &'a mut Diagnostics,
-    /// Numbers of files.
     pub(super) files: &'a mut Files,
-    /// The function.
     pub(super) f: Function,
-    /// Where instructions go.
+    /// Insertion point.
     pub(super) block: Block,
-    /// Has control left the code being made, by a `break`? Then nothing more is made until a block that is reached.
+    /// A `break` has left the code being built: nothing is emitted until the next reachable block.
     pub(super) has_left: bool,
-    /// The loops around, outermost first.
+    /// Enclosing loops, outermost first.
     pub(super) loops: Vec<Loop>,
-    /// The functions being inlined, outermost first.
+    /// Functions being inlined, outermost first.
     pub(super) calls: Vec<FunctionId>,
-    /// Are taps kept?
+    /// Taps are emitted (this is the tapped variant).
     pub(super) with_taps: bool,
-    /// The taps seen so far, whether kept or not.
+    /// Paths of the taps seen so far, emitted or not.
     pub(super) taps: Vec<String>,
-    /// Scalars of loop counters made in blocks, so that each is made once for each block.
+    /// Loop counters converted to scalars, cached per block and element type.
     pub(super) counters: BTreeMap<(Block, Value, Elem), Value>,
-    /// The states of the model.
     pub(super) states: Vec<State>,
-    /// The names that dimensions have already.
+    /// Dimension names in use.
     pub(super) taken: BTreeSet<String>,
     nesting: usize,
     instructions: usize,
 }
 
 impl<'a> Builder<'a> {
-    /// A function without instructions.
     pub(super) fn new(
         program: &'a Program,
         sources: &'a SourceMap,
@@ -135,7 +129,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A place in the IR's terms.
+    /// Converts a span to an IR source location.
     pub(super) fn loc(&mut self, span: Span) -> Loc {
         let at = self.sources.line_column(span);
         Loc { file: self.files.number(span.file), line: at.line, column: at.column }
@@ -147,14 +141,14 @@ impl<'a> Builder<'a> {
         LowerError::Reported
     }
 
-    /// A mistake of the compiler at a place.
+    /// An internal error at a source location.
     pub(super) fn bug(&mut self, span: Span, text: &str) -> LowerError {
         let at = self.sources.line_column(span);
         let file = self.sources.get(span.file).map_or("?", |f| f.base_name());
         LowerError::Bug(format!("{file}:{at}: {text}"))
     }
 
-    /// Goes one level deeper for the time of `f`.
+    /// Runs `f` one nesting level deeper.
     pub(super) fn nested<T>(&mut self, span: Span, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
         if self.nesting >= MAX_NESTING {
             let message = "calls and expressions nest too deeply once the calls are inlined";
@@ -166,7 +160,8 @@ impl<'a> Builder<'a> {
         result
     }
 
-    /// Appends an instruction with a result; `declared` where the operands do not fix its type.
+    /// Appends an instruction with a result. `declared` is its type where the operands do not
+    /// determine it.
     pub(super) fn emit(&mut self, op: Op, operands: Vec<Value>, declared: Option<Type>, span: Span) -> Res<Value> {
         let loc = self.loc(span);
         self.count(span)?;
@@ -204,7 +199,8 @@ impl<'a> Builder<'a> {
         Err(self.report(diagnostic))
     }
 
-    /// Refuses what no machine could hold; what depends on the call is checked on its entry.
+    /// Rejects tensors larger than any machine could hold; sizes that depend on run-time dimensions
+    /// are checked on entry.
     pub(super) fn check_size(&mut self, ty: &TensorType, span: Span) -> Res<()> {
         for dim in &ty.shape {
             match dim.as_const() {
@@ -228,7 +224,7 @@ impl<'a> Builder<'a> {
         self.report(diagnostic.note("a tensor may have at most 2^40 elements"))
     }
 
-    /// Refuses an operation that reaches beyond what any machine could hold.
+    /// Rejects an operation whose intermediate sizes exceed what any machine could hold.
     fn check_reach(&mut self, op: &Op, operands: &[Value], span: Span) -> Res<()> {
         let types: Vec<&Type> = operands.iter().map(|v| self.f.ty(*v)).collect();
         match too_large(op, &types, None) {
@@ -237,7 +233,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds a check on entry that a run-time dimension is not negative, where its form does not show it.
+    /// Adds an entry check that a run-time dimension is not negative, unless its expression proves
+    /// that.
     fn at_least_zero(&mut self, dim: &Dim, span: Span) {
         if dim.is_provably_nonnegative() {
             return;
@@ -250,9 +247,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds a fact to the checks on entry.
+    /// Adds a fact to the entry checks.
     pub(super) fn require(&mut self, fact: Fact, span: Span) {
-        // What is checked where a dimension has its value is no news.
+        // A bound that is checked where the dimension gets its value need not be checked again.
         let is_bound = |l: &Length<'_>| {
             fact.relation == Relation::Le && fact.left.as_symbol() == Some(l.name) && fact.right == *l.most
         };
@@ -271,7 +268,7 @@ impl<'a> Builder<'a> {
         self.block = next;
     }
 
-    /// A block that replaces the last one in the order, with arguments of the types of `values`.
+    /// Adds a block with arguments typed like `values`.
     pub(super) fn block_like(&mut self, values: &[Value]) -> (Block, Vec<Value>) {
         let block = self.f.add_block();
         let types: Vec<Type> = values.iter().map(|v| self.f.ty(*v).clone()).collect();
@@ -279,7 +276,7 @@ impl<'a> Builder<'a> {
         (block, args)
     }
 
-    /// Moves a block to the end of the order, where its code is about to be made.
+    /// Moves a block to the end of the layout, where its code is about to be emitted.
     pub(super) fn place_last(&mut self, block: Block) {
         self.f.layout.retain(|b| *b != block);
         self.f.layout.push(block);
@@ -320,7 +317,7 @@ impl<'a> Builder<'a> {
         self.emit(Op::Const(value), Vec::new(), Some(Type::Tensor(ty)), span)
     }
 
-    /// An index with the value of a dimension.
+    /// An index value equal to a dimension.
     pub(super) fn index(&mut self, dim: &Dim, span: Span) -> Res<Value> {
         let op = match dim.as_const() {
             Some(n) => Op::Const(Scalar::Int(n)),
@@ -329,7 +326,7 @@ impl<'a> Builder<'a> {
         self.emit(op, Vec::new(), Some(Type::Index), span)
     }
 
-    /// The same elements under another shape; nothing where it is the same.
+    /// Reshapes; a no-op if the shape is the same.
     pub(super) fn reshape(&mut self, x: Value, shape: Vec<Dim>, span: Span) -> Res<Value> {
         let ty = self.tensor(x, span)?;
         if ty.shape == shape {
@@ -338,7 +335,7 @@ impl<'a> Builder<'a> {
         self.emit(Op::Reshape, vec![x], Some(Type::Tensor(TensorType::new(ty.elem, shape))), span)
     }
 
-    /// Axes in another order; nothing where it is the same.
+    /// Permutes axes; a no-op for the identity.
     pub(super) fn transpose(&mut self, x: Value, perm: Vec<usize>, span: Span) -> Res<Value> {
         if perm.iter().enumerate().all(|(i, p)| i == *p) {
             return Ok(x);
@@ -346,7 +343,7 @@ impl<'a> Builder<'a> {
         self.emit(Op::Transpose { perm }, vec![x], None, span)
     }
 
-    /// Repeated to a larger shape; nothing where it is the same.
+    /// Broadcasts to a larger shape; a no-op if the shape is the same.
     pub(super) fn broadcast(&mut self, x: Value, shape: Vec<Dim>, span: Span) -> Res<Value> {
         let ty = self.tensor(x, span)?;
         if ty.shape == shape {
@@ -355,7 +352,7 @@ impl<'a> Builder<'a> {
         self.emit(Op::Broadcast, vec![x], Some(Type::Tensor(TensorType::new(ty.elem, shape))), span)
     }
 
-    /// Conversion to an element type; nothing where it is the same.
+    /// Converts to an element type; a no-op if it is the same.
     pub(super) fn cast(&mut self, x: Value, elem: Elem, span: Span) -> Res<Value> {
         if self.tensor(x, span)?.elem == elem {
             return Ok(x);
@@ -363,7 +360,7 @@ impl<'a> Builder<'a> {
         self.emit(Op::Cast { elem }, vec![x], None, span)
     }
 
-    /// Elements `start..stop` along an axis; nothing where these are all.
+    /// Elements `start..stop` along an axis; a no-op if that is the whole axis.
     pub(super) fn slice(&mut self, x: Value, axis: usize, start: Dim, stop: Dim, span: Span) -> Res<Value> {
         let ty = self.tensor(x, span)?;
         if start == Dim::zero() && ty.shape.get(axis) == Some(&stop) {
@@ -372,7 +369,7 @@ impl<'a> Builder<'a> {
         self.emit(Op::Slice { axis, start, stop }, vec![x], None, span)
     }
 
-    /// The element at a place known from the dimensions, the axis gone.
+    /// The element at an index that is a function of the dimensions; removes the axis.
     pub(super) fn element(&mut self, x: Value, axis: usize, at: &Dim, span: Span) -> Res<Value> {
         let part = self.slice(x, axis, at.clone(), at.add(&Dim::one()), span)?;
         let mut shape = self.tensor(part, span)?.shape;
@@ -382,7 +379,6 @@ impl<'a> Builder<'a> {
         self.reshape(part, shape, span)
     }
 
-    /// A jump.
     pub(super) fn to(block: Block, args: Vec<Value>) -> BlockCall {
         BlockCall { block, args }
     }

@@ -1,4 +1,4 @@
-//! Calls, which are inlined, and the parts of values.
+//! Calls, which are inlined, and flattening of tuples.
 
 use super::Res;
 use super::bind::constant;
@@ -11,7 +11,7 @@ use crate::types::axes::Axis;
 use crate::types::typed::{self, Call, FunctionId};
 
 impl<'a> Builder<'a> {
-    /// The types of an expression's tensors with values for the dimensions, in order.
+    /// The types of an expression's tensors, in order, with dimensions substituted.
     pub(super) fn types(&mut self, frame: &Frame, ty: &typed::Type, span: Span) -> Res<Vec<TensorType>> {
         match ty {
             typed::Type::Tensor(tensor) => Ok(vec![self.tensor_type(tensor, &frame.dims, &frame.rest, span)?]),
@@ -73,7 +73,6 @@ impl<'a> Builder<'a> {
         Ok(value)
     }
 
-    /// Inlines a call.
     pub(super) fn call(&mut self, frame: &mut Frame<'a>, call: &'a Call, span: Span) -> Res<Local> {
         let callee = self.program.function(call.function);
         let place = match &call.receiver {
@@ -105,7 +104,7 @@ impl<'a> Builder<'a> {
         self.inline(call.function, &mut inner, span)
     }
 
-    /// An argument with the leading axes that its parameter has.
+    /// Broadcasts an argument to the leading axes that its parameter has.
     fn argument(&mut self, inner: &Frame, ty: &typed::Type, value: Local, span: Span) -> Res<Local> {
         let types = self.types(inner, ty, span)?;
         let (Local::Tensor(v), [wanted]) = (&value, types.as_slice()) else { return Ok(value) };
@@ -116,7 +115,7 @@ impl<'a> Builder<'a> {
         Ok(Local::Tensor(self.broadcast(*v, wanted.shape.clone(), span)?))
     }
 
-    /// Makes the code of a function's body here.
+    /// Emits the body of a function here.
     pub(super) fn inline(&mut self, id: FunctionId, frame: &mut Frame<'a>, span: Span) -> Res<Local> {
         // The type checker rejects functions that call themselves.
         if self.calls.contains(&id) {
@@ -131,7 +130,7 @@ impl<'a> Builder<'a> {
         Ok(value)
     }
 
-    /// Compares a value with the type that the checker gave it.
+    /// Checks a value against the type that the type checker inferred.
     pub(super) fn check_type(&mut self, frame: &Frame, value: &Local, ty: &typed::Type, span: Span) -> Res<()> {
         let wanted = self.types(frame, ty, span)?;
         let given = tensors(value);

@@ -1,7 +1,8 @@
 //! `einsum` as transposes, reshapes, and a matmul or a product.
 //!
-//! Operands are joined two at a time, from the left. An axis that only one of the two has, and nobody needs later, is
-//! summed at once; axes of both that somebody needs stay in front; the others are contracted.
+//! Operands are combined pairwise from the left. An axis that only one of the two has, and that is
+//! not needed later, is summed immediately; axes of both that are needed later become batch axes;
+//! the others are contracted.
 //!
 //! ```text
 //! einsum("h s d, h t d -> h s t", q, k)   =>   matmul q, transpose(k, [0, 2, 1])
@@ -16,7 +17,7 @@ use crate::shape::{Dim, Elem};
 use crate::source::Span;
 use crate::types::pattern::{Atom, Einsum, Item, Side};
 
-/// An axis: a name of the pattern, or one of those that `..` stands for (counted from the last).
+/// An axis: a name of the pattern, or one of the axes of `..` (counted from the last).
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Label {
     Rest(usize),
@@ -110,7 +111,8 @@ impl Builder<'_> {
         Ok(Operand { value, labels })
     }
 
-    /// The axes in three groups, the last two joined to one axis each; and the extents of each group.
+    /// Transposes the axes into three groups and merges the last two groups to one axis each; also
+    /// returns the extents of each group.
     fn grouped(&mut self, x: &Operand, groups: [&Vec<Label>; 3], span: Span) -> Res<(Value, [Vec<Dim>; 3])> {
         let shape = self.tensor(x.value, span)?.shape;
         let mut perm = Vec::new();
@@ -131,7 +133,8 @@ impl Builder<'_> {
         Ok((self.reshape(value, joined, span)?, extents))
     }
 
-    /// Nothing is contracted: elements are multiplied, each operand with an axis of 1 for every label that it lacks.
+    /// No contraction: an elementwise multiplication, with an axis of extent 1 for every label that
+    /// an operand lacks.
     fn product(&mut self, a: Operand, b: Operand, labels: Vec<Label>, elem: Elem, span: Span) -> Res<Operand> {
         let mut values = Vec::new();
         for x in [a, b] {

@@ -28,7 +28,7 @@ pub(super) fn module(
     let mut failed = None;
     for id in &bound.entries {
         let mut lower = |with_taps: bool| lower(program, sources, bound, &mut files, *id, with_taps, diagnostics);
-        // Errors in one entry point do not hide those in another.
+        // An error in one entry point must not hide errors in another.
         match lower(false) {
             Ok((function, has_taps)) => {
                 functions.push(function);
@@ -57,7 +57,7 @@ pub(super) fn module(
     })
 }
 
-/// One entry point, and whether it has taps.
+/// Lowers one entry point; also returns whether it has taps.
 fn lower(
     program: &Program,
     sources: &SourceMap,
@@ -82,7 +82,7 @@ fn lower(
     fixed_by_equalities(&function.equal, &mut frame.dims, |name| !bound.signature_dims.contains_key(name));
     let mut bound_equalities = Vec::new();
     for (name, other) in &function.equal {
-        // Where it is a generic, the clause itself is checked.
+        // For a generic, the where clause itself is checked.
         if let Some(value) = bound.signature_dims.get(name)
             && !frame.dims.contains_key(name)
         {
@@ -119,7 +119,8 @@ fn lower(
     Ok((builder.f, !builder.taps.is_empty()))
 }
 
-/// Gives the generics of the entry point itself their values: bound ones, defaults, or themselves where arguments bind them.
+/// Binds the generics of the entry point itself: given values, defaults, or their own symbols where
+/// arguments bind them.
 fn own_generics(builder: &mut Builder, frame: &mut Frame, bound: &Bound) -> Res<()> {
     for generic in &frame.function.generics {
         let name = &generic.name;
@@ -156,7 +157,7 @@ fn arguments(builder: &mut Builder, frame: &mut Frame) -> Res<()> {
     for param in &frame.function.params {
         let local = frame.function.local(param.local);
         let typed::Type::Tensor(tensor) = &local.ty else {
-            return Err(builder.bug(local.span, "an argument of an entry point is no tensor"));
+            return Err(builder.bug(local.span, "an argument of an entry point is not a tensor"));
         };
         let batch = match tensor.shape.rest() {
             None => false,
@@ -176,13 +177,14 @@ fn arguments(builder: &mut Builder, frame: &mut Frame) -> Res<()> {
     Ok(())
 }
 
-/// Decides the conditions of the entry point; those of the model that are still open are checked on its entry too.
+/// Evaluates the conditions of the entry point; conditions of the model that are still open become
+/// entry checks.
 fn conditions(builder: &mut Builder, frame: &Frame, bound: &Bound, equalities: &[Condition]) -> Res<()> {
     let mut ok = true;
     for (fact, span) in &bound.open {
         builder.require(fact.clone(), *span);
     }
-    // What names a dimension that has its value later is checked there.
+    // A condition on a dimension that gets its value later is checked there.
     let own = frame.function.conditions.iter().filter(|c| !c.fact.names_any(&frame.function.lengths));
     for condition in own.chain(equalities) {
         match decide(condition, &frame.dims, builder.diagnostics)? {
@@ -202,7 +204,7 @@ fn batches(ty: &typed::Type) -> Vec<bool> {
     }
 }
 
-/// A name that no dimension has.
+/// A dimension name that is not in use.
 fn unused(dims: &BTreeMap<String, Dim>, wanted: &str) -> String {
     let taken = |name: &str| {
         dims.contains_key(name) || dims.values().any(|dim| dim.symbols().iter().any(|symbol| **symbol == *name))
@@ -214,7 +216,7 @@ fn unused(dims: &BTreeMap<String, Dim>, wanted: &str) -> String {
     name
 }
 
-/// Every dimension that is left must follow from the shape of an argument.
+/// Reports dimensions that no argument's shape determines.
 fn every_dimension_is_bound(builder: &mut Builder, bound: &Bound, function: &typed::Function) -> Res<()> {
     let span = function.span;
     let by_arguments: Vec<String> = builder

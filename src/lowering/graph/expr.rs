@@ -122,7 +122,7 @@ impl<'a> Builder<'a> {
                 let operands = vec![self.value(frame, condition)?, self.value(frame, a)?, self.value(frame, b)?];
                 self.emit(Op::Where, operands, None, span)?
             }
-            // A dimension becomes what is asked for at once: it may be too large for `i32`.
+            // Cast a dimension directly to the requested type: it may not fit an `i32`.
             ExprKind::Cast(x)
                 if let ExprKind::Dim(dim) = &x.kind
                     && let Some(n) = self.dim(&frame.dims, dim, span)?.as_const()
@@ -265,12 +265,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The axis of the tensor that an axis of the expression's shape is, `..` expanded.
+    /// Maps an axis of the expression's shape to an axis of the tensor, with `..` expanded.
     fn axis(&mut self, frame: &Frame<'a>, x: &Expr, at: usize) -> Res<usize> {
         Ok(self.shape(x)?.expanded_axis(at, frame.rest.len()))
     }
 
-    /// The same for several, ascending; `..` gives all that it stands for.
+    /// The same for several axes, ascending; `..` yields all of its axes.
     fn axes(&mut self, frame: &Frame<'a>, x: &Expr, axes: &[usize]) -> Res<Vec<usize>> {
         let shape = self.shape(x)?;
         let mut out = Vec::new();
@@ -312,7 +312,7 @@ impl<'a> Builder<'a> {
         self.reshape(product, shape, span)
     }
 
-    /// 1 where the class along the new last axis is the operand's element, else 0.
+    /// 1 where the index along the new last axis equals the operand's element, else 0.
     fn one_hot(&mut self, x: Value, ty: TensorType, span: Span) -> Res<Value> {
         let given = self.tensor(x, span)?;
         let classes = TensorType::new(given.elem, ty.shape.last().cloned().into_iter().collect::<Vec<_>>());

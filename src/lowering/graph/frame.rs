@@ -1,4 +1,5 @@
-//! What a function sees while it is inlined: its layer's place in the model, its dimensions, its variables.
+//! Scope of a function while it is inlined: its layer's position in the model, its dimensions and
+//! its variables.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -7,53 +8,45 @@ use crate::ir::{Scalar, Value};
 use crate::shape::Dim;
 use crate::types::typed::{Function, LayerId, LocalId};
 
-/// What a variable or an expression is.
+/// The value of a variable or an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Local {
-    /// A tensor.
     Tensor(Value),
     /// The counter of a loop: an index.
     Counter(Value),
-    /// Several values.
     Tuple(Vec<Local>),
 }
 
 impl Local {
-    /// No value.
     pub(super) fn unit() -> Local {
         Local::Tuple(Vec::new())
     }
 }
 
-/// A function while it is inlined: its names and variables.
+/// Scope of a function being inlined.
 pub(super) struct Frame<'a> {
-    /// The function.
     pub(super) function: &'a Function,
-    /// Where its layer is.
+    /// The instance of the layer that it is a method of.
     pub(super) place: Option<Rc<LayerInstance>>,
-    /// Every dimension in scope, over the run-time dimensions of the entry point.
+    /// Dimensions in scope, as expressions over the run-time dimensions of the entry point.
     pub(super) dims: BTreeMap<String, Dim>,
-    /// Every generic constant in scope.
     pub(super) constants: BTreeMap<String, Scalar>,
-    /// What `..` stands for.
+    /// The axes of `..`.
     pub(super) rest: Vec<Dim>,
-    /// The variables, by id.
+    /// Indexed by [`LocalId`].
     pub(super) locals: Vec<Option<Local>>,
 }
 
 impl<'a> Frame<'a> {
-    /// A function whose variables have no values yet.
     pub(super) fn new(function: &'a Function, place: Option<Rc<LayerInstance>>) -> Frame<'a> {
         let (dims, constants) = place.as_ref().map(|p| (p.dims.clone(), p.constants.clone())).unwrap_or_default();
         Frame { function, place, dims, constants, rest: Vec::new(), locals: vec![None; function.locals.len()] }
     }
 
-    /// The value of a variable.
     pub(super) fn local(&self, id: LocalId) -> Option<&Local> {
         self.locals.get(id.0 as usize)?.as_ref()
     }
 
-    /// Gives a variable its value.
     pub(super) fn set(&mut self, id: LocalId, value: Local) {
         if let Some(slot) = self.locals.get_mut(id.0 as usize) {
             *slot = Some(value);
@@ -61,14 +54,11 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A layer at its place in the model.
+/// A layer at its position in the model.
 #[derive(Clone, Debug)]
 pub(super) struct LayerInstance {
-    /// The layer.
     pub(super) layer: LayerId,
-    /// Its generic dimensions.
     pub(super) dims: BTreeMap<String, Dim>,
-    /// Its generic constants.
     pub(super) constants: BTreeMap<String, Scalar>,
     /// Its path in the weights file, `*` for each index; empty for the model.
     pub(super) path: String,
@@ -81,7 +71,6 @@ pub(super) struct LayerInstance {
 }
 
 impl LayerInstance {
-    /// The model itself.
     pub(super) fn model(
         layer: LayerId,
         dims: BTreeMap<String, Dim>,

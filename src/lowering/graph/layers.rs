@@ -1,7 +1,7 @@
-//! Where in the model a layer stands: its dimensions, and what its parameters and taps are called there.
+//! Position of a layer in the model: its dimensions, and the names of its parameters and taps.
 //!
-//! An element of an array of layers is one of many that share their code: its place is an index operand, and the path
-//! has `*` there.
+//! The elements of an array of layers share their code: the index is an operand, and the path has
+//! `*` in its place.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::source::Span;
 use crate::types::typed::{Element, FieldType, LayerPath, Tensor};
 
 impl Builder<'_> {
-    /// The dimension with names replaced by their values.
+    /// Substitutes the bound names of a dimension.
     pub(super) fn dim(&mut self, dims: &BTreeMap<String, Dim>, dim: &Dim, span: Span) -> Res<Dim> {
         match dim.substitute(&|name| dims.get(name).cloned()) {
             Some(dim) => Ok(dim),
@@ -31,7 +31,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Goes from the layer of a frame to one of its sub-layers.
+    /// From the layer of a frame to one of its sub-layers.
     pub(super) fn walk(&mut self, frame: &Frame, path: &LayerPath, span: Span) -> Res<Rc<LayerInstance>> {
         let Some(mut place) = frame.place.clone() else {
             return Err(self.bug(span, "a free function uses a layer"));
@@ -79,7 +79,7 @@ impl Builder<'_> {
         Ok(place)
     }
 
-    /// The index of an element of an array, and its number where it is known here.
+    /// The index value of an element of an array, and its number if that is a constant.
     fn element_index(
         &mut self,
         frame: &Frame,
@@ -125,7 +125,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Makes sure that `low <= high`, now or by a check on entry.
+    /// Requires `low <= high`, now or by an entry check.
     pub(super) fn within(&mut self, low: &Dim, high: &Dim, span: Span) -> Res<()> {
         let slack = high.sub(low);
         if slack.is_provably_nonnegative() {
@@ -145,7 +145,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A parameter of the layer at a place.
+    /// Emits a parameter of a layer instance.
     pub(super) fn parameter(&mut self, place: &LayerInstance, field: usize, span: Span) -> Res<Value> {
         let layer = self.program.layer(place.layer);
         let Some(field) = layer.fields.get(field) else {
@@ -163,7 +163,7 @@ impl Builder<'_> {
         self.emit(Op::Param { name }, place.indices.clone(), Some(Type::Tensor(ty)), span)
     }
 
-    /// The state of this name of the layer at a place: which of [`Builder::states`].
+    /// Index in [`Builder::states`] of a layer's state.
     fn state_at(&mut self, place: &LayerInstance, field: &str, span: Span) -> Res<usize> {
         let name = join(&place.path, field);
         match self.states.iter().position(|state| state.name == name) {
@@ -172,7 +172,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What a state is here: in arrays of layers, the part of the layer.
+    /// Current value of a state; in an array of layers, the slice of this layer.
     fn state(&mut self, place: &LayerInstance, field: &str, span: Span) -> Res<Value> {
         let at = self.state_at(place, field, span)?;
         let mut value = self.states[at].value;
@@ -182,7 +182,7 @@ impl Builder<'_> {
         Ok(value)
     }
 
-    /// A state of the layer of a frame: which it is, and the indices of the arrays of layers on its path.
+    /// Index of a state of the frame's layer, and the indices of the arrays of layers on its path.
     pub(super) fn state_of(&mut self, frame: &Frame, field: usize, span: Span) -> Res<(usize, Vec<Value>)> {
         let Some(place) = frame.place.clone() else {
             return Err(self.bug(span, "a free function sets a state"));
@@ -193,7 +193,7 @@ impl Builder<'_> {
         Ok((self.state_at(&place, &field.stored_name, span)?, place.indices.clone()))
     }
 
-    /// What a state becomes where the part of a frame's layer becomes a value.
+    /// The whole state after the slice of the frame's layer is replaced by `value`.
     pub(super) fn whole_state(&mut self, frame: &Frame, field: usize, value: Value, span: Span) -> Res<Value> {
         let (at, indices) = self.state_of(frame, field, span)?;
         if indices.is_empty() {
@@ -207,7 +207,7 @@ impl Builder<'_> {
         self.emit(Op::Update { axes }, [target, value].into_iter().chain(indices).collect(), None, span)
     }
 
-    /// A type of the program with values for its dimensions and for `..`.
+    /// Substitutes dimensions and `..` in a type.
     pub(super) fn tensor_type(
         &mut self,
         tensor: &Tensor,
@@ -225,7 +225,8 @@ impl Builder<'_> {
         Ok(TensorType::new(tensor.elem, shape))
     }
 
-    /// Makes `tap name` observable under the path of the layer, stacked along the loops whose counters are not on it.
+    /// Records `tap name` under the path of the layer, stacked along the loops whose counters are
+    /// not part of the path.
     pub(super) fn tap(&mut self, frame: &Frame, name: &str, value: Value, span: Span) -> Res<()> {
         let (path, mut operands) = match &frame.place {
             Some(place) => (join(&place.tap_path, name), place.tap_indices.clone()),
@@ -250,7 +251,7 @@ impl Builder<'_> {
                 let first = self.index(&start, span)?;
                 self.emit(Op::Binary(BinaryOp::Sub), vec![counter, first], None, span)?
             };
-            // A range that runs backwards has no iterations.
+            // A range that runs backwards is empty.
             let turns = end.sub(&start);
             let turns = if turns.as_const().is_some_and(|n| n < 0) { Dim::zero() } else { turns };
             operands.push((index, turns));
@@ -269,7 +270,8 @@ impl Builder<'_> {
         self.effect(Op::Tap { name: path, extents }, values, span)
     }
 
-    /// The path, with a number after it where a layer is called twice and so taps twice under one name.
+    /// Makes the path unique: a layer that is called twice taps twice, and the second gets a
+    /// numeric suffix.
     fn unused_tap(&mut self, path: String) -> String {
         let taken = |taps: &[String], path: &str| taps.iter().any(|other| overlap(other, path));
         let mut name = path.clone();
@@ -283,7 +285,7 @@ impl Builder<'_> {
     }
 }
 
-/// May two paths name the same element, `*` standing for any number?
+/// Can two paths name the same element? (`*` matches any number.)
 fn overlap(a: &str, b: &str) -> bool {
     let is_number = |s: &str| !s.is_empty() && s.bytes().all(|c| c.is_ascii_digit());
     let same = |(x, y): (&str, &str)| x == y || (x == "*" && is_number(y)) || (y == "*" && is_number(x));

@@ -1,18 +1,20 @@
-//! From the typed AST to the graph IR: layers and calls inlined, dimensions bound, attention still a formula.
+//! From the typed AST to graph IR: layers and calls are inlined, dimensions bound; attention is
+//! still a formula.
 //!
-//! What comes in: a checked [`Program`], the model that is compiled, and values for dimensions. What goes out: a
-//! [`Module`](crate::ir::Module) with the model's parameters and one function for each entry point (and a second one,
-//! `tapped`, where the program has taps). What lives here:
+//! In: a checked [`Program`], the model to compile, and values for dimensions. Out: a
+//! [`Module`](crate::ir::Module) with the model's parameters and one function per entry point (and
+//! a second one, `tapped`, where the program has taps). Contents:
 //!
-//! * `bind`: which model, what its dimensions are, whether the `where` clauses hold with them, which parameters it has;
-//! * `builder`: one function under construction, with the limits on sizes and lengths;
-//! * `layers`: where in the model a layer stands, and so what its parameters and taps are called;
+//! * `bind`: selects the model, binds its dimensions, checks its `where` clauses, collects its
+//!   parameters;
+//! * `builder`: a function under construction, with the limits on sizes and lengths;
+//! * `layers`: the position of a layer in the model, and so the names of its parameters and taps;
 //! * `entry`, `call`, `stmt`, `expr`, `movement`, `einsum`: one construct of the language each.
 //!
-//! What it must not know: syntax, machines, and what passes will do; nothing is fused or simplified here.
+//! It must not know syntax, target machines or passes; nothing is fused or simplified here.
 //!
-//! Dimensions that stay symbolic are those that the arguments of a call bind. What cannot be decided without them
-//! becomes a check on entry ([`Function::checks`](crate::ir::Function::checks)).
+//! Dimensions that the arguments of a call bind stay symbolic. Conditions that depend on them
+//! become entry checks ([`Function::checks`](crate::ir::Function::checks)).
 
 mod bind;
 mod builder;
@@ -33,21 +35,22 @@ use crate::source::SourceMap;
 use crate::stack::with_large_stack;
 use crate::types::typed::Program;
 
-/// What the command line says about the model.
+/// Options of lowering, from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The model that is compiled (`--entry`); the only one where none is named.
+    /// The model to compile (`--entry`); may be omitted if there is only one.
     pub model: Option<String>,
-    /// Values for dimensions (`--dim S=128`): generics of the model, or dimensions of its entry points.
+    /// Values for dimensions (`--dim S=128`): generics of the model, or dimensions of its entry
+    /// points.
     pub dims: BTreeMap<String, i64>,
 }
 
-/// Why there is no module.
+/// Why lowering failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LowerError {
-    /// The program or the command line is wrong; the diagnostics say how.
+    /// The program or the command line is wrong; see the diagnostics.
     Reported,
-    /// A mistake of the compiler, in words.
+    /// An internal compiler error.
     Bug(String),
 }
 
@@ -56,7 +59,8 @@ type Res<T> = Result<T, LowerError>;
 /// Lowers a model of a checked program.
 ///
 /// # Errors
-/// [`LowerError::Reported`] where the model cannot be compiled with these options; the reasons are in `diagnostics`.
+/// [`LowerError::Reported`] where the model cannot be compiled with these options; the reasons are
+/// in `diagnostics`.
 pub fn lower(
     program: &Program,
     sources: &SourceMap,

@@ -1,4 +1,4 @@
-//! What moves elements: `rearrange`, `x[..]`, `split`, `unbind`.
+//! Data movement: `rearrange`, `x[..]`, `split`, `unbind`.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::types::pattern::{Atom, Item, Rearrange, Side};
 use crate::types::typed::{Entry, Expr, ExprKind, Order};
 
 impl<'a> Builder<'a> {
-    /// Splits axes into the named parts, orders these, joins them again; each step only where it does something.
+    /// Splits axes into their named parts, permutes, and merges again; omits each step that would
+    /// change nothing.
     pub(super) fn rearrange(
         &mut self,
         x: Value,
@@ -24,7 +25,7 @@ impl<'a> Builder<'a> {
     ) -> Res<Value> {
         let ty = self.tensor(x, span)?;
         let named = pattern.left.iter().filter(|item| **item != Item::Rest).count();
-        // The parts of the axes of `..`, which stay together.
+        // The axes of `..`, which stay together.
         let rest_at = pattern.left.iter().position(|item| *item == Item::Rest).unwrap_or(0);
         let rest_len = if pattern.left.contains(&Item::Rest) { ty.rank().saturating_sub(named) } else { 0 };
         let rest: Vec<Dim> = ty.shape.iter().skip(rest_at).take(rest_len).cloned().collect();
@@ -39,7 +40,7 @@ impl<'a> Builder<'a> {
         let lengths_before: Option<Vec<Dim>> = before.iter().map(&mut length).collect();
         let perm: Option<Vec<usize>> = after.iter().map(|part| before.iter().position(|p| p == part)).collect();
         let (Some(split), Some(perm)) = (lengths_before, perm) else {
-            return Err(self.bug(span, "a part of a pattern has no length"));
+            return Err(self.bug(span, "a pattern part has no length"));
         };
         let mut shape = Vec::new();
         for item in &pattern.right {
@@ -83,7 +84,7 @@ impl<'a> Builder<'a> {
         Ok(Local::Tuple(out))
     }
 
-    /// The slices along an axis, the axis gone.
+    /// One slice per index of an axis; the axis is removed.
     pub(super) fn unbind(&mut self, x: Value, axis: usize, parts: usize, span: Span) -> Res<Local> {
         let mut out = Vec::with_capacity(parts);
         for i in 0..parts {
@@ -93,7 +94,8 @@ impl<'a> Builder<'a> {
         Ok(Local::Tuple(out))
     }
 
-    /// `x[..]`. The last axis goes first, so that the places of the axes before it stay as they are.
+    /// `x[..]`. The last axis is indexed first, so that the numbers of the axes before it stay
+    /// valid.
     pub(super) fn subscript(
         &mut self,
         frame: &mut Frame<'a>,
@@ -102,7 +104,7 @@ impl<'a> Builder<'a> {
         span: Span,
     ) -> Res<Value> {
         let mut x = self.value(frame, base)?;
-        // Indices are computed in the order of the text.
+        // Evaluation order is source order.
         let mut indices = Vec::with_capacity(entries.len());
         for entry in entries {
             indices.push(self.index_of(frame, entry)?);
@@ -114,7 +116,7 @@ impl<'a> Builder<'a> {
         Ok(x)
     }
 
-    /// A tensor with the part that the entries say replaced by a value.
+    /// Functional update: the elements selected by the entries are replaced by a value.
     pub(super) fn update(
         &mut self,
         frame: &mut Frame<'a>,
@@ -128,7 +130,7 @@ impl<'a> Builder<'a> {
         self.update_at(frame, (x, Vec::new()), (base, indices, given), span)
     }
 
-    /// A state with the part that the entries say replaced by a value; of one in arrays of layers, that part of the layer.
+    /// The same for a state; in an array of layers, within the slice of the layer.
     pub(super) fn update_state(
         &mut self,
         frame: &mut Frame<'a>,
@@ -142,7 +144,8 @@ impl<'a> Builder<'a> {
         self.update_at(frame, (whole, indices), (base, entries, given), span)
     }
 
-    /// What is assigned, and where: computed before the tensor is read that it changes, which either may assign as well.
+    /// Evaluates the assigned value and the indices, before the target is read: they may assign the
+    /// target themselves.
     fn assigned(&mut self, frame: &mut Frame<'a>, entries: &'a [Entry], value: &'a Expr) -> Res<(Value, Vec<Index>)> {
         let value = self.value(frame, value)?;
         let mut indices = Vec::with_capacity(entries.len());
@@ -152,7 +155,7 @@ impl<'a> Builder<'a> {
         Ok((value, indices))
     }
 
-    /// The same for a tensor of which the first axes have indices already.
+    /// Updates a tensor whose first axes are already indexed by `outer`.
     fn update_at(
         &mut self,
         frame: &mut Frame<'a>,
@@ -161,7 +164,7 @@ impl<'a> Builder<'a> {
         span: Span,
     ) -> Res<Value> {
         let ty = self.tensor(x, span)?;
-        // Where the window begins, its extents, and which of its axes the value has.
+        // Start of the updated part, its extents, and which of its axes the value has.
         let mut starts: Vec<Option<Value>> = vec![None; ty.rank()];
         let mut window = ty.shape.clone();
         let mut kept = vec![true; ty.rank()];
@@ -171,7 +174,7 @@ impl<'a> Builder<'a> {
         for (i, index) in entries.into_iter().enumerate() {
             let axis = outer.len() + self.entry_axis(frame, base, i)?;
             let Some(extent) = ty.shape.get(axis).cloned() else {
-                return Err(self.bug(span, "an axis is assigned at that is not there"));
+                return Err(self.bug(span, "an assignment to an axis that does not exist"));
             };
             let (start, length, keep) = match index {
                 Index::All => continue,
@@ -210,7 +213,7 @@ impl<'a> Builder<'a> {
         self.emit(Op::Update { axes }, operands, None, span)
     }
 
-    /// The first elements along an axis in order, or where they are.
+    /// `sort` or `argsort` and top-k: the first elements along an axis in order, or their indices.
     pub(super) fn ordered(
         &mut self,
         x: Value,
@@ -233,7 +236,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Of each line along an axis the elements at the indices of the same line: a gather that shares all other axes.
+    /// `take_along`: a gather along one axis where all other axes are batch axes.
     pub(super) fn take_along(&mut self, x: Value, at: Value, axis: usize, span: Span) -> Res<Value> {
         let rank = self.tensor(x, span)?.rank();
         let last = rank.saturating_sub(1);
@@ -245,7 +248,7 @@ impl<'a> Builder<'a> {
         self.transpose(taken, back, span)
     }
 
-    /// A distance between elements, which must be known here: views have it as a number.
+    /// A stride of a view, which must be a compile-time constant.
     pub(super) fn stride(&mut self, frame: &Frame<'a>, stride: &Dim, span: Span) -> Res<i32> {
         let dim = self.dim(&frame.dims, stride, span)?;
         match dim.as_const().map(i32::try_from) {
@@ -258,7 +261,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Windows of an axis, in a shape with two axes in its place.
+    /// Sliding windows along an axis, which becomes two axes.
     pub(super) fn windows(&mut self, x: Value, axis: usize, stride: i32, shape: Vec<Dim>, span: Span) -> Res<Value> {
         let ty = self.tensor(x, span)?;
         if let ([count, length, ..], Some(extent)) = (shape.get(axis..).unwrap_or_default(), ty.shape.get(axis)) {
@@ -271,7 +274,8 @@ impl<'a> Builder<'a> {
         self.emit(Op::Windows { axis, stride: stride.into() }, vec![x], Some(ty), span)
     }
 
-    /// Slices of a value written at indices along an axis, or added there. Indices of several axes are taken as of one.
+    /// Writes slices at indices along an axis, or adds them there. Indices of rank above 1 are
+    /// flattened.
     pub(super) fn scatter(&mut self, [x, at, value]: [Value; 3], axis: usize, add: bool, span: Span) -> Res<Value> {
         let (mut shape, indices) = (self.tensor(x, span)?.shape, self.tensor(at, span)?.shape);
         shape.splice(axis..=axis, indices.iter().cloned());
@@ -321,7 +325,7 @@ impl<'a> Builder<'a> {
         let extent = ty.shape.get(axis).cloned();
         match (index, extent) {
             (Index::All, _) => Ok(x),
-            (_, None) => Err(self.bug(span, "an axis is indexed that is not there")),
+            (_, None) => Err(self.bug(span, "an index into an axis that does not exist")),
             (Index::Range(start, stop), Some(extent)) => {
                 self.within(&Dim::zero(), &start, span)?;
                 self.within(&start, &stop, span)?;
@@ -353,7 +357,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Refuses a window at a computed index that is longer than its axis, with the values that are bound; everything else about it
+    /// Rejects a slice at a computed index that is longer than its axis; everything else about it
     /// is checked at run time.
     fn window_fits(&mut self, length: &Dim, extent: &Dim, span: Span) -> Res<()> {
         match length.as_const().zip(extent.as_const()) {
@@ -366,7 +370,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// An [`Entry`] with its values.
+/// An evaluated [`Entry`].
 enum Index {
     All,
     Range(Dim, Dim),
@@ -376,16 +380,14 @@ enum Index {
     Gather(Value),
 }
 
-/// What an axis is made of, once `..` is expanded.
+/// A component of an axis, once `..` is expanded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part<'p> {
-    /// An axis of `..`.
     Rest(usize),
-    /// A named part.
     Name(&'p str),
 }
 
-/// The parts of one side in order, those of length 1 omitted.
+/// Parts of one side in order, without parts of length 1.
 fn parts_of(side: &Side, rest: usize) -> Vec<Part<'_>> {
     let mut out = Vec::new();
     for item in side {

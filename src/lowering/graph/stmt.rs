@@ -1,4 +1,5 @@
-//! Statements and control flow: loops and branches become blocks, the variables that they assign block arguments.
+//! Statements and control flow: loops and branches become blocks, and the variables they assign
+//! become block arguments.
 
 use super::bind::{Decision, decide};
 use super::builder::{Builder, Loop};
@@ -11,7 +12,7 @@ use crate::source::Span;
 use crate::types::typed::{Block, Bound, Expr, ExprKind, LocalId, Pattern, Stmt, StmtKind};
 
 impl<'a> Builder<'a> {
-    /// Makes the code of a block; its value.
+    /// Emits a block of statements; returns its value.
     pub(super) fn block(&mut self, frame: &mut Frame<'a>, block: &'a Block) -> Res<Local> {
         for statement in &block.statements {
             self.stmt(frame, statement)?;
@@ -81,7 +82,7 @@ impl<'a> Builder<'a> {
             StmtKind::While { condition, carried, body } => self.while_loop(frame, condition, carried, body, span),
             StmtKind::Break => {
                 let Some(carried) = self.loops.last().map(|l| l.carried.clone()) else {
-                    return Err(self.bug(span, "a break outside of a loop"));
+                    return Err(self.bug(span, "`break` outside of a loop"));
                 };
                 let (_, values) = self.carried(frame, &carried, span)?;
                 let block = self.block;
@@ -102,7 +103,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A dimension has its value. Each time the function is inlined, it is another dimension.
+    /// `let dim N = ..`: binds a dimension at run time. Each inlined copy of the function has a
+    /// dimension of its own.
     fn length(&mut self, frame: &mut Frame<'a>, name: &'a str, value: &'a Expr, most: &Dim, span: Span) -> Res<()> {
         let value = self.value(frame, value)?;
         let most = self.dim(&frame.dims, most, span)?;
@@ -116,7 +118,7 @@ impl<'a> Builder<'a> {
         frame.dims.insert(name.to_string(), Dim::symbol(&fresh));
         self.effect(Op::Length { name: fresh, most }, vec![value], span)?;
         let mut ok = true;
-        // The conditions of which this was the last name without a value.
+        // The conditions whose last unbound name this was.
         let open: Vec<&str> =
             frame.function.lengths.iter().map(String::as_str).filter(|n| !frame.dims.contains_key(*n)).collect();
         for condition in &frame.function.conditions {
@@ -136,7 +138,8 @@ impl<'a> Builder<'a> {
         match (pattern, value) {
             (Pattern::Ignore, _) => Ok(()),
             (Pattern::Local(local), value) => {
-                // A variable that is assigned again is carried through loops as a tensor.
+                // A variable that is assigned again is carried through loops as a tensor, not as an
+                // index.
                 let value = match value {
                     Local::Counter(v) if frame.function.local(*local).is_assigned => {
                         Local::Tensor(self.counter_value(v, Elem::I32, span)?)
@@ -156,7 +159,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The values of variables that a loop or branch assigns, as block arguments see them.
+    /// Current values of the variables that a loop or branch assigns, flattened to block arguments.
     fn carried(&mut self, frame: &Frame<'a>, carried: &[LocalId], span: Span) -> Res<(Vec<Local>, Vec<Value>)> {
         let mut shapes = Vec::new();
         let mut values = Vec::new();
@@ -167,7 +170,7 @@ impl<'a> Builder<'a> {
             values.extend(self.flatten(&value, span)?);
             shapes.push(value);
         }
-        // States that a loop or branch sets are carried through it; one that it does not set has the same value on every path.
+        // States are carried too; a state that is not set has the same value on every path.
         values.extend(self.states.iter().map(|state| state.value));
         Ok((shapes, values))
     }
@@ -193,7 +196,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// `for i in start..end` with ends known from the dimensions: the counter is an index.
+    /// `for i in start..end` with bounds that are functions of the dimensions: the counter is an
+    /// index value.
     fn count_loop(
         &mut self,
         frame: &mut Frame<'a>,
@@ -219,7 +223,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// `for i in a..b` with computed ends: the counter is a scalar.
+    /// `for i in a..b` with computed bounds: the counter is a scalar.
     fn value_loop(
         &mut self,
         frame: &mut Frame<'a>,
@@ -239,8 +243,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// The blocks of a counted loop: a head that tests, a body that comes back to it, and what follows. `make` makes the
-    /// body's code and returns the step.
+    /// Blocks of a counted loop: header with the test, body with the back edge, exit. `make` emits
+    /// the body and returns the increment.
     fn counted_loop(
         &mut self,
         frame: &mut Frame<'a>,
@@ -266,7 +270,7 @@ impl<'a> Builder<'a> {
         self.any_loop(frame, Some(first), around, span, test, body)
     }
 
-    /// `while`: a head that computes the condition, a body that comes back to it, and what follows.
+    /// `while`: a header that computes the condition, a body with the back edge, and the exit.
     fn while_loop(
         &mut self,
         frame: &mut Frame<'a>,
@@ -281,9 +285,10 @@ impl<'a> Builder<'a> {
         self.any_loop(frame, None, around, span, test, make)
     }
 
-    /// The blocks of a loop: a head that tests, a body that comes back to it, and what follows, where the ways out meet. The
-    /// head's arguments are the counter, if there is one, and the variables that the loop assigns. `test` makes the condition;
-    /// `make` the body's code, and returns the next counter.
+    /// Blocks of a loop: header with the test, body with the back edge, and the exit block, where
+    /// `break`s join. The header's arguments are the counter, if any, and the variables that the
+    /// loop assigns. `test` emits the condition; `make` emits the body and returns the next
+    /// counter.
     fn any_loop(
         &mut self,
         frame: &mut Frame<'a>,
@@ -321,7 +326,7 @@ impl<'a> Builder<'a> {
         }
         self.block = after;
         self.place_last(after);
-        // Where the test is the only exit, its values can be used after the loop.
+        // If the test is the only exit, the header's values dominate the code after the loop.
         let mut at_end = at_test.clone();
         if !breaks.is_empty() {
             let types: Vec<Type> = at_test.iter().map(|v| self.f.ty(*v).clone()).collect();
@@ -366,7 +371,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// `if`: two blocks and one where they meet, its arguments what they assign and their value.
+    /// `if`: two blocks and their join, whose arguments are the assigned variables and the value of
+    /// the `if`.
     pub(super) fn branch(
         &mut self,
         frame: &mut Frame<'a>,

@@ -1,8 +1,9 @@
 //! Kernels of attention.
 //!
-//! In: a region that is an attention, with elementwise operations on its result, and where its operands lie. Out: the kernel that
-//! says what is computed, which `tile::attention` writes: one key after another, with an online softmax. How it is computed is
-//! the schedule's (`tile/schedule/attention.rs`).
+//! In: a region with an attention and elementwise operations on its result, and the views of its
+//! operands. Out: the kernel that defines the computation, written by `tile::attention`: one key
+//! after another, with an online softmax. The schedule chooses how it is computed
+//! (`tile/schedule/attention.rs`).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::attention::{Attention, Formula, Locations, Node, ScoreOp, Source, Step, literal};
 use crate::tile::{self, KernelBuilder, ParamMode, View, computed};
 
-/// The places of an attention's steps and of what is done to its scores: the whole's, where they are not known.
+/// Source locations of the parts of an attention and its masks; the location of the whole where a
+/// part has none.
 fn locations(d: &InstData, masks: &[MaskKind]) -> (Locations, Vec<Loc>) {
     let at = |i: usize| d.parts.get(i).copied().filter(|loc| loc.line > 0).unwrap_or(d.loc);
     let of_masks: Vec<Loc> = (0..masks.len()).map(|i| at(2 + i)).collect();
@@ -22,10 +24,10 @@ fn locations(d: &InstData, masks: &[MaskKind]) -> (Locations, Vec<Loc>) {
     (Locations { scores: at(0), scale: at(1), sink, softmax: at(2 + masks.len()), values: d.loc }, of_masks)
 }
 
-/// The kernel that computes a body of one attention and elementwise operations on its result into `out`.
+/// The kernel that computes an attention and its elementwise epilogue into `out`.
 ///
 /// # Errors
-/// A body of another form, a bug in attnc.
+/// A body of another structure, which is a bug in attnc.
 pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
     let (masks, attention) = body
         .insts()
@@ -71,7 +73,7 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
     for x in &buffers {
         kb.buffer(buffer_type(x), ParamMode::In);
     }
-    // The scale, then what the masks read or are computed of, over the scores' axes.
+    // The scale and the operands of the masks, over the axes of the scores.
     let scores = [out.shape.get(..lead).unwrap_or_default(), &[s.clone(), t.clone()]].concat();
     let mut sources = Vec::new();
     for (i, v) in attention.operands.iter().enumerate().skip(3) {
@@ -119,7 +121,7 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
         steps.push(Step { op, loc });
     }
 
-    // What else reads an operand of the attention reads it elementwise.
+    // Other uses of the attention's operands read them elementwise.
     let mut views: Vec<Operand> = operands.to_vec();
     for (i, o) in views.iter_mut().enumerate() {
         if let Operand::View(x) = o
@@ -147,7 +149,7 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
     Ok(Call { kernel: kb.finish(), buffers })
 }
 
-/// What a value is bound to: an argument of the region, or a literal inside it.
+/// The binding of a value: an argument of the region, or a literal inside it.
 fn operand_of(body: &Function, operands: &[Operand], v: ir::Value) -> Option<Operand> {
     if let Some(k) = body.block(body.entry()).args.iter().position(|x| *x == v) {
         return operands.get(k).cloned();
@@ -159,7 +161,7 @@ fn operand_of(body: &Function, operands: &[Operand], v: ir::Value) -> Option<Ope
     }
 }
 
-/// The instructions that an attention's masks are computed by.
+/// The instructions that compute the masks of an attention.
 fn made_for_masks(body: &Function, attention: &InstData, masks: &[MaskKind]) -> Vec<ir::Inst> {
     let mut work: Vec<ir::Value> =
         mask_operands(masks).into_iter().filter_map(|n| attention.operands.get(n).copied()).collect();
@@ -175,17 +177,17 @@ fn made_for_masks(body: &Function, attention: &InstData, masks: &[MaskKind]) -> 
     found
 }
 
-/// Makes a formula of what a mask is computed by.
+/// Converts the computation of a mask to a formula.
 struct Maker<'a> {
     body: &'a Function,
-    /// The shape of the scores.
     scores: &'a [Dim],
     formula: Formula,
     made: BTreeMap<ir::Value, usize>,
 }
 
 impl Maker<'_> {
-    /// The number of a value in the formula; `read` gives what is not computed there.
+    /// Number of a value in the formula; `read` returns the source of values that are not computed
+    /// in it.
     fn value(&mut self, v: ir::Value, read: &mut dyn FnMut(ir::Value) -> Option<Source>) -> Result<usize, String> {
         if let Some(n) = self.made.get(&v) {
             return Ok(*n);
@@ -212,7 +214,7 @@ impl Maker<'_> {
         Ok(n)
     }
 
-    /// The position along an axis of a tensor; 0 where that is of one element.
+    /// The position along an axis of a tensor; 0 for an axis of extent 1.
     fn position(&mut self, shape: &[Dim], axis: usize, elem: Elem, loc: Loc) -> Result<usize, String> {
         let is_one = shape.get(axis).is_none_or(|d| d.as_const() == Some(1));
         let axis = (self.scores.len() + axis).checked_sub(shape.len()).ok_or("a mask has more axes than the scores")?;

@@ -1,22 +1,20 @@
-//! Instructions of graph IR that lowering makes in the place of others.
+//! Construction of graph IR instructions during lowering.
 //!
-//! In: an operation and its operands. Out: the instruction, typed by the operation's rule, appended to a list. What is wrong here is a
-//! bug in attnc, told as text.
+//! In: an operation and its operands. Out: the instruction, typed by the operation's type rule,
+//! appended to a list. Errors are bugs in attnc, returned as messages.
 
 use crate::ir::{Function, Inst, InstData, Loc, Op, Type, Value};
 use crate::shape::TensorType;
 
-/// The `i`-th operand of an instruction.
 pub(super) fn operand(data: &InstData, i: usize) -> Result<Value, String> {
     data.operands.get(i).copied().ok_or_else(|| format!("{} has no operand {i}", data.op))
 }
 
-/// The type of a value that is a tensor.
 pub(super) fn tensor(f: &Function, v: Value) -> Result<TensorType, String> {
     f.tensor(v).cloned().ok_or_else(|| format!("{v} is not a tensor"))
 }
 
-/// Makes an instruction with its type by rule.
+/// Makes an instruction; its type follows from the operation's rule.
 pub(super) fn emit(
     f: &mut Function,
     op: Op,

@@ -1,4 +1,5 @@
-//! Kernels of gathers and scatters: slices of a tensor at integers that are known at run time, each checked.
+//! Kernels for gather and scatter: slices of a tensor at integers that are only known at run time;
+//! each is checked.
 //!
 //! ```text
 //! gather: grid (axes before, axes of the indices, axes after but the last.., ceil(last, 1024))
@@ -7,8 +8,9 @@
 //!   for k in 0..indices:  i = indices[k] checked against the extent;  write row k, or add it, at i
 //! ```
 //!
-//! Where there are no axes after the indices, a grid point of a gather takes several indices, one after another. A scatter goes
-//! through all indices at each grid point, in order: so slices for the same place are added in that order by any number of threads.
+//! If no axes follow the indexed one, a grid point of a gather handles several indices, one after
+//! another. Each grid point of a scatter goes through all indices in order, so slices for the same
+//! index are added in that order, whatever the number of threads.
 
 use super::region::{buffer_type, tile_size};
 use super::{Call, output_buffer};
@@ -16,13 +18,13 @@ use crate::scalar::BinaryOp;
 use crate::tile::loops::counted;
 use crate::tile::{Extent, KernelBuilder, ParamMode, Value, View};
 
-/// Columns of a tile.
 const COLS: i64 = 1024;
-/// Indices that a grid point takes where each is for one element.
+/// Indices per grid point where each selects a single element.
 const INDICES: i64 = 256;
 
-/// The kernel that copies slices of `table` along `axis` at the integers of `at` into `out`, the first `batch` axes of both
-/// operands being the same; `site` is what is reported of an integer out of range.
+/// The kernel that copies slices of `table` along `axis`, selected by the integers of `at`, into
+/// `out`. The first `batch` axes of both operands are batch axes; `site` is the message for an
+/// index out of range.
 pub(super) fn gather(
     name: &str,
     table: &View,
@@ -37,7 +39,7 @@ pub(super) fn gather(
     let target = output_buffer(&mut kb, out);
     let rank = out.shape.len();
     let own = at.shape.len().saturating_sub(batch);
-    // Is there an axis after the indices, for columns to go along?
+    // Is there an axis after the indexed one, to vectorise along?
     let has_cols = rank > axis + own;
     let most = if has_cols { COLS } else { INDICES };
     let mut starts = Vec::new();
@@ -79,7 +81,6 @@ pub(super) fn gather(
     Call { kernel: kb.finish(), buffers: vec![table.clone(), at.clone(), out.clone()] }
 }
 
-/// An extent as an index.
 fn length(kb: &mut KernelBuilder, extent: Extent) -> Value {
     match extent {
         Extent::Static(n) => kb.index(n),
@@ -87,8 +88,8 @@ fn length(kb: &mut KernelBuilder, extent: Extent) -> Value {
     }
 }
 
-/// The kernel that writes slices of `value` along `axis` into `out` at the integers of `at`, or adds them there; `site` is what
-/// is reported of an integer out of range.
+/// The kernel that writes slices of `value` along `axis` into `out` at the integers of `at`, or
+/// adds them; `site` is the message for an index out of range.
 pub(super) fn scatter(name: &str, at: &View, value: &View, axis: usize, add: bool, out: &View, site: u32) -> Call {
     let mut kb = KernelBuilder::new(name);
     let at_buffer = kb.buffer(buffer_type(at), ParamMode::In);

@@ -1,8 +1,8 @@
-//! Parameters that stand one after another (`concat`), row-major in the packed area.
+//! Concatenated parameters, row-major in the packed area.
 //!
-//! In: windows of parameters, and the axis along which they follow each other. Out: where all of them lie, and the plan that
-//! puts them there, a copy for each window; of arrays of layers, for each layer. So what a program puts together from
-//! parameters alone is put together when a model is opened, not in each call.
+//! In: views of parameters, and the axis along which they are concatenated. Out: their layout in
+//! the packed area, and the plan that fills it, one copy per view (and per layer, for arrays of
+//! layers). So a concat of parameters alone is done when a model is opened, not in each call.
 
 use super::{Shared, map};
 use crate::ir::{ParamDecl, Value};
@@ -10,10 +10,10 @@ use crate::shape::{Dim, TensorType};
 use crate::tile::packed_area::{Area, launch_for_each};
 use crate::tile::{self, BufferType, PlanBuilder, PlanVariant, View, row_major};
 
-/// A window of a parameter, its root meaning nothing.
+/// A parameter's name and a view of it; the view's root is ignored.
 type Source = (String, View);
 
-/// What the packed area holds.
+/// Layout of the packed area.
 #[derive(Default)]
 pub(super) struct PackedArea {
     joined: Vec<Joined>,
@@ -24,15 +24,15 @@ pub(super) struct PackedArea {
 pub(super) struct Part {
     /// Start in the packed area, in bytes.
     pub(super) offset: u64,
-    /// Everything that lies there: `[layers.., shape..]`.
+    /// The whole buffer: `[layers.., shape..]`.
     pub(super) whole: BufferType,
-    /// That of one layer.
+    /// Shape of one layer's tensor.
     pub(super) shape: Vec<Dim>,
     /// Its strides.
     pub(super) strides: Vec<Dim>,
 }
 
-/// Are these the same windows?
+/// Are two lists of views equal?
 fn same(one: &[Source], other: &[Source]) -> bool {
     let alike = |((a, v), (b, w)): (&Source, &Source)| {
         a == b && v.elem == w.elem && v.offset == w.offset && v.shape == w.shape && v.strides == w.strides
@@ -40,22 +40,21 @@ fn same(one: &[Source], other: &[Source]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(alike)
 }
 
-/// Windows that lie one after another.
+/// Concatenated views.
 struct Joined {
-    /// The parameters' names and the windows.
     parts: Vec<Source>,
-    /// How many tensors each parameter has.
+    /// Lengths of the arrays of layers around the parameters.
     counts: Vec<i64>,
     axis: usize,
     /// Start in the packed area, in bytes.
     offset: u64,
-    /// What one tensor of each parameter gives.
+    /// Shape of the concatenated tensor of one layer.
     shape: Vec<Dim>,
 }
 
 impl PackedArea {
-    /// Makes space for windows one after another along an axis; `None` where that is known at run time only, or where there is
-    /// nothing to put there. The windows are of one shape except for that axis.
+    /// Reserves space for views concatenated along an axis; `None` if the size is not a constant,
+    /// or is 0. The views agree in all other axes.
     pub(super) fn join(&mut self, windows: &[(&ParamDecl, View)], axis: usize) -> Option<Part> {
         let (param, first) = windows.first()?;
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
@@ -87,10 +86,10 @@ impl PackedArea {
     }
 }
 
-/// Adds the plan that puts parameters one after another; nothing where none are.
+/// Adds the plan that fills the packed area, if it is not empty.
 ///
 /// # Errors
-/// A parameter that is not declared, a bug in attnc.
+/// An undeclared parameter, which is a bug in attnc.
 pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let area = std::mem::take(&mut shared.area);
     if area.joined.is_empty() {
@@ -107,7 +106,7 @@ pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), 
             let stop = start.add(from.shape.get(j.axis).ok_or("an axis is missing")?);
             let to = whole.slice(j.axis, &start, &stop);
             let call = map::copy("join", &from, &to);
-            let [from, to] = call.buffers.as_slice() else { return Err("a copy has two operands".into()) };
+            let [from, to] = call.buffers.as_slice() else { return Err("a copy must have two operands".into()) };
             let area = Area { offset: j.offset, whole: j.shape.clone(), start: to.offset.clone(), part: to.clone() };
             let sources = std::slice::from_ref(from);
             let kernel = shared.kernels.add(call.kernel);

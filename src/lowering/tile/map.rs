@@ -1,7 +1,7 @@
-//! Kernels of elementwise work: fused runs, copies, fills.
+//! Kernels for elementwise work: fused regions, copies, fills.
 //!
-//! A result may lie where an operand does ([`map_over`]), if both are the same window: each element is read by the point that then
-//! writes it, and the kernel takes the buffer as one that it reads and writes.
+//! A result may alias an operand ([`map_over`]) if both are the same view: each element is read by
+//! the same point that then writes it, and the buffer is an in-out parameter of the kernel.
 //!
 //! ```text
 //! grid (points.., ceil(rows, 16), ceil(cols, 256))
@@ -22,7 +22,7 @@ pub(super) fn map(name: &str, body: &Function, operands: &[Operand], out: &View)
     kernel(name, body, operands, std::slice::from_ref(out), false)
 }
 
-/// The same of several results of one shape, each of which may lie where an operand does.
+/// The same for several results of one shape, each of which may alias an operand.
 ///
 /// # Errors
 /// A body that is not elementwise, a bug in attnc.
@@ -57,7 +57,7 @@ fn kernel(name: &str, body: &Function, operands: &[Operand], outs: &[View], may_
     }
 
     let mut kb = KernelBuilder::new(name);
-    // The result that may overwrite an operand, if any.
+    // The output that an operand aliases, if any.
     let place = |o: &Operand| o.view().filter(|_| may_be_over).and_then(|v| outs.iter().position(|out| out == v));
     let over: Vec<Option<usize>> = views.iter().map(place).collect();
     let mut region = Region::new(body, views, now);

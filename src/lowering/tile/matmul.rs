@@ -1,22 +1,24 @@
-//! Kernels of matrix products with what is done to their results.
+//! Kernels of matmuls with their epilogues.
 //!
-//! Leading axes are merged into the rows where every operand allows it, so a batch of sequences times one weight is one
-//! tall product.
+//! Leading axes are merged into the rows where every operand permits it, so a batch of sequences
+//! times one weight is a single tall matmul.
 //!
 //! ```text
 //! grid (batch.., ceil(M, 64), ceil(N, 64))
 //!   acc = 0 + A tile @ B tile;  epilogue;  store
 //! ```
 //!
-//! The right operand is read as it lies, in tiles that say nothing of a machine: the schedule gives them other sizes and the
-//! operand another layout (`tile::schedule`, its `panels`).
+//! The right operand is read in its original layout, in tiles that are independent of the machine;
+//! the schedule chooses other tiles and layouts (`tile::schedule`, `panels`).
 //!
-//! How many of a known number of steps are summed at a time is the schedule's to say too (its `steps`). Where the number is
-//! known at run time alone, or beyond 2^20, they are summed 512 at a time, in a loop; without an epilogue the last of them come after it,
-//! next to the store. The sum of STEPS products begins with 0 ([`Op::Dot`](crate::tile::Op::Dot)), and these are added in order: an element is
-//! off by at most `(STEPS + K / STEPS) 2^-24` times the sum of its products' sizes, and by less as a rule, where one chain
-//! would be off by `K 2^-24`. STEPS depend on K, the machine and the right operand alone, so an element's bits depend on neither
-//! rows nor tiles.
+//! The schedule also chooses how many of a constant number of k iterations are summed at a time
+//! (its `steps`). Where K is not a constant, or exceeds 2^20, STEPS = 512 of them are summed at a
+//! time, in a loop; without an epilogue the last ones come after the loop, next to the store. Each
+//! partial sum of STEPS products starts at 0 ([`Op::Dot`](crate::tile::Op::Dot)), and the partial
+//! sums are added in order. The error of an element is at most `(STEPS + K / STEPS) 2^-24` times
+//! the sum of the absolute products, and usually less; one chain would have `K 2^-24`. STEPS
+//! depends on K, the machine and the right operand alone, so an element's bits depend on neither
+//! the number of rows nor the tiles.
 
 use super::region::{Env, Operand, Position, Region, buffer_type, counts_along_axes, merge_axes, tile_size};
 use super::{Call, as_tile, output_buffer};
@@ -24,22 +26,22 @@ use crate::ir::{Function, Op, Scalar, Terminator};
 use crate::shape::{Dim, Elem};
 use crate::tile::{Extent, KernelBuilder, ParamMode, View, computed};
 
-/// Rows and columns of a tile of the result.
+/// Rows and columns of a result tile.
 const TILE: i64 = 64;
-/// How much of the inner dimension is taken at a time where it is not known, or too long for a tile.
+/// Partial sums are this long where K is not a constant or is too large for a tile.
 const STEPS: i64 = 512;
-/// The longest inner dimension of one tile, as the verifier has it.
+/// The largest K of one tile, a limit of the verifier.
 const MOST_AT_ONCE: i64 = 1 << 20;
 
-/// The kernel that computes a body of one matmul and elementwise operations on its result into `out`.
+/// The kernel that computes a matmul and its elementwise epilogue into `out`.
 ///
 /// # Errors
-/// A body of another form, a bug in attnc.
+/// A body of another structure, which is a bug in attnc.
 pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
     let (_, _, product) =
         body.insts().find(|(_, _, d)| d.op == Op::Matmul).ok_or("a matmul region without a matmul")?;
     let product_value = product.result.ok_or("a matmul without a result")?;
-    let [a, b] = product.operands.as_slice() else { return Err("a matmul has two operands".into()) };
+    let [a, b] = product.operands.as_slice() else { return Err("a matmul must have two operands".into()) };
     let argument = |v| body.block(body.entry()).args.iter().position(|x| *x == v);
     let (Some(ia), Some(ib)) = (argument(*a), argument(*b)) else {
         return Err("a matmul's operands are not the region's arguments".into());
@@ -50,13 +52,13 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
         return Err("a region does not return".into());
     };
     let result = *results.first().ok_or("a region without a result")?;
-    // Other users of the matmul's operands read them elementwise.
+    // Other uses of the matmul's operands read them elementwise.
     let elementwise = |i: usize| {
         let Some(v) = body.block(body.entry()).args.get(i) else { return false };
         body.insts().any(|(_, _, d)| d.op != Op::Matmul && d.operands.contains(v)) || result == *v
     };
 
-    // The iteration space [batch.., M, N]; A has no N, B has no M.
+    // Iteration space [batch.., M, N]; A has no N axis, B has no M axis.
     let mut shape = out.shape.clone();
     let rank = shape.len();
     let (lead, n) = (rank - 2, shape.last().cloned().unwrap_or_default());
@@ -87,7 +89,8 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
     }
     let counts = counts_along_axes(body);
     let mut now = merge_axes(&mut shape, &mut strides, |i| counts || i == rank - 1);
-    // The axis before the last is the rows, along which B does not vary. Where it was dropped, put one back.
+    // The axis before the last is the rows, along which B does not vary. Reinsert it if it was
+    // dropped.
     let last = shape.len() - 1;
     let has_rows = last.checked_sub(1).and_then(|i| strides.get(2)?.get(i)).is_some_and(|s| *s == zero());
     if !has_rows {
@@ -125,7 +128,7 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
     let starts = at.starts();
     let (points, row_start, col_start) = (&starts[..rank - 2], starts[rank - 2], starts[rank - 1]);
 
-    // i8 and the integers accumulate in their own type, floats in f32.
+    // Integers accumulate in their own type (`i8` in `i32`), floats in `f32`.
     let elem = computed(a.elem);
     let init = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
     let acc = kb.full(init, elem, rows, cols);
@@ -136,8 +139,8 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
         let tb = kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols);
         kb.dot(ta, tb, acc)
     };
-    // The last steps of a product without an epilogue stand right before its store, so that the sums need not
-    // go through scratch.
+    // Without an epilogue, the last k iterations come right before the store, so that the sums need
+    // not go through scratch.
     let is_plain = result == product_value;
     let product_tile = match k.as_const().filter(|n| (1..=MOST_AT_ONCE).contains(n)) {
         Some(all) => {

@@ -1,8 +1,9 @@
-//! Means of rows, and rows that are centred by them.
+//! Means of rows, and rows centred by subtracting them.
 //!
-//! In: means and differences in the body of a `rows` region. Out: sums and elementwise operations. Each element is scaled by a power
-//! of two `s` of at most `1 / n` before it is added, so that a sum overflows only where the mean does; that is exact for elements of at
-//! least `2^-126 / s`.
+//! In: means and differences in the body of a `rows` region. Out: sums and elementwise operations.
+//! Each element is scaled by a power of two `s <= 1 / n` before it is added, so that a sum
+//! overflows only where the mean does; the scaling is exact for elements of magnitude at least
+//! `2^-126 / s`.
 //!
 //! ```text
 //! mean(x)                    sum(s x) / n / s
@@ -10,15 +11,17 @@
 //! mean((x - mean(x))^2)      max(mean(c c) - o o, 0)
 //! ```
 //!
-//! `m` is off by the roundings of its sum: by up to some units in the last place of the mean, which is much where the elements differ
-//! by less than that, and `1 / sqrt(eps)` times as much after a norm. `o` is what `m` is off by, found in the pass that sums the
-//! squares. With `u = 2^-24` and `g` the relative error of a sum (`140 u`, see `rows`): `c` is exact where `x` is within a factor of 2 of `m`,
-//! so the error of `c - o` is at most `g` times the mean of `|c|` and a rounding of the result, whatever the mean is; if all
-//! elements are equal, so are all `c`, their sum is exact, and the difference is 0. That of the variance is at most `2 g` times itself and
-//! `3 g o^2`, with `|o|` at most `g` times the mean of `|x|`.
+//! `m` has the rounding error of its sum: up to a few units in the last place of the mean, which is
+//! a lot where the elements differ by less than that, and is amplified by `1 / sqrt(eps)` in a
+//! norm. `o` is the error of `m`, computed in the pass that sums the squares. With `u = 2^-24` and
+//! `g` the relative error of a sum (`140 u`, see `rows`): `c` is exact where `x` is within a factor
+//! of 2 of `m`, so the error of `c - o` is at most `g` times the mean of `|c|` plus one rounding of
+//! the result, whatever the mean is. If all elements are equal, so are all `c`, their sum is exact,
+//! and the difference is 0. The error of the variance is at most `2 g` times the variance plus `3 g
+//! o^2`, with `|o|` at most `g` times the mean of `|x|`.
 //!
-//! A mean that a kernel of another region subtracts is `m + o`, rounded once ([`corrected`]). Of elements that are not finite, or
-//! whose differences overflow, nothing is corrected.
+//! A mean that a kernel of another region subtracts is `m + o`, rounded once ([`corrected`]). No
+//! correction is made if elements or their differences are not finite.
 
 use cranelift_entity::SecondaryMap;
 
@@ -30,16 +33,16 @@ use crate::shape::{Dim, Elem, TensorType};
 /// The exponent of the scale of rows whose length is known at run time only.
 const LOG_OF_LENGTH: u32 = 20;
 
-/// The means of a body that rows are centred by.
+/// The means of a body by which rows are centred.
 pub(super) struct Means {
-    /// Is it such a mean?
+    /// Is the value a mean that is subtracted from its row?
     subtracted: SecondaryMap<Value, bool>,
-    /// Of a mean, and of a row less its mean: `c` and `o`.
+    /// `c` and `o`, for a mean and for the row minus its mean.
     centred: SecondaryMap<Value, Option<(Value, Value)>>,
 }
 
 impl Means {
-    /// Those of a body. A difference that is only averaged is left as it is written: what it is averaged for is `o`.
+    /// Analyses a body. A difference that is only averaged is left unchanged: its average is `o`.
     pub(super) fn of(body: &Function) -> Means {
         let uses = body.uses();
         let mut subtracted: SecondaryMap<Value, bool> = SecondaryMap::new();
@@ -51,10 +54,11 @@ impl Means {
         Means { subtracted, centred: SecondaryMap::new() }
     }
 
-    /// Adds what computes a mean, or a difference from one, to `out`; nothing for other instructions.
+    /// Appends the expansion of a mean, or of a difference from one, to `out`; `None` for other
+    /// instructions.
     ///
     /// # Errors
-    /// A rule's error, which is a bug in attnc.
+    /// A type rule's error, which is a bug in attnc.
     pub(super) fn expand(
         &mut self,
         body: &mut Function,
@@ -74,7 +78,7 @@ impl Means {
             let squares = binary(body, BinaryOp::Mul, [c, c], loc, out)?;
             let all = mean(body, squares, over, true, loc, out)?;
             let own = binary(body, BinaryOp::Mul, [o, o], loc, out)?;
-            // Where squares overflow, the variance is infinite, not NaN.
+            // Where squares overflow, the variance must be infinite, not NaN.
             let own = if_finite(body, own, loc, out)?;
             let rest = binary(body, BinaryOp::Sub, [all, own], loc, out)?;
             let zero = number(body, 0.0, loc, out)?;
@@ -85,7 +89,7 @@ impl Means {
         if elem != Elem::F32 {
             wide = emit(body, Op::Cast { elem: Elem::F32 }, vec![x], None, loc, out)?;
         }
-        // The largest `f16` is small.
+        // `f16` overflows early.
         let mut y = mean(body, wide, over, elem != Elem::F16, loc, out)?;
         if self.subtracted[result] {
             let c = binary(body, BinaryOp::Sub, [x, y], loc, out)?;
@@ -100,7 +104,7 @@ impl Means {
         Ok(Some(y))
     }
 
-    /// The parts of a centred row whose square this is.
+    /// `c` and `o` of the centred row whose square this is.
     fn squared(&self, body: &Function, v: Value) -> Option<(Value, Value)> {
         let (_, d) = body.definition(v)?;
         let (Op::Binary(BinaryOp::Mul), [a, b]) = (&d.op, d.operands.as_slice()) else { return None };
@@ -108,13 +112,13 @@ impl Means {
     }
 }
 
-/// The axes of a mean, and whether they stay.
+/// The axes of a mean, and whether they are kept.
 fn mean_of(data: &InstData) -> Option<(&[usize], bool)> {
     let Op::Reduce { kind: ReduceKind::Mean, axes, keep } = &data.op else { return None };
     Some((axes, *keep))
 }
 
-/// The mean of a row of `f32`, where this is the row less that.
+/// The mean of an `f32` row, if this instruction subtracts it from that row.
 fn subtracted_mean(body: &Function, data: &InstData) -> Option<Value> {
     let (Op::Binary(BinaryOp::Sub), [x, m]) = (&data.op, data.operands.as_slice()) else { return None };
     let (_, mean) = body.definition(*m)?;
@@ -137,7 +141,7 @@ fn number(body: &mut Function, x: f64, loc: Loc, out: &mut Vec<Inst>) -> Result<
     emit(body, Op::Const(Scalar::Float(x)), Vec::new(), ty, loc, out)
 }
 
-/// The mean of rows of `f32`, whose sum cannot overflow if it is scaled.
+/// The mean of `f32` rows; with scaling, the sum cannot overflow.
 fn mean(
     body: &mut Function,
     x: Value,
@@ -169,7 +173,7 @@ fn mean(
     Ok(y)
 }
 
-/// A number, or 0 if it is infinite or NaN.
+/// `x`, or 0 if it is infinite or NaN.
 fn if_finite(body: &mut Function, x: Value, loc: Loc, out: &mut Vec<Inst>) -> Result<Value, String> {
     let size = emit(body, Op::Unary(UnaryOp::Abs), vec![x], None, loc, out)?;
     let top = number(body, f64::INFINITY, loc, out)?;
@@ -178,7 +182,7 @@ fn if_finite(body: &mut Function, x: Value, loc: Loc, out: &mut Vec<Inst>) -> Re
     emit(body, Op::Where, vec![is_finite, x, zero], None, loc, out)
 }
 
-/// Is a value subtracted from something, itself or a view of it, here or in a region?
+/// Is the value, or a view of it, subtracted from something, in this function or in a region?
 pub(super) fn is_subtracted(f: &Function, uses: &SecondaryMap<Value, Vec<Use>>, v: Value) -> bool {
     let mut views = vec![v];
     while let Some(v) = views.pop() {
@@ -202,10 +206,10 @@ pub(super) fn is_subtracted(f: &Function, uses: &SecondaryMap<Value, Vec<Use>>, 
     false
 }
 
-/// A region of its own for the means of rows of `f32`: `m + o`.
+/// A separate region for the means of `f32` rows: `m + o`.
 ///
 /// # Errors
-/// A rule's error, which is a bug in attnc.
+/// A type rule's error, which is a bug in attnc.
 pub(super) fn corrected(
     f: &mut Function,
     x: Value,

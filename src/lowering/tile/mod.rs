@@ -1,12 +1,12 @@
-//! From graph IR to tile IR: each instruction or fused region that computes becomes a kernel, the function becomes a plan
-//! that launches them, and movement becomes strided views.
+//! From graph IR to tile IR: each instruction or fused region that computes becomes a kernel, the
+//! function becomes a plan that launches them, and data movement becomes strided views.
 //!
-//! In: graph IR after the passes. Out: unscheduled tile IR, which says nothing of a machine.
-//! Decided here: which values need storage and where it lies (`plan`), each kernel's loops over tiles (`map`, `rows`,
-//! `matmul`, `attention`, `gather`, `scan`, and `tile::scan`, `tile::sort`; what they share in `region`), which parameters lie one after
-//! another (`join`).
-//! Not decided here: what a tile becomes on a machine, how the operands of products lie, what is packed, in which of its forms an
-//! attention is computed, and which buffers share memory.
+//! In: graph IR after the passes. Out: unscheduled tile IR, which is independent of the machine.
+//! Decided here: which values need storage and where (`plan`), each kernel's loops over tiles
+//! (`map`, `rows`, `matmul`, `attention`, `gather`, `scan`, and `tile::scan`, `tile::sort`; shared
+//! code is in `region`), and which parameters are stored contiguously (`join`).
+//! Not decided here: how a tile is implemented on a machine, the layout and packing of matmul
+//! operands, the variant of an attention kernel, and which buffers share memory.
 
 mod attention;
 mod build;
@@ -29,29 +29,28 @@ use crate::tile::{self, Kernel, KernelBuilder, Kernels, ParamMode, Type, View};
 use join::PackedArea;
 use region::Position;
 
-/// A kernel and the view behind each of its parameters, in order; the last one is what it writes (of several results, one each).
+/// A kernel and the view behind each of its parameters, in order; the results come last.
 struct Call {
     kernel: Kernel,
     buffers: Vec<View>,
 }
 
-/// What the functions of a module share.
+/// State shared by the functions of a module.
 #[derive(Default)]
 struct Shared {
-    /// The kernels so far.
     kernels: Kernels,
-    /// Parameters that lie one after another.
+    /// Concatenated parameters.
     area: PackedArea,
-    /// What costs more than its author may expect, each once.
+    /// Performance remarks, without duplicates.
     remarks: BTreeSet<(ir::Loc, String)>,
 }
 
-/// Declares the buffer that a kernel writes.
+/// Declares an output buffer of a kernel.
 fn output_buffer(kb: &mut KernelBuilder, out: &View) -> tile::Value {
     kb.buffer(region::buffer_type(out), ParamMode::Out)
 }
 
-/// A value at a tile's place as a tile of its full extents: scalars and rows or columns are spread.
+/// Broadcasts a scalar, row or column to a full tile.
 fn as_tile(kb: &mut KernelBuilder, v: tile::Value, at: &Position) -> tile::Value {
     let elem = kb.ty(v).elem().unwrap_or(crate::shape::Elem::F32);
     let full = Type::Tile(KernelBuilder::tile_type(elem, at.rows, at.cols));
@@ -64,8 +63,9 @@ fn as_tile(kb: &mut KernelBuilder, v: tile::Value, at: &Position) -> tile::Value
     }
 }
 
-/// Does a module multiply `bf16` by `bf16`, in attention too? Then levels that have instructions for that may make
-/// other code of it; of attention they do where its heads are of an even width and there are several queries.
+/// Does a module multiply `bf16` by `bf16`, in attention too? Then instruction sets with `bf16` dot
+/// products may get different code; for attention, where the head width is even and there are
+/// several queries.
 pub fn multiplies_bf16(module: &ir::Module) -> bool {
     fn in_function(f: &ir::Function) -> bool {
         let is_bf16 = |v: &ir::Value| f.tensor(*v).is_some_and(|t| t.elem == crate::shape::Elem::BF16);
@@ -79,16 +79,17 @@ pub fn multiplies_bf16(module: &ir::Module) -> bool {
     module.functions.iter().any(in_function)
 }
 
-/// Lowers a module whose functions went through the passes.
+/// Lowers a module whose functions have been through the passes.
 ///
 /// # Errors
-/// A form that the lowering does not know, or what it made is wrong; a bug in attnc, for the verifier accepted the module.
+/// An unknown instruction pattern, or an ill-formed result; a bug in attnc, since the verifier
+/// accepted the module.
 pub fn lower(module: ir::Verified<'_>) -> Result<VerifiedModule, String> {
     lower_with_remarks(module).map(|(tiles, _)| tiles)
 }
 
-/// The same, with remarks, each with its place: which assignments at an index copy a whole tensor, and what goes from element to
-/// element.
+/// The same, with located remarks: which assignments at an index copy a whole tensor, and which
+/// operations run element by element.
 ///
 /// # Errors
 /// As [`lower`].

@@ -1,19 +1,22 @@
-//! From a function to a plan: storage for values, views for movement, a launch for each region.
+//! From a function to a plan: storage for values, views for data movement, a launch for each
+//! region.
 //!
-//! In: a function in which everything that computes is a region (`prepare`). Out: a [`Plan`](tile::Plan) and its kernels,
-//! added to the module.
+//! In: a function in which every computing instruction is a region (`prepare`). Out: a
+//! [`Plan`](tile::Plan) and its kernels, which are added to the module.
 //!
-//! Where a value lies:
+//! Where values are stored:
 //!
-//! * arguments, parameters, results and taps lie where the caller says, row-major;
-//! * the result of a region gets a slot of its own (which slots share memory is decided later, by liveness), or is written
-//!   straight into the function's result it becomes;
-//! * what is computed for a concat alone is computed where it goes (`concats`);
-//! * movement is a view of its operand. Where only a copy could express a reshape, the producer is asked first: a region
-//!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
-//! * a block argument that is a tensor has a slot, into which each jump copies (what a loop carries on is mostly computed there, and nothing is
-//!   copied);
-//! * the result of an update has a slot, into which its target is copied; mostly it is the target's own, and nothing is copied.
+//! * arguments, parameters, results and taps are in the caller's buffers, row-major;
+//! * the result of a region gets a slot of its own (liveness decides later which slots share
+//!   memory), or is written directly to the function's result;
+//! * the operands of a `concat` are computed in place where possible (`concats`);
+//! * movement is a view of its operand. Where a reshape would need a copy, the layout of the
+//!   producer is changed instead: a region whose result is only transposed and then reshaped is
+//!   stored in the transposed order;
+//! * a tensor that is a block argument has a slot, into which each jump copies (loop-carried values
+//!   are mostly computed there, without a copy);
+//! * the result of an update has a slot, into which its target is copied; mostly it shares the
+//!   target's slot, and nothing is copied.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
@@ -40,11 +43,11 @@ use storage::Storage;
 use taps::ForTaps;
 use together::{Held, Stacked};
 
-/// Lowers a function: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
-/// is launched again, not made again.
+/// Lowers a function: adds its plan and kernels to `out`. Kernels that `shared` already has are
+/// reused.
 ///
 /// # Errors
-/// A form that is not known here, a bug in attnc.
+/// An unknown instruction pattern, which is a bug in attnc.
 pub(super) fn lower(f: &Function, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
@@ -93,50 +96,48 @@ pub(super) fn lower(f: &Function, shared: &mut Shared, out: &mut tile::Module) -
 struct Lowering<'a> {
     f: &'a Function,
     cfg: Cfg,
-    /// The block that is being lowered.
     at: ir::Block,
     uses: SecondaryMap<Value, Vec<Use>>,
     builder: PlanBuilder,
     shared: &'a mut Shared,
     out: &'a mut tile::Module,
-    /// Where each tensor lies.
+    /// The view of each tensor that is stored.
     places: SecondaryMap<Value, Option<View>>,
-    /// The buffer of each root of views. Roots are values, or numbers after the last value for storage of our own.
+    /// The buffer of each view root. Roots are values, or numbers above the last value for storage
+    /// introduced here.
     roots: SecondaryMap<Value, Option<tile::Value>>,
-    /// Index values.
     indices: SecondaryMap<Value, Option<tile::Value>>,
     blocks: SecondaryMap<ir::Block, Option<tile::Block>>,
-    /// The result of the function that a value becomes; none where it becomes several.
+    /// The function result that a value becomes; `None` if it becomes several.
     returned: BTreeMap<Value, Option<u32>>,
-    /// The root of each packed parameter, by its place in the packed area.
+    /// Root of each packed parameter, by offset in the packed area.
     packed: BTreeMap<u64, Value>,
-    /// Parameters that stand one after another, by the root of the views of them all.
+    /// Concatenated parameters, by the root of the view of the concat.
     joins: BTreeMap<Value, Join>,
     next_root: u32,
     entry: tile::Block,
-    /// What is computed where a tap stands that is asked for.
+    /// Instructions that are only computed for a requested tap.
     for_taps: Option<ForTaps>,
-    /// Which values share a slot.
     storage: Storage,
-    /// What the dimensions are at most that have their values later.
+    /// Upper bounds of the dimensions that get their values at run time.
     most: BTreeMap<String, Dim>,
-    /// What is checked where they have them.
+    /// Checks to emit where such a dimension gets its value.
     checks: BTreeMap<ir::Inst, Vec<(Fact, ir::Loc)>>,
-    /// Regions that are computed with the next one, by their results.
+    /// Regions to compute with the next one, by their results.
     pairs: BTreeMap<Value, Value>,
-    /// One that is.
+    /// A region held back, waiting for its partner.
     held: Option<Held>,
-    /// Regions whose result is assigned at an index next, and whether it is used for nothing else.
+    /// Regions whose result is assigned at an index next, and whether that is its only use.
     stacked: BTreeMap<Value, bool>,
-    /// One that is.
+    /// A region waiting for the assignment.
     waiting: Option<Stacked>,
-    /// Where the results of concats lie of which a part is there already.
+    /// Views of concat results that are already partly written.
     concats: BTreeMap<Value, View>,
-    /// Elementwise results that are parts of one.
+    /// Elementwise results that were written as parts of a concat.
     parts: BTreeSet<Value>,
 }
 
-/// Which result each value that is returned becomes; nothing where there are several ends.
+/// The function result of each returned value; empty if there are several returns.
 fn returned(f: &Function) -> BTreeMap<Value, Option<u32>> {
     let mut ends = f.layout.iter().filter_map(|b| match &f.block(*b).terminator {
         Terminator::Return(vs) => Some(vs),
@@ -152,7 +153,7 @@ fn returned(f: &Function) -> BTreeMap<Value, Option<u32>> {
     results
 }
 
-/// The source of a value that need not be in memory: a literal or a dimension.
+/// The operand for a value that need not be in memory: a literal or a dimension.
 fn literal_of(f: &Function, v: Value) -> Option<Operand> {
     let op = &f.definition(v)?.1.op;
     if let Op::Const(s) = op {
@@ -194,7 +195,7 @@ impl Lowering<'_> {
                 self.indices[*v] = Some(a);
             }
         }
-        // Blocks in an order in which definitions come before uses.
+        // Reverse postorder: definitions come before uses.
         for block in self.f.reverse_postorder() {
             self.builder.switch_to(self.blocks[block].ok_or("a block without a counterpart")?);
             self.at = block;
@@ -204,7 +205,8 @@ impl Lowering<'_> {
                 if self.is_for_taps(data) {
                     continue;
                 }
-                // Constants have no place in the text form of the graph IR, so they have none here.
+                // Constants have no location in the text form of the graph IR, so they have none
+                // here.
                 let known = !matches!(data.op, Op::Const(_));
                 if known {
                     last = data.loc;
@@ -223,7 +225,7 @@ impl Lowering<'_> {
     }
 
     fn tensor(&self, v: Value) -> Result<&TensorType, String> {
-        self.f.tensor(v).ok_or_else(|| format!("{v} is no tensor"))
+        self.f.tensor(v).ok_or_else(|| format!("{v} is not a tensor"))
     }
 
     fn fresh_root(&mut self) -> Value {
@@ -232,7 +234,7 @@ impl Lowering<'_> {
         v
     }
 
-    /// Does `f` in the entry block, which dominates everything.
+    /// Emits code in the entry block, which dominates everything.
     fn in_entry<T>(&mut self, f: impl FnOnce(&mut PlanBuilder) -> T) -> T {
         let here = self.builder.current();
         self.builder.switch_to(self.entry);
@@ -241,28 +243,28 @@ impl Lowering<'_> {
         out
     }
 
-    /// Makes room in the arena for all that a view of `root` spans, the view being a permutation of row-major order.
+    /// Allocates an arena slot for `root`; `view` is a permutation of row-major order.
     fn add_slot(&mut self, root: Value, view: &View) {
         let size = i64::try_from(view.elem.size()).unwrap_or(8);
         let bytes = Dim::product(&view.shape).mul(&Dim::from(size));
         self.add_room(root, bytes, buffer_type(view));
     }
 
-    /// Makes room in the arena for so many bytes of a buffer. Where a dimension in it is known later, there is room for the most
-    /// that it can be, and what lies there is a window of that.
+    /// Allocates an arena slot of `bytes`. If the size depends on a dimension that is only known
+    /// later, the slot has its maximum size, and the buffer is a view of it.
     fn add_room(&mut self, root: Value, bytes: Dim, ty: tile::BufferType) {
         let most = bytes.at_most(&|name| self.most.get(name).cloned());
-        // It may name one even where there are no elements.
+        // The type may name such a dimension even where there are no elements.
         let mut named = ty.shape.iter().chain(&ty.strides).flat_map(Dim::symbols);
         let is_known = named.all(|name| !self.most.contains_key(&*name));
         let ty = if is_known { ty } else { tile::flat(ty.elem, &most) };
         self.roots[root] = Some(self.in_entry(|b| b.slot(most, ty)));
     }
 
-    /// The slot of a value, or the one that it shares, all of it.
+    /// The whole slot of a value, its own or the one that it shares.
     fn own_slot(&mut self, v: Value, ty: &TensorType) -> View {
         let view = View::whole(self.storage.home(v).unwrap_or(v), ty);
-        // A state is no slot.
+        // States are not slots.
         let state = storage::state_of(self.f, view.root).and_then(|at| self.out.states.get(at));
         if let Some(Ok(view)) = state.map(|s| s.name.clone()).map(|name| self.state(&name)) {
             return view;
@@ -273,7 +275,7 @@ impl Lowering<'_> {
         view
     }
 
-    /// All of what the session keeps as a state.
+    /// The whole memory of a state.
     fn state(&mut self, name: &str) -> Result<View, String> {
         let at = self.out.states.iter().position(|s| s.name == name).ok_or_else(|| format!("no state {name}"))?;
         let view = View::whole(storage::cell(self.f, at), &self.out.states[at].ty);
@@ -284,7 +286,7 @@ impl Lowering<'_> {
         Ok(view)
     }
 
-    /// A buffer of the plan for a view: the root itself where it is the same window, else a `view` of it.
+    /// A plan buffer for a view: the root's buffer if it is the same view, else a `view` of it.
     fn buffer(&mut self, view: &View) -> Result<tile::Value, String> {
         let joined = self.joined_in_memory(view)?;
         let view = joined.as_ref().unwrap_or(view);
@@ -312,7 +314,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Launches a kernel on its views.
     fn launch(&mut self, call: Call) -> Result<(), String> {
         let mut operands = Vec::new();
         for v in &call.buffers {
@@ -323,7 +324,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Where a tensor lies; what is not in memory yet is put there.
+    /// The view of a tensor, which is materialised if it is not in memory.
     fn view(&mut self, v: Value) -> Result<View, String> {
         if let Some(view) = &self.places[v] {
             return Ok(view.clone());
@@ -332,11 +333,11 @@ impl Lowering<'_> {
         let view = View::whole(root, self.tensor(v)?);
         self.add_slot(root, &view);
         self.fill(v, &view)?;
-        // Not remembered: the next user may stand where this block does not dominate.
+        // Not cached: this block need not dominate the next use.
         Ok(view)
     }
 
-    /// Makes a constant, a dimension or a counter that something wants in memory there: by a kernel without operands.
+    /// Materialises a constant, a dimension or a counter with a kernel without operands.
     fn fill(&mut self, v: Value, to: &View) -> Result<(), String> {
         let (_, data) = self.f.definition(v).ok_or_else(|| format!("{v} is not in memory"))?;
         let mut body = Function::new("");
@@ -349,7 +350,7 @@ impl Lowering<'_> {
         self.launch(call)
     }
 
-    /// Puts a tensor where it is wanted: makes it there, or copies it.
+    /// Stores a tensor in `to`: materialises it there, or copies it.
     fn put(&mut self, name: &str, v: Value, to: &View) -> Result<(), String> {
         match self.places[v].clone() {
             None => self.fill(v, to),
@@ -360,7 +361,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A copy of a view in row-major order, in a slot of its own.
+    /// Copies a view to a row-major slot of its own.
     fn copied(&mut self, from: &View) -> Result<View, String> {
         let root = self.fresh_root();
         let to = View::whole(root, &TensorType::new(from.elem, from.shape.clone()));
@@ -370,9 +371,10 @@ impl Lowering<'_> {
         Ok(to)
     }
 
-    /// Where the result of a region shall be written. Follows the value through transpositions and reshapes that are its
-    /// only use: if they end in a result of the function, or in a reshape that a plain layout could not express, the
-    /// end is laid out row-major and the value is a view of it.
+    /// The view to which a region writes its result. Follows the value through transposes and
+    /// reshapes that are its only use: if the chain ends in a function result, or in a reshape that
+    /// strides could not express, the end of the chain is laid out row-major, and the value is a
+    /// view of it.
     fn destination(&mut self, v: Value) -> Result<View, String> {
         let ty = self.tensor(v)?.clone();
         if self.storage.home(v).is_some() {
@@ -402,7 +404,7 @@ impl Lowering<'_> {
             self.add_slot(v, &plain);
             return Ok(plain);
         }
-        // Backwards from the end to the value.
+        // From the end back to the value.
         let root = self.fresh_root();
         let whole = View::whole(root, self.tensor(end)?);
         let mut back = Some(whole.clone());
@@ -436,7 +438,7 @@ impl Lowering<'_> {
         }
         for (data, before) in &chain {
             if let Some(result) = data.result {
-                // Each value of the chain is a window of the end; the end itself lies row-major.
+                // Each value of the chain is a view of the end, which is row-major.
                 let from = if *before == v { view.clone() } else { self.places[*before].clone().ok_or("no place")? };
                 let there = if result == end { Some(whole.clone()) } else { self.moved(&from, data)? };
                 self.places[result] = there;
@@ -445,12 +447,12 @@ impl Lowering<'_> {
         Ok(view)
     }
 
-    /// Which result of the function a value becomes, if it becomes exactly one and nothing else claims it.
+    /// The function result that a value becomes, if exactly one.
     fn result_slot(&self, v: Value) -> Option<u32> {
         self.returned.get(&v).copied().flatten()
     }
 
-    /// A movement operation as a view of its operand; `None` where strides cannot express it.
+    /// A movement operation as a view of its operand; `None` if strides cannot express it.
     fn moved(&self, from: &View, data: &ir::InstData) -> Result<Option<View>, String> {
         let ty = data.result.map(|v| self.tensor(v)).transpose()?;
         Ok(match (&data.op, ty) {
@@ -459,14 +461,14 @@ impl Lowering<'_> {
             (Op::Broadcast, Some(ty)) => Some(from.broadcast(&ty.shape)),
             (Op::Slice { axis, start, stop }, _) => Some(from.slice(*axis, start, stop)),
             (Op::Windows { axis, stride }, Some(ty)) => Some(from.windows(*axis, *stride, &ty.shape)),
-            _ => return Err(format!("{} is no movement", data.op)),
+            _ => return Err(format!("{} is not movement", data.op)),
         })
     }
 
     fn instruction(&mut self, data: &ir::InstData) -> Result<(), String> {
         let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
         match &data.op {
-            // In memory only where something requires it.
+            // Materialised only on demand.
             Op::Const(_) | Op::DimValue(_) | Op::Iota { .. } | Op::Causal => Ok(()),
             Op::Param { name } => {
                 let v = data.result.ok_or("a parameter without a result")?;
@@ -603,13 +605,13 @@ impl Lowering<'_> {
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. }
             | Op::Matmul
-            | Op::Attention { .. } => Err(format!("{} stands outside of a region", data.op)),
+            | Op::Attention { .. } => Err(format!("{} is outside of a region", data.op)),
         }
     }
 
     fn region(&mut self, data: &ir::InstData, kind: FusionKind, body: &Function) -> Result<(), String> {
         let v = data.result.ok_or("a region without a result")?;
-        // The operands that a contraction reads tile by tile are in memory, literals too.
+        // Operands that a contraction reads tile by tile must be in memory, even literals.
         let streamed: Vec<Value> = body
             .insts()
             .filter_map(|(_, _, d)| matches!(d.op, Op::Attention { .. }).then_some(d.operands.iter().take(3)))

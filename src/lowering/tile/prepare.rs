@@ -1,15 +1,16 @@
-//! The last rewriting before kernels: every computing instruction becomes a region.
+//! Last rewrite before kernels: puts every computing instruction into a region.
 //!
-//! In: a function after the passes, in which some operations are in fused regions and others stand alone. Out: the same
-//! function in which everything that computes is an [`Op::Fused`], so that the lowering knows four kinds of kernels and
-//! no single operations:
+//! In: a function after the passes, where some operations are in fused regions and others are not.
+//! Out: the same function with every computing instruction inside an [`Op::Fused`], so that the
+//! lowering handles four kinds of regions and no single operations:
 //!
-//! * elementwise operations stand alone in a `map` region, with the constants and counters that they use;
-//! * a softmax or reduction over other axes than the last gets them moved there (`transpose` and `reshape`, which are
-//!   views) and a `rows` region around it;
-//! * matmuls and attentions are in a region of their kind.
+//! * an elementwise operation becomes a `map` region, together with the constants and counters it
+//!   uses;
+//! * for a softmax or reduction over other axes than the last, these are moved to the end
+//!   (`transpose` and `reshape`, which are views) and a `rows` region is put around it;
+//! * matmuls and attentions get a region of their kind.
 //!
-//! Sources, movement, gathers, scatters, running sums, sorting and taps stay as they are.
+//! Sources, movement, gathers, scatters, running sums, sorting and taps are unchanged.
 
 use cranelift_entity::SecondaryMap;
 
@@ -19,10 +20,8 @@ use crate::ir::{Class, Function, FusionKind, Inst, InstData, Op, Terminator, Typ
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
-/// Puts every computing instruction into a region.
-///
 /// # Errors
-/// A rule's error, which is a bug in attnc: the input was verified.
+/// A type rule's error, which is a bug in attnc: the input was verified.
 pub(super) fn run(f: &mut Function) -> Result<(), String> {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let uses = f.uses();
@@ -44,7 +43,7 @@ pub(super) fn run(f: &mut Function) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds what stands for an instruction to `out`; the value that stands for its result.
+/// Appends the replacement of an instruction to `out`; returns the value that replaces its result.
 fn prepare(
     f: &mut Function,
     inst: Inst,
@@ -118,8 +117,8 @@ fn prepare(
     }
 }
 
-/// Moves the reduced axes to the end, merges them, reduces the last axis, and gives the result its shape. A mean that something is
-/// centred by is corrected.
+/// Moves the reduced axes to the end, merges them, reduces the last axis, and reshapes the result.
+/// A mean that is subtracted from something is corrected (see `means`).
 fn reduce(
     f: &mut Function,
     kind: ReduceKind,
@@ -162,7 +161,7 @@ fn reduce(
     emit(f, Op::Reshape, vec![y], Some(result), data.loc, out)
 }
 
-/// Puts one operation into a region of its own. Constants and counters that it uses go in with it.
+/// Wraps one operation in a region, together with the constants and counters that it uses.
 fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>) -> Result<Value, String> {
     let mut body = Function::new("");
     let entry = body.entry();
@@ -174,7 +173,7 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
                 && d.operands.is_empty()
                 && !matches!(d.op, Op::Param { .. } | Op::State { .. })
         });
-        // The operands of a matmul or an attention are the region's arguments.
+        // The operands of a matmul or an attention must be arguments of the region.
         let takes_sources = matches!(kind, FusionKind::Map | FusionKind::Rows);
         inner.push(match source {
             Some(d) if takes_sources => {
@@ -196,12 +195,12 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
     emit(f, Op::Fused { kind, body: Box::new(body) }, outer, None, data.loc, out)
 }
 
-/// Replaces softmaxes and means in a `rows` region by reductions and elementwise operations, which is how their kernel
-/// computes them; of means `means` says how. Of softmaxes, with `m` the maximum: `e = exp(x - m)`, `e / sum(e)`; a row that is all `-inf` takes `m = 0` and,
-/// its sum being 0, gives zeros, or `-inf` for their logarithms.
+/// Expands softmaxes and means in a `rows` region into reductions and elementwise operations; for
+/// means see `means`. Softmax, with `m` the maximum: `e = exp(x - m)`, `e / sum(e)`. For a row that
+/// is all `-inf`, `m = 0` and the sum is 0; the result is zeros, or `-inf` for log-softmax.
 ///
 /// # Errors
-/// A rule's error, which is a bug in attnc.
+/// A type rule's error, which is a bug in attnc.
 pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut means = Means::of(body);
@@ -238,7 +237,7 @@ pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
                     let q = emit(body, Op::Binary(BinaryOp::Div), vec![e, sum], None, loc, &mut out)?;
                     emit(body, Op::Where, vec![empty, zero, q], None, loc, &mut out)?
                 } else {
-                    // Nothing is taken from the -inf of such a row.
+                    // For such a row nothing is subtracted from -inf.
                     let log = emit(body, Op::Unary(UnaryOp::Log), vec![sum], None, loc, &mut out)?;
                     let log = emit(body, Op::Where, vec![empty, zero, log], None, loc, &mut out)?;
                     emit(body, Op::Binary(BinaryOp::Sub), vec![centred, log], None, loc, &mut out)?

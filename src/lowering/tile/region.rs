@@ -1,8 +1,9 @@
-//! A region's elementwise work on one tile.
+//! Emits a region's elementwise work on one tile.
 //!
-//! In: the body of a fused region, what its arguments are bound to, and the iteration space with the tile's place in it.
-//! Out: instructions of a kernel. Every operand is seen through a view that is broadcast to the iteration space, so all
-//! loads have the same indices; a constant or a dimension is never loaded.
+//! In: the body of a fused region, the bindings of its arguments, and the tile's position in the
+//! iteration space. Out: instructions of a kernel. Every operand is accessed through a view that is
+//! broadcast to the iteration space, so all loads have the same indices; constants and dimensions
+//! are never loaded.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
@@ -14,19 +15,16 @@ use crate::shape::{Dim, Elem};
 use crate::tile::{self, BufferType, Extent, KernelBuilder, ParamMode, View, computed};
 pub(super) use crate::tile::{AxisRole, Position, merge_axes, tile_size};
 
-/// What an argument of a region is bound to.
+/// The binding of a region's argument.
 #[derive(Clone, Debug)]
 pub(super) enum Operand {
-    /// A window into memory.
+    /// A view of memory.
     View(View),
-    /// A literal, the same everywhere.
     Literal(Scalar),
-    /// The value of a dimension, the same everywhere.
     Dim(Dim),
 }
 
 impl Operand {
-    /// The window, if it is one.
     pub(super) fn view(&self) -> Option<&View> {
         match self {
             Operand::View(v) => Some(v),
@@ -35,36 +33,36 @@ impl Operand {
     }
 }
 
-/// The type of a view as a kernel's buffer.
+/// The buffer type of a view.
 pub(super) fn buffer_type(v: &View) -> BufferType {
     v.buffer_type()
 }
 
-/// A region being lowered: its body, the bindings of its arguments, and the kernel's buffers for them.
+/// A region being lowered: its body, the bindings of its arguments, and their buffers.
 pub(super) struct Region<'a> {
-    /// The region's body.
     pub(super) body: &'a Function,
-    /// What each argument is bound to, views broadcast to the iteration space.
+    /// Binding of each argument, views broadcast to the iteration space.
     pub(super) operands: Vec<Operand>,
-    /// The kernel's buffer for each argument that is a view and is loaded as part of the elementwise work.
+    /// Buffers of the arguments that are views and are loaded by the elementwise work.
     buffers: Vec<Option<tile::Value>>,
-    /// Rank of the iteration space before axes were merged; sources are placed by it.
+    /// Rank of the iteration space before axes were merged; sources index by it.
     rank: usize,
-    /// For each axis of the original iteration space its axis now, for sources that count along axes.
+    /// Maps each original axis to its current axis, for sources that count along axes.
     now: Vec<Option<usize>>,
 }
 
-/// The values of a body that stand for a tile, so far.
+/// Tile values of the body's values that were emitted so far.
 pub(super) type Env = SecondaryMap<ir::Value, Option<tile::Value>>;
 
 impl<'a> Region<'a> {
-    /// A region over an iteration space whose axes have been merged or dropped: `now` says where each axis went.
+    /// A region over an iteration space whose axes have been merged or dropped: `now` maps the
+    /// original axes.
     pub(super) fn new(body: &'a Function, operands: Vec<Operand>, now: Vec<Option<usize>>) -> Region<'a> {
         let buffers = vec![None; operands.len()];
         Region { body, operands, buffers, rank: now.len(), now }
     }
 
-    /// Declares a kernel buffer for each view among the arguments that `wanted` names, in order.
+    /// Declares a kernel buffer for each view whose argument number satisfies `wanted`, in order.
     pub(super) fn declare(&mut self, kb: &mut KernelBuilder, wanted: impl Fn(usize) -> bool) {
         for (i, operand) in self.operands.iter().enumerate() {
             if let Operand::View(v) = operand
@@ -75,23 +73,23 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Lets an argument be read from a buffer that the kernel has declared itself.
+    /// Binds an argument to a buffer that the kernel has declared itself.
     pub(super) fn bind(&mut self, argument: usize, buffer: tile::Value) {
         if let Some(place) = self.buffers.get_mut(argument) {
             *place = Some(buffer);
         }
     }
 
-    /// The views that the declared buffers stand for, in order.
+    /// Views of the declared buffers, in order.
     pub(super) fn declared(&self) -> Vec<View> {
         let pairs = self.operands.iter().zip(&self.buffers);
         pairs.filter(|(_, b)| b.is_some()).filter_map(|(o, _)| o.view().cloned()).collect()
     }
 
-    /// Emits what `targets` need at a tile, apart from what `env` holds already.
+    /// Emits everything that `targets` depend on at a tile, except for values already in `env`.
     ///
     /// # Errors
-    /// An operation that has no place in a region, a bug in attnc.
+    /// An operation that cannot occur in a region, which is a bug in attnc.
     pub(super) fn eval(
         &self,
         kb: &mut KernelBuilder,
@@ -99,7 +97,7 @@ impl<'a> Region<'a> {
         at: &Position,
         targets: &[ir::Value],
     ) -> Result<(), String> {
-        // The values that are needed, found backwards; then emitted in order.
+        // Collect the needed values backwards, then emit in order.
         let mut needed: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
         let mut work: Vec<ir::Value> = targets.to_vec();
         while let Some(v) = work.pop() {
@@ -123,7 +121,7 @@ impl<'a> Region<'a> {
             if !needed[result] || env[result].is_some() {
                 continue;
             }
-            // Constants have no place in the text form of the graph IR, so they have none here.
+            // Constants have no location in the text form of the graph IR, so they have none here.
             kb.at(if matches!(data.op, Op::Const(_)) { ir::Loc::default() } else { data.loc });
             let mut operands = Vec::new();
             for v in &data.operands {
@@ -151,7 +149,8 @@ impl<'a> Region<'a> {
             (Some(Operand::Dim(d)), _) => Ok(kb.dim_literal(d, elem)),
             (Some(Operand::View(view)), Some(Some(buffer))) => {
                 let (mut starts, (rows, cols)) = (at.starts(), at.tile_axes());
-                // A value with one element for each row is loaded as a column, which every operation broadcasts.
+                // A value with one element per row is loaded as a column, which every operation
+                // broadcasts.
                 if let (Some(axis), Some(d)) = (cols, view.shape.last())
                     && d.as_const() == Some(1)
                     && axis + 1 == view.shape.len()
@@ -166,7 +165,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// The counter along an axis of a source of the given rank: a tile or a scalar of `i32` or `i64`.
+    /// The counter along an axis of a source of this rank: an `i32` or `i64` tile or scalar.
     fn counter(&self, kb: &mut KernelBuilder, at: &Position, rank: usize, axis: usize, elem: Elem) -> tile::Value {
         let original = axis + self.rank.saturating_sub(rank);
         let one = Extent::Static(1);
@@ -208,7 +207,7 @@ impl<'a> Region<'a> {
                 let (Some(q), Some(k)) = (ty.shape.first(), ty.shape.get(1)) else {
                     return Err("causal has two axes".into());
                 };
-                // An axis of extent 1 may be broadcast; then it counts nothing.
+                // An axis of extent 1 may be broadcast, so it must not be counted.
                 let count = |kb: &mut KernelBuilder, axis: usize, d: &Dim| match d.as_const() {
                     Some(1) => kb.scalar(Scalar::Int(0), Elem::I32),
                     _ => self.counter(kb, at, 2, axis, Elem::I32),
@@ -222,7 +221,7 @@ impl<'a> Region<'a> {
             Op::Binary(op) => kb.binary(*op, get(0)?, get(1)?),
             Op::Compare(op) => kb.compare(*op, get(0)?, get(1)?),
             Op::Where => kb.select(get(0)?, get(1)?, get(2)?),
-            // It is computed as i32, which saturates elsewhere; a NaN stays one until it becomes 0.
+            // Computed as `i32`, which saturates at other bounds; NaN becomes 0.
             Op::Cast { elem: Elem::I8 } if self.casts_a_float(result) => {
                 let bound = |kb: &mut KernelBuilder, x: i8| kb.scalar(Scalar::Float(f64::from(x)), Elem::F32);
                 let (low, high) = (bound(kb, i8::MIN), bound(kb, i8::MAX));
@@ -231,7 +230,7 @@ impl<'a> Region<'a> {
                 kb.cast(y, wide)
             }
             Op::Cast { elem } => kb.cast(get(0)?, computed(*elem)),
-            // Every tile is at the iteration space already.
+            // Every tile already has the shape of the iteration space.
             Op::Broadcast => get(0)?,
             Op::Param { .. }
             | Op::State { .. }
@@ -256,19 +255,19 @@ impl<'a> Region<'a> {
             | Op::Matmul
             | Op::Attention { .. }
             | Op::Fused { .. }
-            | Op::Tap { .. } => return Err(format!("{op} has no place among a region's elementwise work")),
+            | Op::Tap { .. } => return Err(format!("{op} cannot be part of a region's elementwise work")),
         };
         Ok(kb.narrow(y, elem))
     }
 
-    /// Is the operand of the operation that makes this value a float?
+    /// Is the operand of the instruction that defines `result` a float?
     fn casts_a_float(&self, result: ir::Value) -> bool {
         let operand = self.body.definition(result).and_then(|(_, d)| d.operands.first());
         operand.and_then(|v| self.body.tensor(*v)).is_some_and(|t| t.elem.is_float())
     }
 }
 
-/// Does the body count along axes (with `iota` or `causal`)? Then its axes must stay as they are.
+/// Does the body count along axes (with `iota` or `causal`)? Then its axes must not be merged.
 pub(super) fn counts_along_axes(body: &Function) -> bool {
     body.insts().any(|(_, _, d)| matches!(d.op, Op::Iota { .. } | Op::Causal))
 }

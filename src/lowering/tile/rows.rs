@@ -1,19 +1,20 @@
-//! Kernels of reductions along rows: norms, softmax, sums, with the elementwise work around them.
+//! Kernels of reductions along rows: norms, softmax, sums, with the surrounding elementwise work.
 //!
-//! The last axis of the iteration space is the row; rows are independent. A row that is short and of known length is one
-//! tile, and everything happens while it is in scratch: a norm reads its row once, for the mean, the variance and the
-//! result. A longer row, or one whose length is known at run time only, is
-//! gone through in chunks, once for each level of reductions (the maximum, then the sum of what depends on it, ...) and
-//! once more for the result; what is elementwise is computed again in each pass.
+//! The last axis of the iteration space is the row; rows are independent. A short row of constant
+//! length is a single tile that stays in scratch: a norm reads its row once for the mean, the
+//! variance and the result. A longer row, or one whose length is only known at run time, is
+//! processed in chunks, in one pass per level of reductions (the maximum, then the sum that depends
+//! on it, ...) and a final pass for the result; elementwise work is recomputed in each pass.
 //!
 //! ```text
 //! grid (points.., ceil(rows, R))
 //!   pass 0: for each chunk: partial maximum;  pass 1: partial sum of exp(x - maximum);  last pass: store
 //! ```
 //!
-//! The chunks' sums of floats are added with what each addition loses (Knuth's two-sum; Neumaier's sum, as in Higham, "Accuracy
-//! and Stability of Numerical Algorithms", 2nd ed., 4.3), which is added at the end: the error of a sum of any length is that
-//! of the sum of a chunk, and two roundings more.
+//! The chunks' float sums are added with compensation: the rounding error of each addition (Knuth's
+//! two-sum; Neumaier's sum, as in Higham, "Accuracy and Stability of Numerical Algorithms", 2nd
+//! ed., 4.3) is accumulated and added at the end. So the error of a sum of any length is that of a
+//! chunk's sum, plus two roundings.
 
 use cranelift_entity::SecondaryMap;
 
@@ -25,14 +26,14 @@ use crate::shape::{Dim, Elem, broadcast};
 use crate::tile::scan::two_sum;
 use crate::tile::{self, Extent, KernelBuilder, Type, View, computed};
 
-/// Longest row that is one tile.
+/// Longest row that is a single tile.
 const WHOLE_ROW: i64 = 4096;
 /// Columns of a chunk of a longer row.
 const CHUNK: i64 = 512;
-/// Elements of a tile, at most; rows are added up to that.
+/// Upper limit of elements per tile; short rows are grouped up to it.
 const TILE: i64 = 4096;
 
-/// A reduction of the body, its operand, and its level: 0 where it depends on no other.
+/// A reduction of the body, its operand, and its level: 0 if it depends on no other reduction.
 struct Reduction {
     result: ir::Value,
     operand: ir::Value,
@@ -42,16 +43,17 @@ struct Reduction {
 }
 
 impl Reduction {
-    /// Is it a sum of floats, which rounds?
+    /// A sum of floats, which needs compensation.
     fn is_of_floats(&self) -> bool {
         self.kind == ReduceKind::Sum && computed(self.elem) == Elem::F32
     }
 }
 
-/// The kernel that computes a body of reductions along the last axis and elementwise operations into `out`.
+/// The kernel that computes a body of reductions along the last axis and elementwise operations
+/// into `out`.
 ///
 /// # Errors
-/// A body of another form, a bug in attnc.
+/// A body of another structure, which is a bug in attnc.
 pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
     let mut body = body.clone();
     super::prepare::expand_rows(&mut body)?;
@@ -60,7 +62,7 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
     };
     let result = *results.first().ok_or("a region without a result")?;
 
-    // The iteration space: every value of the body broadcasts to it.
+    // Iteration space: the broadcast of all values of the body.
     let mut shape = out.shape.clone();
     let entry = body.block(body.entry());
     let values = entry.args.iter().copied().chain(body.insts().filter_map(|(_, _, d)| d.result));
@@ -85,7 +87,7 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
     strides.extend(views.iter().filter_map(|o| o.view().map(|v| v.strides.clone())));
     let (counts, last) = (counts_along_axes(&body), shape.len() - 1);
     let now = merge_axes(&mut shape, &mut strides, |i| counts || i == last);
-    // Where one element is stored or read for each row, it exists even if rows are empty.
+    // A value with one element per row exists even if the rows are empty.
     let mut merged = strides.into_iter();
     let mut place = |v: &mut View, is_column: bool| {
         v.shape = shape.clone();
@@ -143,7 +145,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The tile at the columns from `start` (from the first, all of them, where that is `None`).
+    /// The tile that starts at column `start`; the whole row if that is `None`.
     fn position(&self, kb: &mut KernelBuilder, start: Option<tile::Value>) -> Position {
         let (start, cols) = match start {
             Some(j) => (j, kb.extent_at(&self.row, j, self.chunk)),
@@ -154,7 +156,7 @@ impl Rows<'_> {
         Position { axes, rows: self.rows, cols }
     }
 
-    /// The reductions that `result` needs, in order.
+    /// The reductions that `result` depends on, in order.
     fn reductions(&self, result: ir::Value) -> Result<Vec<Reduction>, String> {
         let body = self.region.body;
         let mut needed: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
@@ -181,19 +183,19 @@ impl Rows<'_> {
         Ok(out)
     }
 
-    /// Is a value a single column, so that reducing it along the row changes nothing?
+    /// Is the value a single column, so that reducing it along the row changes nothing?
     fn is_column(&self, v: ir::Value) -> bool {
         let shape = self.region.body.tensor(v).map(|t| t.shape.as_slice()).unwrap_or_default();
         self.row.as_const() != Some(1) && shape.last().is_none_or(|d| d.as_const() == Some(1))
     }
 
-    /// A reduction of a tile, in the element type of its result.
+    /// Reduces a tile, in the element type of the result.
     fn reduce(&self, kb: &mut KernelBuilder, r: &Reduction, tile: tile::Value, at: &Position) -> tile::Value {
         let tile = as_tile(kb, tile, at);
         kb.reduce(r.kind, 1, tile)
     }
 
-    /// A reduction of something that is the same in every column.
+    /// Reduces a value that is the same in every column.
     fn reduce_column(&self, kb: &mut KernelBuilder, r: &Reduction, x: tile::Value) -> tile::Value {
         match r.kind {
             ReduceKind::ArgMax => kb.full(Scalar::Int(0), Elem::I32, self.rows, Extent::Static(1)),
@@ -214,7 +216,8 @@ impl Rows<'_> {
         reduced: bool,
     ) -> Result<(), String> {
         let at = self.position(kb, None);
-        // A value that is the same in every column is a column, never a tile of the row's width.
+        // A value that is the same in every column is kept as a column, not as a tile of the row's
+        // width.
         let mut columns = env.clone();
         for r in self.reductions(result)? {
             let y = if self.is_column(r.operand) {
@@ -239,7 +242,7 @@ impl Rows<'_> {
         self.region.eval(kb, env, &at, &[result])
     }
 
-    /// The element type in which a reduction's result is kept.
+    /// The element type in which a reduction's result is stored.
     fn result_elem(&self, r: &Reduction) -> Elem {
         self.region.body.tensor(r.result).map_or(r.elem, |t| t.elem)
     }
@@ -306,14 +309,15 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// A position of one column: for what is the same in every column.
+    /// A position with one column, for values that are the same in every column.
     fn one_column(&self, kb: &mut KernelBuilder) -> Position {
         let mut axes = self.axes.clone();
         axes.push((AxisRole::Point, kb.index(0)));
         Position { axes, rows: self.rows, cols: Extent::Static(1) }
     }
 
-    /// Starts a loop over chunks with carried values: builds at its body. The head, the counter, the body, what is after.
+    /// Starts a loop over chunks with carried values and continues in its body. Returns the header,
+    /// the counter, the body and the exit.
     fn loop_blocks(
         &self,
         kb: &mut KernelBuilder,
@@ -344,7 +348,7 @@ impl Rows<'_> {
         kb.br(head, &args);
     }
 
-    /// One pass over the row for the reductions of one level.
+    /// One pass over the row, for the reductions of one level.
     fn pass(&self, kb: &mut KernelBuilder, env: &mut Env, reductions: &[&Reduction]) -> Result<(), String> {
         let one = Extent::Static(1);
         let mut initial = Vec::new();
@@ -384,7 +388,8 @@ impl Rows<'_> {
                     carried.push(kb.binary(op, acc, part));
                 }
                 None => {
-                    // The best so far stays unless a later one is greater, or the first NaN.
+                    // The current best stays unless a later element is greater, or is the first
+                    // NaN.
                     let place = next_slot()?;
                     let best = kb.reduce(ReduceKind::Max, 1, x);
                     let at_best = kb.reduce(ReduceKind::ArgMax, 1, x);
@@ -411,7 +416,7 @@ impl Rows<'_> {
             if r.is_of_floats() {
                 let lost = results.next().ok_or("an accumulator is missing")?;
                 let both = kb.binary(BinaryOp::Add, v, lost);
-                // The rounding error of an infinite sum is NaN.
+                // Where the sum is infinite, the error term is NaN and must be ignored.
                 let known = kb.compare(CmpOp::Eq, lost, lost);
                 v = kb.select(known, both, v);
             }

@@ -1,10 +1,10 @@
-//! Kernels of running sums: each element is the sum along an axis up to there (`tile::scan`).
+//! Kernels of running sums along an axis, inclusive (`tile::scan`).
 
 use super::Call;
 use super::region::buffer_type;
 use crate::tile::{Compute, View};
 
-/// Is there another axis than the sum's, along which sums go side by side?
+/// Is there an axis other than the summed one, to vectorise along?
 pub(super) fn has_lanes(x: &View, axis: usize) -> bool {
     x.shape.iter().enumerate().any(|(i, extent)| i != axis && extent.as_const() != Some(1))
 }

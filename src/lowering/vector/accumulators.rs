@@ -1,6 +1,6 @@
-//! Accumulators of a run's reductions: registers that a loop carries.
+//! Accumulators of a run's reductions: registers carried by a loop.
 //!
-//! In: what `reduce` puts into them. Out: the values that change from iteration to iteration.
+//! In: partial results from `reduce`. Out: the loop-carried values.
 
 use crate::ssa::Value as Operand;
 use crate::tile::Inst;
@@ -8,13 +8,13 @@ use crate::tile::Inst;
 /// The accumulators of a reduction.
 #[derive(Clone, Default)]
 pub(super) struct Sum {
-    /// One for each vector, then, if rows go in pairs, one for each vector of the second rows.
+    /// One per vector; if rows go in pairs, followed by one per vector for the second rows.
     pub(super) parts: Vec<Operand>,
-    /// For each vector, which lanes had a NaN.
+    /// Per vector, the mask of lanes that had a NaN.
     pub(super) nans: Vec<Operand>,
-    /// For each vector, what the first of two rows brought.
+    /// Per vector, the element of the first row of a pair, until the second is tested with it.
     pub(super) first: Vec<Option<Operand>>,
-    /// Of an `argmax`, for each vector where its maxima stand.
+    /// For `argmax`: per vector, the indices of the maxima.
     pub(super) places: Vec<Operand>,
     /// The sum of the blocks before this one.
     pub(super) before: Option<Operand>,
@@ -22,13 +22,13 @@ pub(super) struct Sum {
     pub(super) last: Option<Operand>,
 }
 
-/// The accumulators of a reduction.
+/// The accumulators of reduction `i`.
 pub(super) fn sum_of(sums: &mut [(Inst, Sum)], i: Inst) -> Option<&mut Sum> {
     sums.iter_mut().find(|(of, _)| *of == i).map(|(_, sum)| sum)
 }
 
 impl Sum {
-    /// What changes from iteration to iteration.
+    /// The loop-carried values.
     pub(super) fn accumulators(&mut self) -> impl Iterator<Item = &mut Operand> {
         self.parts
             .iter_mut()

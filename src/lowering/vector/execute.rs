@@ -1,8 +1,9 @@
-//! A kernel's runs in the interpreter of vector IR, inside of the interpreter of tile IR.
+//! Executes a kernel's runs in the interpreter of vector IR, on behalf of the interpreter of tile
+//! IR.
 //!
-//! In: the routines of a kernel's runs ([`super::runs`]). Out: an implementation of [`Runs`], which the tile interpreter asks
-//! in place of doing a run tile by tile. So what lowering made can be compared with what the run means, whatever this machine
-//! can execute.
+//! In: the routines of a kernel's runs ([`super::runs`]). Out: an implementation of [`Runs`], which
+//! the tile interpreter calls instead of executing a run tile by tile. So the result of lowering
+//! can be compared with the semantics of the run, whatever instruction set the host has.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,17 @@ use crate::tile::{Cpu, Inst, Kernel};
 use crate::vector::routine::interp::{self, Memory, Pointer, RuntimeValue};
 use crate::vector::routine::{Type, verify};
 
-/// The most instructions that one run executes.
+/// Limit on the instructions that one run executes.
 const WORK: u64 = 1 << 32;
 
 /// The runs of a kernel as routines.
 pub struct Routines(BTreeMap<Inst, Lowered>);
 
 impl Routines {
-    /// Those of a kernel for a CPU, verified; `None` where there is no form for one of its runs.
+    /// The verified routines of a kernel for a CPU; `None` if one of its runs cannot be lowered.
     ///
     /// # Errors
-    /// A mistake of lowering.
+    /// A bug in lowering.
     pub fn of(kernel: &Kernel, cpu: Cpu) -> Result<Option<Routines>, String> {
         let mut routines = BTreeMap::new();
         for (i, lowered) in super::runs(kernel, cpu) {
@@ -63,7 +64,7 @@ impl Runs for Routines {
     }
 }
 
-/// The tile interpreter's memory, as routines see it.
+/// The tile interpreter's memory, behind the interface of the vector interpreter.
 struct Checked<'a>(&'a mut dyn RunMemory);
 
 impl Memory for Checked<'_> {

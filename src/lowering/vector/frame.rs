@@ -1,8 +1,9 @@
-//! How a run is gone through: what varies along what, and where tiles and buffers lie.
+//! Analysis of a run: along which axes values vary, and where tiles and buffers are stored.
 //!
-//! In: a run of a scheduled kernel. Out: a [`Frame`]. A run over one column is turned over, so that its rows are the lanes:
-//! a tile of one column is dense. "Rows" and "columns" are meant in the turned frame from here on; columns are the lanes.
-//! Each value varies along rows, along columns, both or neither, which says in which loop it is computed.
+//! In: a run of a scheduled kernel. Out: a [`Frame`]. A run over a single column is transposed, so
+//! that its rows become the lanes: a tile with one column is dense. "Rows" and "columns" below
+//! refer to the transposed frame; columns are the lanes. Each value varies along rows, columns,
+//! both or neither, which determines the loop in which it is computed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +14,9 @@ use crate::tile::{Body, Extent, Inst, InstData, Op, Space, TileType, Type, Value
 /// How many rows or columns there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
-    /// So many.
+    /// A constant.
     Static(i64),
-    /// What a word of the call says, at most this many.
+    /// In this word of the call, with an upper bound.
     Word(usize, i64),
 }
 
@@ -28,7 +29,7 @@ impl Count {
     }
 }
 
-/// Along what something varies.
+/// The axes along which a value varies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Varies {
     /// From row to row.
@@ -43,23 +44,22 @@ impl Varies {
     }
 }
 
-/// A distance in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Distance {
-    /// Known.
+    /// A constant.
     Bytes(i64),
-    /// In a word of the call.
+    /// In this word of the call.
     Word(usize),
 }
 
-/// How a load or store goes along its columns.
+/// The column stride of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The same element everywhere.
+    /// The same element in all columns (stride 0).
     Same,
-    /// Side by side.
+    /// Contiguous.
     Unit,
-    /// So far apart.
+    /// Any other stride.
     Apart(Distance),
 }
 
@@ -68,55 +68,47 @@ pub(super) enum Step {
 pub(super) struct Access {
     /// The word with the address of the first element.
     pub(super) start: usize,
-    /// From row to row; `None`: all rows are the same.
+    /// Row stride; `None`: all rows are the same.
     pub(super) row: Option<Distance>,
-    /// Along the columns.
     pub(super) col: Step,
-    /// Element type in memory.
     pub(super) elem: Elem,
 }
 
-/// A reduction.
+/// The axis of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Along {
-    /// Of the elements of a row.
+    /// Along a row.
     Cols,
-    /// Of the rows, each column by itself.
+    /// Over rows, per column.
     Rows,
     /// Of one element.
     One,
 }
 
-/// A run as it is gone through.
+/// A run with the results of the analysis.
 pub(super) struct Frame<'a> {
-    /// The kernel's body.
     pub(super) body: &'a Body,
-    /// Its instructions.
     pub(super) insts: &'a [Inst],
-    /// Is it turned over?
+    /// Is the frame transposed?
     turned: bool,
-    /// Rows.
     pub(super) rows: Count,
-    /// Columns.
     pub(super) cols: Count,
-    /// Are the columns the outer loop? So it is where rows are reduced.
+    /// Columns are the outer loop; this is the case where rows are reduced.
     pub(super) cols_outside: bool,
-    /// What the routine is called with.
+    /// Arguments of the routine.
     pub(super) words: Vec<Word>,
-    /// Along what each value varies.
     pub(super) varies: BTreeMap<Value, Varies>,
-    /// Loads and stores.
     pub(super) accesses: BTreeMap<Inst, Access>,
-    /// Values made in the run.
+    /// Values defined in the run.
     pub(super) made: BTreeSet<Value>,
-    /// Places in scratch that the run writes other than at a row's end.
+    /// Offsets in scratch that the run writes inside the row loop (not only at a row's end).
     pub(super) written: BTreeSet<u32>,
-    /// Distances between rows of tiles in scratch.
+    /// Row strides of tiles in scratch.
     pub(super) pitches: BTreeSet<u32>,
 }
 
 impl<'a> Frame<'a> {
-    /// The frame of a run; `None` for what is not lowered.
+    /// Analyses a run; `None` if it cannot be lowered.
     pub(super) fn new(body: &'a Body, rows: Extent, cols: Extent, insts: &'a [Inst]) -> Option<Frame<'a>> {
         let turned = cols.is_one() && !rows.is_one();
         let mut frame = Frame {
@@ -170,7 +162,7 @@ impl<'a> Frame<'a> {
         (!reduces.contains("Rows") || !reduces.contains("Cols")).then_some(frame)
     }
 
-    /// Number of a word, which is added if it is new.
+    /// Index of an argument word, which is added if it is new.
     pub(super) fn word(&mut self, w: Word) -> usize {
         match self.words.iter().position(|x| *x == w) {
             Some(n) => n,
@@ -188,7 +180,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Along what a reduction goes.
+    /// The direction of a reduction over `axis`.
     pub(super) fn along(&self, axis: usize) -> Along {
         let cols = (axis == 1) != self.turned;
         match (cols, self.rows) {
@@ -203,13 +195,12 @@ impl<'a> Frame<'a> {
         (axis == 1) != self.turned
     }
 
-    /// Along what the elements of a tile lie.
+    /// The axes along which a tile has more than one element.
     pub(super) fn extents(&self, t: &TileType) -> Varies {
         let (rows, cols) = if self.turned { (t.cols, t.rows) } else { (t.rows, t.cols) };
         Varies { rows: !rows.is_one(), cols: !cols.is_one() }
     }
 
-    /// Along what an operand varies.
     pub(super) fn operand(&self, v: Value) -> Varies {
         match (self.varies.get(&v), self.body.ty(v)) {
             (Some(x), _) => *x,
@@ -218,13 +209,13 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Are its rows many, and does it read or write tiles in scratch? What is stored then is mostly sums of a product, which
-    /// were long in the making, and whose place in memory has not been touched.
+    /// Does the run have many rows, and read or write tiles in scratch? Then its stores are mostly
+    /// matmul results, which took long to compute, and whose destination is not in the cache yet.
     pub(super) fn stores_a_product(&self) -> bool {
         !self.turned && self.rows.most() >= 32 && !self.pitches.is_empty()
     }
 
-    /// Does it write tiles with rows and a single column?
+    /// Does the run write tiles with several rows and a single column?
     pub(super) fn writes_single_columns(&self) -> bool {
         let results = self.insts.iter().filter_map(|i| {
             let t = self.body.inst(*i).result.and_then(|v| self.body.ty(v).tile())?;
@@ -271,7 +262,7 @@ impl<'a> Frame<'a> {
         let col = match along(extents.cols, cols)? {
             // One element is stored as a vector of one lane.
             None if store && !extents.cols => Step::Unit,
-            // The last one stays.
+            // The last column's store wins.
             None if store => Step::Apart(Distance::Bytes(0)),
             None => Step::Same,
             Some(Distance::Bytes(n)) if n == size => Step::Unit,
@@ -282,7 +273,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Does a store put several elements at the same place?
+/// Does a store write several elements to the same address (stride 0)?
 pub(super) fn repeats(body: &Body, data: &InstData) -> bool {
     let (Op::Store { rows, cols }, Some(buffer)) = (&data.op, data.operands.first()) else { return false };
     let strides = body.ty(*buffer).buffer().map(|b| &b.strides);

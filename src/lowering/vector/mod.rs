@@ -1,14 +1,17 @@
 //! From a `run` of a scheduled kernel to a routine of vector IR.
 //!
-//! In: the run's iteration space and instructions, and the [`Shape`] of a machine's vectors. Out: a [`Lowered`] routine, what it is
-//! called with, and what each of its instructions is made from; or why there is none. What this must not know: instructions
-//! of a machine, back ends.
+//! In: the run's iteration space and instructions, and the [`Shape`] of a machine's vectors. Out: a
+//! [`Lowered`] routine, its arguments, and the tile operation that each of its instructions comes
+//! from; or the reason why it was not lowered. This must not know a machine's instructions or back ends.
 //!
-//! A run with what has no form for several lanes (`single`) goes one element after another, as a routine of one lane.
+//! A run with an operation that cannot be vectorised (`single`) becomes a scalar routine (one
+//! lane).
 //!
-//! * `frame`: along what each value varies, and where it lies;
-//! * `run`: loops over rows and vectors of columns; `steps`: single instructions; `reduce`: reductions, in `accumulators`;
-//! * [`execute`]: a kernel's runs in the interpreter of vector IR, inside of the interpreter of tile IR.
+//! * `frame`: along which axes each value varies, and where it is stored;
+//! * `run`: loops over rows and vectors of columns; `steps`: single instructions; `reduce`:
+//!   reductions, with `accumulators`;
+//! * [`execute`]: runs a kernel's routines in the interpreter of vector IR, on behalf of the
+//!   interpreter of tile IR.
 
 mod accumulators;
 pub mod execute;
@@ -30,27 +33,27 @@ use crate::vector::routine::{Routine, legalise};
 use frame::Frame;
 use run::Lower;
 
-/// What a machine's vectors are like.
+/// Vector properties of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Lanes of 32 bits.
     pub lanes: u32,
-    /// How many vector registers there are.
+    /// Number of vector registers.
     pub registers: u32,
-    /// What instructions there are.
+    /// Optional instructions that the routine may use.
     pub features: Features,
-    /// Can vectors be read and written in part, under a mask? Where they cannot, the elements beyond the last full vector of
-    /// a row are added up one after another.
+    /// Are there masked loads and stores? If not, the elements beyond the last full vector of a row
+    /// are processed one by one.
     pub masks: bool,
-    /// How many vectors go at a time at most. Code that a general compiler makes of a routine takes it as long as it is.
+    /// Largest unroll factor, in vectors. A general-purpose compiler's time grows with it.
     pub unroll: usize,
 }
 
 impl Shape {
-    /// One element after another, on any CPU.
+    /// Scalar code, for any CPU.
     const SINGLE: Shape = Shape { lanes: 1, registers: 16, features: Features::PLAIN, masks: false, unroll: 1 };
 
-    /// Those of a CPU.
+    /// The shape for a CPU.
     pub fn of(cpu: Cpu) -> Shape {
         let (features, masks, unroll) = match cpu.width() {
             Width::V128 => (Features::PLAIN, false, 1),
@@ -61,21 +64,22 @@ impl Shape {
     }
 }
 
-/// What a routine is called with: a word of 64 bits for each parameter.
+/// An argument of a routine: one 64-bit word per parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Word {
     /// An index.
     Index(Value),
-    /// A scalar, in the low bytes: the bits of an `f32`, an `i32` or `i64`, a truth value as 0 or 1 (of 64 bits).
+    /// A scalar, in the low bytes: the bits of an `f32`, an `i32` or `i64`, or a truth value as 0
+    /// or 1 (64 bits).
     Scalar(Value),
     /// The address of an element of a buffer.
     Address {
         /// The buffer.
         buffer: Value,
-        /// An index for each axis.
+        /// One index per axis.
         indices: Vec<Value>,
     },
-    /// The distance in bytes between neighbours along an axis of a buffer.
+    /// The stride in bytes of an axis of a buffer.
     StrideBytes {
         /// The buffer.
         buffer: Value,
@@ -87,7 +91,7 @@ pub enum Word {
 }
 
 impl Word {
-    /// What it is, values by their numbers.
+    /// Text form; values by their numbers.
     fn label(&self) -> String {
         match self {
             Word::Index(v) | Word::Scalar(v) => v.to_string(),
@@ -101,21 +105,21 @@ impl Word {
     }
 }
 
-/// A run as a routine.
+/// A run lowered to a routine.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The routine.
     pub routine: Routine,
-    /// What it is called with, one for each parameter.
+    /// Its arguments, one per parameter.
     pub words: Vec<Word>,
-    /// The operation of the tile IR that each instruction is made from, where it is a single one.
+    /// The tile operation that each instruction comes from, if it is a single one.
     pub origins: SecondaryMap<ssa::Inst, Option<Inst>>,
 }
 
-/// Why a run has no routine.
+/// Why a run was not lowered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Declined {
-    /// There is no form for it: which operation that is, and what is wrong with it.
+    /// An operation that cannot be lowered, and the reason.
     Form(Inst, String),
     /// A bug in attnc.
     Wrong(String),
@@ -129,10 +133,10 @@ impl fmt::Display for Declined {
     }
 }
 
-/// The routine of a run, for a back end that takes what the instructions of a machine cannot do as well.
+/// The routine of a run, for a back end that expands operations which a machine lacks.
 ///
 /// # Errors
-/// Why it has none.
+/// The reason why it was not lowered.
 pub fn lower(
     name: &str,
     body: &Body,
@@ -153,10 +157,10 @@ pub fn lower(
     Ok(Lowered { routine, words, origins })
 }
 
-/// The routine of a run for a CPU: without what its instructions cannot do.
+/// The routine of a run for a CPU, with operations that it lacks already expanded.
 ///
 /// # Errors
-/// Why it has none.
+/// The reason why it was not lowered.
 pub fn lower_for(
     cpu: Cpu,
     name: &str,
@@ -177,8 +181,8 @@ pub fn lower_for(
     Ok(lowered)
 }
 
-/// What of a run has no form for several lanes: `i64`, powers and shifts of integers, and stores along an axis that repeats. Of several
-/// operations one that stands in the program, if there is such.
+/// The operations of a run that prevent vectorisation: `i64`, integer powers and shifts, and stores
+/// along an axis of stride 0. Prefers one that has a source location.
 pub fn single(body: &Body, insts: &[Inst]) -> Option<(Inst, String)> {
     let reason = |i: &Inst| {
         let data = body.inst(*i);
@@ -207,7 +211,7 @@ fn no_frame(body: &Body, insts: &[Inst]) -> Declined {
     }
 }
 
-/// What was being lowered when it was declined.
+/// The operation at which lowering stopped.
 pub fn declined(body: &Body, origin: Option<Inst>, insts: &[Inst]) -> Declined {
     let Some(i) = origin.or(insts.first().copied()) else { return Declined::Wrong("a run of nothing".into()) };
     let data = body.inst(i);
@@ -216,8 +220,9 @@ pub fn declined(body: &Body, origin: Option<Inst>, insts: &[Inst]) -> Declined {
     Declined::Form(i, format!("`{}`{elem}", data.op.info().name))
 }
 
-/// The runs of a kernel as routines for a CPU, `kernel.0`, `kernel.1` .. in order, each with its instruction, without what
-/// nothing uses. Parameters say what they are, values by their numbers.
+/// The runs of a kernel as routines for a CPU, named `kernel.0`, `kernel.1`, .. in order, each with
+/// its instruction, without dead code. Parameters are labelled by what they hold, with value
+/// numbers.
 pub fn runs(kernel: &Kernel, cpu: Cpu) -> Vec<(Inst, Result<Lowered, Declined>)> {
     let runs = kernel.body.insts().filter_map(|(_, i, data)| match &data.op {
         Op::Run { rows, cols, insts } => Some((i, *rows, *cols, insts)),

@@ -1,17 +1,19 @@
-//! Lowering of a `run`: its reductions.
+//! Lowering of a `run`: reductions.
 //!
-//! In: the vectors that a reduction takes in, one after another. Out: accumulators in registers, put together and written
-//! at the end of a row, or of all rows where it is rows that are reduced. A maximum or minimum leaves NaN aside and
-//! remembers which lanes had one, so that the chain from vector to vector is a single instruction. Where rows are reduced
-//! and little else is done, two rows go by at a time, with accumulators of their own and one test for NaN for both; sums
-//! stay one chain over the rows. Truth values are reduced as `i32`, 0 and -1.
+//! In: the vectors that a reduction combines, one after another. Out: accumulators in registers,
+//! combined and stored at the end of a row, or at the end of all rows where rows are reduced. A
+//! maximum or minimum ignores NaN and records in a mask which lanes had one, so that the chain from
+//! vector to vector is a single instruction. Where rows are reduced and there is little other work,
+//! rows are processed in pairs, with separate accumulators and a single NaN test for both; sums
+//! remain one chain over the rows. Truth values are reduced as `i32`, 0 and -1.
 //!
-//! Where vectors go singly, sums of floats along long rows are made in blocks of columns, whose sums are added. Where there
-//! are no masks, elements beyond the last full vector are added up by themselves, in order, and to the rest at the end.
+//! Without unrolling, float sums along long rows are computed in blocks of columns, whose sums are
+//! added. Without masks, elements beyond the last full vector are added separately, in order, and
+//! their sum is added at the end.
 
 use super::accumulators::{Sum, sum_of};
 use super::frame::{Along, Count};
-use super::run::{Chunk, Counter, Lanes, Lower, Turn};
+use super::run::{Chunk, Counter, Lanes, Lower, RowOfPair};
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
@@ -19,10 +21,10 @@ use crate::ssa::Value as Operand;
 use crate::tile::{Inst, Op, Value};
 use crate::vector::routine::{Op as Do, Reduction, Type};
 
-/// Columns of a block of a sum, where a lane has one accumulator: as many as rounding errors may add up over.
+/// Columns per block of a sum with one accumulator per lane; bounds the accumulated rounding error.
 const BLOCK: i64 = 512;
 
-/// Is it a maximum or minimum of floats? Then its instruction.
+/// The instruction for a float maximum or minimum.
 fn extreme(kind: ReduceKind, elem: Elem) -> Option<Do> {
     match (kind, elem) {
         (ReduceKind::Max, Elem::F32) => Some(Do::MaxOrSecond),
@@ -32,7 +34,7 @@ fn extreme(kind: ReduceKind, elem: Elem) -> Option<Do> {
 }
 
 impl Lower<'_> {
-    /// The reductions of the run that go through the inner loop, with the type in which they are computed.
+    /// The reductions that the inner loop carries, with the type in which they are computed.
     fn reductions(&self) -> Vec<(Inst, ReduceKind, Elem)> {
         let all = self.f.insts.iter().filter_map(|i| {
             let data = self.f.body.inst(*i);
@@ -44,7 +46,7 @@ impl Lower<'_> {
         all.collect()
     }
 
-    /// What a reduction of no elements gives.
+    /// The identity of a reduction.
     pub(super) fn identity(&mut self, kind: ReduceKind, elem: Elem) -> Operand {
         let ty = self.b.vector(elem);
         let s = match Scalar::identity(kind, elem) {
@@ -54,7 +56,7 @@ impl Lower<'_> {
         self.b.constant(s, ty)
     }
 
-    /// Two partial results of a reduction as one.
+    /// Combines two partial results.
     pub(super) fn combine(&mut self, kind: ReduceKind, x: Operand, y: Operand) -> Option<Operand> {
         let op = match kind {
             ReduceKind::Sum => Do::Binary(BinaryOp::Add),
@@ -67,7 +69,7 @@ impl Lower<'_> {
         Some(self.b.inst(op, &[x, y]))
     }
 
-    /// Is it a sum of floats along a row, whose rounding depends on the order?
+    /// Is it a float sum along a row, whose rounding depends on the order?
     fn rounds(&self, kind: ReduceKind, elem: Elem) -> bool {
         kind == ReduceKind::Sum && elem == Elem::F32 && !self.f.cols_outside
     }
@@ -78,7 +80,7 @@ impl Lower<'_> {
         is_long && self.reductions().into_iter().any(|(_, kind, elem)| self.rounds(kind, elem))
     }
 
-    /// The loop over columns up to an end that is not yet reached, in blocks where sums are.
+    /// The loop over columns up to an end that is not yet reached, in blocks if there are sums.
     pub(super) fn in_blocks(
         &mut self,
         step: i64,
@@ -103,7 +105,7 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// Adds the sums of a block to those of the blocks before it.
+    /// Adds the sums of a block to the sums of the blocks before it.
     fn finish_block(&mut self) -> Option<()> {
         for (i, kind, elem) in self.reductions() {
             if !self.rounds(kind, elem) {
@@ -118,7 +120,7 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// Empties the accumulators.
+    /// Initialises the accumulators.
     pub(super) fn start_sums(&mut self, vectors: usize) -> Option<()> {
         for (i, kind, elem) in self.reductions() {
             let first = self.identity(kind, elem);
@@ -143,7 +145,7 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// Takes in a vector.
+    /// Combines a vector with the accumulators.
     pub(super) fn accumulate(
         &mut self,
         i: Inst,
@@ -176,11 +178,15 @@ impl Lower<'_> {
         if let Some(op) = extreme(kind, elem) {
             let Sum { parts, nans, first, .. } = sum_of(&mut self.sums, i)?;
             let vectors = nans.len();
-            let second = self.turn == Turn::Second;
+            let second = self.row_of_pair == RowOfPair::Second;
             let sum = parts.get_mut(if second { vectors + vector } else { vector })?;
-            let tested = if self.turn == Turn::First { None } else { Some(first.get(vector).copied()?.unwrap_or(x)) };
+            let tested = if self.row_of_pair == RowOfPair::First {
+                None
+            } else {
+                Some(first.get(vector).copied()?.unwrap_or(x))
+            };
             *first.get_mut(vector)? = tested.is_none().then_some(x);
-            // It gives the accumulator if either is NaN.
+            // `MaxOrSecond` returns the accumulator if either is NaN.
             *sum = self.b.inst(op, &[x, *sum]);
             if let Some(y) = tested {
                 let found = self.b.inst(Do::Unordered, &[x, y]);
@@ -195,7 +201,7 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// Adds up what is beyond the last full vector.
+    /// Adds the elements beyond the last full vector.
     fn add_last(&mut self, i: Inst, x: Operand, mask: Operand) -> Option<()> {
         let (x, count) = match self.f.cols {
             Count::Static(n) => (x, n % self.lanes()),
@@ -212,7 +218,7 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// The number of each element along what is reduced: of its column, or of its row.
+    /// Index of each element along the reduced axis: its column, or its row.
     fn place(&mut self, chunk: &Chunk, vector: usize) -> Option<Operand> {
         let ty = self.b.vector(Elem::I32);
         if self.f.cols_outside {
@@ -232,7 +238,7 @@ impl Lower<'_> {
         })
     }
 
-    /// The accumulators of a vector as one, NaN where there was one.
+    /// Combines the accumulators of a vector; NaN where the mask says so.
     fn total(&mut self, kind: ReduceKind, elem: Elem, sum: &Sum, vector: usize) -> Option<Operand> {
         if kind == ReduceKind::ArgMax {
             return sum.places.get(vector).copied();
@@ -250,7 +256,7 @@ impl Lower<'_> {
         Some(self.b.inst(Do::Select, &[*sum.nans.get(vector)?, nan, x]))
     }
 
-    /// The accumulators of a row as one element.
+    /// Combines the accumulators of a row to one element.
     fn whole(&mut self, kind: ReduceKind, elem: Elem, sum: &Sum) -> Option<Operand> {
         let mut all = self.total(kind, elem, sum, 0)?;
         for vector in 1..sum.first.len() {
@@ -264,7 +270,8 @@ impl Lower<'_> {
         })
     }
 
-    /// Of two elements with their places the one that `argmax` takes: that which beats the other, else the earlier one.
+    /// Of two elements with their indices, the one that `argmax` prefers: the one that beats the
+    /// other, or else the earlier one.
     fn better(&mut self, (x, i): (Operand, Operand), (y, j): (Operand, Operand)) -> (Operand, Operand) {
         let (first, second) = (self.b.inst(Do::Beats, &[x, y]), self.b.inst(Do::Beats, &[y, x]));
         let earlier = self.b.inst(Do::Compare(CmpOp::Lt), &[j, i]);
@@ -274,7 +281,7 @@ impl Lower<'_> {
         (self.b.inst(Do::Select, &[taken, y, x]), self.b.inst(Do::Select, &[taken, j, i]))
     }
 
-    /// The place of a row's maximum.
+    /// The index of a row's maximum.
     fn best(&mut self, sum: &Sum) -> Option<Operand> {
         let mut all = sum.parts.iter().copied().zip(sum.places.iter().copied());
         let mut best = all.next()?;
@@ -290,7 +297,7 @@ impl Lower<'_> {
         Some(self.b.inst(Do::First, &[best.1]))
     }
 
-    /// Puts a row's reductions together and writes them.
+    /// Combines a row's reductions and stores them.
     pub(super) fn finish_row(&mut self) -> Option<()> {
         for (i, kind, elem) in self.reductions() {
             self.b.code_of(Some(i));
@@ -307,13 +314,13 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// The type in which a reduction's result lies in scratch; truth values are masks of 4 bytes.
+    /// The element type of a reduction's result in scratch; truth values are 4-byte masks.
     fn computed_in(&self, v: Value) -> Option<Elem> {
         let elem = self.f.body.ty(v).elem()?;
         Some(if elem == Elem::Bool { Elem::I32 } else { elem })
     }
 
-    /// Writes the reductions of some columns.
+    /// Stores the reductions of some columns.
     pub(super) fn finish_columns(&mut self, chunk: &Chunk) -> Option<()> {
         for (i, kind, elem) in self.reductions() {
             self.b.code_of(Some(i));

@@ -1,12 +1,14 @@
 //! Lowering of a `run`: loops over rows and vectors of columns.
 //!
-//! In: a [`Frame`]. Out: a routine; what is done in the loops is in `steps` and `reduce`. Three depths: before the loops
-//! (0), in the outer loop (1), in the inner loop (2); each instruction stands at the least depth at which its operands are
-//! known. The inner loop goes through columns, several vectors at a time, one vector's work after another's: the processor
-//! overlaps them, and few registers are live. Where rows are reduced, it is the inner loop that goes through rows, for a few
-//! vectors of columns, and the sums stay in registers. Columns that are not full vectors are done under a mask.
+//! In: a [`Frame`]. Out: a routine; the loop bodies are in `steps` and `reduce`. There are three
+//! depths: before the loops (0), in the outer loop (1), in the inner loop (2); each instruction is
+//! placed at the least depth at which its operands are known. The inner loop goes through columns,
+//! several vectors at a time, one after another: out-of-order execution overlaps them, and few
+//! registers are live. Where rows are reduced, the inner loop instead goes through rows, for a few
+//! vectors of columns, and the sums stay in registers. A partial vector of columns is masked.
 //!
-//! What lies in scratch from before the run and is overwritten in it is read first at each place.
+//! A scratch tile that was written before the run and is overwritten in it is loaded before each
+//! overwrite.
 
 use std::collections::BTreeMap;
 
@@ -16,29 +18,29 @@ use super::{Shape, Word};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Block;
-// Values of the routine, beside those of the tile IR.
+// Values of the routine, not of the tile IR.
 use crate::ssa::Value as Operand;
 use crate::tile::{Inst, Op, Space, TileType, Type, Value};
 use crate::vector::expand::{self, Expanded};
 use crate::vector::routine::{self, At, Builder, Op as Do};
 use crate::vector::{Features, library};
 
-/// How many lanes of a vector there are.
+/// The active lanes of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lanes {
     /// All.
     All,
     /// The first ones.
     Some {
-        /// Which, as a mask.
+        /// The active lanes, as a mask.
         mask: Operand,
-        /// How many, at least 1.
+        /// Number of active lanes, at least 1.
         count: Operand,
     },
 }
 
 impl Lanes {
-    /// The mask, where not all are there.
+    /// The mask, unless all lanes are active.
     pub(super) fn mask(self) -> Option<Operand> {
         match self {
             Lanes::All => None,
@@ -46,7 +48,7 @@ impl Lanes {
         }
     }
 
-    /// How many there are, where not all are.
+    /// The number of active lanes, unless all are.
     pub(super) fn count(self) -> Option<Operand> {
         match self {
             Lanes::All => None,
@@ -55,70 +57,69 @@ impl Lanes {
     }
 }
 
-/// Where the elements of a vector lie.
+/// Where a vector's elements are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spot {
-    /// Side by side.
+    /// Contiguous.
     Unit(At),
-    /// From an address on, so many bytes apart.
+    /// Address and stride in bytes.
     Apart(Operand, Operand),
 }
 
-/// Some vectors of columns.
+/// A group of vectors along the columns.
 #[derive(Clone, Copy)]
 pub(super) struct Chunk {
     /// The first column is this index ..
     pub(super) at: Option<Operand>,
-    /// .. and so many further.
+    /// .. plus this constant.
     pub(super) offset: i64,
-    /// How many vectors.
+    /// Number of vectors.
     pub(super) vectors: usize,
-    /// How many lanes of each.
+    /// Active lanes of each vector.
     pub(super) lanes: Lanes,
 }
 
-/// Which row is being lowered.
+/// Position of the current row in a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// Of two rows the first.
+pub(super) enum RowOfPair {
     First,
-    /// Of two rows the second.
     Second,
-    /// One by itself.
+    /// A row that is not part of a pair.
     Single,
 }
 
-/// A run being lowered.
+/// State of lowering a run.
 pub(super) struct Lower<'a> {
     pub(super) b: Builder,
     pub(super) f: Frame<'a>,
     pub(super) shape: Shape,
-    /// The routine's parameters, one for each word of the frame.
+    /// The routine's parameters, one per word of the frame.
     params: Vec<Operand>,
-    /// What is known at each depth; for what varies along columns, by vector.
+    /// Values known at each depth; values that vary along columns, per vector.
     pub(super) env: [BTreeMap<(Value, usize), Operand>; 3],
-    /// `iota` without the place: what it starts from.
+    /// The part of each `iota` that does not depend on the position.
     pub(super) starts: BTreeMap<Inst, Operand>,
-    /// Accumulators of reductions, in the run's order.
+    /// Accumulators of reductions, in the order of the run.
     pub(super) sums: Vec<(Inst, Sum)>,
-    /// Number of the row, and of the column where these are counted.
+    /// Current row and column numbers, where something counts them.
     pub(super) row: Option<Operand>,
     pub(super) col: Option<Operand>,
-    /// Address of the row: of accesses, in the run's order, and of scratch by the distance of its rows.
+    /// Address of the current row: per access, in the order of the run, and for scratch per row
+    /// stride.
     pointers: Vec<(Inst, Operand)>,
     scratch_rows: BTreeMap<u32, Operand>,
-    /// How many vectors at a time.
+    /// Unroll factor, in vectors.
     pub(super) unroll: usize,
-    /// Do rows go in pairs, and which row is it now?
+    /// Do rows go in pairs, and which row of the pair is current?
     pub(super) pairs: bool,
-    pub(super) turn: Turn,
-    /// Are tiles of a single column being written, in a loop of their own?
+    pub(super) row_of_pair: RowOfPair,
+    /// Are single-column tiles being written, in a loop of their own?
     pub(super) single: bool,
-    /// The lanes of the last vector, where it is not whole.
+    /// The active lanes of the last vector, if it is partial.
     pub(super) tail: Option<Lanes>,
 }
 
-/// About how many machine instructions an operation is.
+/// Approximate number of machine instructions of an operation.
 fn cost(op: &Op, features: Features) -> usize {
     match op {
         Op::Unary(UnaryOp::Exp) => 14,
@@ -136,20 +137,16 @@ fn cost(op: &Op, features: Features) -> usize {
     }
 }
 
-/// What is little work for each vector.
-const LITTLE: usize = 12;
+/// Up to this many instructions per vector, unroll by four.
+const CHEAP_OPS: usize = 12;
 
-/// Which loop it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counter {
-    /// Over rows.
     Rows,
-    /// Over columns.
     Cols,
 }
 
 impl<'a> Lower<'a> {
-    /// An empty routine for the run of a frame.
     pub(super) fn new(name: &str, mut f: Frame<'a>, shape: Shape) -> Lower<'a> {
         f.word(Word::Scratch);
         let mut lower = Lower {
@@ -166,45 +163,46 @@ impl<'a> Lower<'a> {
             scratch_rows: BTreeMap::new(),
             unroll: 1,
             pairs: false,
-            turn: Turn::Single,
+            row_of_pair: RowOfPair::Single,
             single: false,
             tail: None,
         };
         lower.unroll = lower.vectors_at_a_time();
-        // Both rows of a pair need registers: of 16 there are enough for two vectors.
+        // Pairs of rows double the accumulators: with 16 registers there are enough for two
+        // vectors.
         let enough = shape.unroll > 1 && (shape.registers >= 32 || lower.unroll <= 2);
-        lower.pairs = lower.f.cols_outside && lower.work() <= LITTLE && enough;
+        lower.pairs = lower.f.cols_outside && lower.work() <= CHEAP_OPS && enough;
         lower
     }
 
-    /// About how many machine instructions there are for each vector.
+    /// Approximate number of machine instructions per vector.
     fn work(&self) -> usize {
         self.f.insts.iter().map(|i| cost(&self.f.body.inst(*i).op, self.shape.features)).sum()
     }
 
-    /// Lanes of a vector.
+    /// Lanes per vector.
     pub(super) fn lanes(&self) -> i64 {
         i64::from(self.shape.lanes)
     }
 
-    /// Four vectors where little is done with each, two where more is.
+    /// Unroll factor: four for cheap bodies, two for more expensive ones.
     fn vectors_at_a_time(&self) -> usize {
         let most = usize::try_from(self.f.cols.most() / self.lanes()).unwrap_or(0).max(1);
         let wanted = match self.work() {
-            0..=LITTLE => 4,
+            0..=CHEAP_OPS => 4,
             13..=60 => 2,
             _ => 1,
         };
         wanted.min(most).min(self.shape.unroll)
     }
 
-    /// The depth at which something is known.
+    /// The depth at which a value that varies like this is known.
     pub(super) fn depth(&self, v: Varies) -> usize {
         let (outer, inner) = if self.f.cols_outside { (v.cols, v.rows) } else { (v.rows, v.cols) };
         if inner { 2 } else { usize::from(outer) }
     }
 
-    /// The parameter for a word.
+    /// The parameter that holds a word.
     pub(super) fn word(&mut self, n: usize) -> Option<Operand> {
         for w in self.f.words.get(self.params.len()..).unwrap_or_default() {
             let ty = match w {
@@ -223,7 +221,7 @@ impl<'a> Lower<'a> {
         self.word(n)
     }
 
-    /// A distance as an index.
+    /// A distance as an index value.
     pub(super) fn distance(&mut self, d: Distance) -> Option<Operand> {
         match d {
             Distance::Bytes(n) => Some(self.b.index(n)),
@@ -231,7 +229,6 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Lowers the whole run.
     pub(super) fn go(&mut self) -> Option<()> {
         if self.f.rows == Count::Static(0) && !self.f.cols_outside
             || self.f.cols == Count::Static(0) && self.f.cols_outside
@@ -243,7 +240,7 @@ impl<'a> Lower<'a> {
         let whole = Chunk { at: None, offset: 0, vectors: 1, lanes: Lanes::All };
         self.step(0, &whole)?;
         if self.f.cols_outside {
-            // A value with a single column exists even if the run has no columns.
+            // A single-column tile is written even if the run has no columns.
             if self.f.writes_single_columns() {
                 self.single = true;
                 self.rows(&mut |s| {
@@ -276,7 +273,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// The mask of the last vector, once for all.
+    /// Computes the mask of the last vector, once.
     fn start_tail(&mut self) -> Option<()> {
         let lanes = self.lanes();
         let count = match self.f.cols {
@@ -294,7 +291,7 @@ impl<'a> Lower<'a> {
         Some(())
     }
 
-    /// What changes from iteration to iteration of a loop.
+    /// The loop-carried values.
     fn changing(&mut self, counter: Counter) -> Vec<&mut Operand> {
         let mut all = Vec::new();
         match counter {
@@ -319,7 +316,7 @@ impl<'a> Lower<'a> {
         self.changing(counter).into_iter().map(|v| *v).collect()
     }
 
-    /// Goes to a block that takes what changes, if an index has reached an end.
+    /// Branches to `to` with the carried values if an index has reached an end.
     fn leave_if_reached(&mut self, counter: Counter, (n, end): (Operand, Operand), to: Block) {
         let carried = self.carried(counter);
         let condition = self.b.inst(Do::Compare(CmpOp::Ge), &[n, end]);
@@ -328,26 +325,27 @@ impl<'a> Lower<'a> {
         self.b.start(next);
     }
 
-    /// A block that takes what changes, to be started later.
+    /// A block with the carried values as arguments, to be filled later.
     pub(super) fn after(&mut self, counter: Counter) -> Block {
         let carried = self.carried(counter);
         self.b.block_for(&carried)
     }
 
-    /// Goes on at such a block.
+    /// Jumps to such a block and continues there.
     pub(super) fn join(&mut self, counter: Counter, block: Block) {
         let carried = self.carried(counter);
         self.b.jump(block, &carried);
         self.start(counter, block);
     }
 
-    /// What follows stands in such a block.
+    /// Continues in such a block.
     fn start(&mut self, counter: Counter, block: Block) {
         let args = self.b.start(block);
         self.changing(counter).into_iter().zip(args).for_each(|(v, arg)| *v = arg);
     }
 
-    /// A loop while a counter is less than an end, which it reaches in steps; done at least once.
+    /// A loop that runs while a counter is less than `end`, which it reaches exactly; executed at
+    /// least once.
     pub(super) fn repeat(
         &mut self,
         counter: Counter,
@@ -424,16 +422,16 @@ impl<'a> Lower<'a> {
             let done = self.after(Counter::Rows);
             self.leave_if_reached(Counter::Rows, (first, last), done);
             self.repeat(Counter::Rows, 1, last, &mut |s| {
-                s.turn = Turn::First;
+                s.row_of_pair = RowOfPair::First;
                 body(s)?;
                 s.next_row()?;
                 let (row, one) = (s.row?, s.b.index(1));
                 s.row = Some(s.b.add(row, one));
-                s.turn = Turn::Second;
+                s.row_of_pair = RowOfPair::Second;
                 body(s)?;
                 s.next_row()
             })?;
-            self.turn = Turn::Single;
+            self.row_of_pair = RowOfPair::Single;
             self.join(Counter::Rows, done);
             if static_rows.is_none_or(|n| n % 2 == 1) {
                 let none = self.after(Counter::Rows);
@@ -443,7 +441,7 @@ impl<'a> Lower<'a> {
                 self.join(Counter::Rows, none);
             }
         } else {
-            // There may be none.
+            // The loop may be empty.
             let none = static_rows.is_none().then(|| self.after(Counter::Rows));
             if let Some(none) = none {
                 self.leave_if_reached(Counter::Rows, (first, end), none);
@@ -459,7 +457,7 @@ impl<'a> Lower<'a> {
         Some(())
     }
 
-    /// Moves the addresses of the row on.
+    /// Advances the row addresses.
     fn next_row(&mut self) -> Option<()> {
         for n in 0..self.pointers.len() {
             let (i, p) = self.pointers[n];
@@ -513,7 +511,7 @@ impl<'a> Lower<'a> {
                     if step > most {
                         continue;
                     }
-                    // While a full step remains.
+                    // While a full group of vectors remains.
                     let less = self.b.index(1 - step);
                     let end = self.b.add(cols, less);
                     let done = self.after(Counter::Cols);
@@ -535,7 +533,7 @@ impl<'a> Lower<'a> {
         Some(())
     }
 
-    /// Everything that is done at one depth.
+    /// Emits the instructions of one depth.
     fn step(&mut self, depth: usize, chunk: &Chunk) -> Option<()> {
         for vector in 0..chunk.vectors {
             self.read_first(depth, chunk, vector)?;
@@ -549,8 +547,8 @@ impl<'a> Lower<'a> {
         Some(())
     }
 
-    /// Reads what lies in scratch: in the loops' heads all that does not change within, in the innermost what the run
-    /// overwrites.
+    /// Loads tiles from scratch: loop-invariant tiles in the loop headers, tiles that the run
+    /// overwrites in the innermost loop.
     fn read_first(&mut self, depth: usize, chunk: &Chunk, vector: usize) -> Option<()> {
         for i in self.f.insts {
             for v in &self.f.body.inst(*i).operands {
@@ -584,10 +582,10 @@ impl<'a> Lower<'a> {
         self.env[depth].insert(key, x);
     }
 
-    /// Reads a tile in scratch.
+    /// Loads a tile from scratch.
     fn read(&mut self, v: Value, t: &TileType, depth: usize, chunk: &Chunk, vector: usize) -> Option<Operand> {
         let (at, lanes) = self.scratch_place(t, chunk, vector)?;
-        // Truth values are masks of 4 bytes there.
+        // Truth values are stored as 4-byte masks.
         let elem = if t.elem == Elem::Bool { Elem::I32 } else { t.elem };
         let mut x = if self.f.extents(t).cols {
             let ty = self.b.vector(elem);
@@ -602,7 +600,7 @@ impl<'a> Lower<'a> {
         Some(x)
     }
 
-    /// Reads one element into all lanes.
+    /// Loads one element and broadcasts it.
     pub(super) fn load_one(&mut self, elem: Elem, at: &At) -> Operand {
         let computed = elem.computed();
         let x = self.b.load(elem, at, None, routine::Type::Lanes(computed, 1));
@@ -610,7 +608,7 @@ impl<'a> Lower<'a> {
         self.b.typed(Do::Splat, &[x], ty)
     }
 
-    /// Where a vector of a tile in scratch lies, and which of its lanes may be touched.
+    /// The address of a vector of a scratch tile, and its active lanes.
     pub(super) fn scratch_place(&mut self, t: &TileType, chunk: &Chunk, vector: usize) -> Option<(At, Lanes)> {
         let Space::L1(offset, _) = t.space else { return None };
         let offset = i32::try_from(offset).ok()?;
@@ -628,7 +626,7 @@ impl<'a> Lower<'a> {
         Some((at, if padded { Lanes::All } else { chunk.lanes }))
     }
 
-    /// The place of a vector of columns.
+    /// The address of a vector of columns.
     fn column(&self, at: At, chunk: &Chunk, vector: usize, size: u8) -> Option<At> {
         let first = chunk.offset + i64::try_from(vector).ok()? * self.lanes();
         let at = at.plus(i32::try_from(first * i64::from(size)).ok()?);
@@ -638,11 +636,11 @@ impl<'a> Lower<'a> {
         })
     }
 
-    /// The same in a buffer.
+    /// Where a vector of a buffer is stored.
     pub(super) fn spot(&mut self, i: Inst, access: &Access, chunk: &Chunk, vector: usize) -> Option<Spot> {
         let pointer = match self.pointers.iter().find(|(of, _)| *of == i) {
             Some((_, p)) => *p,
-            // Before the loops.
+            // Outside of the row loop.
             None => self.word(access.start)?,
         };
         let at = At::new(pointer);

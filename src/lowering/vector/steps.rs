@@ -1,7 +1,7 @@
-//! Lowering of a `run`: its single instructions.
+//! Lowering of a `run`: single instructions.
 //!
-//! In: an instruction, the depth that is being lowered, some vectors of columns. Out: instructions of the routine, if it
-//! stands at that depth. What it must not know: how the loops go.
+//! In: an instruction, the current depth, a group of vectors of columns. Out: instructions of the
+//! routine, if it belongs to that depth. It must not know how the loops are structured.
 
 use super::Word;
 use super::frame::{Access, Along, Distance, Step, Varies};
@@ -13,12 +13,13 @@ use crate::ssa::Value as Operand;
 use crate::tile::{Inst, InstData, Op, Space, Value};
 use crate::vector::routine::{At, Op as Do};
 
-/// Rows from the line that is written to the one that is fetched for it: fewer than a set of the first-level cache has
-/// lines, since rows may be pages apart.
+/// Prefetch distance in rows: less than the associativity of the L1 cache, since rows may be pages
+/// apart and so map to the same set.
 const AHEAD: u8 = 8;
 
 impl Lower<'_> {
-    /// An instruction and, where its result belongs into scratch, the writing of it, as far as they stand at this depth.
+    /// Emits an instruction and, if its result is stored in scratch, the store, as far as they
+    /// belong to this depth.
     pub(super) fn instruction(
         &mut self,
         i: Inst,
@@ -48,7 +49,7 @@ impl Lower<'_> {
         }
         let extents = self.f.extents(t);
         let now = self.depth(extents) == depth && (extents.cols || vector == 0);
-        // Where columns are the outer loop, single columns have been written before it.
+        // Where columns are the outer loop, single columns were stored before it.
         let single = self.f.cols_outside && extents.rows && !extents.cols;
         if matches!(t.space, Space::L1(..)) && now && single == self.single {
             let x = self.known(result, vector)?;
@@ -57,11 +58,11 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// Writes a vector, or one element, to scratch.
+    /// Stores a vector, or one element, to scratch.
     fn write(&mut self, v: Value, x: Operand, extents: Varies, chunk: &Chunk, vector: usize) -> Option<()> {
         let t = self.f.body.ty(v).tile()?;
         let (at, lanes) = self.scratch_place(t, chunk, vector)?;
-        // Truth values are masks of 4 bytes there.
+        // Truth values are stored as 4-byte masks.
         let (x, elem) = match t.elem {
             Elem::Bool => (self.b.inst(Do::MaskBits, &[x]), Elem::I32),
             elem => (x, elem),
@@ -84,12 +85,12 @@ impl Lower<'_> {
         let x = self.operand(x, depth, chunk, vector)?;
         let access = self.f.accesses.get(&i).copied()?;
         let spot = self.spot(i, &access, chunk, vector)?;
-        // With a single column the last vector is the only one, and one lane is a full vector.
+        // A single column has only the last vector, and one lane of it.
         let lanes = if extents.cols { chunk.lanes } else { self.tail.unwrap_or(Lanes::All) };
         if let (Spot::Unit(at), Some(row)) = (spot, access.row)
             && self.f.stores_a_product()
         {
-            // None where that is too far.
+            // `None` if the offset is out of range: a prefetch may be omitted.
             let _ = self.fetch_ahead(at, row);
         }
         match spot {
@@ -103,8 +104,9 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// Fetches the line of the result that is as many rows further, for writing: a processor writes one line after another,
-    /// and each that is not there keeps all that follow. What is fetched after the last row is fetched in vain.
+    /// Prefetches, for writing, the line of the result `AHEAD` rows further on: stores retire in
+    /// order, and a store that misses delays all later ones. Prefetches beyond the last row are
+    /// wasted, but harmless.
     fn fetch_ahead(&mut self, at: At, row: Distance) -> Option<()> {
         let further = match row {
             Distance::Bytes(n) => at.plus(i32::try_from(n.checked_mul(i64::from(AHEAD))?).ok()?),
@@ -150,11 +152,11 @@ impl Lower<'_> {
             (Op::Select, [condition, x, y]) => Some(self.b.inst(Do::Select, &[*condition, *x, *y])),
             (Op::Cast, [x]) if self.b.ty(*x) == ty => Some(*x),
             (Op::Cast, [x]) => Some(self.b.typed(Do::Cast, &[*x], ty)),
-            // A store rounds too.
+            // The store rounds as well.
             (Op::Narrow { elem }, [x]) if self.is_only_stored(data, *elem) => Some(*x),
             (Op::Narrow { elem }, [x]) => Some(self.b.inst(Do::Narrow(*elem), &[*x])),
             (Op::Reduce { kind: ReduceKind::ArgMax, .. }, [_]) => Some(self.b.int(0)),
-            // Of one element.
+            // A reduction over one element.
             (Op::Reduce { kind, .. }, [x]) if elem == Elem::Bool => {
                 let x = self.b.inst(Do::MaskBits, &[*x]);
                 let first = self.identity(*kind, Elem::I32);
@@ -169,7 +171,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Is a result that stays in registers used by nothing but stores as elements of a type?
+    /// Is a result that stays in registers used only by stores of this element type?
     fn is_only_stored(&self, data: &InstData, elem: Elem) -> bool {
         let Some(v) = data.result else { return false };
         let is_store = |d: &InstData| {
@@ -205,7 +207,7 @@ impl Lower<'_> {
         Some(x)
     }
 
-    /// What each `iota` starts from, before the loops.
+    /// Emits the invariant part of each `iota`, before the loops.
     pub(super) fn start_iotas(&mut self) -> Option<()> {
         for i in self.f.insts {
             let data = self.f.body.inst(*i);
@@ -223,7 +225,7 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// The number of each lane.
+    /// The lane numbers 0, 1, ..
     pub(super) fn lane_numbers(&mut self) -> Operand {
         let ty = self.b.vector(Elem::I32);
         self.b.typed(Do::Lanes, &[], ty)

@@ -1,20 +1,23 @@
-//! Prefetching by idle threads: while a thread waits for others, it prefetches the beginning of its part of the next weights.
+//! Prefetching by idle threads: while a thread waits for others, it prefetches the beginning of its
+//! part of the next weights.
 //!
-//! In: their addresses, which the plan passes with each launch. Out: lines in the second-level cache. A launch of few rows is
-//! bound by memory bandwidth, which is unused while threads wait for each other or do something small; so the next launch
-//! starts with cached weights. It never affects results: a prefetch loads no value.
+//! In: the addresses of the weights, which the plan passes with each launch. Out: lines in the L2
+//! cache. A launch of few rows is bound by memory bandwidth, which is unused while threads wait for
+//! each other or run a small kernel; with prefetching, the next launch finds its first weights in
+//! the cache. Results are never affected: a prefetch loads no value.
 //!
-//! A thread's part is that of `ranges`: weights are stored in the order of the grid points, equally many bytes for each.
+//! A thread's part is determined by `ranges`: weights are stored in the order of the grid points,
+//! with the same number of bytes for each.
 //!
-//! What it must not know: what the weights are.
+//! It must not know what the weights are.
 
-/// Bytes that a thread fetches at most: a quarter of a second-level cache of these days, a half of a small one.
+/// Limit on the bytes a thread prefetches: a quarter of a typical L2 cache, half of a small one.
 const MOST: u64 = 256 << 10;
-/// Bytes of a cache line, and of what is fetched before the thread looks for work again.
+/// Bytes of a cache line; and bytes prefetched before the thread checks for work again.
 const LINE: usize = 64;
 const STEP: usize = 4 * LINE;
 
-/// Memory that is read in a while, in order.
+/// Memory that will be read soon, in address order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Next {
     pub(crate) start: *const u8,
@@ -26,43 +29,44 @@ impl Next {
     pub(crate) const NOTHING: Next = Next { start: core::ptr::null(), bytes: 0 };
 }
 
-/// Which way launches go that read the same weights again and again: to and fro. What a cache has kept of weights that do not fit
-/// is what was read last, and is read first then; in one direction, each line is gone before its turn comes.
+/// The direction of launches that read the same weights repeatedly: it alternates. If the weights
+/// do not fit the cache, it holds the end of the last pass, which is then read first; in a fixed
+/// direction, each line would be evicted before it is read again.
 pub(crate) struct Turns {
-    /// The weights that the last such launch read.
+    /// Weights read by the last such launch.
     read: Next,
     backward: bool,
 }
 
 impl Turns {
-    /// There was no launch.
+    /// Initially no launch has run.
     pub(crate) fn new() -> Turns {
         Turns { read: Next::NOTHING, backward: false }
     }
 
-    /// What to fetch ahead during a launch with this hint, which reads these weights itself (`own`) or not, and whether it goes
-    /// backward.
+    /// Returns what to prefetch during a launch with this hint, and whether it runs backward.
+    /// `own`: the launch itself reads these weights.
     pub(crate) fn launch(&mut self, next: Next, own: bool) -> (Next, bool) {
         let again = next == self.read && next.bytes > 0;
         if own {
             self.backward = again && !self.backward;
             self.read = next;
         }
-        // What is read first after a turn was read last.
+        // After reversing, the weights read first are still cached.
         (if own || again { Next::NOTHING } else { next }, own && self.backward)
     }
 }
 
-/// How far a thread has come.
+/// Prefetching state of a thread.
 pub(crate) struct Ahead {
     next: Next,
     at: *const u8,
-    /// Bytes from there on.
+    /// Bytes left, starting at `at`.
     left: usize,
 }
 
 impl Ahead {
-    /// Nothing has been fetched of the part of thread `thread` of this many.
+    /// Starts prefetching the part of thread `thread` of `threads`.
     pub(crate) fn new(next: Next, thread: usize, threads: usize) -> Ahead {
         let threads = threads.max(1) as u64;
         let part = next.bytes / threads;
@@ -70,14 +74,14 @@ impl Ahead {
         Ahead { next, at, left: part.min(MOST) as usize }
     }
 
-    /// The same, unless it is what is being fetched.
+    /// The same, but continues if `next` is already being prefetched.
     pub(crate) fn go_on(&mut self, next: Next, thread: usize, threads: usize) {
         if next != self.next {
             *self = Ahead::new(next, thread, threads);
         }
     }
 
-    /// Fetches a little. False if there is nothing left to fetch.
+    /// Prefetches a few lines. Returns false if nothing is left.
     pub(crate) fn fetch(&mut self) -> bool {
         if self.left == 0 {
             return false;
@@ -91,9 +95,9 @@ impl Ahead {
     }
 }
 
-/// Fetches the line of an address, which may be any.
+/// Prefetches a cache line; any address is valid.
 pub(crate) fn fetch_line(at: *const u8) {
-    // SAFETY: a hint, which has no effect on what a program means, whatever the address.
+    // SAFETY: a prefetch hint has no semantic effect, whatever the address.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};

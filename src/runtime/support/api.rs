@@ -1,8 +1,10 @@
-//! Functions of the interface that open, query and close handles: models, sessions (and the profile of their last call), taps. Those that can fail return a [`Status`]
-//! as a number, and the handle has the text. (Calls are in `entry.rs`.)
+//! Functions of the interface that open, query and close handles: models, sessions (and the profile
+//! of their last call), taps. Functions that can fail return a [`Status`] as a number, and the
+//! handle keeps the message. (Calls are in `entry.rs`.)
 //!
-//! A bad call is an error, not a crash, as far as a callee can detect it: null pointers, wrong counts, shapes that overflow.
-//! What it cannot detect: dangling pointers, and handles used after closing.
+//! Invalid calls return an error instead of crashing, as far as a callee can detect them: null
+//! pointers, wrong counts, shapes that overflow. Dangling pointers and most uses of closed handles
+//! cannot be detected.
 
 use core::ffi::{c_char, c_void};
 use core::ptr::{null, null_mut};
@@ -15,13 +17,13 @@ use crate::profile::{Launched, Profile};
 use crate::request::{Memory, Poll};
 use crate::taps::Taps;
 
-/// A short name for a status.
+/// A short description of a status.
 pub(crate) extern "C" fn attnc_status_text(status: i32) -> *const c_char {
     const NAMES: [&[u8]; 13] = [
         b"ok\0",
         b"wrong call\0",
-        b"tensor does not fit\0",
-        b"weights do not fit\0",
+        b"tensor does not match\0",
+        b"weights do not match\0",
         b"cannot read file\0",
         b"out of memory\0",
         b"index out of range\0",
@@ -35,10 +37,10 @@ pub(crate) extern "C" fn attnc_status_text(status: i32) -> *const c_char {
     usize::try_from(status).ok().and_then(|i| NAMES.get(i)).map_or(null(), |n| n.as_ptr().cast())
 }
 
-/// Opens the model with the weights file at `weights` (null for a model without parameters). `threads` is the number of
-/// threads to use; 0 is what the variable `ATTNC_THREADS` says, else one per processor.
-/// `*out` gets a handle even where opening fails, for the message of the error; it must
-/// be closed either way.
+/// Opens the model with the weights file at `weights` (null for a model without parameters).
+/// `threads` is the number of threads to use; 0 means the value of `ATTNC_THREADS`, or else one per
+/// processor. `*out` receives a handle even if opening fails, for its error message; it must be
+/// closed in either case.
 ///
 /// # Safety
 /// `weights` is null or a C string; `out` is null or writable.
@@ -47,8 +49,9 @@ pub(crate) unsafe extern "C" fn attnc_model_open(weights: *const c_char, threads
     unsafe { attnc_model_open_on(null(), weights, threads, out) }
 }
 
-/// [`attnc_model_open`] on a device: `cpu`, `cuda`, `cuda:N`, or `auto` (a GPU if it can be used, else the CPU). Null or an empty
-/// string is what `ATTNC_DEVICE` says, else `cuda` where the library has code for GPUs, else `cpu`.
+/// [`attnc_model_open`] on a device: `cpu`, `cuda`, `cuda:N`, or `auto` (a GPU if it can be used,
+/// else the CPU). Null or an empty string means the value of `ATTNC_DEVICE`, or else `cuda` if the
+/// library has code for GPUs, or else `cpu`.
 ///
 /// # Safety
 /// `device` and `weights` are null or C strings; `out` is null or writable.
@@ -67,7 +70,7 @@ pub(crate) unsafe extern "C" fn attnc_model_open_on(
     }
 }
 
-/// The device that the model runs on: `cpu`, `cuda:0`; null where it did not open.
+/// The device that the model runs on: `cpu`, `cuda:0`; null if opening failed.
 ///
 /// # Safety
 /// `handle` is null or live.
@@ -77,7 +80,8 @@ pub(crate) unsafe extern "C" fn attnc_model_device(handle: *const Model) -> *con
     opened.map_or(null(), |o| o.device.pointer())
 }
 
-/// Why a model that was opened on `auto` runs on the CPU though it has code for GPUs; empty where it does not.
+/// Why a model opened on `auto` runs on the CPU although it has code for GPUs; empty if this is not
+/// the case.
 ///
 /// # Safety
 /// `handle` is null or live.
@@ -87,7 +91,7 @@ pub(crate) unsafe extern "C" fn attnc_model_device_note(handle: *const Model) ->
     opened.map_or(null(), |o| o.device_note.pointer())
 }
 
-/// The stream that the session's calls use (`CUstream`); null where the model does not run on a GPU.
+/// The stream that the session's calls use (`CUstream`); null if the model does not run on a GPU.
 ///
 /// # Safety
 /// `handle` is null or live.
@@ -102,11 +106,12 @@ pub(crate) unsafe extern "C" fn attnc_session_stream(handle: *mut Session) -> *m
     stream
 }
 
-/// Lets calls use the caller's stream; with `own` not 0 the session's own again, whatever `stream` is. A stream that is null is the
-/// legacy default stream.
+/// Makes calls use the caller's stream; if `own` is not 0, the session's own stream, and `stream`
+/// is ignored. A null stream is the legacy default stream.
 ///
 /// # Safety
-/// `handle` is null or live; `stream` is a stream of the model's device, and there until calls use another one.
+/// `handle` is null or live; `stream` belongs to the model's device, and exists until another
+/// stream is set.
 pub(crate) unsafe extern "C" fn attnc_session_use_stream(handle: *mut Session, stream: *mut c_void, own: i32) -> i32 {
     let set = |_: &Opened, memory: &mut Memory| match &mut memory.cuda {
         Some(session) => {
@@ -119,7 +124,7 @@ pub(crate) unsafe extern "C" fn attnc_session_use_stream(handle: *mut Session, s
     unsafe { with_session(handle, set) }
 }
 
-/// Closes a model; its memory is freed when its sessions are closed too. Null is ignored.
+/// Closes a model; its memory is freed when its sessions are closed as well. Null is ignored.
 ///
 /// # Safety
 /// `handle` is null or live, and not used again.
@@ -132,7 +137,7 @@ pub(crate) unsafe extern "C" fn attnc_model_close(handle: *mut Model) {
     }
 }
 
-/// Text of the model's last error, empty at first; valid until its next error.
+/// The model's last error message, initially empty; valid until its next error.
 ///
 /// # Safety
 /// `handle` is null or live.
@@ -147,7 +152,8 @@ pub(crate) unsafe extern "C" fn attnc_model_error(handle: *const Model) -> *cons
 const NOT_A_MODEL: &[u8] = b"not a model handle\0";
 const NOT_A_SESSION: &[u8] = b"not a session handle\0";
 
-/// Copies the message of the model's last error, cut to `capacity` bytes with its NUL. Returns its whole length.
+/// Copies the model's last error message, truncated to `capacity` bytes including the NUL. Returns
+/// its full length.
 ///
 /// # Safety
 /// `handle` is null or live; `buffer` is null or has `capacity` bytes.
@@ -165,7 +171,7 @@ pub(crate) unsafe extern "C" fn attnc_model_copy_error(
     }
 }
 
-/// Copies a string that ends in NUL; returns its length without.
+/// Copies a NUL-terminated string; returns its length without the NUL.
 ///
 /// # Safety
 /// `buffer` is null or has `capacity` bytes.
@@ -182,7 +188,7 @@ unsafe fn copy_text(text: &[u8], buffer: *mut c_char, capacity: u64) -> u64 {
     length as u64
 }
 
-/// Name of the variant that this processor runs; null where the model did not open.
+/// Name of the variant in use; null if opening failed.
 ///
 /// # Safety
 /// `handle` is null or live.
@@ -213,7 +219,8 @@ pub(crate) unsafe extern "C" fn attnc_unused_weight(handle: *const Model, index:
     opened.and_then(|o| o.weights.unused().get(index)).map_or(null(), CText::pointer)
 }
 
-/// Number of tensors that the weights file has in `bf16` or `f16`, the model in `f32`: they were converted, into memory.
+/// Number of tensors that were converted in memory, from `bf16` or `f16` in the weights file to the
+/// model's `f32`.
 ///
 /// # Safety
 /// `handle` is null or live.
@@ -234,7 +241,7 @@ pub(crate) unsafe extern "C" fn attnc_converted_weight(handle: *const Model, ind
     opened.and_then(|o| o.weights.converted().get(index)).map_or(null(), CText::pointer)
 }
 
-/// Opens a session. A failure's text is the model's.
+/// Opens a session. If that fails, the model has the error message.
 ///
 /// # Safety
 /// `handle` is null or live; `out` is null or writable.
@@ -243,7 +250,7 @@ pub(crate) unsafe extern "C" fn attnc_session_open(handle: *const Model, out: *m
     let Some(m) = (unsafe { Model::get(handle) }) else { return Status::Call as i32 };
     let status = m.guarded(|| {
         if out.is_null() {
-            fail!(Call, "the place for the session is a null pointer");
+            fail!(Call, "the pointer for the session is null");
         }
         // SAFETY: by the contract above; the handle is live.
         unsafe {
@@ -268,7 +275,7 @@ pub(crate) unsafe extern "C" fn attnc_session_close(handle: *mut Session) {
     }
 }
 
-/// Sets the session's states to zero.
+/// Zeroes the session's states.
 ///
 /// # Safety
 /// `handle` is null or live.
@@ -278,7 +285,8 @@ pub(crate) unsafe extern "C" fn attnc_session_reset(handle: *mut Session) -> i32
     unsafe { with_session(handle, reset) }
 }
 
-/// Lets the session's calls ask `poll` between launches whether to continue; null for none.
+/// Sets a callback that the session's calls poll between launches to ask whether to continue; null
+/// removes it.
 ///
 /// # Safety
 /// `handle` is null or live; `poll` may be called with `context` during calls.
@@ -295,7 +303,7 @@ pub(crate) unsafe extern "C" fn attnc_session_poll(
     unsafe { with_session(handle, set) }
 }
 
-/// Text of the session's last error, empty at first; valid until its next error.
+/// The session's last error message, initially empty; valid until its next error.
 ///
 /// # Safety
 /// `handle` is null or live.
@@ -307,7 +315,8 @@ pub(crate) unsafe extern "C" fn attnc_session_error(handle: *const Session) -> *
     }
 }
 
-/// Copies the message of the session's last error, cut to `capacity` bytes with its NUL. Returns its whole length.
+/// Copies the session's last error message, truncated to `capacity` bytes including the NUL.
+/// Returns its full length.
 ///
 /// # Safety
 /// `handle` is null or live; `buffer` is null or has `capacity` bytes.
@@ -325,7 +334,7 @@ pub(crate) unsafe extern "C" fn attnc_session_copy_error(
     }
 }
 
-/// Does `f` with a session, if the handle is one.
+/// Calls `f` with the session, if the handle is valid.
 ///
 /// # Safety
 /// `handle` is null or live.
@@ -337,7 +346,7 @@ pub(crate) unsafe fn with_session(handle: *const Session, f: impl FnOnce(&Opened
     }
 }
 
-/// Number of taps that a call gave.
+/// Number of taps that a call returned.
 ///
 /// # Safety
 /// `taps` is null or live.
@@ -364,7 +373,8 @@ pub(crate) unsafe extern "C" fn attnc_taps_tensor(taps: *const Taps, index: u64)
     unsafe { Taps::get(taps) }.and_then(|t| t.tensor(index)).unwrap_or(null())
 }
 
-/// In how many steps a tap was written, 0 where the call did not come to it; -1 where there is no such tap.
+/// Number of iterations that wrote a tap, 0 if the call did not reach it; -1 if there is no such
+/// tap.
 ///
 /// # Safety
 /// `taps` is null or live.
@@ -386,7 +396,7 @@ pub(crate) unsafe extern "C" fn attnc_taps_close(taps: *mut Taps) {
     }
 }
 
-/// Turns the timing of launches on (not 0) or off; what was kept is forgotten.
+/// Switches the timing of launches on (not 0) or off, and clears earlier measurements.
 ///
 /// # Safety
 /// `session` is null or live.
@@ -400,7 +410,7 @@ pub(crate) unsafe extern "C" fn attnc_session_profile(session: *mut Session, on:
     }
 }
 
-/// Number of launches of the session's last call; 0 where they were not timed.
+/// Number of timed launches of the session's last call.
 ///
 /// # Safety
 /// `session` is null or live.
@@ -416,7 +426,8 @@ pub(crate) unsafe extern "C" fn attnc_launch_count(session: *const Session) -> u
     count
 }
 
-/// Nanoseconds that a launch of the session's last call took, or -1 where there is no such launch.
+/// Duration in nanoseconds of a launch of the session's last call, or -1 if there is no such
+/// launch.
 ///
 /// # Safety
 /// `session` is null or live.
@@ -425,7 +436,7 @@ pub(crate) unsafe extern "C" fn attnc_launch_nanoseconds(session: *const Session
     unsafe { launched(session, index) }.map_or(-1, |l| l.time)
 }
 
-/// Points of the grid of a launch of the session's last call, or -1 where there is no such launch.
+/// Grid points of a launch of the session's last call, or -1 if there is no such launch.
 ///
 /// # Safety
 /// `session` is null or live.

@@ -1,5 +1,5 @@
-//! Tensors on entry: arguments become what generated code assumes (row-major, contiguous, aligned, of the declared type), by a
-//! copy where they are not; results are returned the same way.
+//! Tensors of a call: arguments that are not in the form that generated code requires (row-major,
+//! contiguous, aligned, of the declared type) are copied; results likewise.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,21 +12,21 @@ use crate::dlpack::{Conversion, DLTensor, View, conversion, type_of};
 use crate::error::{Error, List, Result, fail};
 use crate::sys::Buffer;
 
-/// Memory: its first byte, and one past its last.
+/// An address range, half open.
 type Span = (usize, usize);
 
-/// The arguments of a call as generated code sees them.
+/// The arguments of a call as passed to generated code.
 pub(crate) struct Arguments<'a> {
     pub(crate) data: Vec<*const u8>,
-    /// Where each of them is.
+    /// In which memory each of them is.
     pub(crate) at: Vec<At<'a>>,
-    /// The callers' memory that is read during the call, and what of it is the GPU's.
+    /// The callers' memory that is read during the call; `device_spans` is the part on the GPU.
     spans: Vec<Span>,
     device_spans: Vec<Span>,
     _copies: Vec<Buffer>,
 }
 
-/// Checks the count of a list from outside and makes a slice of it.
+/// Checks the length of a caller's list and makes a slice of it.
 ///
 /// # Safety
 /// `list` is null or has `count` pointers.
@@ -78,8 +78,8 @@ pub(crate) unsafe fn bind<'a>(
     Ok((views, bound))
 }
 
-/// Makes the arguments what generated code expects. What is on the GPU stays there; where it is not what
-/// kernels expect, the call copies it there.
+/// Converts the arguments to what generated code requires. Tensors on the GPU stay there; if
+/// kernels cannot read them directly, the call copies them on the GPU.
 ///
 /// # Safety
 /// The tensors' memory is readable as their shapes and strides say, and stays so during the call.
@@ -98,13 +98,13 @@ pub(crate) unsafe fn arguments<'a>(entry: &EntryDesc, views: &[View<'a>]) -> Res
         let wanted = elem_size(t.elem);
         let span = v.span(given, &name)?;
         if v.count == 0 {
-            // Nothing is read, but no code should be given a null pointer.
+            // Nothing is read, but generated code must not receive a null pointer.
             out.data.push(core::ptr::without_provenance(64));
             out.at.push(if v.on_device { At::Device } else { At::Host });
             continue;
         }
         let is_aligned = |v: &View<'_>| (v.data as u64).checked_rem(given) == Some(0);
-        // A truth value of this type is 0 or 1.
+        // Truth values of this type are always 0 or 1.
         let same = how == Conversion::Same || (how == Conversion::Truth && v.dtype == type_of(t.elem));
         if v.on_device {
             out.data.push(v.data);
@@ -146,10 +146,10 @@ fn buffer(count: u64, size: u64, name: &str) -> Result<Buffer> {
     }
 }
 
-/// The elements in the program's type; `None` where they are so already.
+/// Converts elements to the declared type; `None` if no conversion is needed.
 ///
 /// # Safety
-/// `data` has `count` aligned elements of the type that `how` starts from.
+/// `data` has `count` aligned elements of the source type of `how`.
 unsafe fn convert(how: Conversion, data: *const u8, count: u64, size: u64, name: &str) -> Result<Option<Buffer>> {
     let n = count as usize;
     match how {
@@ -193,19 +193,20 @@ unsafe fn convert(how: Conversion, data: *const u8, count: u64, size: u64, name:
     }
 }
 
-/// The caller's tensors for results, and where generated code writes.
+/// The caller's tensors for results, and the addresses that generated code writes to.
 pub(crate) struct Results<'a> {
     pub(crate) data: Vec<*mut u8>,
-    /// Where each of them is.
+    /// In which memory each of them is.
     pub(crate) at: Vec<At<'a>>,
-    /// What is written elsewhere first, and then copied out: the tensor, its element size, the buffer.
+    /// Results that are computed in a temporary and then copied out: the tensor, its element size,
+    /// the temporary.
     detours: Vec<(View<'a>, u64, Buffer)>,
 }
 
-/// Checks the tensors that the caller made for the results.
+/// Checks the caller's tensors for the results.
 ///
 /// # Safety
-/// Each pointer is null or a tensor whose memory is writable as its shape and strides say.
+/// Each pointer is null or a tensor whose memory is writable as described by its shape and strides.
 pub(crate) unsafe fn results<'a>(
     entry: &EntryDesc,
     bound: &Bound,
@@ -242,7 +243,7 @@ pub(crate) unsafe fn results<'a>(
         spans.push(span);
         let aligned = (view.data as u64).checked_rem(size) == Some(0);
         if view.on_device {
-            // An argument must stay as it is until everything is computed.
+            // Arguments must not be overwritten before everything is computed.
             let direct = is_direct(&view) && !meets(&args.device_spans);
             let detour = Detour { view, size, how: Conversion::Same };
             out.at.push(if direct { At::Device } else { At::Detour(detour) });
@@ -262,10 +263,10 @@ pub(crate) unsafe fn results<'a>(
 }
 
 impl Results<'_> {
-    /// Brings what was written elsewhere to the caller.
+    /// Copies results from temporaries to the caller's tensors.
     ///
     /// # Safety
-    /// The tensors are as they were when checked.
+    /// The tensors have not changed since they were checked.
     pub(crate) unsafe fn deliver(&self) {
         for (view, size, from) in &self.detours {
             // SAFETY: the span was checked, and the buffer has as many elements.

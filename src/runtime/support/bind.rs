@@ -1,5 +1,5 @@
-//! Shapes on entry: binds an entry's run-time dimensions from its arguments, checks every axis and every `where`
-//! clause, and knows the shapes of results and taps from then on.
+//! Shape checking on entry: binds an entry's run-time dimensions from its arguments, checks every
+//! axis and every `where` clause, and then provides the shapes of results and taps.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,13 +12,13 @@ use crate::expr::eval;
 
 /// The bound dimensions of a call.
 pub(crate) struct Bound {
-    /// The axes that `..` stands for.
+    /// Extents of the axes of `..`.
     pub(crate) lead: Vec<i64>,
     /// Values of the entry's symbols.
     pub(crate) dims: Vec<i64>,
 }
 
-/// Binds from the arguments' shapes.
+/// Binds dimensions from the arguments' shapes.
 pub(crate) fn bind(entry: &EntryDesc, shapes: &[&[i64]]) -> Result<Bound> {
     let name = entry.name.get();
     for (a, shape) in entry.args.get().iter().zip(shapes) {
@@ -59,7 +59,7 @@ pub(crate) fn bind(entry: &EntryDesc, shapes: &[&[i64]]) -> Result<Bound> {
     Ok(bound)
 }
 
-/// Takes the values of the symbols as given; the batch is one leading axis.
+/// Binds dimensions to given values; the batch is a single leading axis.
 pub(crate) fn bind_values(entry: &EntryDesc, dims: &[i64]) -> Result<Bound> {
     let symbols = entry.symbols.get();
     let name = entry.name.get();
@@ -82,7 +82,7 @@ pub(crate) fn bind_values(entry: &EntryDesc, dims: &[i64]) -> Result<Bound> {
 }
 
 impl Bound {
-    /// The shape of a result or tap in this call, with the axes of `..`.
+    /// The shape of a result or tap in this call, including the axes of `..`.
     pub(crate) fn shape(&self, batch: bool, dims: &[DimDesc]) -> Result<Vec<i64>> {
         let mut shape = if batch { self.lead.clone() } else { Vec::new() };
         for d in dims {
@@ -96,7 +96,8 @@ impl Bound {
     }
 }
 
-/// Refuses an argument that no machine addresses, zeros counted as ones: what the program's other sizes are proved from.
+/// Rejects arguments larger than any address space, counting extents of 0 as 1. The compiler's
+/// proofs about other sizes rely on it.
 fn addressable(shape: &[i64], arg: &TensorDesc) -> Result<()> {
     let size = elem_size(arg.elem);
     let bytes = shape.iter().try_fold(size, |n, d| n.checked_mul(d.unsigned_abs().max(1)));
@@ -106,7 +107,7 @@ fn addressable(shape: &[i64], arg: &TensorDesc) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a tensor, checked.
+/// Size of a tensor in bytes, checked for overflow.
 pub(crate) fn bytes(shape: &[i64], code: u64) -> Result<u64> {
     let size = elem_size(code).cast_signed();
     match product(shape).and_then(|n| n.checked_mul(size)) {
@@ -127,7 +128,7 @@ fn tail_of(shape: &[i64], count: usize) -> Option<&[i64]> {
     shape.len().checked_sub(count).and_then(|start| shape.get(start..))
 }
 
-/// Checks ranks; the leading axes that every argument with `..` has.
+/// Checks ranks; returns the leading axes, which all arguments with `..` share.
 fn leading_axes(entry: &EntryDesc, shapes: &[&[i64]]) -> Result<Vec<i64>> {
     let name = entry.name.get();
     let mut lead: Option<(&str, &[i64])> = None;
@@ -190,7 +191,7 @@ fn check_axes(entry: &EntryDesc, shapes: &[&[i64]], bound: &Bound) -> Result<()>
     Ok(())
 }
 
-/// Which arguments fixed the run-time dimensions that `d` is made of: `; S is axis 0 of `x``.
+/// The arguments that bound the run-time dimensions in `d`: `; S is axis 0 of `x``.
 fn origin(entry: &EntryDesc, d: &DimDesc, bound: &Bound) -> String {
     let mut out = String::new();
     for o in d.expr.get().iter().filter(|o| o.op == op::SYMBOL) {
@@ -207,7 +208,7 @@ fn origin(entry: &EntryDesc, d: &DimDesc, bound: &Bound) -> String {
     out
 }
 
-/// The place of a condition in brackets, as what follows it in a message.
+/// The source location of a condition in parentheses, for messages.
 struct CheckOrigin<'a>(&'a CheckDesc);
 
 impl fmt::Display for CheckOrigin<'_> {

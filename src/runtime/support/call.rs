@@ -1,4 +1,4 @@
-//! One call: allocates memory for the plan, runs it, and reports its errors.
+//! A call on the CPU: allocates memory for the plan, runs it, and reports its errors.
 
 use alloc::vec::Vec;
 
@@ -14,19 +14,20 @@ use crate::request::{Call, Memory, Poll, Polling, report, site_error};
 use crate::sys::{Buffer, clock};
 use crate::weights::Weights;
 
-/// What a plan's launches need, after [`PlanContext::runtime`] of the plan's own context.
+/// State for a plan's launches, referenced by [`PlanContext::runtime`] of the plan's own context.
 #[repr(C)]
 struct Running<'a> {
-    /// First, because kernels that report find only this (`Work::run` gives them a report of their own).
+    /// Must be first, because a failing kernel accesses only this (`Work::run` gives each worker a
+    /// report of its own).
     report: Report,
     pool: &'a Pool,
-    /// Has the pool no threads?
+    /// The pool has no threads.
     alone: bool,
     stride: usize,
     turns: Turns,
-    /// Where launches are timed.
+    /// Timed launches, if requested.
     launched: Option<&'a mut Vec<Launched>>,
-    /// Where the caller is asked whether to continue, and whether it has said no.
+    /// The caller's poll function, and whether it has ended the call.
     polling: Option<Polling>,
     interrupted: bool,
 }
@@ -44,7 +45,7 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
     };
     let arena = u64::try_from(eval(&arena, &call.bound.dims)?).unwrap_or(0);
     if !memory.arena.reserve(arena) {
-        return Err(Error::memory(arena, "what the call computes in between"));
+        return Err(Error::memory(arena, "intermediate results"));
     }
     let stride = scratch_stride(call.plan.scratch);
     let scratch = stride.saturating_mul(call.pool.width() as u64);
@@ -75,7 +76,7 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
     unsafe { execute(plan, context, call.model, call.entry.name.get(), call.pool, stride, extras) }
 }
 
-/// Bytes from one thread's scratch to the next's.
+/// Distance in bytes between the scratch areas of two threads.
 fn scratch_stride(bytes: u64) -> u64 {
     bytes.saturating_add(63) & !63
 }
@@ -114,16 +115,16 @@ pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weight
     Ok(packed)
 }
 
-/// What some calls want besides.
+/// Optional features of a call.
 #[derive(Default)]
 struct Extras<'a> {
-    /// Where launches are timed.
+    /// Receives timed launches.
     launched: Option<&'a mut Vec<Launched>>,
-    /// Asked whether the call continues.
+    /// Asked whether to continue.
     poll: Option<Poll>,
 }
 
-/// Runs `plan` in the default floating-point mode and turns what it reports into an error.
+/// Runs `plan` in the default floating-point mode; converts its report to an error.
 ///
 /// # Safety
 /// The context has the memory that the plan needs.
@@ -156,7 +157,7 @@ unsafe fn execute(
         fail!(Interrupted, "{name}: interrupted");
     }
     if status != 0 || context.failed != 0 {
-        fail!(Internal, "{name}: the compiled code failed and did not say why");
+        fail!(Internal, "{name}: the compiled code failed without reporting an error");
     }
     Ok(())
 }
@@ -171,7 +172,8 @@ unsafe extern "C" fn launch(
     next: *const u8,
     next_bytes: i64,
 ) -> i32 {
-    // SAFETY: the plan hands on the context that it was given, and its own kernel with that kernel's arguments.
+    // SAFETY: the plan passes the context that it received, and one of its kernels with matching
+    // arguments.
     unsafe {
         let running = (*ctx).runtime.cast::<Running<'_>>();
         if let Some(polling) = &mut (*running).polling
@@ -181,7 +183,7 @@ unsafe extern "C" fn launch(
             (*ctx).failed = 1;
         }
         let failed = (*ctx).failed != 0;
-        // A loop that launches nothing checks whether to continue.
+        // A launch with null arguments only polls.
         if args.is_null() {
             return i32::from(failed);
         }
@@ -198,7 +200,7 @@ unsafe extern "C" fn launch(
             }
         }
         if let Some(launched) = &mut (*running).launched {
-            // A launch for which there is no memory is not among them.
+            // If there is no memory to record a launch, it is omitted.
             if launched.try_reserve(1).is_ok() {
                 launched.push(Launched { points: total.max(0), time: clock() - start });
             }

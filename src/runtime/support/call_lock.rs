@@ -1,10 +1,13 @@
-//! The lock of a handle: one call at a time holds it, and whom it can never be given gets an error.
+//! The lock of a handle: one call at a time holds it; a thread that would wait for ever gets an
+//! error instead.
 //!
-//! That is a thread that holds it already, as where the handler of a signal calls the session whose call it interrupted; and a
-//! forked process for which another thread held it, since that thread did not come along and will not give it back.
+//! There are two such cases: a thread that already holds it, such as a signal handler that calls
+//! the session whose call it interrupted; and a forked process in whose parent another thread held
+//! it, since that thread does not exist in the child and will never unlock.
 //!
-//! The C library's lock lies in memory that is zeros in a forked process, which is a lock that is free. That somebody held it
-//! shows in `held`, which is copied. Where the system has no such memory (Linux before 4.14), a forked process waits for ever.
+//! The mutex is in memory that is zeroed on fork, which is an unlocked mutex. That it was held in
+//! the parent shows in `held`, which is copied. Where the system does not support such memory
+//! (Linux before 4.14), a forked process would wait for ever.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
@@ -24,7 +27,7 @@ unsafe extern "C" {
 const READ_WRITE: c_int = 3;
 const PRIVATE_ANONYMOUS: c_int = 0x22;
 const WIPE_ON_FORK: c_int = 18;
-/// Bytes of a mapping, which the system rounds up to pages.
+/// Size of the mapping; the system rounds it up to pages.
 const BYTES: usize = 4096;
 
 /// See the head of this file.
@@ -33,34 +36,37 @@ pub(crate) struct CallLock {
     held: AtomicBool,
 }
 
-/// What is zeros in a forked process.
+/// Memory that is zeroed in a forked process.
 #[repr(C)]
 struct Place {
-    /// 64 bytes are space for `pthread_mutex_t`, as for [`crate::sys::Mutex`]. Zeros are a mutex that is free.
+    /// 64 bytes have space for `pthread_mutex_t`, as in [`crate::sys::Mutex`]. All zeros is an
+    /// unlocked mutex.
     mutex: UnsafeCell<[u64; 8]>,
-    /// The thread that holds it; 0 where none does.
+    /// Thread that holds it, or 0.
     owner: AtomicUsize,
 }
 
-/// Why a [`CallLock`] is not taken.
+/// Why a [`CallLock`] cannot be acquired.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// This thread holds it.
+    /// This thread already holds it.
     Nested,
-    /// A thread held it that does not exist in this process.
+    /// It was held at the fork by a thread that does not exist in this process.
     Forked,
 }
 
-// SAFETY: the place belongs to the lock, and is used through atomics and the C library's lock.
+// SAFETY: the mapping belongs to the lock, and is accessed only through atomics and the C library's
+// mutex.
 unsafe impl Send for CallLock {}
 // SAFETY: as above.
 unsafe impl Sync for CallLock {}
 
 impl CallLock {
-    /// A lock that is free; `None` where there is no memory.
+    /// An unlocked lock; `None` if out of memory.
     pub(crate) fn new() -> Option<CallLock> {
         const { assert!(size_of::<Place>() <= BYTES) };
-        // SAFETY: a new mapping touches no other memory. Where the advice is not taken, nothing happens.
+        // SAFETY: a new mapping does not affect other memory. If the advice is rejected, nothing
+        // happens.
         let place = unsafe {
             let place = mmap(null_mut(), BYTES, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0);
             if place.is_null() || place as isize == -1 {
@@ -73,16 +79,17 @@ impl CallLock {
     }
 
     fn place(&self) -> &Place {
-        // SAFETY: the mapping lives as long as `self`; zeros are valid for all that is in it.
+        // SAFETY: the mapping lives as long as `self`; all-zero bytes are valid for every field.
         unsafe { &*self.place }
     }
 
-    /// Waits for the lock, and holds it as long as the guard lives.
+    /// Acquires the lock until the guard is dropped.
     pub(crate) fn lock(&self) -> Result<CallGuard<'_>, Refused> {
-        // SAFETY: gives the number of this thread, which is not 0.
+        // SAFETY: returns this thread's id, which is not 0.
         let (place, this) = (self.place(), unsafe { pthread_self() });
         let mutex = place.mutex.get().cast();
-        // SAFETY: an initialised mutex that does not move. A thread that holds it does not wait for it.
+        // SAFETY: an initialised mutex that does not move. A thread that holds it does not block on
+        // it.
         unsafe {
             if pthread_mutex_trylock(mutex) != 0 {
                 if place.owner.load(Ordering::Relaxed) == this {
@@ -103,7 +110,7 @@ impl CallLock {
 
 impl Drop for CallLock {
     fn drop(&mut self) {
-        // SAFETY: exactly what mmap gave; nobody holds the lock or waits for it.
+        // SAFETY: exactly the mapping from mmap; nobody holds the lock or waits for it.
         unsafe { munmap(self.place.cast(), BYTES) };
     }
 }
@@ -116,7 +123,8 @@ impl Drop for CallGuard<'_> {
         let place = self.0.place();
         place.owner.store(0, Ordering::Relaxed);
         self.0.held.store(false, Ordering::Relaxed);
-        // SAFETY: this thread holds it. In a forked process it may be free already, which is no error where it is zeros.
+        // SAFETY: this thread holds it. In a forked process it may already be zeroed, and unlocking
+        // a zeroed mutex is harmless.
         unsafe { pthread_mutex_unlock(place.mutex.get().cast()) };
     }
 }

@@ -1,4 +1,5 @@
-//! Reads the model's descriptor, which the compiler wrote and the linker placed in the same library.
+//! Access to the model's descriptor, which the compiler wrote and the linker placed in the same
+//! library.
 
 use core::fmt;
 use core::sync::atomic::AtomicU64;
@@ -8,8 +9,8 @@ use crate::abi::{DimDesc, Functions, Head, ModelDesc, Slice, Str, TensorDesc, el
 unsafe extern "C" {
     #[link_name = "attnc_model_descriptor"]
     static DESCRIPTOR: ModelDesc;
-    /// The table of functions, which `table.rs` defines. It is only declared here, because its functions use the handles that begin
-    /// with its address.
+    /// The function table, defined in `table.rs`. It is declared `extern` here, because its
+    /// functions use handles, which begin with its address.
     safe fn attnc_library() -> *const Functions;
 }
 
@@ -19,13 +20,12 @@ pub(crate) fn model() -> &'static ModelDesc {
     unsafe { &DESCRIPTOR }
 }
 
-/// The beginning of a handle of this library.
+/// The header of a handle of this library.
 pub(crate) fn head(mark: u64) -> Head {
     Head { mark: AtomicU64::new(mark), functions: attnc_library(), model: model().id }
 }
 
 impl Str {
-    /// The text.
     pub(crate) fn get(&self) -> &'static str {
         // SAFETY: the compiler writes UTF-8 of this length, which lives as long as the `.so`.
         unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(self.ptr, self.len as usize)) }
@@ -33,7 +33,6 @@ impl Str {
 }
 
 impl<T> Slice<T> {
-    /// The rows.
     pub(crate) fn get(&self) -> &'static [T] {
         if self.len == 0 {
             return &[];
@@ -43,7 +42,7 @@ impl<T> Slice<T> {
     }
 }
 
-/// Bytes of an element.
+/// Size of an element in bytes.
 pub(crate) fn elem_size(code: u64) -> u64 {
     match code {
         elem::F32 | elem::I32 => 4,
@@ -53,7 +52,7 @@ pub(crate) fn elem_size(code: u64) -> u64 {
     }
 }
 
-/// Name of an element type, as the language spells it.
+/// Name of an element type in the language.
 pub(crate) fn elem_name(code: u64) -> &'static str {
     match code {
         elem::F32 => "f32",
@@ -67,7 +66,7 @@ pub(crate) fn elem_name(code: u64) -> &'static str {
     }
 }
 
-/// A type as the program spells it: `f32[.., S, D]`.
+/// A type as written in programs: `f32[.., S, D]`.
 pub(crate) struct TypeText {
     pub(crate) elem: u64,
     pub(crate) batch: bool,

@@ -1,4 +1,4 @@
-//! DLPack tensors of callers: checks of their structs, and strided reads and writes.
+//! DLPack tensors of callers: validation, and strided reads and writes.
 
 use core::fmt;
 
@@ -8,10 +8,10 @@ pub(crate) use crate::dlpack_abi::{CPU, CUDA, DLDataType, DLDevice, DLManagedTen
 use crate::dlpack_abi::{CUDA_HOST, CUDA_MANAGED};
 use crate::error::{Result, fail};
 
-/// Axes that a tensor may have.
+/// Maximum rank.
 pub(crate) const MAX_RANK: usize = 64;
 
-/// The DLPack type of an element type of the language.
+/// The DLPack type of one of the language's element types.
 pub(crate) fn type_of(code: u64) -> DLDataType {
     let (code, bits) = match code {
         elem::F32 => (FLOAT, 32),
@@ -40,20 +40,20 @@ impl fmt::Display for DLDataType {
     }
 }
 
-/// How an argument's elements become those of the program.
+/// How an argument's elements are converted to the declared type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conversion {
-    /// They are.
+    /// No conversion.
     Same,
-    /// `i64` given, `i32` wanted.
+    /// `i64` to `i32`.
     Narrow,
-    /// `i32` given, `i64` wanted.
+    /// `i32` to `i64`.
     Widen,
-    /// One byte each, any value but 0 being true.
+    /// Bytes to truth values; any value but 0 is true.
     Truth,
 }
 
-/// How elements of `given` become elements of type `code`, where that is done at all.
+/// The conversion from `given` to type `code`, if supported.
 pub(crate) fn conversion(code: u64, given: DLDataType) -> Option<Conversion> {
     if given.lanes != 1 {
         return None;
@@ -66,25 +66,28 @@ pub(crate) fn conversion(code: u64, given: DLDataType) -> Option<Conversion> {
     }
 }
 
-/// A tensor whose struct has been checked: shape, device, and that there is data where there are elements.
+/// A validated tensor: its shape, its device, and that the data pointer is not null unless it is
+/// empty.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
-    /// First element, the offset included; not to be used where `count` is 0.
+    /// First element, including the byte offset; must not be used if `count` is 0.
     pub(crate) data: *mut u8,
     pub(crate) shape: &'a [i64],
     strides: Option<&'a [i64]>,
     pub(crate) dtype: DLDataType,
     /// Number of elements.
     pub(crate) count: u64,
-    /// Is it in the memory of the model's GPU? Else it is in that of the CPU.
+    /// Is it in the memory of the model's GPU (otherwise, the CPU's)?
     pub(crate) on_device: bool,
 }
 
 impl<'a> View<'a> {
-    /// Checks `tensor`, which messages call `name`. `gpu` is the number of the GPU that the model runs on, if it does.
+    /// Validates `tensor`, which messages call `name`. `gpu` is the number of the GPU that the
+    /// model runs on, if any.
     ///
     /// # Safety
-    /// `tensor` is null or points to a tensor whose shape and strides are null or have `ndim` numbers.
+    /// `tensor` is null or points to a tensor whose shape and strides are null or have `ndim`
+    /// numbers.
     pub(crate) unsafe fn new(tensor: *const DLTensor, name: &str, gpu: Option<i32>) -> Result<View<'a>> {
         // SAFETY: by the contract above.
         let Some(t) = (unsafe { tensor.as_ref() }) else { fail!(Call, "{name} is a null pointer") };
@@ -125,7 +128,7 @@ impl<'a> View<'a> {
         };
         let empty = shape.contains(&0);
         let count = if empty { Some(0) } else { shape.iter().try_fold(1i64, |n, d| n.checked_mul(*d)) };
-        // 16 bytes are more than any element has.
+        // No element has more than 16 bytes.
         let Some(count) = count.filter(|n| *n <= i64::MAX / 16) else {
             fail!(Tensor, "{name} has more elements than memory can hold")
         };
@@ -139,7 +142,7 @@ impl<'a> View<'a> {
         Ok(View { data, shape, strides, dtype: t.dtype, count: count.unsigned_abs(), on_device })
     }
 
-    /// Do the elements lie one after another, last axis fastest? Strides of extents up to 1 say nothing.
+    /// Is it contiguous and row-major? Strides of extents up to 1 are ignored.
     pub(crate) fn is_contiguous(&self) -> bool {
         let Some(strides) = self.strides else { return true };
         let mut expected = 1i64;
@@ -151,7 +154,7 @@ impl<'a> View<'a> {
             })
     }
 
-    /// The bytes that the elements lie in: first, and one past the last. Fails where strides lead out of the address space.
+    /// The address range of the elements, half open. Fails if strides exceed the address space.
     pub(crate) fn span(&self, size: u64, name: &str) -> Result<(usize, usize)> {
         if self.count == 0 {
             return Ok((0, 0));
@@ -176,7 +179,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Elements from one index of `axis` to the next.
+    /// Stride of `axis` in elements.
     fn stride(&self, axis: usize) -> i64 {
         if self.shape.get(axis).is_none_or(|d| *d <= 1) {
             return 0;
@@ -187,13 +190,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// For each axis its extent, and bytes from one index to the next where elements have `size` bytes.
+    /// Extent and byte stride of each axis, for elements of `size` bytes.
     pub(crate) fn steps(&self, size: u64) -> impl Iterator<Item = (u64, i64)> {
         let extents = self.shape.iter().map(|d| d.unsigned_abs()).enumerate();
         extents.map(move |(axis, d)| (d, self.stride(axis).wrapping_mul(size.cast_signed())))
     }
 
-    /// Calls `f` with the address of each run along the last axis, in order.
+    /// Calls `f` with the address of each row along the last axis, in order.
     fn rows(&self, size: u64, mut f: impl FnMut(*mut u8)) {
         if self.count == 0 {
             return;
@@ -205,7 +208,7 @@ impl<'a> View<'a> {
             |axis: usize, steps: i64| self.stride(axis).wrapping_mul(steps).wrapping_mul(size.cast_signed()) as isize;
         loop {
             f(at);
-            // The next index of the outer axes, as an odometer.
+            // Advance the indices of the outer axes like an odometer.
             let mut axis = outer;
             loop {
                 let Some(before) = axis.checked_sub(1) else { return };
@@ -233,10 +236,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Copies the elements, `size` bytes each, to `to`, contiguous.
+    /// Copies the elements of `size` bytes to `to`, contiguously.
     ///
     /// # Safety
-    /// [`View::span`] has passed, its bytes are readable, and `to` has room.
+    /// [`View::span`] has succeeded, its bytes are readable, and `to` is large enough.
     pub(crate) unsafe fn copy_to(&self, size: u64, to: *mut u8) {
         let (n, stride) = self.run();
         let mut to = to;
@@ -247,10 +250,10 @@ impl<'a> View<'a> {
         });
     }
 
-    /// Copies contiguous elements from `from` to where this tensor's elements lie.
+    /// Copies contiguous elements from `from` to this tensor.
     ///
     /// # Safety
-    /// [`View::span`] has passed, its bytes are writable, and `from` has as many elements.
+    /// [`View::span`] has succeeded, its bytes are writable, and `from` has as many elements.
     pub(crate) unsafe fn copy_from(&self, size: u64, from: *const u8) {
         let (n, stride) = self.run();
         let mut from = from;
@@ -262,10 +265,10 @@ impl<'a> View<'a> {
     }
 }
 
-/// Copies `n` elements of `size` bytes; strides count elements.
+/// Copies `n` elements of `size` bytes; strides are in elements.
 ///
 /// # Safety
-/// Both ends are valid for the elements, and do not overlap.
+/// Both pointers are valid for the elements, and the ranges do not overlap.
 unsafe fn copy_run(from: *const u8, from_stride: i64, to: *mut u8, to_stride: i64, n: usize, size: usize) {
     if from_stride == 1 && to_stride == 1 {
         // SAFETY: as the caller promises.

@@ -1,7 +1,8 @@
 //! Functions of the interface that call an entry point, or compute the shapes of its results.
 //!
-//! In: lists of the caller's tensors, as DLPack or as bare pointers. Out: a status; results in the caller's tensors or in
-//! tensors of the runtime. `arguments.rs` and `bind.rs` check the tensors.
+//! In: lists of the caller's tensors, as DLPack or as bare pointers. Out: a status; results in the
+//! caller's tensors or in tensors allocated by the runtime. `arguments.rs` and `bind.rs` check the
+//! tensors.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -26,11 +27,10 @@ use crate::request::{Call, Data, Memory, Poll};
 use crate::sys::{Buffer, try_box};
 use crate::taps::{self, Taps};
 
-/// The CPU's memory.
 const ON_CPU: DLDevice = DLDevice { device_type: CPU, device_id: 0 };
 
 impl<'a> Data<'a> {
-    /// The tensors of a call without taps.
+    /// A call without taps.
     fn of(args: &'a Arguments<'a>, outs: &'a [*mut u8], outs_at: &'a [At<'a>]) -> Data<'a> {
         Data { args: &args.data, outs, taps: &[], tap_bytes: &[], args_at: &args.at, outs_at }
     }
@@ -48,11 +48,12 @@ fn entry_of(opened: &Opened, index: u64) -> Result<(&'static EntryDesc, &'static
     }
 }
 
-/// The shape that a result will have for these arguments: `*ndim` axes in `shape`, which has space for `capacity`.
-/// Only the arguments' shapes and types are looked at, not their data.
+/// The shape that a result will have for these arguments: writes `*ndim` axes to `shape`, which has
+/// space for `capacity`. Only the shapes and types of the arguments are used, not their data.
 ///
 /// # Safety
-/// As [`attnc_call`]; `shape` is null or has space for `capacity` numbers, `ndim` is null or writable.
+/// As [`attnc_call`]; `shape` is null or has space for `capacity` numbers, `ndim` is null or
+/// writable.
 pub(crate) unsafe extern "C" fn attnc_result_shape(
     session: *mut Session,
     entry: u64,
@@ -93,7 +94,7 @@ unsafe fn give_shape(
     let found = bound.shape(t.batch != 0, t.dims.get())?;
     bind::bytes(&found, t.elem)?;
     if ndim.is_null() {
-        fail!(Call, "the place for the number of axes is a null pointer");
+        fail!(Call, "the pointer for the number of axes is null");
     }
     // SAFETY: by the contract above.
     unsafe { *ndim = found.len() as i32 };
@@ -107,11 +108,11 @@ unsafe fn give_shape(
     Ok(())
 }
 
-/// Calls an entry point; results go to tensors that the caller made (contiguous or not).
+/// Calls an entry point; results are written to the caller's tensors (contiguous or not).
 ///
 /// # Safety
-/// `session` is null or live; each list has as many pointers as its count says, each null or a tensor whose shape, strides
-/// and memory are as it says.
+/// `session` is null or live; each list has as many pointers as its count, each null or a tensor
+/// that correctly describes its shape, strides and memory.
 pub(crate) unsafe extern "C" fn attnc_call(
     session: *mut Session,
     entry: u64,
@@ -124,11 +125,13 @@ pub(crate) unsafe extern "C" fn attnc_call(
     unsafe { attnc_call_taps(session, entry, arg_count, args, result_count, results, 0, null(), null_mut()) }
 }
 
-/// [`attnc_call`] that also gives the taps that match one of the patterns: `*out` gets them, to be closed by
-/// [`attnc_taps_close`](crate::api::attnc_taps_close), or null where none was requested.
+/// [`attnc_call`] that also returns the taps matching one of the patterns: `*out` receives a
+/// handle, to be closed by [`attnc_taps_close`](crate::api::attnc_taps_close), or null if none was
+/// requested.
 ///
 /// # Safety
-/// As [`attnc_call`]; `taps` is null or has `tap_count` pointers, each null or a C string; `out` is null or writable.
+/// As [`attnc_call`]; `taps` is null or has `tap_count` pointers, each null or a C string; `out` is
+/// null or writable.
 pub(crate) unsafe extern "C" fn attnc_call_taps(
     session: *mut Session,
     entry: u64,
@@ -145,7 +148,7 @@ pub(crate) unsafe extern "C" fn attnc_call_taps(
     unsafe { call_taps(session, &given, None) }
 }
 
-/// What [`attnc_call_taps`] is given.
+/// The parameters of [`attnc_call_taps`].
 pub(crate) struct Given {
     pub(crate) entry: u64,
     pub(crate) arg_count: u64,
@@ -157,7 +160,7 @@ pub(crate) struct Given {
     pub(crate) out: *mut *mut Taps,
 }
 
-/// A call that asks `poll`, or else the session's, whether to continue.
+/// A call that asks `poll`, or else the session's callback, whether to continue.
 ///
 /// # Safety
 /// As [`attnc_call_taps`].
@@ -171,7 +174,7 @@ pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Optio
                 *given.out = null_mut();
             }
             if given.tap_count > 0 && given.out.is_null() {
-                fail!(Call, "{name}: the place for the taps is a null pointer");
+                fail!(Call, "{name}: the pointer for the taps is null");
             }
             let args = arguments::list(given.args, given.arg_count, entry.args.get().len(), "arguments", entry)?;
             let results =
@@ -227,8 +230,8 @@ fn run(
     call::run(&call, memory)
 }
 
-/// Calls an entry point; the runtime makes the results. Each has a deleter, which must be called before this `.so` is
-/// unloaded, and may be called by any thread at any time before that, the session being closed or not.
+/// Calls an entry point; the runtime allocates the results. Each has a deleter, which must be
+/// called before this `.so` is unloaded. Any thread may call it, even after the session is closed.
 ///
 /// # Safety
 /// As [`attnc_call`]; `results` has space for `result_count` pointers.
@@ -244,7 +247,7 @@ pub(crate) unsafe extern "C" fn attnc_call_owned(
     unsafe { call_owned(session, entry, arg_count, args, result_count, results, false) }
 }
 
-/// [`attnc_call_owned`] whose results are in the memory of the device that the model runs on: of a GPU, if it runs on one.
+/// Like [`attnc_call_owned`], with results in the memory of the device that the model runs on.
 ///
 /// # Safety
 /// As [`attnc_call_owned`].
@@ -260,11 +263,11 @@ pub(crate) unsafe extern "C" fn attnc_call_on_device(
     unsafe { call_owned(session, entry, arg_count, args, result_count, results, true) }
 }
 
-/// Copies a contiguous tensor out of the memory of the GPU that the model runs on.
+/// Copies a contiguous tensor from the memory of the GPU that the model runs on.
 ///
 /// # Safety
-/// `session` is null or live; `tensor` is null or a tensor whose shape, strides and memory are as it says; `to` is null or has room
-/// for its elements.
+/// `session` is null or live; `tensor` is null or correctly describes its shape, strides and
+/// memory; `to` is null or has space for its elements.
 pub(crate) unsafe extern "C" fn attnc_copy_to_host(
     session: *mut Session,
     tensor: *const DLTensor,
@@ -279,7 +282,7 @@ pub(crate) unsafe extern "C" fn attnc_copy_to_host(
             fail!(Tensor, "the tensor is not on the GPU, or not contiguous");
         }
         if to.is_null() {
-            fail!(Call, "the place for the elements is a null pointer");
+            fail!(Call, "the pointer for the elements is null");
         }
         // SAFETY: by the contract above.
         unsafe { own.copy_to_host(view.data as u64, to.cast(), view.count.saturating_mul(size), "the tensor") }
@@ -332,7 +335,7 @@ unsafe fn call_owned(
     unsafe { with_session(session, call) }
 }
 
-/// A result that the runtime makes.
+/// A result allocated by the runtime.
 struct Owned {
     shape: Vec<i64>,
     elem: u64,
@@ -355,7 +358,7 @@ impl Place {
     }
 }
 
-/// What stands after a result that was given away.
+/// The owner of a result that was returned to the caller.
 struct Manager {
     tensor: DLManagedTensor,
     _shape: Box<[i64]>,
@@ -392,7 +395,7 @@ impl Owned {
             return Err(Error::memory(size_of::<Manager>() as u64, "a result"));
         };
         let manager = Box::into_raw(manager);
-        // SAFETY: the manager was just made; it points to itself so that the deleter finds it.
+        // SAFETY: the manager was just allocated; it points to itself so that the deleter finds it.
         unsafe {
             (*manager).tensor.manager_ctx = manager.cast();
             Ok(&raw mut (*manager).tensor)
@@ -400,7 +403,7 @@ impl Owned {
     }
 }
 
-/// A result that is given away, unless the call fails before.
+/// A result to be returned to the caller; frees it if the call fails.
 struct Gift(*mut DLManagedTensor);
 
 impl Gift {
@@ -413,14 +416,14 @@ impl Gift {
 
 impl Drop for Gift {
     fn drop(&mut self) {
-        // SAFETY: a result that nobody has.
+        // SAFETY: a result that was not returned.
         unsafe { delete(self.0) };
     }
 }
 
-/// The deleter of results.
+/// The deleter of returned results.
 unsafe extern "C" fn delete(tensor: *mut DLManagedTensor) {
-    // SAFETY: DLPack calls a deleter once, with the tensor that it came with.
+    // SAFETY: DLPack calls a deleter once, with the tensor that it belongs to.
     unsafe {
         if let Some(t) = tensor.as_ref() {
             drop(Box::from_raw(t.manager_ctx.cast::<Manager>()));
@@ -428,12 +431,14 @@ unsafe extern "C" fn delete(tensor: *mut DLManagedTensor) {
     }
 }
 
-/// Calls an entry point with bare pointers: `dims` are the values of its run-time dimensions in the order of
-/// `attnc_dimension_name` (the batch `..` is one leading axis), and every tensor is contiguous, of the declared type, and as
-/// large as the dimensions say. This is what the typed wrappers of `model.h` use.
+/// Calls an entry point with bare pointers: `dims` are the values of its run-time dimensions in the
+/// order of `attnc_dimension_name` (the batch `..` is one leading axis); every tensor is
+/// contiguous, of the declared type, with the shape that follows from the dimensions. The typed
+/// wrappers of `model.h` use this.
 ///
 /// # Safety
-/// The lists have as many entries as their counts say; the memory after them is as large as the dimensions say.
+/// The lists have as many entries as their counts; the memory of each tensor has the size that
+/// follows from the dimensions.
 pub(crate) unsafe extern "C" fn attnc_call_raw(
     session: *mut Session,
     entry: u64,
@@ -451,7 +456,8 @@ pub(crate) unsafe extern "C" fn attnc_call_raw(
             let bound = bind_raw(entry, dim_count, dims)?;
             let args = arguments::list(args.cast(), arg_count, entry.args.get().len(), "arguments", entry)?;
             let results = arguments::list(results, result_count, entry.results.get().len(), "results", entry)?;
-            // The same checks as for tensors: null pointers, alignment, truth values, memory shared with a result.
+            // Make tensors so that the same checks apply: null pointers, alignment, truth values,
+            // overlapping results.
             let mut arg_tensors = Vec::new();
             for (t, data) in entry.args.get().iter().zip(args) {
                 arg_tensors.push(RawTensor::new(bound.shape(t.batch != 0, t.dims.get())?, t.elem, *data));
@@ -491,7 +497,7 @@ unsafe fn bind_raw(entry: &EntryDesc, count: u64, dims: *const i64) -> Result<Bo
     bind::bind_values(entry, dims)
 }
 
-/// A tensor around a bare pointer.
+/// A tensor made from a bare pointer.
 struct RawTensor {
     tensor: DLTensor,
     _shape: Box<[i64]>,
@@ -513,7 +519,8 @@ impl RawTensor {
     }
 }
 
-/// The shape of a result for these run-time dimensions; see [`attnc_call_raw`] and [`attnc_result_shape`].
+/// The shape of a result for these run-time dimensions; see [`attnc_call_raw`] and
+/// [`attnc_result_shape`].
 ///
 /// # Safety
 /// As [`attnc_call_raw`] and [`attnc_result_shape`].

@@ -1,13 +1,14 @@
-//! The environment variables that are read when a model is opened: `ATTNC_CPU` and `ATTNC_THREADS`.
+//! Environment variables read when a model is opened: `ATTNC_CPU` and `ATTNC_THREADS`.
 //!
-//! In: the variables. Out: the highest instruction set level whose code may run, and a number of threads. An invalid
-//! value is an error of the call.
+//! In: the variables. Out: the highest instruction set that may be used, and a number of threads.
+//! An invalid value is an error of the call.
 
 use crate::abi::{VariantDesc, level};
 use crate::error::{Result, fail};
 use crate::sys::variable;
 
-/// Is a variant's level at most the one that `ATTNC_CPU` names, and is it the one? Without the variable every one is allowed.
+/// Returns a function that says whether `ATTNC_CPU` permits a variant, and whether it names that
+/// variant. Without the variable, all are permitted.
 pub(crate) fn allows() -> Result<impl Fn(&VariantDesc) -> (bool, bool)> {
     let rank = |name: &str| level::NAMES.iter().position(|n| *n == name);
     let highest = match variable(c"ATTNC_CPU") {
@@ -23,7 +24,7 @@ pub(crate) fn allows() -> Result<impl Fn(&VariantDesc) -> (bool, bool)> {
     })
 }
 
-/// The threads to use where the caller says 0: what `ATTNC_THREADS` says, else 0.
+/// The number of threads if the caller passes 0: the value of `ATTNC_THREADS`, or 0.
 pub(crate) fn threads() -> Result<usize> {
     match variable(c"ATTNC_THREADS").map(|text| (text.parse::<usize>(), text)) {
         None => Ok(0),

@@ -1,39 +1,38 @@
-//! Errors: a status for programs, a message for people.
+//! Errors: a status for programs and a message for users.
 
 use core::fmt;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a call returns. The numbers are part of the ABI.
+/// The status of a call. The numbers are part of the ABI.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Status {
-    /// Done.
     Ok = 0,
-    /// A wrong call: a null pointer, a wrong count, no such entry point or tap.
+    /// An invalid call: a null pointer, a wrong count, no such entry point or tap.
     Call = 1,
-    /// A tensor that does not fit: device, type, shape, strides.
+    /// A tensor whose device, type, shape or strides do not match.
     Tensor = 2,
-    /// A weights file that is broken or does not fit the model.
+    /// A weights file that is invalid or does not match the model.
     Weights = 3,
     /// A file that cannot be read.
     File = 4,
-    /// No memory.
+    /// Out of memory.
     Memory = 5,
-    /// An index out of range, found while running.
+    /// An index out of range at run time.
     Range = 6,
-    /// This processor cannot run the model.
+    /// This processor does not support the model's code.
     Processor = 7,
     /// A bug in attnc.
     Internal = 8,
-    /// The caller stopped it.
+    /// Interrupted by the caller.
     Interrupted = 9,
-    /// No device of the kind that was asked for, or none that runs the code.
+    /// The requested device does not exist, or does not support the code.
     Device = 10,
-    /// The GPU failed: a launch, a copy, or whatever the process did with it before.
+    /// The GPU failed: a launch, a copy, or an earlier operation of the process.
     Gpu = 11,
-    /// An earlier call failed while it changed the session's states.
+    /// An earlier call failed while it was changing the session's states.
     States = 12,
 }
 
@@ -44,13 +43,14 @@ pub(crate) struct Error {
 }
 
 impl Error {
-    /// No memory for `bytes` bytes of `what`.
+    /// Out of memory: `bytes` bytes for `what`.
     pub(crate) fn memory(bytes: u64, what: &str) -> Error {
         Error { status: Status::Memory, text: alloc::format!("out of memory: {bytes} bytes for {what}") }
     }
 }
 
-/// Adds to a list whose length comes from outside; an error where there is no memory for `what`.
+/// Appends to a list whose length is not trusted; returns an error if there is no memory for
+/// `what`.
 pub(crate) fn push<T>(list: &mut Vec<T>, value: T, what: &str) -> Result<()> {
     if list.try_reserve(1).is_err() {
         return Err(Error::memory(size_of::<T>() as u64, what));
@@ -59,7 +59,7 @@ pub(crate) fn push<T>(list: &mut Vec<T>, value: T, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error with a formatted text.
+/// Returns an error with a formatted message.
 macro_rules! fail {
     ($status:ident, $($text:tt)*) => {
         return Err($crate::error::Error {
@@ -70,21 +70,20 @@ macro_rules! fail {
 }
 pub(crate) use fail;
 
-/// A result with an [`Error`].
 pub(crate) type Result<T> = core::result::Result<T, Error>;
 
-/// A text that C can read: no NUL inside, one at the end.
+/// A string for C: NUL-terminated, without NUL inside.
 pub(crate) struct CText(Vec<u8>);
 
 impl CText {
-    /// The text; a NUL inside becomes `?`.
+    /// Replaces NULs inside by `?`.
     pub(crate) fn new(text: &str) -> CText {
         let mut bytes: Vec<u8> = text.bytes().map(|b| if b == 0 { b'?' } else { b }).collect();
         bytes.push(0);
         CText(bytes)
     }
 
-    /// The same, for what is kept; `None` where there is no memory.
+    /// The same, for long-lived strings; `None` if out of memory.
     pub(crate) fn try_new(text: &str) -> Option<CText> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(text.len().checked_add(1)?).ok()?;
@@ -93,18 +92,17 @@ impl CText {
         Some(CText(bytes))
     }
 
-    /// As C reads it.
     pub(crate) fn pointer(&self) -> *const core::ffi::c_char {
         self.0.as_ptr().cast()
     }
 
-    /// With the NUL.
+    /// Includes the NUL.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// A name from outside, fit for a message: control characters escaped, cut where it is long.
+/// An untrusted name in a message: control characters are escaped, long names truncated.
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Shown<'_> {

@@ -1,9 +1,9 @@
-//! Evaluates the descriptor's dimension expressions; every step is checked.
+//! Evaluates the descriptor's dimension expressions, with checked arithmetic.
 
 use crate::abi::{ExprOp, Slice, op};
 use crate::error::{Result, fail};
 
-/// The value of `e` where the run-time dimensions are `symbols`.
+/// The value of `e` with `symbols` as the run-time dimensions.
 pub(crate) fn eval(e: &Slice<ExprOp>, symbols: &[i64]) -> Result<i64> {
     let mut stack = [0i64; op::STACK];
     let mut depth = 0usize;
@@ -31,7 +31,7 @@ pub(crate) fn eval(e: &Slice<ExprOp>, symbols: &[i64]) -> Result<i64> {
 }
 
 fn binary(code: i64, a: i64, b: i64) -> Option<i64> {
-    // Division that rounds down, as the language's.
+    // Floor division, as in the language.
     let floor = || {
         let (q, r) = (a.checked_div(b)?, a.checked_rem(b)?);
         Some(if r != 0 && (r < 0) != (b < 0) { (q.checked_sub(1)?, r.checked_add(b)?) } else { (q, r) })

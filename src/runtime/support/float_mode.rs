@@ -1,7 +1,7 @@
-//! The floating-point mode that a model runs in.
+//! The floating-point mode in which a model runs.
 
-/// The default floating-point mode (round to nearest, subnormal numbers kept, nothing trapped) while it lives; a
-/// program's own mode must not change a model's results.
+/// Sets the default floating-point mode (round to nearest, no flushing of subnormals, no traps) and
+/// restores the caller's mode on drop: a program's mode must not change a model's results.
 pub(crate) struct DefaultMode {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     saved: u64,
@@ -9,11 +9,11 @@ pub(crate) struct DefaultMode {
 
 #[cfg(target_arch = "x86_64")]
 impl DefaultMode {
-    /// Enters the default mode on this thread.
+    /// Sets the default mode on this thread.
     pub(crate) fn enter() -> DefaultMode {
         let mut saved = 0u32;
         let default = 0x1f80u32;
-        // SAFETY: both are readable and writable words; the mode is put back when this is dropped.
+        // SAFETY: both words are valid memory; the mode is restored on drop.
         unsafe {
             core::arch::asm!("stmxcsr [{0}]", "ldmxcsr [{1}]", in(reg) &mut saved, in(reg) &default, options(nostack));
         }
@@ -32,10 +32,10 @@ impl Drop for DefaultMode {
 
 #[cfg(target_arch = "aarch64")]
 impl DefaultMode {
-    /// Enters the default mode on this thread.
+    /// Sets the default mode on this thread.
     pub(crate) fn enter() -> DefaultMode {
         let saved: u64;
-        // SAFETY: FPCR is readable and writable; it is put back when this is dropped.
+        // SAFETY: FPCR is readable and writable; it is restored on drop.
         unsafe { core::arch::asm!("mrs {0}, fpcr", "msr fpcr, xzr", out(reg) saved, options(nomem, nostack)) };
         DefaultMode { saved }
     }
@@ -51,7 +51,7 @@ impl Drop for DefaultMode {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 impl DefaultMode {
-    /// Nothing to enter.
+    /// A no-op.
     pub(crate) fn enter() -> DefaultMode {
         DefaultMode {}
     }

@@ -1,13 +1,14 @@
-//! Names with `*`: those of families (`h.*.ln_1.weight`, `*` is an index) and patterns of users (`*` matches any characters).
+//! Names with `*`: families (`h.*.ln_1.weight`, where `*` is an index) and user patterns (where `*`
+//! matches any string).
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Does `name` match `pattern`, in which `*` is any run of characters and `?` any one?
+/// Does `name` match `pattern`? `*` matches any string, `?` any character.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (p, n) = (pattern.as_bytes(), name.as_bytes());
     let (mut i, mut j) = (0, 0);
-    // Where to continue after the last star if the rest does not match: the star takes one more character.
+    // Where to resume after the last star on a mismatch: the star then matches one more character.
     let mut retry: Option<(usize, usize)> = None;
     while j < n.len() {
         match p.get(i) {
@@ -32,12 +33,12 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     p.get(i..).is_some_and(|rest| rest.iter().all(|c| *c == b'*'))
 }
 
-/// The number of members of a family; `None` beyond `u64`.
+/// Number of members of a family; `None` on overflow.
 pub(crate) fn family_size(extents: &[u64]) -> Option<u64> {
     extents.iter().try_fold(1u64, |n, e| n.checked_mul(*e))
 }
 
-/// The name of member `index` (row-major over `extents`) of the family `pattern`.
+/// Name of member `index` (row-major over `extents`) of the family `pattern`.
 pub(crate) fn member_name(pattern: &str, extents: &[u64], index: u64) -> String {
     let mut indices = Vec::with_capacity(extents.len());
     let mut rest = index;

@@ -1,7 +1,8 @@
-//! The two handles that callers hold: a model (weights, read only once open) and its sessions (memory of calls).
+//! Handles: models (weights, read-only once open) and their sessions (memory of calls).
 //!
-//! A model lives until it is closed and its last session too, in any order. Each handle has its own error text and its
-//! own lock: several threads may use several sessions at once, and calls on one session wait for each other.
+//! A model is freed when it and all its sessions are closed, in any order. Each handle has its own
+//! error message and its own lock: several threads may use different sessions concurrently; calls
+//! on one session wait for each other.
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -25,18 +26,18 @@ use crate::request::Memory;
 use crate::sys::{Buffer, try_box};
 use crate::weights::Weights;
 
-/// A model, as the caller holds it.
+/// A model handle.
 #[repr(C)]
 pub struct Model {
     head: Head,
-    /// The caller's handle, and one for each session.
+    /// Number of live handles: the model's and its sessions'.
     references: AtomicU64,
     lock: CallLock,
     error: UnsafeCell<CText>,
     opened: Option<Opened>,
 }
 
-/// What a model has once it has been opened.
+/// The contents of a successfully opened model.
 pub(crate) struct Opened {
     pub(crate) weights: Weights,
     pub(crate) variant: &'static VariantDesc,
@@ -44,11 +45,11 @@ pub(crate) struct Opened {
     /// See [`crate::abi::PlanContext::in_order`].
     pub(crate) in_order: i64,
     pub(crate) pool: Pool,
-    /// What it has on a GPU, where it runs there.
+    /// The GPU part, if it runs on a GPU.
     pub(crate) cuda: Option<Loaded>,
-    /// The device that it runs on, as users name it.
+    /// The device that it runs on, in the form that users write.
     pub(crate) device: CText,
-    /// Why that is the CPU, where a GPU was asked for if there is one.
+    /// Why `auto` chose the CPU; empty otherwise.
     pub(crate) device_note: CText,
 }
 
@@ -59,7 +60,7 @@ impl Opened {
     }
 }
 
-/// A session, as the caller holds it.
+/// A session handle.
 #[repr(C)]
 pub struct Session {
     head: Head,
@@ -77,11 +78,11 @@ fn text_of(e: &Error) -> CText {
     CText::new(&e.text)
 }
 
-/// Why a handle cannot be used here.
+/// The message for a handle that is locked by another call.
 fn text_of_refused(refused: Refused) -> &'static [u8] {
     match refused {
         Refused::Nested => {
-            b"this thread is in a call of this session, which no handler of a signal may call meanwhile\0"
+            b"this thread is in a call of this session: a signal handler cannot use it\0"
         }
         Refused::Forked => {
             b"another thread was in a call of this session when this process was forked: open a new one\0"
@@ -90,8 +91,8 @@ fn text_of_refused(refused: Refused) -> &'static [u8] {
 }
 
 impl Model {
-    /// Opens the model of this `.so`. Gives a handle, and one that did not open holds the reason; null where there is no memory
-    /// even for that.
+    /// Opens the model of this `.so`. Also returns a handle if opening fails, for the error
+    /// message; null if there is no memory even for that.
     ///
     /// # Safety
     /// `weights` and `device` are null or C strings.
@@ -124,7 +125,7 @@ impl Model {
         unsafe { handle.as_ref() }.filter(|m| m.head.mark.load(Ordering::Acquire) == mark::MODEL)
     }
 
-    /// What it has open; an error where opening failed.
+    /// The opened contents; an error if opening failed.
     pub(crate) fn opened(&self) -> Result<&Opened> {
         match &self.opened {
             Some(opened) => Ok(opened),
@@ -132,12 +133,12 @@ impl Model {
         }
     }
 
-    /// Does `f`; its error becomes the model's.
+    /// Calls `f`; stores its error in the model.
     pub(crate) fn guarded(&self, f: impl FnOnce() -> Result<()>) -> Status {
         match f() {
             Ok(()) => Status::Ok,
             Err(e) => {
-                // The reason why it did not open is kept.
+                // The error that made opening fail is not overwritten.
                 if let (Ok(_held), true) = (self.lock.lock(), self.opened.is_some()) {
                     // SAFETY: the lock is held, so nobody else writes or copies it.
                     unsafe { *self.error.get() = text_of(&e) };
@@ -147,7 +148,7 @@ impl Model {
         }
     }
 
-    /// Calls `f` with the last error's text, which ends in NUL, under the lock.
+    /// Calls `f` with the last error message, including its NUL, under the lock.
     pub(crate) fn error<T>(&self, f: impl FnOnce(&[u8]) -> T) -> T {
         match self.lock.lock() {
             // SAFETY: the lock is held.
@@ -156,7 +157,7 @@ impl Model {
         }
     }
 
-    /// Gives up one handle; the last frees the model.
+    /// Drops a reference; the last one frees the model.
     ///
     /// # Safety
     /// `handle` is live, and this handle is not used again.
@@ -193,7 +194,7 @@ impl Opened {
                     loaded => {
                         let cuda = Some(loaded?);
                         weights.forget_tensors();
-                        // The caller's thread alone queues launches.
+                        // The calling thread alone queues launches.
                         let Some(pool) = Pool::new(1) else {
                             return Err(Error::memory(size_of::<Pool>() as u64, "the threads"));
                         };
@@ -204,8 +205,8 @@ impl Opened {
             }
         };
         let allowed = environment::allows()?;
-        // A level that is slower than the next runs only if it is requested; the system is asked for tiles when they are
-        // about to be used, and may refuse them.
+        // A variant that is slower than the next one is used only if requested; the operating
+        // system is asked for tiles only when they are about to be used, and may refuse.
         let fits = |v: &&VariantDesc| allowed(v).0 && processor::can_run(v.features);
         let quick = |v: &&VariantDesc| (allowed(v).1 || !cpu::is_slow(v.features)) && fits(v);
         let all = || model.variants.get().iter().filter(|v| choice::for_cuda(v).is_none());
@@ -231,7 +232,6 @@ impl Opened {
 }
 
 impl Session {
-    /// A new session of a model.
     ///
     /// # Safety
     /// `handle` is a live model.
@@ -257,10 +257,12 @@ impl Session {
         unsafe { handle.as_ref() }.filter(|s| s.head.mark.load(Ordering::Acquire) == mark::SESSION)
     }
 
-    /// Does `f` with the session's memory, waiting for other calls on it; its error becomes the session's.
+    /// Calls `f` with the session's memory, after waiting for other calls on it; stores its error
+    /// in the session.
     pub(crate) fn guarded(&self, f: impl FnOnce(&Opened, &mut Memory) -> Result<()>) -> Status {
         let Ok(_held) = self.lock.lock() else { return Status::Call };
-        // SAFETY: a session holds a reference to its model; the lock is held, so nobody else has the state.
+        // SAFETY: a session holds a reference to its model; the lock is held, so access is
+        // exclusive.
         let (opened, state) = unsafe { ((*self.model).opened(), &mut *self.state.get()) };
         match opened.and_then(|o| f(o, &mut state.memory)) {
             Ok(()) => Status::Ok,
@@ -271,7 +273,7 @@ impl Session {
         }
     }
 
-    /// Calls `f` with the last error's text, which ends in NUL, under the lock.
+    /// Calls `f` with the last error message, including its NUL, under the lock.
     pub(crate) fn error<T>(&self, f: impl FnOnce(&[u8]) -> T) -> T {
         match self.lock.lock() {
             // SAFETY: the lock is held.
@@ -280,7 +282,7 @@ impl Session {
         }
     }
 
-    /// Frees a session, once its call has ended; during a call on this thread does nothing.
+    /// Frees a session after its current call; does nothing during a call on the same thread.
     ///
     /// # Safety
     /// `handle` is live and not used again.

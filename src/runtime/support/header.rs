@@ -1,15 +1,15 @@
-//! The JSON of a safetensors header: an object of `name: {"dtype", "shape", "data_offsets"}`, read strictly; and that of an index,
-//! which says over which files the tensors of a checkpoint are spread.
+//! Strict JSON parser for safetensors headers, objects of `name: {"dtype", "shape",
+//! "data_offsets"}`, and for the index of a checkpoint that is split over several files.
 //!
-//! In: text from an untrusted file. Out: the entry of each tensor, or the position of a syntax error. `safetensors.rs` checks
-//! the numbers.
+//! In: untrusted text. Out: an entry for each tensor, or the position of a syntax error.
+//! `safetensors.rs` checks the numbers.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result, Shown, fail, push};
 
-/// What the header says of one tensor.
+/// A tensor's entry in the header.
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) dtype: String,
@@ -18,14 +18,14 @@ pub(crate) struct Entry {
     pub(crate) end: u64,
 }
 
-/// Axes that a tensor may have.
+/// Maximum rank of a tensor.
 const MAX_RANK: usize = 64;
-/// Files that an index may name.
+/// Maximum number of files in an index.
 const MAX_FILES: usize = 4096;
-/// Nesting of values that nobody reads.
+/// Maximum nesting of values that are skipped.
 const MAX_DEPTH: u32 = 32;
 
-/// Reads the header's text.
+/// Parses a header.
 pub(crate) fn parse(text: &str) -> Result<Vec<Entry>> {
     let mut c = Cursor { text, at: 0 };
     let mut entries = Vec::new();
@@ -40,7 +40,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Reads a list of files (`model.safetensors.index.json`): the names in its `weight_map`, each once, in the order in which they come.
+/// Parses an index (`model.safetensors.index.json`): the distinct file names in its `weight_map`,
+/// in order of first occurrence.
 pub(crate) fn parse_index(text: &str) -> Result<Vec<String>> {
     let mut c = Cursor { text, at: 0 };
     let (mut files, mut tensors, mut found) = (Vec::new(), Vec::new(), false);
@@ -54,7 +55,7 @@ pub(crate) fn parse_index(text: &str) -> Result<Vec<String>> {
         c.object(&mut |c, tensor| {
             push(&mut tensors, tensor, "the names of tensors")?;
             let file = c.string()?;
-            // The tensors of a file mostly stand together.
+            // The tensors of a file are mostly adjacent.
             if files.last() == Some(&file) || files.contains(&file) {
                 return Ok(());
             }
@@ -101,7 +102,7 @@ fn tensor(c: &mut Cursor<'_>, name: String) -> Result<Entry> {
     Ok(Entry { name, dtype, shape, begin, end })
 }
 
-/// A character more.
+/// Appends a character, fallibly.
 fn add(text: &mut String, c: char) -> Result<()> {
     if text.try_reserve(c.len_utf8()).is_err() {
         return Err(Error::memory(text.len() as u64, "the header"));
@@ -110,7 +111,7 @@ fn add(text: &mut String, c: char) -> Result<()> {
     Ok(())
 }
 
-/// A place in the text.
+/// A position in the text.
 struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -139,13 +140,13 @@ impl Cursor<'_> {
         }
     }
 
-    /// Nothing but space may follow.
+    /// Expects the end, after optional space.
     fn end(&mut self) -> Result<()> {
         self.space();
         if self.at != self.text.len() { self.wrong("the end of the header") } else { Ok(()) }
     }
 
-    /// Takes `byte` after any space, if it is there.
+    /// Consumes `byte` after optional space, if it is next.
     fn take(&mut self, byte: u8) -> bool {
         self.space();
         let found = self.peek() == Some(byte);
@@ -157,7 +158,7 @@ impl Cursor<'_> {
         if self.take(byte) { Ok(()) } else { self.wrong(name) }
     }
 
-    /// An object; `field` gets each key and reads its value.
+    /// Parses an object; `field` receives each key and parses its value.
     fn object(&mut self, field: &mut dyn FnMut(&mut Self, String) -> Result<()>) -> Result<()> {
         self.expect(b'{', "`{`")?;
         if self.take(b'}') {
@@ -210,7 +211,7 @@ impl Cursor<'_> {
             return Ok(plain);
         }
         let mut code = self.hex()?;
-        // The two halves of a surrogate pair are one character.
+        // A surrogate pair encodes one character.
         if (0xd800..0xdc00).contains(&code) {
             if self.text.get(self.at..self.at.saturating_add(2)) != Some("\\u") {
                 return self.wrong("the second half of a surrogate pair");
@@ -240,7 +241,7 @@ impl Cursor<'_> {
         Ok(code)
     }
 
-    /// A list of integers, none negative.
+    /// A list of non-negative integers.
     fn numbers(&mut self) -> Result<Vec<u64>> {
         self.expect(b'[', "`[`")?;
         let mut out = Vec::new();
@@ -273,7 +274,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Any value, not looked at.
+    /// Skips a value.
     fn skip(&mut self, depth: u32) -> Result<()> {
         let Some(depth) = depth.checked_sub(1) else {
             fail!(Weights, "the header is nested more than {MAX_DEPTH} deep")

@@ -1,4 +1,5 @@
-//! Functions of the interface that describe the model. They need no handle, and return null, 0 or -1 for what does not exist.
+//! Functions of the interface that describe the model. They need no handle, and return null, 0 or
+//! -1 for anything that does not exist.
 
 use core::ffi::c_char;
 use core::ptr::null;
@@ -8,7 +9,7 @@ use crate::desc::{elem_name, model};
 use crate::sys;
 
 fn text(s: Option<Str>) -> *const c_char {
-    // The compiler writes a NUL after every string.
+    // The compiler terminates every string with a NUL.
     s.map_or(null(), |s| s.ptr.cast())
 }
 
@@ -20,7 +21,7 @@ fn nth<T>(rows: &'static [T], index: u64) -> Option<&'static T> {
     rows.get(usize::try_from(index).ok()?)
 }
 
-/// Everything about the model as text: entry points, parameters, variants.
+/// A human-readable summary of the model: entry points, parameters, variants.
 pub(crate) extern "C" fn attnc_info() -> *const c_char {
     text(Some(model().info))
 }
@@ -30,12 +31,12 @@ pub(crate) extern "C" fn attnc_model_name() -> *const c_char {
     text(Some(model().name))
 }
 
-/// What the model was compiled for.
+/// Target triple.
 pub(crate) extern "C" fn attnc_target() -> *const c_char {
     text(Some(model().target))
 }
 
-/// Number of variants (tiers of processors) in this `.so`.
+/// Number of variants (instruction sets and GPU architectures) in this `.so`.
 pub(crate) extern "C" fn attnc_variant_count() -> u64 {
     model().variants.len
 }
@@ -69,7 +70,7 @@ pub(crate) extern "C" fn attnc_entry_name(index: u64) -> *const c_char {
     text(entry(index).map(|e| e.name))
 }
 
-/// Signature of an entry point, as the program spells it.
+/// Signature of an entry point, as in the source.
 pub(crate) extern "C" fn attnc_entry_signature(index: u64) -> *const c_char {
     text(entry(index).map(|e| e.signature))
 }
@@ -135,12 +136,12 @@ pub(crate) extern "C" fn attnc_tap_count(index: u64) -> u64 {
     entry(index).map_or(0, |e| e.taps.len)
 }
 
-/// Path of a family of taps, `*` for an index into an array of layers.
+/// Path of a family of taps, with `*` for each index into an array of layers.
 pub(crate) extern "C" fn attnc_tap_name(index: u64, tap: u64) -> *const c_char {
     text(entry(index).and_then(|e| nth(e.taps.get(), tap)).map(|t| t.pattern))
 }
 
-/// What asking for a tap costs.
+/// The cost of requesting a tap, in words.
 pub(crate) extern "C" fn attnc_tap_cost(index: u64, tap: u64) -> *const c_char {
     text(entry(index).and_then(|e| nth(e.taps.get(), tap)).map(|t| t.cost))
 }
@@ -150,7 +151,7 @@ pub(crate) extern "C" fn attnc_parameter_count() -> u64 {
     model().params.len
 }
 
-/// Name of a family of parameters, `*` for an index into an array of layers.
+/// Name of a family of parameters, with `*` for each index into an array of layers.
 pub(crate) extern "C" fn attnc_parameter_name(index: u64) -> *const c_char {
     text(nth(model().params.get(), index).map(|p| p.pattern))
 }

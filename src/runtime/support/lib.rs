@@ -1,12 +1,14 @@
 //! The support library: the part of a `model.so` that is the same for every model.
 //!
-//! In: the model's descriptor (`../abi.rs`), which the linker puts beside it; calls from C. Out: a table of
-//! functions (`table.rs`), those of `api.rs`, `entry.rs`, `introspect.rs` and `python.rs`. It opens weights, checks the arguments of calls, gives the
-//! model's plans their memory and runs them. It knows no tensor operation.
+//! In: the model's descriptor (`../abi.rs`), which the linker places in the same library; calls
+//! from C. Out: a table of functions (`table.rs`), implemented in `api.rs`, `entry.rs`,
+//! `introspect.rs` and `python.rs`. It opens weights, checks the arguments of calls, allocates
+//! memory for the model's plans and runs them. It does not know any tensor operation.
 //!
-//! It is a separate `no_std`, `panic = "abort"` crate that needs only libc: `build.rs` compiles it to one object file, which the
-//! compiler embeds. It must not panic on any input: untrusted data is never indexed unchecked, its arithmetic is checked, and
-//! running out of memory is an error (`memory.rs`).
+//! It is a separate `no_std`, `panic = "abort"` crate that needs only libc: `build.rs` compiles it
+//! to one object file, which the compiler embeds. It must not panic on any input: untrusted data is
+//! never indexed unchecked, its arithmetic is checked, and running out of memory is an error
+//! (`memory.rs`).
 
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -52,7 +54,7 @@ mod taps;
 mod weight_files;
 mod weights;
 
-/// A bug in this library: says so and stops the process.
+/// A bug in this library: prints a message and aborts.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     struct Stderr;
@@ -66,7 +68,8 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     sys::abort_process()
 }
 
-/// `core` is compiled for unwinding and names this; with `panic = "abort"` it is never called.
+/// `core` is compiled for unwinding and refers to this symbol; with `panic = "abort"` it is never
+/// called.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 

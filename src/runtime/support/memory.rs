@@ -1,9 +1,10 @@
-//! Rust's global allocator, on top of the C library's; with a reserve for when that is exhausted.
+//! Rust's global allocator on top of the C library's, with a reserve for when that fails.
 //!
-//! What may be large, and what lives as long as a handle, is allocated fallibly (`try_reserve`,
-//! [`Buffer`](crate::sys::Buffer), [`try_box`](crate::sys::try_box)). Small allocations that live as long
-//! as a call, such as lists of a few pointers and the message of an error, cannot fail in Rust: they come from the reserve, and
-//! return to it, so a call that runs out of memory ends with a status and a message.
+//! Large allocations, and allocations that live as long as a handle, are fallible (`try_reserve`,
+//! [`Buffer`](crate::sys::Buffer), [`try_box`](crate::sys::try_box)). Small allocations that live
+//! as long as a call, such as short lists of pointers and an error message, cannot fail in Rust:
+//! they fall back to the reserve, so a call that runs out of memory ends with a status and a
+//! message.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -12,25 +13,25 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sys;
 
-/// Bytes of the reserve. They lie in memory that the system gives only once it is written to.
+/// Size of the reserve. The operating system commits its pages only when they are written.
 const SIZE: usize = 1 << 20;
-/// The smallest piece, 2 to this power.
+/// Log2 of the smallest piece.
 const SMALLEST: u32 = 4;
-/// Sizes of pieces, each twice the one before: up to 128 KiB.
+/// Number of size classes, each twice the previous one, up to 128 KiB.
 const KINDS: usize = 14;
 
-/// Memory that is handed out in pieces of some sizes; what comes back waits for the next of its size.
+/// An allocator with size classes; freed pieces go to the free list of their class.
 #[repr(C, align(16))]
 struct Reserve {
     memory: UnsafeCell<[u8; SIZE]>,
-    /// Bytes that were handed out at some time; a thread at a time has this and what follows.
+    /// Bytes allocated so far; protected by `taken`, like the next field.
     used: UnsafeCell<usize>,
-    /// The first free piece of each size, which begins with the address of the next.
+    /// Free list of each size class; a free piece begins with the address of the next one.
     free: UnsafeCell<[*mut u8; KINDS]>,
     taken: AtomicBool,
 }
 
-// SAFETY: who has set `taken` has the rest alone.
+// SAFETY: `taken` is a lock for the other fields.
 unsafe impl Sync for Reserve {}
 
 static RESERVE: Reserve = Reserve {
@@ -40,7 +41,7 @@ static RESERVE: Reserve = Reserve {
     taken: AtomicBool::new(false),
 };
 
-/// The kind of piece for this many bytes.
+/// The size class for this many bytes.
 fn kind_of(size: usize) -> Option<usize> {
     let power = size.max(1 << SMALLEST).checked_next_power_of_two()?.trailing_zeros();
     usize::try_from(power - SMALLEST).ok().filter(|kind| *kind < KINDS)
@@ -61,11 +62,12 @@ impl Reserve {
         (start..start + SIZE).contains(&(pointer as usize))
     }
 
-    /// A piece of at least this many bytes; null where there is none.
+    /// Allocates at least `size` bytes; null if the reserve is exhausted.
     fn take(&self, size: usize) -> *mut u8 {
         let Some(kind) = kind_of(size) else { return null_mut() };
         let bytes = 1usize << (SMALLEST as usize + kind);
-        // SAFETY: locked; a free piece begins with the address of the next, and what is beyond `used` nobody has.
+        // SAFETY: locked; a free piece begins with the address of the next, and memory beyond
+        // `used` is unallocated.
         self.locked(|| unsafe {
             let first = self.free.get().cast::<*mut u8>().add(kind);
             if !(*first).is_null() {
@@ -83,13 +85,13 @@ impl Reserve {
         })
     }
 
-    /// Takes a piece back.
+    /// Frees a piece.
     ///
     /// # Safety
-    /// It came from [`Reserve::take`] for this size.
+    /// It came from [`Reserve::take`] with this size.
     unsafe fn give(&self, piece: *mut u8, size: usize) {
         let Some(kind) = kind_of(size) else { return };
-        // SAFETY: locked; the piece has space for an address, and is nobody's now.
+        // SAFETY: locked; the piece has space for an address, and is no longer in use.
         self.locked(|| unsafe {
             let first = self.free.get().cast::<*mut u8>().add(kind);
             piece.cast::<*mut u8>().write(*first);
@@ -98,11 +100,10 @@ impl Reserve {
     }
 }
 
-/// The allocator.
 struct LibcAllocator;
 
-// SAFETY: malloc and free have the contract of a global allocator, up to their alignment of 16, which is checked; pieces of
-// the reserve are aligned to that too, and go back to it.
+// SAFETY: malloc and free have the contract of a global allocator up to an alignment of 16, which
+// is checked; pieces of the reserve have this alignment too, and are returned to it.
 unsafe impl GlobalAlloc for LibcAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > 16 {
@@ -119,7 +120,7 @@ unsafe impl GlobalAlloc for LibcAllocator {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the pointer came from `alloc` for this layout; what is copied fits both.
+        // SAFETY: the pointer came from `alloc` for this layout; the copied bytes fit both.
         unsafe {
             if !RESERVE.owns(pointer) {
                 let found = sys::realloc(pointer, size.max(1));

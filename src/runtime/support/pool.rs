@@ -1,14 +1,17 @@
-//! The threads of a model: a launch's grid points are handed out to them in ranges (`ranges`).
+//! The thread pool of a model: distributes a launch's grid points over threads, in ranges
+//! (`ranges`).
 //!
-//! A pool has one thread less than the model was opened with; the calling thread works too. One launch at a time uses the
-//! pool; a concurrent launch of another session runs only on its calling thread. Which thread runs a grid point never affects
-//! results, because grid points are independent. The caller never waits for a thread that has not begun, so a forked process,
-//! which has lost the threads, is only slower.
+//! A pool has one thread fewer than the model was opened with, because the calling thread works
+//! too. One launch at a time uses the pool; a concurrent launch of another session runs on its
+//! calling thread alone. Which thread runs a grid point never affects results, because grid points
+//! are independent. The caller never waits for a thread that has not entered the launch, so a
+//! forked process, which has lost the threads, is only slower.
 //!
-//! A token needs a hundred launches in a few milliseconds, so a launch must transfer few cache lines between cores; each
-//! transfer takes as long as reading memory where cores share no cache. The description of a launch, and which threads are in
-//! it, is one cache line ([`Board`]), which idle threads poll; only sleeping threads use locks. While they poll, threads
-//! prefetch what they will read next (`ahead`). The caller runs small launches alone.
+//! A token needs a hundred launches in a few milliseconds, so a launch must transfer few cache
+//! lines between cores; each transfer takes as long as reading memory if cores share no cache. The
+//! description of a launch, and the number of threads in it, is one cache line ([`Board`]), which
+//! idle threads poll; only sleeping threads use locks. While polling, threads prefetch what they
+//! will read next (`ahead`). The caller runs small launches alone.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,35 +25,36 @@ use crate::float_mode::DefaultMode;
 use crate::ranges::Ranges;
 use crate::sys::{Buffer, Condition, Mutex, Thread, clock, process, processors, try_box};
 
-/// Threads that a model may have.
+/// Maximum number of threads of a model.
 const MOST_THREADS: usize = 256;
-/// Looks at a flag before a thread goes to sleep, with a pause after each: a tenth of a millisecond or two. Launches that
-/// follow each other are closer.
+/// Polls of a flag, with a pause after each, before a thread goes to sleep: 0.1 to 0.2 ms.
+/// Consecutive launches are closer together.
 const SPINS: u32 = 4000;
-/// No thread is woken for what would take less than this, in nanoseconds. Those that are awake take part in any case.
+/// Sleeping threads are woken only for at least this much work, in nanoseconds. Threads that are
+/// awake always take part.
 const WORTHWHILE: i64 = 15_000;
-/// One in this many points is timed to estimate how long the others will take.
+/// One in this many points is timed to estimate the time of the rest.
 const TRIED: u32 = 64;
-/// A kernel that is given fewer bytes is not worth telling anybody about, in any state of the threads: it takes about
-/// as long as that, or less.
+/// A kernel with fewer bytes of buffers is too small to be worth publishing to the pool, whatever
+/// the state of its threads: it takes about as long as publishing, or less.
 const SMALL: i64 = 8 << 10;
-/// Points that are handed out at a time.
+/// Limit on points distributed at a time.
 const MOST_POINTS: i64 = u32::MAX as i64;
 
-/// What generated code reported, and where.
+/// An error reported by generated code, and where.
 #[derive(Clone, Copy)]
 pub(crate) struct Report {
-    /// First grid point of the range in which it happened; `i64::MAX` where nothing did.
+    /// First grid point of the range in which it occurred; `i64::MAX` if there is no error.
     pub(crate) start: i64,
     pub(crate) site: i64,
     pub(crate) values: [i64; 3],
 }
 
 impl Report {
-    /// Nothing.
+    /// No error.
     pub(crate) const NONE: Report = Report { start: i64::MAX, site: -1, values: [0; 3] };
 
-    /// The one of two that happened in the lower range.
+    /// The report of the lower range.
     fn lower(self, other: Report) -> Report {
         if other.start < self.start { other } else { self }
     }
@@ -63,22 +67,22 @@ pub(crate) struct Work {
     pub(crate) args: *const u64,
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// Scratch of the first thread, and bytes to that of the next.
+    /// Scratch of the first thread, and its stride in bytes per thread.
     pub(crate) scratch: *mut u8,
     pub(crate) stride: usize,
-    /// Bytes of the buffers that it is given.
+    /// Total size of the kernel's buffers.
     pub(crate) bytes: i64,
-    /// What a later launch will read.
+    /// Weights that a later launch will read.
     pub(crate) next: Next,
-    /// Are the last points to be done first?
+    /// Start with the last points.
     pub(crate) backward: bool,
 }
 
-/// Parts of a launch that one thread does backward, a part forward.
+/// A backward launch on a single thread runs this many parts in reverse order, each part forward.
 const PARTS: i64 = 16;
 
 impl Work {
-    /// Runs all points on this thread, and gives the report of the lowest range that had one.
+    /// Runs all points on this thread; returns the report of the lowest range that has one.
     ///
     /// # Safety
     /// As [`Work::run`].
@@ -94,7 +98,7 @@ impl Work {
         lowest
     }
 
-    /// Runs a range on this thread, with a context of its own to report to.
+    /// Runs a range on this thread, with a copy of the context for its report.
     ///
     /// # Safety
     /// The kernel, its arguments and the context belong together; `worker` has scratch.
@@ -115,35 +119,38 @@ impl Work {
     }
 }
 
-/// A launch that the pool is doing, as its threads see it. It begins a cache line, and the fields up to `stride` fill it.
+/// The current launch of the pool, as its threads see it. Aligned to a cache line, which the fields
+/// up to `stride` fill.
 #[repr(C)]
 struct Board {
-    /// Launches so far, above [`OPEN`], [`AWAITED`] and the number of threads in the launch, the caller not counted.
+    /// Launch counter in the high bits, then [`AWAITED`], [`OPEN`] and the number of threads in the
+    /// launch, without the caller.
     state: AtomicU64,
     args: AtomicPtr<u64>,
     ctx: AtomicPtr<PlanContext>,
-    /// The rest of what it is. Written by the caller while nobody is in; read by those who are in.
+    /// The other fields of the launch. Written by the caller while no thread is inside; read by the
+    /// threads inside.
     kernel: UnsafeCell<Option<Kernel>>,
     start: UnsafeCell<i64>,
     end: UnsafeCell<i64>,
     scratch: UnsafeCell<*mut u8>,
     stride: UnsafeCell<usize>,
     next: UnsafeCell<Next>,
-    /// No range from here on is of interest: a lower one had a report.
+    /// Ranges at or above this point are skipped: a lower one reported an error.
     stop: AtomicI64,
 }
 
 /// Threads may enter the launch.
 const OPEN: u64 = 1 << 16;
-/// The caller sleeps until the last one has left.
+/// The caller sleeps until the last thread leaves.
 const AWAITED: u64 = 1 << 17;
-/// One launch more.
+/// Increment of the launch counter.
 const LAUNCH: u64 = 1 << 18;
-/// The number of threads.
+/// Mask of the number of threads.
 const INSIDE: u64 = OPEN - 1;
 
 impl Board {
-    /// Nothing was launched yet.
+    /// No launch yet.
     fn new() -> Board {
         Board {
             state: AtomicU64::new(0),
@@ -159,17 +166,17 @@ impl Board {
         }
     }
 
-    /// The launch that a state belongs to.
+    /// The launch counter of a state.
     fn launch_of(state: u64) -> u64 {
         state / LAUNCH
     }
 
-    /// Shows `work` to all threads.
+    /// Publishes `work` to all threads.
     ///
     /// # Safety
-    /// The last launch is closed, and nobody is in it.
+    /// The last launch is closed, and no thread is in it.
     unsafe fn post(&self, ctx: *const PlanContext, work: &Work) {
-        // SAFETY: nobody reads it, by the contract above.
+        // SAFETY: no thread reads it, by the contract above.
         unsafe {
             *self.kernel.get() = Some(work.kernel);
             *self.start.get() = work.start;
@@ -185,7 +192,7 @@ impl Board {
         self.state.store((launch * LAUNCH) | OPEN, Ordering::Release);
     }
 
-    /// Enters the launch of `state`; false where it is closed, or another one.
+    /// Enters the launch of `state`; false if it is closed or superseded.
     fn enter(&self, mut state: u64) -> bool {
         let launch = Board::launch_of(state);
         while state & OPEN != 0 && Board::launch_of(state) == launch {
@@ -197,12 +204,12 @@ impl Board {
         false
     }
 
-    /// The launch, for those who are in it.
+    /// The launch, for threads inside it.
     ///
     /// # Safety
     /// This thread has entered, and has not left.
     unsafe fn work(&self) -> Option<(Work, *const PlanContext)> {
-        // SAFETY: the caller of the launch waits for those who are in before it writes.
+        // SAFETY: the caller waits for the threads inside before it writes again.
         let work = unsafe {
             Work {
                 kernel: (*self.kernel.get())?,
@@ -219,7 +226,7 @@ impl Board {
         Some((work, self.ctx.load(Ordering::Relaxed)))
     }
 
-    /// Runs a range, unless a lower one had a report; ranges above one that has it are not run any more.
+    /// Runs a range, unless a lower one reported an error.
     ///
     /// # Safety
     /// As [`Pool::run`].
@@ -240,35 +247,36 @@ impl Board {
 struct Shared {
     /// A [`Board`], aligned to cache lines.
     board: Buffer,
-    /// A launch has the pool.
+    /// A launch is using the pool.
     busy: AtomicBool,
-    /// Threads that sleep. Changed under the lock.
+    /// Number of sleeping threads. Changed under the lock.
     sleepers: AtomicU64,
     lock: Mutex,
-    /// There is a launch, or it is time to stop.
+    /// Signals a launch, or that threads shall stop.
     wake: Condition,
-    /// No thread is in the launch any more.
+    /// Signals that all threads have left the launch.
     done: Condition,
-    /// The points of the launch.
+    /// The points of the current launch.
     ranges: Ranges,
-    /// The threads shall end. Changed under the lock, before the state of the board is.
+    /// Threads shall exit. Changed under the lock, before the state of the board.
     stop: AtomicBool,
-    /// What threads reported in this launch; the lock guards it.
+    /// Report of the pool's threads in this launch; guarded by the lock.
     report: UnsafeCell<Report>,
 }
 
-// SAFETY: `report` is used under the lock; how the board is used is said there.
+// SAFETY: `report` is used under the lock; for the board see there.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
 
 impl Shared {
     fn board(&self) -> &Board {
-        // SAFETY: `Pool::new` has put it there, and the buffer lives as long as this.
+        // SAFETY: initialised by `Pool::new`, and the buffer lives as long as `self`.
         unsafe { &*self.board.pointer().cast::<Board>() }
     }
 
-    /// Takes ranges until none is left; gives the report of the lowest of this thread that had one.
+    /// Runs ranges until none is left; returns the report of this thread's lowest range that has
+    /// one.
     ///
     /// # Safety
     /// As [`Pool::run`].
@@ -282,27 +290,27 @@ impl Shared {
     }
 }
 
-/// The threads of a model.
+/// The thread pool of a model.
 pub(crate) struct Pool {
     shared: ManuallyDrop<Box<Shared>>,
     threads: Vec<Thread>,
-    /// A process that was forked from this one has no threads to join.
+    /// Process id at creation: a forked process has no threads to join.
     process: i32,
 }
 
-/// What a new thread is given.
+/// The argument of a new thread.
 struct Start {
     shared: *const Shared,
     worker: usize,
 }
 
 impl Pool {
-    /// A pool for `threads` threads, the caller's among them; 0 is one for each processor. Where the system refuses
-    /// some, there are fewer. `None` where there is no memory.
+    /// A pool with `threads` threads, including the caller's; 0 means one per processor. There are
+    /// fewer if the system refuses to start some. `None` if out of memory.
     pub(crate) fn new(threads: usize) -> Option<Pool> {
         let wanted = if threads == 0 { processors() } else { threads }.clamp(1, MOST_THREADS);
         let board = Buffer::new(size_of::<Board>() as u64)?;
-        // SAFETY: as large as that, and aligned to more.
+        // SAFETY: the buffer is large enough, and more strictly aligned.
         unsafe { board.pointer().cast::<Board>().write(Board::new()) };
         let shared = try_box(Shared {
             board,
@@ -320,7 +328,7 @@ impl Pool {
         for worker in 1..wanted {
             let Some(start) = try_box(Start { shared: &raw const *shared, worker }) else { break };
             let start = Box::into_raw(start);
-            // SAFETY: the thread takes the box; the pool joins it before `shared` goes.
+            // SAFETY: the thread takes the box; the pool joins it before `shared` is dropped.
             match unsafe { Thread::start(enter, start.cast()) } {
                 Some(t) => threads.push(t),
                 None => {
@@ -333,21 +341,23 @@ impl Pool {
         Some(Pool { shared: ManuallyDrop::new(shared), threads, process: process() })
     }
 
-    /// Threads that may work at once, the caller among them.
+    /// Number of threads that may work concurrently, including the caller.
     pub(crate) fn width(&self) -> usize {
         self.threads.len() + 1
     }
 
-    /// Has it any threads? A process that was forked has none, and one of them may have held the lock.
+    /// Does the pool have threads? A forked process has none, and a lost thread may have held the
+    /// lock.
     pub(crate) fn has_threads(&self) -> bool {
         !self.threads.is_empty() && self.process == process()
     }
 
-    /// Runs `work`, in parallel where that pays, and gives the report of the lowest range that had one.
+    /// Runs `work`, in parallel where that is profitable; returns the report of the lowest range
+    /// that has one.
     ///
     /// # Safety
-    /// The kernel, its arguments and the context belong together; there is scratch for [`Pool::width`] threads, and
-    /// [`Pool::has_threads`].
+    /// The kernel, its arguments and the context belong together; there is scratch for
+    /// [`Pool::width`] threads; and [`Pool::has_threads`] is true.
     pub(crate) unsafe fn run(&self, ctx: *const PlanContext, work: Work) -> Report {
         // SAFETY: passed on.
         unsafe {
@@ -366,14 +376,15 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::run`], by all threads; this launch has the pool.
+    /// [`Pool::run`] on all threads; this launch has acquired the pool.
     unsafe fn share(&self, ctx: *const PlanContext, work: Work) -> Report {
         let (shared, board) = (&**self.shared, self.shared.board());
         let total = u32::try_from(work.end - work.start).unwrap_or(0);
         shared.ranges.reset(total, work.backward);
-        // SAFETY: this launch has the pool, and the last one that had it has closed the board.
+        // SAFETY: this launch has the pool, and the previous one has closed the board.
         unsafe { board.post(ctx, &work) };
-        // Threads that are awake see it. Whether it is worthwhile to wake the others is decided after its first points.
+        // Threads that are awake see the launch. Whether to wake the others is decided after its
+        // first points.
         let sleep = || shared.sleepers.load(Ordering::Relaxed) > 0;
         let mut own = Report::NONE;
         let known = if sleep() { (total / TRIED).max(1) } else { u32::MAX };
@@ -381,7 +392,8 @@ impl Pool {
         if let Some((start, end)) = shared.ranges.take(0, known) {
             // SAFETY: as the caller promises.
             own = unsafe { board.range(ctx, &work, 0, (start, end)) };
-            // Without a fence, one that went to sleep when the launch was posted is seen only now, and has not seen it.
+            // Without a fence, a thread that went to sleep while the launch was posted is visible
+            // only now, and has not seen the launch.
             if own.site < 0 && sleep() {
                 let taken = i64::from(end - start);
                 let left = (clock() - before).max(0).saturating_mul(i64::from(total) - taken) / taken;
@@ -393,7 +405,7 @@ impl Pool {
         }
         // SAFETY: as the caller promises.
         own = own.lower(unsafe { shared.work(ctx, &work, 0) });
-        // No thread enters any more; those inside will soon be done.
+        // No thread can enter any more; threads inside will finish soon.
         let inside = |state: u64| state & INSIDE > 0;
         if inside(board.state.fetch_and(!OPEN, Ordering::AcqRel)) {
             let mut ahead = Ahead::new(work.next, 0, shared.ranges.threads());
@@ -406,7 +418,7 @@ impl Pool {
                 }
             }
         }
-        // A range that reported an error has stopped those after it.
+        // A range that reported an error has stopped later ones.
         if board.stop.load(Ordering::Relaxed) < work.end {
             let _held = shared.lock.lock();
             // SAFETY: the lock is held.
@@ -425,19 +437,19 @@ impl Drop for Pool {
         {
             let _held = self.shared.lock.lock();
             self.shared.stop.store(true, Ordering::Relaxed);
-            // A launch that no thread may enter.
+            // A launch that no thread may enter, to make all threads check `stop`.
             self.shared.board().state.fetch_add(LAUNCH, Ordering::Release);
             self.shared.wake.wake_all();
         }
         for t in self.threads.drain(..) {
             t.join();
         }
-        // SAFETY: not used again, and no thread has it.
+        // SAFETY: not used again, and no thread refers to it.
         unsafe { ManuallyDrop::drop(&mut self.shared) };
     }
 }
 
-/// Looks at `holds` for a while, and fetches ahead meanwhile.
+/// Polls `holds` for a while, prefetching meanwhile.
 fn spin(ahead: &mut Ahead, holds: impl Fn() -> bool) -> bool {
     for _ in 0..SPINS {
         if holds() {
@@ -450,9 +462,9 @@ fn spin(ahead: &mut Ahead, holds: impl Fn() -> bool) -> bool {
     holds()
 }
 
-/// What a thread of the pool does, from beginning to end.
+/// Entry point of the pool's threads.
 unsafe extern "C" fn enter(start: *mut u8) -> *mut u8 {
-    // SAFETY: the box of `Pool::new`, for this thread alone; the pool outlives the thread.
+    // SAFETY: the box from `Pool::new`, passed to this thread alone; the pool outlives the thread.
     let (shared, worker) = unsafe {
         let start = Box::from_raw(start.cast::<Start>());
         (&*start.shared, start.worker)
@@ -473,7 +485,7 @@ unsafe extern "C" fn enter(start: *mut u8) -> *mut u8 {
         }
         let state = board.state.load(Ordering::Acquire);
         seen = Board::launch_of(state);
-        // The next data is on other cache lines, all of which can be fetched at the same time.
+        // The other data is on other cache lines, which can all be fetched concurrently.
         ahead::fetch_line(board.args.load(Ordering::Relaxed).cast());
         ahead::fetch_line(board.ctx.load(Ordering::Relaxed).cast());
         ahead::fetch_line(shared.ranges.line_of(worker));
@@ -485,7 +497,7 @@ unsafe extern "C" fn enter(start: *mut u8) -> *mut u8 {
         }
         // SAFETY: this thread is in the launch, whose caller waits for it.
         if let Some((work, ctx)) = unsafe { board.work() } {
-            // SAFETY: the caller of the launch promises what `work` asks for.
+            // SAFETY: the caller of the launch guarantees the contract of `work`.
             let report = unsafe { shared.work(ctx, &work, worker) };
             if report.site >= 0 {
                 let _held = shared.lock.lock();

@@ -1,16 +1,16 @@
-//! Profiling: how long each launch of a session's last call took.
+//! Profiling: the duration of each launch of a session's last call.
 //!
-//! A launch is identified by its position in the call, which only the plan decides. Without profiling, a call does not read the
-//! clock for it.
+//! A launch is identified by its position in the call, which is determined by the plan. Without
+//! profiling, a call does not read the clock for it.
 
 use alloc::vec::Vec;
 
-/// A launch that has ended.
+/// A completed launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Launched {
-    /// Points of its grid.
+    /// Grid points.
     pub(crate) points: i64,
-    /// Nanoseconds from its beginning to its end.
+    /// Duration in nanoseconds.
     pub(crate) time: i64,
 }
 
@@ -21,17 +21,17 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// One that keeps the launches of each call, or nothing.
+    /// Records the launches of each call, or nothing.
     pub(crate) const fn new(on: bool) -> Profile {
         Profile { on, launches: Vec::new() }
     }
 
-    /// The launches of the last call; empty where they were not timed.
+    /// The launches of the last call; empty if they were not timed.
     pub(crate) fn launches(&self) -> &[Launched] {
         &self.launches
     }
 
-    /// A call begins: forgets the last one. `None` where nobody asks.
+    /// Called at the start of a call: clears the last one. `None` if profiling is off.
     pub(crate) fn begin(&mut self) -> Option<&mut Vec<Launched>> {
         self.launches.clear();
         self.on.then_some(&mut self.launches)

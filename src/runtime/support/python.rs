@@ -1,13 +1,15 @@
-//! `import model` where `model.so` and `model.py` lie side by side.
+//! `import model` with `model.so` and `model.py` in the same folder.
 //!
-//! Python takes a `.so` for an extension module and prefers it to the `.py` of the same name. So the library is one: the
-//! linker gives it `PyInit_<stem>` as a second name of [`attnc_python_init`] (`link.rs`), and the module that Python
-//! gets is the wrapper, `model.py`, loaded from its place beside the library.
+//! Python treats a `.so` as an extension module and prefers it to a `.py` of the same name. So the
+//! library is one: the linker adds `PyInit_<stem>` as an alias of [`attnc_python_init`]
+//! (`link.rs`), and the resulting module is the wrapper `model.py`, loaded from the folder of the
+//! library.
 //!
-//! And calls from Python that a signal can interrupt: [`attnc_python_call`].
+//! Also calls from Python that a signal can interrupt: [`attnc_python_call`].
 //!
-//! Nothing here needs Python: its C functions are looked up in the process that is importing, and no other calls this.
-//! Only what is the same in every CPython since 3.5 is used; it must not know what the wrapper does.
+//! Nothing here depends on libpython: its C functions are looked up in the importing process. Only
+//! functions that are the same in every CPython since 3.5 are used; the contents of the wrapper
+//! must not be known here.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -28,7 +30,7 @@ unsafe extern "C" {
 
 type Object = *mut c_void;
 
-/// What is run in place of a module's code, with `spec` from the import system; it leaves `module`.
+/// Executed in place of a module's code, with `spec` from the import system; defines `module`.
 const LOAD_WRAPPER: &CStr = c"
 import os, sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -51,7 +53,7 @@ place.loader.exec_module(module)
 module.__attnc_wrapper__ = path
 ";
 
-/// CPython's `PyModuleDef` (PEP 489), its head included.
+/// CPython's `PyModuleDef` (PEP 489), including its head.
 #[repr(C)]
 struct ModuleDef {
     refcount: isize,
@@ -79,10 +81,10 @@ struct Slot {
 #[repr(transparent)]
 struct Shared<T>(UnsafeCell<T>);
 
-// SAFETY: Python alone touches the definition, under its own lock.
+// SAFETY: only Python accesses the definition, under the GIL.
 unsafe impl<T> Sync for Shared<T> {}
 
-/// `Py_mod_create`: the function below makes the module; then the end of the list.
+/// `Py_mod_create`, whose function makes the module, and the terminator.
 static SLOTS: Shared<[Slot; 2]> =
     Shared(UnsafeCell::new([Slot { id: 1, value: create as *const c_void }, Slot { id: 0, value: null_mut() }]));
 
@@ -102,24 +104,26 @@ static DEFINITION: Shared<ModuleDef> = Shared(UnsafeCell::new(ModuleDef {
     free: null_mut(),
 }));
 
-/// One of Python's functions, or null where there is none of this name.
+/// One of Python's functions, or null if there is no function of this name.
 fn python(name: &CStr) -> *mut c_void {
-    // SAFETY: a null library means all that the process has loaded.
+    // SAFETY: a null handle searches everything that the process has loaded.
     unsafe { dlsym(null_mut(), name.as_ptr()) }
 }
 
-/// What Python calls first, as `PyInit_<stem>`: hands over the definition.
+/// The module's initialisation function `PyInit_<stem>`: returns the definition.
 #[unsafe(no_mangle)]
 pub extern "C" fn attnc_python_init() -> Object {
     let init = python(c"PyModuleDef_Init");
     if init.is_null() {
         return null_mut();
     }
-    // SAFETY: `PyObject *PyModuleDef_Init(PyModuleDef *)`, and the definition lives as long as the library.
+    // SAFETY: `PyObject *PyModuleDef_Init(PyModuleDef *)`, and the definition lives as long as the
+    // library.
     unsafe { transmute::<*mut c_void, extern "C" fn(*mut ModuleDef) -> Object>(init)(DEFINITION.0.get()) }
 }
 
-/// Makes the module: runs the wrapper beside the library. Null with Python's exception set where that fails.
+/// Makes the module: runs the wrapper beside the library. Returns null with a Python exception set
+/// on failure.
 extern "C" fn create(spec: Object, _: *mut ModuleDef) -> Object {
     const FILE_INPUT: c_int = 257;
     let functions = [
@@ -135,7 +139,7 @@ extern "C" fn create(spec: Object, _: *mut ModuleDef) -> Object {
         return null_mut();
     }
     let [new, set, run, get, keep, release, builtins] = functions;
-    // SAFETY: these are the signatures of Python's documented functions; Python's lock is held by the import.
+    // SAFETY: these are the signatures of Python's documented functions; the import holds the GIL.
     unsafe {
         let new = transmute::<*mut c_void, extern "C" fn() -> Object>(new);
         let set = transmute::<*mut c_void, extern "C" fn(Object, *const c_char, Object) -> c_int>(set);
@@ -162,21 +166,21 @@ extern "C" fn create(spec: Object, _: *mut ModuleDef) -> Object {
     }
 }
 
-/// Python's functions that a call needs.
+/// Python's functions needed during a call.
 struct Interpreter {
     save: extern "C" fn() -> Object,
     restore: extern "C" fn(Object),
     check_signals: extern "C" fn() -> c_int,
-    /// What `save` gave.
+    /// The thread state that `save` returned.
     thread: Object,
 }
 
-/// [`attnc_call_taps`](crate::entry::attnc_call_taps) for CPython: called with Python's lock held, which is given up during the
-/// call. On the first thread of the process, where Python runs the handlers of signals, they are run during the call too.
-/// Where one raises an exception, the call ends with it set.
+/// [`attnc_call_taps`](crate::entry::attnc_call_taps) for CPython: called with the GIL held, which
+/// is released during the call. On the main thread, where Python runs signal handlers, they also
+/// run during the call. If one raises an exception, the call ends with it set.
 ///
 /// # Safety
-/// As `attnc_call_taps`; Python's lock is held.
+/// As `attnc_call_taps`; the GIL is held.
 pub(crate) unsafe extern "C" fn attnc_python_call(
     session: *mut Session,
     entry: u64,
@@ -194,8 +198,8 @@ pub(crate) unsafe extern "C" fn attnc_python_call(
         // SAFETY: by the contract above.
         return unsafe { call_taps(session, &given, None) };
     }
-    // SAFETY: these are the signatures of Python's documented functions; Python's lock is held until `save`, and again from
-    // `restore` on.
+    // SAFETY: these are the signatures of Python's documented functions; the GIL is held until
+    // `save`, and again after `restore`.
     unsafe {
         let mut python = Interpreter {
             save: transmute::<*mut c_void, extern "C" fn() -> Object>(save),
@@ -211,14 +215,15 @@ pub(crate) unsafe extern "C" fn attnc_python_call(
     }
 }
 
-/// What a capsule of DLPack is called until somebody takes the tensor.
+/// Name of a DLPack capsule until its tensor is consumed.
 const CAPSULE: &CStr = c"dltensor";
 
-/// Wraps a result of [`attnc_call_on_device`](crate::entry::attnc_call_on_device) in a capsule, as DLPack wants it: the tensor is
-/// freed with the capsule, unless somebody has taken it by then. Null, with Python's exception set, where there is no memory.
+/// Wraps a result of [`attnc_call_on_device`](crate::entry::attnc_call_on_device) in a DLPack
+/// capsule: the tensor is freed with the capsule, unless it was consumed before. Returns null, with
+/// a Python exception set, if out of memory.
 ///
 /// # Safety
-/// `tensor` is such a result, which is the capsule's from here on; Python's lock is held.
+/// `tensor` is such a result, and ownership passes to the capsule; the GIL is held.
 pub(crate) unsafe extern "C" fn attnc_python_capsule(tensor: *mut DLManagedTensor) -> Object {
     let new = python(c"PyCapsule_New");
     if new.is_null() || tensor.is_null() {
@@ -229,13 +234,14 @@ pub(crate) unsafe extern "C" fn attnc_python_capsule(tensor: *mut DLManagedTenso
     unsafe { transmute::<*mut c_void, New>(new)(tensor.cast(), CAPSULE.as_ptr(), free_capsule) }
 }
 
-/// Python has no use for a capsule any more.
+/// Destructor of a capsule.
 unsafe extern "C" fn free_capsule(capsule: Object) {
     let (is_valid, get) = (python(c"PyCapsule_IsValid"), python(c"PyCapsule_GetPointer"));
     if is_valid.is_null() || get.is_null() {
         return;
     }
-    // SAFETY: the signatures of Python's documented functions; a capsule that still has its name still has its tensor.
+    // SAFETY: the signatures of Python's documented functions; a capsule that still has its name
+    // still owns its tensor.
     unsafe {
         let is_valid = transmute::<*mut c_void, unsafe extern "C" fn(Object, *const c_char) -> c_int>(is_valid);
         let get = transmute::<*mut c_void, unsafe extern "C" fn(Object, *const c_char) -> *mut c_void>(get);
@@ -249,7 +255,7 @@ unsafe extern "C" fn free_capsule(capsule: Object) {
     }
 }
 
-/// Runs the handlers of signals that have come; not 0 where one raised an exception.
+/// Runs pending signal handlers; returns non-zero if one raised an exception.
 unsafe extern "C" fn run_handlers(context: *mut c_void) -> i32 {
     if !is_first_thread() {
         return 0;
@@ -264,7 +270,8 @@ unsafe extern "C" fn run_handlers(context: *mut c_void) -> i32 {
     }
 }
 
-/// Addresses of `PyEval_SaveThread`, `PyEval_RestoreThread` and `PyErr_CheckSignals`, looked up once.
+/// Addresses of `PyEval_SaveThread`, `PyEval_RestoreThread` and `PyErr_CheckSignals`, looked up
+/// once.
 struct Found {
     looked: AtomicBool,
     addresses: [AtomicPtr<c_void>; 3],

@@ -1,31 +1,33 @@
-//! How the grid points of a launch are handed out to threads.
+//! Distribution of a launch's grid points to threads.
 //!
-//! In: how many points there are. Out: ranges, each point in one of them.
+//! In: the number of points. Out: disjoint ranges that cover all of them.
 //!
-//! This is affinity scheduling with work stealing (Markatos and LeBlanc 1994). All threads begin with parts of equal length. A
-//! thread takes a quarter of its remaining part at a time, from the front; when it has none left, it steals half of the longest
-//! remaining part. So a thread reads memory in order nearly to the end, which a product of few rows needs: with ranges from one
-//! shared counter, each begins at addresses that no prefetcher has seen, and 4-bit weights were read a fifth slower. And until
-//! they run out, threads use only their own cache line. A launch that goes backward takes from the back, and steals at the front.
+//! Affinity scheduling with work stealing (Markatos and LeBlanc 1994). All threads start with parts
+//! of equal length. A thread takes a quarter of its remaining part at a time, from the front; when
+//! it has none left, it steals half of the longest remaining part. So a thread reads memory
+//! sequentially nearly to the end, as matmuls with few rows require: if ranges came from one shared
+//! counter, each would begin at an address unknown to the prefetcher, and 4-bit weights were read a
+//! fifth slower. And until parts run out, threads use only their own cache line. A backward launch
+//! takes from the back, and steals at the front.
 //!
-//! What it must not know: what is done with the points.
+//! It must not know what is done with the points.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Of what is left of its part, a thread takes one in this many.
+/// A thread takes one in this many of its remaining points.
 const OWN: u32 = 4;
 
-/// What is left of a thread's part: its end below, its start above. Each lies on lines of its own.
+/// The rest of a thread's part: its end in the low half, its start in the high half. Each has cache
+/// lines of its own.
 #[repr(C)]
 struct Part {
     left: AtomicU64,
-    /// Is it taken from the back? The same in all parts.
+    /// Points are taken from the back. The same in all parts.
     backward: AtomicBool,
     apart: [u64; 14],
 }
 
-/// The parts of all threads.
 pub(crate) struct Ranges(Vec<Part>);
 
 fn packed(start: u32, end: u32) -> u64 {
@@ -37,7 +39,7 @@ fn unpacked(left: u64) -> (u32, u32) {
 }
 
 impl Ranges {
-    /// No points, for this many threads; `None` where there is no memory.
+    /// No points yet, for this many threads; `None` if out of memory.
     pub(crate) fn new(threads: usize) -> Option<Ranges> {
         let mut parts = Vec::new();
         parts.try_reserve_exact(threads).ok()?;
@@ -49,17 +51,18 @@ impl Ranges {
         Some(Ranges(parts))
     }
 
-    /// Threads that have parts.
+    /// Number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.0.len()
     }
 
-    /// Where the rest of a thread's part is kept.
+    /// Address of the cache line with a thread's part.
     pub(crate) fn line_of(&self, thread: usize) -> *const u8 {
         self.0.get(thread).map_or(core::ptr::null(), |part| (&raw const part.left).cast())
     }
 
-    /// Hands out the points `0..total`, those of a part from the back where it goes `backward`; no thread may be taking any.
+    /// Distributes the points `0..total`, taken from the back if `backward`; no thread may be
+    /// taking points concurrently.
     pub(crate) fn reset(&self, total: u32, backward: bool) {
         let threads = self.0.len().max(1) as u64;
         // Below 2^64: there are fewer threads than 2^32.
@@ -70,8 +73,8 @@ impl Ranges {
         }
     }
 
-    /// The next range of this thread, of at most this many points; `None` when all have been handed out, or are about to be
-    /// by a thread that has taken them.
+    /// The next range of this thread, of at most `most` points; `None` when all have been
+    /// distributed, or have just been stolen by a thread that will distribute them.
     pub(crate) fn take(&self, thread: usize, most: u32) -> Option<(u32, u32)> {
         let Part { left: own, backward, .. } = self.0.get(thread)?;
         let backward = backward.load(Ordering::Relaxed);
@@ -98,14 +101,15 @@ impl Ranges {
             if start >= end {
                 return None;
             }
-            // The owner keeps the end that it takes from, and of an odd number the smaller half.
+            // The owner keeps the end that it takes from; of an odd number, it keeps the smaller
+            // half.
             let middle = if backward { end - (end - start) / 2 } else { start + (end - start) / 2 };
             let (kept, stolen) = match backward {
                 false => ((start, middle), (middle, end)),
                 true => ((middle, end), (start, middle)),
             };
             if other.compare_exchange(left, packed(kept.0, kept.1), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                // Others leave an empty part alone.
+                // No other thread changes an empty part.
                 own.store(packed(stolen.0, stolen.1), Ordering::Relaxed);
             }
         }

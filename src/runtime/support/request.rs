@@ -1,5 +1,5 @@
-//! What every call has, on a CPU (`call.rs`) and on a GPU (`cuda/call.rs`): the request, what the session keeps between calls, the
-//! caller's question whether to continue, and the text of an error that generated code reports.
+//! Common parts of calls on a CPU (`call.rs`) and on a GPU (`cuda/call.rs`): the request, the
+//! session's memory, polling the caller, and the message of an error reported by generated code.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,26 +16,26 @@ use crate::profile::Profile;
 use crate::sys::{Buffer, clock};
 use crate::weights::Weights;
 
-/// What a session keeps between calls.
+/// Memory that a session keeps between calls.
 pub(crate) struct Memory {
     pub(crate) arena: Buffer,
     pub(crate) scratch: Buffer,
     states: Vec<Buffer>,
     pub(crate) state_data: Vec<*mut u8>,
     pub(crate) profile: Profile,
-    /// Asked in calls whether to continue.
+    /// Polled during calls.
     pub(crate) poll: Option<Poll>,
-    /// What it has on a GPU, where its model runs there. Then all memory above is empty.
+    /// The GPU part, if the model runs on a GPU. Then the other memory is empty.
     pub(crate) cuda: Option<session::Session>,
     pub(crate) changing: Changing,
 }
 
-/// The entry point whose call is changing the session's states, if one is. A call that fails leaves it here: the states are then in
-/// part those from before it and in part new, and no call runs until they are set to zero.
+/// The entry point whose call is changing the session's states, if any. It remains set if the call
+/// fails: the states may then be partly updated, and calls are rejected until they are reset.
 pub(crate) struct Changing(Option<&'static str>);
 
 impl Changing {
-    /// An entry point, whose arguments were accepted, is about to run.
+    /// A call with valid arguments is about to run.
     pub(crate) fn begin(&mut self, entry: &EntryDesc) -> Result<()> {
         let name = entry.name.get();
         if let Some(failed) = self.0 {
@@ -45,49 +45,49 @@ impl Changing {
         Ok(())
     }
 
-    /// The call was done in full.
+    /// The call has succeeded.
     pub(crate) fn end(&mut self) {
         self.0 = None;
     }
 }
 
-/// Why no call runs after one of `entry` that failed. (The interpreters say the same.)
+/// The error for calls after a failed call of `entry`. (The interpreters have the same message.)
 fn lost(entry: &str) -> String {
     alloc::format!("the states of this session were lost when a call of `{entry}` failed: reset the session")
 }
 
-/// A function of the caller's that says whether a call continues: 0, or anything else to end it.
+/// A callback that says whether a call continues: 0, or non-zero to end it.
 #[derive(Clone, Copy)]
 pub(crate) struct Poll {
     pub(crate) ask: unsafe extern "C" fn(context: *mut c_void) -> i32,
     pub(crate) context: *mut c_void,
 }
 
-/// A [`Poll`] during a call.
+/// State of a [`Poll`] during a call.
 pub(crate) struct Polling {
     poll: Poll,
-    /// Bytes that launches were given since the clock was looked at.
+    /// Buffer bytes of launches since the clock was last read.
     bytes: i64,
-    /// When it was asked last.
+    /// Time of the last poll.
     last: i64,
 }
 
 impl Polling {
-    /// Nanoseconds between two questions.
+    /// Minimum interval between polls, in nanoseconds.
     const APART: i64 = 50_000_000;
-    /// Looking at the clock takes longer than a small launch is worth: it is done once for this many bytes.
+    /// Reading the clock takes longer than a small launch, so it is read once for this many bytes.
     const BYTES: i64 = 256 << 10;
-    /// What a launch counts at least.
+    /// Minimum number of bytes that a launch counts as.
     const LEAST: i64 = 1 << 10;
 
     pub(crate) fn new(poll: Poll) -> Polling {
         Polling { poll, bytes: 0, last: clock() }
     }
 
-    /// Shall the call end before a launch that is given this many bytes?
+    /// Should the call end, before a launch with this many bytes of buffers?
     ///
     /// # Safety
-    /// The function may be called now, on this thread.
+    /// The callback may be called now, on this thread.
     pub(crate) unsafe fn ends(&mut self, bytes: i64) -> bool {
         self.bytes = self.bytes.saturating_add(bytes.max(Polling::LEAST));
         if self.bytes < Polling::BYTES {
@@ -105,7 +105,7 @@ impl Polling {
 }
 
 impl Memory {
-    /// For a new session: states are zero.
+    /// Memory of a new session; states are zero.
     pub(crate) fn new(model: &ModelDesc, loaded: Option<&Loaded>) -> Result<Memory> {
         let (mut states, mut state_data) = (Vec::new(), Vec::new());
         if let Some(loaded) = loaded {
@@ -137,7 +137,7 @@ impl Memory {
         }
     }
 
-    /// Sets every state to zero.
+    /// Zeroes every state.
     pub(crate) fn reset(&mut self) -> Result<()> {
         for s in &mut self.states {
             s.clear();
@@ -148,7 +148,7 @@ impl Memory {
     }
 }
 
-/// All that a plan is run with.
+/// Everything needed to run a plan.
 pub(crate) struct Call<'a> {
     pub(crate) model: &'a ModelDesc,
     pub(crate) variant: &'a VariantDesc,
@@ -156,27 +156,28 @@ pub(crate) struct Call<'a> {
     pub(crate) plan: &'a PlanDesc,
     pub(crate) weights: &'a Weights,
     pub(crate) packed: &'a Buffer,
-    /// The model on a GPU, where it runs there.
+    /// The GPU part, if the model runs on a GPU.
     pub(crate) cuda: Option<&'a Loaded>,
     /// See [`PlanContext::in_order`].
     pub(crate) in_order: i64,
     pub(crate) pool: &'a Pool,
     pub(crate) bound: &'a Bound,
     pub(crate) data: Data<'a>,
-    /// Asked in place of the session's.
+    /// Polled instead of the session's callback.
     pub(crate) poll: Option<Poll>,
 }
 
-/// The memory of a call that generated code gets from outside.
+/// The memory that generated code receives from the caller.
 #[derive(Clone, Copy)]
 pub(crate) struct Data<'a> {
     pub(crate) args: &'a [*const u8],
     pub(crate) outs: &'a [*mut u8],
     /// Empty for a call without taps.
     pub(crate) taps: &'a [*mut u8],
-    /// Bytes of the taps that come first: what is requested, which follows, stays where it is.
+    /// Sizes of the leading buffers in `taps`: data and flags. The requests, which follow, stay in
+    /// host memory.
     pub(crate) tap_bytes: &'a [u64],
-    /// Where arguments and results are.
+    /// In which memory arguments and results are.
     pub(crate) args_at: &'a [At<'a>],
     pub(crate) outs_at: &'a [At<'a>],
 }
@@ -188,7 +189,7 @@ pub(crate) fn site_error(model: &ModelDesc, name: &str, site: u64, values: &[i64
     Error { status: Status::Range, text: alloc::format!("{name}: {}", fill(text, values)) }
 }
 
-/// The text of a site with its values: `{0}`, `{1}`, `{2}`.
+/// Substitutes `{0}`, `{1}`, `{2}` in a site's message.
 fn fill(text: &str, values: &[i64; 3]) -> String {
     let mut out = String::from(text);
     for (mark, value) in ["{0}", "{1}", "{2}"].iter().zip(values) {
@@ -199,7 +200,8 @@ fn fill(text: &str, values: &[i64; 3]) -> String {
 
 /// [`crate::abi::Fail`]. Keeps the first report.
 pub(crate) unsafe extern "C" fn report(ctx: *mut PlanContext, site: i64, a: i64, b: i64, c: i64) {
-    // SAFETY: `runtime` is a report, or begins with one, of a plan or kernel that is still running.
+    // SAFETY: `runtime` points to a report, or to a struct that begins with one, of a running plan
+    // or kernel.
     unsafe {
         let report = (*ctx).runtime.cast::<Report>();
         if (*report).site < 0 {

@@ -1,7 +1,8 @@
-//! A safetensors file: 8 bytes that say how long the header is, the header, the data.
+//! Safetensors files: an 8-byte header length, the header, the data.
 //!
-//! In: the bytes of an untrusted file. Out: a [`Table`] in which every offset lies in the data, no two tensors overlap,
-//! no byte is left over, and every size is that of its shape. Alignment is not promised.
+//! In: the bytes of an untrusted file. Out: a [`Table`] in which every offset is within the data,
+//! tensors do not overlap, every byte belongs to a tensor, and every size matches its shape.
+//! Alignment is not guaranteed.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,17 +10,17 @@ use alloc::vec::Vec;
 use crate::error::{List, Result, Shown, fail};
 use crate::header::{self, Entry};
 
-/// Headers may be this long, as the format says.
+/// Maximum header length, from the specification.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// The tensors of a file, in order of name.
+/// The tensors of a file, sorted by name.
 pub(crate) struct Table {
     entries: Vec<Entry>,
-    /// Where the data begins in the file.
+    /// Offset of the data in the file.
     data: usize,
 }
 
-/// Reads the header and checks it against the size of the file.
+/// Parses the header and checks it against the size of the file.
 pub(crate) fn parse(file: &[u8]) -> Result<Table> {
     let Some((length, rest)) = file.split_first_chunk::<8>() else {
         fail!(Weights, "it has {} bytes, but a safetensors file begins with an 8-byte header length", file.len())
@@ -43,7 +44,7 @@ pub(crate) fn parse(file: &[u8]) -> Result<Table> {
     Ok(Table { entries, data: file.len() - data.len() })
 }
 
-/// Sizes fit shapes, and the tensors fill the data without gap or overlap.
+/// Sizes must match shapes, and the tensors must fill the data without gap or overlap.
 fn check_layout(entries: &mut [Entry], size: u64) -> Result<()> {
     for e in entries.iter() {
         let Some(bytes) = e.end.checked_sub(e.begin) else {
@@ -57,7 +58,7 @@ fn check_layout(entries: &mut [Entry], size: u64) -> Result<()> {
                 e.end
             );
         }
-        // Unknown types are allowed as long as they are not read.
+        // Unknown types are permitted as long as they are not read.
         let Some(each) = elem_size(&e.dtype) else { continue };
         let expected = e.shape.iter().try_fold(each, |n, d| n.checked_mul(*d));
         if expected != Some(bytes) {
@@ -77,7 +78,7 @@ fn check_layout(entries: &mut [Entry], size: u64) -> Result<()> {
             fail!(Weights, "tensor `{}` overlaps the one before it in the data", Shown(&e.name));
         }
         if e.begin > end {
-            fail!(Weights, "{} bytes before tensor `{}` belong to none", e.begin - end, Shown(&e.name));
+            fail!(Weights, "{} bytes before tensor `{}` belong to no tensor", e.begin - end, Shown(&e.name));
         }
         end = e.end;
     }
@@ -87,7 +88,7 @@ fn check_layout(entries: &mut [Entry], size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of an element of a type of the format that has whole bytes.
+/// Element size in bytes of a type of the format, if it is a whole number.
 fn elem_size(dtype: &str) -> Option<u64> {
     match dtype {
         "BOOL" | "U8" | "I8" | "F8_E5M2" | "F8_E4M3" | "F8_E8M0" => Some(1),
@@ -99,19 +100,19 @@ fn elem_size(dtype: &str) -> Option<u64> {
 }
 
 impl Table {
-    /// Every tensor, in order of name.
+    /// Every tensor, sorted by name.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The data of a tensor of `file`, from which the table was read.
+    /// The data of a tensor; `file` must be the bytes that the table was parsed from.
     pub(crate) fn data<'a>(&self, file: &'a [u8], e: &Entry) -> &'a [u8] {
         let range = self.data.saturating_add(e.begin as usize)..self.data.saturating_add(e.end as usize);
         file.get(range).unwrap_or(&[])
     }
 }
 
-/// A type of the format as the language spells it: `f32`.
+/// The language's name for a type of the format: `f32`.
 pub(crate) fn type_name(dtype: &str) -> String {
     dtype.to_ascii_lowercase()
 }

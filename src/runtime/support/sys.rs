@@ -1,4 +1,5 @@
-//! The C library: memory, files, locks. All other modules use the system only through these functions.
+//! Bindings to the C library: memory, files, locks. Other modules access the system only through
+//! these functions, except for `call_lock.rs` and `python.rs`.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -60,7 +61,7 @@ const PROT_READ: c_int = 1;
 const MAP_PRIVATE: c_int = 2;
 const CLOCK_MONOTONIC: c_int = 1;
 const MADV_HUGEPAGE: c_int = 14;
-/// A large page of memory, on the machines that have them.
+/// Size of a huge page, on machines that have them.
 const HUGE: usize = 2 << 20;
 const SIG_SETMASK: c_int = 2;
 const RTLD_NOW: c_int = 2;
@@ -69,13 +70,12 @@ const GETTID: i64 = 186;
 #[cfg(not(target_arch = "x86_64"))]
 const GETTID: i64 = 178;
 
-/// Ends the process.
 pub(crate) fn abort_process() -> ! {
     // SAFETY: abort takes nothing and does not return.
     unsafe { abort() }
 }
 
-/// Writes to standard error; what cannot be written is lost.
+/// Writes to standard error; errors are ignored.
 pub(crate) fn write_stderr(bytes: &[u8]) {
     // SAFETY: the bytes are readable for their length.
     unsafe { write(2, bytes.as_ptr(), bytes.len()) };
@@ -90,7 +90,7 @@ pub(crate) unsafe fn c_bytes<'a>(text: *const c_char) -> &'a [u8] {
     unsafe { core::slice::from_raw_parts(text.cast(), strlen(text)) }
 }
 
-/// What the last failed call of the C library says of itself.
+/// The error message of the last failed call of the C library.
 fn last_error() -> String {
     let mut text = [0u8; 256];
     // SAFETY: the buffer is as large as said; errno is the thread's own.
@@ -102,7 +102,7 @@ fn last_error() -> String {
     }
 }
 
-/// A box, or `None` where there is no memory: for what lives as long as a handle does.
+/// Fallible `Box::new`, for values that live as long as a handle.
 pub(crate) fn try_box<T>(value: T) -> Option<Box<T>> {
     const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 16) };
     // SAFETY: malloc takes any size.
@@ -110,27 +110,28 @@ pub(crate) fn try_box<T>(value: T) -> Option<Box<T>> {
     if place.is_null() {
         return None;
     }
-    // SAFETY: the place is new, as large and as aligned as `T` wants it, and `Box` frees it as the allocator does.
+    // SAFETY: the memory is new, with the size and alignment of `T`, and `Box` frees it with the
+    // same allocator.
     unsafe {
         place.write(value);
         Some(Box::from_raw(place))
     }
 }
 
-/// Memory aligned to 64 bytes, freed when dropped. What is large asks for large pages: weights that are gone through from
-/// end to end would else wait for the translation of addresses.
+/// Memory aligned to 64 bytes, freed on drop. Large buffers request huge pages: reading weights
+/// from end to end would otherwise suffer from TLB misses.
 pub(crate) struct Buffer {
     pointer: *mut u8,
     size: usize,
 }
 
 impl Buffer {
-    /// No memory.
+    /// A buffer without memory.
     pub(crate) const fn empty() -> Buffer {
         Buffer { pointer: null_mut(), size: 0 }
     }
 
-    /// `size` bytes with any contents; `None` where there is no memory. Never null, even for 0 bytes.
+    /// `size` uninitialised bytes; `None` if out of memory. Never null, even for 0 bytes.
     pub(crate) fn new(size: u64) -> Option<Buffer> {
         let size = usize::try_from(size).ok()?;
         if size > isize::MAX as usize - 64 {
@@ -138,8 +139,8 @@ impl Buffer {
         }
         let (mut pointer, large) = (null_mut(), size / HUGE * HUGE);
         let align = if large >= 2 * HUGE { HUGE } else { 64 };
-        // SAFETY: the alignment is a power of two and a multiple of the size of a pointer; advice is about memory that is
-        // ours, and where it is not taken nothing happens.
+        // SAFETY: the alignment is a power of two and a multiple of the pointer size; the advice
+        // concerns memory just allocated, and is ignored if not supported.
         let status = unsafe {
             let status = posix_memalign(&mut pointer, align, size.max(64));
             if status == 0 && align == HUGE {
@@ -150,22 +151,23 @@ impl Buffer {
         (status == 0 && !pointer.is_null()).then_some(Buffer { pointer, size })
     }
 
-    /// `size` bytes of zero.
+    /// `size` zero bytes.
     pub(crate) fn zeroed(size: u64) -> Option<Buffer> {
         let mut b = Buffer::new(size)?;
         b.clear();
         Some(b)
     }
 
-    /// Sets all bytes to zero.
+    /// Zeroes all bytes.
     pub(crate) fn clear(&mut self) {
         if self.size > 0 {
-            // SAFETY: the memory is ours and `size` long.
+            // SAFETY: the memory is owned and has `size` bytes.
             unsafe { core::ptr::write_bytes(self.pointer, 0, self.size) };
         }
     }
 
-    /// Makes the buffer at least `size` long; its contents are lost. False where there is no memory.
+    /// Makes the buffer at least `size` long; its contents are lost. Returns false if out of
+    /// memory.
     pub(crate) fn reserve(&mut self, size: u64) -> bool {
         if !self.pointer.is_null() && self.size as u64 >= size {
             return true;
@@ -180,17 +182,17 @@ impl Buffer {
         }
     }
 
-    /// First byte.
+    /// Address of the first byte.
     pub(crate) fn pointer(&self) -> *mut u8 {
         self.pointer
     }
 
-    /// All bytes, which have been written since [`Buffer::new`].
+    /// All bytes; they must have been written since [`Buffer::new`].
     pub(crate) fn bytes(&self) -> &[u8] {
         if self.pointer.is_null() {
             return &[];
         }
-        // SAFETY: the memory is ours and `size` long.
+        // SAFETY: the memory is owned and has `size` bytes.
         unsafe { core::slice::from_raw_parts(self.pointer, self.size) }
     }
 }
@@ -202,24 +204,24 @@ impl Drop for Buffer {
     }
 }
 
-// SAFETY: a buffer owns its memory; who shares one keeps its own order of reads and writes.
+// SAFETY: a buffer owns its memory; users that share one synchronise their accesses.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
-/// A file mapped for reading. Changing the file while it is mapped is the user's fault.
+/// A file mapped for reading. It must not be changed while it is mapped.
 pub(crate) struct Mapping {
     pointer: *mut u8,
     size: usize,
 }
 
 impl Mapping {
-    /// Maps the file at `path`, a C string.
+    /// Maps the file at `path`.
     ///
     /// # Safety
     /// `path` is a C string.
     pub(crate) unsafe fn open(path: *const c_char) -> Result<Mapping, String> {
-        // Not blocking, so that a pipe does not stop us here.
+        // Nonblocking, so that opening a pipe does not hang.
         // SAFETY: by the contract above; the flags take no mode.
         unsafe {
             let folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -247,7 +249,7 @@ impl Mapping {
         if size == 0 {
             return Ok(Mapping { pointer: null_mut(), size: 0 });
         }
-        // SAFETY: a new private mapping touches no other memory.
+        // SAFETY: a new private mapping does not affect other memory.
         let pointer = unsafe { mmap(null_mut(), size, PROT_READ, MAP_PRIVATE, file, 0) };
         if pointer.is_null() || pointer as isize == -1 {
             return Err(last_error());
@@ -255,7 +257,6 @@ impl Mapping {
         Ok(Mapping { pointer: pointer.cast(), size })
     }
 
-    /// The contents.
     pub(crate) fn bytes(&self) -> &[u8] {
         if self.pointer.is_null() {
             return &[];
@@ -268,17 +269,18 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if !self.pointer.is_null() {
-            // SAFETY: exactly what mmap gave.
+            // SAFETY: exactly the mapping from mmap.
             unsafe { munmap(self.pointer.cast(), self.size) };
         }
     }
 }
 
-/// A lock of the C library. 64 bytes are space for `pthread_mutex_t` of glibc and musl on every 64-bit target.
+/// A mutex of the C library. 64 bytes have space for `pthread_mutex_t` of glibc and musl on every
+/// 64-bit target.
 pub(crate) struct Mutex(Box<[u64; 8]>);
 
 impl Mutex {
-    /// A lock that is free; `None` where there is no memory.
+    /// An unlocked mutex; `None` if out of memory.
     pub(crate) fn new() -> Option<Mutex> {
         let mut storage = try_box([0u64; 8])?;
         // SAFETY: the storage is large enough, aligned, and does not move.
@@ -286,7 +288,7 @@ impl Mutex {
         Some(Mutex(storage))
     }
 
-    /// Waits for the lock, and holds it as long as the guard lives.
+    /// Acquires the lock until the guard is dropped.
     pub(crate) fn lock(&self) -> MutexGuard<'_> {
         // SAFETY: an initialised mutex; it does not move.
         unsafe { pthread_mutex_lock(self.0.as_ptr().cast_mut().cast()) };
@@ -311,11 +313,11 @@ impl Drop for MutexGuard<'_> {
     }
 }
 
-/// A condition variable of the C library; 64 bytes are space for it, as for [`Mutex`].
+/// A condition variable of the C library; 64 bytes have space for it, as for [`Mutex`].
 pub(crate) struct Condition(Box<[u64; 8]>);
 
 impl Condition {
-    /// One that nobody waits for; `None` where there is no memory.
+    /// `None` if out of memory.
     pub(crate) fn new() -> Option<Condition> {
         let mut storage = try_box([0u64; 8])?;
         // SAFETY: the storage is large enough, aligned, and does not move.
@@ -323,13 +325,13 @@ impl Condition {
         Some(Condition(storage))
     }
 
-    /// Gives up the lock, waits to be woken (or for no reason), and has the lock again.
+    /// Releases the lock, waits for a wake-up (which may be spurious), and reacquires the lock.
     pub(crate) fn wait(&self, held: &MutexGuard<'_>) {
         // SAFETY: both are initialised and do not move; this thread holds the lock.
         unsafe { pthread_cond_wait(self.0.as_ptr().cast_mut().cast(), held.0.0.as_ptr().cast_mut().cast()) };
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub(crate) fn wake_all(&self) {
         // SAFETY: initialised, and does not move.
         unsafe { pthread_cond_broadcast(self.0.as_ptr().cast_mut().cast()) };
@@ -347,15 +349,15 @@ impl Drop for Condition {
 pub(crate) struct Thread(usize);
 
 impl Thread {
-    /// Starts a thread that no signal of the process goes to. `None` where the system refuses.
+    /// Starts a thread with all signals blocked. `None` if the system refuses.
     ///
     /// # Safety
     /// `start` may be called with `argument` on another thread.
     pub(crate) unsafe fn start(start: unsafe extern "C" fn(*mut u8) -> *mut u8, argument: *mut u8) -> Option<Thread> {
-        // Larger than any sigset_t.
+        // Larger than any `sigset_t`.
         let (all, mut before) = ([u64::MAX; 16], [0u64; 16]);
         let mut thread = 0usize;
-        // SAFETY: the masks are readable and writable; a thread inherits the mask that is set when it is made.
+        // SAFETY: the masks are readable and writable; a new thread inherits the current mask.
         let status = unsafe {
             pthread_sigmask(SIG_SETMASK, all.as_ptr().cast(), before.as_mut_ptr().cast());
             let status = pthread_create(&mut thread, core::ptr::null(), start, argument);
@@ -365,30 +367,32 @@ impl Thread {
         (status == 0).then_some(Thread(thread))
     }
 
-    /// Waits for its end.
+    /// Waits until the thread has ended.
     pub(crate) fn join(self) {
         // SAFETY: a thread that was started and not yet joined.
         unsafe { pthread_join(self.0, null_mut()) };
     }
 }
 
-/// A library that was loaded, and stays.
+/// A loaded library, which is never unloaded.
 pub(crate) struct Library(*mut c_void);
 
-// SAFETY: the handle of a library, which nobody closes.
+// SAFETY: a library handle, which is never closed.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Loads a library by its path, or by its name from the system's folders; else what the loader says.
+    /// Loads a library by its path, or by name from the system's folders; otherwise returns the
+    /// loader's message.
     pub(crate) fn open(name: &CStr) -> Result<Library, String> {
-        // SAFETY: a C string. Loading runs the library's own code: that of the system's driver, or of what the user names.
+        // SAFETY: a C string. Loading runs the library's own code: of the system's driver, or of a
+        // file that the user names.
         let handle = unsafe { dlopen(name.as_ptr(), RTLD_NOW) };
         if !handle.is_null() {
             return Ok(Library(handle));
         }
-        // SAFETY: gives null or a C string that lives until this thread's next call.
+        // SAFETY: returns null or a C string that is valid until this thread's next call.
         let why = unsafe {
             let why = dlerror();
             if why.is_null() { &[][..] } else { c_bytes(why) }
@@ -396,7 +400,7 @@ impl Library {
         Err(String::from_utf8_lossy(why).into_owned())
     }
 
-    /// The address of what it calls by a name, if there is any.
+    /// The address of a symbol, if it exists.
     pub(crate) fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
         // SAFETY: the library is loaded.
         let address = unsafe { dlsym(self.0, name.as_ptr()) };
@@ -404,18 +408,19 @@ impl Library {
     }
 }
 
-/// Processors that this process may use; at least 1.
+/// Number of processors that this process may use; at least 1.
 pub(crate) fn processors() -> usize {
     let mut mask = [0u64; 128];
-    // SAFETY: the mask is as large as said.
+    // SAFETY: the mask has the size passed.
     let status = unsafe { sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr()) };
     let count: u32 = mask.iter().map(|m| m.count_ones()).sum();
     if status == 0 { (count as usize).max(1) } else { 1 }
 }
 
-/// A variable of the environment, as text; `None` where it is not set or empty.
+/// An environment variable; `None` if it is not set or empty.
 pub(crate) fn variable(name: &CStr) -> Option<String> {
-    // SAFETY: a C string; what it gives is null or a C string, copied before anything else runs on this thread.
+    // SAFETY: a C string; the result is null or a C string, copied before anything else runs on
+    // this thread.
     let bytes = unsafe {
         let value = getenv(name.as_ptr());
         if value.is_null() { &[] } else { c_bytes(value) }
@@ -423,22 +428,23 @@ pub(crate) fn variable(name: &CStr) -> Option<String> {
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// This process's number.
+/// Process id.
 pub(crate) fn process() -> i32 {
-    // SAFETY: getpid takes nothing and does not fail.
+    // SAFETY: getpid has no arguments and does not fail.
     unsafe { getpid() }
 }
 
-/// Is this the thread that the process began with?
+/// Is this the main thread of the process?
 pub(crate) fn is_first_thread() -> bool {
-    // SAFETY: gettid takes nothing and does not fail. (Its function in the C library is younger than that library.)
+    // SAFETY: gettid has no arguments and does not fail. (The C library has a wrapper only in
+    // recent versions.)
     unsafe { syscall(GETTID) == i64::from(getpid()) }
 }
 
-/// Nanoseconds since some point in the past.
+/// Monotonic time in nanoseconds.
 pub(crate) fn clock() -> i64 {
     let mut time = [0i64; 2];
-    // SAFETY: seconds and nanoseconds, on every 64-bit system.
+    // SAFETY: seconds and nanoseconds are 64-bit on every 64-bit system.
     unsafe { clock_gettime(CLOCK_MONOTONIC, &mut time) };
     time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
 }

@@ -1,8 +1,9 @@
 //! The exported interface: one function, which returns the table of all others.
 //!
-//! In: nothing. Out: [`Functions`], in the order of [`FUNCTIONS`]. A program that is linked with several models would bind
-//! functions of the same name to the first of their libraries, so none is exported by its name: a program asks this library
-//! for its table, under a name that the linker made of the model (`link.rs`), or by `dlsym` in this library alone.
+//! In: nothing. Out: [`Functions`], in the order of [`FUNCTIONS`]. If functions were exported by
+//! name, a program linked with several models would bind them all to the first library. So a
+//! program gets the table of this library through a symbol that the linker made from the model's
+//! name (`link.rs`), or by `dlsym` in this library alone.
 
 use crate::abi::{ABI_VERSION, FUNCTIONS, Functions};
 use crate::api::*;
@@ -10,7 +11,7 @@ use crate::entry::*;
 use crate::introspect::*;
 use crate::python::{attnc_python_call, attnc_python_capsule};
 
-/// The table, and the names in it.
+/// Defines the table and the names of its functions.
 macro_rules! table {
     ($($function:ident)*) => {
         static TABLE: Functions =
@@ -84,7 +85,7 @@ table! {
     attnc_python_capsule
 }
 
-// Each function has the position of its name.
+// Each function is at the index of its name.
 const _: () = {
     let mut i = 0;
     while i < NAMES.len() {
@@ -100,7 +101,7 @@ const _: () = {
     }
 };
 
-/// All functions of this library.
+/// The function table of this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn attnc_library() -> *const Functions {
     &raw const TABLE

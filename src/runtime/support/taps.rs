@@ -1,4 +1,5 @@
-//! Taps of a call: which are requested, their memory, and the single tensors under their own paths.
+//! Taps of a call: which are requested, their memory, and the individual tensors under their own
+//! paths.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,7 +14,7 @@ use crate::error::{CText, Error, Result, Shown, fail, push};
 use crate::glob::{family_size, matches, member_name};
 use crate::sys::{self, Buffer, try_box};
 
-/// The taps of a finished call, as the caller holds them.
+/// The taps of a finished call, as a handle.
 #[repr(C)]
 pub struct Taps {
     head: Head,
@@ -23,7 +24,7 @@ pub struct Taps {
 
 struct Named {
     name: CText,
-    /// Steps in which it was written.
+    /// Number of iterations that wrote it.
     written: i64,
     tensor: DLTensor,
     _shape: Box<[i64]>,
@@ -51,43 +52,42 @@ impl Taps {
         }
     }
 
-    /// How many there are.
+    /// Number of taps.
     pub(crate) fn len(&self) -> usize {
         self.tensors.len()
     }
 
-    /// Path of a tap.
     pub(crate) fn name(&self, index: u64) -> Option<*const c_char> {
         self.tensors.get(usize::try_from(index).ok()?).map(|t| t.name.pointer())
     }
 
-    /// In how many steps it was written.
+    /// Number of iterations that wrote it.
     pub(crate) fn written(&self, index: u64) -> Option<i64> {
         self.tensors.get(usize::try_from(index).ok()?).map(|t| t.written)
     }
 
-    /// Its tensor.
     pub(crate) fn tensor(&self, index: u64) -> Option<*const DLTensor> {
         self.tensors.get(usize::try_from(index).ok()?).map(|t| &raw const t.tensor)
     }
 }
 
-/// What is requested, before the call.
+/// Requested taps, before the call.
 pub(crate) struct Requested {
-    /// For each family of taps the members that are requested.
+    /// The requested members of each family of taps.
     members: Vec<Vec<u64>>,
     buffers: Vec<Buffer>,
-    /// For each family and step of a loop over time a byte that is 1 once it is written.
+    /// Per family: a byte for each iteration of its loops over time, set to 1 once written.
     flags: Vec<Buffer>,
-    /// For each family a byte for each member that is 1 where it is requested.
+    /// Per family: a byte for each member, 1 if it is requested.
     asked: Vec<Buffer>,
-    /// Bytes of what `data` begins with: the buffers and the flags.
+    /// Sizes of the leading buffers in `data`: data and flags.
     pub(crate) bytes: Vec<u64>,
-    /// For generated code: the buffer of each family, or null; then that of its flags; then that of what is requested.
+    /// For generated code: data buffers, flag buffers and request buffers, one of each per family;
+    /// null if nothing is requested, except for requests.
     pub(crate) data: Vec<*mut u8>,
 }
 
-/// Reads the patterns and makes room.
+/// Parses the patterns and allocates memory.
 ///
 /// # Safety
 /// `globs` is null or has `count` pointers, each null or a C string.
@@ -127,7 +127,7 @@ pub(crate) unsafe fn want(
         let extents = t.extents.get();
         let Some(size) = family_size(extents) else { fail!(Internal, "too many taps") };
         let mut members = Vec::new();
-        let Some(each) = Buffer::zeroed(size) else { return Err(Error::memory(size, "what is asked for of taps")) };
+        let Some(each) = Buffer::zeroed(size) else { return Err(Error::memory(size, "the requests of taps")) };
         for i in 0..size {
             let path = member_name(t.pattern.get(), extents, i);
             let mut asked = false;
@@ -139,7 +139,7 @@ pub(crate) unsafe fn want(
             }
             if asked {
                 push(&mut members, i, "the taps")?;
-                // SAFETY: there is a byte for each member.
+                // SAFETY: there is one byte per member.
                 unsafe { *each.pointer().add(i as usize) = 1 };
             }
         }
@@ -178,12 +178,13 @@ pub(crate) unsafe fn want(
     Ok(out)
 }
 
-/// Steps of the loops over time that a tap is stacked along: 1 where there are none.
+/// Number of iterations of the loops over time that a tap is stacked along; 1 if there are no such
+/// loops.
 fn steps_of(t: &TapDesc, shape: &[i64]) -> Result<u64> {
     bytes(shape.get(..t.stacked as usize).unwrap_or(shape), elem::BOOL)
 }
 
-/// The tensors of a call that has run; a handle.
+/// Collects the tensors of a finished call in a handle.
 pub(crate) fn collect(entry: &EntryDesc, bound: &Bound, wanted: Requested) -> Result<*mut Taps> {
     let mut tensors = Vec::new();
     let Requested { members, buffers, flags, .. } = wanted;

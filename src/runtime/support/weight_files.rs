@@ -1,6 +1,8 @@
-//! The files of a checkpoint: one safetensors file, or several that an index names (`model.safetensors.index.json`).
+//! The files of a checkpoint: one safetensors file, or several that an index lists
+//! (`model.safetensors.index.json`).
 //!
-//! In: a path, untrusted contents. Out: all their tensors in order of name, each name once. What they must be is not asked here.
+//! In: a path to untrusted files. Out: all their tensors, sorted by name; names are unique. Whether
+//! a model needs them is not checked here.
 
 use alloc::vec::Vec;
 use core::ffi::c_char;
@@ -10,18 +12,19 @@ use crate::header::{self, Entry};
 use crate::safetensors::{self, Table};
 use crate::sys::{self, Mapping};
 
-/// What memory is requested.
+/// Purpose of the memory, for messages.
 const FILES: &str = "the tensors of the weights files";
 
-/// Mapped files and what is in them.
+/// Mapped files and their tensors.
 pub(crate) struct Files {
     files: Vec<(Mapping, Table)>,
-    /// File and tensor in it, in order of name.
+    /// File and tensor index, sorted by name.
     order: Vec<(usize, usize)>,
 }
 
 impl Files {
-    /// Opens the file at `path`, or those that it names if it ends with `.json`. `shown` is the path for messages.
+    /// Opens the file at `path`, or the files that it lists if it ends with `.json`. `shown` is the
+    /// path for messages.
     ///
     /// # Safety
     /// `path` is a C string.
@@ -42,7 +45,7 @@ impl Files {
         let names = header::parse_index(text).map_err(|e| in_file(e, shown))?;
         let folder = bytes.iter().rposition(|b| *b == b'/').map_or(0, |at| at.saturating_add(1));
         for name in &names {
-            // Files stand beside the index, and nowhere else.
+            // Files must be in the folder of the index.
             if name.is_empty() || name.contains(['/', '\0']) {
                 fail!(
                     Weights,
@@ -56,7 +59,7 @@ impl Files {
                 push(&mut whole, *byte, FILES)?;
             }
             let of = alloc::format!("{name}` of `{shown}");
-            // SAFETY: it ends with the only zero that it has.
+            // SAFETY: its only zero is the last byte.
             unsafe { files.add(whole.as_ptr().cast(), &of) }?;
         }
         files.sorted(shown)
@@ -88,17 +91,17 @@ impl Files {
         Ok(self)
     }
 
-    /// How many tensors there are.
+    /// Number of tensors.
     pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// The tensors, in order of name.
+    /// The tensors, sorted by name.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.order.iter().filter_map(|(file, tensor)| self.files.get(*file)?.1.entries().get(*tensor))
     }
 
-    /// A tensor and its data.
+    /// A tensor's entry and data.
     pub(crate) fn tensor(&self, index: usize) -> Option<(&Entry, &[u8])> {
         let (file, tensor) = *self.order.get(index)?;
         let (map, table) = self.files.get(file)?;
@@ -115,7 +118,7 @@ impl Files {
         found.ok()
     }
 
-    /// The mapped memory alone.
+    /// The mappings alone.
     pub(crate) fn into_mappings(self) -> Result<Vec<Mapping>> {
         let mut mappings = Vec::new();
         for (map, _) in self.files {
@@ -137,7 +140,7 @@ unsafe fn mapped(path: *const c_char, shown: &str) -> Result<Mapping> {
     }
 }
 
-/// An error, with the file that it was found in.
+/// Adds the file name to an error.
 fn in_file(e: Error, shown: &str) -> Error {
     Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(shown), e.text) }
 }

@@ -1,4 +1,5 @@
-//! A model's parameters: found in a weights file, checked all at once, and put into the tables that plans index.
+//! A model's parameters: finds them in a weights file, checks all of them, and builds the tables
+//! that plans index.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,42 +16,42 @@ use crate::safetensors;
 use crate::sys::{self, Buffer, Mapping};
 use crate::weight_files::Files;
 
-/// Bytes of a path that a message has.
+/// Maximum length of a path in a message, in bytes.
 const LONGEST_PATH: usize = 1 << 12;
-/// Lines of each kind that a message has at most.
+/// Maximum number of lines per kind of problem in a message.
 const MOST_LINES: usize = 40;
 
-/// What memory is requested.
+/// Purposes of memory, for messages.
 const NAMES: &str = "names of tensors";
 const TABLES: &str = "the tables of weights";
 
 /// The parameters of an opened model.
 pub(crate) struct Weights {
-    /// For each family the addresses of its tensors.
+    /// Addresses of the tensors of each family.
     tables: Vec<Vec<*const u8>>,
-    /// Where each of `tables` lies.
+    /// Address of each of `tables`.
     roots: Vec<*const *const u8>,
     /// Names in the file that the model does not use, in order.
     unused: Vec<CText>,
-    /// Names of those that were converted to `f32`, in the order of the parameters.
+    /// Names of tensors converted to `f32`, in the order of the parameters.
     converted: Vec<CText>,
-    /// What `tables` points into.
+    /// Keeps the memory that `tables` points into.
     _files: Vec<Mapping>,
     _copies: Vec<Buffer>,
 }
 
 impl Weights {
-    /// What plans get: a pointer to each family's table.
+    /// The tables in the form that plans receive: a pointer to each family's table.
     pub(crate) fn roots(&self) -> *const *const *const u8 {
         self.roots.as_ptr()
     }
 
-    /// For each family the addresses of its tensors.
+    /// Addresses of the tensors of each family.
     pub(crate) fn tables(&self) -> &[Vec<*const u8>] {
         &self.tables
     }
 
-    /// Gives up the tensors, of which there is a copy elsewhere; the names stay.
+    /// Frees the tensors once they have been copied elsewhere; the names stay.
     pub(crate) fn forget_tensors(&mut self) {
         (self.tables, self.roots) = (Vec::new(), Vec::new());
         (self._files, self._copies) = (Vec::new(), Vec::new());
@@ -61,7 +62,7 @@ impl Weights {
         &self.unused
     }
 
-    /// Names of the tensors that the file has in a narrower type.
+    /// Names of the tensors that have a narrower type in the file.
     pub(crate) fn converted(&self) -> &[CText] {
         &self.converted
     }
@@ -125,7 +126,7 @@ impl Weights {
         }
     }
 
-    /// The address of a tensor that the file has in two bytes for each element, as `f32`.
+    /// Converts a tensor with 2-byte elements in the file to `f32`; returns the address.
     fn convert(&mut self, name: &str, data: &[u8], widen: fn(u16) -> u32) -> Result<*const u8> {
         let bytes = (data.len() as u64).saturating_mul(2);
         let Some(copy) = Buffer::new(bytes) else {
@@ -133,7 +134,7 @@ impl Weights {
         };
         let pointer = copy.pointer().cast::<u32>();
         for (i, pair) in data.as_chunks::<2>().0.iter().enumerate() {
-            // SAFETY: there are four bytes for each two of the data, and memory is aligned for them.
+            // SAFETY: four bytes are allocated for each two of the data, with sufficient alignment.
             unsafe { pointer.add(i).write(widen(u16::from_le_bytes(*pair))) };
         }
         push(&mut self._copies, copy, TABLES)?;
@@ -142,7 +143,8 @@ impl Weights {
         Ok(pointer.cast())
     }
 
-    /// The address of a tensor's data, which is copied where it lies badly or has a truth value other than 0 and 1.
+    /// The address of a tensor's data, which is copied if it is not aligned or has a truth value
+    /// other than 0 and 1.
     fn place(&mut self, code: u64, data: &[u8]) -> Result<*const u8> {
         let aligned = (data.as_ptr() as usize as u64).checked_rem(elem_size(code)) == Some(0);
         let odd = code == elem::BOOL && data.iter().any(|b| *b > 1);
@@ -157,7 +159,7 @@ impl Weights {
         unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), pointer, data.len()) };
         if odd {
             for i in 0..data.len() {
-                // SAFETY: within the copy, which is written above.
+                // SAFETY: within the copy, which was written above.
                 unsafe { *pointer.add(i) = u8::from(*pointer.add(i) != 0) };
             }
         }
@@ -166,7 +168,7 @@ impl Weights {
     }
 }
 
-/// A kind of problem: its lines, the first [`MOST_LINES`] of them, and how many there are.
+/// A kind of problem: its first [`MOST_LINES`] lines, and the total number.
 #[derive(Default)]
 struct Problems {
     lines: String,
@@ -189,7 +191,7 @@ impl Problems {
     }
 }
 
-/// The indices in `files` of every family's members, and which tensors of them are used at all.
+/// The indices in `files` of every family's members, and which of the tensors in `files` are used.
 fn resolve(model: &'static ModelDesc, files: &Files) -> Result<(Vec<Vec<usize>>, Vec<bool>)> {
     let mut used = Vec::new();
     if used.try_reserve_exact(files.len()).is_err() {
@@ -197,7 +199,7 @@ fn resolve(model: &'static ModelDesc, files: &Files) -> Result<(Vec<Vec<usize>>,
     }
     used.resize(files.len(), false);
     let mut found = Vec::new();
-    // The first that are missing, and how many there are.
+    // The first missing tensors, and their total number.
     let mut absent: Vec<(&ParamDesc, String)> = Vec::new();
     let mut absent_count = 0usize;
     let mut unfit = Problems::default();
@@ -231,7 +233,7 @@ fn resolve(model: &'static ModelDesc, files: &Files) -> Result<(Vec<Vec<usize>>,
     }
     let mut missing = Problems::default();
     for (p, name) in &absent {
-        // Finding nearest names takes time, so they are looked up only for the lines that are shown.
+        // Finding nearest names is expensive, so it is done only for lines that are shown.
         match if missing.count < MOST_LINES { nearest(name, &unused) } else { None } {
             Some(near) => missing.add(format_args!("missing: {name}: {} (nearest: {})", type_of(p), Shown(near))),
             None => missing.add(format_args!("missing: {name}: {}", type_of(p))),
@@ -271,7 +273,8 @@ fn type_of(p: &ParamDesc) -> TypeText {
     TypeText { elem: p.elem, batch: false, dims: p.dims.get() }
 }
 
-/// How the bits of a stored element become those of `f32`, where a parameter of `f32` is stored in a narrower type. It is exact.
+/// The exact conversion to `f32` for a parameter that is stored in a narrower type, if there is
+/// one.
 fn narrower(dtype: &str, wanted: u64) -> Option<fn(u16) -> u32> {
     match (dtype, wanted) {
         ("BF16", elem::F32) => Some(|bits| u32::from(bits) << 16),
@@ -280,19 +283,19 @@ fn narrower(dtype: &str, wanted: u64) -> Option<fn(u16) -> u32> {
     }
 }
 
-/// The bits of an `f16` as those of the same number in `f32`.
+/// Converts an `f16` to an `f32`, both as bits.
 fn f32_of_f16(half: u16) -> u32 {
     let sign = u32::from(half & 0x8000) << 16;
     let (exponent, fraction) = (u32::from(half >> 10 & 0x1f), u32::from(half & 0x3ff));
     sign | match exponent {
-        // A subnormal number, or zero: this many times 2^-24.
+        // Subnormal or zero: `fraction` times 2^-24.
         0 => (fraction as f32 * f32::from_bits(0x3380_0000)).to_bits(),
         31 => 0x7f80_0000 | fraction << 13,
         _ => (exponent + 112) << 23 | fraction << 13,
     }
 }
 
-/// Adds a line where the file's tensor is not what the program says.
+/// Adds a line if the file's tensor differs from the declaration.
 fn compare(p: &ParamDesc, shape: &[u64], e: &Entry, unfit: &mut Problems) {
     let stored = safetensors::type_name(&e.dtype);
     let wanted = elem_name(p.elem);
@@ -322,14 +325,15 @@ fn compare(p: &ParamDesc, shape: &[u64], e: &Entry, unfit: &mut Problems) {
     }
 }
 
-/// The name that is nearest to `name` among the tensors that nobody uses, if one is near at all.
+/// The name nearest to `name` among the unused tensors, if any is near enough.
 fn nearest<'a>(name: &str, unused: &[&'a Entry]) -> Option<&'a str> {
     const MOST_NAMES: usize = 1024;
     const SHORTEST_TAIL: usize = 3;
     let last = |n: &str| n.rsplit('.').next().map(String::from);
     let mut best: Option<(usize, &str)> = None;
     for e in unused.iter().copied().take(MOST_NAMES) {
-        // A name with a prefix more or less (`transformer.`) counts as near, however long the prefix is.
+        // A name with a prefix added or removed (`transformer.`) counts as near, however long the
+        // prefix is.
         let tail = e.name.ends_with(name) || name.ends_with(e.name.as_str());
         let distance =
             if tail && name.len().min(e.name.len()) >= SHORTEST_TAIL { 1 } else { edit_distance(name, &e.name) };
@@ -342,7 +346,7 @@ fn nearest<'a>(name: &str, unused: &[&'a Entry]) -> Option<&'a str> {
     near.then_some(found)
 }
 
-/// Insertions, deletions and replacements of bytes from `a` to `b`; long names count as far.
+/// Levenshtein distance in bytes; long names count as far.
 fn edit_distance(a: &str, b: &str) -> usize {
     const LONGEST: usize = 128;
     let (a, b) = (a.as_bytes(), b.as_bytes());

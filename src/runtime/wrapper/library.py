@@ -44,9 +44,9 @@ _FUNCTIONS = {
 
 
 class _Library:
-    """The functions of the library at `path`, checked to be of the build that this file is of.
+    """The functions of the library at `path`, which must be from the same build as this file.
 
-    Libraries export none of them by name, because all have the same: they are found in the table of this library.
+    Libraries do not export them by name, because the names are the same in all: they are read from this library's table.
     """
 
     def __init__(self, path):
@@ -59,7 +59,7 @@ class _Library:
             raise AttncError("%s has ABI %d, but this file is for ABI %d" % (path, version, _ABI_VERSION))
         addresses = (ctypes.c_void_p * len(_TABLE)).from_address(table + ctypes.sizeof(_U64))
         for name, (result, arguments) in _FUNCTIONS.items():
-            # Those for Python want its lock, and may end with an exception; a call gives the lock up itself.
+            # Functions for Python need the GIL, and may set an exception; python_call itself releases the GIL.
             kind = ctypes.PYFUNCTYPE if name.startswith("python_") else ctypes.CFUNCTYPE
             setattr(self, name, kind(result, *arguments)(addresses[_TABLE.index(name)]))
         self.call = self.python_call if sys.implementation.name == "cpython" else self.call_taps
@@ -68,8 +68,8 @@ class _Library:
 def _load(path):
     """The library at `path`.
 
-    The system knows libraries by their paths: it gives the one that was loaded from there, also where the file is another by now.
-    The path is then spelled in another way. What is in the file shows before it is loaded.
+    The system identifies libraries by path: it returns the one that was loaded from a path before, even if the file has been
+    replaced since. Then the path is spelled differently. The file is checked before that, to be from this build.
     """
     folder, name = os.path.split(path)
     while True:
@@ -103,7 +103,7 @@ def _error(copy, handle, status):
 
 
 def _threads(threads):
-    """The number of threads as the library takes it."""
+    """The number of threads in the form that the library expects."""
     try:
         number = 0 if threads is None else operator.index(threads)
     except TypeError:

@@ -1,8 +1,8 @@
 class Taps(dict):
     """The taps of a call by name.
 
-    `written` has for each in how many steps it was written: 0 where the call did not come to it (a branch that was not
-    taken), at most 1 outside of loops over time. What was not written is zeros.
+    `written` counts for each the iterations that wrote it: 0 if the call did not reach it (a branch that was not
+    taken), at most 1 outside of loops over time. Elements that were not written are zeros.
     """
 
     def __init__(self):
@@ -15,13 +15,13 @@ def _list(tensors):
 
 
 def _type_of(tensor):
-    """The element type of a tensor of the library's, as programs call it."""
+    """The language's name for the element type of a tensor."""
     name = {(4, 16): "bf16", (6, 8): "bool"}.get((tensor.code, tensor.bits))
     return name or "%s%d" % ({0: "i", 2: "f"}[tensor.code], tensor.bits)
 
 
 def _copy_tensor(tensor):
-    """A NumPy array with the contents of a contiguous tensor of the library's."""
+    """Copies a contiguous tensor to a NumPy array."""
     array = np.empty(tensor.shape[: tensor.ndim], _dtype(_type_of(tensor)))
     if array.nbytes:
         ctypes.memmove(array.ctypes.data, tensor.data, array.nbytes)
@@ -33,7 +33,7 @@ _FORKED = "the process was forked while another thread was in a call of this %s:
 
 
 class _Handle:
-    """What the library has made, which one thread uses at a time, and which nobody uses once it is given back."""
+    """An object of the library: one thread at a time uses it, and none after it is freed."""
 
     _kind = "session"
 
@@ -46,7 +46,7 @@ class _Handle:
         _handles.add(self)
 
     def _open(self):
-        """The handle, for this thread, which has the lock; `_used` must be false again before it gives the lock up."""
+        """The handle, for the thread that holds the lock; it must clear `_used` before it releases the lock."""
         if self._used:
             raise AttncError(_NESTED % self._kind)
         if self._forked:
@@ -60,7 +60,7 @@ class _Handle:
         return AttncError("it is closed")
 
     def _with(self, use):
-        """Does `use` with the handle; other threads wait meanwhile."""
+        """Calls `use` with the handle; other threads wait meanwhile."""
         with self._lock:
             used = self._used
             try:
@@ -69,7 +69,7 @@ class _Handle:
                 self._used = used
 
     def _give_up(self, free):
-        """Gives the handle back by `free`, unless that was done."""
+        """Frees the handle with `free`, unless that was done before."""
         with self._lock:
             if self._used:
                 raise AttncError(_NESTED % self._kind)
@@ -85,7 +85,7 @@ _handles = weakref.WeakSet()
 
 
 def _after_fork():
-    """In a forked process, locks that other threads held are held by nobody."""
+    """In a forked process, the threads that held locks do not exist: replaces these locks."""
     for handle in list(_handles):
         if handle._lock.acquire(blocking=False):
             handle._lock.release()
@@ -100,7 +100,7 @@ if hasattr(os, "register_at_fork"):
 class DeviceArray(_Handle):
     """A result in the memory of a GPU.
 
-    `torch.from_dlpack(array)` or `cupy.from_dlpack(array)` takes it without a copy; it can be taken once. `numpy()` copies it.
+    `torch.from_dlpack(array)` or `cupy.from_dlpack(array)` imports it without a copy, once. `numpy()` copies it.
     """
 
     _kind = "result"
@@ -121,9 +121,9 @@ class DeviceArray(_Handle):
         return self._device
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        # The call has waited for the result: it is complete on any stream.
+        # The call waited for the result, so it is complete for every stream.
         if copy or dl_device not in (None, self._device):
-            raise BufferError("a result on a GPU is given as it is; numpy() copies it")
+            raise BufferError("a result on a GPU is exported without a copy; numpy() copies it")
 
         def take(managed):
             capsule = self._library.python_capsule(managed)
@@ -147,9 +147,9 @@ class DeviceArray(_Handle):
 
 
 class _Prepared:
-    """A call without taps for arrays of certain types and shapes: all that the library is given but their addresses.
+    """A prepared call without taps, for arrays of given types and shapes: all arguments of the library but the addresses.
 
-    A call may have taken what Python works with out of the caches, so what is done for each call is little.
+    After a call, Python's own data may no longer be cached, so there should be little Python work per call.
     """
 
     MOST = 64
@@ -165,7 +165,7 @@ class _Prepared:
 
     @staticmethod
     def key(entry, values):
-        """What calls must have in common; None where arrays are not simply rows in memory."""
+        """Calls with the same key can share a prepared call; None if an array is not contiguous or native."""
         key = [entry]
         for value in values:
             if type(value) is not np.ndarray or not value.flags.c_contiguous or not value.dtype.isnative:
@@ -174,7 +174,7 @@ class _Prepared:
         return tuple(key)
 
     def call(self, function, handle, values):
-        """The status, and the results."""
+        """Returns the status and the results."""
         made = [_empty(shape, dtype) for shape, dtype in self.results]
         for tensor, array in zip(self.inputs, values):
             tensor.data = array.__array_interface__["data"][0]
@@ -183,12 +183,12 @@ class _Prepared:
         return function(handle, *self.given), made
 
 
-# Arguments that choose the next token, and what they are where a caller of stream() leaves them out: all is as the model says.
+# Sampling arguments with their defaults in stream(), which leave the model's distribution unchanged.
 _CHOICES = {"temperature": 1.0, "top_k": 0x7FFFFFFF, "top_p": 1.0, "penalty": 1.0, "seed": 0}
 
 
 def _stream(calls, name, prompt, stop, max_tokens, choices):
-    """The generator of stream(), which `calls` has."""
+    """The generator behind stream() of `calls`."""
     names = [entry[0].split("(")[0] for entry in _ENTRIES]
     if name not in names:
         raise AttncValueError("no entry point %r; the entry points are %s" % (name, ", ".join(names)))
@@ -230,7 +230,7 @@ def _stream(calls, name, prompt, stop, max_tokens, choices):
 
 
 class _Streams:
-    """What sessions and models have besides their entry points."""
+    """Methods that sessions and models share, besides the entry points."""
 
     def __call__(self, *values, **options):
         """Calls the entry point `forward`."""
@@ -240,18 +240,18 @@ class _Streams:
         return forward(*values, **options)
 
     def stream(self, name, prompt, *, stop=(), max_tokens=None, **choices):
-        """A generator of the tokens that the entry point `name` gives after `prompt`, one call for each.
+        """Generates the tokens that the entry point `name` returns after `prompt`, one call per token.
 
-        The entry point takes tokens first and gives the next one: `next(tokens: i32[S], ..) -> i32`. `choices` are its other
-        arguments by name; temperature, top_k, top_p, penalty and seed may be left out. It ends before a token of `stop`, or after
-        `max_tokens`. One that sets states gets the prompt, then each token that it gave, and goes on from what the session has
-        read; `reset()` begins anew. Any other gets all tokens each time.
+        The first parameter of the entry point is the tokens, and its result is the next token: `next(tokens: i32[S], ..) -> i32`.
+        `choices` are its other arguments by name; temperature, top_k, top_p, penalty and seed may be omitted. Generation stops
+        before a token of `stop`, or after `max_tokens`. If the entry point sets states, it receives the prompt, then each new
+        token, and continues from the session's states; `reset()` starts over. Otherwise it receives all tokens each time.
         """
         return _stream(self, name, prompt, stop, max_tokens, choices)
 
 
 class _Session(_Streams, _Handle):
-    """What calls need: a handle of the library, and one call at a time."""
+    """A session of the library, which runs one call at a time."""
 
     def __init__(self, library, model):
         super().__init__(library)
@@ -264,24 +264,24 @@ class _Session(_Streams, _Handle):
         self._handle = handle
 
     def reset(self):
-        """Sets all states of this session to zero.
+        """Zeroes all states of this session.
 
-        A call that is refused because of its arguments changes nothing. One that fails later loses the states if it sets any: all
-        further calls are errors until this one.
+        A call that is rejected because of its arguments changes nothing. If a call fails later and its entry point sets states,
+        they are lost: all further calls are errors until reset() is called.
         """
         self._with(lambda handle: self._check(self._library.session_reset(handle)))
 
     @property
     def cuda_stream(self):
-        """The stream of the calls as a number; None where the model runs on the CPU."""
+        """The stream used by calls, as a number; None if the model runs on the CPU."""
         stream = self._with(self._library.session_stream)
         return (stream or 0) if self._library.model_is_on_gpu else None
 
     def use_cuda_stream(self, stream):
-        """Lets calls use a stream of the caller's: a number, or a stream of PyTorch or CuPy. None: again one of the session's own.
+        """Makes calls use the caller's stream: a number, or a stream of PyTorch or CuPy. None: the session's own stream.
 
-        Calls then begin when what is queued on the stream is done. They return when their results are complete, in any case. A stream
-        that is given as an object is kept until calls use another one; it must not be one that is being captured.
+        Calls then start after the work queued on the stream. They return when their results are complete, in any case. A stream
+        object is kept alive until another stream is set; it must not be capturing.
         """
         number = stream
         for name in ("cuda_stream", "ptr"):
@@ -294,7 +294,7 @@ class _Session(_Streams, _Handle):
         self._with(use)
 
     def _stream(self):
-        """The session's stream as DLPack counts them, in which 1 is the default one."""
+        """The session's stream in DLPack's numbering, where 1 is the legacy default stream."""
         if self._library.model_is_on_gpu:
             return self._with(self._library.session_stream) or 1
         return None
@@ -421,7 +421,7 @@ class _Model(_Streams, _Handle):
         self._own = self.session()
 
     def _open_with(self, weights, threads, device):
-        """Opens the model with weights by name."""
+        """Opens the model with a dict of weights."""
         file = _weights_file(weights)
         path = "/proc/self/fd/%d" % file
         try:
@@ -444,11 +444,11 @@ class _Model(_Streams, _Handle):
             raise error
 
     def session(self):
-        """A new session with its own memory and states and the same weights, for several threads or several states."""
+        """A new session, which shares the weights but has its own memory and states: for use in another thread, or with other states."""
         return self._with(lambda handle: Session(self._library, handle))
 
     def reset(self):
-        """Sets all states to zero, see Session.reset."""
+        """Zeroes all states, see Session.reset."""
         self._session().reset()
 
     @property
@@ -458,21 +458,21 @@ class _Model(_Streams, _Handle):
 
     @property
     def device_note(self):
-        """Why a model that was opened on "auto" runs on the CPU though the library has code for GPUs; else empty."""
+        """Why a model opened on "auto" runs on the CPU although the library has code for GPUs; otherwise empty."""
         return (self._with(self._library.model_device_note) or b"").decode(errors="replace")
 
     @property
     def parameters(self):
-        """The parameters, all layers, each with its name, shape and element type: Parameter("h.0.bias", (4,), "f32")."""
+        """All parameters with name, shape and element type, one per layer: Parameter("h.0.bias", (4,), "f32")."""
         return _parameters()
 
     @property
     def cuda_stream(self):
-        """The stream of the calls as a number; None where the model runs on the CPU."""
+        """The stream used by calls, as a number; None if the model runs on the CPU."""
         return self._session().cuda_stream
 
     def use_cuda_stream(self, stream):
-        """Lets calls use a stream of the caller's, see Session.use_cuda_stream."""
+        """Makes calls use the caller's stream, see Session.use_cuda_stream."""
         self._session().use_cuda_stream(stream)
 
     @property
@@ -482,19 +482,19 @@ class _Model(_Streams, _Handle):
 
     @property
     def unused_weights(self):
-        """Tensors among the weights that the model does not use."""
+        """Names of the weights that the model does not use."""
         return self._names(self._library.unused_weight_count, self._library.unused_weight)
 
     @property
     def converted_weights(self):
-        """Tensors whose weights are bf16 or f16, and f32 in the model: converted, which is exact but takes memory."""
+        """Names of the weights that were converted from bf16 or f16 to the model's f32, which is exact but takes memory."""
         return self._names(self._library.converted_weight_count, self._library.converted_weight)
 
     def _names(self, count, name):
         return self._with(lambda handle: [name(handle, i).decode(errors="replace") for i in range(count(handle))])
 
     def close(self):
-        """Frees the weights once all other sessions are closed too."""
+        """Closes the model; the weights are freed when all other sessions are closed too."""
         own = self._own
         if own is not None:
             own.close()

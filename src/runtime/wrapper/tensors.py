@@ -89,7 +89,7 @@ def _dtype(name):
 
 
 def _of_array(array, declared, name):
-    """A DLTensor over a NumPy array, and what must be kept alive with it; `name` is for messages."""
+    """A DLTensor for a NumPy array, and the objects to keep alive with it; `name` is for messages."""
     dtype = array.dtype
     if not dtype.isnative:
         array = array.astype(dtype.newbyteorder("="))
@@ -110,14 +110,14 @@ def _of_array(array, declared, name):
     return tensor, (array, shape, strides)
 
 
-# Bytes of a cache line, and of a result that is worth the microsecond that aligning it takes.
+# Bytes of a cache line; and the smallest result that is worth aligning, which takes a microsecond.
 _LINE = 64
 _LARGE = 1 << 16
 
 
 def _empty(shape, dtype):
-    """An array for a result. A large one begins a cache line: vectors that lie across two take twice as long to be stored,
-    and NumPy's own arrays begin anywhere."""
+    """An array for a result. Large ones are aligned to cache lines, which NumPy's own arrays are not: storing a vector across
+    two lines takes twice as long."""
     size = dtype.itemsize
     for extent in shape:
         size *= extent
@@ -135,9 +135,9 @@ def _is_on_gpu(value):
 
 
 def _of_dlpack(value, name, stream):
-    """A DLTensor of an object that speaks DLPack; its capsule is not consumed, and frees the tensor when it goes.
+    """A DLTensor of an object that supports DLPack; its capsule is not consumed, and frees the tensor when it is collected.
 
-    What is on a GPU is complete on `stream`, whatever stream it was made on: its owner sees to that.
+    The owner of a tensor on a GPU makes sure that it is complete for `stream`, whatever stream it was made on.
     """
     order = {"stream": stream} if stream is not None and _is_on_gpu(value) else {}
     try:
@@ -169,7 +169,7 @@ def _of_value(value, declared, name, stream=None):
             value = np.asarray(value)
         except (TypeError, ValueError) as error:
             raise AttncValueError("%s: %s" % (name, error)) from None
-        # Python numbers have no width: they take the type of the program. Integers keep theirs and are checked.
+        # Python numbers have no width: floats take the declared type. Integers keep theirs and are checked.
         if bare and declared in ("f32", "f16") and value.dtype.kind in "if":
             value = value.astype(_dtype(declared))
     return _of_array(np.asarray(value), declared, name)

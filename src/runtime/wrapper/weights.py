@@ -3,21 +3,21 @@ _FLOATS = {(2, 16): "F16", (2, 32): "F32", (2, 64): "F64", (_BFLOAT, 16): "BF16"
 
 
 class _Strided:
-    """The memory of a DLTensor as NumPy takes it."""
+    """Exposes the memory of a DLTensor to NumPy."""
 
     def __init__(self, tensor):
         size = tensor.bits // 8
         shape = tuple(tensor.shape[: tensor.ndim])
         strides = tuple(step * size for step in tensor.strides[: tensor.ndim]) if tensor.strides and tensor.ndim else None
         address = (tensor.data or 0) + tensor.byte_offset
-        # NumPy knows no bfloat16: bytes are bytes.
+        # As bytes, because NumPy does not support bfloat16.
         self.__array_interface__ = {
             "version": 3, "typestr": "|V%d" % size, "shape": shape, "strides": strides, "data": (address, True),
         }  # fmt: skip
 
 
 def _stored(name, value, types):
-    """The type of a weight, as safetensors files call it, its shape, its contents row by row, and the bits of a number."""
+    """The safetensors type of a weight, its shape, its contents in row-major order, and the width of an element in bits."""
     what = "weight `%s`" % name
     tensor, kept = _of_value(value.detach() if hasattr(value, "detach") else value, types.get(name, "a number"), what)
     if tensor.device_type != _CPU:
@@ -32,14 +32,14 @@ def _stored(name, value, types):
 
 
 def _weights_file(weights):
-    """A file in memory with weights by name, in the format of safetensors: the library checks them as it does those of any file."""
+    """Writes weights to a safetensors file in memory, so that the library checks them like any other file."""
     types = {name: kind for name, _, kind in _parameters()}
     header, at = {}, 0
     for name in weights:
         if not isinstance(name, str):
             raise AttncValueError("weights: expected names of tensors, found %r" % (name,))
     stored = [(name, _stored(name, value, types)) for name, value in weights.items()]
-    # The widest numbers come first, so that all lie as the library wants them, and need not be copied again.
+    # The widest elements come first, so that all are aligned, and the library need not copy them again.
     stored.sort(key=lambda one: -one[1][3])
     for name, (kind, shape, data, _) in stored:
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + data.nbytes]}
@@ -58,7 +58,7 @@ Parameter = collections.namedtuple("Parameter", "name shape dtype")
 
 
 def _parameters():
-    """All parameters of the model."""
+    """All parameters of the model, one per layer."""
     made = []
     for pattern, counts, shape, kind in _PARAMETERS:
         parts = pattern.split("*")

@@ -1,4 +1,4 @@
-//! Dimensions: canonical forms, what is too long, how they print, and what they evaluate to.
+//! Dimensions: canonical form, limits, printing and evaluation.
 
 use super::*;
 

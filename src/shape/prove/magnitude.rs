@@ -1,7 +1,8 @@
-//! Upper bounds of absolute values, by interval arithmetic: does a polynomial fit 64 bits, so that the machine computes it exactly?
+//! Upper bounds of absolute values, by interval arithmetic: does a polynomial fit 64 bits, so that
+//! the machine computes it exactly?
 //!
-//! In: a polynomial. Out: a bound from the bounds of its atoms, from what is known of the sizes of dimensions, and from polynomials
-//! that calls have evaluated with every step checked.
+//! In: a polynomial. Out: a bound from the bounds of its atoms, from known sizes of dimensions, and
+//! from polynomials that calls have evaluated with every step checked.
 
 use super::{Atom, AtomMonomial, Poly, Prover};
 use crate::shape::{Dim, Monomial};
@@ -23,10 +24,11 @@ impl Prover {
         self.computed.contains_key(p) || is_atom(p) && p.latest().is_some_and(|a| machine(*a)) || self.most(p) < MACHINE
     }
 
-    /// An upper bound of the absolute value: by its monomials, or by a checked polynomial and the difference from it.
+    /// An upper bound of the absolute value: by its monomials, or by a checked polynomial and the
+    /// difference from it.
     pub(crate) fn most(&mut self, p: &Poly) -> i128 {
         let mut most = self.most_of_products(p);
-        // Comparisons add a few such bounds.
+        // The factor of 16 leaves slack for comparisons, which add a few such bounds.
         if most >= MACHINE / 16 {
             for (known, size) in self.computed.clone() {
                 for rest in [p.sub(&known), p.add(&known)].into_iter().flatten() {
@@ -59,7 +61,8 @@ impl Prover {
                 let power = (0..*e).fold(1i128, |product, _| product.saturating_mul(own));
                 let mut most = power.saturating_mul(self.most_of(&rest));
                 let bounds = self.atoms.get(*x as usize).filter(|b| b.natural && *e == 1);
-                // The atom's upper bound times the rest: `S*T` for a row index below `S`, times `T`.
+                // The atom's upper bound times the rest: `S*T` for a row index below `S`, times
+                // `T`.
                 for (c, upper) in bounds.map(|b| b.upper.clone()).unwrap_or_default() {
                     let above = upper.mul_monomial(&rest).map_or(i128::MAX, |above| self.most(&above));
                     most = most.min(over(above, c));
@@ -86,7 +89,7 @@ impl Prover {
     }
 }
 
-/// A bound divided by a number; `i128::MAX` means that there is no bound.
+/// Divides a bound; `i128::MAX` (no bound) stays.
 fn over(most: i128, c: i128) -> i128 {
     if most == i128::MAX { most } else { most / c }
 }

@@ -1,15 +1,17 @@
 //! An automatic prover for inequalities between integer polynomials: is `p >= 0`?
 //!
-//! In: variables with bounds, called atoms (a grid index `i` with `i >= 0` and `64*i <= S - 1`), assumptions (polynomials that
-//! are non-negative), a polynomial. Out: is it non-negative for all values of the atoms that satisfy bounds and assumptions? "No"
-//! means that no proof was found: polynomial inequalities over the integers are undecidable, and the search is bounded.
+//! In: variables with bounds, called atoms (a grid index `i` with `i >= 0` and `64*i <= S - 1`),
+//! assumptions (polynomials that are non-negative), a polynomial. Out: whether it is non-negative
+//! for all values of the atoms that satisfy bounds and assumptions. "No" means that no proof was
+//! found: polynomial inequalities over the integers are undecidable, and the search is bounded.
 //!
-//! The type checker asks about dimensions ([`Facts`](super::Facts)), the tile verifier also about the indices of a kernel. This
-//! file has the atoms and what is known of them, `search` the search for a proof, `symbols` the steps that need no search.
+//! The type checker uses it for dimensions ([`Facts`](super::Facts)), the tile verifier also for
+//! the indices of a kernel. This file has the atoms and their bounds, `search` the search for a
+//! proof, `symbols` the steps that need no search.
 //!
-//! A rounded quotient, `min` or `max` is an atom ([`Prover::dim`]), which hides the assumptions about the symbols in it. So it is
-//! also split into a lower bound and a non-negative remainder, its slack ([`Prover::lower_bounds`]): where `S >= 2`,
-//! `ceil_div(S, 2)` is `1 + slack`.
+//! A rounded quotient, `min` or `max` is an atom ([`Prover::dim`]), which hides the assumptions
+//! about the symbols in it. So it is also split into a lower bound and a non-negative remainder,
+//! its slack ([`Prover::lower_bounds`]): where `S >= 2`, `ceil_div(S, 2)` is `1 + slack`.
 
 mod magnitude;
 mod search;
@@ -20,7 +22,8 @@ use std::sync::Arc;
 
 use super::{Dim, Factor, Sizes, monomial, poly};
 
-/// A variable of a proof, by number. The bounds of an atom are polynomials in atoms with smaller numbers.
+/// A variable of a proof, by number. The bounds of an atom are polynomials in atoms with smaller
+/// numbers.
 pub(crate) type Atom = u32;
 /// A polynomial in atoms.
 pub(crate) type AtomPoly = poly::Poly<Atom>;
@@ -32,9 +35,9 @@ const MAX_PRODUCTS: usize = 64;
 
 /// The maximum number of lower bounds computed for a rounded quotient, `min` or `max`.
 const MOST_LEAST: usize = 4;
-/// The maximum nesting of lower bounds of rounded terms that occur in lower bounds of others.
+/// The maximum nesting of lower bounds of rounded terms inside lower bounds of others.
 const MOST_OPEN: usize = 2;
-/// Attempts to use facts while the assumptions of one question are added, and for the question itself.
+/// Attempts to use facts while the assumptions of one query are added, and for the query itself.
 const ASSUMING: u32 = 5_000;
 const ASKING: u32 = 20_000;
 /// The range of an atom.
@@ -42,7 +45,7 @@ const ASKING: u32 = 20_000;
 pub(crate) struct Bounds {
     /// Is it non-negative?
     pub(crate) natural: bool,
-    /// An upper bound of its absolute value, if that exceeds 64 bits or is a number of iterations.
+    /// An upper bound of its absolute value, if that exceeds 64 bits or is a trip count.
     pub(crate) most: Option<i128>,
     /// `c * x >= p` with `c > 0`.
     pub(crate) lower: Vec<(i128, Poly)>,
@@ -70,17 +73,18 @@ pub(crate) struct Prover {
     first: Atom,
     /// Global assumptions: each is non-negative.
     known: Vec<Poly>,
-    /// Those of them that are dimensions.
+    /// The global assumptions about dimensions.
     dimensions: Vec<Dim>,
     /// Upper bounds of dimensions.
     sizes: Sizes,
     /// Upper bounds of the absolute values of monomials, cached.
     most: BTreeMap<AtomMonomial, i128>,
-    /// Polynomials that calls evaluate with every step checked, with upper bounds of their absolute values.
+    /// Polynomials that calls evaluate with every step checked, with upper bounds of their absolute
+    /// values.
     computed: BTreeMap<Poly, i128>,
-    /// How often facts have been tried so far.
+    /// Attempts to use facts so far.
     tried: u32,
-    /// The maximum of that in a prover for one question, for which proofs are not worth more.
+    /// The maximum of `tried` in a prover for a single query, whose proofs are not worth more.
     most_tried: Option<u32>,
 }
 
@@ -110,8 +114,8 @@ impl Prover {
         p
     }
 
-    /// A prover for one question about dimensions that have values, given these global assumptions: so divisors of rounded quotients are
-    /// at least 1.
+    /// A prover for one query about dimensions that have values, given these global assumptions.
+    /// Since they have values, divisors of rounded quotients are at least 1.
     pub(super) fn of_dimensions<'a>(symbols: impl IntoIterator<Item = &'a String>, known: &[Dim]) -> Prover {
         let mut p = Prover::new(symbols, Sizes::default());
         (p.positive_divisors, p.most_tried) = (true, Some(ASSUMING));
@@ -120,7 +124,7 @@ impl Prover {
         p
     }
 
-    /// Takes attempts to use facts from the budget, if there is one and as many are left.
+    /// Takes `tries` attempts from the budget; `false` if fewer are left. There may be no budget.
     fn spend(&mut self, tries: usize) -> bool {
         let Some(most) = self.most_tried else { return true };
         self.tried = self.tried.saturating_add(u32::try_from(tries).unwrap_or(u32::MAX));
@@ -132,7 +136,8 @@ impl Prover {
         self.known.extend(known);
     }
 
-    /// Adds global assumptions about dimensions. Those about symbols come first, because lower bounds of rounded terms use them.
+    /// Adds global assumptions about dimensions. Assumptions about bare symbols come first, because
+    /// lower bounds of rounded terms use them.
     pub(crate) fn assume_dimensions(&mut self, known: &[Dim]) {
         let is_of_symbols = |d: &Dim| d.factors().all(|f| matches!(f, Factor::Symbol(_)));
         let (of_symbols, others): (Vec<&Dim>, Vec<&Dim>) = known.iter().partition(|d| is_of_symbols(d));
@@ -147,7 +152,6 @@ impl Prover {
         }
     }
 
-    /// A new atom.
     pub(crate) fn atom(&mut self, mut bounds: Bounds) -> Atom {
         let strongest = |(c, p): (i128, Poly)| p.tightened_bound(c);
         bounds.upper = std::mem::take(&mut bounds.upper).into_iter().filter_map(strongest).collect();
@@ -170,7 +174,7 @@ impl Prover {
         u32::try_from(self.atoms.len()).unwrap_or(u32::MAX)
     }
 
-    /// Are all atoms of a polynomial older than this one?
+    /// Are all atoms of a polynomial older than `than`?
     pub(crate) fn is_older(&self, p: &Poly, than: Atom) -> bool {
         p.latest().is_none_or(|a| *a < than)
     }
@@ -279,9 +283,9 @@ impl Prover {
         Some(atom)
     }
 
-    /// Lower bounds of a rounded quotient, `min` or `max` by the global assumptions, such that the slack is non-negative by its form.
-    /// Where `S >= K + 3`, substituting `S = K + 3 + R` makes `ceil_div(S + K, 2)` equal to `K + 2 + floor_div(R, 2)`, so `K + 2` is
-    /// a lower bound.
+    /// Lower bounds of a rounded quotient, `min` or `max` by the global assumptions, such that each
+    /// term of the slack is non-negative. Where `S >= K + 3`, substituting `S = K + 3 + R` turns
+    /// `ceil_div(S + K, 2)` into `K + 2 + floor_div(R, 2)`, so `K + 2` is a lower bound.
     fn lower_bounds(&self, f: &Factor) -> Vec<Dim> {
         if self.open.len() >= MOST_OPEN {
             return Vec::new();
@@ -326,7 +330,8 @@ impl Prover {
                 d.substitute(&|s| (*s == **name).then(|| Dim::symbol(s).sub(least)))
             };
             let least = replaced.iter().rev().try_fold(now.sub(&more), back);
-            // `A/2` is a lower bound of `min((A+3)/2, (A+B)/2)`, but not an integer for odd `A`, and the slack must be one.
+            // `A/2` is a lower bound of `min((A+3)/2, (A+B)/2)`, but not an integer for odd `A`,
+            // and the slack must be one.
             found.extend(least.filter(|d| d.is_polynomial() && !d.is_too_long() && !found.contains(d)));
         }
         found
@@ -383,13 +388,14 @@ impl Prover {
         found
     }
 
-    /// Is `p >= 0` under the global assumptions? After [`Prover::proves`] it tries multiples of facts of any degree.
+    /// Is `p >= 0` under the global assumptions? After [`Prover::proves`] it tries multiples of
+    /// facts of any degree.
     pub(crate) fn proves_everywhere(&mut self, p: &Poly) -> bool {
         self.proves(p, []) || self.with_known(|own, facts| own.is_combined(std::slice::from_ref(p), facts))
     }
 
-    /// Do the global assumptions contradict each other? Then Fourier-Motzkin elimination of all atoms leaves a negative number, or
-    /// the negation of an assumption follows from the others.
+    /// Do the global assumptions contradict each other? Then Fourier-Motzkin elimination of all
+    /// atoms leaves a negative number, or the negation of an assumption follows from the others.
     pub(crate) fn is_contradictory(&mut self) -> bool {
         self.with_known(|own, facts| {
             let together = own.together(&BTreeSet::new(), &facts);
@@ -411,7 +417,7 @@ impl Prover {
 
     /// Bounds a non-negative atom by `max(p / c, 0)`.
     pub(crate) fn limit(&mut self, a: Atom, c: i128, p: Poly) {
-        // Cached bounds may be weaker than those that hold now.
+        // Cached bounds may be weaker than the new ones.
         self.most.clear();
         let forms = vec![Poly::int(0), p];
         let lower = forms.iter().map(|p| (1, p.clone())).collect();
@@ -423,7 +429,7 @@ impl Prover {
     }
 }
 
-/// `a * b`, if that is little work.
+/// `a * b`, if it has few terms.
 pub(crate) fn product(a: &AtomPoly, b: &AtomPoly) -> Option<AtomPoly> {
     let few = a.terms().len().saturating_mul(b.terms().len()) <= MAX_PRODUCTS;
     if few || a.as_int().is_some() || b.as_int().is_some() { a.mul(b) } else { None }

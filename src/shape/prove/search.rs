@@ -2,17 +2,20 @@
 //!
 //! In: a polynomial and the facts in force. Out: was a proof found within the limits?
 //!
-//! * Atoms are eliminated one by one, newest first, as in Fourier-Motzkin elimination: an atom with a non-negative coefficient is
-//!   replaced by a lower bound, one with a non-positive coefficient by an upper bound, and all bounds are tried. An atom that
-//!   equals one of several polynomials (a `min`, a block argument) is also split into cases. Bounds are polynomials in older
-//!   atoms, so this terminates.
-//! * A common monomial factor of all terms is removed: the polynomial is 0 where the factor is 0, so elsewhere its atoms may be
-//!   assumed to be at least 1.
-//! * A rounded term is rewritten exactly as `lower bound + slack`, with `slack >= 0`: for `f = 1 + g`, `(f - 1)^2` becomes `g^2`.
-//! * A negative term is cancelled by a multiple of a fact that contains it: `c*d - a*b >= 0` follows from `b*(c - a) >= 0` and
-//!   `c*(d - b) >= 0`. A polynomial that a fact divides is divided by it.
-//! * In a polynomial in symbols each symbol is replaced by its numeric lower bound plus a slack, and the polynomial is compared with
-//!   combinations of facts (`symbols`).
+//! * Atoms are eliminated one by one, newest first, as in Fourier-Motzkin elimination: an atom with
+//!   a non-negative coefficient is replaced by a lower bound, one with a non-positive coefficient
+//!   by an upper bound, and all bounds are tried. An atom that equals one of several polynomials (a
+//!   `min`, a block argument) is also split into cases. Bounds are polynomials in older atoms, so
+//!   this terminates.
+//! * A common monomial factor of all terms is removed: the polynomial is 0 where the factor is 0,
+//!   so elsewhere its atoms may be assumed to be at least 1.
+//! * A rounded term is rewritten exactly as `lower bound + slack`, with `slack >= 0`: for `f = 1 +
+//!   g`, `(f - 1)^2` becomes `g^2`.
+//! * A negative term is cancelled by a multiple of a fact that contains it: `c*d - a*b >= 0`
+//!   follows from `b*(c - a) >= 0` and `c*(d - b) >= 0`. A polynomial that a fact divides is
+//!   divided by it.
+//! * In a polynomial in symbols each symbol is replaced by its numeric lower bound plus a slack,
+//!   and the polynomial is compared with combinations of facts (`symbols`).
 //!
 //! Each step is an implication, so the prover is sound. It is not complete.
 
@@ -24,7 +27,7 @@ use super::{Atom, AtomMonomial, Bounds, Poly, Prover, product};
 const STEPS: u32 = 2000;
 /// Nesting depth of steps.
 const DEPTH: u32 = 48;
-/// Steps of one proof for finding signs of coefficients, and those for one sign.
+/// Steps of one proof spent on signs of coefficients, and those for one sign.
 const SIGNS: u32 = 1000;
 const SIGN: u32 = 100;
 /// Cancellation steps of one proof, those for one polynomial, and their nesting depth.
@@ -33,12 +36,13 @@ const COVERS_OF_FORM: u32 = 200;
 const COVER: u32 = 6;
 /// Cancellation steps that may raise the degree, over all polynomials of one question.
 const COVERS_OF_ANY_DEGREE: u32 = 400;
-/// The depth that one cancellation counts for.
+/// The depth that one cancellation costs.
 const CANCEL: u32 = 12;
-/// Attempts to use a fact in one proof, and the attempts that one exact division counts for. Programs need some hundreds.
+/// Attempts to use a fact in one proof, and the attempts that one exact division costs. Real
+/// programs need a few hundred.
 const TRIES: u32 = 10_000;
 const DIVISION: u32 = 10;
-/// Attempts in all proofs of a body, and those of each further proof when these are used up.
+/// Attempts in all proofs of a body, and attempts of each further proof once these are used up.
 const ALL_TRIES: u32 = 400_000;
 const FEW_TRIES: u32 = 500;
 
@@ -55,7 +59,7 @@ struct Search<'a> {
     uncovered: BTreeMap<Poly, u32>,
     /// Combinations of facts about each set of symbols.
     together: BTreeMap<BTreeSet<Atom>, Vec<Poly>>,
-    /// Remaining steps of the search, for signs, and for cancellation.
+    /// Remaining steps: of the search, for signs, and for cancellation.
     left: u32,
     signing: u32,
     covers: u32,
@@ -112,7 +116,8 @@ impl Prover {
 
     /// Is `p >= 0`, within the remaining budgets?
     fn search(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
-        // For integers `256 - 2*x >= 0` and `128 - x >= 0` are equivalent, and less is lost by rounding the latter.
+        // For integers `256 - 2*x >= 0` and `128 - x >= 0` are equivalent, and rounding the latter
+        // loses less.
         let p = &if p.is_whole() { p.clone().tightened() } else { p.clone() };
         if self.plain(p) {
             return true;
@@ -133,8 +138,8 @@ impl Prover {
         found
     }
 
-    /// Removes a common monomial factor. The polynomial is 0 where an atom of the factor is 0, so each of them may be assumed to be at
-    /// least 1.
+    /// Removes a common monomial factor. The polynomial is 0 where an atom of the factor is 0, so
+    /// each of them may be assumed to be at least 1.
     fn without_content(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> Option<bool> {
         let (first, others) = p.terms().split_first().filter(|(_, others)| !others.is_empty())?;
         let natural = |a: &Atom| self.atoms.get(*a as usize).is_some_and(|b| b.natural);
@@ -155,7 +160,8 @@ impl Prover {
         Some(found)
     }
 
-    /// The sign of a coefficient: non-negative (`true`), non-positive (`false`) or unknown. `T - 1` needs a fact.
+    /// The sign of a coefficient: non-negative (`true`), non-positive (`false`) or unknown. `T - 1`
+    /// needs a fact.
     fn sign(&mut self, a: &Poly, s: &mut Search<'_>, depth: u32) -> Option<bool> {
         if self.plain(a) {
             return Some(true);
@@ -182,7 +188,7 @@ impl Prover {
             s.signing = s.signing.saturating_sub(mine - s.left);
         }
         s.left = left;
-        // With more steps left a sign might be found.
+        // Near the depth limit a failure is not cached: with more steps, a sign might be found.
         if found.is_some() || depth > CANCEL + 1 {
             s.signs.insert(key, found);
         }
@@ -275,7 +281,8 @@ impl Prover {
     fn each(&mut self, a: &Poly, b: &Poly, bounds: &Bounds, s: &mut Search<'_>, depth: u32) -> bool {
         bounds.one_of.iter().enumerate().all(|(n, form)| {
             let kept = s.chosen.len();
-            // The case of a `min` is its smallest operand, that of a `max` the largest.
+            // In each case of a `min`, that operand is the smallest; in each case of a `max`, the
+            // largest.
             for (_, (c, other)) in bounds.upper.iter().enumerate().filter(|(m, _)| *m != n) {
                 let less = c.checked_neg().and_then(|c| other.combine(1, form, c));
                 s.chosen.extend(less.map(Poly::tightened));
@@ -292,14 +299,15 @@ impl Prover {
         })
     }
 
-    /// `c * (a*x + b)` with `limit` for `c*x`. An integer greater than -1 is non-negative, so the multiple of an integer polynomial may
-    /// be as low as `1 - c`.
+    /// `c * (a*x + b)` with `limit` for `c*x`. An integer greater than -1 is non-negative, so the
+    /// multiple of an integer polynomial may be as low as `1 - c`.
     fn replaced(&mut self, a: &Poly, b: &Poly, c: i128, limit: &Poly) -> Option<Poly> {
         let next = product(a, limit)?.combine(1, b, c)?;
         if c > 1 && a.is_whole() && b.is_whole() { next.add(&Poly::int(c - 1)) } else { Some(next) }
     }
 
-    /// Is a polynomial in dimensions the product of a fact, such as `T-1` in `(T-1)*(T-1)`, and a non-negative quotient?
+    /// Is a polynomial in dimensions the product of a fact, such as `T-1` in `(T-1)*(T-1)`, and a
+    /// non-negative quotient?
     fn multiple(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
         if p.terms().len() < 3 {
             return false;
@@ -312,7 +320,7 @@ impl Prover {
             if !s.tries(DIVISION) {
                 return false;
             }
-            // A quotient by a symbol has no value where the symbol is 0.
+            // A quotient by a symbol is undefined where the symbol is 0.
             if let Some(rest) = p.exact_div(fact).filter(Poly::has_whole_monomials)
                 && self.search(&rest, s, depth.saturating_sub(CANCEL))
             {
@@ -322,20 +330,22 @@ impl Prover {
         false
     }
 
-    /// A polynomial in symbols: compares it with numbers and combined facts, else cancels a negative term by a fact.
+    /// A polynomial in symbols: compares it with numbers and combined facts, else cancels a
+    /// negative term by a fact.
     fn cancel(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
         if self.is_above_facts(p, s) || self.multiple(p, s, depth) {
             return true;
         }
         let nexts = self.cancelled(p, s, false);
-        // Of symbols alone first.
+        // Polynomials in symbols alone first.
         let is_of_symbols = |t: &Self, next: &Poly| next.latest().is_none_or(|x| *x < t.first);
         let (first, others): (Vec<Poly>, Vec<Poly>) = nexts.into_iter().partition(|next| is_of_symbols(self, next));
         first.iter().any(|next| self.search(next, s, depth.saturating_sub(CANCEL)))
             || others.iter().any(|next| self.search(next, s, depth.saturating_sub(2 * CANCEL)))
     }
 
-    /// Is a polynomial in symbols at least a combination of facts, or non-negative by the numeric lower bounds of its symbols?
+    /// Is a polynomial in symbols at least a combination of facts, or non-negative by the numeric
+    /// lower bounds of its symbols?
     fn is_above_facts(&mut self, p: &Poly, s: &mut Search<'_>) -> bool {
         let symbols = p.variables();
         if !s.together.contains_key(&symbols) {
@@ -355,7 +365,8 @@ impl Prover {
         self.is_above_numbers(p, s.facts.iter().copied().chain(&s.chosen).chain(together))
     }
 
-    /// Can all negative terms of a polynomial in dimensions be cancelled by facts and upper bounds in a few steps?
+    /// Can all negative terms of a polynomial in dimensions be cancelled by facts and upper bounds
+    /// in a few steps?
     fn is_covered(&mut self, p: &Poly, s: &mut Search<'_>) -> bool {
         let left = s.covers;
         s.covers = left.min(COVERS_OF_FORM);
@@ -366,9 +377,10 @@ impl Prover {
         found
     }
 
-    /// Is one of these polynomials a sum of non-negative multiples of facts and of terms that are non-negative? A certificate like
-    /// Handelman's (*Representing polynomials by positive linear functions on compact convex polyhedra*, 1988), except that facts are
-    /// multiplied by monomials only.
+    /// Is one of these polynomials a sum of non-negative multiples of facts and of non-negative
+    /// terms? A certificate like Handelman's (*Representing polynomials by positive linear
+    /// functions on compact convex polyhedra*, 1988), except that facts are multiplied by monomials
+    /// only.
     pub(super) fn is_combined(&mut self, forms: &[Poly], facts: Vec<&Poly>) -> bool {
         let mut s = Search { any_degree: true, covers: COVERS_OF_ANY_DEGREE, ..Search::new(facts, TRIES) };
         forms.iter().any(|p| (1..=COVER).any(|few| self.covered(p, &mut s, few)))
@@ -391,10 +403,10 @@ impl Prover {
         found
     }
 
-    /// Cancels a term that may be negative by a multiple of a fact, or of a bound of one of its atoms, in all possible ways. If one of
-    /// the results is non-negative, so is the polynomial.
+    /// Cancels a term that may be negative by a multiple of a fact, or of a bound of one of its
+    /// atoms, in all possible ways. If one of the results is non-negative, so is the polynomial.
     fn cancelled(&mut self, p: &Poly, s: &mut Search<'_>, bounds: bool) -> Vec<Poly> {
-        // The highest degree first: its replacement is often of a lower one.
+        // The highest degree first: its replacement often has a lower degree.
         let negative = p.terms().iter().filter(|(_, c)| *c < 0);
         let of_any_sign = || p.terms().iter().find(|(m, _)| !self.natural(m));
         let Some((m, c)) = negative.max_by_key(|(m, _)| m.degree()).or_else(of_any_sign) else { return Vec::new() };
@@ -424,7 +436,8 @@ impl Prover {
         out
     }
 
-    /// Cancels a term of a polynomial by a fact. Terms that this adds must not exceed the degree `most`.
+    /// Cancels a term of a polynomial by a fact. Terms that this adds must not exceed the degree
+    /// `most`.
     fn cancel_by(&mut self, p: &Poly, (m, c): (&AtomMonomial, i128), (fact, most): (&Poly, i32), out: &mut Vec<Poly>) {
         for (own, d) in fact.terms().iter().filter(|(_, d)| (*d < 0) == (c < 0)) {
             let Some(by) = m.quotient(own).filter(|by| self.natural(by)) else { continue };
@@ -441,7 +454,7 @@ impl Prover {
     }
 }
 
-/// Can two of these not both be non-negative? Then code under these facts is never reached.
+/// Do two of these facts contradict each other? Then code under these facts is unreachable.
 fn contradict(facts: &[&Poly]) -> bool {
     let below = |f: &Poly, g: &Poly| f.add(g).and_then(|sum| sum.as_int()).is_some_and(|n| n < 0);
     facts.iter().enumerate().any(|(n, f)| facts.iter().skip(n + 1).any(|g| below(f, g)))

@@ -1,7 +1,8 @@
 //! Polynomials in symbols: steps of a proof that need no search.
 //!
-//! In: a polynomial and the facts in force. Out: is it non-negative once each symbol is replaced by its numeric lower bound plus a
-//! slack; combinations of facts that are free of other symbols.
+//! In: a polynomial and the facts in force. Out: whether it is non-negative once each symbol is
+//! replaced by its numeric lower bound plus a slack; combinations of facts from which other symbols
+//! are eliminated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +12,9 @@ use super::{Atom, Poly, Prover, product};
 const MOST_TOGETHER: usize = 64;
 
 impl Prover {
-    /// Is each term non-negative after `x = number + slack` for every symbol with a numeric lower bound? Where `S >= 3` and `T >= 2`,
-    /// `S*T*T - 2*T*T - T - 1` is `(s+3)*(t+2)*(t+2) - 2*(t+2)*(t+2) - (t+2) - 1`, which has no negative term.
+    /// Is each term non-negative after `x = number + slack` for every symbol with a numeric lower
+    /// bound? Where `S >= 3` and `T >= 2`, `S*T*T - 2*T*T - T - 1` is `(s+3)*(t+2)*(t+2) -
+    /// 2*(t+2)*(t+2) - (t+2) - 1`, which has no negative term.
     pub(super) fn is_above_numbers<'a>(&mut self, p: &Poly, facts: impl IntoIterator<Item = &'a Poly>) -> bool {
         let mut least: BTreeMap<Atom, i128> = BTreeMap::new();
         for fact in facts {
@@ -50,9 +52,9 @@ impl Prover {
         Some(sum)
     }
 
-    /// Combinations of facts about these symbols alone: Fourier-Motzkin elimination of all other atoms, each from a fact that bounds it
-    /// below and one that bounds it above. `N - 4 >= 0` and `S + 3 - N >= 0` give `S - 1 >= 0`. The bounds of a rounded term are
-    /// facts too.
+    /// Combinations of facts about these symbols alone: Fourier-Motzkin elimination of all other
+    /// atoms, each between a fact that bounds it below and one that bounds it above. `N - 4 >= 0`
+    /// and `S + 3 - N >= 0` imply `S - 1 >= 0`. The bounds of a rounded term are facts too.
     pub(super) fn together(&mut self, symbols: &BTreeSet<Atom>, facts: &[&Poly]) -> Vec<Poly> {
         let mut now: Vec<Poly> = facts.iter().copied().filter(|f| self.is_of_dimensions(f)).cloned().collect();
         let mut others: BTreeSet<Atom> = now.iter().flat_map(|f| f.variables()).collect();

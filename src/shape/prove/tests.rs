@@ -1,4 +1,5 @@
-//! Is what is proved true? By hand, and by all small values of the dimensions.
+//! Soundness of the prover: hand-written cases, and a check against all small values of the
+//! dimensions.
 
 use super::*;
 use crate::random::Random;
@@ -30,13 +31,14 @@ fn value(d: &Dim, at: &[i64; 4]) -> Option<i64> {
     d.eval(&|name| NAMES.iter().position(|n| *n == name).map(|i| at[i])).ok()
 }
 
-/// All values below some number, of so many symbols, that satisfy what is known.
+/// All assignments of values below `below` to the first `symbols` symbols that satisfy `known`.
 fn models(known: &[Dim], symbols: u32, below: i64) -> Vec<[i64; 4]> {
     let all = (0..below.pow(symbols)).map(|i| [1, below, below.pow(2), below.pow(3)].map(|by| i / by % below));
     all.filter(|at| known.iter().all(|d| value(d, at).is_some_and(|v| v >= 0))).collect()
 }
 
-/// Products of what is rounded, and what is more than them: what is proved of them, and what is not, for it does not hold.
+/// Products of rounded terms and their slacks: what is proved, and claims that are false and must
+/// not be proved.
 #[test]
 fn products_are_proved_by_their_factors() {
     let (a, b, c, d) = (s("A"), s("B"), s("C"), s("D"));
@@ -60,7 +62,8 @@ fn products_are_proved_by_their_factors() {
         (&within, c.mul(&d).sub(&ceil(&a, 2).mul(&ceil(&b, 3)))),
         (&within, c.mul(&d).mul(&d).sub(&ceil(&a, 2).mul(&ceil(&b, 3)).mul(&d))),
         (&both[..1], least.mul(&least)),
-        // A slot of `S*(S+1)*(S/3+1)` elements, and a part of it; `S` squared, which is less than the square of `S/2 + 1`.
+        // A slot of `S*(S+1)*(S/3+1)` elements, and a part of it; `S` squared, which is less than
+        // the square of `S/2 + 1`.
         (&[], a.mul(&floor(&a, 3).add(&n(1))).mul(&a.sub(&floor(&a, 3)))),
         (&[], a.mul(&floor(&a, 2).add(&n(1))).mul(&floor(&a, 2).add(&n(1))).sub(&a.mul(&a))),
         (&both[1..], d.mul(&b).sub(&d.mul(&n(3)))),
@@ -69,7 +72,7 @@ fn products_are_proved_by_their_factors() {
         let all = models(known, 4, 7);
         assert!(all.len() > 50 && all.iter().all(|at| value(claim, at).unwrap() >= 0), "{claim}");
         assert!(proved(known, claim), "{claim} where {known:?}");
-        // One less does not hold everywhere.
+        // The claim minus one is false somewhere.
         let less = claim.sub(&Dim::one());
         assert!(all.iter().any(|at| value(&less, at).unwrap() < 0), "{less}");
         assert!(!proved(known, &less), "{less} where {known:?}");
@@ -86,7 +89,8 @@ fn products_are_proved_by_their_factors() {
     }
 }
 
-/// Rounded terms of which each is a lower bound of the other, or of terms that contain it: computing lower bounds ends.
+/// Rounded terms that are lower bounds of each other, or of terms that contain them: computing
+/// lower bounds terminates.
 #[test]
 fn rounded_terms_that_bound_each_other() {
     let floor = |x: &str, by: i64| s(x).floor_div(&n(by)).unwrap();
@@ -100,7 +104,7 @@ fn rounded_terms_that_bound_each_other() {
     }
 }
 
-/// A random dimension: sums and products of symbols, small numbers and what is rounded.
+/// A random dimension: sums and products of symbols, small numbers and rounded terms.
 fn form(random: &mut Random, depth: usize) -> Dim {
     if depth == 0 {
         return match random.below(4) {
@@ -125,7 +129,8 @@ fn form(random: &mut Random, depth: usize) -> Dim {
     }
 }
 
-/// Random facts and random claims, most of them of products: what is proved holds for all small values that satisfy the facts.
+/// Random facts and claims, mostly about products: each claim proved holds for all small values
+/// that satisfy the facts.
 #[test]
 fn what_is_proved_holds() {
     let mut random = Random::new(31);
@@ -164,7 +169,7 @@ fn what_is_proved_holds() {
     assert!(possible > 80 && found > 150 && missed < found, "{possible}: {plain} {found} {missed}");
 }
 
-/// Forms of symbols by numbers that these are at least, and by what is known of another symbol from both sides.
+/// Expressions in symbols, from numeric lower bounds and from two-sided bounds of another symbol.
 #[test]
 fn forms_of_symbols_are_proved_by_numbers_and_by_pairs_of_facts() {
     let (a, b, c) = (s("A"), s("B"), s("C"));
@@ -172,13 +177,13 @@ fn forms_of_symbols_are_proved_by_numbers_and_by_pairs_of_facts() {
     let cube = a.mul(&a).mul(&a).sub(&a.mul(&a).mul(&n(4))).sub(&a);
     let boxed = a.mul(&b).mul(&b).sub(&b.mul(&b).mul(&n(2))).sub(&b);
     let claims: Vec<(Vec<Dim>, Dim)> = vec![
-        // A cube from the place 4, 1, 4 on, and another box.
+        // A cube whose corner is (4, 1, 4), and another box.
         (vec![a.sub(&n(5))], cube.sub(&n(20))),
         (vec![a.sub(&n(3)), b.sub(&n(2))], boxed.sub(&n(2))),
         (vec![b.sub(&n(4)), a.add(&n(3)).sub(&b)], a.sub(&n(1))),
         (vec![b.sub(&n(1)), a.mul(&n(4)).sub(&b)], a.sub(&n(1))),
         (vec![c.sub(&b).sub(&n(1)), b.sub(&n(2)), a.add(&n(1)).sub(&c)], a.sub(&n(2))),
-        // Windows: the half of what is one more is at least 3.
+        // Windows: half of `n + 1` is at least 3.
         (vec![a.ceil_div(&n(2)).unwrap().sub(&n(3))], a.sub(&n(5))),
         (vec![a.ceil_div(&n(2)).unwrap().sub(&n(1)).floor_div(&n(2)).unwrap().sub(&n(1))], a.sub(&n(5))),
         (vec![a.sub(&b).sub(&n(2))], a.mul(&b).sub(&b).sub(&b).add(&a).sub(&n(2))),
@@ -203,8 +208,8 @@ fn forms_of_symbols_are_proved_by_numbers_and_by_pairs_of_facts() {
     }
 }
 
-/// Random facts of two symbols each, some of them products, and claims of one: what is proved holds for all small values, and most of
-/// what holds is proved.
+/// Random facts about two symbols each, some of them products, and claims about one: each claim
+/// proved holds for all small values, and most claims that hold are proved.
 #[test]
 fn what_facts_say_together_holds() {
     let mut random = Random::new(5);
@@ -239,8 +244,8 @@ fn what_facts_say_together_holds() {
     assert!(found > 3 * missed && found - alone > 30, "{found} {alone} {missed}");
 }
 
-/// An access to a matrix of random extents, rows in steps: where it is proved to end before a number of elements, it does for all
-/// small values; and one element less is refused.
+/// An access to a matrix of random extents, with a row step: if it is proved to end before `n`
+/// elements, it does for all small values, and `n - 1` elements are not proved.
 #[test]
 fn accesses_that_are_proved_end_before() {
     let mut random = Random::new(77);
@@ -252,7 +257,7 @@ fn accesses_that_are_proved_end_before() {
         let step = 1 + random.below(3) as i64;
         let mut prover = prover(&known);
         let (Some(r), Some(c)) = (prover.dim(&rows), prover.dim(&columns)) else { continue };
-        // A row of each `step`, and some columns side by side.
+        // Every `step`-th row, and some adjacent columns.
         let last = |p: &Poly| p.sub(&Poly::int(1)).unwrap();
         let row = Bounds { natural: true, upper: vec![(i128::from(step), last(&r))], ..Bounds::default() };
         let row = prover.fresh(row);
@@ -285,12 +290,13 @@ fn accesses_that_are_proved_end_before() {
     assert!(found > 50 && refused > 50, "{found} {refused}");
 }
 
-/// Indices as control flow makes them, for all small values: each model has a value for each atom.
+/// Indices as control flow produces them, with all small values: each model has a value for
+/// each atom.
 struct Indices {
     prover: Prover,
     models: Vec<Vec<i128>>,
     atoms: Vec<Poly>,
-    /// What is at least 0 by the bounds of the atoms.
+    /// Polynomials that are non-negative by the bounds of the atoms.
     slack: Vec<Poly>,
 }
 
@@ -302,7 +308,7 @@ impl Indices {
         Indices { prover, models, slack: atoms.clone(), atoms }
     }
 
-    /// A form times its divisor.
+    /// The value of a polynomial's numerator.
     fn numerator(&self, p: &Poly, at: &[i128]) -> i128 {
         let value = |m: &AtomMonomial| -> i128 {
             let factors = m.factors().iter();
@@ -311,7 +317,7 @@ impl Indices {
         p.terms().iter().map(|(m, c)| c * value(m)).sum()
     }
 
-    /// A form as a text.
+    /// A polynomial as text.
     fn text(&self, p: &Poly) -> String {
         let terms = p.terms().iter().map(|(m, c)| {
             let factors = m.factors().iter();
@@ -320,7 +326,7 @@ impl Indices {
         format!("({})/{}", terms.collect::<String>(), p.denominator())
     }
 
-    /// All that is known of the atoms.
+    /// The bounds of all atoms as text.
     fn texts(&self) -> String {
         let list = |name: &str, all: &[(i128, Poly)]| -> String {
             all.iter().map(|(c, p)| format!(" {c}*x {name} {};", self.text(p))).collect()
@@ -356,7 +362,8 @@ impl Indices {
         .unwrap()
     }
 
-    /// Adds an atom with bounds and all of its values: those of a list, or all that are small and obey the bounds.
+    /// Adds an atom with bounds and all of its values: the listed ones, or all small ones within
+    /// the bounds.
     fn add(&mut self, random: &mut Random, bounds: Bounds, values: impl Fn(&Indices, &[i128]) -> Vec<i128>) {
         let mut models = Vec::new();
         for at in &self.models {
@@ -383,7 +390,7 @@ impl Indices {
             if n % p.denominator() == 0 { vec![n / p.denominator()] } else { Vec::new() }
         };
         match random.below(6) {
-            // A grid, or a counter: each `c`-th below a bound.
+            // A grid index, or a counter: every `c`-th value below a bound.
             0 | 1 => {
                 let c = 1 + random.below(3) as i128;
                 let last = p.sub(&Poly::int(1)).unwrap();
@@ -392,7 +399,7 @@ impl Indices {
                     |own: &Indices, at: &[i128], i: i128| c * i * last.denominator() <= own.numerator(&last, at);
                 self.add(random, bounds, |own, at| (0..7).filter(|i| within(own, at, *i)).collect());
             }
-            // The smaller or the larger one.
+            // A minimum or a maximum.
             n @ (2 | 3) => {
                 let both = || vec![(1, p.clone()), (1, q.clone())];
                 let natural = self.prover.proves(&p, []) && self.prover.proves(&q, []);
@@ -404,7 +411,7 @@ impl Indices {
                     chosen.filter(|_| both.len() == 2).copied().into_iter().collect()
                 });
             }
-            // A quotient that is rounded down.
+            // A quotient, rounded down.
             4 => {
                 let c = 2 + random.below(3) as i128;
                 let p = p.scale(p.denominator()).unwrap();
@@ -413,7 +420,7 @@ impl Indices {
                 let bounds = Bounds { natural, lower, upper: vec![(c, p.clone())], ..Bounds::default() };
                 self.add(random, bounds, |own, at| vec![own.numerator(&p, at).div_euclid(c)]);
             }
-            // One of two.
+            // One of two values.
             _ => {
                 let bounds = Bounds { one_of: vec![p.clone(), q.clone()], ..Bounds::default() };
                 self.add(random, bounds, |own, at| [&p, &q].iter().flat_map(|p| exact(own, p, at)).collect());
@@ -422,10 +429,11 @@ impl Indices {
     }
 }
 
-/// How many systems of random indices are looked at.
+/// The number of random systems of indices.
 const SYSTEMS: usize = 1500;
 
-/// Random indices, random facts and claims that are close to what follows: what is proved holds for all small values.
+/// Random indices and facts, and claims that are close to a consequence: each claim proved holds
+/// for all small values.
 #[test]
 fn what_is_proved_of_indices_holds() {
     let mut random = Random::new(5);
@@ -443,7 +451,7 @@ fn what_is_proved_of_indices_holds() {
         }
         let natural: Vec<Poly> = all.slack.iter().chain(&facts).cloned().collect();
         for _ in 0..8 {
-            // Sums of products of what is at least 0, or a little less.
+            // Sums of products of non-negative polynomials, perhaps minus a little.
             let mut claim = Poly::int(-(random.below(3) as i128)).over(1 + random.below(2) as i128).unwrap();
             for _ in 0..1 + random.below(3) {
                 let (x, y) = (random.pick(&natural).clone(), random.pick(&natural).clone());
@@ -471,7 +479,7 @@ fn what_is_proved_of_indices_holds() {
     assert!(found > SYSTEMS / 2 && refused > SYSTEMS / 2, "{plain} {found} {refused}");
 }
 
-/// What is a third of something is no integer by itself.
+/// A third of a symbol need not be an integer.
 #[test]
 fn forms_over_a_number_are_no_integers() {
     // The larger of two thirds is not the whole of one.
@@ -482,7 +490,8 @@ fn forms_over_a_number_are_no_integers() {
     let largest = thirds.fresh(Bounds { natural: true, lower, one_of: vec![third; 2], ..Bounds::default() });
     assert!(thirds.proves(&largest.combine(3, &whole, -1).unwrap(), []));
     assert!(!thirds.proves(&largest.sub(&whole).unwrap(), []));
-    // Of `(A+3)/2` and `(B+D)/2`, where `B` is at least `A`, each is `A/2` and something, which is no integer where `A` is odd.
+    // Of `(A+3)/2` and `(B+D)/2`, where `B >= A`, each is `A/2` plus a slack, which is not an
+    // integer if `A` is odd.
     let known = [s("B").sub(&s("A"))];
     let half = |d: &Dim| d.div(&n(2)).unwrap();
     let smallest = half(&s("A").add(&n(3))).min_with(&half(&s("B").add(&s("D"))));

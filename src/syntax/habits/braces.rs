@@ -1,6 +1,7 @@
-//! Blocks by indentation, as Python has them: `if c:`, and what is indented after it.
+//! Indented blocks, as in Python: `if c:`, and an indented body.
 //!
-//! In: the lexer's tokens. Out: the same with braces in their places, and one message for the whole text.
+//! In: the lexer's tokens. Out: the same tokens with braces inserted, and a single diagnostic for
+//! the text.
 
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::Diagnostics;
@@ -8,14 +9,14 @@ use crate::diagnostics::codes::syntax as codes;
 use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
-/// A block that is open: the indentation of its head.
+/// An open block, with the indentation of its head.
 struct Open {
     indent: usize,
-    /// Does it end with its own line?
+    /// Is the whole block on the line of its head?
     one_line: bool,
 }
 
-/// Puts braces around what is indented after a `:`.
+/// Inserts braces around the indented lines after a `:`.
 pub(super) fn add<'a>(lexemes: Vec<Lexeme<'a>>, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     if !lexemes.iter().enumerate().any(|(at, _)| begins_head(&lexemes, at) && head_end(&lexemes, at).is_some()) {
         return lexemes;
@@ -69,12 +70,12 @@ pub(super) fn add<'a>(lexemes: Vec<Lexeme<'a>>, text: &str, diagnostics: &mut Di
     out
 }
 
-/// Ends the innermost block after the last token that is no newline.
+/// Closes the innermost block after the last token that is not a newline.
 fn close(out: &mut Vec<Lexeme<'_>>, open: &mut Vec<Open>, text: &str, message: &mut Option<Diagnostic>) {
     let Some(block) = open.pop() else { return };
     let last = out.iter().rposition(|lexeme| lexeme.token != Token::Newline).unwrap_or_default();
     let span = out.get(last).map_or(Span::default(), |lexeme| lexeme.span.after());
-    // After a comment on the same line, too.
+    // Behind a comment on the same line, too.
     let rest = text.get(span.end as usize..).unwrap_or_default();
     let line = rest.get(..rest.find('\n').unwrap_or(rest.len())).unwrap_or_default();
     let comment =
@@ -105,10 +106,10 @@ fn begins_head(lexemes: &[Lexeme<'_>], at: usize) -> bool {
         })
 }
 
-/// The `:` that ends the head which begins at `at`: outside all brackets, before any `{`.
+/// The `:` that ends the head that starts at `at`: outside all brackets, before any `{`.
 fn head_end(lexemes: &[Lexeme<'_>], at: usize) -> Option<usize> {
     let mut depth = 0usize;
-    // The `<..>` of a declaration has types in it.
+    // The `<..>` of a declaration contains types.
     let declares =
         matches!(lexemes.get(at)?.token, Token::Fn | Token::Pub | Token::Ident("def" | "class" | "layer" | "model"));
     for (i, lexeme) in lexemes.iter().enumerate().skip(at).take(LONGEST_HEAD) {
@@ -126,10 +127,10 @@ fn head_end(lexemes: &[Lexeme<'_>], at: usize) -> Option<usize> {
     None
 }
 
-/// How many tokens the head of a block has at most.
+/// The maximum number of tokens of a block's head.
 const LONGEST_HEAD: usize = 4096;
 
-/// The place of the first word in a line.
+/// The location of the first word in a line.
 fn line_start(text: &str, span: Span) -> Span {
     let before = text.get(..span.start as usize).unwrap_or_default();
     let start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -138,7 +139,7 @@ fn line_start(text: &str, span: Span) -> Span {
     Span::new(span.file, first as u32, first as u32)
 }
 
-/// How far a place is from the beginning of its line.
+/// The distance of a location from the start of its line.
 fn indentation(text: &str, span: Span) -> usize {
     let before = text.get(..span.start as usize).unwrap_or_default();
     before.len() - before.rfind('\n').map_or(0, |at| at + 1)

@@ -1,4 +1,4 @@
-//! `a if c else b`: a choice as Python has it.
+//! Python's conditional expression, `a if c else b`.
 
 use super::{Scan, between, ends_operand, made};
 use crate::diagnostics::codes::syntax as codes;
@@ -6,13 +6,14 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
-/// Puts `if c { a } else { b }` for `a if c else b`, the innermost first.
+/// Replaces `a if c else b` by `if c { a } else { b }`, innermost first.
 pub(super) fn translate<'a>(
     mut lexemes: Vec<Lexeme<'a>>,
     text: &'a str,
     diagnostics: &mut Diagnostics,
 ) -> Vec<Lexeme<'a>> {
-    // Each is searched for again, since the others' positions change; more than a few are not a typing mistake.
+    // Search again after each replacement, since positions change. More than a few are not a typing
+    // mistake.
     for _ in 0..MOST {
         let candidate = |at: &usize| {
             lexemes.get(*at).is_some_and(|lexeme| lexeme.token == Token::If)
@@ -56,10 +57,10 @@ pub(super) fn translate<'a>(
     lexemes
 }
 
-/// How many choices are rewritten.
+/// The maximum number of conditional expressions that are rewritten.
 const MOST: usize = 64;
 
-/// Where `a` begins, where `if` and `else` stand, and where `b` ends.
+/// The positions of the start of `a`, of `if` and `else`, and of the end of `b`.
 fn parts(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<(usize, usize, usize, usize)> {
     let around = scan.place(at).open;
     let other = scan.find(lexemes, at, |token| matches!(token, Token::Else | Token::LBrace | Token::Comma))?;

@@ -1,4 +1,5 @@
-//! Fields as other languages declare them: `proj = nn.Linear(D, D)`, `w = nn.Parameter(torch.zeros(D))`, `param w: f32[D]`.
+//! Field declarations of other languages: `proj = nn.Linear(D, D)`, `w =
+//! nn.Parameter(torch.zeros(D))`, `param w: f32[D]`.
 
 use super::words::Words;
 use super::{Inside, between};
@@ -21,13 +22,13 @@ impl<'a> Words<'_, 'a> {
         self.diagnostics.push(
             Diagnostic::error(codes::FOREIGN_WORD, format!("`{written}` does not stand before a field"))
                 .at(word, "")
-                .help("a parameter is declared by its name and type alone: `w: f32[D, D]`")
+                .help("a parameter is declared by only its name and type: `w: f32[D, D]`")
                 .fix(Span::new(word.file, word.start, name.start), ""),
         );
         Some(at + 1)
     }
 
-    /// Reports a field that is to be declared as `shown`.
+    /// Reports a field, and suggests the declaration `shown`.
     fn declared(&mut self, at: usize, close: usize, shown: String) {
         let whole = self.lexemes[at].span.to(self.lexemes[close].span);
         self.diagnostics.push(
@@ -38,13 +39,14 @@ impl<'a> Words<'_, 'a> {
         );
     }
 
-    /// Tokens of the text again, in another place.
+    /// Repeats tokens of the text at another position.
     fn again(&mut self, from: usize, to: usize) {
         let list: Vec<Lexeme<'a>> = self.lexemes.get(from..to).unwrap_or_default().to_vec();
         self.out.extend(list.into_iter().map(|lexeme| Lexeme { tainted: true, ..lexeme }));
     }
 
-    /// `w = nn.Parameter(torch.zeros(O, I))`: a field with the lengths of the innermost call.
+    /// `w = nn.Parameter(torch.zeros(O, I))`: a field whose extents are the arguments of the
+    /// innermost call.
     fn parameter(&mut self, at: usize, (open, close): (usize, usize)) -> Option<usize> {
         let span = self.lexemes[at + 1].span;
         let inner = (open..close).rev().find(|i| self.token(*i) == Some(Token::LParen))?;
@@ -57,7 +59,7 @@ impl<'a> Words<'_, 'a> {
             self.diagnostics.push(
                 Diagnostic::error(codes::FOREIGN_WORD, "a field must be declared with its type")
                     .at(span, "")
-                    .help("a parameter is declared by its name and type alone: `w: f32[D, D]`"),
+                    .help("a parameter is declared by only its name and type: `w: f32[D, D]`"),
             );
             return Some(close + 1);
         }

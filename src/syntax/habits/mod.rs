@@ -1,7 +1,9 @@
-//! Forms of other languages, recognised by their tokens: `x[:, 0]`, `a if c else b`, `let a, b = ..`, `return x`, `self.w`.
+//! Recognises syntax of other languages by its tokens: `x[:, 0]`, `a if c else b`, `let a, b = ..`,
+//! `return x`, `self.w`.
 //!
-//! In: the lexer's tokens. Out: tokens in which each such form stands as the language has it, so that reading goes on as
-//! if it had been written so, and one message for each. What only types show is in `types::foreign`.
+//! In: the lexer's tokens. Out: tokens in which each such construct is replaced by its counterpart
+//! in attn, so that parsing continues as if that had been written, and one diagnostic for each.
+//! Constructs that only types reveal are in `types::foreign`.
 
 mod braces;
 mod choices;
@@ -15,7 +17,7 @@ use super::token::{Lexeme, Token};
 use crate::diagnostics::Diagnostics;
 use crate::source::Span;
 
-/// Brings the forms of other languages into those of this one.
+/// Translates constructs of other languages.
 pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     let lexemes = braces::add(lexemes, text, diagnostics);
     let lexemes = words::translate(lexemes, text, diagnostics);
@@ -25,10 +27,10 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     tuples::translate(lexemes, text, diagnostics)
 }
 
-/// What the innermost bracket around a token holds.
+/// The contents of the innermost bracket around a token.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Inside {
-    /// The file: there is no bracket.
+    /// Top level: there is no bracket.
     Items,
     /// Arguments or parts, in parentheses.
     Round,
@@ -44,17 +46,17 @@ enum Inside {
     Block,
 }
 
-/// Where a token stands.
+/// The syntactic context of a token.
 #[derive(Clone, Copy)]
 struct Context {
     holds: Inside,
-    /// The bracket around it.
+    /// Index of the enclosing opening bracket.
     open: Option<usize>,
-    /// Does it begin a statement, a field or an item?
+    /// Is it the first token of a statement, a field or an item?
     starts: bool,
 }
 
-/// Where each token stands, and where each bracket is closed.
+/// The context of each token, and the closing bracket of each opening one.
 struct Scan {
     places: Vec<Context>,
     closers: Vec<Option<usize>>,
@@ -113,14 +115,15 @@ impl Scan {
         self.places.get(at).copied().unwrap_or(Context { holds: Inside::Items, open: None, starts: false })
     }
 
-    /// The first token from `at` on, in the same bracket, that fits; none where the bracket or the line ends before.
+    /// The first matching token from `at` on inside the same bracket; `None` if the bracket or the
+    /// line ends before.
     fn find(&self, lexemes: &[Lexeme<'_>], at: usize, fits: impl Fn(Token<'_>) -> bool) -> Option<usize> {
         let end = self.end(lexemes, at);
         let around = self.place(at).open;
         (at..end).find(|i| self.place(*i).open == around && lexemes.get(*i).is_some_and(|lexeme| fits(lexeme.token)))
     }
 
-    /// Where the statement or the bracket ends in which a token stands: at its newline, `;` or closing bracket.
+    /// The end of the token's statement or bracket: its newline, `;` or closing bracket.
     fn end(&self, lexemes: &[Lexeme<'_>], at: usize) -> usize {
         let Context { open, holds, .. } = self.place(at);
         let in_lines = !matches!(holds, Inside::Round | Inside::Indices | Inside::Square);
@@ -149,7 +152,7 @@ impl Scan {
     }
 }
 
-/// May an operand end with this token?
+/// Can an operand end with this token?
 pub(super) fn ends_operand(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -165,7 +168,7 @@ pub(super) fn ends_operand(token: Token<'_>) -> bool {
     )
 }
 
-/// Does a line that ends with this token go on in the next one?
+/// Does a line that ends with this token continue on the next one?
 fn goes_on(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -192,7 +195,7 @@ fn goes_on(token: Token<'_>) -> bool {
     )
 }
 
-/// A token that the text does not have, at the beginning of a place.
+/// A token that is not in the text, at the start of a location.
 fn made(token: Token<'_>, at: Span) -> Lexeme<'_> {
     Lexeme { token, span: Span::new(at.file, at.start, at.start), tainted: true }
 }

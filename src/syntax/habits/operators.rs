@@ -1,4 +1,4 @@
-//! `x ** 2`, `x ^ 2`, `x += y`: operators of other languages that need their operands to be written otherwise.
+//! Operators of other languages whose operands must be rearranged: `x ** 2`, `x ^ 2`, `x += y`.
 
 use super::{Inside, Scan, between, ends_operand, made};
 use crate::diagnostics::codes::syntax as codes;
@@ -6,7 +6,8 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
-/// Puts `pow(x, y)` for `x ** y`, the last of several first, as Python reads them, and `x = x + y` for `x += y`.
+/// Replaces `x ** y` by `pow(x, y)`, right to left, as Python groups them, and `x += y` by `x = x +
+/// y`.
 pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     if !lexemes.iter().any(|lexeme| matches!(lexeme.token, Token::Foreign(_))) {
         return lexemes;
@@ -53,12 +54,12 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     lexemes
 }
 
-/// Puts `x = x + y` for `x += y`.
+/// Replaces `x += y` by `x = x + y`.
 fn updates<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     let scan = Scan::new(&lexemes);
     let mut out = Vec::with_capacity(lexemes.len());
     let mut start = 0;
-    // Where parentheses end that were added around a sum.
+    // Positions where inserted parentheses around a sum end.
     let mut close = None;
     for (at, lexeme) in lexemes.iter().enumerate() {
         if close == Some(at) {
@@ -136,10 +137,11 @@ fn updates<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagno
     out
 }
 
-/// How many powers are rewritten with their operands.
+/// The maximum number of powers that are rewritten with their operands.
 const MOST: usize = 64;
 
-/// Where the operand before a token begins: a name or a bracket, and the calls, indices and fields after it.
+/// The start of the operand before a token: a name or a bracket, followed by calls, indices and
+/// fields.
 pub(super) fn start(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
     let mut i = at.checked_sub(1)?;
     loop {
@@ -165,7 +167,7 @@ pub(super) fn start(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<us
     }
 }
 
-/// Where the operand after a token ends.
+/// The end of the operand after a token.
 fn end(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
     let mut i = at + 1;
     while matches!(lexemes.get(i)?.token, Token::Minus | Token::Plus) {

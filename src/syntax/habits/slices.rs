@@ -1,4 +1,4 @@
-//! `x[:, 0]`, `x[1:]`, `x[a:b:2]`, `x[..., 0]`, `x[:, None]`: slices as Python has them.
+//! Python's slices: `x[:, 0]`, `x[1:]`, `x[a:b:2]`, `x[..., 0]`, `x[:, None]`.
 
 use super::{Inside, Scan, made};
 use crate::diagnostics::codes::syntax as codes;
@@ -7,7 +7,8 @@ use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 use std::collections::BTreeSet;
 
-/// Replaces `:` in indices by `..`, a `:` alone by `0..`, a second one by `step`, and `...` by `..`.
+/// In indices, replaces `:` by `..`, a lone `:` by `0..`, a second `:` by `step`, and `...` by
+/// `..`.
 pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     let is_part = |token| matches!(token, Token::Colon | Token::DotDot | Token::Ident("None" | "newaxis"));
     if !lexemes.iter().any(|lexeme| is_part(lexeme.token)) {
@@ -16,12 +17,12 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     let scan = Scan::new(&lexemes);
     let added = added_axes(&lexemes, &scan, text, diagnostics);
     let mut out: Vec<Lexeme<'a>> = Vec::with_capacity(lexemes.len());
-    // One message for each pair of brackets, by the place of the opening one.
+    // One diagnostic for each pair of brackets, by the position of the opening one.
     let mut found: Vec<(usize, Diagnostic)> = Vec::new();
     let mut skip = false;
-    // `-1` of `x[::-1]`, up to here.
+    // The end of the `-1` in `x[::-1]`.
     let mut backwards = 0;
-    // The last `:` that was replaced, for each pair of brackets.
+    // The last `:` that was replaced in each pair of brackets.
     let mut sliced = std::collections::BTreeMap::new();
     for (at, lexeme) in lexemes.iter().enumerate() {
         if std::mem::take(&mut skip) || at < backwards {
@@ -43,7 +44,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
             let before = at.checked_sub(1).and_then(|at| lexemes.get(at)).map(|lexeme| lexeme.token);
             let after = next.map(|next| next.token);
             let ends = matches!(after, Some(Token::RBracket | Token::Comma));
-            // The second `:` of an entry comes before the distance.
+            // The second `:` of an entry precedes the step.
             let same_entry = |first: usize| {
                 let between = lexemes.iter().enumerate().take(at).skip(first);
                 !between.into_iter().any(|(i, l)| l.token == Token::Comma && scan.place(i).open == Some(open))
@@ -55,9 +56,9 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
                     let last = lexemes.get(backwards.saturating_sub(1)).map_or(lexeme.span, |last| last.span);
                     found.retain(|(other, _)| *other != open);
                     diagnostics.push(
-                        Diagnostic::error(codes::SLICE, "a slice does not go backwards")
+                        Diagnostic::error(codes::SLICE, "a slice cannot run backwards")
                             .at(lexeme.span.to(last), "")
-                            .help("an index that counts down does: `x[S - 1 - iota(S)]`, for an axis of length S"),
+                            .help("use an index that counts down: `x[S - 1 - iota(S)]`, for an axis of length S"),
                     );
                     continue;
                 }
@@ -105,7 +106,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     out
 }
 
-/// Reports indices that add axes of length 1, `x[:, None]`; the opening brackets of these.
+/// Reports indices that add axes of length 1, `x[:, None]`; returns their opening brackets.
 fn added_axes(lexemes: &[Lexeme<'_>], scan: &Scan, text: &str, diagnostics: &mut Diagnostics) -> BTreeSet<usize> {
     let nones = lexemes.iter().enumerate().filter(|(_, l)| matches!(l.token, Token::Ident("None" | "newaxis")));
     let places = nones.map(|(at, _)| scan.place(at)).filter(|place| place.holds == Inside::Indices);
@@ -131,7 +132,8 @@ fn added_axes(lexemes: &[Lexeme<'_>], scan: &Scan, text: &str, diagnostics: &mut
     added
 }
 
-/// The pattern of `:, None`; none where there is another entry than `:`, `...` and `None`.
+/// The pattern equivalent to `:, None`; `None` if there is another entry than `:`, `...` and
+/// `None`.
 fn pattern(entries: &[Lexeme<'_>]) -> Option<String> {
     let mut names = ('a'..='h').map(String::from);
     let (mut from, mut to) = (Vec::new(), Vec::new());
@@ -162,10 +164,10 @@ fn pattern(entries: &[Lexeme<'_>]) -> Option<String> {
     Some(format!("{} -> {}", from.join(" "), to.join(" ")))
 }
 
-/// In how many places operands are looked for.
+/// The maximum number of operands that are searched for.
 const MOST: usize = 64;
 
-/// The beginning of what is indexed: a name or a bracket, with the calls and fields before it.
+/// The start of the indexed operand: a name or a bracket, with the calls and fields before it.
 fn operand_start(lexemes: &[Lexeme<'_>], scan: &Scan, open: usize) -> Option<Span> {
     super::operators::start(lexemes, scan, open).and_then(|at| lexemes.get(at)).map(|lexeme| lexeme.span)
 }

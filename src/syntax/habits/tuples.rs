@@ -1,4 +1,4 @@
-//! `let a, b = ..`, `-> A, B`, and a last line `a, b`: several values without parentheses.
+//! Tuples without parentheses: `let a, b = ..`, `-> A, B`, and a last line `a, b`.
 
 use super::{Inside, Scan, between, made};
 use crate::diagnostics::codes::syntax as codes;
@@ -7,7 +7,7 @@ use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 use std::collections::BTreeSet;
 
-/// Puts parentheses around several values.
+/// Inserts parentheses around tuples.
 pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     let scan = Scan::new(&lexemes);
     let candidate = |at: usize| {
@@ -17,7 +17,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     if !(0..lexemes.len()).any(candidate) {
         return lexemes;
     }
-    // Parentheses to insert: before which token, and is it an opening one?
+    // Parentheses to insert: the token that each precedes, and its kind.
     let mut added: Vec<(usize, Token<'a>)> = Vec::new();
     let mut declared: BTreeSet<&str> = BTreeSet::new();
     let mut at = 0;
@@ -53,7 +53,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     out
 }
 
-/// The result of a function, from its `->` on; returns where to continue.
+/// Handles the result of a function, starting at its `->`; returns where to continue.
 fn result<'a>(
     lexemes: &[Lexeme<'a>],
     scan: &Scan,
@@ -87,7 +87,7 @@ fn result<'a>(
     end.max(arrow + 1)
 }
 
-/// A statement; returns where to continue.
+/// Handles a statement; returns where to continue.
 fn statement<'a>(
     lexemes: &[Lexeme<'a>],
     scan: &Scan,
@@ -110,7 +110,7 @@ fn statement<'a>(
         }
         return start + 1;
     }
-    // The clauses of `let dim N = n where N <= C, N >= 2` are no values.
+    // The clauses of `let dim N = n where N <= C, N >= 2` are not values.
     let next = |by: usize| lexemes.get(start + by).map(|lexeme| lexeme.token);
     if first == Token::Let && next(1) == Some(Token::Ident("dim")) && matches!(next(2), Some(Token::Ident(_))) {
         return start + 1;
@@ -148,7 +148,7 @@ fn statement<'a>(
     if !wrapped.is_empty() {
         wrap(lexemes, &wrapped, start, end, missing, text, "several values need parentheses", added, diagnostics);
     }
-    // What is inside the statement's own blocks is looked at as well.
+    // Blocks inside the statement are searched as well.
     start + 1
 }
 

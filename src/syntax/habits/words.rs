@@ -1,4 +1,5 @@
-//! Words of other languages where they stand for something that this one has: `def`, `elif`, `return`, `self.w`, `int`.
+//! Keywords and names of other languages with a counterpart in attn: `def`, `elif`, `return`,
+//! `self.w`, `int`.
 
 use super::{Inside, Scan, between, ends_operand, made};
 use crate::diagnostics::codes::syntax as codes;
@@ -8,7 +9,7 @@ use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 use std::collections::BTreeSet;
 
-/// Replaces words, or leaves them out.
+/// Replaces or removes foreign words.
 pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     let scan = Scan::new(&lexemes);
     let own = lexemes.windows(2).filter_map(|pair| match (pair[0].token, pair[1].token) {
@@ -49,18 +50,18 @@ pub(super) struct Words<'t, 'a> {
     pub(super) text: &'a str,
     pub(super) lexemes: &'t [Lexeme<'a>],
     pub(super) scan: &'t Scan,
-    /// Layers and functions of the file: their names are no foreign words.
+    /// Layers and functions of the file, whose names are not foreign words.
     own: BTreeSet<&'a str>,
     pub(super) out: Vec<Lexeme<'a>>,
-    /// The message about `self`, with every place of it.
+    /// The diagnostic about `self`, with all its locations.
     selves: Option<Diagnostic>,
-    /// The message about a variable called `var`, with every place of it.
+    /// The diagnostic about a variable called `var`, with all its locations.
     variance: Option<Diagnostic>,
-    /// Does an `import` stand for `use std.nn`?
+    /// Was an `import` replaced by `use std.nn`?
     has_library: bool,
-    /// Opening brackets with a `for` inside.
+    /// Opening brackets that contain a `for`.
     comprehensions: BTreeSet<usize>,
-    /// Closing parentheses that become `>`.
+    /// Closing parentheses that are replaced by `>`.
     pub(super) brackets: Vec<usize>,
     pub(super) diagnostics: &'t mut Diagnostics,
 }
@@ -82,7 +83,7 @@ impl<'a> Words<'_, 'a> {
         self.out.push(Lexeme { token, span, tainted: true });
     }
 
-    /// Looks at a token; returns where to continue.
+    /// Handles a token; returns where to continue.
     fn step(&mut self, at: usize) -> usize {
         let lexeme = self.lexemes[at];
         let place = self.scan.place(at);
@@ -133,7 +134,7 @@ impl<'a> Words<'_, 'a> {
         })
     }
 
-    /// Is there more of the statement?
+    /// Does the statement continue?
     fn goes_on(&self, at: usize) -> bool {
         !matches!(self.token(at), None | Some(Token::Newline | Token::Semi | Token::RBrace))
     }
@@ -166,7 +167,7 @@ impl<'a> Words<'_, 'a> {
         }) == Some(true)
     }
 
-    /// `def __init__(self, ..)`: omitted with its body.
+    /// `def __init__(self, ..)`: removed with its body.
     fn constructor(&mut self, at: usize) -> Option<usize> {
         let brace = (at..self.lexemes.len()).find(|i| self.token(*i) == Some(Token::LBrace))?;
         let end = self.scan.closers.get(brace).copied().flatten()?;
@@ -234,7 +235,8 @@ impl<'a> Words<'_, 'a> {
         Some(at + 1)
     }
 
-    /// `return x`: at the end of a function `x` alone; elsewhere it cannot be had so.
+    /// `return x`: at the end of a function it is replaced by `x`; elsewhere there is no
+    /// counterpart.
     fn return_(&mut self, at: usize) -> Option<usize> {
         let lexeme = self.lexemes[at];
         let end = self.scan.end(self.lexemes, at);
@@ -280,7 +282,7 @@ impl<'a> Words<'_, 'a> {
         Some(next)
     }
 
-    /// Does a type stand here: after a `:` that is no slice, or after `->`?
+    /// Is this the position of a type: after a `:` that is not a slice, or after `->`?
     fn in_type(&self, at: usize) -> bool {
         match self.before(at) {
             Some(Token::Colon) => self.scan.place(at).holds != Inside::Indices,
@@ -360,14 +362,14 @@ impl<'a> Words<'_, 'a> {
         self.diagnostics.push(
             Diagnostic::error(codes::FOREIGN_WORD, "there are no comprehensions")
                 .at(span, "")
-                .help("what is computed for each element is written with whole tensors: `exp(x)`")
+                .help("write elementwise computations on whole tensors: `exp(x)`")
                 .help("or fill a variable: `var y = full<f32>(0, [S, D])`, then `for t in 0..S { y[t] = .. }`"),
         );
         self.push(Token::Missing, span);
         Some(close + 1)
     }
 
-    /// `var = ..`, `x / var`: a variable of that name.
+    /// `var = ..`, `x / var`: a variable with that name.
     fn var(&mut self, at: usize) -> Option<usize> {
         let span = self.lexemes[at].span;
         let place = self.scan.place(at);

@@ -1,8 +1,9 @@
-//! What lies in the small buffers of a plan that hold integers: the counts that a session keeps, and what kernels make of them. From these come
-//! the lengths of the caches that are read.
+//! Constant propagation through small integer buffers of a plan, such as the counters of a session,
+//! so that cache lengths are known.
 //!
-//! In: the states, with a value each; the launches of a plan, one after another. Out: the bytes that are known. Small kernels of integers are
-//! run; what another kernel writes is forgotten. What it must not know: how a plan goes on.
+//! In: the states with their values; the launches of a plan, one after another. Out: known bytes.
+//! Small integer kernels are executed; the outputs of other kernels become unknown. It must not
+//! know the control flow of plans.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +14,16 @@ use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::interp::{Argument, Element, run_small_kernel};
 use crate::tile::{BufferType, Kernel, Op, ParamMode, Plan, PlanOp, Type};
 
-/// The most bytes that a launch which is run may be given: what decides lengths are a few integers.
+/// Limit on the bytes accessed by a launch that is executed: lengths depend on a few integers.
 const MOST: i64 = 1024;
 
-/// Does a state of this type keep counts: few integers, whose number is known?
+/// Is a state of this type a counter: a few integers, of constant number?
 pub fn is_count(ty: &TensorType) -> bool {
     let (size, count) = (i64::try_from(ty.elem.size()).unwrap_or(i64::MAX), Dim::product(&ty.shape).as_const());
     ty.elem.is_int() && count.and_then(|n| n.checked_mul(size)).is_some_and(|bytes| bytes <= MOST)
 }
 
-/// Memory that a buffer of a plan is in: what was given to the call, or its own.
+/// Memory of a buffer in a plan: passed to the call, or its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Root {
     Arg(u32),
@@ -31,7 +32,7 @@ pub(super) enum Root {
 }
 
 impl Root {
-    /// The memory that an operation names: its own text with its indices tells it from others.
+    /// The memory that an operation refers to, identified by the operation's text and its indices.
     pub(super) fn of(op: &Op, indices: &[Known]) -> Root {
         let what = || format!("{op:?} {indices:?}");
         match op {
@@ -42,7 +43,7 @@ impl Root {
     }
 }
 
-/// Where a buffer of a plan begins, counted in its elements.
+/// Where a buffer of a plan starts, in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BufferStart {
     pub(super) root: Root,
@@ -56,12 +57,13 @@ pub(super) enum Operand<'a> {
     Nothing,
 }
 
-/// The bytes that are known, by their place from the beginning of the memory that they are in.
+/// Known bytes, by memory and offset.
 #[derive(Default)]
 pub(super) struct Contents(BTreeMap<Root, BTreeMap<i64, u8>>);
 
 impl Contents {
-    /// What a plan finds: states of few integers, each of which is the value of its state, or 0.
+    /// Initial contents: states of a few integers, all elements of which are the state's given
+    /// value, or 0.
     pub(super) fn begin(plan: &Plan, states: &BTreeMap<String, i64>) -> Contents {
         let mut contents = Contents::default();
         for (_, _, data) in plan.body.insts() {
@@ -79,24 +81,25 @@ impl Contents {
         contents
     }
 
-    /// The first element of a buffer, if it is known and no float.
+    /// The first element of a buffer, if it is a known integer.
     pub(super) fn first(&self, place: &BufferStart, elem: Elem) -> Option<i64> {
         let size = i64::try_from(elem.size()).ok().filter(|_| !elem.is_float())?;
         let bytes = self.bytes(place, elem, size)?;
         Some(Element::from_bytes(elem, &bytes).int())
     }
 
-    /// So many bytes from a place on.
+    /// `count` elements starting at a position.
     fn bytes(&self, place: &BufferStart, elem: Elem, count: i64) -> Option<Vec<u8>> {
         let known = self.0.get(&place.root)?;
         let start = place.element.checked_mul(i64::try_from(elem.size()).ok()?)?;
         (start..start.checked_add(count)?).map(|at| known.get(&at).copied()).collect()
     }
 
-    /// A launch: it is run if it writes few integers and all that it reads is known; else what it writes is not known any more.
+    /// Updates the contents for a launch: executes it if it writes a few integers and all its
+    /// inputs are known; else its outputs become unknown.
     pub(super) fn launch(&mut self, k: &Kernel, operands: &[Operand<'_>], symbols: &BTreeMap<String, i64>) {
         let written = self.written(k, operands, symbols);
-        // What is not known to be elsewhere may lie where this writes.
+        // Memory that is not known to be disjoint may be overwritten.
         for (p, operand) in k.params.iter().zip(operands) {
             match operand {
                 Operand::Buffer(place) if p.mode != ParamMode::In && written.is_none() => {
@@ -111,7 +114,7 @@ impl Contents {
         }
     }
 
-    /// The bytes that a launch writes, each with its place.
+    /// The bytes that a launch writes, with their positions.
     fn written(
         &self,
         k: &Kernel,
@@ -158,7 +161,7 @@ impl Contents {
     }
 }
 
-/// Bytes from the first element of a buffer to the end of the last one; `None` where strides are negative.
+/// Bytes from the first to the end of the last element of a buffer; `None` if strides are negative.
 fn span(ty: &BufferType, symbols: &BTreeMap<String, i64>) -> Option<i64> {
     let mut last = 0i64;
     for (n, stride) in ty.shape.iter().zip(&ty.strides) {

@@ -1,7 +1,7 @@
-//! The cost of one kernel: every grid point is evaluated, on indices alone.
+//! The cost of one kernel: every grid point is evaluated, on indices only.
 //!
-//! In: a kernel, values of its dimensions and index parameters. Out: operations, and of each parameter the box that is
-//! read and the box that is written.
+//! In: a kernel, values of its dimensions and index parameters. Out: operation counts, and for each
+//! parameter the bounding boxes of what is read and written.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::tile::{
     Body, BufferType, Extent, GROUP, Inst, InstData, Kernel, Op, ParamMode, Terminator, TileType, Type, Value,
 };
 
-/// What is known of a value.
+/// Abstract value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Known {
-    /// An index, or an integer or truth value made of indices.
+    /// An index, or an integer or truth value computed from indices.
     Number(i64),
-    /// Data, as it was read from a buffer of the kernel: the number of the parameter.
+    /// Data loaded from the parameter of this number.
     From(usize),
-    /// Data.
+    /// Other data.
     #[default]
     Nothing,
 }
@@ -34,17 +34,18 @@ impl Known {
     }
 }
 
-/// The elements of a buffer that are touched.
+/// The accessed elements of a buffer.
 #[derive(Clone, Debug, Default)]
 struct Touched {
-    /// First and last index along each axis, of all places that are known; empty where there is none.
+    /// First and last accessed index along each axis, over all known accesses; empty if there were
+    /// none.
     spans: Vec<(i64, i64)>,
-    /// Elements at places that data decides.
+    /// Number of accessed elements at data-dependent indices.
     scattered: u64,
 }
 
 impl Touched {
-    /// `count` elements along each axis from a place on.
+    /// Adds a box of `counts` elements that begins at `start`.
     fn add(&mut self, start: &[Known], counts: &[i64]) {
         if counts.iter().any(|n| *n <= 0) {
             return;
@@ -69,7 +70,7 @@ impl Touched {
         }
     }
 
-    /// Bytes of the elements, each counted once; axes that repeat (stride 0) have one.
+    /// Size of the accessed elements, each counted once; an axis of stride 0 has one element.
     fn bytes(&self, extents: &[i64], strides: &[i64], size: u64) -> u64 {
         let alive = |axis: usize| strides.get(axis).is_none_or(|s| *s != 0);
         let product = |counts: &mut dyn Iterator<Item = (usize, u64)>| {
@@ -89,31 +90,31 @@ impl Touched {
     }
 }
 
-/// A buffer parameter of a kernel.
+/// A parameter that is a buffer.
 struct Parameter {
     read: u64,
     written: u64,
 }
 
-/// What a kernel does at certain sizes.
+/// Work of a kernel with certain sizes.
 pub(super) struct Done {
     flops: u64,
     pub(super) points: i64,
     exact: bool,
     uncounted: bool,
-    /// By parameter; indices have nothing.
+    /// By parameter number; empty for indices.
     params: Vec<Parameter>,
-    /// Parameters whose elements are used as indices, with the smallest bound.
+    /// Parameters whose elements are used as indices, with their smallest bound.
     pub(super) bounds: BTreeMap<usize, i64>,
 }
 
 impl Done {
-    /// The cost, where some parameters are the same memory as an earlier one: `same[i]` is that one's number.
+    /// The cost if some parameters alias earlier ones: `same[i]` is the number of the earlier one.
     pub(super) fn cost(&self, same: &[Option<usize>]) -> Cost {
         let mut cost = Cost { flops: self.flops, exact: self.exact, uncounted: self.uncounted, ..Cost::default() };
         for (i, p) in self.params.iter().enumerate() {
             let twice = same.get(i).copied().flatten().and_then(|j| self.params.get(j));
-            // What an earlier one reads already is not read again.
+            // Bytes already read through an earlier parameter are not counted again.
             let read = p.read.saturating_sub(twice.map_or(0, |q| q.read));
             cost.read = cost.read.saturating_add(read);
             cost.written = cost.written.saturating_add(p.written);
@@ -121,19 +122,19 @@ impl Done {
         cost
     }
 
-    /// Takes the operations of another kernel for its own.
+    /// Adopts the operation counts of another kernel.
     pub(super) fn multiplies_as(&mut self, other: &Done) {
         (self.flops, self.exact, self.uncounted) = (other.flops, other.exact, other.uncounted);
     }
 
-    /// Bytes that are read of some parameters.
+    /// Bytes read from the selected parameters.
     pub(super) fn read_of(&self, of: impl Fn(usize) -> bool) -> u64 {
         let read = self.params.iter().enumerate().filter(|(i, _)| of(*i)).map(|(_, p)| p.read);
         read.fold(0, u64::saturating_add)
     }
 }
 
-/// Points along each axis of a kernel's grid.
+/// Extents of a kernel's grid, in points.
 fn grid(kernel: &Kernel, symbols: &BTreeMap<String, i64>) -> Result<Vec<i64>, String> {
     let count = |g: &crate::tile::GridAxis| {
         let step = g.step.max(1);
@@ -142,13 +143,13 @@ fn grid(kernel: &Kernel, symbols: &BTreeMap<String, i64>) -> Result<Vec<i64>, St
     kernel.grid.iter().map(count).collect()
 }
 
-/// Points of a kernel's grid.
+/// Number of grid points.
 pub(super) fn points(kernel: &Kernel, symbols: &BTreeMap<String, i64>) -> Result<i64, String> {
     let counts = grid(kernel, symbols)?;
     Ok(counts.iter().try_fold(1i64, |n, c| n.checked_mul(*c)).ok_or("the grid is too large")?)
 }
 
-/// What a kernel does at most, where it is too long to count: every buffer is read or written.
+/// Upper bound for a kernel that is too long to evaluate: every buffer is read or written in full.
 pub(super) fn all_of(kernel: &Kernel, points: i64, symbols: &BTreeMap<String, i64>) -> Result<Done, String> {
     let mut params = Vec::new();
     for p in &kernel.params {
@@ -170,7 +171,7 @@ pub(super) fn all_of(kernel: &Kernel, points: i64, symbols: &BTreeMap<String, i6
     Ok(Done { flops: 0, points, exact: false, uncounted: true, params, bounds: BTreeMap::new() })
 }
 
-/// Walks a kernel over its grid.
+/// Evaluates a kernel over its grid.
 pub(super) fn walk(
     kernel: &Kernel,
     symbols: &BTreeMap<String, i64>,
@@ -239,7 +240,7 @@ fn parameter(
     Ok(Parameter { read, written: bytes(written) })
 }
 
-/// The values of the dimensions that instructions name, once for the whole walk.
+/// The values of the dimensions in instructions, computed once per evaluation.
 pub(super) fn dims_of(body: &Body, symbols: &BTreeMap<String, i64>) -> Result<SecondaryMap<Inst, i64>, String> {
     let mut dims = SecondaryMap::new();
     for (_, i, data) in body.insts() {
@@ -250,7 +251,7 @@ pub(super) fn dims_of(body: &Body, symbols: &BTreeMap<String, i64>) -> Result<Se
     Ok(dims)
 }
 
-/// Operations that kernels and plans share, on what is known of their operands; `None` for others.
+/// Operations that kernels and plans share; `None` for others.
 pub(super) fn simple(
     body: &Body,
     i: Inst,
@@ -287,7 +288,7 @@ pub(super) fn simple(
     })
 }
 
-/// The jump that is taken; an error where data decides.
+/// The target of a terminator; an error if it depends on data.
 pub(super) fn target<'a>(
     t: &'a Terminator,
     x: &dyn Fn(Value) -> Known,
@@ -322,7 +323,7 @@ impl Walk<'_> {
         let body = self.body;
         let mut block = body.entry();
         loop {
-            // A loop of blocks without instructions ends too.
+            // Counted per block, so that a loop of empty blocks ends too.
             *self.steps = self.steps.checked_sub(1).ok_or("its work is too long to count")?;
             for i in &body.block(block).insts {
                 self.instruction(*i)?;
@@ -333,7 +334,8 @@ impl Walk<'_> {
                 }
             }
             let goes = match &body.block(block).terminator {
-                // Data decides whether a block of keys is visited, and under a mask: so it is counted as if it was.
+                // Whether a block of keys is visited depends on data in a mask: counted as if it
+                // was.
                 Terminator::BrIf { condition, then, .. } if self.frame[*condition].number().is_none() => {
                     self.exact = false;
                     Some(then)
@@ -406,7 +408,7 @@ impl Walk<'_> {
                     self.touch_pairs(data, counts);
                 }
             }
-            // A kernel's conditions on its tiles test whether something is not finite; it is assumed to be finite.
+            // Conditions on tiles test whether something is not finite; assume that it is finite.
             Op::Element => {
                 if let Some(v) = data.result {
                     self.frame[v] = Known::Number(0);
@@ -450,7 +452,7 @@ impl Walk<'_> {
         self.extent(t.rows).unsigned_abs().saturating_mul(self.extent(t.cols).unsigned_abs())
     }
 
-    /// An access: a buffer, its indices, and as many operands `after` them.
+    /// An access: a buffer, then its indices, then `after` further operands.
     fn touch(
         &mut self,
         data: &InstData,
@@ -465,7 +467,7 @@ impl Walk<'_> {
         self.touch_at(*buffer, start, (row_axis, col_axis), (rows, cols), write);
     }
 
-    /// A panel of integers, a byte of which has this many steps, and its scales.
+    /// A panel of integers with `steps` k indices per byte, and its scales.
     fn touch_scaled(&mut self, data: &InstData, steps: i64, (rows, cols): (i64, i64)) {
         let [buffer, indices @ .., scales] = data.operands.as_slice() else { return };
         let mut start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();
@@ -480,7 +482,7 @@ impl Walk<'_> {
         self.touch_at(*scales, start, axes, (up(rows, group), cols), false);
     }
 
-    /// A panel of pairs of steps.
+    /// A panel of pairs of k indices.
     fn touch_pairs(&mut self, data: &InstData, (rows, cols): (i64, i64)) {
         let [buffer, indices @ ..] = data.operands.as_slice() else { return };
         let start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();
@@ -510,7 +512,7 @@ impl Walk<'_> {
         }
     }
 
-    /// So many elements along each axis.
+    /// Marks a box of `counts` elements along the axes as accessed.
     fn touch_box(&mut self, buffer: Value, start: Vec<Known>, counts: Vec<i64>, write: bool) {
         let Some(param) = self.param_of[buffer] else { return };
         if counts.iter().any(|n| *n <= 0) {

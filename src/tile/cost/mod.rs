@@ -1,20 +1,23 @@
-//! The cost of a plan's kernels: floating-point operations, and the least number of bytes to move.
+//! Cost model of a plan's kernels: floating-point operations, and the least number of bytes to
+//! move.
 //!
-//! In: a verified module, the name of a plan, values of its run-time dimensions and of counts that a session keeps. Out: for each launch, in
-//! order, what it costs. Loops and branches are evaluated on indices and on these counts (`contents`), so the numbers are exact without any
-//! data; where they depend on data (the rows that a gather takes), they are bounds and marked as such. It knows no machine and no time.
+//! In: a verified module, the name of a plan, values of its run-time dimensions and of a session's
+//! counters. Out: the cost of each launch, in order. Loops and branches are evaluated on indices
+//! and counters (`contents`), so the numbers are exact without any data; where they depend on data
+//! (the rows selected by a gather), they are upper bounds and marked as such. It does not know any
+//! machine or time.
 //!
 //! # What is counted
 //!
-//! * **Operations.** `dot`: two for each product, `2 * rows * inner * columns`, of whatever element type. `neg`, `exp`,
-//!   `add`, `max`, .. on tiles of floats: one for each element of the result, however many instructions an `exp`
-//!   takes. A reduction of floats: one for each element that it takes in. Nothing else counts: neither comparing,
-//!   choosing, converting and copying, nor integers, nor what is computed once for a whole tile.
-//!   It is what the kernel does, not what the formula requires: half of a block that a causal mask crosses is counted,
-//!   a block that is skipped is not.
-//! * **Bytes.** What must be moved if caches were infinite: of each buffer of a launch the smallest box around all
-//!   elements that are read, once, and around those that are written, once. Rows that a gather takes by data count each
-//!   time, up to the whole buffer. A buffer that comes in twice is read once.
+//! * **Operations.** `dot`: two for each product, `2 * rows * inner * columns`, of whatever element
+//!   type. `neg`, `exp`, `add`, `max`, .. on float tiles: one per element of the result, however
+//!   many instructions an `exp` takes. A float reduction: one per element of its operand. Nothing
+//!   else counts: neither comparisons, selects, conversions and copies, nor integers, nor scalars.
+//!   The count is that of the kernel, not of the formula: half of a block that is crossed by a
+//!   causal mask is counted, a skipped block is not.
+//! * **Bytes.** What must be moved with infinite caches: for each buffer of a launch, the bounding
+//!   box of all elements that are read, once, and of those that are written, once. Rows selected by
+//!   a gather count each time, up to the whole buffer. A buffer passed twice is read once.
 
 mod contents;
 mod kernel;
@@ -27,7 +30,7 @@ use std::collections::BTreeMap;
 use super::{Kernel, Module, PlanVariant};
 pub use contents::is_count;
 
-/// What a launch has to do.
+/// Cost of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Floating-point operations.
@@ -36,14 +39,14 @@ pub struct Cost {
     pub read: u64,
     /// Bytes that must be written.
     pub written: u64,
-    /// Are the numbers exact? Else data decides, and they are what it can be at most.
+    /// Are the numbers exact? Otherwise they depend on data, and are upper bounds.
     pub exact: bool,
-    /// Was it too long to count? Then operations are 0, and bytes those of all buffers.
+    /// Too long to evaluate: operations are 0, and bytes include all buffers in full.
     pub uncounted: bool,
 }
 
 impl Cost {
-    /// Bytes moved at least.
+    /// Total bytes to move.
     pub fn bytes(&self) -> u64 {
         self.read.saturating_add(self.written)
     }
@@ -52,43 +55,47 @@ impl Cost {
 /// A launch of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Which launch instruction of the plan, counted from 0 in the order of its text. In a loop it comes again and again.
+    /// Number of the launch instruction in the plan, from 0 in textual order. In a loop it occurs
+    /// repeatedly.
     pub site: usize,
-    /// The kernel.
+    /// Name of the kernel.
     pub kernel: String,
-    /// Points of its grid.
+    /// Number of grid points.
     pub points: i64,
-    /// What they cost together.
+    /// Their total cost.
     pub cost: Cost,
-    /// Of the bytes that are read, those of parameters: other launches of a call have others, so they come from farther away
-    /// than what was just computed.
+    /// The part of `cost.read` that is parameters: each launch of a call reads different ones, so
+    /// they come from farther away than recently computed data.
     pub weights: u64,
 }
 
-/// What a plan does.
+/// Cost of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanCost {
-    /// The launches in the order in which they happen.
+    /// In execution order.
     pub launches: Vec<Launch>,
-    /// Arguments whose elements are used as indices: by number, with the smallest bound that they must stay below.
+    /// Arguments whose elements are used as indices: by number, with their smallest exclusive
+    /// bound.
     pub bounds: BTreeMap<u32, i64>,
 }
 
-/// What a plan is walked in besides its sizes.
+/// Settings for a plan's evaluation besides its sizes.
 #[derive(Clone, Debug, Default)]
 pub struct Setting<'a> {
-    /// Of a module whose kernels are scheduled for a GPU, the same module before it was scheduled. What a launch costs is what its kernel
-    /// costs there; a kernel that only the schedule has is counted itself, and if neither can be, the cost says so.
+    /// For a module scheduled for a GPU, the module before scheduling. The cost of a launch is then
+    /// the cost of its kernel there; kernels that only the schedule introduces are evaluated
+    /// themselves, and if that is not possible either, the cost is marked as uncounted.
     pub work: Option<&'a Module>,
-    /// What states of integers are, by name: each of their elements is this number, or 0 as in a new session. How much of a cache is read
-    /// depends on them.
+    /// Values of integer states, by name: all elements of a state have this value, or 0 as in a new
+    /// session. They determine how much of a cache is read.
     pub states: BTreeMap<String, i64>,
 }
 
-/// Walks a plan as the first call of a session, on a processor.
+/// Evaluates a plan as the first call of a session, on a CPU.
 ///
 /// # Errors
-/// A dimension without a value, a plan whose way depends on data, or one that is too long to walk, in words.
+/// A dimension without a value, a plan whose control flow depends on data, or one that is too long
+/// to evaluate.
 pub fn plan(
     module: &Module,
     name: &str,
@@ -98,10 +105,10 @@ pub fn plan(
     plan_in(module, name, variant, symbols, &Setting::default())
 }
 
-/// The same in a setting.
+/// The same with other settings.
 ///
 /// # Errors
-/// As [`plan`]; also a state whose value makes a dimension larger than there is room for.
+/// As [`plan`]; also a state whose value makes a dimension exceed its maximum.
 pub fn plan_in(
     module: &Module,
     name: &str,
@@ -113,7 +120,7 @@ pub fn plan_in(
     plan::walk(module, found.ok_or_else(|| format!("there is no plan `{name}`"))?, symbols, setting)
 }
 
-/// Walks a kernel over its grid. `indices` are the values of its parameters that are indices, in their order.
+/// Evaluates a kernel over its grid. `indices` are the values of its index parameters, in order.
 ///
 /// # Errors
 /// As [`plan`].
@@ -123,7 +130,7 @@ pub fn kernel(kernel: &Kernel, symbols: &BTreeMap<String, i64>, indices: &[i64])
     Ok(done.cost(&[]))
 }
 
-/// Instructions that a walk may do, some seconds.
+/// Limit on evaluated instructions, which take some seconds.
 const STEPS: u64 = 50_000_000;
 
 /// The value of a dimension.

@@ -1,6 +1,8 @@
-//! The cost of a plan: its control flow is evaluated on indices and on the counts that a session keeps, and each launch is counted.
+//! The cost of a plan: evaluates its control flow on indices and on a session's counters, and
+//! counts each launch.
 //!
-//! In: a plan of a module, values of its dimensions and of states. Out: a [`PlanCost`]. A kernel that launches others costs what these do, as one launch.
+//! In: a plan of a module, values of its dimensions and states. Out: a [`PlanCost`]. A kernel that
+//! launches others counts as one launch with the sum of their costs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -32,7 +34,7 @@ pub(super) fn walk(
     let kernels: BTreeMap<&str, (usize, &Kernel)> =
         module.kernels.iter().enumerate().map(|(i, k)| (k.name.as_str(), (i, k))).collect();
     let body = &plan.body;
-    // A dimension that has its value later counts as what it is at most, until that value is known.
+    // A dimension that is bound later has its upper bound until then.
     let mut all = symbols.clone();
     for (name, most) in plan.lengths() {
         all.insert(name.to_string(), dim(most, symbols)?);
@@ -59,19 +61,19 @@ pub(super) fn walk(
 }
 
 struct Walk<'a> {
-    /// That of the plan, or of a kernel that launches others.
+    /// The body of the plan, or of a kernel that launches others.
     body: &'a Body,
     symbols: BTreeMap<String, i64>,
     kernels: BTreeMap<&'a str, (usize, &'a Kernel)>,
-    /// The kernels before they were scheduled for a GPU.
+    /// The kernels before scheduling for a GPU.
     work: Option<&'a [Kernel]>,
     sites: BTreeMap<Inst, usize>,
     dims: SecondaryMap<Inst, i64>,
     frame: SecondaryMap<Value, PlanValue>,
-    /// Kernels that were walked already, by number and indices.
+    /// Cache of evaluated kernels, by number and indices.
     known: BTreeMap<(usize, Vec<i64>), Done>,
     contents: Contents,
-    /// The dimensions that count as what they are at most.
+    /// Dimensions that still have their upper bounds.
     unknown_lengths: BTreeSet<String>,
     steps: u64,
     out: PlanCost,
@@ -138,7 +140,7 @@ impl Walk<'_> {
                 }
                 BufferStart { root: base.root.clone(), element }
             }
-            // Room in the arena, results, parameters: the operation with its indices says which.
+            // Slots, results, parameters: identified by the operation and its indices.
             op => {
                 let indices: Vec<Known> = data.operands.iter().map(|v| self.known(*v)).collect();
                 BufferStart { root: Root::of(op, &indices), element: 0 }
@@ -148,7 +150,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// An element of a buffer, if it is a number that is known.
+    /// An element of a buffer, if it is a known integer.
     fn element(&self, buffer: Value, indices: &[Value]) -> Result<Option<i64>, String> {
         let (PlanValue::Buffer(place), Some(ty)) = (&self.frame[buffer], self.body.ty(buffer).buffer()) else {
             return Ok(None);
@@ -161,7 +163,7 @@ impl Walk<'_> {
         Ok(self.contents.first(&BufferStart { root: place.root.clone(), element }, ty.elem))
     }
 
-    /// A dimension gets its value.
+    /// Binds a dimension.
     fn length(&mut self, name: &str, most: &Dim, value: Known) -> Result<(), String> {
         let most = dim(most, &self.symbols)?;
         let n = match value {
@@ -182,12 +184,12 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What a kernel does.
+    /// The work of a kernel.
     fn done(&mut self, k: &Kernel, indices: &[i64]) -> Result<Done, String> {
         let Some(work) = self.work else { return kernel::walk(k, &self.symbols, indices, &mut self.steps) };
         let points = kernel::points(k, &self.symbols)?;
         let before = counterpart(k, work);
-        // What is done to fragments and tiles of shared memory is not counted.
+        // Operations on fragments and shared memory tiles cannot be counted.
         let of_gpu = k.body.insts().any(|(_, _, d)| matches!(d.op.info().class, AllowedIn::GpuKernel));
         for kernel in before.into_iter().chain(Some(k).filter(|_| !of_gpu)) {
             if let Some(mut done) = self.counted(kernel, indices) {
@@ -196,7 +198,8 @@ impl Walk<'_> {
             }
         }
         let mut done = kernel::all_of(k, points, &self.symbols)?;
-        // A part of an attention's keys on tensor cores: all parts together multiply what the attention does.
+        // Part of an attention's keys on tensor cores: all parts together multiply as much as the
+        // attention.
         if let Some(whole) = work.iter().find(|whole| is_part(k, whole))
             && let Some(counted) = self.counted(whole, indices)
         {
@@ -205,8 +208,8 @@ impl Walk<'_> {
         Ok(done)
     }
 
-    /// What a kernel does, unless it is too long to count. Each may take its part of the time, so that one that is long leaves some for those
-    /// after it.
+    /// The work of a kernel, unless that takes too long to evaluate. Each kernel has its share of
+    /// the time limit, so that a long one leaves some for later ones.
     fn counted(&mut self, k: &Kernel, indices: &[i64]) -> Option<Done> {
         let mut steps = self.steps / 4;
         let some = steps;
@@ -215,7 +218,7 @@ impl Walk<'_> {
         done.ok()
     }
 
-    /// A kernel that launches others does what these do.
+    /// The total work of a kernel that launches others.
     fn persistent(&mut self, k: &Kernel, operands: &[Value], site: usize) -> Result<Launch, String> {
         let mut inner = Walk {
             body: &k.body,
@@ -273,7 +276,7 @@ impl Walk<'_> {
                 indices.push(n);
             }
         }
-        // The same memory seen in the same way is read once.
+        // Identical views of the same memory are read once.
         let place = |v: &Value| match &self.frame[*v] {
             PlanValue::Buffer(p) => Some((p.clone(), self.body.ty(*v))),
             PlanValue::Known(_) | PlanValue::None => None,

@@ -1,4 +1,4 @@
-//! Costs compared with numbers computed by hand, and with what the interpreter counts.
+//! Compares costs with numbers computed by hand, and with the interpreter's counts.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,8 @@ fn symbols(given: &[(&str, i64)]) -> BTreeMap<String, i64> {
     given.iter().map(|(name, n)| (name.to_string(), *n)).collect()
 }
 
-/// Rows of 8: a maximum (8 each), a difference (8), `n` products with an 8 x 8 matrix (2 * 8 * 8 each).
+/// Rows of 8: a maximum (8 each), a difference (8), `n` products with an 8 x 8 matrix (2 * 8 * 8
+/// each).
 #[test]
 fn a_kernel_costs_what_a_hand_works_out() {
     let module = parse(ROWS);
@@ -91,7 +92,8 @@ fn a_kernel_costs_what_a_hand_works_out() {
     assert!(kernel(k, &symbols(&[]), &[1]).unwrap_err().contains("the dimension S has no value"));
 }
 
-/// A plan for a GPU costs what its kernels do before they are scheduled; if that is too long to count, it is said.
+/// A plan for a GPU has the cost of its kernels before scheduling; if that is too long to evaluate,
+/// it is marked.
 #[test]
 fn plans_of_gpus_cost_what_they_did_before_they_were_scheduled() {
     let module = parse(ROWS);
@@ -102,9 +104,9 @@ fn plans_of_gpus_cost_what_they_did_before_they_were_scheduled() {
     };
     let usual = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", 10)])).unwrap();
     assert_eq!(of(&module, 10), usual);
-    // Kernels that only the schedule has count themselves.
+    // Kernels that only the schedule introduces are evaluated themselves.
     assert_eq!(of(&Module { kernels: Vec::new(), ..module.clone() }, 10), usual);
-    // Grid points are those of the schedule, work is that before it.
+    // Grid points are those after scheduling, work is from before it.
     let work = parse(&ROWS.replace(
         "  %none = const",
         "  %e = mul %d, %d                           : tile f32[%m<=4, 8]\n  %none = const",
@@ -119,7 +121,7 @@ fn plans_of_gpus_cost_what_they_did_before_they_were_scheduled() {
     }
 }
 
-/// Half bytes count half, and so many steps have a row of scales; panels count whole.
+/// 4-bit integers count half a byte, plus a row of scales per group; panels count in full.
 #[test]
 fn numbers_with_scales_are_read_in_their_bytes() {
     let text = |bits: i64| {
@@ -203,7 +205,7 @@ fn tiles(source: &str) -> VerifiedModule {
     crate::lowering::tile::lower(ir::verify(&graph).unwrap()).unwrap()
 }
 
-/// The walk counts what the interpreter does, before and after scheduling.
+/// The evaluation agrees with the interpreter's counts, before and after scheduling.
 #[test]
 fn the_walk_counts_what_the_interpreter_does() {
     for level in Cpu::NAMED {
@@ -238,7 +240,7 @@ fn the_walk_counts_what_the_interpreter_does() {
     }
 }
 
-/// However it is cut into tiles: a product has its operations, and its operands are moved once.
+/// However a matmul is tiled, it has the same operations, and its operands are moved once.
 #[test]
 fn a_product_has_its_operations() {
     let source = r#"module "test.attn"
@@ -261,7 +263,7 @@ func @forward(%0 "x": f32[S, 96], %1 "y": f32[96, N]) -> (f32[S, N]) {
     }
 }
 
-/// A plan that reads as many rows as a state says, and one more; `others` are launched before.
+/// A plan that reads one more row than a counter says; `others` are launched before.
 fn counting(others: &str) -> Module {
     parse(&format!(
         r#"module "test.attn"
@@ -340,8 +342,8 @@ fn states_say_how_much_is_read() {
     for past in [-2, 64, i64::from(i32::MAX)] {
         assert!(of("", past).unwrap_err().contains("is at most 64"), "{past}");
     }
-    // A kernel that takes what another one made; one that writes beside it, and one that might write there too; one that takes what nobody
-    // made; one that writes data there.
+    // Kernels that read another's output, write beside it, might write to it, read unwritten
+    // memory, or write data to it.
     for (others, rows) in [
         ("  launch @next.0(%n, %n)\n", (10, true)),
         ("  launch @next.0(%n, %other)\n", (9, true)),
@@ -355,7 +357,7 @@ fn states_say_how_much_is_read() {
     ] {
         assert_eq!(of(others, 8), Ok(rows), "{others}");
     }
-    // As the first call of a session.
+    // As in the first call of a session.
     let done = plan(&counting(""), "step", PlanVariant::Plain, &symbols(&[])).unwrap();
     assert_eq!(done.launches.last().unwrap().cost.read, 32);
 }

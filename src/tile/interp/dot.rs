@@ -1,33 +1,33 @@
-//! Elements of products, bit for bit as each [`DotMode`] defines them.
+//! Dot products, bit for bit as each [`DotMode`] defines them.
 //!
-//! In: a row of the left operand, a column of the right one, the initial value of their sum. Out: the sum. What it must not
-//! know: where operands are stored, and which CPU has which mode.
+//! In: a row of the left operand, a column of the right one, the initial value. Out: the sum. It
+//! must not know where operands are stored, nor which CPU has which mode.
 
 use crate::tile::{DotMode, GROUP};
 
-/// Steps that are summed at a time in [`DotMode::Tiles`].
+/// Block length in [`DotMode::Tiles`].
 const TILE_STEPS: usize = 32;
-/// Steps of a group.
+/// Group size.
 const GROUP_STEPS: usize = GROUP.unsigned_abs() as usize;
 
-/// A column of a panel of integers.
+/// A column of a quantised panel.
 pub(super) struct Numbers<'a> {
-    /// The numbers, one for each step.
+    /// The integers, one per k index.
     pub(super) numbers: &'a [i64],
-    /// A scale for each group of steps.
+    /// A scale per group.
     pub(super) scales: &'a [f32],
 }
 
-/// Elements of a left operand in groups: each as an integer, and what it is to be multiplied by.
+/// A quantised row of the left operand: integers, and a scale per group.
 pub(super) struct Rounded {
     numbers: Vec<i64>,
     units: Vec<f32>,
-    /// What the numbers that it is multiplied by are multiplied by.
+    /// Factor of the right operand's integers.
     factor: i64,
 }
 
-/// The sum of a row times a column of floats. [`DotMode::Groups`] is this only where the steps are not full groups;
-/// [`DotMode::Split`] has no order of its own, and is that of [`DotMode::Fma`] here.
+/// The dot product of floats. [`DotMode::Groups`] comes here only if K is not a multiple of the
+/// group size; [`DotMode::Split`] has no fixed order, and is summed like [`DotMode::Fma`].
 pub(super) fn sum(mode: DotMode, row: &[f32], column: &[f32], start: f32) -> f32 {
     let steps = row.iter().zip(column);
     match mode {
@@ -45,37 +45,37 @@ pub(super) fn sum(mode: DotMode, row: &[f32], column: &[f32], start: f32) -> f32
     }
 }
 
-/// Pairs of steps, zeros after an odd one.
+/// Pairs of k indices; zeros complete an odd number.
 fn pairs<'a>(row: &'a [f32], column: &'a [f32]) -> impl Iterator<Item = ([f32; 2], [f32; 2])> + 'a {
     let pair = |x: &[f32]| [0, 1].map(|i| normal(x.get(i).copied().unwrap_or(0.0)));
     row.chunks(2).zip(column.chunks(2)).map(move |(a, b)| (pair(a), pair(b)))
 }
 
-/// A number, 0 with its sign where it is subnormal.
+/// Flushes subnormals to zero, keeping the sign.
 fn normal(x: f32) -> f32 {
     if x.is_subnormal() { 0.0_f32.copysign(x) } else { x }
 }
 
-/// `a b + s`, rounded once, 0 where that is subnormal before it is rounded to fewer places.
+/// `a b + s`, rounded once; 0 if it is subnormal before rounding to reduced precision.
 fn fma(a: f32, b: f32, s: f32) -> f32 {
     let sum = a.mul_add(b, s);
     if sum.abs() != f32::MIN_POSITIVE {
         return normal(sum);
     }
-    // Where it is in the range of normal numbers, it has all its places.
+    // In the normal range it has full precision.
     let up = 2f32.powi(64);
     let larger = (a * up).mul_add(b, s * up);
     if larger.abs() < f32::MIN_POSITIVE * up { 0.0_f32.copysign(sum) } else { sum }
 }
 
-/// A row whose steps are full groups, rounded for numbers of this many bits.
+/// Quantises a row, whose length is a multiple of the group size, for integers of this many bits.
 pub(super) fn rounded(row: &[f32], bits: u8) -> Rounded {
     let factor: u8 = if bits == 4 { 16 } else { 1 };
     let (mut numbers, mut units) = (Vec::with_capacity(row.len()), Vec::new());
     for group in row.chunks(GROUP_STEPS) {
         let largest = group.iter().map(|x| x.abs().to_bits()).fold(1e-30_f32.to_bits(), u32::max);
         let most = f32::from_bits(largest);
-        // 0, or NaN where the maximum is not finite.
+        // 0, or NaN if the maximum is not finite.
         let finite = most * 0.0;
         units.push(most.mul_add(1.0 / (127.0 * f32::from(factor)), finite));
         numbers.extend(group.iter().map(|x| x.mul_add(127.0 / most, 128.0).round_ties_even() as i64 - 128));
@@ -83,7 +83,7 @@ pub(super) fn rounded(row: &[f32], bits: u8) -> Rounded {
     Rounded { numbers, units, factor: i64::from(factor) }
 }
 
-/// The sum of a rounded row times a column of numbers with scales.
+/// The dot product of a quantised row and a quantised column.
 pub(super) fn sum_of_groups(row: &Rounded, column: &Numbers<'_>, start: f32) -> f32 {
     let groups = row.numbers.chunks(GROUP_STEPS).zip(column.numbers.chunks(GROUP_STEPS));
     let scales = row.units.iter().zip(column.scales);
@@ -97,7 +97,7 @@ pub(super) fn sum_of_groups(row: &Rounded, column: &Numbers<'_>, start: f32) -> 
 mod tests {
     use super::*;
 
-    /// What would be the smallest normal number after rounding to the places of a subnormal one is 0.
+    /// A result that subnormal rounding would raise to the smallest normal number is 0.
     #[test]
     fn subnormal_sums_are_zero() {
         let least = f32::MIN_POSITIVE;
@@ -110,11 +110,11 @@ mod tests {
         assert!(sum(DotMode::Chain, &[1e-39, 1.0], &[1e38, 1.0], 0.0) > 1.09);
     }
 
-    /// The order of sums: an odd step before the even one, or two chains.
+    /// The order of summation: the odd index before the even one, or two chains.
     #[test]
     fn modes_have_orders_of_their_own() {
         let (big, one) = (2f32.powi(24), 1.0);
-        // 2^24 + 1 is 2^24 where it is rounded.
+        // 2^24 + 1 rounds to 2^24.
         let (row, column) = ([one, one, big, -big], [one; 4]);
         assert_eq!(sum(DotMode::Chain, &row, &column, 0.0), 2.0);
         assert_eq!(sum(DotMode::Pairs, &row, &column, 0.0), 2.0);

@@ -1,17 +1,17 @@
-//! Elements in the types they are computed in, and the scalar operations on them.
+//! Elements in their computation types, and scalar operations on them.
 
 use super::{EvalError, broken, fail};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
 
-/// An element in computation: `f32`, or an integer or truth value of the value's type.
+/// An element: `f32`, or an integer or truth value of the value's type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::tile) enum Element {
     Float(f32),
     Int(i64),
 }
 
-/// An integer wrapped to a type; to `bool` is `!= 0`.
+/// Wraps an integer to a type; for `bool`, `!= 0`.
 pub(super) fn wrap(n: i64, elem: Elem) -> i64 {
     match elem {
         Elem::I8 => i64::from(n as i8),
@@ -44,7 +44,7 @@ impl Element {
         }
     }
 
-    /// The bytes of an element as stored, and how many they are.
+    /// The bytes of an element in memory, and their number.
     pub(in crate::tile) fn to_bytes(self, elem: Elem) -> ([u8; 8], usize) {
         let mut out = [0; 8];
         let mut put = |b: &[u8]| {
@@ -84,7 +84,8 @@ impl Element {
         }
     }
 
-    /// Conversion: float to integer truncates towards zero and saturates, NaN gives 0; integer to integer wraps.
+    /// Conversion: float to integer truncates towards zero and saturates, NaN becomes 0; integer to
+    /// integer wraps.
     pub(super) fn cast(self, to: Elem) -> Element {
         match (self, to) {
             (x, Elem::Bool) => Element::Int(i64::from(x.truth())),
@@ -96,7 +97,7 @@ impl Element {
         }
     }
 
-    /// The nearest value of a narrower type.
+    /// Rounds to a narrower type.
     pub(super) fn narrow(self, to: Elem) -> Element {
         match to {
             Elem::BF16 => Element::Float(half::bf16::from_f32(self.float()).to_f32()),
@@ -131,7 +132,7 @@ pub(super) fn compare(op: CmpOp, a: Element, b: Element) -> Element {
     }))
 }
 
-/// A reduction of a line of elements, in order.
+/// Reduces a line of elements, in order.
 pub(super) fn reduce(
     kind: ReduceKind,
     elem: Elem,

@@ -1,4 +1,4 @@
-//! The values of a body while it runs.
+//! Run-time values of a body.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use super::memory::View;
 use super::{EvalError, broken};
 use crate::tile::Value;
 
-/// The elements of a tile, row by row.
+/// The elements of a tile, in row-major order.
 #[derive(Clone, Debug)]
 pub(super) struct Tile {
     pub rows: usize,
@@ -16,7 +16,7 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// The element that broadcasting puts at a place.
+    /// The element at a position, after broadcasting.
     pub(super) fn at(&self, i: usize, j: usize) -> Option<Element> {
         let i = if self.rows == 1 { 0 } else { i };
         let j = if self.cols == 1 { 0 } else { j };
@@ -24,15 +24,15 @@ impl Tile {
     }
 }
 
-/// A value while a body runs.
+/// A run-time value.
 #[derive(Clone, Debug)]
 pub(super) enum RuntimeValue {
     Index(i64),
     Scalar(Element),
     Tile(Tile),
-    /// Its elements are in scratch, where the type says.
+    /// A tile whose elements are in scratch, at the offset in its type.
     Scratch,
-    /// Its elements are in a buffer, from an index on.
+    /// A tile whose elements are in a buffer, starting at an index.
     Window {
         view: Rc<View>,
         start: Vec<i64>,
@@ -42,7 +42,7 @@ pub(super) enum RuntimeValue {
     Buffer(Rc<View>),
 }
 
-/// The values of a body.
+/// The values of a body, by number.
 pub(super) type Frame = Vec<Option<RuntimeValue>>;
 
 pub(super) fn slot(v: Value) -> usize {

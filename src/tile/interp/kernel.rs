@@ -1,4 +1,4 @@
-//! One grid point of a kernel.
+//! Executes one grid point of a kernel.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,24 +15,24 @@ use crate::tile::{
     Block, Body, DotMode, Extent, GROUP, Inst, InstData, Kernel, Op, Space, Terminator, TileType, Type, Value,
 };
 
-/// What a kernel runs on.
+/// The environment of a kernel.
 pub(super) struct KernelRun<'a> {
     pub memory: &'a mut Vec<Storage>,
     pub symbols: &'a BTreeMap<String, i64>,
     pub sites: &'a [String],
     pub budget: &'a mut Budget,
     pub scratch: Storage,
-    /// Who does the runs, if not this interpreter.
+    /// Executes runs, instead of this interpreter.
     pub runs: Option<&'a dyn Runs>,
 }
 
-/// Where a block goes on.
+/// The next block.
 pub(super) enum Next {
     Block(Block),
     Return,
 }
 
-/// Takes a jump: the target's arguments get their values all at once.
+/// Takes a jump: all arguments of the target are assigned simultaneously.
 pub(super) fn jump(body: &Body, frame: &mut Frame, t: &Terminator) -> Result<Next, EvalError> {
     let call = match t {
         Terminator::Return(_) => return Ok(Next::Return),
@@ -52,7 +52,7 @@ pub(super) fn jump(body: &Body, frame: &mut Frame, t: &Terminator) -> Result<Nex
 }
 
 impl KernelRun<'_> {
-    /// Runs a grid point whose parameters and grid indices are in the frame.
+    /// Executes a grid point, whose parameters and grid indices are in the frame.
     pub(super) fn point(&mut self, k: &Kernel, frame: &mut Frame) -> Result<(), EvalError> {
         let body = &k.body;
         self.scratch.written.fill(false);
@@ -103,7 +103,7 @@ impl KernelRun<'_> {
         Ok(())
     }
 
-    /// Writes a tile that belongs into scratch there.
+    /// Writes a tile to scratch, if its type says so.
     fn settle(&mut self, body: &Body, v: Value, frame: &mut Frame) -> Result<(), EvalError> {
         let (Some(t), RuntimeValue::Tile(x)) = (body.ty(v).tile(), get(frame, v)?) else { return Ok(()) };
         let Space::L1(offset, _) = t.space else { return Ok(()) };
@@ -112,7 +112,7 @@ impl KernelRun<'_> {
                 let Some(e) = x.at(i, j) else { return broken("a tile without its elements") };
                 let at = address(t, offset, i, j);
                 let (bytes, n) = match t.elem {
-                    // Truth values are masks.
+                    // Truth values are stored as masks.
                     Elem::Bool => Element::Int(-i64::from(e.truth())).to_bytes(Elem::I32),
                     elem => e.to_bytes(elem),
                 };
@@ -137,7 +137,7 @@ impl KernelRun<'_> {
         usize::try_from(n).or_else(|_| broken("a negative extent"))
     }
 
-    /// The elements of a tile, from wherever they are.
+    /// The elements of a tile, wherever they are stored.
     fn tile(&self, body: &Body, frame: &Frame, v: Value) -> Result<Tile, EvalError> {
         let value = get(frame, v)?;
         if let RuntimeValue::Tile(t) = value {
@@ -185,7 +185,7 @@ impl KernelRun<'_> {
         Ok(Tile { rows, cols, data: Rc::new(data) })
     }
 
-    /// An operand element by element: a scalar is the same everywhere.
+    /// An operand as a tile: scalars are broadcast.
     fn spread(&self, body: &Body, frame: &Frame, v: Value) -> Result<Tile, EvalError> {
         match get(frame, v)? {
             RuntimeValue::Scalar(x) => Ok(Tile { rows: 1, cols: 1, data: Rc::new(vec![*x]) }),
@@ -193,7 +193,7 @@ impl KernelRun<'_> {
         }
     }
 
-    /// An operation on the elements of its operands, to the result's extents.
+    /// Applies an operation elementwise, broadcasting to the result's extents.
     fn elementwise(
         &mut self,
         body: &Body,
@@ -328,7 +328,8 @@ impl KernelRun<'_> {
                 Ok(Some(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) })))
             }
             Op::Dot { .. } => self.dot(body, data, frame, elem).map(Some),
-            // Done before (`scalar_operation`), of a whole run (`runs`), of a plan, or of a kernel for a GPU, which is not run.
+            // Handled earlier (`scalar_operation`), part of a run (`runs`) or a plan, or in GPU
+            // kernels, which are not executed.
             Op::Const(_)
             | Op::DimValue(_)
             | Op::CheckIndex { .. }
@@ -339,7 +340,7 @@ impl KernelRun<'_> {
         }
     }
 
-    /// Integers and their scales, each row by row: a row of scales for each group of steps.
+    /// Integers and their scales, each row-major: one row of scales per group of k indices.
     fn numbers(
         &mut self,
         data: &InstData,
@@ -391,7 +392,7 @@ impl KernelRun<'_> {
         Ok(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(products.collect()) }))
     }
 
-    /// Steps that lie in pairs.
+    /// Interleaved pairs of k indices.
     fn pairs(&mut self, body: &Body, data: &InstData, frame: &Frame) -> Result<RuntimeValue, EvalError> {
         let (view, start) = self.access(data, frame, 0, 0)?;
         let (rows, cols) = self.result_extents(body, data, frame)?;
@@ -408,7 +409,7 @@ impl KernelRun<'_> {
         Ok(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) }))
     }
 
-    /// `acc + a @ b`: sums over the steps, that are added to the tile `acc`, or start with the scalar.
+    /// `acc + a @ b`: sums over k, added to the tile `acc`, or starting with the scalar.
     fn dot(&mut self, body: &Body, data: &InstData, frame: &Frame, elem: Elem) -> Result<RuntimeValue, EvalError> {
         let a = self.operand_tile(body, data, frame, 0)?;
         let b = self.operand_tile(body, data, frame, 1)?;
@@ -471,7 +472,7 @@ impl KernelRun<'_> {
         Ok(RuntimeValue::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }))
     }
 
-    /// Bits, and the columns of numbers with their scales, of a product that sums full groups.
+    /// Bit width, and the quantised columns, of a matmul that sums by groups.
     fn numbers_of_groups(
         &mut self,
         body: &Body,
@@ -507,7 +508,8 @@ impl KernelRun<'_> {
         }
     }
 
-    /// The buffer at an operand and the indices after it, except for the last `after` operands.
+    /// The buffer operand at a position and the indices after it, without the last `after`
+    /// operands.
     fn access(
         &self,
         data: &InstData,
@@ -523,15 +525,15 @@ impl KernelRun<'_> {
     }
 }
 
-/// Bits, and for each column its numbers and their scales.
+/// Bit width, and for each column its integers and scales.
 type ColumnsOfNumbers = (u8, Vec<(Vec<i64>, Vec<f32>)>);
 
-/// A column of what lies row by row.
+/// A column of a row-major matrix.
 fn column<T: Copy>(rows: &[T], column: usize, columns: usize) -> Vec<T> {
     rows.iter().skip(column).step_by(columns.max(1)).copied().collect()
 }
 
-/// The index of a tile's element in a buffer.
+/// The buffer index of a tile's element.
 fn place(at: &mut [i64], start: &[i64], rows: Option<usize>, cols: Option<usize>, i: usize, j: usize) {
     at.copy_from_slice(start);
     for (axis, n) in [(rows, i), (cols, j)] {

@@ -1,7 +1,8 @@
-//! A hook for executing launches by other means, such as a GPU's simulator, on this interpreter's memory.
+//! A hook for executing launches by other means, such as a GPU simulator, on this interpreter's
+//! memory.
 //!
-//! In: a launch that a plan reaches. Out: its operands and the storage that they lie in, to an implementation of [`Launches`], which
-//! leaves in storage what the kernel writes.
+//! In: a launch that a plan reaches. Out: its operands and their storage, passed to an
+//! implementation of [`Launches`], which writes the kernel's results to storage.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +14,30 @@ use crate::tile::Module;
 /// An operand of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchArgument {
-    /// A buffer: the number of its storage, and the byte of its first element there.
+    /// A buffer, by storage number and byte offset of its first element.
     Buffer {
-        /// The storage.
+        /// Storage number.
         storage: usize,
-        /// The byte.
+        /// Byte offset.
         start: i64,
     },
     /// An index.
     Index(i64),
 }
 
-/// What goes wrong in a launch.
+/// Why a launch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchError {
-    /// An index is not below its bound, at a place where the module checks it.
+    /// An index is out of range at a check of the module.
     Check {
-        /// The number of the place among the module's.
+        /// Number of the check's message in the module.
         site: u64,
         /// The index.
         index: i64,
-        /// The bound.
+        /// Its exclusive bound.
         bound: i64,
     },
-    /// Anything else.
+    /// Any other failure.
     Failed(String),
 }
 
@@ -44,12 +45,12 @@ pub enum LaunchError {
 pub struct LaunchMemory<'a>(&'a mut Vec<Storage>);
 
 impl LaunchMemory<'_> {
-    /// The bytes of a storage, and which of them were written.
+    /// The bytes of a storage, and which of them are initialised.
     pub fn bytes(&self, storage: usize) -> Option<(&[u8], &[bool])> {
         self.0.get(storage).map(|s| (s.bytes.as_slice(), s.written.as_slice()))
     }
 
-    /// Replaces them. Storage keeps its size.
+    /// Replaces the contents of a storage; its size is unchanged.
     pub fn replace(&mut self, storage: usize, bytes: &[u8], written: &[bool]) {
         if let Some(s) = self.0.get_mut(storage)
             && (s.bytes.len(), s.written.len()) == (bytes.len(), written.len())
@@ -60,12 +61,12 @@ impl LaunchMemory<'_> {
     }
 }
 
-/// Executes launches in the interpreter's place.
+/// Executes launches in place of the interpreter.
 pub trait Launches {
-    /// Executes a launch of a kernel with the values of dimensions.
+    /// Executes a launch of a kernel with these values of dimensions.
     ///
     /// # Errors
-    /// What went wrong.
+    /// Why it failed.
     fn launch(
         &self,
         kernel: &str,
@@ -75,7 +76,7 @@ pub trait Launches {
     ) -> Result<(), LaunchError>;
 }
 
-/// A launch by others.
+/// Delegates a launch.
 pub(super) fn launch(
     by: &dyn Launches,
     (module, kernel): (&Module, &str),

@@ -1,4 +1,4 @@
-//! Storage and views of it.
+//! Storage, and views of it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{EvalError, broken, dim, fail};
 use crate::shape::Elem;
 use crate::tile::BufferType;
 
-/// Bytes, and which of them were written.
+/// Bytes, and which of them are initialised.
 pub(super) struct Storage {
     pub bytes: Vec<u8>,
     pub written: Vec<bool>,
@@ -22,7 +22,7 @@ impl Storage {
         Storage { bytes: vec![0; size], written: vec![false; size] }
     }
 
-    /// The bytes at a place, written or not.
+    /// The bytes at an offset, initialised or not.
     pub(super) fn at(&self, at: i64, size: usize) -> Result<&[u8], EvalError> {
         Ok(&self.bytes[self.range(at, size)?])
     }
@@ -54,18 +54,18 @@ impl Storage {
 /// A strided view of storage.
 #[derive(Clone, Debug)]
 pub(super) struct View {
-    /// Number of the storage.
+    /// Storage number.
     pub storage: usize,
-    /// First element, in bytes.
+    /// Byte offset of the first element.
     pub start: i64,
     pub elem: Elem,
     pub shape: Vec<i64>,
-    /// In elements.
+    /// Strides in elements.
     pub strides: Vec<i64>,
 }
 
 impl View {
-    /// The view of a buffer type that begins at a byte of storage.
+    /// A view with the shape of a buffer type, starting at a byte of storage.
     pub(super) fn new(
         storage: usize,
         start: i64,
@@ -81,7 +81,8 @@ impl View {
         }
     }
 
-    /// Bytes from the start to the end of the last element; negative strides reach before the start.
+    /// Bytes from the start to the end of the last element; negative strides reach before the
+    /// start.
     pub(super) fn span(&self) -> Option<i64> {
         if self.shape.contains(&0) {
             return Some(0);
@@ -97,7 +98,7 @@ impl View {
         i64::try_from(self.elem.size()).unwrap_or(8)
     }
 
-    /// The byte of an element; its index is checked.
+    /// The byte offset of an element; checks the index.
     pub(super) fn at(&self, index: &[i64]) -> Result<i64, EvalError> {
         let mut element = 0i64;
         for (axis, ((i, n), s)) in index.iter().zip(&self.shape).zip(&self.strides).enumerate() {

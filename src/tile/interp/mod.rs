@@ -1,15 +1,17 @@
-//! The interpreter: what plans and kernels of the tile IR do, by definition.
+//! The reference interpreter, which defines the semantics of plans and kernels.
 //!
-//! In: a verified module, the name of a plan, values of its run-time dimensions, host tensors. Out: results and taps, or an
-//! error as a value. It is the oracle for the schedule and every back end, so it is plain: grid points one after another, each
-//! instruction as its definition says, floats in `f32`, sums in order. If the schedule is correct, a kernel gives the same bits
-//! before and after it: scheduled kernels read and write their scratch, so a tile that is overwritten too early shows.
+//! In: a verified module, the name of a plan, values of its run-time dimensions, host tensors. Out:
+//! results and taps, or an error. It is the oracle for the schedule and every back end, so it is
+//! simple: grid points run one after another, each instruction follows its definition, floats are
+//! `f32`, sums are in order. If the schedule is correct, a kernel yields the same bits before and
+//! after it: scheduled kernels use their scratch, so a tile that is overwritten too early is
+//! noticed.
 //!
-//! Every access is checked: indices against the buffer's extents, bytes against their storage, and that what is read was
-//! written before. Kernels scheduled for a GPU are not run.
+//! Every access is checked: indices against the buffer's extents, bytes against their storage, and
+//! that memory is initialised before it is read. Kernels scheduled for a GPU are not executed.
 //!
-//! A `run` reads tiles in scratch that were made before it first, and writes those that it makes at its end: a tile may take the
-//! place of another that only this run reads.
+//! A `run` first reads the scratch tiles that were written before it, and stores its own results at
+//! its end: a result may overlap an operand that only this run reads.
 
 mod dot;
 mod elements;
@@ -38,43 +40,44 @@ use super::{Kernel, PlanVariant};
 pub struct Call<'a> {
     /// Name of the plan.
     pub plan: &'a str,
-    /// Which variant.
+    /// Plain or tapped.
     pub variant: PlanVariant,
     /// The run-time dimensions, by name.
     pub symbols: &'a BTreeMap<String, i64>,
-    /// The arguments, leading axes of a batch collapsed.
+    /// The arguments; the leading axes of a batch are collapsed.
     pub args: &'a [Tensor],
     /// The parameters.
     pub params: &'a dyn Params,
-    /// How much it may do.
+    /// Limits on the work.
     pub limits: Limits,
 }
 
-/// What a call gives.
+/// Result of a call.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The results, leading axes of a batch collapsed.
+    /// The results; the leading axes of a batch are collapsed.
     pub results: Vec<Tensor>,
-    /// The taps, by path, stacked over the arrays of layers on it.
+    /// The taps, by path, stacked over the arrays of layers in it.
     pub taps: BTreeMap<String, Tensor>,
-    /// The work that was done.
+    /// The work done.
     pub work: u64,
-    /// The floating-point operations among it, as [`super::cost`] counts them.
+    /// The number of floating-point operations, as [`super::cost`] counts them.
     pub flops: u64,
 }
 
 /// Runs a plan.
 ///
 /// # Errors
-/// Arguments that do not fit, and what goes wrong on the way.
+/// Invalid arguments, or a failure during execution.
 pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, EvalError> {
     plan::run(module.module(), call, Others::none(), &mut States::default())
 }
 
-/// What a session keeps, as bytes.
+/// The states of a session, as bytes.
 pub type States = crate::interp::States<Vec<u8>>;
 
-/// Runs a plan as one of the calls of a session. [`States`](crate::interp::States) says what a call that fails leaves behind.
+/// Runs a plan in a session. [`States`](crate::interp::States) specifies the effect of a call that
+/// fails.
 ///
 /// # Errors
 /// As [`run`].
@@ -82,7 +85,7 @@ pub fn run_in(module: Verified<'_>, call: &Call<'_>, states: &mut States) -> Res
     plan::run(module.module(), call, Others::none(), states)
 }
 
-/// The same, with the runs of kernels done by others: `runs` says who does those of a kernel, by its name, or nobody.
+/// The same, but `runs` may return another executor for the runs of a kernel, given its name.
 ///
 /// # Errors
 /// As [`run`].
@@ -95,7 +98,8 @@ pub fn run_in_by<'a>(
     plan::run(module.module(), call, Others { runs, launches: None }, states)
 }
 
-/// The same, with launches done by others, such as a GPU's simulator. Kernels may be scheduled for a GPU.
+/// The same, but launches are executed by other means, such as a GPU simulator. Kernels may be
+/// scheduled for a GPU.
 ///
 /// # Errors
 /// As [`run`].
@@ -108,7 +112,7 @@ pub fn run_on<'a>(
     plan::run(module.module(), call, Others { launches: Some(launches), ..Others::none() }, states)
 }
 
-/// Who does what of a call in the interpreter's place.
+/// Executors that replace parts of the interpreter.
 #[derive(Clone, Copy)]
 struct Others<'a> {
     runs: RunsOf<'a>,
@@ -116,25 +120,25 @@ struct Others<'a> {
 }
 
 impl<'a> Others<'a> {
-    /// Nobody.
+    /// No replacements.
     fn none() -> Others<'a> {
         Others { runs: &|_| None, launches: None }
     }
 }
 
-/// An operand of a kernel that is run alone.
+/// An operand of a kernel that is run on its own.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Argument {
-    /// The storage of a buffer: bytes from its first element on.
+    /// The storage of a buffer, starting at its first element.
     Buffer(Vec<u8>),
     /// An index.
     Index(i64),
 }
 
-/// Runs one kernel over its grid; what it writes is in the arguments then. The kernel must have been verified.
+/// Runs one kernel over its grid, updating the arguments. The kernel must have been verified.
 ///
 /// # Errors
-/// Arguments that do not fit, and what goes wrong on the way.
+/// Invalid arguments, or a failure during execution.
 pub fn run_kernel(
     kernel: &Kernel,
     symbols: &BTreeMap<String, i64>,
@@ -144,7 +148,7 @@ pub fn run_kernel(
     plan::run_kernel(kernel, symbols, args, limits, None).map(|_| ())
 }
 
-/// The same, with its runs done by someone else.
+/// The same, with another executor for its runs.
 ///
 /// # Errors
 /// As [`run_kernel`].
@@ -158,7 +162,7 @@ pub fn run_kernel_by(
     plan::run_kernel(kernel, symbols, args, limits, Some(runs)).map(|_| ())
 }
 
-/// The same as [`run_kernel`]; of each buffer, which bytes were given or written.
+/// The same as [`run_kernel`]; returns which bytes of each buffer are initialised.
 ///
 /// # Errors
 /// As [`run_kernel`].
@@ -181,7 +185,7 @@ fn broken<T>(message: impl Into<String>) -> Result<T, EvalError> {
     Err(EvalError { message: message.into(), loc: Loc::default(), internal: true })
 }
 
-/// The failure at a place, if it has none yet.
+/// Adds a location to an error that has none.
 fn located(f: EvalError, loc: Loc) -> EvalError {
     if f.loc.line == 0 { EvalError { loc, ..f } } else { f }
 }
@@ -200,7 +204,7 @@ fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, EvalError> {
     }
 }
 
-/// The work that is left.
+/// The remaining work.
 struct Budget {
     left: u64,
     spent: u64,

@@ -1,4 +1,4 @@
-//! Plans, launches, and kernels that are run alone.
+//! Executes plans, launches, and kernels on their own.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -61,8 +61,8 @@ pub(super) fn run<'a>(
     Ok(Outcome { results, taps, work: runner.budget.spent, flops: runner.budget.flops })
 }
 
-/// Checks what every call of an entry point checks of dimensions: the sizes of arguments, and the facts that the module states and
-/// those that it does not.
+/// The checks on dimensions on entry to a call: sizes of arguments, the facts stated in the module,
+/// and those derived from it.
 fn enter(module: &Module, call: &Call<'_>) -> Result<(), EvalError> {
     let entry = module.entries.iter().find(|e| e.name == call.plan);
     for a in entry.iter().flat_map(|e| &e.args) {
@@ -89,7 +89,7 @@ fn enter(module: &Module, call: &Call<'_>) -> Result<(), EvalError> {
     Ok(())
 }
 
-/// Storage that goes out of a call.
+/// Storage for an output of a call.
 struct Out {
     storage: usize,
     ty: BufferType,
@@ -97,7 +97,8 @@ struct Out {
 }
 
 impl Out {
-    /// What was written; a result in `full`, of a tap the rest is zeros.
+    /// Converts an output to a tensor; a result must be written in `full`, unwritten elements of a
+    /// tap are zeros.
     fn tensor(&self, memory: &[Storage], name: &str, full: bool) -> Result<Tensor, EvalError> {
         let Some(s) = memory.get(self.storage) else { return broken("no such storage") };
         if full && let Some(at) = s.written.iter().position(|w| !w) {
@@ -112,7 +113,7 @@ impl Out {
 }
 
 struct Runner<'a> {
-    /// The values of dimensions, those that have them later too.
+    /// Values of the dimensions, including those bound during the call.
     symbols: BTreeMap<String, i64>,
     module: &'a Module,
     plan: &'a Plan,
@@ -159,7 +160,7 @@ impl<'a> Runner<'a> {
         self.execute(body, vec![None; body.value_count()])
     }
 
-    /// Runs the body of the plan, or of a kernel that launches others, from the values that it is given.
+    /// Executes the body of a plan, or of a kernel that launches others, with these initial values.
     fn execute(&mut self, body: &'a Body, mut frame: Frame) -> Result<(), EvalError> {
         let mut block = body.entry();
         loop {
@@ -186,7 +187,8 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Runs a kernel that launches others. No block goes ahead of the others here, so there is nothing to wait for.
+    /// Executes a kernel that launches others. Blocks run one after another here, so barriers do
+    /// nothing.
     fn persistent(&mut self, k: &'a Kernel, args: Vec<RuntimeValue>) -> Result<(), EvalError> {
         let mut frame: Frame = vec![None; k.body.value_count()];
         for (p, x) in k.params.iter().zip(args) {
@@ -195,7 +197,7 @@ impl<'a> Runner<'a> {
         self.execute(&k.body, frame)
     }
 
-    /// Storage of this many bytes, nothing in it.
+    /// Allocates uninitialised storage of this many bytes.
     fn room(&mut self, bytes: i64) -> Result<usize, EvalError> {
         let limit = self.call.limits.elements.saturating_mul(8);
         match usize::try_from(bytes) {
@@ -259,7 +261,7 @@ impl<'a> Runner<'a> {
                 if !self.taps.contains_key(name) {
                     let Some(ty) = declared else { return broken("a tap without a type") };
                     let out = self.out(ty)?;
-                    // All of them.
+                    // All taps are requested.
                     if TapPart::read(name).1 == TapPart::Asked
                         && let Some(asked) = self.memory.get_mut(out.storage)
                     {
@@ -276,7 +278,7 @@ impl<'a> Runner<'a> {
                     None => {
                         let Some(ty) = declared else { return broken("a state without a type") };
                         let storage = self.out(ty)?.storage;
-                        // It begins with zeros.
+                        // Initially zeros.
                         if let Some(s) = self.memory.get_mut(storage) {
                             *s = Storage::full(vec![0; s.bytes.len()]);
                         }
@@ -329,7 +331,7 @@ impl<'a> Runner<'a> {
                 let args = data.operands.iter().map(|v| get(frame, *v).cloned()).collect::<Result<Vec<_>, _>>()?;
                 let done = match self.others.launches {
                     Some(by) => launches::launch(by, (self.module, kernel), symbols, &args, &mut self.memory),
-                    // Its blocks all do the same, and divide the points of what it launches.
+                    // All its blocks do the same, and share the points of the kernels it launches.
                     None if k.is_persistent() => self.persistent(k, args),
                     None => {
                         let runs = (self.others.runs)(kernel);
@@ -339,7 +341,7 @@ impl<'a> Runner<'a> {
                 done.map_err(|e| EvalError { message: format!("@{kernel}: {}", e.message), ..e })?;
                 return Ok(None);
             }
-            // Scalars that are no indices.
+            // Scalars other than indices.
             Op::Binary(op) => return binary_scalar(frame, data, |a, b, e| super::elements::binary(*op, a, b, e), body),
             Op::Compare(op) => return binary_scalar(frame, data, |a, b, _| super::elements::compare(*op, a, b), body),
             Op::Cast => {
@@ -350,7 +352,7 @@ impl<'a> Runner<'a> {
                     _ => broken("a cast of no scalar"),
                 };
             }
-            // Done before (`scalar_operation`), or of kernels.
+            // Handled earlier (`scalar_operation`), or only in kernels.
             Op::Const(_)
             | Op::DimValue(_)
             | Op::Unary(_)
@@ -461,7 +463,7 @@ fn launch(
     Ok(())
 }
 
-/// Runs one kernel alone: of each buffer, which bytes are there afterwards.
+/// Runs one kernel on its own; returns which bytes of each buffer are initialised.
 pub(super) fn run_kernel(
     k: &Kernel,
     symbols: &BTreeMap<String, i64>,
@@ -479,7 +481,7 @@ pub(super) fn run_kernel(
             (Argument::Index(n), Type::Index) => values.push(RuntimeValue::Index(*n)),
             (Argument::Buffer(bytes), Type::Buffer(ty)) => {
                 let mut storage = Storage::full(bytes.clone());
-                // A buffer that is only written has no elements to read.
+                // An output buffer is initially uninitialised.
                 if p.mode == crate::tile::ParamMode::Out {
                     storage.written.fill(false);
                 }

@@ -1,7 +1,8 @@
 //! A hook for executing runs by other means, such as vector IR, on this interpreter's memory.
 //!
-//! In: a run that a kernel reaches. Out: the state of the kernel at that point, as [`RunMemory`] shows it to an implementation of
-//! [`Runs`]: scalars, addresses of buffers, bytes. The implementation leaves in scratch what the run's definition says.
+//! In: a run that a kernel reaches. Out: the state of the kernel at that point, as a [`RunMemory`]
+//! passed to an implementation of [`Runs`]: scalars, addresses of buffers, bytes. The
+//! implementation must leave scratch in the state that the run's definition requires.
 
 use super::frame::{Frame, RuntimeValue, buffer, get, index, indices};
 use super::memory::Storage;
@@ -9,57 +10,57 @@ use super::{EvalError, broken};
 use crate::shape::Elem;
 use crate::tile::{Body, Inst, Value};
 
-/// The number of the worker's scratch among storage.
+/// The storage number of the worker's scratch.
 pub const SCRATCH: usize = usize::MAX;
 
-/// Executes runs in the interpreter's place.
+/// Executes runs in place of the interpreter.
 pub trait Runs {
     /// Executes a run.
     ///
     /// # Errors
-    /// A message that says what went wrong.
+    /// A message about the failure.
     fn execute(&self, run: Inst, memory: &mut dyn RunMemory) -> Result<(), String>;
 }
 
-/// What executes the runs of a kernel, by the kernel's name; `None` for the interpreter itself.
+/// The executor for the runs of a kernel, by the kernel's name; `None` for the interpreter itself.
 pub type RunsOf<'a> = &'a dyn Fn(&str) -> Option<&'a dyn Runs>;
 
-/// The values and the memory that a run works on.
+/// Values and memory of a kernel at a run.
 pub trait RunMemory {
     /// The value of an index.
     ///
     /// # Errors
-    /// A value that is none.
+    /// The value is not an index.
     fn index(&self, v: Value) -> Result<i64, String>;
 
     /// The bits of a scalar; a truth value is 0 or 1.
     ///
     /// # Errors
-    /// A value that is none.
+    /// The value is not a scalar.
     fn scalar(&self, v: Value) -> Result<u64, String>;
 
-    /// The storage of a buffer, and which byte of it an element is.
+    /// The storage number of a buffer, and the byte offset of an element.
     ///
     /// # Errors
-    /// A value that is no buffer.
+    /// The value is not a buffer.
     fn address(&self, buffer: Value, indices: &[Value]) -> Result<(usize, i64), String>;
 
-    /// Bytes between neighbours along an axis of a buffer.
+    /// The stride of a buffer along an axis, in bytes.
     ///
     /// # Errors
-    /// A value that is no buffer, an axis that it does not have.
+    /// The value is not a buffer, or does not have this axis.
     fn stride_bytes(&self, buffer: Value, axis: usize) -> Result<i64, String>;
 
-    /// Reads bytes of storage, or of [`SCRATCH`], whose padding may be read though it was never written.
+    /// Reads bytes of storage, or of [`SCRATCH`], whose padding may be read uninitialised.
     ///
     /// # Errors
-    /// Bytes outside of it, or that were never written.
+    /// Bytes that are out of bounds or uninitialised.
     fn read(&self, storage: usize, at: i64, bytes: &mut [u8]) -> Result<(), String>;
 
     /// Writes bytes of storage.
     ///
     /// # Errors
-    /// Bytes outside of it.
+    /// Bytes that are out of bounds.
     fn write(&mut self, storage: usize, at: i64, bytes: &[u8]) -> Result<(), String>;
 }
 
@@ -96,7 +97,7 @@ impl RunMemory for RunView<'_> {
     fn address(&self, buffer_value: Value, at: &[Value]) -> Result<(usize, i64), String> {
         let view = message(buffer(self.frame, buffer_value))?;
         let at = message(indices(self.frame, at))?;
-        // An empty tile may begin past the end.
+        // An empty tile may start past the end.
         let element = at.iter().zip(&view.strides).fold(0i64, |sum, (i, s)| sum.wrapping_add(i.wrapping_mul(*s)));
         Ok((view.storage, view.start.wrapping_add(element.wrapping_mul(size(view.elem)))))
     }

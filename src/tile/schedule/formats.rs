@@ -1,22 +1,22 @@
-//! What packed weights are kept as: the caller's choice, for all parameters or all but some.
+//! Formats of packed weights: the caller's choice, with exceptions for some parameters.
 //!
-//! In: options. Out: for each parameter its format. What it must not know: how a format is packed.
+//! In: options. Out: the format of each parameter. It must not know how a format is packed.
 
 use std::collections::BTreeSet;
 
 use crate::shape::Elem;
 
-/// What packed weights are kept as. Computation stays in `f32`.
+/// Format of packed weights. Computation stays in `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WeightFormat {
-    /// As they are.
+    /// Unchanged.
     #[default]
     F32,
-    /// The nearest `bf16`.
+    /// Rounded to `bf16`.
     Bf16,
-    /// Integers from -127 to 127, times a scale for each column of 32 steps.
+    /// Integers from -127 to 127, with a scale per column and 32 k indices.
     Int8,
-    /// Integers from -7 to 7, times a scale for each column of 32 steps.
+    /// Integers from -7 to 7, with a scale per column and 32 k indices.
     Int4,
 }
 
@@ -24,7 +24,7 @@ impl WeightFormat {
     /// Every format.
     pub const ALL: [WeightFormat; 4] = [WeightFormat::F32, WeightFormat::Bf16, WeightFormat::Int8, WeightFormat::Int4];
 
-    /// Elements in the packed area.
+    /// Element type in the packed area.
     pub(super) fn elem(self) -> Elem {
         match self {
             WeightFormat::F32 => Elem::F32,
@@ -33,7 +33,7 @@ impl WeightFormat {
         }
     }
 
-    /// Bits of the integers, if it has them.
+    /// Width of the integers, if it has integers.
     pub(super) fn bits(self) -> Option<u8> {
         match self {
             WeightFormat::F32 | WeightFormat::Bf16 => None,
@@ -43,12 +43,12 @@ impl WeightFormat {
     }
 }
 
-/// What packed weights are kept as, and which stay as they are.
+/// The format of packed weights, and the exceptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WeightChoice {
     /// What they are kept as.
     pub format: WeightFormat,
-    /// The parameters that stay as they are: names as in the IR, with `*` for the layers of an array.
+    /// Parameters that are not converted: names as in the IR, with `*` for the layers of an array.
     pub kept: BTreeSet<String>,
 }
 
@@ -59,7 +59,7 @@ impl From<WeightFormat> for WeightChoice {
 }
 
 impl WeightChoice {
-    /// What a parameter of `f32` is kept as where it is packed.
+    /// The format of an `f32` parameter when it is packed.
     pub fn of(&self, parameter: &str) -> WeightFormat {
         if self.kept.contains(parameter) { WeightFormat::F32 } else { self.format }
     }

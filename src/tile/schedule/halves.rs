@@ -1,21 +1,22 @@
-//! Left operands of products by weights that are packed as `bf16` (`--pack bf16`), rounded to `bf16` before the product.
+//! Rounds left operands of matmuls to `bf16`, if the weights are packed as `bf16` (`--pack bf16`).
 //!
-//! Where a machine multiplies pairs of `bf16` steps, it does so at least twice as fast as it multiplies `f32`; both operands have to be
-//! `bf16` then. The weights were rounded when they were packed. The other operand is rounded here, once, into a slot that the product
-//! reads in place.
+//! A machine with dot products of `bf16` pairs executes them at least twice as fast as `f32`; then
+//! both operands have to be `bf16`. The weights were rounded when they were packed. The other
+//! operand is rounded here, once, into a slot that the matmul reads in place.
 //!
 //! ```text
 //! grid (batch.., ceil(M, 8), ceil(K, 512))
 //!   %x = load %a[batch.., i, k] : tile f32[8, 512];  store %halves[batch.., i, k], %x as bf16
 //! ```
 //!
-//! # What it costs in accuracy
+//! # Error
 //!
-//! Rounding is to nearest, ties to even, to 8 significant bits: an element of a product is off by at most the sum of `2^-8 |a w|` over its
-//! steps more, as much as the rounded weights cost already. Sums stay in `f32`. A row is rounded by itself, so its bits do not depend on how many rows there are.
+//! Rounding is to nearest, ties to even, to 8 significant bits: it adds an error of at most the sum
+//! of `2^-8 |a w|` over k to an element, as much as the rounded weights do. Sums stay in `f32`.
+//! Each row is rounded by itself, so its bits do not depend on the number of rows.
 //!
-//! In: the left operand of a product. Out: whether it is to be rounded, the kernel that does so, and the view that it writes. What it must
-//! not know: how products read it.
+//! In: the left operand of a matmul. Out: whether to round it, the kernel that does so, and the
+//! view that it writes. It must not know how matmuls read it.
 
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::{BufferType, Kernel, KernelBuilder, ParamMode, Target, Value, View, tile_size};
@@ -23,31 +24,33 @@ use crate::tile::{BufferType, Kernel, KernelBuilder, ParamMode, Target, Value, V
 use super::packing::{with_repeats, without_repeats};
 use super::pairs;
 
-/// Rows and columns that are rounded at a time.
+/// Rows and columns rounded at a time.
 const TILE: [i64; 2] = [8, 512];
 
-/// Should a product of these operands, of which `b` is packed as `bf16`, read `a` rounded? It would be read in pairs then.
+/// Should a matmul of these operands, where `b` is packed as `bf16`, read `a` rounded? It is then
+/// read in pairs.
 pub(super) fn are_wanted(target: &Target, a: &BufferType, b: &BufferType) -> bool {
     let as_halves = |ty: &BufferType| BufferType { elem: Elem::BF16, ..ty.clone() };
-    // Rounded, its steps are dense.
+    // Once rounded, its k axis is contiguous.
     let strides = crate::tile::row_major(&a.shape);
     let a = (a.elem == Elem::F32).then(|| BufferType { strides, ..as_halves(a) });
     a.is_some_and(|a| pairs::are_wanted(target, &a, &as_halves(b)))
 }
 
-/// The kernel that rounds an operand, and what it reads and writes; the place of the latter is `root`.
+/// The kernel that rounds an operand, and its operands; the view that it writes has the root
+/// `root`.
 pub(super) struct Rounded {
     pub(super) kernel: Kernel,
     pub(super) source: View,
-    /// All of its room, for the launch to write.
+    /// The whole slot, as the launch writes it.
     pub(super) whole: View,
-    /// The operand, with the axes along which it repeats.
+    /// The operand, including axes along which it repeats.
     pub(super) operand: View,
-    /// Bytes of it.
+    /// Its size in bytes.
     pub(super) bytes: Dim,
 }
 
-/// Rounds an operand `[batch.., M, K]` into room that `root` stands for; `None` for one of fewer axes.
+/// Rounds an operand `[batch.., M, K]` into a slot with the root `root`; `None` for a lower rank.
 pub(super) fn round(from: &View, root: Value) -> Option<Rounded> {
     let (source, kept) = without_repeats(from);
     let rank = source.shape.len();

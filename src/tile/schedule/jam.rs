@@ -1,4 +1,5 @@
-//! Unroll and jam: a product of few rows, in a loop over time, computes several panels in each grid point, side by side.
+//! Unroll and jam: a matmul with few rows in a loop over time computes several panels in each grid
+//! point, interleaved.
 //!
 //! ```text
 //! grid(%i: ceil(B, 256), %j: ceil(1024, 32))            ->  grid(%i: ceil(B, 256), %j: ceil(1024, 128))
@@ -12,24 +13,29 @@
 //!                                                           ^head(%n: index): as before, panel after panel
 //! ```
 //!
-//! Here the panels lie one after another. Packed for this, they lie abreast: the first step of all four, then the second step, as
-//! `f32[8, 256, 4, 32]`, so that a grid point reads memory in order.
+//! Here the panels are stored one after another. If they are packed for this, they are interleaved:
+//! k index 0 of all four, then k index 1, as `f32[8, 256, 4, 32]`, so that a grid point reads
+//! memory in order.
 //!
-//! Every sum of a product is one chain of FMAs. A register tile of one row and one panel has two chains, each of which waits for its
-//! last FMA: at AVX-512 half a cache line in each cycle, which is no more than the second-level cache gives. The products of several
-//! panels do not wait for each other, so a back end that computes them together (`codegen::cpu::wide::dot_group`) reads panels at
-//! the speed of the cache. That is what a step of a recurrent network is: a row, or a few, by weights that stay in the cache from
-//! step to step. The sums are the same.
+//! Every sum of a matmul is one chain of FMAs. A register tile of one row and one panel has two
+//! chains, each of which waits for its last FMA: with AVX-512 that reads half a cache line per
+//! cycle, which is no more than the L2 cache supplies. The matmuls of several panels are
+//! independent, so a back end that interleaves them (`codegen::cpu::wide::dot_group`) reads panels
+//! at the speed of the cache. A step of a recurrent network is such a case: one or a few rows,
+//! times weights that stay in the cache from step to step. The sums are unchanged.
 //!
-//! Measured, one step of an LSTM at batch 1 on a Zen 4: hidden 256 takes 0.93 of the time, 512 and 1024 0.8. More rows have chains enough;
-//! with their panels side by side they took 1.2 times as long, for the sums of four panels and their epilogue leave the first-level cache.
-//! Panels that lie abreast, on a Zen 5, two threads: 0.74 of the time of those one after another at hidden 256, where a core keeps its half in its
-//! second-level cache, 0.8 at 512, of which the half is kept that was read last (`runtime/support/ahead.rs`, `Turns`), and 1.05 at 1024. With
-//! 32 rows, which read them panel by panel: 1.0 and, at 512, 1.03.
+//! Measured, one step of an LSTM at batch 1 on a Zen 4: with hidden size 256 it takes 0.93 of the
+//! time, with 512 and 1024 0.8. More rows have enough chains; with their panels interleaved they
+//! took 1.2 times as long, because the sums of four panels and their epilogue do not fit the L1
+//! cache. Interleaved storage, on a Zen 5 with two threads: 0.74 of the time of consecutive panels
+//! with hidden size 256, where a core keeps its half in its L2 cache, 0.8 with 512, where it keeps
+//! the half that was read last (`runtime/support/ahead.rs`, `Turns`), and 1.05 with 1024. With 32
+//! rows, which read them panel by panel: 1.0 and, with 512, 1.03.
 //!
-//! In: a kernel of a product that reads packed panels, scheduled no further. Out: the same with fewer grid points, each of which does the
-//! work of several. What it must not know: how a back end multiplies, and where the kernel is launched (`panels` asks only for launches
-//! that read the same panels in each iteration of a loop).
+//! In: a kernel of a matmul that reads packed panels, not scheduled further. Out: the same with
+//! fewer grid points, each of which does the work of several. It must not know how a back end
+//! multiplies, nor where the kernel is launched (`panels` uses it only for launches that read the
+//! same panels in each iteration of a loop).
 
 use std::collections::BTreeMap;
 
@@ -38,20 +44,21 @@ use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::{Block, BlockCall, Body, Extent, Inst, Kernel, Op, Target, Terminator, TileType, Type, Value};
 
-/// How many panels go together, the best first.
+/// Possible numbers of panels per grid point, best first.
 const PANELS: [i64; 3] = [4, 3, 2];
-/// Grid points along the columns that have to be left, so that threads have something to share.
+/// Minimum number of grid points along the columns, for threads to share.
 const LEAST_POINTS: i64 = 8;
-/// Steps of a product that are one sum.
+/// Maximum K that is summed at once.
 const MOST_STEPS: i64 = 1024;
-/// Bytes of panels that may stay in a cache from launch to launch. More come from memory each time, and are read best one
-/// after another.
+/// Maximum size of panels that may stay in a cache from launch to launch. Larger ones come from
+/// memory each time, and are best read consecutively.
 const MOST_BYTES: i64 = 16 << 20;
-/// Bytes of those of which a good part may stay in second-level caches. More come from farther away, where four streams are fetched
-/// ahead better than one.
+/// Maximum size for interleaved storage: a good part must stay in L2 caches. Data from farther away
+/// is prefetched better in four streams than in one.
 const MOST_ABREAST: i64 = 8 << 20;
 
-/// Makes each grid point of a product compute so many panels ([`panels_at_once`]), side by side for up to `few` rows.
+/// Makes each grid point of a matmul compute `count` panels ([`panels_at_once`]), interleaved for
+/// up to `few` rows.
 pub(super) fn jam_panels(kernel: &mut Kernel, count: i64, few: i64) {
     let Some(rows) = rows_of(&kernel.body) else { return };
     let Some(axis) = kernel.grid.last_mut() else { return };
@@ -61,10 +68,10 @@ pub(super) fn jam_panels(kernel: &mut Kernel, count: i64, few: i64) {
     let entry = kernel.body.entry();
     let old = std::mem::take(&mut kernel.body.block_mut(entry).insts);
     let mut jam = Jam { body: &mut kernel.body, loc, block: entry, point, count, split: Vec::new() };
-    // Where panels lie abreast: which of the wide ones a panel is in, and its place there.
+    // With interleaved storage: the number of the wide panel, and the position in it.
     jam.split = old.iter().filter_map(|inst| jam.part_of_panel(*inst)).collect();
     let old: Vec<Inst> = old.into_iter().filter(|inst| jam.part_of_panel(*inst).is_none()).collect();
-    // What has no tiles and is the same for all panels is computed once.
+    // Instructions without tiles that are the same for all panels are computed once.
     let mut of_panel: Vec<Inst> = Vec::new();
     let mut varying: Vec<Value> = jam.split.iter().map(|(v, _)| *v).chain([point]).collect();
     for inst in old {
@@ -110,14 +117,15 @@ pub(super) fn jam_panels(kernel: &mut Kernel, count: i64, few: i64) {
     jam.body.terminate(done, Terminator::Return(Vec::new()));
 }
 
-/// The rows of a tile of a product.
+/// The rows of a matmul's tile.
 fn rows_of(body: &Body) -> Option<Extent> {
     let product = body.insts().find(|(_, _, d)| matches!(d.op, Op::Dot { .. }))?.2.result?;
     Some(body.ty(product).tile()?.rows)
 }
 
-/// How many panels a grid point of a product of so many steps and columns is to compute, if that fits: the panels, of `f32`, are full and
-/// known in number, and their steps are summed at once. The kernel has tiles of the machine's sizes.
+/// The number of panels per grid point for a matmul with these k indices and columns, if it is
+/// suitable: the number of panels is a constant, they are full `f32` panels, and K is summed at
+/// once. The kernel has the machine's tile sizes.
 pub(super) fn panels_at_once(kernel: &Kernel, [steps, all]: [i64; 2], target: &Target) -> Option<i64> {
     let body = &kernel.body;
     let (axis, columns) = (kernel.grid.last()?, target.columns);
@@ -138,21 +146,21 @@ pub(super) fn panels_at_once(kernel: &Kernel, [steps, all]: [i64; 2], target: &T
     PANELS.into_iter().find(|n| fits && panels % n == 0 && panels / n >= LEAST_POINTS)
 }
 
-/// How many panels are to lie abreast, where so many are computed at once.
+/// The number of panels whose storage is interleaved, if `count` are computed at once.
 pub(super) fn abreast(count: i64, [steps, all]: [i64; 2]) -> i64 {
     if steps.saturating_mul(all).saturating_mul(4) <= MOST_ABREAST { count } else { 1 }
 }
 
-/// A kernel that is written again.
+/// A kernel being rewritten.
 struct Jam<'a> {
     body: &'a mut Body,
     loc: Loc,
-    /// Where what is written goes.
+    /// Insertion point.
     block: Block,
-    /// The point along the columns.
+    /// The grid index along the columns.
     point: Value,
     count: i64,
-    /// The quotient and the remainder of the number of a panel by how many there are in a grid point.
+    /// Quotient and remainder of the panel number by the number of panels per grid point.
     split: Vec<(Value, BinaryOp)>,
 }
 
@@ -168,14 +176,15 @@ impl Jam<'_> {
         self.value(Op::Const(Scalar::Int(n)), Vec::new(), Type::Index)
     }
 
-    /// The panel with a number among those of the grid point.
+    /// The panel of this number within the grid point.
     fn panel(&mut self, number: Value) -> Value {
         let count = self.index(self.count);
         let first = self.value(Op::Binary(BinaryOp::Mul), vec![self.point, count], Type::Index);
         self.value(Op::Binary(BinaryOp::Add), vec![first, number], Type::Index)
     }
 
-    /// Is it the quotient or the remainder of the number of a panel by how many there are in a grid point?
+    /// Is it the quotient or the remainder of the panel number by the number of panels per grid
+    /// point?
     fn part_of_panel(&self, inst: Inst) -> Option<(Value, BinaryOp)> {
         let d = self.body.inst(inst);
         let (Op::Binary(op @ (BinaryOp::Div | BinaryOp::Rem)), [panel, by]) = (&d.op, d.operands.as_slice()) else {
@@ -186,13 +195,14 @@ impl Jam<'_> {
         Some((d.result?, *op)).filter(|_| *panel == self.point && is_count)
     }
 
-    /// What stands for the values of a panel: it is one with a number in the grid point.
+    /// Values that replace a panel's, for its number in the grid point.
     fn of_panel(&self, panel: Value, number: Value) -> BTreeMap<Value, Value> {
         let split = self.split.iter().map(|(v, op)| (*v, if *op == BinaryOp::Div { self.point } else { number }));
         [(self.point, panel)].into_iter().chain(split).collect()
     }
 
-    /// All panels, each operation's copies beside each other. `rows` says which extent becomes which.
+    /// Emits all panels, with the copies of each operation next to each other. `rows`: an extent to
+    /// be replaced, and its replacement.
     fn side_by_side(&mut self, of_panel: &[Inst], rows: Option<(Extent, Extent)>) {
         let mut copies: Vec<BTreeMap<Value, Value>> = Vec::new();
         for copy in 0..self.count {
@@ -200,7 +210,7 @@ impl Jam<'_> {
             let panel = self.panel(number);
             copies.push(self.of_panel(panel, number));
         }
-        // The values that are the same for all panels.
+        // Values that are the same for all panels.
         let mut shared = BTreeMap::new();
         for inst in of_panel {
             let d = self.body.inst(*inst);
@@ -220,7 +230,7 @@ impl Jam<'_> {
         self.body.terminate(self.block, Terminator::Return(Vec::new()));
     }
 
-    /// A copy of an operation, on other values.
+    /// Copies an operation, replacing its operands.
     fn copy(&mut self, inst: Inst, values: &mut BTreeMap<Value, Value>, rows: Option<(Extent, Extent)>) {
         let data = self.body.inst(inst).clone();
         let operands = data.operands.iter().map(|v| values.get(v).copied().unwrap_or(*v)).collect();

@@ -1,10 +1,11 @@
-//! Which parts of the packed area hold parameters one after another, as lowering lays a `concat` of parameters
-//! (`lowering::tile::join`).
+//! Finds the parts of the packed area that hold concatenated parameters, as laid out by lowering
+//! for a `concat` of parameters (`lowering::tile::join`).
 //!
-//! In: the plan that prepares an unscheduled module. Out: for each part of the packed area the windows of parameters that it
-//! is copied from, so that a product by it can have panels of the windows themselves; and, for what reads it as it lies, the
-//! same copies to another place. It is found by what launches read and write: each copies a window of a parameter, of each
-//! layer of an array, to a window of one part. A plan with any other launch has none.
+//! In: the preparing plan of an unscheduled module. Out: for each part of the packed area the views
+//! of parameters that it is copied from, so that a matmul can have panels of the views themselves;
+//! and, for other readers, the same copies to another offset. They are recognised by the launches'
+//! operands: each copies a view of a parameter, of each layer of an array, to a view of one part. A
+//! plan with any other launch is not recognised.
 
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
@@ -14,40 +15,40 @@ use crate::tile::{
     row_major,
 };
 
-/// A window of a parameter, its root meaning nothing.
+/// A parameter's name and a view of it; the view's root is ignored.
 pub(super) type Source = (String, View);
 
-/// A copy of a parameter's window into a part of the packed area.
+/// A copy of a parameter's view to a part of the packed area.
 struct Copy {
-    /// The kernel that copies.
+    /// The copying kernel.
     kernel: String,
-    /// The parameter, the window that is read, and the one that is written.
+    /// The parameter, its view, and the view that is written.
     parameter: String,
     from: View,
     to: View,
 }
 
-/// Parameters one after another.
+/// Concatenated parameters.
 pub(super) struct Joined {
-    /// Where it starts, in bytes.
+    /// Offset in bytes.
     pub(super) offset: u64,
-    /// How many tensors each parameter has.
+    /// Number of tensors of each parameter.
     pub(super) counts: Vec<i64>,
     /// All layers, `[layers.., shape..]`, row-major.
     whole: BufferType,
     copies: Vec<Copy>,
-    /// The windows of one layer, in order, along this axis.
+    /// The views of one layer, in order, along this axis.
     pub(super) parts: Vec<Source>,
     pub(super) axis: usize,
 }
 
-/// Where a schedule puts what is read as it lies: which of those that are known, and its start.
+/// A joined part that is read row-major: its number among the known ones, and its new offset.
 pub(super) struct PlacedJoin {
     pub(super) number: usize,
     pub(super) offset: u64,
 }
 
-/// What the plan that prepares puts one after another; `None` where it does anything else.
+/// The concatenations done by the preparing plan; `None` if it does anything else.
 pub(super) fn find(module: &Module) -> Option<Vec<Joined>> {
     let mut found: Vec<Joined> = Vec::new();
     let Some(plan) = module.plans.iter().find(|p| p.variant == PlanVariant::Prepare) else { return Some(found) };
@@ -62,7 +63,8 @@ pub(super) fn find(module: &Module) -> Option<Vec<Joined>> {
         let param = param_named(&module.params, name)?;
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
         let whole = body.ty(to.root).buffer()?.clone();
-        // The window of a layer: the counters of the loops around choose it there as here, and all of them are gone through.
+        // The loop counters must select the view of a layer on both sides alike, and cover all
+        // layers.
         let strides = whole.strides.iter().cloned();
         let of_layer: Vec<(Value, Dim)> = layers.iter().copied().zip(strides).collect();
         let is_row_major = whole.strides == row_major(&whole.shape);
@@ -92,7 +94,7 @@ fn made_by(body: &Body, v: Value) -> Option<(&Op, &[Value])> {
     body.def_inst(v).map(|d| (&d.op, d.operands.as_slice()))
 }
 
-/// Does a kernel write nothing but elements of its first buffer at the same places of its second one?
+/// Does a kernel only copy elements of its first buffer to the same positions of its second one?
 fn copies(kernel: &Kernel) -> bool {
     let [from, to] = kernel.params.as_slice() else { return false };
     let elem = |v: Value| kernel.body.ty(v).buffer().map(|b| b.elem);
@@ -108,7 +110,7 @@ fn copies(kernel: &Kernel) -> bool {
         Op::Load { rows: r, cols: c } => (r, c) == (rows, cols) && d.operands == [&[from.value], at].concat(),
         _ => false,
     };
-    // Rounding to the type that an element has already changes nothing.
+    // Rounding to the element's own type has no effect.
     let mut stored = *tile;
     while let Some(InstData { op: Op::Narrow { .. }, operands, .. }) = kernel.body.def_inst(stored)
         && let [x] = operands.as_slice()
@@ -119,24 +121,25 @@ fn copies(kernel: &Kernel) -> bool {
 }
 
 impl Joined {
-    /// The kernels that copy.
+    /// Names of the copying kernels.
     pub(super) fn kernels(&self) -> impl Iterator<Item = &str> {
         self.copies.iter().map(|c| c.kernel.as_str())
     }
 
-    /// What one layer has.
+    /// Shape of one layer.
     fn shape(&self) -> &[Dim] {
         self.whole.shape.get(self.counts.len()..).unwrap_or_default()
     }
 
-    /// The windows in order, if they follow each other along an axis and fill it.
+    /// The views in order, if they are adjacent along an axis and fill it.
     fn along(&self, axis: usize) -> Option<Vec<Source>> {
         let (shape, strides) = (self.shape(), row_major(self.shape()));
         let (all, step) = (shape.get(axis)?.as_const()?, strides.get(axis)?.as_const().filter(|n| *n > 0)?);
         let mut parts = Vec::new();
         let mut next = 0i64;
         for copy in &self.copies {
-            // How much of the axis a window takes: copies merge axes, so that its number of elements says it.
+            // A view's length along the axis: copies merge axes, so it is derived from the number
+            // of elements.
             let others = shape.iter().enumerate().filter(|(n, _)| *n != axis).map(|(_, d)| d);
             let (elements, others) = (Dim::product(&copy.to.shape).as_const()?, Dim::product(others).as_const()?);
             let extent = elements.checked_div(others).filter(|n| n.checked_mul(others) == Some(elements))?;
@@ -156,18 +159,18 @@ impl Joined {
         (next == all).then_some(parts)
     }
 
-    /// All of one layer as a window of a root.
+    /// All of one layer as a view of a root.
     pub(super) fn window(&self, root: Value, elem: Elem) -> View {
         let shape = self.shape().to_vec();
         View { root, elem, offset: Dim::zero(), dynamic: Vec::new(), strides: row_major(&shape), shape }
     }
 
-    /// The strides of layers.
+    /// The strides of the layer axes.
     pub(super) fn layer_strides(&self) -> &[Dim] {
         self.whole.strides.get(..self.counts.len()).unwrap_or_default()
     }
 
-    /// Its bytes.
+    /// Its size in bytes.
     pub(super) fn bytes(&self) -> Option<u64> {
         let size = i64::try_from(self.whole.elem.size()).ok()?;
         let bytes = self.whole.shape.iter().try_fold(size, |bytes, n| bytes.checked_mul(n.as_const()?))?;
@@ -176,10 +179,10 @@ impl Joined {
 }
 
 impl PlacedJoin {
-    /// Adds the copies to the plan that packs.
+    /// Adds the copies to the preparing plan.
     ///
     /// # Errors
-    /// A parameter that is not declared, a bug in attnc.
+    /// An undeclared parameter, which is a bug in attnc.
     pub(super) fn copy(
         &self,
         known: &[Joined],

@@ -1,8 +1,8 @@
-//! What packing in fewer bytes loses of each parameter.
+//! Precision loss of packed weights, per parameter.
 //!
-//! In: the packed area of a module, and the values of its parameters. Out: for each parameter how far the weights that
-//! products read are from those that were given. It says again in a few lines what the kernels of `packing` and `quantise`
-//! compute, for one column at a time.
+//! In: the packed area of a module, and the values of its parameters. Out: for each parameter, the
+//! difference between the weights that matmuls read and the given ones. A short reimplementation of
+//! the kernels of `packing` and `quantise`, one column at a time.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use super::packing::Packing;
 use crate::shape::{Dim, Elem};
 use crate::tile::{GROUP, View};
 
-/// A parameter that is packed in fewer bytes.
+/// A parameter that is packed in a narrower format.
 #[derive(Clone, Debug)]
 pub struct PackedWeight {
     /// Its name in the IR, `*` for each array index.
     pub name: String,
-    /// What it is kept as.
+    /// Its packed format.
     pub format: WeightFormat,
-    /// What is packed of it.
+    /// The packed parts of it.
     windows: Vec<Window>,
 }
 
-/// Elements of a tensor: `[batch.., K, N]`, by where they lie.
+/// A view of a tensor: `[batch.., K, N]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Window {
     offset: usize,
@@ -30,26 +30,26 @@ struct Window {
     strides: Vec<usize>,
 }
 
-/// How far packed weights are from what they stand for.
+/// Differences between packed weights and the originals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// The sum of the squares of the weights.
+    /// Sum of the squares of the weights.
     squares: f64,
-    /// That of the squares of their errors.
+    /// Sum of the squares of the errors.
     error_squares: f64,
-    /// The largest weight.
+    /// Largest absolute weight.
     largest: f64,
-    /// The largest error.
+    /// Largest absolute error.
     largest_error: f64,
 }
 
 impl Loss {
-    /// The root mean square of the errors, as a share of that of the weights.
+    /// Root mean square of the errors, relative to that of the weights.
     pub fn mean(&self) -> f64 {
         share(self.error_squares.sqrt(), self.squares.sqrt())
     }
 
-    /// The largest error, as a share of the largest weight.
+    /// Largest error, relative to the largest weight.
     pub fn most(&self) -> f64 {
         share(self.largest_error, self.largest)
     }
@@ -63,7 +63,7 @@ impl Loss {
     }
 }
 
-/// The larger, or NaN.
+/// The larger one, or NaN.
 fn larger(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
@@ -72,7 +72,7 @@ fn share(part: f64, whole: f64) -> f64 {
     if part == 0.0 { 0.0 } else { part / whole }
 }
 
-/// The parameters that are packed in fewer bytes than they have.
+/// The parameters that are packed in a narrower format.
 pub(super) fn packed(packing: &Packing) -> Vec<PackedWeight> {
     let mut all: BTreeMap<&str, PackedWeight> = BTreeMap::new();
     for weight in &packing.weights {
@@ -97,7 +97,8 @@ fn window(view: &View) -> Option<Window> {
 }
 
 impl PackedWeight {
-    /// Adds what is lost of a tensor with these elements, row-major; those that lie beyond are omitted.
+    /// Accumulates the loss of a tensor with these row-major elements; indices out of range are
+    /// skipped.
     pub fn lose(&self, weights: &[f32], loss: &mut Loss) {
         for window in &self.windows {
             let (Some((lead, [k, n])), Some((lead_strides, [down, across]))) =
@@ -121,7 +122,7 @@ impl PackedWeight {
         }
     }
 
-    /// The steps of one column.
+    /// Accumulates the loss of one column.
     fn lose_column(&self, column: &[f32], loss: &mut Loss) {
         let most = match self.format {
             WeightFormat::F32 => return,

@@ -1,27 +1,30 @@
-//! Right operands of products in the order in which products read them: panels `[batch.., P, K, NR]` of a window
-//! `[batch.., K, N]`, a panel for each NR columns (as many as a register tile of the target has), the last one filled up with
-//! zeros.
+//! Packs right operands of matmuls in the order in which they are read: panels `[batch.., P, K,
+//! NR]` of a view `[batch.., K, N]`, a panel for each NR columns (the width of the target's
+//! register tile), the last one padded with zeros.
 //!
-//! In: windows. Out: where their panels lie, and the kernels that make them. There are two kinds:
+//! In: views. Out: the layout of their panels, and the kernels that make them. There are two kinds:
 //!
-//! * parameters are packed once, when the model is opened: each has a place in the packed area, and a plan of its own
-//!   packs them all. A parameter of an array of layers is packed for all layers, `[layers.., batch.., P, K, NR]`. What is
-//!   packed the same way for several products is packed once. Windows of several parameters may lie one after another as
-//!   the panels of one operand, where each but the last fills its panels;
-//! * what is computed is packed by a launch before the product, into room in the arena. The number of columns may not be
-//!   known then: there is room for `N + NR - 1`, and P is only bounded, by N.
+//! * parameters are packed once, when the model is opened: each has an offset in the packed area,
+//!   and a plan of its own packs them all. A parameter of an array of layers is packed for all
+//!   layers, `[layers.., batch.., P, K, NR]`. Identical packings for several matmuls are shared.
+//!   Views of several parameters may be adjacent as the panels of one operand, if each but the last
+//!   fills its panels;
+//! * computed operands are packed by a launch before the matmul, into a slot. The number of columns
+//!   may not be a constant then: the slot has space for `N + NR - 1`, and P is only bounded, by N.
 //!
-//! `f32` and `bf16` are packed, `bf16` as it is, or in pairs of steps for a product of nothing else (`pairs`); `f32` (and on a GPU `f16`)
-//! may be packed in fewer bytes ([`WeightFormat`]), so that a product of few rows reads less; which are not is chosen by name
-//! ([`WeightChoice`]). Not packed are other types, which
-//! are converted to `f32` where they are copied, and a single column, which is as dense as it can be.
+//! `f32` and `bf16` are packed, `bf16` unchanged, or in pairs of k indices for a matmul of `bf16`
+//! only (`pairs`); `f32` (and on a GPU `f16`) may be packed in a narrower format
+//! ([`WeightFormat`]), so that a matmul with few rows reads less; exceptions are chosen by name
+//! ([`WeightChoice`]). Not packed are other types, which are converted to `f32` when copied, and
+//! single columns, which are contiguous already.
 //!
 //! ```text
 //! grid (batch.., ceil(K, 64), P)     if K is the dense axis: grid (batch.., P, ceil(K, 256))
 //!   zeros where the panel is not full;  load 64 x NR (or 256, transposed);  store
 //! ```
 //!
-//! Panels of integers are made by `quantise`; parameters that lie one after another, but in no panels, are found by `joined`.
+//! Quantised panels are made by `quantise`; row-major concatenations of parameters are found by
+//! `joined`.
 
 use super::formats::{WeightChoice, WeightFormat};
 use super::joined::{Joined, PlacedJoin, Source};
@@ -36,103 +39,104 @@ use crate::tile::{
     View, tile_size,
 };
 
-/// Steps of the inner dimension that are packed at a time: few, for each is a page of its own.
+/// k indices packed at a time: few, because each is on a page of its own.
 const STEPS: i64 = 64;
-/// The same where they lie side by side.
+/// The same if K is the contiguous axis.
 const TRANSPOSED_STEPS: i64 = 256;
 
-/// A product of fewer rows does not pack a right operand that is no parameter before it starts: packing reads and writes
-/// each element once, at the speed of memory, and then each tile of rows reads it in order.
+/// A matmul with fewer rows does not pack a computed right operand: packing reads and writes each
+/// element once, at memory speed, after which each tile of rows reads it in order.
 pub(super) const MANY_ROWS: i64 = 512;
 
-/// Windows of parameters, packed one after another.
+/// Views of parameters, packed one after another.
 pub(super) struct Weight {
-    /// The parameters' names and the windows, `[batch.., K, N]`; `[K, N]` if there are several.
+    /// The parameters' names and views, `[batch.., K, N]`; `[K, N]` if there are several.
     pub(super) parts: Vec<Source>,
-    /// How many tensors each has.
+    /// Number of tensors of each.
     counts: Vec<i64>,
-    /// What it is kept as.
+    /// Packed format.
     pub(super) format: WeightFormat,
-    /// Are the steps in pairs?
+    /// Are k indices in pairs?
     in_pairs: bool,
-    /// How many panels lie abreast.
+    /// Number of interleaved panels.
     abreast: i64,
-    /// Where the panels start in the packed area, in bytes.
+    /// Offset of the panels in the packed area, in bytes.
     offset: u64,
-    /// Where their scales do, if they have any.
+    /// Offset of their scales, if they have any.
     scales: u64,
 }
 
-/// The packed area of a module.
+/// Layout of a module's packed area.
 pub(super) struct Packing {
-    /// Columns of a panel.
+    /// Columns per panel.
     columns: i64,
-    /// Are weights that keep their bytes packed too?
+    /// Are weights packed even if their format is not narrower?
     keeps_bytes: bool,
     pub(super) choice: WeightChoice,
     pub(super) weights: Vec<Weight>,
-    /// What else of it is read: parameters one after another.
+    /// Concatenations that are read row-major.
     pub(super) joined: Vec<PlacedJoin>,
     pub(super) bytes: u64,
 }
 
 /// A part of the packed area: the panels of a weight, or their scales.
 pub(super) struct Part {
-    /// Start in the packed area, in bytes.
+    /// Offset in the packed area, in bytes.
     pub(super) offset: u64,
-    /// Everything that is packed there: `[layers.., batch.., P, K, NR]`; `[.., P, ceil(K / 2), NR, 2]` where steps are in pairs,
-    /// `[.., P / A, K, A, NR]` with A abreast.
+    /// The whole buffer: `[layers.., batch.., P, K, NR]`; `[.., P, ceil(K / 2), NR, 2]` with k
+    /// indices in pairs, `[.., P / A, K, A, NR]` with A interleaved panels.
     pub(super) whole: BufferType,
-    /// That of one layer, with the batch axes of the window: `[batch.., P, K, NR]`.
+    /// Shape for one layer, with the batch axes of the view: `[batch.., P, K, NR]`.
     pub(super) shape: Vec<Dim>,
     /// Its strides.
     pub(super) strides: Vec<Dim>,
 }
 
-/// What the left operand of a product lets its panels be.
+/// The panels that the left operand of a matmul permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Nothing but steps one by one.
+    /// Single k indices only.
     AsItIs,
-    /// It is `bf16`: panels of `bf16` have their steps in pairs.
+    /// It is `bf16`: `bf16` panels have k indices in pairs.
     Pairs,
-    /// It is `f32` and could be rounded, so that panels of weights that were rounded to `bf16` have their steps in pairs.
+    /// It is `f32` and could be rounded, so panels of weights that were rounded to `bf16` have k
+    /// indices in pairs.
     Rounded,
 }
 
-/// Where a window is packed.
+/// Where a view is packed.
 pub(super) struct PackedWindow {
     /// Its panels.
     pub(super) panels: Part,
-    /// Their scales, if they are integers of so many bits.
+    /// Their scales and integer width, if they are quantised.
     pub(super) scales: Option<(Part, u8)>,
-    /// Are the steps in pairs?
+    /// Are k indices in pairs?
     pub(super) in_pairs: bool,
-    /// How many lie abreast.
+    /// Number of interleaved panels.
     pub(super) abreast: i64,
 }
 
-/// Packed panels as a kernel reads them.
+/// Packed panels, as read by a kernel.
 pub(super) struct Panels {
-    /// `[batch.., P, K, NR]`; with 4 bits, `[batch.., P, ceil(K / 2), NR]`; in pairs, `[batch.., P, ceil(K / 2), NR, 2]`; with A
-    /// abreast, `[batch.., P / A, K, A, NR]`.
+    /// `[batch.., P, K, NR]`; with 4 bits, `[batch.., P, ceil(K / 2), NR]`; in pairs, `[batch.., P,
+    /// ceil(K / 2), NR, 2]`; with A interleaved, `[batch.., P / A, K, A, NR]`.
     pub(super) numbers: View,
-    /// Scales, `[batch.., P, ceil(K / 32), NR]`, and bits, of panels of integers.
+    /// Scales, `[batch.., P, ceil(K / 32), NR]`, and integer width, of quantised panels.
     pub(super) scales: Option<(View, u8)>,
-    /// Are the steps in pairs?
+    /// Are k indices in pairs?
     pub(super) in_pairs: bool,
-    /// How many panels lie abreast: the same step of all, then the next step.
+    /// Number of interleaved panels: k index 0 of all, then k index 1, and so on.
     pub(super) abreast: i64,
 }
 
 impl Panels {
-    /// Are they elements of their own type, step by step?
+    /// Are they plain elements with single k indices?
     pub(super) fn is_plain(&self) -> bool {
         self.scales.is_none() && !self.in_pairs
     }
 
-    /// The panels without the batch axes along which those of integers repeat, and the places of the others among the batch
-    /// axes: panels of integers have axes of known extents alone.
+    /// Removes batch axes along which quantised panels repeat; returns the numbers of the remaining
+    /// batch axes. (Quantised panels must have constant extents.)
     pub(super) fn without_repeats(&self) -> (Panels, Vec<usize>) {
         let mut points: Vec<usize> =
             (0..self.numbers.shape.len().saturating_sub(if self.in_pairs || self.abreast > 1 { 4 } else { 3 }))
@@ -150,12 +154,14 @@ impl Panels {
 }
 
 impl Packing {
-    /// An empty area of panels of so many columns. `keeps_bytes`: weights are packed though they take as many bytes as before.
+    /// An empty area with panels of this width. `keeps_bytes`: weights are packed even if their
+    /// format is not narrower.
     pub(super) fn new(columns: i64, keeps_bytes: bool, choice: WeightChoice) -> Packing {
         Packing { columns, keeps_bytes, choice, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
     }
 
-    /// Makes room for what is read as it lies, one of those that are known; its start. `None` where there is no more room.
+    /// Reserves space for a concatenation that is read row-major; returns its offset. `None` if the
+    /// area is full.
     pub(super) fn join(&mut self, number: usize, bytes: u64) -> Option<u64> {
         if let Some(known) = self.joined.iter().find(|j| j.number == number) {
             return Some(known.offset);
@@ -166,19 +172,20 @@ impl Packing {
         Some(offset)
     }
 
-    /// Makes room for a window `[batch.., K, N]` of a parameter, or for several, `[K, N]` each, one after another; the steps
-    /// in pairs if `left` can be `bf16` and so are the panels. So many panels lie `abreast` where they are `f32` and fill them, and
-    /// the window is not packed in another way already. `None` where it is better read as it lies, or
-    /// where its place is known at run time only.
+    /// Reserves space for a view `[batch.., K, N]` of a parameter, or for several, `[K, N]` each,
+    /// one after another; with k indices in pairs if both `left` and the panels can be `bf16`.
+    /// `abreast` panels are interleaved if they are full `f32` panels, and the view is not packed
+    /// in another way already. `None` if it is better read directly, or if its offset is not a
+    /// constant.
     pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], left: Left, abreast: i64) -> Option<PackedWindow> {
         let ((param, window), others) = windows.split_first()?;
-        // With several, none is rounded more than its own format allows.
+        // With several, none must be rounded more than its own format permits.
         let kept = windows.iter().any(|(p, _)| self.choice.of(&p.name) == WeightFormat::F32);
         let format = match (window.elem, if kept { WeightFormat::F32 } else { self.choice.format }) {
             (Elem::F32, format) => format,
             (Elem::BF16, WeightFormat::F32) => WeightFormat::Bf16,
             (Elem::BF16, format) => format,
-            // What converts `f16` on the way takes integers too.
+            // Code that converts `f16` anyway can convert integers too.
             (Elem::F16, format) if format.bits().is_some() && !self.keeps_bytes => format,
             _ => return None,
         };
@@ -189,7 +196,7 @@ impl Packing {
             && match left {
                 Left::AsItIs => false,
                 Left::Pairs => window.elem == Elem::BF16,
-                // Only who asked for rounded weights gets a rounded operand beside them.
+                // The operand is rounded only if the user requested rounded weights.
                 Left::Rounded => !kept && self.choice.format == WeightFormat::Bf16,
             };
         let known = |list: &[Dim]| list.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
@@ -201,7 +208,7 @@ impl Packing {
         if (*n < 2 && others.is_empty()) || shape.iter().chain(&counts).any(|n| *n < 1) {
             return None;
         }
-        // The panels of all windows, and where all but the last must end: at the end of one.
+        // The panels of all views; each but the last must end at a panel boundary.
         let (mut parts, mut count, mut end) = (Vec::new(), 0i64, 0);
         for (p, window) in windows {
             let (from, _) = without_repeats(window);
@@ -226,7 +233,7 @@ impl Packing {
         let fills = format == WeightFormat::F32 && parts.iter().all(|(_, v)| width(v).is_some_and(|n| n % wider == 0));
         let abreast = known.map_or(if fills { abreast.max(1) } else { 1 }, |w| w.abreast);
         let count = count / abreast;
-        // What a part has, all layers, and the window's batch axes again with those that repeat.
+        // A part for all layers, with the view's batch axes, including repeated ones.
         let part = |offset: u64, elem: Elem, rows: i64| -> Option<(Part, u64)> {
             let panels: &[i64] = match (in_pairs, abreast) {
                 (true, _) => &[count, pairs::of(rows), columns, 2],
@@ -259,7 +266,8 @@ impl Packing {
     }
 }
 
-/// A window without the batch axes along which it repeats, and the axes that it keeps: nothing is packed twice.
+/// Removes the batch axes along which a view repeats, so that nothing is packed twice; returns the
+/// remaining axes.
 pub(super) fn without_repeats(window: &View) -> (View, Vec<usize>) {
     let rank = window.shape.len();
     let repeats = |i: &usize| *i + 2 < rank && window.strides.get(*i).is_some_and(|s| *s == Dim::zero());
@@ -268,7 +276,7 @@ pub(super) fn without_repeats(window: &View) -> (View, Vec<usize>) {
     (View { shape: pick(&window.shape), strides: pick(&window.strides), ..window.clone() }, kept)
 }
 
-/// The shape and strides of a window's panels with the axes along which it repeats put back.
+/// Shape and strides of a view's panels, with the repeated axes restored.
 pub(super) fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides: &[Dim]) -> (Vec<Dim>, Vec<Dim>) {
     let (mut shape, mut strides) = (shape.to_vec(), strides.to_vec());
     let lead = window.shape.len().saturating_sub(2);
@@ -279,32 +287,32 @@ pub(super) fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides
     (shape, strides)
 }
 
-/// A window packed by a launch.
+/// A view packed by a launch.
 pub(super) struct Packed {
-    /// What the launch runs: it reads the sources and writes `whole`.
+    /// The launched kernel: it reads the sources and writes `whole`.
     pub(super) kernel: Kernel,
-    /// The windows that it reads.
+    /// The views that it reads.
     pub(super) sources: Vec<View>,
-    /// The panels, `[batch.., P, K, NR]`, with the root that was given.
+    /// The panels, `[batch.., P, K, NR]`, with the given root.
     pub(super) panels: View,
-    /// All of their room, for the launch to write.
+    /// The whole slot, as the launch writes it.
     pub(super) whole: View,
-    /// Bytes of it.
+    /// Its size in bytes.
     pub(super) bytes: Dim,
 }
 
-/// Packs a window of anything, its steps in pairs or not, into panels of so many columns, in room that `root` stands for; `None` where it is better read
-/// as it lies.
+/// Packs any view, with k indices in pairs or not, into panels of this width, in a slot with the
+/// root `root`; `None` if it is better read directly.
 ///
 /// # Errors
-/// A window without steps and columns, a bug in attnc.
+/// A view without K and N axes, which is a bug in attnc.
 pub(super) fn now(columns: i64, window: &View, root: Value, in_pairs: bool) -> Result<Option<Packed>, String> {
     let [.., k, n] = window.shape.as_slice() else { return Ok(None) };
     if (window.elem != Elem::F32 && !in_pairs) || n.as_const() == Some(1) {
         return Ok(None);
     }
     let (from, kept) = without_repeats(window);
-    // Rows of the panels, in which a column takes 4 bytes.
+    // Rows of the panels, with 4 bytes per column.
     let (kernel, sources, mut whole, rows) = if in_pairs {
         let Pairs { kernel, sources, panels } = pairs::pack(columns, &from)?;
         let rows = panels.shape.iter().rev().nth(2).cloned().unwrap_or_default();
@@ -322,7 +330,8 @@ pub(super) fn now(columns: i64, window: &View, root: Value, in_pairs: bool) -> R
     Ok(Some(Packed { kernel, sources, panels, whole, bytes }))
 }
 
-/// Packs a window `[batch.., K, N]` of `bf16` as it is, into panels of so many columns in room that `root` stands for.
+/// Packs a view `[batch.., K, N]` of `bf16` unchanged, into panels of this width, in a slot with
+/// the root `root`.
 pub(super) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -> Packed {
     let (from, kept) = without_repeats(window);
     let (kernel, mut whole) = pack(name, columns, &from, Elem::BF16);
@@ -335,7 +344,7 @@ pub(super) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -
     Packed { kernel, sources: vec![from], panels, whole, bytes }
 }
 
-/// Are these the same windows?
+/// Are two lists of views equal?
 pub(super) fn same(one: &[Source], other: &[Source]) -> bool {
     let alike = |((a, v), (b, w)): (&Source, &Source)| {
         a == b && v.elem == w.elem && v.offset == w.offset && v.shape == w.shape && v.strides == w.strides
@@ -343,10 +352,11 @@ pub(super) fn same(one: &[Source], other: &[Source]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(alike)
 }
 
-/// The plan that fills the packed area, its kernels added to the others; none where nothing is packed.
+/// The plan that fills the packed area, whose kernels are added to the others; `None` if nothing is
+/// packed.
 ///
 /// # Errors
-/// A parameter that is not declared, a bug in attnc.
+/// An undeclared parameter, which is a bug in attnc.
 pub(super) fn prepare(
     packing: &Packing,
     known: &[Joined],
@@ -362,7 +372,7 @@ pub(super) fn prepare(
         for (name, from) in &w.parts {
             let mut window = from.clone();
             window.root = Value::from_u32(0);
-            // The views that the kernel reads and writes, and where the latter starts.
+            // The kernel's operands, and the offsets of the areas that it writes.
             calls.push((
                 name,
                 from.shape.len().saturating_sub(2),
@@ -372,7 +382,7 @@ pub(super) fn prepare(
                         (kernel, sources, vec![(panels, w.offset)])
                     }
                     None => {
-                        // Those that lie abreast are filled as one that is so much wider.
+                        // Interleaved panels are filled like a single wider one.
                         let columns = packing.columns * w.abreast;
                         let (kernel, target) = pack("pack", columns, &window, w.format.elem());
                         (kernel, vec![window], vec![(target, w.offset)])
@@ -384,7 +394,7 @@ pub(super) fn prepare(
                 },
             ));
         }
-        // Several parts have no batch axes, so their panels follow each other.
+        // Several views have no batch axes, so their panels are adjacent.
         let panels =
             |axis: usize, targets: &[(View, u64)]| targets.first().and_then(|(v, _)| v.shape.get(axis).cloned());
         let count = calls.iter().filter_map(|(_, axis, (_, _, targets))| panels(*axis, targets));
@@ -412,7 +422,8 @@ pub(super) fn prepare(
     Ok(Some(b.finish()))
 }
 
-/// The kernel that copies a window `[batch.., K, N]` into panels of `elem`, and where it writes: `[batch.., P, K, NR]`.
+/// The kernel that copies a view `[batch.., K, N]` into panels of `elem`, and the view it writes:
+/// `[batch.., P, K, NR]`.
 fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
     let (lead, [k, n]) = match from.shape.split_last_chunk::<2>() {
         Some((lead, pair)) => (lead, pair.clone()),
@@ -426,7 +437,7 @@ fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
     };
     let shape = [lead, &[panels.clone(), k.clone(), Dim::from(columns)]].concat();
     let mut target = View::whole(from.root, &TensorType::new(elem, shape));
-    // The stride of the batch is the memory of one element, whatever P is.
+    // The batch stride is the size of one element's memory, whatever P is.
     let mut stride = k.mul(&padded_columns(&n, columns));
     for (d, s) in lead.iter().zip(target.strides.iter_mut()).rev() {
         *s = stride.clone();

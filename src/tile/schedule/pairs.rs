@@ -1,8 +1,10 @@
-//! Right operands of `bf16` products in pairs of steps: panels `[batch.., P, ceil(K / 2), NR, 2]` of a window
-//! `[batch.., K, N]` of `bf16`, or of `f32` that is rounded, in which the elements of a column at an even step and at the next one are neighbours, 4 bytes, as
-//! `vdpbf16ps` and `tdpbf16ps` take them. What is left of the last panel and of the last pair is zero.
+//! Packs right operands of `bf16` matmuls with interleaved pairs of k indices: panels `[batch.., P,
+//! ceil(K / 2), NR, 2]` of a view `[batch.., K, N]` of `bf16`, or of `f32` that is rounded, in
+//! which the elements of a column at an even k index and at the next one are adjacent, 4 bytes, as
+//! `vdpbf16ps` and `tdpbf16ps` expect. The rest of the last panel and of the last pair is zero.
 //!
-//! In: operands of a product. Out: whether its right operand should lie so, and the kernel that lays it.
+//! In: operands of a matmul. Out: whether its right operand should be in pairs, and the kernel that
+//! packs it.
 //!
 //! ```text
 //! grid (batch.., P, ceil(K / 2 / 64))
@@ -16,16 +18,17 @@ use crate::tile::{
     self, BufferType, Extent, Kernel, KernelBuilder, ParamMode, Target, Type, View, row_major, tile_size,
 };
 
-/// Pairs that are packed at a time.
+/// Pairs packed at a time.
 const PAIRS: i64 = 64;
 
-/// Pairs of so many steps.
+/// Number of pairs of k indices.
 pub(super) fn of(steps: i64) -> i64 {
     steps.div_euclid(2) + steps.rem_euclid(2)
 }
 
-/// Should a product of these operands, `[batch.., M, K]` and `[batch.., K, N]`, have panels of pairs? Both are `bf16`, the
-/// steps of the left one are dense, and their number is known; where products read pairs of the left one too, it is even.
+/// Should a matmul of these operands, `[batch.., M, K]` and `[batch.., K, N]`, have panels of
+/// pairs? Both must be `bf16`, the left one contiguous along K, and K a constant; if matmuls read
+/// pairs of the left one too, K must be even.
 pub(super) fn are_wanted(target: &Target, a: &BufferType, b: &BufferType) -> bool {
     let steps = a.shape.last().and_then(Dim::as_const).filter(|k| *k > 0);
     let dense = a.strides.last().and_then(Dim::as_const) == Some(1);
@@ -34,17 +37,18 @@ pub(super) fn are_wanted(target: &Target, a: &BufferType, b: &BufferType) -> boo
     fits && dense && a.elem == Elem::BF16 && b.elem == Elem::BF16 && columns != Some(1)
 }
 
-/// The kernel that packs a window, the views that it reads, and what it writes; their roots are those of the window.
+/// The kernel that packs a view, the views that it reads, and the view it writes; their roots are
+/// those of the given view.
 pub(super) struct Pairs {
     pub(super) kernel: Kernel,
     pub(super) sources: Vec<View>,
     pub(super) panels: View,
 }
 
-/// The kernel for a window of a known number of steps, into panels of so many columns.
+/// The kernel for a view with constant K, into panels of this width.
 ///
 /// # Errors
-/// A window of another form, a bug in attnc.
+/// A view of another shape, which is a bug in attnc.
 pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let (lead, [k, n]) = from.shape.split_last_chunk::<2>().ok_or("an operand of a product has two axes or more")?;
     let k = k.as_const().filter(|k| *k > 0).ok_or("pairs of an unknown number of steps")?;
@@ -56,7 +60,7 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let own = [count, Dim::from(all), Dim::from(columns), Dim::from(2)];
     let shape = [lead, &own].concat();
     let mut panels = View::whole(from.root, &TensorType::new(Elem::BF16, shape));
-    // The stride of the batch is the memory of one element, whatever P is.
+    // The batch stride is the size of one element's memory, whatever P is.
     let pitch = Dim::product([&Dim::from(2 * all), &padded_columns(n, columns)]);
     let strides = row_major(lead);
     for (to, own) in panels.strides.iter_mut().zip(strides) {
@@ -83,7 +87,7 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let (row, column) = (kb.times(block, step), kb.times(panel, most));
     let cols = kb.extent_at(n, column, most);
     let height = kb.extent_at(&Dim::from(all), row, step);
-    // If the number of steps is odd, there is one odd step less.
+    // If K is odd, there is one odd k index less.
     let odd = if k % 2 == 0 {
         height
     } else {
@@ -120,7 +124,7 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     Ok(Pairs { kernel: kb.finish(), sources, panels })
 }
 
-/// How many columns the panels of `n` columns take at most: `n` rounded up to whole panels.
+/// Upper bound of the columns of all panels: `n` rounded up to whole panels.
 pub(super) fn padded_columns(n: &Dim, columns: i64) -> Dim {
     match n.as_const() {
         Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns).saturating_mul(columns)),

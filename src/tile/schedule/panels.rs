@@ -1,15 +1,18 @@
-//! How the right operands of products lie: the step of the schedule that chooses panels, packs what is to lie in them, and
-//! gives products tiles as wide as a panel.
+//! Weight layout: chooses packed panels for right-hand matmul operands, packs them, and gives
+//! matmuls tiles as wide as a panel.
 //!
-//! In: an unscheduled module, whose products read buffers as they lie, and a machine's numbers. Out: the same module with
-//! tiles of the machine's sizes (`products`), in which
+//! In: an unscheduled module, whose matmuls read buffers directly, and a machine's parameters. Out:
+//! the same module with the machine's tile sizes (`products`), in which
 //!
-//! * a product by a parameter, or by several one after another (`joined`), reads panels of the packed area, and the plan that
-//!   prepares fills them (`packing`, and `quantise` where weights are kept as integers);
-//! * a product by anything else reads panels that a launch before it packs, unless it is known to have few rows;
-//! * a product in a loop whose iterations all read the same packed panels computes several of them in each grid point (`jam`);
-//! * panels have their steps in pairs where the machine multiplies pairs of `bf16` steps, and both operands are `bf16`
-//!   (`pairs`), or the right one is packed so and the left one is rounded to it (`halves`).
+//! * a matmul with a parameter, or with a concatenation of several (`joined`), reads panels of the
+//!   packed area, which the preparing plan fills (`packing`, and `quantise` for integer formats);
+//! * a matmul with any other operand reads panels that a launch before it packs, unless it is known
+//!   to have few rows;
+//! * a matmul in a loop whose iterations all read the same packed panels computes several of them
+//!   in each grid point (`jam`);
+//! * panels have k indices in pairs if the machine has dot products of `bf16` pairs, and both
+//!   operands are `bf16` (`pairs`), or the right one is packed as `bf16` and the left one is
+//!   rounded to it (`halves`).
 //!
 //! ```text
 //!   %1 = param "w"         : buf f32[768, 2304]            %1 = packed 0     : buf f32[72, 768, 32]
@@ -18,17 +21,19 @@
 //!                                                            launch @pack.0(param "w", packed 0)
 //! ```
 //!
-//! A product by parameters one after another, where one's end is not a panel's end, or one is kept as it is and others are
-//! not, is cut: a launch for each, with its columns of the result. One that counts its columns is not cut; it packs the row-major matrix
-//! in each call. (No pass makes such a `concat`: merge-matmuls joins only what fills panels.)
+//! A matmul with concatenated parameters is split by columns, if a parameter does not end at a
+//! panel boundary, or if their formats differ: a launch for each, with its columns of the result. A
+//! kernel that counts its columns is not split; it packs the row-major matrix in each call. (No
+//! pass makes such a `concat`: merge-matmuls joins only parameters that fill panels.)
 //!
-//! A machine whose products read operands where they lie (a GPU) has panels of those parameters alone that are kept in fewer bytes. A product of
-//! many rows of 16-bit floats by integers goes to tensor cores, which take them as they are packed (`tensor_cores`), or of so many rows that
-//! it pays from a matrix that a launch before makes of them (`unpack`). How many rows there are may be known in the call alone: then each plan
-//! has a choice.
+//! A machine whose matmuls read operands directly (a GPU) has panels only for parameters in a
+//! narrower format. A matmul with many rows of 16-bit floats and integer weights uses tensor cores,
+//! which read the packed integers (`tensor_cores`), or, with enough rows, a 16-bit matrix that a
+//! preceding launch makes of them (`unpack`). If the number of rows is only known in a call, each
+//! plan chooses at run time.
 //!
-//! What is packed already stays: a module whose plan that prepares does anything but lay parameters one after another gets no
-//! other packed area.
+//! Modules that are already packed are unchanged: if the preparing plan does anything but
+//! concatenate parameters, there is no other packed area.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,10 +58,10 @@ use crate::tile::{
     Type, Value, ValueDef, View, flat, row_major, simplify,
 };
 
-/// Chooses panels, and packs what lies in them; what is packed, and the names of the kernels that are not as they were.
+/// Chooses and packs panels; returns the packing, and the names of the changed kernels.
 ///
 /// # Errors
-/// A form that the verifier refuses, a bug in attnc.
+/// A kernel that the verifier rejects, which is a bug in attnc.
 pub(super) fn choose(
     module: &mut Module,
     target: &Target,
@@ -75,7 +80,7 @@ pub(super) fn choose(
     let called: BTreeSet<&str> = module.plans.iter().filter(other).flat_map(Plan::launched).collect();
     let copies: BTreeSet<String> = joined.iter().flatten().flat_map(Joined::kernels).map(str::to_string).collect();
     let copies: BTreeSet<String> = copies.into_iter().filter(|name| !called.contains(name.as_str())).collect();
-    // A value that is made again gets a number of its own.
+    // A changed kernel gets a number of its own.
     let renamed =
         |k: &&Kernel| products.contains_key(&k.name) && launched.contains(&k.name) || copies.contains(&k.name);
     let taken = old.iter().filter(|k| !renamed(k)).map(|k| k.name.clone()).collect();
@@ -104,14 +109,14 @@ pub(super) fn choose(
             plan
         }));
     }
-    // In the order of what they were made of, then those of the plan that prepares.
+    // In the order of the kernels they were made from, then those of the preparing plan.
     let (mut ordered, mut changed) = (Kernels::default(), BTreeSet::new());
     for k in &old {
         if let Some(names) = made.get(&k.name) {
             let of = |name: &String| kernels.list.iter().find(|k| k.name == *name);
             names.iter().filter_map(of).for_each(|k| drop(ordered.keep(k)));
         } else if let Some(product) = products.get(&k.name) {
-            // Nothing launches it.
+            // It is not launched.
             let mut k = k.clone();
             let steps = product.operands(&k).and_then(|[a, _]| a.shape.last().cloned()).unwrap_or_default();
             if !target.reads_in_place {
@@ -129,19 +134,20 @@ pub(super) fn choose(
     Ok((packing, changed))
 }
 
-/// What all plans of a module share.
+/// State shared by all plans of a module.
 struct New<'a> {
     target: &'a Target,
     params: &'a [ParamDecl],
     old: &'a [Kernel],
     products: &'a BTreeMap<String, Product>,
-    /// What the packed area held; none where it is something else, and stays.
+    /// Contents of the packed area; `None` if they are not recognised, and stay unchanged.
     joined: Option<Vec<Joined>>,
-    /// The names of what was made of each kernel, in order.
+    /// The names of the kernels made from each kernel, in order.
     made: BTreeMap<String, Vec<String>>,
 }
 
-/// The kind of GPU whose tensor cores multiply by integers in a product of so many rows and columns, if they do.
+/// The GPU architecture, if its tensor cores support integer weights in a matmul with these numbers
+/// of rows and columns.
 fn tensor_cores_of(target: &Target, left: &BufferType, rows: &Dim, cols: &Dim) -> Option<GpuArch> {
     let fits = matches!(left.elem, Elem::BF16 | Elem::F16)
         && tensor_cores::is_left_operand(left)
@@ -150,31 +156,33 @@ fn tensor_cores_of(target: &Target, left: &BufferType, rows: &Dim, cols: &Dim) -
     target.gpu.filter(|_| fits)
 }
 
-/// The windows of parameters that a matrix is made of, columns after columns, and the indices of the layer that all are of.
+/// The views of parameters that form a matrix, by columns, and the common indices of their layer.
 type ColumnParts<'p> = (Vec<(&'p ParamDecl, View)>, Vec<Value>);
 
-/// A plan whose launches are gone through.
+/// A plan whose launches are being rewritten.
 struct Walk<'a, 'b> {
     new: &'a mut New<'b>,
     kernels: &'a mut Kernels,
     packing: &'a mut Packing,
     /// The buffer of each part of the packed area.
     packed: BTreeMap<u64, Value>,
-    /// The buffers of what is read as it lies that have their new places.
+    /// Buffers of row-major concatenations that already have their new offsets.
     placed: BTreeSet<Value>,
-    /// What was put into the entry block.
+    /// Instructions added to the entry block.
     added: BTreeSet<Inst>,
     plan: &'a mut Plan,
     /// Its loops, inner ones first.
     loops: Vec<Loop<Block>>,
-    /// Launches that one of several takes the place of, by the number of rows in a call.
+    /// Launches that are replaced by a choice between several, depending on the number of rows in a
+    /// call.
     choices: Vec<Choice>,
 }
 
 /// A launch: its kernel and its operands.
 type LaunchOf = (String, Vec<Value>);
 
-/// A product by integers: its kernel as it is with a matrix, which of its operands are integers, how many rows it has.
+/// A matmul with quantised weights: its kernel for a plain matrix, its quantised operand, its
+/// number of rows.
 struct ByIntegers<'a> {
     kernel: &'a Kernel,
     left: usize,
@@ -183,7 +191,7 @@ struct ByIntegers<'a> {
     panels: &'a Panels,
 }
 
-/// Columns of a product with the window that gives them.
+/// A range of a matmul's columns, with the view that provides them.
 struct Piece {
     start: Dim,
     window: View,
@@ -212,7 +220,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Makes room for what some buffers have of the packed area, as it lies.
+    /// Reserves space for the concatenations that some buffers refer to.
     fn place_joined(&mut self, buffers: &[Value]) -> Result<(), String> {
         let Some(joined) = &self.new.joined else { return Ok(()) };
         for v in buffers {
@@ -231,7 +239,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// A launch of a product: its panels, and its kernel.
+    /// Rewrites a launch of a matmul: its panels, and its kernel.
     fn product(&mut self, block: Block, inst: Inst, name: &str) -> Result<(), String> {
         let data = self.plan.body.inst(inst).clone();
         let old = self.new.old;
@@ -260,7 +268,7 @@ impl Walk<'_, '_> {
             let (at_once, abreast) = self.panels_at_once(product, &made, &piece.window, block).unwrap_or((1, 1));
             let row_count = product.row_count(kernel);
             let panels = self.panels(&piece.window, (&row_count, left, abreast), at, name)?;
-            // Many rows on a GPU, if they may be that.
+            // Tensor cores, if there may be many rows on a GPU.
             let cores = tensor_cores_of(self.new.target, a, &row_count, &columns);
             let cores = cores.filter(|_| panels.as_ref().is_some_and(|p| p.scales.is_some()));
             let narrowed = cores.map(|arch| (arch, made.clone()));
@@ -273,7 +281,7 @@ impl Walk<'_, '_> {
             let steps = a.shape.last().cloned().unwrap_or_default();
             match (self.new.target.reads_in_place, &panels) {
                 (false, _) => product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.target.columns),
-                // A row of its own for each point, if they are counted at run time and may be many.
+                // One row per point, if their number is only known at run time and may be large.
                 (true, Some(_)) if cores.is_some() && row_count.as_const().is_none() => {
                     product.retile(&mut made, 1, self.new.target.columns);
                 }
@@ -307,7 +315,7 @@ impl Walk<'_, '_> {
                     }
                 }
             }
-            // The others are used by what follows, or not at all.
+            // The others are used later, or not at all.
             while let Some(v) = own.first().and_then(|view| body.inst(*view).result) {
                 put_back(body, at, &mut own, v);
             }
@@ -329,7 +337,7 @@ impl Walk<'_, '_> {
                     made.find_symbols();
                 }
             }
-            // Which one it is may be known already.
+            // The choice may be known at compile time.
             let known = row_count.as_const();
             let chosen = variants.iter().rposition(|v| known.is_some_and(|rows| rows >= v.least));
             let launches = match chosen {
@@ -367,8 +375,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// The ways on tensor cores to compute a product by integers, for numbers of rows from one on, in order; `operands`: those of its
-    /// launch, scales after numbers.
+    /// The variants on tensor cores of a matmul with quantised weights, in order of their minimum
+    /// number of rows; `operands`: those of its launch, with scales after integers.
     fn by_integers(
         &mut self,
         product: &ByIntegers<'_>,
@@ -422,7 +430,8 @@ impl Walk<'_, '_> {
         Ok(variants)
     }
 
-    /// A launch that makes a matrix of 16-bit floats of a product's panels; the matrix as the product's right operand.
+    /// A launch that makes a 16-bit matrix of a matmul's panels; returns the matrix as the matmul's
+    /// right operand.
     fn unpacked(
         &mut self,
         panels: &Panels,
@@ -444,7 +453,7 @@ impl Walk<'_, '_> {
         }
         operands.push(buffer(body, at, &View { root: slot, ..made.written }));
         let name = self.kernels.add(made.kernel);
-        // The axes along which it repeats again.
+        // Restores the repeated axes.
         let (mut shape, mut strides) = (made.matrix.shape.clone(), made.matrix.strides.clone());
         for (i, d) in window.shape.iter().enumerate().take(window.shape.len() - 2).filter(|(i, _)| !points.contains(i))
         {
@@ -454,8 +463,9 @@ impl Walk<'_, '_> {
         Ok(Some(((name, operands), View { root: slot, shape, strides, ..made.matrix })))
     }
 
-    /// How many panels of a window of parameters a grid point of a product should compute, and how many should lie abreast: several where
-    /// the launch reads the same ones in all iterations of the innermost loop around it.
+    /// The number of panels that a grid point of a matmul should compute, and the number to
+    /// interleave: several if the launch reads the same ones in all iterations of the innermost
+    /// enclosing loop.
     fn panels_at_once(&self, product: &Product, kernel: &Kernel, window: &View, block: Block) -> Option<(i64, i64)> {
         let target = self.new.target;
         let (_, layers) = self.columns(window)?;
@@ -477,7 +487,7 @@ impl Walk<'_, '_> {
         Some((count, jam::abreast(count, size)))
     }
 
-    /// Takes the views right before a launch, its own, out of their block.
+    /// Removes the views right before a launch, its own, from their block.
     fn take_views(&mut self, block: Block, launch: Inst) -> Vec<Inst> {
         let body = &mut self.plan.body;
         let list = &body.block(block).insts;
@@ -487,7 +497,7 @@ impl Walk<'_, '_> {
         body.block_mut(block).insts.drain(end - count..end).collect()
     }
 
-    /// Remembers what was made of a kernel.
+    /// Records that `new` was made from `old`.
     fn note(&mut self, old: &str, new: &str) {
         let names = self.new.made.entry(old.to_string()).or_default();
         if !names.iter().any(|n| n == new) {
@@ -495,8 +505,9 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, so many panels
-    /// abreast if that can be, anything else now, unless there are few rows.
+    /// The right operand of a matmul with this number of rows as packed panels: a parameter is
+    /// packed before all calls, with interleaved panels if possible, any other operand just before,
+    /// unless there are few rows.
     fn panels(
         &mut self,
         window: &View,
@@ -530,7 +541,8 @@ impl Walk<'_, '_> {
         Ok(Some(Panels { numbers, scales: None, in_pairs: pairs, abreast: 1 }))
     }
 
-    /// A launch before a product that rounds its left operand to `bf16`, which the kernel reads from now on; the buffer of it.
+    /// A launch that rounds the left operand of a matmul to `bf16`, and changes the kernel to read
+    /// that; returns the buffer.
     fn rounded(
         &mut self,
         product: &Product,
@@ -561,7 +573,7 @@ impl Walk<'_, '_> {
         Ok(Some(buffer(body, at, &operand)))
     }
 
-    /// The windows of parameters, columns after columns, that a matrix is made of, and the layer that all are of.
+    /// The views of parameters that form a matrix, by columns, and their common layer.
     fn columns(&self, window: &View) -> Option<ColumnParts<'_>> {
         let joined = self.new.joined.as_ref()?;
         let data = self.plan.body.def_inst(window.root)?;
@@ -574,7 +586,7 @@ impl Walk<'_, '_> {
                 let joined = joined.iter().find(|j| j.offset == *offset)?;
                 self.joined_columns(joined, window)
             }
-            // It has its new place already, which says which it was.
+            // It already has its new offset, which identifies it.
             Op::Plan(PlanOp::Packed { offset }) => {
                 let place = self.packing.joined.iter().find(|j| j.offset == *offset)?;
                 self.joined_columns(joined.get(place.number)?, window)
@@ -585,7 +597,7 @@ impl Walk<'_, '_> {
 
     fn joined_columns(&self, joined: &Joined, window: &View) -> Option<ColumnParts<'_>> {
         let (layers, strides): (Vec<Value>, Vec<Dim>) = window.dynamic.iter().cloned().unzip();
-        // The axes that are not repeats.
+        // The axes that are not repeated.
         let lead = window.shape.len().checked_sub(2)?;
         let repeats = window.strides.get(..lead)?.iter().all(|s| *s == Dim::zero());
         let (shape, own) = (window.shape.get(lead..)?, window.strides.get(lead..)?);
@@ -612,14 +624,15 @@ impl Walk<'_, '_> {
         Some((windows, layers))
     }
 
-    /// The pieces of a product by parameters whose panels cannot follow each other; none where it stays whole.
+    /// The column ranges of a matmul whose parameters' panels cannot be adjacent; `None` if it is
+    /// not split.
     fn cut(&mut self, product: &Product, kernel: &Kernel, window: &View, at: At) -> Option<Vec<Piece>> {
         let (windows, layers) = self.columns(window)?;
         let ((_, first), panel) = (windows.split_last()?, self.new.target.columns);
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
         let mut formats = windows.iter().map(|(p, _)| self.packing.choice.of(&p.name));
         let format = formats.next();
-        // Those that stay as they are have panels of their own.
+        // Parameters in their own format have separate panels.
         let alike = formats.all(|other| Some(other) == format);
         let aligned = first.iter().all(|(_, w)| width(w).is_some_and(|n| n % panel == 0));
         if aligned && alike {
@@ -640,7 +653,7 @@ impl Walk<'_, '_> {
         Some(pieces)
     }
 
-    /// A window of a parameter, or of several, as panels of the packed area.
+    /// A view of a parameter, or of several, as panels of the packed area.
     fn parameter_panels(&mut self, window: &View, left: Left, abreast: i64, at: At) -> Option<Panels> {
         let (windows, layers) = self.columns(window)?;
         let windows: Vec<(ParamDecl, View)> = windows.into_iter().map(|(p, v)| (p.clone(), v)).collect();
@@ -651,7 +664,7 @@ impl Walk<'_, '_> {
         Some(Panels { numbers, scales, in_pairs: place.in_pairs, abreast: place.abreast })
     }
 
-    /// A part of the packed area, of a layer.
+    /// A view of a part of the packed area, for one layer.
     fn packed_view(&mut self, part: Part, layers: &[Value], at: At) -> View {
         let known = self.packed.get(&part.offset).copied();
         let root = known.unwrap_or_else(|| {

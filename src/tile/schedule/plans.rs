@@ -1,6 +1,7 @@
-//! What steps of the schedule put into plans: buffers before a launch, and slots in the arena.
+//! Insertions into plans: buffers before a launch, and slots in the arena.
 //!
-//! In: a plan, and the place of a launch. Out: the plan with more operations. What it must not know: what the launch computes.
+//! In: a plan, and a launch in it. Out: the plan with more operations. It must not know what the
+//! launch computes.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::tile::{
     Block, BlockCall, Body, BufferType, Inst, Op, Plan, PlanOp, SlotData, Terminator, Type, Value, View, flat,
 };
 
-/// A launch: its block and place, and the buffer of its result.
+/// A launch: its block and index, and the buffer of its result.
 #[derive(Clone, Copy)]
 pub(super) struct At {
     pub(super) block: Block,
@@ -20,14 +21,14 @@ pub(super) struct At {
     pub(super) out: Option<Value>,
 }
 
-/// The result, of this type, of an operation that is inserted before a launch.
+/// Inserts an operation before a launch; returns its result, of type `ty`.
 pub(super) fn value_before(body: &mut Body, at: At, op: Op, operands: Vec<Value>, ty: Type) -> Value {
     let made = body.make_inst(op, operands, Some(ty), at.loc);
     body.insert_before(at.block, at.inst, made);
     result_of(body, made)
 }
 
-/// The result of an instruction that was made with a type.
+/// The result of an instruction that has one.
 fn result_of(body: &Body, made: Inst) -> Value {
     match body.inst(made).result {
         Some(v) => v,
@@ -35,24 +36,24 @@ fn result_of(body: &Body, made: Inst) -> Value {
     }
 }
 
-/// A launch that is one of several, by a dimension whose value a call has.
+/// A choice between launches, depending on a dimension whose value is known in a call.
 pub(super) struct Choice {
-    /// What is launched where the dimension is less than all variants ask for.
+    /// The launch for values below the minimum of every variant.
     pub(super) launch: Inst,
     /// The dimension.
     pub(super) count: Dim,
-    /// The others, in order of what they ask for.
+    /// The others, in order of their minimum.
     pub(super) variants: Vec<Variant>,
 }
 
-/// What is launched where a dimension is at least a number.
+/// Launches for values of a dimension that are at least a minimum.
 pub(super) struct Variant {
     pub(super) least: i64,
-    /// Kernels and their operands, which are there where the launch is that these take the place of.
+    /// Kernels and their operands, which must be available at the original launch.
     pub(super) launches: Vec<(String, Vec<Value>)>,
 }
 
-/// Puts a choice in the place of a launch.
+/// Replaces a launch by a choice.
 ///
 /// ```text
 ///   launch @matmul.0(..)       ->      %c = ge (dim S), 65;  br_if %c, ^many, ^other
@@ -61,7 +62,7 @@ pub(super) struct Variant {
 /// ```
 ///
 /// # Errors
-/// A launch that is in no block, a bug in attnc.
+/// A launch that is in no block, which is a bug in attnc.
 pub(super) fn choose_by_count(plan: &mut Plan, choice: Choice) -> Result<(), String> {
     let Choice { launch, count, variants } = choice;
     let body = &mut plan.body;
@@ -99,7 +100,7 @@ pub(super) fn choose_by_count(plan: &mut Plan, choice: Choice) -> Result<(), Str
     for end in ends {
         body.terminate(end, Terminator::Br(to(done)));
     }
-    // What is there for the whole plan stays in the entry block.
+    // Buffers that exist for the whole plan stay in the entry block.
     if home == body.entry() {
         let is_place = |i: &Inst| matches!(body.inst(*i).op, Op::Plan(PlanOp::Slot(_) | PlanOp::Out(_)));
         let places: Vec<Inst> = rest.iter().copied().filter(is_place).collect();
@@ -112,7 +113,7 @@ pub(super) fn choose_by_count(plan: &mut Plan, choice: Choice) -> Result<(), Str
     Ok(())
 }
 
-/// Puts a view that was taken out before a launch, after those that it is a view of.
+/// Reinserts a view that was removed before a launch, after the views that it depends on.
 pub(super) fn put_back(body: &mut Body, at: At, taken: &mut Vec<Inst>, v: Value) {
     let Some(n) = taken.iter().position(|view| body.inst(*view).result == Some(v)) else { return };
     let view = taken.remove(n);
@@ -122,7 +123,7 @@ pub(super) fn put_back(body: &mut Body, at: At, taken: &mut Vec<Inst>, v: Value)
     body.insert_before(at.block, at.inst, view);
 }
 
-/// The buffer of a window, before a launch: the root itself where it is the same, else a view of it.
+/// The buffer of a view, before a launch: the root itself if they are identical, else a view of it.
 pub(super) fn buffer(body: &mut Body, at: At, view: &View) -> Value {
     let ty = view.buffer_type();
     if body.ty(view.root).buffer() == Some(&ty) && view.offset == Dim::zero() && view.dynamic.is_empty() {
@@ -133,7 +134,8 @@ pub(super) fn buffer(body: &mut Body, at: At, view: &View) -> Value {
     value_before(body, at, Op::Plan(PlanOp::View { offset: view.offset.clone(), strides }), operands, Type::Buffer(ty))
 }
 
-/// Adds a slot to the arena for a launch, after that of its result and so many others of its own; the number of the slot.
+/// Adds a slot for a launch to the arena, after its result's slot and `others` more; returns its
+/// number.
 pub(super) fn new_slot(plan: &mut Plan, bytes: &Dim, at: At, others: u32) -> u32 {
     let body = &plan.body;
     let root = at.out.and_then(|v| View::of(body, v)).and_then(|v| body.def_inst(v.root));
@@ -154,21 +156,22 @@ pub(super) fn new_slot(plan: &mut Plan, bytes: &Dim, at: At, others: u32) -> u32
     number
 }
 
-/// The most that a dimension can be, in those that are known before all launches: a length has its value later.
+/// Upper bound of a dimension, in terms of dimensions known before all launches.
 fn at_most(plan: &Plan, dim: &Dim) -> Dim {
     dim.at_most(&|name| plan.lengths().find(|(own, _)| *own == name).map(|(_, most)| most.clone()))
 }
 
-/// The type of a slot of so many bytes, which holds a buffer: the buffer's own, if its extents are known before all
-/// launches (its size may be where they are not: nothing, for any length). Else launches are given views of it.
+/// The type of a slot of `bytes` that holds a buffer: the buffer's own, if its extents are known
+/// before all launches (its size may be known even if they are not: 0 elements, for any length).
+/// Otherwise, launches use views of it.
 pub(super) fn slot_type(plan: &Plan, bytes: &Dim, ty: &BufferType) -> BufferType {
     let mut dims = std::iter::once(bytes).chain(&ty.shape).chain(&ty.strides);
     let is_later = |d: &Dim| d.symbols().iter().any(|s| plan.lengths().any(|(own, _)| *own == **s));
     if dims.any(is_later) { flat(ty.elem, &at_most(plan, bytes)) } else { ty.clone() }
 }
 
-/// A buffer made in the entry block, which dominates everything: after that of a launch's result and what was `added` there,
-/// if it is there.
+/// Defines a buffer in the entry block, which dominates everything: after a launch's result and the
+/// instructions in `added`, if these are there.
 pub(super) fn in_entry(plan: &mut Plan, added: &mut BTreeSet<Inst>, op: Op, ty: BufferType, at: At) -> Value {
     let body = &mut plan.body;
     let entry = body.entry();

@@ -1,9 +1,10 @@
-//! Kernels of products: what is found in an unscheduled one, and how it is changed to read panels, in tiles of a machine's
-//! sizes.
+//! Matmul kernels: recognises them in unscheduled form, and changes their tile sizes and right
+//! operands.
 //!
-//! In: an unscheduled kernel that multiplies two row-major (or strided) buffers, as `lowering::tile::matmul` makes them: a grid
-//! of points, rows and columns, products of the left rows and the right columns over some steps, and what is done to the
-//! sums, element by element. Out: the same with other tiles, of some of its columns, or with another right operand.
+//! In: an unscheduled kernel that multiplies two row-major (or strided) buffers, as made by
+//! `lowering::tile::matmul`: a grid of points, rows and columns, matmuls of tiles over some k
+//! indices, and an elementwise epilogue. Out: the same with other tiles, with a subset of its
+//! columns, or with another right operand.
 //!
 //! ```text
 //! grid(%h: H, %i: ceil(M, 64), %j: ceil(N, 64))     ->  grid(%h: H, %i: ceil(M, 128), %j: ceil(N, 32))
@@ -11,24 +12,26 @@
 //!   %b = load %w[%h, %k, %c] : tile f32[512, 64]          %b = load %p[%h, %j, %k, 0] : tile f32[512, 32]
 //! ```
 //!
-//! A tile is one panel wide: NR columns, as many as a register tile of the machine has. The sizes follow from where the
-//! operands have to lie while they are used again and again:
+//! A tile is one panel wide: NR columns, the width of the machine's register tile. The sizes follow
+//! from the caches in which operands should stay while they are reused:
 //!
-//! * the tile's rows of A, all K steps of them, are gone through once for each panel, by the grid points that follow each
-//!   other, so they should stay in the second-level cache, beside panels that pass through it: `ROWS` is 64, 128 or 256,
-//!   such that `ROWS x K` floats take at most 384 KiB, a fifth to a third of that cache (but not below 64 rows);
-//! * a panel of B is gone through once for each register tile of rows, from the second-level cache: a register tile of
-//!   14 rows takes 14 cycles for a step's 128 bytes. It comes from memory once for each `ROWS` rows, half a byte to two
-//!   bytes in a cycle; while one panel is used, the leaf function fetches the next one (`far`), or every first
-//!   register tile would wait for memory. The steps that are summed at a time bound what is fetched ahead: 512 x 32 floats are
-//!   64 KiB;
-//! * the accumulator goes to scratch and back once for each so many steps, one cycle in some hundred;
-//! * a panel that is not packed yet is copied once for each ROWS rows: at 128 rows two cycles in a hundred, if it is near.
-//!   Parameters are packed before all calls, and what many rows are multiplied by just before (`packing`).
+//! * the tile's rows of A, over all of K, are read once for each panel, by consecutive grid points,
+//!   so they should stay in the L2 cache, beside the panels that stream through it: `ROWS` is 64,
+//!   128 or 256, such that `ROWS x K` floats take at most 384 KiB, a fifth to a third of that cache
+//!   (but never below 64 rows);
+//! * a panel of B is read once for each register tile of rows, from the L2 cache: a register tile
+//!   of 14 rows takes 14 cycles for a k index's 128 bytes. It comes from memory once per `ROWS`
+//!   rows, half a byte to two bytes per cycle; while one panel is used, the leaf function
+//!   prefetches the next one (`far`), otherwise every first register tile would wait for memory.
+//!   The length of partial sums limits what is prefetched: 512 x 32 floats are 64 KiB;
+//! * the accumulator goes to scratch and back once per partial sum, one cycle in some hundred;
+//! * a panel that is not packed yet is copied once per `ROWS` rows: with 128 rows that is two
+//!   cycles in a hundred, if it is cached. Parameters are packed before all calls, and operands of
+//!   matmuls with many rows just before (`packing`).
 //!
-//! Where products take pairs of `bf16` steps (`pairs`), as many bytes are twice the steps.
+//! If matmuls use pairs of `bf16` k indices (`pairs`), the same bytes are twice the k indices.
 //!
-//! A kernel of another form is left as it is. What it must not know: plans, and why an operand lies as it does.
+//! Other kernels are unchanged. It must not know plans, nor the reasons for an operand's layout.
 
 use cranelift_entity::SecondaryMap;
 
@@ -41,18 +44,18 @@ use crate::tile::{
     Block, Body, BufferType, Extent, Inst, Kernel, Op, Param, ParamMode, State, TileType, Type, Value, tile_size,
 };
 
-/// Rows of a tile of the result, at least and at most.
+/// Minimum and maximum number of rows of a result tile.
 pub(super) const LEAST_ROWS: i64 = 64;
 const MOST_ROWS: i64 = 256;
-/// Elements of the left operand that a tile may read, all steps together.
+/// Maximum number of elements of the left operand that a tile reads, over all of K.
 const LEFT_ELEMENTS: i64 = 128 * 768;
-/// What a number of steps that is not known is taken for.
+/// Assumed K if it is not a constant.
 const UNKNOWN_STEPS: i64 = 1024;
-/// The same of a product of `bf16` that is: twice as many bytes, for it takes steps several times as fast, and panels must
-/// come from memory so much more seldom.
+/// The same for a `bf16` matmul: twice as many bytes, because it processes k several times as fast,
+/// and panels must come from memory correspondingly less often.
 const LEFT_PAIRS: i64 = 4 * LEFT_ELEMENTS;
 
-/// Rows of a tile of the result of a product with so many steps.
+/// Rows of a result tile of a matmul with this K.
 pub(super) fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
     let steps = k.as_const().unwrap_or(UNKNOWN_STEPS).max(1);
     let most = if in_pairs { LEFT_PAIRS } else { LEFT_ELEMENTS };
@@ -63,20 +66,20 @@ pub(super) fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
     rows
 }
 
-/// An axis of the grid along which tiles follow each other.
+/// A grid axis along which there are tiles.
 #[derive(Clone, Copy)]
 struct Axis {
-    /// Its place in the grid.
+    /// Its number in the grid.
     number: usize,
-    /// Where the tile starts: the grid point times the step.
+    /// Start of the tile: the grid index times the step.
     start: Value,
-    /// How much of it a tile has.
+    /// Extent of the tile along it.
     extent: Extent,
 }
 
-/// What is a product in a kernel.
+/// The parts of a matmul in a kernel.
 pub(super) struct Product {
-    /// The places of the operands among the parameters.
+    /// Parameter numbers of the operands.
     pub(super) left: usize,
     pub(super) right: usize,
     rows: Axis,
@@ -87,7 +90,7 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// The product of a kernel, if it is of the form above.
+    /// The matmul of a kernel, if it has the structure above.
     pub(super) fn find(kernel: &Kernel) -> Option<Product> {
         let body = &kernel.body;
         if kernel.state != State::Unscheduled || kernel.grid.len() < 2 {
@@ -119,7 +122,7 @@ impl Product {
             return None;
         }
         let axis = |number: usize, of: usize| -> Option<Axis> {
-            // Some load has the start of the tile along this axis.
+            // Some load has the tile's start along this axis.
             let load = if of == 0 { left_loads.first()? } else { right_loads.first()? };
             let start = *body.inst(*load).operands.get(1 + number)?;
             let ty = body.ty(body.inst(*load).result?).tile()?;
@@ -132,7 +135,8 @@ impl Product {
         product.is_regular(kernel).then_some(product)
     }
 
-    /// Are all accesses along rows and columns those of one tile, and the operands' those of a product?
+    /// Do all accesses along rows and columns belong to one tile, and those of the operands to a
+    /// matmul?
     fn is_regular(&self, kernel: &Kernel) -> bool {
         let body = &kernel.body;
         let uses = body.uses();
@@ -142,7 +146,7 @@ impl Product {
             Op::Load { rows, cols } if (*rows, *cols) == tile_axes => body.inst(*i).operands.get(1..),
             _ => None,
         };
-        // Each product goes through the same steps of both operands.
+        // Each dot must cover the same k indices of both operands.
         let operands = self.left_loads.iter().zip(&self.right_loads).all(|(a, b)| match (load(a), load(b)) {
             (Some([lead @ .., row, k]), Some([others @ .., step, col])) => {
                 lead == points && others == points && k == step && (*row, *col) == (self.rows.start, self.cols.start)
@@ -168,7 +172,8 @@ impl Product {
             && tiles(body).into_iter().all(|(v, t)| self.is_of_tile(body, v, &t))
     }
 
-    /// Are the starts of the tile used as such: as indices along their axes, as counters of them, to find extents?
+    /// Are the starts of the tile used only as such: as indices along their axes, as starts of
+    /// counters, and to compute extents?
     fn starts_are_used_well(&self, kernel: &Kernel, uses: &SecondaryMap<Value, Vec<Use>>) -> bool {
         let body = &kernel.body;
         let is_extent = |rest: Value| {
@@ -189,7 +194,7 @@ impl Product {
                         *place == axis.number + 1 && [*rows, *cols][along] == Some(axis.number)
                     }
                     Op::Iota { axis } => *axis == along,
-                    // The rest of the axis, for an extent alone.
+                    // The rest of the axis, which may only be used for an extent.
                     Op::Binary(BinaryOp::Sub) => *place == 1 && data.result.is_some_and(is_extent),
                     _ => false,
                 }
@@ -197,7 +202,7 @@ impl Product {
         }) && body.insts().all(|(_, _, d)| self.access_is_whole(body, &d.op, &d.operands, d.result))
     }
 
-    /// Does an access that has rows or columns of the tile begin where the tile does?
+    /// Does an access that covers rows or columns of the tile begin at the tile's start?
     fn access_is_whole(&self, body: &Body, op: &Op, operands: &[Value], result: Option<Value>) -> bool {
         let tile = match op {
             Op::Load { .. } => result,
@@ -224,30 +229,32 @@ impl Product {
         loads.iter().any(|i| body.inst(*i).result == Some(v))
     }
 
-    /// Is a tile as high and as wide as the others, or one high or wide? The inner extents of operands do not count.
+    /// Does a tile have the height and width of the others, or 1? The inner extents of operands do
+    /// not count.
     fn is_of_tile(&self, body: &Body, v: Value, t: &TileType) -> bool {
         let rows = t.rows.is_one() || t.rows == self.rows.extent || self.loads(body, v, &self.right_loads);
         let cols = t.cols.is_one() || t.cols == self.cols.extent || self.loads(body, v, &self.left_loads);
         rows && cols
     }
 
-    /// The types of the operands' buffers.
+    /// The buffer types of the operands.
     pub(super) fn operands<'a>(&self, kernel: &'a Kernel) -> Option<[&'a BufferType; 2]> {
         let ty = |i: usize| kernel.params.get(i).and_then(|p| kernel.body.ty(p.value).buffer());
         Some([ty(self.left)?, ty(self.right)?])
     }
 
-    /// Where a tile begins along rows and columns.
+    /// Start of a tile along rows and columns.
     pub(super) fn starts(&self) -> [Value; 2] {
         [self.rows.start, self.cols.start]
     }
 
-    /// How many rows there are.
+    /// Total number of rows.
     pub(super) fn row_count(&self, kernel: &Kernel) -> Dim {
         kernel.grid.get(self.rows.number).map(|g| g.extent.clone()).unwrap_or_default()
     }
 
-    /// The parameters whose columns go along the tile's, if the kernel may be one of fewer columns: it counts no columns.
+    /// Parameters with columns along the tile's columns, if the kernel can be restricted to fewer
+    /// columns: it must not count columns.
     pub(super) fn with_columns(&self, kernel: &Kernel) -> Option<Vec<usize>> {
         let body = &kernel.body;
         if body.insts().any(|(_, _, d)| matches!(d.op, Op::Iota { .. })) {
@@ -274,7 +281,7 @@ impl Product {
         kernel.params.get(self.left).map_or(Value::from_u32(u32::MAX), |p| p.value)
     }
 
-    /// Makes the kernel one of so many columns, of those parameters.
+    /// Restricts the kernel to this number of columns of those parameters.
     pub(super) fn narrow(&self, kernel: &mut Kernel, columns: &Dim, of: &[usize]) {
         for i in of {
             let Some(v) = kernel.params.get(*i).map(|p| p.value) else { continue };
@@ -290,7 +297,7 @@ impl Product {
         }
     }
 
-    /// Gives the tiles other sizes: as many rows and columns.
+    /// Changes the tile size.
     pub(super) fn retile(&self, kernel: &mut Kernel, rows: i64, cols: i64) {
         for (axis, size, along) in [(self.rows, rows, 0), (self.cols, cols, 1)] {
             let Some(new) = axis.resize(kernel, size) else { continue };
@@ -303,11 +310,11 @@ impl Product {
                 }
             }
         }
-        // The operations that computed the old sizes are removed, so that nothing is merged with them.
+        // Removes the computations of the old sizes, so that nothing is merged with them.
         remove_dead(&mut kernel.body);
     }
 
-    /// Makes the right operand panels, whose points are those of the grid but for some.
+    /// Replaces the right operand by panels, whose leading axes are those of the grid in `own`.
     pub(super) fn read_panels(&self, kernel: &mut Kernel, panels: &Panels, own: &[usize]) {
         let (rank, n) = (panels.numbers.shape.len(), kernel.grid.len());
         let Some(buffer) = kernel.params.get(self.right).map(|p| p.value) else { return };
@@ -324,7 +331,7 @@ impl Product {
             let Some(mut at) = Before::new(&mut kernel.body, *inst) else { continue };
             let (op, mut operands) = match scales {
                 Some((scales, bits)) => {
-                    // Bytes of half numbers have two steps.
+                    // A byte holds two 4-bit integers.
                     let steps = at.index(i64::from(8 / bits.clamp(1, 8)));
                     let row = at.binary(BinaryOp::Div, k, steps);
                     (Op::LoadScaled { bits }, vec![panel, row, at.index(0), scales])
@@ -353,7 +360,8 @@ impl Product {
 }
 
 impl Axis {
-    /// Is the start the grid point times the step, and the extent what is left of the axis, at most a step?
+    /// Is the start the grid index times the step, and the extent the rest of the axis, at most a
+    /// step?
     fn is_regular(&self, kernel: &Kernel) -> bool {
         let body = &kernel.body;
         let Some(axis) = kernel.grid.get(self.number) else { return false };
@@ -383,13 +391,14 @@ impl Axis {
                 max == axis.step && parts.is_some_and(|(all, start)| end(all) && start == self.start)
             }
         };
-        // Nothing else uses the grid point itself.
+        // The grid index itself has no other uses.
         let uses = body.uses();
         let alone = axis.step == 1 || uses[axis.value].len() == 1;
         is_start && is_extent && alone
     }
 
-    /// Gives the axis another step; the new extent of a tile. Where one point has it all already, it stays.
+    /// Changes the step of the axis; returns the new extent of a tile. Unchanged if one point
+    /// covers everything already.
     fn resize(&self, kernel: &mut Kernel, size: i64) -> Option<Extent> {
         let axis = kernel.grid.get_mut(self.number)?;
         let size = tile_size(&axis.extent, size);
@@ -416,7 +425,7 @@ impl Axis {
     }
 }
 
-/// Instructions put before another one.
+/// Inserts instructions before another one.
 struct Before<'a> {
     body: &'a mut Body,
     block: Block,

@@ -1,67 +1,72 @@
 //! Kernels that pack weights as integers with scales.
 //!
-//! In: a window of a parameter, `[batch.., K, N]`, and how many bits a number shall have. Out: the kernel, what it reads,
-//! and what it writes: panels `[batch.., P, K, NR]` of `i8` and scales `[batch.., P, ceil(K / 32), NR]`. With 4 bits a byte
-//! has two steps, the first in its lower half: panels `[batch.., P, ceil(K / 2), NR]`.
+//! In: a view of a parameter, `[batch.., K, N]`, and an integer width. Out: the kernel and its
+//! operands: panels `[batch.., P, K, NR]` of `i8` and scales `[batch.., P, ceil(K / 32), NR]`. With
+//! 4 bits a byte has two k indices, the first in its low half: panels `[batch.., P, ceil(K / 2),
+//! NR]`.
 //!
 //! ```text
 //! grid (batch.., P, ceil(K, 32))
 //!   scale = min(max |w| / most, largest float s with s most finite);  number = floor(w / scale + 0.5), 0 where the scale is 0
 //! ```
 //!
-//! The largest number, `most`, is 127 or 7, so a weight is off by at most half a scale. Half bytes are made from two
-//! windows of the parameter, its even and its odd steps: the lower halves are stored first, then the upper ones added.
+//! The largest integer, `most`, is 127 or 7, so the error of a weight is at most half a scale.
+//! 4-bit integers are packed from two views of the parameter, its even and its odd k indices: the
+//! low halves are stored first, then the high ones are added.
 //!
-//! # What it costs in accuracy
+//! # Error
 //!
-//! With `s` the scale of a weight's group (`max |w| / most`) and `a` what it is multiplied by, an element of a product is off
-//! by at most the sum of `|a| s / 2` over its steps, besides the rounding of sums that every product has.
+//! With `s` the scale of a weight's group (`max |w| / most`) and `a` its factor, the error of an
+//! element of a matmul is at most the sum of `|a| s / 2` over k, in addition to the rounding of
+//! sums that every matmul has.
 //!
-//! Products in the mode [`Groups`](crate::tile::DotMode::Groups) (AVX-512 with VNNI and VBMI, and AVX-VNNI; a processor with
-//! AVX-512 that lacks one of its two runs the code for a level below) round the left operand too: in each group to multiples of
-//! `t = max |a| / 127`, which adds at most the sum of `t (|w| + s / 2) / 2`. Groups with a largest magnitude below 1e-30
-//! count as if it were 1e-30. The sum over a group is then exact, and each group adds one rounding. Rows are rounded on
-//! their own: the bits do not depend on how many there are. With weights in 4 bits this is a twentieth of the error
-//! that there is already; in 8 bits both are of one size. `attnc run --pack` tells the error of a call, with all of it.
+//! Matmuls in the mode [`Groups`](crate::tile::DotMode::Groups) (AVX-512 with VNNI and VBMI, and
+//! AVX-VNNI; CPUs with AVX-512 that lack VNNI or VBMI run the code for a lower instruction set)
+//! quantise the left operand too: in each group to multiples of `t = max |a| / 127`, which adds at
+//! most the sum of `t (|w| + s / 2) / 2`. Groups with a maximum below 1e-30 are treated as if it
+//! were 1e-30. The sum over a group is then exact, and each group adds one rounding. Rows are
+//! quantised independently: the bits do not depend on their number. With 4-bit weights this is a
+//! twentieth of the existing error; with 8 bits both are similar. `attnc run --pack` reports the
+//! total error of a call.
 
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::{self, Extent, GROUP, Kernel, KernelBuilder, ParamMode, View, tile_size};
 
-/// What packs a weight.
+/// A kernel that packs a weight, with its operands.
 pub(super) struct Quantised {
     /// The kernel; its parameters are the sources, the panels, the scales.
     pub(super) kernel: Kernel,
-    /// Windows of the parameter.
+    /// Views of the parameter.
     pub(super) sources: Vec<View>,
-    /// What it writes.
+    /// The panels it writes.
     pub(super) panels: View,
-    /// And the scales.
+    /// The scales it writes.
     pub(super) scales: View,
 }
 
-/// Rows of a panel of `k` steps.
+/// Rows of a panel with `k` k indices.
 pub(super) fn rows(bits: Option<u8>, k: i64) -> i64 {
     if bits == Some(4) { k.div_euclid(2) + k.rem_euclid(2) } else { k }
 }
 
-/// Groups of `k` steps.
+/// Number of groups of `k` k indices.
 pub(super) fn groups(k: i64) -> i64 {
     let group = i64::from(GROUP);
     k.div_euclid(group) + i64::from(k.rem_euclid(group) != 0)
 }
 
-/// The largest scale by which the number `most` is a finite `f32`.
+/// The largest scale with which the integer `most` is a finite `f32`.
 fn largest_scale(most: f64) -> f64 {
     let nearest = f32::MAX / most as f32;
     f64::from(if (nearest * most as f32).is_finite() { nearest } else { nearest.next_down() })
 }
 
-/// The kernel for a window whose extents are known and at least 1, into panels of so many columns.
+/// The kernel for a view with constant extents of at least 1, into panels of this width.
 ///
 /// # Errors
-/// A window of another form, a bug in attnc.
+/// A view of another shape, which is a bug in attnc.
 pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised, String> {
     let (lead, [k, n]) = from.shape.split_last_chunk::<2>().ok_or("a weight has two axes or more")?;
     let (Some(k), Some(width)) = (k.as_const(), n.as_const()) else { return Err("a weight of unknown extents".into()) };
@@ -96,7 +101,7 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
     let widest = tile_size(n, columns);
     let column = kb.times(panel, widest);
     let cols = kb.extent_at(n, column, widest);
-    // The last group may have one odd step less, or none.
+    // The last group may have one odd k index less, or none.
     let mut heights = Vec::new();
     for view in &sources {
         let all = view.shape.get(rank - 2).and_then(Dim::as_const).unwrap_or(1);
@@ -116,7 +121,7 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
     let place = [points.as_slice(), &[panel, row, zero]].concat();
     let scales_place = [points.as_slice(), &[panel, group, zero]].concat();
     if width % columns != 0 {
-        // Past the last column are zeros.
+        // Zeros past the last column.
         let numbers = kb.full(Scalar::Int(0), Elem::I32, height, Extent::Static(columns));
         kb.store(to, &place, along, numbers);
         let zeros = kb.full(Scalar::Float(0.0), Elem::F32, one, Extent::Static(columns));
@@ -143,7 +148,7 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
     let limit = kb.scalar(Scalar::Float(most), Elem::F32);
     let largest = largest.ok_or("a weight without steps")?;
     let scale = kb.binary(BinaryOp::Div, largest, limit);
-    // The scale of finite weights is one whose product with `most` is finite.
+    // The scale of finite weights must have a finite product with `most`.
     let (top, infinite) =
         (kb.scalar(Scalar::Float(largest_scale(most)), Elem::F32), kb.scalar(Scalar::Float(f64::INFINITY), Elem::F32));
     let bounded = kb.binary(BinaryOp::Min, scale, top);
@@ -160,7 +165,7 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
         let x = kb.binary(BinaryOp::Div, x, divisor);
         let x = kb.binary(BinaryOp::Add, x, half);
         let x = kb.unary(UnaryOp::Floor, x);
-        // Subnormal scales, which are rounded themselves, would give larger numbers.
+        // Subnormal scales, which are rounded themselves, would yield larger integers.
         let x = kb.binary(BinaryOp::Min, x, limit);
         let x = kb.binary(BinaryOp::Max, x, least);
         kb.cast(x, Elem::I32)
@@ -178,7 +183,7 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
     let low = kb.select(negative, wrapped, first);
     kb.store(to, &place, along, low);
     if let Some(height) = heights.get(1).copied() {
-        // In a block of its own, so that the lower halves are there.
+        // In a block of its own, after the low halves.
         let (next, _) = kb.new_block(Vec::new());
         kb.br(next, &[]);
         kb.switch_to(next);

@@ -1,9 +1,10 @@
-//! Which tiles in scratch share memory, and where each lies.
+//! Assigns scratch offsets to tiles; tiles may share memory.
 //!
-//! In: the events of each block, the tiles that need scratch, and what is live at the end of each block. Out: an offset
-//! for each tile. Two tiles that are there at the same time never meet; a result meets what its event reads only where the
-//! event may write in place: over the accumulator of a `dot`, over the operand of a `pair_rows`, or over an operand of the
-//! same shape in a run. What it must not know: why a tile needs scratch.
+//! In: the events of each block, the tiles that need scratch, and the live-out sets of blocks. Out:
+//! an offset for each tile. Tiles that are live at the same time never overlap; a result overlaps
+//! an operand of its event only if the event can write in place: over the accumulator of a `dot`,
+//! over the operand of a `pair_rows`, or over an operand of the same shape in a run. It must not
+//! know why a tile needs scratch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ pub(super) fn insts_of(e: &Event) -> &[Inst] {
     }
 }
 
-/// What is live before an event, from what is live after it.
+/// Updates the live set backwards over an event.
 pub(super) fn step_back(body: &Body, e: &Event, in_scratch: &BTreeSet<Value>, live: &mut BTreeSet<Value>) {
     for i in insts_of(e) {
         if let Some(v) = body.inst(*i).result {
@@ -31,24 +32,24 @@ pub(super) fn step_back(body: &Body, e: &Event, in_scratch: &BTreeSet<Value>, li
     }
 }
 
-/// Which tiles share memory.
+/// State of the assignment.
 pub(super) struct Sharing<'a> {
     body: &'a Body,
     values: Vec<Value>,
-    /// Pairs that must not share.
+    /// Pairs that must not share memory.
     conflicts: BTreeSet<(Value, Value)>,
     /// Pairs whose sharing saves a copy, best first.
     wishes: Vec<(Value, Value)>,
-    /// Pairs of a jump's argument and what it is given: they have to share.
+    /// Pairs of a block argument and a value passed for it, which must share memory.
     jumps: Vec<(Value, Value)>,
-    /// The class of each value: those that share.
+    /// The class of each value; members share memory.
     class: BTreeMap<Value, usize>,
     /// The values of each class.
     members: Vec<Vec<Value>>,
 }
 
 impl<'a> Sharing<'a> {
-    /// Finds out which tiles must not share, should, and have to.
+    /// Collects the constraints.
     pub(super) fn new(
         body: &'a Body,
         events: &BTreeMap<Block, Vec<Event>>,
@@ -71,7 +72,8 @@ impl<'a> Sharing<'a> {
                 let given: Vec<(Value, Value)> =
                     call.args.iter().zip(args).filter(|(v, _)| in_scratch.contains(v)).map(|(v, a)| (*v, *a)).collect();
                 for (v, a) in &given {
-                    // The argument is written while the others and all live values are still in scratch.
+                    // The argument is written while the others and all live values are still in
+                    // scratch.
                     for other in given.iter().map(|(w, _)| *w).chain(live.iter().copied()) {
                         if other != *v {
                             s.conflict(*a, other);
@@ -114,7 +116,8 @@ impl<'a> Sharing<'a> {
                 self.conflict(*v, *other);
             }
             for o in &read {
-                // Rows in pairs take half of the operand's memory, however many they are.
+                // Interleaved pairs of rows take half of the operand's memory, however many they
+                // are.
                 let in_pairs = matches!(e, Event::Single(i) if self.body.inst(*i).op == Op::PairRows);
                 let same = match (tile(self.body, *v), tile(self.body, *o)) {
                     (Some(a), Some(b)) => {
@@ -125,14 +128,15 @@ impl<'a> Sharing<'a> {
                 };
                 let in_place = match e {
                     Event::Single(_) if in_pairs => true,
-                    // Only the accumulator is read where the result is written.
+                    // Only the accumulator is read at the position where the result is written.
                     Event::Single(i) => {
                         self.body.inst(*i).operands.get(2) == Some(o) && {
                             let d = self.body.inst(*i);
                             d.operands.get(..2).is_some_and(|ab| !ab.contains(o))
                         }
                     }
-                    // Every element is read before its memory is written; a reduction is written when all are read.
+                    // Every element is read before its memory is written; a reduction is written
+                    // after everything is read.
                     Event::Run { .. } => true,
                 };
                 if same && in_place && !live_after.contains(o) {
@@ -144,7 +148,7 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Puts two values into one class if nothing in either conflicts with anything in the other.
+    /// Merges the classes of two values, if no members conflict.
     fn join(&mut self, a: Value, b: Value) -> bool {
         let (Some(x), Some(y)) = (self.class.get(&a).copied(), self.class.get(&b).copied()) else { return false };
         if x == y {
@@ -160,7 +164,7 @@ impl<'a> Sharing<'a> {
         true
     }
 
-    /// The offset of each value, and the bytes of scratch.
+    /// The offset of each value, and the total bytes of scratch.
     pub(super) fn assign(mut self) -> Result<(BTreeMap<Value, u32>, u64), String> {
         for (v, a) in self.jumps.clone() {
             if !self.join(v, a) {
@@ -170,7 +174,7 @@ impl<'a> Sharing<'a> {
         for (v, o) in self.wishes.clone() {
             self.join(v, o);
         }
-        // Classes by first fit, in order of their first value.
+        // First fit over classes, in order of their first value.
         let mut classes: Vec<Vec<Value>> = Vec::new();
         for v in &self.values {
             match classes.iter_mut().find(|c| c.first().and_then(|w| self.class.get(w)) == self.class.get(v)) {

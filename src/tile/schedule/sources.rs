@@ -1,26 +1,30 @@
-//! The operations that stand in each run that uses them, and those that stand in runs of their own.
+//! Operations that are duplicated into each run that uses them, and accesses that get runs of their
+//! own.
 //!
-//! In: a kernel's body, and what a machine asks for. Out: which operations each run repeats. What it must not know: where tiles live.
+//! In: a kernel's body, and a machine's options. Out: the operations that each run duplicates. It
+//! must not know where tiles live.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{extents, is_elementwise, run_shape, tile};
 use crate::tile::{Block, Body, Inst, Op, Value, ValueDef};
 
-/// What a machine asks for when operations are grouped into runs.
+/// A machine's options for grouping operations into runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Grouping {
-    /// A load that several runs use is not repeated.
+    /// Do not duplicate a load that several runs use.
     pub(super) loads_once: bool,
-    /// Loads and stores that stand in runs of their own. Other runs find the tiles of these loads in scratch, and leave what these stores
-    /// write there, with padded rows.
+    /// Loads and stores in runs of their own. Other runs find the tiles of these loads in scratch,
+    /// with padded rows, and write the tiles of these stores there.
     pub(super) apart: BTreeSet<Inst>,
 }
 
-/// The operations that stand in each run that uses them, because that is as cheap as a trip through scratch: fills, counters,
-/// loads that no other block uses (a tile that a loop uses again and again is loaded once); and work on such tiles alone
-/// that has a single use, in a run of its own extents. With `loads_once` a load has a single use too. What is apart is repeated nowhere, and
-/// what a store apart writes is loaded and computed where the rest is.
+/// The operations that are duplicated into each run that uses them, because that is as cheap as a
+/// trip through scratch: fills, counters, loads without uses in other blocks (a tile that a loop
+/// uses repeatedly is loaded once); and work on such tiles alone that has a single use, in a run of
+/// the same extents. With `loads_once`, a load must have a single use too. Operations in `apart`
+/// are never duplicated, and the operand of a store in `apart` is loaded and computed with the
+/// rest.
 pub(super) fn sources(body: &Body, grouping: &Grouping) -> BTreeSet<Inst> {
     let mut out = BTreeSet::new();
     let stored: BTreeSet<Value> = grouping.apart.iter().filter_map(|i| stored(body, *i)).collect();
@@ -66,7 +70,7 @@ pub(super) fn sources(body: &Body, grouping: &Grouping) -> BTreeSet<Inst> {
     out
 }
 
-/// The tile that a store writes.
+/// The tile operand of a store.
 pub(super) fn stored(body: &Body, inst: Inst) -> Option<Value> {
     let data = body.inst(inst);
     if matches!(data.op, Op::Store { .. }) { data.operands.last().copied() } else { None }

@@ -1,8 +1,9 @@
-//! How many steps a product sums at a time: one over more steps than that becomes a loop over blocks of steps, whose sums are
-//! added in order.
+//! Length of partial sums in matmuls: a matmul with larger K becomes a loop over blocks of k, whose
+//! sums are added in order.
 //!
-//! In: an unscheduled kernel of one block with one product, over a known number of steps (as `lowering::tile::matmul` makes
-//! them; what it makes of an unknown number is a loop already). Out: the same kernel, the product in a loop.
+//! In: an unscheduled kernel of one block with one matmul of constant K, as made by
+//! `lowering::tile::matmul` (which makes a loop itself if K is not a constant). Out: the same
+//! kernel, with the matmul in a loop.
 //!
 //! ```text
 //!   %acc = full 0.0;  %a = load %x[%r, 0];  %b = load %w[%p, 0, 0];  %y = dot %a, %b, %acc;  epilogue
@@ -14,15 +15,17 @@
 //!
 //! STEPS is
 //!
-//! * 512: half as many would be twice as exact at best, but each so many cost a register tile of 14 rows some 50 cycles of some
-//!   7,000, and a call of few rows its start. Up to 1024 are one chain;
-//! * 1024 of integers that are summed exactly in groups of 32: a chain of 32 sums;
-//! * 2048 of pairs in tiles, which add 32 steps at a time: a chain of 64 sums of two of 16.
+//! * 512: half as many would at best halve the error, but each partial sum costs a register tile of
+//!   14 rows some 50 cycles of some 7,000, and a call with few rows its start. Up to 1024 are one
+//!   chain;
+//! * 1024 for integers that are summed exactly in groups of 32: a chain of 32 sums;
+//! * 2048 for `bf16` tiles, which add 32 k indices at a time: a chain of 64 sums of two of 16.
 //!
-//! Where the result is stored as it is, or rounded, the last steps come after the loop, next to the store, so that the sums need not go through
-//! scratch. A block of steps is a part of what the kernel read before, so its accesses stay in their buffers.
+//! If the result is stored directly, or rounded, the last block comes after the loop, next to the
+//! store, so that the sums need not go through scratch. A block of k is a part of the kernel's
+//! original accesses, so it stays in bounds.
 //!
-//! What it must not know: where tiles lie, and in which mode a product will be.
+//! It must not know where tiles live, nor the modes of matmuls.
 
 use cranelift_entity::SecondaryMap;
 
@@ -37,11 +40,11 @@ const ONE_CHAIN: i64 = 1024;
 const OF_GROUPS: i64 = 1024;
 const OF_TILES: i64 = 2048;
 
-// A block of steps begins with a group of integers, and with a pair of steps.
+// A block must begin at a group of integers, and at a pair.
 const _: () =
     assert!(CHAIN % GROUP as i64 == 0 && OF_GROUPS % GROUP as i64 == 0 && CHAIN % 2 == 0 && OF_TILES % 2 == 0);
 
-/// Puts a kernel's product into a loop over blocks of steps, if it is over too many. Was it?
+/// Puts a kernel's matmul into a loop over blocks of k, if K is too large; returns whether it was.
 pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) -> bool {
     let Some(product) = Product::find(&kernel.body, cpu) else { return false };
     *kernel = product.rebuild(kernel);
@@ -49,32 +52,33 @@ pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) -> bool {
     true
 }
 
-/// A product to be put into a loop.
+/// A matmul to be put into a loop.
 struct Product {
-    /// The instructions before it, its accumulator and constants among them, and those after it.
+    /// The instructions before it, including its accumulator and constants, and those after it.
     before: Vec<Inst>,
     after: Vec<Inst>,
     dot: Inst,
     left: Load,
     right: Load,
     acc: Value,
-    /// All steps, and those of a block.
+    /// K, and the length of a block.
     steps: i64,
     block: i64,
 }
 
-/// What makes an operand: the place of its first step among the operands, and how many steps an index there stands for.
+/// The load of an operand: the position of its k index among the operands, and the number of k
+/// indices per unit of it.
 struct Load {
     inst: Inst,
     place: usize,
     per_index: i64,
 }
 
-/// The load behind an operand of a product, from the first step on.
+/// The load that defines an operand of a matmul, starting at k index 0.
 fn load(body: &Body, v: Value, is_left: bool) -> Option<Load> {
     let ValueDef::Result(inst) = body.def(v) else { return None };
     let data = body.inst(inst);
-    // Axes from the end, the operands behind the indices left out.
+    // Axes from the end, without the operands after the indices.
     let axis = |n: usize| data.operands.len().checked_sub(n);
     let (place, per_index) = match data.op {
         Op::Load { cols: Some(axis), .. } if is_left => (1 + axis, 1),
@@ -88,7 +92,7 @@ fn load(body: &Body, v: Value, is_left: bool) -> Option<Load> {
 }
 
 impl Product {
-    /// The product of a kernel, if it is over more steps than a block.
+    /// The matmul of a kernel, if K exceeds a block.
     fn find(body: &Body, cpu: Cpu) -> Option<Product> {
         let [block] = body.layout.as_slice() else { return None };
         let insts = &body.block(*block).insts;
@@ -107,7 +111,8 @@ impl Product {
         let ValueDef::Result(filled) = body.def(*acc) else { return None };
         let from = insts.iter().position(|i| *i == filled)?;
         let (before, own, after) = (insts.get(..=from)?, insts.get(from + 1..at)?, insts.get(at + 1..)?);
-        // Between the accumulator and the product there is nothing but what it multiplies, which nothing else uses, and constants.
+        // Between accumulator and matmul there must be only its operands, without other uses, and
+        // constants.
         let (loads, constants): (Vec<Inst>, Vec<Inst>) = own.iter().partition(|i| [left.inst, right.inst].contains(i));
         let used_later = |i: &Inst| body.inst(*i).operands.iter().any(|v| [a, b].contains(&v));
         let is_alone = loads.len() == 2
@@ -118,7 +123,7 @@ impl Product {
         fits.then_some(Product { before, after, dot, left, right, acc, steps, block })
     }
 
-    /// The kernel with the product in a loop.
+    /// The kernel with the matmul in a loop.
     fn rebuild(&self, old: &Kernel) -> Kernel {
         let mut kb = KernelBuilder::new(&old.name);
         let mut copies = Copies { old: &old.body, now: SecondaryMap::new() };
@@ -161,7 +166,7 @@ impl Product {
     }
 }
 
-/// What the values of the old body are in the new one.
+/// Maps values of the old body to the new one.
 struct Copies<'a> {
     old: &'a Body,
     now: SecondaryMap<Value, Option<Value>>,
@@ -191,7 +196,7 @@ impl Copies<'_> {
         }
     }
 
-    /// Appends the load of an operand from step `k` on.
+    /// Appends the load of an operand starting at k index `k`.
     fn part(&self, kb: &mut KernelBuilder, load: &Load, k: Value, part: impl FnOnce(&mut TileType)) -> Value {
         let data = self.old.inst(load.inst);
         let index = match data.op {

@@ -1,17 +1,18 @@
-//! Kernels that make 16-bit floats of packed integers, for products of so many rows that `wgmma` by a matrix pays (`tensor_cores` takes
-//! fewer rows as they are packed).
+//! Kernels that convert quantised weights to 16-bit floats, for matmuls with so large a number of
+//! rows that `wgmma` with a matrix pays (for fewer rows, `tensor_cores` reads the packed weights).
 //!
-//! In: panels of integers and their scales (`quantise`). Out: the kernel, and the row-major matrix `[batch.., K, N]` that it writes, whose rows
-//! are so far apart that each begins at a multiple of 16 bytes.
+//! In: quantised panels and their scales (`quantise`). Out: the kernel, and the row-major matrix
+//! `[batch.., K, N]` that it writes, whose row stride is a multiple of 16 bytes.
 //!
 //! ```text
 //! grid (batch.., P, ceil(K, 32))
-//!   w = number * scale, rounded to 16 bits
+//! w = integer * scale, rounded to 16 bits
 //! ```
 //!
-//! Such a product is bound by its multiplications: the matrix is written and read once more for each, 5 bytes an element where tensor cores are
-//! 15 times as fast as what multiplies `f32`. An element of it is off by `2^-9` (`bf16`) or `2^-12` (`f16`) of its magnitude, besides what
-//! packing costs. What this must not know: which products read it.
+//! Such a matmul is compute bound: the matrix is written and read once more for each, 5 bytes per
+//! element, where tensor cores are 15 times as fast as `f32` units. The error of its elements is
+//! `2^-9` (`bf16`) or `2^-12` (`f16`) of their magnitude, in addition to the error of packing. It
+//! must not know which matmuls read it.
 
 use super::packing::Panels;
 use super::quantise::groups;
@@ -19,28 +20,29 @@ use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::{GROUP, Kernel, KernelBuilder, ParamMode, Value, View, row_major};
 
-/// Elements of 16 bits in 16 bytes.
+/// Number of 16-bit elements in 16 bytes.
 const CHUNK: i64 = 8;
 
-/// What unpacks panels.
+/// A kernel that unpacks panels.
 pub(super) struct Unpacked {
-    /// The kernel; its parameters are the numbers, the scales, the matrix.
+    /// The kernel; its parameters are the integers, the scales, the matrix.
     pub(super) kernel: Kernel,
-    /// The matrix as the kernel writes it, with the root that was given.
+    /// The matrix as the kernel writes it, with the given root.
     pub(super) written: View,
-    /// The same as a product reads it.
+    /// The same as a matmul reads it.
     pub(super) matrix: View,
-    /// Bytes of it.
+    /// Its size in bytes.
     pub(super) bytes: Dim,
 }
 
-/// Unpacks panels of so many columns, without axes that repeat, into a matrix of `k` by `n` elements of a type; `None` if the panels do not hold integers.
+/// Unpacks panels of this width, without repeated axes, into a matrix of `k` by `n` elements of a
+/// type; `None` if the panels are not quantised.
 pub(super) fn unpack(panels: &Panels, [k, n]: [i64; 2], elem: Elem, root: Value) -> Option<Unpacked> {
     let (scales, bits) = panels.scales.as_ref()?;
     let numbers = &panels.numbers;
     let (lead, [count, _, columns]) = numbers.shape.split_last_chunk::<3>()?;
     let (rank, columns) = (lead.len(), columns.as_const()?);
-    // Bytes with two steps write two rows each, of which the last may be one more than there are.
+    // Bytes with two integers write two rows each, of which the last may be in excess.
     let each = i64::from(8 / bits);
     let bytes = (k + each - 1) / each;
     let far = (n + CHUNK - 1) / CHUNK * CHUNK;
@@ -79,7 +81,7 @@ pub(super) fn unpack(panels: &Panels, [k, n]: [i64; 2], elem: Elem, root: Value)
     let scale = kb.load(of_scales, &at, along, crate::tile::Extent::Static(1), cols);
     let mut steps = vec![number];
     if each == 2 {
-        // The upper half with its sign, and the lower one.
+        // The high half with its sign, and the low half.
         let literal = |kb: &mut KernelBuilder, x: f64| kb.scalar(Scalar::Float(x), Elem::F32);
         let (sixteenth, sixteen, most) = (literal(&mut kb, 0.0625), literal(&mut kb, 16.0), literal(&mut kb, 7.0));
         let high = kb.binary(BinaryOp::Mul, number, sixteenth);

@@ -1,15 +1,15 @@
-//! Which tiles are read in place: operands of products that need no copy in scratch.
+//! Selects matmul operands that are read in place, without a copy in scratch.
 //!
-//! In: an unscheduled kernel. Out: the same kernel, its loads that may be windows made [`Op::Window`]. A load may if only
-//! products use it, the kernel does not write its buffer, and
-//! * as a left operand, its elements are `f32` and neighbours along its rows or along its columns lie side by side; or they
-//!   are `bf16`, neighbours along the columns (the steps of the product) lie side by side, and so do the steps of the right
-//!   operand, in pairs (`load_pairs`, `pair_rows`);
-//! * as a right operand, its elements are `f32` or `bf16` and its columns start a row of full registers: those of a packed
-//!   panel. Panels of integers (`load_scaled`) and of pairs (`load_pairs`) are always
-//!   read in place.
+//! In: an unscheduled kernel. Out: the same kernel, with eligible loads turned into [`Op::Window`].
+//! A load is eligible if only matmuls use it, the kernel does not write its buffer, and
+//! * as a left operand, its elements are `f32`, contiguous along its rows or along its columns; or
+//!   they are `bf16`, contiguous along the columns (k), and the right operand has interleaved pairs
+//!   of k indices (`load_pairs`, `pair_rows`);
+//! * as a right operand, its elements are `f32` or `bf16` and its columns start a row of full
+//!   registers, as in a packed panel. Panels of integers (`load_scaled`) and of pairs
+//!   (`load_pairs`) are always read in place.
 //!
-//! What it must not know: registers, and where the other tiles lie.
+//! It must not know registers, nor where other tiles live.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::tile::{Cpu, Inst, InstData, Kernel, Op, ParamMode, Space, TileType, Type, Value};
 
-/// Makes windows of the loads that may be.
+/// Turns eligible loads into windows.
 pub(super) fn make_windows(kernel: &mut Kernel, level: Cpu) {
     let panels = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. } | Op::LoadPairs));
     let panels: Vec<Inst> = panels.map(|(_, i, _)| i).collect();
@@ -67,14 +67,15 @@ fn candidates(kernel: &Kernel, level: Cpu) -> Vec<Inst> {
     loads.into_iter().filter(|(v, _)| !refused.contains(v)).map(|(_, i)| i).collect()
 }
 
-/// A load of `f32` or `bf16` from a buffer that is only read?
+/// Is it a load of `f32` or `bf16` from a read-only buffer?
 fn in_place(kernel: &Kernel, data: &InstData) -> bool {
     let (Op::Load { .. }, Some(b)) = (&data.op, data.operands.first()) else { return false };
     let read_only = kernel.params.iter().any(|p| p.value == *b && p.mode == ParamMode::In);
     read_only && kernel.body.ty(*b).buffer().is_some_and(|b| matches!(b.elem, Elem::F32 | Elem::BF16))
 }
 
-/// May a load be the left operand of a product as a window? `in_pairs`: does the right one lie in pairs of steps?
+/// Can a load be the left operand of a matmul as a window? `in_pairs`: the right one has
+/// interleaved pairs of k indices.
 fn is_left(kernel: &Kernel, data: &InstData, in_pairs: bool) -> bool {
     let (Op::Load { rows, cols }, Some(b)) = (&data.op, data.operands.first()) else { return false };
     let Some(buffer) = kernel.body.ty(*b).buffer() else { return false };
@@ -84,7 +85,7 @@ fn is_left(kernel: &Kernel, data: &InstData, in_pairs: bool) -> bool {
     buffer.is_left_operand(rows, cols) || buffer.elem == Elem::BF16 && in_pairs && buffer.is_dense(cols)
 }
 
-/// May a load be the right operand of a product as a window?
+/// Can a load be the right operand of a matmul as a window?
 fn is_right(kernel: &Kernel, data: &InstData, level: Cpu) -> bool {
     let (Op::Load { rows: Some(rows), cols: Some(cols) }, [b, indices @ ..]) = (&data.op, data.operands.as_slice())
     else {

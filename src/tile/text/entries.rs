@@ -1,4 +1,4 @@
-//! Entry points in the text form: what callers see of a plan.
+//! Entry points in the text form: the interface of a plan.
 //!
 //! ```text
 //! entry @forward("x" batch: f32[batch, S, 64]) -> (batch f32[batch, S, 64]) {
@@ -16,7 +16,7 @@ use crate::irtext::{ExprKind, Line, Phrase, Statement, quoted, read};
 use crate::shape::Dim;
 use crate::source::Loc;
 
-/// The lines of an entry point, each with the place that stands after it.
+/// The lines of an entry point, each with the location that follows it.
 pub(crate) fn lines(e: &EntryDecl) -> Vec<(String, Loc)> {
     let batch = |is: bool| if is { "batch" } else { "" };
     let arg = |a: &ArgDecl| {
@@ -45,7 +45,7 @@ pub(crate) fn lines(e: &EntryDecl) -> Vec<(String, Loc)> {
     out
 }
 
-/// Reads an entry point; `loc` reads the place after a line.
+/// Parses an entry point; `loc` parses the location after a line.
 pub(super) fn entry(s: &Statement, loc: &dyn Fn(&Statement) -> Read<Loc>) -> Read<EntryDecl> {
     let head = only(&s.args, s.place)?;
     let ExprKind::Call(name, args) = &head.kind else {
@@ -100,7 +100,7 @@ fn detail(e: &mut EntryDecl, s: &Statement, loc: &dyn Fn(&Statement) -> Read<Loc
     Ok(())
 }
 
-/// `"name": type` or `"name" batch: type`
+/// Parses `"name": type` or `"name" batch: type`.
 fn argument(p: &Phrase) -> Read<ArgDecl> {
     let (name, batch) = match p.terms.as_slice() {
         [name] => (name, false),
@@ -111,7 +111,7 @@ fn argument(p: &Phrase) -> Read<ArgDecl> {
     Ok(ArgDecl { name: form(read::text(name))?.to_string(), ty: form(read::tensor_type(ty))?, batch })
 }
 
-/// `type` or `batch type`
+/// Parses `type` or `batch type`.
 fn result(p: &Phrase) -> Read<ResultDecl> {
     match p.terms.as_slice() {
         [ty] => Ok(ResultDecl { ty: form(read::tensor_type(ty))?, batch: false }),

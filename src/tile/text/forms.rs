@@ -1,4 +1,4 @@
-//! Forms that several statements share: clauses, names, operations with a literal.
+//! Syntax shared by several statements: clauses, names, operations with a literal.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,11 @@ use crate::tile::{Compute, Op, PlanOp, Type, Value};
 
 pub(super) type Read<T> = Result<T, CodedError>;
 
-/// An error.
 pub(super) fn fail<T>(code: Code, place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err((code, TextError::new(place, message)))
 }
 
-/// An error of the shared readers is one about form.
+/// Converts errors of the shared parsers to syntax errors.
 pub(super) fn form<T>(r: Result<T, TextError>) -> Read<T> {
     r.map_err(|e| (codes::FORM, e))
 }
@@ -49,7 +48,7 @@ pub(super) fn call(e: &Expr) -> Option<(&str, &[Phrase])> {
     }
 }
 
-/// The only phrase of a list.
+/// The single phrase of a list.
 pub(super) fn only(args: &[Phrase], place: TextSpan) -> Read<&Expr> {
     match args {
         [p] => form(read::single(p)),
@@ -64,7 +63,7 @@ pub(super) fn values(items: &[Phrase], names: &Names, out: &mut Vec<Value>) -> R
     Ok(())
 }
 
-/// What stands where other operations have their first operand: a literal, a number, a name.
+/// The attribute that is printed in the position of the first operand: a literal, a number, a name.
 pub(super) fn literal(op: &Op, ty: Option<&Type>) -> Option<String> {
     match op {
         Op::Const(Scalar::Float(x)) => Some(match ty {
@@ -82,7 +81,7 @@ pub(super) fn literal(op: &Op, ty: Option<&Type>) -> Option<String> {
     }
 }
 
-/// An operation whose first phrase is no operand.
+/// An operation whose first phrase is not an operand.
 pub(super) fn literal_operation(
     head: &str,
     e: &Expr,
@@ -125,7 +124,7 @@ pub(super) fn literal_operation(
     })
 }
 
-/// The first term of a kernel's or plan's head, and its clauses.
+/// The first term of a kernel's or plan's header, and its clauses.
 pub(super) fn header(s: &Statement) -> Read<(&Expr, &[Expr])> {
     if !s.results.is_empty() || !s.outs.is_empty() || !s.types.is_empty() || s.loc.is_some() {
         return fail(codes::FORM, s.place, "a head has a name and clauses alone");
@@ -146,7 +145,7 @@ pub(super) fn global(e: &Expr) -> Read<String> {
     }
 }
 
-/// The description of a kernel: `computes(scan, axis=1)`.
+/// Parses the description of a kernel: `computes(scan, axis=1)`.
 pub(super) fn computes(args: &[Phrase], place: TextSpan) -> Read<Compute> {
     let named = |n: usize, name: &str| match args.get(n).and_then(read::named) {
         Some((own, [value])) if own == name => Ok(value),
@@ -173,7 +172,7 @@ pub(super) fn words(args: &[Phrase]) -> Read<Vec<String>> {
     args.iter().map(|p| form(read::word(form(read::single(p))?)).map(str::to_string)).collect()
 }
 
-/// `state "k" : f32[12, 64]`
+/// Parses `state "k" : f32[12, 64]`.
 pub(super) fn state(s: &Statement) -> Read<StateDecl> {
     let name = form(read::text(only(&s.args, s.place)?))?.to_string();
     match s.types.as_slice() {
@@ -182,7 +181,7 @@ pub(super) fn state(s: &Statement) -> Read<StateDecl> {
     }
 }
 
-/// `param "h.*.w"[12] : f32[768]`
+/// Parses `param "h.*.w"[12] : f32[768]`.
 pub(super) fn param(s: &Statement) -> Read<ParamDecl> {
     let e = only(&s.args, s.place)?;
     let (name, counts) = match &e.kind {

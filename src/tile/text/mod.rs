@@ -1,7 +1,7 @@
-//! The text form of the tile IR: [`print`] writes it, [`parse`] reads it back.
+//! The text form of the tile IR: printed by [`print`], parsed by [`parse`].
 //!
-//! The syntax is that of [`crate::irtext`]: a module is a list of statements, one per line, those of kernels and plans in
-//! braces. Unnamed values and blocks are numbered in the order of the text.
+//! The syntax is that of [`crate::irtext`]: a module is a list of statements, one per line; bodies
+//! of kernels and plans are in braces. Unnamed values and blocks are numbered in textual order.
 //!
 //! ```text
 //! module "gpt2.attn"

@@ -1,10 +1,10 @@
-//! The parser: a text as a module.
+//! The parser of the text form.
 //!
-//! In: a text. Out: the module, with the span of each part of it, or every error found. Types are taken as they are written;
-//! the verifier checks them, and its errors are shown at these spans.
+//! In: a text. Out: the module, with the span of each part, or all errors found. Declared types are
+//! accepted as written; the verifier checks them, and reports its errors at these spans.
 //!
-//! A body is read twice: first every block, value and instruction gets its number, then the lines are parsed. So a line may
-//! refer to what is below it; the verifier checks dominance.
+//! A body is processed twice: first every block, value and instruction gets its number, then the
+//! lines are parsed. So a line may refer to later ones; the verifier checks dominance.
 
 use std::collections::BTreeMap;
 
@@ -27,19 +27,19 @@ use crate::tile::{
     PlanVariant, Role, SlotData, State, Terminator, Type, Value,
 };
 
-/// What a text says.
+/// Result of parsing.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
     /// The module.
     pub module: Module,
-    /// What is where in the text.
+    /// The span of each thing in the text.
     pub places: Vec<(Anchor, Span)>,
 }
 
-/// Reads a text; `file` is the handle that the diagnostics' places carry.
+/// Parses a text; `file` is used in the locations of diagnostics.
 ///
 /// # Errors
-/// Everything that is wrong with the text.
+/// All errors in the text.
 pub fn parse(text: &str, file: FileId) -> Result<Parsed, Diagnostics> {
     let mut p = Parser { file, out: Parsed::default(), errors: Diagnostics::new(), owner: Owner::Module };
     match irtext::parse(text) {
@@ -55,7 +55,7 @@ struct Item<'a> {
     statement: &'a Statement,
 }
 
-/// A body whose blocks and values have their numbers.
+/// A body whose blocks and values have been numbered.
 struct Skeleton<'a> {
     body: Body,
     names: Names,
@@ -94,7 +94,7 @@ impl Parser {
         self.out.places.push((Anchor { owner: self.owner, at }, span));
     }
 
-    /// The place of a statement without its body.
+    /// The location of a statement without its body.
     fn head_place(s: &Statement) -> TextSpan {
         match (&s.body, s.args.last()) {
             (Some(_), Some(p)) => TextSpan { end: p.place.end, ..s.place },
@@ -211,7 +211,7 @@ impl Parser {
                 }
                 "cpu" => {
                     let e = only(args, c.place)?;
-                    // A CPU without a name is a string that lists its features.
+                    // A CPU without a name is written as a string with its features.
                     let word = form(read::word(e).or_else(|complaint| read::text(e).map_err(|_| complaint)))?;
                     let Some(cpu) = Cpu::from_name(word) else {
                         return fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no kind of CPU"));
@@ -232,7 +232,7 @@ impl Parser {
                 other => return fail(codes::UNKNOWN_NAME, c.place, format!("`{other}` is no clause of a kernel")),
             }
         }
-        // Buffers may have any symbols; types of parameters name no values.
+        // Buffers may use any symbols; types of parameters refer to no values.
         for (value, p) in waiting {
             let (mode, ty, aligned) = types::parameter(p)?;
             body.set_ty(value, ty);
@@ -272,7 +272,7 @@ impl Parser {
         Ok(plan)
     }
 
-    /// A new value that is in a list; its type is read later.
+    /// Defines a value in a list; its type is parsed later.
     fn define(&mut self, body: &mut Body, names: &mut Names, p: &Phrase) -> Read<Value> {
         let [e] = p.terms.as_slice() else { return fail(codes::FORM, p.place, "`%name: type` belongs here") };
         let v = body.add_param(Type::Index);
@@ -323,7 +323,7 @@ impl Parser {
         k.body
     }
 
-    /// Numbers for blocks, instructions and values.
+    /// Numbers blocks, instructions and values.
     fn skeleton<'a>(&mut self, lines: &'a [Line], k: &mut Skeleton<'a>) {
         let mut current: Option<(Block, bool)> = None;
         for line in lines {
@@ -377,7 +377,7 @@ impl Parser {
             let e = TextError::new(b.place, format!("^{} is defined twice", b.name));
             self.error((codes::DEFINED_TWICE, e));
         }
-        // `bb1` is what a block without a name is called.
+        // `bb1` is the default name of a block.
         if b.name != format!("bb{}", k.body.layout.len() - 1) {
             k.body.block_mut(block).name = b.name.clone();
         }
@@ -393,7 +393,7 @@ impl Parser {
         block
     }
 
-    /// A number for an instruction, its result, and the contents of its braces.
+    /// Numbers an instruction, its result, and the contents of its braces.
     fn number<'a>(&mut self, s: &'a Statement, k: &mut Skeleton<'a>) -> Option<Inst> {
         if s.results.len() > 1 {
             self.error((codes::FORM, TextError::new(s.place, "an operation has one result at most")));

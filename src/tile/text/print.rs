@@ -1,6 +1,7 @@
-//! The printer: a module as canonical text.
+//! The printer of the text form.
 //!
-//! In: any module, a broken one too (the verifier shows it with its errors). Out: the text, and the line of each thing.
+//! In: any module, even an invalid one (the verifier shows it with its errors). Out: the text, and
+//! the line of each thing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,8 +18,8 @@ use crate::tile::{
     Space, State, Terminator, TileType, Type, Value, row_major,
 };
 
-/// Columns at which types and places start, where the line is shorter. They are fixed, so that a changed line changes
-/// no other.
+/// Columns at which types and locations start, if the line is shorter. They are fixed, so that a
+/// changed line does not affect others.
 const TYPE_COLUMN: usize = 44;
 const LOC_COLUMN: usize = 88;
 
@@ -33,7 +34,7 @@ pub enum Owner {
     Plan(usize),
 }
 
-/// A thing in a module that an error can be about.
+/// A thing in a module that an error can refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// What it belongs to.
@@ -42,15 +43,15 @@ pub struct Anchor {
     pub at: At,
 }
 
-/// A text with the lines of what it shows.
+/// A text with the line of each thing in it.
 pub type Printed = crate::irtext::Printed<Anchor>;
 
-/// The canonical text of a module.
+/// Prints a module.
 pub fn print(module: &Module) -> String {
     print_with_anchors(module).text
 }
 
-/// The text of a module and the line of each thing in it.
+/// Prints a module; returns the line of each thing in it too.
 pub fn print_with_anchors(module: &Module) -> Printed {
     let mut p = Printer::new(&module.files);
     p.text(&format!("module {}", quoted(&module.name)));
@@ -107,21 +108,21 @@ pub fn print_with_anchors(module: &Module) -> Printed {
     p.out
 }
 
-/// The text of one kernel; `files` are the module's.
+/// Prints one kernel; `files` are the module's.
 pub fn print_kernel(kernel: &Kernel, files: &[String]) -> String {
     let mut p = Printer::new(files);
     p.kernel(kernel);
     p.out.text
 }
 
-/// The text of one plan; `files` are the module's.
+/// Prints one plan; `files` are the module's.
 pub fn print_plan(plan: &Plan, files: &[String]) -> String {
     let mut p = Printer::new(files);
     p.plan(plan);
     p.out.text
 }
 
-/// The text of one kernel or plan of a module; empty where there is none at this place.
+/// Prints one kernel or plan of a module; empty if it does not exist.
 pub fn print_part(module: &Module, part: Part) -> String {
     match part {
         Part::Kernel(n) => module.kernels.get(n).map(|k| print_kernel(k, &module.files)),
@@ -130,14 +131,15 @@ pub fn print_part(module: &Module, part: Part) -> String {
     .unwrap_or_default()
 }
 
-/// Each instruction of a kernel in one line, without its place, called as in the kernel's text; of a run its head.
+/// Each instruction of a kernel in one line, without its location, with names as in the kernel's
+/// text; for a run, only its header.
 pub(crate) fn lines_of_kernel(kernel: &Kernel) -> BTreeMap<Inst, String> {
     let mut p = Printer::new(&[]);
     p.kernel(kernel);
     lines_of(&p.out)
 }
 
-/// What the text of a kernel calls its values, without the `%`.
+/// The names of a kernel's values in its text, without `%`.
 pub(crate) fn names_of_kernel(kernel: &Kernel) -> SecondaryMap<Value, String> {
     let mut names = Names::of_parameters(kernel);
     names.give_all(&kernel.body);
@@ -150,7 +152,7 @@ pub(crate) fn head_of_kernel(kernel: &Kernel) -> String {
     text.lines().next().unwrap_or_default().trim_end_matches(" {").to_string()
 }
 
-/// Each instruction of a plan in one line, as [`lines_of_kernel`] gives those of a kernel.
+/// Each instruction of a plan in one line, as in [`lines_of_kernel`].
 pub(crate) fn lines_of_plan(plan: &Plan) -> BTreeMap<Inst, String> {
     let mut p = Printer::new(&[]);
     p.plan(plan);
@@ -171,7 +173,7 @@ fn lines_of(printed: &Printed) -> BTreeMap<Inst, String> {
     insts.collect()
 }
 
-/// A message in which values are called by their numbers, with the names that the text gives them.
+/// Replaces value numbers in a message by the names in the text.
 pub(crate) fn with_names(message: &str, owner: Owner, module: &Module) -> String {
     let mut names;
     match owner {
@@ -209,12 +211,12 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Can this be written after `%` or `^` without being taken for a number?
+/// Is this a valid name after `%` or `^`, rather than a number?
 pub(super) fn is_name(s: &str) -> bool {
     s.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_') && !s.bytes().all(|c| c.is_ascii_digit())
 }
 
-/// Names of values and blocks in the order of the text.
+/// Names of values and blocks, in textual order.
 #[derive(Default)]
 struct Names {
     values: SecondaryMap<Value, String>,
@@ -234,7 +236,7 @@ impl Names {
         names
     }
 
-    /// Names everything that the blocks make. Types may name values of blocks that come later in the text.
+    /// Names everything that the blocks define. Types may refer to values of later blocks.
     fn give_all(&mut self, body: &Body) {
         for b in &body.layout {
             for v in &body.block(*b).args {
@@ -243,7 +245,7 @@ impl Names {
             for i in &body.block(*b).insts {
                 self.give_result(body, *i);
                 if let Op::Run { insts, .. } = &body.inst(*i).op {
-                    // A run does not hold runs; a broken body must not make this endless.
+                    // A run must not contain runs; in an invalid body this would recurse endlessly.
                     insts.iter().for_each(|i| self.give_result(body, *i));
                 }
             }
@@ -275,7 +277,7 @@ impl Names {
 
     fn value(&self, v: Value) -> String {
         let name = &self.values[v];
-        // A value of another body, or one that is never made: what only a broken body has.
+        // A value of another body, or one without a definition, which only an invalid body has.
         if name.is_empty() { format!("%unknown{}", v.as_u32()) } else { format!("%{name}") }
     }
 
@@ -339,7 +341,7 @@ impl Printer<'_> {
         self.line += 1;
     }
 
-    /// Ends a line that shows something, with its place.
+    /// Ends a line about something, with its location.
     fn end(&mut self, at: At, loc: Loc) {
         self.mark(at);
         self.place(loc);
@@ -350,7 +352,7 @@ impl Printer<'_> {
         self.out.lines.push((Anchor { owner: self.owner, at }, self.line));
     }
 
-    /// Blanks up to a column, one at least.
+    /// Pads with spaces up to a column, at least one.
     fn pad(&mut self, column: usize) {
         let text = &mut self.out.text;
         let start = text.rfind('\n').map_or(0, |i| i + 1);
@@ -566,7 +568,7 @@ impl Printer<'_> {
     }
 }
 
-/// A buffer without the word that begins its type.
+/// A buffer type without its first keyword.
 fn buffer(b: &BufferType) -> String {
     let strides =
         if b.strides == row_major(&b.shape) { String::new() } else { format!(" strides[{}]", list(&b.strides)) };

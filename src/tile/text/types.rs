@@ -1,4 +1,4 @@
-//! Reading types.
+//! Parser of types.
 
 use super::forms::{Names, Read, fail, form};
 use crate::diagnostics::codes::ir as codes;
@@ -18,7 +18,7 @@ fn is_word(e: &Expr, word: &str) -> bool {
     matches!(&e.kind, ExprKind::Word(w) if w == word)
 }
 
-/// An extent: `64`, `%n<=64`.
+/// Parses an extent: `64`, `%n<=64`.
 pub(super) fn extent(e: &Expr, names: &Names) -> Read<Extent> {
     match &e.kind {
         ExprKind::Compare(CompareKind::Le, v, max) => {
@@ -28,7 +28,7 @@ pub(super) fn extent(e: &Expr, names: &Names) -> Read<Extent> {
     }
 }
 
-/// A type from its terms.
+/// Parses a type from its terms.
 pub(super) fn ty(terms: &[Expr], place: TextSpan, names: &Names) -> Read<Type> {
     match terms {
         [e] if is_word(e, "index") => Ok(Type::Index),
@@ -64,7 +64,7 @@ fn queue(args: &[Phrase], place: TextSpan) -> Read<Queue> {
     }
 }
 
-/// `tile f32[64, %n<=64] @l1(0)`
+/// Parses `tile f32[64, %n<=64] @l1(0)`.
 fn tile(terms: &[Expr], place: TextSpan, names: &Names) -> Read<TileType> {
     let [head, shape, rest @ ..] = terms else { return fail(codes::FORM, place, "a tile type belongs here") };
     let (true, ExprKind::Index(elem, extents)) = (is_word(head, "tile"), &shape.kind) else {
@@ -112,7 +112,7 @@ fn space(e: &Expr) -> Read<Space> {
     }
 }
 
-/// `f32[S, 64] strides[64, 1]`
+/// Parses `f32[S, 64] strides[64, 1]`.
 fn buffer(terms: &[Expr], place: TextSpan) -> Read<BufferType> {
     let (shape, strides): (&Expr, Option<&Expr>) = match terms {
         [a] => (a, None),
@@ -133,7 +133,8 @@ fn buffer(terms: &[Expr], place: TextSpan) -> Read<BufferType> {
     Ok(BufferType { elem: t.elem, shape: t.shape, strides })
 }
 
-/// A parameter of a kernel: `%x: in f32[S]`, `%x: in f32[S] aligned`, `%n: index`. The last is whether it is aligned.
+/// Parses a parameter of a kernel: `%x: in f32[S]`, `%x: in f32[S] aligned`, `%n: index`. The last
+/// result is whether it is aligned.
 pub(super) fn parameter(p: &Phrase) -> Read<(Option<ParamMode>, Type, bool)> {
     match p.types.as_slice() {
         [e] if is_word(e, "index") => Ok((None, Type::Index, false)),

@@ -1,4 +1,5 @@
-//! Checks of every body: structure, dominance, types, jumps, symbols, where operations may stand.
+//! Checks of all bodies: structure, dominance, types, jumps, symbols, and where operations may
+//! occur.
 
 use std::collections::BTreeSet;
 
@@ -184,7 +185,7 @@ impl Checker<'_, '_> {
             self.sink.error(At::Inst(i), format!("{name}: the module has no site {site}"));
         }
         if let Op::Plan(PlanOp::View { .. }) = data.op {
-            // What is accessed is what is done with the window.
+            // A window's accesses are those of its users.
         } else if let Some(b) = data.op.accessed().and_then(|at| data.operands.get(at)) {
             accesses.push((i, *b, matches!(data.op, Op::Store { .. })));
         }
@@ -232,7 +233,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rule 4: what a run makes is used where it is.
+    /// Rule 4: results in a run's registers are used only inside it.
     fn misplaced(&self, v: Value, run: Option<Inst>, definitions: &Definitions) -> Option<String> {
         let home = definitions.holder(v)?;
         let reduced = self.body.def_inst(v).is_some_and(|d| matches!(d.op, Op::Reduce { .. }));

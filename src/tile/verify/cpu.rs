@@ -1,5 +1,5 @@
-//! Checks of kernels that work in runs, for a CPU or a GPU: spaces of tiles, runs, and that nothing in scratch is overwritten while it is
-//! live.
+//! Checks of kernels that work in runs, for a CPU or a GPU: memory spaces of tiles, runs, and that
+//! live scratch tiles are not overwritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,8 @@ pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
     right_operands(body, sink);
 }
 
-/// Rule 16: what is widened where it is used is the right operand of `dot` alone, or the left one of pairs of steps.
+/// Rule 16: operands that are widened on use may only be the right operand of `dot`, or the left
+/// one with pairs of k indices.
 fn right_operands(body: &Body, sink: &mut Sink) {
     let is_window = |d: &InstData| {
         let buffer = d.operands.first().and_then(|b| body.ty(*b).buffer());
@@ -79,7 +80,7 @@ pub(super) fn scheduled(k: &Kernel, level: Cpu, sink: &mut Sink) {
     right_operands(&k.body, sink);
 }
 
-/// The same of a kernel for a GPU: its scratch is the shared memory of a block.
+/// The same for a GPU kernel: its scratch is the shared memory of a block.
 pub(super) fn scheduled_in_blocks(k: &Kernel, sink: &mut Sink) {
     let before = sink.list.len();
     let mut c = Checker { k, body: &k.body, level: None, sink };
@@ -92,12 +93,12 @@ pub(super) fn scheduled_in_blocks(k: &Kernel, sink: &mut Sink) {
 struct Checker<'a, 's> {
     k: &'a Kernel,
     body: &'a Body,
-    /// The CPU; none for a GPU.
+    /// The CPU; `None` for a GPU.
     level: Option<Cpu>,
     sink: &'s mut Sink,
 }
 
-/// Bytes of scratch that a tile takes, if it is there: from, to.
+/// Byte range of a tile in scratch, if it is there.
 fn range(t: &TileType) -> Option<(u64, u64)> {
     match t.space {
         Space::L1(offset, _) => {
@@ -109,7 +110,7 @@ fn range(t: &TileType) -> Option<(u64, u64)> {
     }
 }
 
-/// What a tile with padded rows is for.
+/// Restriction on tiles with padded rows.
 const RUNS_ALONE: &str = "a tile with padded rows is made and read by runs alone";
 
 fn is_padded(t: &TileType) -> bool {
@@ -149,7 +150,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// A run reduces along one axis.
+    /// A run reduces along a single axis.
     fn one_axis(&mut self, run: Inst, insts: &[Inst]) {
         let axes = insts.iter().filter_map(|k| match self.body.inst(*k).op {
             Op::Reduce { axis, .. } => Some(axis),
@@ -227,7 +228,8 @@ impl Checker<'_, '_> {
                     self.sink.error(At::Inst(i), "window: the tile is `@window`");
                 }
                 let buffer = data.operands.first().and_then(|b| self.body.ty(*b).buffer());
-                // Products on a GPU convert what they read to the type of computation; those on a CPU only `bf16`.
+                // Matmuls on a GPU convert operands to their computation type; those on a CPU only
+                // `bf16`.
                 if let (Some(b), Some(t), Some(_)) = (buffer, &result, self.level)
                     && b.elem != t.elem
                     && b.elem != Elem::BF16
@@ -242,14 +244,15 @@ impl Checker<'_, '_> {
                 if self.level.is_some() && !dense(rows) && !dense(cols) {
                     self.sink.error(At::Inst(i), "window: neighbours along one axis lie side by side");
                 }
-                // That the buffer is not written follows from its being `in`: rule 9 and this.
+                // By rule 9, a buffer with mode `in` is not written.
                 let mode = data.operands.first().and_then(|b| self.k.params.iter().find(|p| p.value == *b));
                 if mode.is_none_or(|p| p.mode != crate::tile::ParamMode::In) {
                     self.sink.error(At::Inst(i), "window: the buffer is `in`");
                 }
             }
             Op::Store { .. } => self.sink.error(At::Inst(i), "store: work on elements stands in a run"),
-            // Of indices and scalars they may stand anywhere. Those of a GPU and of plans are refused before.
+            // Indices and scalars may occur anywhere. Operations of GPUs and of plans were rejected
+            // before.
             Op::Const(_)
             | Op::DimValue(_)
             | Op::Unary(_)
@@ -276,14 +279,15 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rule 16: what a product reads in place on its right, it reads in full vectors, inside of the buffer's columns.
+    /// Rule 16: a matmul's right operand in place is read in full vectors, within the buffer's
+    /// columns.
     fn right_in_place(&mut self, i: Inst) {
         let Some(level) = self.level else { return };
         let right = self.body.inst(i).operands.get(1).and_then(|v| self.body.def_inst(*v));
         let Some(InstData { op, operands, result: Some(v), .. }) = right else { return };
         let ([from, indices @ ..], Some(t)) = (operands.as_slice(), self.tile(*v)) else { return };
         let Some(buffer) = self.body.ty(*from).buffer() else { return };
-        // The axes where it begins at 0; along the first of them its columns are.
+        // The axes on which it begins at 0; its columns must be along the first of them.
         let rank = buffer.shape.len();
         let axes = match op {
             Op::LoadPairs => rank.saturating_sub(2)..rank,
@@ -304,7 +308,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rule 13: a product's mode.
+    /// Rule 13: the mode of a matmul.
     fn mode(&mut self, i: Inst, mode: Option<DotMode>) {
         let Some(mode) = mode else {
             return self.sink.error(At::Inst(i), "dot: a scheduled product has a mode");
@@ -381,7 +385,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rule 14: liveness of what is in scratch, backwards through each block.
+    /// Rule 14: liveness of scratch tiles, backwards through each block.
     fn overlaps(&mut self) {
         let live_out = live_at_ends(self.body);
         for b in &self.body.layout {
@@ -408,7 +412,7 @@ impl Checker<'_, '_> {
                 }
                 live.extend(read);
             }
-            // What goes in: arguments are there together with whatever else is live.
+            // At the start of a block, arguments are live together with everything else.
             let args: Vec<Value> =
                 data.args.iter().filter(|v| self.tile(**v).and_then(range).is_some()).copied().collect();
             for (n, a) in args.iter().enumerate() {
@@ -428,28 +432,29 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// May an operation write `v` over `o`, which it reads?
+    /// May an operation write `v` over its operand `o`?
     fn in_place(&self, at: Inst, v: Value, o: Value) -> bool {
         let (Some(a), Some(b)) = (self.tile(v), self.tile(o)) else { return false };
         let data = self.body.inst(at);
         let place = a.space == b.space && a.cols == b.cols && a.element_bytes() == b.element_bytes();
         let same = place && a.rows == b.rows;
         match data.op {
-            // Only the accumulator is read where the result is written.
+            // Only the accumulator is read at the position where the result is written.
             Op::Dot { .. } => {
                 same && data.operands.get(2) == Some(&o) && data.operands.iter().filter(|x| **x == o).count() == 1
             }
-            // Written when the row, or the column, has been read.
+            // Written after the row, or the column, has been read.
             Op::Reduce { .. } => same,
             Op::Element | Op::Transpose => false,
-            // A pair is written when its rows have been read, over rows that were read already.
+            // A pair is written after its rows have been read, over rows that were read before.
             Op::PairRows => place,
-            // At each place of the iteration space everything is read before anything is written.
+            // At each position of the iteration space, everything is read before anything is
+            // written.
             _ => same && self.run_of(at) == Some((a.rows, a.cols)),
         }
     }
 
-    /// The extents of the run that holds an instruction.
+    /// The extents of the run that contains an instruction.
     fn run_of(&self, i: Inst) -> Option<(Extent, Extent)> {
         let mut all = self.body.layout.iter().flat_map(|b| &self.body.block(*b).insts);
         all.find_map(|k| match &self.body.inst(*k).op {
@@ -459,8 +464,8 @@ impl Checker<'_, '_> {
     }
 }
 
-/// What an instruction writes to scratch, each with the instruction that does, and what it reads there that was made
-/// before it.
+/// The scratch tiles that an instruction writes, each with the writing instruction, and the earlier
+/// scratch tiles that it reads.
 fn effects(body: &Body, i: Inst) -> (Vec<(Inst, Value)>, BTreeSet<Value>) {
     let in_scratch = |v: &Value| body.ty(*v).tile().and_then(range).is_some();
     let mut made = Vec::new();
@@ -478,7 +483,7 @@ fn effects(body: &Body, i: Inst) -> (Vec<(Inst, Value)>, BTreeSet<Value>) {
     (made, read)
 }
 
-/// The tiles in scratch that are needed after each block, jump arguments not among them.
+/// The scratch tiles that are live after each block, without jump arguments.
 fn live_at_ends(body: &Body) -> BTreeMap<Block, BTreeSet<Value>> {
     let in_scratch = |v: &Value| body.ty(*v).tile().and_then(range).is_some();
     let mut live_in: BTreeMap<Block, BTreeSet<Value>> = BTreeMap::new();

@@ -25,7 +25,7 @@ pub(super) fn module(module: &Module, sink: &mut Sink) {
     }
 }
 
-/// Checks a plan, whose body is in order, against its declaration.
+/// Checks a plan, whose body is well formed, against its declaration.
 pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
     let dims = e.run_time_dims();
     if plan.symbols != dims {
@@ -66,8 +66,8 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
     }
 }
 
-/// What lies in a tap's buffer: for the arrays of layers and loops the value, or whether it was written; for the arrays of
-/// layers whether it is requested.
+/// The type of a tap's buffer: over the arrays of layers and loops, the value, or whether it was
+/// written; over the arrays of layers, whether it is requested.
 fn tap_type(t: &TapDecl, part: TapPart) -> TensorType {
     match part {
         TapPart::Data => TensorType::new(t.ty.elem, [t.extents.as_slice(), &t.ty.shape].concat()),

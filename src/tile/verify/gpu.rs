@@ -1,4 +1,5 @@
-//! Checks of kernels for a GPU: spaces of tiles, the shapes of matrix units, asynchronous operations.
+//! Checks of GPU kernels: memory spaces of tiles, shapes supported by the matrix units,
+//! asynchronous operations.
 
 mod flow;
 
@@ -16,7 +17,7 @@ use crate::tile::{
 pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) {
     let before = sink.list.len();
     block(warps, sink);
-    // The other rules divide by what a block has.
+    // The other rules divide by properties of the block.
     if sink.list.len() != before {
         return;
     }
@@ -39,14 +40,15 @@ pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) 
     }
 }
 
-/// The size of a block.
+/// Checks the size of a block.
 fn block(warps: u32, sink: &mut Sink) {
     if !(1..=32).contains(&warps) {
         sink.error(At::Head, format!("a block has 1 to 32 warps, not {warps}"));
     }
 }
 
-/// The size of a block that works in runs: its threads are divided into rows and columns by powers of 2.
+/// The size of a block that works in runs: its threads are divided into rows and columns by powers
+/// of 2.
 pub(super) fn block_of_runs(warps: u32, sink: &mut Sink) {
     block(warps, sink);
     if !warps.is_power_of_two() && warps != 0 {
@@ -64,14 +66,14 @@ struct Checker<'a, 's> {
 
 const ONE: Extent = Extent::Static(1);
 
-/// Bytes of a tile in shared memory.
+/// Size of a tile in shared memory.
 fn bytes(t: &TileType) -> u64 {
     let n = |e: Extent| e.capacity().max(0).unsigned_abs();
     t.elem.size().saturating_mul(n(t.rows)).saturating_mul(n(t.cols))
 }
 
 impl Checker<'_, '_> {
-    /// Rule 18: a space that fits the type.
+    /// Rule 18: a memory space that suits the type.
     fn place(&mut self, at: At, ty: &Type) {
         let message = match ty {
             Type::Index | Type::Scalar(_) | Type::Buffer(_) => return,
@@ -154,13 +156,13 @@ impl Checker<'_, '_> {
                         (true, false) => Fragment::Col,
                         (false, false) | (true, true) => Fragment::Acc,
                     };
-                    // An accumulator of products by integers begins with a number.
+                    // An accumulator of matmuls by integers is initialised with a constant.
                     let begins = data.op == Op::Full && t.space == Space::Fragment(Fragment::Quads);
                     if t.space != Space::Fragment(layout) && !begins {
                         wrong(format!("makes `@fragment({})`", layout.name()));
                     }
                 }
-                // Whether something holds for any row, all warps ask together.
+                // Whether any row satisfies something is evaluated by all warps together.
                 let asks = matches!(data.op, Op::Reduce { kind: ReduceKind::Any, .. });
                 let first = data.operands.first().and_then(|v| self.body.ty(*v).any_tile());
                 let of_rows = asks && first.is_some_and(|t| t.space == Space::Fragment(Fragment::Row));
@@ -286,7 +288,7 @@ impl Checker<'_, '_> {
                 }
             }
             GpuOp::RingRelease => {
-                // The tile is one that this ring gave.
+                // The tile must come from this ring.
                 let ring = data.operands.first();
                 let from = data.operands.get(1).and_then(|v| self.body.def_inst(*v));
                 if !from.is_some_and(|d| d.op == Op::Gpu(GpuOp::RingWait) && d.operands.first() == ring) {
@@ -311,8 +313,8 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// What is wrong with a copy in chunks of 16 bytes: its columns lie side by side, everything else at multiples of a chunk; where
-    /// threads copy, the first column too.
+    /// Errors in a copy in 16-byte chunks: its columns must be contiguous, all other strides
+    /// multiples of a chunk; and if threads copy, the first column too.
     fn chunks(&self, i: Inst, cols: Option<usize>, by_threads: bool) -> Option<String> {
         let data = self.body.inst(i);
         let b = data.operands.get(1).and_then(|v| self.body.ty(*v).buffer())?;
@@ -328,7 +330,7 @@ impl Checker<'_, '_> {
             .then(|| format!("the first column is not proved a multiple of {chunk} elements, {CHUNK} bytes"))
     }
 
-    /// The shape of a product: whole tiles of the unit.
+    /// The shape of a matmul: whole tiles of the matrix unit.
     fn unit(&mut self, i: Inst, rows: i64, cols: i64, exact: bool) {
         let data = self.body.inst(i);
         let (Some(a), Some(acc)) = (
@@ -338,7 +340,7 @@ impl Checker<'_, '_> {
             return;
         };
         let (m, n, k) = (acc.rows.capacity(), acc.cols.capacity(), a.cols.capacity());
-        // A step of the unit has 32 bytes of a row.
+        // A k step of the unit covers 32 bytes of a row.
         let step = if a.elem == Elem::F32 { 8 } else { 16 };
         let whole = if exact { m == rows && n <= 256 } else { m % rows == 0 };
         if !whole || n % cols != 0 || k % step != 0 {
@@ -350,7 +352,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rule 20: places in shared memory.
+    /// Rule 20: offsets in shared memory.
     fn shared(&mut self) {
         let mut taken: Vec<(u64, u64)> = Vec::new();
         for (_, i, data) in self.body.insts() {
@@ -407,7 +409,7 @@ impl Checker<'_, '_> {
             if registers > 65_536 {
                 self.sink.error(at, format!("the roles take {registers} registers of 65536"));
             }
-            // Warps that have separated do not synchronise again, and do not separate further.
+            // Warps that have diverged do not synchronise again, and do not diverge further.
             let mut seen = vec![];
             let mut next: Vec<Block> = roles.iter().map(|r| r.target.block).collect();
             while let Some(n) = next.pop() {

@@ -1,9 +1,11 @@
-//! Checks of kernels for a GPU that launch others: one launch that stands for many, whose blocks meet between them.
+//! Checks of GPU kernels that launch others: a single launch that replaces many, with grid barriers
+//! between them.
 //!
-//! Its blocks all do the same, each for itself: indices, scalars, control flow. Only the points of what it launches are divided
-//! among them. So that no block waits for one that went another way, nothing here may depend on which block it is: the grid says how
-//! many blocks have something to do, and its index is not used. Whether a barrier stands between two launches of which one needs
-//! what the other leaves is not checked, as races are not; the simulator of PTX reports where one is missing.
+//! Its blocks all execute the same control flow, indices and scalars. Only the points of the
+//! launched kernels are distributed among them. So that all blocks reach the same barriers, nothing
+//! here may depend on the block: the grid says how many blocks have work, and its index is not
+//! used. Missing barriers between dependent launches are not detected, as races are not; the PTX
+//! simulator reports them.
 
 use super::Sink;
 use super::plan;

@@ -1,4 +1,4 @@
-//! Checks of plans: launches, slots, taps and parameters refer to declarations that exist.
+//! Checks of plans: launches, slots, taps and parameters refer to existing declarations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::tile::{
     Block, Body, BufferType, Module, Op, Param, ParamMode, Plan, PlanOp, PlanVariant, TapPart, Type, Value,
 };
 
-/// The most bytes of packed weights.
+/// Maximum size of packed weights.
 const MAX_PACKED: u64 = 1 << 48;
 
-/// Checks a plan whose body is in order.
+/// Checks a plan whose body is well formed.
 #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
     for (_, i, data) in plan.body.insts() {
@@ -86,7 +86,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                     }
                 }
             },
-            // Those of kernels are refused before; of the others there is nothing more to check.
+            // Operations of kernels were rejected before; the others need no further checks.
             Op::Const(_)
             | Op::DimValue(_)
             | Op::Unary(_)
@@ -138,7 +138,8 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
     }
 }
 
-/// Rule 21: does a launch give a kernel what it takes? `params` are those of the kernel that launches it, if one does.
+/// Rule 21: does a launch pass what a kernel requires? `params` are those of the launching kernel,
+/// if there is one.
 pub(super) fn launch(
     module: &Module,
     body: &Body,
@@ -169,7 +170,7 @@ pub(super) fn launch(
     errors
 }
 
-/// Rule 28: where dimensions have their values.
+/// Rule 28: where dimensions are bound.
 fn lengths(module: &Module, plan: &Plan, sink: &mut Sink) {
     if plan.lengths().next().is_none() {
         return;
@@ -210,7 +211,7 @@ fn lengths(module: &Module, plan: &Plan, sink: &mut Sink) {
     }
 }
 
-/// Rule 25: the packed area is what lies in it.
+/// Rule 25: the packed area is as large as its contents.
 pub(super) fn packed_area(module: &Module, sink: &mut Sink) {
     let ends = module.plans.iter().flat_map(|p| {
         p.body.insts().filter_map(|(_, _, d)| {
@@ -228,7 +229,7 @@ pub(super) fn packed_area(module: &Module, sink: &mut Sink) {
 
 /// Is a buffer in the packed area, through views?
 fn is_packed(plan: &Plan, mut v: Value) -> bool {
-    // Each step goes to an earlier instruction of a body that is in order.
+    // Each step goes to an earlier instruction of a well-formed body.
     while let Some(d) = plan.body.def_inst(v) {
         match (&d.op, d.operands.first()) {
             (Op::Plan(PlanOp::Packed { .. }), _) => return true,
@@ -239,7 +240,7 @@ fn is_packed(plan: &Plan, mut v: Value) -> bool {
     false
 }
 
-/// Bytes from a buffer's first element to the end of its last, if all is known.
+/// Bytes from a buffer's first element to the end of its last, if all is constant.
 fn span(b: &BufferType) -> Option<u64> {
     let mut last = 0i64;
     for (d, s) in b.shape.iter().zip(&b.strides) {

@@ -1,7 +1,8 @@
 //! Compiles a regular expression.
 //!
-//! In: a pattern, which `fancy-regex` parses, and `regex-syntax` its classes. Out: a [`Pattern`], or the name of an unsupported
-//! construct. As in Oniguruma, which the `tokenizers` library uses, `^` and `$` match at line boundaries.
+//! In: a pattern, parsed by `fancy-regex`, with classes parsed by `regex-syntax`. Out: a
+//! [`Pattern`], or the name of an unsupported construct. As in Oniguruma, which the `tokenizers`
+//! library uses, `^` and `$` match at line boundaries.
 
 use super::{Assert, Inst, Pattern, Set};
 use crate::tokenizer::budget::Budget;
@@ -10,7 +11,8 @@ use regex_syntax::hir::{Class, HirKind};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The longest pattern in bytes, the most instructions, and the most characters in a lookbehind.
+/// Maximum length of a pattern in bytes, number of instructions, and number of characters in a
+/// lookbehind.
 const LONGEST: usize = 1 << 14;
 const MOST_INSTRUCTIONS: usize = 1 << 14;
 const MOST_BEHIND: usize = 256;
@@ -19,7 +21,7 @@ const FLAGS: u32 = 1 << 5 | 1 << 1;
 
 struct Compiler<'b> {
     pattern: Pattern,
-    /// Sets by the text of their class, and whether they ignore case.
+    /// Sets by the source of their class and case-insensitivity.
     known: HashMap<(String, bool), usize>,
     /// The first slot of each group that has a back-reference.
     groups: HashMap<usize, usize>,
@@ -61,7 +63,7 @@ impl Pattern {
     }
 }
 
-/// Does it set a flag inline that Oniguruma lacks, or reads differently?
+/// Does the pattern set an inline flag that Oniguruma lacks, or interprets differently?
 fn has_flag_of_lines(text: &str) -> bool {
     text.split("(?").skip(1).any(|rest| {
         let flags = rest.split([':', ')']).next().unwrap_or_default();

@@ -1,6 +1,7 @@
-//! Forms that depend on more than names: on the lengths of axes, or on how many operands there are.
+//! Replacements that depend on shapes or on the number of operands.
 //!
-//! In: a call of a foreign function. Out: the expression, or advice in words. What only moves axes is in `moved`.
+//! In: a call of a foreign function. Out: the equivalent expression, or advice. Pure movement of
+//! axes is in `moved`.
 
 use super::super::values::Ty;
 use super::numbers::{LETTERS, axis_number, elem_of, number, piece, rank};
@@ -8,7 +9,7 @@ use super::{Call, layer_help, moved};
 use crate::shape::{Dim, Elem};
 use crate::syntax::ast::{self, ExprKind};
 
-/// The expression for a call whose form is not in the table.
+/// The replacement of a call that the table has no form for.
 pub(super) fn made(call: &Call<'_, '_>) -> Option<String> {
     let x = || call.write(0);
     match call.name {
@@ -49,7 +50,7 @@ pub(super) fn made(call: &Call<'_, '_>) -> Option<String> {
     }
 }
 
-/// Advice in words that depends on the arguments.
+/// Advice that depends on the arguments.
 pub(super) fn help(call: &Call<'_, '_>) -> Option<String> {
     match call.name {
         "layer_norm" | "rms_norm" => {
@@ -62,13 +63,13 @@ pub(super) fn help(call: &Call<'_, '_>) -> Option<String> {
         | "SelfAttention" | "GroupNorm" | "Embed" | "LayerNormalization" | "Conv1D" | "Flatten" | "Softmax"
         | "LogSoftmax" | "ELU" | "Softplus" | "Hardswish" => Some(match call.name {
             "Flatten" | "Softmax" | "LogSoftmax" | "ELU" | "Softplus" | "Hardswish" => {
-                "what has no parameters is a function, not a layer: call it where it is needed, `softmax(x)`"
+                "an operation without parameters is a function, not a layer: call it where it is needed, `softmax(x)`"
                     .to_string()
             }
             layer => layer_help(layer),
         }),
         "len" | "size" | "shape" | "ndim" | "dim" | "numel" => {
-            call.tensor(0).map(|x| format!("the shape is {}; each length is known by its name", x.shape))
+            call.tensor(0).map(|x| format!("the shape is {}; use the names of the lengths", x.shape))
         }
         "print" if made(call).is_none() => Some("name the value first: `let y = ..`, then `tap y`".to_string()),
         _ => None,
@@ -84,7 +85,7 @@ fn full(call: &Call<'_, '_>) -> Option<String> {
     Some(format!("full{elem}({value}, [{}])", dims.join(", ")))
 }
 
-/// The tensors that are joined: the parts of a list, or all arguments.
+/// The tensors that are concatenated: the elements of a list, or all arguments.
 fn parts<'e>(call: &Call<'e, '_>) -> (Vec<&'e ast::Expr>, bool) {
     match call.given.at(0).map(|first| &first.kind) {
         Some(ExprKind::List(parts) | ExprKind::Tuple(parts)) => (parts.iter().collect(), true),
@@ -101,7 +102,7 @@ fn joined(call: &Call<'_, '_>) -> Option<String> {
     (!parts.is_empty()).then(|| format!("concat({}, axis = {axis})", parts.join(", ")))
 }
 
-/// `stack([x, y], dim=0)`: each with an axis of length 1.
+/// `stack([x, y], dim=0)`: concatenates tensors with a new axis of length 1.
 fn stacked(call: &Call<'_, '_>) -> Option<String> {
     let (parts, in_list) = parts(call);
     let ty = if in_list { call.operands.first()?.parts.first()?.as_ref() } else { call.operands.first()?.ty.as_ref() };
@@ -118,12 +119,12 @@ fn stacked(call: &Call<'_, '_>) -> Option<String> {
     (!list.is_empty()).then(|| format!("concat({}, axis = {at})", list.join(", ")))
 }
 
-/// `x[.., i]` for an index of one axis.
+/// `x[.., i]`: an index for one axis.
 fn at_axis(axis: usize, index: &str) -> String {
     "0.., ".repeat(axis) + index
 }
 
-/// `flip(x, dims=[0])`: indices that count down, an axis after the other.
+/// `flip(x, dims=[0])`: descending indices, one axis after the other.
 fn flipped(call: &Call<'_, '_>) -> Option<String> {
     let tensor = call.tensor(0)?;
     let rank = rank(Some(tensor))?;
@@ -141,7 +142,7 @@ fn flipped(call: &Call<'_, '_>) -> Option<String> {
     Some(text)
 }
 
-/// `roll(x, 1, dims=0)`: the last part before the first.
+/// `roll(x, 1, dims=0)`: moves the last part to the front.
 fn rolled(call: &Call<'_, '_>) -> Option<String> {
     let tensor = call.tensor(0)?;
     let shift = call.given.get(1, &["shifts", "shift"])?;
@@ -157,7 +158,8 @@ fn rolled(call: &Call<'_, '_>) -> Option<String> {
     Some(format!("concat({}, {}, axis = {axis})", part(format!("{split}..")), part(format!("0..{split}"))))
 }
 
-/// `F.pad(x, (1, 2))`, of pairs from the last axis on; `np.pad(x, ((0, 0), (1, 2)))`, a pair for each axis.
+/// `F.pad(x, (1, 2))`, with pairs starting at the last axis; `np.pad(x, ((0, 0), (1, 2)))`, with a
+/// pair for each axis.
 fn padded(call: &Call<'_, '_>) -> Option<String> {
     let widths = match &call.given.get(1, &["pad", "pad_width", "paddings"])?.kind {
         ExprKind::List(parts) | ExprKind::Tuple(parts) => parts,
@@ -192,7 +194,7 @@ fn padded(call: &Call<'_, '_>) -> Option<String> {
     Some(text)
 }
 
-/// `tril(ones(S, S))` as `causal(S, S)`; of another tensor, as a choice by that mask.
+/// `tril(ones(S, S))` as `causal(S, S)`; for another tensor, a `where` with that mask.
 fn mask(call: &Call<'_, '_>, x: Option<String>) -> Option<String> {
     let tensor = call.tensor(0)?;
     let (_, last) = tensor.shape.split_last(2)?;
@@ -211,7 +213,8 @@ fn mask(call: &Call<'_, '_>, x: Option<String>) -> Option<String> {
     if is_ones && tensor.shape.rank() == 2 { Some(kept) } else { Some(format!("where({kept}, {}, 0)", x?)) }
 }
 
-/// `repeat_interleave(x, n, dim = 0)`: each entry `n` times, or all of them `n` times over.
+/// `repeat_interleave(x, n, dim = 0)` and `tile`: each entry `n` times, or all entries `n` times
+/// over.
 fn copies(call: &Call<'_, '_>, x: Option<String>, n: Option<String>) -> Option<String> {
     let tensor = call.tensor(0)?;
     let rank = rank(Some(tensor)).filter(|rank| rank + 1 < LETTERS.len())?;
@@ -224,7 +227,7 @@ fn copies(call: &Call<'_, '_>, x: Option<String>, n: Option<String>) -> Option<S
     if let Some(axis) = with_axis {
         return once(x?, &n?, axis_number(axis, rank)?, rank, tensor.elem, false);
     }
-    // `x.repeat(1, 2)`, `tile(x, (1, 2))`: how often, for each axis.
+    // `x.repeat(1, 2)`, `tile(x, (1, 2))`: the number of repetitions for each axis.
     let times = call.given.dims(1);
     if call.name == "repeat_interleave" || times.len() != rank {
         return None;
@@ -236,7 +239,7 @@ fn copies(call: &Call<'_, '_>, x: Option<String>, n: Option<String>) -> Option<S
     Some(text)
 }
 
-/// The entries of one axis `n` times: each of them, or all over again.
+/// Repeats the entries of one axis `n` times: each entry, or the whole axis.
 fn once(x: String, n: &str, at: usize, rank: usize, elem: Elem, over: bool) -> Option<String> {
     let names: Vec<&str> = LETTERS.into_iter().take(rank).collect();
     let (own, mut wide, mut joined) = (names.get(at).copied()?, names.clone(), names.clone());

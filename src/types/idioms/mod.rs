@@ -1,8 +1,9 @@
-//! The words of other libraries, and how what they say is written here.
+//! Names of other libraries, and the equivalent code in attn.
 //!
-//! In: the name of a function and its arguments. Out: the expressions that may be meant, in the author's own operands, of which
-//! `foreign` suggests the first that checks, and advice in words. The names and most of the forms are in `table.txt`; `forms` makes
-//! those that depend on shapes.
+//! In: the name of a function and its arguments. Out: candidate expressions with the author's own
+//! operands, of which `foreign` suggests the first that type-checks, and advice in prose.
+//! `table.txt` has the names and most replacements; `forms` generates the others, which depend on
+//! shapes.
 
 mod forms;
 mod moved;
@@ -18,18 +19,18 @@ pub(super) use numbers::all_axes;
 pub(super) use table::{AXES, WITHOUT_EFFECT, of_layer};
 pub use table::{Rule, rules};
 
-/// What to say of a foreign function.
+/// Advice about a foreign function.
 #[derive(Default)]
 pub(super) struct Advice {
-    /// What may be written in place of the call; the first that checks is.
+    /// Possible replacements of the call; the first that type-checks is used.
     pub(super) candidates: Vec<String>,
-    /// More to say.
+    /// Advice in prose.
     pub(super) helps: Vec<String>,
-    /// Has the replacement no value?
+    /// Is the replacement a statement without a value?
     pub(super) silent: bool,
 }
 
-/// Names that programs in Python have for libraries.
+/// Names of libraries in Python programs.
 pub(super) const LIBRARIES: &[&str] = &[
     "torch",
     "F",
@@ -50,7 +51,7 @@ pub(super) const LIBRARIES: &[&str] = &[
     "scipy",
 ];
 
-/// Parts of libraries: `torch.nn.functional`, `jax.lax`.
+/// Submodules of libraries: `torch.nn.functional`, `jax.lax`.
 pub(super) const PARTS: &[&str] = &[
     "nn",
     "functional",
@@ -67,7 +68,7 @@ pub(super) const PARTS: &[&str] = &[
     "core",
 ];
 
-/// What to say of `torch.name`, where nothing is known of the name.
+/// Advice for `torch.name` if the name is unknown.
 pub(super) fn library_help(name: &str) -> String {
     if name.starts_with(char::is_uppercase) {
         layer_help(name)
@@ -76,7 +77,7 @@ pub(super) fn library_help(name: &str) -> String {
     }
 }
 
-/// What to say of a layer that is called like a function.
+/// Advice for a layer that is called like a function.
 pub(super) fn layer_help(foreign: &str) -> String {
     let (field, layer) = match foreign {
         "Linear" | "Dense" => ("proj", "Linear<I, O>"),
@@ -97,17 +98,17 @@ pub(super) fn layer_help(foreign: &str) -> String {
     format!("make it a field, `{field}: {layer}` (with `use std.nn`), and call the field: `{field}(x)`")
 }
 
-/// Is it the name of a function that other libraries have?
+/// Is it the name of a function of another library?
 pub(super) fn is_known(name: &str) -> bool {
     table::of(name).next().is_some()
 }
 
-/// Has a library something else of the name of an operation?
+/// Does a library use the name of an operation for something else?
 pub(super) fn is_of(name: &str, library: Option<&str>) -> bool {
     table::of(name).any(|rule| rule.is_of(library))
 }
 
-/// What `max(a, b)` may mean besides the `max` of `a` along the axis `b`.
+/// The meaning of `max(a, b)` other than the `max` of `a` along axis `b`.
 pub(super) fn second_operand(what: &str) -> Option<(&'static str, &'static str)> {
     Some(match what {
         "max" => ("the elementwise maximum", "maximum({a}, {b})"),
@@ -119,14 +120,15 @@ pub(super) fn second_operand(what: &str) -> Option<(&'static str, &'static str)>
     })
 }
 
-/// An argument's type, and those of its parts where it is a list or a tuple; none for what is no value here.
+/// An argument's type, and the types of its elements if it is a list or a tuple; `None` if it is
+/// not a value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Operand {
     pub(super) ty: Option<Ty>,
     pub(super) parts: Vec<Option<Ty>>,
 }
 
-/// The arguments of a call, by place and by name.
+/// The arguments of a call, by position and by name.
 struct Given<'e> {
     plain: Vec<&'e ast::Expr>,
     named: Vec<(&'e str, &'e ast::Expr)>,
@@ -143,13 +145,13 @@ impl<'e> Given<'e> {
         self.plain.get(place).copied()
     }
 
-    /// The argument at a place, or by one of its names.
+    /// The argument at a position, or with one of these names.
     fn get(&self, place: usize, names: &[&str]) -> Option<&'e ast::Expr> {
         let named = || self.named.iter().find(|(name, _)| names.contains(name)).map(|(_, value)| *value);
         self.at(place).or_else(named)
     }
 
-    /// The shape that `zeros(S, D)`, `zeros((S, D))` or `zeros([S, D])` is given, from a place on.
+    /// The shape in `zeros(S, D)`, `zeros((S, D))` or `zeros([S, D])`, starting at a position.
     fn dims(&self, from: usize) -> Vec<&'e ast::Expr> {
         match self.plain.get(from..) {
             Some([one]) => match &one.kind {
@@ -168,11 +170,11 @@ impl<'e> Given<'e> {
     }
 }
 
-/// A call of a foreign function.
+/// A call of a foreign function, with everything that rules need.
 pub(super) struct Call<'e, 'b> {
     body: &'b Body<'b>,
     name: &'e str,
-    /// The library before the name, if any.
+    /// The library named before the function, if any.
     library: Option<&'e str>,
     args: &'e [ast::Arg],
     given: Given<'e>,
@@ -180,7 +182,7 @@ pub(super) struct Call<'e, 'b> {
 }
 
 impl<'e> Call<'e, '_> {
-    /// An argument as it is written, with what was advised about its parts.
+    /// The source of an argument, with the suggestions for its parts applied.
     fn text(&self, expr: &ast::Expr) -> String {
         self.body.written(expr.span)
     }
@@ -190,7 +192,7 @@ impl<'e> Call<'e, '_> {
         self.operands.get(at)
     }
 
-    /// The type of the argument at a place, or of its first one, if that is a tensor.
+    /// The type of the argument at a position, or of its first element, if that is a tensor.
     fn tensor(&self, place: usize) -> Option<&Tensor> {
         let expr = self.given.at(place).or_else(|| {
             let names: &[&str] =
@@ -211,7 +213,7 @@ impl<'e> Call<'e, '_> {
         self.given.get(place, table::AXES)
     }
 
-    /// The axes that are named, as one number or several.
+    /// The axes in an argument, one or several.
     fn axes(&self, place: usize) -> Vec<&'e ast::Expr> {
         match self.axis(place) {
             Some(ast::Expr { kind: ExprKind::List(parts) | ExprKind::Tuple(parts), .. }) => parts.iter().collect(),
@@ -221,14 +223,14 @@ impl<'e> Call<'e, '_> {
     }
 }
 
-/// What to write for a call of a foreign function.
+/// The advice for a call of a foreign function.
 pub(super) fn advice(
     body: &Body<'_>,
     (name, library): (&str, Option<&str>),
     args: &[ast::Arg],
     operands: &[Operand],
 ) -> Advice {
-    // `x.var(axis = 0)` is NumPy's, `x.var(dim = 0)` PyTorch's.
+    // `x.var(axis = 0)` is NumPy, `x.var(dim = 0)` PyTorch.
     let is_numpy = args.iter().filter_map(|arg| arg.name.as_ref()).any(|name| name.name == "axis");
     let library = library.or(is_numpy.then_some("np"));
     let call = Call { body, name, library, args, given: Given::of(args), operands };
@@ -244,7 +246,7 @@ pub(super) fn advice(
     }
     candidates.dedup();
     match forms::help(&call) {
-        // The same in the names of this call.
+        // The same advice with the names of this call.
         Some(help) if name.starts_with(char::is_uppercase) || name.ends_with("_norm") => helps = vec![help],
         Some(help) => helps.insert(0, help),
         None => {}

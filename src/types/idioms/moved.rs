@@ -1,8 +1,9 @@
-//! What moves, splits and merges axes, as patterns: `transpose`, `unsqueeze`, `reshape`.
+//! Moving, splitting and merging axes as patterns: `transpose`, `unsqueeze`, `reshape`.
 //!
-//! In: a call and the shape of its operand. Out: `.T`, or a `rearrange` whose pattern gives the shape that was asked for. A
-//! `reshape` is a pattern where each axis of one side is a product of neighbours on the other: `(B, S, D)` to `(B, S, H, -1)` splits,
-//! `(B, C, H, W)` to `(B, C, H*W)` merges.
+//! In: a call and the shape of its operand. Out: `.T`, or a `rearrange` whose pattern results in
+//! the requested shape. A `reshape` is a pattern if each axis of one side is a product of adjacent
+//! axes of the other: `(B, S, D)` to `(B, S, H, -1)` splits, `(B, C, H, W)` to `(B, C, H*W)`
+//! merges.
 
 use super::super::values::Ty;
 use super::Call;
@@ -10,10 +11,10 @@ use super::numbers::{LETTERS, axis_number, number, rank};
 use crate::shape::Dim;
 use crate::syntax::ast::{self, ExprKind};
 
-/// Of more axes than these no pattern is looked for.
+/// The maximum number of axes for which a pattern is searched.
 const MOST_AXES: usize = 6;
 
-/// The letters of axes, in an order.
+/// The letters of axes, permuted.
 fn letters(order: impl IntoIterator<Item = usize>) -> String {
     order.into_iter().filter_map(|at| LETTERS.get(at).copied()).collect::<Vec<_>>().join(" ")
 }
@@ -57,7 +58,7 @@ pub(super) fn permutation(call: &Call<'_, '_>) -> Option<String> {
     Some(ordered(x, &order))
 }
 
-/// The axes of a tensor in another order.
+/// A permutation of a tensor's axes.
 fn ordered(x: String, order: &[usize]) -> String {
     let rank = order.len();
     let last = (0..rank.saturating_sub(2)).chain((rank.saturating_sub(2)..rank).rev());
@@ -101,7 +102,7 @@ pub(super) fn ones(call: &Call<'_, '_>) -> Option<String> {
     Some(format!("rearrange({x}, \"{} -> {}\")", from.join(" "), to.join(" ")))
 }
 
-/// `flatten(x)`, `flatten(x, 1)`, `flatten(x, 0, 1)`: neighbours become one axis.
+/// `flatten(x)`, `flatten(x, 1)`, `flatten(x, 0, 1)`: merges adjacent axes.
 pub(super) fn flatten(call: &Call<'_, '_>) -> Option<String> {
     let rank = rank(call.tensor(0)).filter(|rank| *rank > 0)?;
     let start = call.given.get(1, &["start_dim"]).map_or(Some(0), |axis| axis_number(axis, rank))?;
@@ -114,7 +115,7 @@ pub(super) fn flatten(call: &Call<'_, '_>) -> Option<String> {
     Some(format!("rearrange({}, \"{} -> {}\")", call.write(0)?, letters(0..rank), merged.join(" ")))
 }
 
-/// `unflatten(x, -1, (H, D))`: an axis becomes several.
+/// `unflatten(x, -1, (H, D))`: splits an axis.
 pub(super) fn unflatten(call: &Call<'_, '_>) -> Option<String> {
     let tensor = call.tensor(0)?;
     let at = axis_number(call.given.get(1, &["dim"])?, rank(Some(tensor))?)?;
@@ -125,14 +126,14 @@ pub(super) fn unflatten(call: &Call<'_, '_>) -> Option<String> {
     pattern(call, &wanted)
 }
 
-/// A length that is asked for: what it is, none for `-1`, and how it is written.
+/// A requested length: its dimension, `None` for `-1`, and its source.
 #[derive(Clone)]
 struct Target {
     dim: Option<Dim>,
     text: String,
 }
 
-/// The lengths in a call, from an argument on: `(B, -1)`, `B, -1`.
+/// The requested lengths of a call, starting at an argument: `(B, -1)`, `B, -1`.
 fn targets(call: &Call<'_, '_>, from: usize) -> Option<Vec<Target>> {
     let shape = call.given.get(usize::MAX, &["shape", "newshape", "sizes"]);
     let alone = match call.given.plain.get(from..) {
@@ -164,19 +165,19 @@ pub(super) fn reshape(call: &Call<'_, '_>) -> Option<String> {
     pattern(call, &targets(call, 1)?)
 }
 
-/// Which axes of the operand become which of the result.
+/// The correspondence between axes of the operand and of the result.
 enum Group {
-    /// So many become one.
+    /// This many axes become one.
     Merge(usize),
-    /// One becomes so many.
+    /// One axis becomes this many.
     Split(usize),
-    /// An axis of length 1 that is new.
+    /// A new axis of length 1.
     New,
-    /// An axis of length 1 that goes.
+    /// An axis of length 1 that is dropped.
     Gone,
 }
 
-/// A `rearrange` to a shape.
+/// A `rearrange` to a given shape.
 fn pattern(call: &Call<'_, '_>, wanted: &[Target]) -> Option<String> {
     let tensor = call.tensor(0)?;
     let rank = rank(Some(tensor)).filter(|rank| *rank <= MOST_AXES && wanted.len() <= MOST_AXES)?;
@@ -224,7 +225,7 @@ fn pattern(call: &Call<'_, '_>, wanted: &[Target]) -> Option<String> {
     Some(format!("rearrange({x}, \"{} -> {}\"{})", from.join(" "), to.join(" "), given.concat()))
 }
 
-/// Names of axes: those of their lengths in small letters, each once.
+/// Unique names of axes: their lengths in lower case.
 #[derive(Default)]
 struct Names {
     used: Vec<String>,
@@ -242,7 +243,7 @@ impl Names {
     }
 }
 
-/// How axes correspond to lengths: neighbours on one side are one on the other.
+/// Groups axes and lengths: adjacent ones on one side correspond to one on the other.
 fn groups(own: &[Dim], wanted: &[Target], same: &dyn Fn(&Dim, &Dim) -> bool) -> Option<Vec<Group>> {
     let is_one = |dim: &Dim| dim.as_const() == Some(1);
     let (first, target) = match (own.split_first(), wanted.split_first()) {
@@ -255,7 +256,7 @@ fn groups(own: &[Dim], wanted: &[Target], same: &dyn Fn(&Dim, &Dim) -> bool) -> 
         Some(rest)
     };
     let product = |dims: &[Dim]| Dim::product(dims);
-    // As many as are equal, then the shortest that fit.
+    // Equal axes first, then the shortest groups that match.
     if let Some((target, _)) = target {
         for n in 1..=own.len() {
             let merged = product(own.get(..n)?);

@@ -1,28 +1,28 @@
-//! Axes, lengths and element types as foreign calls have them, and as they are written here.
+//! Axes, lengths and element types in foreign calls, and their spelling in attn.
 //!
-//! In: expressions and types. Out: numbers of axes, names for patterns, text.
+//! In: expressions and types. Out: axis numbers, names for patterns, text.
 
 use super::super::axes::Shape;
 use super::super::typed::Tensor;
 use crate::shape::{Dim, Elem};
 use crate::syntax::ast::{self, ExprKind};
 
-/// Names of axes for a pattern.
+/// Names of axes in patterns.
 pub(super) const LETTERS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
-/// How many axes a tensor has, if that is known and few enough for a pattern.
+/// The number of axes of a tensor, if it is known and small enough for a pattern.
 pub(super) fn rank(tensor: Option<&Tensor>) -> Option<usize> {
     let shape: &Shape = &tensor?.shape;
     (shape.rest().is_none() && shape.rank() <= LETTERS.len()).then(|| shape.rank())
 }
 
-/// The numbers of all axes, as an argument `axis`.
+/// The numbers of all axes, as the argument `axis`.
 pub(in super::super) fn all_axes(tensor: &Tensor) -> Option<String> {
     let axes: Vec<String> = (0..rank(Some(tensor)).filter(|rank| *rank > 0)?).map(|axis| axis.to_string()).collect();
     Some(if axes.len() == 1 { axes.concat() } else { format!("[{}]", axes.join(", ")) })
 }
 
-/// The number that a literal is.
+/// The value of an integer literal.
 pub(super) fn number(expr: &ast::Expr) -> Option<i64> {
     match &expr.kind {
         ExprKind::Int(n) => i64::try_from(*n).ok(),
@@ -31,7 +31,7 @@ pub(super) fn number(expr: &ast::Expr) -> Option<i64> {
     }
 }
 
-/// An axis as an index, by a literal.
+/// The index of an axis given by a literal.
 pub(super) fn axis_number(expr: &ast::Expr, rank: usize) -> Option<usize> {
     let (number, rank) = (number(expr)?, i64::try_from(rank).ok()?);
     let index = if number < 0 { number + rank } else { number };
@@ -45,7 +45,7 @@ pub(super) fn piece(dim: &Dim) -> Option<String> {
     Some(if one_piece { text } else { format!("({text})") })
 }
 
-/// The element type that `torch.float16`, `np.float32` or `"float32"` is.
+/// The element type that `torch.float16`, `np.float32` or `"float32"` refers to.
 pub(super) fn elem_of(expr: &ast::Expr) -> Option<Elem> {
     let name = match &expr.kind {
         ExprKind::Name(name) => name.name.as_str(),

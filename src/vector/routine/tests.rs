@@ -342,7 +342,7 @@ fn wrong_texts_are_refused() {
     }
     for (line, message) in [
         ("%x = load %p + 3*%n, elem=f32 : f32x4", "multiplied by 1, 2, 4 or 8"),
-        ("%x = load %p + %n, elem=f32 : f32x4", "a number belongs here"),
+        ("%x = load %p + %n, elem=f32 : f32x4", "expected a number"),
         ("%x = load %q, elem=f32 : f32x4", "%q is not defined"),
         ("%x = frobnicate %n : index", "no operation `frobnicate`"),
         ("%x = const 1.5 : i32x4", "a number of the declared type"),
@@ -352,7 +352,7 @@ fn wrong_texts_are_refused() {
         ("%x = narrow %s : f32", "`narrow` needs `elem`"),
         ("%x = load : f32", "a place is"),
         ("%x = const : f32", "a constant is"),
-        ("%x = load %p, elem=f32, mask=1 : f32x4", "a value (`%name`) belongs here"),
+        ("%x = load %p, elem=f32, mask=1 : f32x4", "expected a value (`%name`)"),
         ("%n = const 1 : index", "already defined"),
         ("br ^nowhere", "^nowhere is no block"),
         ("%x = load %p, elem=f32 : tile", "a type is"),

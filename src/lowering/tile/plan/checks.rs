@@ -1,7 +1,9 @@
-//! What a plan checks while it runs: indices that a loop counter or an element decides, and the axes of `argmax`.
+//! Run-time checks of a plan: indices that depend on loop counters or on data, and the axes of
+//! `argmax`.
 //!
-//! In: instructions of the graph IR with indices. Out: `check_index` operations of the plan, each with the site that is
-//! reported, and views at the checked indices. What a dimension alone decides is checked on entry (`ir::requirements`).
+//! In: instructions of the graph IR with indices. Out: `check_index` operations of the plan, each
+//! with the message to report, and views at the checked indices. Conditions on dimensions alone are
+//! entry checks (`ir::requirements`).
 
 use super::super::Call;
 use super::{Lowering, Operand, literal_of, map};
@@ -20,7 +22,7 @@ impl Lowering<'_> {
         u32::try_from(i).unwrap_or(u32::MAX)
     }
 
-    /// What is reported of an index out of range.
+    /// The message for an index out of range.
     pub(super) fn index_site(&mut self, loc: ir::Loc) -> u32 {
         let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(loc));
         self.site(text)
@@ -30,7 +32,7 @@ impl Lowering<'_> {
         loc.text(&self.out.name, &self.out.files)
     }
 
-    /// A dimension has its value, which is checked, and so is what must hold of it.
+    /// A dimension gets its value: checks the value, and the conditions that depend on it.
     pub(super) fn length(&mut self, inst: ir::Inst, data: &ir::InstData, name: &str, most: &Dim) -> Result<(), String> {
         let value = data.operands.first().copied().ok_or("a length without a value")?;
         let index = self.index_value(value)?;
@@ -52,7 +54,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The state that an integer is computed from, within a few operations.
+    /// The state that an integer is computed from, found by walking back over at most 16
+    /// operations.
     fn state_of(&self, value: Value) -> Option<&str> {
         let mut open = vec![value];
         for _ in 0..16 {
@@ -71,7 +74,8 @@ impl Lowering<'_> {
         let text = format!("{}: the call must satisfy {}", self.place_text(loc), fact.as_written());
         let slack = right.sub(left);
         let (a, b) = match relation {
-            // Of sizes it was asked on entry, with the most that the dimension can be; so it was of all that is computed here.
+            // Size limits were checked on entry with the upper bound of the dimension; that covers
+            // everything computed here.
             Relation::Le if fact.is_fit() => return,
             Relation::Le => (Dim::zero(), slack.add(&Dim::one())),
             Relation::Lt => (Dim::zero(), slack),
@@ -89,7 +93,7 @@ impl Lowering<'_> {
                 let site = self.site(text);
                 let (zero, one) = (self.builder.index(0), self.builder.index(1));
                 let (left, right) = (self.builder.dim(left), self.builder.dim(right));
-                // What divides is at least 1.
+                // The divisor must be at least 1.
                 self.builder.check_index(zero, right, site);
                 let rest = self.builder.index_binary(BinaryOp::Rem, left, right);
                 self.builder.check_index(rest, one, site);
@@ -105,7 +109,7 @@ impl Lowering<'_> {
         self.builder.check_index(a, b, site);
     }
 
-    /// Indices, each within its extent: those of which the loops around do not tell are checked here.
+    /// Converts indices, and checks them unless the enclosing loops prove them to be in range.
     pub(super) fn indices_within(
         &mut self,
         data: &ir::InstData,
@@ -126,8 +130,8 @@ impl Lowering<'_> {
         Ok(out)
     }
 
-    /// An update: the value goes into a window of the slot that the result shares with the target, or of one that the target is
-    /// copied to.
+    /// An update: writes the value into a part of the slot that the result shares with the target,
+    /// or, if they share none, of a copy of the target.
     pub(super) fn update(&mut self, data: &ir::InstData, axes: &[usize]) -> Result<(), String> {
         let v = data.result.ok_or("an update without a result")?;
         let [target, value, indices @ ..] = data.operands.as_slice() else {
@@ -137,13 +141,15 @@ impl Lowering<'_> {
         let (whole, part) = (self.tensor(v)?.clone(), self.tensor(value)?.clone());
         let to = self.own_slot(v, &whole);
         let window = self.window(&to, &part, (axes, indices), data.loc)?;
-        // Where the target is what is written, the kernel that computes the value may write it there itself.
+        // If the target is updated in place, the kernel that computes the value may write it there
+        // directly.
         let in_place = self.places[target].as_ref().is_some_and(|from| *from == to);
         if self.write_too(Some(&window).filter(|_| in_place), data.loc)? {
             self.places[v] = Some(to);
             return Ok(());
         }
-        // The operand must not be in memory that is written: a part of the same slot, or another view of it (transposed, say).
+        // The value must not lie in the memory that is written: another part of the same slot, or
+        // another view of it (transposed, say).
         let mut aside = None;
         if self.places[value].as_ref().is_some_and(|from| from.root == to.root) {
             let from = self.view(value)?;
@@ -157,7 +163,8 @@ impl Lowering<'_> {
                 self.launch(map::copy("update", &from, &to))?;
             }
             from => {
-                // What is written where it is needed, a constant say, is not copied.
+                // A target without memory, such as a constant, is materialised in place rather than
+                // copied.
                 if let Some(from) = &from {
                     self.remark_copy(data.loc, &whole, from);
                 }
@@ -172,9 +179,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Says that an update writes a copy of its target, and why.
+    /// Remarks that an update copies its target, and why.
     fn remark_copy(&mut self, loc: ir::Loc, whole: &TensorType, from: &View) {
-        // A root may also stand for the memory of a state, or for a copy.
+        // A root may also denote a state's memory, or a copy.
         let root = Some(from.root).filter(|v| self.f.has_value(*v));
         let of_caller = root.is_some_and(|v| {
             self.f.block(self.f.entry()).args.contains(&v)
@@ -185,12 +192,11 @@ impl Lowering<'_> {
         self.remark(loc, format!("the assignment copies the whole {whole}: {why}"));
     }
 
-    /// A remark about what stands at a place.
     pub(super) fn remark(&mut self, loc: ir::Loc, text: String) {
         self.shared.remarks.insert((loc, text));
     }
 
-    /// A window of a tensor of this type: along each of these axes it begins at an index, which is checked.
+    /// A view of part of a tensor: along each of `axes` it starts at a checked index.
     pub(super) fn window(
         &mut self,
         from: &View,
@@ -220,7 +226,7 @@ impl Lowering<'_> {
         Ok(view)
     }
 
-    /// An index, or an integer scalar as one.
+    /// An index value, converted from an integer scalar if need be.
     fn index_value(&mut self, at: Value) -> Result<tile::Value, String> {
         match self.f.ty(at) {
             ir::Type::Index => self.index(at),
@@ -241,7 +247,7 @@ impl Lowering<'_> {
         };
         let from = self.view(x)?;
         let extent = from.shape.get(axis).cloned().ok_or("an axis is missing")?;
-        // Certain from the numbers alone: nothing to check.
+        // A constant index into a constant extent needs no check.
         if let (Some(Operand::Literal(s)), Some(n)) = (literal_of(self.f, at), extent.as_const())
             && (0..n).contains(&s.as_i64())
         {
@@ -252,14 +258,15 @@ impl Lowering<'_> {
         let bound = self.builder.dim(&extent);
         let site = self.index_site(data.loc);
         let index = self.builder.check_index(index, bound, site);
-        // The checked index is under a root of its own, for the view to name.
+        // The checked index gets a root of its own, so that the view can refer to it.
         let name = self.fresh_root();
         self.indices[name] = Some(index);
         self.places[v] = Some(from.select_at(axis, name));
         Ok(())
     }
 
-    /// Indices in the order of elements: few of them by one kernel, all by another, which needs room for them twice.
+    /// `argsort`: one kernel for the first few indices, another for all of them, which needs
+    /// scratch of two indices per element.
     pub(super) fn argsort(
         &mut self,
         data: &ir::InstData,
@@ -277,7 +284,7 @@ impl Lowering<'_> {
             self.builder.check_index(length, bound, site);
         }
         let to = self.destination(v)?;
-        // Of none too a kernel runs, which writes the result as every other.
+        // For an empty result a kernel runs as well, so that the result is written like any other.
         let few = first.as_const().filter(|k| (1..=sort::FEW).contains(k));
         let last: Vec<usize> = (0..from.shape.len()).filter(|i| *i != axis).chain([axis]).collect();
         let (x, out) = (from.transpose(&last), to.transpose(&last));
@@ -301,7 +308,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The argmax of an empty axis is an error of the call, and so is that of one whose indices are beyond `i32`.
+    /// Checks that the axis of `argmax` is not empty, and that its indices fit an `i32`.
     pub(super) fn check_argmax(&mut self, body: &Function) -> Result<(), String> {
         for (_, _, d) in body.insts() {
             let Op::Reduce { kind: ReduceKind::ArgMax, axes, .. } = &d.op else { continue };

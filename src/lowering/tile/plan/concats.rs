@@ -1,4 +1,5 @@
-//! Tensors one after another: what is computed for a concat alone is computed where it goes.
+//! Concatenation: an operand whose only use is a `concat` is computed directly in its part of the
+//! result.
 //!
 //! ```text
 //! %a = fused map(..)                      // into columns 0..32 of the slot of %x
@@ -6,10 +7,11 @@
 //! %x = concat %a, %b, axis=1              // nothing is copied
 //! ```
 //!
-//! In: a concat, and elementwise regions whose only use it is. Out: where these are written, and a copy for every other operand. A slot
-//! is shared with others later, by what the launches read and write, so it may be written before the concat stands. A region of another kind
-//! keeps a slot of its own: tiles that are stored at once want rows that begin at multiples of their size. So does one whose part has short
-//! rows, which vectors could not be stored to.
+//! In: a concat, and elementwise regions whose only use it is. Out: the views these regions write
+//! to, and a copy for every other operand. Slots are assigned to memory later, by what the launches
+//! read and write, so the slot may be written before the concat itself. Regions of other kinds keep
+//! slots of their own, since tiles that are stored whole need rows aligned to their size. So do
+//! regions whose part has rows too short for vector stores.
 
 use super::super::map;
 use super::Lowering;
@@ -19,7 +21,8 @@ use crate::shape::Dim;
 use crate::tile::View;
 
 impl Lowering<'_> {
-    /// The part of a concat where the result of a region shall be written, if that is its only use, in the same block.
+    /// The part of a concat that a region's result is written to, if that is its only use, in the
+    /// same block.
     pub(super) fn part_of_concat(&mut self, v: Value, kind: FusionKind) -> Result<Option<View>, String> {
         if kind != FusionKind::Map || self.storage.home(v).is_some() || self.result_slot(v).is_some() {
             return Ok(None);
@@ -28,7 +31,7 @@ impl Lowering<'_> {
         let [Use::Operand(inst, number)] = uses.as_slice() else { return Ok(None) };
         let data = self.f.inst(*inst);
         let (Op::Concat { axis }, Some(whole)) = (&data.op, data.result) else { return Ok(None) };
-        // Where values share slots, that was decided for what is written at the concat.
+        // Slot sharing was decided under the assumption that the slot is written at the concat.
         let stands_here = self.f.block(self.at).insts.contains(inst);
         if !stands_here || self.is_for_taps(data) || self.storage.home(whole).is_some() {
             return Ok(None);
@@ -46,7 +49,8 @@ impl Lowering<'_> {
         Ok(part)
     }
 
-    /// Puts tensors one after another, but for those that are there already. Windows of parameters are put there when the model is opened.
+    /// Copies the operands that are not yet in place. Concatenated parameters are instead packed
+    /// when the model is opened.
     pub(super) fn concat(&mut self, data: &ir::InstData, axis: usize) -> Result<(), String> {
         let v = data.result.ok_or("a concat without a result")?;
         if let Some(joined) = self.join(v, &data.operands, axis) {
@@ -67,7 +71,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The parts of a concat's result, one for each operand.
+    /// The part of the result for each operand.
     fn parts_of(&self, data: &ir::InstData, axis: usize, to: &View) -> Result<Vec<View>, String> {
         let mut start = Dim::zero();
         let mut parts = Vec::new();

@@ -1,8 +1,8 @@
-//! How blocks end: jumps, which carry values on, and returns.
+//! Terminators: jumps, which pass block arguments, and returns.
 //!
-//! In: a terminator of the graph IR. Out: the plan's, after the copies into the slots of the target's arguments, or into the
-//! results of the function, that are not there already. What a jump carries may be a permutation of what is there: then it is
-//! copied aside first.
+//! In: a terminator of the graph IR. Out: the plan's terminator, preceded by copies into the slots
+//! of the target's block arguments, or into the function's results, for values that are not there
+//! yet. Parallel copies may permute slots; then sources are first copied to temporaries.
 
 use super::super::map;
 use super::super::region::buffer_type;
@@ -11,14 +11,13 @@ use crate::ir::{self, Terminator, Value};
 use crate::tile::{self, View};
 
 impl Lowering<'_> {
-    /// Lowers how a block ends.
     pub(super) fn terminator(&mut self, t: &Terminator) -> Result<(), String> {
         match t {
             Terminator::Return(values) => {
                 for (i, v) in values.iter().enumerate() {
                     self.return_value(u32::try_from(i).unwrap_or(u32::MAX), *v)?;
                 }
-                // A block returns unless it is given another terminator.
+                // `Return` is the default terminator of a block.
                 Ok(())
             }
             Terminator::Roles(never) => match *never {},
@@ -43,7 +42,7 @@ impl Lowering<'_> {
                     let target = self.blocks[call.block].ok_or("a block without a counterpart")?;
                     let moves = call.args.iter().any(|v| self.f.tensor(*v).is_some());
                     if moves {
-                        // The copies of this edge stand in a block of their own.
+                        // The copies of this edge need a block of their own (a critical edge).
                         let (edge, _) = self.builder.new_block(Vec::new());
                         self.builder.switch_to(edge);
                         let args = self.edge(call)?;
@@ -63,11 +62,11 @@ impl Lowering<'_> {
         }
     }
 
-    /// Copies the tensors of a jump into the target's slots; the index arguments.
+    /// Copies the tensors of a jump into the target's slots; returns the index arguments.
     fn edge(&mut self, call: &ir::BlockCall) -> Result<Vec<tile::Value>, String> {
         let targets = self.f.block(call.block).args.clone();
         let mut indices = Vec::new();
-        // What goes where, and where it is now: nowhere, if it is made where it goes.
+        // Value, source (`None`: materialised in place) and destination.
         let mut copies: Vec<(Value, Option<View>, View)> = Vec::new();
         for (v, target) in call.args.iter().zip(&targets) {
             if *self.f.ty(*v) == ir::Type::Index {
@@ -80,8 +79,8 @@ impl Lowering<'_> {
                 copies.push((*v, from, to));
             }
         }
-        // A copy must not overwrite what a later one reads, nor what it reads itself in another order: such sources are
-        // copied aside first.
+        // A copy must not overwrite the source of a later one, nor its own source in another order:
+        // such sources are first copied to temporaries.
         for i in 0..copies.len() {
             let Some(from) = copies[i].1.clone() else { continue };
             if copies.iter().any(|(_, _, to)| to.root == from.root) {

@@ -1,8 +1,9 @@
-//! What a plan reads of the packed area: parameters that a program puts one after another.
+//! Concatenated parameters, which a plan reads from the packed area.
 //!
-//! In: `concat`s of windows of parameters. Out: views of the packed area. Such a `concat` is nothing at first but a view with a
-//! root of its own; what reads it finds it row-major in the packed area, where it is put once, before all calls. (The schedule
-//! has products read panels of the windows instead.)
+//! In: `concat`s of views of parameters. Out: views of the packed area. Such a `concat` is at first
+//! only a view with a root of its own. Its readers find it row-major in the packed area, which is
+//! filled once, before all calls. (The schedule lets matmuls read panels of the separate parameters
+//! instead.)
 
 use super::super::join::Part;
 use super::Lowering;
@@ -10,7 +11,7 @@ use crate::ir::{Op, ParamDecl, Use, Value, param_named};
 use crate::shape::Dim;
 use crate::tile::View;
 
-/// Windows of parameters, one after another along an axis.
+/// Views of parameters, concatenated along an axis.
 #[derive(Clone)]
 pub(super) struct Join {
     axis: usize,
@@ -18,16 +19,17 @@ pub(super) struct Join {
 }
 
 impl Lowering<'_> {
-    /// The parameter in whose storage a window lies, with its indices.
+    /// The parameter that a view refers to, with its indices.
     fn parameter(&self, window: &View) -> Option<(&str, &[Value])> {
-        // Numbers after the last value are roots of our own.
+        // Roots numbered above the function's values are introduced by the lowering.
         let is_value = usize::try_from(window.root.as_u32()).is_ok_and(|n| n < self.f.value_count());
         let (_, data) = is_value.then(|| self.f.definition(window.root)).flatten()?;
         let Op::Param { name } = &data.op else { return None };
         Some((name, &data.operands))
     }
 
-    /// The declarations of the parameters in which windows lie, and their indices, which are the same for all.
+    /// Declarations of the parameters that the views refer to, and their indices, which must all be
+    /// equal.
     fn parameters(&self, windows: &[View]) -> Option<(Vec<ParamDecl>, Vec<Value>)> {
         let (_, indices) = self.parameter(windows.first()?)?;
         let mut params = Vec::new();
@@ -38,8 +40,8 @@ impl Lowering<'_> {
         Some((params, indices.to_vec()))
     }
 
-    /// A concat of windows of parameters as a view with a root of its own, if their places are known before all calls and it
-    /// is not what the function gives back.
+    /// A concat of views of parameters as a view with a root of its own, if their offsets are
+    /// constants and the concat is not a result of the function.
     pub(super) fn join(&mut self, v: Value, operands: &[Value], axis: usize) -> Option<View> {
         let parts = operands.iter().map(|x| self.places[*x].clone()).collect::<Option<Vec<View>>>()?;
         let (params, _) = self.parameters(&parts)?;
@@ -59,7 +61,7 @@ impl Lowering<'_> {
         Some(View::whole(root, ty))
     }
 
-    /// A part of the packed area at the indices of a parameter.
+    /// A part of the packed area, at the indices of a parameter.
     fn packed_view(&mut self, part: Part, indices: &[Value]) -> View {
         let known = self.packed.get(&part.offset).copied();
         let root = known.unwrap_or_else(|| {
@@ -73,7 +75,7 @@ impl Lowering<'_> {
         View { root, elem, offset, dynamic, shape: part.shape, strides: part.strides }
     }
 
-    /// The same window of the packed area, if it is one of joined parameters.
+    /// The corresponding view of the packed area, if the root is a concat of parameters.
     pub(super) fn joined_in_memory(&mut self, window: &View) -> Result<Option<View>, String> {
         let Some(Join { axis, parts }) = self.joins.get(&window.root).cloned() else { return Ok(None) };
         let lost = "joined parameters without a place";

@@ -1,7 +1,7 @@
-//! Which values of a function share a slot, so that an update is done in place.
+//! Slot sharing: which values of a function share a slot, so that updates are done in place.
 //!
-//! In: a function in which everything that computes is a region. Out: for some values, the value in whose slot they lie. There
-//! is nothing to share in a function without `update`, states and loops.
+//! In: a function in which every computing instruction is a region. Out: for some values, the value
+//! whose slot they share. Without `update`, states and loops there is nothing to share.
 //!
 //! ```text
 //! ^bb1(%i: index, %out: f32[S, D]):
@@ -10,21 +10,25 @@
 //!   br ^bb1(%j, %new)                           // where it has to be already
 //! ```
 //!
-//! Candidates are arguments of blocks, results of updates, and results of regions that are updated or jumped with. Two of them
-//! may share a slot if neither is live where the other is written. A candidate is live where it may still be read, itself or
-//! through a view: what `transpose` and the like make of it is a window of its slot, and what only a tap needs is read where the tap
-//! stands. A kernel must not write what it reads, so what a region reads counts as live where its result is written. An update
-//! copies its value aside if that lies in the slot that it writes; so the value does not count.
+//! Candidates are block arguments, results of updates, and results of regions that are updated or
+//! passed to a block. Two of them may share a slot if neither is live where the other is defined. A
+//! candidate is live while it may still be read, itself or through a view: the result of
+//! `transpose` and the like aliases its slot, and operands that only a tap needs are read at the
+//! tap. A kernel must not write memory that it reads, so the operands of a region count as live
+//! where its result is written. An update copies its value to a temporary if that lies in the slot
+//! that it writes, so the value does not count.
 //!
-//! What a loop carries on is computed where the next iteration reads it, if it may be: the copy would be a launch in each iteration, which
-//! takes as long as a small step does. For that, in a loop over time, an element of a region of elementwise work may be written where
-//! the same element of an operand was: `c = keep * c + ..`.
+//! A loop-carried value is computed where the next iteration reads it, if possible: the copy would
+//! be a launch in each iteration, which takes as long as a small step does. To this end, in a loop
+//! over time, an elementwise region may overwrite an operand element by element: `c = keep * c +
+//! ..`.
 //!
-//! The memory of a state is one more candidate: it is written where the state is set, and needed until it is read or the function
-//! ends. Reading a state makes no copy, and setting it none, if the values lie in its memory.
+//! The memory of a state is one more candidate: it is written where the state is set, and live
+//! until the state is read or the function ends. If the values lie in its memory, neither reading
+//! nor setting a state copies.
 //!
-//! The same question is asked when the registers of an SSA program are chosen: see Boissinot and others 2009, "Revisiting
-//! out-of-SSA translation for correctness, code quality and efficiency".
+//! This is the coalescing problem of out-of-SSA translation; see Boissinot and others 2009,
+//! "Revisiting out-of-SSA translation for correctness, code quality and efficiency".
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,14 +41,13 @@ use crate::ir::{Block, Cfg, Function, FusionKind, InstData, Loop, Op, Terminator
 /// Numbers of candidates.
 type Set = BTreeSet<usize>;
 
-/// Values that lie in the slot of another.
+/// Maps a value to the value whose slot it shares.
 #[derive(Default)]
 pub(super) struct Storage {
     homes: BTreeMap<Value, Value>,
 }
 
 impl Storage {
-    /// Decides it for a function.
     pub(super) fn of(f: &Function, cfg: &Cfg, for_taps: Option<&ForTaps>, states: &[&str]) -> Storage {
         let is_update = |d: &InstData| matches!(d.op, Op::Update { .. });
         let is_state = |d: &InstData| matches!(d.op, Op::State { .. } | Op::SetState { .. });
@@ -64,8 +67,8 @@ impl Storage {
                 classes.merge(*target, result);
             }
         }
-        // Jumps that bring what is updated to where it is updated, then those that carry anything on in a loop, then those into one; each
-        // may join classes so that another one does.
+        // First jumps that bring an updated value to its update, then other loop back edges, then
+        // jumps into loops. Each merge may enable others.
         for step in 0..3 {
             let mut joined = true;
             while joined {
@@ -86,23 +89,23 @@ impl Storage {
         Storage { homes: classes.homes() }
     }
 
-    /// In whose slot a value lies, if that is decided.
+    /// The value whose slot `v` shares, if any.
     pub(super) fn home(&self, v: Value) -> Option<Value> {
         self.homes.get(&v).copied()
     }
 }
 
-/// What stands for the memory of a state, by its number, among the values of a function.
+/// The pseudo-value that stands for the memory of a state.
 pub(super) fn cell(f: &Function, state: usize) -> Value {
     Value::from_u32(u32::try_from(f.value_count() + state).unwrap_or(u32::MAX))
 }
 
-/// The number of the state whose memory a value stands for.
+/// Inverse of [`cell`].
 pub(super) fn state_of(f: &Function, v: Value) -> Option<usize> {
     (v.as_u32() as usize).checked_sub(f.value_count())
 }
 
-/// The state that an instruction reads or writes, and what is read or written.
+/// The state that an instruction reads or writes, and the value read or written.
 fn state_access(d: &InstData, states: &[&str]) -> Option<(usize, Value)> {
     let (name, v) = if let Op::State { name } = &d.op {
         (name, d.result?)
@@ -114,15 +117,16 @@ fn state_access(d: &InstData, states: &[&str]) -> Option<(usize, Value)> {
     Some((states.iter().position(|s| s == name)?, v))
 }
 
-/// What is live where candidates are written.
+/// Liveness at the definitions of the candidates.
 struct Liveness {
     candidates: Vec<Value>,
     number: SecondaryMap<Value, Option<usize>>,
-    /// Of each candidate, the others that are live right after it is written, or read by what writes it.
+    /// For each candidate, the others that are live right after its definition, or read by the
+    /// defining instruction.
     at_definition: Vec<Set>,
 }
 
-/// Is the result of the operation a window of its first operand?
+/// Does the result alias the first operand?
 fn is_view(op: &Op) -> bool {
     matches!(
         op,
@@ -136,7 +140,7 @@ fn is_view(op: &Op) -> bool {
     )
 }
 
-/// Does the operation write its result into a slot of its own?
+/// Does the operation define a slot of its own?
 fn is_written(op: &Op) -> bool {
     matches!(
         op,
@@ -186,7 +190,8 @@ impl Liveness {
                 candidates.push(v);
             }
         }
-        // In whose slots a value may be read: its own, or those that it is a view of.
+        // The candidates whose slots a value may alias: itself, or the operands that it is a view
+        // of.
         let mut owners: SecondaryMap<Value, Set> = SecondaryMap::new();
         for v in &candidates {
             owners[*v].extend(number[*v]);
@@ -206,7 +211,7 @@ impl Liveness {
         out
     }
 
-    /// What is live at the end of a block, its own terminator's values included.
+    /// Live-out set of a block, including the operands of its terminator.
     fn at_end(f: &Function, b: Block, owners: &SecondaryMap<Value, Set>, before: &BTreeMap<Block, Set>) -> Set {
         let mut live = Set::new();
         let t = &f.block(b).terminator;
@@ -223,8 +228,8 @@ impl Liveness {
         live
     }
 
-    /// May the result of an instruction be written over a candidate that it reads? Each element of elementwise work may, where
-    /// the operand is all of the candidate.
+    /// May the result overwrite a candidate that the instruction reads? An elementwise region may,
+    /// element by element, if the operand is the whole candidate.
     fn may_be_over(&self, f: &Function, d: &InstData, read: usize, owners: &SecondaryMap<Value, Set>) -> bool {
         let elementwise = matches!(d.op, Op::Fused { kind: FusionKind::Map, .. });
         let same = |v: &Value| *v == self.candidates[read] && d.result.is_some_and(|r| f.ty(r) == f.ty(*v));
@@ -239,9 +244,9 @@ impl Liveness {
         states: &[&str],
         loops: &[Loop],
     ) {
-        // The next call reads what the session keeps.
+        // The next call reads all states.
         let kept: Set = (0..states.len()).collect();
-        // What is live before each block, its arguments apart.
+        // Live-in sets, without the block's arguments.
         let mut before: BTreeMap<Block, Set> = BTreeMap::new();
         let mut changed = true;
         while changed {
@@ -253,7 +258,8 @@ impl Liveness {
                 }
                 for i in f.block(*b).insts.iter().rev() {
                     let d = f.inst(*i);
-                    // What is read of a state, or made one, is what its memory holds: they are not in each other's way.
+                    // A value that was read from a state, or is stored to one, equals its memory:
+                    // they do not interfere.
                     let access = state_access(d, states);
                     if let (Op::SetState { .. }, Some((cell, v))) = (&d.op, access) {
                         live.remove(&cell);
@@ -294,7 +300,7 @@ impl Liveness {
     }
 }
 
-/// Candidates that share a slot.
+/// Union-find classes of candidates that share a slot.
 struct Classes<'a> {
     live: &'a Liveness,
     f: &'a Function,
@@ -320,7 +326,7 @@ impl<'a> Classes<'a> {
         self.class_of(v).is_some_and(|c| self.members[c].iter().any(is_update))
     }
 
-    /// Lets the classes of two values be one, if no two members would be in each other's way.
+    /// Merges the classes of two values if no two members interfere.
     fn merge(&mut self, a: Value, b: Value) -> bool {
         let (Some(x), Some(y)) = (self.class_of(a), self.class_of(b)) else { return false };
         let is_cell = |v| state_of(self.f, v).is_some();

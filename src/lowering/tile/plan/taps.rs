@@ -1,9 +1,9 @@
-//! Taps: an observed value is copied to where the caller wants it, and a flag tells that it was.
+//! Taps: copies an observed value to the caller's buffer, and sets a flag.
 //!
-//! In: a tap of the graph IR. Out: a jump on whether the call requests it, and two launches. What only the tap needs is
-//! computed after that jump too, for each tap by itself, wherever it is in the graph: operations without effects can be
-//! computed later. A call need not come to every tap, in every step of a loop; what it did not come to is zeros, which are
-//! the caller's to make, and the flags say which zeros are values.
+//! In: a tap of the graph IR. Out: a branch on whether the call requests it, and two launches.
+//! Instructions that only taps need are sunk behind that branch, separately for each tap; any
+//! instruction without side effects can be sunk. A call need not reach every tap in every iteration
+//! of a loop; the caller zero-fills the buffers, and the flags say which entries were written.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,15 @@ use crate::ir::{self, Function, Inst, Op, Scalar, Terminator, Use, Value, arrays
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::{self, TapPart, View};
 
-/// The most instructions that are computed for one tap alone: what more taps than one need, each of them computes, and a long
-/// chain of taps would make a plan that grows with its square. Beyond, they are computed in every call that asks for a tap.
+/// Limit on the instructions recomputed for one tap. Instructions that several taps need are
+/// duplicated for each, so a long chain of taps would make the plan grow quadratically. Beyond the
+/// limit they are computed unconditionally in every tapped call.
 const MOST: usize = 32;
 
-/// What only taps need, in a function with taps.
+/// Instructions that only taps need.
 pub(super) struct ForTaps {
     needed: SecondaryMap<Value, bool>,
-    /// Where instructions are: definitions come before uses.
+    /// Position of each instruction: definitions come before uses.
     order: SecondaryMap<Inst, Option<usize>>,
 }
 
@@ -55,14 +56,14 @@ impl ForTaps {
         Some(out)
     }
 
-    /// Is it a tensor that only taps need?
+    /// Is the value a tensor that only taps need?
     pub(super) fn has(&self, f: &Function, v: Value) -> bool {
-        // A state is read where it stands: later it may be another one.
+        // A state must be read in place: later it may have changed.
         let is_state = || f.def_inst(v).is_some_and(|d| matches!(d.op, Op::State { .. }));
         !self.needed[v] && f.tensor(v).is_some() && !is_state()
     }
 
-    /// The instructions that a tapped value needs and nothing but taps does, definitions before uses.
+    /// The instructions that only taps need and that `value` depends on, definitions before uses.
     fn beside(&self, f: &Function, value: Value) -> Vec<Inst> {
         let mut found = BTreeSet::new();
         let mut work = vec![value];
@@ -77,12 +78,12 @@ impl ForTaps {
 }
 
 impl Lowering<'_> {
-    /// Does only a tap need what the instruction computes?
+    /// Do only taps need the instruction's result?
     pub(super) fn is_for_taps(&self, data: &ir::InstData) -> bool {
         data.result.is_some_and(|v| self.for_taps.as_ref().is_some_and(|t| t.has(self.f, v)))
     }
 
-    /// The uses of a value that decide where it lies: what only taps need takes what is there.
+    /// The uses of a value that decide where it is stored; uses by taps alone do not count.
     pub(super) fn leading_uses(&self, v: Value) -> Vec<Use> {
         let uses = &self.uses[v];
         let Some(for_taps) = self.for_taps.as_ref().filter(|t| !t.has(self.f, v)) else { return uses.clone() };
@@ -131,7 +132,7 @@ impl Lowering<'_> {
         self.launch(call)?;
         self.builder.br(done, &[]);
         self.builder.switch_to(done);
-        // Another tap is in a block that this one's does not dominate.
+        // The block of another tap is not dominated by this one.
         for v in beside.iter().filter_map(|i| self.f.inst(*i).result) {
             self.places[v] = None;
             self.roots[v] = None;
@@ -140,7 +141,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The indices of a tap, in range from here on.
+    /// The indices of a tap, checked to be in range.
     fn indices_of_tap(&mut self, data: &ir::InstData, extents: &[Dim]) -> Result<Vec<Value>, String> {
         let mut indices = Vec::new();
         for index in self.indices_within(data, data.operands.get(1..).unwrap_or_default(), extents)? {
@@ -151,7 +152,7 @@ impl Lowering<'_> {
         Ok(indices)
     }
 
-    /// Where the tap of these indices is, in a buffer of this type.
+    /// The view of the tap's buffer at these indices.
     fn place_of_tap(&mut self, indices: &[Value], name: String, ty: &TensorType) -> View {
         let root = self.fresh_root();
         let mut to = View::whole(root, ty);

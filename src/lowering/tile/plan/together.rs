@@ -1,24 +1,27 @@
-//! Two regions of elementwise work one after the other: one kernel that writes both results.
+//! Fusion of two consecutive elementwise regions into a kernel that writes both results.
 //!
 //! ```text
 //! %c = fused map(%f, %old, %i, %g)        // keep * old + into * draft
 //! %h = fused map(%o, %c)                  // out * tanh(%c), and %c is carried on
 //! ```
 //!
-//! In: a function in which everything that computes is a region. Out: which of them are computed with the next one, and the region
-//! that computes both. A region gives one value, so a step of an LSTM has two: the new cell is used by the new state and by
-//! the next step. As one kernel the cell goes from register to register. Only in a loop over time, where the work of a step may be as little
-//! as a launch costs.
+//! In: a function in which every computing instruction is a region. Out: the pairs to compute
+//! together, and the combined region. A graph region has one result, so a step of an LSTM has two
+//! regions: both the new hidden state and the next step use the new cell. In one kernel the cell
+//! stays in registers. This is done only in loops over time, where a step may do as little work as
+//! a launch costs.
 //!
-//! Everywhere else two go together if one reads nothing that the other does not read, so that both read it once:
+//! Elsewhere two regions are combined if the operands of one are a subset of the other's, so that
+//! each is read once:
 //!
 //! ```text
 //! %a = fused map(%x, %cos, %y, %sin)      // x cos - y sin
 //! %b = fused map(%y, %cos, %x, %sin)      // y cos + x sin
 //! ```
 //!
-//! The state is also what the loop stacks, `out[t] = h`. The kernel that computes it writes it there too, and nothing copies it. What is used
-//! for nothing else, as what a cache of keys is given, is written there alone:
+//! The loop may also stack the state, `out[t] = h`. The kernel that computes it also writes the
+//! stacked copy, which saves a launch. A value that is used for nothing else, such as a new row of
+//! a key cache, is written there only:
 //!
 //! ```text
 //! %h = fused map(..)
@@ -34,13 +37,13 @@ use crate::ir::{Cfg, Function, FusionKind, InstData, Loc, Loop, Op, Terminator, 
 use crate::shape::Dim;
 use crate::tile::View;
 
-/// The most tensors that a kernel of two regions reads and writes.
+/// The most buffers of a kernel for two regions.
 const MOST_BUFFERS: usize = 16;
 
-/// A loop of so many iterations is over too soon for a copy in each to matter.
+/// In a loop of at most this many iterations, a copy per iteration does not matter.
 const FEW: i64 = 8;
 
-/// A region that is computed together with the next one.
+/// A region held back to be computed with the next one.
 pub(super) struct Held {
     v: Value,
     body: Function,
@@ -48,18 +51,19 @@ pub(super) struct Held {
     to: View,
 }
 
-/// A region whose launch waits for the assignment of its last result at an index, so that it writes that itself.
+/// A region whose launch is delayed until its last result is assigned at an index, so that its
+/// kernel can write there directly.
 pub(super) struct Stacked {
     v: Value,
-    /// Is the result written there alone?
+    /// The result is written there and nowhere else.
     only: bool,
     body: Function,
     operands: Vec<Operand>,
     outs: Vec<View>,
 }
 
-/// The loops that go over time: in which no parameter is chosen by an index, as in loops over layers, and which are not known to
-/// end after a few iterations.
+/// Loops over time: no parameter is indexed in them (as in loops over layers), and they are not
+/// known to end after a few iterations.
 pub(super) fn loops_over_time(f: &Function, cfg: &Cfg) -> Vec<Loop> {
     let of_layers = |d: &InstData| matches!(d.op, Op::Param { .. }) && !d.operands.is_empty();
     let is_short = |l: &Loop| -> bool {
@@ -75,7 +79,7 @@ pub(super) fn loops_over_time(f: &Function, cfg: &Cfg) -> Vec<Loop> {
     loops
 }
 
-/// Is it a source, movement or an index, so that it launches nothing that something before it could have to wait for?
+/// Is the instruction a source, movement or an index, so that it launches no kernel?
 fn launches_nothing(op: &Op) -> bool {
     matches!(
         op,
@@ -95,16 +99,18 @@ fn launches_nothing(op: &Op) -> bool {
     )
 }
 
-/// Have two tensors the same elements in the same order, but for axes of one element?
+/// Do two tensors have the same shape up to axes of extent 1?
 fn differ_in_axes_of_one(f: &Function, a: Value, b: Value) -> bool {
     let axes =
         |v: Value| -> Option<Vec<&Dim>> { Some(f.tensor(v)?.shape.iter().filter(|d| **d != Dim::one()).collect()) };
     axes(a).is_some_and(|shape| axes(b) == Some(shape))
 }
 
-/// The regions whose result, maybe with axes of one element more, is assigned at an index next: nothing but sources, movement and indices, none of
-/// which reads it, stands between. In loops over time they write it where it is used otherwise, too; elsewhere it must be used for nothing
-/// else, and they write it there alone (`true`). `pairs`: the regions that are computed with the next one. `beside`: what is lowered elsewhere.
+/// Regions whose result (possibly with additional axes of extent 1) is next assigned at an index:
+/// only sources, movement and indices, none of which reads it, come between. In loops over time
+/// they write it to both places if it has other uses; elsewhere it must have none, and they write
+/// it only there (`true`). `pairs`: the regions computed with the next one. `beside`: instructions
+/// that are lowered elsewhere.
 pub(super) fn stacked(
     f: &Function,
     cfg: &Cfg,
@@ -116,7 +122,7 @@ pub(super) fn stacked(
     let mut found = BTreeMap::new();
     for block in &f.layout {
         let in_time = over_time.iter().any(|l| l.blocks.contains(block));
-        // The result of a region, what it is called since, and whether it has had one use only.
+        // The region's result, its latest alias, and whether it has had only one use.
         let mut open: Option<(Value, Value, bool)> = None;
         for d in f.block(*block).insts.iter().map(|i| f.inst(*i)).filter(|d| !beside(d)) {
             let reads = open.is_some_and(|(v, now, _)| d.operands.contains(&v) || d.operands.contains(&now));
@@ -143,8 +149,9 @@ pub(super) fn stacked(
     found
 }
 
-/// The regions that are computed with another one, by their results. Between the two nothing is launched that reads the
-/// first, and nothing but sources, movement and indices stands. `beside`: what is lowered elsewhere.
+/// Regions computed together with a later one, by their results. Between the two, only sources,
+/// movement and indices occur, and no launch reads the first. `beside`: instructions that are
+/// lowered elsewhere.
 pub(super) fn pairs(f: &Function, cfg: &Cfg, beside: impl Fn(&InstData) -> bool) -> BTreeMap<Value, Value> {
     let over_time = loops_over_time(f, cfg);
     let shape = |v: Value| f.tensor(v).map(|t| t.shape.as_slice());
@@ -172,14 +179,14 @@ pub(super) fn pairs(f: &Function, cfg: &Cfg, beside: impl Fn(&InstData) -> bool)
     found
 }
 
-/// Is all that one of two regions reads among what the other reads, and is there any?
+/// Is one region's operand list a non-empty subset of the other's?
 fn read_the_same(a: &[Value], b: &[Value]) -> bool {
     let [a, b]: [BTreeSet<&Value>; 2] = [a, b].map(|list| list.iter().collect());
     !a.is_empty() && !b.is_empty() && (a.is_subset(&b) || b.is_subset(&a))
 }
 
 impl Lowering<'_> {
-    /// Launches a region of elementwise work, or keeps it for the next one.
+    /// Launches an elementwise region, or holds it back for the next one.
     pub(super) fn elementwise(
         &mut self,
         v: Value,
@@ -193,7 +200,7 @@ impl Lowering<'_> {
         }
         let mut held = self.held.take();
         if let Some(first) = held.take_if(|first| self.pairs.get(&first.v) == Some(&v)) {
-            // Two parts of a concat are apart.
+            // Two parts of a concat are disjoint.
             let are_parts = self.parts.contains(&v) && self.parts.contains(&first.v);
             if first.can_go_with(&operands, to, are_parts) {
                 let (body, operands) = first.with(body, &operands)?;
@@ -205,7 +212,7 @@ impl Lowering<'_> {
         self.map(body.clone(), operands, vec![to.clone()], v)
     }
 
-    /// Launches a region, or keeps it for the assignment of its last result, `v`.
+    /// Launches a region, or delays it until its last result, `v`, is assigned.
     fn map(&mut self, body: Function, operands: Vec<Operand>, outs: Vec<View>, v: Value) -> Result<(), String> {
         let Some(only) = self.stacked.get(&v).copied() else {
             return self.launch(map::map_over("map", &body, &operands, &outs)?);
@@ -214,8 +221,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Launches the region that waits for the assignment of its result, which stands at `here`; whether it writes the window that this is
-    /// assigned to, too.
+    /// Launches the delayed region at the assignment of its result; returns whether its kernel also
+    /// writes the assigned `window`.
     pub(super) fn write_too(&mut self, window: Option<&View>, here: Loc) -> Result<bool, String> {
         let Some(mut region) = self.waiting.take() else { return Ok(false) };
         let window = window.and_then(|w| region.as_output(w)).filter(|w| !region.only || has_long_rows(w));
@@ -235,10 +242,10 @@ impl Lowering<'_> {
     }
 }
 
-/// The fewest neighbours that vectors are stored to.
+/// Shortest contiguous row that is worth vector stores.
 const FEWEST: i64 = 16;
 
-/// Is a window written as fast as memory of its own? Its elements are neighbours, many of them in a row; or there is one only.
+/// Is the view written as fast as memory of its own: long contiguous rows, or a single element?
 pub(super) fn has_long_rows(window: &View) -> bool {
     let mut axes = window.shape.iter().zip(&window.strides).filter(|(d, _)| **d != Dim::one());
     axes.next_back().is_none_or(|(d, stride)| *stride == Dim::one() && d.as_const().is_none_or(|n| n >= FEWEST))
@@ -249,7 +256,8 @@ impl Stacked {
         map::map_over("map", &self.body, &self.operands, &self.outs)
     }
 
-    /// A window as one more result, in the shape of the others, if it is in other memory than all that the region reads and writes.
+    /// Adds `window` as another output, in the shape of the others, if its memory is disjoint from
+    /// all other operands and outputs.
     fn as_output(&self, window: &View) -> Option<View> {
         let mut known = self.operands.iter().filter_map(Operand::view).chain(&self.outs);
         let fits = self.operands.len() + self.outs.len() < MOST_BUFFERS && known.all(|v| v.root != window.root);
@@ -257,7 +265,7 @@ impl Stacked {
         window.reshape(&out.shape)
     }
 
-    /// Its last result twice.
+    /// Duplicates the last result.
     fn repeat_result(&mut self) -> Result<(), String> {
         let entry = self.body.entry();
         let Terminator::Return(results) = &self.body.block(entry).terminator else {
@@ -275,8 +283,9 @@ impl Held {
         map::map_over("map", &self.body, &operands, std::slice::from_ref(&self.to))
     }
 
-    /// May the next region be computed element by element with this one? What either reads of the slots that they write has to be
-    /// the element that is written. `are_apart`: are they known to write different elements?
+    /// May the next region be computed element by element with this one? Any element that either
+    /// reads from a slot they write must be the element being written. `are_apart`: they are known
+    /// to write different elements.
     fn can_go_with(&self, next: &[(Value, Operand)], to: &View, are_apart: bool) -> bool {
         let views = |list: &[(Value, Operand)]| -> Vec<View> {
             list.iter().filter(|(v, _)| *v != self.v).filter_map(|(_, o)| o.view().cloned()).collect()
@@ -287,12 +296,12 @@ impl Held {
             && own.iter().chain(&next).all(|v| v.root != to.root || v == to)
     }
 
-    /// The region that computes both, and what it reads.
+    /// The combined region and its operands.
     fn with(&self, next: &Function, operands: &[(Value, Operand)]) -> Result<(Function, Vec<Operand>), String> {
         let mut body = Function::new("");
         let entry = body.entry();
         let (mut read, mut results) = (Vec::new(), Vec::new());
-        // The values of the function in the new region.
+        // Values of the function that have a counterpart in the new region.
         let mut known: BTreeMap<Value, Value> = BTreeMap::new();
         for (region, operands) in [(&self.body, self.operands.as_slice()), (next, operands)] {
             let block = region.block(region.entry());

@@ -1,8 +1,10 @@
-//! A call on a GPU: copies in, runs the plan, copies out, waits, and reports what a kernel found.
+//! A call on a GPU: copies in, runs the plan, copies out, waits, and reports errors found by
+//! kernels.
 //!
-//! In: the tensors of a call, each in the host's memory or already in the GPU's. Out: results where the caller wants them. Launches are
-//! queued and not waited for one by one, many of them as one graph (`graphs.rs`); what the plan reads of the GPU's memory is waited
-//! for (`read`), unless it is an argument that came from the host.
+//! In: the tensors of a call, each in host memory or already on the GPU. Out: results in the
+//! caller's tensors. Launches are queued and not waited for individually, and many of them form one
+//! graph (`graphs.rs`). When the plan reads GPU memory, the host waits (`read`), unless it reads an
+//! argument that came from the host.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -31,22 +33,22 @@ use crate::profile::Launched;
 use crate::request::{Call, Memory, Polling, report, site_error};
 use crate::weights::Weights;
 
-/// Blocks that a grid may have along its first axis.
+/// Limit on blocks along the first axis of a grid.
 const MOST_BLOCKS: i64 = i32::MAX as i64;
-/// And along each other one.
+/// Limit along the other axes.
 const MOST_ACROSS: i64 = 65535;
 
-/// What a plan's launches go to.
+/// The target of a plan's launches.
 pub(crate) struct On<'a> {
     pub(crate) loaded: &'a Loaded,
     pub(crate) queue: Queue<'a>,
-    /// Where kernels report.
+    /// Memory for kernels' error reports.
     pub(crate) fault: Address,
-    /// Is every launch waited for?
+    /// Wait after each launch.
     pub(crate) each: bool,
 }
 
-/// An argument that the host has too.
+/// An argument of which the host has a copy.
 #[derive(Clone, Copy)]
 struct Mirror {
     device: Address,
@@ -54,32 +56,33 @@ struct Mirror {
     host: *const u8,
 }
 
-/// A copy to where the caller wants a result, once all is computed.
+/// A result to copy to the caller at the end.
 struct Out<'a> {
     device: Address,
     bytes: u64,
     to: To<'a>,
 }
 
-/// Where that is.
+/// Its destination.
 enum To<'a> {
     Host(*mut u8),
     Device(&'a Copier, &'a Detour<'a>),
 }
 
-/// What a call reports that no kernel does: that an element of an argument does not fit its type. The numbers of sites are far below.
+/// Site numbers for reports that an argument's element does not fit its type; the plan's sites are
+/// far below.
 const ARGUMENT_SITES: u64 = 1 << 63;
 
-/// What the functions of a plan's context work with.
+/// State behind a plan's context.
 #[repr(C)]
 struct Running<'a> {
-    /// First, because what reports finds only this.
+    /// Must be first, because reporting code accesses only this.
     report: Report,
     on: &'a On<'a>,
     mirrors: &'a [Mirror],
-    /// Launches that are yet to be queued.
+    /// Launches not yet queued.
     tape: &'a mut Tape,
-    /// What queues them; without, each is queued at once.
+    /// Queues the tape as graphs; if absent, each launch is queued at once.
     graphs: Option<&'a mut Graphs>,
     error: Option<Error>,
     polling: Option<Polling>,
@@ -87,7 +90,7 @@ struct Running<'a> {
     timing: Option<(&'a mut Vec<Launched>, &'a Timer)>,
 }
 
-/// Gives out pieces of the staging memory, by their distance from its start.
+/// Allocates pieces of the staging memory, as offsets.
 #[derive(Default)]
 struct Pieces(u64);
 
@@ -103,7 +106,7 @@ fn pointer(at: Address) -> *mut u8 {
     core::ptr::without_provenance_mut(at as usize)
 }
 
-/// Bytes of each tensor in this call.
+/// Size in bytes of each tensor in this call.
 fn sizes(tensors: &[TensorDesc], bound: &Bound) -> Result<Vec<u64>> {
     tensors.iter().map(|t| bind::bytes(&bound.shape(t.batch != 0, t.dims.get())?, t.elem)).collect()
 }
@@ -122,15 +125,17 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
     let arena = u64::try_from(eval(&arena, &call.bound.dims)?).unwrap_or(0);
     let name = call.entry.name.get();
     let in_call = |e| named(name, e);
-    let arena = DeviceBuffer::reserve(&mut session.arena, &loaded.gpu, arena, "what the call computes in between");
+    let arena = DeviceBuffer::reserve(&mut session.arena, &loaded.gpu, arena, "intermediate results");
     let arena = arena.map_err(in_call)?;
 
-    // What is not on the GPU, or not as kernels want it, gets a piece of its memory.
+    // Tensors that are not on the GPU, or that kernels cannot access directly, get a piece of the
+    // staging memory.
     let (arg_bytes, out_bytes) =
         (sizes(call.entry.args.get(), call.bound)?, sizes(call.entry.results.get(), call.bound)?);
     let mut pieces = Pieces::default();
     let mut place = |at: Option<&At<'_>>, data: *const u8, bytes: u64| match at {
-        // What is empty may be nowhere, and not everything takes an address of nothing: it gets a piece too.
+        // Empty tensors may have any address, and not everything accepts an empty range at address
+        // 0: they get a piece too.
         Some(At::Device) if bytes > 0 => Err(data as u64),
         _ => Ok(pieces.take(bytes)),
     };
@@ -138,7 +143,8 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
     let arg_places: Vec<_> = args.map(|(i, (p, bytes))| place(data.args_at.get(i), *p, *bytes)).collect();
     let outs = data.outs.iter().zip(&out_bytes).enumerate();
     let out_places: Vec<_> = outs.map(|(i, (p, bytes))| place(data.outs_at.get(i), *p, *bytes)).collect();
-    // What is requested of taps is read by the plan itself, and stays; so does a null pointer.
+    // Requests of taps are read by the plan itself, on the host, and stay there; so do null
+    // pointers.
     let tap_places: Vec<_> = (data.taps.iter().enumerate())
         .map(|(i, p)| match data.tap_bytes.get(i) {
             Some(bytes) if !p.is_null() => place(None, *p, *bytes),
@@ -146,7 +152,7 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
         })
         .collect();
     let copier = &Copier::of(&loaded.module);
-    // Copies before that are one after another, so they share what they need.
+    // The copies before conversion run one after another, so they share their temporary memory.
     let spare = data.args_at.iter().map(|at| if let At::Detour(d) = at { d.spare() } else { 0 }).max().unwrap_or(0);
     let spare = pieces.take(spare);
     let staging = DeviceBuffer::reserve(&mut session.staging, &loaded.gpu, pieces.0, "arguments and results");
@@ -165,11 +171,13 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
             if let Some(At::Detour(tensor)) = data.args_at.get(i) {
                 let report = copier::Report { fault, site: ARGUMENT_SITES + i as u64 + 1 };
                 let size = call.entry.args.get().get(i).map_or(1, |t| elem_size(t.elem));
-                // SAFETY: the argument's memory is as it says, and stays so during the call; there is room in its piece.
+                // SAFETY: the argument's memory is valid and unchanged during the call; its piece
+                // is large enough.
                 let done = unsafe { copier.gather(queue, tensor, size, device, staging + spare, report) };
                 done.map_err(in_call)?;
             } else if place.is_ok() {
-                // SAFETY: the argument has as many bytes, which stay as they are during the call; so has its piece.
+                // SAFETY: the argument has as many bytes, which do not change during the call; so
+                // has its piece.
                 unsafe { queue.copy_in(device, *host, *bytes, "an argument").map_err(in_call)? };
                 mirrors.push(Mirror { device, bytes: *bytes, host: *host });
             }
@@ -227,14 +235,14 @@ pub(crate) fn run(call: &Call<'_>, loaded: &Loaded, memory: &mut Memory) -> Resu
     let done = queued();
     if done.is_err() {
         let _ = session.clear_fault();
-        // What was queued may still use the caller's memory, and the stream, which may be the caller's too, is left empty. Where the
-        // context is broken, that has been said already.
+        // Queued work may still access the caller's memory, and the stream, which may be the
+        // caller's too, must be left idle. An error of a broken context has already been reported.
         let _ = queue.wait("the call");
     }
     done
 }
 
-/// What some runs of plans have besides.
+/// Optional features of running a plan.
 #[derive(Default)]
 struct Extras<'a> {
     mirrors: &'a [Mirror],
@@ -244,9 +252,9 @@ struct Extras<'a> {
     timing: Option<(&'a mut Vec<Launched>, &'a Timer)>,
 }
 
-/// A context with what every plan gets; null where a call has its own.
+/// A context with the common fields; fields specific to a call are null.
 fn context(loaded: &Loaded, packed: *mut u8) -> PlanContext {
-    // SAFETY: the same parameters and result but for the kernel, which the plan passes as its number.
+    // SAFETY: the same signature except for the kernel, which the plan passes as a number.
     let launch = unsafe { transmute::<LaunchByNumber, Launch>(launch) };
     PlanContext {
         dims: core::ptr::null(),
@@ -281,18 +289,18 @@ pub(crate) fn load(
     let stream = OwnStream::new(&gpu)?;
     let queue = Queue { gpu: &gpu, stream: stream.get() };
     let packed = DeviceBuffer::new(&gpu, variant.packed_bytes, "packed weights")?;
-    let fault = DeviceBuffer::new(&gpu, fault::BYTES, "the report of errors")?;
-    // SAFETY: as long as that.
-    unsafe { queue.clear(fault.address(), fault::BYTES, "the report of errors")? };
+    let fault = DeviceBuffer::new(&gpu, fault::BYTES, "the error report")?;
+    // SAFETY: the buffer has this size.
+    unsafe { queue.clear(fault.address(), fault::BYTES, "the error report")? };
     let context = context(&loaded, pointer(packed.address()));
     loaded.packed = Some(packed);
     let on = On { loaded: &loaded, queue, fault: fault.address(), each: false };
-    // SAFETY: a plan of this model, with the memory that it says it needs, and room for what it packs.
+    // SAFETY: a plan of this model with the memory that it requires, including the packed weights.
     unsafe { execute(plan, context, &on, &mut Tape::default(), model, "packing weights", None, Extras::default())? };
     Ok(loaded)
 }
 
-/// Runs a plan, copies out what it made, waits, and turns what was reported into an error.
+/// Runs a plan, copies out its results, waits, and converts reports to an error.
 ///
 /// # Safety
 /// The context has the memory that the plan needs.
@@ -333,10 +341,10 @@ unsafe fn execute(
         Ok(())
     };
     let sent = send();
-    // SAFETY: as long as that; waited for below.
+    // SAFETY: `words` has this size; waited for below.
     let report =
-        unsafe { on.queue.copy_out(words.as_mut_ptr().cast(), on.fault, fault::BYTES, "the report of errors") };
-    // Whatever failed, what was queued before may still use the caller's memory.
+        unsafe { on.queue.copy_out(words.as_mut_ptr().cast(), on.fault, fault::BYTES, "the error report") };
+    // Even after a failure, work queued earlier may still access the caller's memory.
     let waited = on.queue.wait("the call");
     let finished = sent.and(report).and(waited);
     if let Some(e) = running.error {
@@ -361,7 +369,7 @@ unsafe fn execute(
         fail!(Interrupted, "{name}: interrupted");
     }
     if status != 0 || context.failed != 0 {
-        fail!(Internal, "{name}: the compiled code failed and did not say why");
+        fail!(Internal, "{name}: the compiled code failed without reporting an error");
     }
     Ok(())
 }
@@ -370,7 +378,7 @@ fn named(name: &str, e: Error) -> Error {
     Error { status: e.status, text: alloc::format!("{name}: {}", e.text) }
 }
 
-/// [`Launch`] where kernels have numbers.
+/// [`Launch`] with a kernel number in place of its address.
 type LaunchByNumber = unsafe extern "C" fn(*mut PlanContext, u64, *const u64, i64, i64, *const u8, i64) -> i32;
 
 /// [`Launch`] on a GPU.
@@ -383,7 +391,8 @@ unsafe extern "C" fn launch(
     _: *const u8,
     _: i64,
 ) -> i32 {
-    // SAFETY: the plan hands on the context that it was given, and its own kernel's number with that kernel's arguments.
+    // SAFETY: the plan passes the context that it received, and the number of one of its kernels
+    // with matching arguments.
     unsafe {
         let running = &mut *(*ctx).runtime.cast::<Running<'_>>();
         if let Some(polling) = &mut running.polling
@@ -392,7 +401,7 @@ unsafe extern "C" fn launch(
             running.interrupted = true;
             (*ctx).failed = 1;
         }
-        // A loop that launches nothing checks whether to continue.
+        // A launch with null arguments only polls.
         if !args.is_null()
             && (*ctx).failed == 0
             && let Err(e) = running.launch(kernel, args, total)
@@ -406,7 +415,7 @@ unsafe extern "C" fn launch(
 
 impl Running<'_> {
     /// # Safety
-    /// The arguments are those of the kernel of this number.
+    /// The arguments match the kernel of this number.
     unsafe fn launch(&mut self, number: u64, args: *const u64, total: i64) -> Result<()> {
         let Some(kernel) = self.on.loaded.module.kernel(number) else { fail!(Internal, "there is no kernel {number}") };
         let stream = self.on.queue.stream;
@@ -424,7 +433,7 @@ impl Running<'_> {
         }
         if let Some((launched, timer)) = &mut self.timing {
             let time = timer.stop(stream)?;
-            // A launch for which there is no memory is not among them.
+            // If there is no memory to record a launch, it is omitted.
             if launched.try_reserve(1).is_ok() {
                 launched.push(Launched { points: total.max(0), time });
             }
@@ -432,7 +441,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Queues what has been recorded.
+    /// Queues the recorded launches.
     ///
     /// # Safety
     /// As [`Running::launch`].
@@ -451,7 +460,7 @@ impl Running<'_> {
         }
     }
 
-    /// Puts a launch on the tape.
+    /// Records a launch on the tape.
     ///
     /// # Safety
     /// As [`Running::launch`].
@@ -460,7 +469,7 @@ impl Running<'_> {
         let kernel = loaded.desc;
         let name = kernel.name.get();
         let (symbols, count) = (kernel.symbols as usize, (kernel.symbols + kernel.params) as usize);
-        // SAFETY: by the contract above; `Module::load` has checked that there are not too many.
+        // SAFETY: by the contract above; `Module::load` has checked the number of words.
         let words: &[u64] = if count == 0 { &[] } else { unsafe { core::slice::from_raw_parts(args, count) } };
         let mut numbers = [0i64; MOST_WORDS];
         for (n, word) in numbers.iter_mut().zip(words.iter().take(symbols)) {
@@ -476,7 +485,7 @@ impl Running<'_> {
             return Ok(());
         }
         let [blocks, height, depth] = grid;
-        // Blocks that do several points count these in 32 bits.
+        // Persistent blocks count points in 32 bits.
         let points = if axes.is_empty() { total } else { blocks };
         let fits = [blocks, points].iter().all(|n| (1..=MOST_BLOCKS).contains(n))
             && [height, depth].iter().all(|n| (1..=MOST_ACROSS).contains(n));
@@ -498,7 +507,7 @@ impl Running<'_> {
     }
 
     /// # Safety
-    /// `from` has `bytes` bytes in the GPU's memory, `to` in the host's.
+    /// `from` has `bytes` bytes in GPU memory, `to` in host memory.
     unsafe fn read(&mut self, from: Address, bytes: u64, to: *mut u8) -> Result<bool> {
         let inside = |m: &&Mirror| from >= m.device && from - m.device + bytes <= m.bytes;
         if let Some(m) = self.mirrors.iter().find(inside) {
@@ -513,20 +522,21 @@ impl Running<'_> {
         let copies = unsafe {
             [
                 self.on.queue.copy_out(to, from, bytes, "a number that the plan reads"),
-                self.on.queue.copy_out((&raw mut site).cast(), self.on.fault, 8, "the report of errors"),
+                self.on.queue.copy_out((&raw mut site).cast(), self.on.fault, 8, "the error report"),
             ]
         };
-        // Also where one was refused: the other writes to memory of the plan or of this function.
+        // Wait even if one copy was rejected: the other writes to memory of the plan or of this
+        // function.
         let waited = self.on.queue.wait("the kernels before a number that the plan reads");
         copies.into_iter().chain([waited]).collect::<Result<()>>()?;
-        // What is read after an error may be anything.
+        // A value read after an error may be garbage.
         Ok(site == 0)
     }
 }
 
 /// [`crate::abi::cuda::Read`].
 unsafe extern "C" fn read(ctx: *mut PlanContext, from: *const u8, bytes: i64, to: *mut u8) -> i32 {
-    // SAFETY: the plan hands on the context that it was given, and an element of a buffer that it was given.
+    // SAFETY: the plan passes the context that it received, and an element of one of its buffers.
     unsafe {
         let running = &mut *(*ctx).runtime.cast::<Running<'_>>();
         if (*ctx).failed == 0 {

@@ -1,7 +1,8 @@
-//! Which device a model runs on: what the caller, or `ATTNC_DEVICE`, asks for, and what the library has code for.
+//! Device selection: from the caller's request or `ATTNC_DEVICE`, and the variants of the library.
 //!
-//! In: `cpu`, `cuda`, `cuda:N`, `auto` or nothing. Out: the variant for a GPU with that GPU, or that it is the CPU's turn, with the reason
-//! if it is only its turn because no GPU can be used. That happens for `auto` alone: nobody is given a slow CPU silently.
+//! In: `cpu`, `cuda`, `cuda:N`, `auto` or nothing. Out: a GPU and the variant for it; or the CPU,
+//! with the reason if it was chosen only because no GPU can be used. That happens for `auto` alone:
+//! a slow CPU is never chosen silently.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -14,10 +15,10 @@ use crate::abi::{ModelDesc, VariantDesc};
 use crate::error::{Result, Shown, Status, fail};
 use crate::sys;
 
-/// A device as users name it.
+/// A device as requested by users.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
-    /// Nothing is said: a GPU if the library has code for one, else the CPU.
+    /// No request: a GPU if the library has code for one, else the CPU.
     Any,
     Cpu,
     Cuda(i32),
@@ -25,11 +26,11 @@ enum Asked {
     Auto,
 }
 
-/// Where a model runs.
+/// The chosen device.
 pub(crate) enum Choice {
-    /// On the CPU; why not on a GPU, or an empty text.
+    /// The CPU, and why not a GPU (or an empty string).
     Cpu(String),
-    /// On a GPU; or on the CPU, where the GPU turns out to be of no use and that may be.
+    /// A GPU; if loading fails and `else_cpu` is set, fall back to the CPU.
     Cuda { gpu: Arc<Gpu>, variant: &'static VariantDesc, cuda: &'static CudaDesc, else_cpu: bool },
 }
 
@@ -47,12 +48,12 @@ fn read(text: &str) -> Option<Asked> {
     }
 }
 
-/// The row of a variant that is for GPUs.
+/// The GPU part of a variant, if it has one.
 pub(crate) fn for_cuda(variant: &'static VariantDesc) -> Option<&'static CudaDesc> {
     variant.cuda.get().first()
 }
 
-/// Chooses.
+/// Chooses the device.
 ///
 /// # Safety
 /// `device` is null or a C string.
@@ -104,7 +105,7 @@ pub(crate) unsafe fn choose(model: &'static ModelDesc, device: *const c_char) ->
     }
 }
 
-/// The best variant that a GPU runs.
+/// The best variant that the GPU supports.
 fn on(model: &'static ModelDesc, ordinal: i32) -> Result<Choice> {
     let gpu = Gpu::open(ordinal)?;
     let version = Driver::get()?.version()?;
@@ -112,7 +113,7 @@ fn on(model: &'static ModelDesc, ordinal: i32) -> Result<Choice> {
     let runs = |c: &CudaDesc| if c.only != 0 { gpu.capability == c.capability } else { gpu.capability >= c.capability };
     let mut too_old = None;
     for (variant, cuda) in all.clone().filter(|(_, c)| runs(c)) {
-        // Machine code does not depend on what PTX the driver knows.
+        // Machine code does not depend on the PTX versions that the driver supports.
         if version >= cuda.driver || !cuda.cubins.get().is_empty() {
             return Ok(Choice::Cuda { gpu, variant, cuda, else_cpu: false });
         }

@@ -1,8 +1,9 @@
-//! Tensors in the GPU's memory that kernels cannot be given as they are: strided ones, those that begin anywhere, other types of
-//! integers. They are copied on the GPU, in the order of the call's stream; the host waits for nothing.
+//! Copies for tensors in GPU memory that kernels cannot access directly: strided or unaligned ones,
+//! and other integer types. The copies run on the GPU in stream order; the host does not wait.
 //!
-//! In: a [`Detour`], and memory for its elements as kernels want them. Out: copies that are queued. Which bytes go where is decided
-//! by `strided.rs`; the kernel is `copy.ptx`, which stands behind the kernels of each variant.
+//! In: a [`Detour`], and memory for its elements in the form that kernels require. Out: queued
+//! copies. `strided.rs` computes the copies; the kernel is `copy.ptx`, which is appended to the
+//! kernels of each variant.
 
 use alloc::sync::Arc;
 use core::ffi::c_void;
@@ -16,26 +17,26 @@ use super::strided::{Axes, Axis, KERNEL_AXES, Piece};
 use crate::dlpack::{Conversion, View};
 use crate::error::{Result, fail};
 
-/// Threads of a block.
+/// Block size.
 const THREADS: u32 = 256;
-/// Parameters that are addresses and the like, and that are numbers of 32 bits.
+/// Numbers of 64-bit and of 32-bit parameters before the axes.
 const WORDS: usize = 5;
 const NUMBERS: usize = 3;
 
-/// Numbers of what the kernel does with an element; those before are copies of elements of 1, 2, 4 and 8 bytes.
+/// Kernel modes that convert elements; 0 to 3 copy elements of 1, 2, 4 and 8 bytes.
 mod kind {
     pub(super) const NARROW: u32 = 4;
     pub(super) const WIDEN: u32 = 5;
     pub(super) const TRUTH: u32 = 6;
 }
 
-/// Where a tensor of a call lies, as kernels see it.
+/// Where a tensor of a call is, from the perspective of kernels.
 pub(crate) enum At<'a> {
-    /// In the host's memory.
+    /// In host memory.
     Host,
-    /// In the GPU's, as kernels want it.
+    /// In GPU memory, directly usable.
     Device,
-    /// In the GPU's, and not so.
+    /// In GPU memory, but needs a copy.
     Detour(Detour<'a>),
 }
 
@@ -43,25 +44,25 @@ pub(crate) enum At<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Detour<'a> {
     pub(crate) view: View<'a>,
-    /// Bytes of an element of it.
+    /// Element size in bytes.
     pub(crate) size: u64,
-    /// What kernels want of an element.
+    /// How elements are converted for kernels.
     pub(crate) how: Conversion,
 }
 
 impl Detour<'_> {
-    /// Bytes of its elements, one after another.
+    /// Total size of its elements.
     fn bytes(&self) -> u64 {
         self.view.count.saturating_mul(self.size)
     }
 
-    /// Do elements begin at multiples of their size?
+    /// Are elements aligned to their size?
     fn is_aligned(&self) -> bool {
         (self.view.data as u64).checked_rem(self.size) == Some(0)
     }
 
-    /// Bytes of memory that it takes beside that for its elements as kernels want them: an element that begins anywhere is copied before it
-    /// is converted.
+    /// Bytes of temporary memory needed besides the converted elements: unaligned elements are
+    /// copied before they are converted.
     pub(crate) fn spare(&self) -> u64 {
         if self.is_converted() && !self.is_aligned() { self.bytes() } else { 0 }
     }
@@ -70,7 +71,8 @@ impl Detour<'_> {
         self.how != Conversion::Same
     }
 
-    /// The axes of a copy between this tensor and elements of `size` bytes one after another; `scatters` is a copy to it.
+    /// The axes of a copy between this tensor and contiguous elements of `size` bytes; `scatters`:
+    /// the tensor is the destination.
     fn axes(&self, size: u64, scatters: bool) -> Result<Axes> {
         let mut axes = Axes::new();
         let mut rest = self.view.count;
@@ -81,7 +83,7 @@ impl Detour<'_> {
             let (from, to) = if scatters { (packed, step) } else { (step, packed) };
             fits &= axes.push(Axis { count, from, to });
         }
-        // The bytes of an element, where they are only moved.
+        // If elements are only moved, their bytes are the innermost axis.
         if !self.is_converted() {
             fits &= axes.push(Axis { count: self.size, from: 1, to: 1 });
         }
@@ -95,29 +97,30 @@ pub(crate) struct Copier {
     function: Function,
 }
 
-// SAFETY: names of the driver's, which any thread may use.
+// SAFETY: driver handles, which any thread may use.
 unsafe impl Send for Copier {}
 // SAFETY: as above.
 unsafe impl Sync for Copier {}
 
-/// Where an integer that does not fit is reported.
+/// Where an out-of-range integer is reported.
 #[derive(Clone, Copy)]
 pub(crate) struct Report {
     pub(crate) fault: Address,
-    /// What is written there first.
+    /// Value of the first word of the report.
     pub(crate) site: u64,
 }
 
 impl Copier {
-    /// The one of a variant's code, which stays loaded as long as this is used.
+    /// The copy kernel of a module, which stays loaded as long as the copier is used.
     pub(crate) fn of(module: &Module) -> Copier {
         Copier { gpu: module.gpu.clone(), function: module.copies }
     }
 
-    /// Copies the tensor to elements of `size` bytes one after another, as kernels want them.
+    /// Copies the tensor to contiguous elements of `size` bytes, converted for kernels.
     ///
     /// # Safety
-    /// The tensor's memory is readable as it says; `to` has room, and `spare` for as many bytes as [`Detour::spare`] says.
+    /// The tensor's memory is readable as described; `to` is large enough, and `spare` has
+    /// [`Detour::spare`] bytes.
     pub(crate) unsafe fn gather(
         &self,
         queue: Queue<'_>,
@@ -143,16 +146,16 @@ impl Copier {
             let plain = Detour { how: Conversion::Same, ..*tensor };
             self.bytes(queue, &plain.axes(plain.size, false)?, data, spare)?;
             let mut axes = Axes::new();
-            // The first of all axes.
+            // The first axis always fits.
             let _ = axes.push(Axis { count: plain.view.count, from: plain.size.cast_signed(), to: size.cast_signed() });
             self.elements(queue, &axes, spare, to, kind, report)
         }
     }
 
-    /// Copies elements that lie one after another to where the tensor has them.
+    /// Copies contiguous elements to the tensor.
     ///
     /// # Safety
-    /// The tensor's memory is writable as it says; `from` has as many elements.
+    /// The tensor's memory is writable as described; `from` has as many elements.
     pub(crate) unsafe fn scatter(&self, queue: Queue<'_>, tensor: &Detour<'_>, from: Address) -> Result<()> {
         let axes = tensor.axes(tensor.size, true)?;
         // SAFETY: by the contract above.
@@ -160,7 +163,7 @@ impl Copier {
     }
 
     /// # Safety
-    /// Both ends have all the bytes.
+    /// Both source and destination have all the bytes.
     unsafe fn bytes(&self, queue: Queue<'_>, axes: &Axes, from: Address, to: Address) -> Result<()> {
         // SAFETY: by the contract above.
         unsafe {
@@ -173,7 +176,7 @@ impl Copier {
     }
 
     /// # Safety
-    /// Both ends have all the elements.
+    /// Both source and destination have all the elements.
     unsafe fn elements(
         &self,
         queue: Queue<'_>,
@@ -184,7 +187,7 @@ impl Copier {
         report: Report,
     ) -> Result<()> {
         axes.pieces(&mut |piece| {
-            // SAFETY: by the contract above, of which this is a part.
+            // SAFETY: by the contract above, of which this piece is a part.
             unsafe { self.launch(queue, piece, from, to, kind, report) }
         })
     }
@@ -210,7 +213,7 @@ impl Copier {
         let mut steps = [[0i64; KERNEL_AXES]; 2];
         let [from_steps, to_steps] = &mut steps;
         let places = counts.iter_mut().zip(from_steps.iter_mut()).zip(to_steps.iter_mut());
-        // The kernel's axes begin with the fastest.
+        // The kernel's axes are innermost first.
         for (((n, from), to), axis) in places.zip(piece.axes.iter().rev()) {
             (*n, *from, *to) = (axis.count as u32, axis.from, axis.to);
         }
@@ -223,7 +226,8 @@ impl Copier {
             *param = at;
         }
         let blocks = (piece.count as u32).div_ceil(THREADS);
-        // SAFETY: the kernel's parameters, in order, which the driver copies; memory as the caller promises.
+        // SAFETY: the kernel's parameters in order, which the driver copies; memory as the caller
+        // promises.
         let code = unsafe {
             let launch = self.gpu.driver.launch;
             launch(self.function, blocks, 1, 1, THREADS, 1, 1, 0, queue.stream, params.as_ptr(), core::ptr::null())
@@ -232,7 +236,7 @@ impl Copier {
     }
 }
 
-/// Is a tensor in the GPU's memory as kernels want it?
+/// Can kernels access a tensor in GPU memory directly?
 pub(crate) fn is_direct(view: &View<'_>) -> bool {
     view.is_contiguous() && (view.data as u64).is_multiple_of(ARGUMENT_ALIGN)
 }

@@ -1,8 +1,8 @@
-//! A GPU: its capability, its primary context, and what its errors mean.
+//! A GPU: its compute capability, its primary context, and the meaning of its errors.
 //!
-//! In: the number of a device. Out: a [`Gpu`]. Whoever calls the driver for it enters first ([`Gpu::enter`]), which makes the context
-//! the thread's and gives back what the thread had; errors of calls go through [`Gpu::check`], which remembers those that no
-//! later call survives.
+//! In: the number of a device. Out: a [`Gpu`]. Before calling the driver, a thread must enter
+//! ([`Gpu::enter`]), which pushes the context and pops it when the guard is dropped. Results of
+//! driver calls go through [`Gpu::check`], which remembers errors that break the context.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,44 +16,44 @@ use crate::error::{Error, Result, Status, fail};
 pub(crate) struct Gpu {
     pub(crate) driver: &'static Driver,
     device: i32,
-    /// Its number, as DLPack and users count.
+    /// Device number, as in DLPack and in `cuda:N`.
     pub(crate) ordinal: i32,
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub(crate) name: String,
-    /// Ten times the major number of its compute capability, and the minor one.
+    /// Ten times the major number of its compute capability plus the minor number.
     pub(crate) capability: u64,
     pub(crate) multiprocessors: i64,
-    /// The most bytes of shared memory that a block may have.
+    /// Maximum shared memory per block, in bytes.
     pub(crate) most_shared: u64,
     context: Context,
-    /// The code after which nothing works any more, or 0.
+    /// The error code that broke the context, or 0.
     broken: AtomicI32,
 }
 
-// SAFETY: the driver's functions may be called by any thread; a context is a name.
+// SAFETY: the driver's functions may be called by any thread; a context is a handle.
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
 
 impl Gpu {
-    /// The device of this number, with its primary context.
+    /// Opens the device of this number, with its primary context.
     pub(crate) fn open(ordinal: i32) -> Result<Arc<Gpu>> {
         let driver = Driver::get()?;
         let mut count = 0;
-        // SAFETY: a place for a number.
+        // SAFETY: an out pointer for a number.
         driver.require(unsafe { (driver.device_count)(&mut count) }, "the CUDA driver finds no GPU")?;
         if count < 1 {
-            fail!(Device, "the CUDA driver finds no GPU: there is none, or none that this process may use");
+            fail!(Device, "the CUDA driver finds no GPU that this process may use");
         }
         if !(0..count).contains(&ordinal) {
             fail!(Device, "there is no device cuda:{ordinal}: the last of this machine is cuda:{}", count - 1);
         }
         let mut device = 0;
-        // SAFETY: a place for a device.
+        // SAFETY: an out pointer for a device.
         driver.require(unsafe { (driver.device)(&mut device, ordinal) }, "the GPU cannot be used")?;
         let attribute = |which: i32| {
             let mut value = 0;
-            // SAFETY: a place for a number.
+            // SAFETY: an out pointer for a number.
             let code = unsafe { (driver.device_attribute)(&mut value, which, device) };
             driver.require(code, "the GPU cannot be used").map(|()| u64::try_from(value).unwrap_or(0))
         };
@@ -61,7 +61,7 @@ impl Gpu {
         let multiprocessors = attribute(attribute::MULTIPROCESSORS)?.cast_signed();
         let most_shared = attribute(attribute::MOST_SHARED)?;
         let mut name = [0u8; 128];
-        // SAFETY: a place for a string of this length; its last byte stays 0.
+        // SAFETY: an out pointer for a string of this length; its last byte stays 0.
         let named = unsafe { (driver.device_name)(name.as_mut_ptr().cast(), name.len() as i32 - 1, device) };
         let end = name.iter().position(|b| *b == 0).unwrap_or(0);
         let name = if named == 0 {
@@ -70,13 +70,13 @@ impl Gpu {
             String::new()
         };
         let mut context = null_mut();
-        // SAFETY: a place for a context.
-        driver.require(unsafe { (driver.retain_context)(&mut context, device) }, "the GPU gives no context")?;
+        // SAFETY: an out pointer for a context.
+        driver.require(unsafe { (driver.retain_context)(&mut context, device) }, "the GPU's context cannot be created")?;
         let broken = AtomicI32::new(0);
         Ok(Arc::new(Gpu { driver, device, ordinal, name, capability, multiprocessors, most_shared, context, broken }))
     }
 
-    /// Makes the context that of this thread, as long as the guard lives.
+    /// Makes the context current on this thread while the guard lives.
     pub(crate) fn enter(&self) -> Result<Entered<'_>> {
         let broken = self.broken.load(Ordering::Relaxed);
         if broken != 0 {
@@ -87,13 +87,14 @@ impl Gpu {
         Ok(Entered(self))
     }
 
-    /// The same where nothing can be reported: to free things. `None` where the driver has stopped.
+    /// The same for freeing resources, where no error can be reported. `None` if the driver has
+    /// shut down.
     pub(crate) fn enter_to_free(&self) -> Option<Entered<'_>> {
         // SAFETY: as above.
         (unsafe { (self.driver.push_context)(self.context) } == 0).then_some(Entered(self))
     }
 
-    /// An error where a call of the driver did not succeed.
+    /// Converts an error code of the driver.
     pub(crate) fn check(&self, code: Code, what: &str) -> Result<()> {
         match code {
             0 => Ok(()),
@@ -108,7 +109,7 @@ impl Gpu {
         }
     }
 
-    /// Has something happened that no later call survives?
+    /// Has an error occurred after which all calls fail?
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed) != 0
     }
@@ -129,13 +130,13 @@ impl Drop for Gpu {
     }
 }
 
-/// The context is that of this thread.
+/// The context is current on this thread.
 pub(crate) struct Entered<'a>(&'a Gpu);
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut before = null_mut();
-        // SAFETY: a place for a context; this thread pushed one.
+        // SAFETY: an out pointer for a context; this thread pushed one.
         unsafe { (self.0.driver.pop_context)(&mut before) };
     }
 }

@@ -1,7 +1,8 @@
-//! The driver's functions, looked up by name in the library that the system has.
+//! The driver's functions, looked up by name in the installed library.
 //!
-//! In: `ATTNC_CUDA_LIB`, else `libcuda.so.1`, else `libcuda.so`. Out: a [`Driver`], which is a table of functions, the same for the whole
-//! process; and the names of its error codes. What must not be here: devices, memory, any order of calls.
+//! In: `ATTNC_CUDA_LIB`, else `libcuda.so.1`, else `libcuda.so`. Out: a [`Driver`], a function
+//! table shared by the whole process; and names of its error codes. It must not contain devices,
+//! memory, or any order of calls.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ pub(crate) use super::functions::{
 use crate::error::{Error, Result, fail};
 use crate::sys::{self, Library, try_box};
 
-/// Codes that are told apart.
+/// Error codes that are handled specially.
 pub(crate) mod code {
     pub(crate) const OUT_OF_MEMORY: i32 = 2;
     pub(crate) const DEINITIALIZED: i32 = 4;
@@ -31,9 +32,10 @@ pub(crate) mod code {
     pub(crate) const SYSTEM_DRIVER_MISMATCH: i32 = 803;
     pub(crate) const COMPAT_NOT_SUPPORTED: i32 = 804;
 
-    /// Is every later call of the process on this context going to fail? `cuda.h` says so of kernels that go wrong (700 to 719, with
-    /// gaps), of memory of tensor cores that is not given back (721), of errors that the GPU contains (226) and of a server of MPS that ends
-    /// (810). Errors of memory and of links that cannot be corrected (214, 220) last in practice.
+    /// Does the error make all later calls on this context fail? `cuda.h` says so for failing
+    /// kernels (700 to 719, with gaps), tensor core memory that was not released (721), contained
+    /// errors (226) and MPS servers that exit (810). Uncorrectable memory and link errors (214,
+    /// 220) persist in practice.
     pub(crate) fn is_sticky(code: i32) -> bool {
         matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 810)
     }
@@ -47,25 +49,25 @@ pub(crate) mod jit {
     pub(crate) const ERROR_LOG_SIZE: i32 = 6;
 }
 
-/// A stream that does not wait for the legacy default stream.
+/// A stream that does not synchronise with the legacy default stream.
 pub(crate) const NON_BLOCKING: u32 = 1;
 
-/// Bytes of a tensor map, which begins at a multiple of 64.
+/// An encoded tensor map; must be aligned to 64 bytes.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub(crate) struct TensorMap(pub(crate) [u8; 128]);
 
-/// The functions of the driver; those that every driver has are reached by [`Deref`].
+/// The functions of the driver; functions that every driver has are available through [`Deref`].
 pub(crate) struct Driver {
     functions: Functions,
-    /// What newer drivers have, from 12.0 on.
+    /// Available in drivers for CUDA 12.0 and later.
     pub(crate) encode_tiled: Option<EncodeTiled>,
-    /// What those from 11.4 on have.
+    /// Available in drivers for CUDA 11.4 and later.
     pub(crate) graphs: Option<GraphFunctions>,
-    /// Names and explanations of codes.
+    /// Names and descriptions of error codes.
     error_name: ErrorText,
     error_string: ErrorText,
-    /// Stays loaded.
+    /// Keeps the library loaded.
     _library: Library,
 }
 
@@ -77,7 +79,7 @@ impl Deref for Driver {
     }
 }
 
-/// `CUDA_KERNEL_NODE_PARAMS`, in its first version: a launch as a node of a graph.
+/// `CUDA_KERNEL_NODE_PARAMS`, version 1: a launch as a graph node.
 #[repr(C)]
 pub(crate) struct KernelNode {
     pub(crate) function: Function,
@@ -90,11 +92,11 @@ pub(crate) struct KernelNode {
 
 const _: () = assert!(size_of::<KernelNode>() == 56);
 
-/// `CUlaunchAttributeValue`, of which a number is set.
+/// `CUlaunchAttributeValue`, of which only an integer is set.
 #[repr(C, align(8))]
 pub(crate) struct NodeAttribute(pub(crate) [i32; 16]);
 
-/// The functions for graphs.
+/// Functions for graphs.
 #[derive(Clone, Copy)]
 pub(crate) struct GraphFunctions {
     pub(crate) create: unsafe extern "C" fn(*mut Object, u32) -> Code,
@@ -108,9 +110,9 @@ pub(crate) struct GraphFunctions {
 }
 
 impl GraphFunctions {
-    /// Looks all of them up.
+    /// Looks up all symbols.
     fn of(library: &Library) -> Option<GraphFunctions> {
-        // SAFETY: the signatures are those of `cuda.h`, in the versions without a suffix.
+        // SAFETY: the signatures match `cuda.h`, for the versions without a suffix.
         unsafe {
             Some(GraphFunctions {
                 create: transmute::<*mut c_void, unsafe extern "C" fn(*mut Object, u32) -> Code>(
@@ -161,17 +163,17 @@ pub(crate) type EncodeTiled = unsafe extern "C" fn(
     i32,
 ) -> Code;
 
-/// The table, once it has been found.
+/// The table, once it has been loaded.
 static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(null_mut());
 
-/// The names that are looked for where `ATTNC_CUDA_LIB` names none.
+/// The names that are tried if `ATTNC_CUDA_LIB` is not set.
 const NAMES: [&CStr; 2] = [c"libcuda.so.1", c"libcuda.so"];
 
 impl Driver {
-    /// Looks all functions up; the name of the first that is not there.
+    /// Looks up all functions; returns the name of the first missing one on failure.
     fn of(library: Library) -> core::result::Result<Driver, &'static CStr> {
         let find = |name: &'static CStr| library.symbol(name).ok_or(name);
-        // SAFETY: the signatures are those of `cuda.h`.
+        // SAFETY: the signatures match `cuda.h`.
         unsafe {
             Ok(Driver {
                 functions: Functions::find(|name| library.symbol(name))?,
@@ -186,7 +188,7 @@ impl Driver {
         }
     }
 
-    /// The driver, initialised. Looked for until it has been found once.
+    /// The initialised driver. Retries in each call until it has been found once.
     pub(crate) fn get() -> Result<&'static Driver> {
         // SAFETY: null, or a table that is never freed.
         if let Some(found) = unsafe { DRIVER.load(Ordering::Acquire).as_ref() } {
@@ -200,7 +202,8 @@ impl Driver {
         match DRIVER.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: nobody frees it any more.
             Ok(_) => Ok(unsafe { &*made }),
-            // SAFETY: another thread was first; nobody has ours, and theirs is never freed.
+            // SAFETY: another thread was first; only this thread has `made`, and `first` is never
+            // freed.
             Err(first) => unsafe {
                 drop(alloc::boxed::Box::from_raw(made));
                 Ok(&*first)
@@ -235,19 +238,19 @@ impl Driver {
         fail!(Device, "no CUDA driver was found: {}", tried.join("; "))
     }
 
-    /// The version: 1000 times the major number and ten times the minor one.
+    /// CUDA version: 1000 times the major number plus ten times the minor one.
     pub(crate) fn version(&self) -> Result<u64> {
         let mut version = 0;
-        // SAFETY: a place for a number.
-        self.require(unsafe { (self.driver_version)(&mut version) }, "the CUDA driver tells no version")?;
+        // SAFETY: an out pointer for a number.
+        self.require(unsafe { (self.driver_version)(&mut version) }, "the CUDA driver does not report its version")?;
         Ok(u64::try_from(version).unwrap_or(0))
     }
 
-    /// A code as text: its name, and what the driver says of it.
+    /// Name and description of an error code.
     pub(crate) fn text(&self, code: Code) -> String {
         let of = |function: ErrorText| {
             let mut text = core::ptr::null();
-            // SAFETY: a place for a string; what it gives is a string of the driver's.
+            // SAFETY: an out pointer for a string; what it gives is a string of the driver's.
             unsafe {
                 if function(code, &mut text) != 0 || text.is_null() {
                     return String::new();
@@ -261,7 +264,7 @@ impl Driver {
         }
     }
 
-    /// An error where a call that looks for devices or loads code did not succeed.
+    /// Converts an error code of a call that looks for devices or loads code.
     pub(crate) fn require(&self, code: Code, what: &str) -> Result<()> {
         let why = match code {
             0 => return Ok(()),

@@ -1,17 +1,22 @@
-//! Graphs: launches that come again in the same order, queued by one call of the driver.
+//! CUDA graphs: sequences of launches that recur, queued by a single driver call.
 //!
-//! A decoder makes some hundred launches for each token, and the driver takes some microseconds for each; for a graph of all of them it takes
-//! hardly more than for one. The plan runs in every call, as it would without: its launches are put on a [`Tape`], and where the same kernels
-//! follow each other for the second time, they become a graph, unless as many as are kept were all used in between. From then on only the launches whose grids or
-//! parameters have changed are told to the driver: addresses of other tensors, a length that has grown. So control flow and sizes are the plan's, and
-//! nothing must stay as it was for a graph to be right. What a plan reads of the GPU's memory ends a tape: the host waits there.
+//! A decoder makes some hundred launches per token, and each takes the driver some microseconds; a
+//! graph of all of them takes hardly longer than one. The plan runs in every call, as it would
+//! without graphs: its launches are recorded on a [`Tape`]. When the same sequence of kernels
+//! occurs for the second time, it becomes a graph, unless the maximum number of graphs is kept and
+//! all of them were used in between. From then on, only launches whose grids or parameters have
+//! changed are updated: addresses of other tensors, a longer length. So control flow and sizes
+//! remain with the plan, and a graph makes no assumption about what stays the same. When the plan
+//! reads GPU memory, the tape ends, because the host waits there.
 //!
-//! A kernel whose blocks wait for each other says so as a node too, and where the driver does not take that, there are no graphs.
+//! Kernels with grid barriers are cooperative as graph nodes too; if the driver does not support
+//! that, graphs are not used.
 //!
-//! Graphs are built node by node, each after the one before. Nothing is recorded from a stream: the stream may be the caller's,
-//! and a graph that is recorded does not tell its nodes in order.
+//! Graphs are built node by node, each depending on the previous one. Stream capture is not used:
+//! the stream may be the caller's, and the nodes of a captured graph cannot be listed in order.
 //!
-//! In: tapes. Out: queued launches. `ATTNC_CUDA_GRAPHS=0` is for finding errors: every launch is queued by itself.
+//! In: tapes. Out: queued launches. `ATTNC_CUDA_GRAPHS=0` queues every launch individually, for
+//! debugging.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,34 +30,34 @@ use super::tape::{Tape, no_params};
 use crate::abi::cuda::TOGETHER;
 use crate::error::{Result, Status, fail};
 
-/// Fewer launches are queued one by one.
+/// Shorter tapes are queued launch by launch.
 const LEAST: usize = 3;
-/// More do not become one graph.
+/// Maximum number of launches in a graph.
 pub(crate) const MOST: usize = 1024;
-/// Graphs that a session keeps.
+/// Maximum number of graphs per session.
 const KEPT: usize = 16;
-/// Orders of kernels without a graph that it remembers.
+/// Maximum number of remembered sequences without a graph.
 const SEEN: usize = 64;
 
-/// A session's graphs.
+/// The graphs of a session.
 pub(crate) struct Graphs {
-    /// `None` where launches are queued one by one.
+    /// `None` if launches are queued individually.
     functions: Option<GraphFunctions>,
     made: Vec<Graph>,
-    /// Orders that came and have no graph, the oldest first.
+    /// Sequences that occurred and have no graph, oldest first.
     seen: Vec<Seen>,
-    /// How many tapes came.
+    /// Number of tapes so far.
     clock: u64,
 }
 
-/// An order of kernels without a graph.
+/// A sequence of kernels without a graph.
 struct Seen {
     hash: u64,
-    /// When it came last.
+    /// `clock` at the last occurrence.
     when: u64,
 }
 
-/// A graph, with what the driver knows of its launches.
+/// A graph, with the parameters of its launches that the driver has.
 struct Graph {
     gpu: Arc<Gpu>,
     functions: GraphFunctions,
@@ -60,29 +65,29 @@ struct Graph {
     executable: Object,
     nodes: Vec<Object>,
     tape: Tape,
-    /// When it was launched last.
+    /// `clock` at the last launch.
     used: u64,
 }
 
-// SAFETY: names of the driver's, which any thread may use, one at a time.
+// SAFETY: driver handles, which any thread may use, one at a time.
 unsafe impl Send for Graph {}
 
 impl Graphs {
-    /// None yet; none ever where the driver has no graphs or `wanted` is false.
+    /// Empty; graphs are never used if the driver lacks them or `wanted` is false.
     pub(crate) fn new(gpu: &Gpu, wanted: bool) -> Graphs {
         let functions = gpu.driver.graphs.filter(|_| wanted);
         Graphs { functions, made: Vec::new(), seen: Vec::new(), clock: 0 }
     }
 
-    /// Are launches to be put on a tape?
+    /// Are launches to be recorded?
     pub(crate) fn are_used(&self) -> bool {
         self.functions.is_some()
     }
 
-    /// Queues what is on a tape, which is empty then.
+    /// Queues the launches of a tape, and clears it.
     ///
     /// # Safety
-    /// Parameters are those of their kernels.
+    /// Parameters match their kernels.
     pub(crate) unsafe fn launch(
         &mut self,
         tape: &mut Tape,
@@ -93,7 +98,7 @@ impl Graphs {
         // SAFETY: by the contract above.
         let done = unsafe {
             match self.graph_of(tape, gpu, module) {
-                // Where the driver does not take a graph, the launches themselves say what is wrong with them.
+                // If the driver rejects a graph, individual launches will report what is wrong.
                 Ok(Some(graph)) => match graph.launch(queue) {
                     Err(e) if !gpu.is_broken() && e.status != Status::Memory => {
                         self.give_up();
@@ -118,7 +123,7 @@ impl Graphs {
         self.made.clear();
     }
 
-    /// A graph of these launches, up to date; `None` where there is none and none is made.
+    /// An up-to-date graph of these launches; `None` if none exists and none is made.
     fn graph_of(&mut self, tape: &Tape, gpu: &Arc<Gpu>, module: &Module) -> Result<Option<&Graph>> {
         let Some(functions) = self.functions else { return Ok(None) };
         if tape.len() < LEAST {
@@ -133,8 +138,8 @@ impl Graphs {
         }
         let Some(before) = self.came(hash(tape)) else { return Ok(None) };
         if self.made.len() >= KEPT {
-            // A graph that was used since then makes no room: of more orders than are kept that come in turns, each would take the place of
-            // the next.
+            // A graph that was used since then is not evicted: if more sequences than can be kept
+            // recur in turn, each would evict the next.
             let unused = self.made.iter().enumerate().filter(|(_, g)| g.used < before);
             let Some((oldest, _)) = unused.min_by_key(|(_, g)| g.used) else { return Ok(None) };
             drop(self.made.swap_remove(oldest));
@@ -144,13 +149,14 @@ impl Graphs {
         Ok(self.made.last())
     }
 
-    /// Remembers that an order without a graph came now, and tells when it came before, if it did.
+    /// Records an occurrence of a sequence without a graph; returns the time of the previous
+    /// occurrence, if any.
     fn came(&mut self, hash: u64) -> Option<u64> {
         let before = self.seen.iter().position(|s| s.hash == hash).map(|i| self.seen.remove(i).when);
         if self.seen.len() >= SEEN {
             self.seen.remove(0);
         }
-        // Without memory for it, it is forgotten.
+        // If out of memory, it is not remembered.
         if self.seen.try_reserve(1).is_ok() {
             self.seen.push(Seen { hash, when: self.clock });
         }
@@ -158,12 +164,12 @@ impl Graphs {
     }
 }
 
-/// Do the same kernels follow each other?
+/// Do two tapes launch the same sequence of kernels?
 fn same_kernels(a: &Tape, b: &Tape) -> bool {
     a.len() == b.len() && a.steps().iter().zip(b.steps()).all(|(a, b)| a.kernel == b.kernel)
 }
 
-/// FNV-1a of the kernels' numbers.
+/// FNV-1a hash of the kernel numbers.
 fn hash(tape: &Tape) -> u64 {
     tape.steps().iter().fold(0xcbf2_9ce4_8422_2325, |hash, step| (hash ^ step.kernel).wrapping_mul(0x0100_0000_01b3))
 }
@@ -172,10 +178,10 @@ impl Graph {
     fn new(gpu: &Arc<Gpu>, f: GraphFunctions, tape: &Tape, module: &Module, used: u64) -> Result<Graph> {
         const WHAT: &str = "a graph";
         let mut graph = null_mut();
-        // SAFETY: a place for a graph.
+        // SAFETY: an out pointer for a graph.
         gpu.check(unsafe { (f.create)(&mut graph, 0) }, WHAT)?;
         let (nodes, copy) = (Vec::new(), Tape::default());
-        // Dropped from here on.
+        // `Drop` releases it from now on, also after an error.
         let mut out = Graph { gpu: gpu.clone(), functions: f, graph, executable: null_mut(), nodes, tape: copy, used };
         out.tape.copy(tape)?;
         let mut params = no_params();
@@ -184,7 +190,8 @@ impl Graph {
             let before = out.nodes.last();
             let (list, count) = before.map_or((core::ptr::null(), 0), |node| (&raw const *node, 1));
             let mut node = null_mut();
-            // SAFETY: a place for a node; as many nodes as said; parameters of this kernel, which the driver copies.
+            // SAFETY: an out pointer for a node; as many nodes as said; parameters of this kernel,
+            // which the driver copies.
             gpu.check(unsafe { (f.add_kernel)(&mut node, out.graph, list, count, &launch) }, WHAT)?;
             let together = tape.steps().get(i).and_then(|s| module.kernel(s.kernel)).map(|k| k.desc.persistent);
             if together == Some(TOGETHER) {
@@ -195,12 +202,12 @@ impl Graph {
             }
             crate::error::push(&mut out.nodes, node, WHAT)?;
         }
-        // SAFETY: a place for what can be launched; a graph.
+        // SAFETY: an out pointer for the executable graph; a graph.
         gpu.check(unsafe { (f.instantiate)(&mut out.executable, out.graph, 0) }, WHAT)?;
         Ok(out)
     }
 
-    /// Tells the driver what is different.
+    /// Updates the parameters that differ.
     fn update(&mut self, tape: &Tape, module: &Module) -> Result<()> {
         let mut params = no_params();
         for (i, (new, node)) in tape.steps().iter().zip(&self.nodes).enumerate() {
@@ -220,7 +227,7 @@ impl Graph {
         if self.executable.is_null() {
             fail!(Internal, "a graph that was not made");
         }
-        // SAFETY: what was instantiated, on a stream that is there.
+        // SAFETY: an instantiated graph and an existing stream.
         self.gpu.check(unsafe { (self.functions.launch)(self.executable, queue.stream) }, "the launches failed")
     }
 }
@@ -228,7 +235,8 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         let Some(_entered) = self.gpu.enter_to_free() else { return };
-        // SAFETY: created once, and nobody uses them any more; what still runs is freed by the driver when it ends.
+        // SAFETY: created once and no longer used; if it is still running, the driver frees it when
+        // it ends.
         unsafe {
             if !self.executable.is_null() {
                 (self.functions.destroy_executable)(self.executable);

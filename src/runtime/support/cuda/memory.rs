@@ -1,4 +1,4 @@
-//! Memory of a GPU, and streams: what is freed when it is dropped, whoever closes what first.
+//! GPU memory and streams, released on drop, in whatever order handles are closed.
 
 use alloc::sync::Arc;
 use core::ffi::c_void;
@@ -8,19 +8,18 @@ use super::device::Gpu;
 use super::driver::{self, Address, NON_BLOCKING};
 use crate::error::{Error, Result, Status};
 
-/// Where the pieces of one allocation begin: a multiple of this. Tensor maps and vectors need less.
+/// Alignment of the pieces of one allocation. Tensor maps and vectors need less.
 pub(crate) const ALIGN: u64 = 256;
 
-/// Where arguments and results in the GPU's memory begin, unless they are copied: kernels copy 16 bytes at a time, and write pairs of
-/// elements.
+/// Required alignment of arguments and results in GPU memory, or else they are copied: kernels copy
+/// 16 bytes at a time, and store pairs of elements.
 pub(crate) const ARGUMENT_ALIGN: u64 = 16;
 
-/// `size` rounded up to [`ALIGN`]; all that there is where that is not possible.
+/// `size` rounded up to [`ALIGN`], saturating.
 pub(crate) fn aligned(size: u64) -> u64 {
     size.checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX)
 }
 
-/// Memory of a GPU.
 pub(crate) struct DeviceBuffer {
     gpu: Arc<Gpu>,
     address: Address,
@@ -28,11 +27,12 @@ pub(crate) struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// `size` bytes with any contents; never at address 0, even for 0 bytes. The context is this thread's.
+    /// Allocates `size` bytes, uninitialised; the address is never 0, even for 0 bytes. The context
+    /// must be current.
     pub(crate) fn new(gpu: &Arc<Gpu>, size: u64, what: &str) -> Result<DeviceBuffer> {
         let mut address = 0;
         let bytes = usize::try_from(size.max(1)).unwrap_or(usize::MAX);
-        // SAFETY: a place for an address.
+        // SAFETY: an out pointer for an address.
         let code = unsafe { (gpu.driver.allocate)(&mut address, bytes) };
         gpu.check(code, what).map_err(|e| match e.status {
             Status::Memory => {
@@ -43,12 +43,12 @@ impl DeviceBuffer {
         Ok(DeviceBuffer { gpu: gpu.clone(), address, size })
     }
 
-    /// Makes a buffer at least `size` long; its contents are lost. The context is this thread's.
+    /// Makes a buffer at least `size` long; its contents are lost. The context must be current.
     pub(crate) fn reserve(buffer: &mut Option<DeviceBuffer>, gpu: &Arc<Gpu>, size: u64, what: &str) -> Result<Address> {
         if let Some(b) = buffer.as_ref().filter(|b| b.size >= size) {
             return Ok(b.address);
         }
-        // First freed, so that both need not fit.
+        // Free first, so that both need not fit.
         *buffer = None;
         let made = DeviceBuffer::new(gpu, size, what)?;
         let address = made.address;
@@ -56,7 +56,6 @@ impl DeviceBuffer {
         Ok(address)
     }
 
-    /// Where it is.
     pub(crate) fn address(&self) -> Address {
         self.address
     }
@@ -65,13 +64,13 @@ impl DeviceBuffer {
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         if let Some(_entered) = self.gpu.enter_to_free() {
-            // SAFETY: allocated once, and nobody uses it any more.
+            // SAFETY: allocated once and no longer used.
             unsafe { (self.gpu.driver.free)(self.address) };
         }
     }
 }
 
-/// A stream of our own.
+/// A stream owned by the library.
 pub(crate) struct OwnStream {
     gpu: Arc<Gpu>,
     stream: driver::Stream,
@@ -83,15 +82,14 @@ unsafe impl Send for OwnStream {}
 unsafe impl Sync for OwnStream {}
 
 impl OwnStream {
-    /// A new one. The context is this thread's.
+    /// The context must be current.
     pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<OwnStream> {
         let mut stream = null_mut();
-        // SAFETY: a place for a stream.
+        // SAFETY: an out pointer for a stream.
         gpu.check(unsafe { (gpu.driver.create_stream)(&mut stream, NON_BLOCKING) }, "a stream of the GPU")?;
         Ok(OwnStream { gpu: gpu.clone(), stream })
     }
 
-    /// The driver's name of it.
     pub(crate) fn get(&self) -> driver::Stream {
         self.stream
     }
@@ -100,13 +98,13 @@ impl OwnStream {
 impl Drop for OwnStream {
     fn drop(&mut self) {
         if let Some(_entered) = self.gpu.enter_to_free() {
-            // SAFETY: created once, and nobody uses it any more.
+            // SAFETY: created once and no longer used.
             unsafe { (self.gpu.driver.destroy_stream)(self.stream) };
         }
     }
 }
 
-/// Copies and waits, in the order of one stream.
+/// Asynchronous copies and waiting, on one stream.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue<'a> {
     pub(crate) gpu: &'a Gpu,
@@ -114,10 +112,11 @@ pub(crate) struct Queue<'a> {
 }
 
 impl Queue<'_> {
-    /// Copies to the GPU.
+    /// Host to device.
     ///
     /// # Safety
-    /// `from` has `bytes` bytes, which stay as they are until the stream has come here; `to` has room.
+    /// `from` has `bytes` bytes, which do not change until the copy has completed; `to` is large
+    /// enough.
     pub(crate) unsafe fn copy_in(&self, to: Address, from: *const u8, bytes: u64, what: &str) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -127,10 +126,11 @@ impl Queue<'_> {
         self.gpu.check(code, what)
     }
 
-    /// Copies from the GPU.
+    /// Device to host.
     ///
     /// # Safety
-    /// `from` has `bytes` bytes; `to` has room, which nobody looks at until the stream has come here.
+    /// `from` has `bytes` bytes; `to` is large enough, and is not read until the copy has
+    /// completed.
     pub(crate) unsafe fn copy_out(&self, to: *mut u8, from: Address, bytes: u64, what: &str) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -140,7 +140,7 @@ impl Queue<'_> {
         self.gpu.check(code, what)
     }
 
-    /// Copies from one place of the GPU's memory to another.
+    /// Device to device.
     ///
     /// # Safety
     /// Both have `bytes` bytes, and do not overlap.
@@ -153,7 +153,7 @@ impl Queue<'_> {
         self.gpu.check(code, what)
     }
 
-    /// Sets bytes to zero.
+    /// Zeroes bytes.
     ///
     /// # Safety
     /// `at` has `bytes` bytes.
@@ -166,9 +166,9 @@ impl Queue<'_> {
         self.gpu.check(code, what)
     }
 
-    /// Waits until all is done.
+    /// Waits until the stream is idle.
     pub(crate) fn wait(&self, what: &str) -> Result<()> {
-        // SAFETY: a stream that is there.
+        // SAFETY: an existing stream.
         self.gpu.check(unsafe { (self.gpu.driver.wait_for_stream)(self.stream) }, what)
     }
 }

@@ -1,13 +1,15 @@
-//! NVIDIA GPUs: a model whose kernels are PTX, run through the driver's interface.
+//! NVIDIA GPUs: models whose kernels are PTX, run through the driver API.
 //!
-//! In: the GPU part of a variant (`../../abi_cuda.rs`), weights that were read and checked as for a CPU, calls whose tensors were
-//! checked. Out: results, or an error that says what is missing. The driver is a library that is looked up when a model is
-//! opened (`driver`), so a `model.so` loads on machines that have none.
+//! In: the GPU part of a variant (`../../abi_cuda.rs`), weights that were read and checked as for a
+//! CPU, calls whose tensors were checked. Out: results, or an error. The driver library is looked
+//! up when a model is opened (`driver`), so a `model.so` also loads on machines without one.
 //!
-//! One device and its primary context, which PyTorch and others share, belong to a model (`device`), with the loaded module (`module`) and the
-//! weights (`upload`). A session has a stream and memory that its calls use again (`session`); a call copies in, launches, copies
-//! out and waits (`call`); what lies in the GPU's memory as kernels cannot read it is copied there
-//! (`copier`, `strided`). Launches are put on a `tape`, and become `graphs` where they come again. Nothing here chooses an algorithm: what is launched is the plan's decision.
+//! A model uses one device and its primary context, which it shares with PyTorch and others
+//! (`device`), and owns the loaded module (`module`) and the weights (`upload`). A session owns a
+//! stream and memory that its calls reuse (`session`). A call copies in, launches, copies out and
+//! waits (`call`); tensors in GPU memory that kernels cannot access directly are copied there
+//! (`copier`, `strided`). Launches are recorded on a `tape`, and become `graphs` if they recur.
+//! Nothing here chooses an algorithm: the plan decides what is launched.
 
 pub(crate) mod call;
 pub(crate) mod choice;

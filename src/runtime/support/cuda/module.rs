@@ -1,7 +1,8 @@
-//! A variant's code on a GPU: machine code where there is some for it, else PTX that the driver compiles.
+//! Loads a variant's GPU code: machine code that matches the GPU if there is some, else PTX, which
+//! the driver compiles.
 //!
-//! In: a [`CudaDesc`] and a GPU. Out: its functions, in the order that plans number them. PTX that the driver rejects is an error
-//! with what its compiler said.
+//! In: a [`CudaDesc`] and a GPU. Out: its functions, in the order of their numbers in plans. If the
+//! driver rejects the PTX, the error includes its compiler's log.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -14,16 +15,16 @@ use super::driver::{self, Code, Function, attribute, code, jit};
 use crate::abi::cuda::{CubinDesc, CudaDesc, CudaKernelDesc, MOST_WORDS};
 use crate::error::{Error, Result, fail, push};
 
-/// The most that a message shows of what the driver's compiler says.
+/// Maximum length of the driver compiler's log in a message.
 const LONGEST_LOG: usize = 8 << 10;
 
-/// Shared memory that launches may give blocks without saying so before.
+/// Shared memory per block that needs no opt-in.
 const LITTLE_SHARED: u64 = 48 << 10;
 
 /// The kernel that copies tensors (`copier`).
 const COPIES: &CStr = c"attnc_copy";
 
-/// Code that is loaded.
+/// A loaded module.
 pub(crate) struct Module {
     pub(super) gpu: Arc<Gpu>,
     module: driver::Module,
@@ -32,33 +33,33 @@ pub(crate) struct Module {
     pub(super) copies: Function,
 }
 
-/// A kernel that is loaded.
+/// A loaded kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Loaded {
     pub(crate) function: Function,
     pub(crate) desc: &'static CudaKernelDesc,
-    /// Blocks that the GPU runs at the same time, for a kernel whose blocks do several points.
+    /// For a persistent kernel, the number of blocks that run concurrently.
     pub(crate) at_once: i64,
 }
 
-// SAFETY: names of the driver's, which any thread may use.
+// SAFETY: driver handles, which any thread may use.
 unsafe impl Send for Module {}
 // SAFETY: as above.
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads it. The context is this thread's.
+    /// Loads the module. The context must be current.
     pub(crate) fn load(gpu: &Arc<Gpu>, desc: &'static CudaDesc) -> Result<Module> {
         let module = Module::image(gpu, desc)?;
-        // Dropped from here on.
+        // `Drop` unloads it from now on, also after an error.
         let mut out = Module { gpu: gpu.clone(), module, functions: Vec::new(), copies: null_mut() };
-        // SAFETY: a place for a function; a string with its NUL.
+        // SAFETY: an out pointer for a function; a string with its NUL.
         let code = unsafe { (gpu.driver.function)(&mut out.copies, module, COPIES.as_ptr()) };
         gpu.check(code, "the kernel that copies tensors")?;
         for kernel in desc.kernels.get() {
             let name = kernel.name.get();
             let mut function = null_mut();
-            // SAFETY: a place for a function; a string with its NUL.
+            // SAFETY: an out pointer for a function; a string with its NUL.
             let code = unsafe { (gpu.driver.function)(&mut function, out.module, kernel.name.ptr.cast()) };
             gpu.check(code, &alloc::format!("kernel {name}"))?;
             let (needs, most) = (kernel.shared.saturating_add(kernel.static_shared), gpu.most_shared);
@@ -82,7 +83,7 @@ impl Module {
             let mut at_once = i64::MAX;
             if kernel.persistent != 0 {
                 let (mut blocks, threads) = (0, kernel.threads.iter().product::<u64>());
-                // SAFETY: a place for a number; a function of this module.
+                // SAFETY: an out pointer for a number; a function of this module.
                 let code =
                     unsafe { (gpu.driver.most_blocks)(&mut blocks, function, threads as i32, kernel.shared as usize) };
                 gpu.check(code, &alloc::format!("kernel {name}"))?;
@@ -93,17 +94,17 @@ impl Module {
         Ok(out)
     }
 
-    /// A kernel by its number.
+    /// The kernel of this number.
     pub(crate) fn kernel(&self, index: u64) -> Option<Loaded> {
         self.functions.get(usize::try_from(index).ok()?).copied()
     }
 
-    /// The first of the images that the driver takes.
+    /// Loads the first image that the driver accepts.
     fn image(gpu: &Gpu, desc: &CudaDesc) -> Result<driver::Module> {
         let fits = |c: &&CubinDesc| c.capability / 10 == gpu.capability / 10 && c.capability <= gpu.capability;
         for cubin in desc.cubins.get().iter().filter(fits) {
             let mut module = null_mut();
-            // SAFETY: an image that the compiler wrote, whose format tells its length.
+            // SAFETY: an image written by the compiler, whose format contains its length.
             let code = unsafe {
                 (gpu.driver.load_module)(&mut module, cubin.image.ptr.cast(), 0, core::ptr::null(), core::ptr::null())
             };
@@ -111,7 +112,8 @@ impl Module {
                 0 => return Ok(module),
                 code::OUT_OF_MEMORY | code::DEINITIALIZED => gpu.check(code, "loading the kernels")?,
                 code if code::is_sticky(code) => gpu.check(code, "loading the kernels")?,
-                // Made by what is newer than the driver, which says so in several ways: there is PTX too.
+                // Made by a compiler newer than the driver (which may report this in several ways):
+                // fall back to PTX.
                 _ => {}
             }
         }
@@ -135,7 +137,7 @@ impl Module {
     }
 }
 
-/// Why the driver did not take the PTX.
+/// The error for PTX that the driver rejected.
 fn rejected(gpu: &Gpu, desc: &CudaDesc, code: Code, log: &str) -> Error {
     use crate::error::Status;
     let text = gpu.driver.text(code);
@@ -162,13 +164,13 @@ fn rejected(gpu: &Gpu, desc: &CudaDesc, code: Code, log: &str) -> Error {
 impl Drop for Module {
     fn drop(&mut self) {
         if let Some(_entered) = self.gpu.enter_to_free() {
-            // SAFETY: loaded once, and no session is left that launches.
+            // SAFETY: loaded once, and no session that could launch is left.
             unsafe { (self.gpu.driver.unload_module)(self.module) };
         }
     }
 }
 
-/// Where the driver's compiler writes what it finds.
+/// Buffers for the messages of the driver's compiler.
 struct Log {
     errors: Vec<u8>,
     notes: Vec<u8>,
@@ -186,7 +188,7 @@ impl Log {
         Ok(Log { errors, notes })
     }
 
-    /// Options for the driver and their values, of which numbers are given as addresses.
+    /// Options for the driver and their values; numbers are passed as addresses.
     fn options(&mut self) -> ([i32; 4], [*mut c_void; 4]) {
         let size = core::ptr::without_provenance_mut(LONGEST_LOG - 1);
         (
@@ -195,7 +197,7 @@ impl Log {
         )
     }
 
-    /// What was written: errors, and where there are none, notes.
+    /// The compiler's errors, or its notes if it reported no errors.
     fn text(&self) -> String {
         let of = |bytes: &[u8]| {
             let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());

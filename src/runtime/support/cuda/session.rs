@@ -1,4 +1,4 @@
-//! What a session of a model on a GPU keeps between calls: a stream, states, memory that every call uses again.
+//! The GPU part of a session: a stream, states, and memory that calls reuse.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,30 +17,30 @@ use crate::sys;
 
 /// See the head of this file.
 pub(crate) struct Session {
-    /// What is computed in between.
+    /// Intermediate results.
     pub(crate) arena: Option<DeviceBuffer>,
-    /// Arguments and results of the host's, and taps.
+    /// Arguments and results that are in host memory, and taps.
     pub(crate) staging: Option<DeviceBuffer>,
-    /// Where kernels report an index out of range; zeros between calls.
+    /// Where kernels report an index out of range; all zero between calls.
     pub(crate) fault: DeviceBuffer,
-    /// All states one after another, and each's place and bytes.
+    /// All states, and the offset and size of each.
     states: Option<DeviceBuffer>,
     state_bytes: u64,
     pub(crate) state_data: Vec<*mut u8>,
     own: OwnStream,
-    /// The caller's stream, in place of our own.
+    /// The caller's stream, used instead of the session's own.
     theirs: Option<driver::Stream>,
-    /// Is every launch waited for, so that an error names its kernel?
+    /// Wait after each launch, so that an error names its kernel.
     pub(crate) each: bool,
     pub(crate) timer: Option<Timer>,
-    /// Launches of the call, and those that came before.
+    /// Launches of the current call, and the graphs of earlier ones.
     pub(crate) tape: Tape,
     pub(crate) graphs: Graphs,
     pub(crate) gpu: Arc<Gpu>,
 }
 
 impl Session {
-    /// A new one, with states of zero.
+    /// A new session; states are zero.
     pub(crate) fn new(gpu: &Arc<Gpu>, model: &ModelDesc) -> Result<Session> {
         let _entered = gpu.enter()?;
         let none = Bound { lead: Vec::new(), dims: Vec::new() };
@@ -51,10 +51,10 @@ impl Session {
             state_bytes = state_bytes.saturating_add(aligned(bytes));
         }
         let states = if state_bytes > 0 { Some(DeviceBuffer::new(gpu, state_bytes, "the states")?) } else { None };
-        // Not null where a state is empty.
+        // Not null even if a state is empty.
         let base = states.as_ref().map_or(super::memory::ALIGN, DeviceBuffer::address);
         let state_data = offsets.iter().map(|o| core::ptr::without_provenance_mut((base + o) as usize)).collect();
-        let fault = DeviceBuffer::new(gpu, fault::BYTES, "the report of errors")?;
+        let fault = DeviceBuffer::new(gpu, fault::BYTES, "the error report")?;
         let own = OwnStream::new(gpu)?;
         let each = is_on(c"ATTNC_SYNC", false);
         let session = Session {
@@ -79,23 +79,24 @@ impl Session {
         Ok(session)
     }
 
-    /// The stream of its calls.
+    /// The stream used by calls.
     pub(crate) fn stream(&self) -> driver::Stream {
         self.theirs.unwrap_or(self.own.get())
     }
 
-    /// Lets calls use the caller's stream, or again our own. Between calls nothing of the session is queued, so the stream before is not
-    /// waited for: its owner may have destroyed it.
+    /// Sets the stream used by calls; `None` is the session's own. Between calls no work of the
+    /// session is queued, so there is no need to wait for the previous stream, which its owner may
+    /// have destroyed.
     pub(crate) fn use_stream(&mut self, stream: Option<driver::Stream>) {
         self.theirs = stream;
     }
 
-    /// What calls put copies into.
+    /// The queue used by calls.
     pub(crate) fn queue(&self) -> Queue<'_> {
         Queue { gpu: &self.gpu, stream: self.stream() }
     }
 
-    /// Sets all states to zero.
+    /// Zeroes all states.
     pub(crate) fn reset(&self) -> Result<()> {
         let _entered = self.gpu.enter()?;
         self.clear_states()?;
@@ -104,20 +105,20 @@ impl Session {
 
     fn clear_states(&self) -> Result<()> {
         let Some(states) = &self.states else { return Ok(()) };
-        // SAFETY: as long as that.
+        // SAFETY: the buffer has this size.
         unsafe { self.queue().clear(states.address(), self.state_bytes, "the states") }
     }
 
-    /// Forgets what kernels reported.
+    /// Clears the kernels' report.
     pub(crate) fn clear_fault(&self) -> Result<()> {
-        // SAFETY: as long as that.
-        unsafe { self.queue().clear(self.fault.address(), fault::BYTES, "the report of errors") }
+        // SAFETY: the buffer has this size.
+        unsafe { self.queue().clear(self.fault.address(), fault::BYTES, "the error report") }
     }
 
-    /// Copies from the GPU, and waits.
+    /// Copies from the GPU and waits.
     ///
     /// # Safety
-    /// `from` has `bytes` bytes in the GPU's memory, `to` in the host's.
+    /// `from` has `bytes` bytes in GPU memory, `to` in host memory.
     pub(crate) unsafe fn copy_to_host(&self, from: Address, to: *mut u8, bytes: u64, what: &str) -> Result<()> {
         let _entered = self.gpu.enter()?;
         // SAFETY: by the contract above.
@@ -125,19 +126,19 @@ impl Session {
         self.queue().wait(what)
     }
 
-    /// What launches are timed by. The context is this thread's.
+    /// Creates a timer for launches. The context must be current.
     pub(crate) fn new_timer(gpu: &Arc<Gpu>) -> Result<Timer> {
-        // Dropped from here on, also where there is no second event.
+        // `Drop` destroys the events, also if the second cannot be created.
         let mut timer = Timer { events: [core::ptr::null_mut(); 2], gpu: gpu.clone() };
         for event in &mut timer.events {
-            // SAFETY: a place for an event.
+            // SAFETY: an out pointer for an event.
             gpu.check(unsafe { (gpu.driver.create_event)(event, 0) }, "an event of the GPU")?;
         }
         Ok(timer)
     }
 }
 
-/// Is a switch in the environment on? All but `0` is.
+/// Is a switch in the environment on? Any value except `0` is.
 fn is_on(name: &CStr, otherwise: bool) -> bool {
     sys::variable(name).map_or(otherwise, |value| value != "0")
 }
@@ -149,16 +150,16 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// A launch follows.
+    /// Records the first event, before a launch.
     pub(crate) fn start(&self, stream: driver::Stream) -> Result<()> {
         // SAFETY: an event and a stream that are there.
         self.gpu.check(unsafe { (self.gpu.driver.record_event)(self.events[0], stream) }, "timing")
     }
 
-    /// Nanoseconds since the start, on the GPU.
+    /// Records the second event and waits; returns nanoseconds since the first.
     pub(crate) fn stop(&self, stream: driver::Stream) -> Result<i64> {
         let mut milliseconds = 0f32;
-        // SAFETY: events and a stream that are there; a place for a number.
+        // SAFETY: events and a stream that are there; an out pointer for a number.
         unsafe {
             self.gpu.check((self.gpu.driver.record_event)(self.events[1], stream), "timing")?;
             self.gpu.check((self.gpu.driver.wait_for_event)(self.events[1]), "timing")?;
@@ -173,7 +174,7 @@ impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(_entered) = self.gpu.enter_to_free() {
             for event in self.events.into_iter().filter(|event| !event.is_null()) {
-                // SAFETY: created once, and nobody uses it any more.
+                // SAFETY: created once and no longer used.
                 unsafe { (self.gpu.driver.destroy_event)(event) };
             }
         }

@@ -1,59 +1,59 @@
-//! Copies between two layouts of a tensor, as pieces that one launch of a kernel copies.
+//! Decomposes a copy between two layouts of a tensor into pieces that one kernel launch can copy.
 //!
-//! In: extents, and for each axis how many bytes it is to the next element on either side. Out: axes that could be put together are, and
-//! [`Axes::pieces`] gives out parts of at most [`MOST`] elements along at most [`KERNEL_AXES`] axes. What must not be here: addresses
-//! that are looked at, the driver.
+//! In: extents, and for each axis its stride in bytes in both layouts. Out: [`Axes`], merged where
+//! possible; [`Axes::pieces`] enumerates parts of at most [`MOST`] elements along at most
+//! [`KERNEL_AXES`] axes. This file must not access memory or call the driver.
 
-/// Axes that the kernel has parameters for.
+/// Number of axes in the kernel's parameters.
 pub(crate) const KERNEL_AXES: usize = 8;
-/// Elements that a launch copies at most: what counts them has 32 bits.
+/// Limit on elements per launch; the kernel counts them in 32 bits.
 pub(crate) const MOST: u64 = 1 << 30;
-/// The most axes of a tensor, and one for the bytes of its elements.
+/// Maximum rank of a tensor, plus an axis for the bytes of its elements.
 const MOST_AXES: usize = 65;
-/// The most bytes that are copied at a time.
+/// Maximum number of bytes moved at once.
 const WIDEST: u64 = 8;
 
 /// An axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Axis {
-    /// Elements along it.
+    /// Number of elements.
     pub(crate) count: u64,
-    /// Bytes from one to the next, where they are read and where they are written.
+    /// Stride in bytes in the source and in the destination.
     pub(crate) from: i64,
     pub(crate) to: i64,
 }
 
 const ONE: Axis = Axis { count: 1, from: 0, to: 0 };
 
-/// The axes of a copy, the slowest first.
+/// The axes of a copy, outermost first.
 #[derive(Clone, Debug)]
 pub(crate) struct Axes {
     list: [Axis; MOST_AXES],
     length: usize,
 }
 
-/// What one launch copies.
+/// The part copied by one launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece<'a> {
-    /// The slowest first; at most [`KERNEL_AXES`].
+    /// Outermost first; at most [`KERNEL_AXES`].
     pub(crate) axes: &'a [Axis],
-    /// Bytes to its first element.
+    /// Byte offset of its first element in the source and the destination.
     pub(crate) from: i64,
     pub(crate) to: i64,
-    /// Which element that is, in the order of the tensor.
+    /// Index of its first element, in the order of the tensor.
     pub(crate) first: u64,
-    /// Elements of it.
+    /// Number of elements.
     pub(crate) count: u64,
 }
 
 impl Axes {
-    /// No axis: one element.
+    /// Rank 0: a single element.
     pub(crate) fn new() -> Axes {
         Axes { list: [ONE; MOST_AXES], length: 0 }
     }
 
-    /// Adds an axis that is faster than those before, and joins it with the last where that goes on as the new one does. False
-    /// where there are too many.
+    /// Adds an innermost axis; merges it with the previous one if their strides permit. Returns
+    /// false if there are too many axes.
     #[must_use]
     pub(crate) fn push(&mut self, axis: Axis) -> bool {
         if axis.count == 1 {
@@ -76,12 +76,11 @@ impl Axes {
         true
     }
 
-    /// The axes.
     pub(crate) fn get(&self) -> &[Axis] {
         self.list.get(..self.length).unwrap_or(&[])
     }
 
-    /// Where the elements are single bytes that lie one after another on both sides: how many.
+    /// The number of bytes, if both layouts are contiguous.
     pub(crate) fn run(&self) -> Option<u64> {
         match self.get() {
             [] => Some(1),
@@ -90,7 +89,8 @@ impl Axes {
         }
     }
 
-    /// Of axes over bytes, those over the widest elements that all places are multiples of, and how wide these are.
+    /// Replaces bytes by the widest elements to which all offsets and strides are aligned; returns
+    /// the width as well.
     pub(crate) fn widened(mut self, from: u64, to: u64) -> (Axes, u64) {
         let last = self.length.checked_sub(1);
         let Some(Axis { count, from: 1, to: 1 }) = last.and_then(|i| self.list.get(i)).copied() else {
@@ -101,24 +101,24 @@ impl Axes {
         let width = WIDEST.min(1 << places.trailing_zeros().min(63));
         self.length -= 1;
         let (step, count) = (width.cast_signed(), count / width.max(1));
-        // It was there before, so there is room.
+        // An axis was removed before, so there is space.
         let _ = self.push(Axis { count, from: step, to: step });
         (self, width)
     }
 
-    /// Calls `f` with pieces that cover every element once, in order; ends at the first error.
+    /// Calls `f` with pieces that cover every element once, in order; stops at the first error.
     pub(crate) fn pieces<E>(&self, f: &mut impl FnMut(Piece<'_>) -> Result<(), E>) -> Result<(), E> {
         pieces(self.get(), MOST, (0, 0), 0, f)
     }
 
-    /// The same with less than [`MOST`] elements for a launch.
+    /// The same with `most` elements per launch.
     #[cfg(test)]
     pub(crate) fn pieces_of<E>(&self, most: u64, f: &mut impl FnMut(Piece<'_>) -> Result<(), E>) -> Result<(), E> {
         pieces(self.get(), most, (0, 0), 0, f)
     }
 }
 
-/// Elements along all axes.
+/// Number of elements.
 fn count_of(axes: &[Axis]) -> u64 {
     axes.iter().fold(1u64, |n, a| n.saturating_mul(a.count))
 }
@@ -135,7 +135,7 @@ fn pieces<E>(
         return f(Piece { axes, from, to, first, count });
     };
     let inside = count_of(rest);
-    // So many of the outer axis at a time.
+    // The number of outer iterations per piece.
     let some = if rest.len() < KERNEL_AXES { most / inside.max(1) } else { 0 };
     let mut done = 0;
     while done < outer.count {

@@ -1,7 +1,7 @@
-//! Launches that are yet to be queued, in order: what the driver is told of each, and nothing of whose they are.
+//! Recorded launches that are not yet queued, in order.
 //!
-//! In: a kernel, its grid, the words that its plan gave it. Out: parameters as the driver takes them, or all of them launched one by one.
-//! Whether they become a graph, `graphs.rs` decides.
+//! In: a kernel, its grid, and the words passed by the plan. Out: parameters in the driver's
+//! format, or all of them launched individually. `graphs.rs` decides whether they become a graph.
 
 use alloc::vec::Vec;
 use core::ffi::c_void;
@@ -13,20 +13,20 @@ use super::module::{Loaded, Module};
 use crate::abi::cuda::{MOST_WORDS, TOGETHER};
 use crate::error::{Error, Result, fail};
 
-/// Tensor maps that a kernel may have.
+/// Maximum number of tensor maps of a kernel.
 pub(crate) const MOST_MAPS: usize = 8;
-/// Words of a tensor map.
+/// Size of a tensor map in words.
 const MAP_WORDS: usize = size_of::<TensorMap>() / 8;
-/// Parameters of a kernel.
+/// Maximum number of parameters of a kernel.
 const MOST_PARAMS: usize = MOST_WORDS + 1 + MOST_MAPS;
 
-/// A launch.
+/// A recorded launch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// The kernel's number.
+    /// Kernel number.
     pub(crate) kernel: u64,
     pub(crate) grid: [u32; 3],
-    /// Where its words begin among those of the tape.
+    /// Index of its first word in the tape.
     start: usize,
 }
 
@@ -34,11 +34,12 @@ pub(crate) struct Step {
 #[derive(Default)]
 pub(crate) struct Tape {
     steps: Vec<Step>,
-    /// The values of all parameters: of each launch those that its plan gave, the address of the report, its tensor maps.
+    /// Parameter values of all launches: for each, the plan's words, the address of the report, the
+    /// tensor maps.
     words: Vec<u64>,
 }
 
-/// The parameters of a launch, by their addresses.
+/// The addresses of a launch's parameters.
 pub(crate) type Params = [*mut c_void; MOST_PARAMS];
 
 impl Tape {
@@ -55,14 +56,14 @@ impl Tape {
         &self.steps
     }
 
-    /// The values of a launch's parameters.
+    /// The parameter values of a launch.
     pub(crate) fn words(&self, index: usize) -> &[u64] {
         let start = self.steps.get(index).map_or(usize::MAX, |s| s.start);
         let end = self.steps.get(index + 1).map_or(self.words.len(), |s| s.start);
         self.words.get(start..end).unwrap_or(&[])
     }
 
-    /// Makes this tape the same as another.
+    /// Makes this tape a copy of another.
     pub(crate) fn copy(&mut self, from: &Tape) -> Result<()> {
         self.clear();
         if self.steps.try_reserve(from.steps.len()).is_err() || self.words.try_reserve(from.words.len()).is_err() {
@@ -73,7 +74,7 @@ impl Tape {
         Ok(())
     }
 
-    /// Adds a launch.
+    /// Appends a launch.
     pub(crate) fn push(
         &mut self,
         kernel: u64,
@@ -95,12 +96,12 @@ impl Tape {
         Ok(())
     }
 
-    /// What the driver is told of a launch; it points to the parameters, and they to the tape.
+    /// The driver's description of a launch; it points into `params`, which points into the tape.
     pub(crate) fn node(&self, index: usize, module: &Module, params: &mut Params) -> Result<KernelNode> {
         let found = self.steps.get(index).and_then(|s| Some((s, module.kernel(s.kernel)?)));
         let Some((step, Loaded { function, desc, .. })) = found else { fail!(Internal, "a launch of no kernel") };
         let words = self.words(index);
-        // A word each up to the report, then tensor maps.
+        // One word each up to the address of the report, then tensor maps.
         let single = (desc.symbols + desc.params) as usize + 1;
         let singles = words.iter().take(single);
         let maps = words.get(single..).unwrap_or(&[]).chunks(MAP_WORDS).filter_map(<[u64]>::first);
@@ -114,10 +115,10 @@ impl Tape {
         Ok(KernelNode { function, grid, block, shared, params: params.as_mut_ptr(), extra: null_mut() })
     }
 
-    /// Queues all launches, one by one. With `each`, every one is waited for.
+    /// Queues all launches individually; with `each`, waits after each.
     ///
     /// # Safety
-    /// Parameters are those of their kernels.
+    /// Parameters match their kernels.
     pub(crate) unsafe fn launch(&self, module: &Module, queue: Queue<'_>, each: bool) -> Result<()> {
         let mut params = [null_mut(); MOST_PARAMS];
         for (i, step) in self.steps.iter().enumerate() {
@@ -128,7 +129,7 @@ impl Tape {
             let code = unsafe {
                 let driver = &queue.gpu.driver;
                 match kernel.is_some_and(|k| k.desc.persistent == TOGETHER) {
-                    // Its blocks wait for each other.
+                    // Its blocks synchronise with each other.
                     true => {
                         let launch = driver.launch_together;
                         launch(n.function, width, height, depth, x, y, z, n.shared, queue.stream, n.params)

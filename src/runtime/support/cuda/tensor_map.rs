@@ -1,7 +1,7 @@
-//! Tensor maps: what the copy engine of newer GPUs is told of a buffer.
+//! Tensor maps: descriptions of buffers for the tensor memory accelerator of recent GPUs.
 //!
-//! In: a kernel's description of a map, the values of its dimensions, the buffer's address. Out: the driver's encoding, which is
-//! a computation on the host alone.
+//! In: a kernel's description of a map, the values of its dimensions, the buffer's address. Out:
+//! the driver's encoding, which is computed on the host alone.
 
 use super::device::Gpu;
 use super::driver::{Address, TensorMap};
@@ -9,9 +9,9 @@ use crate::abi::cuda::{MOST_AXES, TensorMapDesc};
 use crate::error::{Result, fail};
 use crate::expr::eval;
 
-/// Interleaving of channels: none.
+/// `CU_TENSOR_MAP_INTERLEAVE_NONE`.
 const NO_INTERLEAVE: i32 = 0;
-/// What is outside of the tensor is read as zero.
+/// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: elements out of bounds are read as zero.
 const NO_FILL: i32 = 0;
 /// `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`.
 const PROMOTE_256: i32 = 3;
@@ -29,19 +29,19 @@ pub(crate) fn encode(gpu: &Gpu, desc: &TensorMapDesc, dims: &[i64], address: Add
     let (mut parts, mut steps) = ([1u32; MOST_AXES], [1u32; MOST_AXES]);
     for (i, axis) in axes.iter().enumerate() {
         let extent = eval(&axis.extent, dims)?;
-        // A map has no empty axes. Of an empty buffer nothing is read.
+        // A map must not have empty axes. An empty buffer is never accessed.
         let extent = u64::try_from(extent).unwrap_or(0).max(1);
         let stride = if i == 0 { 0 } else { u64::try_from(eval(&axis.stride, dims)?).unwrap_or(0) };
         if let (Some(e), Some(p), Some(s)) = (extents.get_mut(i), parts.get_mut(i), steps.get_mut(i)) {
             (*e, *p, *s) = (extent, axis.part as u32, axis.step as u32);
         }
-        // Strides are of all axes but the first.
+        // The driver expects no stride for the first axis.
         if let Some(s) = i.checked_sub(1).and_then(|i| strides.get_mut(i)) {
             *s = stride;
         }
     }
     let mut map = TensorMap([0; 128]);
-    // SAFETY: a place for a map; as many numbers as axes.
+    // SAFETY: an out pointer for a map; as many numbers as axes.
     let code = unsafe {
         encode(
             &mut map,

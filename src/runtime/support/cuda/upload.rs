@@ -1,7 +1,8 @@
-//! What a model has on its GPU: the loaded code, the weights, and what is packed of them.
+//! A model on its GPU: the loaded code, the weights, and the packed weights.
 //!
-//! In: weights that were read and checked on the host. Out: the tables that plans index, of addresses in the GPU's memory. Weights are
-//! copied once, into one allocation; `call.rs` packs them with the variant's own kernels.
+//! In: weights that were read and checked on the host. Out: tables of GPU addresses, which plans
+//! index. Weights are copied once, into one allocation; `call.rs` packs them with the variant's own
+//! kernels.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,24 +21,24 @@ const TABLES: &str = "the tables of weights";
 /// A model on a GPU.
 pub(crate) struct Loaded {
     pub(crate) module: Module,
-    /// For each family of parameters the addresses of its tensors.
+    /// Addresses of the tensors of each family of parameters.
     _tables: Vec<Vec<*const u8>>,
-    /// Where each of the tables lies.
+    /// Address of each table.
     roots: Vec<*const *const u8>,
     _weights: Option<DeviceBuffer>,
-    /// What the variant's own kernels packed of the weights.
+    /// Packed by the variant's own kernels.
     pub(crate) packed: Option<DeviceBuffer>,
-    /// Last, so that the context lives longest.
+    /// Declared last, so that the context is released last.
     pub(crate) gpu: Arc<Gpu>,
 }
 
-// SAFETY: the tables point to each other and into the GPU's memory, and nobody writes them.
+// SAFETY: the tables point to each other and into GPU memory, and are never written.
 unsafe impl Send for Loaded {}
 // SAFETY: as above.
 unsafe impl Sync for Loaded {}
 
 impl Loaded {
-    /// Loads code and weights; nothing is packed yet.
+    /// Loads code and weights; does not pack yet.
     pub(crate) fn new(
         gpu: Arc<Gpu>,
         model: &'static ModelDesc,
@@ -62,7 +63,7 @@ impl Loaded {
         for (size, tensors) in sizes.iter().zip(weights.tables()) {
             let mut table = Vec::new();
             for tensor in tensors {
-                // SAFETY: the tensor has as many bytes, and there is room for all of them.
+                // SAFETY: the tensor has as many bytes, and the buffer has space for all of them.
                 unsafe { queue.copy_in(at, *tensor, *size, "the weights")? };
                 push(&mut table, core::ptr::without_provenance(at as usize), TABLES)?;
                 at += aligned(*size);
@@ -74,29 +75,29 @@ impl Loaded {
         Ok(Loaded { module, _tables: tables, roots, _weights: memory, packed: None, gpu: gpu.clone() })
     }
 
-    /// What plans get: a pointer to each family's table.
+    /// The tables in the form that plans receive: a pointer to each family's table.
     pub(crate) fn roots(&self) -> *const *const *const u8 {
         self.roots.as_ptr()
     }
 
-    /// Where packed weights are; null where there are none.
+    /// Address of the packed weights, or null.
     pub(crate) fn packed(&self) -> *mut u8 {
         let at = self.packed.as_ref().map_or(0, DeviceBuffer::address);
         core::ptr::without_provenance_mut(at as usize)
     }
 
-    /// The number of its device.
+    /// Device number.
     pub(crate) fn ordinal(&self) -> i32 {
         self.gpu.ordinal
     }
 }
 
-/// The name of a device for users: `cuda:0`.
+/// User-visible name of a device: `cuda:0`.
 pub(crate) fn name_of(gpu: &Gpu) -> alloc::string::String {
     alloc::format!("cuda:{}", gpu.ordinal)
 }
 
-/// A session of a model that has no GPU was asked for something that only a GPU has.
+/// The error for GPU functions called on a session that runs on the CPU.
 pub(crate) fn no_gpu<T>() -> Result<T> {
     fail!(Call, "the model runs on the CPU")
 }

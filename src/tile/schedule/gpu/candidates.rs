@@ -1,8 +1,9 @@
-//! The greatest few of many: only the greatest of each chunk are compared with each other.
+//! Top-k along a long axis: selects candidates in each chunk, and then compares only these.
 //!
-//! In: an unscheduled module. Out: the same module; a launch of a kernel that finds the first few elements of an axis, greatest first ([`Order`]), is
-//! four, where the axis may be long ([`pays`]): ranks within chunks, candidates, their ranks, and the indices of those whose ranks are asked for. What each gives
-//! the next lies in slots of its own. Other orders, and shorter axes, have ranks among all ([`super::ranks`]).
+//! In: an unscheduled module. Out: the same module, in which a launch of a top-k kernel along a
+//! potentially long axis ([`pays`]; [`Order`], descending) becomes four: ranks within chunks,
+//! candidates, their ranks, and the indices in order of rank. They communicate through slots. Other
+//! orders, and shorter axes, use ranks over the whole axis ([`super::ranks`]).
 
 use std::collections::BTreeSet;
 
@@ -11,10 +12,11 @@ use crate::shape::{Dim, Elem};
 use crate::tile::sort::{self, CANDIDATES_OF, Order};
 use crate::tile::{BufferType, Kernel, Module, computed, row_major};
 
-/// From so many elements on there are candidates: of fewer, all comparisons take less time than two more launches.
+/// Candidates pay off for at least this many elements: with fewer, all comparisons take less time
+/// than two more launches.
 const MANY: i64 = 8 * CANDIDATES_OF;
 
-/// Does it with the kernels that order something; the names of those that are new.
+/// Applies the rewrite to top-k kernels; returns the names of the new kernels.
 ///
 /// # Errors
 /// As [`in_steps::replace`].
@@ -22,7 +24,7 @@ pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
     in_steps::replace(module, |_, kernel| steps(&Order::of_kernel(kernel).filter(pays)?))
 }
 
-/// Are the greatest few wanted, of many as far as is known?
+/// Is it a top-k along a potentially long axis?
 fn pays(found: &Order) -> bool {
     why_not(found).is_none()
 }
@@ -39,7 +41,7 @@ fn why_not(found: &Order) -> Option<String> {
     }
 }
 
-/// How the elements of an axis are ordered, if a kernel does that, and why so.
+/// A description of how a kernel orders the elements of an axis, with the reason, if it does.
 pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
     let found = Order::of_kernel(kernel)?;
     let slots = steps(&found)?.slots;
@@ -56,7 +58,7 @@ pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
     })
 }
 
-/// The kernels, and what is between them.
+/// The replacement kernels, and the slots between them.
 fn steps(found: &Order) -> Option<Steps> {
     let (length, lead) = found.x.shape.split_last()?;
     let (count, chunks) = (found.out.shape.last()?, sort::chunks(length)?);
@@ -69,7 +71,7 @@ fn steps(found: &Order) -> Option<Steps> {
     let one = Dim::one();
     let ranks = of(Elem::I32, &[&one, length]);
     let [values, indices] = [elem, Elem::I32].map(|elem| of(elem, &[&chunks, count]));
-    // The same, one chunk after another.
+    // The same, with the chunks merged into one axis.
     let [flat_values, flat_indices] = [elem, Elem::I32].map(|elem| of(elem, &[&all]));
     let of_candidates = of(Elem::I32, &[&one, &all]);
     let in_chunks = sort::ranks_in_chunks("ranks_in_chunks", &found.x, &ranks)?;

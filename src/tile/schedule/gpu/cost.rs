@@ -1,16 +1,19 @@
-//! How large tiles and blocks are on a GPU: the machine's numbers, and the rules that choose by them.
+//! Tile and block sizes on a GPU: the machine's parameters, and heuristics based on them.
 //!
-//! In: an unscheduled kernel. Out: the same with tiles of other sizes, and how many warps a block has. What this must not know: instructions.
+//! In: an unscheduled kernel. Out: the same with other tile sizes, and the number of warps per
+//! block. It must not know instructions.
 //!
 //! # The machine
 //!
-//! A multiprocessor holds 2048 threads (1536 of 8.6 and 8.9), 65536 registers and 32 blocks, and gives a block [`Numbers::shared`] bytes
-//! of shared memory; how many blocks it has at a time is the least of what these allow, and the others hide what one waits for. An A100 has
-//! 108 multiprocessors, an H100 132. Memory is read in sectors of 32 bytes, best in 16 bytes a thread: then a warp's access is four whole lines.
-//! From the first cache it comes after some 30 cycles, from the second after 200, from memory after 500 to 800. A
-//! barrier of a block of 8 warps costs some 30 cycles, and what the slowest warp waits for; within a warp it is nearly free.
+//! A multiprocessor holds 2048 threads (1536 on 8.6 and 8.9), 65536 registers and 32 blocks, and
+//! gives a block up to [`Numbers::shared`] bytes of shared memory; occupancy is the least of what
+//! these permit, and other blocks hide the latency of one. An A100 has 108 multiprocessors, an H100
+//! 132. Memory is read in sectors of 32 bytes, best with 16 bytes per thread: then a warp's access
+//! is four whole lines. L1 latency is some 30 cycles, L2 200, memory 500 to 800. A barrier of a
+//! block of 8 warps costs some 30 cycles, plus the wait for the slowest warp; within a warp it is
+//! nearly free.
 //!
-//! # What follows
+//! # Heuristics
 //!
 //! | kernel | tile | block |
 //! |---|---|---|
@@ -26,71 +29,82 @@
 //! | attention of few queries, in parts of keys (`attention::parts`) | as it was written | by work: [`MOST_WARPS`] warps for heads of 32 elements and more |
 //! | other products, and all else | as it was written | a thread for each [`SUMS`] sums |
 //!
-//! A row of 768 by one warp is 6 accesses of 16 bytes a lane, which are under way together: some 2000 cycles, while
-//! each multiprocessor has up to 64 such rows. A row of 50,000 by 8 warps is 13 chunks of 4 accesses a lane; several blocks on
-//! one row need another launch to join their results, which costs as much as 3 or 4 chunks, so where rows are few they are divided
-//! ([`super::long_rows`]).
+//! A row of 768 elements reduced by one warp is 6 accesses of 16 bytes per lane, which overlap:
+//! some 2000 cycles, while each multiprocessor processes up to 64 such rows. A row of 50,000
+//! reduced by 8 warps is 13 chunks of 4 accesses per lane; several blocks on one row need another
+//! launch to combine their results, which costs as much as 3 or 4 chunks, so this is done only if
+//! there are few rows ([`super::long_rows`]).
 //!
-//! A thread of a product reads 8 numbers for 16 sums, or 16 for 64: in the time in which a multiprocessor reads 16 bytes for each of 4 warps
-//! from shared memory it adds 16 to 32 products a thread, so the first waits for shared memory and the second does not. But the second has a quarter of
-//! the blocks: of 1024 rows and 768 columns 48, for 132 multiprocessors.
+//! A thread of a matmul reads 8 elements for 16 sums, or 16 for 64: in the time in which a
+//! multiprocessor reads 16 bytes per thread of 4 warps from shared memory, it computes 16 to 32
+//! multiply-adds per thread, so the first is bound by shared memory and the second is not. But the
+//! second has a quarter of the blocks: for 1024 rows and 768 columns it is 48, on 132
+//! multiprocessors.
 //!
-//! An access along the axis that memory does not follow takes a sector for each element: of `f32` 8 times what it needs, of bytes 32 times. A
-//! tile that is turned in shared memory costs a barrier, and two accesses of shared memory for each element. Rows and columns of
-//! [`TURNED`] elements of 4 bytes are a line each, and of narrower elements whole sectors; of these twice as many are a line too, where enough blocks
-//! are left ([`ENOUGH`]) and no more than [`TURNED_BYTES`] of shared memory are taken, so that a multiprocessor has several
-//! blocks ([`super::transposes`]). Of an axis of less than [`SHORT`] elements all are in one sector or the next: a warp that has read the first
-//! has the others in its first cache, and takes less time for that than for the barrier.
+//! A strided access takes a sector per element: for `f32` 8 times what it needs, for bytes 32
+//! times. A tile transposed in shared memory costs a barrier, and two shared memory accesses per
+//! element. Rows and columns of [`TURNED`] 4-byte elements are a line each, and of narrower
+//! elements whole sectors; twice as many of these are a line too, provided that enough blocks
+//! remain ([`ENOUGH`]) and at most [`TURNED_BYTES`] of shared memory are used, so that a
+//! multiprocessor holds several blocks ([`super::transposes`]). An axis of fewer than [`SHORT`]
+//! elements fits one or two sectors: after reading the first element, a warp has the others in L1,
+//! which takes less time than the barrier.
 //!
-//! Whether the columns of a kernel lie side by side is what most of its accesses say, as in code generation.
+//! Whether the columns of a kernel are contiguous is decided by the majority of its accesses, as in
+//! code generation.
 
 use super::super::sources::Grouping;
 use super::tiles::{Along, Axes, Axis};
 use crate::shape::Elem;
 use crate::tile::{Body, DotMode, GpuArch, Kernel, Op};
 
-/// Elements of a run that a thread takes, if there are enough.
+/// Elements of a run per thread, if there are enough.
 const ELEMENTS: i64 = 4;
-/// Sums of a product that a thread takes, if there are enough.
+/// Sums of a matmul per thread, if there are enough.
 const SUMS: i64 = 16;
-/// Threads of a warp.
+/// Threads per warp.
 const WARP: i64 = 32;
-/// The most warps of a block. Two of these, of 128 registers a thread, fill a multiprocessor's registers.
+/// Maximum number of warps per block. Two such blocks, with 128 registers per thread, fill a
+/// multiprocessor's registers.
 pub(super) const MOST_WARPS: i64 = 8;
-/// Elements of a tile of elementwise work.
+/// Elements per tile of elementwise work.
 const MAP: i64 = 1024;
-/// The longest row that is reduced by one warp, and a chunk of one of any length.
+/// The longest row that one warp reduces, and the chunk size for rows of unknown length.
 const WARP_ROW: i64 = 1024;
-/// Rows of a block in which each warp has one.
+/// Rows per block if each warp has one.
 const ROWS: i64 = 4;
-/// Elements of a long row that a block takes at a time.
+/// Elements of a long row that a block processes at a time.
 const CHUNK: i64 = 4096;
-/// Blocks that read as fast as memory gives: 2.3 MB under way, [`CHUNK_BYTES`] each.
+/// Number of blocks that saturates memory bandwidth: 2.3 MB in flight, [`CHUNK_BYTES`] per block.
 pub(super) const ENOUGH: i64 = 144;
-/// What a block has under way: a chunk of `f32`. Of narrower elements it has less, and takes as long.
+/// Bytes that a block has in flight: a chunk of `f32`. Chunks of narrower elements are smaller, but
+/// take as long.
 pub(super) const CHUNK_BYTES: i64 = 16 << 10;
-/// What could be read in the time that a launch takes, some 2 microseconds.
+/// Bytes that could be read in the time of a launch, some 2 microseconds.
 pub(super) const LAUNCH: i64 = 6_700_000;
-/// Rows and columns of a tile that is turned in shared memory.
+/// Rows and columns of a tile that is transposed in shared memory.
 const TURNED: i64 = 32;
-/// Bytes of shared memory for such tiles: a multiprocessor of an A100 has three blocks of so many, of an H100 four.
+/// Limit on shared memory for such tiles: a multiprocessor of an A100 fits three such blocks, of an
+/// H100 four.
 const TURNED_BYTES: i64 = 48 << 10;
-/// A shorter axis is accessed as it lies.
+/// A shorter axis is accessed directly.
 pub(super) const SHORT: i64 = 8;
-/// Rows and columns of a tile of a product, as it was written.
+/// Rows and columns of a matmul tile, as made by lowering.
 const PRODUCT: i64 = 64;
-/// From how many columns on a product has tiles of twice as many of both, but not of fewer rows than this.
+/// Matmuls with at least this many columns double both tile sizes, if they have at least as many
+/// rows.
 const MANY_COLUMNS: i64 = 2048;
 const FEW_ROWS: i64 = 256;
 
-/// Points of a launch in a loop up to which the loop is one kernel ([`super::persistent`]): two waves of what an A100 holds of blocks of
-/// [`MOST_WARPS`] warps. A launch of a graph takes one to two microseconds, a barrier of the grid about one, a point of a product of 64 rows,
-/// columns and 256 steps about as much as ten of these.
+/// A loop whose launches have at most this many points becomes one kernel ([`super::persistent`]):
+/// two waves on an A100 with [`MOST_WARPS`] warps per block. A launch in a graph takes one to two
+/// microseconds, a grid barrier about one, a point of a matmul with 64 rows, columns and 256 k
+/// indices about as much as ten of these.
 pub(super) const MOST_POINTS: i64 = 2 * 2 * 108;
 
-/// The rows and columns of tiles that are turned in shared memory, of axes of so many elements (where that is known) at so many `points` of the other
-/// axes; the narrowest element has so many `bytes`, and so many are `shared` for each place of the tiles. `None` if accesses along both axes
-/// cost less.
+/// Rows and columns of tiles that are transposed in shared memory. `all`: extents of the two axes,
+/// if known; `points`: points of the other axes; `bytes`: size of the narrowest element; `shared`:
+/// bytes per tile position. `None` if direct access along both axes is cheaper.
 pub(super) fn turned_tile(all: [Option<i64>; 2], points: i64, bytes: u64, shared: i64) -> Option<[i64; 2]> {
     if all.iter().flatten().any(|n| *n < SHORT) {
         return None;
@@ -109,28 +123,31 @@ pub(super) fn turned_tile(all: [Option<i64>; 2], points: i64, bytes: u64, shared
     fits(size).then(|| of(size))
 }
 
-/// The points of a kernel's grid as far as they are known: an axis whose extent is known only at run time, such as a batch, counts as one.
+/// Known number of points of a kernel's grid: an axis whose extent is only known at run time, such
+/// as a batch, counts as one.
 pub(super) fn points(kernel: &Kernel) -> i64 {
     let count = |n: i64, step: i64| (n.max(0).saturating_add(step - 1)) / step;
     let axes = kernel.grid.iter().map(|g| g.extent.as_const().map_or(1, |n| count(n, g.step.max(1))));
     axes.fold(1, i64::saturating_mul)
 }
 
-/// A GPU's numbers (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+/// Parameters of a GPU (CUDA C++ Programming Guide, "Technical Specifications per Compute
+/// Capability").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbers {
-    /// Bytes of shared memory that a block can have. Of code that runs on every processor from 8.0 on, the least of them.
+    /// Maximum shared memory per block. For code that runs on all GPUs from 8.0 on, the least of
+    /// them.
     pub(super) shared: u64,
-    /// Bytes that are kept of those for what is used within one operation: slices of operands, partial results.
+    /// Part of it reserved for use within one operation: slices of operands, partial results.
     pub(super) transient: u64,
-    /// Queries of a tile of attention.
+    /// Queries per tile of attention.
     pub(super) queries: i64,
-    /// Keys of a block of attention.
+    /// Keys per block of attention.
     pub(super) keys: i64,
 }
 
 impl Numbers {
-    /// Those of a kind of GPU.
+    /// The parameters of a GPU architecture.
     pub(super) fn of(arch: GpuArch) -> Numbers {
         let shared = match arch {
             GpuArch::Sm80 => 99 << 10,
@@ -140,18 +157,18 @@ impl Numbers {
     }
 }
 
-/// How a kernel works.
+/// Scheduling choices for a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Warps of a block, where that does not follow from the work.
+    /// Warps per block, if not derived from the work.
     pub(super) warps: Option<i64>,
-    /// How operations are put into runs.
+    /// How operations are grouped into runs.
     pub(super) grouping: Grouping,
-    /// Were tiles resized?
+    /// Tiles were resized.
     pub(super) resized: bool,
 }
 
-/// Gives a product of many columns large tiles, if it can have them.
+/// Gives a matmul with many columns large tiles, if possible.
 pub(super) fn enlarge(kernel: &mut Kernel) -> bool {
     let mut dots = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. }));
     let float = dots.next().and_then(|(_, _, d)| d.result).and_then(|v| kernel.body.ty(v).elem()) == Some(Elem::F32);
@@ -178,7 +195,7 @@ pub(super) fn enlarge(kernel: &mut Kernel) -> bool {
     done
 }
 
-/// Chooses the sizes of a kernel's tiles.
+/// Chooses the tile sizes of a kernel.
 pub(super) fn choose(kernel: &mut Kernel) -> Choice {
     let mut choice = Choice::default();
     let stands_alone = |op: &Op| {
@@ -252,7 +269,8 @@ pub(super) fn choose(kernel: &mut Kernel) -> Choice {
     choice
 }
 
-/// Resizes several axes, as far as that is possible: to a half of that, and so on, where all tiles are full and would not be.
+/// Resizes several axes to `step`, if possible; otherwise to half of it, and so on, where tiles
+/// that are full would become partial.
 fn resize_all(axes: &mut Axes, kernel: &mut Kernel, which: &[usize], step: i64) {
     for n in which {
         let now = axes.0.get(*n).map_or(step, |a| a.step);
@@ -261,8 +279,8 @@ fn resize_all(axes: &mut Axes, kernel: &mut Kernel, which: &[usize], step: i64) 
     }
 }
 
-/// Gives a kernel that goes through its rows in chunks, which several blocks shall do for each row, its tiles: one row, and large chunks;
-/// where neighbours are rows, as it was written.
+/// Tile sizes for a kernel that goes through its rows in chunks, when several blocks share each
+/// row: one row, and large chunks; unchanged if neighbours are rows.
 pub(super) fn take_long_rows(kernel: &mut Kernel, axes: &mut Axes) {
     let (dense, others) = dense_columns(&kernel.body);
     if dense < others {
@@ -277,7 +295,8 @@ pub(super) fn take_long_rows(kernel: &mut Kernel, axes: &mut Axes) {
     resize_all(axes, kernel, &loops, CHUNK);
 }
 
-/// How many accesses of tiles with several columns go along memory with these, and how many with the rows alone.
+/// The number of accesses, of tiles with several columns, that are contiguous along columns, and of
+/// those contiguous along rows only.
 fn dense_columns(body: &Body) -> (usize, usize) {
     let mut counts = (0, 0);
     for (_, _, data) in body.insts() {
@@ -295,7 +314,7 @@ fn dense_columns(body: &Body) -> (usize, usize) {
     counts
 }
 
-/// Do all rows read the same columns, which one row alone would read again and again?
+/// Do all rows read the same columns, which a single-row tile would read repeatedly?
 fn shares_columns(body: &Body) -> bool {
     body.insts().any(|(_, _, d)| {
         let cols = d.result.and_then(|v| body.ty(v).tile()).is_some_and(|t| !t.cols.is_one());
@@ -303,8 +322,8 @@ fn shares_columns(body: &Body) -> bool {
     })
 }
 
-/// How long the rows that a kernel reduces are: `Some(None)` if that is not known before it runs. `None` if they are neither whole nor
-/// gone through by loops.
+/// Length of the rows that a kernel reduces: `Some(None)` if it is only known at run time. `None`
+/// if they are neither whole nor processed in loops.
 fn row_length(body: &Body, axes: &Axes, loops: &[usize]) -> Option<Option<i64>> {
     if let Some(first) = loops.first() {
         return Some(axes.0.get(*first)?.all);
@@ -317,7 +336,7 @@ fn row_length(body: &Body, axes: &Axes, loops: &[usize]) -> Option<Option<i64>> 
     }
 }
 
-/// How many warps a block has: those that the largest operation between runs has work for, a power of two.
+/// Warps per block: enough for the largest operation between runs, a power of two.
 pub(super) fn warps(body: &Body) -> u32 {
     let mut most = 1;
     for (_, _, data) in body.insts() {

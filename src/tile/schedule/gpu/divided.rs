@@ -1,7 +1,8 @@
-//! Products of few rows and few columns: their steps are divided among blocks.
+//! Split-K for matmuls with few rows and few columns.
 //!
-//! In: an unscheduled module. Out: the same, in which a launch of a product that has too few columns for all multiprocessors is two: parts
-//! of the steps are multiplied by blocks of their own, and what they give is added, with the work that the kernel does on its result.
+//! In: an unscheduled module. Out: the same, in which a launch of a matmul with too few columns for
+//! all multiprocessors becomes two: separate blocks multiply parts of K, and the partial results
+//! are added, followed by the kernel's epilogue.
 //!
 //! ```text
 //!   launch @matmul.0(%x, %w, .., %y)   ->   %s = slot 3                                   : buf f32[parts, .., M, N]
@@ -9,15 +10,17 @@
 //!                                           launch @combine_products.0(%s, .., %y)
 //! ```
 //!
-//! A part is a product again, with one more axis of points, so it gets its tiles like all others (`few_rows`). Parts are equal, and each begins at
-//! a multiple of 16 bytes, as the whole does.
+//! A part is a matmul too, with one more axis of points, so it gets tiles like all others
+//! (`few_rows`). Parts are equal, and aligned to 16 bytes like the whole.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! By the arithmetic of `few_rows`, a GPU reads as fast as it can if [`ENOUGH`] blocks have 16 KiB under way each, and in proportion slower with
-//! fewer. Another launch takes some 2 microseconds, in which 6.7 MB could be read. So 32 blocks are divided if they read 3 MB or more together.
+//! By the arithmetic of `few_rows`, a GPU saturates its memory bandwidth if [`ENOUGH`] blocks have
+//! 16 KiB in flight each, and is proportionally slower with fewer. Another launch takes some 2
+//! microseconds, in which 6.7 MB could be read. So 32 blocks are split if together they read at
+//! least 3 MB.
 //!
-//! What it does not do: divide products by integers, whose panels are groups of steps.
+//! Limits: it does not split matmuls with quantised weights, whose panels consist of groups.
 
 use std::collections::BTreeSet;
 
@@ -34,27 +37,27 @@ use crate::tile::{
 };
 use cranelift_entity::SecondaryMap;
 
-/// Numbers of parts.
+/// Possible numbers of parts.
 const PARTS: [i64; 4] = [2, 4, 8, 16];
-/// Steps whose number that of a part is a multiple of: 16 bytes of any type.
+/// The k indices of a part must be a multiple of this: 16 bytes of any type.
 const STEPS: i64 = 16;
-/// Columns of a tile until it gets those of its machine.
+/// Columns per tile until the machine's tile size is chosen.
 const TILE: i64 = 64;
 
-/// A product whose steps are divided.
+/// A matmul that is split.
 struct Divided {
     product: Product,
     parts: i64,
     part: Kernel,
     combine: Kernel,
-    /// What the parts give.
+    /// Type of the partial results.
     results: BufferType,
 }
 
-/// Divides the products of a module for which that pays; the names of the new kernels.
+/// Splits the matmuls of a module where that pays; returns the names of the new kernels.
 ///
 /// # Errors
-/// A launch of something that is in no buffer, a bug in attnc.
+/// A launch of a value that is in no buffer, which is a bug in attnc.
 pub(super) fn divide(module: &mut Module) -> Result<BTreeSet<String>, String> {
     let mut found = Vec::new();
     for k in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
@@ -82,16 +85,17 @@ pub(super) fn divide(module: &mut Module) -> Result<BTreeSet<String>, String> {
     Ok(changed)
 }
 
-/// Into how many parts the steps of a product are divided that reads so many bytes by so many blocks, and whose result has so many elements.
+/// The number of parts for a matmul that reads `bytes` with `blocks` blocks, and whose result has
+/// `elements` elements.
 fn parts(bytes: i64, blocks: i64, elements: i64, steps: i64) -> i64 {
     let time = |parts: i64| {
         let read = bytes.saturating_mul(ENOUGH) / blocks.saturating_mul(parts).clamp(1, ENOUGH);
-        // Results of parts are written and read.
+        // Partial results are written and read.
         let more = if parts == 1 { 0 } else { LAUNCH.saturating_add(elements.saturating_mul(8 * parts)) };
         read.saturating_add(more)
     };
     let whole = |n: &i64| steps % (n * STEPS) == 0;
-    // The numbers are rough: less than a fifth is no gain.
+    // The model is rough: a gain of less than a fifth does not count.
     let pays = |n: &i64| time(*n).saturating_mul(5) <= time(1).saturating_mul(4);
     PARTS.into_iter().filter(whole).min_by_key(|n| time(*n)).filter(pays).unwrap_or(1)
 }
@@ -131,7 +135,7 @@ impl Divided {
         Some(Divided { product, parts, part, combine, results })
     }
 
-    /// Puts the two kernels in the place of all launches of a product in a plan.
+    /// Replaces all launches of a matmul in a plan by the two kernels.
     fn launch(&self, plan: &mut Plan, name: &str, [part, combine]: [&String; 2]) -> Result<(), String> {
         let is_launch = |op: &Op| matches!(op, Op::Plan(PlanOp::Launch { kernel }) if kernel == name);
         let all: Vec<_> = plan.body.insts().filter(|(_, _, d)| is_launch(&d.op)).map(|(b, i, _)| (b, i)).collect();
@@ -169,7 +173,7 @@ impl Divided {
     }
 }
 
-/// A buffer with an axis of parts before all others, each of some of what it has along an axis of a known extent.
+/// A buffer with a leading axis of parts, each covering a part of an axis of constant extent.
 fn in_parts(b: &BufferType, axis: usize, parts: i64) -> Option<BufferType> {
     let (mut shape, mut strides) = (b.shape.clone(), b.strides.clone());
     let extent = shape.get_mut(axis)?;
@@ -181,14 +185,14 @@ fn in_parts(b: &BufferType, axis: usize, parts: i64) -> Option<BufferType> {
     Some(BufferType { elem: b.elem, shape, strides })
 }
 
-/// Does a sum begin with 0?
+/// Does a sum start with 0?
 fn begins_with_zero(kernel: &Kernel, v: Value) -> bool {
     let filled = kernel.body.def_inst(v).filter(|d| d.op == Op::Full);
     let x = filled.and_then(|d| d.operands.first()).and_then(|x| kernel.body.def_inst(*x));
     x.is_some_and(|d| matches!(d.op, Op::Const(Scalar::Float(x)) if x == 0.0))
 }
 
-/// The product of two operands, `[points.., M, K]` and `[points.., K, N]`.
+/// The matmul of two operands, `[points.., M, K]` and `[points.., K, N]`.
 fn part(a: &BufferType, b: &BufferType, result: &BufferType, loc: crate::source::Loc) -> Kernel {
     let mut kb = KernelBuilder::new("matmul_part");
     kb.at(loc);
@@ -220,7 +224,7 @@ fn part(a: &BufferType, b: &BufferType, result: &BufferType, loc: crate::source:
     kb.finish()
 }
 
-/// The kernel of a product with the sum of what its parts give in the product's place.
+/// The kernel of a matmul in which the sum of partial results replaces the matmul.
 fn combine(kernel: &Kernel, product: &Product, parts: i64, results: &BufferType) -> Option<Kernel> {
     let mut made = Kernel { name: "combine_products".into(), ..kernel.clone() };
     let from = made.params.get(product.left)?.value;
@@ -263,11 +267,11 @@ mod tests {
     #[test]
     fn steps_are_divided_where_that_pays_for_a_launch() {
         let of = |steps: i64, cols: i64, blocks: i64| parts(steps * cols * 2, blocks, cols, steps);
-        // 32 blocks of 8 MB; 4 MB; what gains less than a launch takes; enough blocks.
+        // 32 blocks with 8 MB; 4 MB; a gain smaller than a launch; enough blocks.
         assert_eq!([of(8192, 512, 32), of(4096, 512, 32), of(1024, 512, 32), of(8192, 4096, 128)], [8, 8, 1, 1]);
         // 64 blocks read half as fast as all could.
         assert_eq!([of(16384, 512, 64), of(4096, 512, 64)], [4, 1]);
-        // Parts are equal, and made of chunks.
+        // Parts are equal, and consist of chunks.
         assert_eq!([of(8192 + 16, 512, 32), of(8192 + 64, 512, 32)], [1, 4]);
     }
 }

@@ -1,30 +1,34 @@
-//! Products of few rows, as in writing token by token: bound by the bytes of the right operand, which is read once.
+//! Matmuls with few rows, as in token-by-token generation: bound by the bytes of the right operand,
+//! which is read once.
 //!
-//! In: an unscheduled kernel. Out: the same with tiles of as many columns as leave work for all multiprocessors, where the operand lies in
-//! chunks of 16 bytes (`DotMode::Split` then says how threads divide it).
+//! In: an unscheduled kernel. Out: the same with a tile width that leaves work for all
+//! multiprocessors, if the operand is in 16-byte chunks (`DotMode::Split` then defines how threads
+//! share it).
 //!
-//! # What it costs
+//! # Cost
 //!
-//! By Little's law a GPU of 3.35 TB/s, whose memory answers after some 700 ns, has 2.3 MB under way, 18 KiB a multiprocessor: a block of
-//! 256 threads that load 4 chunks of 16 bytes each has 16 KiB. So a block for each multiprocessor is enough, and more do no harm: of the
-//! numbers of columns, the largest that gives that many blocks is taken, since the left operand is read once for each block. Fewer than 16
-//! columns side by side would be less than the 32 bytes that memory gives at a time.
+//! By Little's law, a GPU with 3.35 TB/s and a memory latency of some 700 ns needs 2.3 MB in
+//! flight, 18 KiB per multiprocessor: a block of 256 threads that load 4 chunks of 16 bytes each
+//! has 16 KiB. So one block per multiprocessor is enough, and more do no harm: the widest tile that
+//! yields that many blocks is chosen, since each block reads the left operand once. Fewer than 16
+//! contiguous columns would be less than the 32 bytes of a sector.
 //!
-//! A product of 512 columns has 32 or 64 blocks: too few, so if it has many steps they are divided among blocks (`divided`).
+//! A matmul with 512 columns has 32 or 64 blocks: too few, so a large K is split among blocks
+//! (`divided`).
 
 use super::super::products::{LEAST_ROWS, Product};
 use crate::shape::Dim;
 use crate::tile::alignment::{CHUNK, launches_give};
 use crate::tile::{Kernel, Module, Op, Value};
 
-/// The most rows.
+/// Maximum number of rows.
 pub(super) const ROWS: i64 = 8;
-/// Multiprocessors of an A100; an H100 has 132.
+/// Number of multiprocessors of an A100; an H100 has 132.
 const PROCESSORS: i64 = 108;
-/// Columns of a tile.
+/// Possible tile widths.
 const COLUMNS: [i64; 4] = [64, 32, 16, 8];
 
-/// Do all launches of a kernel give its products operands that begin at multiples of 16 bytes?
+/// Do all launches of a kernel pass operands of its matmuls that are aligned to 16 bytes?
 pub(super) fn begin_with_chunks(module: &Module, kernel: &Kernel) -> bool {
     let body = &kernel.body;
     let param = |v: &Value| kernel.params.iter().position(|p| p.value == *v);
@@ -36,7 +40,7 @@ pub(super) fn begin_with_chunks(module: &Module, kernel: &Kernel) -> bool {
     dots.peek().is_some() && dots.all(|(_, _, d)| d.operands.iter().take(2).all(&mut of_dots))
 }
 
-/// Gives a product of few rows its tiles; any other kernel stays as it is.
+/// Chooses the tile width of a matmul with few rows; any other kernel is unchanged.
 pub(super) fn retile(kernel: &mut Kernel) {
     let Some(product) = Product::find(kernel) else { return };
     let (Some([_, b]), [points @ .., rows, cols]) = (product.operands(kernel), kernel.grid.as_slice()) else { return };
@@ -49,7 +53,7 @@ pub(super) fn retile(kernel: &mut Kernel) {
     product.retile(kernel, LEAST_ROWS, columns);
 }
 
-/// Columns of a tile.
+/// Tile width.
 pub(super) fn columns(points: i64, cols: &Dim, along_steps: bool) -> i64 {
     let Some(all) = cols.as_const() else { return COLUMNS[1] };
     let choices = if along_steps { &COLUMNS[..] } else { &COLUMNS[..3] };
@@ -69,7 +73,7 @@ mod tests {
             [64, 64, 32, 16, 8]
         );
         assert_eq!([of(8192, false), of(2048, false), of(512, false)], [64, 16, 16]);
-        // Heads side by side have blocks of their own.
+        // Heads are separate points, so they have blocks of their own.
         assert_eq!(columns(32, &Dim::from(512), false), 64);
     }
 }

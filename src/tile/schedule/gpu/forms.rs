@@ -1,7 +1,9 @@
-//! Which form each kernel took for a GPU, and why a product or an attention does not run on tensor cores: for remarks.
+//! Remarks on GPU kernels: the chosen variant of each, and why a matmul or an attention does not
+//! use tensor cores.
 //!
-//! In: a module before and after its schedule for a GPU. Out: a line for each kernel, with its place in the source. Reasons are told in the
-//! order in which a reader can do something about them. What this must not know: how a form is made.
+//! In: a module before and after scheduling for a GPU. Out: a line for each kernel, with its source
+//! location. The reason most likely to be actionable comes first. It must not know how variants are
+//! made.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,23 +19,23 @@ use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES, is_part};
 use crate::tile::kernels::{counterpart, place};
 use crate::tile::{BufferType, GpuArch, GpuOp, Kernel, Module, Op, State};
 
-/// Widest heads of attention on tensor cores.
+/// Maximum head width of attention on tensor cores.
 const WIDTH: i64 = 256;
 
-/// The form that a kernel took.
+/// The variant chosen for a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuForm {
-    /// Its name.
+    /// Name of the kernel.
     pub kernel: String,
-    /// Where it is in the source.
+    /// Its source location.
     pub loc: Loc,
-    /// For which GPU.
+    /// The GPU architecture.
     pub arch: GpuArch,
-    /// How it works.
+    /// A description of the variant.
     pub form: String,
-    /// How an attention reads its keys in calls of few queries.
+    /// How an attention reads its keys in calls with few queries.
     pub keys: Option<String>,
-    /// Why it does not run on tensor cores, if it multiplies.
+    /// Why it does not use tensor cores, if it has a matmul.
     pub why: Option<String>,
 }
 
@@ -50,18 +52,18 @@ impl fmt::Display for GpuForm {
     }
 }
 
-/// The forms of the kernels of a module, in order.
+/// The variants of the kernels of a module, in order.
 pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec<GpuForm> {
     let form = |k: &Kernel| {
-        // What reads packed weights has other parameters.
+        // Kernels that read packed weights have other parameters.
         let packed = || scheduled.kernels.iter().find(|new| new.name == k.name && new.loads_scaled());
         let new = counterpart(k, &scheduled.kernels).or_else(packed);
-        // Of one query, say, there are kernels of parts of the keys alone.
+        // For a single query, for example, there may be only kernels for parts of the keys.
         let keys = parts_of_keys(unscheduled, k, arch).filter(|_| may_be_replaced(unscheduled, k));
         let part = || scheduled.kernels.iter().filter(|new| is_part(new, k)).find_map(on_tensor_cores);
         let of_cores = new.and_then(on_tensor_cores).or_else(|| keys.and_then(|_| part()));
         let why = if of_cores.is_some() { None } else { reason(unscheduled, k) };
-        // An attention without a variant, whose result is written over what it reads, say.
+        // An attention that was not expanded, because its result aliases an operand, for example.
         let one_by_one = Attention::find(k).is_some() && !may_be_replaced(unscheduled, k);
         let form = of_cores.unwrap_or_else(|| match new.map(|new| new.state) {
             Some(State::Gpu { warps, .. }) => {
@@ -90,7 +92,7 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
     unscheduled.kernels.iter().filter(|k| k.state == State::Unscheduled).map(form).collect()
 }
 
-/// How calls of few queries read their keys.
+/// How calls with few queries read their keys.
 fn of_few_queries(parts: Result<i64, Whole>) -> String {
     let why = match parts {
         Ok(parts) => return format!("calls of at most {FEW_QUERIES} queries divide their keys into {parts} parts"),
@@ -107,7 +109,7 @@ fn count(warps: u32) -> String {
     if warps == 1 { "1 warp".to_string() } else { format!("{warps} warps") }
 }
 
-/// How a kernel of fragments works.
+/// A description of a kernel with fragments.
 fn on_tensor_cores(k: &Kernel) -> Option<String> {
     let State::Gpu { warps, .. } = k.state else { return None };
     let has = |op: &dyn Fn(&Op) -> bool| k.body.insts().any(|(_, _, d)| op(&d.op));
@@ -131,7 +133,7 @@ fn on_tensor_cores(k: &Kernel) -> Option<String> {
     Some(format!("tensor cores by {unit}, tiles by {copies}, {}{roles}, {shared} KiB of shared memory", count(warps)))
 }
 
-/// Why a kernel that multiplies is not on tensor cores.
+/// Why a kernel with a matmul does not use tensor cores.
 fn reason(module: &Module, k: &Kernel) -> Option<String> {
     let buffer = |n: usize| k.params.get(n).and_then(|p| k.body.ty(p.value).buffer());
     if Attention::find(k).is_some() {
@@ -163,7 +165,7 @@ fn reason(module: &Module, k: &Kernel) -> Option<String> {
     Some(format!("it has {} rows and {} columns, or an epilogue that has no form there", rows.extent, cols.extent))
 }
 
-/// What keeps operands from tensor cores: their types, their rows, where they begin.
+/// Properties of operands that prevent tensor cores: types, row strides, alignment.
 fn of_operands(module: &Module, k: &Kernel, operands: &[usize]) -> Option<String> {
     let all: Vec<(usize, &BufferType)> =
         operands.iter().filter_map(|n| Some((*n, k.body.ty(k.params.get(*n)?.value).buffer()?))).collect();

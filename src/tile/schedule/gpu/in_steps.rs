@@ -1,7 +1,8 @@
-//! A kernel becomes several, launched one after another, which give each other what lies in slots.
+//! Replaces one kernel by a sequence of kernels that communicate through slots.
 //!
-//! In: an unscheduled module, and what becomes of a kernel ([`Steps`]). Out: the same module with those kernels and their launches; where both ways
-//! have their sizes, the kernel stays, and each call chooses. What it must not know: what a kernel computes.
+//! In: an unscheduled module, and the replacements of kernels ([`Steps`]). Out: the same module
+//! with the new kernels and their launches; if both versions are useful for some sizes, the kernel
+//! stays, and each call chooses. It must not know what a kernel computes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +10,18 @@ use crate::shape::Dim;
 use crate::tile::schedule::plans::{At, Choice, Variant, buffer, choose_by_count, in_entry, new_slot, slot_type};
 use crate::tile::{Block, BufferType, Inst, Kernel, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, Value, View};
 
-/// What a launch of one of the steps is given.
+/// An operand of one of the launches.
 pub(super) enum Operand {
-    /// An operand of the launch that it was, by its number.
+    /// An operand of the original launch, by number.
     Own(usize),
-    /// A slot, by its number.
+    /// A slot, by number.
     Slot(usize),
-    /// A slot as a buffer of another shape.
+    /// A slot viewed as a buffer of another shape.
     As(usize, BufferType),
 }
 
-/// For which calls the steps are launched: for all, or where a dimension is less than a number and another is at least one.
+/// In which calls the sequence is launched: in all, or if one dimension is below a constant and
+/// another is at least a constant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct When {
     pub(super) below: Option<(Dim, i64)>,
@@ -27,35 +29,36 @@ pub(super) struct When {
 }
 
 impl When {
-    /// For all calls?
+    /// Is it launched in all calls?
     fn is_always(&self) -> bool {
         self.below.is_none() && self.from.is_none()
     }
 }
 
-/// What takes a kernel's place.
+/// The replacement of a kernel.
 pub(super) struct Steps {
-    /// For which calls.
+    /// In which calls.
     pub(super) when: When,
-    /// What the kernels give each other.
+    /// Slots between the kernels.
     pub(super) slots: Vec<BufferType>,
-    /// The kernels, whose names are their kinds, in the order in which they are launched.
+    /// The kernels with their operands, in launch order; a kernel's name is the prefix of its final
+    /// name.
     pub(super) kernels: Vec<(Kernel, Vec<Operand>)>,
 }
 
-/// The launches that take the place of one.
+/// The launches that replace one.
 struct Launches {
     when: When,
     slots: Vec<BufferType>,
-    /// The names of the kernels, and what they are given.
+    /// The names of the kernels, and their operands.
     list: Vec<(String, Vec<Operand>)>,
 }
 
-/// Puts steps in the place of the kernels that have some and whose plans can give all launches their slots: not where the size of these is known
-/// late. The names of the new kernels.
+/// Replaces kernels by their sequences, if all plans can allocate the slots: not if the slots' size
+/// depends on a dimension bound later. Returns the names of the new kernels.
 ///
 /// # Errors
-/// A launch that is in no block, a bug in attnc.
+/// A launch that is in no block, which is a bug in attnc.
 pub(super) fn replace(
     module: &mut Module,
     steps: impl Fn(&Module, &Kernel) -> Option<Steps>,
@@ -93,26 +96,26 @@ pub(super) fn replace(
     Ok(changed)
 }
 
-/// The first name of a kind that no kernel has.
+/// The first unused name with this prefix.
 pub(super) fn free_name(kind: &str, taken: &BTreeSet<String>) -> String {
     let number = (0..).find(|n| !taken.contains(&format!("{kind}.{n}"))).unwrap_or(0);
     format!("{kind}.{number}")
 }
 
-/// The bytes of a buffer whose elements lie one after another.
+/// The size of a contiguous buffer in bytes.
 pub(super) fn bytes(ty: &BufferType) -> Dim {
     let size = i64::try_from(ty.elem.size()).unwrap_or(8);
     Dim::product(&ty.shape).mul(&size.into())
 }
 
-/// Can all plans give every launch of a kernel slots of these types?
+/// Can all plans allocate slots of these types at every launch of a kernel?
 pub(super) fn have_slots(module: &Module, kernel: &str, slots: &[BufferType]) -> bool {
     let has = |plan: &Plan, ty: &BufferType| slot_type(plan, &bytes(ty), ty) == *ty;
     let launches = |plan: &&Plan| plan.launched().contains(kernel);
     module.plans.iter().filter(launches).all(|plan| slots.iter().all(|ty| has(plan, ty)))
 }
 
-/// Does each launch of a kernel, in a call, write elsewhere than it reads? Then the kernel may be read and written in another order.
+/// Are inputs and outputs disjoint in every launch of a kernel? Then it may be reordered.
 pub(super) fn writes_elsewhere(module: &Module, kernel: &Kernel) -> bool {
     let is_written = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode != ParamMode::In);
     let (written, read): (Vec<usize>, Vec<usize>) = (0..kernel.params.len()).partition(is_written);
@@ -136,7 +139,7 @@ pub(super) fn writes_elsewhere(module: &Module, kernel: &Kernel) -> bool {
     module.plans.iter().all(in_plan)
 }
 
-/// Launches the steps instead of the kernels that they are of.
+/// Replaces launches of kernels by their sequences.
 fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), String> {
     let mut added = BTreeSet::new();
     let launches: Vec<Inst> = plan.body.insts().map(|(_, inst, _)| inst).collect();
@@ -162,7 +165,7 @@ fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), S
         let body = &mut plan.body;
         for (number, (kernel, operands)) in steps.into_iter().enumerate() {
             let op = Op::Plan(PlanOp::Launch { kernel });
-            // The last one is the launch that it was.
+            // The last launch reuses the original instruction.
             if number + 1 == launches.list.len() {
                 let launch = body.inst_mut(inst);
                 (launch.op, launch.operands) = (op, operands);
@@ -175,14 +178,14 @@ fn launch_all(plan: &mut Plan, all: &BTreeMap<String, Launches>) -> Result<(), S
     Ok(())
 }
 
-/// The block in which a launch stands.
+/// The block of a launch.
 fn block_of(plan: &Plan, inst: Inst) -> Result<Block, String> {
     let mut blocks = plan.body.layout.iter().copied();
     blocks.find(|b| plan.body.block(*b).insts.contains(&inst)).ok_or_else(|| "a launch has gone".to_string())
 }
 
 impl Launches {
-    /// The kernels with what they are given instead of a launch with these operands, all of it there before that launch.
+    /// The kernels with their operands for one original launch; new operands are defined before it.
     fn with_operands(
         &self,
         plan: &mut Plan,

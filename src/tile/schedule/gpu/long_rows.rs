@@ -1,8 +1,9 @@
-//! Reductions of long rows, of which there are few: parts of a row are reduced by blocks of their own.
+//! Split reductions of few long rows: separate blocks reduce parts of a row.
 //!
-//! In: an unscheduled module. Out: the same, in which a launch of a kernel that goes through its rows in chunks is several, where that pays: for
-//! each loop over chunks that reduces them one that gives what each part of a row is reduced to, and one that combines what parts gave, and does
-//! the rest of the work, on as many blocks if that is a loop too.
+//! In: an unscheduled module. Out: the same, in which a launch of a kernel that goes through its
+//! rows in chunks becomes several, where that pays: for each reducing loop over chunks, one launch
+//! that reduces each part of a row, and one that combines the partial results and does the rest of
+//! the work, on as many blocks if that is a loop too.
 //!
 //! ```text
 //!   launch @rows.0(%x, .., %y)   ->   %s = slot 3                                   : buf f32[rows.., parts]
@@ -10,23 +11,28 @@
 //!                                     launch @combine_rows.0(%s, .., %y)            the loop over chunks is one iteration: over parts
 //! ```
 //!
-//! A softmax is three: parts of the maximum; parts of the sum, which begin with the maximum of all parts; elements, with the maximum and the
-//! sum of all parts. So that there is no fourth launch, each block combines what it needs of all parts itself: that is one access a lane.
+//! A softmax becomes three: partial maxima; partial sums, using the combined maximum; elements,
+//! using the combined maximum and sum. To avoid further launches, each block combines the partial
+//! results it needs itself: that is one access per lane.
 //!
-//! What loops combine, and how, [`super::parts`] finds in the text; it is combined in the same way again. A sum of floats that keeps what its
-//! additions lose gives that for each part, rounded once; so the error of the whole is that of a chunk, of some ten roundings in the sum over at most
-//! [`ENOUGH`] parts, and two more. A place of a maximum is the
-//! least of those of parts whose maximum is the greatest, or a NaN if that is.
+//! [`super::parts`] determines from the IR what loops combine, and how; partial results are
+//! combined in the same way. A compensated float sum yields sum plus compensation for each part,
+//! rounded once; so the error of the whole is that of a chunk, plus some ten roundings in the sum
+//! over at most [`ENOUGH`] parts, and two more. The index of a maximum is the least index among the
+//! parts with the greatest maximum, or with NaN if that is the maximum.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! By the arithmetic of [`super::few_rows`], a GPU reads as fast as it can if [`ENOUGH`] blocks have a chunk of [`CHUNK`] elements under way each,
-//! and in proportion slower with fewer. Another launch takes as long as reading [`LAUNCH`] bytes, and waits for the results of parts as long as
-//! for a chunk. A row of 1,000,000 elements is 245 chunks one after another in one block, or 2 in each of 123. So how many parts there are follows from
-//! the number of rows and their length. Where a call tells the length, there are [`PARTS`], in calls where that is enough; where it tells how many
-//! rows there are, in calls with few. So a kernel may be there in both ways.
+//! By the arithmetic of [`super::few_rows`], a GPU saturates its memory bandwidth if [`ENOUGH`]
+//! blocks have a chunk of [`CHUNK`] elements in flight each, and is proportionally slower with
+//! fewer. Another launch takes as long as reading [`LAUNCH`] bytes, and waits for the partial
+//! results as long as for a chunk. A row of 1,000,000 elements is 245 consecutive chunks in one
+//! block, or 2 in each of 123. So the number of parts depends on the number of rows and their
+//! length. If the length is only known in a call, there are [`PARTS`], in calls where that pays; if
+//! the number of rows is, calls with few rows are split. So a kernel may exist in both versions.
 //!
-//! What it does not do: divide rows that are one tile; rows in kernels with more around their loops than the lowering makes.
+//! Limits: it does not split rows that are a single tile, nor kernels with more code around their
+//! loops than lowering makes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -47,12 +53,13 @@ use crate::tile::{
     Terminator, Type, Value, row_major, simplify,
 };
 
-/// Parts of a row whose length a call tells.
+/// Number of parts of a row whose length is only known in a call.
 const PARTS: i64 = 128;
-/// How many times what is known rows are divided, where a call tells both how many they are and how long.
+/// If both number and length of rows are only known in a call: split if there are at most this many
+/// times the known part of the rows.
 const FEW_ROWS: i64 = 16;
 
-/// Does it; the names of the kernels that are new.
+/// Applies the rewrite; returns the names of the new kernels.
 ///
 /// # Errors
 /// As [`in_steps::replace`].
@@ -63,19 +70,19 @@ pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
     })
 }
 
-/// How the rows of a kernel are divided, if they are.
+/// How the rows of a kernel are split, if they are.
 pub(super) fn division(module: &Module, kernel: &Kernel) -> Option<Division> {
     let divided = LongRows::of(kernel).filter(|_| writes_elsewhere(module, kernel))?;
     let slots: Vec<BufferType> = divided.slots().into_iter().map(|slot| slot.ty).collect();
     have_slots(module, &kernel.name, &slots).then_some(divided.division)
 }
 
-/// How rows are divided.
+/// How rows are split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Division {
     /// In which calls.
     when: When,
-    /// Elements of a row.
+    /// Elements per row.
     row: Dim,
     parts: i64,
     launches: usize,
@@ -98,29 +105,29 @@ struct Pass {
     inside: Block,
     done: Block,
     counter: Value,
-    /// Up to what it goes.
+    /// End of the loop.
     end: Dim,
-    /// Elements of a chunk.
+    /// Elements per chunk.
     step: i64,
-    /// How chunks are combined: nothing if their elements are stored.
+    /// How chunks are combined; empty if their elements are stored.
     combined: Vec<Combination>,
 }
 
-/// What parts give for one value that a loop carries.
+/// Partial results for one loop-carried value.
 struct Slot {
-    /// The loop.
+    /// Number of the loop.
     pass: usize,
     acc: Value,
     ty: BufferType,
 }
 
-/// A kernel whose rows are divided.
+/// A kernel whose rows are split.
 struct LongRows {
     kernel: Kernel,
     passes: Vec<Pass>,
-    /// The axis of the grid along which tiles have rows.
+    /// The grid axis along which tiles have rows.
     rows: Option<usize>,
-    /// Where the tiles of a point are, along each axis of the grid.
+    /// Position of a point's tiles along each grid axis.
     places: Vec<Value>,
     division: Division,
 }
@@ -140,7 +147,7 @@ impl LongRows {
         Some(LongRows { kernel, passes, rows, places, division })
     }
 
-    /// What the parts give, in order of the slots.
+    /// The partial results, in order of the slots.
     fn slots(&self) -> Vec<Slot> {
         let extents = self.kernel.grid.iter().map(|g| g.extent.clone());
         let shape: Vec<Dim> = extents.chain([self.division.parts.into()]).collect();
@@ -154,7 +161,7 @@ impl LongRows {
         all.filter_map(|(n, c)| slot(n, c)).collect()
     }
 
-    /// The kernels, between which is what parts gave.
+    /// The replacement kernels, and the slots of partial results between them.
     fn steps(&self) -> Option<Steps> {
         let slots = self.slots();
         let kernels =
@@ -163,8 +170,8 @@ impl LongRows {
         Some(Steps { when, slots: slots.into_iter().map(|slot| slot.ty).collect(), kernels })
     }
 
-    /// One of the kernels: what the loops before the one with that number have reduced is read of all parts, and that loop is
-    /// divided, if there is one.
+    /// One of the kernels: the results of loops before number `stage` are combined from all parts,
+    /// and that loop is split, if it exists.
     fn kernel(&self, stage: usize, slots: &[Slot]) -> Option<(Kernel, Vec<Operand>)> {
         let (before, pass) = (self.passes.get(..stage)?, self.passes.get(stage));
         let reduces = pass.is_some_and(|p| !p.combined.is_empty());
@@ -193,12 +200,12 @@ impl LongRows {
     }
 }
 
-/// A kernel that is being made.
+/// A kernel under construction.
 struct Making<'a> {
     made: &'a mut Kernel,
     of: &'a LongRows,
     slots: &'a [Slot],
-    /// What its launch is given for each of its parameters.
+    /// The operands of its launch, one per parameter.
     operands: Vec<Operand>,
     /// The block before the next loop.
     here: Block,
@@ -215,7 +222,7 @@ impl Making<'_> {
         self.push(op, Vec::new(), Type::Index)
     }
 
-    /// The parameter for a slot.
+    /// The parameter of a slot.
     fn parameter(&mut self, n: usize, mode: ParamMode) -> Option<Value> {
         let ty = self.slots.get(n)?.ty.clone();
         let value = self.made.body.add_param(Type::Buffer(ty));
@@ -235,7 +242,7 @@ impl Making<'_> {
         self.of.rows.filter(|_| has_rows)
     }
 
-    /// Puts what all parts gave in the place of the chunks that a loop goes through: it is one iteration.
+    /// Replaces the chunks of a loop by the partial results: it becomes a single iteration.
     fn combine(&mut self, number: usize, pass: &Pass) -> Option<()> {
         let parts = self.of.division.parts;
         let cols = Extent::Static(parts);
@@ -287,7 +294,8 @@ impl Making<'_> {
         Some(())
     }
 
-    /// Lets a loop go through a part of the row: every so manieth chunk. The number of the part.
+    /// Restricts a loop to a part of the row: every `parts`-th chunk. Returns the number of the
+    /// part.
     fn divide(&mut self, pass: &Pass) -> Option<Value> {
         let parts = self.of.division.parts;
         let part = self.made.body.add_param(Type::Index);
@@ -306,7 +314,7 @@ impl Making<'_> {
         Some(part)
     }
 
-    /// Stores what a part of a row was reduced to, instead of all that follows.
+    /// Stores the partial result of a row, in place of everything that follows.
     fn store(&mut self, number: usize, pass: &Pass, part: Value) -> Option<()> {
         let kept = self.here;
         self.here = pass.done;
@@ -332,7 +340,8 @@ impl Making<'_> {
         Some(())
     }
 
-    /// A sum with what its additions have lost. What was lost of an infinite one is no number.
+    /// A sum plus its compensation, which is ignored if the sum is infinite (and the compensation
+    /// NaN).
     fn total(&mut self, sum: Value, lost: Value) -> Option<Value> {
         let ty = self.made.body.ty(sum).clone();
         let t = ty.tile()?.clone();
@@ -343,13 +352,13 @@ impl Making<'_> {
     }
 }
 
-/// What a reduction reduces.
+/// The operand of a reduction.
 fn reduced(body: &mut Body, part: Value) -> Option<&mut Value> {
     let (inst, _) = body.definition(part)?;
     body.inst_mut(inst).operands.first_mut()
 }
 
-/// In each row the least place of those whose elements are the greatest, or NaN if that is.
+/// The least index, per row, of the greatest elements, or of NaN if that is the maximum.
 fn first_place(body: &mut Body, before: At, most: Value, [elements, places]: [Value; 2]) -> Option<Value> {
     let t = body.ty(places).tile()?.clone();
     let ty = |elem: Elem, cols: Extent| Type::Tile(KernelBuilder::tile_type(elem, t.rows, cols));
@@ -366,7 +375,8 @@ fn first_place(body: &mut Body, before: At, most: Value, [elements, places]: [Va
     Some(push(first, vec![chosen], &ty(t.elem, Extent::Static(1))))
 }
 
-/// The loops of a kernel, one after another, if there is nothing else: each but the last reduces, and that reduces or stores.
+/// The loops of a kernel, if it consists of consecutive loops: all but the last reduce, and the
+/// last one reduces or stores.
 fn passes(kernel: &Kernel, axes: &Axes) -> Option<Vec<Pass>> {
     let body = &kernel.body;
     let mut passes: Vec<Pass> = Vec::new();
@@ -385,7 +395,7 @@ fn passes(kernel: &Kernel, axes: &Axes) -> Option<Vec<Pass>> {
     (is_end && all && stores(body, block) != last_stores).then_some(passes)
 }
 
-/// The loop that a block goes to.
+/// The loop that a block jumps to.
 fn pass(body: &Body, axes: &Axes, into: &BlockCall) -> Option<Pass> {
     let head = into.block;
     let Terminator::BrIf { condition, then, otherwise } = &body.block(head).terminator else { return None };
@@ -395,7 +405,7 @@ fn pass(body: &Body, axes: &Axes, into: &BlockCall) -> Option<Pass> {
     let axis = axes.0.iter().find(|a| a.along == Along::Loop && a.side == Some(1) && args.contains(&a.start))?;
     let combined = combinations(body, &axis.nodes, Some(axis.start))?;
     let is_alone = back.block == head && then.args.is_empty() && otherwise.args.is_empty() && !stores(body, head);
-    // What a sum begins with would be in the sum of each part.
+    // A nonzero initial value would be in the sum of each part.
     let initial = |v: Value| args.iter().position(|arg| *arg == v).and_then(|n| into.args.get(n));
     let begins_well = |c: &Combination| match c {
         Combination::Part { acc, kind: ReduceKind::Sum, .. } | Combination::Lost { acc, .. } => {
@@ -429,12 +439,13 @@ fn is_zero(body: &Body, v: Value) -> bool {
     })
 }
 
-/// The axis of the grid along which tiles have rows, those of an accumulator among them, and where a point's tiles are along each axis.
+/// The grid axis along which tiles, including an accumulator, have rows; and the position of a
+/// point's tiles along each axis.
 fn places(kernel: &Kernel, axes: &Axes, accumulator: Value) -> Option<(Option<usize>, Vec<Value>)> {
     let has_rows = kernel.body.ty(accumulator).tile().is_some_and(|t| !t.rows.is_one());
     let (mut rows, mut places) = (None, Vec::new());
     for (n, g) in kernel.grid.iter().enumerate() {
-        // Tiles of one row have none along an axis.
+        // Tiles with a single row have no axis for it.
         let axis = axes.0.iter().find(|a| a.along == Along::Grid(n) && a.side == Some(0));
         match axis {
             Some(axis) if has_rows && rows.is_none() && axis.nodes.contains(&(accumulator, 0)) => {
@@ -449,7 +460,7 @@ fn places(kernel: &Kernel, axes: &Axes, accumulator: Value) -> Option<(Option<us
     (rows.is_some() == has_rows).then_some((rows, places))
 }
 
-/// Chooses the parts of a kernel's rows, if it pays to have some.
+/// Chooses the number of parts for a kernel's rows, if splitting pays.
 fn divide(kernel: &Kernel, passes: &[Pass]) -> Option<Division> {
     let chunk = passes.iter().map(|p| p.step).max()?;
     let row = &passes.first()?.end;
@@ -459,7 +470,7 @@ fn divide(kernel: &Kernel, passes: &[Pass]) -> Option<Division> {
     let reductions = passes.iter().filter(|p| !p.combined.is_empty()).count();
     let passes = i64::try_from(passes.len()).ok()?;
     let work = Work { passes, reductions: i64::try_from(reductions).ok()? };
-    // Blocks of rows as far as they are known, and what the number of others is a multiple of.
+    // Known number of row blocks, and the symbolic factor.
     let (mut known, mut count, mut step) = (1_i64, Dim::one(), 1_i64);
     for g in &kernel.grid {
         let step_of = g.step.max(1);
@@ -471,7 +482,7 @@ fn divide(kernel: &Kernel, passes: &[Pass]) -> Option<Division> {
     let of = |when: When, parts: i64| Division { when, row: row.clone(), parts, launches: reductions + 1 };
     let is_known = count.is_const();
     let Some(length) = row.as_const() else {
-        // Where longer rows are more of them, there are never few long ones.
+        // If longer rows also mean more rows, there are never few long ones.
         if count.symbols().iter().any(|s| row.symbols().contains(s)) {
             return None;
         }
@@ -489,7 +500,7 @@ fn divide(kernel: &Kernel, passes: &[Pass]) -> Option<Division> {
     Some(of(When { below, from: None }, parts))
 }
 
-/// What a kernel does with each row: loops, and how many of them reduce.
+/// The work of a kernel per row: its loops, and how many of them reduce.
 #[derive(Clone, Copy)]
 struct Work {
     passes: i64,
@@ -497,7 +508,7 @@ struct Work {
 }
 
 impl Work {
-    /// In what time so many blocks of rows of so many chunks are done, as bytes that could be read in it.
+    /// Time for `rows` row blocks of `chunks` chunks each, as bytes that could be read in it.
     fn time(self, rows: i64, chunks: i64, parts: i64) -> i64 {
         let read = |blocks: i64, chunks: i64| chunks.saturating_mul(CHUNK_BYTES).saturating_mul(blocks.max(ENOUGH));
         let all =
@@ -509,24 +520,24 @@ impl Work {
         all.saturating_add(combined.saturating_mul(self.reductions))
     }
 
-    /// The numbers are rough: less than a fifth is no gain.
+    /// The model is rough: a gain of less than a fifth does not count.
     fn pays(self, rows: i64, chunks: i64, parts: i64) -> bool {
         let time = |parts: i64| self.time(rows, chunks, parts);
         time(parts).saturating_mul(5) <= time(1).saturating_mul(4)
     }
 
-    /// The number of parts that takes the least time, if that pays.
+    /// The number of parts with the least time, if that pays.
     fn parts(self, rows: i64, chunks: i64) -> Option<i64> {
         let best = (2..=ENOUGH.min(chunks)).min_by_key(|parts| self.time(rows, chunks, *parts));
         best.filter(|parts| self.pays(rows, chunks, *parts))
     }
 
-    /// From how many chunks on [`PARTS`] parts pay.
+    /// The least number of chunks for which [`PARTS`] parts pay.
     fn least_chunks(self, rows: i64) -> Option<i64> {
         (2..=PARTS).find(|chunks| self.pays(rows, *chunks, PARTS))
     }
 
-    /// From how many times so many rows on parts do not pay.
+    /// The number of rows, as a multiple of `rows`, from which splitting does not pay.
     fn most_rows(self, rows: i64, chunks: i64, parts: i64) -> Option<i64> {
         (2..=ENOUGH).find(|n| !self.pays(rows.saturating_mul(*n), chunks, parts))
     }
@@ -540,10 +551,10 @@ mod tests {
     fn rows_are_divided_where_that_pays_for_launches() {
         let sum = Work { passes: 1, reductions: 1 };
         let softmax = Work { passes: 3, reductions: 2 };
-        // Of a million elements, of a vocabulary, of what is a few chunks.
+        // Of a million elements, of a vocabulary, of a few chunks.
         assert_eq!([245, 13, 4].map(|chunks| sum.parts(1, chunks)), [Some(123), Some(13), None]);
         assert_eq!([245, 13, 4].map(|chunks| softmax.parts(1, chunks)), [Some(123), Some(13), None]);
-        // More rows have fewer parts, until they are blocks enough themselves.
+        // With more rows there are fewer parts, until there are enough blocks without splitting.
         assert_eq!([1, 10, 100, 1000].map(|rows| sum.parts(rows, 245)), [Some(123), Some(35), Some(5), None]);
         assert_eq!([1, 100, 144].map(|rows| sum.least_chunks(rows)), [Some(7), Some(37), None]);
         assert_eq!([sum.most_rows(1, 245, 123), softmax.most_rows(1, 13, 13)], [Some(113), Some(87)]);

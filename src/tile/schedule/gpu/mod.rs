@@ -1,34 +1,42 @@
 //! The schedule for a GPU: a block of threads computes a grid point.
 //!
-//! In: an unscheduled module, and the kind of GPU. Out: the same module scheduled. What it does, in order:
+//! In: an unscheduled module, and the GPU architecture. Out: the same module scheduled. Steps, in
+//! order:
 //!
-//! 0. **Tensor cores.** Products and attention of 16-bit floats that fit get kernels of fragments (`tensor_cores`), which are scheduled
-//!    with that.
-//! 1. **Variants.** Attention is computed by the kernels that `attention` writes for this machine: tiles of [`Numbers::queries`]
-//!    queries meet blocks of [`Numbers::keys`] keys, which products read where they lie. Calls of few queries divide their keys among blocks
-//!    (`attention::parts`).
+//! 0. **Tensor cores.** Suitable matmuls and attentions of 16-bit floats get kernels with fragments
+//!    (`tensor_cores`), which are scheduled by that.
+//! 1. **Variants.** Attention is computed by the kernels that `attention` makes for this machine:
+//!    tiles of [`Numbers::queries`] queries and blocks of [`Numbers::keys`] keys, which matmuls
+//!    read in place. Calls with few queries split their keys among blocks (`attention::parts`).
 //!
-//!    Sorting, which goes from element to element, becomes counting ([`ranks`]; of the greatest few of many, within chunks first: [`candidates`]), running sums become sums of chunks ([`scans`]). Products of few rows and few columns are divided by their steps
-//!    ([`divided`]). So are long rows that are reduced, if they are few ([`long_rows`]).
+//!    Serial sorting becomes rank counting ([`ranks`]; top-k along a long axis first selects
+//!    [`candidates`] in chunks), running sums become sums of chunks ([`scans`]). Matmuls with few
+//!    rows and few columns are split along K ([`divided`]), and so are reductions of few long rows
+//!    ([`long_rows`]).
 //!
-//! Before both, weights that are to be kept in fewer bytes are packed into panels, and the products that read them get kernels of their own
-//! (`panels`).
+//! Before both, weights with a packed format are packed into panels, and the matmuls that read them
+//! get kernels of their own (`panels`).
 //!
-//! Then, of each kernel:
+//! Then, for each kernel:
 //!
-//! 2. **Tiles.** Points that take elements one after another become points of one ([`one_each`]). Elementwise work and reductions get tiles of the machine's sizes ([`cost`] has the numbers and the rules, [`tiles`] resizes).
-//!    Where some of the elementwise work's operands and results lie along rows and others along columns, tiles are turned in shared memory ([`transposes`]).
-//! 3. **Windows.** What only products read is not copied first: they read it in place, slice by slice through shared memory
-//!    (`codegen::ptx`), whatever its type and order.
-//! 4. **Group, place, share.** As for a CPU: operations of one iteration space form a `run`, whose elements the threads of the block
-//!    divide among them; what lives longer than its run lies in the block's shared memory.
-//! 5. **Sum.** Products of floats are chains of fused steps ([`DotMode::Fma`]); those of few rows divide the steps among threads, and have
-//!    tiles of their own ([`few_rows`]).
-//! 6. **Threads.** As many warps as the largest operation has work for ([`cost::warps`]), or a warp for each row.
+//! 2. **Tiles.** A grid point that loops over elements serially is split: one element per point
+//!    ([`one_each`]). Elementwise work and reductions get the machine's tile sizes ([`cost`] has
+//!    the parameters and heuristics, [`tiles`] resizes). If elementwise work has both
+//!    row-contiguous and column-contiguous operands and results, tiles are transposed in shared
+//!    memory ([`transposes`]).
+//! 3. **Windows.** Tiles that only matmuls read are not copied first: they are read in place, slice
+//!    by slice through shared memory (`codegen::ptx`), whatever their type and layout.
+//! 4. **Group, place, share.** As for a CPU: operations with one iteration space form a `run`,
+//!    whose elements are distributed over the threads of the block; a tile that lives longer than
+//!    its run is in the block's shared memory.
+//! 5. **Sum.** Float matmuls are chains of FMAs ([`DotMode::Fma`]); with few rows they split K
+//!    among threads, and have other tiles ([`few_rows`]).
+//! 6. **Threads.** As many warps as the largest operation needs ([`cost::warps`]), or one warp per
+//!    row.
 //!
-//! Last, loops of plans whose launches are small become one kernel each ([`persistent`]).
+//! Last, loops of plans with small launches become one kernel each ([`persistent`]).
 //!
-//! What it does not do: choose tiles of other products from what the rest of the machine does.
+//! Limits: tile sizes of other matmuls do not depend on occupancy.
 
 mod candidates;
 mod cost;
@@ -60,20 +68,21 @@ use crate::tile::{
     DotMode, GpuArch, Inst, Kernel, Module, Op, ParamMode, Space, State, Target, TileType, Type, Value, share_slots,
 };
 
-/// Schedules a module for a GPU. Kernels that are scheduled already stay as they are.
+/// Schedules a module for a GPU. Kernels that are already scheduled are unchanged.
 ///
 /// # Errors
-/// What this schedule cannot express, in words.
+/// A message about what this schedule cannot express.
 pub fn schedule_for_gpu(module: &VerifiedModule, arch: GpuArch) -> Result<VerifiedModule, String> {
     schedule_for_gpu_with(module, arch, &GpuOptions::default())
 }
 
-/// What may be less exact on a GPU than the program says.
+/// Options that reduce precision on a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuOptions {
-    /// What weights are kept as: those in fewer bytes than the program has are packed once for all calls (`panels`).
+    /// Format of weights: if narrower than in the program, they are packed once for all calls
+    /// (`panels`).
     pub weights: WeightChoice,
-    /// May operands of products of `f32` be rounded to `tf32`, for tensor cores?
+    /// May operands of `f32` matmuls be rounded to `tf32`, for tensor cores?
     pub tf32: bool,
 }
 
@@ -110,15 +119,15 @@ pub fn schedule_for_gpu_with(
     }
 }
 
-/// Why there is no schedule.
+/// Why scheduling failed.
 enum Refused {
-    /// Too much shared memory, which smaller tiles may lack.
+    /// Too much shared memory; smaller tiles may fit.
     TooLarge(String),
-    /// Anything else.
+    /// Any other reason.
     Other(String),
 }
 
-/// A GPU as the layout of operands sees it.
+/// The parameters of a GPU that determine operand layouts.
 fn target(arch: GpuArch, numbers: Numbers) -> Target {
     Target {
         columns: numbers.queries,
@@ -176,7 +185,8 @@ fn with_queries(
     scheduled.map_err(|(_, why)| if too_large { Refused::TooLarge(why) } else { Refused::Other(why) })
 }
 
-/// The parameters of kernels that are not scheduled yet to which every launch gives a buffer at a multiple of 16 bytes.
+/// The parameters of unscheduled kernels for which every launch passes a buffer aligned to 16
+/// bytes.
 fn aligned(module: &Module) -> BTreeSet<(String, usize)> {
     let mut out = BTreeSet::new();
     for kernel in module.kernels.iter().filter(|k| k.state == State::Unscheduled) {
@@ -190,7 +200,8 @@ fn aligned(module: &Module) -> BTreeSet<(String, usize)> {
     out
 }
 
-/// Schedules a kernel in runs. `in_chunks`: the operands of its products begin at multiples of 16 bytes. Were its tiles resized?
+/// Schedules a kernel in runs. `in_chunks`: the operands of its matmuls are aligned to 16 bytes.
+/// Returns whether its tiles were resized.
 fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Result<bool, String> {
     if in_chunks {
         few_rows::retile(kernel);
@@ -219,12 +230,12 @@ fn schedule_kernel(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool) -> Resul
     Ok(resized)
 }
 
-/// Schedules a kernel whose tiles have their sizes.
+/// Schedules a kernel whose tile sizes are final.
 fn in_runs(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool, choice: cost::Choice) -> Result<(), String> {
     make_windows(kernel);
     group_and_place(kernel, choice.grouping)?;
     let warps = choice.warps.and_then(|n| u32::try_from(n).ok());
-    // A block with such a product has the most, if nothing else is chosen.
+    // A block with such a matmul has the maximum, unless chosen otherwise.
     let most = warps.unwrap_or(u32::try_from(cost::MOST_WARPS).unwrap_or(1));
     choose_modes(&mut kernel.body, |body, dot| {
         if in_chunks && DotMode::Split.check_for_gpu(body, dot, most).is_ok() {
@@ -238,12 +249,12 @@ fn in_runs(kernel: &mut Kernel, arch: GpuArch, in_chunks: bool, choice: cost::Ch
     Ok(())
 }
 
-/// Makes windows of the loads that products alone use, of buffers that are only read.
+/// Turns loads that only matmuls use into windows, if the buffer is read-only.
 fn make_windows(kernel: &mut Kernel) {
     let body = &kernel.body;
     let mut loads: BTreeMap<Value, Inst> = BTreeMap::new();
     let mut refused: BTreeSet<Value> = BTreeSet::new();
-    // Panels of integers are always read in place.
+    // Quantised panels are always read in place.
     let mut panels = Vec::new();
     for block in &body.layout {
         let data = body.block(*block);

@@ -1,7 +1,8 @@
-//! Grid points that go through elements one after another, as gathers at single indices do: on a GPU each element is a point of its own.
+//! Splits grid points that loop over elements serially, as gathers at single indices do: on a GPU
+//! each element becomes a point.
 //!
-//! In: an unscheduled kernel. Out: the same, with steps of 1 along such an axis of its grid. A thread would wait for each element by itself,
-//! where so many blocks wait at the same time.
+//! In: an unscheduled kernel. Out: the same, with a step of 1 along such a grid axis. A thread
+//! would wait for each element in turn, where separate blocks wait concurrently.
 //!
 //! ```text
 //! grid(%g: ceil(D, c))            %start = mul %g, c;  %rest = sub D, %start;  %n = min %rest, c;  %end = add %start, %n
@@ -10,13 +11,14 @@
 //!   store %y[.., %i, ..]          what a point writes, no other does
 //! ```
 //!
-//! `c` may be nothing else, `%start` and `%end` are used nowhere else: then the points of any `c` go through the same elements.
+//! If `c`, `%start` and `%end` have no other uses, the points go through the same elements for any
+//! `c`.
 
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::ssa::Use;
 use crate::tile::{Body, Inst, Kernel, Op, ParamMode, Terminator, Value};
 
-/// Gives points of one element to all axes that fit. Were there any?
+/// Applies the rewrite to all suitable axes; returns whether there were any.
 pub(super) fn one_each(kernel: &mut Kernel) -> bool {
     let found: Vec<(usize, Inst)> =
         (0..kernel.grid.len()).filter_map(|axis| Some((axis, step_of(kernel, axis)?))).collect();
@@ -27,7 +29,7 @@ pub(super) fn one_each(kernel: &mut Kernel) -> bool {
     !found.is_empty()
 }
 
-/// The other operand of an operation on two.
+/// The other operand of a binary operation.
 fn other(body: &Body, i: Inst, op: BinaryOp, one: Value) -> Option<Value> {
     let data = body.inst(i);
     match data.operands.as_slice() {
@@ -37,7 +39,7 @@ fn other(body: &Body, i: Inst, op: BinaryOp, one: Value) -> Option<Value> {
     }
 }
 
-/// The number `c` of an axis that fits.
+/// The constant `c` of a suitable axis.
 fn step_of(kernel: &Kernel, axis: usize) -> Option<Inst> {
     let (g, body) = (kernel.grid.get(axis)?, &kernel.body);
     if g.step <= 1 || kernel.params.iter().any(|p| p.mode == ParamMode::InOut) {
@@ -48,7 +50,7 @@ fn step_of(kernel: &Kernel, axis: usize) -> Option<Inst> {
     let c = other(body, mul, BinaryOp::Mul, g.value)?;
     let (step, _) = body.definition(c).filter(|(_, d)| d.op == Op::Const(Scalar::Int(g.step)))?;
     let start = body.inst(mul).result?;
-    // What the start is used for.
+    // Uses of the start.
     let (mut known, mut entry, mut end, mut rest) = (vec![mul], None, None, None);
     for u in &uses[start] {
         match *u {

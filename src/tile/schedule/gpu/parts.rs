@@ -1,9 +1,12 @@
-//! Does a kernel compute the same, rounding apart, when the tiles along an axis have another size, and there are more or fewer of them?
+//! Analysis: is a kernel's result, apart from rounding, independent of the size and number of tiles
+//! along an axis?
 //!
-//! In: a kernel, the tiles of an axis, the loop that goes along it, if one does. Out: how it combines what tiles are reduced to
-//! ([`combinations`]), if it does that alone. What this must not know: machines, sizes.
+//! In: a kernel, the tiles of an axis, and the loop along it, if there is one. Out: how the kernel
+//! combines the partial results of tiles ([`combinations`]), if it does nothing else with them. It
+//! must not know machines or sizes.
 //!
-//! What a tile is reduced to along the axis is about that tile alone, so it may only be combined with what the tiles before gave:
+//! The partial result of a tile along the axis depends on the tile, so it may only be combined with
+//! earlier partial results:
 //!
 //! ```text
 //! ^head(%j: index, %acc: tile ..):              max of max, sum of sums, and of or: the operation of the reduction
@@ -11,56 +14,59 @@
 //!   %next = max %acc, %part
 //! ```
 //!
-//! A sum may keep what its roundings lose in a second value (`tile::scan::two_sum`), and the place of a maximum goes along with
-//! it. What else a loop carries must be passed on as it is. Where the next iteration starts decides nothing else, and a store in the
-//! loop is of elements along the axis: of others, the last tile would be left.
+//! A sum may have a compensation in a second value (`tile::scan::two_sum`), and a maximum its
+//! index. Other loop-carried values must be passed on unchanged. The start of the next iteration
+//! must have no other uses, and a store in the loop must be of elements along the axis: otherwise,
+//! the result of the last tile would remain.
 //!
-//! What this does not accept: other ways to say the same, online softmax among them, and products that sum along the axis.
+//! Not accepted: other equivalent patterns, such as online softmax, and matmuls that sum along the
+//! axis.
 
 use std::collections::BTreeSet;
 
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind};
 use crate::tile::{Block, Body, Inst, Op, Terminator, Value, ValueDef};
 
-/// How a value that a loop carries on, `acc`, is combined with what a tile gives.
+/// How a loop-carried value `acc` is combined with the partial result of a tile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Combination {
-    /// With `part`, to which the tile is reduced: by the operation of that kind, or as the maximum of a [`Combination::Place`].
+    /// With `part`, the partial result: by the operation of `kind`, or as the maximum of a
+    /// [`Combination::Place`].
     Part {
-        /// What is carried on.
+        /// Loop-carried value.
         acc: Value,
-        /// What the tile gives.
+        /// Partial result.
         part: Value,
-        /// How it is reduced.
+        /// Kind of the reduction.
         kind: ReduceKind,
     },
-    /// What the additions of `sum` have lost.
+    /// The compensation of `sum`.
     Lost {
-        /// What is carried on.
+        /// Loop-carried value.
         acc: Value,
         /// The sum.
         sum: Value,
     },
-    /// The place of the maximum: that of the tile's, `best`, is `found`.
+    /// The index of the maximum: `found` is the index of the tile's maximum, `best`.
     Place {
-        /// What is carried on.
+        /// Loop-carried value.
         acc: Value,
         /// The tile's maximum.
         best: Value,
-        /// Its place among all elements.
+        /// Its index among all elements.
         found: Value,
     },
 }
 
 impl Combination {
-    /// What is carried on.
+    /// The loop-carried value.
     pub(super) fn acc(&self) -> Value {
         match self {
             Combination::Part { acc, .. } | Combination::Lost { acc, .. } | Combination::Place { acc, .. } => *acc,
         }
     }
 
-    /// What a tile is reduced to, if that is combined as it is.
+    /// The partial result, if it is combined directly.
     pub(super) fn part(&self) -> Option<Value> {
         match self {
             Combination::Part { part, .. } => Some(*part),
@@ -69,13 +75,15 @@ impl Combination {
     }
 }
 
-/// Does a kernel compute the same with tiles of another size along an axis? `nodes` are the tiles along the axis, each with the side that
-/// goes along it; `counter` is the first number of a loop's tile, where a loop goes along the axis.
+/// Is the result independent of the tile size along an axis? `nodes`: the tiles along the axis,
+/// each with the side along it; `counter`: the start of the current tile, if there is a loop along
+/// the axis.
 pub(super) fn are_independent_of_size(body: &Body, nodes: &[(Value, usize)], counter: Option<Value>) -> bool {
     combinations(body, nodes, counter).is_some()
 }
 
-/// How what the tiles along an axis are reduced to is combined; see the head of this file. `None` if anything else is done with it.
+/// How partial results along an axis are combined; see the head of this file. `None` if they have
+/// any other use.
 pub(super) fn combinations(body: &Body, nodes: &[(Value, usize)], counter: Option<Value>) -> Option<Vec<Combination>> {
     let along = |v: Value, side: usize| nodes.contains(&(v, side));
     let is_product_along = |op: &Op, operands: &[Value]| match (op, operands) {
@@ -96,7 +104,7 @@ pub(super) fn combinations(body: &Body, nodes: &[(Value, usize)], counter: Optio
             return None;
         }
     }
-    // Nobody else is told of what is combined while the loop goes on.
+    // Combined values must not be used elsewhere in the loop.
     let made = found.steps.iter().filter_map(|i| body.inst(*i).result);
     let hidden: BTreeSet<Value> = parts.iter().copied().chain(made).chain(found.accumulators.iter().copied()).collect();
     let is_told = |i: &Inst| !found.steps.contains(i) && body.inst(*i).operands.iter().any(|v| hidden.contains(v));
@@ -112,7 +120,7 @@ pub(super) fn combinations(body: &Body, nodes: &[(Value, usize)], counter: Optio
     is_alone.then_some(found.all)
 }
 
-/// The kind of reduction along the axis that a value is the result of.
+/// The kind of reduction along the axis that defines a value.
 fn reduced(body: &Body, nodes: &[(Value, usize)], v: Value) -> Option<ReduceKind> {
     let data = body.def_inst(v)?;
     match (&data.op, data.operands.first()) {
@@ -121,13 +129,14 @@ fn reduced(body: &Body, nodes: &[(Value, usize)], v: Value) -> Option<ReduceKind
     }
 }
 
-/// A loop with one way back.
+/// A loop with a single back edge.
 struct Loop {
     counter: Value,
     inside: BTreeSet<Block>,
-    /// The block that jumps back.
+    /// The block with the back edge.
     back: Block,
-    /// What an iteration starts with and what it passes to the next, the counter apart.
+    /// Loop-carried values, at the start of an iteration and as passed to the next, without the
+    /// counter.
     carried: Vec<(Value, Value)>,
 }
 
@@ -157,7 +166,7 @@ impl Loop {
         Some(Loop { counter, inside, back, carried })
     }
 
-    /// What a block decides by, and what it passes to other blocks of the loop.
+    /// The condition of a block, and the arguments it passes to other blocks of the loop.
     fn passes_inside(&self, body: &Body, block: Block) -> impl Iterator<Item = Value> {
         let end = &body.block(block).terminator;
         let condition = if let Terminator::BrIf { condition, .. } = end { Some(*condition) } else { None };
@@ -165,7 +174,7 @@ impl Loop {
         condition.into_iter().chain(calls.flat_map(|call| call.args.iter().copied()))
     }
 
-    /// What is carried on from a value.
+    /// The next value of a loop-carried value.
     fn next(&self, acc: Value) -> Option<Value> {
         self.carried.iter().find(|(a, _)| *a == acc).map(|(_, next)| *next)
     }
@@ -175,7 +184,7 @@ impl Loop {
     }
 }
 
-/// What is known to combine parts.
+/// Combinations found so far.
 #[derive(Default)]
 struct Combined {
     accumulators: BTreeSet<Value>,
@@ -183,7 +192,7 @@ struct Combined {
     all: Vec<Combination>,
 }
 
-/// The operands of a value that is the result of an operation.
+/// The operands of a value, if it is defined by `op`.
 fn operands<const N: usize>(body: &Body, v: Value, op: &Op) -> Option<[Value; N]> {
     body.def_inst(v).filter(|d| d.op == *op).and_then(|d| d.operands.as_slice().try_into().ok())
 }
@@ -198,7 +207,7 @@ impl Combined {
         self.steps.extend(made.iter().filter_map(|v| body.definition(*v)).map(|(i, _)| i));
     }
 
-    /// `op(acc, part)`, or what the additions of a sum have lost.
+    /// Recognises `op(acc, part)`, or the compensation of a sum.
     fn sum(&mut self, body: &Body, nodes: &[(Value, usize)], over: &Loop, (acc, next): (Value, Value)) -> bool {
         let Some(Op::Binary(op)) = body.def_inst(next).map(|d| d.op.clone()) else { return false };
         let Some([a, b]) = binary(body, next, op) else { return false };
@@ -212,7 +221,7 @@ impl Combined {
             self.accept(body, &[acc], &[next]);
             return true;
         }
-        // lost + ((sum - of_a') + (part - of_b)), where these are of the sum of the same iteration.
+        // lost + ((sum - of_a') + (part - of_b)), for the sum of the same iteration.
         let lost = || {
             let [of_sum, of_part] = binary(body, part, BinaryOp::Add)?;
             let [sum, of_a] = binary(body, of_sum, BinaryOp::Sub)?;
@@ -231,7 +240,7 @@ impl Combined {
         true
     }
 
-    /// The greatest so far, and where it is: another is taken where it is greater, or the first NaN.
+    /// Recognises a maximum with its index: replaced by a greater element, or by the first NaN.
     fn choice(&mut self, body: &Body, nodes: &[(Value, usize)], over: &Loop, (acc, next): (Value, Value)) -> bool {
         let along = |op: &Op| if let Op::Reduce { axis, .. } = op { Some(*axis) } else { None };
         let found = || {
@@ -253,7 +262,7 @@ impl Combined {
                 if reduced(body, nodes, at) != Some(ReduceKind::ArgMax) || number != over.counter {
                     return None;
                 }
-                // The place and the maximum are of the same elements.
+                // Index and maximum are of the same elements.
                 let of = |v: Value| body.def_inst(v).map(|d| (d.operands.clone(), along(&d.op)));
                 if of(at) != of(best) {
                     return None;

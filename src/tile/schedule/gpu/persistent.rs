@@ -1,7 +1,7 @@
-//! Loops of plans as one persistent kernel.
+//! Turns loops of plans into one persistent kernel each.
 //!
-//! A recurrent network takes a few small launches for each step of a sequence, one after another. On a GPU each costs some microseconds, in
-//! a graph of launches still one or two, mostly more than its work. Before:
+//! A recurrent network makes a few small launches per step of a sequence, one after another. On a
+//! GPU each costs some microseconds, or one or two in a graph, mostly more than its work. Before:
 //!
 //! ```text
 //! ^bb1(%t: index):                                  // of the plan, on the host
@@ -13,8 +13,8 @@
 //!   br ^bb1(%t + 1)
 //! ```
 //!
-//! After: `launch @loop.0(%xs, %h, %w, %b, %gates, %c)`, and a kernel whose body is that loop, with barriers of the whole grid
-//! (`grid_barrier`) between launches of which one needs what another leaves:
+//! After: `launch @loop.0(%xs, %h, %w, %b, %gates, %c)`, and a kernel whose body is that loop, with
+//! grid barriers (`grid_barrier`) between dependent launches:
 //!
 //! ```text
 //! kernel @loop.0(%xs: in .., %h: inout .., ..) grid(%n: ceil(max(1, ..), 1)) gpu(sm_80, 8) {
@@ -29,25 +29,30 @@
 //!   br ^bb1(%t + 1)
 //! ```
 //!
-//! It is launched with at most as many blocks as run at the same time, each of which does all of the control flow. What of a buffer
-//! depends on the step is computed inside. A number that a step reads of memory is read inside too, by every block, behind a barrier: on the host
+//! It is launched with at most as many blocks as run concurrently, each of which executes all of
+//! the control flow. Offsets that depend on the loop step are computed in the kernel. A number that
+//! a step reads from memory is read in the kernel too, by every block, after a barrier: on the host
 //! each such read would wait for the GPU.
 //!
-//! In: a scheduled module. Out: the same with such kernels in place of loops, and for the others why not. What this must not know: how
-//! blocks meet, how many there are.
+//! In: a scheduled module. Out: the same with such kernels in place of loops, and for other loops
+//! the reason. It must not know how barriers are implemented, nor how many blocks there are.
 //!
-//! # Where it fits
+//! # Conditions
 //!
-//! The loop counts from a number up to another by a step that is known, so that it ends, and leaves through its head alone. It launches
-//! kernels that work in runs, at most [`MOST_LAUNCHES`] in its text, each of at most [`cost::MOST_POINTS`] points as far as that is known:
-//! of more, the launch is the lesser part of the time, and a kernel of its own has the registers and shared memory that it needs, not the
-//! most that any needs. What it computes beside launches is indices and scalars. Nothing of it is used after it. Taps stay on the
-//! host, where a call says which it requests; so do parameters of layers that the loop counts, whose addresses lie there.
+//! The loop counts up to a bound by a constant step, so that it terminates, and its header is its
+//! only exit. It launches kernels that work in runs, at most [`MOST_LAUNCHES`] instructions, each
+//! with at most [`cost::MOST_POINTS`] points as far as known: with more, launches are a small part
+//! of the time, and a separate kernel has the registers and shared memory that it needs, not the
+//! maximum of all. Apart from launches it computes only indices and scalars, and none of its values
+//! is used after it. Taps stay on the host, where the call's requests are known; so do parameters
+//! of layers indexed by the loop, whose addresses are there.
 //!
-//! Which memory two buffers share is known from what they are windows of. Barriers are placed by a forward data-flow analysis: the state of a
-//! point is what was read and written since the last barrier on some way to it.
+//! Whether two buffers alias is determined from their views. Barriers are placed by a forward
+//! data-flow analysis: the state at a point is the set of reads and writes since the last barrier
+//! on some path to it.
 //!
-//! A call cannot be interrupted within such a loop. That is why a loop that counts nothing stays on the host.
+//! A call cannot be interrupted within such a loop. Therefore a loop without a counter stays on the
+//! host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -66,21 +71,21 @@ use crate::tile::{
     PlanOp, PlanVariant, State, Terminator, Type, Value, View,
 };
 
-/// Launches in the text of a loop: the kernel has the code of each.
+/// Limit on launches in a loop: the kernel contains the code of each.
 const MOST_LAUNCHES: usize = 32;
-/// Buffers, indices and dimensions that a kernel is given; the runtime takes 256 words.
+/// Limit on buffers, indices and dimensions passed to a kernel; the runtime supports 256 words.
 const MOST_WORDS: usize = 200;
 
-/// Puts the loops of all plans that fit into kernels, the outermost first.
+/// Turns all suitable loops of all plans into kernels, outermost first.
 pub(super) fn put_loops(mut module: VerifiedModule, arch: GpuArch) -> VerifiedModule {
     for n in 0..module.plans.len() {
-        // A loop by its header, of those that were tried in vain.
+        // Headers of loops that were tried without success.
         let mut refused: BTreeSet<Block> = BTreeSet::new();
         while let Some((header, made)) = next(&module, n, arch, &refused) {
             let tried = module.clone().changed(|module| Ok(made.put(module, n)));
             match tried {
                 Ok(changed) => module = changed,
-                // What is not proved of it stays as it was.
+                // Unproved: keep the loop.
                 Err(_) => drop(refused.insert(header)),
             }
         }
@@ -88,14 +93,14 @@ pub(super) fn put_loops(mut module: VerifiedModule, arch: GpuArch) -> VerifiedMo
     module
 }
 
-/// The outermost loop of a plan that fits, of those that were not refused.
+/// The outermost suitable loop of a plan that was not refused.
 fn next(module: &Module, n: usize, arch: GpuArch, refused: &BTreeSet<Block>) -> Option<(Block, Outlined)> {
     let plan = module.plans.get(n)?;
     let loops = candidates(plan).into_iter().filter(|l| !refused.contains(&l.header));
     loops.into_iter().find_map(|l| Some((l.header, Maker::new(module, plan, &l, arch).make().ok()?)))
 }
 
-/// The loops of a plan that launch something, outer ones first.
+/// The loops of a plan with launches, outer ones first.
 fn candidates(plan: &Plan) -> Vec<Loop<Block>> {
     if plan.variant == PlanVariant::Prepare {
         return Vec::new();
@@ -105,7 +110,7 @@ fn candidates(plan: &Plan) -> Vec<Loop<Block>> {
     loops.filter(|l| l.blocks.iter().any(launches)).collect()
 }
 
-/// Is it a number or a dimension, the same wherever it is made?
+/// Is it a constant or a dimension, which can be recomputed anywhere?
 fn is_known(data: &InstData) -> bool {
     matches!(data.op, Op::Const(_) | Op::DimValue(_))
 }
@@ -114,18 +119,18 @@ fn is_launch(body: &Body, i: Inst) -> bool {
     matches!(body.inst(i).op, Op::Plan(PlanOp::Launch { .. }))
 }
 
-/// What became of a loop of a plan, for remarks.
+/// The outcome for a loop of a plan, for remarks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuLoop {
-    /// The entry point.
+    /// Name of the entry point.
     pub plan: String,
-    /// Where the loop is in the source.
+    /// Source location of the loop.
     pub loc: Loc,
-    /// For which GPU.
+    /// The GPU architecture.
     pub arch: GpuArch,
-    /// The kernel that it is, and how many launches of a step it has taken in.
+    /// Name of the resulting kernel, and number of launches per iteration that it contains.
     pub kernel: Option<(String, usize)>,
-    /// Else why it is none.
+    /// Otherwise, the reason.
     pub why: String,
 }
 
@@ -142,7 +147,7 @@ impl fmt::Display for GpuLoop {
     }
 }
 
-/// What became of the loops of a scheduled module's entry points: the outermost ones.
+/// The outcomes for the outermost loops of a scheduled module's entry points.
 pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
     let mut out = Vec::new();
     for plan in module.plans.iter().filter(|p| p.variant == PlanVariant::Plain) {
@@ -172,39 +177,39 @@ pub fn gpu_loops(module: &Module, arch: GpuArch) -> Vec<GpuLoop> {
     out
 }
 
-/// Where a loop is in the source: where its head compares.
+/// Source location of a loop: of the comparison in its header.
 fn place(body: &Body, l: &Loop<Block>) -> Loc {
     let last = body.block(l.header).insts.last();
     last.map(|i| body.inst(*i).loc).unwrap_or_default()
 }
 
-/// A loop as a kernel.
+/// A loop outlined to a kernel.
 struct Outlined {
     kernel: Kernel,
-    /// The block from which the plan goes into the loop, and its header.
+    /// The preheader, and the header.
     before: Block,
     header: Block,
     blocks: BTreeSet<Block>,
-    /// Where it goes after the loop.
+    /// The jump to the exit.
     after: BlockCall,
-    /// What the kernel is given.
+    /// Operands of the kernel.
     given: Vec<Given>,
     /// Constants of the loop that are used after it.
     kept: Vec<Value>,
     loc: Loc,
 }
 
-/// What a kernel is given of the plan.
+/// An operand of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Given {
-    /// What is there before the loop.
+    /// A value defined before the loop.
     Before(Value),
-    /// What a step makes anew, though it is the same in all: memory by its name.
+    /// Memory defined in each iteration, although it is loop-invariant.
     Root(Inst),
 }
 
 impl Outlined {
-    /// Puts it in the place of the loop; its name.
+    /// Replaces the loop; returns the name of the kernel.
     fn put(mut self, module: &mut Module, n: usize) -> BTreeSet<String> {
         let mut number = 0;
         while module.kernels.iter().any(|k| k.name == format!("loop.{number}")) {
@@ -237,7 +242,7 @@ impl Outlined {
     }
 }
 
-/// The same instruction once more, at the end of a block.
+/// Duplicates an instruction at the end of a block.
 fn again(body: &mut Body, at: Block, i: Inst) -> Option<Value> {
     let data = body.inst(i).clone();
     let mut operands = Vec::new();
@@ -249,7 +254,7 @@ fn again(body: &mut Body, at: Block, i: Inst) -> Option<Value> {
     body.push(at, data.op, operands, ty, data.loc)
 }
 
-/// The memory that a buffer of a plan is a window of.
+/// The memory that a buffer of a plan refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Memory {
     Argument(u32),
@@ -260,7 +265,7 @@ enum Memory {
     Packed,
 }
 
-/// What the memory of a buffer is; `None` of taps.
+/// The memory of a buffer; `None` for taps.
 fn memory(body: &Body, buffer: Value) -> Option<Memory> {
     let root = View::of(body, buffer)?.root;
     match &body.def_inst(root)?.op {
@@ -274,7 +279,7 @@ fn memory(body: &Body, buffer: Value) -> Option<Memory> {
     }
 }
 
-/// Makes a kernel of a loop.
+/// Outlines a loop.
 struct Maker<'a> {
     module: &'a Module,
     plan: &'a Plan,
@@ -310,7 +315,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The kernel, or why there is none.
+    /// The kernel, or the reason why there is none.
     fn make(mut self) -> Made<Outlined> {
         let body = &self.plan.body;
         let cfg = body.cfg();
@@ -367,7 +372,7 @@ impl<'a> Maker<'a> {
         let args = self.all(&entered.args)?;
         let header = self.blocks.get(&self.of.header).copied().unwrap_or(entry);
         self.body.terminate(entry, Terminator::Br(BlockCall { block: header, args }));
-        // The end comes last.
+        // The exit comes last.
         self.body.layout.retain(|b| *b != done);
         self.body.layout.push(done);
 
@@ -381,7 +386,7 @@ impl<'a> Maker<'a> {
         Ok(Outlined { kernel, before, header, blocks, after, given, kept, loc })
     }
 
-    /// Does a loop count up to something that its steps do not change?
+    /// Does a loop count up to a loop-invariant bound?
     fn counts(&self, l: &Loop<Block>) -> Made<()> {
         let body = &self.plan.body;
         let no = || Err("data decides how many steps it has".to_string());
@@ -414,7 +419,7 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// The kernels that it launches, each once, if all can be launched from another.
+    /// The distinct kernels that it launches, if all can be launched from a kernel.
     fn launched(&self) -> Made<Vec<&'a Kernel>> {
         let body = &self.plan.body;
         let mut kernels: Vec<&Kernel> = Vec::new();
@@ -449,7 +454,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// What of the loop is used after it: numbers and dimensions, which can be made again.
+    /// Values of the loop that are used after it: constants and dimensions, which can be
+    /// recomputed.
     fn kept(&self, after: &BlockCall) -> Made<Vec<Value>> {
         let body = &self.plan.body;
         let mut own: BTreeSet<Value> = BTreeSet::new();
@@ -479,7 +485,7 @@ impl<'a> Maker<'a> {
         values.iter().map(|v| self.value(*v)).collect()
     }
 
-    /// A value of the plan in the kernel.
+    /// The kernel's counterpart of a value of the plan.
     fn value(&mut self, v: Value) -> Made<Value> {
         if let Some(made) = self.values[v] {
             return Ok(made);
@@ -507,7 +513,7 @@ impl<'a> Maker<'a> {
         value
     }
 
-    /// A buffer that the kernel is given.
+    /// A buffer parameter of the kernel.
     fn buffer(&mut self, v: Value, given: Given) -> Made<Value> {
         let body = &self.plan.body;
         let Some(memory) = memory(body, v) else {
@@ -537,7 +543,7 @@ impl<'a> Maker<'a> {
                 if !data.operands.iter().all(|v| body.def_inst(*v).is_some_and(is_known)) {
                     return Err("each step has other parameters".to_string());
                 }
-                // The same memory seen in the same way comes in once.
+                // Identical views of the same memory are passed once.
                 let same = |given: &Given| match given {
                     Given::Root(other) => {
                         let other = body.inst(*other);
@@ -566,7 +572,7 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// The kernel, with modes, barriers and sizes.
+    /// Completes the kernel with parameter modes, barriers and sizes.
     fn finish(mut self, kernels: &[&Kernel]) -> Made<Kernel> {
         self.memories.resize(self.params.len(), Memory::Packed);
         let memory_of: BTreeMap<Value, Memory> =
@@ -640,7 +646,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// What was read and written.
+/// Sets of reads and writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Accesses {
     reads: BTreeSet<Memory>,
@@ -653,15 +659,15 @@ impl Accesses {
         self.writes.extend(other.writes.iter().cloned());
     }
 
-    /// Must these come before those?
+    /// Must these accesses be ordered before `next`?
     fn orders(&self, next: &Accesses) -> bool {
         let meet = |a: &BTreeSet<Memory>, b: &BTreeSet<Memory>| !a.is_disjoint(b);
         meet(&self.writes, &next.reads) || meet(&self.writes, &next.writes) || meet(&self.reads, &next.writes)
     }
 }
 
-/// Places barriers: before whatever needs that something before it is done by all blocks. Where they stand depends on what is pending at
-/// the start of each block, which only grows until nothing changes.
+/// Places barriers before accesses that depend on earlier ones by other blocks. Iterates over the
+/// pending accesses at the start of each block until a fixed point.
 fn barriers(body: &mut Body, effects: &BTreeMap<Inst, Accesses>) {
     let mut starts: BTreeMap<Block, Accesses> = BTreeMap::new();
     let found = loop {

@@ -1,9 +1,10 @@
-//! Orders by ranks: kernels that go from element to element become two, of which every thread has a part.
+//! Sorting by rank counting: replaces serial sorting kernels by two parallel ones.
 //!
-//! In: an unscheduled module. Out: the same module; a launch of a kernel that orders the elements of an axis ([`Order`]) is two: one
-//! counts for each element how many come before it, the other finds for each place the element whose rank it is. The ranks lie in
-//! the room that the kernel had, or in a slot of their own. They fill one half of the room alone: where anything else looks at it, the
-//! kernel stays as it is.
+//! In: an unscheduled module. Out: the same module, in which a launch of a kernel that orders the
+//! elements of an axis ([`Order`]) becomes two: one counts for each element how many come before
+//! it, the other finds for each position the element with that rank. The ranks are in the kernel's
+//! scratch, of which they fill one half, or in a slot of their own. If the scratch has other uses,
+//! the kernel is unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +14,17 @@ use crate::tile::schedule::plans::{At, in_entry, new_slot};
 use crate::tile::sort::{self, Order};
 use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanOp, Value, View, row_major};
 
-/// The kernels that take a kernel's place.
+/// The kernels that replace one.
 struct Pair {
-    /// The type of the ranks.
+    /// Type of the ranks.
     ranks: BufferType,
-    /// Is there room for them among the launch's buffers?
+    /// The launch has a scratch buffer for them.
     has_room: bool,
-    /// The names of both.
+    /// Their names.
     names: [String; 2],
 }
 
-/// Does it with the kernels that order something; the names of those that are new or others than before.
+/// Applies the rewrite to sorting kernels; returns the names of kernels that are new or changed.
 pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
     let mut changed = BTreeSet::new();
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
@@ -34,7 +35,7 @@ pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
         let Some(found) = Order::of_kernel(kernel).filter(|found| takes(module, kernel, found)) else { continue };
         let Some(ranks) = ranks_of(&found) else { continue };
         let has_room = found.room.is_some();
-        // Other names: they take other buffers than the one did.
+        // New names, because their buffers differ.
         let names = ["ranks", "order"].map(|kind| free_name(kind, &taken));
         let first = sort::ranks(&names[0], &found.x, found.descending, &ranks);
         let (Some(first), Some(second)) = (first, sort::order(&names[1], &ranks, &found.out)) else { continue };
@@ -53,7 +54,7 @@ pub(super) fn expand(module: &mut Module) -> BTreeSet<String> {
     changed
 }
 
-/// Can a kernel become two, whose ranks have a place?
+/// Can a kernel be replaced, with memory for the ranks?
 pub(super) fn takes(module: &Module, kernel: &Kernel, found: &Order) -> bool {
     let Some(ranks) = ranks_of(found) else { return false };
     match &found.room {
@@ -62,7 +63,7 @@ pub(super) fn takes(module: &Module, kernel: &Kernel, found: &Order) -> bool {
     }
 }
 
-/// The type of the ranks: the room, or as much as one half of it would be.
+/// The type of the ranks: the scratch, or as large as half of it would be.
 fn ranks_of(found: &Order) -> Option<BufferType> {
     if let Some(room) = &found.room {
         return Some(room.clone());
@@ -72,7 +73,7 @@ fn ranks_of(found: &Order) -> Option<BufferType> {
     Some(BufferType { elem: Elem::I32, strides: row_major(&shape), shape })
 }
 
-/// Is the room of each launch of a kernel a slot that nothing else in the plan uses?
+/// Is the scratch of each launch of a kernel a slot without other uses in the plan?
 fn rooms_are_its_own(plan: &Plan, kernel: &str) -> bool {
     let body = &plan.body;
     let slot = |v: &Value| match View::of(body, *v).and_then(|view| body.def_inst(view.root)).map(|d| &d.op) {
@@ -91,7 +92,7 @@ fn rooms_are_its_own(plan: &Plan, kernel: &str) -> bool {
     )
 }
 
-/// Launches two kernels instead of one.
+/// Replaces launches by two each.
 fn launch_pairs(plan: &mut Plan, pairs: &BTreeMap<String, Pair>) {
     let mut added = BTreeSet::new();
     let launches: Vec<_> = plan.body.insts().map(|(block, inst, data)| (block, inst, data.clone())).collect();

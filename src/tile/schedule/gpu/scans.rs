@@ -1,8 +1,10 @@
-//! Running sums: kernels in which a thread adds one element after another become three, of which every thread has a part.
+//! Parallel running sums: replaces serial kernels by three parallel ones.
 //!
-//! In: an unscheduled module. Out: the same module; a launch of a kernel of running sums ([`RunningSums`]) is three, where the axis is long enough and
-//! there are not so many rows that each multiprocessor has enough to do as it is ([`pays`]). Totals and offsets of chunks lie in slots of their own.
-//! Where a result may be written over what is summed, the kernel stays as it is: a block of the last kernel reads elements that another thread of it writes.
+//! In: an unscheduled module. Out: the same module, in which a launch of a kernel of running sums
+//! ([`RunningSums`]) becomes three, if the axis is long enough and there are not already enough
+//! rows for all multiprocessors ([`pays`]). Totals and offsets of chunks are in slots. If a result
+//! may overwrite the operand, the kernel is unchanged: a block of the last kernel reads elements
+//! that other threads write.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +12,12 @@ use super::in_steps::{self, Operand, Steps, When, have_slots, writes_elsewhere};
 use crate::tile::scan::{self, CHUNK, RunningSums};
 use crate::tile::{Kernel, Module};
 
-/// From so many rows on each is summed by a thread. One after another, an element takes half a microsecond, whatever the number of rows up to
-/// there; three launches do 128 times the additions, of which a GPU does 10^13 a second.
+/// With at least this many rows, each is summed by one thread. Serially, an element takes half a
+/// microsecond, for any number of rows up to there; three launches do 128 times the additions, of
+/// which a GPU does 10^13 per second.
 const ROWS: i64 = 40_000;
 
-/// Does it; the names of the kernels that are new.
+/// Applies the rewrite; returns the names of the new kernels.
 ///
 /// # Errors
 /// As [`in_steps::replace`].
@@ -25,7 +28,7 @@ pub(super) fn expand(module: &mut Module) -> Result<BTreeSet<String>, String> {
     })
 }
 
-/// Is the axis longer than a chunk, as far as is known, and are there few rows?
+/// Is the axis possibly longer than a chunk, and are there few rows?
 fn pays(found: &RunningSums) -> bool {
     is_long(found) && rows(found) < ROWS
 }
@@ -34,14 +37,15 @@ fn is_long(found: &RunningSums) -> bool {
     found.x.shape.get(found.axis).is_some_and(|d| d.as_const().is_none_or(|n| n > CHUNK))
 }
 
-/// Rows as far as they are known.
+/// The known number of rows.
 fn rows(found: &RunningSums) -> i64 {
     let shape = found.x.shape.iter().enumerate();
     let rows = shape.filter(|(i, _)| *i != found.axis).map(|(_, d)| d.as_const().unwrap_or(1));
     rows.fold(1, i64::saturating_mul)
 }
 
-/// How running sums are added, if a kernel is one of these; if not in chunks, why not.
+/// A description of how a kernel computes running sums, if it does; with the reason, if not in
+/// chunks.
 pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
     let found = RunningSums::of_kernel(kernel)?;
     let slots = steps(&found)?.slots;
@@ -59,7 +63,7 @@ pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
     Some(format!("elements are added one after another, each row by a thread: {why}"))
 }
 
-/// The kernels, between which are totals and offsets.
+/// The replacement kernels, and the slots of totals and offsets between them.
 fn steps(found: &RunningSums) -> Option<Steps> {
     let RunningSums { x, axis, out } = found;
     let of_chunks = scan::of_chunks(x, *axis)?;

@@ -1,9 +1,9 @@
-//! Other tile sizes for a kernel that the lowering has written: the axes along which its tiles go, found in its text, and resized.
+//! Retiling: finds the axes along which a kernel's tiles go, and changes their tile sizes.
 //!
-//! In: an unscheduled kernel. Out: its axes ([`Axes`]), each with the number of elements that a tile has along it; [`Axes::resize`]
-//! changes one. What this must not know: machines, which sizes are good.
+//! In: an unscheduled kernel. Out: its axes ([`Axes`]), each with its tile size; [`Axes::resize`]
+//! changes one. It must not know machines, nor which sizes are good.
 //!
-//! An axis is a place where tiles begin:
+//! An axis is recognised by the start of its tiles:
 //!
 //! ```text
 //! grid(%g: ceil(D, c))                      ^head(%j: index):                 from 0, next add %j, c; as long as lt %j, D
@@ -12,11 +12,13 @@
 //!   load %x[.., %start, ..], cols=..
 //! ```
 //!
-//! All tiles that have an axis in common have one extent along it: operands and results of elementwise work, what a jump passes, what
-//! products sum over. So an axis can be resized if every tile of its class begins at the one start, and if nothing else depends on the
-//! step: the start is an index where the tile goes along the buffer's axis, the first number of a counter, and what is left of `D` is
-//! computed from it; and if what the tiles give is put together as [`super::parts`] knows. `D` must be what the grid or the loop goes up to: a loop that ends before, or goes on after, covers other elements with
-//! other steps. Else it is not among the axes.
+//! All tiles that share an axis have the same extent along it: operands and results of elementwise
+//! work, block arguments, what matmuls sum over. So an axis can be resized if every tile of its
+//! class has the same start, and if nothing else depends on the step: the start is an index where
+//! the tile goes along the buffer's axis, the first number of a counter, and the rest of `D` is
+//! computed from it; and if partial results of tiles are combined in a way that [`super::parts`]
+//! recognises. `D` must be the end of the grid axis or loop: a loop with another end would cover
+//! other elements if the step changed. Otherwise, it is not among the axes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,39 +27,37 @@ use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::source::Loc;
 use crate::tile::{Block, Body, Extent, Inst, Kernel, Op, Terminator, Type, Value, ValueDef};
 
-/// What goes along an axis.
+/// The grid axis or loop of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Along {
-    /// An axis of the grid.
+    /// A grid axis.
     Grid(usize),
-    /// A loop.
     Loop,
 }
 
-/// An axis.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
-    /// What goes along it.
+    /// The grid axis or loop.
     pub(super) along: Along,
-    /// Elements of a tile.
+    /// Tile size.
     pub(super) step: i64,
-    /// How many there are in all, where that is known.
+    /// Extent of the axis, if it is a constant.
     pub(super) all: Option<i64>,
-    /// Is it the rows of tiles (0), or the columns (1)? Neither, if it is both.
+    /// Is it the rows of tiles (0), or the columns (1)? `None` if it is both.
     pub(super) side: Option<usize>,
-    /// Where a tile begins.
+    /// Start of a tile.
     pub(super) start: Value,
-    /// The tiles, each with the side that goes along the axis.
+    /// The tiles, each with its side along the axis.
     pub(super) nodes: Vec<(Value, usize)>,
-    /// The instructions whose operand is the step: the start of a tile, or of the next one; the extent.
+    /// Instructions with the step as an operand: the start of a tile, or of the next one; the
+    /// extent.
     steps: Vec<Inst>,
 }
 
-/// The axes of a kernel.
 #[derive(Clone, Debug)]
 pub(super) struct Axes(pub(super) Vec<Axis>);
 
-/// Classes of what is equal.
+/// Union-find of equal extents.
 struct Classes(Vec<usize>);
 
 impl Classes {
@@ -84,7 +84,7 @@ fn extent(body: &Body, v: Value, side: usize) -> Option<Extent> {
     body.ty(v).tile().map(|t| [t.rows, t.cols][side])
 }
 
-/// The number that a value is.
+/// The constant that a value is.
 fn constant(body: &Body, v: Value) -> Option<i64> {
     match body.def_inst(v).map(|d| &d.op) {
         Some(Op::Const(s)) => Some(s.as_i64()),
@@ -94,7 +94,7 @@ fn constant(body: &Body, v: Value) -> Option<i64> {
 }
 
 impl Axes {
-    /// Finds them; `None` in a kernel with operations that say nothing of their axes here.
+    /// Finds the axes; `None` if a kernel has operations whose axes are not understood.
     pub(super) fn of(kernel: &Kernel) -> Option<Axes> {
         let body = &kernel.body;
         let mut classes = Classes((0..2 * body.value_count()).collect());
@@ -152,8 +152,8 @@ impl Axes {
         Some(Axes(found(kernel, &mut classes, &starts)))
     }
 
-    /// Gives the tiles along an axis another number of elements. `false`, and nothing is changed, where the kernel knows that every
-    /// tile is full and would not be.
+    /// Changes the tile size along an axis. Returns `false`, without any change, if the kernel
+    /// assumes that every tile is full and that would no longer be so.
     pub(super) fn resize(&mut self, kernel: &mut Kernel, n: usize, step: i64) -> bool {
         let Some(axis) = self.0.get_mut(n) else { return false };
         let body = &mut kernel.body;
@@ -194,7 +194,7 @@ impl Axes {
         true
     }
 
-    /// The same along an axis of the grid, whether or not its tiles are all full: each gets as many elements as are left.
+    /// The same along a grid axis, even if its tiles are all full: extents become bounded.
     pub(super) fn resize_bounded(&mut self, kernel: &mut Kernel, n: usize, step: i64) -> bool {
         let Some(axis) = self.0.get_mut(n).filter(|_| step >= 1) else { return false };
         let (Along::Grid(g), [first]) = (axis.along, axis.steps.as_slice()) else { return false };
@@ -215,7 +215,7 @@ impl Axes {
         let old = body.inst(first).operands.iter().position(|v| constant(body, *v) == Some(axis.step));
         let Some(operand) = old.and_then(|at| body.inst_mut(first).operands.get_mut(at)) else { return false };
         *operand = size;
-        // What is left is known once the start is.
+        // The rest is computed after the start.
         for block in body.layout.clone() {
             let insts = &mut body.block_mut(block).insts;
             if let Some(at) = insts.iter().position(|i| *i == first) {
@@ -238,10 +238,10 @@ impl Axes {
     }
 }
 
-/// The axes whose classes begin at one start each.
+/// The axes whose classes have a single start.
 fn found(kernel: &Kernel, classes: &mut Classes, starts: &[(usize, Value)]) -> Vec<Axis> {
     let body = &kernel.body;
-    // The tiles of each class, and where each class begins.
+    // The tiles of each class, and the starts of each class.
     let mut tiles: BTreeMap<usize, Vec<(Value, usize)>> = BTreeMap::new();
     let results = body.insts().filter_map(|(_, _, d)| d.result);
     let args = body.layout.iter().flat_map(|b| body.block(*b).args.iter().copied());
@@ -272,13 +272,13 @@ fn found(kernel: &Kernel, classes: &mut Classes, starts: &[(usize, Value)]) -> V
     out
 }
 
-/// The axis of tiles that begin at a start, if it is one.
+/// The axis of tiles with a start, if they form one.
 fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axis> {
     let body = &kernel.body;
     let going = Going::of(kernel, start)?;
     let (all, step) = (going.all(kernel), going.step);
     let mut steps = vec![going.inst];
-    // Every extent is the step, or what is left if that is less.
+    // Every extent must be the step, or the rest if that is less.
     let mut extents = nodes.iter().map(|(v, side)| extent(body, *v, *side));
     let first = extents.next().flatten()?;
     if extents.any(|e| e != Some(first)) {
@@ -296,12 +296,12 @@ fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axi
             if data.op != Op::Binary(BinaryOp::Min) || constant(body, *c) != Some(step) || !is_rest {
                 return None;
             }
-            // Nobody else is told how much is left, or of how many elements a tile is.
+            // The rest and the extent must have no other uses.
             let is_alone = users(body, *left).as_slice() == [least] && users(body, value).is_empty();
             if !is_alone || passed(body, *left) + passed(body, value) > 0 {
                 return None;
             }
-            // A tile that begins elsewhere may have the same extent.
+            // A tile with another start may have the same extent.
             let all = body.insts().filter_map(|(_, _, d)| d.result);
             let mut sides = all.flat_map(|v| [(v, 0), (v, 1)]).filter(|(v, s)| extent(body, *v, *s) == Some(first));
             if sides.any(|node| !nodes.contains(&node)) {
@@ -336,7 +336,8 @@ fn axis(kernel: &Kernel, start: Value, nodes: Vec<(Value, usize)>) -> Option<Axi
     Some(Axis { along: going.along, step, all, side, start, nodes, steps })
 }
 
-/// Is the start of a tile, as a number, only added to places in the tile? The sums are places in all, whatever the step.
+/// Is the start, as a number, only added to positions in the tile? The sums are global positions,
+/// whatever the step.
 fn makes_places(body: &Body, start: Value, nodes: &[(Value, usize)]) -> bool {
     let is_place = |v: &Value| {
         let made = body.def_inst(*v);
@@ -353,13 +354,13 @@ fn makes_places(body: &Body, start: Value, nodes: &[(Value, usize)]) -> bool {
     passed(body, start) == 0 && users(body, start).iter().all(is_sum)
 }
 
-/// How tiles go along an axis, by where they start.
+/// How tiles advance along an axis, by their start.
 struct Going {
     along: Along,
     step: i64,
-    /// The instruction whose operand is the step: the start, or the next one.
+    /// The instruction with the step as an operand: the start, or the next one.
     inst: Inst,
-    /// In a loop, what decides whether there is one more tile, and where it ends.
+    /// In a loop, the comparison that decides whether there is another tile.
     compare: Option<Inst>,
     bound: Option<Value>,
 }
@@ -386,7 +387,7 @@ impl Going {
                 };
                 let (compare, data) = body.definition(*condition)?;
                 let [counted, bound] = data.operands.as_slice() else { return None };
-                // Where the counter stands after the loop depends on the step.
+                // The counter's value after the loop depends on the step.
                 let in_loop = then.block != otherwise.block && !is_used_after(body, start, block, otherwise.block);
                 if data.op != Op::Compare(CmpOp::Lt) || *counted != start || !in_loop {
                     return None;
@@ -398,7 +399,7 @@ impl Going {
         }
     }
 
-    /// How many elements there are in all, where that is known.
+    /// The extent of the axis, if it is a constant.
     fn all(&self, kernel: &Kernel) -> Option<i64> {
         match self.along {
             Along::Grid(n) => kernel.grid.get(n)?.extent.as_const(),
@@ -406,7 +407,7 @@ impl Going {
         }
     }
 
-    /// Is a value the number of elements in all?
+    /// Is `end` the extent of the axis?
     fn ends_at(&self, kernel: &Kernel, end: Value) -> bool {
         let body = &kernel.body;
         let dim = |v: Value| match body.def_inst(v).map(|d| &d.op) {
@@ -423,7 +424,7 @@ impl Going {
     }
 }
 
-/// Is a value used in what follows a loop, on the way from `exit` back to its head or to the end?
+/// Is a value used after a loop, on a path from `exit` back to its header or to the end?
 fn is_used_after(body: &Body, v: Value, head: Block, exit: Block) -> bool {
     let (mut seen, mut open) = (BTreeSet::from([head, exit]), vec![exit]);
     while let Some(block) = open.pop() {
@@ -436,7 +437,7 @@ fn is_used_after(body: &Body, v: Value, head: Block, exit: Block) -> bool {
     false
 }
 
-/// How often a value is passed on by jumps, or decides about them.
+/// How often a value is a block argument or a condition.
 fn passed(body: &Body, v: Value) -> usize {
     let ends = body.layout.iter().map(|b| &body.block(*b).terminator);
     ends.map(|end| end.values().into_iter().filter(|w| *w == v).count()).sum()
@@ -447,7 +448,8 @@ fn users(body: &Body, v: Value) -> Vec<Inst> {
     body.insts().filter(|(_, _, d)| d.operands.contains(&v)).map(|(_, i, _)| i).collect()
 }
 
-/// A block's argument that starts with 0 and grows by a number: the addition, and the number.
+/// A block argument that starts with 0 and is incremented by a constant: the addition, and the
+/// constant.
 fn counter(body: &Body, v: Value, block: Block, n: usize) -> Option<(Inst, i64)> {
     let mut next = None;
     for from in &body.layout {

@@ -1,24 +1,26 @@
-//! Elementwise work whose operands or results lie along both axes of its tiles, as `x.T + y`: on a GPU tiles are turned in shared memory.
+//! Elementwise work whose operands or results are contiguous along different axes, as in `x.T + y`:
+//! on a GPU, tiles are transposed in shared memory.
 //!
-//! In: an unscheduled kernel. Out: the same with square tiles, and the accesses that get runs of their own
-//! ([`Grouping::apart`](super::super::sources::Grouping)). What this must not know: how threads are mapped to elements; which sizes are good
-//! ([`cost::turned_tile`] says it).
+//! In: an unscheduled kernel. Out: the same with square tiles, and the accesses that get runs of
+//! their own ([`Grouping::apart`](super::super::sources::Grouping)). It must not know how threads
+//! are mapped to elements, nor which sizes are good ([`cost::turned_tile`] decides).
 //!
 //! ```text
 //! before                                   after
 //!   %a = load %x[..]   dense along rows      run (32, 32) { %a = load %x[..] @l1(0, padded) }      neighbouring threads along rows
-//!   %b = load %y[..]   dense along cols      (the block meets)
+//!   %b = load %y[..]   dense along cols      (barrier)
 //!   %c = add %a, %b                          run (32, 32) { %b = load; %c = add %a, %b; store }    neighbouring threads along columns
 //!   store %z[..], %c   dense along cols
 //! ```
 //!
-//! The axis of the work is that along which most accesses lie; if there are as many along either, that of a result. What lies along the other is
-//! loaded before, by a run of its own, and stored after, by another. Padded rows let threads go along columns of shared memory without
-//! bank conflicts.
+//! The axis of the work is the one along which most accesses are contiguous; in a tie, the axis of
+//! a result. Tiles contiguous along the other axis are loaded before, in a run of their own, or
+//! stored after, in another. Padded rows let threads access columns of shared memory without bank
+//! conflicts.
 //!
-//! Kernels of one block, in which all that has elements is elementwise, a load or a store, and nothing that was stored is loaded again.
-//! Reductions keep their form: each
-//! reads its input along the axis that most of its accesses take.
+//! Kernels with a single block, whose tile operations are all elementwise, loads or stores, and
+//! that load nothing they have stored. Reductions are unchanged: each reads its input along the
+//! axis that most of its accesses take.
 
 use std::collections::BTreeSet;
 
@@ -28,16 +30,17 @@ use crate::shape::Elem;
 use crate::tile::schedule::is_elementwise;
 use crate::tile::{Body, Inst, InstData, Kernel, Op, Pitch, Space, State, TileType};
 
-/// The accesses to tiles of several rows and columns, by the axis along which these lie side by side in memory.
+/// Accesses to tiles with several rows and columns, by the axis along which they are contiguous in
+/// memory.
 struct Accesses {
-    /// Along rows, along columns.
+    /// Along rows; along columns.
     along: [Vec<Inst>; 2],
-    /// Bytes of the narrowest element of either.
+    /// Size of the narrowest element of either.
     bytes: [u64; 2],
 }
 
 impl Accesses {
-    /// Finds them, in a kernel that can be turned and has some of both.
+    /// Finds them, in a suitable kernel that has both.
     fn of(kernel: &Kernel) -> Option<Accesses> {
         let body = &kernel.body;
         if body.layout.len() != 1 || !body.insts().all(|(_, _, data)| is_simple(body, data)) {
@@ -60,7 +63,7 @@ impl Accesses {
         found.along.iter().all(|a| !a.is_empty()).then_some(found)
     }
 
-    /// Those that do not lie along the axis of the work.
+    /// The accesses that are not contiguous along the axis of the work.
     fn apart(&self, body: &Body) -> &[Inst] {
         let [rows, cols] = &self.along;
         let stores = |all: &[Inst]| all.iter().any(|i| matches!(body.inst(*i).op, Op::Store { .. }));
@@ -69,7 +72,7 @@ impl Accesses {
     }
 }
 
-/// Is an operation an access to a tile, work on its elements, or computed by all threads alike, from indices alone?
+/// Is an operation a tile access, elementwise, or computed from indices alone?
 fn is_simple(body: &Body, data: &InstData) -> bool {
     let has_tile = |v| body.ty(v).any_tile().is_some();
     match &data.op {
@@ -84,12 +87,13 @@ fn tile_of<'a>(body: &'a Body, data: &InstData) -> Option<&'a TileType> {
     body.ty(data.result.or(data.operands.last().copied())?).tile()
 }
 
-/// The axis of a tile of several rows and columns along which it lies in memory, if it does along one, and the type of its elements there.
+/// The axis along which a tile with several rows and columns is contiguous in memory, if there is
+/// one, and the element type there.
 fn lies_along(body: &Body, data: &InstData) -> Option<(usize, Elem)> {
     let (Op::Load { rows, cols } | Op::Store { rows, cols }) = data.op else { return None };
     let tile = tile_of(body, data)?;
     let buffer = body.ty(*data.operands.first()?).buffer()?;
-    // What is the same along an axis is read once for many elements.
+    // An axis of stride 0 is read once for many elements.
     let repeats = |one: bool, axis: Option<usize>| one || axis.is_none_or(|axis| buffer.repeats(axis));
     if repeats(tile.rows.is_one(), rows) || repeats(tile.cols.is_one(), cols) {
         return None;
@@ -99,7 +103,7 @@ fn lies_along(body: &Body, data: &InstData) -> Option<(usize, Elem)> {
     Some((axis, buffer.elem))
 }
 
-/// The axes of a kernel's grid along which its tiles go: rows, columns. `None` if a tile's rows, or columns, may go along several.
+/// The grid axes along which tiles go: rows, columns. `None` if there are several for either.
 fn sides(axes: &Axes) -> Option<[usize; 2]> {
     let of = |side| {
         let mut all = (0..axes.0.len()).filter(|n| axes.0[*n].side == Some(side));
@@ -109,7 +113,7 @@ fn sides(axes: &Axes) -> Option<[usize; 2]> {
     Some([of(0)?, of(1)?])
 }
 
-/// The rows and columns that tiles are to have; `None` if they are not to be turned.
+/// The tile's rows and columns; `None` if tiles are not to be transposed.
 fn sizes(kernel: &Kernel, accesses: &Accesses, axes: &Axes, sides: [usize; 2]) -> Option<[i64; 2]> {
     let body = &kernel.body;
     let tiles = accesses.apart(body).iter().map(|i| body.inst(*i)).filter_map(|d| tile_of(body, d));
@@ -128,8 +132,8 @@ fn grid_axis(axes: &Axes, n: usize) -> Option<usize> {
     }
 }
 
-/// Gives a kernel the tiles with which it reads and writes whole sectors along both axes. Returns what is to stand apart, and `None` of a
-/// kernel that stays as it is.
+/// Gives a kernel tiles with which both axes are accessed in whole sectors. Returns the accesses
+/// that get runs of their own; `None` if the kernel is unchanged.
 pub(super) fn turn(kernel: &mut Kernel) -> Option<BTreeSet<Inst>> {
     let accesses = Accesses::of(kernel)?;
     let mut axes = Axes::of(kernel)?;
@@ -143,7 +147,7 @@ pub(super) fn turn(kernel: &mut Kernel) -> Option<BTreeSet<Inst>> {
         }
     }
     let apart: BTreeSet<Inst> = accesses.apart(&kernel.body).iter().copied().collect();
-    // Indices first, then the loads that the rest waits for: so that all else is one run.
+    // Indices first, then the loads that the rest depends on, so that everything else is one run.
     let entry = kernel.body.entry();
     let mut insts = std::mem::take(&mut kernel.body.block_mut(entry).insts);
     insts.sort_by_key(|i| {
@@ -158,7 +162,8 @@ pub(super) fn turn(kernel: &mut Kernel) -> Option<BTreeSet<Inst>> {
     Some(apart)
 }
 
-/// What a remark says of a kernel whose operands lie along both axes: were its tiles turned, or why not?
+/// The remark on a kernel with operands contiguous along both axes: whether its tiles are
+/// transposed, or why not.
 pub(super) fn form(unscheduled: &Kernel, scheduled: &Kernel) -> Option<String> {
     let State::Gpu { .. } = scheduled.state else { return None };
     let accesses = Accesses::of(unscheduled)?;

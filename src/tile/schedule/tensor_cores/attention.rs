@@ -1,7 +1,8 @@
-//! Attention on tensor cores, `mma.sync`.
+//! Attention on tensor cores with `mma.sync`.
 //!
-//! In: the unscheduled kernel of an attention of 16-bit floats (`tile::attention` recognises it). Out: a kernel in which four warps
-//! have 16 queries each, which meet tiles of keys and values that are copied in the background (Dao 2023, arXiv:2307.08691):
+//! In: the unscheduled kernel of an attention of 16-bit floats (recognised by `tile::attention`).
+//! Out: a kernel in which four warps with 16 queries each process tiles of keys and values that are
+//! copied asynchronously (Dao 2023, arXiv:2307.08691):
 //!
 //! ```text
 //! grid (batch and heads.., ceil(S, 64))
@@ -13,12 +14,13 @@
 //!   y = acc / l;  epilogue;  store
 //! ```
 //!
-//! So two tiles of keys and two of values are in shared memory: while one is used the other is filled. Widths of heads that are no
-//! multiple of 32 are filled with zeros.
+//! So there are two tiles of keys and two of values in shared memory: while one is used the other
+//! is filled. Head widths are padded with zeros to multiples of 32.
 //!
-//! Keys that the masks hide from all queries of the tile are not visited. With a causal mask these are the last ones. With masks that are
-//! formulas there is one loop; the next tile of which bounds of the formulas do not say that it is hidden is looked for before its copy
-//! starts, and each tile is computed with masks or without, as the bounds say (`schedule::attention::Hiding`).
+//! Keys masked for all queries of the tile are skipped. With a causal mask these are the last ones.
+//! With formula masks there is one loop; the next tile that is not provably masked by bounds on the
+//! formulas is determined before its copy starts, and each tile is computed with masks or without,
+//! depending on the bounds (`schedule::attention::Hiding`).
 
 use super::super::attention::{Divided, Hiding, PartialResults, Whole, shared_axis};
 use super::build::{self, SharedTile};
@@ -31,43 +33,45 @@ use crate::tile::{
     AxisRole, BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
 };
 
-/// Widest head and widest values.
+/// Maximum width of heads and values.
 const WIDTH: i64 = 256;
-/// Queries of a warp on `mma.sync`.
+/// Queries per warp with `mma.sync`.
 const ROWS: i64 = 16;
-/// Warps of a block on `mma.sync`.
+/// Warps per block with `mma.sync`.
 const WARPS: i64 = 4;
-/// Heads wider than this are read again for each tile of keys, rather than kept in registers.
+/// Heads wider than this are reloaded for each tile of keys, rather than kept in registers.
 const KEPT_WIDTH: i64 = 128;
 
-/// An attention with its operands as tiles of shared memory.
+/// An attention with its operands as shared memory tiles.
 pub(super) struct Parts<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) found: Found,
     pub(super) elem: Elem,
-    /// Extents of the leading axes, and of queries and keys.
+    /// Extents of the leading axes, and numbers of queries and keys.
     pub(super) lead: Vec<Dim>,
     pub(super) s: Dim,
     pub(super) t: Dim,
-    /// Columns of the result.
+    /// Number of columns of the result.
     pub(super) e: Dim,
-    /// Width of heads and of values, made of whole chunks.
+    /// Width of heads and of values, rounded up to whole chunks.
     pub(super) width: i64,
     pub(super) values: i64,
 }
 
-/// The form of an attention for tensor cores.
+/// The tensor core kernel of an attention.
 pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
     Parts::find(kernel, aligned)?.of_many(machine)
 }
 
-/// The same with kernels for calls of few queries, whose keys are divided; `None` where they are not.
+/// The same with kernels for calls with few queries, whose keys are split; `None` if they are not
+/// split.
 pub(super) fn divided(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Divided> {
     let parts = Parts::find(kernel, aligned)?;
     parts.divided(machine, &parts.of_many(machine)?)
 }
 
-/// Into how many parts calls of few queries divide their keys there, or why they do not; `None` for what has no such form.
+/// The number of parts into which calls with few queries split their keys, or why they do not;
+/// `None` if there is no such variant.
 pub(super) fn parts(
     kernel: &Kernel,
     machine: &Machine,
@@ -100,7 +104,7 @@ impl<'a> Parts<'a> {
         Some(Parts { kernel, found, elem, lead: lead.to_vec(), s: s.clone(), t, e, width, values })
     }
 
-    /// The kernel of a call of any number of queries.
+    /// The kernel for any number of queries.
     fn of_many(&self, machine: &Machine) -> Option<Kernel> {
         match machine.arch {
             GpuArch::Sm80 => self.copies(machine, None, None),
@@ -108,14 +112,15 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Keys of a tile of [`Parts::copies`].
+    /// Keys per tile of [`Parts::copies`].
     pub(super) fn keys_of_copies(&self, machine: &Machine) -> i64 {
         Machine { arch: GpuArch::Sm80, ..*machine }.keys(self.width.max(self.values))
     }
 
-    /// A kernel with the same parameters and `more`, and a grid of so many queries at a time; the place along the leading axes, and the
-    /// first query. Where later queries see more keys, the blocks begin with the last ones: the longest go first, so that no long one is
-    /// left when others have ended (longest processing time first, Graham 1969).
+    /// A kernel with the same parameters and `more`, and a grid with `queries` queries per point;
+    /// returns the index along the leading axes, and the first query. If later queries see more
+    /// keys, the blocks run in reverse order: the longest go first, so that no long one remains
+    /// when others have ended (longest processing time first, Graham 1969).
     pub(super) fn begin(
         &self,
         queries: i64,
@@ -132,7 +137,7 @@ impl<'a> Parts<'a> {
         Some((kb, points, row))
     }
 
-    /// The same for tiles of heads along an axis, all of one query, which is a point of the grid.
+    /// The same for tiles of heads along an axis, all with the same query, which is a grid point.
     fn begin_of_heads(
         &self,
         heads: i64,
@@ -150,7 +155,7 @@ impl<'a> Parts<'a> {
                 false => kb.grid_axis(extent, 1),
             });
         }
-        // There are no more in a call.
+        // A call has no more than these.
         let row = kb.grid_axis(&self.s.min_with(&queries.into()), 1);
         Some((kb, points, row))
     }
@@ -168,7 +173,7 @@ impl<'a> Parts<'a> {
         Some(kb)
     }
 
-    /// The scores of a tile of queries from one on, with tiles of so many keys.
+    /// The scores of a tile of queries starting at one, with tiles of this many keys.
     pub(super) fn scores(
         &self,
         kb: &mut KernelBuilder,
@@ -186,12 +191,12 @@ impl<'a> Parts<'a> {
         Some(Scores { attention, rank, points, row, rows, of_rows, keys, s, t, shift, scale, exponents, numbers })
     }
 
-    /// A tile of shared memory of so many rows.
+    /// A shared memory tile with this many rows.
     pub(super) fn tile(&self, rows: i64, cols: i64) -> SharedTile {
         SharedTile { elem: self.elem, rows, cols }
     }
 
-    /// The end of the kernel: the result, what is done with it, its store.
+    /// The end of the kernel: the result, its epilogue, its store.
     pub(super) fn finish(&self, kb: &mut KernelBuilder, scores: &Scores<'_>, sum: Value, result: Value) -> Option<()> {
         let y = scores.end_of_rows(kb, sum, result);
         kb.at(self.found.attention.locations.values);
@@ -208,8 +213,9 @@ impl<'a> Parts<'a> {
         shared_axis(&self.lead, ty(KEYS)?, ty(VALUES)?)
     }
 
-    /// The kernel for `mma.sync`; of a part of the keys, if they are divided, with parameters for what it gives; `group`: an axis of heads that
-    /// share keys and values, of which a tile has as many as rows, all of one query.
+    /// The kernel for `mma.sync`; for a part of the keys, if they are split, with parameters for
+    /// partial results; `group`: an axis of heads that share keys and values, which become the rows
+    /// of a tile with the same query.
     pub(super) fn copies(
         &self,
         machine: &Machine,
@@ -302,14 +308,14 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Queries in registers, or read from shared memory for each tile of keys.
+/// Queries in registers, or loaded from shared memory for each tile of keys.
 #[derive(Clone, Copy)]
 enum Queries {
     Kept(Value),
     Shared(Value),
 }
 
-/// What goes from tile to tile.
+/// Values carried from tile to tile.
 #[derive(Clone, Copy)]
 struct Running {
     /// The first key of the next tile.
@@ -317,7 +323,7 @@ struct Running {
     softmax: Softmax,
     /// The weighted values so far.
     result: Value,
-    /// The copies that are under way, and the rooms that are free.
+    /// Outstanding copies, and free slots.
     of_keys: Value,
     of_values: Value,
     free_keys: Value,
@@ -369,7 +375,7 @@ impl Tiles<'_> {
         Some(now)
     }
 
-    /// A loop over the tiles of keys that are seen; the masks from `from` on are those that hide.
+    /// A loop over the visible tiles of keys; the masks starting at `from` are formula masks.
     fn visible_round(
         &self,
         kb: &mut KernelBuilder,
@@ -399,7 +405,7 @@ impl Tiles<'_> {
         Some(now)
     }
 
-    /// One tile of keys; the one after it begins at `next`.
+    /// One tile of keys; the following one begins at `next`.
     fn tile(
         &self,
         kb: &mut KernelBuilder,

@@ -1,7 +1,8 @@
-//! Words of kernels for tensor cores: tiles of shared memory, copies, fragments.
+//! Construction helpers for tensor core kernels: shared memory tiles, copies, fragments.
 //!
-//! In: a kernel under construction. Out: operations of the tile IR for a GPU with their types. Tiles that elementwise work makes have
-//! no layout while a kernel is built; [`spread`] gives them the one of their shape at the end.
+//! In: a kernel under construction. Out: typed operations of the tile IR for a GPU. Tiles of
+//! elementwise work have no layout during construction; [`spread`] assigns the layout of their
+//! shape at the end.
 
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
@@ -11,7 +12,7 @@ use crate::tile::{
 
 pub(super) const ONE: Extent = Extent::Static(1);
 
-/// A tile of shared memory.
+/// A shared memory tile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SharedTile {
     pub(super) elem: Elem,
@@ -20,7 +21,7 @@ pub(super) struct SharedTile {
 }
 
 impl SharedTile {
-    /// Bytes within which its chunks are exchanged: as many as a row is made of, or a row of a panel of integers.
+    /// Swizzle width in bytes: a row, or a row of a quantised panel.
     pub(super) fn swizzle(&self) -> u32 {
         if self.elem == Elem::I8 {
             return 32;
@@ -38,37 +39,38 @@ impl SharedTile {
         self.rows * self.cols * i64::try_from(self.elem.size()).unwrap_or(1)
     }
 
-    /// The same elements as an operand of products.
+    /// Its type as a matmul operand in fragments.
     fn fragment(&self, layout: Fragment) -> Type {
         Type::Tile(TileType { space: Space::Fragment(layout), ..self.ty() })
     }
 }
 
-/// The least number of columns that rows of shared memory are made of: panels of 64 or 128 bytes.
+/// Width rounded up to whole swizzled rows: panels of 64 or 128 bytes.
 pub(super) fn whole_columns(width: i64, elem: Elem) -> i64 {
     let panel = 64 / i64::try_from(elem.size()).unwrap_or(1);
     (width + panel - 1) / panel * panel
 }
 
-/// Can tiles of a buffer be copied in chunks of 16 bytes: is an axis dense, and are neighbours along all others multiples of 16 bytes apart?
+/// Can tiles of a buffer be copied in 16-byte chunks: is an axis contiguous, and are all other
+/// strides multiples of 16 bytes?
 pub(super) fn has_rows_of_chunks(b: &BufferType, dense: usize) -> bool {
     let chunk = 16 / i64::try_from(b.elem.size()).unwrap_or(1);
     let mut others = b.neighbours().filter(|(axis, _)| *axis != dense);
     b.is_dense(dense) && others.all(|(_, d)| d.is_multiple_of(chunk))
 }
 
-/// Room in shared memory.
+/// An empty slot in shared memory.
 pub(super) fn slot(kb: &mut KernelBuilder, t: &SharedTile, offset: i64) -> Value {
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);
     kb.value(Op::Gpu(GpuOp::SharedSlot { offset }), Vec::new(), Type::Slot(t.ty()))
 }
 
-/// The axes of a buffer along which a tile's rows and columns go.
+/// The buffer axes along which a tile's rows and columns go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Along {
     pub(super) rows: usize,
     pub(super) cols: usize,
-    /// That of panels, if columns go on in the next one.
+    /// The panel axis, if columns continue in the next panel.
     pub(super) panels: Option<usize>,
 }
 
@@ -78,7 +80,7 @@ impl From<(usize, usize)> for Along {
     }
 }
 
-/// Starts to copy a tile, as a group of its own.
+/// Starts copying a tile, as a group of its own.
 pub(super) fn copy(
     kb: &mut KernelBuilder,
     t: &SharedTile,
@@ -104,23 +106,23 @@ pub(super) fn wait(kb: &mut KernelBuilder, t: &SharedTile, group: Value, pending
     kb.value(Op::Gpu(GpuOp::Wait { pending }), vec![group], Type::Tile(t.ty()))
 }
 
-/// Gives a tile's room back.
+/// Releases a tile's slot.
 pub(super) fn release(kb: &mut KernelBuilder, t: &SharedTile, tile: Value) -> Value {
     kb.value(Op::Gpu(GpuOp::Release), vec![tile], Type::Slot(t.ty()))
 }
 
-/// Reads a tile into fragments.
+/// Loads a tile into fragments.
 pub(super) fn fragment(kb: &mut KernelBuilder, t: &SharedTile, tile: Value, layout: Fragment) -> Value {
     kb.value(Op::Gpu(GpuOp::LoadFragment), vec![tile], t.fragment(layout))
 }
 
-/// A product of fragments.
+/// A matmul of fragments.
 pub(super) fn mma(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value) -> Value {
     let ty = kb.ty(acc).clone();
     kb.value(Op::Gpu(GpuOp::Mma), vec![a, b, acc], ty)
 }
 
-/// A product of fragments by integers of so many bits, in tiles of shared memory with their scales.
+/// A matmul of fragments by integers of this width, in shared memory tiles with their scales.
 pub(super) fn mma_scaled(
     kb: &mut KernelBuilder,
     a: Value,
@@ -132,27 +134,27 @@ pub(super) fn mma_scaled(
     kb.value(Op::Gpu(GpuOp::MmaScaled { bits }), vec![a, numbers, scales, acc], ty)
 }
 
-/// An accumulator of such products in the layout of all others.
+/// Converts an accumulator of such matmuls to the layout of all others.
 pub(super) fn convert_layout(kb: &mut KernelBuilder, x: Value) -> Option<Value> {
     let t = kb.ty(x).tile()?.clone();
     let ty = TileType { space: Space::Fragment(Fragment::Acc), ..t };
     Some(kb.value(Op::Gpu(GpuOp::ConvertLayout), vec![x], Type::Tile(ty)))
 }
 
-/// An accumulator as a left operand.
+/// Converts an accumulator to a left operand.
 pub(super) fn pack(kb: &mut KernelBuilder, x: Value, elem: Elem) -> Option<Value> {
     let t = kb.ty(x).tile()?.clone();
     let ty = TileType { elem, space: Space::Fragment(Fragment::A), ..t };
     Some(kb.value(Op::Gpu(GpuOp::Pack), vec![x], Type::Tile(ty)))
 }
 
-/// A zero of each element of an accumulator, or of a column of it.
+/// A zero accumulator, or a column of one.
 pub(super) fn zeros(kb: &mut KernelBuilder, rows: i64, cols: i64) -> Value {
     let zero = Scalar::Float(0.0);
     kb.full(zero, Elem::F32, Extent::Static(rows), Extent::Static(cols))
 }
 
-/// A zero of each element of an accumulator of products by integers.
+/// A zero accumulator for matmuls by integers.
 pub(super) fn zeros_in_quads(kb: &mut KernelBuilder, rows: i64, cols: i64) -> Value {
     let zero = kb.scalar(crate::scalar::Scalar::Float(0.0), Elem::F32);
     let (rows, cols) = (Extent::Static(rows), Extent::Static(cols));
@@ -160,7 +162,7 @@ pub(super) fn zeros_in_quads(kb: &mut KernelBuilder, rows: i64, cols: i64) -> Va
     kb.value(Op::Full, vec![zero], Type::Tile(ty))
 }
 
-/// Numbers that may be infinite or NaN times factors of which 0 leaves them out.
+/// Multiplies values that may be infinite or NaN by factors; a factor of 0 yields 0.
 pub(super) fn scaled(kb: &mut KernelBuilder, x: Value, factor: Value) -> Value {
     let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
     let none = kb.compare(CmpOp::Eq, factor, nothing);
@@ -168,7 +170,7 @@ pub(super) fn scaled(kb: &mut KernelBuilder, x: Value, factor: Value) -> Value {
     kb.select(none, nothing, product)
 }
 
-/// The kernel as one for a GPU: tiles that have no layout get that of their shape.
+/// Finishes a GPU kernel: tiles without a layout get that of their shape.
 pub(super) fn spread(mut kernel: Kernel, arch: GpuArch, warps: u32, scratch: i64) -> Option<Kernel> {
     let body = &mut kernel.body;
     let mut all: Vec<Value> = Vec::new();
@@ -201,29 +203,29 @@ pub(super) fn spread(mut kernel: Kernel, arch: GpuArch, warps: u32, scratch: i64
     Some(kernel)
 }
 
-/// The extent of an axis, if it is known and above 0.
+/// The extent of an axis, if it is a positive constant.
 pub(super) fn known(d: &Dim) -> Option<i64> {
     d.as_const().filter(|n| *n > 0)
 }
 
-/// Tiles of shared memory that warps hand to and fro: how many, where they and their barriers lie.
+/// A ring of shared memory tiles between warps: number of stages, offsets of tiles and barriers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingAt {
     pub(super) stages: i64,
     pub(super) offset: i64,
     pub(super) barriers: i64,
-    /// Warps that read each tile.
+    /// Number of warps that read each tile.
     pub(super) readers: u32,
 }
 
-/// A ring.
+/// Creates a ring.
 pub(super) fn ring(kb: &mut KernelBuilder, t: &SharedTile, at: RingAt) -> Value {
     let small = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
     let op = Op::Gpu(GpuOp::Ring { offset: small(at.offset), barriers: small(at.barriers), readers: at.readers });
     kb.value(op, Vec::new(), Type::Ring { stages: small(at.stages), tile: t.ty() })
 }
 
-/// Fills the tile of an iteration of a ring, once that is empty.
+/// Fills the tile of a ring's iteration, once it is empty.
 pub(super) fn fill(
     kb: &mut KernelBuilder,
     t: &SharedTile,
@@ -237,22 +239,23 @@ pub(super) fn fill(
     kb.push(Op::Gpu(GpuOp::TmaLoad { rows: Some(rows), cols: Some(cols) }), operands, None);
 }
 
-/// The tile of an iteration of a ring, once it is full.
+/// The tile of a ring's iteration, once it is full.
 pub(super) fn full_tile(kb: &mut KernelBuilder, t: &SharedTile, ring: Value, n: Value) -> Value {
     kb.value(Op::Gpu(GpuOp::RingWait), vec![ring, n], Type::Tile(t.ty()))
 }
 
-/// Gives a tile of a ring back.
+/// Releases a tile of a ring.
 pub(super) fn empty_tile(kb: &mut KernelBuilder, ring: Value, tile: Value) {
     kb.push(Op::Gpu(GpuOp::RingRelease), vec![ring, tile], None);
 }
 
-/// Registers written so far become visible to products.
+/// Makes earlier register writes visible to matmuls.
 pub(super) fn fence(kb: &mut KernelBuilder) {
     kb.push(Op::Gpu(GpuOp::WgmmaFence), Vec::new(), None);
 }
 
-/// Starts a product of four warps as a group of its own; `along_cols`: the steps of B are along its columns.
+/// Starts a matmul of a warpgroup as a group of its own; `along_cols`: the k axis of B is along its
+/// columns.
 pub(super) fn start(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value, along_cols: bool) -> Option<Value> {
     let t = kb.ty(acc).tile()?.clone();
     let pending = Type::Pending(Queue::Mma, t.clone());
@@ -260,13 +263,13 @@ pub(super) fn start(kb: &mut KernelBuilder, a: Value, b: Value, acc: Value, alon
     Some(kb.value(Op::Gpu(GpuOp::Commit), vec![made], Type::Group(Queue::Mma, t)))
 }
 
-/// The result of the oldest product under way.
+/// The result of the oldest outstanding matmul.
 pub(super) fn result_of(kb: &mut KernelBuilder, group: Value, pending: u32) -> Option<Value> {
     let t = kb.ty(group).any_tile()?.clone();
     Some(kb.value(Op::Gpu(GpuOp::Wait { pending }), vec![group], Type::Tile(t)))
 }
 
-/// Some warps meet at a barrier, or arrive there without waiting.
+/// A barrier of some warps, on which they wait, or only arrive.
 pub(super) fn meet(kb: &mut KernelBuilder, barrier: Value, threads: u32, wait: bool) {
     kb.push(Op::Gpu(GpuOp::NamedBarrier { threads, wait }), vec![barrier], None);
 }

@@ -1,13 +1,16 @@
-//! Attention whose result is not finite, again: one key after another, and a weight of 0 leaves its value out.
+//! Recomputes attention results that are not finite: one key after another, skipping values with
+//! weight 0.
 //!
-//! In: what an attention on tensor cores gave for a tile of queries. Out: the same where all of it is finite; else what the formula of
-//! `tile::attention` gives, in the same registers.
+//! In: the result of a tensor core attention for a tile of queries. Out: the same if all of it is
+//! finite; otherwise the result according to `tile::attention`, in the same registers.
 //!
-//! A tile of weights times a tile of values multiplies all of them, and 0 times NaN is NaN; but a key that a mask hides contributes nothing,
-//! whatever its value is. Which keys are hidden differs from query to query, so no product of tiles can leave them out. Therefore the result
-//! is looked at when all keys are done, by all warps that share it. If there is something else than finite numbers, they read keys and
-//! values once more, a row at a time, without shared memory: what others of the block do meanwhile does not matter. As the CPU's
-//! schedule does (`schedule/attention/keys.rs`), and as it does not run where all numbers are finite, it is written to be short.
+//! A tile of weights times a tile of values multiplies all of them, and 0 times NaN is NaN; but a
+//! masked key must contribute nothing, whatever its value is. Which keys are masked differs between
+//! queries, so no matmul of tiles can skip them. Therefore the result is checked when all keys are
+//! done, by all warps that share it. If it is not finite, they read keys and values again, a row at
+//! a time, without shared memory, so it does not matter what other warps of the block are doing. As
+//! in the CPU's schedule (`schedule/attention/keys.rs`), it is optimised for size, since it does
+//! not run if all values are finite.
 
 use super::attention::Parts;
 use super::build::{self, ONE};
@@ -17,12 +20,12 @@ use crate::shape::Elem;
 use crate::tile::attention::{KEYS, QUERIES, ScoreOp, VALUES};
 use crate::tile::{Extent, KernelBuilder, Value};
 
-/// Columns of queries that are read at a time.
+/// Columns of queries read at a time.
 const COLUMNS: usize = 64;
 
 impl Parts<'_> {
-    /// Maxima, sums and result of the keys from one to another, which were `before` those. If what there is `now` is not finite, they are
-    /// computed again.
+    /// Maxima, sums and result over a range of keys, which had the values `before`. If the values
+    /// `now` are not finite, they are recomputed.
     pub(super) fn again_if_special(
         &self,
         kb: &mut KernelBuilder,
@@ -66,7 +69,7 @@ impl Parts<'_> {
         Some((Softmax { highest, sum }, result))
     }
 
-    /// One key.
+    /// Processes one key.
     fn key(
         &self,
         kb: &mut KernelBuilder,

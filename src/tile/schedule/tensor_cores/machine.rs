@@ -1,60 +1,69 @@
-//! What tensor cores' kernels cost: the numbers of a kind of GPU, and the sizes of tiles that follow from them.
+//! Cost model of tensor core kernels: the parameters of a GPU architecture, and the tile sizes that
+//! follow.
 //!
-//! In: a kind of GPU, extents. Out: tiles, stages, warps. The model, for a product of `M x N x K`:
+//! In: a GPU architecture, extents. Out: tiles, stages, warps. The model, for a matmul of `M x N x
+//! K`:
 //!
-//! * **Shared memory.** A stage has a tile of A and one of B. Two stages hide a copy behind the work on one tile; one more hides that
-//!   copies vary. As many stages as fit, at most [`MOST_STAGES`].
-//! * **Registers.** A thread's sums are `rows x cols / threads`; with operands and addresses a thread should need no more than
-//!   its share of the registers.
-//! * **Bytes.** A block reads `(rows + cols) K` elements for `rows cols K` steps, so the largest tile wins, as long as
-//! * **Waves.** there are blocks for all multiprocessors: smaller tiles are taken where the larger ones leave more than half of the
-//!   multiprocessors without a block. An extent that is not known is taken for a large one.
-//! * **Order.** Blocks that run at a time read the same rows and columns: on Hopper they go through the tiles in groups of rows
-//!   ([`Machine::group`]), so that what they read fits the second-level cache. (For `mma.sync` tiles stay in the order of the grid, from
-//!   which it follows that they are inside of their operands, and copies need no masks.)
+//! * **Shared memory.** A stage has a tile of A and one of B. Two stages hide a copy behind the
+//!   work on one tile; one more hides variations of copy times. As many stages as fit are used, at
+//!   most [`MOST_STAGES`].
+//! * **Registers.** A thread's sums are `rows x cols / threads`; with operands and addresses a
+//!   thread should need no more than its share of the registers.
+//! * **Bytes.** A block reads `(rows + cols) K` elements for `rows cols K` multiply-adds, so the
+//!   largest tile is best, as long as
+//! * **Waves.** there are blocks for all multiprocessors: smaller tiles are chosen if larger ones
+//!   leave more than half of the multiprocessors without a block. An extent that is not a constant
+//!   is assumed to be large.
+//! * **Order.** Concurrent blocks should read the same rows and columns: on Hopper they go through
+//!   the tiles in groups of rows ([`Machine::group`]), so that their operands fit the L2 cache.
+//!   (For `mma.sync` tiles stay in grid order, from which it follows that they are in bounds, and
+//!   copies need no masks.)
 //!
-//! For attention, a block has 16 queries for each warp on `mma.sync`, and 64 for each group of four on `wgmma`; a tile of keys is as
-//! long as registers for its scores allow. Where there are few queries, the keys are divided into parts (`schedule::attention`).
+//! For attention, a block has 16 queries per warp with `mma.sync`, and 64 per warpgroup with
+//! `wgmma`; a tile of keys is as long as the registers for its scores permit. If there are few
+//! queries, the keys are split into parts (`schedule::attention`).
 
 use crate::shape::Dim;
 use crate::tile::GpuArch;
 
-/// The most stages of copies under way.
+/// Maximum number of stages.
 const MOST_STAGES: i64 = 4;
-/// What an extent that is not known is taken for.
+/// Assumed extent if it is not a constant.
 const UNKNOWN: i64 = 4096;
 
-/// Numbers of a kind of GPU (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+/// Parameters of a GPU architecture (CUDA C++ Programming Guide, "Technical Specifications per
+/// Compute Capability").
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     pub(super) arch: GpuArch,
-    /// Bytes of shared memory that a block can have. Of code that runs on every processor from 8.0 on, the least of them.
+    /// Maximum shared memory per block, in bytes. For code that runs on all GPUs from 8.0 on, the
+    /// least of them.
     pub(super) shared: i64,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub(super) processors: i64,
-    /// May operands of products of `f32` be rounded to `tf32`?
+    /// May operands of `f32` matmuls be rounded to `tf32`?
     pub(super) tf32: bool,
 }
 
-/// The tile of a product, and how its operands come.
+/// The tile of a matmul, and its pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProductTile {
     pub(super) rows: i64,
     pub(super) cols: i64,
-    /// Steps of a stage: a panel of 64 or 128 bytes.
+    /// k indices per stage: a panel of 64 or 128 bytes.
     pub(super) steps: i64,
     pub(super) stages: i64,
-    /// Warps that multiply.
+    /// Number of warps that multiply.
     pub(super) warps: i64,
 }
 
-/// Points of axes; an extent that is not known counts as 1. As many as a number can be where there are more.
+/// Number of points of some axes, saturating; an extent that is not a constant counts as 1.
 fn count(extents: &[Dim]) -> i64 {
     let counts = extents.iter().map(|d| d.as_const().unwrap_or(1).max(1));
     counts.fold(1, i64::saturating_mul)
 }
 
-/// How many parts of a size an extent has.
+/// Number of tiles along an extent.
 fn parts_of(extent: i64, size: i64) -> i64 {
     extent.saturating_add(size - 1) / size
 }
@@ -68,8 +77,8 @@ impl Machine {
         Machine { arch, shared, processors: arch.multiprocessors(), tf32: false }
     }
 
-    /// The tile of a product of so many points, rows and columns, of elements of so many bytes; `reads`: its epilogue has tiles of its
-    /// own in registers.
+    /// The tile of a matmul with these points, rows and columns, and elements of this size;
+    /// `reads`: its epilogue has further tiles in registers.
     pub(super) fn product(&self, points: &[Dim], [rows, cols]: [&Dim; 2], bytes: i64, reads: bool) -> ProductTile {
         let size = |d: &Dim| d.as_const().unwrap_or(UNKNOWN).max(1);
         let points = count(points);
@@ -83,17 +92,18 @@ impl Machine {
             |(rows, cols): (i64, i64)| points.saturating_mul(parts_of(m, rows)).saturating_mul(parts_of(n, cols));
         let enough = |t: &&(i64, i64, i64)| blocks((t.0, t.1)).saturating_mul(2) >= self.processors && t.1 <= n.max(64);
         let (rows, cols, warps) = tiles.iter().find(enough).or(tiles.last()).copied().unwrap_or((64, 64, 4));
-        // Less to keep at a time where the threads that multiply start the copies too.
+        // Smaller stages if the threads that multiply also start the copies.
         let row = if self.arch == GpuArch::Sm80 { 64 } else { 128 };
         let steps = row / bytes;
         let stage = (rows + cols) * steps * bytes;
-        // What barriers of rings take.
+        // Space for the barriers of rings.
         let room = self.shared - 1024;
         ProductTile { rows, cols, steps, warps, stages: (room / stage).clamp(2, MOST_STAGES) }
     }
 
-    /// The same of a product by integers of so many bits, which `mma.sync` multiplies: few rows have narrow tiles, so that all multiprocessors
-    /// read weights. Longer stages, since a step of B has a half or a quarter of the bytes.
+    /// The same for a matmul by integers of this width, computed with `mma.sync`: few rows get
+    /// narrow tiles, so that all multiprocessors read weights. Stages are longer, since a k index
+    /// of B has a half or a quarter of the bytes.
     pub(super) fn product_by_integers(
         &self,
         points: &[Dim],
@@ -102,7 +112,7 @@ impl Machine {
         reads: bool,
     ) -> ProductTile {
         let steps = 64;
-        // Beside more sums than these, numbers and scales of a stage do not fit the registers.
+        // With more sums than these, integers and scales of a stage do not fit the registers.
         let tiles: &[(i64, i64)] = if reads { &[(64, 64), (64, 32)] } else { &[(128, 64), (64, 64), (64, 32)] };
         let (rows, cols) = self.tile_of(tiles, points, [rows, cols]);
         let bytes = |n: i64| (n + 1023) / 1024 * 1024;
@@ -110,20 +120,21 @@ impl Machine {
         ProductTile { rows, cols, steps, warps: 4, stages: (self.shared / stage).clamp(2, MOST_STAGES) }
     }
 
-    /// Rows from which on integers are better made a matrix first: where `wgmma` multiplies it, nearly twice as fast as `mma.sync`. Per element,
-    /// that writes and reads 5 bytes, 1.5 ps of 3.35 TB/s, and saves 2 operations for each row, 2.7 fs of 600 TFLOP/s instead of 330.
+    /// Minimum number of rows for converting integers to a matrix first: with `wgmma`, which is
+    /// nearly twice as fast as `mma.sync`. Per element, it writes and reads 5 bytes, 1.5 ps at 3.35
+    /// TB/s, and saves 2 operations per row, 2.7 fs at 600 TFLOP/s instead of 330.
     pub(super) fn unpacked_rows(&self) -> Option<i64> {
         (self.arch == GpuArch::Sm90a).then_some(1024)
     }
 
-    /// The largest of some tiles of which there are enough for the multiprocessors, else the least one.
+    /// The largest tile with enough blocks for the multiprocessors, or else the smallest.
     fn tile_of(&self, tiles: &[(i64, i64)], points: &[Dim], [rows, cols]: [&Dim; 2]) -> (i64, i64) {
         let size = |d: &Dim| d.as_const().unwrap_or(UNKNOWN).max(1);
         let (points, m, n) = (count(points), size(rows), size(cols));
         let blocks =
             |(rows, cols): (i64, i64)| points.saturating_mul(parts_of(m, rows)).saturating_mul(parts_of(n, cols));
         let least = tiles.last().copied().unwrap_or((64, 64));
-        // Few rows are bound by memory, which all multiprocessors shall read.
+        // Few rows are bound by memory, which all multiprocessors should read.
         let idle = if m <= least.0 { 1 } else { 2 };
         let enough = |t: &&(i64, i64)| {
             blocks(**t).saturating_mul(idle) >= self.processors && t.1 <= n.max(least.1) && t.0 < 2 * m.max(least.0)
@@ -131,9 +142,10 @@ impl Machine {
         tiles.iter().find(enough).copied().unwrap_or(least)
     }
 
-    /// Rows of tiles that blocks take as a group (1: as they come). The blocks that run at a time read least where they have about as many
-    /// rows as columns: a group is the largest power of two of which no more blocks than run at a time make a square. Products of fewer blocks
-    /// than that, or of a single row or column of tiles, have no order to choose.
+    /// Rows of tiles per group of blocks (1: grid order). Concurrent blocks read least if they
+    /// cover about as many rows as columns: a group is the largest power of two whose square is at
+    /// most the number of concurrent blocks. Matmuls with fewer blocks than that, or with a single
+    /// row or column of tiles, have only one order.
     pub(super) fn group(&self, tile: &ProductTile, [rows, cols]: [&Dim; 2]) -> i64 {
         let is_one = |d: &Dim, size: i64| d.as_const().is_some_and(|n| parts_of(n, size) == 1);
         if is_one(rows, tile.rows) || is_one(cols, tile.cols) || !self.has_waves(tile, [rows, cols]) {
@@ -146,14 +158,15 @@ impl Machine {
         group
     }
 
-    /// Has a product more tiles than multiprocessors, so that some would have to compute several in turn? One of unknown extents may.
+    /// Does a matmul have more tiles than multiprocessors, so that some would compute several in
+    /// turn? Extents that are not constants are assumed to be large.
     pub(super) fn has_waves(&self, tile: &ProductTile, [rows, cols]: [&Dim; 2]) -> bool {
         let count = |d: &Dim, size: i64| d.as_const().map(|n| parts_of(n, size));
         let all = count(rows, tile.rows).zip(count(cols, tile.cols)).map(|(a, b)| a.saturating_mul(b));
         all.is_none_or(|n| n > self.processors)
     }
 
-    /// Keys of a tile of attention whose heads and values have so many columns.
+    /// Keys per tile of attention, for heads and values of this width.
     pub(super) fn keys(&self, width: i64) -> i64 {
         match (self.arch, width) {
             (GpuArch::Sm80, ..=128) => 64,
@@ -175,14 +188,14 @@ mod tests {
         // 132 blocks of 128 x 256: 16 rows of tiles by 8 columns.
         assert_eq!(of(&8192.into(), &8192.into()), 16);
         assert_eq!(of(&Dim::symbol("M"), &4096.into()), 16);
-        // One wave, a single column of tiles.
+        // One wave; a single column of tiles.
         assert_eq!(of(&1024.into(), &1024.into()), 1);
         assert_eq!(of(&Dim::symbol("M"), &64.into()), 1);
     }
 
     #[test]
     fn more_points_than_a_number_can_count() {
-        // The product is 2^64 + ..., or 0 where it wraps.
+        // The number of points is 2^64 + ..., or 0 where it wraps.
         let points = [Dim::from(1 << 32), Dim::from(1 << 32)];
         for arch in [GpuArch::Sm80, GpuArch::Sm90a] {
             let machine = Machine::of(arch);
@@ -198,7 +211,7 @@ mod tests {
             let t = Machine::of(arch).product(&[], [&m.into(), &n.into()], 2, false);
             (t.rows, t.cols, t.stages)
         };
-        // Large products get the largest tiles; small ones enough blocks.
+        // Large matmuls get the largest tiles; small ones enough blocks.
         assert_eq!(of(GpuArch::Sm80, 4096, 4096), (128, 128, 4));
         assert_eq!(of(GpuArch::Sm80, 512, 768), (64, 64, 4));
         assert_eq!(of(GpuArch::Sm80, 1024, 1024), (128, 128, 4));
@@ -206,7 +219,7 @@ mod tests {
         assert_eq!(of(GpuArch::Sm90a, 512, 768), (128, 64, 4));
         let unknown = Machine::of(GpuArch::Sm90a).product(&[], [&Dim::symbol("M"), &1024.into()], 2, false);
         assert_eq!((unknown.rows, unknown.cols), (128, 256));
-        // Shared memory holds all stages.
+        // All stages fit shared memory.
         for arch in GpuArch::ALL {
             for (m, n) in [(4096, 4096), (512, 768), (64, 64), (8192, 64)] {
                 let machine = Machine::of(arch);

@@ -1,31 +1,38 @@
-//! Tensor cores: the step of the schedule for a GPU that gives products and attention of 16-bit floats kernels of fragments.
+//! Tensor cores: gives matmuls and attention of 16-bit floats kernels with fragments.
 //!
-//! In: an unscheduled module and a kind of GPU. Out: the same module, in which kernels that fit are scheduled for the GPU: their
-//! tiles are fragments of registers and tiles of shared memory, copied in the background. What does not fit stays as it is, for the
-//! generic schedule. What this must not know: instructions, how fragments lie in registers.
+//! In: an unscheduled module and a GPU architecture. Out: the same module, in which suitable
+//! kernels are scheduled for the GPU: their tiles are register fragments and shared memory tiles,
+//! copied asynchronously. Other kernels are unchanged, for the generic schedule. It must not know
+//! instructions, nor how fragments are laid out in registers.
 //!
-//! What fits:
+//! Suitable are:
 //!
-//! * a product of two operands of `bf16`, or of two of `f16`, over a known number of steps, with elementwise work on its result
-//!   ([`products`]). `f32` stays exact, its products chains of fused steps, unless `tf32` is allowed; then it fits too;
-//! * a product of 16-bit floats by integers in panels, packed before all calls, of at least [`FEW_ROWS`] rows, or of a number of rows that is known at run
-//!   time ([`by_integers`]);
-//! * attention whose queries, keys and values are `bf16`, or `f16`, with heads of known width up to 256 ([`attention`]); calls of few
-//!   queries, with as many keys as there may be, divide the keys among blocks ([`split`]);
-//! * in both, operands whose rows are made of chunks of 16 bytes, at addresses that the plan's views show to be multiples of 16.
+//! * a matmul of two `bf16` operands, or of two `f16` operands, with constant K, and an elementwise
+//!   epilogue ([`products`]). `f32` stays exact, in chains of FMAs, unless `tf32` is permitted;
+//!   then it is suitable too;
+//! * a matmul of 16-bit floats by quantised panels, packed before all calls, with at least
+//!   [`FEW_ROWS`] rows, or a number of rows that is only known at run time ([`by_integers`]);
+//! * attention whose queries, keys and values are all `bf16`, or all `f16`, with a constant head
+//!   width of at most 256 ([`attention`]); calls with few queries and possibly many keys split the
+//!   keys among blocks ([`split`]);
+//! * in both cases, operands whose rows consist of 16-byte chunks, at addresses that the plan's
+//!   views prove to be aligned to 16.
 //!
 //! # Numerics
 //!
-//! Products of 16-bit floats are exact; sums are `f32`, of all steps, in the order of the unit, which may drop bits below those of
-//! the largest of the terms that it adds at a time. So an element is off by at most `K 2^-23` times the sum of the magnitudes of its products.
-//! With `tf32`, operands of `f32` are rounded to 11 significant bits before, ties away from zero, which adds at most `2^-10 (1 + 2^-12)` times that sum.
-//! Integers are multiplied as they are, and the sum over a group by its scale, which rounds once for each group.
-//! Attention's softmax is `f32`, powers of 2 have a relative error of 2.5 * 2^-23; weights are rounded to 16 bits before they are divided
-//! by their sum, and the sum is of the weights as they were, as on a CPU with products of pairs (`schedule/attention.rs`). A row that
-//! sees no key gives zeros. Weights of one query have an error in common, the rounding of its highest score, which the division by their sum
-//! takes out, however large the scores are ([`scores`]).
+//! Products of 16-bit floats are exact; sums are `f32`, over all of K, in the hardware's order,
+//! which may drop bits below those of the largest term that it adds at a time. So the error of an
+//! element is at most `K 2^-23` times the sum of the magnitudes of its products. With `tf32`, `f32`
+//! operands are first rounded to 11 significant bits, ties away from zero, which adds at most
+//! `2^-10 (1 + 2^-12)` times that sum. Integers are multiplied exactly, and the sum over a group by
+//! its scale, which rounds once per group. Attention's softmax is `f32`, powers of 2 have a
+//! relative error of 2.5 * 2^-23; weights are rounded to 16 bits before the division by their sum,
+//! and the sum is of the unrounded weights, as on a CPU with dot products of pairs
+//! (`schedule/attention.rs`). A row that sees no key yields zeros. The weights of one query share
+//! an error, the rounding of its highest score, which the division by their sum cancels, however
+//! large the scores are ([`scores`]).
 //!
-//! A key that a mask hides contributes nothing, even if its value is NaN or infinite ([`careful`]).
+//! A masked key contributes nothing, even if its value is NaN or infinite ([`careful`]).
 
 mod attention;
 mod build;
@@ -58,7 +65,7 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSe
         let new = attention::kernel(k, &machine, &aligned).or_else(|| products::kernel(k, &machine, &aligned));
         let is_aligned = |n: usize| k.params.get(n).is_some_and(&aligned);
         let new = new.map(|new| reads_in_pairs(new, &is_aligned));
-        // What it writes in pairs begins at a multiple of a pair.
+        // Pairwise stores need an alignment of a pair.
         let fits = |new: &Kernel| k.params.iter().zip(&new.params).all(|(old, p)| gives(old, needed(new, p.value)));
         let of_few = attention::divided(k, &machine, &aligned);
         let of_few = of_few.map(|d| Divided { whole: reads_in_pairs(d.whole, &is_aligned), ..d });
@@ -99,14 +106,14 @@ pub(super) fn reads_in_pairs(mut kernel: Kernel, is_aligned: &dyn Fn(usize) -> b
     kernel
 }
 
-/// Do all launches of a kernel give a parameter a buffer at a multiple of so many bytes?
+/// Do all launches of a kernel pass a buffer with this alignment for a parameter?
 fn gives(module: &Module, kernel: &Kernel, param: &Param, bytes: u64) -> bool {
     let n = kernel.params.iter().position(|p| p == param);
     n.is_some_and(|n| launches_give(module, &kernel.name, n, bytes))
 }
 
-/// Into how many parts an attention on tensor cores divides the keys of calls of few queries, or why it does not; `None` for what is not
-/// computed there.
+/// The number of parts into which an attention on tensor cores splits the keys of calls with few
+/// queries, or why it does not; `None` if it does not use tensor cores.
 pub(super) fn parts_of_keys(module: &Module, kernel: &Kernel, arch: GpuArch) -> Option<Result<i64, Whole>> {
     let aligned = |param: &Param| gives(module, kernel, param, CHUNK);
     attention::parts(kernel, &Machine::of(arch), &aligned)
@@ -117,7 +124,8 @@ pub(super) fn is_left_operand(b: &BufferType) -> bool {
     build::has_rows_of_chunks(b, b.shape.len().saturating_sub(1))
 }
 
-/// The form of a kernel by itself for tensor cores, its parameters at multiples of 16 bytes; `None` where it has none.
+/// The tensor core variant of a kernel on its own, assuming that its parameters are aligned to 16
+/// bytes; `None` if it has none.
 pub fn tensor_core_kernel(kernel: &Kernel, arch: GpuArch) -> Option<Kernel> {
     let machine = Machine::of(arch);
     let aligned = |_: &Param| true;

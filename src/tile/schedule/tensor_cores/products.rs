@@ -1,8 +1,8 @@
-//! Products on tensor cores.
+//! Matmuls on tensor cores.
 //!
-//! In: an unscheduled kernel of one product over a known number of steps and elementwise work on its result
-//! (`schedule/products.rs` finds it). Out: the same with fragments. For `mma.sync`, in a loop over tiles of some steps, the next tiles
-//! are copied while one is multiplied:
+//! In: an unscheduled kernel of one matmul with constant K and an elementwise epilogue (found by
+//! `schedule/products.rs`). Out: the same with fragments. With `mma.sync`, a loop over tiles along
+//! K copies the next tiles while it multiplies the current one:
 //!
 //! ```text
 //! grid (points.., ceil(M, rows), ceil(N, cols))
@@ -12,11 +12,11 @@
 //!   epilogue;  store
 //! ```
 //!
-//! Where B is integers in panels, its numbers and scales are copied as they are packed, and the sums are brought into the layout of
-//! all others behind the loop.
+//! If B is quantised panels, its integers and scales are copied as packed, and the sums are
+//! converted to the layout of all others after the loop.
 //!
-//! The epilogue is the kernel's own work, on the accumulator's fragments; it may be anything elementwise. What a tile has beyond the
-//! end of the operands is zero, and beyond that of the result not stored.
+//! The epilogue is the kernel's own, on the accumulator's fragments; it may be any elementwise
+//! work. Tiles are padded with zeros beyond the operands, and not stored beyond the result.
 
 use std::collections::BTreeMap;
 
@@ -30,61 +30,63 @@ use crate::tile::{
     ValueDef,
 };
 
-/// Rows and columns below which a product stays as it is.
+/// Minimum numbers of rows and columns.
 pub(in super::super) const FEW_ROWS: i64 = 9;
 pub(in super::super) const FEW_COLS: i64 = 8;
-/// Rows from which on a product by integers whose rows are counted at run time is one of tiles: below that one row after another reads all weights.
+/// Minimum rows for tiles in a matmul with quantised weights, if the number of rows is only known
+/// at run time: with fewer, each row reads all weights.
 const ROWS_OF_TILES: i64 = 2;
-/// Rows of the least tile.
+/// Rows of the smallest tile.
 const MEDIUM_ROWS: i64 = 64;
-/// Columns of a panel of integers, and of the tile of a product of few rows by them: few, so that it has many blocks.
+/// Columns of a quantised panel, and of the tile of a matmul with few rows by them: few, so that
+/// there are many blocks.
 pub(in super::super) const PANEL: i64 = 32;
-/// What the longest rows of shared memory are aligned to.
+/// Alignment for the longest rows of shared memory.
 const SHARED_ALIGN: u32 = 1024;
 
-/// A product with its operands as tiles of shared memory.
+/// A matmul with its operands as shared memory tiles.
 pub(super) struct Parts<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) product: Product,
     pub(super) tile: ProductTile,
-    /// Number of steps.
+    /// K.
     pub(super) steps: i64,
-    /// A tile of A, and one of B as it lies.
+    /// A tile of A, and one of B in its layout in memory.
     pub(super) left: SharedTile,
     pub(super) right: SharedTile,
-    /// Are the steps of B along its columns in memory, as in the transpose of a row-major matrix?
+    /// The k axis of B is along its columns in memory, as in the transpose of a row-major matrix.
     pub(super) transposed: bool,
-    /// If B is integers in panels: what its scales are, which follow it among the parameters.
+    /// If B is quantised panels: their scales, which follow it among the parameters.
     integers: Option<Scales>,
 }
 
-/// B as integers in panels, packed before all calls.
+/// B as quantised panels, packed before all calls.
 pub(in super::super) struct Integers {
     /// `[points.., P, K, NR]` of `i8`; with 4 bits, K halved.
     pub(in super::super) numbers: BufferType,
     /// `[points.., P, ceil(K / 32), NR]`.
     pub(in super::super) scales: BufferType,
     pub(in super::super) bits: u8,
-    /// The points of the grid that panels have axes of.
+    /// The points of the grid that are axes of the panels.
     pub(in super::super) points: Vec<usize>,
 }
 
-/// Scales of integers in a kernel.
+/// Scales of a quantised operand in a kernel.
 struct Scales {
-    /// B and they as buffers.
+    /// B and the scales as buffers.
     of: Integers,
-    /// A tile of them.
+    /// A tile of scales.
     tile: SharedTile,
 }
 
-/// What a stage copies of an operand: from where, along which axes.
+/// Source of a copy: the buffer, the indices, and the axes.
 struct Source {
     buffer: Value,
     at: Vec<Value>,
     along: Along,
 }
 
-/// The place of a tile in the new kernel.
+/// Position of a tile in the new kernel.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) points: Vec<Value>,
@@ -94,18 +96,19 @@ pub(super) struct Place {
     pub(super) right: Value,
 }
 
-/// The form of a product for tensor cores.
+/// The tensor core variant of a matmul.
 pub(super) fn kernel(kernel: &Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Kernel> {
     let parts = Parts::find(kernel, machine, aligned)?;
     match machine.arch {
-        // `wgmma` would cut `f32` off, and takes no right operand whose steps are along its rows.
+        // `wgmma` would truncate `f32`, and does not support a right operand whose k axis is along
+        // its rows.
         GpuArch::Sm90a if parts.left.elem != Elem::F32 => parts.with_rings(machine),
         GpuArch::Sm80 | GpuArch::Sm90a => parts.with_copies(machine),
     }
 }
 
-/// The forms of a product by integers: the kernel for each number of rows from one on, in order. A product of fewer rows than the first is
-/// for others.
+/// The variants of a matmul with quantised weights: a kernel for each minimum number of rows, in
+/// order. Fewer rows than the first minimum are not handled here.
 pub(in super::super) fn by_integers(
     kernel: &Kernel,
     arch: GpuArch,
@@ -122,7 +125,8 @@ pub(in super::super) fn by_integers(
     choices.into_iter().filter_map(|(least, rows)| Some((least, of(&rows)?))).collect()
 }
 
-/// Rows from which on a product by integers is one by a matrix that is made of them before.
+/// Minimum number of rows for which a matmul with quantised weights first converts them to a
+/// matrix.
 pub(in super::super) fn unpacked_rows(arch: GpuArch) -> Option<i64> {
     Machine::of(arch).unpacked_rows()
 }
@@ -150,7 +154,7 @@ impl<'a> Parts<'a> {
         }
         let shape: Vec<Dim> = kernel.grid.iter().map(|g| g.extent.clone()).collect();
         let (points, [rows, cols]) = shape.split_last_chunk::<2>()?;
-        // A product of few rows is bound by memory bandwidth.
+        // A matmul with few rows is bound by memory bandwidth.
         if rows.as_const().is_some_and(|n| n < FEW_ROWS) || cols.as_const().is_some_and(|n| n < FEW_COLS) {
             return None;
         }
@@ -166,7 +170,7 @@ impl<'a> Parts<'a> {
         Some(Parts { kernel, product, tile, steps, left, right, transposed, integers: None })
     }
 
-    /// The same of a product by integers, of so many rows.
+    /// The same for a matmul with quantised weights and this number of rows.
     fn of_integers(kernel: &'a Kernel, of: Integers, machine: &Machine, rows: &Dim) -> Option<Parts<'a>> {
         let product = Product::find(kernel)?;
         let [a, _] = product.operands(kernel)?;
@@ -185,13 +189,13 @@ impl<'a> Parts<'a> {
         Some(Parts { kernel, product, tile, steps, left, right, transposed: false, integers })
     }
 
-    /// A parameter of the new kernel by its number in the old one: scales follow integers.
+    /// The parameter of the new kernel for one of the old kernel: scales follow integers.
     fn param(&self, kb: &KernelBuilder, n: usize) -> Option<Value> {
         kb.param(n + usize::from(self.integers.is_some() && n > self.product.right))
     }
 
-    /// A kernel with the same parameters and a grid of the new tiles, which blocks take in groups of so many rows of tiles; as they come
-    /// where that is 1.
+    /// A kernel with the same parameters and a grid of the new tiles, which blocks process in
+    /// groups of `group` rows of tiles (1: grid order).
     pub(super) fn begin(&self, group: i64) -> Option<(KernelBuilder, Place)> {
         let mut kb = self.with_buffers()?;
         let (points, [rows, cols]) = self.kernel.grid.split_last_chunk::<2>()?;
@@ -202,7 +206,7 @@ impl<'a> Parts<'a> {
         Some((kb, place))
     }
 
-    /// The kernel without anything, but with its buffers.
+    /// An empty kernel with the same buffers.
     pub(super) fn with_buffers(&self) -> Option<KernelBuilder> {
         let mut kb = KernelBuilder::new(&self.kernel.name);
         for (n, p) in self.kernel.params.iter().enumerate() {
@@ -219,20 +223,20 @@ impl<'a> Parts<'a> {
         Some(kb)
     }
 
-    /// How many tiles the product has along rows and columns.
+    /// The number of tiles along rows and columns.
     fn counts(&self) -> Option<[Dim; 2]> {
         let (_, [rows, cols]) = self.kernel.grid.split_last_chunk::<2>()?;
         let count = |d: &Dim, size: i64| d.ceil_div(&Dim::from(size));
         Some([count(&rows.extent, self.tile.rows)?, count(&cols.extent, self.tile.cols)?])
     }
 
-    /// How many it has in all.
+    /// The total number of tiles.
     pub(super) fn all_tiles(&self) -> Option<Dim> {
         let [rows, cols] = self.counts()?;
         Some(rows.mul(&cols))
     }
 
-    /// The place of a tile by its number.
+    /// The position of a tile by its number.
     pub(super) fn place_of(&self, kb: &mut KernelBuilder, number: Value, group: i64) -> Option<Place> {
         let [_, cols] = self.counts()?;
         let cols = kb.dim(&cols);
@@ -241,7 +245,7 @@ impl<'a> Parts<'a> {
         self.place(kb, Vec::new(), [row, col], group)
     }
 
-    /// The place of the tile in a row and a column of tiles, taken in groups of rows.
+    /// The position of the tile in a row and a column of tiles, in groups of rows.
     fn place(&self, kb: &mut KernelBuilder, points: Vec<Value>, [row, col]: [Value; 2], group: i64) -> Option<Place> {
         let [row, col] = if group > 1 { in_groups(kb, [row, col], self.counts()?, group) } else { [row, col] };
         let row = kb.times(row, self.tile.rows);
@@ -250,7 +254,8 @@ impl<'a> Parts<'a> {
         Some(Place { points, row, col, left, right })
     }
 
-    /// Where the tiles of A and B of some steps begin, and the axes along which their rows and columns go.
+    /// Start indices of the tiles of A and B at k index `step`, and the axes along which their rows
+    /// and columns go.
     pub(super) fn starts(&self, place: &Place, step: Value) -> [(Vec<Value>, (usize, usize)); 2] {
         let n = self.kernel.grid.len();
         let left = [place.points.as_slice(), &[place.row, step]].concat();
@@ -264,7 +269,7 @@ impl<'a> Parts<'a> {
         [&self.left, &self.right].into_iter().chain(self.integers.as_ref().map(|s| &s.tile)).collect()
     }
 
-    /// Where they are copied from at some steps.
+    /// The sources of a stage's copies at k index `step`.
     fn sources(&self, kb: &mut KernelBuilder, place: &Place, step: Value) -> Option<Vec<Source>> {
         let [(at_left, along_left), (at_right, along_right)] = self.starts(place, step);
         let left = Source { buffer: place.left, at: at_left, along: along_left.into() };
@@ -302,7 +307,8 @@ impl<'a> Parts<'a> {
             Some(build::slot(kb, tiles.get(number)?, n * stage + before))
         };
         let zero = kb.index(0);
-        // Groups of copies in the order in which they are waited for, A before B, then the rooms that are free.
+        // Groups of copies in the order in which they are waited for, A before B, then the free
+        // slots.
         let sums = match self.integers {
             Some(_) => build::zeros_in_quads(&mut kb, tile.rows, tile.cols),
             None => build::zeros(&mut kb, tile.rows, tile.cols),
@@ -377,7 +383,7 @@ impl<'a> Parts<'a> {
         dot.map_or_else(crate::source::Loc::default, |(_, _, d)| d.loc)
     }
 
-    /// What the kernel does with the result, on an accumulator of a tile's extents.
+    /// The kernel's epilogue, on an accumulator with a tile's extents.
     pub(super) fn epilogue(
         &self,
         kb: &mut KernelBuilder,
@@ -418,8 +424,9 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The tile of a block in groups of rows of tiles: within a group, column after column, each from top to bottom. So blocks that run at a time
-/// have a few rows and a few columns, whose operands the second-level cache holds.
+/// The tile of a block, in groups of rows of tiles: within a group, column by column, each from top
+/// to bottom. So concurrent blocks cover a few rows and a few columns, whose operands fit the L2
+/// cache.
 ///
 /// ```text
 /// 0 2 4 6      groups of 2 of 3 rows of 4 tiles: the block of each
@@ -440,7 +447,8 @@ fn in_groups(kb: &mut KernelBuilder, [row, col]: [Value; 2], counts: [Dim; 2], g
     [kb.index_binary(BinaryOp::Add, first, down), across]
 }
 
-/// The steps of the one product of a kernel, if it goes over all that its left operand has, and begins with nothing.
+/// K of the single matmul of a kernel, if it covers its left operand completely and its sum starts
+/// with 0.
 fn whole_steps(kernel: &Kernel, left: &BufferType) -> Option<i64> {
     let steps = build::known(left.shape.last()?)?;
     let dots: Vec<_> = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. })).collect();
@@ -449,25 +457,25 @@ fn whole_steps(kernel: &Kernel, left: &BufferType) -> Option<i64> {
     (whole && begins_with_nothing(kernel, *dot.operands.get(2)?)).then_some(steps)
 }
 
-/// How many tiles a kernel loads.
+/// Number of tiles that a kernel loads.
 fn loads(kernel: &Kernel) -> usize {
     kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Load { .. })).count()
 }
 
-/// Bytes that a tile takes of a stage: what follows is aligned.
+/// Bytes of a stage's tile, including alignment of the next one.
 fn room(t: &SharedTile) -> i64 {
     let aligned = i64::from(SHARED_ALIGN);
     (t.bytes() + aligned - 1) / aligned * aligned
 }
 
-/// Is a sum zero at the start?
+/// Does a sum start with 0?
 fn begins_with_nothing(kernel: &Kernel, v: Value) -> bool {
     let filled = kernel.body.def_inst(v).filter(|d| d.op == Op::Full);
     let x = filled.and_then(|d| d.operands.first()).and_then(|x| kernel.body.def_inst(*x));
     x.is_some_and(|d| matches!(d.op, Op::Const(Scalar::Float(x)) if x == 0.0))
 }
 
-/// Copies elementwise work to a kernel with tiles of other extents.
+/// Copies elementwise work to a kernel with other tile extents.
 struct Copy<'a> {
     kernel: &'a Kernel,
     made: BTreeMap<Value, Value>,
@@ -486,7 +494,7 @@ impl Copy<'_> {
         Some(made)
     }
 
-    /// An instruction and what it needs; its result.
+    /// Copies an instruction and its operands; returns its result.
     fn inst(&mut self, kb: &mut KernelBuilder, i: Inst) -> Option<Option<Value>> {
         let data = self.kernel.body.inst(i).clone();
         let makes_index = data.result.is_some_and(|v| *self.kernel.body.ty(v) == Type::Index);

@@ -1,28 +1,32 @@
-//! Kernels of groups of warps with roles of their own, for Hopper: one group fills rings of tiles through the tensor memory accelerator,
-//! two groups multiply, 64 rows each.
+//! Warp-specialised kernels for Hopper: one warpgroup fills rings of tiles through the tensor
+//! memory accelerator, two warpgroups multiply, 64 rows each.
 //!
-//! In: products and attentions whose operands are tiles of shared memory. Out: their kernels.
+//! In: matmuls and attentions with operands as shared memory tiles. Out: their kernels.
 //!
 //! ```text
 //! "producer", 4 warps:   for each tile:  wait until its place in the ring is empty;  start to copy it
 //! "consumer", 4 warps, twice:  for each tile:  wait until it is there;  multiply;  give its place back
 //! ```
 //!
-//! A product of more tiles than run at a time has fewer blocks, which go through its tiles ([`Tiles`]).
+//! A matmul with more tiles than concurrent blocks has fewer blocks, which loop over the tiles
+//! ([`Tiles`]).
 //!
-//! A consumer of a product waits for each of its products before it gives the operands back; meanwhile the other consumer's
-//! products run.
+//! A consumer of a matmul waits for each `wgmma` before it releases the operands; meanwhile the
+//! other consumer's run.
 //!
-//! A consumer of an attention starts the product of scores of a tile and that of the values of the tile before together, and does the
-//! softmax of the former beside the latter (Shah et al. 2024, arXiv:2407.08608, section 3). The two take turns at starting products,
-//! by named barriers, so that one's softmax runs beside the other's products. So the keys of a tile are needed when the values of the one
-//! before are: the producer copies keys one tile ahead of values, and a consumer waits for values when the product of scores has started
-//! and occupies the tensor cores meanwhile. The first tile of keys is taken with all masks, those
-//! after it that all queries see without, the rest with them again.
+//! A consumer of an attention starts the matmul for the scores of a tile together with that for the
+//! values of the previous tile, and overlaps the softmax of the former with the latter (Shah et al.
+//! 2024, arXiv:2407.08608, section 3). The two consumers alternate in starting matmuls, by named
+//! barriers, so that one's softmax overlaps with the other's matmuls. So the keys of a tile are
+//! needed together with the values of the previous one: the producer copies keys one tile ahead of
+//! values, and a consumer waits for values after the scores' matmul has started and occupies the
+//! tensor cores. The first tile of keys is computed with all masks, the following tiles that all
+//! queries see without, the rest with them again.
 //!
-//! Where masks are formulas, the producer and the consumers each look for the next tile that is seen ([`Visited`]). All come to the same, for
-//! they ask for the block's queries. What differs from query to query or from key to key (document ids) only whole warps can read, so
-//! before they part they look for the first and the last tile that such masks show.
+//! With formula masks, the producer and the consumers each determine the next visible tile
+//! ([`Visited`]). They agree, because they all use the block's queries. Data that differs between
+//! queries or keys (document ids) can only be read by whole warps, so before the warps diverge they
+//! determine the first and the last tile that such masks leave visible.
 
 use super::super::attention::Hiding;
 use super::attention::Parts as AttentionParts;
@@ -34,22 +38,22 @@ use crate::scalar::{BinaryOp, CmpOp};
 use crate::tile::attention::{KEYS, QUERIES, VALUES};
 use crate::tile::{Block, BlockCall, GpuOp, Kernel, KernelBuilder, Op, Role, Type, Value};
 
-/// Rows of a consumer.
+/// Rows per consumer.
 const ROWS: i64 = 64;
-/// Consumers of a block.
+/// Consumers per block.
 const CONSUMERS: i64 = 2;
-/// Warps of a group.
+/// Warps per warpgroup.
 const GROUP: u32 = 4;
-/// Registers of a thread that only starts copies, and of one that multiplies: 128 and 256 threads of these are all that a
-/// multiprocessor has.
+/// Registers per thread that only starts copies, and per thread that multiplies: 128 and 256
+/// threads with these numbers use all registers of a multiprocessor.
 const FEW_REGISTERS: u32 = 24;
 const MANY_REGISTERS: u32 = 240;
 /// Stages of keys and of values.
 const STAGES: i64 = 2;
-/// Bytes of a ring's barriers for each stage.
+/// Bytes of a ring's barriers per stage.
 const BARRIERS: i64 = 16;
 
-/// The block's warps part: to a producer, and to consumers that get their number.
+/// Branches by role: to a producer, and to consumers, which receive their number.
 fn part(kb: &mut KernelBuilder, produce: Block, consume: Block) {
     let numbers: Vec<Value> = (0..CONSUMERS).map(|n| kb.index(n)).collect();
     let mut roles = vec![Role {
@@ -67,12 +71,12 @@ fn part(kb: &mut KernelBuilder, produce: Block, consume: Block) {
     kb.roles(roles);
 }
 
-/// All warps of a block.
+/// Number of warps of a block.
 fn warps() -> Option<u32> {
     u32::try_from(CONSUMERS + 1).ok().map(|groups| groups * GROUP)
 }
 
-/// Places in shared memory, one after another.
+/// Allocates shared memory consecutively.
 struct Places {
     next: i64,
 }
@@ -85,7 +89,8 @@ impl Places {
     }
 }
 
-/// A loop over iterations from `from` to `end`; the body makes what goes on from what is carried. What is carried after it.
+/// A loop over iterations from `from` to `end`; the body computes the next carried values from the
+/// current ones. Returns their final values.
 fn counted(
     kb: &mut KernelBuilder,
     from: Value,
@@ -104,20 +109,21 @@ fn counted(
     Some(now.to_vec())
 }
 
-/// The tiles of a product that a block computes.
+/// The tiles of a matmul that a block computes.
 enum Tiles {
-    /// The one of its place in the grid.
+    /// The tile at its position in the grid.
     One(Place),
-    /// Every so many of all, counted from its place on.
+    /// Every `apart`-th of all tiles, starting at `first`.
     Several { first: Value, apart: Value, all: Value, group: i64 },
 }
 
 impl ProductParts<'_> {
-    /// The kernel of a product with rings.
+    /// The kernel of a matmul with rings.
     ///
-    /// Where there are more tiles than blocks that run at a time, there are only as many blocks, and each computes tile after tile: while
-    /// the consumers store a result, the producer already fills the rings for the next tile, and nothing is set up again. A place of a
-    /// ring goes on from tile to tile, each of which has as many iterations.
+    /// If there are more tiles than concurrent blocks, there are only as many blocks as run
+    /// concurrently, and each computes tile after tile: while the consumers store a result, the
+    /// producer already fills the rings for the next tile, and there is no new setup. The stages of
+    /// a ring continue from tile to tile, each of which has the same number of iterations.
     pub(super) fn with_rings(&self, machine: &Machine) -> Option<Kernel> {
         let [points @ .., rows, cols] = self.kernel.grid.as_slice() else { return None };
         let extents = [&rows.extent, &cols.extent];
@@ -137,7 +143,7 @@ impl ProductParts<'_> {
             };
         kb.at(self.dot_loc());
         let stages = self.tile.stages;
-        // A consumer has a tile of A of its own.
+        // Each consumer has a tile of A of its own.
         let left = SharedTile { rows: ROWS, ..self.left.clone() };
         let right = &self.right;
         let mut places = Places { next: 0 };
@@ -200,7 +206,8 @@ impl ProductParts<'_> {
         build::spread(kb.finish(), machine.arch, warps()?, places.next)
     }
 
-    /// What a role does for each tile of its block, given its place and how many iterations of rings there were before.
+    /// Emits the loop of a role over the tiles of its block; the body receives the tile's position
+    /// and the number of earlier ring iterations.
     fn for_each_tile(
         &self,
         kb: &mut KernelBuilder,
@@ -227,12 +234,12 @@ impl ProductParts<'_> {
     }
 }
 
-/// How many iterations of rings there were before a tile, if any.
+/// The number of ring iterations before a tile, if there are earlier tiles.
 #[derive(Clone, Copy)]
 struct Before(Option<Value>);
 
 impl Before {
-    /// The number of one of the tile's own.
+    /// The ring iteration of one of the tile's own iterations.
     fn of(self, kb: &mut KernelBuilder, k: Value) -> Value {
         self.0.map_or(k, |before| kb.index_binary(BinaryOp::Add, before, k))
     }
@@ -319,7 +326,7 @@ impl AttentionParts<'_> {
         let one = kb.index(1);
         let next = visited.next(&mut kb, start)?;
         let mut now = vec![one, next, softmax.highest, softmax.sum, none, packed];
-        // The second consumer lets the first one begin.
+        // The second consumer lets the first one start.
         let leads = kb.compare_scalars(CmpOp::Eq, w, one);
         let (lead, _) = kb.new_block(Vec::new());
         let (follow, _) = kb.new_block(Vec::new());
@@ -355,15 +362,16 @@ impl AttentionParts<'_> {
 /// The tiles of keys that a block visits.
 struct Visited<'a> {
     scores: &'a Scores<'a>,
-    /// The masks that hide keys as formulas, without what only whole warps can read, and the place of the first of them.
+    /// The formula masks, without data that only whole warps can read, and the position of the
+    /// first of them.
     hiding: Option<(Hiding<'a>, usize)>,
-    /// The first key that may be seen, and where those end.
+    /// The first key that may be visible, and the end of those keys.
     start: Value,
     end: Value,
 }
 
 impl<'a> Visited<'a> {
-    /// Those that the queries of some scores see, found by all warps.
+    /// Determines the tiles that the queries of some scores see; executed by all warps.
     fn find(kb: &mut KernelBuilder, scores: &'a Scores<'a>) -> Option<Visited<'a>> {
         let zero = kb.index(0);
         let Some((all, from)) = scores.hiding(kb, true) else {
@@ -373,7 +381,7 @@ impl<'a> Visited<'a> {
         let mut end = all.end(kb);
         let mut start = zero;
         if all.reads_vectors(kb) {
-            // The first tile that is seen, and the end of the last one.
+            // The first visible tile, and the end of the last one.
             let search = kb.begin_loop(&[zero, end, zero]);
             let [at, first, last] = *search.args.as_slice() else { return None };
             let more = kb.compare_scalars(CmpOp::Lt, at, end);
@@ -396,7 +404,7 @@ impl<'a> Visited<'a> {
         Some(Visited { scores, hiding: Some((hiding, from)), start, end })
     }
 
-    /// The first tile; one that is not before the end where there is none.
+    /// The first tile; at or after the end if there is no visible tile.
     fn first(&self, kb: &mut KernelBuilder) -> Option<Value> {
         match &self.hiding {
             Some((hiding, _)) => hiding.next_seen(kb, self.start, self.end),
@@ -404,7 +412,7 @@ impl<'a> Visited<'a> {
         }
     }
 
-    /// The tile after one.
+    /// The next visible tile.
     fn next(&self, kb: &mut KernelBuilder, first: Value) -> Option<Value> {
         let next = kb.plus(first, self.scores.keys);
         match &self.hiding {
@@ -418,7 +426,7 @@ impl<'a> Visited<'a> {
     }
 }
 
-/// Threads of all consumers.
+/// Number of threads of all consumers.
 fn consumers() -> u32 {
     GROUP * 32 * u32::try_from(CONSUMERS).unwrap_or(1)
 }
@@ -437,7 +445,7 @@ struct Consumer<'a> {
 }
 
 impl Consumer<'_> {
-    /// The first tile of keys: maxima, sums, weights.
+    /// Processes the first tile of keys: maxima, sums, weights.
     fn first(&self, kb: &mut KernelBuilder, first: Value, before: Softmax) -> Option<(Softmax, Value)> {
         kb.at(self.scores.attention.locations.scores);
         let zero = kb.index(0);
@@ -484,7 +492,7 @@ impl Consumer<'_> {
         Some(tiles.args)
     }
 
-    /// A tile of keys, and the values of the one before.
+    /// Processes a tile of keys, and the values of the previous one.
     fn tile(&self, kb: &mut KernelBuilder, now: &[Value], masks: Masks) -> Option<Vec<Value>> {
         let [n, first, highest, sum, result, packed] = *now else { return None };
         let locations = self.scores.attention.locations;

@@ -1,21 +1,27 @@
-//! Scores of attention in fragments: what is done to a tile of them, and the step of the softmax.
+//! Attention scores in fragments: masks and the online softmax.
 //!
-//! In: what an attention does to its scores (`tile::attention`), a tile of queries by keys that the products gave. Out: the same
-//! with masks, and weights, which are powers of 2. Queries are rows, keys are columns.
+//! In: the operations of an attention on its scores (`tile::attention`), a tile of queries by keys
+//! from the matmul. Out: the same with masks applied, and the weights, which are powers of 2.
+//! Queries are rows, keys are columns.
 //!
-//! Where masks put nothing but `-inf` in place of scores and a scale is known that keeps their order, the scores stay as the product
-//! gave them, and the scale goes into the exponents, with `f` = scale times log2 e. Else scores are scaled first, and `f` is log2 e.
+//! If masks only replace scores by `-inf` and the scale is a positive constant, the raw scores are
+//! kept, and the scale goes into the exponents, with `f` = scale times log2 e. Otherwise scores are
+//! scaled first, and `f` is log2 e.
 //!
 //! # Exponents
 //!
-//! A weight is `2^(s f - b)` with `b` = `m f` rounded, one fused step before the power: the difference is exact but for its own rounding.
-//! The base differs from `m f` by up to half a unit of its last place, so all weights of a row have the factor `2^(m f - b)` in common.
-//! What is multiplied by them and what they are divided by has it too, because earlier weights are rescaled by `2^(b' - b)`, the
-//! difference of the bases themselves, which is exactly 1 while the maximum stays. So it cancels, as long as it is in range. From
-//! [`LARGE`] on it would not be, and is not needed: scores below the maximum are then so far below that only their being less matters, and
-//! `f` is 1, with `b` = `m`. A mask of `-1e30`, in a row of which all keys have it, is an ordinary maximum.
+//! A weight is `2^(s f - b)` with `b` = `m f` rounded, one FMA before the power: the difference is
+//! exact except for its own rounding. The base differs from `m f` by up to half a unit in its last
+//! place, so all weights of a row share the factor `2^(m f - b)`. It also occurs in the weighted
+//! values and in the sum by which they are divided, because earlier weights are rescaled by `2^(b'
+//! - b)`, the exact difference of the bases, which is exactly 1 while the maximum is unchanged. So
+//! it cancels, as long as it is in range. From [`LARGE`] on it would not be, and is not needed:
+//! scores below the maximum are then so far below that it only matters that they are less, and `f`
+//! is 1, with `b` = `m`. A mask value of `-1e30`, in a row where all keys have it, is an ordinary
+//! maximum.
 //!
-//! Maxima begin at the lowest finite number: what is hidden from a row that has seen nothing, `-inf`, has a weight of 0 beside it.
+//! Maxima start at the lowest finite number: relative to it, `-inf`, the score of a masked key in a
+//! row that has seen nothing, has weight 0.
 
 use std::collections::BTreeMap;
 use std::f64::consts::LOG2_E;
@@ -27,35 +33,37 @@ use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Attention, Node, ScoreOp, Source, scalar_of};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
 
-/// Exponents of this magnitude have a last place of 32: a score that is less than the highest is so by at least 16 in the exponent, and
-/// the factor that the weights of a row have in common is between 2^-8 and 2^8 below it.
+/// Exponents of this magnitude have a unit in the last place of 32: a score below the highest is at
+/// least 16 lower in the exponent. Below this limit, the common factor of a row's weights is
+/// between 2^-8 and 2^8.
 const LARGE: f64 = 268_435_456.0;
-/// What maxima begin with.
+/// Initial value of maxima.
 const LOWEST: f64 = -(f32::MAX as f64);
 
-/// What is known of the scores of a tile of queries.
+/// Parameters of the scores of a tile of queries.
 #[derive(Clone)]
 pub(super) struct Scores<'a> {
     pub(super) attention: &'a Attention,
     /// Rank of the buffers; the last two axes are rows and columns.
     pub(super) rank: usize,
-    /// The place along the leading axes.
+    /// Index along the leading axes.
     pub(super) points: Vec<Value>,
-    /// The first query, and how many rows a tile has: so many queries, or heads of one query along another axis.
+    /// The first query, and the number of rows of a tile: queries, or heads of one query along
+    /// another axis.
     pub(super) row: Value,
     pub(super) rows: i64,
-    /// The axis along which rows of a tile go: that of queries, or of heads that share keys and values.
+    /// The axis along which rows of a tile go: queries, or heads that share keys and values.
     pub(super) of_rows: usize,
-    /// Keys of a tile.
+    /// Keys per tile.
     pub(super) keys: i64,
-    /// Number of queries, number of keys, and that minus the former.
+    /// Number of queries, number of keys, and the latter minus the former.
     pub(super) s: Dim,
     pub(super) t: Dim,
     pub(super) shift: Value,
-    /// What the scores are multiplied by before the masks, and what then to be exponents of 2.
+    /// The scale of scores before the masks, and then of exponents of 2.
     pub(super) scale: Option<Value>,
     pub(super) exponents: Value,
-    /// What each step puts in place of scores, or multiplies by.
+    /// Scalars of the operations: replacements of scores, or factors.
     pub(super) numbers: Vec<Option<Value>>,
 }
 
@@ -66,14 +74,14 @@ pub(super) struct Softmax {
     pub(super) sum: Value,
 }
 
-/// Which masks a tile of keys is computed with.
+/// The masks to apply to a tile of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Masks {
     /// All, and the end of the keys.
     All,
-    /// All but the causal one: it hides nothing, and the tile is whole.
+    /// All but the causal one: it masks nothing, and the tile is full.
     NotCausal,
-    /// Those before one: it and what follows hide nothing, and the tile is whole.
+    /// Those before a mask: it and the following ones mask nothing, and the tile is full.
     Before(usize),
 }
 
@@ -88,17 +96,17 @@ impl Masks {
     }
 }
 
-/// What a tile of keys adds.
+/// Contribution of a tile of keys.
 pub(super) struct Weights {
-    /// Maxima and sums after it.
+    /// Maxima and sums including it.
     pub(super) now: Softmax,
     /// The weights of its keys.
     pub(super) weights: Value,
-    /// What all earlier weights are multiplied by.
+    /// Factor of all earlier weights.
     pub(super) kept: Value,
 }
 
-/// The scale that goes into the exponents, if one does.
+/// The scale that goes into the exponents, if any.
 fn scale_of_exponents(what: &Attention) -> Option<f64> {
     match &what.scale {
         Source::Literal(x, elem)
@@ -110,12 +118,12 @@ fn scale_of_exponents(what: &Attention) -> Option<f64> {
     }
 }
 
-/// What differences of scores are multiplied by to be exponents of 2.
+/// Factor from differences of scores to exponents of 2.
 pub(super) fn exponents(what: &Attention) -> f64 {
     scale_of_exponents(what).unwrap_or(1.0) * LOG2_E
 }
 
-/// The scale as it comes in: before the masks, and in the exponents.
+/// The two scales: before the masks, and in the exponents.
 pub(super) fn scale(kb: &mut KernelBuilder, what: &Attention) -> Option<(Option<Value>, Value)> {
     kb.at(what.locations.scale);
     let before = match scale_of_exponents(what) {
@@ -125,7 +133,7 @@ pub(super) fn scale(kb: &mut KernelBuilder, what: &Attention) -> Option<(Option<
     Some((before, kb.scalar(Scalar::Float(exponents(what)), Elem::F32)))
 }
 
-/// The scalars of the steps, read once.
+/// Loads the scalars of the operations, once.
 pub(super) fn numbers(kb: &mut KernelBuilder, what: &Attention) -> Option<Vec<Option<Value>>> {
     let mut out = Vec::new();
     for step in &what.steps {
@@ -139,17 +147,17 @@ pub(super) fn numbers(kb: &mut KernelBuilder, what: &Attention) -> Option<Vec<Op
 }
 
 impl Scores<'_> {
-    /// Are the rows of a tile queries, one after another?
+    /// Are the rows of a tile consecutive queries?
     pub(super) fn is_of_queries(&self) -> bool {
         self.of_rows + 2 == self.rank
     }
 
-    /// Is the causal mask the last one, so that keys which no query of the tile sees need not be visited?
+    /// Is the causal mask the last one, so that keys that no query of the tile sees can be skipped?
     pub(super) fn ends_causal(&self) -> bool {
         self.attention.steps.last().is_some_and(|s| s.op == ScoreOp::Causal)
     }
 
-    /// Keys before this one are seen by all queries of the tile, as far as the causal mask says, in whole tiles.
+    /// End of the keys that, by the causal mask, all queries of the tile see, in full tiles.
     pub(super) fn whole_end(&self, kb: &mut KernelBuilder) -> Value {
         let mut end = kb.dim(&self.t);
         if self.attention.steps.iter().any(|s| s.op == ScoreOp::Causal) {
@@ -164,7 +172,7 @@ impl Scores<'_> {
         kb.index_binary(BinaryOp::Mul, tiles, size)
     }
 
-    /// Where the keys end that any of so many queries from the first on sees.
+    /// End of the keys that any of `queries` queries, starting at the first, sees.
     pub(super) fn end(&self, kb: &mut KernelBuilder, queries: i64) -> Value {
         let end = kb.dim(&self.t);
         if !self.ends_causal() {
@@ -175,7 +183,8 @@ impl Scores<'_> {
         kb.index_binary(BinaryOp::Min, end, seen)
     }
 
-    /// Maxima and sums before the first key: of the sink, if there is one, which is seen in the first part of divided keys alone.
+    /// Initial maxima and sums: of the sink, if there is one, which counts only in the first part
+    /// of split keys.
     pub(super) fn begin(&self, kb: &mut KernelBuilder, part: Option<Part>) -> Option<Softmax> {
         let rows = Extent::Static(self.rows);
         let fill = |kb: &mut KernelBuilder, x: f64| kb.full(Scalar::Float(x), Elem::F32, rows, ONE);
@@ -197,8 +206,8 @@ impl Scores<'_> {
         Some(Softmax { highest: kb.binary(BinaryOp::Max, highest, lowest), sum })
     }
 
-    /// The masks that hide keys as formulas, for tiles of so many queries, with the place of the first of them; `None` where no formula
-    /// does. What differs from query to query is read only if `reads`.
+    /// The formula masks, for tiles of `queries` queries, with the position of the first of them;
+    /// `None` if there are none. Data that differs between queries is read only if `reads`.
     pub(super) fn hiding(&self, kb: &mut KernelBuilder, reads: bool) -> Option<(Hiding<'_>, usize)> {
         let steps = &self.attention.steps;
         let from = first_hiding(steps.iter())?;
@@ -222,7 +231,8 @@ impl Scores<'_> {
         Some((hiding.with_queries(kb)?, from))
     }
 
-    /// Is a tile of keys from one on whole, and do the masks show all of it? `None` where that is not known.
+    /// Is the tile of keys that starts at `from` full, and entirely visible under the masks? `None`
+    /// if there are no bounds.
     pub(super) fn all_seen(
         &self,
         kb: &mut KernelBuilder,
@@ -236,7 +246,7 @@ impl Scores<'_> {
         Some(kb.binary(BinaryOp::And, always, is_whole))
     }
 
-    /// The scores of keys from `first` on, as the masks leave them.
+    /// The scores of the keys starting at `first`, with masks applied.
     pub(super) fn masked(&self, kb: &mut KernelBuilder, products: Value, first: Value, masks: Masks) -> Option<Value> {
         let mut scores = products;
         if let Some(scale) = self.scale {
@@ -277,7 +287,7 @@ impl Scores<'_> {
         if masks != Masks::All {
             return Some(scores);
         }
-        // What lies beyond the last key is no key.
+        // Mask columns beyond the last key.
         kb.at(self.attention.locations.scores);
         let key = kb.iota(1, first, Elem::I32, ONE, keys);
         let end = kb.dim_scalar(&self.t, Elem::I32);
@@ -286,7 +296,7 @@ impl Scores<'_> {
         Some(kb.select(inside, scores, bottom))
     }
 
-    /// What is read for a tile of scores, or is the same for all; of a sink a column.
+    /// Loads a source for a tile of scores, or one that is the same for all; for a sink, a column.
     fn read(&self, kb: &mut KernelBuilder, source: &Source, first: Value, is_sink: bool) -> Option<Value> {
         let n = match source {
             Source::Formula(formula) => return formula.write(kb, |kb, node| self.leaf(kb, node, first)),
@@ -310,7 +320,7 @@ impl Scores<'_> {
         })
     }
 
-    /// What a formula is computed of.
+    /// A leaf of a formula.
     fn leaf(&self, kb: &mut KernelBuilder, node: &Node, first: Value) -> Option<Value> {
         match node {
             Node::Position(axis, elem) => {
@@ -327,7 +337,7 @@ impl Scores<'_> {
         }
     }
 
-    /// The step of the softmax for a tile of scores.
+    /// The online softmax step for a tile of scores.
     pub(super) fn step(&self, kb: &mut KernelBuilder, before: Softmax, scores: Value) -> Weights {
         kb.at(self.attention.locations.softmax);
         let highest = kb.reduce(ReduceKind::Max, 1, scores);
@@ -340,7 +350,7 @@ impl Scores<'_> {
         Weights { now: Softmax { highest, sum }, weights, kept }
     }
 
-    /// What the exponents of rows are counted from, given their highest scores.
+    /// The base of the exponents of rows, given their highest scores.
     pub(super) fn base(&self, kb: &mut KernelBuilder, highest: Value) -> Base {
         let product = kb.binary(BinaryOp::Mul, highest, self.exponents);
         let size = kb.unary(UnaryOp::Abs, product);
@@ -352,7 +362,8 @@ impl Scores<'_> {
         Base { exponents: self.exponents, is_large, factor, base }
     }
 
-    /// Sums and results as they are where the highest score of a row has a weight of exactly 1: what parts of the keys are compared by.
+    /// Rescales sums and results so that the highest score of a row has a weight of exactly 1, for
+    /// comparing parts of the keys.
     pub(super) fn with_weights_of_1(&self, kb: &mut KernelBuilder, now: Softmax, result: Value) -> (Value, Value) {
         let base = self.base(kb, now.highest);
         let weight = base.weight(kb, now.highest);
@@ -361,7 +372,7 @@ impl Scores<'_> {
         (kb.binary(BinaryOp::Mul, now.sum, inverse), kb.binary(BinaryOp::Mul, result, inverse))
     }
 
-    /// The result: weighted values divided by the sum of weights; zeros where there is none.
+    /// The result: weighted values divided by the sum of weights; zeros if the sum is 0.
     pub(super) fn end_of_rows(&self, kb: &mut KernelBuilder, sum: Value, result: Value) -> Value {
         kb.at(self.attention.locations.softmax);
         let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
@@ -373,20 +384,20 @@ impl Scores<'_> {
         kb.select(empty, zero, mean)
     }
 
-    /// Zeros for results of so many columns.
+    /// Zero results with this number of columns.
     pub(super) fn no_result(&self, kb: &mut KernelBuilder, cols: i64) -> Value {
         kb.at(self.attention.locations.values);
         build::zeros(kb, self.rows, cols)
     }
 }
 
-/// What the exponents of rows are counted from.
+/// The base of the exponents of rows.
 #[derive(Clone, Copy)]
 pub(super) struct Base {
     exponents: Value,
-    /// Is the highest score so large that what is less has no weight?
+    /// Is the highest score so large that all lower ones have no weight?
     is_large: Value,
-    /// What scores are multiplied by, and what then is subtracted.
+    /// Factor of scores, and the number that is then subtracted.
     factor: Value,
     base: Value,
 }
@@ -399,7 +410,7 @@ impl Base {
         kb.unary(UnaryOp::Exp2, x)
     }
 
-    /// What weights are multiplied by that were counted from another maximum: its base is rounded as it was then.
+    /// Factor of weights relative to another maximum: its base is rounded as it was then.
     pub(super) fn kept(&self, kb: &mut KernelBuilder, highest: Value) -> Value {
         let product = kb.binary(BinaryOp::Mul, highest, self.exponents);
         let before = kb.select(self.is_large, highest, product);

@@ -1,15 +1,17 @@
-//! Attention of few queries on tensor cores: the kernel of a part of the keys.
+//! Split-K attention for few queries on tensor cores: the kernel for a part of the keys.
 //!
-//! In: an attention that fits tensor cores. Out: what takes its place in calls of few queries (`schedule::attention`, whose parts of keys
-//! these are): a kernel whose grid has parts of the keys too, and one that combines what the parts give.
+//! In: an attention that is suitable for tensor cores. Out: its replacement in calls with few
+//! queries (`schedule::attention`, which defines the parts of keys): a kernel whose grid also has
+//! parts of the keys, and one that combines the partial results.
 //!
 //! ```text
 //! part     grid (batch and heads.., ceil(S, 64), parts):  as the kernel of all keys, for tiles of keys from one on; stores the
 //!          weighted values, and the maximum and the sum of each query                   [.., S, parts, E], [.., S, parts, 2]
 //! ```
 //!
-//! Heads of a group share keys and values. Where there are fewer queries than that, a tile has the heads of a group as its rows, all of one
-//! query, which is a point of the grid: so a group reads its keys once, and not each of its heads.
+//! Heads of a group share keys and values. If there are fewer queries than heads per group, a tile
+//! has the heads of a group as its rows, all with the same query, which is a grid point: so keys
+//! are read once per group, instead of once per head.
 //!
 //! ```text
 //! part     grid (batch and groups.., ceil(heads of a group, 64), S, parts)
@@ -26,17 +28,18 @@ use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::tile::{Extent, Kernel, KernelBuilder, Value};
 
-/// Columns of a tile of maxima and sums, of which two are stored: the fewest that an accumulator has.
+/// Columns of a tile of maxima and sums, of which two are stored: the minimum for an accumulator.
 const STATISTICS: i64 = 8;
 
 impl Parts<'_> {
-    /// The kernels of a call of few queries, beside the one of many; `None` where keys are not divided.
+    /// The kernels for calls with few queries, in addition to the one for many; `None` if keys are
+    /// not split.
     pub(super) fn divided(&self, machine: &Machine, whole: &Kernel) -> Option<Divided> {
         let group = self.heads_in_a_tile();
         let parts = match self.parts_of_few(machine) {
             Ok(parts) => parts,
             Err(Whole::AsManyKeys | Whole::ManyQueries) => return None,
-            // A group still reads its keys once.
+            // Keys are still read only once per group.
             Err(Whole::EnoughBlocks | Whole::FewKeys | Whole::FewBytes) => 1,
         };
         let results = PartialResults::new(&self.lead, &self.s, parts, &self.e);
@@ -49,7 +52,8 @@ impl Parts<'_> {
             return None;
         }
         let (part, params) = self.part(machine, &results, None)?;
-        // More queries than that have no kernel of their own, if their heads alone have work for all multiprocessors.
+        // More queries than that have no kernel of their own, if the heads alone keep all
+        // multiprocessors busy.
         let is_divided = self.parts(machine, &self.lead).is_ok();
         let combine = results.combine(self.kernel, &self.found, scores::exponents(&self.found.attention))?;
         Some(Divided {
@@ -63,14 +67,14 @@ impl Parts<'_> {
         })
     }
 
-    /// The axis of heads that share keys and values and are rows of one tile, if there is one: not where formulas hide keys from queries,
-    /// whose tiles are looked for by them.
+    /// The axis of heads that share keys and values and are rows of one tile, if there is one: not
+    /// with formula masks, whose visible tiles depend on the query.
     fn heads_in_a_tile(&self) -> Option<usize> {
         let is_formula = first_hiding(self.found.attention.steps.iter()).is_some();
         self.group_axis().filter(|_| !is_formula)
     }
 
-    /// Into how many parts the keys of a call of few queries are divided.
+    /// The number of parts of the keys in a call with few queries.
     pub(super) fn parts_of_few(&self, machine: &Machine) -> Result<i64, Whole> {
         let group = self.heads_in_a_tile();
         // Heads of a group are one tile.
@@ -78,29 +82,30 @@ impl Parts<'_> {
         self.parts(machine, &points.collect::<Vec<_>>())
     }
 
-    /// Into how many parts the keys are divided, where a block reads those of one of these points.
+    /// The number of parts of the keys, if a block reads the keys of one of these points.
     fn parts(&self, machine: &Machine, points: &[Dim]) -> Result<i64, Whole> {
         let width = self.width.saturating_add(self.values);
         let bytes = width.saturating_mul(i64::try_from(self.elem.size()).unwrap_or(2));
         let block = self.keys_of_copies(machine);
-        // Copies go on while a block computes.
+        // Copies continue while a block computes.
         let busy = 2;
         Reads { arch: machine.arch, points, queries: &self.s, keys: &self.t, block, bytes, busy }.parts()
     }
 
-    /// The most queries whose heads are better taken group by group: each reads the keys once then, else each head does.
+    /// The maximum number of queries for which tiles of heads are better: then keys are read once
+    /// per group, otherwise once per head.
     pub(super) fn queries_of_groups(&self, axis: usize) -> i64 {
         let heads = self.lead.get(axis).and_then(Dim::as_const).unwrap_or(1);
         (heads - 1).clamp(1, FEW_QUERIES)
     }
 
-    /// The kernel of a part, and which parameters of the attention's it has.
+    /// The kernel of a part, and the attention's parameters that it has.
     fn part(&self, machine: &Machine, results: &PartialResults, group: Option<usize>) -> Option<(Kernel, Vec<usize>)> {
         let kernel = self.copies(machine, Some(results), group)?;
         Some(without_results(kernel, self.kernel))
     }
 
-    /// Stores what a part gives.
+    /// Stores the partial results.
     pub(super) fn store_part(
         &self,
         kb: &mut KernelBuilder,

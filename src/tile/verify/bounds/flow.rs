@@ -1,14 +1,17 @@
 //! Index values of a body as polynomials, and the facts that hold in each block.
 //!
-//! In: a well-formed body, block by block, each after those that dominate it. Out: for each value of type `index` its form, and
-//! for each block the facts that hold in it: conditions of the branches that lead there, and what `check_index` has checked.
+//! In: a well-formed body, block by block, each after its dominators. Out: for each value of type
+//! `index` its polynomial, and for each block the facts that hold in it: conditions of dominating
+//! branches, and passed `check_index` operations.
 //!
-//! An induction variable, an argument of a block that every path around the loop increases by the same number, is its initial
-//! value plus that number times a new atom. Any other value is an atom without bounds.
+//! An induction variable, a block argument that every path around the loop increases by the same
+//! constant, is its initial value plus that constant times a new atom. Any other value is an atom
+//! without bounds.
 //!
-//! Forms are exact, and the machine computes modulo 2^64. Sums and products agree modulo 2^64, so a result that is proved to be
-//! small is right; comparisons and divisions require that their operands fit ([`Prover::fits`]). Forms of dimensions do: calls
-//! check those that might not ([`crate::tile::fits`]). The counter of a loop does where each round tests it.
+//! Polynomials are exact, while the machine computes modulo 2^64. Sums and products agree modulo
+//! 2^64, so a result that is proved to be small is correct; comparisons and divisions require that
+//! their operands fit ([`Prover::fits`]). Expressions over dimensions do: calls check those that
+//! might not ([`crate::tile::fits`]). The counter of a loop does if each iteration tests it.
 
 use cranelift_entity::SecondaryMap;
 
@@ -18,24 +21,24 @@ use crate::shape::prove::{Atom, AtomPoly as Poly, Bounds, Prover, product};
 use crate::shape::{Dim, Sizes};
 use crate::tile::{Block, Body, Extent, Inst, InstData, Op, Terminator, Type, Value};
 
-/// The largest counter of a loop.
+/// Maximum value of a loop counter.
 const MAX_COUNTER: i128 = 1 << 62;
-/// The largest step of a loop's counter.
+/// Maximum step of a loop counter.
 const MAX_STEP: i128 = 1 << 20;
-/// Operations between a counter and its next value.
+/// Limit on operations between a counter and its next value.
 const MAX_CHAIN: u32 = 16;
-/// Operations of a condition, or of a limit, that are looked at.
+/// Limit on operations of a condition, or of a bound, that are examined.
 const MAX_TREE: u32 = 64;
 
-/// How often a loop went round.
+/// The iteration number of a loop.
 struct Counter {
     header: Block,
     turns: Atom,
-    /// Atoms below this number are the same in all its rounds.
+    /// Atoms below this number are loop-invariant.
     before: Atom,
 }
 
-/// What is known so far of a body's indices.
+/// What is known so far about a body's indices.
 pub(super) struct Flow<'a> {
     pub(super) body: &'a Body,
     pub(super) cfg: Cfg<Block>,
@@ -44,13 +47,13 @@ pub(super) struct Flow<'a> {
     facts: SecondaryMap<Block, Vec<Poly>>,
     /// Counters of loops.
     counters: Vec<Counter>,
-    /// Dimensions that have their values while the body runs, and the blocks in which they have them.
+    /// Dimensions bound in the body, and the blocks that bind them.
     lengths: Vec<(Dim, Block)>,
 }
 
 impl<'a> Flow<'a> {
-    /// Of a body with these symbols, and what is at least 0 for all its runs. `others` are dimensions beside those that the body
-    /// names.
+    /// Starts with a body, its symbols, and expressions that are non-negative in all runs. `others`
+    /// are dimensions that the body does not mention.
     pub(super) fn new<'d>(
         body: &'a Body,
         symbols: &[String],
@@ -60,7 +63,8 @@ impl<'a> Flow<'a> {
     ) -> Flow<'a> {
         let mut prover = Prover::new(symbols, sizes);
         prover.assume_dimensions(known);
-        // What is rounded is numbered before indices: it is the same in all rounds of a loop, and indices are eliminated first.
+        // Rounded terms are numbered before indices: they are loop-invariant, and indices are
+        // eliminated first.
         others.into_iter().for_each(|d| _ = prover.dim(d));
         for (_, _, data) in body.insts() {
             data.op.dims().into_iter().for_each(|d| _ = prover.dim(d));
@@ -83,12 +87,13 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Takes for known from here on that a form is at least 0.
+    /// Assumes, from now on, that a polynomial is non-negative.
     pub(super) fn assume(&mut self, form: Option<Poly>, at: Block) {
         self.facts[at].extend(form.map(Poly::tightened));
     }
 
-    /// Does a form name a dimension that may have another value in each round of the loop with this header?
+    /// Does a polynomial depend on a dimension that may have another value in each iteration of the
+    /// loop with this header?
     fn changes(&mut self, p: &Poly, header: Block) -> bool {
         for n in 0..self.lengths.len() {
             let (name, block) = self.lengths[n].clone();
@@ -100,17 +105,17 @@ impl<'a> Flow<'a> {
         false
     }
 
-    /// Says what a value is.
+    /// Records the polynomial of a value.
     pub(super) fn set(&mut self, v: Value, form: Poly) {
         self.forms[v] = Some(form);
     }
 
-    /// Any number.
+    /// A new atom without bounds.
     pub(super) fn anything(&mut self) -> Poly {
         self.prover.fresh(Bounds::default())
     }
 
-    /// The form of an index; a new atom where nothing is known of it.
+    /// The polynomial of an index; a new atom if nothing is known about it.
     pub(super) fn form(&mut self, v: Value) -> Poly {
         match &self.forms[v] {
             Some(p) => p.clone(),
@@ -122,7 +127,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// An extent as a form.
+    /// An extent as a polynomial.
     pub(super) fn extent(&mut self, e: Extent) -> Poly {
         match e {
             Extent::Static(n) => Poly::int(i128::from(n)),
@@ -130,14 +135,14 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Is `p >= 0` at the end of what was looked at of a block, and where `also` holds?
+    /// Is `p >= 0` at the end of the examined part of a block, assuming `also`?
     pub(super) fn proves(&mut self, p: Option<Poly>, at: Block, also: &[Poly]) -> bool {
         let Some(p) = p else { return false };
         let facts = also.iter().chain(&self.facts[at]);
         self.prover.proves(&p, facts)
     }
 
-    /// Goes into a block: its facts and its arguments.
+    /// Enters a block: its facts and its arguments.
     pub(super) fn enter(&mut self, b: Block) {
         let mut facts = self.cfg.immediate_dominator(b).map(|up| self.facts[up].clone()).unwrap_or_default();
         let from: Vec<Block> = self.cfg.predecessors(b).iter().copied().filter(|p| self.cfg.is_reachable(*p)).collect();
@@ -157,7 +162,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// What a condition says where it is true, or false.
+    /// Adds the consequences of a condition being true, or false.
     fn condition(&mut self, v: Value, truth: bool, facts: &mut Vec<Poly>, looks: &mut u32) {
         let Some(left) = looks.checked_sub(1) else { return };
         *looks = left;
@@ -183,13 +188,13 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Looks at how a block ends. The loop of a header goes round where its condition holds, `rest - c * turns >= 0`; so that
-    /// held a round ago, or there was none.
+    /// Processes the end of a block. The loop of a header iterates while its condition holds, `rest
+    /// - c * turns >= 0`; so it held in the previous iteration, or there was none.
     pub(super) fn leave(&mut self, b: Block) {
         let Terminator::BrIf { condition, then, otherwise } = &self.body.block(b).terminator else { return };
         let own: Vec<(Atom, Atom)> =
             self.counters.iter().filter(|c| c.header == b).map(|c| (c.turns, c.before)).collect();
-        // The body of the loop is the target that every jump back comes from.
+        // The body of the loop is the target from which every back edge comes.
         let back = |to: Block| {
             let mut jumps = self.cfg.predecessors(b).iter().filter(|p| self.cfg.dominates(b, **p));
             let is_alone = to == b || self.cfg.predecessors(to) == [b];
@@ -200,7 +205,7 @@ impl<'a> Flow<'a> {
             (false, false, true) => false,
             _ => return,
         };
-        // Where the counter itself is compared first, what holds in the loop says as much.
+        // If the counter itself is compared, facts in the loop imply as much.
         let compared = self.body.def_inst(*condition).map(|d| d.operands.as_slice()).unwrap_or_default();
         if compared.iter().any(|v| self.body.block(b).args.contains(v)) {
             return;
@@ -221,8 +226,8 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Looks ahead in a block that goes round by itself: what its end says of its counters holds from its start. Not where it
-    /// checks something on the way, which would be known too early.
+    /// Looks ahead in a block that is a loop by itself: what its end says about its counters holds
+    /// from its start. Not if it contains checks, whose facts would be assumed too early.
     pub(super) fn foresee(&mut self, b: Block) {
         let data = self.body.block(b);
         let goes_round = data.terminator.targets().iter().any(|c| c.block == b);
@@ -233,7 +238,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The form of a block's argument.
+    /// The polynomial of a block argument.
     fn argument(&mut self, b: Block, n: usize, v: Value, from: &[Block], before: Atom) -> Poly {
         let (mut starts, mut steps) = (Vec::new(), Vec::new());
         for p in from {
@@ -254,7 +259,7 @@ impl<'a> Flow<'a> {
                 }
             }
         }
-        // Without jumps back it is one of those.
+        // Without back edges it is one of the passed values.
         let start = match starts.as_slice() {
             [one] => one.clone(),
             [] => return self.anything(),
@@ -292,8 +297,9 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// How often a loop goes round at most, `v` changing by a step from the first to the second each time: if each way around
-    /// tests it, or what is a number more, against something, it does not go beyond that by more than a step, and does not wrap.
+    /// Upper bound on the iterations of a loop in which `v` changes by a step in the range `steps`:
+    /// if each path around tests it, or it plus a constant, against something, it exceeds that by
+    /// at most a step, and does not wrap.
     fn rounds(&mut self, header: Block, v: Value, steps: (i128, i128), from: &[Block], start: &Poly) -> i128 {
         let mut most = self.prover.most(start);
         let back = from.iter().filter(|p| self.cfg.dominates(header, **p)).copied().collect::<Vec<Block>>();
@@ -304,12 +310,13 @@ impl<'a> Flow<'a> {
             most = most.max(limit);
         }
         let most = most.saturating_add(steps.1.abs());
-        // From 0 on upwards it is as far as that, else perhaps from one side of 0 to the other.
+        // Counting upwards from 0 it reaches the limit, otherwise it may go from one side of 0 to
+        // the other.
         let way = if steps.0 > 0 && self.prover.plain(start) { most } else { most.saturating_mul(2) };
         if most > MAX_COUNTER { i128::MAX } else { way / steps.0.abs().max(1) + 1 }
     }
 
-    /// The conditions on the way from a loop's header to a jump back, and whether they hold there.
+    /// The conditions on the way from a loop's header to a back edge, and their truth values there.
     fn tests(&self, header: Block, from: Block) -> Vec<(Value, bool)> {
         let (mut out, mut to, mut at) = (Vec::new(), header, Some(from));
         while let Some(b) = at {
@@ -325,8 +332,8 @@ impl<'a> Flow<'a> {
         out
     }
 
-    /// What a condition lets `v` be at most in size, if it says that `v`, or what is a number more, is below or above something
-    /// that is known to be small.
+    /// A bound on the magnitude of `v` that follows from a condition, if it compares `v`, or `v`
+    /// plus a constant, with something known to be small.
     fn tested(&mut self, condition: Value, truth: bool, v: Value, below: bool) -> Option<i128> {
         let InstData { op, operands, .. } = self.body.def_inst(condition)?;
         let (Op::Compare(op), &[a, b]) = (op, operands.as_slice()) else { return None };
@@ -340,7 +347,7 @@ impl<'a> Flow<'a> {
         self.most_of_value(limit, &mut MAX_TREE.clone())?.checked_add(beyond.checked_abs()?)
     }
 
-    /// What a value is at most in size, wherever it is computed without wrapping.
+    /// A bound on the magnitude of a value, wherever it is computed without wrapping.
     fn most_of_value(&mut self, v: Value, looks: &mut u32) -> Option<i128> {
         *looks = looks.checked_sub(1)?;
         if let Some(form) = self.forms[v].clone() {
@@ -367,7 +374,7 @@ impl<'a> Flow<'a> {
         (found <= MAX_COUNTER).then_some(found)
     }
 
-    /// By what a value is more than `v`, if that is a number.
+    /// The difference between a value and `v`, if it is a constant.
     fn step(&self, x: Value, v: Value, depth: u32) -> Option<i128> {
         if x == v {
             return Some(0);
@@ -390,7 +397,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Goes over an instruction: what index it makes, and what is known after it.
+    /// Processes an instruction: the index it defines, and the facts after it.
     pub(super) fn instruction(&mut self, i: Inst, at: Block) {
         let data = self.body.inst(i);
         let Some(v) = data.result.filter(|v| *self.body.ty(*v) == Type::Index) else { return };
@@ -424,7 +431,7 @@ impl<'a> Flow<'a> {
         self.forms[v] = Some(form);
     }
 
-    /// An index that is in `0..bound` from here on.
+    /// An index that is in `0..bound` from now on.
     fn checked(&mut self, index: Poly, bound: &Poly, at: Block) -> Poly {
         let last = bound.sub(&Poly::int(1)).filter(|_| self.prover.fits(bound));
         let exact = self.prover.fits(&index);
@@ -484,7 +491,7 @@ impl<'a> Flow<'a> {
     fn quotient(&mut self, a: &Poly, b: &Poly, at: Block) -> Option<Poly> {
         let natural = self.proves(Some(a.clone()), at, &[]);
         let Some(n) = b.as_int() else {
-            // At least 1 times it is no more than what is divided.
+            // At least 1 times the quotient is at most the dividend.
             let positive = natural && self.proves(b.sub(&Poly::int(1)), at, &[]);
             let upper = vec![(1, a.clone())];
             return positive.then(|| self.prover.fresh(Bounds { natural, upper, ..Bounds::default() }));
@@ -500,9 +507,9 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// What a comparison says of two forms, as forms that are at least 0.
+/// Expresses a comparison as non-negative polynomials.
 fn compared(op: CmpOp, truth: bool, a: &Poly, b: &Poly, facts: &mut Vec<Poly>) {
-    // The larger one, the smaller one, and by how much it is larger at least.
+    // The larger one, the smaller one, and the minimum difference.
     let mut say = |large: &Poly, small: &Poly, by: i128| {
         facts.extend(large.sub(small).and_then(|d| d.sub(&Poly::int(by))).map(Poly::tightened));
     };

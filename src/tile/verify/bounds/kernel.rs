@@ -1,9 +1,9 @@
-//! That a kernel stays in its buffers, and its tiles in their extents.
+//! Proves that a kernel stays in its buffers, and its tiles in their extents.
 //!
-//! In: a kernel whose structure and types are checked, and what its plans say of the dimensions. Out: an error for each
-//! access that is not proved to lie in its buffer, for each extent that may be below 0 or above its largest value, and for
-//! each axis of the grid that may be negative. A tile without elements accesses nothing, so an access is checked assuming
-//! that each extent is at least 1.
+//! In: a kernel whose structure and types are checked, and facts about dimensions from its plans.
+//! Out: an error for each access that is not proved to be in its buffer, for each extent that may
+//! be negative or above its maximum, and for each grid axis that may be negative. An empty tile
+//! accesses nothing, so an access is checked assuming that each extent is at least 1.
 
 use std::collections::BTreeSet;
 
@@ -19,17 +19,19 @@ pub(super) fn check(k: &Kernel, known: &[Dim], sizes: &Sizes, sink: &mut Sink) {
     walk(k, known, sizes, None, sink);
 }
 
-/// Is every access to a parameter in the first bytes of it, whatever its type says of its extents? What a kernel launches is not followed.
+/// Is every access to a parameter within its first bytes, whatever extents its type has? Kernels
+/// that it launches are not examined.
 pub(super) fn stays_in(k: &Kernel, known: &[Dim], sizes: &Sizes, room: &Room<'_>) -> bool {
     let mut nothing = Sink { owner: Owner::Module, list: Vec::new() };
     !k.is_persistent() && walk(k, known, sizes, Some(room), &mut nothing)
 }
 
-/// The bytes that there are of a parameter.
+/// The available bytes of a parameter.
 pub(super) struct Room<'a> {
     pub(super) param: Value,
     pub(super) bytes: &'a Dim,
-    /// The dimensions that have values whenever the kernel runs, beside its own: those of the plan.
+    /// Dimensions that have values whenever the kernel runs, in addition to its own: those of the
+    /// plan.
     pub(super) symbols: &'a [String],
 }
 
@@ -57,11 +59,11 @@ fn walk(k: &Kernel, known: &[Dim], sizes: &Sizes, room: Option<&Room<'_>>, sink:
 struct Checker<'a, 's> {
     flow: Flow<'a>,
     sink: &'s mut Sink,
-    /// Bounded extents that were looked at, and where.
+    /// Bounded extents already examined, and where.
     extents: Vec<(Value, i64, Block)>,
-    /// The parameter whose accesses are looked at instead.
+    /// If set, only accesses to this parameter are examined.
     room: Option<&'a Room<'a>>,
-    /// Are these in them?
+    /// All of them are within its bytes.
     stays: bool,
 }
 
@@ -74,9 +76,9 @@ impl<'a> Checker<'a, '_> {
             if self.room.is_none() && !self.flow.proves(extent.clone(), entry, &[]) {
                 self.sink.error(At::Head, format!("the extent {} of the grid may be negative", g.extent));
             }
-            // Of `n` points of `step` the last one begins inside of the extent.
+            // The last of `n` points of `step` begins inside the extent.
             let last = extent.and_then(|e| e.sub(&Poly::int(1)));
-            // Where there is a point, there is one along each axis.
+            // If there is a point, there is one along each axis.
             present.extend(last.clone().map(Poly::tightened));
             let upper = last.into_iter().map(|l| (i128::from(g.step), l)).collect();
             let form = self.flow.prover.fresh(Bounds { natural: true, upper, ..Bounds::default() });
@@ -118,7 +120,7 @@ impl<'a> Checker<'a, '_> {
         let Some(rank) = data.operands.get(at).and_then(|v| body.ty(*v).buffer()).map(|t| t.shape.len()) else {
             return;
         };
-        // How many neighbours along each axis, in units of the axis.
+        // Number of elements along each axis, in units of the axis.
         let mut lengths = vec![Poly::int(1); rank];
         let mut present = Vec::new();
         let ((rows, cols), walked) = match &data.op {
@@ -127,7 +129,8 @@ impl<'a> Checker<'a, '_> {
             Op::LoadScaled { .. } => (extents(data.result.as_ref()), (rank.checked_sub(2), rank.checked_sub(1))),
             Op::LoadPairs => (extents(data.result.as_ref()), (rank.checked_sub(3), rank.checked_sub(2))),
             Op::LoadScalar => ((one, one), (None, None)),
-            // On a GPU, elements outside of the buffer's type are omitted, which may reach beyond the bytes that there are.
+            // On a GPU, elements outside of the buffer's type are omitted, but the type may exceed
+            // the available bytes.
             _ => {
                 let buffer = data.operands.get(at).copied();
                 self.stays &= self.room.is_none_or(|room| buffer != Some(room.param));
@@ -142,7 +145,7 @@ impl<'a> Checker<'a, '_> {
             let Some(slot) = axis.and_then(|a| lengths.get_mut(a)) else { continue };
             *slot = form;
         }
-        // Steps of a panel that lie together in a row of the buffer.
+        // k indices of a panel in one row of the buffer.
         let packed = match data.op {
             Op::LoadScaled { bits: 4 } | Op::LoadPairs => 2,
             _ => 1,
@@ -167,7 +170,7 @@ impl<'a> Checker<'a, '_> {
             }
         }
         if let (Some(Room { param, bytes, .. }), Some(buffer)) = (self.room, data.operands.get(at)) {
-            // Scales are read beside their numbers.
+            // Scales are read together with their integers.
             let beside = matches!(data.op, Op::LoadScaled { .. }) && data.operands.last() == Some(param);
             if beside || buffer == param && !self.stays_within(bytes, (*param, b), &indices, &lengths, &present) {
                 self.stays = false;
@@ -177,7 +180,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Does an access stay in the first bytes of a buffer?
+    /// Is an access within the first bytes of a buffer?
     fn stays_within(
         &mut self,
         bytes: &Dim,
@@ -192,7 +195,7 @@ impl<'a> Checker<'a, '_> {
         let axes = ty.shape.iter().zip(&ty.strides);
         for ((extent, stride), (start, length)) in axes.zip(indices.iter().zip(lengths)) {
             let start = self.flow.form(*start);
-            // A product reads whole rows in place.
+            // A matmul reads whole rows in place.
             let last = match extent.as_const() {
                 Some(n) if start.as_int() == Some(0) => Some(Poly::int(i128::from(n) - 1)),
                 _ => start.add(length).and_then(|e| e.sub(&Poly::int(1))),
@@ -209,7 +212,7 @@ impl<'a> Checker<'a, '_> {
         self.flow.proves(rest, b, present)
     }
 
-    /// The extents of a tile.
+    /// Checks the extents of a tile.
     fn ty(&mut self, v: Value, b: Block, at: At) {
         if let Some(t) = self.flow.body.ty(v).tile() {
             let (rows, cols) = (t.rows, t.cols);
@@ -238,7 +241,7 @@ impl<'a> Checker<'a, '_> {
     }
 }
 
-/// Does an access stay inside of a buffer? It takes `lengths` elements along each axis, from `indices` on.
+/// Is an access of `lengths` elements along each axis, starting at `indices`, inside its buffer?
 pub(super) fn within(
     flow: &mut Flow<'_>,
     sink: &mut Sink,

@@ -1,14 +1,16 @@
 //! Proves that accesses stay in their buffers, for all values of the dimensions.
 //!
-//! In: a module whose kernels and plans are otherwise well formed. Out: errors for what is not proved. The parts: indices as
-//! polynomials and facts from control flow (`flow`), the inequalities to prove of kernels and plans (`kernel`, `plan`). The proofs
-//! are found by [`shape::prove`](crate::shape::prove).
+//! In: a module whose kernels and plans are otherwise well formed. Out: errors for what is not
+//! proved. Parts: indices as polynomials, with facts from control flow (`flow`), and the
+//! inequalities to prove for kernels and plans (`kernel`, `plan`). The prover is
+//! [`shape::prove`](crate::shape::prove).
 //!
-//! What is known of the dimensions: each is at least 0; so is every extent of an entry point's arguments and results; the forms
-//! that code evaluates fit 64 bits, which calls check where it is not known ([`fits`]); the entry point's conditions hold; and what
-//! a plan checks by `check_index` before its first launch does. A kernel is checked once for each set of facts of the plans that
-//! launch it, and without facts if none does. An extent with a divisor counts as exact only where the conditions, or checks that
-//! stand before it, make it an integer.
+//! Assumptions about dimensions: each is non-negative; so is every extent of an entry point's
+//! arguments and results; expressions that code evaluates fit 64 bits, which calls check if it is
+//! not known ([`fits`]); the entry point's conditions hold; and so do the `check_index` operations
+//! of a plan before its first launch. A kernel is checked once for each set of facts of the plans
+//! that launch it, and without facts if none does. An extent with a divisor counts as exact only if
+//! the conditions, or earlier checks, make it an integer.
 
 mod flow;
 mod kernel;
@@ -24,25 +26,24 @@ use crate::tile::fits;
 use crate::tile::text::At;
 use crate::tile::{Block, Body, Kernel, Module, Op, Plan, PlanOp, PlanVariant, Type, Value};
 
-/// What is known of the dimensions in each plan of a module, found when it is first asked for.
+/// Facts about the dimensions in each plan of a module, computed on first use.
 pub(super) struct Plans<'a> {
     module: &'a Module,
     list: Vec<OnceCell<InPlan<'a>>>,
 }
 
-/// What is known in the kernels that a plan launches.
+/// Facts in the kernels that a plan launches.
 struct InPlan<'a> {
     launched: BTreeSet<&'a str>,
     known: Known,
 }
 
 impl<'a> Plans<'a> {
-    /// Of this module.
     pub(super) fn new(module: &'a Module) -> Plans<'a> {
         Plans { module, list: module.plans.iter().map(|_| OnceCell::new()).collect() }
     }
 
-    /// Each plan's.
+    /// The facts of each plan.
     fn iter(&self) -> impl Iterator<Item = &InPlan<'a>> {
         self.module.plans.iter().zip(&self.list).map(|(p, cell)| {
             cell.get_or_init(|| {
@@ -67,7 +68,7 @@ pub(super) fn plan(module: &Module, p: &Plan, sink: &mut Sink) {
     checked_later(p, &mut known);
     let slots = p.slots.iter().map(|s| &s.bytes).collect::<Vec<_>>();
     whole(&p.body, &slots, &known.facts, &known.divisions, sink);
-    // Of a dimension that has its value later, what is known follows from where a plan is.
+    // For a dimension bound at run time, facts depend on the position in the plan.
     plan::check(module, p, &forms, &known, sink);
 }
 
@@ -89,7 +90,7 @@ pub(super) fn kernel(plans: &Plans<'_>, k: &Kernel, sink: &mut Sink) {
             seen.push((known, sizes));
         }
     }
-    // A kernel that no plan launches must be right for all dimensions.
+    // A kernel that no plan launches must be correct for all dimensions.
     let nothing = Known::default();
     if seen.is_empty() {
         seen.push((&nothing, fits::of_kernel(k)));
@@ -111,26 +112,26 @@ pub(super) fn kernel(plans: &Plans<'_>, k: &Kernel, sink: &mut Sink) {
     }
 }
 
-/// What is known of a plan's dimensions.
+/// Facts about a plan's dimensions.
 #[derive(Default)]
 struct Known {
-    /// What is at least 0.
+    /// Non-negative expressions.
     forms: Vec<Dim>,
     /// The conditions.
     facts: Facts,
-    /// What is checked where a dimension has its value.
+    /// Divisibility checks where a dimension is bound.
     divisions: Vec<Division>,
-    /// What dimensions are at most in size.
+    /// Bounds on dimensions.
     sizes: Sizes,
-    /// Forms of which calls cannot tell whether they fit.
+    /// Expressions for which calls cannot check whether they fit.
     beyond: Vec<Dim>,
 }
 
-/// That a plan checks a division to leave nothing.
+/// A plan's check that a division has no remainder.
 #[derive(PartialEq)]
 struct Division {
     fact: Fact,
-    /// Where: from the place after it on.
+    /// It holds after this position of the block.
     block: Block,
     place: usize,
 }
@@ -151,13 +152,13 @@ fn known(module: &Module, p: &Plan) -> Known {
     known
 }
 
-/// What a plan checks of the dimensions before it launches anything, as forms that are at least 0.
+/// Checks of a plan on dimensions before its first launch, as non-negative expressions.
 fn checked_first(body: &Body) -> Vec<Dim> {
     let mut forms = Vec::new();
     for i in &body.block(body.entry()).insts {
         let data = body.inst(*i);
         match (&data.op, data.operands.as_slice()) {
-            // What names such a dimension is for those who know it.
+            // Expressions with such a dimension are handled where it is bound.
             (Op::Plan(PlanOp::Launch { .. }) | Op::Length { .. }, _) => break,
             (Op::CheckIndex { .. }, [index, bound]) => {
                 if let (Some(index), Some(bound)) = (number(body, *index), number(body, *bound)) {
@@ -170,17 +171,17 @@ fn checked_first(body: &Body) -> Vec<Dim> {
     forms
 }
 
-/// What a plan checks of dimensions where they have their values, before the next launch: what names them holds wherever they
-/// are named.
+/// Checks of a plan on dimensions where they are bound, before the next launch: expressions with
+/// such a dimension then hold wherever they occur.
 fn checked_later(p: &Plan, known: &mut Known) {
     let body = &p.body;
     if p.lengths().next().is_none() {
         return;
     }
     for block in &body.layout {
-        // Those that have had their values since the last launch.
+        // Dimensions bound since the last launch.
         let mut fresh: Vec<&str> = Vec::new();
-        // What was checked to be at least 1.
+        // Expressions checked to be at least 1.
         let mut positive: Vec<Dim> = Vec::new();
         for (place, i) in body.block(*block).insts.iter().enumerate() {
             let data = body.inst(*i);
@@ -199,7 +200,7 @@ fn checked_later(p: &Plan, known: &mut Known) {
                         let forms = [b.sub(&a).sub(&Dim::one()), a];
                         known.forms.extend(forms.into_iter().filter(&names_one));
                     }
-                    // What a division leaves is less than 1. By 0 it leaves nothing.
+                    // The remainder is less than 1. A division by 0 would have no remainder.
                     if let (Some((Op::Binary(BinaryOp::Rem), [a, b])), Some(1)) = (
                         body.def_inst(*index).map(|d| (&d.op, d.operands.as_slice())),
                         number(body, *bound).and_then(|d| d.as_const()),
@@ -217,7 +218,7 @@ fn checked_later(p: &Plan, known: &mut Known) {
     }
 }
 
-/// An index that is a number or a dimension.
+/// An index that is a constant or a dimension.
 fn number(body: &Body, v: Value) -> Option<Dim> {
     match body.def_inst(v).map(|d| &d.op) {
         Some(Op::Const(n)) => Some(Dim::from(n.as_i64())),
@@ -226,7 +227,8 @@ fn number(body: &Body, v: Value) -> Option<Dim> {
     }
 }
 
-/// Dimensions are integers: one with a divisor is exact by the conditions, or by a division that was checked before.
+/// Dimensions must be integers: one with a divisor is exact by the conditions, or by an earlier
+/// check of a division.
 fn whole(body: &Body, others: &[&Dim], facts: &Facts, divisions: &[Division], sink: &mut Sink) {
     let mut check = |at: At, d: &Dim, facts: &Facts| {
         if !exact(d, facts) {
@@ -259,7 +261,7 @@ fn whole(body: &Body, others: &[&Dim], facts: &Facts, divisions: &[Division], si
     }
 }
 
-/// Is a dimension exact, with the sides of the rounded quotients in it?
+/// Is a dimension exact, including the operands of rounded quotients in it?
 fn exact(d: &Dim, facts: &Facts) -> bool {
     let rounds = |f: &&Factor| !matches!(f, Factor::Quotient(..));
     let mut inside = d.factors().filter(rounds).flat_map(Factor::inner);

@@ -1,10 +1,12 @@
-//! That the buffers of a plan lie in what they are made of, and that it writes only what may be written.
+//! Proves that the buffers of a plan are inside the memory they refer to, and that only writable
+//! memory is written.
 //!
-//! In: a plan whose structure and types are checked, and what its entry point says of the dimensions; or a kernel that launches others,
-//! which does the same with what it is given. Out: an error for each
-//! buffer that is not proved to lie inside of its argument, result, parameter, tap, slot or packed area, for each slot whose size
-//! may be negative, for each launch that writes read-only memory, and for each index that may be out of range. A
-//! buffer without elements takes no memory, so a buffer is checked assuming that each extent is at least 1.
+//! In: a plan whose structure and types are checked, and facts about dimensions from its entry
+//! point; or a kernel that launches others, which does the same with its parameters. Out: an error
+//! for each buffer that is not proved to be inside of its argument, result, parameter, tap, slot or
+//! packed area, for each slot whose size may be negative, for each launch that writes read-only
+//! memory, and for each index that may be out of range. An empty buffer has no memory, so a buffer
+//! is checked assuming that each extent is at least 1.
 
 use cranelift_entity::SecondaryMap;
 
@@ -21,24 +23,24 @@ use crate::tile::{
     row_major,
 };
 
-/// What a buffer is part of.
+/// The memory that a buffer is part of.
 #[derive(Clone, Debug)]
 struct SubBuffer {
-    /// Where its first element is, in bytes from the start of the whole.
+    /// Byte offset of its first element in that memory.
     start: Poly,
-    /// Bytes of the whole.
+    /// Size of that memory in bytes.
     bytes: Poly,
-    /// What is at least 0 where that many bytes are there.
+    /// Non-negative expressions if that many bytes exist.
     there: Vec<Poly>,
-    /// What the whole is.
+    /// Kind of memory.
     whole: Whole,
-    /// The bytes from `start` on, if that is a dimension.
+    /// The bytes after `start`, if that is a dimension.
     room: Option<Dim>,
-    /// Does the type reach beyond? Then kernels are looked at, whether they stay in `room`.
+    /// Does the type exceed the memory? Then kernels must be proved to stay in `room`.
     beyond: bool,
 }
 
-/// What plans have of memory.
+/// Kinds of memory in plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whole {
     Argument,
@@ -46,16 +48,17 @@ enum Whole {
     Packed,
     /// A result, a slot, a state.
     Writable,
-    /// A tap, or what is written of it: it is there in calls that request it, and what is launched with it is omitted in
+    /// A tap, or its flags: it exists in calls that request it; launches that use it are skipped in
     /// others.
     Tap,
-    /// Which members of a tap are requested.
+    /// The requests of a tap.
     Asked,
 }
 
 /// Checks a plan under its facts.
 ///
-/// `known` is what is known everywhere, the other what is known in the kernels that name a dimension besides.
+/// `known` are facts that hold everywhere, `in_kernels` additional ones in kernels that mention a
+/// dimension.
 pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in_kernels: &'a Known, sink: &mut Sink) {
     let symbols: Vec<String> =
         plan.symbols.iter().cloned().chain(plan.lengths().map(|(name, _)| name.to_string())).collect();
@@ -72,7 +75,8 @@ pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], in
     c.walk();
 }
 
-/// Checks a kernel that launches others under one set of facts: what it is given are the whole buffers that its types say.
+/// Checks a kernel that launches others under one set of facts: its parameters are whole buffers,
+/// as declared.
 pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a Known, sizes: &Sizes, sink: &mut Sink) {
     let types = k.params.iter().filter_map(|p| k.body.ty(p.value).buffer());
     let dims = types.flat_map(|ty| ty.shape.iter().chain(&ty.strides)).chain(k.grid.iter().map(|g| &g.extent));
@@ -89,7 +93,7 @@ pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a 
     for p in &k.params {
         match k.body.ty(p.value) {
             Type::Buffer(_) => {
-                // Windows of it are checked to stay within its axes, wherever it lies.
+                // Views of it are checked to stay within its axes, wherever it is in memory.
                 let whole = if p.mode == ParamMode::In { Whole::Argument } else { Whole::Writable };
                 let (start, (bytes, there)) = (Poly::int(0), c.bytes(k.body.ty(p.value), entry));
                 c.places[p.value] = Some(SubBuffer { start, bytes, there, whole, room: None, beyond: false });
@@ -105,10 +109,10 @@ pub(super) fn persistent<'a>(module: &'a Module, k: &'a Kernel, in_kernels: &'a 
 
 struct Checker<'a, 's> {
     in_kernels: &'a Known,
-    /// Kernels that were looked at: which, its parameter, how many bytes.
+    /// Results for kernels already examined: the kernel, its parameter, the number of bytes.
     stays: Vec<(&'a str, usize, Dim)>,
     module: &'a Module,
-    /// `None` of a kernel that launches others.
+    /// `None` for a kernel that launches others.
     plan: Option<&'a Plan>,
     flow: Flow<'a>,
     sink: &'s mut Sink,
@@ -129,13 +133,13 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Bytes from the first element of a buffer to the end of its last one, and what is at least 0 where there is one: 0 bytes where
-    /// its strides are not known to be at least 0.
+    /// Bytes from the first element of a buffer to the end of its last one, and non-negative
+    /// expressions if it is not empty; 0 bytes if its strides are not known to be non-negative.
     fn bytes(&mut self, ty: &Type, b: Block) -> (Poly, Vec<Poly>) {
         let none = (Poly::int(0), Vec::new());
         let Type::Buffer(ty) = ty else { return none };
         let size = i128::from(ty.elem.size());
-        // In order they are as many as the product of the extents, also where one of these is 0.
+        // In row-major order this is the product of the extents, even if one of these is 0.
         if ty.strides == row_major(&ty.shape) {
             let bytes = self.flow.prover.dim(&Dim::product(&ty.shape)).and_then(|n| n.scale(size));
             return (bytes.unwrap_or(Poly::int(0)), Vec::new());
@@ -192,7 +196,7 @@ impl<'a> Checker<'a, '_> {
         self.places[v] = Some(place);
     }
 
-    /// Where a buffer begins, and in what.
+    /// Start of a buffer, and the memory that it is in.
     fn place(&mut self, data: &InstData, ty: &'a BufferType, i: Inst, b: Block) -> Option<SubBuffer> {
         let size = i128::from(ty.elem.size());
         let whole = match &data.op {
@@ -265,7 +269,8 @@ impl<'a> Checker<'a, '_> {
         Some(SubBuffer { start: Poly::int(0), bytes, there: Vec::new(), whole, room: None, beyond: false })
     }
 
-    /// Does a buffer lie inside of its whole? Of part of a slot that may reach beyond its end this is asked of the kernels.
+    /// Is a buffer inside its memory? For a view that may exceed the end of a slot, kernels are
+    /// examined instead.
     fn inside(&mut self, place: &mut SubBuffer, ty: &BufferType, v: Value, i: Inst, b: Block) {
         let op = &self.flow.body.inst(i).op;
         if matches!(
@@ -336,7 +341,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Does a kernel stay in the bytes that there are of its parameter `n`?
+    /// Does a kernel stay within the available bytes of its parameter `n`?
     fn stays_in(&mut self, k: &'a Kernel, n: usize, room: &Dim, v: Value, i: Inst) {
         if self.stays.iter().any(|(name, m, bytes)| (*name, *m) == (k.name.as_str(), n) && bytes == room) {
             return;

@@ -1,9 +1,10 @@
-//! Asynchronous operations in flight at each point of a kernel for a GPU, along every path: a forward data-flow analysis.
+//! Asynchronous operations in flight at each point of a GPU kernel, along every path: a forward
+//! data-flow analysis.
 //!
-//! The state of a point says which groups of asynchronous operations are in flight and in which order, which slots and
-//! pending tiles are still to be used, which tiles of shared memory may no longer be read, and which registers the
-//! products do not see yet. A block begins in one state on every path to it; a jump passes the states of its operands on to the
-//! block's arguments.
+//! The state of a point consists of the groups of asynchronous operations in flight, in order, the
+//! slots and pending tiles still to be used, the shared memory tiles that must no longer be read,
+//! and the registers not yet visible to `wgmma`. A block starts in the same state on every path to
+//! it; a jump transfers the states of its operands to the block's arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +14,23 @@ use crate::tile::{Block, BlockCall, Body, GpuOp, Inst, InstData, Op, Queue, Spac
 
 #[derive(Clone, Default, PartialEq)]
 struct State {
-    /// Groups of copies under way, the oldest first.
+    /// Groups of copies in flight, oldest first.
     copies: Vec<Value>,
-    /// Groups of products under way, the oldest first.
+    /// Groups of matmuls in flight, oldest first.
     products: Vec<Value>,
-    /// Slots, pending tiles and groups that were made and not used.
+    /// Slots, pending tiles and groups that are defined but not used.
     open: BTreeSet<Value>,
     /// Slots that belong to a ring.
     of_rings: BTreeSet<Value>,
-    /// Tiles of rings that were not released.
+    /// Tiles of rings that are not released.
     held: BTreeSet<Value>,
-    /// Slots whose tiles some threads may still read.
+    /// Slots whose tiles some threads may still be reading.
     dirty: BTreeSet<Value>,
-    /// Tiles that were released.
+    /// Released tiles.
     gone: BTreeSet<Value>,
-    /// Fragments that were written since the last fence.
+    /// Fragments written since the last fence.
     unseen: BTreeSet<Value>,
-    /// What products that are not waited for read: by pending tile or group.
+    /// Operands of matmuls in flight, by pending tile or group.
     reads: BTreeMap<Value, BTreeSet<Value>>,
 }
 
@@ -100,7 +101,7 @@ fn is_shared(body: &Body, v: Value) -> bool {
 }
 
 impl State {
-    /// The state of a block that is reached in either.
+    /// The state of a block that is reached in either state.
     fn join(&self, o: &State) -> Result<State, &'static str> {
         if self.copies != o.copies || self.products != o.products {
             return Err("a group is under way");
@@ -123,12 +124,12 @@ impl State {
         Ok(out)
     }
 
-    /// Uses up a slot, pending tile or group.
+    /// Consumes a slot, pending tile or group.
     fn take(&mut self, v: Value) -> Result<(), String> {
         if self.open.remove(&v) { Ok(()) } else { Err(format!("{v} was used already")) }
     }
 
-    /// The groups under way in a queue.
+    /// The groups in flight in a queue.
     fn queue(&mut self, q: Queue) -> &mut Vec<Value> {
         match q {
             Queue::Copy => &mut self.copies,
@@ -253,7 +254,8 @@ impl State {
                     self.reads.insert(v, reads);
                 }
             }
-            // They have no part in the protocols; what they write to fragments, products must not read without a fence.
+            // These have no part in the protocols, but `wgmma` must not read fragments they write
+            // without a fence.
             GpuOp::LoadFragment
             | GpuOp::Pack
             | GpuOp::Mma
@@ -267,7 +269,7 @@ impl State {
         Ok(())
     }
 
-    /// No product that is under way reads the tile.
+    /// No matmul in flight may read the tile.
     fn not_read(&self, tile: Value) -> Result<(), String> {
         if self.reads.values().any(|r| r.contains(&tile)) {
             return Err(format!("a product that is under way reads {tile}"));
@@ -275,7 +277,7 @@ impl State {
         Ok(())
     }
 
-    /// At a return everything was waited for.
+    /// At a return nothing may be in flight.
     fn end(&self, body: &Body) -> Result<(), String> {
         if let Some(v) = self.open.iter().find(|v| !matches!(body.ty(**v), Type::Slot(_))) {
             return Err(format!("{v} is never waited for"));
