@@ -22,8 +22,9 @@
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
 //!
-//! [`driver`] is that list as one straight-line function; [`cli`] turns a command line into its options. All input and
-//! output happens there, in [`files`] and in [`runtime`]; everything between is a function from values to values.
+//! [`driver`] is that list as one straight-line function; [`cli`] turns a command line into its
+//! options. All input and output happens there, in [`files`] and in [`runtime`]; everything between
+//! is a function from values to values.
 //!
 //! # The map
 //!
@@ -67,7 +68,8 @@
 //! | `tokenizer` | text to tokens and back, shown piece by piece |  | models |
 //! | `panics` | turning a panic of a dependency into an error |  | whose it is |
 //!
-//! A folder imports what the third column lists and nothing else; `tests/project/tidy.rs` checks that, and that there is no circle.
+//! A folder imports only entries of the third column; `tests/project/tidy.rs` checks that, and that
+//! imports have no circle.
 //!
 //! # Ten files to read, in this order
 //!
@@ -82,21 +84,25 @@
 //! 9. `src/vector/functions/exp.vec`: an elementary function in vector IR.
 //! 10. `src/codegen/cpu/wide/mod.rs`: leaf functions, from vector IR to machine code.
 //!
-//! `docs/design/README.md` explains the parts and their decisions, page by page; `docs/extending.md` adds to them.
+//! `docs/design/README.md` explains the parts and their decisions, page by page;
+//! `docs/extending.md` adds to them.
 //!
 //! # Invariants
 //!
-//! 1. Each IR has one table of operations, a verifier, an interpreter and a text form that reads back.
-//!    A `match` over operations lists them all.
-//! 2. The interpreter of graph IR defines the semantics; passes, kernels and machine code are tested against it.
-//! 3. A pass rewrites only what it can prove, and leaves a remark where it could not.
-//!    One that changes rounding states its bound and asks `--float`.
-//! 4. The pipeline runs to a fixed point: the dumped IR of a program compiles to the same library as the program.
-//! 5. Lowering takes no target; everything that depends on a machine is decided by the schedule, in tile IR.
-//!    Back ends print tile and vector IR, and decide nothing that these could carry.
-//! 6. Verified tile IR is memory-safe for all run-time dimensions; the verifier rejects what it cannot prove.
-//! 7. Conditions on dimensions are derived from operations, and each call checks those that are not implied.
-//!    An index out of range ends the call at once, and nothing is read.
+//! 1. Each IR has one table of operations, a verifier, an interpreter and a text form that reads
+//!    back. A `match` over operations lists them all.
+//! 2. The interpreter of graph IR defines the semantics; passes, kernels and machine code are
+//!    tested against it.
+//! 3. A pass rewrites only what it can prove, and leaves a remark where it could not. A pass that
+//!    changes rounding states its bound and asks `--float`.
+//! 4. The pipeline runs to a fixed point: the dumped IR of a program compiles to the same library
+//!    as the program.
+//! 5. Lowering takes no target; all that depends on a machine is decided by the schedule, in tile
+//!    IR. Back ends print tile and vector IR, and decide nothing that these could carry.
+//! 6. Verified tile IR is memory-safe for all run-time dimensions; the verifier rejects accesses
+//!    that it cannot prove.
+//! 7. Each call checks the conditions on dimensions that operations require and `where` clauses do
+//!    not imply. An index out of range ends the call at once, and nothing is read.
 //! 8. Compilation is deterministic, and a call gives the same bits with any number of threads.
 //! 9. No input makes the compiler panic.
 //! 10. Weights never enter an IR: they are referred to by name.

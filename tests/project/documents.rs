@@ -13,7 +13,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// A page: its path from the root, and its text.
 pub(super) struct Page {
-    path: String,
+    pub(super) path: String,
     text: String,
 }
 
@@ -49,7 +49,7 @@ impl Page {
 }
 
 /// All pages, the README first.
-fn pages() -> Vec<Page> {
+pub(super) fn pages() -> Vec<Page> {
     let mut paths: Vec<String> =
         ["README.md", "CONTRIBUTING.md", "src/lib.rs", "examples/README.md"].map(String::from).to_vec();
     paths.extend(super::tidy::files("docs", &["md"]).into_iter().filter(|path| path != "docs/language.md"));

@@ -135,6 +135,14 @@ fn prose_is_plain_english() {
         wrong
             .extend(long.into_iter().map(|line| format!("{path}:{line}: a comment line of more than {WIDTH} columns")));
     }
+    for page in super::documents::pages().iter().filter(|page| page.path.ends_with(".md")) {
+        let prose = page.parts().0;
+        for line in prose.lines().map(|line| line.trim_start_matches(['#', '*', '-', '|', ' '])) {
+            for rule in rules.iter().filter(|rule| rule.pattern.is_match(line).expect("a short line")) {
+                wrong.push(format!("{}: \"{line}\" is banned by `{}`", page.path, rule.pattern.as_str()));
+            }
+        }
+    }
     assert!(wrong.is_empty(), "{} lines to rewrite:\n{}", wrong.len(), wrong.join("\n"));
 }
 
