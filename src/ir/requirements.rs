@@ -7,7 +7,7 @@
 //! origin, has an access out of range that depends only on dimensions; accesses that depend on a
 //! loop counter or an element are checked where they are executed.
 //!
-//! # What is required
+//! # Requirements
 //!
 //! * of every tensor, and of the scores of an attention: each extent is an integer and not
 //!   negative, and the bytes fit an `i64` ([`MOST_BYTES`]; an element counts as at least
@@ -16,7 +16,7 @@
 //!   high`; of `argsort`: `0 <= first`, `first <=` the axis; of `windows`: all lie within the axis;
 //! * of a dimension that is used as a number: it is an integer and fits an `i64`.
 //!
-//! # What is proved
+//! # Proofs
 //!
 //! A symbol is at least 0, an argument's extents match its type, and its size is at most
 //! 2^[`ADDRESS_BITS`] bytes (zeros counted as ones), which every entry checks. A fact follows from

@@ -4,7 +4,7 @@
 //! each attached to a part of the module; [`Errors`] prints them below the lines of the module's
 //! text. It runs after every pass.
 //!
-//! # What is checked, in this order
+//! # Checks, in this order
 //!
 //! Of the module:
 //! 1. Parameters have unique, non-empty names; one extent for each `*` of the name.
@@ -49,7 +49,7 @@
 //!     `broadcast` before it, with no other users. Never a region, a parameter, other movement or a
 //!     tap.
 //!
-//! # What is not checked
+//! # Not checked
 //!
 //! Run-time dimensions may be negative, slices and paddings outside of their axes, and sizes beyond
 //! 64 bits: unless the function's checks exclude it, each call checks it (`requirements`). Indices

@@ -72,6 +72,7 @@ pub enum Member {
     Function(Function),
 }
 
+/// Collected statements, in order.
 #[derive(Default)]
 pub struct Statements {
     list: Vec<Stmt>,

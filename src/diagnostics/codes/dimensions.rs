@@ -100,8 +100,8 @@ codes! {
     LENGTH_BOUND = "E0415", "a computed length has no bound";
     rule: "`let dim N = value where N <= C` names a computed length. Memory is allocated for its maximum,\n\
            so a clause must bound it by dimensions that are known when the function is called. Other clauses may state\n\
-           more (`S <= N`, `N % 2 == 0`). Each is checked where `N` has its value, and known from there on. An equality is no\n\
-           clause: what equals a formula needs no name.";
+           more (`S <= N`, `N % 2 == 0`). Each is checked where `N` is set, and is a fact after it. An equality is not\n\
+           allowed: a dimension that equals a formula needs no name.";
     - failing: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        let dim N = n\n        sum(k[0..N])\n    }\n}\n";
     - fixed: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        let dim N = n where N <= C\n        sum(k[0..N])\n    }\n}\n";
 
@@ -114,8 +114,8 @@ codes! {
 
     /// Two dimensions with the same name in a function.
     LENGTH_NAME = "E0417", "a dimension has a name of its own";
-    rule: "The name in `let dim N = value` must differ from all dimensions and constants of the function and its layer, and from every\n\
-           other `let dim` of the function, also where the two are in different blocks.";
+    rule: "The name in `let dim N = value` must differ from all dimensions and constants of the function and its layer,\n\
+           and from every other `let dim` of the function, even in another block.";
     - failing: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        var y = 0.0\n        if n > 2 {\n            let dim N = n where N <= C\n            y = sum(k[0..N])\n        } else {\n            let dim N = n + 1 where N <= C\n            y = max(k[0..N])\n        }\n        y\n    }\n}\n";
     - fixed: "model M<C = 8> {\n    state k: f32[C]\n    pub fn f(n: i64) -> f32 {\n        var y = 0.0\n        if n > 2 {\n            let dim N = n where N <= C\n            y = sum(k[0..N])\n        } else {\n            let dim P = n + 1 where P <= C\n            y = max(k[0..P])\n        }\n        y\n    }\n}\n";
 

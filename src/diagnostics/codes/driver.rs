@@ -40,7 +40,7 @@ codes! {
 
     /// A checkpoint that cannot be imported.
     NOT_IMPORTED = "E0008", "a checkpoint cannot be imported";
-    rule: "`attnc import` writes a program that computes what the checkpoint's configuration says, or none. The message names\n\
+    rule: "`attnc import` writes a program that follows the checkpoint's configuration exactly, or none. The message names\n\
            the field of `config.json` that it would not follow, or the tensor that is missing; of a GGUF file, the entry of its\n\
            metadata, or the tensor whose quantisation attnc does not read. Supported values of `model_type`\n\
            are listed in the message about it. `--ignore FIELD` states that a field changes nothing in the results.";

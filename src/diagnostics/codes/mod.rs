@@ -78,7 +78,7 @@ pub struct Example {
 ///
 /// ```text
 /// codes! {
-///     /// What the constant is about.
+///     /// Description of the constant.
 ///     MATMUL_INNER = "E0301", "`@` needs equal inner dimensions";
 ///     rule: "..";
 ///     - failing: ".."; - fixed: "..";    // both omitted where no program shows it

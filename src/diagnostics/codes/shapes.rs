@@ -68,8 +68,8 @@ codes! {
 
     /// A pattern for another number of axes.
     PATTERN_RANK = "E0310", "the pattern does not match the number of axes";
-    rule: "The left side of a pattern has one entry for each axis of the tensor, or `..` for those that are not\n\
-           named.";
+    rule: "The left side of a pattern has one entry for each axis of the tensor, or `..` for the remaining\n\
+           axes.";
     - failing: "fn f(x: f32[B, S, D]) -> f32[S, B, D] { rearrange(x, \"b s -> s b\") }\n";
     - fixed: "fn f(x: f32[B, S, D]) -> f32[S, B, D] { rearrange(x, \"b s d -> s b d\") }\n";
 

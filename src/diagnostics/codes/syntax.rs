@@ -6,7 +6,7 @@ codes! {
     /// A token that the grammar does not allow here.
     UNEXPECTED = "E0101", "unexpected token";
     rule: "A program is a list of items (`use`, `layer`, `model`, `fn`); layers hold fields and functions, functions hold\n\
-           statements. The message says what was expected at the mark. If the mark is on nothing, the line or the\n\
+           statements. The message names the tokens expected at the mark. If the mark is on nothing, the line or the\n\
            file ended too early.";
     - failing: "fn scale(x: f32[S]) -> f32[S] {\n    x *\n}\n";
     - fixed: "fn scale(x: f32[S]) -> f32[S] {\n    x * 2\n}\n";
@@ -14,7 +14,7 @@ codes! {
     /// A character that is not part of any token.
     UNKNOWN_CHARACTER = "E0102", "a character that is not part of the language";
     rule: "Outside strings and comments, programs are written in ASCII: names consist of letters, digits and `_`, and\n\
-           operators are those of Python. Text copied from a paper often contains look-alikes such as the minus sign\n\
+           operators are as in Python. Text copied from a paper often contains look-alikes such as the minus sign\n\
            U+2212; the message suggests the operator.";
     - failing: "fn scale(x: f32[S]) -> f32[S] {\n    x × 2\n}\n";
     - fixed: "fn scale(x: f32[S]) -> f32[S] {\n    x * 2\n}\n";

@@ -34,18 +34,18 @@ codes! {
     /// A call that should return the next token, but returns none.
     NO_TOKEN = "E0805", "the model returned no next token";
     rule: "The entry point that `attnc generate` calls returns the next token. `decode.next` returns -1 if a score is\n\
-           NaN: then the weights are not those of this program, or a value was too large for its type. Any other number outside\n\
-           of the tokenizer's vocabulary cannot be shown: the tokenizer is not that of the model.";
+           NaN: then the weights belong to another program, or a value was too large for its type. Any other number outside\n\
+           of the tokenizer's vocabulary cannot be shown: the tokenizer belongs to another model.";
 
     /// A tokenizer that cannot be used.
     TOKENIZER = "E0806", "the tokenizer cannot be used";
     rule: "`--tokenizer` takes `bytes`, or the file `tokenizer.json` of a checkpoint of the Hugging Face hub whose model is BPE\n\
            (GPT-2, Llama, Mistral, Qwen, Gemma) or a unigram model (T5). A part of the file that would be followed wrongly\n\
-           is refused by its name. Its vocabulary must not be larger than that of the model.";
+           is rejected by name. Its vocabulary must not be larger than that of the model.";
 
     /// A GPU that cannot be used.
     DEVICE = "E0807", "the model cannot be opened on the GPU";
-    rule: "With `--target cuda` a model runs on an NVIDIA GPU. The message says what is missing: a driver (`libcuda.so.1`, or the\n\
+    rule: "With `--target cuda` a model runs on an NVIDIA GPU. The message names the missing part: a driver (`libcuda.so.1`, or the\n\
            file that ATTNC_CUDA_LIB names), a GPU, a newer driver, a GPU of a newer generation; or why the driver rejects\n\
            the kernels. Programs that call a library for both (`--target cpu,cuda`) may open it on the device `auto`, which is\n\
            the CPU if no GPU can be used; nothing else falls back to the CPU.";
