@@ -1,8 +1,8 @@
 //! The operations of elementary functions, declared once.
 //!
-//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained in `crate::table`): name,
-//! operands, required feature, type rule, meaning. Floats follow IEEE 754, rounding to nearest with
-//! ties to even, with subnormals. Operands are `a`, `b` and `c`.
+//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained
+//! in `crate::table`): name, operands, required feature, type rule, meaning. Floats follow IEEE
+//! 754, rounding to nearest with ties to even, with subnormals. Operands are `a`, `b` and `c`.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 

@@ -1,9 +1,9 @@
 //! The operations of routines, declared once.
 //!
-//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained in `crate::table`): name,
-//! operands, attributes, class, effects, type rule, meaning. Every `match` on [`Op`] lists all of
-//! them. An operand `address*` is an [`AddressMode`]: an address, and possibly an index. The count
-//! of lanes of `load_apart` and `store_apart` is at least 1.
+//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained
+//! in `crate::table`): name, operands, attributes, class, effects, type rule, meaning. Every
+//! `match` on [`Op`] lists all of them. An operand `address*` is an [`AddressMode`]: an address,
+//! and possibly an index. The count of lanes of `load_apart` and `store_apart` is at least 1.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 

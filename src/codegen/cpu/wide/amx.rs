@@ -10,15 +10,14 @@
 //! products for four loads, each load placed right after the last product that reads its register.
 //! The last rows have smaller bands, or only one band.
 //!
-//! Where the sums take the accumulator's place and there are more than two bands, steps are taken
-//! in blocks of
-//! [`BLOCK`]: all bands go through one block, then through the next, with the sums in the accumulator's place meanwhile (their
-//! bits are the same). A block of `b` is 16 KiB for two vectors of columns, as much as two bands of
-//! `a`, so it stays in L1 (48 KiB) while `a` streams through: of four loaded tiles, two come from
-//! L2 instead of four. A tile product takes 16 cycles, in which L2 delivers some 500 bytes
-//! (`cpu.md`'s 1958 GFLOP/s on two cores), half a tile. The cost is four loads and four stores of
-//! sums for each 32 tile products. Tests count this in an emulator; it was not measured on a
-//! machine with AMX.
+//! If the sums overwrite the accumulator and there are more than two bands, `k` is blocked by
+//! [`BLOCK`]: all bands process one block before the next, with the partial sums kept in the
+//! accumulator (the bits are the same). A block of `b` is 16 KiB for two vectors of columns, as
+//! much as two bands of `a`, so it stays in L1 (48 KiB) while `a` streams through: of four loaded
+//! tiles, two come from L2 instead of four. A tile product takes 16 cycles, in which L2 delivers
+//! some 500 bytes (`cpu.md`'s 1958 GFLOP/s on two cores), half a tile. The cost is four loads and
+//! four stores of sums for each 32 tile products. Tests count this in an emulator; it was not
+//! measured on a machine with AMX.
 //!
 //! The next part of `b` is prefetched meanwhile. Two bands prefetch the next panel, four lines for
 //! each 32 steps, so that eight pairs of bands (256 rows) have prefetched all of it. A single band,

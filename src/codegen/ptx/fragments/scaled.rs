@@ -6,10 +6,13 @@
 //! [`Code::convert_layout`] converts to that of all accumulators.
 //!
 //! ```text
-//!   ldmatrix.trans of 16-bit units, each the bytes of two columns: a lane gets, of columns 2g and 2g + 1 of 16,
+//!   ldmatrix.trans of 16-bit units, each the bytes of two columns. Of columns 2g and 2g + 1 of 16,
+//!   a lane gets
 //!     8 bits:  the bytes of steps 2q and 2q + 1
-//! 4 bits: the bytes of steps 2q, 2q + 1 and of 2q + 8, 2q + 9, since lanes give the addresses of rows in that order
-//!   (g = lane / 4, q = lane % 4: what B of m16n8k16 has in a lane, but for the columns, of which two blocks of 8 take turns)
+//!     4 bits:  the bytes of steps 2q, 2q + 1, 2q + 8, 2q + 9, since lanes supply row addresses in
+//!              that order
+//!   (g = lane / 4, q = lane % 4: the lane's part of B of m16n8k16, except that columns alternate
+//!   between two blocks of 8)
 //! ```
 //!
 //! An integer becomes a float without a conversion: its bits are inserted as the low mantissa bits
@@ -310,8 +313,8 @@ impl Code<'_> {
     /// columns.
     ///
     /// ```text
-    ///   a lane has columns 4q .. 4q + 3, and shall have 2q, 2q + 1 and 2q + 8, 2q + 9: columns of lane q / 2, and of lane 2 + q / 2,
-    ///   of which it takes the first two where q is even, else the others
+    ///   a lane has columns 4q .. 4q + 3, and needs 2q, 2q + 1 and 2q + 8, 2q + 9: of lane q / 2 and
+    ///   of lane 2 + q / 2 it takes the first two columns if q is even, else the last two
     /// ```
     pub(super) fn convert_layout(&mut self, data: &InstData) -> Result<(), String> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
