@@ -159,7 +159,8 @@ impl Scalar {
         }
     }
 
-    /// The least and the greatest value of a type; for `bool` 0 and 1.
+    /// The least and the greatest value of a type; `bool` has the range of `i32`, in which it is
+    /// reduced.
     pub fn extremes(elem: Elem) -> (Scalar, Scalar) {
         match elem {
             Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),

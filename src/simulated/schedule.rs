@@ -113,7 +113,7 @@ fn level(share: f64) -> Cell {
     if share <= 0.0 { Cell::Nothing } else { Cell::Level((share * 9.0).ceil().clamp(1.0, 9.0) as u8) }
 }
 
-/// A size in bytes, B, KiB or MiB.
+/// A size in bytes: `512 B`, `4 KiB`.
 fn size(bytes: usize) -> String {
     if bytes >= 1024 && bytes.is_multiple_of(1024) { format!("{} KiB", bytes / 1024) } else { format!("{bytes} B") }
 }

@@ -32,7 +32,7 @@ pub struct ClifError {
     pub message: String,
 }
 
-/// A comment with the name, then the function.
+/// A comment with the name, if any, then the function.
 pub(super) fn print_function(name: &str, function: &Function) -> String {
     if name.is_empty() { format!("{}\n", function.display()) } else { format!("; {name}\n{}\n", function.display()) }
 }

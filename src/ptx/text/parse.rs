@@ -1,4 +1,4 @@
-//! The parser.
+//! Parser of PTX text.
 //!
 //! It accepts the output of [`super::print()`], and handwritten variations: several statements on a
 //! line, ranges of registers (`%r<8>`), hexadecimal numbers, comments anywhere (dropped inside a

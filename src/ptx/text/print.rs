@@ -1,4 +1,4 @@
-//! The printer.
+//! Printer of PTX text.
 
 use std::fmt::Write as _;
 

@@ -118,7 +118,7 @@ fn makers<'a>(function: &Function, blocks: &'a [Vec<Step>]) -> Vec<Option<&'a St
 const LONGEST: usize = 64;
 
 /// The chain of registers from a parameter to its next value, if each is computed from the previous
-/// one by a tied operation or a copy.
+/// one by the same operation or a copy.
 fn way(makers: &[Option<&Step>], bundles: &Bundles, param: Reg, arg: Reg) -> Vec<Reg> {
     let goal = bundles.of(param);
     let mut way = Vec::new();

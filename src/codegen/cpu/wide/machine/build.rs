@@ -176,7 +176,7 @@ impl Builder {
         self.make(Class::General, Op::MovImm, vec![Operand::Imm(n)])
     }
 
-    /// The function's own vector-sized slot in the frame, aligned to 64 bytes.
+    /// The function's own 64-byte slot at the start of the frame.
     pub(in super::super) fn staging(&mut self) -> Mem {
         if self.function.frame == 0 {
             self.function.room(64);
