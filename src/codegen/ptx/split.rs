@@ -5,9 +5,9 @@
 //! `DotMode::Split`). Out: its result in shared memory.
 //!
 //! ```text
-//! steps side by side:     a warp has a column (or some) and its lanes the chunks of its steps
+//! steps contiguous:       a warp has a column (or some) and its lanes the chunks of its steps
 //!                         sums of a column: one a lane, added by shuffles
-//! columns side by side:   some lanes have the chunks of a step's columns, the others other steps
+//! columns contiguous:     some lanes have the chunks of a step's columns, the others other steps
 //!                         sums of a chunk's columns: one for each, added by shuffles and through shared memory
 //! ```
 //!

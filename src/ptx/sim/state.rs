@@ -305,7 +305,7 @@ pub(super) fn conflict(b: &Block, c: Conflict, write: bool, is_async: bool, lane
         let side = "the asynchronous proxy";
         (Fault::MissingProxyFence, format!("{side} {does} what {who} wrote without `fence.proxy.async` in between"))
     } else {
-        let here = if is_async { "an asynchronous copy or product of this thread" } else { "this thread" };
+        let here = if is_async { "an asynchronous copy or wgmma of this thread" } else { "this thread" };
         (Fault::Race, format!("{who} {did} this byte, {here} {does} it, and the accesses are not ordered"))
     };
     Box::new(Problem { fault, lane: Some(lane), address: Some(address), message })

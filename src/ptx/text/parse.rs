@@ -73,7 +73,7 @@ impl Parser<'_> {
     }
 
     fn need(&mut self, mark: char) -> Read<()> {
-        if self.is(mark) { Ok(()) } else { self.error(format!("`{mark}` is expected here")) }
+        if self.is(mark) { Ok(()) } else { self.error(format!("expected `{mark}`")) }
     }
 
     fn is_word(&mut self, word: &str) -> bool {
@@ -84,7 +84,7 @@ impl Parser<'_> {
     }
 
     fn need_word(&mut self, word: &str) -> Read<()> {
-        if self.is_word(word) { Ok(()) } else { self.error(format!("`{word}` is expected here")) }
+        if self.is_word(word) { Ok(()) } else { self.error(format!("expected `{word}`")) }
     }
 
     fn word(&mut self, what: &str) -> Read<String> {
@@ -95,7 +95,7 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(w)
             }
-            _ => self.error(format!("{what} is expected here")),
+            _ => self.error(format!("expected {what}")),
         }
     }
 
@@ -109,7 +109,7 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(if negative { n.wrapping_neg() } else { n })
             }
-            _ => self.error("an integer is expected here"),
+            _ => self.error("expected an integer"),
         }
     }
 
@@ -156,7 +156,7 @@ impl Parser<'_> {
                 let shared = self.shared(false)?;
                 module.shared.push(shared);
             } else {
-                return self.error("`.visible .entry`, `.shared` or `.extern .shared` is expected here");
+                return self.error("expected `.visible .entry`, `.shared` or `.extern .shared`");
             }
         }
         Ok(module)
@@ -360,7 +360,7 @@ impl Parser<'_> {
                     break;
                 }
                 if !self.is(',') {
-                    return self.error("`,` or `;` is expected here");
+                    return self.error("expected `,` or `;`");
                 }
             }
         }
@@ -445,7 +445,7 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(Operand::Symbol(name))
             }
-            _ => self.error("an operand is expected here"),
+            _ => self.error("expected an operand"),
         }
     }
 

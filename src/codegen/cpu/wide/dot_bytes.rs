@@ -1,7 +1,7 @@
 //! The micro-kernel of the `dot` leaf for panels of quantised weights at 256 bits: byte dot
 //! products (AVX-VNNI).
 //!
-//! In: a product whose right operand is 8-bit or 4-bit integers with scales, and whose left one is
+//! In: a matmul whose right operand is 8-bit or 4-bit integers with scales, and whose left one is
 //! quantised in groups. Out: code for any number of rows, where the inner extent is a multiple of
 //! the group; else the generic code of the leaf runs, which widens the weights to `f32`. The result
 //! is that of `dot_whole`, bit for bit; the code differs, because there are only 16 registers and

@@ -1,7 +1,7 @@
 //! The micro-kernel of the `dot` leaf for few rows (GEMV and the like): one register tile has all
 //! rows, and `b` is read from memory once.
 //!
-//! In: a product whose right operand is read from memory, in consecutive panels. Out: code for each
+//! In: a matmul whose right operand is read from memory, in consecutive panels. Out: code for each
 //! number of rows up to the height of a register tile; more rows take the generic code of the leaf.
 //! The sums are the same.
 //!

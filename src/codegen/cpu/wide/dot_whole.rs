@@ -1,7 +1,7 @@
 //! The micro-kernel of the `dot` leaf for panels of quantised weights at AVX-512: byte dot products
 //! (VNNI).
 //!
-//! In: a product whose right operand is 8-bit or 4-bit integers with scales. Out: code for any
+//! In: a matmul whose right operand is 8-bit or 4-bit integers with scales. Out: code for any
 //! number of rows, where the inner extent is a multiple of the group; else the generic code of the
 //! leaf runs, which widens the weights to `f32`.
 //!

@@ -30,7 +30,7 @@ impl Code<'_> {
         let (left, right) = (self.tile(a)?.clone(), self.tile(b)?.clone());
         let share = self.share(self.tile(v)?)?;
         if !share.is_whole() {
-            return Err(format!("a product of {} x {} by {} warps", share.rows, share.cols, share.warps));
+            return Err(format!("a matmul of {} x {} by {} warps", share.rows, share.cols, share.warps));
         }
         let steps = super::code::known(left.cols)? / steps_of(left.elem);
         let kind = match left.elem {
@@ -110,7 +110,7 @@ impl Code<'_> {
 
     /// Starts an asynchronous matmul of four warps.
     pub(super) fn wgmma(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
-        let Op::Wgmma { trans_b } = data.op else { return Err("no product".into()) };
+        let Op::Wgmma { trans_b } = data.op else { return Err("not a matmul".into()) };
         let (a, b, acc) = match data.operands.as_slice() {
             [a, b, acc] => (*a, *b, *acc),
             _ => return Err("an operand is missing".into()),

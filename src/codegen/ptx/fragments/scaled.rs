@@ -83,7 +83,7 @@ impl Code<'_> {
         let left = self.tile(a)?.clone();
         let share = self.share(self.tile(v)?)?;
         if !share.is_whole() || share.cols % (2 * COLUMNS) != 0 {
-            return Err(format!("a product of {} x {} by {} warps", share.rows, share.cols, share.warps));
+            return Err(format!("a matmul of {} x {} by {} warps", share.rows, share.cols, share.warps));
         }
         let (steps, group) = (known(left.cols)?, i64::from(GROUP));
         let kind = if left.elem == Elem::F16 { Mma::F32F16K16 } else { Mma::F32Bf16K16 };

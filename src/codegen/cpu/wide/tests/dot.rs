@@ -91,7 +91,7 @@ fn check_with_stride(
         let mut words = words((&a, stride), &b, &mut acc[guard..], (rows, inner));
         (words[FIRST], words[WAY]) = (u64::from(0.75f32.to_bits()), in_order);
         (words[RESULT], words[RESULT + 1]) = (words[3], 4 * acc_row as u64);
-        // SAFETY: the buffers have the sizes and strides that the words say.
+        // SAFETY: the buffers have the sizes and strides of the arguments.
         unsafe { leaf.call(&words) };
         let what = format!("{} {inner_dense} {rows} x {inner} x {cols}, {in_order}", level.name());
         assert_eq!(bits(&acc), bits(&want), "{what}");
@@ -312,7 +312,7 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                     let mut acc = start.clone();
                     let mut words = words((&a, inner), &bytes, &mut acc, (rows, inner));
                     (words[SCALES], words[WAY]) = (scales.as_ptr() as u64, in_order);
-                    // SAFETY: the buffers have the sizes and strides that the words say.
+                    // SAFETY: the buffers have the sizes and strides of the arguments.
                     unsafe { leaf.call(&words) };
                     assert_eq!(acc, want, "{} {right:?} {rows} x {inner} x {cols}, {in_order}", level.name());
                 }
@@ -362,7 +362,7 @@ fn rounded_groups(level: Cpu, right: Right) {
     let (start, number) = (3.0f32, if right == Right::Bytes { 17.0 } else { 1.0 });
     let mut words = words((&a, inner), &b, &mut acc, (rows, inner));
     (words[SCALES], words[FIRST]) = (scales.as_ptr() as u64, u64::from(start.to_bits()));
-    // SAFETY: the buffers have the sizes and strides that the words say.
+    // SAFETY: the buffers have the sizes and strides of the arguments.
     unsafe { leaf.call(&words) };
     for (r, sums) in acc.chunks(cols).enumerate() {
         let exact: f32 = a[r * inner..][..inner].iter().sum::<f32>() * 0.5 * number + start;
@@ -479,7 +479,7 @@ fn panels_at_once(level: Cpu, (panels, vectors): (usize, usize), (rows, inner): 
     words.extend(b.iter().map(|panel| panel.as_ptr() as u64));
     let sums = got.as_mut_ptr();
     words.extend((0..panels).map(|p| sums.wrapping_add(place(p)) as u64));
-    // SAFETY: the buffers have the sizes and strides that the words say.
+    // SAFETY: the buffers have the sizes and strides of the arguments.
     unsafe { leaf.call(&words) };
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&got), bits(&want), "{} {panels} x {vectors}, {rows} x {inner}", level.name());

@@ -137,7 +137,7 @@ fn tiles_compute(case: &Case, zero: bool) {
     if has(Cpu::AMX) {
         let leaf = Executable::new(Cpu::AMX, &code).expect("tiles");
         let mut got = case.acc.clone();
-        // SAFETY: the buffers have the sizes and strides that the words say.
+        // SAFETY: the buffers have the sizes and strides of the arguments.
         unsafe { leaf.call(&case.words(&mut got, inner, 0)) };
         case.compare(&got, &want, zero, &format!("tiles, {rows} rows"));
     }
@@ -210,7 +210,7 @@ fn products_of_pairs() {
             });
             for in_order in [0, 1, 2] {
                 let mut got = case.acc.clone();
-                // SAFETY: the buffers have the sizes and strides that the words say.
+                // SAFETY: the buffers have the sizes and strides of the arguments.
                 unsafe { leaf.call(&case.words(&mut got, inner / 2, in_order)) };
                 case.compare(&got, &want, filled, "pairs");
             }
