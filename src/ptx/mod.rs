@@ -190,7 +190,7 @@ pub struct Guard {
 }
 
 impl Module {
-    /// An empty module for the baseline ([`Needs::BASE`]).
+    /// An empty module for the baseline ([`target::Needs::BASE`]).
     pub fn new() -> Module {
         Module { version: Version(7, 0), target: Target::SM_80, shared: Vec::new(), kernels: Vec::new() }
     }
