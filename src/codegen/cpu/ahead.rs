@@ -8,7 +8,7 @@
 //! are followed, so at the end of a loop's body the hint is the next iteration's weights or those
 //! after the loop.
 //!
-//! Hints never affect results. There is no hint where the path is too long, or contains an
+//! Hints never affect results. A launch has no hint if the path is too long, or contains an
 //! operation that cannot be evaluated twice.
 
 use cranelift_codegen::ir::{InstBuilder, Value};

@@ -141,7 +141,7 @@ impl Lanes<'_, '_> {
             | Op::Scale
             | Op::Nearest
             | Op::Polynomial(_)
-            | Op::Call(_)) => return Err(format!("{} is not for every machine", op.name())),
+            | Op::Call(_)) => return Err(format!("{} is not supported by every target", op.name())),
         })
     }
 

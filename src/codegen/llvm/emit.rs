@@ -97,8 +97,8 @@ impl<'m, 'c> Emit<'m, 'c> {
 
     /// Adds an offset in bytes to an address.
     pub(super) fn offset(&self, from: PointerValue<'c>, bytes: IntValue<'c>) -> Made<PointerValue<'c>> {
-        // SAFETY: `build_gep` requires that the indices match the type: one index, of bytes. There
-        // is no `inbounds`.
+        // SAFETY: `build_gep` requires that the indices match the type: one index, of bytes,
+        // without `inbounds`.
         Ok(unsafe { self.b.build_gep(self.cx.i8_type(), from, &[bytes], "") }?)
     }
 
