@@ -1,7 +1,9 @@
-//! Scalars: literal elements, and what `exp`, `add` or `lt` mean on one element, for every IR and interpreter.
+//! Scalars: literal elements, and the reference semantics of `exp`, `add` or `lt` on one element,
+//! for every IR and interpreter.
 //!
-//! In: elements as `f32`, `f64` or `i64`. Out: their reference results. Nothing here knows of tensors. Operations on one element
-//! are the table in `unary`, those on two the table in `binary`; comparisons, reductions and operations along an axis are here.
+//! In: elements as `f32`, `f64` or `i64`. Out: their reference results. Must not know: tensors.
+//! Operations on one element are the table in `unary`, operations on two the table in `binary`;
+//! comparisons, reductions and operations along an axis are here.
 
 mod binary;
 mod unary;
@@ -15,16 +17,15 @@ use crate::table::Family;
 pub use binary::BinaryOp;
 pub use unary::{Change, UnaryOp};
 
-/// How programs write an operation.
+/// The syntax of an operation in programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
-    /// As a call of its name.
+    /// A call of its name.
     Call,
-    /// As a call of this name.
+    /// A call of this name.
     CallOf(&'static str),
-    /// With this operator.
     Operator(&'static str),
-    /// Not at all: the compiler makes it.
+    /// None: only the compiler creates it.
     Made,
 }
 
@@ -37,8 +38,8 @@ impl Written {
     }
 }
 
-/// Declares an enum whose variants have a name in programs and dumps, and a meaning in a line. Where an operation of the IRs has
-/// another name, it is in brackets.
+/// Declares an enum whose variants have a name in programs and dumps, and a one-line meaning. A
+/// different operation name in the IRs is in brackets.
 macro_rules! named_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal $([$operation:literal])?, $meaning:literal;)* }) => {
         $(#[$meta])*
@@ -83,7 +84,8 @@ macro_rules! named_enum {
 }
 
 named_enum! {
-    /// Comparisons of two elements of one type; the result is a truth value. NaN compares as in IEEE 754.
+    /// Comparisons of two elements of one type; the result is a boolean. NaN compares as in IEEE
+    /// 754.
     CmpOp {
         Eq = "eq", "true where the two are equal";
         Ne = "ne", "true where they are not equal";
@@ -95,7 +97,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// Questions about a float, which programs ask by calls. Lowering makes comparisons of them.
+    /// Predicates on floats, written as calls. They are lowered to comparisons.
     FloatTest {
         IsNan = "isnan", "true where the element is NaN";
         IsInf = "isinf", "true where the element is infinite";
@@ -104,7 +106,8 @@ named_enum! {
 }
 
 named_enum! {
-    /// Reductions over axes. Of an empty axis: sum 0, max -inf, min +inf, all true, any false, mean NaN; argmax has none.
+    /// Reductions over axes. Of an empty axis: sum 0, max -inf, min +inf, all true, any false, mean
+    /// NaN; argmax has none.
     ReduceKind {
         Sum = "sum" ["reduce_sum"], "the sum over axes";
         Mean = "mean" ["reduce_mean"], "the mean over axes";
@@ -126,14 +129,14 @@ named_enum! {
     }
 }
 
-/// A literal element.
+/// A literal element, independent of its element type.
 #[derive(Clone, Copy, Debug)]
 pub enum Scalar {
     /// A float, kept in `f64`; the element type of the constant says how it is rounded.
     Float(f64),
-    /// An integer.
+    /// An integer, at most 64 bits.
     Int(i64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
 }
 
@@ -156,7 +159,8 @@ impl Scalar {
         }
     }
 
-    /// The least and the greatest value of a type; of `bool` those of the integers that stand for it.
+    /// The least and the greatest value of a type; `bool` has the range of `i32`, in which it is
+    /// reduced.
     pub fn extremes(elem: Elem) -> (Scalar, Scalar) {
         match elem {
             Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
@@ -166,7 +170,8 @@ impl Scalar {
         }
     }
 
-    /// What a reduction of no elements gives: the least or greatest value of the type for `max` and `min` of integers.
+    /// The result of an empty reduction: for `max` and `min` of integers the least or greatest
+    /// value of the type.
     pub fn identity(kind: ReduceKind, elem: Elem) -> Scalar {
         let (low, high) = Scalar::extremes(elem);
         match kind {
@@ -180,7 +185,7 @@ impl Scalar {
     }
 }
 
-/// Floats are equal if their bits are, so that NaN equals itself and `-0.0` differs from `0.0`.
+/// Floats compare by bits, so that NaN equals itself and `-0.0` differs from `0.0`.
 impl PartialEq for Scalar {
     fn eq(&self, o: &Scalar) -> bool {
         match (self, o) {
@@ -204,7 +209,7 @@ impl Hash for Scalar {
     }
 }
 
-/// The longest axis whose indices are `i32`.
+/// Maximum length of an axis with `i32` indices.
 pub const ARGMAX_LENGTH: i64 = 1 << 31;
 
 /// Rounds to the nearest value of a float type, ties to even.
@@ -217,8 +222,8 @@ pub fn round_to(elem: Elem, x: f64) -> f64 {
     }
 }
 
-/// The error function in `f64`, to about 1e-15 (series below 3, continued fraction above; Abramowitz & Stegun 7.1.5
-/// and 7.1.14).
+/// The error function in `f64`, to about 1e-15 (series below 3, continued fraction above;
+/// Abramowitz & Stegun 7.1.5 and 7.1.14).
 pub fn erf(x: f64) -> f64 {
     if x.is_nan() {
         return x;
@@ -248,7 +253,7 @@ pub fn erf(x: f64) -> f64 {
 }
 
 impl CmpOp {
-    /// The operator that programs write it with.
+    /// The operator in programs.
     pub fn symbol(self) -> &'static str {
         match self {
             CmpOp::Eq => "==",
@@ -260,7 +265,7 @@ impl CmpOp {
         }
     }
 
-    /// The result for two ordered things.
+    /// Evaluates the comparison.
     pub fn eval<T: PartialOrd>(self, x: T, y: T) -> bool {
         match self {
             CmpOp::Eq => x == y,
@@ -274,7 +279,8 @@ impl CmpOp {
 }
 
 impl ReduceKind {
-    /// How two partial results are combined; `None` for `argmax`, which is no operation on two values alone.
+    /// The operation that combines two partial results; `None` for `argmax`, which also needs
+    /// indices.
     pub fn combination(self) -> Option<BinaryOp> {
         match self {
             ReduceKind::Sum | ReduceKind::Mean => Some(BinaryOp::Add),

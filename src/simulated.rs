@@ -1,8 +1,10 @@
-//! Launches of a plan on the simulator of GPUs: `attnc run --backend ptx-sim`, and the tests of kernels for GPUs.
+//! Launches of a plan on the GPU simulator: `attnc run --backend ptx-sim`, and the tests of GPU
+//! kernels.
 //!
-//! In: the PTX text of a module's kernels and what a launch must know of them; then, from the tile IR's interpreter, one launch after another.
-//! Out: what the kernels leave in the plan's storage. Each launch has its buffers alone on the device, so that nothing but what it is passed can be
-//! touched, and bytes that were never written are known as such. What this must not know: schedules, how PTX is made.
+//! In: the PTX text of a module's kernels and their launch info; then launches, one by one, from
+//! the tile IR's interpreter. Out: the kernels' results in the plan's storage. Only the buffers of
+//! the current launch are on the device, so that accesses to anything else are detected, as are
+//! reads of bytes that were never written. Must not know: schedules, how PTX is generated.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +17,12 @@ use crate::ptx::sim::{self, Device, Launch, Mode, Stats, Timeline, tensor_map};
 use crate::shape::{Dim, Elem};
 use crate::tile::interp::{LaunchArgument, LaunchError, LaunchMemory, Launches};
 
-/// Blocks of a kernel that takes as many as run at a time: few, so that each takes several points.
+/// Blocks of a persistent kernel: few, so that each processes several points.
 const PERSISTENT: i64 = 3;
-/// Bytes of the device's words for faults: a site, an index, its bound, room, and what blocks of a grid meet by.
+/// Bytes of the fault report: site, index, bound, padding, and the counters of grid barriers.
 const FAULT_BYTES: usize = 48;
 
-/// The kernels of a module on a device that is simulated.
+/// The kernels of a module on a simulated device.
 pub struct Simulated {
     module: sim::Module,
     infos: Vec<KernelInfo>,
@@ -29,7 +31,8 @@ pub struct Simulated {
     watch: Option<Watch>,
 }
 
-/// Which kernel's schedule is wanted, by its name in the tile IR, and the longest launch of it so far; of all kernels, if none is named.
+/// The kernel whose schedule is recorded, by its name in the tile IR (`None`: all kernels), and its
+/// longest launch so far.
 struct Watch {
     kernel: Option<String>,
     longest: RefCell<Option<(String, Timeline)>>,
@@ -42,36 +45,39 @@ fn failed<T>(why: impl Into<String>) -> Fails<T> {
 }
 
 impl Simulated {
-    /// Loads a text. Each launch is executed in each of the modes, and must leave the same bytes.
+    /// Loads PTX text. Each launch is executed in each of the modes, which must produce the same
+    /// bytes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Syntax or verification errors.
     pub fn new(text: &str, infos: Vec<KernelInfo>, modes: &[Mode]) -> Result<Simulated, String> {
         let module = sim::Module::load(text)?;
         Ok(Simulated { module, infos, modes: modes.to_vec(), stats: RefCell::default(), watch: None })
     }
 
-    /// Also runs the launches of a kernel, named as in the tile IR, in time; of all kernels, if none is named.
+    /// Also runs the launches of a kernel (by its name in the tile IR; `None`: all kernels) in the
+    /// timing model.
     #[must_use]
     pub fn watching(self, kernel: Option<String>) -> Simulated {
         Simulated { watch: Some(Watch { kernel, longest: RefCell::default() }), ..self }
     }
 
-    /// What a block in the middle of the longest launch that was watched did over time, with the kernel's name in the tile IR.
+    /// Timeline of a block in the middle of the longest recorded launch, with the kernel's name in
+    /// the tile IR.
     pub fn longest(&self) -> Option<(String, Timeline)> {
         self.watch.as_ref().and_then(|watch| watch.longest.borrow().clone())
     }
 
-    /// What all launches so far did.
+    /// Total counts of all launches so far.
     pub fn stats(&self) -> Stats {
         *self.stats.borrow()
     }
 }
 
-/// What a launch allocates; freed when it ends.
+/// Device buffers of a launch; freed when it ends.
 struct Buffers {
     device: Device,
-    /// For each storage its address.
+    /// Device address of each storage.
     of: BTreeMap<usize, u64>,
 }
 
@@ -153,15 +159,16 @@ fn encoded(info: &TensorMapInfo, address: u64, symbols: &BTreeMap<String, i64>) 
     Ok(map.encode().to_vec())
 }
 
-/// What a launch leaves: for each storage that it may have written, its bytes and which of them were written.
+/// Results of a launch: for each storage that it may have written, its bytes and which of them are
+/// initialised.
 type Left = BTreeMap<usize, (Vec<u8>, Vec<bool>)>;
 
 /// How a launch is executed.
 #[derive(Clone, Copy, Debug)]
 enum How {
-    /// In an order of effects.
+    /// In an order of effects, without a timing model.
     Order(Mode),
-    /// As the model of a multiprocessor says, and watched.
+    /// In the timing model, recording a timeline.
     InTime,
 }
 
@@ -206,7 +213,7 @@ impl Simulated {
                     }
                     buffers.address(storage, start, memory)?
                 }
-                _ => return failed("an operand is of another kind than the kernel's parameter"),
+                _ => return failed("an operand's kind differs from the kernel's parameter"),
             };
             addresses.push(word);
             params.push(word.to_le_bytes().to_vec());
@@ -215,7 +222,7 @@ impl Simulated {
         buffers.device.write(fault, &[0; FAULT_BYTES]).map_err(LaunchError::Failed)?;
         params.push(fault.to_le_bytes().to_vec());
         for map in &info.tensor_maps {
-            let Some(address) = addresses.get(map.param) else { return failed("a tensor map of no buffer") };
+            let Some(address) = addresses.get(map.param) else { return failed("a tensor map without a buffer") };
             params.push(encoded(map, *address, symbols)?);
         }
         let params: Vec<&[u8]> = params.iter().map(Vec::as_slice).collect();

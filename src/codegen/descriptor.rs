@@ -1,7 +1,9 @@
-//! From the interface of a module to the descriptor of a model: entry points, arguments, run-time dimensions, parameters.
+//! From the interface of a module to the descriptor of a model: entry points, arguments, run-time
+//! dimensions, parameters.
 //!
 //! In: the declarations of parameters and entry points. Out: the runtime's [`ModelDescriptor`],
-//! without the code (`variants`) and the error sites, which the back end adds. It looks at signatures alone.
+//! without the code (`variants`) and the error sites, which the back end adds. It looks at
+//! signatures alone.
 
 use crate::interface::{EntryDecl, Interface, TapDecl};
 use crate::runtime::descriptor::{Check, Comparison, DimText, Entry, ModelDescriptor, Param, Symbol, Tap, Tensor};
@@ -11,7 +13,8 @@ use crate::shape::{Dim, Fact, Relation, TensorType};
 /// Describes a model. `model` is its name, `doc` its documentation, `target` a target triple.
 ///
 /// # Errors
-/// A dimension of a parameter that is no number, or a run-time dimension that no argument binds, in words.
+/// A parameter with a dimension that is not a constant, or a run-time dimension that no argument
+/// binds.
 pub fn describe(interface: &Interface<'_>, model: &str, doc: &str, target: &str) -> Result<ModelDescriptor, String> {
     let mut params = Vec::new();
     for p in interface.params {
@@ -76,10 +79,10 @@ fn entry(f: &EntryDecl, interface: &Interface<'_>) -> Result<Entry, String> {
     })
 }
 
-/// A condition on these run-time dimensions, as calls check it.
+/// A condition on run-time dimensions, in the form that calls check.
 ///
 /// # Errors
-/// A dimension that is too large an expression, in words.
+/// A dimension whose expression is too large.
 pub(super) fn check(fact: &Fact, place: String, names: &[impl AsRef<str>]) -> Result<Check, String> {
     let expr = |d: &Dim| Expr::from_dim(d, names).ok_or_else(|| format!("the dimension {d} is too large to evaluate"));
     let Fact { left, relation, right } = fact;
@@ -99,7 +102,7 @@ fn tensor(name: &str, ty: &TensorType, batch: bool) -> Tensor {
     Tensor { name: name.to_string(), elem: ty.elem, batch, dims }
 }
 
-/// The first argument axis whose extent is `c * symbol + k`, a bare symbol before others.
+/// The first argument axis whose extent is `c * symbol + k`; a bare symbol is preferred.
 fn binding(f: &EntryDecl, name: &str, is_batch: bool) -> Result<Symbol, String> {
     let mut best: Option<Symbol> = None;
     for (arg, a) in f.args.iter().enumerate() {
@@ -128,7 +131,7 @@ fn tap(declared: &TapDecl, batch: Option<&str>) -> Tap {
     let TapDecl { name, extents, ty } = declared;
     let arrays = declared.arrays();
     let stacked = extents.get(arrays.len()..).unwrap_or_default();
-    // The batch can be given back its axes only where it is first.
+    // The batch axes can be restored only if the batch is the first axis.
     let first = ty.shape.first().and_then(|d| d.as_symbol());
     let is_batch = stacked.is_empty() && batch.is_some() && first == batch;
     let dims = stacked.iter().chain(ty.shape.iter().skip(usize::from(is_batch))).cloned();
@@ -143,7 +146,7 @@ fn tap(declared: &TapDecl, batch: Option<&str>) -> Tap {
     }
 }
 
-/// The signature as a program would spell it.
+/// The signature in the program's syntax.
 fn signature(f: &EntryDecl) -> String {
     let spell = |ty: &TensorType, batch: bool| {
         let mut dims: Vec<String> = ty.shape.iter().skip(usize::from(batch)).map(Dim::to_string).collect();
@@ -160,7 +163,7 @@ fn signature(f: &EntryDecl) -> String {
         [one] => out += &format!(" -> {one}"),
         many => out += &format!(" -> ({})", many.join(", ")),
     }
-    // Callers do not state that sizes fit.
+    // Callers need not know constraints on sizes.
     let facts: Vec<String> =
         f.checks.iter().map(|(fact, _)| fact).filter(|fact| !fact.is_fit()).map(Fact::to_string).collect();
     if !facts.is_empty() {

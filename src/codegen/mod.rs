@@ -1,7 +1,9 @@
-//! Code generation: scheduled tile IR in, machine code out. Makes no decision that the tile IR could carry.
+//! Code generation: scheduled tile IR in, machine code out. Makes no decision that the tile IR
+//! could express.
 //!
-//! Two back ends make the kernels, from the same modules: `cpu` (Cranelift, and leaf functions of our own) and, if attnc
-//! is built with the cargo feature `llvm`, LLVM. [`compile`] is the entry point to both. [`ptx`] makes kernels for GPUs.
+//! Two back ends compile CPU kernels from the same modules: `cpu` (Cranelift, and our own leaf
+//! functions) and, if attnc is built with the cargo feature `llvm`, LLVM. [`compile`] is the entry
+//! point to both. [`ptx`] compiles kernels for GPUs.
 
 pub mod cpu;
 pub mod descriptor;
@@ -12,20 +14,20 @@ pub mod ptx;
 use crate::runtime::descriptor::ModelDescriptor;
 use cpu::{Compiled, EmitOptions, Tier};
 
-/// Which back end makes the kernels.
+/// The back end that compiles CPU kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generator {
-    /// Cranelift, and leaf functions of our own.
+    /// Cranelift, and our own leaf functions.
     Cranelift,
-    /// LLVM.
+    /// LLVM 19, with the cargo feature `llvm`.
     Llvm,
 }
 
 impl Generator {
-    /// Is it there? If not, how to get it.
+    /// Fails, with install instructions, if this back end was not built in.
     ///
     /// # Errors
-    /// What to do, for a user of the command.
+    /// How to get it, for a user of the command.
     pub fn available(self) -> Result<(), &'static str> {
         if self == Generator::Llvm && !cfg!(feature = "llvm") {
             return Err("this attnc is built without LLVM; build it with `cargo build --release --features llvm`, \
@@ -35,10 +37,11 @@ impl Generator {
     }
 }
 
-/// Compiles a model that was lowered for several levels, best first. `model` has everything but sites and code.
+/// Compiles a model that was scheduled for several instruction sets, best first. `model` has
+/// everything but diagnostics sites and code.
 ///
 /// # Errors
-/// A back end that is not there, a form that the verifier refuses, or that a code generator does.
+/// A back end that was not built in, or IR that the verifier or a code generator rejects.
 pub fn compile(
     generator: Generator,
     tiers: &[Tier<'_>],

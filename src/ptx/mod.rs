@@ -1,12 +1,13 @@
-//! PTX, NVIDIA's language between compilers and assemblers: typed kernels that print as text, read back, and are verified.
+//! PTX, NVIDIA's virtual instruction set: typed kernels, with printer, parser and verifier.
 //!
-//! In: kernels that code generation builds, or a text. Out: the text that `ptxas` or the driver takes. What this must not
-//! know: tiles, who calls a kernel, how a GPU executes it (that is `sim`).
+//! In: kernels built by code generation, or PTX text. Out: text for `ptxas` or the driver. Must not
+//! know: tiles, launches, how a GPU executes a kernel (that is `sim`).
 //!
-//! A [`Kernel`] is a flat list of labels, comments and instructions over registers. A register has a name and a type, and may be
-//! written more than once: PTX has no block arguments, so what leaves SSA form becomes moves. An instruction is an [`Op`], its
-//! opcode with all words, and [`Operand`]s, perhaps under a predicate. The table in [`op`] lists every legal opcode with its
-//! operands and the version and processor that it needs. [`Module::lowest`] is the least head that serves.
+//! A [`Kernel`] is a flat list of labels, comments and instructions over registers. A register has
+//! a name and a type, and may be written more than once: PTX has no block arguments; they become
+//! moves. An instruction is an [`Op`], its opcode with all modifiers, and [`Operand`]s, optionally
+//! under a predicate. The table in [`op`] lists every legal opcode with its operands and the
+//! version and processor that it needs. [`Module::lowest`] computes the lowest sufficient head.
 //!
 //! ```text
 //! .version 7.0
@@ -29,7 +30,7 @@
 //! }
 //! ```
 //!
-//! [`text`] prints and parses, [`verify()`] says what must hold.
+//! [`text`] prints and parses, [`verify()`] checks the rules.
 
 pub mod op;
 pub mod operand;
@@ -50,47 +51,47 @@ pub use verify::verify;
 
 pub use words::{RegType, Type};
 
-/// A module: what one file has.
+/// A module: the content of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     /// `.version`
     pub version: Version,
     /// `.target`
     pub target: Target,
-    /// Shared memory that all kernels can name; each block of each launch has its own.
+    /// Shared variables visible to all kernels; each block of each launch has its own copy.
     pub shared: Vec<Shared>,
-    /// The kernels.
+    /// Kernels, in file order.
     pub kernels: Vec<Kernel>,
 }
 
 /// A variable in shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {
-    /// Its name.
+    /// Identifier, unique in its scope.
     pub name: String,
-    /// Its address is a multiple of this.
+    /// Alignment in bytes, a power of two.
     pub align: u32,
-    /// Its size; `None` where the launch says it (`.extern`), which only a module can declare.
+    /// Size in bytes; `None` if the launch sets it (`.extern`), only allowed in a module.
     pub bytes: Option<u32>,
 }
 
 /// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its name.
+    /// Identifier, without `%`.
     pub name: String,
-    /// What it is.
+    /// Type, with alignment.
     pub ty: ParamType,
 }
 
-/// What a parameter is.
+/// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamType {
-    /// A number.
+    /// A scalar, passed by value.
     Scalar(Type),
-    /// A pointer to global memory, a multiple of so many bytes.
+    /// A pointer to global memory with this alignment in bytes.
     Pointer(u32),
-    /// So many bytes at a multiple of the first number: a tensor's map.
+    /// An array of bytes: alignment, size. Used for tensor maps.
     Bytes(u32, u32),
 }
 
@@ -104,7 +105,7 @@ impl ParamType {
         }
     }
 
-    /// Its place is a multiple of this.
+    /// Alignment in bytes.
     pub fn align(self) -> u32 {
         match self {
             ParamType::Scalar(ty) => ty.bytes(),
@@ -114,10 +115,10 @@ impl ParamType {
     }
 }
 
-/// How many threads a block has.
+/// Constraints on the threads of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// As the launch says.
+    /// No constraint.
     Any,
     /// Exactly these extents (`.reqntid`).
     Exactly([u32; 3]),
@@ -125,83 +126,84 @@ pub enum Threads {
     AtMost([u32; 3]),
 }
 
-/// A kernel.
+/// A kernel (`.visible .entry`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its name.
+    /// Identifier, unique in the module.
     pub name: String,
-    /// Lines of comment before it.
+    /// Comment lines before it.
     pub comments: Vec<String>,
     /// Its parameters in order.
     pub params: Vec<Param>,
-    /// Threads of a block.
+    /// Constraint on the threads of a block.
     pub threads: Threads,
-    /// How many blocks a multiprocessor should hold (`.minnctapersm`).
+    /// Minimum number of resident blocks per multiprocessor (`.minnctapersm`).
     pub min_blocks: Option<u32>,
     /// Blocks of a cluster (`.reqnctapercluster`).
     pub cluster: Option<[u32; 3]>,
-    /// Its registers.
+    /// Declared registers, indexed by [`Reg`].
     pub registers: Vec<Register>,
-    /// Its variables in shared memory.
+    /// Shared variables of this kernel.
     pub shared: Vec<Shared>,
-    /// What it does.
+    /// Instructions, labels and comments, in order.
     pub body: Vec<Line>,
 }
 
-/// A register.
+/// A declared register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Register {
     /// Its name, with the `%`.
     pub name: String,
-    /// Its type.
+    /// Declared type: bits for integers, or a float.
     pub ty: RegType,
 }
 
 /// A line of a kernel's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Where branches go.
+    /// The target of branches.
     Label(String),
-    /// A comment.
+    /// A comment, of one line.
     Comment(String),
-    /// An instruction.
+    /// An instruction, with its guard.
     Inst(Inst),
 }
 
-/// An instruction.
+/// An instruction: opcode, operands, optional guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inst {
-    /// The predicate that it depends on.
+    /// The predicate under which it executes.
     pub guard: Option<Guard>,
-    /// Its opcode.
+    /// The opcode with all modifiers.
     pub op: Op,
-    /// Its operands.
+    /// Operands, in the order of [`Op::slots`].
     pub operands: Vec<Operand>,
 }
 
 /// `@%p` or `@!%p`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Guard {
-    /// The predicate.
+    /// A predicate register.
     pub reg: Reg,
-    /// Does the instruction happen where it is false?
+    /// Is the instruction executed if the predicate is false?
     pub negated: bool,
 }
 
 impl Module {
-    /// An empty module for what every processor here has.
+    /// An empty module for the baseline ([`target::Needs::BASE`]).
     pub fn new() -> Module {
         Module { version: Version(7, 0), target: Target::SM_80, shared: Vec::new(), kernels: Vec::new() }
     }
 
-    /// The lowest `.version` and `.target` that serve. Where instructions of two generations stand together, no target
-    /// serves; the greater is given, and [`verify()`] says what does not fit.
+    /// The lowest sufficient `.version` and `.target`. No target supports instructions of two
+    /// generation-specific sets; then the higher one is returned, and [`verify()`] reports the
+    /// conflict.
     pub fn lowest(&self) -> (Version, Target) {
         let insts = self.kernels.iter().flat_map(Kernel::insts);
         let mut needs: Vec<target::Needs> = Vec::new();
         for (_, inst) in insts.clone() {
             let own = inst.op.needs();
-            // Thousands of instructions have a handful of needs.
+            // Deduplicate: thousands of instructions have a handful of requirements.
             if !needs.contains(&own) {
                 needs.push(own);
             }
@@ -223,7 +225,7 @@ impl Default for Module {
 }
 
 impl Kernel {
-    /// A kernel that does nothing yet, not even return.
+    /// An empty kernel, without even a `ret`.
     pub fn new(name: impl Into<String>) -> Kernel {
         Kernel {
             name: name.into(),
@@ -238,8 +240,8 @@ impl Kernel {
         }
     }
 
-    /// Adds a register. Its name is made of the given one: what no identifier may have becomes `_`, and a number follows
-    /// where the name is taken.
+    /// Adds a register. Invalid characters in the name become `_`, and a number is appended if the
+    /// name is taken.
     pub fn register(&mut self, name: &str, ty: RegType) -> Reg {
         let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let mut full = format!("%{clean}");
@@ -255,27 +257,27 @@ impl Kernel {
         Reg(self.registers.len() as u32 - 1)
     }
 
-    /// Adds an instruction.
+    /// Appends an instruction without a guard.
     pub fn push(&mut self, op: Op, operands: impl Into<Vec<Operand>>) {
         self.body.push(Line::Inst(Inst { guard: None, op, operands: operands.into() }));
     }
 
-    /// Adds an instruction that depends on a predicate.
+    /// Appends an instruction under a predicate.
     pub fn push_if(&mut self, reg: Reg, negated: bool, op: Op, operands: impl Into<Vec<Operand>>) {
         self.body.push(Line::Inst(Inst { guard: Some(Guard { reg, negated }), op, operands: operands.into() }));
     }
 
-    /// Adds a label.
+    /// Appends a label.
     pub fn label(&mut self, name: impl Into<String>) {
         self.body.push(Line::Label(name.into()));
     }
 
-    /// Adds a comment; each line becomes one of its own.
+    /// Appends a comment line for each line of `text`.
     pub fn comment(&mut self, text: &str) {
         self.body.extend(text.lines().map(|line| Line::Comment(line.trim().to_string())));
     }
 
-    /// Its instructions, each with its place in the body.
+    /// Its instructions, each with its index in the body.
     pub fn insts(&self) -> impl Iterator<Item = (usize, &Inst)> + Clone {
         self.body.iter().enumerate().filter_map(|(n, line)| match line {
             Line::Inst(inst) => Some((n, inst)),
@@ -290,7 +292,7 @@ impl Kernel {
 }
 
 impl Operand {
-    /// The registers that stand in it.
+    /// The registers that occur in it.
     pub fn regs(&self) -> impl Iterator<Item = Reg> + Clone + '_ {
         let (one, some, more): (Option<Reg>, &[Reg], &[Reg]) = match self {
             Operand::Reg(r) | Operand::Address(Address { base: Base::Reg(r), .. }) => (Some(*r), &[], &[]),
@@ -311,13 +313,13 @@ impl Operand {
 }
 
 impl Inst {
-    /// Is it a product that adds to nothing (its `scale-d` is 0), so that what its result was is not read?
+    /// Is it a `wgmma` with `scale-d` 0, which does not read the accumulator?
     pub fn begins_sums(&self) -> bool {
         let of_group = matches!(self.op, Op::Wgmma { .. } | Op::WgmmaRegisters { .. });
         of_group && matches!(self.operands.get(3), Some(Operand::Int(0)))
     }
 
-    /// The registers that it reads, its predicate first, and those that it writes.
+    /// The registers that it reads (its predicate first), and the registers that it writes.
     pub fn uses_and_defs(&self) -> (Vec<Reg>, Vec<Reg>) {
         let (mut uses, mut defs): (Vec<Reg>, Vec<Reg>) = (Vec::new(), Vec::new());
         uses.extend(self.guard.map(|g| g.reg));

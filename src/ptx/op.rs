@@ -1,7 +1,8 @@
 //! The instructions, declared once (the columns are explained in `table`).
 //!
-//! Every word is written: `add.rn.f32` is not `add.f32`, which the assembler may fuse with a product. An opcode has one
-//! spelling, accesses name their state space, atomic operations their ordering and scope.
+//! All modifiers are explicit: `add.rn.f32`, not `add.f32`, which the assembler may contract to an
+//! FMA. An opcode has one spelling; accesses name their state space, atomic operations their
+//! ordering and scope.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -28,7 +29,7 @@ const COMPARED: &[Type] = &[B16, B32, B64, U16, U32, U64, S16, S32, S64, F32, F6
 const ALL_INTEGERS: &[Type] = &[U8, U16, U32, U64, S8, S16, S32, S64];
 const SHARED: Space = Space::Shared;
 const GLOBAL: Space = Space::Global;
-/// The lanes that take part.
+/// The mask of participating lanes.
 const FULL: Slot = Slot::value("membermask", U32);
 
 const BASE: Needs = Needs::BASE;
@@ -75,7 +76,7 @@ fn is_brain(ty: Type) -> bool {
     matches!(ty, Bf16 | Bf16x2)
 }
 
-/// Rounding, flushing and saturation that a sum or product of a type can have.
+/// Is this combination of rounding, flushing and saturation legal for arithmetic of a type?
 fn arithmetic(round: Round, ftz: Ftz, sat: Sat, ty: Type) -> bool {
     match ty {
         F32 => true,
@@ -90,7 +91,7 @@ fn brain_needs(ty: Type) -> Needs {
     Needs::when(is_brain(ty), HOPPER, BASE)
 }
 
-/// Do subnormals matter to this type?
+/// Is `.ftz` legal for this type?
 fn flushes(ftz: Ftz, ty: Type) -> bool {
     ftz == Ftz::Keep || matches!(ty, F32 | F16 | F16x2)
 }
@@ -105,7 +106,7 @@ fn compares(cmp: Compare, ftz: Ftz, ty: Type) -> bool {
     plain && (ftz == Ftz::Keep || matches!(ty, F32 | F16))
 }
 
-/// Can an integer of one type lie outside of the other?
+/// Can an integer of type `from` be out of the range of `to`?
 fn narrows(to: Type, from: Type) -> bool {
     match (to.is_signed(), from.is_signed()) {
         (false, true) => true,
@@ -166,7 +167,7 @@ fn wgmma(columns: Columns, kind: Wgmma, in_registers: bool) -> Vec<Slot> {
     slots
 }
 
-/// 8 to 256 columns in steps of 8; integers have steps of 16 beyond 32, except for 24.
+/// 8 to 256 columns in steps of 8; above 32, integers have steps of 16, and 24 is also legal.
 fn columns() -> Vec<Columns> {
     (1..=32).map(|n| Columns(8 * n)).collect()
 }
@@ -175,7 +176,8 @@ fn has_columns(columns: Columns, kind: Wgmma) -> bool {
     kind != Wgmma::S32S8 || columns.0 <= 32 || columns.0.is_multiple_of(16)
 }
 
-/// A copy of a box into shared memory: where, what, the barrier that counts its bytes, and what else is said.
+/// Operands of a tensor copy into shared memory: destination, source, the mbarrier that counts its
+/// bytes, optional modifiers.
 fn box_load(rank: Rank, multicast: Multicast, hint: Hint) -> Vec<Slot> {
     let mut slots = vec![
         Slot::read("dstMem", Kind::Opaque(U32)),
@@ -212,19 +214,19 @@ instructions! {
     Ld { cache: LoadCache = LoadCache::ALL, vector: Vector = Vector::ALL, ty: Type = MEMORY } ["ld.global" cache vector ty]
         if vector.count() * ty.bits() <= 128;
         [Slot::write("d", elements(vector.count(), ty)), Slot::at("a", GLOBAL, vector.count() * ty.bytes())]; BASE;
-        "Data Movement and Conversion Instructions: ld", "Reads global memory; 8 bits are extended, with their sign where they have one.";
+        "Data Movement and Conversion Instructions: ld", "Reads global memory; 8 bits are extended, with the sign for signed types.";
     LdReadOnly { cache: ReadOnly = ReadOnly::ALL, vector: Vector = Vector::ALL, ty: Type = MEMORY } ["ld.global" cache vector ty]
         if vector.count() * ty.bits() <= 128;
         [Slot::write("d", elements(vector.count(), ty)), Slot::at("a", GLOBAL, vector.count() * ty.bytes())];
         Needs::when(cache == ReadOnly::NoAllocate, Needs::from(7, 4, 80), BASE);
-        "Data Movement and Conversion Instructions: ld.global.nc", "Reads global memory that nobody writes while the kernel runs.";
+        "Data Movement and Conversion Instructions: ld.global.nc", "Reads global memory that is not written while the kernel runs.";
     LdShared { vector: Vector = Vector::ALL, ty: Type = MEMORY } ["ld.shared" vector ty] if vector.count() * ty.bits() <= 128;
         [Slot::write("d", elements(vector.count(), ty)), Slot::at("a", SHARED, vector.count() * ty.bytes())]; BASE;
         "Data Movement and Conversion Instructions: ld", "Reads shared memory.";
     LdOrdered { order: Ordering = [Ordering::Relaxed, Ordering::Acquire], scope: Scope = Scope::ALL, space: Space = [GLOBAL, SHARED],
         ty: Type = [B32, U32, S32, F32, B64, U64] } ["ld" order scope space ty];
         [d(ty), Slot::at("a", space, ty.bytes())]; scope_needs(scope);
-        "Data Movement and Conversion Instructions: ld", "Reads what other threads write at the same time; `acquire` sees what they wrote before.";
+        "Data Movement and Conversion Instructions: ld", "Reads memory that other threads write concurrently; `acquire` synchronises with their earlier writes.";
     St { cache: StoreCache = StoreCache::ALL, vector: Vector = Vector::ALL, ty: Type = MEMORY } ["st.global" cache vector ty]
         if vector.count() * ty.bits() <= 128;
         [Slot::at("a", GLOBAL, vector.count() * ty.bytes()), Slot::read("b", elements(vector.count(), ty))]; BASE;
@@ -235,19 +237,19 @@ instructions! {
     StOrdered { order: Ordering = [Ordering::Relaxed, Ordering::Release], scope: Scope = Scope::ALL, space: Space = [GLOBAL, SHARED],
         ty: Type = [B32, U32, S32, F32, B64, U64] } ["st" order scope space ty];
         [Slot::at("a", space, ty.bytes()), Slot::register("b", ty)]; scope_needs(scope);
-        "Data Movement and Conversion Instructions: st", "Writes what other threads read at the same time; `release` shows them what was written before.";
+        "Data Movement and Conversion Instructions: st", "Writes memory that other threads read concurrently; `release` publishes earlier writes.";
     CvtaToGlobal {} ["cvta.to.global.u64"]; [d(U64), Slot::register("a", U64)]; BASE;
-        "Data Movement and Conversion Instructions: cvta", "The global address of a pointer that a kernel was given.";
+        "Data Movement and Conversion Instructions: cvta", "Converts a generic pointer argument to a global address.";
     CvtaParam {} ["cvta.param.u64"]; [d(U64), Slot::register("a", U64)]; Needs::from(7, 7, 80);
-        "Data Movement and Conversion Instructions: cvta", "The generic address of a parameter, which a tensor's map is named by.";
+        "Data Movement and Conversion Instructions: cvta", "Converts the address of a parameter to a generic one, as used for tensor maps.";
     PrefetchGlobal { level: Level = Level::ALL } ["prefetch.global" level]; [Slot::read("a", Kind::Opaque(U64))]; BASE;
         "Data Movement and Conversion Instructions: prefetch", "Brings a line into a cache; it never affects results.";
     PrefetchTensorMap {} ["prefetch.tensormap"]; [Slot::read("a", Kind::Opaque(U64))]; HOPPER_8;
-        "Data Movement and Conversion Instructions: prefetch", "Brings a tensor's map into its cache.";
+        "Data Movement and Conversion Instructions: prefetch", "Brings a tensor map into its cache.";
     CreatePolicyFirst {} ["createpolicy.fractional.L2::evict_first.b64"]; [d(U64), Slot::read("fraction", Kind::Fraction)]; Needs::from(7, 4, 80);
-        "Data Movement and Conversion Instructions: createpolicy", "The policy that lets lines leave the second cache first.";
+        "Data Movement and Conversion Instructions: createpolicy", "The L2 policy evict-first.";
     CreatePolicyLast {} ["createpolicy.fractional.L2::evict_last.b64"]; [d(U64), Slot::read("fraction", Kind::Fraction)]; Needs::from(7, 4, 80);
-        "Data Movement and Conversion Instructions: createpolicy", "The policy that keeps lines in the second cache.";
+        "Data Movement and Conversion Instructions: createpolicy", "The L2 policy evict-last.";
     CvtInt { sat: Sat = Sat::ALL, to: Type = ALL_INTEGERS, from: Type = ALL_INTEGERS } ["cvt" sat to from]
         if to != from && (sat == Sat::Wrap || narrows(to, from));
         [d(to), Slot::register("a", from)]; BASE;
@@ -258,7 +260,7 @@ instructions! {
     CvtToInt { round: RoundInt = RoundInt::ALL, ftz: Ftz = Ftz::ALL, to: Type = ALL_INTEGERS, from: Type = [F16, F32, F64] }
         ["cvt" round ftz to from] if ftz == Ftz::Keep || from == F32;
         [d(to), Slot::register("a", from)]; BASE;
-        "Data Movement and Conversion Instructions: cvt", "A float as an integer, the nearest that there is; NaN is 0, or for 64 bits the highest bit alone.";
+        "Data Movement and Conversion Instructions: cvt", "A float as an integer, saturated; NaN is 0, or for 64 bits only the highest bit.";
     CvtRoundInt { round: RoundInt = RoundInt::ALL, ftz: Ftz = Ftz::ALL, ty: Type = [F16, F32, F64] } ["cvt" round ftz ty ty]
         if ftz == Ftz::Keep || ty == F32;
         [d(ty), Slot::register("a", ty)]; BASE;
@@ -293,21 +295,21 @@ instructions! {
     Div { ty: Type = INTEGERS } ["div" ty]; [d(ty), a(ty), b(ty)]; BASE;
         "Integer Arithmetic Instructions: div", "The quotient toward zero; by zero it is unspecified.";
     Rem { ty: Type = INTEGERS } ["rem" ty]; [d(ty), a(ty), b(ty)]; BASE;
-        "Integer Arithmetic Instructions: rem", "The rest of the division, with the sign of `a`; by zero it is unspecified.";
+        "Integer Arithmetic Instructions: rem", "The remainder, with the sign of `a`; by zero it is unspecified.";
     Abs { ty: Type = [S16, S32, S64] } ["abs" ty]; [d(ty), a(ty)]; BASE; "Integer Arithmetic Instructions: abs", "The absolute value.";
     Neg { ty: Type = [S16, S32, S64] } ["neg" ty]; [d(ty), a(ty)]; BASE; "Integer Arithmetic Instructions: neg", "The negative.";
     Min { ty: Type = INTEGERS } ["min" ty]; [d(ty), a(ty), b(ty)]; BASE; "Integer Arithmetic Instructions: min", "The lesser.";
     Max { ty: Type = INTEGERS } ["max" ty]; [d(ty), a(ty), b(ty)]; BASE; "Integer Arithmetic Instructions: max", "The greater.";
-    Popc { ty: Type = WORDS } ["popc" ty]; [d(U32), a(ty)]; BASE; "Integer Arithmetic Instructions: popc", "How many bits are set.";
-    Clz { ty: Type = WORDS } ["clz" ty]; [d(U32), a(ty)]; BASE; "Integer Arithmetic Instructions: clz", "How many bits are clear above the highest set one.";
+    Popc { ty: Type = WORDS } ["popc" ty]; [d(U32), a(ty)]; BASE; "Integer Arithmetic Instructions: popc", "The number of set bits.";
+    Clz { ty: Type = WORDS } ["clz" ty]; [d(U32), a(ty)]; BASE; "Integer Arithmetic Instructions: clz", "The number of leading zeros.";
     Brev { ty: Type = WORDS } ["brev" ty]; [d(ty), a(ty)]; BASE; "Integer Arithmetic Instructions: brev", "The bits in reverse.";
     Bfe { ty: Type = [U32, U64, S32, S64] } ["bfe" ty]; [d(ty), a(ty), b(U32), c(U32)]; BASE;
-        "Integer Arithmetic Instructions: bfe", "The `c` bits of `a` from bit `b` on, extended.";
+        "Integer Arithmetic Instructions: bfe", "The `c` bits of `a` starting at bit `b`, extended.";
     Bfi { ty: Type = WORDS } ["bfi" ty]; [d(ty), a(ty), b(ty), c(U32), Slot::value("d", U32)]; BASE;
-        "Integer Arithmetic Instructions: bfi", "`b` with the low bits of `a` in its place of that length from bit `c` on.";
+        "Integer Arithmetic Instructions: bfi", "`b` with the bit field starting at bit `c` replaced by the low bits of `a`.";
     Dp4a { at: Type = [U32, S32], bt: Type = [U32, S32] } ["dp4a" at bt];
         [d(if at == S32 || bt == S32 { S32 } else { U32 }), a(at), b(bt), c(if at == S32 || bt == S32 { S32 } else { U32 })]; BASE;
-        "Integer Arithmetic Instructions: dp4a", "The sum of the products of four bytes each, plus `c`.";
+        "Integer Arithmetic Instructions: dp4a", "The dot product of four bytes each, plus `c`.";
     And { ty: Type = LOGIC } ["and" ty]; [d(ty), a(ty), b(ty)]; BASE; "Logic and Shift Instructions: and", "Bitwise and.";
     Or { ty: Type = LOGIC } ["or" ty]; [d(ty), a(ty), b(ty)]; BASE; "Logic and Shift Instructions: or", "Bitwise or.";
     Xor { ty: Type = LOGIC } ["xor" ty]; [d(ty), a(ty), b(ty)]; BASE; "Logic and Shift Instructions: xor", "Bitwise exclusive or.";
@@ -384,23 +386,23 @@ instructions! {
         [d(ty), a(ty), b(ty), Slot::register("c", Pred)]; BASE; "Comparison and Selection Instructions: selp", "`c ? a : b`";
 
     // Control.
-    Bra {} ["bra"]; [Slot::read("tgt", Kind::Label)]; BASE; "Control Flow Instructions: bra", "Goes on at the label.";
+    Bra {} ["bra"]; [Slot::read("tgt", Kind::Label)]; BASE; "Control Flow Instructions: bra", "Branches to the label.";
     BraUniform {} ["bra.uni"]; [Slot::read("tgt", Kind::Label)]; BASE; "Control Flow Instructions: bra",
-        "Goes on at the label, with all threads of the warp that are here.";
+        "Branches to the label; uniform for the active threads of the warp.";
     Ret {} ["ret"]; []; BASE; "Control Flow Instructions: ret", "Ends the thread.";
     Exit {} ["exit"]; []; BASE; "Control Flow Instructions: exit", "Ends the thread.";
     Trap {} ["trap"]; []; BASE; "Miscellaneous Instructions: trap", "Ends the launch with an error.";
 
     // Threads of a block.
     BarSync {} ["bar.sync"]; [Slot::read("a", Kind::Number(0, 15, 1)), Slot::read("b", Kind::Number(32, 1024, 32)).optional()]; BASE;
-        "Parallel Synchronization and Communication Instructions: bar", "Waits until all threads of the block, or so many, are at the barrier.";
+        "Parallel Synchronization and Communication Instructions: bar", "Waits until all threads of the block, or `b` of them, are at the barrier.";
     BarArrive {} ["bar.arrive"]; [Slot::read("a", Kind::Number(0, 15, 1)), Slot::read("b", Kind::Number(32, 1024, 32))]; BASE;
-        "Parallel Synchronization and Communication Instructions: bar", "Is counted at the barrier without waiting.";
+        "Parallel Synchronization and Communication Instructions: bar", "Arrives at the barrier without waiting.";
     BarAny {} ["bar.red.or.pred"];
         [d(Pred), Slot::read("a", Kind::Number(0, 15, 1)), Slot::read("b", Kind::Number(32, 1024, 32)), Slot::register("c", Pred)]; BASE;
         "Parallel Synchronization and Communication Instructions: bar", "Waits as `bar.sync` does; does `c` hold in any of the threads there?";
     BarWarp {} ["bar.warp.sync"]; [FULL]; BASE;
-        "Parallel Synchronization and Communication Instructions: bar.warp.sync", "Waits for the lanes of the mask, and sees what they wrote.";
+        "Parallel Synchronization and Communication Instructions: bar.warp.sync", "Waits for the lanes of the mask, and orders memory among them.";
     Fence { kind: Fence = Fence::ALL, scope: Scope = Scope::ALL } ["fence" kind scope]; []; scope_needs(scope);
         "Parallel Synchronization and Communication Instructions: fence", "Orders this thread's accesses for threads of the scope.";
     Shfl { mode: Shuffle = Shuffle::ALL } ["shfl.sync" mode ".b32"]; [d(B32), Slot::register("a", B32), b(U32), c(U32), FULL]; BASE;
@@ -413,7 +415,7 @@ instructions! {
     Ballot {} ["vote.sync.ballot.b32"]; [d(U32), Slot::register("a", Pred), FULL]; BASE;
         "Parallel Synchronization and Communication Instructions: vote.sync", "The lanes that have the predicate.";
     ActiveMask {} ["activemask.b32"]; [d(U32)]; BASE;
-        "Parallel Synchronization and Communication Instructions: activemask", "The lanes that are here.";
+        "Parallel Synchronization and Communication Instructions: activemask", "The mask of active lanes.";
     Redux { op: Redux = Redux::ALL, ty: Type = [U32, S32, B32] } ["redux.sync" op ty]
         if matches!(op, Redux::And | Redux::Or | Redux::Xor) == (ty == B32);
         [d(if ty == B32 { U32 } else { ty }), Slot::register("a", if ty == B32 { U32 } else { ty }), FULL]; BASE;
@@ -423,40 +425,40 @@ instructions! {
     Atom { order: Ordering = Ordering::ALL, scope: Scope = Scope::ALL, space: Space = [GLOBAL, SHARED], op: Atomic = Atomic::ALL,
         ty: Type = [U32, S32, B32, F32, U64, S64, B64, F64] } ["atom" order scope space op ty] if atomic(op, ty);
         [d(ty), Slot::at("a", space, ty.bytes()), b(ty)]; scope_needs(scope);
-        "Parallel Synchronization and Communication Instructions: atom", "Updates memory as one step, and gives what was there.";
+        "Parallel Synchronization and Communication Instructions: atom", "Updates memory atomically, and returns the old value.";
     Cas { order: Ordering = Ordering::ALL, scope: Scope = Scope::ALL, space: Space = [GLOBAL, SHARED], ty: Type = WORDS }
         ["atom" order scope space ".cas" ty];
         [d(ty), Slot::at("a", space, ty.bytes()), b(ty), c(ty)]; scope_needs(scope);
-        "Parallel Synchronization and Communication Instructions: atom", "Writes `c` where `b` is, and gives what was there.";
+        "Parallel Synchronization and Communication Instructions: atom", "Compare-and-swap: writes `c` if the old value is `b`; returns the old value.";
     Red { order: Ordering = [Ordering::Relaxed, Ordering::Release], scope: Scope = Scope::ALL, space: Space = [GLOBAL, SHARED],
         op: Atomic = Atomic::ALL, ty: Type = [U32, S32, B32, F32, U64, S64, B64, F64] } ["red" order scope space op ty]
         if atomic(op, ty) && op != Atomic::Exchange;
         [Slot::at("a", space, ty.bytes()), b(ty)]; scope_needs(scope);
-        "Parallel Synchronization and Communication Instructions: red", "Updates memory as one step.";
+        "Parallel Synchronization and Communication Instructions: red", "Updates memory atomically.";
 
-    // Copies behind the threads' back, and matrices.
+    // Asynchronous copies, and warp matrices.
     CpAsync { prefetch: Prefetch = Prefetch::ALL } ["cp.async.ca.shared.global" prefetch];
         [Slot::read("dst", Kind::Sized(SHARED, 2)), Slot::read("src", Kind::Sized(GLOBAL, 2)), Slot::read("cp-size", Kind::OneOf(&[4, 8, 16])),
             Slot::read("src-size", Kind::AtMost(2)).optional()];
         Needs::when(prefetch == Prefetch::Default, BASE, Needs::from(7, 4, 80));
-        "Data Movement and Conversion Instructions: cp.async", "Copies bytes from global to shared memory; those beyond `src-size` become 0.";
+        "Data Movement and Conversion Instructions: cp.async", "Copies bytes from global to shared memory; bytes past `src-size` become 0.";
     CpAsyncGlobal { prefetch: Prefetch = Prefetch::ALL } ["cp.async.cg.shared.global" prefetch];
         [Slot::read("dst", Kind::Sized(SHARED, 2)), Slot::read("src", Kind::Sized(GLOBAL, 2)), Slot::read("cp-size", Kind::OneOf(&[16])),
             Slot::read("src-size", Kind::AtMost(2)).optional()];
         Needs::when(prefetch == Prefetch::Default, BASE, Needs::from(7, 4, 80));
-        "Data Movement and Conversion Instructions: cp.async", "The same past the first cache, 16 bytes at a time.";
+        "Data Movement and Conversion Instructions: cp.async", "The same bypassing L1, 16 bytes at a time.";
     CpCommit {} ["cp.async.commit_group"]; []; BASE;
-        "Data Movement and Conversion Instructions: cp.async.commit_group", "The thread's copies since the last group are a group.";
+        "Data Movement and Conversion Instructions: cp.async.commit_group", "Commits the thread's copies since the last group as a group.";
     CpWait {} ["cp.async.wait_group"]; [Slot::read("N", Kind::Number(0, 255, 1))]; BASE;
-        "Data Movement and Conversion Instructions: cp.async.wait_group", "Waits until at most the last N groups of the thread are under way.";
+        "Data Movement and Conversion Instructions: cp.async.wait_group", "Waits until at most the last N groups of the thread are pending.";
     CpWaitAll {} ["cp.async.wait_all"]; []; BASE;
         "Data Movement and Conversion Instructions: cp.async.wait_group", "Waits for all copies of the thread.";
     LdMatrix { count: Matrices = Matrices::ALL, trans: Trans = Trans::ALL } ["ldmatrix.sync.aligned.m8n8" count trans ".shared.b16"];
         [Slot::write("r", Kind::Fragment(count.count(), U32)), Slot::at("p", SHARED, 16)]; BASE;
-        "Warp Level Matrix Instructions: ldmatrix", "8x8 matrices of 16 bits from rows whose addresses the lanes give, 8 lanes for each.";
+        "Warp Level Matrix Instructions: ldmatrix", "Loads 8x8 matrices of 16 bits; lanes supply row addresses, 8 lanes for each matrix.";
     StMatrix { count: Matrices = Matrices::ALL, trans: Trans = Trans::ALL } ["stmatrix.sync.aligned.m8n8" count trans ".shared.b16"];
         [Slot::at("p", SHARED, 16), Slot::read("r", Kind::Fragment(count.count(), U32))]; HOPPER;
-        "Warp Level Matrix Instructions: stmatrix", "8x8 matrices to rows whose addresses the lanes give.";
+        "Warp Level Matrix Instructions: stmatrix", "Stores 8x8 matrices; lanes supply row addresses.";
     Mma { kind: Mma = Mma::ALL } ["mma.sync.aligned" kind];
         [Slot::write("d", Kind::Fragment(kind.shape().d_registers(), kind.shape().d_type())),
             Slot::read("a", Kind::Fragment(kind.shape().a_registers(), U32)),
@@ -464,29 +466,29 @@ instructions! {
             Slot::read("c", Kind::Fragment(kind.shape().d_registers(), kind.shape().d_type()))]; BASE;
         "Warp Level Matrix Instructions: mma", "D = A B + C over fragments that the lanes of a warp hold.";
 
-    // Hopper: barriers in shared memory, copies of boxes, products of four warps.
+    // Hopper: mbarriers, tensor copies, warpgroup matmuls.
     BarrierInit {} ["mbarrier.init.shared.b64"]; [Slot::at("addr", SHARED, 8), Slot::value("count", U32)]; BASE;
-        "Parallel Synchronization and Communication Instructions: mbarrier.init", "A barrier in shared memory that expects so many arrivals.";
+        "Parallel Synchronization and Communication Instructions: mbarrier.init", "Initialises an mbarrier that expects `count` arrivals.";
     BarrierInvalidate {} ["mbarrier.inval.shared.b64"]; [Slot::at("addr", SHARED, 8)]; BASE;
-        "Parallel Synchronization and Communication Instructions: mbarrier.inval", "Ends a barrier, so that its memory can be used again.";
+        "Parallel Synchronization and Communication Instructions: mbarrier.inval", "Invalidates an mbarrier, so that its memory can be reused.";
     BarrierArrive {} ["mbarrier.arrive.shared.b64"]; [Slot::write("state", Kind::Register(U64)), Slot::at("addr", SHARED, 8)]; BASE;
-        "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Arrives; gives the phase that it arrived in.";
+        "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Arrives; returns the phase.";
     BarrierArriveExpect {} ["mbarrier.arrive.expect_tx.shared.b64"];
         [Slot::write("state", Kind::Sunk(U64)), Slot::at("addr", SHARED, 8), Slot::value("tx-count", U32)]; HOPPER_8;
-        "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Expects so many more bytes, then arrives.";
+        "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Adds expected bytes, then arrives.";
     BarrierExpect {} ["mbarrier.expect_tx.relaxed.cta.shared.b64"]; [Slot::at("addr", SHARED, 8), Slot::value("tx-count", U32)]; HOPPER_8;
-        "Parallel Synchronization and Communication Instructions: mbarrier.expect_tx", "Expects so many more bytes.";
+        "Parallel Synchronization and Communication Instructions: mbarrier.expect_tx", "Adds expected bytes.";
     BarrierArriveRemote {} ["mbarrier.arrive.release.cluster.shared::cluster.b64"];
         [Slot::write("state", Kind::Nothing), Slot::read("addr", Kind::Opaque(U32))]; HOPPER_8;
-        "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Arrives at a barrier of any block of the cluster; no phase is given.";
+        "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Arrives at an mbarrier of any block of the cluster; returns no phase.";
     BarrierTryWait {} ["mbarrier.try_wait.parity.shared.b64"]; [d(Pred), Slot::at("addr", SHARED, 8), Slot::read("phaseParity", Kind::Flag(U32))]; HOPPER;
-        "Parallel Synchronization and Communication Instructions: mbarrier.try_wait", "Waits for a while: is the phase of this parity over?";
+        "Parallel Synchronization and Communication Instructions: mbarrier.try_wait", "Waits for a limited time: is the phase of this parity complete?";
     BarrierTestWait {} ["mbarrier.test_wait.parity.shared.b64"]; [d(Pred), Slot::at("addr", SHARED, 8), Slot::read("phaseParity", Kind::Flag(U32))]; Needs::from(7, 1, 80);
-        "Parallel Synchronization and Communication Instructions: mbarrier.test_wait", "Is the phase of this parity over?";
+        "Parallel Synchronization and Communication Instructions: mbarrier.test_wait", "Is the phase of this parity complete?";
     FenceBarrierInit {} ["fence.mbarrier_init.release.cluster"]; []; HOPPER_8;
-        "Parallel Synchronization and Communication Instructions: fence", "Shows barriers that were made to the cluster.";
+        "Parallel Synchronization and Communication Instructions: fence", "Makes initialised mbarriers visible to the cluster.";
     FenceProxy {} ["fence.proxy.async"]; []; HOPPER_8;
-        "Parallel Synchronization and Communication Instructions: fence", "Orders accesses of threads before those of `wgmma` and copies of boxes.";
+        "Parallel Synchronization and Communication Instructions: fence", "Proxy fence: orders accesses of threads before `wgmma` and bulk copies.";
     FenceProxyShared { place: Cluster = Cluster::ALL } ["fence.proxy.async" place]; []; HOPPER_8;
         "Parallel Synchronization and Communication Instructions: fence", "The same for shared memory alone.";
     BoxLoad { rank: Rank = ranks(), multicast: Multicast = Multicast::ALL, hint: Hint = Hint::ALL }
@@ -506,15 +508,15 @@ instructions! {
         [Slot::read("dstMem", Kind::Opaque(U64)), Slot::read("srcMem", Kind::Opaque(U32)), Slot::read("size", Kind::Bytes16)]; HOPPER_8;
         "Data Movement and Conversion Instructions: cp.async.bulk", "Copies bytes from shared to global memory.";
     BulkCommit {} ["cp.async.bulk.commit_group"]; []; HOPPER_8;
-        "Data Movement and Conversion Instructions: cp.async.bulk.commit_group", "The thread's stores of boxes since the last group are a group.";
+        "Data Movement and Conversion Instructions: cp.async.bulk.commit_group", "Commits the thread's bulk stores since the last group as a group.";
     BulkWait { read: Read = Read::ALL } ["cp.async.bulk.wait_group" read]; [Slot::read("N", Kind::Number(0, 255, 1))]; HOPPER_8;
-        "Data Movement and Conversion Instructions: cp.async.bulk.wait_group", "Waits until at most the last N groups are under way.";
+        "Data Movement and Conversion Instructions: cp.async.bulk.wait_group", "Waits until at most the last N groups are pending.";
     WgmmaFence {} ["wgmma.fence.sync.aligned"]; []; WGMMA;
-        "Asynchronous Warpgroup Level Matrix Instructions: wgmma.fence", "Orders accesses to registers before the products that follow.";
+        "Asynchronous Warpgroup Level Matrix Instructions: wgmma.fence", "Orders register accesses before the following `wgmma`.";
     WgmmaCommit {} ["wgmma.commit_group.sync.aligned"]; []; WGMMA;
-        "Asynchronous Warpgroup Level Matrix Instructions: wgmma.commit_group", "The products since the last group are a group.";
+        "Asynchronous Warpgroup Level Matrix Instructions: wgmma.commit_group", "Commits the `wgmma` since the last group as a group.";
     WgmmaWait {} ["wgmma.wait_group.sync.aligned"]; [Slot::read("N", Kind::Number(0, 7, 1))]; WGMMA;
-        "Asynchronous Warpgroup Level Matrix Instructions: wgmma.wait_group", "Waits until at most the last N groups are under way.";
+        "Asynchronous Warpgroup Level Matrix Instructions: wgmma.wait_group", "Waits until at most the last N groups are pending.";
     Wgmma { columns: Columns = columns(), kind: Wgmma = Wgmma::ALL }
         ["wgmma.mma_async.sync.aligned.m64n" columns (kind.depth()) kind] if has_columns(columns, kind);
         wgmma(columns, kind, false); WGMMA;
@@ -525,21 +527,21 @@ instructions! {
         "Asynchronous Warpgroup Level Matrix Instructions: wgmma.mma_async", "The same with A from registers.";
     SetMaxReg { action: MaxReg = MaxReg::ALL } ["setmaxnreg" action ".sync.aligned.u32"]; [Slot::read("imm-reg-count", Kind::Number(24, 256, 8))];
         Needs { version: Version(8, 0), processors: Processors::Alone(&[90, 100, 120]) };
-        "Miscellaneous Instructions: setmaxnreg", "How many registers the threads of this warp have from here on.";
+        "Miscellaneous Instructions: setmaxnreg", "Sets the number of registers per thread of this warp.";
     ClusterArrive {} ["barrier.cluster.arrive.release.aligned"]; []; HOPPER_8;
-        "Parallel Synchronization and Communication Instructions: barrier.cluster", "Is counted at the cluster's barrier.";
+        "Parallel Synchronization and Communication Instructions: barrier.cluster", "Arrives at the cluster's barrier.";
     ClusterWait {} ["barrier.cluster.wait.acquire.aligned"]; []; HOPPER_8;
         "Parallel Synchronization and Communication Instructions: barrier.cluster", "Waits for all threads of the cluster.";
     MapShared {} ["mapa.shared::cluster.u32"]; [d(U32), Slot::register("a", U32), b(U32)]; HOPPER;
-        "Data Movement and Conversion Instructions: mapa", "The address in another block of the cluster of what is at `a` here.";
+        "Data Movement and Conversion Instructions: mapa", "The address in another block of the cluster that corresponds to `a`.";
     GridWait {} ["griddepcontrol.wait"]; []; HOPPER;
-        "Miscellaneous Instructions: griddepcontrol", "Waits for the launches that this one depends on.";
+        "Miscellaneous Instructions: griddepcontrol", "Waits for prerequisite launches.";
     GridLaunch {} ["griddepcontrol.launch_dependents"]; []; HOPPER;
-        "Miscellaneous Instructions: griddepcontrol", "Lets the next launch begin.";
+        "Miscellaneous Instructions: griddepcontrol", "Allows dependent launches to begin.";
 }
 
 impl Op {
-    /// The legal opcodes of a text; several where operands decide.
+    /// The legal opcodes with this text; several if operands distinguish them.
     pub fn named(text: &str) -> &'static [Op] {
         static NAMES: OnceLock<HashMap<String, Vec<Op>>> = OnceLock::new();
         let names = NAMES.get_or_init(|| {
@@ -557,7 +559,7 @@ impl Op {
         Op::named(&self.text()).contains(&self)
     }
 
-    /// Does control never go on behind it (where it is not guarded)?
+    /// Does control never continue after it (if unguarded)?
     pub fn ends(self) -> bool {
         matches!(self, Op::Bra {} | Op::BraUniform {} | Op::Ret {} | Op::Exit {} | Op::Trap {})
     }

@@ -1,10 +1,10 @@
-//! Operands: what an instruction is given, and what a row of the table says that it takes.
+//! Operands of instructions, and the operand kinds that rows of the table declare.
 
 use std::fmt;
 
 use super::words::{Space, Type};
 
-/// A register of a kernel, by its place in `Kernel::registers`.
+/// A register of a kernel, by its index in `Kernel::registers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reg(pub u32);
 
@@ -15,7 +15,7 @@ pub enum Operand {
     Reg(Reg),
     /// `%x|%p`: two results; either may be missing.
     Pair(Option<Reg>, Option<Reg>),
-    /// An integer. One that does not fit in 63 bits is written as the negative number of the same bits.
+    /// An integer. A value of 2^63 or more is stored as the negative number with the same bits.
     Int(i64),
     /// `0f3F800000`: the bits of an `f32`.
     F32(u32),
@@ -33,47 +33,47 @@ pub enum Operand {
     Tensor(Reg, Vec<Reg>),
     /// The target of a branch.
     Label(String),
-    /// `_`: a result that nobody needs.
+    /// `_`: an unused result.
     Sink,
 }
 
-/// What an address counts from.
+/// Base of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Base {
-    /// A register.
+    /// A register that holds an address.
     Reg(Reg),
     /// A parameter or shared variable.
     Symbol(String),
 }
 
-/// A place in memory.
+/// A memory operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// What it counts from.
+    /// Register or symbol.
     pub base: Base,
     /// Distance in bytes.
     pub offset: i32,
 }
 
-/// Which axis of a block or grid.
+/// Suffixes of the axes of a block or grid.
 const AXES: [&str; 3] = [".x", ".y", ".z"];
 
-/// Registers that the processor sets (PTX ISA, "Special Registers"). Those of three axes carry theirs: 0, 1 or 2.
+/// Special registers (PTX ISA, "Special Registers"). The field is the axis: 0, 1 or 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Special {
-    /// A thread's place in its block.
+    /// Index of the thread in its block.
     Tid(u8),
     /// Extents of a block.
     Ntid(u8),
-    /// A block's place in the grid.
+    /// Index of the block in the grid.
     Ctaid(u8),
     /// Extents of the grid.
     Nctaid(u8),
-    /// A cluster's place in the grid of clusters.
+    /// Index of the cluster in the grid of clusters.
     Clusterid(u8),
-    /// Number of a thread in its warp.
+    /// Index of the thread in its warp.
     Laneid,
-    /// Number of a warp in its block; only a hint, as the language has it.
+    /// Index of the warp in its block; only a hint according to the PTX ISA.
     Warpid,
     /// The bits of the lanes below this one.
     LanemaskLt,
@@ -85,20 +85,20 @@ pub enum Special {
     LanemaskGe,
     /// The bits of the lanes above.
     LanemaskGt,
-    /// Bytes of shared memory that the launch adds.
+    /// Bytes of dynamic shared memory.
     DynamicSmemSize,
-    /// A block's number in its cluster.
+    /// Rank of the block in its cluster.
     ClusterCtarank,
     /// Blocks of a cluster.
     ClusterNctarank,
-    /// Number of the multiprocessor.
+    /// Index of the multiprocessor.
     Smid,
-    /// Cycles that have passed.
+    /// A cycle counter.
     Clock64,
 }
 
 impl Special {
-    /// All of them.
+    /// All special registers, with every axis.
     pub fn all() -> Vec<Special> {
         let axes: [fn(u8) -> Special; 5] =
             [Special::Tid, Special::Ntid, Special::Ctaid, Special::Nctaid, Special::Clusterid];
@@ -120,12 +120,12 @@ impl Special {
         all
     }
 
-    /// The type that it is read as.
+    /// The type of its value.
     pub fn ty(self) -> Type {
         if self == Special::Clock64 { Type::U64 } else { Type::U32 }
     }
 
-    /// Does it belong to clusters, which `sm_90` has?
+    /// Is it specific to clusters, which need `sm_90`?
     pub fn is_of_cluster(self) -> bool {
         matches!(self, Special::Clusterid(_) | Special::ClusterCtarank | Special::ClusterNctarank)
     }
@@ -162,7 +162,7 @@ impl fmt::Display for Special {
     }
 }
 
-/// Names of registers that the language keeps for itself; those of kernels must differ.
+/// Reserved register names, which kernels must not declare.
 pub const RESERVED: &[&str] = &[
     "%tid",
     "%ntid",
@@ -204,69 +204,72 @@ pub const RESERVED: &[&str] = &[
 /// Is an operand read, written, or both?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Read.
+    /// Only read.
     Use,
-    /// Written.
+    /// Only written.
     Def,
     /// Read, then written.
     Both,
 }
 
-/// What an operand can be.
+/// The operand kinds of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A register that takes the type.
+    /// A register compatible with the type.
     Register(Type),
     /// Such a register, or `_`.
     Sunk(Type),
-    /// A register or a number.
+    /// A register or an immediate.
     Value(Type),
-    /// What `mov` reads: a register, a number, a special register, or the address of a variable.
+    /// The source of `mov`: a register, an immediate, a special register, or the address of a
+    /// variable.
     Source(Type),
     /// A register of the type, or 0 or 1.
     Flag(Type),
     /// A number of bytes: a register, or a multiple of 16.
     Bytes16,
-    /// A number of bytes: a register, or at most the number that another operand (its place) is.
+    /// A number of bytes: a register, or an immediate that is at most the operand at this index.
     AtMost(usize),
     /// The bits of an `f32` above 0, at most 1.
     Fraction,
-    /// `_` alone.
+    /// Only `_`.
     Nothing,
-    /// So many registers in braces, all declared alike.
+    /// This many registers in braces, all of the same declared type.
     Vector(u32, Type),
-    /// So many registers in braces, a warp's share of a matrix; of exactly the type's kind.
+    /// This many registers in braces, a lane's fragment of a matrix; declared with exactly the
+    /// type's register type.
     Fragment(u32, Type),
     /// A register of the type, and a predicate: `%x|%p`.
     Pair(Type),
     /// The same, where `_` may stand for the register.
     SunkPair(Type),
-    /// A place in memory, with the bytes that are accessed there, which must be a multiple of their number.
+    /// A memory operand: state space, bytes accessed; the address must be a multiple of that
+    /// number.
     Address(Space, u32),
-    /// A place in memory of which a number among the operands (its place) says how many bytes are accessed.
+    /// A memory operand whose size in bytes is the immediate operand at this index.
     Sized(Space, usize),
-    /// An address in the memory of any block of the cluster, or of a tensor's map: 64 bits that are not followed.
+    /// An address in any block of the cluster, or of a tensor map: not checked further.
     Opaque(Type),
-    /// A box of a tensor with so many coordinates.
+    /// A box of a tensor with this many coordinates.
     Tensor(u8),
-    /// A number from one to another, a multiple of the third.
+    /// An immediate: minimum, maximum, and a number that must divide it.
     Number(i64, i64, i64),
-    /// One of some numbers.
+    /// An immediate out of a list.
     OneOf(&'static [i64]),
     /// The target of a branch.
     Label,
 }
 
-/// What a row of the table says of an operand.
+/// Declaration of an operand in a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Its name in the language's description.
+    /// Its name in the PTX ISA.
     pub name: &'static str,
-    /// Read or written?
+    /// How the instruction accesses it.
     pub role: Role,
-    /// What it can be.
+    /// Which operands are allowed.
     pub kind: Kind,
-    /// May it be left out, with everything behind it?
+    /// May it be omitted, with all operands after it?
     pub optional: bool,
 }
 
@@ -275,12 +278,12 @@ impl Slot {
         Slot { name, role, kind, optional: false }
     }
 
-    /// The result.
+    /// The result, a register of type `ty`.
     pub const fn out(ty: Type) -> Slot {
         Slot::new("d", Role::Def, Kind::Register(ty))
     }
 
-    /// A register or number that is read.
+    /// A register or immediate that is read.
     pub const fn value(name: &'static str, ty: Type) -> Slot {
         Slot::new(name, Role::Use, Kind::Value(ty))
     }
@@ -290,27 +293,27 @@ impl Slot {
         Slot::new(name, Role::Use, Kind::Register(ty))
     }
 
-    /// Something that is read.
+    /// An operand that is read.
     pub const fn read(name: &'static str, kind: Kind) -> Slot {
         Slot::new(name, Role::Use, kind)
     }
 
-    /// Something that is written.
+    /// An operand that is written.
     pub const fn write(name: &'static str, kind: Kind) -> Slot {
         Slot::new(name, Role::Def, kind)
     }
 
-    /// Something that is read and written.
+    /// An operand that is read and written.
     pub const fn update(name: &'static str, kind: Kind) -> Slot {
         Slot::new(name, Role::Both, kind)
     }
 
-    /// A place in memory.
+    /// A memory operand.
     pub const fn at(name: &'static str, space: Space, bytes: u32) -> Slot {
         Slot::new(name, Role::Use, Kind::Address(space, bytes))
     }
 
-    /// The same, not required.
+    /// The same, optional.
     pub const fn optional(self) -> Slot {
         Slot { optional: true, ..self }
     }

@@ -1,25 +1,26 @@
-//! Swizzles: how 16-byte parts of rows change places in shared memory, so that columns of a tile lie in different banks.
+//! Swizzles: permutations of the 16-byte chunks of rows in shared memory, which avoid bank
+//! conflicts of column accesses.
 //!
-//! In: an address. Out: where a byte goes. What this must not know: who copies, what a tile is.
+//! In: an unswizzled address. Out: the swizzled one. Must not know: copies, tiles.
 
-/// A swizzle.
+/// A swizzle mode of `CUtensorMapSwizzle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swizzle {
-    /// None.
+    /// No permutation.
     None,
-    /// Among the parts of 32 bytes.
+    /// Permutes chunks within 32 bytes.
     Bytes32,
-    /// Among the parts of 64 bytes.
+    /// Permutes chunks within 64 bytes.
     Bytes64,
-    /// Among the parts of 128 bytes.
+    /// Permutes chunks within 128 bytes.
     Bytes128,
 }
 
 impl Swizzle {
-    /// All of them; the place is the number that the driver gives it (`CUtensorMapSwizzle`).
+    /// All modes, indexed by the driver's value (`CUtensorMapSwizzle`).
     pub const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
 
-    /// The number that the driver gives it (`CUtensorMapSwizzle`).
+    /// The driver's value (`CUtensorMapSwizzle`).
     pub const fn code(self) -> u8 {
         match self {
             Swizzle::None => 0,
@@ -29,13 +30,13 @@ impl Swizzle {
         }
     }
 
-    /// Where a byte goes: address bits from 4 on are combined with those from 7 on.
+    /// The swizzled address: bits 4 and up are combined (`xor`) with bits 7 and up.
     pub fn apply(self, address: u64) -> u64 {
         let mask = (1 << self.code()) - 1;
         address ^ (address >> 7 & mask) << 4
     }
 
-    /// Bytes that a row of a box has at most; 0 for no limit.
+    /// Maximum length of a box row in bytes; 0 for no limit.
     pub fn span(self) -> u64 {
         match self {
             Swizzle::None => 0,
@@ -54,7 +55,7 @@ mod tests {
     fn numbers_are_places() {
         for (n, swizzle) in Swizzle::ALL.into_iter().enumerate() {
             assert_eq!(usize::from(swizzle.code()), n);
-            // Eight rows of a pattern change places among 2 to the power of its number.
+            // In eight rows, chunk 0 moves to 2^n positions, where n is the driver's value.
             let places: Vec<u64> = (0..8).map(|row| swizzle.apply(row * 128) % 128 / 16).collect();
             assert_eq!(places.iter().max(), Some(&((1 << n) - 1)), "{places:?}");
         }

@@ -1,26 +1,25 @@
-//! What a row of the table of instructions says, and what is made of it.
+//! The macro behind the table of instructions.
 //!
-//! A row: name of the member of `Op`, the words that it carries and which of them it can have, the text that they make in
-//! order, a condition on words that do not go together, operands, what it needs, where the language's description
-//! (PTX ISA) has it, what it does. From the rows are made the enum, its texts, and the list of all legal opcodes:
-//! what is not in the list is not an instruction.
+//! A row: the variant of `Op`, its modifiers with their legal values, the opcode text composed of
+//! them in order, a condition that excludes illegal combinations, operands, requirements, section
+//! in the PTX ISA, meaning. From the rows come the enum, the opcode texts, and the list of all
+//! legal opcodes; anything else is not an instruction.
 
-/// Declares the instructions.
 macro_rules! instructions {
     ($($variant:ident { $($field:ident: $fty:ty = $list:expr),* } [$($part:tt)+] $(if $legal:expr)?;
         $operands:expr; $needs:expr; $section:literal, $meaning:literal;)*) => {
-        /// An instruction with its words, but without operands.
+        /// An opcode with its modifiers, without operands.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Op {
             $(
                 #[doc = $meaning]
                 #[doc = concat!("(", $section, ")")]
-                $variant { $(#[allow(missing_docs, reason = "a word of the opcode, whose type says what it is")] $field: $fty),* },
+                $variant { $(#[allow(missing_docs, reason = "a modifier of the opcode, described by its type")] $field: $fty),* },
             )*
         }
 
         impl Op {
-            /// The opcode as it is written.
+            /// The opcode as text.
             pub fn text(self) -> String {
                 let mut out = String::new();
                 match self {
@@ -29,31 +28,31 @@ macro_rules! instructions {
                 out
             }
 
-            /// What its operands are.
+            /// Declarations of its operands.
             pub fn slots(self) -> Vec<Slot> {
                 match self {
                     $(Op::$variant { $($field),* } => { $(let _ = $field;)* $operands.into() })*
                 }
             }
 
-            /// What a module must state for it.
+            /// The version and processors that it requires.
             pub fn needs(self) -> Needs {
                 match self {
                     $(Op::$variant { $($field),* } => { $(let _ = $field;)* $needs })*
                 }
             }
 
-            /// Its section in the language's description.
+            /// Its section in the PTX ISA.
             pub fn section(self) -> &'static str {
                 match self { $(Op::$variant { .. } => $section),* }
             }
 
-            /// What it does.
+            /// One-sentence description.
             pub fn meaning(self) -> &'static str {
                 match self { $(Op::$variant { .. } => $meaning),* }
             }
 
-            /// Every legal opcode.
+            /// Every legal opcode, with all combinations of modifiers.
             pub fn all() -> &'static [Op] {
                 static ALL: std::sync::OnceLock<Vec<Op>> = std::sync::OnceLock::new();
                 ALL.get_or_init(|| {

@@ -1,8 +1,10 @@
-//! Versions of the language and processors: what `.version` and `.target` say, and what an instruction asks of them.
+//! PTX versions and processors: the values of `.version` and `.target`, and the requirements of
+//! instructions.
 //!
-//! PTX for `sm_80` runs on every later processor. What is for `sm_90a` runs on compute capability 9.0 alone: the letter admits
-//! instructions of one generation (`wgmma`). The driver refuses a `.version` that is newer than itself, so a module should
-//! state the least that serves ([`super::Module::lowest`]).
+//! PTX for `sm_80` runs on every later processor. PTX for `sm_90a` runs only on compute capability
+//! 9.0: the letter enables instructions of one generation (`wgmma`). The driver rejects a
+//! `.version` newer than itself, so a module should use the lowest sufficient one
+//! ([`super::Module::lowest`]).
 
 use std::fmt;
 
@@ -21,21 +23,21 @@ impl fmt::Display for Version {
 pub struct Target {
     /// Compute capability without its point.
     pub sm: u16,
-    /// Is it for this generation alone?
+    /// Is it generation-specific (suffix `a`)?
     pub alone: bool,
 }
 
 impl Target {
-    /// Ampere: what all kernels are written for that do not say more.
+    /// Ampere: the default target of kernels.
     pub const SM_80: Target = Target { sm: 80, alone: false };
-    /// Hopper, in what all later processors have too.
+    /// Hopper, without generation-specific instructions.
     pub const SM_90: Target = Target { sm: 90, alone: false };
-    /// Hopper with `wgmma`.
+    /// Hopper with generation-specific instructions (`wgmma`).
     pub const SM_90A: Target = Target { sm: 90, alone: true };
-    /// Blackwell of data centres.
+    /// Data-centre Blackwell.
     pub const SM_100: Target = Target { sm: 100, alone: false };
 
-    /// Processors with the first version of the language that names them (PTX ISA, "Release Notes").
+    /// Processors with the first PTX version that supports them (PTX ISA, "Release Notes").
     pub const KNOWN: &'static [(Target, Version)] = &[
         (Target::SM_80, Version(7, 0)),
         (Target { sm: 86, alone: false }, Version(7, 1)),
@@ -49,7 +51,7 @@ impl Target {
         (Target { sm: 120, alone: true }, Version(8, 7)),
     ];
 
-    /// The first version that names it, if it is known.
+    /// The first PTX version that supports it, if known.
     pub fn version(self) -> Option<Version> {
         Target::KNOWN.iter().find(|(target, _)| *target == self).map(|(_, version)| *version)
     }
@@ -66,39 +68,39 @@ impl fmt::Display for Target {
     }
 }
 
-/// Which processors have an instruction.
+/// The processors that support an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processors {
-    /// All from a compute capability on.
+    /// This compute capability and all later ones.
     From(u16),
-    /// Those of some generations, which a module names with the letter.
+    /// Only these generations, with suffix `a`.
     Alone(&'static [u16]),
 }
 
-/// What an instruction asks of a module's head.
+/// Requirements of an instruction on a module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// The first version of the language that has it.
+    /// The first PTX version that has it.
     pub version: Version,
-    /// Who has it.
+    /// The processors that support it.
     pub processors: Processors,
 }
 
 impl Needs {
-    /// What every module has here: PTX 7.0 for `sm_80`.
+    /// The baseline: PTX 7.0 for `sm_80`.
     pub const BASE: Needs = Needs::from(7, 0, 80);
 
-    /// Version and compute capability.
+    /// Requires a version and a compute capability.
     pub const fn from(major: u8, minor: u8, sm: u16) -> Needs {
         Needs { version: Version(major, minor), processors: Processors::From(sm) }
     }
 
-    /// The one if the condition holds, else the other.
+    /// `then` if the condition holds, else `otherwise`.
     pub const fn when(condition: bool, then: Needs, otherwise: Needs) -> Needs {
         if condition { then } else { otherwise }
     }
 
-    /// Does a processor have it?
+    /// Does a processor support it?
     pub fn runs_on(self, target: Target) -> bool {
         match self.processors {
             Processors::From(sm) => target.sm >= sm,
@@ -106,7 +108,7 @@ impl Needs {
         }
     }
 
-    /// The least processor that has it.
+    /// The lowest processor that supports it.
     pub fn least(self) -> Target {
         let known = Target::KNOWN.iter().map(|(target, _)| *target);
         known.filter(|target| self.runs_on(*target)).min().unwrap_or(Target::SM_80)

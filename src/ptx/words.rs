@@ -1,13 +1,13 @@
-//! The words that opcodes are made of: types, state spaces, roundings, and all other modifiers.
+//! The modifiers that opcodes are made of: types, state spaces, rounding modes and others.
 //!
-//! Each is an enum whose members know how they are written; a member without text is what an opcode does when it does
-//! not say. What words may stand together, the table in `op` says.
+//! Each is an enum whose variants know their text; a variant without text is the default. The table
+//! in `op` defines legal combinations.
 
 use std::fmt;
 
-/// A part of an opcode.
+/// A modifier of an opcode.
 pub trait Word {
-    /// Writes it, with the dot before it.
+    /// Writes it, with a leading dot.
     fn put(&self, out: &mut String);
 }
 
@@ -17,7 +17,7 @@ impl Word for str {
     }
 }
 
-/// Declares enums of words: for each member its text.
+/// Declares enums of modifiers: each variant with its text.
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($(#[$mdoc:meta])* $member:ident $text:literal),* $(,)? })*) => { $(
         $(#[$doc])*
@@ -25,10 +25,10 @@ macro_rules! words {
         pub enum $name { $($(#[$mdoc])* #[doc = concat!("`", $text, "`")] $member),* }
 
         impl $name {
-            /// All of them.
+            /// All variants, in the order of declaration.
             pub const ALL: &'static [$name] = &[$($name::$member),*];
 
-            /// How it is written.
+            /// The text in an opcode.
             pub const fn text(self) -> &'static str {
                 match self { $($name::$member => $text),* }
             }
@@ -57,41 +57,42 @@ words! {
         S8 ".s8", S16 ".s16", S32 ".s32", S64 ".s64",
         F16 ".f16", F16x2 ".f16x2", Bf16 ".bf16", Bf16x2 ".bf16x2", Tf32 ".tf32", F32 ".f32", F64 ".f64",
     }
-    /// What a register is declared as. Integers are bits: their sign is that of the instruction.
+    /// The declared type of a register. Integers are untyped bits: instructions determine the sign.
     RegType { Pred ".pred", B16 ".b16", B32 ".b32", B64 ".b64", F32 ".f32", F64 ".f64" }
-    /// Where an access goes. Each instruction names it: nothing here uses generic addresses.
+    /// The state space of an access, always explicit: generic addresses are not used.
     Space {
         Global ".global", Shared ".shared",
         /// A kernel's parameters.
         Param ".param",
     }
-    /// How a float is rounded.
+    /// Rounding modes of floats.
     Round { Nearest ".rn", Zero ".rz", Down ".rm", Up ".rp" }
-    /// How a float becomes an integer.
+    /// Rounding modes from float to integer.
     RoundInt { Nearest ".rni", Zero ".rzi", Down ".rmi", Up ".rpi" }
-    /// Do subnormal operands and results become zeros of their sign?
+    /// Are subnormal operands and results flushed to zeros of the same sign?
     Ftz { Keep "", Flush ".ftz" }
-    /// Is a result kept within the range of its type (floats: 0 to 1, NaN to 0)?
+    /// Is a result clamped to the range of its type (floats: 0 to 1, NaN to 0)?
     Sat { Wrap "", Clamp ".sat" }
     /// Is a negative result (of `fma`, `cvt`) replaced by 0?
     Relu { No "", Yes ".relu" }
-    /// What `min` and `max` give for one NaN: the other operand, or NaN.
+    /// Result of `min` and `max` if one operand is NaN: the other operand, or NaN.
     Nan { Other "", Nan ".NaN" }
-    /// Which half of a product.
+    /// Half of a product.
     Half { Low ".lo", High ".hi" }
-    /// How many elements one access moves.
+    /// Elements per access.
     Vector { One "", Two ".v2", Four ".v4" }
     /// Cache operators of loads.
     LoadCache {
         Default "", All ".ca", Global ".cg", Streaming ".cs", LastUse ".lu", Volatile ".cv",
     }
-    /// What a load from memory that no thread writes may say besides: what the first cache does with the line.
+    /// Cache operators of `ld.global.nc`: treatment of the line in L1.
     ReadOnly { Default ".nc", All ".nc.ca", Global ".nc.cg", Streaming ".nc.cs", NoAllocate ".nc.L1::no_allocate" }
     /// Cache operators of stores.
     StoreCache { Default "", Back ".wb", Global ".cg", Streaming ".cs", Through ".wt" }
     /// Cache levels.
     Level { L1 ".L1", L2 ".L2" }
-    /// What a comparison asks. For floats each is false if an operand is NaN; those of `Unordered` names are then true.
+    /// Comparisons. For floats they are false if an operand is NaN, except that the `Unordered`
+    /// ones are then true.
     Compare {
         Eq ".eq", Ne ".ne", Lt ".lt", Le ".le", Gt ".gt", Ge ".ge",
         EqUnordered ".equ", NeUnordered ".neu", LtUnordered ".ltu", LeUnordered ".leu", GtUnordered ".gtu",
@@ -101,20 +102,20 @@ words! {
         /// Is either a NaN?
         Unordered ".nan",
     }
-    /// What `testp` asks of a float.
+    /// Properties tested by `testp`.
     Property {
         Finite ".finite", Infinite ".infinite", Number ".number", NotANumber ".notanumber", Normal ".normal",
         Subnormal ".subnormal",
     }
-    /// What a funnel shift does with a distance beyond 31.
+    /// Treatment of shift counts above 31 in a funnel shift.
     Funnel { Clamp ".clamp", Wrap ".wrap" }
-    /// To which lane `shfl` looks.
+    /// Source lanes of `shfl`.
     Shuffle { Up ".up", Down ".down", Butterfly ".bfly", Index ".idx" }
-    /// What a vote asks of the lanes.
+    /// Kinds of votes.
     Vote { All ".all", Any ".any", Uniform ".uni" }
     /// Reductions over lanes.
     Redux { Add ".add", Min ".min", Max ".max", And ".and", Or ".or", Xor ".xor" }
-    /// What an atomic operation does.
+    /// Atomic operations.
     Atomic {
         Add ".add", Min ".min", Max ".max", And ".and", Or ".or", Xor ".xor", Increment ".inc", Decrement ".dec",
         Exchange ".exch",
@@ -123,17 +124,17 @@ words! {
     Ordering {
         Relaxed ".relaxed", Acquire ".acquire", Release ".release", AcquireRelease ".acq_rel",
     }
-    /// Whom a synchronising access is for.
+    /// Scope of a synchronising access.
     Scope { Block ".cta", Cluster ".cluster", Gpu ".gpu", System ".sys" }
     /// Fences.
     Fence { AcquireRelease ".acq_rel", Sequential ".sc" }
-    /// How many 8x8 matrices one access moves.
+    /// Number of 8x8 matrices per access.
     Matrices { One ".x1", Two ".x2", Four ".x4" }
-    /// Are 8x8 matrices transposed on their way?
+    /// Are 8x8 matrices transposed when loaded or stored?
     Trans { No "", Yes ".trans" }
-    /// What is added to `cp.async`: how much of the neighbourhood to bring into the second cache.
+    /// L2 prefetch size of `cp.async`.
     Prefetch { Default "", Bytes64 ".L2::64B", Bytes128 ".L2::128B", Bytes256 ".L2::256B" }
-    /// Shapes and types of `mma.sync`: A in rows, B in columns; the types of D, A, B and C.
+    /// Shapes and types of `mma.sync`: A row-major, B column-major; the types of D, A, B and C.
     Mma {
         F32Bf16K16 ".m16n8k16.row.col.f32.bf16.bf16.f32",
         F32Bf16K8 ".m16n8k8.row.col.f32.bf16.bf16.f32",
@@ -148,25 +149,25 @@ words! {
         S32U8K32 ".m16n8k32.row.col.s32.u8.u8.s32",
         S32S8K16 ".m16n8k16.row.col.s32.s8.s8.s32",
     }
-    /// Types of `wgmma`: those of D, A and B, with the depth of a step in the shape.
+    /// Types of `wgmma` (D, A, B), with the depth of a step in the shape.
     Wgmma {
         F32Bf16 ".f32.bf16.bf16", F32F16 ".f32.f16.f16", F16F16 ".f16.f16.f16",
         F32Tf32 ".f32.tf32.tf32", S32S8 ".s32.s8.s8",
     }
-    /// Whether registers grow or shrink.
+    /// Direction of `setmaxnreg`.
     MaxReg { Increase ".inc", Decrease ".dec" }
-    /// Where a remote barrier or copy lies: in this block, or any block of the cluster.
+    /// State space of a remote barrier or copy: this block, or any block of the cluster.
     Cluster { Block ".shared::cta", Cluster ".shared::cluster" }
-    /// Is a copy sent to several blocks of the cluster?
+    /// Is a copy multicast to several blocks of the cluster?
     Multicast { One "", Many ".multicast::cluster" }
     /// Does an access carry a cache policy?
     Hint { None "", Policy ".L2::cache_hint" }
-    /// Is only the reading of sources waited for?
+    /// Does a wait only cover the reading of sources?
     Read { All "", Source ".read" }
 }
 
 impl Type {
-    /// Size in bits. A predicate has none in memory.
+    /// Size in bits; 1 for a predicate, which cannot be in memory.
     pub const fn bits(self) -> u32 {
         match self {
             Type::Pred => 1,
@@ -182,18 +183,19 @@ impl Type {
         self.bits().div_ceil(8)
     }
 
-    /// Is it an integer with a sign?
+    /// Is it a signed integer?
     pub const fn is_signed(self) -> bool {
         matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }
 
-    /// Is it an integer with or without a sign?
+    /// Is it a signed or unsigned integer?
     pub const fn is_integer(self) -> bool {
         self.is_signed() || matches!(self, Type::U8 | Type::U16 | Type::U32 | Type::U64)
     }
 
-    /// May an operand of this type be a register of that one? Bits go with everything of their size, floats otherwise with
-    /// themselves (PTX ISA, "Operand Type Checking"); 8 bits have no registers and lie in the low end of a wider one.
+    /// May an operand of this type be a register of type `register`? Bit types match everything of
+    /// their size, floats only themselves (PTX ISA, "Operand Type Checking"); 8-bit values are in
+    /// the low bits of a wider register.
     pub const fn takes(self, register: RegType) -> bool {
         match self {
             Type::Pred => matches!(register, RegType::Pred),
@@ -218,7 +220,7 @@ impl RegType {
         }
     }
 
-    /// The register that holds a value of a type.
+    /// The register type for values of a type.
     pub const fn of(ty: Type) -> RegType {
         match ty {
             Type::Pred => RegType::Pred,
@@ -234,7 +236,7 @@ impl RegType {
 }
 
 impl Vector {
-    /// How many elements.
+    /// 1, 2 or 4.
     pub const fn count(self) -> u32 {
         match self {
             Vector::One => 1,
@@ -245,7 +247,7 @@ impl Vector {
 }
 
 impl Matrices {
-    /// How many matrices, and registers.
+    /// Number of matrices, and of registers.
     pub const fn count(self) -> u32 {
         match self {
             Matrices::One => 1,
@@ -255,21 +257,21 @@ impl Matrices {
     }
 }
 
-/// The shape of an `mma.sync`: what its fragments hold.
+/// The shape of an `mma.sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmaShape {
-    /// Rows of B, columns of A.
+    /// Columns of A, rows of B.
     pub k: u32,
-    /// Elements of D and C.
+    /// Element type of D and C.
     pub d: Type,
-    /// Elements of A.
+    /// Element type of A.
     pub a: Type,
-    /// Elements of B.
+    /// Element type of B.
     pub b: Type,
 }
 
 impl Mma {
-    /// Its shape; all are of 16 rows and 8 columns.
+    /// Its shape; all have 16 rows and 8 columns.
     pub const fn shape(self) -> MmaShape {
         let (k, d, a, b) = match self {
             Mma::F32Bf16K16 => (16, Type::F32, Type::Bf16, Type::Bf16),
@@ -314,7 +316,7 @@ impl MmaShape {
     }
 }
 
-/// The columns of a `wgmma`: 8 to 256, a multiple of 8 (of 16 beyond 32 for integers).
+/// The columns of a `wgmma`: 8 to 256, a multiple of 8 (for integers above 32, of 16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Columns(pub u16);
 
@@ -325,7 +327,7 @@ impl Word for Columns {
 }
 
 impl Wgmma {
-    /// The depth of one step.
+    /// The depth of one instruction.
     pub const fn k(self) -> u32 {
         match self {
             Wgmma::F32Bf16 | Wgmma::F32F16 | Wgmma::F16F16 => 16,
@@ -334,7 +336,7 @@ impl Wgmma {
         }
     }
 
-    /// The depth, as it stands in a shape.
+    /// The depth, as text in a shape.
     pub const fn depth(self) -> &'static str {
         match self.k() {
             16 => "k16",
@@ -343,7 +345,7 @@ impl Wgmma {
         }
     }
 
-    /// The type of a register of D, and how many there are for so many columns.
+    /// The type of D's registers, and their number for a number of columns.
     pub const fn d(self, columns: Columns) -> (Type, u32) {
         match self {
             Wgmma::F16F16 => (Type::F16x2, columns.0 as u32 / 4),
@@ -352,18 +354,18 @@ impl Wgmma {
         }
     }
 
-    /// May an operand lie transposed in shared memory?
+    /// May an operand be transposed in shared memory?
     pub const fn has_transposes(self) -> bool {
         matches!(self, Wgmma::F32Bf16 | Wgmma::F32F16 | Wgmma::F16F16)
     }
 
-    /// May operands be negated? Integers not.
+    /// May operands be negated? Not for integers.
     pub const fn has_scales(self) -> bool {
         !matches!(self, Wgmma::S32S8)
     }
 }
 
-/// Number of dimensions of a tensor that is copied by its map, 1 to 5.
+/// Rank of a tensor in a tensor copy, 1 to 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rank(pub u8);
 

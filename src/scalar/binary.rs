@@ -1,14 +1,14 @@
-//! Operations on two elements, a row each: all that the compiler knows of them but how they are computed.
+//! Operations on two elements, one row each: everything but their code generation.
 //!
-//! In: nothing. Out: [`BinaryOp`] and its rows, from which come the names in programs and dumps, the types that an operation
-//! takes, its reference results, and the operation reference. The columns of a row:
+//! In: nothing. Out: [`BinaryOp`] and its rows, which define the names in programs and dumps, the
+//! operand types, the reference results, and the operation reference. The columns of a row:
 //!
 //! * variant and name in dumps;
-//! * how programs write it ([`Written`]): by an operator, or as a call, if that has another name than the operation;
-//! * does it take numbers, integers or truth values ([`Takes`])?
+//! * its syntax ([`Written`]): an operator, or a call, possibly of another name;
+//! * does it accept numbers, integers or booleans ([`Takes`])?
 //! * does `x op y` have the same bits as `y op x` ([`Order`])?
-//! * the result for floats, and for integers or truth values;
-//! * what it gives, in a line.
+//! * the result for floats, and for integers or booleans;
+//! * its meaning, in one line.
 
 use std::fmt;
 
@@ -19,11 +19,8 @@ use crate::table::Family;
 /// The elements that an operation is defined for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
-    /// Floats and integers.
     Numbers,
-    /// Integers.
     Integers,
-    /// `bool`.
     Truth,
 }
 
@@ -32,11 +29,12 @@ enum Takes {
 enum Order {
     /// No bit of a result depends on it.
     Free,
-    /// It does. (Of `max` and `min` it decides between zeros of different signs, and between NaNs.)
+    /// It does. (For `max` and `min` it selects between zeros of different signs, and between
+    /// NaNs.)
     Fixed,
 }
 
-/// What a row says, except for the operation itself.
+/// A row, without the operation itself.
 struct Row {
     name: &'static str,
     written: Written,
@@ -85,8 +83,9 @@ rows! {
         "the product; integers wrap";
     Div "div" Operator("/") Numbers Fixed |x, y| x / y, divide,
         "the quotient; integers round down, and a zero divisor gives 0";
-    /// Of floats it is exact, rounded once, and a zero has the divisor's sign too; what is finite by an infinite divisor is
-    /// itself, or that infinity where the signs differ; by 0, or of an infinity, it is NaN. An integer zero divisor gives 0.
+    /// For floats it is exact, rounded once, and a zero also has the divisor's sign; a finite
+    /// number by an infinite divisor is itself, or that infinity if the signs differ; by 0, or of
+    /// an infinity, it is NaN. An integer zero divisor gives 0.
     Rem "rem" Operator("%") Numbers Fixed remainder, integer_remainder,
         "the remainder with the sign of the divisor";
     Pow "pow" CallOf("pow") Numbers Fixed f64::powf, power,
@@ -105,20 +104,20 @@ rows! {
         "the bits that either has";
     BitXor "bitwise_xor" CallOf("bitwise_xor") Integers Free nothing, |x, y| x ^ y,
         "the bits that one of both has";
-    /// All bits are gone where the number is as large as the type has bits, or negative.
+    /// The result is 0 if the count is negative or at least the bit width.
     ShiftLeft "left_shift" CallOf("left_shift") Integers Fixed nothing, shifted_left,
         "x with its bits shifted left by y, zeros coming in";
-    /// The sign is in all bits where the number is as large as the type has bits, or negative.
+    /// All bits are the sign bit if the count is negative or at least the bit width.
     ShiftRight "right_shift" CallOf("right_shift") Integers Fixed nothing, shifted_right,
         "x with its bits shifted right by y, the sign coming in";
 }
 
-/// What is not defined for floats.
+/// Placeholder: not defined for floats.
 fn nothing(_: f64, _: f64) -> f64 {
     f64::NAN
 }
 
-/// As of a type of any number of bits: those that do not fit are dropped when the result is wrapped.
+/// As if of unlimited width: excess bits are dropped when the result is wrapped.
 fn shifted_left(x: i64, y: i64) -> i64 {
     u32::try_from(y).ok().and_then(|n| x.checked_shl(n)).unwrap_or(0)
 }
@@ -131,12 +130,12 @@ fn truth(x: bool) -> f64 {
     f64::from(u8::from(x))
 }
 
-/// Maximum that keeps a NaN.
+/// Maximum that propagates NaN.
 fn max_nan(x: f64, y: f64) -> f64 {
     if x.is_nan() || x > y { x } else { y }
 }
 
-/// Minimum that keeps a NaN.
+/// Minimum that propagates NaN.
 fn min_nan(x: f64, y: f64) -> f64 {
     if x.is_nan() || x < y { x } else { y }
 }
@@ -167,7 +166,7 @@ fn integer_remainder(x: i64, y: i64) -> i64 {
     if r != 0 && (r < 0) != (y < 0) { r.wrapping_add(y) } else { r }
 }
 
-/// By repeated squaring, for exponents of any size; a negative one counts as 0.
+/// By repeated squaring, for exponents of any size; a negative exponent is treated as 0.
 fn power(x: i64, y: i64) -> i64 {
     let (mut result, mut base, mut rest) = (1i64, x, y.max(0));
     while rest > 0 {
@@ -191,12 +190,12 @@ impl BinaryOp {
         BinaryOp::ALL.iter().copied().find(|op| op.name() == name)
     }
 
-    /// The operator that programs write it with, if it is one.
+    /// The operator in programs, if it has one.
     pub fn symbol(self) -> Option<&'static str> {
         self.row().written.symbol()
     }
 
-    /// The name that programs call it by, if it is a call.
+    /// The name in calls, if it is written as a call.
     pub fn call(self) -> Option<&'static str> {
         match self.row().written {
             Written::CallOf(name) => Some(name),
@@ -204,7 +203,7 @@ impl BinaryOp {
         }
     }
 
-    /// Does it combine truth values, and nothing else?
+    /// Is it only defined for booleans?
     pub fn is_logical(self) -> bool {
         self.row().takes == Takes::Truth
     }
@@ -218,22 +217,23 @@ impl BinaryOp {
         }
     }
 
-    /// Is it defined for integers alone?
+    /// Is it only defined for integers?
     pub fn is_of_bits(self) -> bool {
         self.row().takes == Takes::Integers
     }
 
-    /// The result for floats, computed in `f64`. `and` and `or` take anything but 0 as true.
+    /// The result for floats, computed in `f64`. `and` and `or` treat anything but 0 as true.
     pub fn eval_f64(self, x: f64, y: f64) -> f64 {
         (self.row().float)(x, y)
     }
 
-    /// The result for `f32`s: the `f64` result, rounded, which for `+ - * /` is the IEEE 754 `f32` result.
+    /// The result for `f32`s: the `f64` result, rounded, which for `+ - * /` is the IEEE 754 `f32`
+    /// result.
     pub fn eval_f32(self, x: f32, y: f32) -> f32 {
         self.eval_f64(f64::from(x), f64::from(y)) as f32
     }
 
-    /// The result for integers (before wrapping to the element type) or truth values.
+    /// The result for integers (before wrapping to the element type) or booleans.
     pub fn eval_int(self, x: i64, y: i64) -> i64 {
         (self.row().int)(x, y)
     }

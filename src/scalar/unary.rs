@@ -1,18 +1,20 @@
-//! Operations on one element, a row each: all that the compiler knows of them but how they are computed.
+//! Operations on one element, one row each: everything but their code generation.
 //!
-//! In: nothing. Out: [`UnaryOp`] and its rows, from which come the names in programs and dumps, the types that an operation
-//! takes, its reference result, the bounds of the interpreter's error analysis, and the operation reference. How a function is
-//! computed stands in `vector/functions/NAME.vec`; so a new function is a row here and a file there.
+//! In: nothing. Out: [`UnaryOp`] and its rows, which define the names in programs and dumps, the
+//! operand types, the reference results, the bounds of the interpreter's error analysis, and the
+//! operation reference. Functions are implemented in `vector/functions/NAME.vec`; so a new function
+//! is a row here and a file there.
 //!
 //! The columns of a row:
 //!
 //! * variant and name, the same in programs, graph IR, tile IR and as a file of vector IR;
-//! * how programs write it ([`Written`]);
-//! * how floats are computed: by an `instruction` of every machine, or by a `function` of vector IR;
+//! * its syntax ([`Written`]);
+//! * how floats are computed: by an `instruction` of every machine, or by a `function` of vector
+//!   IR;
 //! * how a result changes with its element ([`Change`]);
-//! * is a result `-inf` for some element ([`Bottom`]; NaN is no matter);
-//! * the result for a float, and for an integer or truth value ([`Integers`]);
-//! * what it gives, in a line.
+//! * can the result be `-inf` ([`Bottom`]; NaN does not count)?
+//! * the result for a float, and for an integer or boolean ([`Integers`]);
+//! * its meaning, in one line.
 
 use std::fmt;
 
@@ -32,45 +34,44 @@ enum By {
 /// Can a result be `-inf`?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bottom {
-    /// For no element.
     Never,
-    /// For some.
     Maybe,
 }
 
-/// How a result changes with the element that it is computed of: what an error analysis needs.
+/// How errors of the element propagate to the result, for the error analysis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// By as much as the element at most, and the result is exact.
+    /// At most by as much as the element; the result is exact.
     Exact,
-    /// In steps: it is exact, monotone, and constant between a few points.
+    /// A step function: exact, monotone, and constant between a few points.
     Steps,
-    /// In proportion to the result: an error of the element becomes a relative one.
+    /// In proportion to the result: an absolute error of the element becomes a relative one.
     Exponential,
-    /// Monotonically where the element is above this number; elsewhere nothing is known.
+    /// Monotonic for elements above this number; elsewhere nothing is known.
     Above(f64),
     /// Monotonically.
     Monotone,
-    /// By as much as the element at most; the argument is reduced, which costs absolute precision.
+    /// Monotonic everywhere.
     Periodic,
-    /// By 1.13 times as much as the element at most; the result is the element times a factor that is off by units of 1.
+    /// At most 1.13 times as much as the element; the result is the element times a factor with
+    /// absolute error.
     Gated,
 }
 
 /// The result for integers.
 #[derive(Clone, Copy, Debug)]
 enum Integers {
-    /// It is for floats only.
+    /// Not defined for integers.
     Refused,
-    /// The integer, limited to a range. All back ends compute it from the range.
+    /// The integer clamped to a range, from which all back ends compute it.
     Clamped(i64, i64),
-    /// The integer: it is rounded already.
+    /// The integer itself, which is already rounded.
     Unchanged,
     /// An instruction that each back end has.
     By(fn(i64) -> i64),
 }
 
-/// What a row says, except for the operation itself.
+/// A row, without the operation itself.
 struct Row {
     name: &'static str,
     written: Written,
@@ -143,7 +144,7 @@ rows! {
         "1 / (1 + exp(-x)) for each element";
     Softplus "softplus" Call Function Monotone Never |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), Integers::Refused,
         "log(1 + exp(x)) for each element";
-    // Not `x.max(0.0)`, which would lose a NaN.
+    // Not `x.max(0.0)`, which would drop NaN.
     Relu "relu" Call Function Exact Never |x| if x < 0.0 { 0.0 } else { x }, Integers::Clamped(0, i64::MAX),
         "maximum(x, 0) for each element";
     Gelu "gelu" Call Function Gated Never gelu, Integers::Refused,
@@ -182,7 +183,6 @@ fn silu(x: f64) -> f64 {
     if x == f64::NEG_INFINITY { -0.0 } else { x / (1.0 + (-x).exp()) }
 }
 
-/// The sign.
 fn sign(x: f64) -> f64 {
     if x.abs() > 0.0 { x.signum() } else { x }
 }
@@ -198,22 +198,23 @@ impl UnaryOp {
         UnaryOp::ALL.iter().copied().find(|op| op.name() == name)
     }
 
-    /// Do programs write it as a call of its name?
+    /// Is it written as a call of its name?
     pub fn is_call(self) -> bool {
         self.row().written == Written::Call
     }
 
-    /// The operator that programs write it with, if it is one.
+    /// The operator in programs, if it has one.
     pub fn symbol(self) -> Option<&'static str> {
         self.row().written.symbol()
     }
 
-    /// Is it computed by a function of vector IR, of its name? Else it is an instruction on every machine.
+    /// Is it computed by a function of vector IR, of its name? Else it is an instruction on every
+    /// machine.
     pub fn is_function(self) -> bool {
         self.row().by == By::Function
     }
 
-    /// How its result changes with its element.
+    /// Its error propagation.
     pub fn change(self) -> Change {
         self.row().change
     }
@@ -242,7 +243,7 @@ impl UnaryOp {
         self.eval_f64(f64::from(x)) as f32
     }
 
-    /// The result for an integer or truth value; `None` where the operation is for floats only.
+    /// The result for an integer or boolean; `None` if it is only defined for floats.
     pub fn eval_int(self, x: i64) -> Option<i64> {
         match self.row().int {
             Integers::Refused => None,
@@ -252,7 +253,8 @@ impl UnaryOp {
         }
     }
 
-    /// The range that integers are limited to, where that is all it does to them: a bound that is `None` limits nothing.
+    /// The range that integers are clamped to, if that is its only effect on them; a `None` bound
+    /// is unlimited.
     pub fn integer_range(self) -> Option<[Option<i64>; 2]> {
         match self.row().int {
             Integers::Clamped(low, high) => {

@@ -1,31 +1,32 @@
-//! A block of a kernel over time, as a picture and as text: `attnc run --backend ptx-sim --schedule FILE`.
+//! The schedule of a block over time, as a picture or text:
+//! `attnc run --backend ptx-sim --schedule FILE`.
 //!
-//! Across: cycles of the simulator's model of a multiprocessor. Down: the warps, each with what it does most in a stretch of time;
-//! tensor cores and copies that are under way; the parts of shared memory, being filled, or holding data. In: the timeline of a
-//! block, names of warps. Out: an SVG or text. What this must not know: how a timeline is made.
+//! Horizontally: cycles of the simulator's model of a multiprocessor. Vertically: the warps, each
+//! with its main activity in a time slice; tensor cores and copies in flight; the parts of shared
+//! memory, being filled or holding data. In: the timeline of a block, names of warps. Out: SVG or
+//! text. Must not know: how a timeline is recorded.
 
 use std::fmt::Write as _;
 
 use crate::ptx::sim::{Activity, Interval, Span, Timeline};
 use crate::svg::{self, escape, text};
 
-/// A row of a schedule: its label, and for each stretch of time what is there.
+/// A row of a schedule: its label, and a cell for each time slice.
 struct Row {
     label: String,
     cells: Vec<Cell>,
 }
 
-/// What is in a row in a stretch of time.
+/// The content of a time slice.
 #[derive(Clone, Copy, PartialEq)]
 enum Cell {
     Nothing,
-    /// What a warp does most.
+    /// The main activity of a warp.
     Warp(Activity),
-    /// A part of all that can be: a digit, 1 to 9.
+    /// Utilisation, as a digit from 1 to 9.
     Level(u8),
     /// Shared memory is being filled.
     Fills,
-    /// It holds data.
     Holds,
     /// Both: one part is being filled while another is read.
     Both,
@@ -84,7 +85,7 @@ fn common(a: Interval, b: Interval) -> u64 {
     a.1.min(b.1).saturating_sub(a.0.max(b.0))
 }
 
-/// What a warp does most in each stretch.
+/// The main activity of a warp in each time slice.
 fn most(spans: &[Span], stretches: &[Interval]) -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut first = 0;
@@ -112,12 +113,12 @@ fn level(share: f64) -> Cell {
     if share <= 0.0 { Cell::Nothing } else { Cell::Level((share * 9.0).ceil().clamp(1.0, 9.0) as u8) }
 }
 
-/// Bytes as people write them.
+/// A size in bytes: `512 B`, `4 KiB`.
 fn size(bytes: usize) -> String {
     if bytes >= 1024 && bytes.is_multiple_of(1024) { format!("{} KiB", bytes / 1024) } else { format!("{bytes} B") }
 }
 
-/// What stands above a schedule.
+/// The title of a schedule.
 fn title(t: &Timeline) -> [String; 2] {
     let [x, y, z] = t.block;
     let blocks: u64 = t.grid.iter().map(|n| u64::from(*n)).product();
@@ -141,7 +142,7 @@ fn used(t: &Timeline) -> Vec<Activity> {
     Activity::ALL.into_iter().filter(|what| t.warps.iter().flatten().any(|span| span.what == *what)).collect()
 }
 
-/// Stretches of time of the text.
+/// Time slices of the text.
 const COLUMNS: usize = 96;
 
 /// The schedule as text. `roles` are the names of warps, where they have some.
@@ -163,10 +164,7 @@ pub fn schedule_text(t: &Timeline, roles: &[String]) -> String {
     }
     let legend: Vec<String> = used(t).into_iter().map(|what| format!("{} {}", what.letter(), what.name())).collect();
     let _ = writeln!(out, "\n{}", legend.join(" · "));
-    let _ = writeln!(
-        out,
-        "1 to 9: parts of what is possible, or of the most · shared memory: - is filled, # holds data, + both"
-    );
+    let _ = writeln!(out, "1 to 9: share of the peak · shared memory: - is filled, # holds data, + both");
     out
 }
 
@@ -181,16 +179,16 @@ fn letter(cell: Cell) -> char {
     }
 }
 
-/// Width of the picture, and the edges of the plane in it.
+/// Width of the picture, and the edges of the plot area.
 const WIDTH: f64 = 1200.0;
 const PLANE: (f64, f64) = (190.0, 980.0);
 const TOP: f64 = 66.0;
-/// Height of a row, with what is between.
+/// Height of a row, including spacing.
 const ROW: f64 = 14.0;
-/// Stretches of time of the picture.
+/// Time slices of the picture.
 const FINE: usize = 790;
 
-/// Colours, for light and dark grounds alike but for what is nearly the ground's.
+/// Colours, shared by light and dark mode, except for those close to the background.
 const STYLE: &str = "\
     .arithmetic { fill: #7d8fa9 } .function { fill: #c98a2b } .global { fill: #8c5fb0 } .shared { fill: #4f9fc4 }
     .copy { fill: #3a8f5c } .product { fill: #c0392b } .wait { fill: #d9d9d9 } .wait-a { fill: #cfd6df }
@@ -248,7 +246,7 @@ pub fn schedule_svg(t: &Timeline, roles: &[String]) -> String {
     svg
 }
 
-/// The cells of a row; neighbours that are alike are one.
+/// Draws the cells of a row; equal adjacent cells are merged.
 fn draw(svg: &mut String, t: &Timeline, row: &Row, y: f64) {
     let step = (PLANE.1 - PLANE.0) / FINE as f64;
     let mut n = 0;
@@ -281,7 +279,7 @@ fn draw(svg: &mut String, t: &Timeline, row: &Row, y: f64) {
 /// Cycles below the rows.
 fn axis(svg: &mut String, t: &Timeline, y: f64) {
     let cycles = t.cycles().max(1);
-    // A round number of cycles, some eight of them across.
+    // A round number of cycles, for about eight ticks.
     let rough = cycles as f64 / 8.0;
     let ten = 10f64.powf(rough.max(1.0).log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * ten).find(|n| *n >= rough).unwrap_or(ten).max(1.0);
@@ -295,7 +293,7 @@ fn axis(svg: &mut String, t: &Timeline, y: f64) {
     text(svg, "ink", (f64::midpoint(PLANE.0, PLANE.1), y + 34.0), "middle", "cycles of the model");
 }
 
-/// What colours mean, right of the plane.
+/// The legend, right of the plot area.
 fn key(svg: &mut String, t: &Timeline, has_shared: bool) {
     let mut lines: Vec<(&str, &str)> = used(t).into_iter().map(|what| (class(what), what.name())).collect();
     if has_shared {
@@ -372,7 +370,7 @@ mod tests {
         ] {
             assert!(svg.contains(part), "{part}: {svg}");
         }
-        // A kernel that does nothing has a picture too.
+        // An empty timeline can be drawn too.
         let empty = Timeline {
             time: (5, 5),
             warps: vec![vec![]],

@@ -1,4 +1,4 @@
-//! Blocks, instructions and values, and questions about them.
+//! Blocks, instructions and values, and queries.
 
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 
@@ -6,10 +6,10 @@ use super::{Block, Dialect, Inst, Jumps, Terminator, Value};
 use crate::cfg::{self, Cfg, Flow};
 use crate::source::Loc;
 
-/// Where a value comes from.
+/// The definition of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueDef {
-    /// It is there from the start, beside the blocks: a parameter of a kernel, an index of its grid.
+    /// Defined outside of the blocks: a parameter of a kernel, an index of its grid.
     Param,
     /// The result of an instruction.
     Result(Inst),
@@ -23,31 +23,31 @@ pub(super) struct ValueData<T> {
     pub(super) def: ValueDef,
 }
 
-/// An instruction: operation, operands, result, place.
+/// An instruction: operation, operands, result, location.
 #[derive(Clone, Debug)]
 pub struct InstData<O> {
     /// The operation with its attributes.
     pub op: O,
-    /// The operands.
+    /// Operands, in the order of the operation.
     pub operands: Vec<Value>,
     /// The result, if it has one.
     pub result: Option<Value>,
-    /// Place in the source.
+    /// Source location.
     pub loc: Loc,
-    /// Of an operation that was made of several, the places of its steps, in the operation's order; else empty.
+    /// For an operation fused from several: the locations of its parts, in order; else empty.
     pub parts: Vec<Loc>,
 }
 
-/// A basic block.
+/// A basic block: arguments, instructions, terminator.
 #[derive(Clone, Debug)]
 pub struct BlockData<R> {
     /// Name in the text form; empty for a number.
     pub name: String,
-    /// Its arguments.
+    /// Block arguments; each jump passes one value for each.
     pub args: Vec<Value>,
     /// Its instructions, in order.
     pub insts: Vec<Inst>,
-    /// How it ends.
+    /// The end of the block.
     pub terminator: Terminator<R>,
 }
 
@@ -84,7 +84,7 @@ impl<D: Dialect> Body<D> {
         b
     }
 
-    /// The entry block.
+    /// The entry block: the first of the layout.
     pub fn entry(&self) -> Block {
         self.layout.first().copied().unwrap_or(Block::from_u32(0))
     }
@@ -94,17 +94,17 @@ impl<D: Dialect> Body<D> {
         &self.values[v].ty
     }
 
-    /// Where a value comes from.
+    /// The definition of a value.
     pub fn def(&self, v: Value) -> ValueDef {
         self.values[v].def
     }
 
-    /// The instruction that makes a value, if one does.
+    /// The instruction that defines a value, if any.
     pub fn def_inst(&self, v: Value) -> Option<&InstData<D::Op>> {
         self.definition(v).map(|(_, data)| data)
     }
 
-    /// The number of the instruction that makes a value, and the instruction, if one does.
+    /// The instruction that defines a value, with its id, if any.
     pub fn definition(&self, v: Value) -> Option<(Inst, &InstData<D::Op>)> {
         match self.values[v].def {
             ValueDef::Result(i) => Some((i, &self.insts[i])),
@@ -112,12 +112,12 @@ impl<D: Dialect> Body<D> {
         }
     }
 
-    /// An instruction.
+    /// The data of an instruction.
     pub fn inst(&self, i: Inst) -> &InstData<D::Op> {
         &self.insts[i]
     }
 
-    /// A block.
+    /// The data of a block.
     pub fn block(&self, b: Block) -> &BlockData<D::Roles> {
         &self.blocks[b]
     }
@@ -137,7 +137,7 @@ impl<D: Dialect> Body<D> {
         self.values.is_valid(v)
     }
 
-    /// How many values there are, dead ones included; for dense maps.
+    /// Number of values, dead ones included; for dense maps.
     pub fn value_count(&self) -> usize {
         self.values.len()
     }
@@ -152,7 +152,8 @@ impl<D: Dialect> Body<D> {
         self.names[v] = name.to_string();
     }
 
-    /// Every instruction that stands in a block, in order, with its block; those that an operation holds after it.
+    /// Every instruction in the blocks, in order, with its block; nested instructions follow the
+    /// operation that holds them.
     pub fn insts(&self) -> impl Iterator<Item = (Block, Inst, &InstData<D::Op>)> {
         self.layout.iter().flat_map(move |b| {
             let insts = self.blocks[*b].insts.iter().flat_map(move |i| self.with_inner(*i));
@@ -160,12 +161,13 @@ impl<D: Dialect> Body<D> {
         })
     }
 
-    /// An instruction, and those that it holds.
+    /// An instruction, followed by its nested ones.
     pub fn with_inner(&self, i: Inst) -> impl Iterator<Item = Inst> {
         std::iter::once(i).chain(D::inner(&self.insts[i].op).iter().copied())
     }
 
-    /// Calls `f` on every value that an instruction uses: operands, and what its operation and its result's type name.
+    /// Calls `f` on every value that an instruction uses: operands, and values in its attributes
+    /// and its result's type.
     pub fn for_each_use(&self, i: Inst, mut f: impl FnMut(Value)) {
         let data = &self.insts[i];
         data.operands.iter().for_each(|v| f(*v));
@@ -180,12 +182,12 @@ impl<D: Dialect> Body<D> {
         cfg::predecessors(self)
     }
 
-    /// Blocks so that each comes after those that dominate it; unreachable ones are omitted.
+    /// Blocks in reverse postorder: each comes after its dominators; unreachable ones are omitted.
     pub fn reverse_postorder(&self) -> Vec<Block> {
         cfg::reverse_postorder(self)
     }
 
-    /// Dominators and loops, as they are until jumps change.
+    /// Dominators and loops; valid until jumps change.
     pub fn cfg(&self) -> Cfg<Block> {
         Cfg::new(self)
     }

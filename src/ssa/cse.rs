@@ -1,4 +1,4 @@
-//! Common subexpression elimination: what was computed before is not computed again.
+//! Common subexpression elimination.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -7,20 +7,21 @@ use cranelift_entity::SecondaryMap;
 
 use super::{Block, Body, Dialect, Inst, InstData, Value};
 
-/// What an instruction is found to be.
+/// A simplification found for an instruction.
 pub enum Known<O> {
     /// Another operation, without operands: a literal.
     Literal(O),
-    /// A value that is there already.
+    /// An existing value.
     Value(Value),
 }
 
-/// Merges instructions that are the same: operation, attributes, operands (of a commutative operation in either order) and
-/// type. The earlier one stands in a block that dominates the later one's, or before it in the same block. What reads or
-/// writes what may change stays ([`super::Effects::is_repeatable`]), and what an operation holds stays in it.
+/// Merges instructions that are the same: operation, attributes, operands (of a commutative
+/// operation in either order) and type. The earlier one must dominate the later one. Operations
+/// that read or write mutable state are kept ([`super::Effects::is_repeatable`]), and nested
+/// instructions stay in their operation.
 ///
-/// `group` says of the instruction that makes a value whether it takes part, and with which others: those of its group
-/// alone. Gives how many instructions are gone.
+/// `group` maps a value's instruction to a group: only instructions of the same group are merged,
+/// and those without one not at all. Returns the number of removed instructions.
 pub fn merge_common<D: Dialect>(
     body: &mut Body<D>,
     group: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<u8>,
@@ -28,21 +29,22 @@ pub fn merge_common<D: Dialect>(
     fold_and_merge(body, |_, _, _| None, group)
 }
 
-/// The same, in one walk with folding: `known` says of each instruction, whose operands are those that stay, what it is.
+/// The same, combined with folding in one walk: `known` simplifies each instruction, whose operands
+/// are already replaced.
 pub fn fold_and_merge<D: Dialect>(
     body: &mut Body<D>,
     known: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<Known<D::Op>>,
     group: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<u8>,
 ) -> usize {
     let cfg = body.cfg();
-    // Candidates by a hash of everything but the type; they are then compared. Each has the index of
-    // the one before it with this hash.
+    // Candidates by a hash of everything but the type; equality is then checked. Each links to the
+    // previous one with the same hash.
     let mut last: HashMap<(u64, u8), usize, BuildHasherDefault<Mixer>> = HashMap::default();
     let mut seen: Vec<(Inst, Block, Option<usize>)> = Vec::new();
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut dead: SecondaryMap<Inst, bool> = SecondaryMap::new();
     let mut gone = 0;
-    // Dominators come first, so operands are already those that stay.
+    // Dominators come first, so operands are already replaced.
     for b in cfg.dominator_order() {
         for at in 0..body.block(b).insts.len() {
             let i = body.block(b).insts[at];
@@ -104,7 +106,7 @@ fn same_operands<D: Dialect>(a: &InstData<D::Op>, b: &InstData<D::Op>) -> bool {
     }
 }
 
-/// A number that is the same for instructions that are the same.
+/// A hash that is equal for equal instructions.
 fn digest<D: Dialect>(inst: &InstData<D::Op>) -> u64 {
     let mut h = Mixer::default();
     D::digest(&inst.op, &mut h);
@@ -115,7 +117,7 @@ fn digest<D: Dialect>(inst: &InstData<D::Op>) -> u64 {
     h.finish()
 }
 
-/// A hasher for what nobody chooses to collide: it takes words of 8 bytes, each in a few instructions.
+/// A fast hasher that is not collision-resistant: processes 8 bytes in a few instructions.
 #[derive(Default)]
 struct Mixer(u64);
 

@@ -6,9 +6,9 @@ use cranelift_entity::SecondaryMap;
 
 use super::{Body, Dialect, Terminator, Value, ValueDef};
 
-/// The values that are needed: for operations that write ([`super::Effects::is_kept`]), for conditions of jumps and for
-/// results. An argument of a block needs what every jump to the block gives for it; so one that only feeds itself around a
-/// loop is not needed.
+/// The live values: used by operations that write ([`super::Effects::is_kept`]), by conditions of
+/// jumps and by results. A live block argument makes live what every jump passes for it; so an
+/// argument that only feeds itself around a loop is dead.
 pub fn live<D: Dialect>(body: &Body<D>) -> SecondaryMap<Value, bool> {
     let predecessors = body.predecessors();
     let mut work: Vec<Value> = Vec::new();
@@ -44,8 +44,8 @@ pub fn live<D: Dialect>(body: &Body<D>) -> SecondaryMap<Value, bool> {
     live
 }
 
-/// Removes the instructions and the arguments of blocks that nothing needs, the entry's arguments apart, which are the
-/// body's. Gives how many of each.
+/// Removes dead instructions and dead block arguments (except the entry's). Returns the number of
+/// each.
 pub fn remove_dead<D: Dialect>(body: &mut Body<D>) -> (usize, usize) {
     let live = live(body);
     let removed = Cell::new(0);

@@ -1,59 +1,60 @@
-//! What an IR must define for a body of its operations and types.
+//! The interface of an IR to the shared SSA body.
 
 use std::fmt;
 use std::hash::Hasher;
 
 use super::{Inst, Jumps, Value};
 
-/// What of one kind an operation reads or writes.
+/// State that an operation reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touches {
-    /// Nothing but operands and result.
+    /// Only operands and result.
     Nothing,
-    /// What no call changes: the model's parameters, the types and numbers of the call.
+    /// State that is constant during a call: the model's parameters, the call's types and
+    /// dimensions.
     Parameters,
-    /// What may change while the body runs: memory, taps, what is under way, the end of the run itself.
+    /// State that may change while the body runs: memory, taps, pending operations, termination.
     State,
 }
 
-/// What an operation reads and writes besides operands and result. Passes decide by this what may be merged, moved or
-/// left out.
+/// Effects of an operation besides operands and result. Passes use them to decide what may be
+/// merged, moved or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effects {
-    /// What it reads.
+    /// State that it reads.
     pub reads: Touches,
-    /// What it writes. Whatever writes is kept though nothing uses its result.
+    /// State that it writes. An operation that writes is kept even if its result is unused.
     pub writes: Touches,
-    /// Can it be an error of the call, for some operands? Then it is not executed where the program does not. (Where such an
-    /// error must be reported though nothing uses the result, the operation *writes* state.)
+    /// Can it fail for some operands? Then it must not be executed speculatively. (If the error
+    /// must be reported even if the result is unused, the operation *writes* state.)
     pub fails: bool,
 }
 
 impl Effects {
-    /// Operands alone decide the result.
+    /// Pure: operands determine the result.
     pub const NONE: Effects = Effects { reads: Touches::Nothing, writes: Touches::Nothing, fails: false };
-    /// Operands alone decide the result, or that there is an error.
+    /// Operands determine the result, or failure.
     pub const FAILS: Effects = Effects { fails: true, ..Effects::NONE };
-    /// Reads what no call changes; an index out of range is an error.
+    /// Reads constant state; an index out of range is an error.
     pub const PARAMETERS: Effects = Effects { reads: Touches::Parameters, fails: true, ..Effects::NONE };
-    /// Reads what may change.
+    /// Reads mutable state.
     pub const READS: Effects = Effects { reads: Touches::State, ..Effects::NONE };
-    /// Writes, and does not look at what was there.
+    /// Writes without reading.
     pub const WRITES: Effects = Effects { writes: Touches::State, ..Effects::NONE };
-    /// Reads and writes.
+    /// Reads and writes mutable state.
     pub const BOTH: Effects = Effects { reads: Touches::State, ..Effects::WRITES };
 
-    /// Must the operation stay though nothing uses its result?
+    /// Must the operation be kept even if its result is unused?
     pub fn is_kept(self) -> bool {
         self.writes != Touches::Nothing
     }
 
-    /// Does it give the same for the same operands, however often and wherever it stands?
+    /// Is the result always the same for the same operands, anywhere and any number of times?
     pub fn is_repeatable(self) -> bool {
         self.writes == Touches::Nothing && self.reads != Touches::State
     }
 
-    /// In a word or two, for the reference.
+    /// Short text for the reference.
     pub fn text(self) -> &'static str {
         match (self.reads, self.writes, self.fails) {
             (Touches::Nothing, Touches::Nothing, false) => "none",
@@ -76,26 +77,26 @@ pub trait Dialect: Clone + fmt::Debug {
     type Op: Clone + fmt::Debug + fmt::Display + PartialEq;
     /// The type of a value.
     type Type: Clone + fmt::Debug + fmt::Display + PartialEq;
-    /// How those who run a body part ([`super::Terminator::Roles`]).
+    /// The split of threads into roles ([`super::Terminator::Roles`]).
     type Roles: Clone + fmt::Debug + PartialEq + Jumps;
 
-    /// How the type of a condition is written.
+    /// Text of the type of a condition.
     const CONDITION: &'static str;
 
     /// Is this the type of a condition?
     fn is_condition(ty: &Self::Type) -> bool;
 
-    /// The type that a result must have; `None` where there is none.
+    /// The type of the result; `None` for an operation without one.
     ///
     /// # Errors
-    /// What does not fit, in words that follow the operation's name.
+    /// A type error, as text that follows the operation's name.
     fn result_type(
         op: &Self::Op,
         operands: &[&Self::Type],
         declared: Option<&Self::Type>,
     ) -> Result<Option<Self::Type>, String>;
 
-    /// What an operation reads and writes.
+    /// Effects of an operation.
     fn effects(op: &Self::Op) -> Effects;
 
     /// Name of an operation in the text form.
@@ -107,30 +108,30 @@ pub trait Dialect: Clone + fmt::Debug {
     /// May the two operands be exchanged?
     fn is_commutative(op: &Self::Op) -> bool;
 
-    /// The operation as it is kept, which may be a simpler way of saying the same.
+    /// The canonical form of an operation.
     fn canonical(op: Self::Op, _ty: Option<&Self::Type>) -> Self::Op {
         op
     }
 
-    /// The instructions that an operation holds, which are of the same body and stand in no block.
+    /// The nested instructions of an operation, which belong to the same body but to no block.
     fn inner(_op: &Self::Op) -> &[Inst] {
         &[]
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     fn inner_mut(_op: &mut Self::Op) -> Option<&mut Vec<Inst>> {
         None
     }
 
-    /// Calls `f` on every value that a type names.
+    /// Calls `f` on every value that a type refers to.
     fn for_each_value_of_type(_ty: &Self::Type, _f: &mut dyn FnMut(Value)) {}
 
-    /// The same, to be changed.
+    /// The same, mutable.
     fn for_each_value_of_type_mut(_ty: &mut Self::Type, _f: &mut dyn FnMut(&mut Value)) {}
 
-    /// Calls `f` on every value that an operation's attributes name.
+    /// Calls `f` on every value that an operation's attributes refer to.
     fn for_each_value_of_op(_op: &Self::Op, _f: &mut dyn FnMut(Value)) {}
 
-    /// The same, to be changed.
+    /// The same, mutable.
     fn for_each_value_of_op_mut(_op: &mut Self::Op, _f: &mut dyn FnMut(&mut Value)) {}
 }

@@ -6,7 +6,7 @@ use super::body::ValueData;
 use super::{Block, BlockData, Body, Dialect, Inst, InstData, Terminator, Value, ValueDef};
 use crate::source::Loc;
 
-/// A use of a value: who uses it.
+/// A use of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// An instruction, as its operand number `.1`.
@@ -33,12 +33,13 @@ impl<D: Dialect> Body<D> {
         v
     }
 
-    /// Adds a value that is there from the start, beside the blocks.
+    /// Adds a value defined outside of the blocks.
     pub fn add_param(&mut self, ty: D::Type) -> Value {
         self.values.push(ValueData { ty, def: ValueDef::Param })
     }
 
-    /// Makes an instruction that is in no block yet, its operation as the IR keeps it ([`Dialect::canonical`]).
+    /// Creates an instruction without inserting it; the operation is canonicalised
+    /// ([`Dialect::canonical`]).
     pub fn make_inst(&mut self, op: D::Op, operands: Vec<Value>, ty: Option<D::Type>, loc: Loc) -> Inst {
         let op = D::canonical(op, ty.as_ref());
         let inst = self.insts.push(InstData { op, operands, result: None, loc, parts: Vec::new() });
@@ -49,7 +50,7 @@ impl<D: Dialect> Body<D> {
         inst
     }
 
-    /// Appends an instruction whose type the caller knows; its result (for an operation without one: `None`).
+    /// Appends an instruction of a given type; returns its result, if any.
     pub fn push(
         &mut self,
         block: Block,
@@ -63,10 +64,10 @@ impl<D: Dialect> Body<D> {
         self.insts[inst].result
     }
 
-    /// Appends an instruction, its type computed by the operation's rule.
+    /// Appends an instruction with the type computed by the operation's rule.
     ///
     /// # Errors
-    /// The rule's error about the operands, in words.
+    /// The rule's error message about the operands.
     pub fn append(
         &mut self,
         block: Block,
@@ -80,14 +81,14 @@ impl<D: Dialect> Body<D> {
         Ok(self.push(block, op, operands, ty, loc))
     }
 
-    /// Inserts an instruction made by [`Body::make_inst`] before another one of the block.
+    /// Inserts an instruction created by [`Body::make_inst`] before another one of the block.
     pub fn insert_before(&mut self, block: Block, before: Inst, inst: Inst) {
         let list = &mut self.blocks[block].insts;
         let at = list.iter().position(|i| *i == before).unwrap_or(list.len());
         list.insert(at, inst);
     }
 
-    /// Says where the steps stand of the operation that makes a value.
+    /// Sets the locations of the parts of a value's operation.
     pub fn set_parts(&mut self, v: Value, parts: &[Loc]) {
         if let ValueDef::Result(inst) = self.values[v].def {
             self.insts[inst].parts = parts.to_vec();
@@ -99,17 +100,17 @@ impl<D: Dialect> Body<D> {
         self.values[v].ty = ty;
     }
 
-    /// An instruction, to be changed. Its result's type is the caller's responsibility.
+    /// Mutable access to an instruction. The result's type is the caller's responsibility.
     pub fn inst_mut(&mut self, i: Inst) -> &mut InstData<D::Op> {
         &mut self.insts[i]
     }
 
-    /// A block, to be changed.
+    /// Mutable access to a block.
     pub fn block_mut(&mut self, b: Block) -> &mut BlockData<D::Roles> {
         &mut self.blocks[b]
     }
 
-    /// Sets how a block ends.
+    /// Sets the terminator of a block.
     pub fn terminate(&mut self, b: Block, t: Terminator<D::Roles>) {
         self.blocks[b].terminator = t;
     }
@@ -132,7 +133,8 @@ impl<D: Dialect> Body<D> {
         }
     }
 
-    /// All uses of all values as operands and by terminators, in order of appearance. (Values that types name are not included.)
+    /// All uses of all values as operands and by terminators, in order of appearance. (Uses in
+    /// types are not included.)
     pub fn uses(&self) -> SecondaryMap<Value, Vec<Use>> {
         let mut out: SecondaryMap<Value, Vec<Use>> = SecondaryMap::new();
         for b in &self.layout {
@@ -155,7 +157,8 @@ impl<D: Dialect> Body<D> {
     /// Replaces values where these blocks use them, in types too; chains in `by` are followed.
     pub fn replace_uses_in(&mut self, blocks: &[Block], by: &SecondaryMap<Value, Option<Value>>) {
         let resolve = |v: &mut Value| {
-            // A chain is at most as long as there are values; a cycle would be a pass's mistake and must not hang.
+            // A chain is at most as long as the number of values; a cycle (a bug in a pass) must
+            // not hang.
             for _ in 0..=by.keys().len() {
                 match by[*v] {
                     Some(w) if w != *v => *v = w,
@@ -177,7 +180,7 @@ impl<D: Dialect> Body<D> {
         }
     }
 
-    /// Removes arguments of a block, and what the jumps to it give for them. Nothing may use them any more.
+    /// Removes unused arguments of a block, and the values that jumps pass for them.
     pub fn remove_block_args(&mut self, block: Block, dead: impl Fn(usize) -> bool) {
         let keep = |list: &mut Vec<Value>| {
             let mut at = 0;
@@ -200,7 +203,7 @@ impl<D: Dialect> Body<D> {
     }
 }
 
-/// Changes the values that an instruction uses, those of its result's type among them.
+/// Replaces the values that an instruction uses, including those in its result's type.
 fn replace_in<D: Dialect>(
     data: &mut InstData<D::Op>,
     values: &mut PrimaryMap<Value, ValueData<D::Type>>,

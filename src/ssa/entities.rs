@@ -1,4 +1,4 @@
-//! The entities of a body: small numbers that print as themselves.
+//! Entities of a body: `u32` newtypes that print as `%3` or `^bb1`.
 
 use cranelift_entity::entity_impl;
 

@@ -1,17 +1,18 @@
 //! The SSA body that all IRs share: blocks with arguments, instructions, values, jumps.
 //!
-//! What lives here: [`Body`] with its edits (`edits`), its jumps ([`Terminator`]), what holds of every body's structure
-//! (`verify`), and the passes that need no more of an operation than its [`Effects`] (`cse`, `dce`). What comes in:
-//! a [`Dialect`], which says what operations and types are. What goes out: bodies that graph IR and tile IR build on. What
-//! it must not know: any operation, any type.
+//! Contents: [`Body`] with its edits (`edits`), jumps ([`Terminator`]), structural verification
+//! (`verify`), and passes that only need the [`Effects`] of operations (`cse`, `dce`). In: a
+//! [`Dialect`], which defines operations and types. Out: bodies for all IRs. Must not know: any
+//! operation, any type.
 //!
-//! A body is in control-flow-graph form: a list of blocks, each a list of instructions that ends in a terminator. Blocks
-//! have arguments in place of phi instructions; a jump gives a value for each. An instruction has one result at most.
-//! What an instruction *is* stands apart from the *order* of instructions ([`BlockData::insts`]) and of blocks
-//! ([`Body::layout`]), so that an instruction is moved by moving its number. One that is in no block any more is dead:
-//! nothing points to it, and printing renumbers.
+//! A body is in control-flow-graph form: a list of blocks, each a list of instructions that ends in
+//! a terminator. Blocks have arguments instead of phi instructions; a jump passes a value for each.
+//! An instruction has at most one result. The definition of instructions is separate from their
+//! order ([`BlockData::insts`]) and of blocks ([`Body::layout`]), so that moving an instruction
+//! only moves its id. An instruction in no block is dead: nothing refers to it, and printing
+//! renumbers.
 //!
-//! [`crate::cfg`] computes orders of blocks, dominators and loops; it knows only of jumps.
+//! [`crate::cfg`] computes block orders, dominators and loops from jumps alone.
 
 mod body;
 mod cse;

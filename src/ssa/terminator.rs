@@ -7,21 +7,20 @@ use super::{Block, Value};
 /// A jump to a block with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockCall {
-    /// The target.
+    /// The target block.
     pub block: Block,
     /// Values for the target's arguments.
     pub args: Vec<Value>,
 }
 
-/// What an IR adds to the ways in which a block can end, by the jumps in it.
+/// An IR's additional terminators, seen as a list of jumps.
 pub trait Jumps {
     /// The jumps, in order.
     fn targets(&self) -> Vec<&BlockCall>;
-    /// The jumps, to be changed.
+    /// The jumps, mutable.
     fn targets_mut(&mut self) -> Vec<&mut BlockCall>;
 }
 
-/// Nothing is added.
 impl Jumps for Infallible {
     fn targets(&self) -> Vec<&BlockCall> {
         match *self {}
@@ -32,23 +31,23 @@ impl Jumps for Infallible {
     }
 }
 
-/// How a block ends. `R`: how an IR says that those who run the body part, if it can.
+/// The end of a block. `R`: an IR's terminator that splits threads into roles, if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Terminator<R> {
-    /// Goes on at a block.
+    /// An unconditional jump.
     Br(BlockCall),
-    /// Goes on at the first block if the condition (a truth value) holds, else at the second.
+    /// A conditional branch.
     BrIf {
-        /// The condition.
+        /// The condition, a boolean.
         condition: Value,
-        /// Where it goes if the condition holds.
+        /// Target if the condition holds.
         then: BlockCall,
-        /// Where it goes if not.
+        /// Target if it does not.
         otherwise: BlockCall,
     },
-    /// Leaves the body with its results.
+    /// Returns the results of the body.
     Return(Vec<Value>),
-    /// Those who run the body part, each role with blocks of its own; they do not join again.
+    /// Splits threads into roles, each with its own blocks; they never join again.
     Roles(R),
 }
 
@@ -63,7 +62,7 @@ impl<R: Jumps> Terminator<R> {
         }
     }
 
-    /// The jumps, to be changed.
+    /// The jumps, mutable.
     pub fn targets_mut(&mut self) -> Vec<&mut BlockCall> {
         match self {
             Terminator::Br(c) => vec![c],
@@ -73,7 +72,7 @@ impl<R: Jumps> Terminator<R> {
         }
     }
 
-    /// Calls `f` on every value that is used.
+    /// Calls `f` on every used value.
     pub fn for_each_value(&self, mut f: impl FnMut(Value)) {
         match self {
             Terminator::Br(c) => c.args.iter().for_each(|v| f(*v)),
@@ -86,7 +85,7 @@ impl<R: Jumps> Terminator<R> {
         }
     }
 
-    /// Calls `f` on every value that is used, to be changed.
+    /// Calls `f` on every used value, mutable.
     pub fn for_each_value_mut(&mut self, mut f: impl FnMut(&mut Value)) {
         match self {
             Terminator::Br(c) => c.args.iter_mut().for_each(f),
@@ -99,7 +98,7 @@ impl<R: Jumps> Terminator<R> {
         }
     }
 
-    /// The values that are used.
+    /// The used values.
     pub fn values(&self) -> Vec<Value> {
         let mut out = Vec::new();
         self.for_each_value(|v| out.push(v));

@@ -1,4 +1,4 @@
-//! Bodies of an IR that is made for these tests: numbers, what an extent bounds, instructions that hold others.
+//! Bodies of a toy IR: numbers, bounded extents, nested instructions.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -27,7 +27,7 @@ enum Op {
 enum Type {
     Number,
     Truth,
-    /// As many as the value says.
+    /// An extent bounded by a value.
     Many(Value),
 }
 
@@ -147,7 +147,7 @@ fn complaints(body: &Body<Toy>) -> Vec<(At, String)> {
     found
 }
 
-/// A body whose second instruction holds one that writes many of what the first says.
+/// A body whose second instruction holds a nested write, bounded by the first.
 fn holding() -> (Body<Toy>, Value, Inst, Inst) {
     let mut body = Body::new();
     let b = body.entry();
@@ -178,7 +178,7 @@ fn replacing_reaches_types_operations_and_what_is_held() {
     assert!(matches!(body.inst(hold).op, Op::Hold(_, Some(v)) if v == m_value));
     assert_eq!(body.block(b).terminator.values(), [m_value]);
     assert!(complaints(&body).is_empty());
-    // What nothing needs is removed; what is held counts.
+    // Dead instructions are removed; nested ones count as uses.
     assert_eq!(remove_dead(&mut body), (1, 0));
     assert_eq!(body.insts().count(), 4);
 }
@@ -197,11 +197,11 @@ fn what_is_held_is_in_the_body_and_removed_from_its_holder() {
 fn broken_structures_are_found() {
     type Break = fn(&mut Body<Toy>, Value, Inst, Inst);
     let breaks: [(&str, Break); 7] = [
-        ("instruction 1 is none, or stands elsewhere too", |body, _, many, write| {
+        ("instruction 1 does not exist, or is in two blocks", |body, _, many, write| {
             *Toy::inner_mut(&mut body.inst_mut(Inst::new(3)).op).unwrap() = vec![many, many];
             body.inst_mut(write).operands.clear();
         }),
-        ("instruction 0 is none", |body, _, _, _| {
+        ("instruction 0 does not exist", |body, _, _, _| {
             *Toy::inner_mut(&mut body.inst_mut(Inst::new(3)).op).unwrap() = vec![Inst::new(77)];
         }),
         ("a `hold` in a `hold`", |body, _, many, write| {
@@ -218,7 +218,7 @@ fn broken_structures_are_found() {
             *Toy::inner_mut(&mut body.inst_mut(Inst::new(3)).op).unwrap() = vec![write, many];
         }),
         ("the definition of an extent's bound does not dominate it", |body, n, _, _| {
-            // An argument's extent is defined before its block is entered.
+            // An argument's extent must be defined before its block is entered.
             let next = body.add_block();
             let late = number(body, next, 3);
             body.add_block_arg(next, Type::Many(late));
@@ -248,7 +248,7 @@ fn the_same_is_merged_where_nothing_changes_it() {
     body.append(b, Op::Write, vec![reads[1]], None, Loc::default()).unwrap();
     let results = [sums, differences, reads].concat();
     body.terminate(b, Terminator::Return(results));
-    // One of the sums is in a group of its own at first.
+    // One of the sums is initially in a separate group.
     let last = sums[1];
     assert_eq!(merge_common(&mut body, |_, _, v| Some(u8::from(v == last))), 1);
     assert_eq!(merge_common(&mut body, |_, _, _| None), 0);
@@ -279,7 +279,7 @@ fn arguments_that_only_feed_themselves_are_dead() {
     assert_eq!(body.block(head).args, [used]);
     assert_eq!(body.block(entry).terminator.targets()[0].args, [n]);
     assert!(complaints(&body).is_empty());
-    // A condition of another type, and a jump that gives too little.
+    // A condition of another type, and a jump with too few arguments.
     body.set_ty(truth, Type::Number);
     body.terminate(entry, Terminator::Br(BlockCall { block: head, args: Vec::new() }));
     let found: Vec<String> = complaints(&body).into_iter().map(|(_, m)| m).collect();

@@ -1,52 +1,52 @@
 //! Checks of every body, whatever its operations: structure, dominance, jumps.
 //!
-//! In: a body, perhaps a broken one, and the values that are there from the start. Out: every error, with the thing
-//! it is about. There are two steps: dominators are meaningless where the [`structure`] is wrong, so [`uses`] is for a body whose
-//! structure is right. Each IR checks the rules of its own operations.
+//! In: a body, possibly invalid, and the values defined outside of its blocks. Out: all errors,
+//! with locations. There are two phases: dominators are meaningless if the [`structure`] is
+//! invalid, so [`uses`] requires a valid structure. Each IR checks the rules of its own operations.
 
 use cranelift_entity::SecondaryMap;
 
 use super::{Block, Body, Dialect, Inst, Terminator, Value, ValueDef};
 use crate::cfg::Cfg;
 
-/// A thing in a body that an error is about.
+/// Location of an error in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// The body as a whole: the head of its text.
     Head,
     /// The head of a block.
     Block(Block),
-    /// An instruction.
+    /// At an instruction.
     Inst(Inst),
     /// The terminator of a block.
     Terminator(Block),
 }
 
-/// Where something is: the block, the place in it (0 for its arguments), the place in the instruction that holds it (0
-/// outside of one).
+/// A position: block, index in the block (0 for its arguments), index in the holding instruction (0
+/// if not nested).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The block.
+    /// The block that contains it.
     pub block: Block,
-    /// The instruction's place in the block, from 1; 0 before all.
+    /// Index of the instruction in the block, from 1; 0 before all.
     pub place: usize,
-    /// The place in the instruction that holds it, from 1.
+    /// Index in the holding instruction, from 1; 0 if not nested.
     pub inner: usize,
 }
 
-/// Where each value of a body is defined.
+/// Definitions of all values of a body.
 pub struct Definitions {
     at: SecondaryMap<Value, Option<Position>>,
     holder: SecondaryMap<Value, Option<Inst>>,
 }
 
 impl Definitions {
-    /// The instruction that holds the one that makes a value, if one does.
+    /// The instruction that holds a value's nested definition, if any.
     pub fn holder(&self, v: Value) -> Option<Inst> {
         self.holder[v]
     }
 
-    /// Is a value defined on every path to a position? Where no way leads, every value is.
+    /// Is a value defined on every path to a position? At unreachable positions, every value is.
     pub fn is_visible(&self, cfg: &Cfg<Block>, v: Value, from: Position) -> bool {
         match self.at[v] {
             Some(at) if at.block == from.block => (at.place, at.inner) < (from.place, from.inner),
@@ -56,8 +56,9 @@ impl Definitions {
     }
 }
 
-/// Blocks, instructions, values and jumps exist, each occurs once, and everything that is used is defined somewhere. `given`:
-/// the values that are there from the start. Gives where each value is defined.
+/// Checks that blocks, instructions, values and jumps exist, that each occurs once, and that every
+/// used value is defined. `given`: the values defined outside of the blocks. Returns all
+/// definitions.
 pub fn structure<D: Dialect>(
     body: &Body<D>,
     given: impl IntoIterator<Item = Value>,
@@ -79,7 +80,7 @@ pub fn structure<D: Dialect>(
     }
     for b in &body.layout {
         if !body.has_block(*b) {
-            s.error(At::Head, format!("the layout has a block {b} that is none"));
+            s.error(At::Head, format!("the layout names {b}, which is not a block"));
         } else if std::mem::replace(&mut s.blocks[*b], true) {
             s.error(At::Block(*b), "the block is in the layout twice");
         } else {
@@ -131,11 +132,11 @@ impl<D: Dialect> Structure<'_, D> {
         }
     }
 
-    /// Notes an instruction and what it makes; false where there is none.
+    /// Records an instruction and its result; false if it does not exist.
     fn inst(&mut self, i: Inst, at: Position, holder: Option<Inst>) -> bool {
         if !self.body.has_inst(i) || std::mem::replace(&mut self.insts[i], true) {
             let place = if holder.is_some() { at.inner } else { at.place };
-            self.error(At::Block(at.block), format!("instruction {} is none, or stands elsewhere too", place - 1));
+            self.error(At::Block(at.block), format!("instruction {} does not exist, or is in two blocks", place - 1));
             return false;
         }
         match self.body.inst(i).result {
@@ -154,12 +155,12 @@ impl<D: Dialect> Structure<'_, D> {
             if !self.body.has_block(c.block) || !self.blocks[c.block] {
                 self.error(At::Terminator(b), "the jump goes to no block of the layout");
             } else if c.block == self.body.entry() {
-                self.error(At::Terminator(b), "the entry is no target of a jump");
+                self.error(At::Terminator(b), "the entry cannot be the target of a jump");
             }
         }
     }
 
-    /// Uses of what is defined nowhere.
+    /// Reports uses of undefined values.
     fn undefined(&mut self, b: Block) {
         let body = self.body;
         let data = body.block(b);
@@ -197,7 +198,7 @@ impl<D: Dialect> Structure<'_, D> {
     }
 }
 
-/// Calls `f` on what an instruction's operation and its result's type name.
+/// Calls `f` on the values that an instruction's attributes and result type refer to.
 fn for_each_bound<D: Dialect>(body: &Body<D>, i: Inst, f: &mut dyn FnMut(Value)) {
     let data = body.inst(i);
     D::for_each_value_of_op(&data.op, f);
@@ -206,8 +207,8 @@ fn for_each_bound<D: Dialect>(body: &Body<D>, i: Inst, f: &mut dyn FnMut(Value))
     }
 }
 
-/// Definitions dominate uses; jumps give what their targets take; conditions are truth values. (Uses in blocks that cannot
-/// be reached are exempt from the first.)
+/// Checks that definitions dominate uses (except in unreachable blocks), jumps match their targets'
+/// arguments, and conditions are booleans.
 pub fn uses<D: Dialect>(
     body: &Body<D>,
     definitions: &Definitions,
@@ -218,7 +219,7 @@ pub fn uses<D: Dialect>(
         let data = body.block(*b);
         let before = Position { block: *b, place: 0, inner: 0 };
         for arg in &data.args {
-            // The values that an argument's type names are defined before the block begins.
+            // Values in an argument's type must be defined before the block begins.
             D::for_each_value_of_type(body.ty(*arg), &mut |v| {
                 if !definitions.is_visible(cfg, v, before) {
                     complain(At::Block(*b), "the definition of an extent's bound does not dominate it".to_string());

@@ -1,8 +1,8 @@
 //! Error bounds of elementary functions.
 //!
-//! In: a result, and its value in real numbers. Out: how far one is from the other, in terms of what a function states.
+//! In: a result, and its exact value. Out: the error, relative to the bound that a function states.
 
-/// What a function's result may be off by, against its value in real numbers.
+/// Maximum error of a function's result, against its exact value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// Units in the last place of the correctly rounded result.
@@ -14,8 +14,8 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// By how much a result is beyond the bound: at most 1 if it is not. NaN where one is NaN and the other is not; a zero has
-    /// its sign.
+    /// The error divided by the bound: at most 1 if the bound holds. NaN if exactly one of both is
+    /// NaN; zeros must have the same sign.
     pub fn excess(self, got: f32, want: f64) -> f64 {
         let rounded = want as f32;
         if got.is_nan() && want.is_nan() || got.to_bits() == rounded.to_bits() {

@@ -1,38 +1,40 @@
-//! Inlines and expands a function of the library to the straight-line code that a back end prints.
+//! Inlines and expands a library function to straight-line code for back ends.
 //!
-//! In: a function's name and the machine's features. Out: a [`Function`] without calls and polynomials, and without `fma`
-//! where there is none; made once for each set of features. Three rewrites, in one walk:
+//! In: a function's name and the machine's features. Out: a [`Function`] without calls and
+//! polynomials, and without `fma` if the machine lacks it; cached for each set of features. Three
+//! rewrites, in one walk:
 //!
-//! * a call is replaced by the body of what it calls, of the version for these features;
+//! * a call is replaced by the callee's body, in the version for these features;
 //! * a polynomial becomes Horner's scheme: `c[n]`, then `sum * x + c[i]` downwards;
-//! * `fma` and `fnma` become a product and a sum or difference where the machine has no such instruction.
+//! * `fma` and `fnma` become a product and a sum or difference where the machine has no such
+//!   instruction.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 
 use std::sync::OnceLock;
 
 pub use super::verify::shift;
 use super::{Features, Function, Inst, Op, Type, Value, library};
 
-/// How deep calls may nest: nothing in the library is deeper than this, and what calls itself ends here.
+/// Maximum nesting of calls: the library stays below it, and recursion is stopped here.
 const MAX_DEPTH: usize = 8;
 
-/// A function as a machine computes it.
+/// A function expanded for a set of features.
 #[derive(Clone, Debug)]
 pub struct Expanded {
     /// Its operations, none of them a call or a polynomial.
     pub function: Function,
-    /// What of each instruction's result is used, so that a back end makes no registers for the rest.
+    /// The use of each instruction's result, so that back ends need no registers for unused ones.
     pub needs: Vec<Need>,
 }
 
-/// What is computed once, or why it cannot be.
+/// A cached result or error.
 type Once<T> = OnceLock<Result<T, String>>;
 
-/// The function that a file is named after, as a machine with these features computes it.
+/// The function that a file is named after, expanded for these features; cached.
 ///
 /// # Errors
-/// No such function, none for these features, one that calls itself: in words.
+/// No such function, no version for these features, or recursion.
 pub fn expanded(name: &str, features: Features) -> Result<&'static Expanded, String> {
     static MADE: [[Once<Expanded>; Features::SETS]; library::COUNT] =
         [const { [const { OnceLock::new() }; Features::SETS] }; library::COUNT];
@@ -40,10 +42,10 @@ pub fn expanded(name: &str, features: Features) -> Result<&'static Expanded, Str
     made.as_ref().map_err(Clone::clone)
 }
 
-/// The function of this name for a machine with these features. ([`expanded`] keeps what it makes.)
+/// Expands a function for these features, without caching.
 ///
 /// # Errors
-/// No such function, none for these features, one that calls itself: in words.
+/// No such function, no version for these features, or recursion.
 pub(super) fn expand(name: &str, features: Features) -> Result<Expanded, String> {
     let f = library::version(name, features)?;
     let mut out = Function { insts: Vec::new(), requires: features, ..f.clone() };
@@ -55,19 +57,19 @@ pub(super) fn expand(name: &str, features: Features) -> Result<Expanded, String>
     Ok(Expanded { needs: needs(&out), function: out })
 }
 
-/// What of an instruction's result is used.
+/// The use of an instruction's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing.
+    /// The result is unused.
     Nothing,
-    /// The number alone, as that of a shift.
+    /// Only as an immediate, such as a shift count.
     Number,
-    /// The value.
+    /// As a value in a register.
     Value,
 }
 
 impl Expanded {
-    /// How many operations it is for each vector, constants apart.
+    /// Number of operations per vector, not counting constants.
     pub fn size(&self) -> usize {
         let computed = |(inst, need): (&Inst, &Need)| *need == Need::Value && !matches!(inst.op, Op::Const(_));
         self.function.insts.iter().zip(&self.needs).filter(|pair| computed(*pair)).count()
@@ -106,7 +108,7 @@ impl Walk<'_> {
         self.out.push(op, operands, ty, name)
     }
 
-    /// Appends a body whose parameters are `args`; what it returns.
+    /// Appends a body with `args` as parameters; returns its result.
     fn body(&mut self, f: &Function, args: &[Value], depth: usize) -> Result<Value, String> {
         if depth > MAX_DEPTH {
             return Err(format!("@{}: calls are nested too deeply", f.name));

@@ -1,15 +1,16 @@
-//! The interpreter of elementary functions: one lane of a function, computed as compiled code computes it, bit for bit.
+//! The interpreter of elementary functions: computes one lane, bit for bit like compiled code.
 //!
-//! In: a function as [`super::expand`] makes it, and the bits of its arguments. Out: the bits of its result. A mask is 0 or 1.
+//! In: a function expanded by [`super::expand`], and the bits of its arguments. Out: the bits of
+//! its result. A mask is 0 or 1.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 
 use super::{Function, Op, Value};
 
-/// One lane.
+/// Evaluates one lane.
 ///
 /// # Errors
-/// An operation that is to be expanded first; a value that does not exist.
+/// An operation that must be expanded first; a value that does not exist.
 pub fn eval(f: &Function, args: &[u32]) -> Result<u32, String> {
     if args.len() != f.params.len() {
         return Err(format!("@{} has {} parameters, and {} were given", f.name, f.params.len(), args.len()));
@@ -87,11 +88,11 @@ fn operation(op: &Op, x: [u32; 3]) -> Result<u32, String> {
             }
         }
         Op::Const(bits) => *bits,
-        Op::Polynomial(_) | Op::Call(_) => return Err(format!("{} is to be expanded first", op.info().name)),
+        Op::Polynomial(_) | Op::Call(_) => return Err(format!("{} must be expanded first", op.info().name)),
     })
 }
 
-/// The nearest integer, or the least `i32`, as `cvtps2dq` has it.
+/// The nearest integer, or the least `i32`, like `cvtps2dq`.
 fn nearest(a: f32) -> i32 {
     let n = a.round_ties_even();
     if (-2_147_483_648.0..2_147_483_648.0).contains(&n) { n as i32 } else { i32::MIN }
@@ -108,11 +109,12 @@ fn fraction(a: f32) -> f32 {
         // Rounding down, a difference of equal numbers is -0.
         return -0.0;
     }
-    // In f64 too, what is just below 1 may have become 1.
+    // A value just below 1 may have been rounded to 1, also in f64.
     if f64::from(near) > exact || near == 1.0 { near.next_down() } else { near }
 }
 
-/// `a * 2^floor(b)`, rounded once, with the rules of infinities that `vscalefps` has (Intel SDM, table 5-38).
+/// `a * 2^floor(b)`, rounded once, with the rules of infinities that `vscalefps` has (Intel SDM,
+/// table 5-38).
 fn scale(a: f32, b: f32) -> f32 {
     if b.is_nan() || a.is_nan() && b.is_finite() {
         return f32::NAN;
@@ -126,7 +128,8 @@ fn scale(a: f32, b: f32) -> f32 {
     if b == f32::NEG_INFINITY {
         return if a.is_infinite() { f32::NAN } else { 0f32.copysign(a) };
     }
-    // Beyond these every finite result overflows, or is lost; within them, the product is exact in f64.
+    // Outside of this range every finite result overflows or underflows; inside, the product is
+    // exact in f64.
     let n = b.floor().clamp(-400.0, 400.0) as i32;
     (f64::from(a) * 2f64.powi(n)) as f32
 }

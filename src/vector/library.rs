@@ -1,17 +1,18 @@
 //! The elementary functions: `functions/NAME.vec` has `@NAME`, and its parts, `@NAME.part`.
 //!
-//! In: the files, which the build script lists. Out: functions by name, as they are written or as a machine computes them, and
-//! which operation on elements is which function. A file is read when one of its functions is first requested.
+//! In: the files listed by the build script. Out: functions by name and feature set, and the
+//! function for each operation on elements. A file is parsed when one of its functions is first
+//! requested.
 
 use std::sync::OnceLock;
 
 use super::{Features, Function, Type, text};
 use crate::scalar::{BinaryOp, UnaryOp};
 
-// `FILES`: each file's name without its ending, in order, and its text.
+// `FILES`: each file's name without extension, sorted, and its contents.
 include!(concat!(env!("OUT_DIR"), "/vector_functions.rs"));
 
-/// What is computed once, or why it cannot be.
+/// A cached result or error.
 type Once<T> = OnceLock<Result<T, String>>;
 
 /// The names of all files, each of which defines the function that it is named after.
@@ -19,12 +20,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name)
 }
 
-/// The function that computes a unary operation on floats; `None` where that is an instruction on every machine.
+/// The function that computes a unary operation on floats; `None` if every machine has an
+/// instruction.
 pub fn unary(op: UnaryOp) -> Option<&'static str> {
     op.is_function().then(|| op.name())
 }
 
-/// The function that computes a binary operation on numbers of a type; `None` where a few instructions do.
+/// The function that computes a binary operation on a type; `None` if a few instructions suffice.
 pub fn binary(op: BinaryOp, ty: Type) -> Option<&'static str> {
     match (op, ty) {
         (BinaryOp::Pow, Type::F32) => Some("pow"),
@@ -35,15 +37,15 @@ pub fn binary(op: BinaryOp, ty: Type) -> Option<&'static str> {
     }
 }
 
-/// How many files there are.
+/// Number of files.
 pub(super) const COUNT: usize = FILES.len();
 
-/// The number of a file.
+/// Index of a file.
 pub(super) fn number(name: &str) -> Result<usize, String> {
     FILES.binary_search_by(|(file, _)| (*file).cmp(name)).map_err(|_| format!("there is no function @{name}"))
 }
 
-/// The text of a file.
+/// The source of a file.
 pub fn source(name: &str) -> Option<&'static str> {
     number(name).ok().map(|at| FILES[at].1)
 }
@@ -51,7 +53,7 @@ pub fn source(name: &str) -> Option<&'static str> {
 /// All versions of all functions of a file.
 ///
 /// # Errors
-/// No such file; a text that is wrong.
+/// No such file, or an error in its source.
 pub fn file(name: &str) -> Result<&'static [Function], String> {
     static READ: [Once<Vec<Function>>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
     let at = number(name)?;
@@ -59,10 +61,10 @@ pub fn file(name: &str) -> Result<&'static [Function], String> {
     read.as_deref().map_err(Clone::clone)
 }
 
-/// The version of a function for a machine with these features: the first of its file that requires no others.
+/// The version of a function for these features: the first in its file that requires no others.
 ///
 /// # Errors
-/// No such function, none for these features.
+/// No such function, or no version for these features.
 pub fn version(name: &str, features: Features) -> Result<&'static Function, String> {
     let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
     let found = file(stem)?.iter().find(|f| f.name == name && features.include(f.requires));

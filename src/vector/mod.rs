@@ -1,16 +1,17 @@
 //! Vector IR: operations on vectors of any number of lanes, for all back ends and all widths.
 //!
-//! It has two parts. [`routine`] has control flow, memory and reductions: what a loop nest over tiles becomes. The rest is about
-//! elementary functions, which routines name by their operation (`exp`).
+//! It has two parts. [`routine`] has control flow, memory and reductions: loop nests over tiles are
+//! lowered to it. The rest defines elementary functions, which routines refer to by operation
+//! (`exp`).
 //!
-//! In: the texts of elementary functions (`functions/*.vec`). Out: straight-line SSA over lanes, which Cranelift's back end
-//! prints for 4 lanes, our own for 8 and 16, and LLVM for any number. What this must not know: instructions of a machine,
-//! tiles, tensors.
+//! In: the sources of elementary functions (`functions/*.vec`). Out: straight-line SSA over lanes,
+//! which the Cranelift back end translates for 4 lanes, our own for 8 and 16, and LLVM for any
+//! number. Must not know: machine instructions, tiles, tensors.
 //!
-//! A [`Function`] is a list of operations on vectors of N lanes, any N: each operation does the same to every lane. A lane
-//! has 32 bits, of type `f32`, `i32` or `mask` (a truth value, however a machine stores it). The operations are the table
-//! in [`op`]; [`text`] is their text form, [`verify()`] checks types and names, [`interp`] computes one lane exactly as
-//! compiled code does.
+//! A [`Function`] is a list of operations on vectors of N lanes, any N: each operation does the
+//! same to every lane. A lane has 32 bits, of type `f32`, `i32` or `mask` (a boolean, in any
+//! representation). The operations are the table in [`op`]; [`text`] is their text form,
+//! [`verify()`] checks types and names, [`interp`] computes one lane exactly as compiled code does.
 //!
 //! ```text
 //! func @sigmoid(%x: f32) -> f32 error(4, ulp) {
@@ -21,10 +22,10 @@
 //! }
 //! ```
 //!
-//! A function may have several bodies, each for machines that have certain [`Features`]; the first whose `requires` holds is
-//! taken. [`expand`] makes the straight line that a back end prints: calls are inlined, polynomials become Horner's
-//! scheme, and `fma` a product and a sum where the machine has no such instruction. So what differs between machines is
-//! said in the text of a function, where a reader sees it, not in a back end.
+//! A function may have several bodies for different [`Features`]; the first one whose `requires`
+//! holds is used. [`expand`] produces straight-line code for back ends: calls are inlined,
+//! polynomials become Horner's scheme, and `fma` a product and a sum if the machine lacks it. So
+//! differences between machines are visible in the source of a function, not hidden in back ends.
 
 mod bound;
 pub mod expand;
@@ -42,19 +43,19 @@ pub use bound::Bound;
 pub use op::Op;
 pub use verify::verify;
 
-/// What a lane holds.
+/// The type of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Type {
     /// An IEEE 754 single.
     F32,
-    /// 32 bits, a signed integer in two's complement where it matters.
+    /// A 32-bit integer, two's complement where signedness matters.
     I32,
-    /// A truth value.
+    /// A boolean, in any representation.
     Mask,
 }
 
 impl Type {
-    /// All of them.
+    /// All types, in the order of declaration.
     pub const ALL: [Type; 3] = [Type::F32, Type::I32, Type::Mask];
 
     /// Name in the text form.
@@ -78,7 +79,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// What instructions a machine has beyond the plain ones.
+/// Optional instructions of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Features {
     /// `fma` and `fnma`, rounded once.
@@ -90,17 +91,17 @@ pub struct Features {
 }
 
 impl Features {
-    /// None: what every machine has.
+    /// No optional instructions.
     pub const PLAIN: Features = Features { fma: false, round: false, scale: false };
-    /// AVX2 with FMA.
+    /// AVX2 with FMA: everything but `scale` and `fraction`.
     pub const AVX2: Features = Features { fma: true, round: true, scale: false };
-    /// AVX-512.
+    /// AVX-512: everything.
     pub const AVX512: Features = Features { fma: true, round: true, scale: true };
 
-    /// How many sets of features there are.
+    /// Number of possible feature sets.
     pub const SETS: usize = 8;
 
-    /// The number of this set among all of them.
+    /// Index of this set, below [`Self::SETS`].
     pub fn number(self) -> usize {
         self.named().iter().rev().fold(0, |n, (_, is)| 2 * n + usize::from(*is))
     }
@@ -110,17 +111,17 @@ impl Features {
         [("fma", self.fma), ("round", self.round), ("scale", self.scale)]
     }
 
-    /// Are all of these there?
+    /// Does the set include all of `others`?
     pub fn include(self, others: Features) -> bool {
         self.named().iter().zip(others.named()).all(|((_, own), (_, other))| *own || !other)
     }
 
-    /// Names of those that are there.
+    /// Names of the features in the set.
     pub fn names(self) -> Vec<&'static str> {
         self.named().into_iter().filter_map(|(name, is)| is.then_some(name)).collect()
     }
 
-    /// Adds the feature of this name; is there one?
+    /// Adds a feature by name; false if the name is unknown.
     pub fn add(&mut self, name: &str) -> bool {
         match name {
             "fma" => self.fma = true,
@@ -137,12 +138,12 @@ impl Features {
 pub struct Value(u32);
 
 impl Value {
-    /// By its number: parameters first, then the results of instructions.
+    /// From its index: parameters first, then the results of instructions.
     pub fn from_index(index: usize) -> Value {
         Value(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// Its number.
+    /// Index: parameters first, then the results of instructions.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -151,9 +152,9 @@ impl Value {
 /// An operation on every lane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inst {
-    /// What is done, with its attributes.
+    /// The operation, with its attributes.
     pub op: Op,
-    /// Its operands.
+    /// Operands, in the order of the table.
     pub operands: Vec<Value>,
     /// The type of its result.
     pub ty: Type,
@@ -161,27 +162,27 @@ pub struct Inst {
     pub name: String,
 }
 
-/// An elementary function, or a part of one.
+/// An elementary function, or a helper of one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// Its name, `exp`; a part of a function is named after it, `exp.bounded`.
+    /// Its name, `exp`; helper functions are named `exp.bounded`.
     pub name: String,
     /// Names and types of its parameters.
     pub params: Vec<(String, Type)>,
     /// The type of its result.
     pub result_type: Type,
-    /// What its result may be off by; parts of functions say nothing.
+    /// Maximum error of the result; helpers have none.
     pub bound: Option<Bound>,
-    /// What this body requires of a machine.
+    /// Features that this body requires.
     pub requires: Features,
-    /// Its instructions; each may use parameters and the results of those before it.
+    /// Its instructions; each may use parameters and earlier results.
     pub insts: Vec<Inst>,
-    /// What it returns.
+    /// The returned value.
     pub result: Value,
 }
 
 impl Function {
-    /// The type of a value, if there is such a value.
+    /// The type of a value, if it exists.
     pub fn ty(&self, v: Value) -> Option<Type> {
         match v.index().checked_sub(self.params.len()) {
             None => self.params.get(v.index()).map(|(_, ty)| *ty),
@@ -197,7 +198,7 @@ impl Function {
         }
     }
 
-    /// Appends an instruction; its result.
+    /// Appends an instruction; returns its result.
     pub fn push(&mut self, op: Op, operands: Vec<Value>, ty: Type, name: String) -> Value {
         self.insts.push(Inst { op, operands, ty, name });
         Value::from_index(self.params.len() + self.insts.len() - 1)

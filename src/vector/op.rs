@@ -1,28 +1,28 @@
 //! The operations of elementary functions, declared once.
 //!
-//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained in `crate::table`): name,
-//! operands, what a machine must have for it, type rule, meaning. Floats follow IEEE 754, rounding to nearest with ties to
-//! even; subnormals count. Operands are `a`, `b` and `c`.
+//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained
+//! in `crate::table`): name, operands, required feature, type rule, meaning. Floats follow IEEE
+//! 754, rounding to nearest with ties to even, with subnormals. Operands are `a`, `b` and `c`.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 
 use super::{Features, Type, rules};
 use crate::ssa::Effects;
 use crate::table::{Attributes, Given, operations};
 
-/// What a machine must have for an operation.
+/// The feature that an operation requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// What every machine has. (`fma` and `fnma` are expanded where there is no such instruction.)
+    /// None. (`fma` and `fnma` are expanded on machines without them.)
     Plain,
-    /// Rounding to integers.
+    /// [`Features::round`].
     Round,
-    /// Scaling by powers of two.
+    /// [`Features::scale`].
     Scale,
 }
 
 impl Needs {
-    /// As features.
+    /// As a feature set.
     pub fn features(self) -> Features {
         match self {
             Needs::Plain => Features::PLAIN,
@@ -32,44 +32,44 @@ impl Needs {
     }
 }
 
-/// What is done to each lane.
+/// An operation on each lane.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// The sum.
+    /// `a + b`.
     Add,
-    /// The difference.
+    /// `a - b`.
     Sub,
-    /// The product.
+    /// `a * b`.
     Mul,
-    /// The quotient.
+    /// `a / b`.
     Div,
-    /// `a * b + c`, rounded once where the machine can, else twice.
+    /// `a * b + c`, rounded once with FMA, else twice.
     Fma,
-    /// `c - a * b`, rounded once where the machine can, else twice.
+    /// `c - a * b`, rounded once with FMA, else twice.
     Fnma,
     /// `a < b ? a : b`.
     Min,
     /// `a > b ? a : b`.
     Max,
-    /// The square root.
+    /// Square root, correctly rounded.
     Sqrt,
-    /// The opposite.
+    /// `-a`, of zeros and NaN too.
     Neg,
-    /// Without its sign.
+    /// The magnitude of `a`.
     Abs,
-    /// With the sign of a negative number.
+    /// `-|a|`.
     NegAbs,
-    /// The magnitude of one with the sign of the other.
+    /// The magnitude of `a` with the sign of `b`.
     CopySign,
     /// The largest integer at most the operand.
     Floor,
-    /// What is left above [`Op::Floor`].
+    /// `a - floor(a)`, rounded down.
     Fraction,
-    /// Times a power of two.
+    /// `a * 2^floor(b)`, rounded once.
     Scale,
-    /// The nearest integer.
+    /// The nearest integer, ties to even.
     Nearest,
-    /// Rounded towards 0.
+    /// Converts to an integer, rounding towards 0.
     Truncate,
     /// The nearest float of an integer.
     ToFloat,
@@ -79,15 +79,15 @@ pub enum Op {
     FromBits,
     /// The sum of integers, wrapping.
     AddI,
-    /// Their difference, wrapping.
+    /// The difference of integers, wrapping.
     SubI,
-    /// The low half of their product.
+    /// The low half of the product of integers.
     MulI,
-    /// The high half of their product, unsigned.
+    /// The high half of the product of unsigned integers.
     MulHigh,
-    /// Bitwise and.
+    /// Bitwise and of integers.
     AndI,
-    /// Bitwise exclusive or.
+    /// Bitwise exclusive or of integers.
     XorI,
     /// Shifted left by a constant.
     ShiftLeft,
@@ -97,17 +97,18 @@ pub enum Op {
     ShiftRight,
     /// Is a float less?
     Less,
-    /// Are floats equal?
+    /// `a == b` of floats.
     Equal,
     /// Is a signed integer less?
     LessI,
-    /// One of two floats.
+    /// `a ? b : c` of floats.
     Select,
-    /// One of two integers.
+    /// `a ? b : c` of integers.
     SelectI,
     /// The same 32 bits in every lane, of type `f32` or `i32`.
     Const(u32),
-    /// `c[0] + c[1] a + c[2] a^2 + ..` by Horner's scheme, each step a `fma` (or a product and a sum).
+    /// `c[0] + c[1] a + c[2] a^2 + ..` by Horner's scheme, each step a `fma` (or a product and a
+    /// sum).
     Polynomial(Vec<f32>),
     /// A function of the library.
     Call(String),
@@ -184,7 +185,7 @@ impl Op {
         Op::read(name, &mut Attributes::none(name)).ok().flatten()
     }
 
-    /// The types that it takes and gives, where its rule allows one choice of them.
+    /// Operand types and result type, if its rule allows only one choice.
     pub fn signature(&self) -> Option<(Vec<Type>, Type)> {
         let count = u32::try_from(self.info().operands.len()).ok()?;
         let choice = |n: usize| (0..count).map(|i| Type::ALL[n / Type::ALL.len().pow(i) % Type::ALL.len()]).collect();

@@ -1,7 +1,7 @@
 //! The types of operations of elementary functions, one rule for each kind of row.
 //!
-//! In: the types of an operation's operands, the type that is declared for its result, its attributes. Out: the type of the
-//! result, or what does not fit, in words.
+//! In: the types of an operation's operands, the type that is declared for its result, its
+//! attributes. Out: the type of the result, or what does not fit, in words.
 
 use super::Type::{self, F32, I32, Mask};
 use crate::table;
@@ -67,7 +67,7 @@ pub(super) fn polynomial(given: Given<'_>, coefficients: &[f32]) -> Result {
     signature(given, &[F32], F32)
 }
 
-/// What is called says more, when the call is expanded.
+/// The callee's signature is checked when the call is expanded.
 pub(super) fn call(given: Given<'_>, _: &str) -> Result {
     match given.declared {
         Some(ty) => Ok(Some(*ty)),

@@ -1,5 +1,5 @@
-//! The elementary functions against `f64`, to the bounds that they state, for every kind of machine; their text form; and which
-//! operation is which of them.
+//! The elementary functions against `f64`, to the bounds that they state, for every kind of
+//! machine; their text form; and which operation is which of them.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use crate::scalar::{BinaryOp, UnaryOp};
 const MACHINES: [Features; 4] =
     [Features::PLAIN, Features { fma: true, round: false, scale: false }, Features::AVX2, Features::AVX512];
 
-/// What decides special cases: zeros, units, infinities, NaN, integers, what is next to them, and the ends of ranges.
+/// Special cases: zeros, ones, infinities, NaN, integers and their neighbours, and limits of
+/// ranges.
 const EDGES: [f32; 30] = [
     0.0,
     -0.0,
@@ -46,7 +47,8 @@ const EDGES: [f32; 30] = [
     1e10,
 ];
 
-/// Every this many floats, so that all exponents and both signs are met, a dense range, and the special ones.
+/// Every this many floats, so that all exponents and both signs are met, a dense range, and the
+/// special ones.
 fn samples() -> Vec<f32> {
     let mut xs: Vec<f32> = (0..=u32::MAX).step_by(40_009).map(f32::from_bits).collect();
     xs.extend((0..50_000).map(|i| (i as f32 - 25_000.0) * 4e-4));
@@ -54,7 +56,8 @@ fn samples() -> Vec<f32> {
     xs
 }
 
-/// Pairs: all of the edges, floats of any bits, near ones, subnormal ones, and such that `x^y` is neither 0 nor infinite.
+/// Pairs: all of the edges, floats of any bits, near ones, subnormal ones, and such that `x^y` is
+/// neither 0 nor infinite.
 fn pairs() -> (Vec<f32>, Vec<f32>) {
     let mut all: Vec<(f32, f32)> = EDGES.iter().flat_map(|x| EDGES.map(|y| (*x, y))).collect();
     let mut r = Random::new(7);
@@ -93,7 +96,7 @@ pub(crate) fn arguments(f: &Function) -> Vec<Vec<f32>> {
     }
 }
 
-/// What a function of the library is named after, in `f64`.
+/// The `f64` reference of a library function.
 pub(crate) fn exactly(name: &str, args: &[f32]) -> f64 {
     match (UnaryOp::from_name(name), BinaryOp::from_name(name), args) {
         (Some(op), _, [x]) => op.eval_f64(f64::from(*x)),
@@ -102,7 +105,7 @@ pub(crate) fn exactly(name: &str, args: &[f32]) -> f64 {
     }
 }
 
-/// What a function's text says of one lane.
+/// Interprets a function on one lane.
 pub(crate) fn said(f: &Function, args: &[f32]) -> f32 {
     let bits: Vec<u32> = args.iter().map(|x| x.to_bits()).collect();
     f32::from_bits(interp::eval(f, &bits).expect("a function that is expanded"))
@@ -126,7 +129,8 @@ fn errors_are_within_their_bounds() {
     }
 }
 
-/// Quotients and remainders of integers are exact, at the ends of their range, by 0, and where floats say too much or too little.
+/// Quotients and remainders of integers are exact, at the ends of their range, by 0, and where
+/// floats say too much or too little.
 #[test]
 fn integers_are_divided_exactly() {
     let mut xs = vec![0, 1, 2, 3, 7, 10, 4095, 4096, 4097, 65_535, 65_536, 16_777_215, 16_777_216, 16_777_217];
@@ -166,8 +170,8 @@ fn every_operation_is_an_instruction_or_a_function() {
     assert_eq!(files, library::names().collect::<Vec<_>>());
 }
 
-/// A text that is wrong makes the test fail, not the code slower: every file reads, and every function of it is there for
-/// every machine, made once.
+/// A text that is wrong makes the test fail, not the code slower: every file reads, and every
+/// function of it is there for every machine, made once.
 #[test]
 fn every_function_is_there_for_every_machine() {
     for name in library::names() {
@@ -219,7 +223,8 @@ fn every_operation_is_shown_and_reads_back() {
     }
 }
 
-/// What the rules allow is one choice of types for every operation, but for those whose type is declared.
+/// The rules allow exactly one choice of types for every operation, except those with a declared
+/// type.
 #[test]
 fn operations_have_a_signature() {
     for (name, wanted) in [
@@ -254,7 +259,7 @@ fn what_is_wrong_is_refused() {
         ("func @f(%x: f64) -> f32 {\n  return %x\n}\n", "a type is"),
         ("^bb0:\n", "a function has no blocks"),
         ("func @f(%x: f32) -> f32 {\n  %y = floor %x : f32\n  return %y\n}\n", "floor needs `requires(round)`"),
-        ("func @f(%0: f32) -> f32 {\n  return %0\n}\n", "a parameter's name is no number"),
+        ("func @f(%0: f32) -> f32 {\n  return %0\n}\n", "a parameter's name must not be a number"),
         ("func @f(%x: f32) -> f32 error(-1.0, ulp) {\n  return %x\n}\n", "is not negative"),
         ("func @f(%x: f32) -> f32 error(1.0, ulp) error(2.0, ulp) {\n  return %x\n}\n", "stated twice"),
         ("func @f(%x: f32) -> f32 {\n  %c = const 1e39 : f32\n  return %c\n}\n", "beyond f32"),

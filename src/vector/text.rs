@@ -1,6 +1,7 @@
 //! The text form of vector IR: [`print`] writes a function, [`parse`] reads a file of them.
 //!
-//! The syntax is that of [`crate::irtext`]: a function is a statement with its instructions in braces, one a line.
+//! The syntax is that of [`crate::irtext`]: a function is a statement with its instructions in
+//! braces, one a line.
 //!
 //! ```text
 //! func @exp(%x: f32) -> f32 error(2, ulp) requires(fma) {
@@ -63,10 +64,10 @@ fn operation(f: &Function, inst: &Inst) -> String {
     }
 }
 
-/// Reads a file of functions. Their types are checked, but not that the functions they call exist.
+/// Parses a file of functions. Types are checked, but not that callees exist.
 ///
 /// # Errors
-/// The first line that is wrong, with its place.
+/// The first error, with its position.
 pub fn parse(source: &str) -> Read<Vec<Function>> {
     irtext::parse(source)?
         .iter()
@@ -106,9 +107,9 @@ fn function(s: &Statement) -> Read<Function> {
         let ([v], [t]) = (p.terms.as_slice(), p.types.as_slice()) else {
             return fail(p.place, "a parameter is `%name: type`");
         };
-        // `expand` gives such names.
+        // Such names are reserved for `expand`.
         if read::value(v)?.bytes().all(|b| b.is_ascii_digit()) {
-            return fail(v.place, "a parameter's name is no number");
+            return fail(v.place, "a parameter's name must not be a number");
         }
         define(&mut names, read::value(v)?, v.place)?;
         params.push((read::value(v)?.to_string(), ty(t)?));
@@ -195,7 +196,7 @@ fn clause(e: &Expr, f: &mut Function) -> Read<()> {
     Ok(())
 }
 
-/// A number in `f64`, of a bound: finite, and not negative.
+/// An `f64` of an error bound: finite and not negative.
 fn number(e: &Expr) -> Read<f64> {
     match read::literal(e) {
         Some(read::Literal::Float(x)) if x.is_finite() && x >= 0.0 => Ok(x),
@@ -204,7 +205,7 @@ fn number(e: &Expr) -> Read<f64> {
     }
 }
 
-/// A number that is an `f32`, written with as many digits as it takes.
+/// An `f32` constant, with any number of digits.
 fn float(e: &Expr) -> Read<f32> {
     match read::literal(e) {
         Some(read::Literal::Float(x)) if x.is_finite() && (x as f32).is_infinite() => {

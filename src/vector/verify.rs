@@ -1,17 +1,17 @@
-//! What must hold of a function: operands exist before they are used and have the types of the table, shifts are by
-//! constants, the result has the declared type.
+//! The verifier of functions: operands are defined before their uses and have the types of the
+//! table, shift counts are constants, the result has the declared type.
 //!
 //! In: a function. Out: nothing, or an error message.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 
 use super::{Function, Inst, Op, Type, Value};
 use crate::table::Given;
 
-/// Checks a function.
+/// Verifies a function.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first violation.
 pub fn verify(f: &Function) -> Result<(), String> {
     for (at, inst) in f.insts.iter().enumerate() {
         check(f, at, inst)?;
@@ -19,7 +19,7 @@ pub fn verify(f: &Function) -> Result<(), String> {
     returned(f)
 }
 
-/// Checks the instruction that was added last.
+/// Checks the last instruction.
 pub(super) fn last(f: &Function) -> Result<(), String> {
     match f.insts.split_last() {
         Some((inst, before)) => check(f, before.len(), inst),
@@ -27,7 +27,7 @@ pub(super) fn last(f: &Function) -> Result<(), String> {
     }
 }
 
-/// Checks what is returned.
+/// Checks the returned value.
 pub(super) fn returned(f: &Function) -> Result<(), String> {
     match f.ty(f.result) {
         Some(ty) if ty == f.result_type => Ok(()),
@@ -59,7 +59,7 @@ fn check(f: &Function, at: usize, inst: &Inst) -> Result<(), String> {
     Ok(())
 }
 
-/// The number of bits of a shift: a constant.
+/// The shift count, if it is a constant from 0 to 31.
 pub fn shift(f: &Function, v: Value) -> Option<u8> {
     let inst = f.insts.get(v.index().checked_sub(f.params.len())?)?;
     let Op::Const(bits @ 0..32) = inst.op else { return None };

@@ -133,12 +133,12 @@ fn errors_of_texts_have_places() {
             "8:1: there is no instruction `shfl.sync.bfly`; did you mean `shfl.sync.bfly.b32`?",
         ),
         ("adds.u32 %row, %row, 1;", "8:1: there is no instruction `adds.u32`; did you mean `add`?"),
-        ("mov.u32 %row, %sun;", "8:15: `%sun` is no register of this kernel; did you mean `%sum`?"),
-        ("mov.u32 %row %sum;", "8:14: `,` or `;` is expected here"),
+        ("mov.u32 %row, %sun;", "8:15: `%sun` is not a register of this kernel; did you mean `%sum`?"),
+        ("mov.u32 %row %sum;", "8:14: expected `,` or `;`"),
         ("mov.u32 %row, 1.5;", "8:15: this is not a number in PTX"),
         ("mov.u32 %row, 0f3F80;", "8:15: this is not a number in PTX"),
-        ("mov.u32 %row, [%row+4294967296];", "8:21: a distance has 32 bits"),
-        ("mov.u32 %row, #;", "8:15: `#` has no meaning in PTX"),
+        ("mov.u32 %row, [%row+4294967296];", "8:21: an offset has 32 bits"),
+        ("mov.u32 %row, #;", "8:15: unexpected `#`"),
         (".reg .f16 %h;", "8:6: a register is `.pred`"),
         (".reg .b32 %row;", "8:11: `%row` is declared twice"),
         (".reg .b32 %r<99999999>;", "8:14: a kernel has at most 65536 registers"),
@@ -148,12 +148,12 @@ fn errors_of_texts_have_places() {
         assert!(error.starts_with(message), "{body}: {error}");
     }
     for (from, to, message) in [
-        (".target sm_80", ".target sm_70", "2:9: `sm_70` is none of the processors known here: sm_80, "),
+        (".target sm_80", ".target sm_70", "2:9: `sm_70` is not a known processor: sm_80, "),
         (".version 7.0", ".version seven", "1:10: a version is `7.0`"),
-        (".address_size 64", ".address_size 32", "3:15: addresses have 64 bits"),
-        (".visible .entry", ".entry", "4:1: `.visible .entry`, `.shared` or `.extern .shared` is expected here"),
-        ("\n{\n", "\n.reqntids 32\n{\n", "5:1: `.reqntids` is no directive here; did you mean `.reqntid`?"),
-        ("ret;\n}\n", "ret;\n", "9:4: an instruction is expected here"),
+        (".address_size 64", ".address_size 32", "3:15: `.address_size` must be 64"),
+        (".visible .entry", ".entry", "4:1: expected `.visible .entry`, `.shared` or `.extern .shared`"),
+        ("\n{\n", "\n.reqntids 32\n{\n", "5:1: `.reqntids` is not a directive here; did you mean `.reqntid`?"),
+        ("ret;\n}\n", "ret;\n", "9:4: expected an instruction"),
     ] {
         let error = parse(&text("").replacen(from, to, 1)).expect_err(from).to_string();
         assert!(error.starts_with(message), "{from}: {error}");

@@ -79,7 +79,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "tile[512]",
         "tile[49153]",
-        "kernel `rows`, line 7: 49153 bytes of shared memory are declared, at most 49152 can be; declare `.extern",
+        "kernel `rows`, line 7: 49153 bytes of shared memory are declared, but at most 49152 are allowed; declare `.extern",
     ),
     (
         ".reqntid 128, 1, 1",
@@ -96,7 +96,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         ".param .u32 n\n",
         ".param .u32 n, .param .align 4 .b8 big[4336]\n",
-        "kernel `rows`, line 7: 4356 bytes of parameters, at most 4352 can be",
+        "kernel `rows`, line 7: 4356 bytes of parameters, but at most 4352 are allowed",
     ),
     (".ptr .global .align 4 y", ".ptr .global .align 3 y", "kernel `rows`, line 7: `y` is aligned to 3"),
     // Registers and opcodes.
@@ -108,12 +108,12 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "add.u32 %i, %i, 128",
         "add.u32 %i, %sum, 128",
-        "kernel `rows`, line 38: `add.u32 %i, %sum, 128`: operand a: `%sum` is .f32, .b32 is expected; move it with mov.b32 first",
+        "kernel `rows`, line 38: `add.u32 %i, %sum, 128`: operand a: `%sum` is .f32, expected .b32; move it with mov.b32 first",
     ),
     (
         "add.u32 %i, %i, 128",
         "add.u64 %at, %i, 128",
-        "kernel `rows`, line 38: `add.u64 %at, %i, 128`: operand a: `%i` is .b32, .b64 is expected; convert it with cvt first",
+        "kernel `rows`, line 38: `add.u64 %at, %i, 128`: operand a: `%i` is .b32, expected .b64; convert it with cvt first",
     ),
     (
         "add.u32 %i, %i, 128",
@@ -135,7 +135,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "st.global.f32 [%y], %sum",
         "st.global.f32 [%lane], %sum",
-        "operand a: `%lane` is .b32, .b64 is expected; convert it with cvt first",
+        "operand a: `%lane` is .b32, expected .b64; convert it with cvt first",
     ),
     (
         "st.global.f32 [%y], %sum",
@@ -144,9 +144,9 @@ const FAULTS: &[(&str, &str, &str)] = &[
     ),
     ("{%a, %b, %c, %d}, [%at]", "{%a, %b, %c}, [%at]", "operand d: 3 registers in braces; it takes 4"),
     ("{%a, %b, %c, %d}, [%at]", "{%a, %b, %c, %a}, [%at]", "`%a` is written twice; use another register"),
-    ("@%last bra done", "@%lane bra done", "`%lane` is no predicate; compare it first (`setp.ne`)"),
-    ("bar.sync 0", "bar.sync 16", "operand a: 16 is out of range; it is 0 to 15"),
-    ("bar.sync 0", "bar.sync 0, 100", "operand b: 100 is out of range; it is 32 to 1024, a multiple of 32"),
+    ("@%last bra done", "@%lane bra done", "`%lane` is not a predicate; compare it first (`setp.ne`)"),
+    ("bar.sync 0", "bar.sync 16", "operand a: 16 is out of range: 0 to 15"),
+    ("bar.sync 0", "bar.sync 0, 100", "operand b: 100 is out of range: 32 to 1024, a multiple of 32"),
     (
         "bar.sync 0",
         "mbarrier.init.shared.b64 [tile], 1;\n cp.async.bulk.commit_group",
@@ -158,8 +158,12 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "cp.async.cg.shared.global.L2::128B [tile], [%x], 16",
         "came with PTX 7.4, the module has 7.0; set `.version 7.4`",
     ),
-    ("bar.sync 0", "cp.async.cg.shared.global [tile], [%x], 8", "operand cp-size: 8 is not possible; it is 16"),
-    ("bar.sync 0", "cp.async.ca.shared.global [tile], [%x], 8, 9", "operand src-size: 9 is more than is copied"),
+    ("bar.sync 0", "cp.async.cg.shared.global [tile], [%x], 8", "operand cp-size: 8 is not allowed; it must be 16"),
+    (
+        "bar.sync 0",
+        "cp.async.ca.shared.global [tile], [%x], 8, 9",
+        "operand src-size: 9 is larger than the size of the copy",
+    ),
     (
         "mov.u32 %tile, tile",
         "mov.u32 %tile, tiles",
@@ -192,23 +196,27 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "mov.f32 %sum, 0f00000000;\n",
         "\n",
-        "`%sum` is not written on every way to here; write it before the branch, or on both sides",
+        "`%sum` is not written on every path to here; write it before the branch, or on both sides",
     ),
-    ("    mov.u32 %i, %lane;\n", "", "`%i` is not written on every way to here"),
-    ("add.rn.f32 %sum, %sum, %d", "add.rn.f32 %sum, %sum, %other", "`%other` is not written on every way to here"),
+    ("    mov.u32 %i, %lane;\n", "", "`%i` is not written on every path to here"),
+    ("add.rn.f32 %sum, %sum, %d", "add.rn.f32 %sum, %sum, %other", "`%other` is not written on every path to here"),
     ("setp.eq.u32 %first, %lane, 0;", "", "`%first` is never written; write it first"),
     (
         "    ld.shared.f32 %other, [tile+4]",
         "    @!%last ld.shared.f32 %other, [tile+4]",
-        "`mov.b32 %bits, %other`: `%other` is not written on every way",
+        "`mov.b32 %bits, %other`: `%other` is not written on every path",
     ),
     // Alignment.
     (
         ".align 16 x",
         ".align 8 x",
-        "operand a: the address must be a multiple of 16, and is only known to be one of 8; declare the parameter `.ptr .global .align 16`",
+        "operand a: the address must be a multiple of 16, but is only known to be a multiple of 8; declare the parameter `.ptr .global .align 16`",
     ),
-    ("%i, 16, %x", "%i, 12, %x", "operand a: the address must be a multiple of 16, and is only known to be one of 4"),
+    (
+        "%i, 16, %x",
+        "%i, 12, %x",
+        "operand a: the address must be a multiple of 16, but is only known to be a multiple of 4",
+    ),
     (
         "%c, %d}, [%at]",
         "%c, %d}, [%at+8]",
@@ -218,7 +226,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "mad.lo.u32 %tile, %lane, 4, %tile",
         "mad.lo.u32 %tile, %lane, 4, %tile;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%bits}, [%tile]",
-        "operand p: the address must be a multiple of 16, and is only known to be one of 4",
+        "operand p: the address must be a multiple of 16, but is only known to be a multiple of 4",
     ),
 ];
 
@@ -284,7 +292,7 @@ fn predicates_are_followed() {
     for body in wrong {
         let module = parse(&with(body)).expect(body);
         assert!(
-            errors(&module).iter().any(|e| e.contains("`%x` is not written on every way")),
+            errors(&module).iter().any(|e| e.contains("`%x` is not written on every path")),
             "{body}: {:?}",
             errors(&module)
         );
@@ -311,11 +319,11 @@ fn broken_modules_are_refused() {
     assert!(missing.iter().any(|e| e.contains("there is no register 99; declare it")), "{missing:?}");
     let illegal =
         change(&|m| first(m, &|i| i.op = Op::Add { sat: attnc::ptx::words::Sat::Clamp, ty: attnc::ptx::Type::F16 }));
-    assert!(illegal.iter().any(|e| e.contains("`add.sat.f16` is no instruction of PTX")), "{illegal:?}");
+    assert!(illegal.iter().any(|e| e.contains("`add.sat.f16` is not a PTX instruction")), "{illegal:?}");
     let empty = change(&|m| m.kernels[0].body.clear());
     assert!(empty.iter().any(|e| e.contains("the kernel has no instruction")), "{empty:?}");
     let unknown = change(&|m| m.target = Target { sm: 70, alone: false });
-    assert!(unknown.iter().any(|e| e.contains("`.target sm_70` is no processor that is known here")), "{unknown:?}");
+    assert!(unknown.iter().any(|e| e.contains("`.target sm_70` is not a known processor")), "{unknown:?}");
     let name = change(&|m| m.kernels[0].registers[0].name = "last".into());
     assert!(name.iter().any(|e| e.contains("`last` is not the name of a register; write `%x`")), "{name:?}");
     let huge = change(&|m| m.kernels[0].threads = Threads::AtMost([u32::MAX, u32::MAX, u32::MAX]));

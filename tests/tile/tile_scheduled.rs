@@ -109,7 +109,7 @@ fn wrong_schedules_are_refused() {
             "    %low = reduce_min %t, axis=0            : tile f32[1, 8] @l1(1024)\n    %high = reduce_max %t, axis=1",
             "reduces along both axes",
         ),
-        ("  return", "  br ^bb0", "the entry is no target of a jump"),
+        ("  return", "  br ^bb0", "the entry cannot be the target of a jump"),
     ];
     for (from, to, message) in changes {
         refused(KERNEL, from, to, message);

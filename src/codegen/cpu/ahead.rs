@@ -1,11 +1,15 @@
-//! Prefetch hints of launches: which packed weights are read next, and how much memory a launch reads.
+//! Prefetch hints of launches: which packed weights are read next, and how much memory a launch
+//! reads.
 //!
-//! In: the position of a launch in a plan. Out: CLIF values, for the hints of the runtime's `Launch`. Idle threads prefetch the
-//! beginning of those weights, so their addresses must be known before the launch that reads them. The plan is followed from
-//! the launch on, as it will run: jumps pass arguments to blocks, indices are computed from these, and both targets of a
-//! branch are followed, so at the end of a loop's body the hint is the next iteration's weights or those after the loop.
+//! In: the position of a launch in a plan. Out: CLIF values for the hints of the runtime's
+//! `Launch`. Idle threads prefetch the beginning of the weights, so their addresses must be known
+//! before the launch that reads them. Starting at the launch, the plan is followed as it will run:
+//! jumps pass arguments to blocks, indices are computed from these, and both targets of a branch
+//! are followed, so at the end of a loop's body the hint is the next iteration's weights or those
+//! after the loop.
 //!
-//! Hints never affect results: where the path is too long, or contains what cannot be computed twice, there is none.
+//! Hints never affect results. A launch has no hint if the path is too long, or contains an
+//! operation that cannot be evaluated twice.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 
@@ -14,15 +18,15 @@ use crate::scalar::BinaryOp;
 use crate::shape::Dim;
 use crate::tile::{self, Block, BlockCall, Body, BufferType, InstData, Op, PlanOp, TapPart, Terminator, Type};
 
-/// Weights of fewer bytes are not worth fetching ahead.
+/// Smaller weights are not prefetched; in bytes.
 const LEAST: i64 = 64 << 10;
-/// Instructions and jumps that a way may have.
+/// At most this many instructions and jumps are followed.
 const LONGEST: u32 = 256;
 
-/// Memory: its start, and its bytes.
+/// Start address and size in bytes.
 pub(super) type ByteRange = (Value, Value);
 
-/// Values that were replaced, the last one last.
+/// Undo log: overwritten values, most recent last.
 type Replaced = Vec<(tile::Value, Option<CodeValue>)>;
 
 fn buffer_type(body: &Body, v: tile::Value) -> Option<&BufferType> {
@@ -33,13 +37,13 @@ fn buffer_type(body: &Body, v: tile::Value) -> Option<&BufferType> {
 }
 
 fn bytes(t: &BufferType) -> Dim {
-    // An axis that repeats has one element.
+    // A broadcast axis has one element.
     let extents = t.shape.iter().zip(&t.strides).filter(|(_, stride)| **stride != Dim::zero());
     let size = Dim::from(i64::try_from(t.elem.size()).unwrap_or(1));
     Dim::product(extents.map(|(extent, _)| extent).chain([&size]))
 }
 
-/// Is it packed weights, or a part of them?
+/// Is `v` packed weights, or a view of them?
 fn is_packed(body: &Body, v: tile::Value) -> bool {
     match body.def_inst(v) {
         Some(InstData { op: Op::Plan(PlanOp::Packed { .. }), .. }) => true,
@@ -50,7 +54,7 @@ fn is_packed(body: &Body, v: tile::Value) -> bool {
     }
 }
 
-/// Is it read from the part of a tap that a call requests?
+/// Is `v` loaded from the table of taps that the call requests?
 fn asks_for_a_tap(body: &Body, v: tile::Value) -> bool {
     match body.def_inst(v) {
         Some(InstData { op: Op::Plan(PlanOp::Tap { name }), .. }) => TapPart::read(name).1 == TapPart::Asked,
@@ -62,10 +66,10 @@ fn asks_for_a_tap(body: &Body, v: tile::Value) -> bool {
 }
 
 impl Code<'_, '_> {
-    /// Bytes of the buffers that a launch is given.
+    /// Total size in bytes of the buffers passed to a launch.
     ///
     /// # Errors
-    /// A dimension that is not known.
+    /// An unknown dimension.
     pub(super) fn given_bytes(&mut self, launch: &InstData) -> Result<Value, String> {
         let mut sum = self.int(0);
         for t in launch.operands.iter().filter_map(|v| buffer_type(self.body, *v)) {
@@ -75,7 +79,8 @@ impl Code<'_, '_> {
         Ok(sum)
     }
 
-    /// The packed weights that are read first from an instruction of a block on; no bytes where there are none.
+    /// The packed weights that are read first, starting at instruction `from` of `block`; an empty
+    /// range if none are read.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -89,7 +94,7 @@ impl Code<'_, '_> {
         })
     }
 
-    /// Puts back what was replaced, down to a length.
+    /// Undoes replacements until `length` of them are left.
     fn restore(&mut self, mut replaced: Replaced, length: usize) -> Replaced {
         while replaced.len() > length {
             if let Some((v, before)) = replaced.pop() {
@@ -104,7 +109,8 @@ impl Code<'_, '_> {
         replaced.push((v, before));
     }
 
-    /// Are the dimensions of an operation known on entry? One that the plan computes may have no value yet, or have it in another branch.
+    /// Are the dimensions of an operation known on entry? A dimension that the plan computes may
+    /// not have a value yet, or only in another branch.
     fn has_dims(&self, op: &Op) -> bool {
         let has = |d: &Dim| {
             let known = |s: &str| self.symbols.contains_key(s) && !self.lengths.contains(s);
@@ -175,11 +181,11 @@ impl Code<'_, '_> {
         }
     }
 
-    /// Goes on at a block.
+    /// Follows a jump.
     fn jump(&mut self, call: &BlockCall, left: &mut u32, replaced: &mut Replaced) -> Result<Option<ByteRange>, String> {
         let Some(less) = left.checked_sub(1) else { return Ok(None) };
         *left = less;
-        // All at once: they may be each other's.
+        // A parallel assignment: arguments may be parameters of the same block.
         let given: Vec<_> = call.args.iter().map(|v| self.values[*v].clone()).collect();
         for (v, x) in self.body.block(call.block).args.iter().zip(given) {
             self.replace(*v, x, replaced);
@@ -187,8 +193,8 @@ impl Code<'_, '_> {
         self.follow(call.block, 0, left, replaced)
     }
 
-    /// The packed weights that a launch reads: of several those with the most bytes. None if they are few, or depend on
-    /// what is not known.
+    /// The largest packed weights that a launch reads. `None` if they are small, or depend on
+    /// unknown values.
     ///
     /// # Errors
     /// A form that the verifier refuses.

@@ -1,7 +1,8 @@
-//! CLIF as text: functions under their names, printed and read back.
+//! CLIF as text: named functions, printed and parsed.
 //!
-//! In: a text as `--emit clif` writes it: functions, each after a comment with its name. Out: the functions, verified by
-//! Cranelift, as text again or as assembly. A text has only functions, without the model around them.
+//! In: text as `--emit clif` writes it: functions, each after a comment with its name. Out: the
+//! functions, verified by Cranelift, as text again or as assembly. The text has only functions,
+//! without the model around them.
 
 use std::collections::BTreeMap;
 
@@ -16,44 +17,44 @@ use crate::panics;
 /// A function and its name.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// `kernel.attention.0`, or empty.
+    /// `kernel.attention.0`, or empty if no comment names it.
     pub name: String,
-    /// The function.
+    /// The function, verified.
     pub function: Function,
 }
 
-/// What is wrong with a text.
+/// An error in a CLIF file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClifError {
-    /// The line, from 1; 0 where there is none.
+    /// The line, from 1; 0 where no line is to blame.
     pub line: usize,
-    /// What is wrong.
+    /// The message, without the line.
     pub message: String,
 }
 
-/// A function under its name, as text.
+/// A comment with the name, if any, then the function.
 pub(super) fn print_function(name: &str, function: &Function) -> String {
     if name.is_empty() { format!("{}\n", function.display()) } else { format!("; {name}\n{}\n", function.display()) }
 }
 
-/// The functions as text.
+/// The functions as text that [`read`] parses.
 pub fn print(functions: &[Named]) -> String {
     functions.iter().map(|f| print_function(&f.name, &f.function)).collect()
 }
 
-/// The largest number of a block, value or other entity, and the most that the functions of a text may have together:
-/// Cranelift has tables from 0 to the largest of each function.
+/// The largest number of a block, value or other entity, summed over the functions of a file:
+/// Cranelift allocates tables up to the largest number of each function.
 const MAX_NUMBERS: u64 = 1 << 22;
 
-/// What Cranelift's text calls its entities, each with a number: `block3`, `v7`.
+/// Prefixes of entity names in CLIF; a number follows: `block3`, `v7`.
 const ENTITIES: [&[u8]; 12] =
     [b"block", b"v", b"ss", b"dss", b"gv", b"sig", b"fn", b"jt", b"dt", b"const", b"ex", b"mt"];
 
-/// Reads functions.
+/// Parses functions.
 ///
 /// # Errors
-/// The first thing that Cranelift's reader does not understand, or all that its verifier says of a function; numbers that
-/// no memory has space for; and what makes Cranelift panic.
+/// The first syntax error, or everything that Cranelift's verifier reports about a
+/// function; entity numbers above `MAX_NUMBERS`; input on which Cranelift panics.
 pub fn read(text: &str, arch: Arch) -> Result<Vec<Named>, ClifError> {
     let (mut names, mut comment, mut starts) = (Vec::new(), "", Vec::new());
     for (i, line) in text.lines().enumerate() {
@@ -69,14 +70,14 @@ pub fn read(text: &str, arch: Arch) -> Result<Vec<Named>, ClifError> {
         .map_err(|panic| ClifError { line: 1, message: panicked("reader", &panic) })?
         .map_err(|e| ClifError { line: e.location.line_number, message: e.message })?;
     if functions.is_empty() {
-        return Err(ClifError { line: 1, message: "there is no function in this text".to_string() });
+        return Err(ClifError { line: 1, message: "there is no function in this file".to_string() });
     }
     let isas = Isas::new(arch).map_err(|message| ClifError { line: 0, message })?;
     let mut out = Vec::new();
     for (i, function) in functions.into_iter().enumerate() {
         let line = starts.get(i).copied().unwrap_or_default();
         let fail = |message: String| ClifError { line, message };
-        // What follows asks for an entry block.
+        // The verifier assumes an entry block.
         if function.layout.entry_block().is_none() {
             return Err(fail("the function has no block".to_string()));
         }
@@ -89,10 +90,10 @@ pub fn read(text: &str, arch: Arch) -> Result<Vec<Named>, ClifError> {
     Ok(out)
 }
 
-/// A panic of Cranelift in words.
+/// An error message for a panic of Cranelift.
 fn panicked(part: &str, panic: &str) -> String {
     let panic = panic.strip_prefix("internal error: ").unwrap_or(panic);
-    format!("Cranelift's {part} does not take this: {panic}")
+    format!("Cranelift's {part} panicked: {panic}")
 }
 
 /// Adds up the largest numbers of entities, function by function.
@@ -120,7 +121,7 @@ fn check_numbers(text: &str) -> Result<(), ClifError> {
             if sum > MAX_NUMBERS {
                 let shown = String::from_utf8_lossy(word);
                 let message = format!(
-                    "`{shown}`: the numbers of a text's entities may be {MAX_NUMBERS} together, for there are tables up to the largest"
+                    "`{shown}`: entity numbers may add up to at most {MAX_NUMBERS}, since Cranelift allocates tables up to the largest"
                 );
                 return Err(ClifError { line: i + 1, message });
             }
@@ -129,10 +130,10 @@ fn check_numbers(text: &str) -> Result<(), ClifError> {
     Ok(())
 }
 
-/// The machine code of functions, as text; `bytes`: with the bytes of each instruction.
+/// Disassembles the machine code of functions; `bytes`: with the bytes of each instruction.
 ///
 /// # Errors
-/// What the code generator cannot compile.
+/// The error of Cranelift's code generator.
 pub fn assembly(functions: &[Named], arch: Arch, bytes: bool) -> Result<String, String> {
     let isas = Isas::new(arch)?;
     let names: BTreeMap<String, &str> =
@@ -172,7 +173,7 @@ pub fn assembly(functions: &[Named], arch: Arch, bytes: bool) -> Result<String, 
     Ok(out)
 }
 
-/// The symbol of what a function calls: the name of a function of the same text, or as CLIF has it.
+/// The symbol of a callee: the name of a function of the same file, or its CLIF name.
 fn callee(target: &FinalizedRelocTarget, function: &Function, names: &BTreeMap<String, &str>) -> String {
     let text = match target {
         FinalizedRelocTarget::ExternalName(ExternalName::User(user)) => {

@@ -1,7 +1,7 @@
-//! Code generation that kernels and plans share: run-time dimensions, indices, scalars, buffers.
+//! Code generation shared by kernels and plans: run-time dimensions, indices, scalars, buffers.
 //!
-//! In: single instructions of a body. Out: CLIF. An index is an `I64`; a scalar is a single [`Lane`]; a buffer is the
-//! address of its first element and its strides.
+//! In: single instructions of a body. Out: CLIF. An index is an `I64`; a scalar is a single
+//! [`Lane`]; a buffer is the address of its first element and its strides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,58 +18,55 @@ use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem, Factor};
 use crate::tile::{self, Body, BufferType, Extent, Inst, InstData, Op, Terminator, Type};
 
-/// A distance, in elements.
+/// A stride in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stride {
-    /// Known.
     Const(i64),
-    /// Computed from run-time dimensions.
     Value(Value),
 }
 
-/// What a value of the tile IR is in CLIF. Tiles are not here: they are in scratch, or inside a run.
+/// The CLIF counterpart of a tile IR value. Tiles have none: they are in scratch, or inside a run.
 #[derive(Clone, Debug)]
 pub(super) enum CodeValue {
-    /// An index.
     Index(Value),
-    /// A scalar.
     Scalar(Lane),
-    /// A buffer: its first element, strides, and element type.
-    Buffer { base: Value, strides: Vec<Stride>, elem: Elem },
+    /// A buffer: address of its first element, strides, element type.
+    Buffer {
+        base: Value,
+        strides: Vec<Stride>,
+        elem: Elem,
+    },
 }
 
 /// A function under construction.
 pub(super) struct Code<'a, 'b> {
-    /// Its builder.
     pub(super) b: &'a mut FunctionBuilder<'b>,
-    /// The body that it is made from.
+    /// The tile IR being compiled.
     pub(super) body: &'a Body,
-    /// Run-time dimensions.
     pub(super) symbols: BTreeMap<String, Value>,
-    /// Those among them that a plan computes (`length`), which not every launch before has.
+    /// Run-time dimensions that the plan computes (`length`): undefined before that instruction.
     pub(super) lengths: BTreeSet<String>,
-    /// Values so far.
     pub(super) values: SecondaryMap<tile::Value, Option<CodeValue>>,
-    /// In a plan: each kernel's number and its function, by name; kernels of a GPU have none.
+    /// In a plan: each kernel's number and its function, by name; GPU kernels have no function.
     pub(super) kernels: BTreeMap<String, (usize, Option<FuncRef>)>,
-    /// The leaves that it calls.
+    /// Leaf functions called so far.
     pub(super) leaves: &'a mut LeafCalls,
-    /// The context of the call.
+    /// The runtime's call context.
     pub(super) context: Value,
     /// Signature of the runtime's `fail`.
     pub(super) fail: SigRef,
-    /// Where it goes after an error.
+    /// The block that returns after an error.
     pub(super) stop: Block,
-    /// Is it kept which operation each instruction comes from?
+    /// Are instructions labelled with the operation that they come from?
     pub(super) places: bool,
-    /// The operation whose code is being made.
+    /// The operation being compiled.
     pub(super) here: Option<Inst>,
 }
 
 type Done = Result<(), String>;
 
 impl<'a, 'b> Code<'a, 'b> {
-    /// What follows is code of an operation, or of none; whose it was before.
+    /// Sets the operation that the next instructions belong to; returns the previous one.
     pub(super) fn at(&mut self, inst: Option<Inst>) -> Option<Inst> {
         if self.places {
             self.b.set_srcloc(inst.map_or(SourceLoc::default(), place));
@@ -77,29 +74,25 @@ impl<'a, 'b> Code<'a, 'b> {
         std::mem::replace(&mut self.here, inst)
     }
 
-    /// Operations on lanes.
     pub(super) fn lanes(&mut self) -> Lanes<'_, 'b> {
         Lanes { builder: self.b }
     }
 
-    /// A number.
     pub(super) fn int(&mut self, n: i64) -> Value {
         self.b.ins().iconst(types::I64, n)
     }
 
-    /// An index.
     pub(super) fn index(&self, v: tile::Value) -> Result<Value, String> {
         match &self.values[v] {
             Some(CodeValue::Index(x)) => Ok(*x),
-            _ => Err(format!("{v} is no index")),
+            _ => Err(format!("{v} is not an index")),
         }
     }
 
-    /// A scalar.
     pub(super) fn scalar(&self, v: tile::Value) -> Result<Lane, String> {
         match &self.values[v] {
             Some(CodeValue::Scalar(x)) => Ok(*x),
-            _ => Err(format!("{v} is no scalar")),
+            _ => Err(format!("{v} is not a scalar")),
         }
     }
 
@@ -107,11 +100,11 @@ impl<'a, 'b> Code<'a, 'b> {
     pub(super) fn buffer(&self, v: tile::Value) -> Result<(Value, Vec<Stride>, Elem), String> {
         match &self.values[v] {
             Some(CodeValue::Buffer { base, strides, elem }) => Ok((*base, strides.clone(), *elem)),
-            _ => Err(format!("{v} is no buffer")),
+            _ => Err(format!("{v} is not a buffer")),
         }
     }
 
-    /// The value of a dimension.
+    /// Evaluates a dimension.
     pub(super) fn dim(&mut self, d: &Dim) -> Result<Value, String> {
         if let Some(n) = d.as_const() {
             return Ok(self.int(n));
@@ -136,7 +129,8 @@ impl<'a, 'b> Code<'a, 'b> {
         Ok(self.divide_exactly(sum, divisor))
     }
 
-    /// Division that a fact of the program makes exact; by zero (of a dimension of zero) it gives zero and does not trap.
+    /// A division known to be exact. By zero (a dimension of size 0) it yields zero and does not
+    /// trap.
     fn divide_exactly(&mut self, x: Value, y: Value) -> Value {
         let one = self.int(1);
         let zero = self.int(0);
@@ -146,8 +140,8 @@ impl<'a, 'b> Code<'a, 'b> {
         self.b.ins().select(is_zero, zero, q)
     }
 
-    /// Division that rounds down, by at least 1, which the entry has checked; by anything else it gives some number and does
-    /// not trap.
+    /// Division that rounds down. The entry point has checked that the divisor is at least 1; for
+    /// any other divisor the result is unspecified, but it does not trap.
     fn divide_rounded(&mut self, x: Value, y: Value) -> Value {
         let one = self.int(1);
         let y = self.b.ins().smax(y, one);
@@ -185,7 +179,7 @@ impl<'a, 'b> Code<'a, 'b> {
                             Some(x) => self.b.ins().smax(x, d),
                         });
                     }
-                    found.ok_or("a `min` or `max` of no dimensions")?
+                    found.ok_or("a `min` or `max` without dimensions")?
                 }
             };
             for _ in 0..*exponent {
@@ -207,7 +201,7 @@ impl<'a, 'b> Code<'a, 'b> {
         Ok(CodeValue::Buffer { base, strides, elem: ty.elem })
     }
 
-    /// A distance in bytes.
+    /// Converts a stride to bytes.
     pub(super) fn stride_bytes(&mut self, s: Stride, elem: Elem) -> Value {
         let size = i64::try_from(elem.size()).unwrap_or(1);
         match s {
@@ -235,8 +229,8 @@ impl<'a, 'b> Code<'a, 'b> {
         Ok(at)
     }
 
-    /// Ends a block; a return goes to `end`. Of a jump's arguments only indices are passed: tiles lie in scratch, where
-    /// the other side finds them.
+    /// Ends a block; a return goes to `end`. Of a jump's arguments only indices are passed: tiles
+    /// stay where they are in scratch.
     pub(super) fn terminator(
         &mut self,
         terminator: &Terminator,
@@ -262,7 +256,7 @@ impl<'a, 'b> Code<'a, 'b> {
                 let ((a, x), (b, y)) = (call(self, then)?, call(self, otherwise)?);
                 self.b.ins().brif(condition, a, &x, b, &y);
             }
-            Terminator::Roles(_) => return Err("warps have no place on a CPU".into()),
+            Terminator::Roles(_) => return Err("warp roles cannot be compiled for a CPU".into()),
         }
         Ok(())
     }
@@ -273,7 +267,8 @@ impl<'a, 'b> Code<'a, 'b> {
         self.lanes().lane_arithmetic(op, lane(a), lane(b)).value
     }
 
-    /// An instruction on indices and scalars, the same in kernels and plans. False if it is none of those.
+    /// An instruction on indices and scalars, the same in kernels and plans. False if it is another
+    /// kind.
     pub(super) fn simple(&mut self, data: &InstData) -> Result<bool, String> {
         let body = self.body;
         let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
@@ -347,13 +342,13 @@ impl<'a, 'b> Code<'a, 'b> {
         }
     }
 
-    /// A 64-bit number as a scalar of a type of computation.
+    /// Converts a 64-bit integer to a scalar of type `elem`.
     fn number(&mut self, value: Value, elem: Elem) -> Lane {
         let x = Lane { value, elem: Elem::I64, width: Width::One };
         self.lanes().lane_cast(x, elem)
     }
 
-    /// Reports an index out of range and leaves.
+    /// Reports an index out of range and returns from the function.
     fn check(&mut self, index: Value, bound: Value, site: u32) {
         // A negative bound, compared as unsigned, would accept everything.
         let zero = self.int(0);
@@ -373,7 +368,7 @@ impl<'a, 'b> Code<'a, 'b> {
         self.b.seal_block(good);
     }
 
-    /// The number of rows or columns.
+    /// Evaluates a number of rows or columns.
     pub(super) fn extent(&mut self, e: Extent) -> Result<Value, String> {
         match e {
             Extent::Static(n) => Ok(self.int(n)),
@@ -381,7 +376,8 @@ impl<'a, 'b> Code<'a, 'b> {
         }
     }
 
-    /// A loop while `variable < end`, which it advances by `step`.
+    /// A loop over `variable` that runs while `variable < end` and adds `step` after each
+    /// iteration.
     pub(super) fn counted(
         &mut self,
         variable: Variable,
@@ -408,24 +404,23 @@ impl<'a, 'b> Code<'a, 'b> {
         Ok(())
     }
 
-    /// The condition of a jump.
+    /// The condition of a branch, as CLIF.
     pub(super) fn condition(&self, v: tile::Value) -> Result<Value, String> {
         Ok(self.scalar(v)?.value)
     }
 
-    /// Makes the instructions of a block that `single` does not take care of.
     pub(super) fn unknown(data: &InstData) -> Done {
-        Err(format!("{} has no place here", data.op.info().name))
+        Err(format!("{} cannot occur here", data.op.info().name))
     }
 }
 
-/// An operation as a place. Cranelift keeps differences to the first place, and a difference of -1 means that there is none:
-/// so places are even.
+/// Encodes an operation as a `SourceLoc`. Cranelift stores differences to the first one, and -1
+/// means "none", so only even numbers are used.
 pub(super) fn place(inst: Inst) -> SourceLoc {
     SourceLoc::new(2 * inst.as_u32())
 }
 
-/// The operation that a place stands for, if it stands for one.
+/// Decodes [`place`].
 pub(super) fn inst_at(place: SourceLoc) -> Option<Inst> {
     (!place.is_default()).then(|| Inst::from_u32(place.bits() / 2))
 }

@@ -1,8 +1,9 @@
-//! Line tables: which line of the program each piece of machine code comes from, as debuggers and profilers read it (DWARF 5).
+//! Line tables (DWARF 5): maps machine code to lines of the program, for debuggers and profilers.
 //!
-//! In: an object before it is written, and what its functions come from. Out: the sections `.debug_line`, `.debug_info` and
-//! those that they need, in the object: one unit, named as the program's file, with a function for each kernel, plan and leaf.
-//! Files have only base names, so the bytes do not depend on the program's directory.
+//! In: an object before it is written, and the origins of its functions. Out: the sections
+//! `.debug_line`, `.debug_info` and the sections that these refer to: one unit, named after the
+//! program's file, with a function for each kernel, plan and leaf. Files have only base names, so
+//! the bytes do not depend on the program's directory.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use object::{RelocationEncoding, RelocationFlags, RelocationKind, SectionKind};
 use super::origins::Origin;
 use crate::tile::Module;
 
-/// A section being written, and what it refers to.
+/// A section being written, and its relocations.
 #[derive(Clone)]
 struct Section {
     bytes: EndianVec<LittleEndian>,
@@ -43,10 +44,10 @@ impl RelocateWriter for Section {
     }
 }
 
-/// Adds the table of all functions to an object; `module` names the files.
+/// Adds the line table of all functions to an object; `module` has the file names.
 ///
 /// # Errors
-/// What the writer refuses: a bug in attnc.
+/// The error of the DWARF or object writer: a bug in attnc.
 pub(super) fn add(
     product: &mut ObjectProduct,
     origins: &BTreeMap<FuncId, Origin<'_>>,
@@ -76,9 +77,9 @@ pub(super) fn add(
     for (_, place, relocations) in &added {
         for r in relocations {
             let symbol = match r.target {
-                RelocationTarget::Symbol(n) => *symbols.get(n).ok_or("a line of no function")?,
+                RelocationTarget::Symbol(n) => *symbols.get(n).ok_or("a line table entry without a function")?,
                 RelocationTarget::Section(id) => {
-                    let target = places.get(id.name()).ok_or("a section that is not there")?;
+                    let target = places.get(id.name()).ok_or("a relocation against a missing section")?;
                     product.object.section_symbol(*target)
                 }
             };
@@ -94,13 +95,13 @@ pub(super) fn add(
     Ok(())
 }
 
-/// A file's name as a table may have it: not empty, and without zero bytes.
+/// A valid file name for the table: not empty, and without zero bytes.
 fn base_name(name: &str) -> Vec<u8> {
     let name = if name.is_empty() { "?" } else { name };
     name.bytes().map(|b| if b == 0 { b'?' } else { b }).collect()
 }
 
-/// The unit of an object whose functions have these addresses and sizes.
+/// The compilation unit, given the address and size of each function.
 fn unit(functions: &[&Origin<'_>], ranges: &[(u64, u64)], module: &Module) -> DwarfUnit {
     let encoding = Encoding { format: Format::Dwarf32, version: 5, address_size: 8 };
     let name = || LineString::String(base_name(&module.name));
@@ -140,12 +141,12 @@ fn unit(functions: &[&Origin<'_>], ranges: &[(u64, u64)], module: &Module) -> Dw
     let (name, folder) = (dwarf.strings.add(module.name.clone()), dwarf.strings.add("."));
     let unit = dwarf.unit.get_mut(root);
     unit.set(constants::DW_AT_producer, AttributeValue::StringRef(producer));
-    // No language that debuggers know: they then show addresses, registers and lines, as of assembly.
+    // Debuggers do not know the language; for assembly they show addresses, registers and lines.
     unit.set(constants::DW_AT_language, AttributeValue::Language(constants::DW_LANG_Mips_Assembler));
     unit.set(constants::DW_AT_name, AttributeValue::StringRef(name));
     unit.set(constants::DW_AT_comp_dir, AttributeValue::StringRef(folder));
     unit.set(constants::DW_AT_stmt_list, AttributeValue::LineProgramRef);
-    // Functions lie one after the other, with room between them; the unit goes from the first to the last.
+    // Functions are consecutive, with padding between them; the unit spans the first to the last.
     if let Some((first, (start, _))) = ranges.iter().enumerate().min_by_key(|(_, (start, _))| *start) {
         let end = ranges.iter().map(|(start, size)| start + size).max().unwrap_or(*start);
         unit.set(constants::DW_AT_low_pc, AttributeValue::Address(Address::Symbol { symbol: first, addend: 0 }));

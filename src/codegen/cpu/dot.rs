@@ -1,9 +1,10 @@
-//! `dot`: a product of tiles in scratch or in place, as register tiles of four rows by eight columns.
+//! `dot`: a matmul of tiles, in register tiles of four rows by eight columns.
 //!
-//! In: an accumulator in scratch, operands there or windows. Out: CLIF. Rows of a tile are padded to full vectors, so
-//! columns are computed in full vectors too; what is computed past the last column is never read. A right operand may
-//! be narrower in memory (`bf16`, or integers with scales): it is widened where it is loaded. Sums start with 0, in
-//! registers, and are added to the accumulator at their end.
+//! In: an accumulator in scratch; operands in scratch, or windows of buffers. Out: CLIF. Rows of a
+//! tile are padded to full vectors, so columns are computed in full vectors too; results past the
+//! last column are never read. A right operand may be narrower in memory (`bf16`, or integers with
+//! scales): it is widened where it is loaded. Sums start with 0 in registers and are finally added
+//! to the accumulator.
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
@@ -14,7 +15,7 @@ use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::{self, InstData, Op, Space, TileType, Type};
 
-/// A group of steps has this many, as a power of two.
+/// log2 of the number of `k` steps that share a scale.
 const GROUP_BITS: i64 = tile::GROUP.ilog2() as i64;
 
 /// A tile in scratch.
@@ -24,51 +25,51 @@ struct Panel {
     pitch: i64,
 }
 
-/// An operand of a product: distances in bytes.
+/// An operand of a matmul; strides in bytes.
 #[derive(Clone, Copy)]
 struct Factor {
     start: Value,
     row: Value,
     col: Value,
-    /// What it is made of in memory.
+    /// Element type in memory.
     elem: Elem,
 }
 
-/// What a right operand is made of in memory.
+/// Elements of a right operand in memory.
 #[derive(Clone, Copy)]
 enum Right {
-    /// Elements of the product.
+    /// The type of the sums.
     Same,
     /// `bf16`.
     Bf16,
     /// Pairs of `bf16`.
     Pairs,
-    /// Integers of 8 or 4 bits, times the scale of their column and group: where the first group's scales are, and
-    /// how far the next ones.
+    /// Integers of 8 or 4 bits, times the scale of their column and group: address of the first
+    /// group's scales, and bytes to the next group's.
     Scaled { bits: u8, scales: Value, group: i64 },
 }
 
-/// A panel of integers and its scales; distances in bytes.
+/// A panel of integers and its scales; strides in bytes.
 pub(super) struct ScaledPanel {
-    /// Its first row.
     pub(super) start: Value,
-    /// From row to row.
+    /// Bytes from row to row.
     pub(super) row: i64,
-    /// The scales of its first group.
+    /// Address of the scales of the first group.
     pub(super) scales: Value,
-    /// From group to group.
+    /// Bytes between the scales of two groups.
     pub(super) group: i64,
-    /// Bits of a number.
+    /// 4 or 8.
     pub(super) bits: u8,
 }
 
-/// What the loops of a product share.
+/// Values that all loops of one matmul use.
 struct Product {
     a: Factor,
     b: Factor,
     right: Right,
     acc: Panel,
-    /// What every sum starts with; if there is nothing here, it is 0, and what lies in the accumulator's place is added.
+    /// Initial value of every sum. `None`: sums start with 0, and the accumulator's contents are
+    /// added at the end.
     start: Option<Lane>,
     inner: Value,
     elem: Elem,
@@ -78,20 +79,20 @@ struct Product {
 
 impl Code<'_, '_> {
     fn panel(&mut self, t: &TileType, scratch: Value) -> Result<Panel, String> {
-        let Space::L1(offset, _) = t.space else { return Err("an operand of a product is not in scratch".into()) };
+        let Space::L1(offset, _) = t.space else { return Err("an operand of a matmul is not in scratch".into()) };
         let start = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
         Ok(Panel { start, pitch: i64::from(t.pitch()) })
     }
 
-    /// An operand in scratch or in place.
+    /// An operand in scratch, or read in place from its buffer.
     fn factor(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Factor, String> {
         if t.space != Space::Window {
             let Panel { start, pitch } = self.panel(t, scratch)?;
             let (row, col) = (self.int(pitch), self.int(i64::from(t.element_bytes())));
             return Ok(Factor { start, row, col, elem: t.elem });
         }
-        let data = self.body.def_inst(v).cloned().ok_or("a window that nothing makes")?;
-        let Op::Window { rows, cols } = data.op else { return Err("an operand of a product is no window".into()) };
+        let data = self.body.def_inst(v).cloned().ok_or("a window without a definition")?;
+        let Op::Window { rows, cols } = data.op else { return Err("an operand of a matmul is not a window".into()) };
         let [buffer, indices @ ..] = data.operands.as_slice() else { return Err("a window without a buffer".into()) };
         let (_, strides, elem) = self.buffer(*buffer)?;
         let along = |axis: Option<usize>| axis.and_then(|a| strides.get(a)).copied().unwrap_or(Stride::Const(0));
@@ -109,10 +110,10 @@ impl Code<'_, '_> {
             return Err("a panel without scales".into());
         };
         let start = self.address(*buffer, indices)?;
-        let axis = indices.len().checked_sub(2).ok_or("a panel has two axes or more")?;
+        let axis = indices.len().checked_sub(2).ok_or("a panel needs two axes")?;
         let pitch = |strides: &[Stride], size: i64| match strides.get(axis) {
             Some(Stride::Const(n)) => Ok(n.wrapping_mul(size)),
-            _ => Err("a panel's rows are not at known distances"),
+            _ => Err("a panel's row stride is not constant"),
         };
         let (_, strides, _) = self.buffer(*buffer)?;
         let row = pitch(&strides, 1)?;
@@ -121,7 +122,7 @@ impl Code<'_, '_> {
         for (n, (stride, i)) in strides.iter().zip(indices).enumerate() {
             let mut i = self.index(*i)?;
             if n == axis {
-                // From rows of the panel to groups of steps.
+                // From panel rows to groups of `k` steps.
                 i = self.b.ins().sshr_imm_u(i, if *bits == 4 { GROUP_BITS - 1 } else { GROUP_BITS });
             }
             let bytes = self.stride_bytes(*stride, elem);
@@ -131,7 +132,6 @@ impl Code<'_, '_> {
         Ok(ScaledPanel { start, row, scales: at, group, bits: *bits })
     }
 
-    /// The right operand.
     fn right_factor(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<(Factor, Right), String> {
         match self.body.def_inst(v).cloned() {
             Some(data) if matches!(data.op, Op::LoadScaled { .. }) => {
@@ -142,7 +142,7 @@ impl Code<'_, '_> {
             Some(InstData { op: Op::LoadPairs, operands, .. }) => {
                 let [buffer, indices @ ..] = operands.as_slice() else { return Err("a panel without a buffer".into()) };
                 let (_, strides, elem) = self.buffer(*buffer)?;
-                let pitch = strides.iter().rev().nth(2).copied().ok_or("a panel of less than three axes")?;
+                let pitch = strides.iter().rev().nth(2).copied().ok_or("a panel has fewer than three axes")?;
                 let (row, col) = (self.stride_bytes(pitch, elem), self.int(4));
                 Ok((Factor { start: self.address(*buffer, indices)?, row, col, elem }, Right::Pairs))
             }
@@ -158,15 +158,16 @@ impl Code<'_, '_> {
         }
     }
 
-    /// Emits `acc + a @ b`, the result in the accumulator's place or in one of its own.
+    /// Emits `acc + a @ b`; the result overwrites the accumulator or has its own location in
+    /// scratch.
     ///
     /// # Errors
     /// Operands that are neither in scratch nor windows.
     pub(super) fn dot(&mut self, data: &InstData, scratch: Value) -> Result<(), String> {
-        let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
-        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
+        let [a, b, acc] = data.operands.as_slice() else { return Err("a matmul needs three operands".into()) };
+        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a matmul operand is not a tile");
         let (ta, tb) = (tile(*a)?, tile(*b)?);
-        let result = tile(data.result.ok_or("a product without a result")?)?;
+        let result = tile(data.result.ok_or("a matmul without a result")?)?;
         let rows = self.extent(result.rows)?;
         let cols = self.extent(result.cols)?;
         let inner = self.extent(ta.cols)?;
@@ -198,7 +199,8 @@ impl Code<'_, '_> {
         let (i, j) = (self.b.declare_var(types::I64), self.b.declare_var(types::I64));
         let zero = self.int(0);
         self.b.def_var(j, zero);
-        // Two vectors of columns at a time, then one; the last may reach past the end, into the padding.
+        // Two vectors of columns at a time, then one; the last may reach past the end, into the
+        // padding.
         let pairs = self.b.ins().iadd_imm_s(cols, -lanes);
         for (vectors, end) in [(2, pairs), (1, cols)] {
             self.counted(j, end, lanes * vectors, |code| {
@@ -217,7 +219,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// Copies a tile to another place of the same shape.
+    /// Copies a tile within scratch.
     pub(super) fn copy_rows(
         &mut self,
         from: &TileType,
@@ -240,7 +242,7 @@ impl Code<'_, '_> {
         })
     }
 
-    /// One register's worth of a tile.
+    /// Loads one vector of a tile.
     fn dot_load(&mut self, p: &Product, address: Value, offset: i32) -> Value {
         let ty = clif_type(p.elem, p.width);
         match p.width {
@@ -249,22 +251,22 @@ impl Code<'_, '_> {
         }
     }
 
-    /// One register's worth of narrower elements.
+    /// Loads one vector of narrower elements, widened.
     fn narrow_load(&mut self, p: &Product, elem: Elem, at: Value) -> Lane {
         self.lanes().load(elem, p.width, at, 0)
     }
 
-    /// Bytes to the row of a panel of integers that has step `k`.
+    /// Byte offset of the row of an integer panel that holds step `k`.
     fn scaled_row(&mut self, k: Value, bits: u8, pitch: Value) -> Value {
         let row = if bits == 4 { self.b.ins().sshr_imm_u(k, 1) } else { k };
         self.b.ins().imul(row, pitch)
     }
 
-    /// One register's worth of integers of step `k`, times their scales.
+    /// Loads one vector of integers of step `k`, times their scales.
     fn scaled_load(&mut self, p: &Product, bits: u8, k: Value, at: Value, (scales, group): (Value, i64)) -> Lane {
         let mut x = self.narrow_load(p, Elem::I8, at);
         if bits == 4 {
-            // The requested half is shifted to the top, and arithmetically down again.
+            // Shift the requested half to the top, then arithmetically back down.
             let odd = self.b.ins().band_imm_u(k, 1);
             let odd = self.b.ins().ireduce(types::I32, odd);
             let four = self.b.ins().ishl_imm_u(odd, 2);
@@ -281,7 +283,8 @@ impl Code<'_, '_> {
         self.lanes().lane_arithmetic(BinaryOp::Mul, x, scale)
     }
 
-    /// One register's worth of step `k` of the pairs at `at`: the lower half of each where `k` is even, else the upper one.
+    /// Loads one vector of step `k` of the pairs at `at`: the lower halves if `k` is even, else the
+    /// upper ones.
     fn half_of_pair(&mut self, p: &Product, k: Value, at: Value) -> Lane {
         let mut x = self.narrow_load(p, Elem::I32, at);
         let odd = self.b.ins().band_imm_u(k, 1);
@@ -290,7 +293,7 @@ impl Code<'_, '_> {
         let sixteen = self.b.ins().iconst(types::I32, 16);
         let up = self.b.ins().isub(sixteen, down);
         let top = self.b.ins().ishl(x.value, up);
-        // The other half goes.
+        // Clear the other half.
         let kept = self.b.ins().ushr_imm_u(top, 16);
         x.value = self.b.ins().ishl_imm_u(kept, 16);
         self.lanes().floats_of_bits(x)

@@ -1,8 +1,9 @@
 //! One function: from a kernel or a plan to machine code.
 //!
-//! In: what it is made from, and the numbers of the kernels that a plan launches. Out: bytes, what they refer to, and on request
-//! their text. Nothing here depends on another function or on the object, so functions are compiled on several threads; what
-//! a function calls is a symbol that the object resolves ([`Callee`]).
+//! In: a kernel or plan, and the numbers of the kernels that a plan launches. Out: bytes,
+//! relocations, and on request listings. Nothing here depends on another function or on the object,
+//! so functions are compiled on several threads; callees are symbols that the object resolves
+//! ([`Callee`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,28 +26,28 @@ use super::wide::LeafCalls;
 use crate::source::Loc;
 use crate::tile::Body;
 
-/// An operation of a kernel that is computed with vectors of 128 bits though the processor has wider ones.
+/// An operation that is computed with 128-bit vectors although the processor has wider ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Narrow {
-    /// Its location in the source.
+    /// Source location of the operation.
     pub loc: Loc,
-    /// The kernel's symbol, which begins with the level.
+    /// The kernel's symbol, which begins with the instruction set.
     pub kernel: String,
-    /// What has no wider form.
+    /// The operation that lacks wider code, as a noun for the remark.
     pub what: String,
 }
 
-/// A function of the object that is being made.
+/// A function that code refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Callee {
-    /// A function that is declared.
+    /// A function declared in the object.
     Declared(FuncId),
-    /// A leaf: its place among those that the caller requested.
+    /// A leaf: its index among the caller's requests.
     Leaf(u32),
 }
 
 impl Callee {
-    /// Its name in CLIF. Cranelift has the first two spaces for what is declared.
+    /// Its name in CLIF. Namespaces 0 and 1 are Cranelift's own, for declared functions and data.
     fn name(self) -> UserExternalName {
         match self {
             Callee::Declared(id) => UserExternalName::new(0, id.as_u32()),
@@ -54,7 +55,7 @@ impl Callee {
         }
     }
 
-    /// What code refers to, if it is one of these.
+    /// The callee of a relocation, if it is a function.
     pub(super) fn of(target: &ModuleRelocTarget) -> Option<Callee> {
         match target {
             ModuleRelocTarget::User { namespace: 0, index } => Some(Callee::Declared(FuncId::from_u32(*index))),
@@ -63,7 +64,7 @@ impl Callee {
         }
     }
 
-    /// Makes it known to a function. `colocated`: is it in this object?
+    /// Imports the callee into a function. `colocated`: is it in this object?
     pub(super) fn declare(self, function: &mut Function, signature: Signature, colocated: bool) -> FuncRef {
         let name = ExternalName::user(function.declare_imported_user_function(self.name()));
         let signature = function.import_signature(signature);
@@ -71,44 +72,41 @@ impl Callee {
     }
 }
 
-/// A function that is to be made.
+/// A function to compile.
 #[derive(Clone, Debug)]
 pub(super) struct Job<'a> {
-    /// Its number in the object.
+    /// Its id in the object.
     pub(super) id: FuncId,
-    /// Its name there.
     pub(super) name: String,
-    /// What it is made from.
+    /// The kernel or plan.
     pub(super) source: Source<'a>,
 }
 
-/// A function that is made.
+/// A compiled function.
 pub(super) struct Made {
-    /// The code.
     pub(super) bytes: Vec<u8>,
-    /// The code begins at a multiple of this.
+    /// Alignment in bytes.
     pub(super) alignment: u64,
-    /// What it refers to.
+    /// Relocations, by offset.
     pub(super) relocations: Vec<ModuleReloc>,
-    /// The leaves that it calls.
+    /// Leaf functions that the code calls.
     pub(super) leaves: LeafCalls,
-    /// CLIF, if wanted.
     pub(super) clif: String,
-    /// Where the code of each operation begins, if that is wanted.
+    /// Offset at which the code of each operation begins, if requested.
     pub(super) places: Places,
-    /// Assembly as the code generator writes it, for a machine of which we cannot read the bytes.
+    /// Cranelift's own assembly listing, for architectures that `listing` cannot disassemble.
     pub(super) vcode: String,
-    /// What is computed with vectors of 128 bits though there are wider ones.
+    /// Operations that are computed with 128-bit vectors although there are wider ones.
     pub(super) narrow: Vec<Narrow>,
 }
 
-/// Parameters of a kernel: arguments, start and end of the range, scratch, context.
+/// Number of parameters of a kernel: arguments, start and end of the range, scratch, context.
 const KERNEL: usize = 5;
-/// Parameters of the runtime's `fail`.
+/// Number of parameters of the runtime's `fail`.
 const FAIL: usize = 5;
-/// Parameters of the runtime's `launch`.
+/// Number of parameters of the runtime's `launch`.
 const LAUNCH: usize = 7;
-/// Parameters of the runtime's `read`.
+/// Number of parameters of the runtime's `read`.
 const READ: usize = 4;
 
 impl Source<'_> {
@@ -147,24 +145,24 @@ impl Source<'_> {
     }
 }
 
-/// The text of a function without the places of its instructions, which are numbers of operations.
+/// CLIF text without source locations (which encode operations, see `code::place`).
 fn shown(name: &str, function: &Function) -> String {
     let mut function = function.clone();
     function.stencil.srclocs.clear();
     print_function(name, &function)
 }
 
-/// Where the code of each operation begins.
+/// Offset at which the code of each operation begins.
 fn places(code: &CompiledCode) -> Places {
     let place = |s: &MachSrcLoc<Final>| (s.start, inst_at(s.loc));
     code.buffer.get_srclocs_sorted().iter().map(place).collect()
 }
 
 impl Job<'_> {
-    /// Makes it.
+    /// Compiles it.
     ///
     /// # Errors
-    /// A form that the verifier refuses, or that Cranelift does: a bug in attnc.
+    /// IR that the verifier or Cranelift rejects: a bug in attnc.
     pub(super) fn make(&self, isa: &dyn TargetIsa, wanted: EmitOptions) -> Result<Made, String> {
         self.compile(isa, wanted).map_err(|e| match &self.source {
             Source::Kernel(kernel) => format!("kernel {}: {e}", kernel.name),
@@ -201,7 +199,7 @@ impl Job<'_> {
         Ok(Made { narrow, bytes, alignment, relocations, leaves, clif, places, vcode })
     }
 
-    /// The function in CLIF.
+    /// Builds the function as CLIF.
     fn build(
         &self,
         function: &mut Function,
@@ -214,7 +212,8 @@ impl Job<'_> {
         let returns = !function.signature.returns.is_empty();
         let mut kernels = BTreeMap::new();
         if let Source::Plan { plan, module, kernels: ids } = &self.source {
-            // Only those that it launches: a function does not declare the kernels of other entry points.
+            // Only the kernels that it launches: a function does not declare kernels of other entry
+            // points.
             let launched = plan.launched();
             let all: Vec<_> = match ids {
                 Kernels::Functions(_) => module.kernels.iter().collect(),

@@ -1,7 +1,8 @@
-//! Operations on single integers that are several instructions of CLIF: division that rounds down, shifts by any number of bits,
-//! powers.
+//! Operations on single integers that take several CLIF instructions: floor division, shifts by any
+//! number of bits, powers.
 //!
-//! In: integers of one type. Out: what the language defines for them, also where the machine's instruction traps.
+//! In: integers of one type. Out: the result that the language defines, also where the machine's
+//! instruction traps.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -9,7 +10,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use super::math::Lanes;
 
 impl Lanes<'_, '_> {
-    /// Quotient and remainder of single integers, rounding down; of a division by zero: 0 and 0.
+    /// Floor division: quotient and remainder; both are 0 for a zero divisor.
     pub(super) fn divide(&mut self, x: Value, y: Value) -> (Value, Value) {
         let b = &mut *self.builder;
         let ty = b.func.dfg.value_type(x);
@@ -37,7 +38,8 @@ impl Lanes<'_, '_> {
         (q, r)
     }
 
-    /// A single integer shifted by any number of bits: the instruction takes it modulo the bits of the type.
+    /// Shifts a single integer by any number of bits (the instruction reduces the count modulo the
+    /// width).
     pub(super) fn shift(&mut self, left: bool, x: Value, y: Value) -> Value {
         let b = &mut *self.builder;
         let ty = b.func.dfg.value_type(x);
@@ -52,7 +54,8 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// `x^y` of single integers by repeated squaring, wrapping; a negative exponent counts as 0.
+    /// `x^y` of single integers by repeated squaring, wrapping; a negative exponent is treated as
+    /// 0.
     pub(super) fn power(&mut self, x: Value, y: Value) -> Value {
         let b = &mut *self.builder;
         let ty = b.func.dfg.value_type(x);

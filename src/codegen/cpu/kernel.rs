@@ -1,8 +1,9 @@
-//! Kernels: a scheduled kernel as a function over a range of its grid.
+//! Compiles a scheduled kernel to a function over a range of its grid.
 //!
-//! In: a kernel scheduled for this back end. Out: a CLIF function of the runtime's `Kernel` type. Its `args` are the
-//! run-time dimensions that it names, in order, then its parameters (addresses and indices). It iterates over the flat range
-//! of grid points, computes the indices of each, and runs the body, whose blocks are CLIF blocks.
+//! In: a kernel scheduled for this back end. Out: a CLIF function of the runtime's `Kernel` type.
+//! `args` holds the run-time dimensions that the kernel names, in order, then its parameters
+//! (addresses and indices). It iterates over the flat range of grid points, computes the indices of
+//! each, and runs the body, whose blocks are CLIF blocks.
 
 use cranelift_codegen::ir::{InstBuilder, types};
 use cranelift_entity::SecondaryMap;
@@ -14,7 +15,8 @@ use crate::shape::Elem;
 use crate::tile::{self, Cpu, DotMode, InstData, Kernel, Op, Space, Type};
 
 impl Code<'_, '_> {
-    /// Emits a kernel after its parameters `args`, `start`, `end` and `scratch` are known; leaves through `stop`.
+    /// Emits the body of a kernel, given its parameters `args`, `start`, `end` and `scratch`;
+    /// returns through `stop`.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -35,11 +37,11 @@ impl Code<'_, '_> {
             let val = match kernel.body.ty(p.value) {
                 Type::Buffer(ty) => self.make_buffer(v, ty)?,
                 Type::Index => CodeValue::Index(v),
-                _ => return Err("a parameter is a buffer or an index".into()),
+                _ => return Err("a parameter is neither a buffer nor an index".into()),
             };
             self.values[p.value] = Some(val);
         }
-        // How many points each axis has.
+        // Grid points along each axis.
         let mut counts = Vec::new();
         for g in &kernel.grid {
             let extent = self.dim(&g.extent)?;
@@ -53,7 +55,7 @@ impl Code<'_, '_> {
         self.counted(point, end, 1, |code| {
             let mut rest = code.b.use_var(point);
             for (g, count) in kernel.grid.iter().zip(&counts).rev() {
-                // The first axis needs no division: what is left is its place.
+                // The outermost axis needs no division: the remaining quotient is its index.
                 let place = code.b.ins().srem(rest, *count);
                 rest = code.b.ins().sdiv(rest, *count);
                 code.values[g.value] = Some(CodeValue::Index(place));
@@ -65,7 +67,7 @@ impl Code<'_, '_> {
     fn kernel_body(&mut self, kernel: &Kernel, scratch: cranelift_codegen::ir::Value) -> Result<(), String> {
         let body = &kernel.body;
         let tile::State::Cpu(level) = kernel.state else {
-            return Err("a kernel that is not scheduled for a CPU".into());
+            return Err("the kernel is not scheduled for a CPU".into());
         };
         let next = self.b.create_block();
         let mut blocks: SecondaryMap<tile::Block, Option<cranelift_codegen::ir::Block>> = SecondaryMap::new();
@@ -79,7 +81,7 @@ impl Code<'_, '_> {
                         self.values[*v] = Some(CodeValue::Index(x));
                     }
                     Type::Tile(_) => {}
-                    _ => return Err("a block takes indices and tiles".into()),
+                    _ => return Err("a block parameter is neither an index nor a tile".into()),
                 }
             }
             if n == 0 {
@@ -107,7 +109,7 @@ impl Code<'_, '_> {
                     Op::Dot { mode: Some(DotMode::Pairs) } => self.wide_pairs(level, &data, scratch)?,
                     Op::Dot { mode: Some(DotMode::Tiles) } => self.wide_tiles(level, &data, scratch)?,
                     Op::Dot { mode: Some(mode @ (DotMode::Fma | DotMode::Groups)) } => {
-                        // Those that stand beside each other are perhaps computed together.
+                        // Adjacent matmuls may be computed by one leaf.
                         let beside = all.clone().map_while(|i| Some(body.inst(*i)).filter(|d| d.op == data.op));
                         let group: Vec<&InstData> = std::iter::once(&data).chain(beside).collect();
                         if let Some(count) = self.wide_dot_group(level, &group, scratch)? {
@@ -116,7 +118,7 @@ impl Code<'_, '_> {
                         }
                         let next = all.peek().map(|next| **next);
                         if self.wide_dot(level, (*mode, &data), next, scratch)? == Dotted::Stored {
-                            // That was the next point.
+                            // The store was done by the matmul's leaf.
                             all.next();
                         }
                     }
@@ -133,7 +135,7 @@ impl Code<'_, '_> {
                         }
                     }
                     Op::Element => self.only_element(&data, scratch)?,
-                    // It is read where it is used.
+                    // Emitted by their users.
                     Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}
                     _ => {
                         if !self.simple(&data)? {
@@ -155,7 +157,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// Notes an operation on full tiles that has no leaf, at a level that has leaves.
+    /// Records an operation without a leaf, on an instruction set that has leaves.
     fn declined(&mut self, level: Cpu, inst: tile::Inst) {
         if level.width() != tile::Width::V128 {
             let data = self.body.inst(inst);
@@ -165,13 +167,13 @@ impl Code<'_, '_> {
         }
     }
 
-    /// Reads the element of a tile of one.
+    /// Reads the only element of a 1x1 tile.
     fn only_element(&mut self, data: &InstData, scratch: cranelift_codegen::ir::Value) -> Result<(), String> {
         let t = data.operands.first().and_then(|x| self.body.ty(*x).tile());
-        let (Some(t), Some(v)) = (t, data.result) else { return Err("an element of no tile".into()) };
+        let (Some(t), Some(v)) = (t, data.result) else { return Err("the operand of `element` is not a tile".into()) };
         let Space::L1(offset, _) = t.space else { return Err("an element of a tile that is not in scratch".into()) };
         let at = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
-        // Truth values are masks of 4 bytes there.
+        // In scratch, booleans are masks of 4 bytes.
         let elem = if t.elem == Elem::Bool { Elem::I32 } else { t.elem };
         let mut x = self.lanes().load(elem, Width::One, at, 0);
         if t.elem == Elem::Bool {

@@ -1,6 +1,7 @@
 //! Element operations on vectors of four lanes and on single elements, as CLIF.
 //!
-//! In: operations on elements, and operands in lanes. Out: results in lanes. A [`Lane`] is either four elements or one:
+//! In: operations on elements, and operands in lanes. Out: results in lanes. A [`Lane`] is either
+//! four elements or one:
 //!
 //! | element | four lanes | one lane |
 //! |---|---|---|
@@ -9,8 +10,9 @@
 //! | `i64` | - | `I64` |
 //! | `bool` | `I32X4`, all ones for true | `I8`, 0 or 1 |
 //!
-//! `i64` and powers of integers have no four-lane form; nobody asks for one. A single `f32` goes through the same vector
-//! code as four where that is a polynomial, so the bits do not depend on where in a row an element lies.
+//! `i64` and powers of integers are never computed in four lanes. A single `f32` goes through the
+//! same vector code as four where that is a polynomial, so the bits of a result do not depend on
+//! the element's position in a row.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{ConstantData, Endianness, InstBuilder, MemFlagsData, Type, Value, types};
@@ -20,23 +22,20 @@ use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
 use crate::vector::{self, library};
 
-/// How many elements are computed at a time.
+/// Number of elements computed at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
-    /// One.
     One,
-    /// Four.
     Four,
 }
 
 /// One or four elements of `f32`, `i32`, `i64` or `bool`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
-    /// The value, of the type in the module's table.
+    /// The CLIF value, of the type in the module's table.
     pub(super) value: Value,
-    /// Type of the elements.
+    /// Element type.
     pub(super) elem: Elem,
-    /// How many.
     pub(super) width: Width,
 }
 
@@ -52,7 +51,7 @@ pub(super) fn clif_type(elem: Elem, width: Width) -> Type {
     }
 }
 
-/// Flags of accesses that cannot trap, of no particular alignment.
+/// Memory flags: cannot trap, no alignment assumed.
 pub(super) fn plain() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
@@ -72,19 +71,18 @@ impl Lanes<'_, '_> {
         self.builder.ins().bitcast(to, little(), x)
     }
 
-    /// The floats with the bits of these `i32`.
+    /// Reinterprets `i32` as `f32`.
     pub(super) fn floats_of_bits(&mut self, x: Lane) -> Lane {
         let value = self.cast_bits(clif_type(Elem::F32, x.width), x.value);
         Lane { value, elem: Elem::F32, width: x.width }
     }
 
-    /// The bits of these floats as `i32`.
+    /// Reinterprets `f32` as `i32`.
     pub(super) fn bits_of_floats(&mut self, x: Lane) -> Lane {
         let value = self.cast_bits(clif_type(Elem::I32, x.width), x.value);
         Lane { value, elem: Elem::I32, width: x.width }
     }
 
-    /// A literal.
     pub(super) fn constant(&mut self, s: Scalar, elem: Elem, width: Width) -> Lane {
         let value = match (elem, width) {
             (Elem::F32 | Elem::BF16 | Elem::F16, Width::Four) => self.splat(s.as_f64() as f32),
@@ -100,7 +98,7 @@ impl Lanes<'_, '_> {
         Lane { value, elem, width }
     }
 
-    /// Four times a single element.
+    /// Broadcasts a single element to four lanes.
     pub(super) fn spread(&mut self, x: Lane) -> Lane {
         if x.width == Width::Four {
             return x;
@@ -121,7 +119,7 @@ impl Lanes<'_, '_> {
         Lane { value, width: Width::Four, ..x }
     }
 
-    /// One of four lanes.
+    /// Extracts lane `index`.
     pub(super) fn lane(&mut self, x: Lane, index: u8) -> Lane {
         if x.width == Width::One {
             return x;
@@ -134,7 +132,7 @@ impl Lanes<'_, '_> {
         Lane { value, width: Width::One, ..x }
     }
 
-    /// Four single elements side by side.
+    /// Builds a vector of four single elements.
     pub(super) fn gather(&mut self, xs: [Lane; 4]) -> Lane {
         let first = self.spread(xs[0]);
         let mut value = first.value;
@@ -151,7 +149,7 @@ impl Lanes<'_, '_> {
         Lane { value, ..first }
     }
 
-    /// Floats through the vector code, whatever the width.
+    /// Applies vector code to floats of either width.
     fn through_vector(&mut self, xs: &[Lane], f: impl FnOnce(&mut Self, &[Value]) -> Value) -> Lane {
         let width = xs.first().map_or(Width::Four, |x| x.width);
         let wide: Vec<Value> = xs.iter().map(|x| self.spread(*x).value).collect();
@@ -159,7 +157,7 @@ impl Lanes<'_, '_> {
         self.narrowed(value, width)
     }
 
-    /// Four floats, or the first of them.
+    /// The vector itself, or its first lane.
     fn narrowed(&mut self, value: Value, width: Width) -> Lane {
         let y = Lane { value, elem: Elem::F32, width: Width::Four };
         if width == Width::One { self.lane(y, 0) } else { y }
@@ -224,7 +222,7 @@ impl Lanes<'_, '_> {
         Ok(if x.width == Width::One { self.lane(all, 0) } else { all })
     }
 
-    /// A binary operation that is an instruction, or a few.
+    /// A binary operation that takes one or a few instructions.
     pub(super) fn lane_arithmetic(&mut self, op: BinaryOp, x: Lane, y: Lane) -> Lane {
         let b = &mut *self.builder;
         let value = match (x.elem, op) {
@@ -235,7 +233,7 @@ impl Lanes<'_, '_> {
             (Elem::F32, BinaryOp::Max | BinaryOp::Min) => {
                 return self.through_vector(&[x, y], |s, v| s.extreme(op == BinaryOp::Max, v[0], v[1]));
             }
-            // The rest are functions, or not defined for floats, and refused by the verifier.
+            // The rest are functions, or not defined for floats and rejected by the verifier.
             (Elem::F32, _) => x.value,
             (Elem::Bool, BinaryOp::Or | BinaryOp::Max | BinaryOp::Add) => b.ins().bor(x.value, y.value),
             (Elem::Bool, _) => b.ins().band(x.value, y.value),
@@ -256,7 +254,6 @@ impl Lanes<'_, '_> {
         Lane { value, ..x }
     }
 
-    /// A comparison.
     pub(super) fn lane_compare(&mut self, op: CmpOp, x: Lane, y: Lane) -> Lane {
         let b = &mut *self.builder;
         let value = if x.elem == Elem::F32 {
@@ -270,7 +267,7 @@ impl Lanes<'_, '_> {
             };
             b.ins().fcmp(cc, x.value, y.value)
         } else if x.elem == Elem::Bool && x.width == Width::Four {
-            // As masks: true is -1, so the order is reversed.
+            // Masks: true is -1, so the order is reversed.
             b.ins().icmp(int_condition(op), y.value, x.value)
         } else {
             b.ins().icmp(int_condition(op), x.value, y.value)
@@ -291,7 +288,7 @@ impl Lanes<'_, '_> {
         Lane { value, ..x }
     }
 
-    /// Conversion to another element type of computation: float to integer truncates and saturates (NaN gives 0).
+    /// Conversion between element types: float to integer truncates and saturates (NaN gives 0).
     pub(super) fn lane_cast(&mut self, x: Lane, to: Elem) -> Lane {
         let four = x.width == Width::Four;
         let b = &mut *self.builder;
@@ -322,13 +319,13 @@ impl Lanes<'_, '_> {
                 let zero = self.zero_like(x);
                 self.builder.ins().icmp(IntCC::NotEqual, x.value, zero)
             }
-            // The other types do not occur in computation.
+            // Other types are converted when loaded and stored.
             (_, _) => x.value,
         };
         Lane { value, elem: to, width: x.width }
     }
 
-    /// The nearest value of a narrower type: `bf16` and `f16` to nearest even, `i8` wraps.
+    /// Rounds to a narrower type: `bf16` and `f16` to nearest even, `i8` wraps.
     pub(super) fn lane_narrow(&mut self, x: Lane, to: Elem) -> Lane {
         match to {
             Elem::BF16 => self.through_vector(&[x], |s, v| {
@@ -347,7 +344,8 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// The bits of the nearest `bf16` in the upper half of each lane, whatever in the lower one; a NaN stays one.
+    /// The bits of the nearest `bf16` in the upper half of each lane; the lower half is
+    /// unspecified. NaN stays NaN.
     fn bf16_top(&mut self, x: Value) -> Value {
         let bits = self.cast_bits(types::I32X4, x);
         let half = self.builder.ins().ushr_imm_u(bits, 16);
@@ -362,7 +360,8 @@ impl Lanes<'_, '_> {
         self.builder.ins().bitselect(unordered, nan, sum)
     }
 
-    /// The nearest `f16`, as an `f32`: 11 significant bits, multiples of 2^-24 below 2^-14, inf from 65520 on.
+    /// Rounds to the nearest `f16`, as `f32`: 11 significant bits, multiples of 2^-24 below 2^-14,
+    /// infinity for 65520 and above.
     fn round_to_f16(&mut self, x: Value) -> Value {
         let a = self.builder.ins().fabs(x);
         let bits = self.cast_bits(types::I32X4, a);
@@ -393,7 +392,7 @@ impl Lanes<'_, '_> {
         self.builder.ins().bitselect(nan, x, y)
     }
 
-    /// The 16 bits of an `f32` that is a value of `f16`, in the low half of each lane.
+    /// Encodes an `f32` that is exactly an `f16`: 16 bits in the low half of each lane.
     fn f16_bits(&mut self, x: Value) -> Value {
         let a = self.builder.ins().fabs(x);
         // Scaling by 2^-112 converts the exponent of f32 to that of f16, subnormals included.
@@ -404,7 +403,7 @@ impl Lanes<'_, '_> {
         let raw = self.cast_bits(types::I32X4, a);
         let top = self.ints(0x7f80_0000);
         let special = self.builder.ins().icmp(IntCC::SignedGreaterThanOrEqual, raw, top);
-        // Infinity, or a NaN with its upper bits and the quiet one.
+        // Infinity, or a NaN: its upper payload bits plus the quiet bit.
         let payload = self.builder.ins().ushr_imm_u(raw, 13);
         let low = self.ints(0x3ff);
         let payload = self.builder.ins().band(payload, low);
@@ -422,7 +421,7 @@ impl Lanes<'_, '_> {
         self.builder.ins().bor(bits, sign)
     }
 
-    /// Floats from the 16 bits of `f16`, in the low half of each lane.
+    /// Decodes `f16` bits in the low half of each lane to `f32`.
     fn f16_value(&mut self, h: Value) -> Value {
         let magnitude = self.ints(0x7fff);
         let em = self.builder.ins().band(h, magnitude);
@@ -443,15 +442,15 @@ impl Lanes<'_, '_> {
         self.cast_bits(types::F32X4, bits)
     }
 
-    /// Sixteen bytes of memory, of no particular alignment, as a vector. They are loaded as bytes and the bits then taken
-    /// as another type, because Cranelift 0.135 folds a load into `cmpps`, which faults on unaligned memory.
+    /// Loads 16 bytes, at any alignment, as a vector. They are loaded as bytes and then bitcast,
+    /// because Cranelift 0.135 folds a load into `cmpps`, which faults on unaligned memory.
     pub(super) fn load_vector(&mut self, ty: Type, address: Value, offset: i32) -> Value {
         let bytes = self.builder.ins().load(types::I8X16, plain(), address, offset);
         self.cast_bits(ty, bytes)
     }
 
-    /// Four neighbouring elements of memory, or one, at so many bytes from an address, converted to the type in which they are
-    /// computed. There are no four of `i64`.
+    /// Loads four contiguous elements, or one, from `address + offset` (bytes), converted to the
+    /// type in which they are computed. `i64` is loaded one at a time.
     pub(super) fn load(&mut self, elem: Elem, width: Width, address: Value, offset: i32) -> Lane {
         let value = match width {
             Width::One => self.load_element(elem, address, offset),
@@ -514,7 +513,7 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// Writes four neighbouring elements, or one, to memory of type `elem`, at so many bytes from an address.
+    /// Stores four contiguous elements, or one, as `elem` at `address + offset` (bytes).
     pub(super) fn store(&mut self, elem: Elem, x: Lane, address: Value, offset: i32) {
         match x.width {
             Width::One => self.store_element(elem, x, address, offset),
@@ -547,7 +546,8 @@ impl Lanes<'_, '_> {
     }
 
     fn store_four(&mut self, elem: Elem, x: Value, address: Value, offset: i32) {
-        // Narrow elements are 32-bit integers whose value fits 16 signed bits: packing them saturates.
+        // Narrow elements are 32-bit integers whose value fits 16 signed bits: packing them
+        // saturates.
         let words = match elem {
             Elem::F32 | Elem::I32 | Elem::I64 => {
                 self.builder.ins().store(plain(), x, address, offset);
@@ -579,7 +579,7 @@ impl Lanes<'_, '_> {
         self.builder.ins().store(plain(), low, address, offset);
     }
 
-    /// The number of each lane.
+    /// The index of each lane: 0, 1, 2, 3.
     pub(super) fn numbers(&mut self, width: Width) -> Value {
         match width {
             Width::One => self.builder.ins().iconst(types::I32, 0),
@@ -591,7 +591,7 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// Truth values as `i32`, -1 for true.
+    /// Booleans to `i32`, -1 for true.
     pub(super) fn mask_bits(&mut self, x: Lane) -> Lane {
         let value = match x.width {
             Width::Four => x.value,
@@ -603,7 +603,7 @@ impl Lanes<'_, '_> {
         Lane { value, elem: Elem::I32, ..x }
     }
 
-    /// Truth values: is the sign of an `i32` set?
+    /// `i32` to booleans: is the sign bit set?
     pub(super) fn mask_of_bits(&mut self, x: Lane) -> Lane {
         let value = match x.width {
             Width::Four => self.builder.ins().sshr_imm_u(x.value, 31),
@@ -612,7 +612,7 @@ impl Lanes<'_, '_> {
         Lane { value, elem: Elem::Bool, ..x }
     }
 
-    /// Four lanes, each that whose number differs in one bit.
+    /// Exchanges lanes whose indices differ by `distance`, a power of two.
     pub(super) fn exchange(&mut self, x: Lane, distance: u32) -> Lane {
         let lanes = (0..4_u32).map(|lane| 4 * (lane ^ distance & 3));
         let bytes: Vec<u8> = lanes.flat_map(|first| (first..first + 4).map(|byte| byte as u8)).collect();
@@ -622,15 +622,15 @@ impl Lanes<'_, '_> {
         Lane { value: self.cast_bits(clif_type(x.elem, x.width), all), ..x }
     }
 
-    /// The larger or the smaller float; the second if either is NaN.
+    /// Maximum or minimum of floats; `y` if either is NaN.
     pub(super) fn or_second(&mut self, is_max: bool, x: Lane, y: Lane) -> Lane {
-        // In this order of operands it is `maxps` or `minps`.
+        // Cranelift matches this operand order to `maxps` or `minps`.
         let (a, b) = if is_max { (y, x) } else { (x, y) };
         let first = self.lane_compare(CmpOp::Lt, a, b);
         self.lane_select(first, x, y)
     }
 
-    /// Two partial results of a reduction as one.
+    /// Combines two partial results of a reduction.
     pub(super) fn combine(&mut self, kind: ReduceKind, x: Lane, y: Lane) -> Lane {
         self.lane_arithmetic(kind.combination().unwrap_or(BinaryOp::Max), x, y)
     }

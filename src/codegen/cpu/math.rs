@@ -1,10 +1,11 @@
 //! Elementary functions on four `f32` lanes, as CLIF: vector IR, printed.
 //!
-//! In: a function under construction and `F32X4` values. Out: `F32X4` values. What a function computes, and its error,
-//! stands in its text (`vector::library`); here is one case for each operation.
+//! In: a function under construction and `F32X4` values. Out: `F32X4` values. The definition of a
+//! function and its error bound are in its source (`vector::library`); here is one case for each
+//! operation.
 //!
-//! Nothing here may assume more than SSE2: no `floor`, `nearest` or `fma` instruction of CLIF, which become a library call
-//! for each lane there.
+//! Nothing here may assume more than SSE2: no `floor`, `nearest` or `fma` instruction of CLIF,
+//! which become a library call for each lane there.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{ConstantData, InstBuilder, MemFlagsData, Value, types};
@@ -15,7 +16,7 @@ use crate::tile::Width;
 use crate::vector::expand::{self, Expanded, Need};
 use crate::vector::{Features, Function, Inst, Op, Type, library};
 
-/// What the processors of a level have of what functions require.
+/// The features that elementary functions may use at a vector width.
 pub fn features(width: Width) -> Features {
     match width {
         Width::V128 => Features::PLAIN,
@@ -31,7 +32,7 @@ pub struct Lanes<'a, 'b> {
 }
 
 impl Lanes<'_, '_> {
-    /// Four times the same number.
+    /// The same constant in four lanes.
     pub fn splat(&mut self, x: f32) -> Value {
         let bytes: Vec<u8> = x.to_le_bytes().repeat(4);
         let constant = self.builder.func.dfg.constants.insert(ConstantData::from(bytes));
@@ -65,9 +66,9 @@ impl Lanes<'_, '_> {
         self.builder.ins().bitselect(sign, x, a)
     }
 
-    /// A function of the library, printed.
+    /// Emits a function of the library.
     pub(super) fn function(&mut self, name: &str, args: &[Value]) -> Result<Value, String> {
-        // Cranelift's code is for processors of any level.
+        // Cranelift's code must run on any x86-64.
         let Expanded { function: f, needs } = expand::expanded(name, features(Width::V128))?;
         let mut values: Vec<Option<Value>> = args.iter().copied().map(Some).collect();
         for (inst, need) in f.insts.iter().zip(needs) {
@@ -87,7 +88,7 @@ impl Lanes<'_, '_> {
         };
         let bits = || {
             let n = inst.operands.get(1).and_then(|v| expand::shift(f, *v));
-            n.map(i64::from).ok_or("a shift by what is no constant")
+            n.map(i64::from).ok_or("a shift by a value that is not constant")
         };
         Ok(match &inst.op {
             Op::Add => self.builder.ins().fadd(get(0)?, get(1)?),
@@ -140,7 +141,7 @@ impl Lanes<'_, '_> {
             | Op::Scale
             | Op::Nearest
             | Op::Polynomial(_)
-            | Op::Call(_)) => return Err(format!("{} is not for every machine", op.name())),
+            | Op::Call(_)) => return Err(format!("{} is not supported by every target", op.name())),
         })
     }
 
@@ -161,7 +162,7 @@ impl Lanes<'_, '_> {
     /// Any unary operation on floats. Truth values in float lanes are 0 and 1.
     ///
     /// # Errors
-    /// A function that the library lacks, or says wrongly; a bug in attnc.
+    /// A function that is missing from the library or malformed; a bug in attnc.
     pub fn unary(&mut self, op: UnaryOp, x: Value) -> Result<Value, String> {
         if let Some(name) = library::unary(op) {
             return self.function(name, &[x]);
@@ -174,13 +175,14 @@ impl Lanes<'_, '_> {
                 let (zero, one) = (self.splat(0.0), self.splat(1.0));
                 self.select(FloatCC::Equal, x, zero, one, zero)
             }
-            _ => return Err(format!("{op} is neither an instruction nor a function of the library")),
+            _ => return Err(format!("{op} is neither an instruction nor a library function")),
         })
     }
 
-    /// The larger or the smaller; NaN if either is. A comparison with NaN is false, which takes `y`; a NaN in `x` is put back.
+    /// Maximum or minimum; NaN if either is NaN. A comparison with NaN is false and selects `y`, so
+    /// a NaN in `x` is selected afterwards.
     pub(super) fn extreme(&mut self, is_max: bool, x: Value, y: Value) -> Value {
-        // In this order of operands it is `maxps` or `minps`.
+        // Cranelift matches this operand order to `maxps` or `minps`.
         let (a, b) = if is_max { (y, x) } else { (x, y) };
         let m = self.select(FloatCC::LessThan, a, b, x, y);
         self.select(FloatCC::Unordered, x, x, x, m)
@@ -200,7 +202,8 @@ mod tests {
     use super::*;
     use crate::vector::tests::{arguments, exactly, of_floats, said};
 
-    /// Evaluates a function on many floats for each of its parameters through compiled code for plain x86-64.
+    /// Evaluates a function on arrays of floats, one per parameter, through code compiled for
+    /// baseline x86-64.
     fn compiled(name: &str, args: &[Vec<f32>]) -> Vec<f32> {
         let mut flags = settings::builder();
         flags.set("opt_level", "speed").expect("a setting of Cranelift");
@@ -233,8 +236,8 @@ mod tests {
         module.define_function(id, &mut ctx).expect("it compiles");
         module.finalize_definitions().expect("it links");
         let code = module.get_finalized_function(id);
-        // SAFETY: the code was compiled with this signature just above, reads 16 bytes at each of the first two addresses at most, and
-        // writes as many at the last.
+        // SAFETY: the code was compiled with this signature just above, reads 16 bytes at each of
+        // the first two addresses at most, and writes as many at the last.
         let f = unsafe { std::mem::transmute::<*const u8, extern "C" fn(*const f32, *const f32, *mut f32)>(code) };
         let mut out = vec![0.0; args[0].len()];
         for (n, target) in out.chunks_exact_mut(4).enumerate() {

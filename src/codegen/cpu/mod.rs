@@ -1,8 +1,9 @@
 //! The CPU back end: scheduled tile IR to CLIF, to an object.
 //!
-//! In: verified, scheduled tile IR and the model as seen from outside. Out: an object file with kernels, plans and the
-//! model's descriptor, and on request their CLIF and assembly. It makes no decision that the tile IR could carry;
-//! 128-bit vectors are all that Cranelift has on x86-64.
+//! In: verified, scheduled tile IR and the model's interface. Out: an object file with kernels,
+//! plans and the model's descriptor, and on request their CLIF and assembly. It makes no decision
+//! that the tile IR could express. Cranelift has only 128-bit vectors on x86-64; wider code is in
+//! `wide`.
 
 mod ahead;
 pub mod clif;
@@ -26,7 +27,7 @@ mod wide;
 
 pub use function::Narrow;
 
-/// Operations of virtual-register code, each with what it takes, what it gives and its meaning.
+/// Operations of virtual-register code: name, operands and result as text; meaning.
 pub fn machine_operations() -> Vec<(String, &'static str)> {
     wide::machine_operations()
 }

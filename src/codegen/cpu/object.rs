@@ -1,12 +1,14 @@
 //! From functions to an object file.
 //!
-//! In: modules scheduled for instruction set levels, and the descriptor without code. Out: the object, in which everything is
-//! local but the descriptor; on request the CLIF of each function, its machine code as text, and a line table in the object. A
-//! level is a variant of the descriptor, with its own kernels and plans; code that two levels share is there once.
+//! In: modules scheduled for several instruction sets, and the descriptor without code. Out: the
+//! object, in which everything is local but the descriptor; on request the CLIF of each function,
+//! its disassembly, and a line table in the object. Each instruction set is a variant of the
+//! descriptor, with its own kernels and plans; identical code is emitted once.
 //!
-//! Three steps: all functions are declared, so that they can refer to each other; each is compiled independently, and then each
-//! leaf that they call, on all threads; finally all of them are defined in the object in the order of the modules. So the same
-//! input gives the same bytes for any number of threads.
+//! Three phases: all functions are declared, so that they can refer to each other; each is compiled
+//! independently, then each leaf that they call, on all threads; finally all are defined in the
+//! object in the order of the modules. So the same input gives the same bytes for any number of
+//! threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;
@@ -35,26 +37,26 @@ use crate::tile::fits;
 use crate::tile::verify::Verified;
 use crate::tile::{Body, Cpu, Feature, Inst, Kernel, Module, Op, Part, PlanVariant, State, Width};
 
-/// What comes out.
+/// The object and everything emitted with it.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The object file.
+    /// The object file, in the target's format.
     pub object: Vec<u8>,
-    /// Objects that it refers to, to be linked with it.
+    /// Further objects to link with it, from other back ends.
     pub others: Vec<Vec<u8>>,
-    /// CLIF, if wanted.
+    /// CLIF of each function; empty if not requested.
     pub clif: String,
-    /// The virtual-register code of leaves, if wanted.
+    /// Virtual-register code of the leaves; empty if not requested.
     pub mir: String,
-    /// Assembly, if wanted.
+    /// Assembly of each function; empty if not requested.
     pub asm: String,
-    /// What is computed with vectors of 128 bits at levels that have wider ones.
+    /// Operations computed with 128-bit vectors on instruction sets that have wider ones.
     pub narrow: Vec<Narrow>,
 }
 
 impl Compiled {
-    /// A remark for each operation that has no wide form, with the kernels that it is in; `name` is the module's, `files` are those of
-    /// other modules.
+    /// A remark for each operation without wide code, with its kernels; `name` is the module's
+    /// name, `files` the names of imported files.
     pub fn remarks(&self, name: &str, files: &[String]) -> String {
         let mut all: BTreeMap<(Loc, &str), Vec<&str>> = BTreeMap::new();
         for n in &self.narrow {
@@ -62,10 +64,7 @@ impl Compiled {
         }
         let line = |((loc, what), kernels): ((Loc, &str), Vec<&str>)| {
             let place = loc.text(name, files);
-            format!(
-                "remark: {place}: code of {}: 128-bit vectors, there is no wider form of {what}\n",
-                kernels.join(", ")
-            )
+            format!("remark: {place}: code of {}: 128-bit vectors, no wider code for {what}\n", kernels.join(", "))
         };
         all.into_iter().map(line).collect()
     }
@@ -76,40 +75,40 @@ impl Compiled {
     }
 }
 
-/// A level of processors, and the module that is scheduled for it; or a kind of GPU.
+/// An instruction set (or a kind of GPU), and the module scheduled for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tier<'a> {
-    /// The level; for a GPU that of its plans, [`Cpu::PORTABLE`].
+    /// The instruction set; for a GPU that of its plans, [`Cpu::PORTABLE`].
     pub level: Cpu,
-    /// The module.
+    /// The module, scheduled and verified.
     pub module: Verified<'a>,
-    /// The module's kernels, if they are for a GPU.
+    /// GPU kernels of the module; `None` for a CPU.
     pub gpu: Option<&'a GpuKernels>,
 }
 
-/// Kernels for a kind of GPU, which were made elsewhere: only their plans are made here.
+/// Kernels for a kind of GPU, compiled by another back end: only their plans are compiled here.
 #[derive(Clone, Debug)]
 pub struct GpuKernels {
-    /// What the variant is called: `sm_80`.
+    /// Name of the variant: `sm_80`.
     pub name: String,
-    /// The kernels, in the order of the module.
+    /// The kernels, in module order.
     pub cuda: Cuda,
 }
 
 impl<'a> Tier<'a> {
-    /// What the variant is called.
+    /// Name of the variant.
     fn name(&self) -> String {
         self.gpu.map_or(self.level.name().to_string(), |gpu| gpu.name.clone())
     }
 
-    /// The kernels that are made here.
+    /// The kernels to compile here: none for a GPU.
     fn own_kernels(&self) -> &'a [Kernel] {
         if self.gpu.is_some() { &[] } else { &self.module.module().kernels }
     }
 }
 
-/// Compiles a model that was lowered for several levels, best first, into one object. `model` has everything but sites
-/// and code.
+/// Compiles a model that was scheduled for several instruction sets, best first, into one object.
+/// `model` has everything but diagnostics sites and code.
 ///
 /// # Errors
 /// A form that the verifier refuses, or that Cranelift does; a bug in attnc either way.
@@ -117,14 +116,14 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
     let threads = wanted.threads.map_or_else(threads::all, NonZero::get);
     let first = tiers.first().ok_or("a model without code")?;
     if tiers.iter().any(|t| t.module.sites != first.module.sites) {
-        return Err("the levels of a model report different errors".into());
+        return Err("the variants of a model report different errors".into());
     }
     let isas = Isas::new(wanted.arch)?;
     let name = first.module.name.clone();
     let builder = ObjectBuilder::new(isas.kernels.clone(), name, default_libcall_names()).map_err(|e| e.to_string())?;
     let mut object = ObjectModule::new(builder);
 
-    // What functions there are; then each by itself, and what they call; then all of it into the object, in order.
+    // Declare; compile functions, then leaves; define everything in order.
     let (levels, jobs) = declare(&mut object, threads, tiers, wanted)?;
     let sources: BTreeMap<FuncId, Job<'_>> = match wanted.places() {
         true => jobs.iter().map(|job| (job.id, job.clone())).collect(),
@@ -183,16 +182,16 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
     Ok(Compiled { object, others: Vec::new(), clif, mir, asm, narrow })
 }
 
-/// The functions of a level.
+/// The functions for one instruction set.
 struct Level {
-    /// Kernels and plans, in the order in which they are shown.
+    /// Kernels and plans, in listing order.
     functions: Vec<FuncId>,
-    /// The names of the plans' functions.
+    /// Symbols of the plans.
     plans: Plans,
 }
 
-/// Declares kernels and plans. What comes out: the functions of each level, in the order of the levels, and those that are
-/// to be made, the lowest level first: what a higher one shares with it goes by its name.
+/// Declares kernels and plans. Returns the functions of each instruction set, in order, and the
+/// jobs, lowest instruction set first: code that a higher one shares has the lower one's name.
 fn declare<'a>(
     object: &mut ObjectModule,
     threads: usize,
@@ -239,18 +238,19 @@ fn declare<'a>(
     Ok((levels, jobs))
 }
 
-/// What code refers to, by the numbers of the object. `leaves` are those that the function asked for.
+/// Replaces leaf indices in relocations by the object's function ids. `leaves`: the leaves that the
+/// function requested.
 fn resolve(mut relocations: Vec<ModuleReloc>, leaves: &[FuncId]) -> Result<Vec<ModuleReloc>, String> {
     for r in &mut relocations {
         if let Some(Callee::Leaf(place)) = Callee::of(&r.name) {
             let leaf = usize::try_from(place).ok().and_then(|n| leaves.get(n));
-            r.name = (*leaf.ok_or("a leaf that was not asked for")?).into();
+            r.name = (*leaf.ok_or("a leaf that was not requested")?).into();
         }
     }
     Ok(relocations)
 }
 
-/// The texts of a function, where the code of each of its operations begins, and its leaves.
+/// Listings of a function, the offsets of its operations' code, and its leaves.
 struct Text {
     clif: String,
     vcode: String,
@@ -259,7 +259,7 @@ struct Text {
     leaves: Vec<FuncId>,
 }
 
-/// What every function comes from, leaves too, in the order in which they are declared.
+/// Origins of all functions, leaves included, in the order of declaration.
 fn origins<'a>(
     sources: &BTreeMap<FuncId, Job<'a>>,
     texts: &BTreeMap<FuncId, Text>,
@@ -281,8 +281,8 @@ fn origins<'a>(
     origins
 }
 
-/// The functions that are shown, of the lowest level first; after the functions of a level those of its leaves that were
-/// not shown before.
+/// The functions to show, lowest instruction set first; the functions of each are followed by its
+/// leaves that were not shown before.
 fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, wanted: EmitOptions) -> Vec<FuncId> {
     let (mut out, mut before) = (Vec::new(), BTreeSet::new());
     for (tier, level) in tiers.iter().zip(levels).rev() {
@@ -309,7 +309,7 @@ fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, w
     out
 }
 
-/// The virtual-register code of some leaves, as text.
+/// The virtual-register code of the given leaves, as text.
 fn virtual_registers(
     shown: &[FuncId],
     stages: &BTreeMap<FuncId, Option<Box<Stages>>>,
@@ -329,7 +329,12 @@ fn virtual_registers(
                 let note = |inst: Inst| leaf.operation(inst, &lines, module);
                 out += &stages.text(&leaf.name, wanted.mir_registers, &note)?;
             }
-            None => out += &format!("// its registers follow from its shape: `--emit asm` shows {}\n", leaf.name),
+            None => {
+                out += &format!(
+                    "// generated from its shape without virtual registers: `--emit asm` shows {}\n",
+                    leaf.name
+                )
+            }
         }
     }
     if out.is_empty() {
@@ -338,7 +343,7 @@ fn virtual_registers(
     Ok(out)
 }
 
-/// The machine code of some functions of an object, as text.
+/// Disassembles functions of an object.
 fn assembly(
     object: &[u8],
     shown: &[FuncId],
@@ -354,11 +359,12 @@ fn assembly(
     let functions = listing::functions(object)?;
     let mut out = listing::HEAD.to_string();
     for (number, id) in shown.iter().enumerate() {
-        let origin = origins.get(id).ok_or("a function without a name")?;
-        let function = functions.get(origin.name.as_str()).ok_or_else(|| format!("{} is not there", origin.name))?;
+        let origin = origins.get(id).ok_or("a function without an origin")?;
+        let function =
+            functions.get(origin.name.as_str()).ok_or_else(|| format!("{} is missing from the object", origin.name))?;
         let own = texts.get(id);
         let starts = origin.places.iter().map(|(at, _)| *at).collect();
-        // A leaf begins at a multiple of the longest vector.
+        // Leaves are aligned to the longest vector.
         let alignment = own.map_or(64, |text| text.alignment);
         let how = Shown { alignment, starts, notes: origin.notes(module) };
         out += &listing::function(number, function, &how, wanted.asm_bytes);
@@ -366,8 +372,9 @@ fn assembly(
     Ok(out)
 }
 
-/// What the code of a kernel depends on: all but its name. The level matters where there may be leaves, those for
-/// `bf16` where something is rounded to it. How products are summed is in their text.
+/// A key for deduplicating kernels: everything that the code depends on, but the name. The
+/// instruction set matters where there may be leaves, its `bf16` features where the kernel rounds
+/// to `bf16`. The mode of a matmul is part of its text.
 fn key(kernel: &Kernel) -> Vec<u8> {
     let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot { .. } | Op::Transpose | Op::PairRows);
     let mut state = kernel.state;
@@ -385,16 +392,16 @@ fn key(kernel: &Kernel) -> Vec<u8> {
     encode::kernel(kernel, Encoding { name: false, places: true, state })
 }
 
-/// Does an instruction write a buffer of `bf16`?
+/// Does an instruction store to a `bf16` buffer?
 fn stores_bf16(body: &Body, i: Inst) -> bool {
     body.inst(i).operands.first().and_then(|b| body.ty(*b).buffer()).is_some_and(|b| b.elem == Elem::BF16)
 }
 
-/// The functions of plans, by what they are plans of.
+/// Symbols of plans, by variant and entry point.
 type Plans = BTreeMap<(PlanVariant, String), String>;
 
-/// What a processor must have for any code of a machine. At 512 bits sums of products of bytes are not among it: few
-/// libraries have them, and the first processors of this width do not.
+/// Features required by any code for `cpu`. VNNI is left out with 512-bit vectors: few libraries
+/// use it, and the first AVX-512 processors lack it.
 fn asked(cpu: Cpu) -> u64 {
     let base = match cpu.width() {
         Width::V128 => 0,
@@ -409,13 +416,13 @@ fn asked(cpu: Cpu) -> u64 {
     own.iter().filter(|(f, _)| cpu.has(*f)).fold(base, |all, (_, bits)| all | bits)
 }
 
-/// A level in the descriptor, with the functions of its plans.
+/// A variant of the descriptor, with the symbols of its plans.
 fn variant(tier: &Tier<'_>, model: &ModelDescriptor, plans: &Plans) -> Result<Variant, String> {
     let (level, module, kernels) = (tier.level, tier.module.module(), tier.own_kernels());
     let scratch = kernels.iter().map(|k| k.scratch).max().unwrap_or(0).next_multiple_of(64);
     let arena_of = |name: &str, variant: PlanVariant| {
         let plan = module.plans.iter().find(|p| p.name == name && p.variant == variant);
-        plan.map_or(Some(Expr::constant(0)), arena).ok_or("the arena's size is too large an expression")
+        plan.map_or(Some(Expr::constant(0)), arena).ok_or("the expression for the arena's size is too large")
     };
     let mut code = Vec::new();
     for e in &model.entries {
@@ -430,14 +437,14 @@ fn variant(tier: &Tier<'_>, model: &ModelDescriptor, plans: &Plans) -> Result<Va
     }
     let prepare = plans.iter().find(|((variant, _), _)| *variant == PlanVariant::Prepare);
     let mut features = asked(level);
-    // A text may have kernels for several machines.
+    // A tile IR file may have kernels for several machines.
     for k in kernels {
         if let State::Cpu(own) = k.state {
             features |= asked(own);
         }
     }
     if level.width() == Width::V512 && kernels.iter().any(Kernel::loads_scaled) {
-        // Sums of bytes, see `wide::dot_whole`.
+        // Byte dot products, see `wide::dot_whole`.
         features |= feature::AVX512_VNNI;
     }
     Ok(Variant {
@@ -455,7 +462,8 @@ mod tests {
     use super::{Cpu, asked};
     use crate::runtime::{abi::level, descriptor::features_of};
 
-    /// The library's table of names and what it requires of a processor are those of the machines that have names.
+    /// The runtime's table of instruction set names and required features matches the named
+    /// machines.
     #[test]
     fn named_machines_ask_for_what_the_runtime_knows_by_their_names() {
         assert_eq!(Cpu::NAMED.map(Cpu::name), level::NAMES);

@@ -1,9 +1,10 @@
-//! What the code of each function comes from: operations of the tile IR, and lines of the program.
+//! Origins of code: the tile operations and program lines that functions are compiled from.
 //!
-//! In: the functions of an object, and for each the offsets at which the code of another operation begins ([`Places`]). Out:
-//! the comments of a listing, and the rows of a line table. Code of no single operation (loops over the grid, addresses) is
-//! marked as such; in a table it belongs to the line before. A leaf that several functions call, or one function at several
-//! places, is shown as what the first of them requested.
+//! In: the functions of an object, and for each the offsets at which the code of another operation
+//! begins ([`Places`]). Out: the comments of a listing, and the rows of a line table. Code that
+//! belongs to no single operation (loops over the grid, addresses) is marked as such; in a table it
+//! belongs to the line before. A leaf that is called from several places is attributed to the first
+//! call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,51 +16,45 @@ use crate::source::Loc;
 use crate::tile::text::{lines_of_kernel, lines_of_plan};
 use crate::tile::{Body, Inst, Kernel, Module, Plan};
 
-/// The bytes at which the code of another operation begins; `None` for what belongs to none.
+/// Offsets at which the code of another operation begins; `None` for code of no operation.
 pub(super) type Places = Vec<(u32, Option<Inst>)>;
 
-/// What a generator says of its code, by byte.
+/// Comments of a code generator, by offset.
 pub(super) type Comments = Vec<(u32, String)>;
 
-/// What a function is made from.
+/// The source of a function.
 #[derive(Clone, Debug)]
 pub(super) enum Source<'a> {
-    /// A kernel.
     Kernel(&'a Kernel),
-    /// A plan.
     Plan {
-        /// The plan.
         plan: &'a Plan,
-        /// Its module, for parameters and kernels.
+        /// The module that declares its parameters and kernels.
         module: &'a Module,
-        /// The module's kernels, in their order.
+        /// The module's kernels, in module order.
         kernels: Kernels,
     },
 }
 
-/// What a plan launches.
+/// How a plan refers to kernels.
 #[derive(Clone, Debug)]
 pub(super) enum Kernels {
-    /// Functions.
     Functions(Arc<[FuncId]>),
-    /// Kernels of a GPU, which the runtime knows by their numbers.
+    /// GPU kernels, which the runtime finds by number.
     OfGpu,
 }
 
-/// A function, and what its code comes from.
+/// A function and the origin of its code.
 #[derive(Clone, Debug)]
 pub(super) struct Origin<'a> {
-    /// Its number in the object.
+    /// Its id in the object.
     pub(super) id: FuncId,
-    /// Its symbol.
     pub(super) name: String,
     /// The kernel or plan.
     pub(super) source: Source<'a>,
-    /// Of a leaf: the operation that it does, and the functions that call it.
+    /// For a leaf: the operation that it computes, and the functions that call it.
     pub(super) leaf: Option<(Inst, Vec<String>)>,
-    /// Where operations begin.
     pub(super) places: Places,
-    /// What else is said.
+    /// Comments of the code generator.
     pub(super) comments: Comments,
 }
 
@@ -71,19 +66,20 @@ impl Origin<'_> {
         }
     }
 
-    /// The line of an operation; of a leaf's parts that have none, of the whole.
+    /// The source location of an operation; for parts of a leaf without one, that of the whole
+    /// leaf.
     fn loc(&self, inst: Option<Inst>) -> Option<Loc> {
         let known = |i: Inst| Some(self.body().inst(i).loc).filter(|loc| loc.line > 0);
         inst.and_then(known).or_else(|| self.leaf.as_ref().and_then(|(whole, _)| known(*whole)))
     }
 
-    /// The first line that it comes from.
+    /// The first known source location.
     pub(super) fn first_line(&self) -> Option<Loc> {
         let own = self.leaf.as_ref().and_then(|(whole, _)| self.loc(Some(*whole)));
         own.or_else(|| self.body().insts().find_map(|(_, i, _)| self.loc(Some(i))))
     }
 
-    /// The rows of a line table: bytes, ascending, and the lines that begin there.
+    /// Rows of a line table: ascending offsets, and the source location that begins there.
     pub(super) fn rows(&self) -> Vec<(u32, Loc)> {
         let mut rows: Vec<(u32, Loc)> = self.first_line().map(|loc| (0, loc)).into_iter().collect();
         for (at, inst) in &self.places {
@@ -97,7 +93,7 @@ impl Origin<'_> {
         rows
     }
 
-    /// The text of each of its operations.
+    /// Tile IR text of each operation.
     pub(super) fn lines(&self) -> BTreeMap<Inst, String> {
         match &self.source {
             Source::Kernel(kernel) => lines_of_kernel(kernel),
@@ -105,7 +101,7 @@ impl Origin<'_> {
         }
     }
 
-    /// What is said of a leaf as a whole.
+    /// The comments before a leaf.
     pub(super) fn of_leaf(&self, module: &Module) -> Vec<String> {
         let Some((whole, callers)) = &self.leaf else { return Vec::new() };
         vec![format!("called by {}", callers.join(", ")), self.operation(*whole, &self.lines(), module)]
@@ -122,7 +118,7 @@ impl Origin<'_> {
             now = Some(Some(*whole));
         }
         for (n, (at, inst)) in self.places.iter().enumerate() {
-            // What has no code at all is omitted.
+            // Operations without code are omitted.
             if self.places.get(n + 1).is_some_and(|next| next.0 == *at) {
                 continue;
             }
@@ -140,7 +136,7 @@ impl Origin<'_> {
         notes
     }
 
-    /// The place of an operation, and its text.
+    /// Source location and text of an operation.
     pub(super) fn operation(&self, inst: Inst, lines: &BTreeMap<Inst, String>, module: &Module) -> String {
         let text = lines.get(&inst).map_or("", String::as_str);
         match self.loc(Some(inst)) {

@@ -1,7 +1,8 @@
-//! `pair_rows`: rows of a tile in scratch as `bf16`, two of them side by side.
+//! `pair_rows`: converts a tile in scratch to `bf16` and interleaves each two rows.
 //!
-//! In: two tiles in scratch; the result may be in place of the operand. Out: CLIF. A pair is written after both of its rows have
-//! been read, so it only overwrites rows that were read already. Missing rows of the operand are zeros.
+//! In: two tiles in scratch; the result may overwrite the operand. Out: CLIF. A pair is written
+//! after both of its rows have been read, so it overwrites only rows that have been read. Missing
+//! rows of the operand are zeros.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -12,15 +13,17 @@ use crate::shape::Elem;
 use crate::tile::{InstData, Space};
 
 impl Code<'_, '_> {
-    /// Emits the pairs.
+    /// Emits the conversion.
     ///
     /// # Errors
     /// Operands that are not in scratch.
     pub(super) fn pair_rows(&mut self, data: &InstData, scratch: Value) -> Result<(), String> {
-        let tile = |v: Option<_>| v.and_then(|v| self.body.ty(v).tile().cloned()).ok_or("pairs of rows of a tile");
+        let tile = |v: Option<_>| {
+            v.and_then(|v| self.body.ty(v).tile().cloned()).ok_or("an operand of `pair_rows` is not a tile")
+        };
         let (from, to) = (tile(data.operands.first().copied())?, tile(data.result)?);
         let (Space::L1(source, _), Space::L1(target, _)) = (from.space, to.space) else {
-            return Err("pairs of rows outside of scratch".into());
+            return Err("an operand of `pair_rows` is not in scratch".into());
         };
         let (there, rows, cols) = (self.extent(from.rows)?, self.extent(to.rows)?, self.extent(to.cols)?);
         let (width, lanes) = if to.cols.is_one() { (Width::One, 1) } else { (Width::Four, 4) };
@@ -32,7 +35,7 @@ impl Code<'_, '_> {
             let next = code.b.ins().iadd_imm_s(r, 1);
             let zero = code.int(0);
             code.b.def_var(col, zero);
-            // A missing row is read from the first one, and then not used.
+            // A missing row loads the first row instead, and the result is discarded.
             let mut both = [(r, r); 2];
             for (place, n) in both.iter_mut().zip([r, next]) {
                 let is_there = code.b.ins().icmp(IntCC::SignedLessThan, n, there);
@@ -64,7 +67,7 @@ impl Code<'_, '_> {
         })
     }
 
-    /// The bits of `f32` rounded to `bf16`; zeros where nothing is there.
+    /// Bits of `f32` rounded to `bf16`, in the low half; zero where the row is missing.
     fn upper_half(&mut self, at: Value, is_there: Value, width: Width) -> Value {
         let x = self.lanes().load(Elem::F32, width, at, 0);
         let x = self.lanes().lane_narrow(x, Elem::BF16);

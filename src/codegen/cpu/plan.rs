@@ -1,8 +1,8 @@
 //! Plans: the host program of an entry point as a function of the runtime's `Plan` type.
 //!
-//! In: a plan and the kernels that it launches. Out: a CLIF function. Slots follow each other in the arena, each start
-//! rounded up to 64 bytes; a launch writes its arguments into a stack slot and calls the runtime, with hints of what is read
-//! next (`ahead`).
+//! In: a plan and the kernels that it launches. Out: a CLIF function. Slots follow each other in
+//! the arena, each start rounded up to 64 bytes; a launch writes its arguments into a stack slot
+//! and calls the runtime, with prefetch hints (`ahead`).
 
 use std::collections::BTreeSet;
 
@@ -16,17 +16,18 @@ use crate::runtime::abi::context;
 use crate::runtime::expr::Expr;
 use crate::tile::{self, InstData, Module, Op, Plan, PlanOp, TapPart, Type};
 
-/// What a plan's code refers to.
+/// Module and runtime signatures that a plan's code refers to.
 pub(super) struct Launching<'a> {
     /// The module, for its parameters.
     pub(super) module: &'a Module,
     /// Signature of the runtime's `launch`.
     pub(super) launch: SigRef,
-    /// Signature of the runtime's `read`, for plans of a GPU, whose memory code here cannot load from.
+    /// Signature of the runtime's `read`, for plans of a GPU: the host cannot load from its memory.
     pub(super) read: Option<SigRef>,
 }
 
-/// Bytes of arena that a plan needs. `None` where a size is beyond what the runtime can evaluate.
+/// Arena size of a plan in bytes. `None` where the expression is too large for the runtime to
+/// evaluate.
 pub(super) fn arena(plan: &Plan) -> Option<Expr> {
     let mut sum = Expr::constant(0);
     for s in &plan.slots {
@@ -35,7 +36,8 @@ pub(super) fn arena(plan: &Plan) -> Option<Expr> {
     Some(sum)
 }
 
-/// The headers of loops that may go around without a launch, at which a caller who wants the call to end would not be asked.
+/// Headers of loops that may iterate without a launch: they would never check whether the caller
+/// cancelled the call.
 fn silent_loops(body: &tile::Body) -> BTreeSet<tile::Block> {
     let launches = |b: tile::Block| {
         body.block(b).insts.iter().any(|i| matches!(body.inst(*i).op, Op::Plan(PlanOp::Launch { .. })))
@@ -52,7 +54,7 @@ fn silent_loops(body: &tile::Body) -> BTreeSet<tile::Block> {
 }
 
 impl Code<'_, '_> {
-    /// Emits a plan; the value that it returns is left to the caller (0 here, through the current block).
+    /// Emits a plan. It ends in the current block, where the caller emits the return.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -81,7 +83,7 @@ impl Code<'_, '_> {
             blocks[*block] = Some(b);
             for v in &body.block(*block).args {
                 if *body.ty(*v) != Type::Index {
-                    return Err("a plan's blocks take indices".into());
+                    return Err("a block parameter of a plan is not an index".into());
                 }
                 let x = self.b.append_block_param(b, types::I64);
                 self.values[*v] = Some(CodeValue::Index(x));
@@ -122,11 +124,12 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// Asks the caller whether to continue, as each launch does: a launch of nothing, recognised by its null arguments.
+    /// Checks for cancellation, as each launch does: an empty launch, recognised by its null
+    /// arguments.
     fn ask_to_go_on(&mut self, launching: &Launching<'_>) {
         let launch = self.b.ins().load(types::I64, plain(), self.context, context::LAUNCH);
         let zero = self.int(0);
-        // The kernel's address is not null, but nothing calls it.
+        // The kernel's address must not be null, but is never called.
         let args = [self.context, launch, zero, zero, zero, zero, zero];
         let call = self.b.ins().call_indirect(launching.launch, launch, &args);
         let failed = self.b.inst_results(call)[0];
@@ -136,16 +139,16 @@ impl Code<'_, '_> {
         self.b.seal_block(go_on);
     }
 
-    /// Is it read from what is requested of a tap? That is in the host's memory, whatever runs the kernels.
+    /// Is it loaded from the table of requested taps? That is in host memory, also for a GPU.
     fn is_asked_part(&self, load: &InstData) -> bool {
         let root = load.operands.first().map(|v| self.root(*v));
         let op = root.and_then(|v| self.body.def_inst(v)).map(|d| &d.op);
         matches!(op, Some(Op::Plan(PlanOp::Tap { name })) if TapPart::read(name).1 == TapPart::Asked)
     }
 
-    /// An element of a GPU's memory, by the runtime, which waits for what was launched before.
+    /// Reads an element of GPU memory through the runtime, which waits for earlier launches.
     fn read_scalar(&mut self, data: &InstData, read: SigRef) -> Result<(), String> {
-        let buffer = data.operands.first().copied().ok_or("a load of nothing")?;
+        let buffer = data.operands.first().copied().ok_or("a load without a buffer")?;
         let result = data.result.ok_or("a load without a result")?;
         let from = self.address(buffer, data.operands.get(1..).unwrap_or_default())?;
         let (_, _, elem) = self.buffer(buffer)?;
@@ -164,7 +167,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// An address out of a table of the context.
+    /// Loads an address from a table of the context.
     fn table(&mut self, table: i32, index: usize) -> Result<Value, String> {
         let table = self.b.ins().load(types::I64, plain(), self.context, table);
         let offset = i32::try_from(index * 8).map_err(|_| "a table is too long")?;
@@ -189,7 +192,7 @@ impl Code<'_, '_> {
             Op::Plan(PlanOp::Arg(n)) => self.table(context::ARGS, number(*n))?,
             Op::Plan(PlanOp::Out(n)) => self.table(context::OUTS, number(*n))?,
             Op::Plan(PlanOp::Tap { name }) => {
-                // The data of all taps, then what was written, then what is requested.
+                // Three sections: data of all taps, written extents, requested ranges.
                 let (tap, part) = TapPart::read(name);
                 let behind = match part {
                     TapPart::Data => 0,
@@ -223,7 +226,7 @@ impl Code<'_, '_> {
                 self.b.ins().iadd_imm_s(packed, offset)
             }
             Op::Plan(PlanOp::View { offset, strides }) => {
-                let buffer = data.operands.first().copied().ok_or("a view of nothing")?;
+                let buffer = data.operands.first().copied().ok_or("a view without a buffer")?;
                 let (base, _, elem) = self.buffer(buffer)?;
                 let mut elements = self.dim(offset)?;
                 for (v, stride) in data.operands.iter().skip(1).zip(strides) {
@@ -239,7 +242,7 @@ impl Code<'_, '_> {
         self.name_buffer(data, base)
     }
 
-    /// The buffer that an instruction makes starts there.
+    /// Defines the result of an instruction as the buffer at `base`.
     fn name_buffer(&mut self, data: &InstData, base: Value) -> Result<(), String> {
         let result = data.result.ok_or("a buffer without a name")?;
         let Type::Buffer(ty) = self.body.ty(result).clone() else { return Err("a buffer without a type".into()) };
@@ -248,7 +251,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// The data of a parameter, out of its table of tensors.
+    /// Address of a parameter's data, from its table of tensors.
     fn parameter(&mut self, name: &str, data: &InstData, module: &Module) -> Result<Value, String> {
         let at = module.params.iter().position(|p| p.name == name).ok_or_else(|| format!("no parameter {name}"))?;
         let counts = module.params.get(at).map(|p| p.counts.clone()).unwrap_or_default();
@@ -277,7 +280,7 @@ impl Code<'_, '_> {
         let words = kernel.symbols.len() + data.operands.len();
         let size = u32::try_from(words.max(1) * 8).map_err(|_| "too many arguments")?;
         let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
-        // A tap that the call does not request has no memory.
+        // A tap that is not requested has no memory: skip the launch.
         let go_on = self.b.create_block();
         for base in self.taps_of(data) {
             let asked = self.b.create_block();
@@ -293,7 +296,7 @@ impl Code<'_, '_> {
             values.push(match &self.values[*v] {
                 Some(CodeValue::Buffer { base, .. }) => *base,
                 Some(CodeValue::Index(i)) => *i,
-                _ => return Err("a kernel is given buffers and indices".into()),
+                _ => return Err("a kernel argument is neither a buffer nor an index".into()),
             });
         }
         for (i, v) in values.iter().enumerate() {
@@ -311,7 +314,7 @@ impl Code<'_, '_> {
         }
         let bytes = self.given_bytes(data)?;
         let (next, next_bytes) = self.next_weights(block, at + 1)?;
-        // Those that it reads itself are told by a number below 0.
+        // A negative size marks weights that this launch reads itself.
         let next_bytes = match self.weights_of(data)? {
             Some((own, _)) => {
                 let same = self.b.ins().icmp(IntCC::Equal, own, next);
@@ -338,7 +341,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// The buffer that a view is of, at the end.
+    /// The buffer underlying a chain of views.
     fn root(&self, buffer: tile::Value) -> tile::Value {
         let mut v = buffer;
         while let Some(InstData { op: Op::Plan(PlanOp::View { .. }), operands, .. }) = self.body.def_inst(v)
@@ -349,7 +352,7 @@ impl Code<'_, '_> {
         v
     }
 
-    /// Where the taps begin that a launch is given, or parts of them, each once.
+    /// Start addresses of the taps passed to a launch, whole or in part, without duplicates.
     fn taps_of(&self, launch: &InstData) -> Vec<Value> {
         let mut bases = Vec::new();
         for operand in &launch.operands {

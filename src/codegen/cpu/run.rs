@@ -1,8 +1,9 @@
-//! A `run`: its routine of vector IR, printed as CLIF.
+//! A `run`: its vector IR routine, translated to CLIF.
 //!
-//! In: a run of a scheduled kernel, which `lowering::vector` makes a routine of four lanes of, or of one. Out: CLIF, in the
-//! middle of the kernel's. Blocks become blocks with the same parameters, and each operation has one case here. Which loop
-//! something stands in, what is done with the end of a row, how elements are added up: all that is the routine's.
+//! In: a run of a scheduled kernel, which `lowering::vector` turns into a routine of four lanes, or
+//! of one. Out: CLIF, inside the kernel's function. Blocks become blocks with the same parameters,
+//! and each operation has one case here. Loops, tails and the order of reductions are decided in
+//! the routine.
 //!
 //! | type | four lanes | one lane |
 //! |---|---|---|
@@ -22,18 +23,18 @@ use crate::ssa;
 use crate::tile::{Cpu, Extent, Inst};
 use crate::vector::routine::{AddressMode, Body, InstData, Op, Terminator, Type};
 
-/// A routine on its way into a kernel.
+/// State of the translation of one routine.
 struct Print<'r> {
     body: &'r Body,
-    /// What its values are in CLIF.
+    /// CLIF values of the routine's values.
     values: SecondaryMap<ssa::Value, Option<Value>>,
-    /// Of values with the same in every lane, that.
+    /// For values that are the same in every lane: the scalar.
     scalars: SecondaryMap<ssa::Value, Option<Value>>,
 }
 
-/// A routine that says what has no form here.
+/// The error for an operation without a translation.
 fn unfit<T>(inst: &InstData) -> Result<T, String> {
-    Err(format!("`{}` of vector IR has no form in CLIF for these operands", inst.op))
+    Err(format!("`{}` of vector IR has no translation to CLIF for these operands", inst.op))
 }
 
 impl Code<'_, '_> {
@@ -98,7 +99,6 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// One instruction.
     fn vector_inst(&mut self, p: &mut Print<'_>, inst: &InstData) -> Result<(), String> {
         match (&inst.op, inst.operands.as_slice()) {
             (Op::Store { elem, place, masked: false }, operands) => {
@@ -107,7 +107,7 @@ impl Code<'_, '_> {
                 self.lanes().store(*elem, p.lane(*x)?, at, offset);
                 return Ok(());
             }
-            // It never affects results.
+            // Only a hint; Cranelift has no prefetch.
             (Op::Prefetch(_), _) => return Ok(()),
             _ => {}
         }
@@ -125,7 +125,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// The address of a place, bytes from there, and the operands that are left.
+    /// Splits off an addressing mode: address, byte offset, remaining operands.
     fn vector_place<'o>(
         &mut self,
         p: &Print<'_>,
@@ -163,7 +163,7 @@ impl Code<'_, '_> {
         })
     }
 
-    /// Operations on lanes; and what is in every lane, where that is the same and known.
+    /// Operations on lanes; also the scalar, where all lanes are known to be the same.
     fn vector_lanes(
         &mut self,
         p: &Print<'_>,
@@ -192,7 +192,7 @@ impl Code<'_, '_> {
                 match p.scalars[*x] {
                     Some(same) => result(same),
                     None => {
-                        let (x, lane) = (p.lane(*x)?, u8::try_from(lane).map_err(|_| "a lane of a higher number")?);
+                        let (x, lane) = (p.lane(*x)?, u8::try_from(lane).map_err(|_| "the lane number is too large")?);
                         self.lanes().lane(x, lane)
                     }
                 }
@@ -252,7 +252,7 @@ impl Code<'_, '_> {
         Ok((x.value, None))
     }
 
-    /// Is the first greater, or NaN where the second is none?
+    /// Is `x` greater, or NaN while `y` is not?
     fn beats(&mut self, x: Lane, y: Lane) -> Lane {
         let greater = self.lanes().lane_compare(CmpOp::Gt, x, y);
         if x.elem != Elem::F32 {
@@ -270,7 +270,6 @@ impl Print<'_> {
         self.values[v].ok_or_else(|| format!("{v} of a routine has no value"))
     }
 
-    /// How many lanes.
     fn width(&self, lanes: u32) -> Width {
         if lanes == 1 { Width::One } else { Width::Four }
     }
@@ -283,7 +282,7 @@ impl Print<'_> {
         }
     }
 
-    /// A value as lanes; an index is a lane of 64 bits.
+    /// A value as lanes; an index is one 64-bit lane.
     fn lane(&self, v: ssa::Value) -> Result<Lane, String> {
         let (elem, width) = match self.body.ty(v) {
             Type::Index | Type::Address => (Elem::I64, Width::One),
@@ -292,7 +291,6 @@ impl Print<'_> {
         Ok(Lane { value: self.value(v)?, elem, width })
     }
 
-    /// A constant index.
     fn number(&self, v: ssa::Value) -> Option<i64> {
         match self.body.def_inst(v)?.op {
             Op::Const(s) => Some(s.as_i64()),

@@ -1,4 +1,5 @@
-//! The target and the options of code generation: the architecture, its instruction sets, Cranelift's settings.
+//! The target and the options of code generation: the architecture, its instruction sets,
+//! Cranelift's settings.
 
 use std::num::NonZero;
 
@@ -9,10 +10,10 @@ use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environmen
 
 use crate::tile::{Cpu, Part, PlanVariant};
 
-/// An architecture that code is made for.
+/// A target architecture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arch {
-    /// x86-64.
+    /// x86-64; the baseline is SSE2.
     #[cfg_attr(target_arch = "x86_64", default)]
     X86,
     /// aarch64, with NEON.
@@ -21,12 +22,12 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// That of this machine.
+    /// The architecture of this machine.
     pub fn host() -> Arch {
         Arch::default()
     }
 
-    /// The target triple: of this machine, or of Linux on another one.
+    /// The target triple: this machine's, or for another architecture that of Linux.
     pub fn triple(self) -> Triple {
         if self == Arch::host() {
             return Triple::host();
@@ -46,10 +47,10 @@ impl Arch {
     }
 }
 
-/// What the object is for, and what is emitted beside it.
+/// Options of code generation: the target, and what to emit beside the object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmitOptions {
-    /// What the code runs on.
+    /// The target architecture.
     pub arch: Arch,
     /// The CLIF of each function, as text.
     pub clif: bool,
@@ -59,31 +60,32 @@ pub struct EmitOptions {
     pub asm_bytes: bool,
     /// The virtual-register code of each leaf function that has it, as text.
     pub mir: bool,
-    /// Its code with registers, too.
+    /// In the `mir` text, also the code after register allocation.
     pub mir_registers: bool,
     /// A line table in the object: which line of the program each piece of code comes from.
     pub debug_lines: bool,
-    /// The kernel or plan that is shown alone, with the leaves that it calls.
+    /// Show only this kernel or plan, and the leaves that it calls.
     pub only: Option<Part>,
-    /// The level whose functions are shown; all levels' where there is none.
+    /// Show only functions for this instruction set; `None` shows all.
     pub level: Option<Cpu>,
-    /// Are the kernels in objects of another back end, under [`kernel_name`]? Then they are only referred to.
+    /// Are kernels compiled by another back end, under [`kernel_name`]? Then they are only
+    /// declared.
     pub kernels_elsewhere: bool,
-    /// Does it report what is computed with vectors of 128 bits though there are wider ones?
+    /// Report operations computed with 128-bit vectors although there are wider ones?
     pub remarks: bool,
-    /// At most this many threads make it; as many as this machine runs at once where there is no number. What comes out is
-    /// the same.
+    /// Maximum number of compiler threads; `None` uses all of the machine's. The output does not
+    /// depend on it.
     pub threads: Option<NonZero<usize>>,
 }
 
 impl EmitOptions {
-    /// Is it kept which operation each piece of code comes from?
+    /// Must the origin of each piece of code be recorded?
     pub(super) fn places(&self) -> bool {
         self.asm || self.mir || self.debug_lines
     }
 }
 
-/// What the symbol of a plan has after its level.
+/// The part of a plan's symbol after the instruction set.
 const PLAN: &str = "plan";
 
 /// The symbol of a kernel.
@@ -91,37 +93,37 @@ pub(crate) fn kernel_name(level: Cpu, kernel: &str) -> String {
     format!("{}.kernel.{kernel}", level.name())
 }
 
-/// The symbol of a plan; `level` is the name of a level or of a kind of GPU.
+/// The symbol of a plan; `level` names an instruction set or a kind of GPU.
 pub(super) fn plan_name(level: &str, plan: &str, variant: PlanVariant) -> String {
     format!("{level}.{PLAN}.{plan}{}", variant.suffix())
 }
 
-/// Cranelift for a machine, as kernels need it and as plans do.
+/// Cranelift code generators for kernels and for plans.
 pub(super) struct Isas {
-    /// The whole of Cranelift: kernels have the inner loops.
+    /// Full optimisation: kernels contain the inner loops.
     pub kernels: OwnedTargetIsa,
-    /// With the register allocator that goes over a function once. A plan is a list of launches, and what it spills is nothing
-    /// beside what they do; but its values live long, and the other allocator took a tenth of GPT-2's compile time for them.
+    /// With the single-pass register allocator. A plan is a list of launches, so the cost of spills
+    /// is negligible; but its live ranges are long, and the backtracking allocator took a tenth of
+    /// GPT-2's compile time for them.
     pub plans: OwnedTargetIsa,
 }
 
 impl Isas {
-    /// Both.
+    /// Creates both.
     ///
     /// # Errors
-    /// A machine that Cranelift was built without.
+    /// An architecture that Cranelift was built without.
     pub(super) fn new(arch: Arch) -> Result<Self, String> {
         Ok(Self { kernels: isa(arch, "backtracking")?, plans: isa(arch, "single_pass")? })
     }
 
-    /// The one for a function, by its symbol: [`kernel_name`] or [`plan_name`].
+    /// The code generator for a function, by its symbol: [`kernel_name`] or [`plan_name`].
     pub(super) fn of(&self, function: &str) -> &dyn TargetIsa {
         if function.split('.').nth(1) == Some(PLAN) { self.plans.as_ref() } else { self.kernels.as_ref() }
     }
 }
 
-/// The code generator for a machine. What it is given is verified where nobody waits for that: where the code does not run
-/// here.
+/// A code generator. CLIF is verified only in cross compilation, where compile time matters less.
 fn isa(arch: Arch, allocator: &str) -> Result<OwnedTargetIsa, String> {
     let verify = if arch == Arch::host() { "false" } else { "true" };
     let mut flags = settings::builder();
@@ -135,11 +137,11 @@ fn isa(arch: Arch, allocator: &str) -> Result<OwnedTargetIsa, String> {
         flags.set(name, value).map_err(|e| e.to_string())?;
     }
     let builder =
-        isa::lookup(arch.triple()).map_err(|e| format!("this machine is no target of the code generator: {e}"))?;
+        isa::lookup(arch.triple()).map_err(|e| format!("Cranelift cannot generate code for this machine: {e}"))?;
     builder.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
 }
 
-/// The levels above those of [`levels`] at which products of `bf16` alone are other code, best first.
+/// Instruction sets above [`levels`] that only change `bf16` matmuls, best first.
 pub fn bf16_levels() -> &'static [Cpu] {
     match Arch::host() {
         Arch::X86 => &[Cpu::AMX, Cpu::AVX512_BF16],
@@ -147,7 +149,8 @@ pub fn bf16_levels() -> &'static [Cpu] {
     }
 }
 
-/// The levels at which products by integers with scales alone are other code than at those of [`levels`], best first.
+/// Instruction sets that only change matmuls by quantised weights, compared with [`levels`]; best
+/// first.
 pub fn byte_levels() -> &'static [Cpu] {
     match Arch::host() {
         Arch::X86 => &[Cpu::AVX2_VNNI],
@@ -155,7 +158,7 @@ pub fn byte_levels() -> &'static [Cpu] {
     }
 }
 
-/// The levels that objects for this machine may have code for, best first.
+/// Instruction sets that objects for this architecture may have code for, best first.
 pub fn levels() -> &'static [Cpu] {
     match Arch::host() {
         Arch::X86 => &[Cpu::AVX512, Cpu::AVX2, Cpu::PORTABLE],

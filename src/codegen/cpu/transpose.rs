@@ -1,7 +1,7 @@
-//! `transpose`: rows and columns of a tile in scratch exchanged, in blocks of four by four.
+//! `transpose` of a tile in scratch, in blocks of four by four.
 //!
-//! In: two tiles in scratch that do not overlap. Out: CLIF. Edges and elements of 8 bytes are moved one by one:
-//! no element past the last row or column is read or written.
+//! In: two tiles in scratch that do not overlap. Out: CLIF. Edges and elements of 8 bytes are moved
+//! one by one: no element past the last row or column is read or written.
 
 use cranelift_codegen::ir::{ConstantData, InstBuilder, Type, Value, types};
 
@@ -22,7 +22,9 @@ impl Code<'_, '_> {
     /// # Errors
     /// Operands that are not in scratch.
     pub(super) fn transpose(&mut self, data: &InstData, scratch: Value) -> Result<(), String> {
-        let tile = |v: Option<_>| v.and_then(|v| self.body.ty(v).tile().cloned()).ok_or("a transposition of a tile");
+        let tile = |v: Option<_>| {
+            v.and_then(|v| self.body.ty(v).tile().cloned()).ok_or("an operand of `transpose` is not a tile")
+        };
         let (from, to) = (tile(data.operands.first().copied())?, tile(data.result)?);
         let (rows, cols) = (self.extent(from.rows)?, self.extent(from.cols)?);
         let (x, y) = (self.place(&from, scratch)?, self.place(&to, scratch)?);
@@ -64,7 +66,7 @@ impl Code<'_, '_> {
     }
 
     fn place(&mut self, t: &TileType, scratch: Value) -> Result<ScratchTile, String> {
-        let Space::L1(offset, _) = t.space else { return Err("a transposition outside of scratch".into()) };
+        let Space::L1(offset, _) = t.space else { return Err("an operand of `transpose` is not in scratch".into()) };
         let start = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
         Ok(ScratchTile { start, pitch: i64::from(t.pitch()) })
     }
@@ -83,14 +85,14 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// Four rows of four elements of 4 bytes, exchanged in registers.
+    /// Transposes a 4x4 block of 4-byte elements in registers.
     fn block_of_four(&mut self, from: Value, pitch: i64, to: Value, to_pitch: i64) -> Result<(), String> {
         let mut rows = Vec::new();
         for i in 0..4 {
             rows.push(self.b.ins().load(types::I8X16, plain(), from, small(i * pitch)?));
         }
         let [p, q, r, s] = rows.as_slice() else { return Err("a block of four rows".into()) };
-        // First elements pair by pair, then pairs of elements.
+        // Interleave single elements, then pairs.
         let (low, high) = ([0, 4, 1, 5], [2, 6, 3, 7]);
         let (ab, cd) = (self.shuffled(*p, *q, low), self.shuffled(*r, *s, low));
         let (ef, gh) = (self.shuffled(*p, *q, high), self.shuffled(*r, *s, high));
@@ -106,7 +108,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// Four of the eight elements of two vectors.
+    /// Selects four of the eight elements of two vectors.
     fn shuffled(&mut self, x: Value, y: Value, elements: [u8; 4]) -> Value {
         let bytes: Vec<u8> = elements.iter().flat_map(|e| (0..4).map(move |b| 4 * e + b)).collect();
         let mask = self.b.func.dfg.immediates.push(ConstantData::from(bytes));

@@ -1,7 +1,8 @@
-//! What the rooms of a kernel have in common: run-time dimensions, indices, scalars, buffers, loops.
+//! Code shared by all parts of a kernel: run-time dimensions, indices, scalars, buffers, loops.
 //!
-//! In: single instructions of a body. Out: LLVM IR. An index is an `i64`; a scalar is a [`Lane`] of one; a buffer is the
-//! address of its first element and its strides. Tiles are not here: they are in scratch, or inside of a routine.
+//! In: single instructions of a body. Out: LLVM IR. An index is an `i64`; a scalar is a [`Lane`] of
+//! one; a buffer is the address of its first element and its strides. Tiles are in scratch, or
+//! inside a routine.
 
 use std::collections::BTreeMap;
 
@@ -16,73 +17,67 @@ use crate::runtime::abi::context;
 use crate::shape::{Dim, Elem, Factor};
 use crate::tile::{self, Body, BufferType, Extent, InstData, Op, TileType, Type};
 
-/// A distance, in elements.
+/// A stride in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stride<'c> {
-    /// Known.
     Const(i64),
-    /// Computed from run-time dimensions.
     Value(IntValue<'c>),
 }
 
-/// What a value of the tile IR is in LLVM IR.
+/// The LLVM counterpart of a tile IR value.
 #[derive(Clone, Debug)]
 pub(super) enum CodeValue<'c> {
-    /// An index.
     Index(IntValue<'c>),
-    /// A scalar.
     Scalar(Lane<'c>),
-    /// A buffer: its first element, strides, and element type.
-    Buffer { base: PointerValue<'c>, strides: Vec<Stride<'c>>, elem: Elem },
+    /// A buffer: address of its first element, strides, element type.
+    Buffer {
+        base: PointerValue<'c>,
+        strides: Vec<Stride<'c>>,
+        elem: Elem,
+    },
 }
 
 /// A kernel under construction.
 pub(super) struct Code<'a, 'm, 'c> {
-    /// Writes instructions.
     pub(super) e: Emit<'m, 'c>,
-    /// The body that it is made from.
+    /// The tile IR being compiled.
     pub(super) body: &'a Body,
-    /// Run-time dimensions.
     pub(super) symbols: BTreeMap<String, IntValue<'c>>,
-    /// Values so far.
     pub(super) values: SecondaryMap<tile::Value, Option<CodeValue<'c>>>,
-    /// The context of the call.
+    /// The runtime's call context.
     pub(super) context: PointerValue<'c>,
-    /// Where it goes after an error.
+    /// The block that returns after an error.
     pub(super) stop: BasicBlock<'c>,
 }
 
 impl<'c> Code<'_, '_, 'c> {
-    /// An index.
     pub(super) fn index(&self, v: tile::Value) -> Made<IntValue<'c>> {
         match &self.values[v] {
             Some(CodeValue::Index(x)) => Ok(*x),
-            _ => Err(format!("{v} is no index").into()),
+            _ => Err(format!("{v} is not an index").into()),
         }
     }
 
-    /// A scalar.
     pub(super) fn scalar(&self, v: tile::Value) -> Made<Lane<'c>> {
         match &self.values[v] {
             Some(CodeValue::Scalar(x)) => Ok(*x),
-            _ => Err(format!("{v} is no scalar").into()),
+            _ => Err(format!("{v} is not a scalar").into()),
         }
     }
 
-    /// A buffer: its first element, strides, element type.
+    /// A buffer: address of its first element, strides, element type.
     pub(super) fn buffer(&self, v: tile::Value) -> Made<(PointerValue<'c>, Vec<Stride<'c>>, Elem)> {
         match &self.values[v] {
             Some(CodeValue::Buffer { base, strides, elem }) => Ok((*base, strides.clone(), *elem)),
-            _ => Err(format!("{v} is no buffer").into()),
+            _ => Err(format!("{v} is not a buffer").into()),
         }
     }
 
-    /// A tile's type.
     pub(super) fn tile(&self, v: tile::Value) -> Made<TileType> {
-        Ok(self.body.ty(v).tile().cloned().ok_or_else(|| format!("{v} is no tile"))?)
+        Ok(self.body.ty(v).tile().cloned().ok_or_else(|| format!("{v} is not a tile"))?)
     }
 
-    /// The number of rows or columns.
+    /// Evaluates a number of rows or columns.
     pub(super) fn extent(&self, e: Extent) -> Made<IntValue<'c>> {
         match e {
             Extent::Static(n) => Ok(self.e.int(n)),
@@ -90,7 +85,7 @@ impl<'c> Code<'_, '_, 'c> {
         }
     }
 
-    /// The value of a dimension.
+    /// Evaluates a dimension.
     pub(super) fn dim(&self, d: &Dim) -> Made<IntValue<'c>> {
         if let Some(n) = d.as_const() {
             return Ok(self.e.int(n));
@@ -107,7 +102,8 @@ impl<'c> Code<'_, '_, 'c> {
         self.divide_exactly(sum, divisor)
     }
 
-    /// Division that a fact of the program makes exact; by zero (of a dimension of zero) it gives zero and does not trap.
+    /// A division known to be exact. By zero (a dimension of size 0) it yields zero and does not
+    /// trap.
     fn divide_exactly(&self, x: IntValue<'c>, y: IntValue<'c>) -> Made<IntValue<'c>> {
         let b = &self.e.b;
         let zero = self.e.int(0);
@@ -117,8 +113,8 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(b.build_select(is_zero, zero, q, "")?.into_int_value())
     }
 
-    /// Division that rounds down, by at least 1, which the entry has checked; by anything else it gives some number and does
-    /// not trap.
+    /// Division that rounds down. The entry point has checked that the divisor is at least 1; for
+    /// any other divisor the result is unspecified, but it does not trap.
     fn divide_rounded(&self, x: IntValue<'c>, y: IntValue<'c>) -> Made<IntValue<'c>> {
         let b = &self.e.b;
         let one = self.e.int(1);
@@ -154,7 +150,7 @@ impl<'c> Code<'_, '_, 'c> {
                             }
                         });
                     }
-                    found.ok_or("a `min` or `max` of no dimensions")?
+                    found.ok_or("a `min` or `max` without dimensions")?
                 }
             };
             for _ in 0..*exponent {
@@ -176,7 +172,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(CodeValue::Buffer { base, strides, elem: ty.elem })
     }
 
-    /// A distance in bytes.
+    /// Converts a stride to bytes.
     pub(super) fn stride_bytes(&self, s: Stride<'c>, elem: Elem) -> Made<IntValue<'c>> {
         let size = i64::try_from(elem.size()).unwrap_or(1);
         match s {
@@ -185,7 +181,7 @@ impl<'c> Code<'_, '_, 'c> {
         }
     }
 
-    /// So many steps from an address.
+    /// The address `from + n * bytes`.
     pub(super) fn steps(&self, from: PointerValue<'c>, n: IntValue<'c>, bytes: IntValue<'c>) -> Made<PointerValue<'c>> {
         self.e.offset(from, self.e.b.build_int_mul(n, bytes, "")?)
     }
@@ -205,7 +201,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(at)
     }
 
-    /// An instruction on indices and scalars. False if it is none of those.
+    /// An instruction on indices and scalars. False if it is another kind.
     pub(super) fn simple(&mut self, data: &InstData) -> Made<bool> {
         let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
         let Some(result) = data.result else { return Ok(false) };
@@ -267,7 +263,7 @@ impl<'c> Code<'_, '_, 'c> {
         }
     }
 
-    /// Reports an index out of range and leaves.
+    /// Reports an index out of range and returns from the function.
     fn check(&self, index: IntValue<'c>, bound: IntValue<'c>, site: u32) -> Made<()> {
         let e = &self.e;
         // A negative bound, compared as unsigned, would accept everything.
@@ -288,7 +284,8 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(())
     }
 
-    /// A loop over `start`, `start + step`, .. while less than `end`; gives the number that ended it.
+    /// A loop over `start`, `start + step`, .. while less than `end`; returns the first value that
+    /// is not.
     pub(super) fn counted(
         &mut self,
         start: IntValue<'c>,
@@ -311,7 +308,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(now)
     }
 
-    /// What is done only if a condition holds.
+    /// Emits code that is executed only if a condition holds.
     pub(super) fn when(&mut self, condition: IntValue<'c>, body: impl FnOnce(&mut Self) -> Made<()>) -> Made<()> {
         let (inner, done) = (self.e.block(), self.e.block());
         self.e.b.build_conditional_branch(condition, inner, done)?;

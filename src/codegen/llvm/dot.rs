@@ -1,12 +1,13 @@
-//! `dot`: a product of tiles in scratch or in place, as register tiles of the level's size.
+//! `dot`: a matmul of tiles, in register tiles that fit the instruction set.
 //!
-//! In: an accumulator in scratch, operands there, windows, or panels. Out: LLVM IR. Columns go in pairs of vectors, the last
-//! of which may reach past the end, into the padding; rows go in register tiles as even as they can be where their number is
-//! known, else in tiles of the level's rows, of four, and of one. Every element is summed in a register as the product's mode
-//! says, whatever the tiles; the accumulator is added to the end.
+//! In: an accumulator in scratch; operands in scratch, windows or panels. Out: LLVM IR. Columns are
+//! processed in pairs of vectors, the last of which may reach into the padding; rows are split
+//! evenly into register tiles if their number is known, else into tiles of the maximum height, of
+//! four, and of one. Every element is summed in a register as the mode prescribes, whatever the
+//! tiles; the accumulator is added last.
 //!
-//! Panels of narrow numbers are widened step by step (`panels`), unless the mode is one of bytes or of pairs of `bf16`
-//! (`dot_whole`, `panels`). Products in tiles have no code here.
+//! Panels of narrow elements are widened when loaded (`panels`), unless the mode multiplies bytes
+//! or pairs of `bf16` (`dot_whole`, `panels`). The AMX mode is not supported.
 
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
@@ -19,11 +20,12 @@ use crate::scalar::BinaryOp;
 use crate::tile::{self, DotMode, Extent, InstData, TileType, Type};
 
 impl<'c> Code<'_, '_, 'c> {
-    /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
+    /// Emits `acc + a @ b`; the result overwrites the accumulator or has its own location in
+    /// scratch.
     pub(super) fn dot(&mut self, data: &InstData, mode: DotMode, scratch: PointerValue<'c>) -> Made<()> {
-        let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
+        let [a, b, acc] = data.operands.as_slice() else { return Err("a matmul needs three operands".into()) };
         let (ta, tb) = (self.tile(*a)?, self.tile(*b)?);
-        let t = self.tile(data.result.ok_or("a product without a result")?)?;
+        let t = self.tile(data.result.ok_or("a matmul without a result")?)?;
         let rows = self.extent(t.rows)?;
         let (target, pitch) = (self.in_scratch(&t, scratch)?, i64::from(t.pitch()));
         let start = match self.body.ty(*acc) {
@@ -39,7 +41,7 @@ impl<'c> Code<'_, '_, 'c> {
         };
         let bytes = i64::from(t.element_bytes());
         let level = self.e.level;
-        // A vector of the same bytes whatever the elements: what rows are padded to.
+        // Rows are padded to full vectors: the same number of bytes for all element types.
         let lanes = if t.cols.is_one() { 1 } else { level.lanes() * 4 / t.element_bytes() };
         let p = Product {
             a: self.factor(*a, &ta, scratch)?,
@@ -53,13 +55,13 @@ impl<'c> Code<'_, '_, 'c> {
             bytes,
         };
         match (mode, p.b.kind, ta.cols) {
-            (DotMode::Tiles, ..) => Err("products in tiles have no code through LLVM".into()),
-            (DotMode::Split, ..) => Err("the steps of a product are divided among threads on a GPU alone".into()),
+            (DotMode::Tiles, ..) => Err("AMX matmuls are not supported by the LLVM back end".into()),
+            (DotMode::Split, ..) => Err("split-k matmuls are only supported on a GPU".into()),
             (DotMode::Groups, Right::Scaled(s), Extent::Static(k)) if k % i64::from(tile::GROUP) == 0 => {
                 self.whole(&p, s, rows)
             }
             (DotMode::Groups, Right::Scaled(s), Extent::Bounded { .. }) => {
-                // The last steps may not be full groups.
+                // The last group may be incomplete.
                 let rest = self.e.b.build_and(p.inner, self.e.int(i64::from(tile::GROUP) - 1), "")?;
                 let is_whole = self.e.b.build_int_compare(IntPredicate::EQ, rest, self.e.int(0), "")?;
                 self.when(is_whole, |code| code.whole(&p, s, rows))?;
@@ -69,7 +71,7 @@ impl<'c> Code<'_, '_, 'c> {
         }
     }
 
-    /// The product as a chain of sums over all steps for each element, or over pairs of steps.
+    /// Computes each element as one chain over all steps, or over pairs of steps.
     fn chains(&mut self, p: &Product<'c>, t: &TileType, mode: DotMode) -> Made<()> {
         let (n, level) = (i64::from(p.lanes), self.e.level);
         let rows = self.extent(t.rows)?;
@@ -133,7 +135,8 @@ impl<'c> Code<'_, '_, 'c> {
         self.store_sums(p, &sums)
     }
 
-    /// Step `k` of a register tile whose operands begin at `a` and `b`, with the scales of the step's group, if there are any.
+    /// Step `k` of a register tile whose operands begin at `a` and `b`, with the scales of the
+    /// step's group, if there are any.
     fn product_step(
         &self,
         p: &Product<'c>,

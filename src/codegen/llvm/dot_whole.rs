@@ -1,8 +1,8 @@
-//! Products by integers where the processor sums products of bytes (AVX-512 with VNNI, AVX-VNNI).
+//! Matmuls by quantised weights with byte dot products (AVX-512 VNNI, AVX-VNNI).
 //!
-//! In: a product in the mode [`DotMode::Groups`](crate::tile::DotMode), its steps full groups. Out: LLVM IR with the processor's
-//! intrinsic, which computes what the mode says. How four steps of a column come side by side is
-//! left to LLVM: a shuffle of four rows.
+//! In: a matmul in the mode [`DotMode::Groups`](crate::tile::DotMode), with a multiple of the group
+//! as inner extent. Out: LLVM IR with the processor's intrinsic. Interleaving four steps of a
+//! column is left to LLVM, as a shuffle of four rows.
 
 use inkwell::types::VectorType;
 use inkwell::values::{IntValue, VectorValue};
@@ -14,31 +14,31 @@ use super::product::{Count, Product, RegisterTile, Scaled};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 
-/// Steps of a group.
+/// `k` steps of a group.
 const GROUP: u32 = crate::tile::GROUP.unsigned_abs();
-/// Vectors of columns: those of a panel.
+/// Vectors of columns of a panel.
 const VECTORS: u32 = 2;
-/// Rows at a time, by how many registers there are.
+/// Rows at a time, by the number of vector registers.
 const ROWS: i64 = 4;
 const FEW_ROWS: i64 = 2;
 
-/// Adding this rounds an `f32` of magnitude below 2^22 to an integer, which then stands in the low bits.
+/// 1.5 * 2^23: adding it rounds an `f32` of magnitude below 2^22 to an integer in the low bits.
 const ROUND: f32 = 12_582_912.0;
 
 impl<'c> Emit<'_, 'c> {
-    /// The same byte this many times.
+    /// A vector of `n` equal bytes.
     fn bytes(&self, x: u8, n: u32) -> VectorValue<'c> {
         let x = self.cx.i8_type().const_int(u64::from(x), false);
         VectorType::const_vector(&vec![x; n as usize])
     }
 
-    /// Adds to each sum the products of four bytes without sign by four with one.
+    /// Adds to each sum the dot product of four unsigned and four signed bytes.
     fn add_bytes(&self, sum: VectorValue<'c>, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let name = format!("llvm.x86.avx512.vpdpbusd.{}", 32 * sum.get_type().get_size());
         self.vector_intrinsic(&name, &[], &[sum.into(), a.into(), b.into()])
     }
 
-    /// Four bytes to a lane.
+    /// Bitcasts bytes to 32-bit lanes.
     fn fours(&self, bytes: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let ty = self.lanes_of(Elem::I32, bytes.get_type().get_size() / 4);
         Ok(self.b.build_bit_cast(bytes, ty, "")?.into_vector_value())
@@ -46,7 +46,7 @@ impl<'c> Emit<'_, 'c> {
 }
 
 impl<'c> Code<'_, '_, 'c> {
-    /// The product, all rows.
+    /// Computes all rows.
     pub(super) fn whole(&mut self, p: &Product<'c>, s: Scaled<'c>, rows: IntValue<'c>) -> Made<()> {
         let most = if self.e.level.registers() == 32 { ROWS } else { FEW_ROWS };
         self.in_steps(Count::Value(rows), &[(most, 0), (1, 0)], |code, height, row| {
@@ -95,7 +95,8 @@ impl<'c> Code<'_, '_, 'c> {
         })
     }
 
-    /// A group of a row as `q + 128`, four to a lane, and its `t`: over 16 where half bytes are the upper ones.
+    /// Quantises a group of a row: `q + 128`, four bytes per lane, and `t`, divided by 16 for 4-bit
+    /// weights (which are computed as 16 times their value).
     fn rounded(&self, x: Lane<'c>, s: Scaled<'c>) -> Made<(VectorValue<'c>, Lane<'c>)> {
         let e = &self.e;
         let number = |x: f32| e.constant(Scalar::Float(f64::from(x)), Elem::F32, 1);
@@ -103,27 +104,27 @@ impl<'c> Code<'_, '_, 'c> {
         let types = [magnitudes.get_type().into()];
         let largest = match e.intrinsic("llvm.vector.reduce.umax", &types, &[magnitudes.into()])? {
             inkwell::values::ValueKind::Basic(v) => v.into_int_value(),
-            inkwell::values::ValueKind::Instruction(_) => return Err("a maximum that is no value".into()),
+            inkwell::values::ValueKind::Instruction(_) => return Err("a maximum without a value".into()),
         };
         let i32s = e.cx.i32_type();
         let least = i32s.const_int(u64::from(1e-30_f32.to_bits()), false);
         let most = match e.intrinsic("llvm.umax", &[i32s.into()], &[largest.into(), least.into()])? {
             inkwell::values::ValueKind::Basic(v) => v.into_int_value(),
-            inkwell::values::ValueKind::Instruction(_) => return Err("a maximum that is no value".into()),
+            inkwell::values::ValueKind::Instruction(_) => return Err("a maximum without a value".into()),
         };
         let most = Lane { value: e.as_floats(e.one(most, Elem::I32)?.value)?, elem: Elem::F32 };
-        // NaN where the largest is infinite or NaN (its difference from itself is), else 0 and what is added to it.
+        // max - max is NaN if the maximum is infinite or NaN, else 0; it is added to `t`.
         let part = 1.0 / if s.bits == 4 { 127.0 * 16.0 } else { 127.0_f32 };
         let unit = e.lane_mul_add(most, number(part), e.lane_binary(BinaryOp::Sub, most, most)?)?;
         let factor = e.spread(e.lane_binary(BinaryOp::Div, number(127.0), most)?, GROUP)?;
         let q = e.lane_mul_add(x, factor, e.spread(number(128.0), GROUP)?)?;
-        // To the nearest integer, which is then in the lowest byte.
+        // Round to the nearest integer, which is then in the lowest byte.
         let q = e.lane_binary(BinaryOp::Add, q, e.spread(number(ROUND), GROUP)?)?;
         let q = e.b.build_int_truncate(e.as_ints(q.value)?, e.cx.i8_type().vec_type(GROUP), "")?;
         Ok((e.fours(q)?, unit))
     }
 
-    /// Four steps of a group that begins at step `k`, each column's side by side.
+    /// Four adjacent steps of each column, in the group that begins at step `k`.
     fn four_steps(&self, p: &Product<'c>, s: Scaled<'c>, k: IntValue<'c>, four: u32) -> Made<Vec<VectorValue<'c>>> {
         let (e, columns) = (&self.e, VECTORS * p.lanes);
         let (rows_of_four, shift) = if s.bits == 4 { (2, 1) } else { (4, 0) };
@@ -131,7 +132,7 @@ impl<'c> Code<'_, '_, 'c> {
         let row = e.b.build_int_add(row, e.int(i64::from(four * rows_of_four)), "")?;
         let n = rows_of_four * columns;
         let rows = e.load_bytes(self.steps(p.b.start, row, p.b.row)?, n)?;
-        // Half bytes as the upper ones: sixteen times their value, sign included.
+        // 4-bit weights in the upper half of a byte: 16 times their value, sign included.
         let (first, second) = if s.bits == 4 {
             (e.b.build_left_shift(rows, e.bytes(4, n), "")?, e.b.build_and(rows, e.bytes(0xf0, n), "")?)
         } else {

@@ -1,7 +1,8 @@
-//! The grip on LLVM's builder: a function under construction, numbers, addresses, variables, intrinsics.
+//! Helpers around LLVM's builder: a function under construction, constants, addresses, variables,
+//! intrinsics.
 //!
-//! In: wishes for single instructions. Out: LLVM IR in the function. The variables are slots on the stack that
-//! LLVM turns into values.
+//! In: requests for single instructions. Out: LLVM IR in the function. Variables are `alloca`s that
+//! LLVM promotes to SSA values.
 
 use inkwell::basic_block::BasicBlock;
 use inkwell::builder::{Builder, BuilderError};
@@ -14,7 +15,7 @@ use inkwell::{AddressSpace, IntPredicate};
 
 use crate::tile::Cpu;
 
-/// What went wrong: a form that the verifier refuses, or a bug in attnc in making IR.
+/// IR that the verifier rejects, or a bug in attnc in building LLVM IR.
 #[derive(Debug)]
 pub(super) struct Error(pub(super) String);
 
@@ -36,21 +37,19 @@ impl From<&str> for Error {
     }
 }
 
-/// What was made, or why not.
 pub(super) type Made<T> = Result<T, Error>;
 
 /// A function under construction.
 pub(super) struct Emit<'m, 'c> {
-    /// Where types and constants live.
+    /// Owns types and constants.
     pub(super) cx: &'c Context,
     /// The module that the function is in.
     pub(super) module: &'m Module<'c>,
-    /// Writes instructions.
     pub(super) b: Builder<'c>,
-    /// What code is made for.
+    /// The instruction set to generate code for.
     pub(super) level: Cpu,
     function: FunctionValue<'c>,
-    /// Holds the variables alone.
+    /// The entry block, with only the `alloca`s of variables.
     entry: BasicBlock<'c>,
     start: BasicBlock<'c>,
 }
@@ -70,7 +69,6 @@ impl<'m, 'c> Emit<'m, 'c> {
         Emit { cx, module, b, level, function, entry, start }
     }
 
-    /// Ends the function.
     pub(super) fn finish(&self) -> Made<()> {
         self.b.position_at_end(self.entry);
         self.b.build_unconditional_branch(self.start)?;
@@ -82,12 +80,12 @@ impl<'m, 'c> Emit<'m, 'c> {
         self.cx.append_basic_block(self.function, "")
     }
 
-    /// The block that is being written.
+    /// The current block.
     pub(super) fn here(&self) -> Made<BasicBlock<'c>> {
-        Ok(self.b.get_insert_block().ok_or("no block is being written")?)
+        Ok(self.b.get_insert_block().ok_or("there is no current block")?)
     }
 
-    /// A 64-bit number.
+    /// A 64-bit constant.
     pub(super) fn int(&self, n: i64) -> IntValue<'c> {
         self.cx.i64_type().const_int(n.cast_unsigned(), true)
     }
@@ -97,9 +95,10 @@ impl<'m, 'c> Emit<'m, 'c> {
         self.cx.ptr_type(AddressSpace::default())
     }
 
-    /// The address this many bytes further.
+    /// Adds an offset in bytes to an address.
     pub(super) fn offset(&self, from: PointerValue<'c>, bytes: IntValue<'c>) -> Made<PointerValue<'c>> {
-        // SAFETY: asks that the indices fit the type: one index, of bytes. No `inbounds` is promised to LLVM.
+        // SAFETY: `build_gep` requires that the indices match the type: one index, of bytes,
+        // without `inbounds`.
         Ok(unsafe { self.b.build_gep(self.cx.i8_type(), from, &[bytes], "") }?)
     }
 
@@ -108,14 +107,13 @@ impl<'m, 'c> Emit<'m, 'c> {
         Ok(self.b.build_int_compare(IntPredicate::SLT, a, b, "")?)
     }
 
-    /// A variable.
     pub(super) fn variable(&self, ty: impl BasicType<'c>) -> Made<PointerValue<'c>> {
         let builder = self.cx.create_builder();
         builder.position_at_end(self.entry);
         Ok(builder.build_alloca(ty, "")?)
     }
 
-    /// An intrinsic function of LLVM, for these types.
+    /// Calls an LLVM intrinsic, overloaded for these types.
     pub(super) fn intrinsic(
         &self,
         name: &str,
@@ -127,17 +125,17 @@ impl<'m, 'c> Emit<'m, 'c> {
         Ok(self.b.build_call(function, args, "")?.try_as_basic_value())
     }
 
-    /// The type of a parameter of an intrinsic function that has one form.
+    /// The type of a parameter of an intrinsic that is not overloaded.
     pub(super) fn parameter_of(&self, name: &str, parameter: usize) -> Made<VectorType<'c>> {
         let function = Intrinsic::find(name).and_then(|i| i.get_declaration(self.module, &[]));
         let types = function.ok_or_else(|| format!("LLVM has no {name}"))?.get_type().get_param_types();
         match types.get(parameter) {
             Some(BasicMetadataTypeEnum::VectorType(ty)) => Ok(*ty),
-            _ => Err(format!("{name} takes no vector there").into()),
+            _ => Err(format!("parameter {parameter} of {name} is not a vector").into()),
         }
     }
 
-    /// An intrinsic function from vectors to a vector.
+    /// Calls an intrinsic from vectors to a vector.
     pub(super) fn vector_intrinsic(
         &self,
         name: &str,
@@ -146,7 +144,7 @@ impl<'m, 'c> Emit<'m, 'c> {
     ) -> Made<VectorValue<'c>> {
         match self.intrinsic(name, types, args)? {
             ValueKind::Basic(v) if v.is_vector_value() => Ok(v.into_vector_value()),
-            _ => Err(format!("{name} gives no vector").into()),
+            _ => Err(format!("{name} does not return a vector").into()),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Kernels: a scheduled kernel as a function over a range of its grid.
+//! Compiles a scheduled kernel to a function over a range of its grid.
 //!
-//! In: a kernel scheduled for a CPU, and the parameters of a function of the runtime's `Kernel` type. Out: the function's
-//! body. Its `args` are the run-time dimensions that it names, in order, then its parameters (addresses and indices). It
-//! goes through the flat range of grid points, works out each point's place, and runs the body, whose blocks are blocks
-//! here too.
+//! In: a kernel scheduled for a CPU, and the parameters of a function of the runtime's `Kernel`
+//! type. Out: the function's body. `args` holds the run-time dimensions that the kernel names, in
+//! order, then its parameters (addresses and indices). It iterates over the flat range of grid
+//! points, computes the indices of each, and runs the body, whose blocks are LLVM blocks.
 
 use cranelift_entity::SecondaryMap;
 use inkwell::basic_block::BasicBlock;
@@ -16,18 +16,17 @@ use crate::tile::{self, Kernel, Op, Terminator, Type};
 /// The parameters of a kernel's function, except for the context.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'c> {
-    /// Dimensions and parameters.
     pub(super) args: PointerValue<'c>,
     /// The first grid point.
     pub(super) start: IntValue<'c>,
-    /// One after the last.
+    /// One past the last.
     pub(super) end: IntValue<'c>,
-    /// The worker's scratch.
     pub(super) scratch: PointerValue<'c>,
 }
 
 impl<'c> Code<'_, '_, 'c> {
-    /// Emits a kernel, which continues in the current block at its end, or through `stop`.
+    /// Emits a kernel. It ends in the current block, where the caller emits the return, or returns
+    /// through `stop`.
     pub(super) fn kernel(&mut self, kernel: &Kernel, given: Given<'c>) -> Made<()> {
         let mut words = 0i64..;
         let mut word = |code: &Self| code.e.offset(given.args, code.e.int(8 * words.next().unwrap_or_default()));
@@ -43,11 +42,11 @@ impl<'c> Code<'_, '_, 'c> {
                     self.make_buffer(base, ty)?
                 }
                 Type::Index => CodeValue::Index(self.e.b.build_load(self.e.cx.i64_type(), at, "")?.into_int_value()),
-                _ => return Err("a parameter is a buffer or an index".into()),
+                _ => return Err("a parameter is neither a buffer nor an index".into()),
             };
             self.values[p.value] = Some(val);
         }
-        // How many points each axis has.
+        // Grid points along each axis.
         let mut counts = Vec::new();
         for g in &kernel.grid {
             let step = g.step.max(1);
@@ -99,17 +98,17 @@ impl<'c> Code<'_, '_, 'c> {
                     Op::PairRows => self.pair_rows(&data, scratch)?,
                     Op::Element => {
                         let (Some(x), Some(v)) = (data.operands.first(), data.result) else {
-                            return Err("an element of nothing".into());
+                            return Err("an element without an operand".into());
                         };
                         let t = self.tile(*x)?;
                         let at = self.in_scratch(&t, scratch)?;
                         self.values[v] = Some(CodeValue::Scalar(self.e.load_scratch(t.elem, at, 1)?));
                     }
-                    // It is read where it is used.
+                    // Emitted by their users.
                     Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}
                     op => {
                         if !self.simple(&data)? {
-                            return Err(format!("{} has no place here", op.info().name).into());
+                            return Err(format!("{} cannot occur here", op.info().name).into());
                         }
                     }
                 }
@@ -136,7 +135,7 @@ impl<'c> Code<'_, '_, 'c> {
                     let (then, otherwise) = (go(self, then)?, go(self, otherwise)?);
                     self.e.b.build_conditional_branch(condition, then, otherwise)?;
                 }
-                Terminator::Roles(_) => return Err("warps have no place on a CPU".into()),
+                Terminator::Roles(_) => return Err("warp roles cannot be compiled for a CPU".into()),
             }
         }
         self.e.b.position_at_end(next);

@@ -1,7 +1,8 @@
 //! Element operations on vectors of any number of lanes.
 //!
-//! In: operations of the tile IR and operands in lanes. Out: results in lanes. A scalar is a vector of one lane, so there
-//! is one way for all widths, and the bits do not depend on where in a row an element lies. A truth value is one bit.
+//! In: operations of the tile IR and operands in lanes. Out: results in lanes. A scalar is a vector
+//! of one lane, so all widths share the code, and the bits of a result do not depend on the
+//! element's position in a row. A boolean is one bit.
 
 use inkwell::types::VectorType;
 use inkwell::values::{BasicValueEnum, IntValue, VectorValue};
@@ -11,16 +12,15 @@ use super::emit::{Emit, Made};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
 
-/// Elements of `f32`, `i32`, `i64` or `bool`, side by side.
+/// A vector of `f32`, `i32`, `i64` or `bool`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane<'c> {
-    /// The vector.
     pub(super) value: VectorValue<'c>,
-    /// Type of the elements.
+    /// Element type.
     pub(super) elem: Elem,
 }
 
-/// The predicate of a comparison of integers with signs.
+/// The predicate of a signed comparison.
 fn signed(op: CmpOp) -> IntPredicate {
     match op {
         CmpOp::Eq => IntPredicate::EQ,
@@ -32,7 +32,7 @@ fn signed(op: CmpOp) -> IntPredicate {
     }
 }
 
-/// The predicate of a comparison of integers without signs.
+/// The predicate of an unsigned comparison.
 fn unsigned(op: CmpOp) -> IntPredicate {
     match op {
         CmpOp::Eq => IntPredicate::EQ,
@@ -45,14 +45,13 @@ fn unsigned(op: CmpOp) -> IntPredicate {
 }
 
 impl Lane<'_> {
-    /// How many.
     pub(super) fn count(&self) -> u32 {
         self.value.get_type().get_size()
     }
 }
 
 impl<'c> Emit<'_, 'c> {
-    /// The type of lanes.
+    /// The LLVM type of `n` lanes.
     pub(super) fn lanes_of(&self, elem: Elem, n: u32) -> VectorType<'c> {
         match elem {
             Elem::F32 | Elem::BF16 | Elem::F16 => self.cx.f32_type().vec_type(n),
@@ -62,31 +61,31 @@ impl<'c> Emit<'_, 'c> {
         }
     }
 
-    /// The same float in each lane.
+    /// Broadcasts a float constant.
     pub(super) fn floats(&self, x: f32, n: u32) -> VectorValue<'c> {
         let x = self.cx.f32_type().const_float(f64::from(x));
         VectorType::const_vector(&vec![x; n as usize])
     }
 
-    /// The same 32 bits in each lane.
+    /// Broadcasts an integer constant.
     pub(super) fn ints(&self, x: i32, n: u32) -> VectorValue<'c> {
         let x = self.cx.i32_type().const_int(u64::from(x.cast_unsigned()), false);
         VectorType::const_vector(&vec![x; n as usize])
     }
 
-    /// The lanes as 32-bit integers.
+    /// Bitcasts lanes to 32-bit integers.
     pub(super) fn as_ints(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let ty = self.lanes_of(Elem::I32, x.get_type().get_size());
         Ok(self.b.build_bit_cast(x, ty, "")?.into_vector_value())
     }
 
-    /// The lanes as floats.
+    /// Bitcasts lanes to floats.
     pub(super) fn as_floats(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let ty = self.lanes_of(Elem::F32, x.get_type().get_size());
         Ok(self.b.build_bit_cast(x, ty, "")?.into_vector_value())
     }
 
-    /// Lanes of `x` and then `y`, by number.
+    /// Shuffles the lanes of `x` and `y`, which are numbered consecutively.
     pub(super) fn shuffle(&self, x: VectorValue<'c>, y: VectorValue<'c>, lanes: &[u32]) -> Made<VectorValue<'c>> {
         let i32s = self.cx.i32_type();
         let lanes: Vec<IntValue<'c>> = lanes.iter().map(|i| i32s.const_int(u64::from(*i), false)).collect();
@@ -103,7 +102,6 @@ impl<'c> Emit<'_, 'c> {
         Ok(self.b.build_select(condition, a, b, "")?.into_vector_value())
     }
 
-    /// A literal.
     pub(super) fn constant(&self, s: Scalar, elem: Elem, n: u32) -> Lane<'c> {
         let fill = |x: IntValue<'c>| VectorType::const_vector(&vec![x; n as usize]);
         let value = match elem {
@@ -122,7 +120,7 @@ impl<'c> Emit<'_, 'c> {
         Lane { value: VectorType::const_vector(&xs), elem }
     }
 
-    /// A single value as a lane.
+    /// A single value as a vector of one lane.
     pub(super) fn one(&self, x: IntValue<'c>, elem: Elem) -> Made<Lane<'c>> {
         let poison = x.get_type().vec_type(1).get_poison();
         Ok(Lane { value: self.b.build_insert_element(poison, x, self.int(0), "")?, elem })
@@ -133,12 +131,12 @@ impl<'c> Emit<'_, 'c> {
         Ok(self.b.build_extract_element(x.value, self.int(0), "")?)
     }
 
-    /// The first lane of integers or truth values.
+    /// The first lane of integers or booleans.
     pub(super) fn first_int(&self, x: Lane<'c>) -> Made<IntValue<'c>> {
         Ok(self.first(x)?.into_int_value())
     }
 
-    /// So many times a single element.
+    /// Broadcasts a single element to `n` lanes.
     pub(super) fn spread(&self, x: Lane<'c>, n: u32) -> Made<Lane<'c>> {
         if x.count() == n {
             return Ok(x);
@@ -146,13 +144,12 @@ impl<'c> Emit<'_, 'c> {
         Ok(Lane { value: self.shuffle(x.value, x.value, &vec![0; n as usize])?, ..x })
     }
 
-    /// A single number in each of some lanes.
+    /// Broadcasts an index to `n` lanes.
     pub(super) fn spread_index(&self, x: IntValue<'c>, n: u32) -> Made<VectorValue<'c>> {
         let one = self.one(x, Elem::I64)?;
         Ok(self.spread(one, n)?.value)
     }
 
-    /// A unary operation.
     pub(super) fn lane_unary(&self, op: UnaryOp, x: Lane<'c>) -> Made<Lane<'c>> {
         let number = |n: i64| self.constant(Scalar::Int(n), x.elem, x.count()).value;
         let value = match (x.elem, op) {
@@ -178,7 +175,7 @@ impl<'c> Emit<'_, 'c> {
         Ok(Lane { value, ..x })
     }
 
-    /// An operation on two indices; divisions and remainders round down.
+    /// An operation on two indices; division and remainder round down.
     pub(super) fn index_binary(&self, op: BinaryOp, a: IntValue<'c>, b: IntValue<'c>) -> Made<IntValue<'c>> {
         match (op, b.get_sign_extended_constant()) {
             (BinaryOp::Add, _) => Ok(self.b.build_int_add(a, b, "")?),
@@ -193,7 +190,6 @@ impl<'c> Emit<'_, 'c> {
         }
     }
 
-    /// A binary operation.
     pub(super) fn lane_binary(&self, op: BinaryOp, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
         let (b, v, w) = (&self.b, x.value, y.value);
         let better = |predicate| -> Made<VectorValue<'c>> {
@@ -213,7 +209,7 @@ impl<'c> Emit<'_, 'c> {
             (_, BinaryOp::Or | BinaryOp::BitOr) => b.build_or(v, w, "")?,
             (_, BinaryOp::BitXor) => b.build_xor(v, w, "")?,
             (_, BinaryOp::ShiftLeft | BinaryOp::ShiftRight) => {
-                // A shift by the bits of the type, or more, has no value in LLVM.
+                // A shift by the bit width or more is poison in LLVM.
                 let bits = if x.elem == Elem::I64 { 64 } else { 32 };
                 let number = |k: i64| self.constant(Scalar::Int(k), x.elem, x.count()).value;
                 let is_far = b.build_int_compare(IntPredicate::UGT, w, number(bits - 1), "")?;
@@ -231,12 +227,12 @@ impl<'c> Emit<'_, 'c> {
         Ok(Lane { value, ..x })
     }
 
-    /// `x * y + z` of floats, rounded once where the level has the instruction.
+    /// `x * y + z` of floats, rounded once if the instruction set has FMA.
     pub(super) fn lane_mul_add(&self, x: Lane<'c>, y: Lane<'c>, z: Lane<'c>) -> Made<Lane<'c>> {
         Ok(Lane { value: self.mul_add(x.value, y.value, z.value)?, ..x })
     }
 
-    /// Quotients and remainders of integers, rounding down; of a division by zero: 0 and 0.
+    /// Floor division of integers: quotient and remainder; both are 0 for a zero divisor.
     fn divide(&self, x: Lane<'c>, y: Lane<'c>) -> Made<(VectorValue<'c>, VectorValue<'c>)> {
         let (b, n) = (&self.b, x.count());
         let number = |k: i64| self.constant(Scalar::Int(k), x.elem, n).value;
@@ -257,8 +253,8 @@ impl<'c> Emit<'_, 'c> {
         Ok((self.choose(is_zero, zero, q)?, self.choose(is_special, zero, r)?))
     }
 
-    /// `x^y` of integers by repeated squaring, wrapping; a negative exponent counts as 0. The loop ends when no lane has a
-    /// bit of its exponent left.
+    /// `x^y` of integers by repeated squaring, wrapping; a negative exponent is treated as 0. The
+    /// loop ends when the remaining exponents of all lanes are 0.
     fn power(&self, x: Lane<'c>, y: Lane<'c>) -> Made<VectorValue<'c>> {
         let (b, ty) = (&self.b, x.value.get_type());
         let number = |k: i64| self.constant(Scalar::Int(k), x.elem, x.count()).value;
@@ -296,7 +292,6 @@ impl<'c> Emit<'_, 'c> {
         Ok(self.b.build_int_compare(signed(op), x, y, "")?)
     }
 
-    /// A comparison.
     pub(super) fn lane_compare(&self, op: CmpOp, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
         let value = if x.elem == Elem::F32 {
             let predicate = match op {
@@ -309,7 +304,7 @@ impl<'c> Emit<'_, 'c> {
             };
             self.b.build_float_compare(predicate, x.value, y.value, "")?
         } else {
-            // A single bit has its order without a sign.
+            // Booleans compare as unsigned.
             let predicate = if x.elem == Elem::Bool { unsigned(op) } else { signed(op) };
             self.b.build_int_compare(predicate, x.value, y.value, "")?
         };
@@ -321,7 +316,7 @@ impl<'c> Emit<'_, 'c> {
         Ok(Lane { value: self.choose(condition.value, x.value, y.value)?, ..x })
     }
 
-    /// Conversion to another element type of computation: float to integer truncates and saturates (NaN gives 0).
+    /// Conversion between element types: float to integer truncates and saturates (NaN gives 0).
     pub(super) fn lane_cast(&self, x: Lane<'c>, to: Elem) -> Made<Lane<'c>> {
         let (b, ty) = (&self.b, self.lanes_of(to, x.count()));
         let zero = self.constant(Scalar::Int(0), x.elem, x.count()).value;
@@ -338,27 +333,27 @@ impl<'c> Emit<'_, 'c> {
             (_, Elem::Bool) => b.build_int_compare(IntPredicate::NE, x.value, zero, "")?,
             (_, Elem::I64) => b.build_int_s_extend(x.value, ty, "")?,
             (Elem::I64, _) => b.build_int_truncate(x.value, ty, "")?,
-            // The other types do not occur in computation.
+            // Other types are converted when loaded and stored.
             (_, _) => x.value,
         };
         Ok(Lane { value, elem: to })
     }
 
-    /// Truth values as `i32`: -1 and 0.
+    /// Booleans to `i32`, -1 for true.
     pub(super) fn mask_bits(&self, x: Lane<'c>) -> Made<Lane<'c>> {
         let ty = self.lanes_of(Elem::I32, x.count());
         Ok(Lane { value: self.b.build_int_s_extend(x.value, ty, "")?, elem: Elem::I32 })
     }
 
-    /// Truth values of the signs of `i32`.
+    /// `i32` to booleans: is the sign bit set?
     pub(super) fn mask_of_bits(&self, x: Lane<'c>) -> Made<Lane<'c>> {
         let zero = x.value.get_type().const_zero();
         Ok(Lane { value: self.b.build_int_compare(IntPredicate::SLT, x.value, zero, "")?, elem: Elem::Bool })
     }
 
-    /// All lanes of a reduction as one: the upper half onto the lower, until one is left.
+    /// Reduces all lanes to one: repeatedly combines the upper half with the lower half.
     pub(super) fn fold(&self, kind: ReduceKind, mut x: Lane<'c>) -> Made<Lane<'c>> {
-        let op = kind.combination().ok_or("a reduction that is none of lanes")?;
+        let op = kind.combination().ok_or("this reduction is not defined on lanes")?;
         while x.count() > 1 {
             let half = x.count() / 2;
             let low: Vec<u32> = (0..half).collect();

@@ -1,7 +1,8 @@
-//! Elementary functions on vectors of `f32`, of any number of lanes: vector IR, printed.
+//! Elementary functions on vectors of `f32`, of any number of lanes: vector IR, translated to LLVM
+//! IR.
 //!
-//! In: vectors. Out: vectors. What a function computes, and its error, is in its text (`vector::library`); here is one case
-//! for each operation.
+//! In: vectors. Out: vectors. The definition of a function and its error bound are in its source
+//! (`vector::library`); here is one case for each operation.
 
 use inkwell::types::VectorType;
 use inkwell::values::VectorValue;
@@ -30,7 +31,7 @@ impl<'c> Emit<'_, 'c> {
         Ok(self.b.build_float_div(a, b, "")?)
     }
 
-    /// `a * b + c`, rounded once at the levels that have the instruction.
+    /// `a * b + c`, rounded once if the instruction set has FMA.
     pub(super) fn mul_add(&self, a: VectorValue<'c>, b: VectorValue<'c>, c: VectorValue<'c>) -> Made<VectorValue<'c>> {
         match self.level.has(Feature::Fma) {
             false => self.plus(self.times(a, b)?, c),
@@ -39,7 +40,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     fn floats_intrinsic(&self, name: &str, args: &[VectorValue<'c>]) -> Made<VectorValue<'c>> {
-        let ty = args.first().ok_or("a function of nothing")?.get_type();
+        let ty = args.first().ok_or("a function without arguments")?.get_type();
         let args: Vec<_> = args.iter().map(|x| (*x).into()).collect();
         self.vector_intrinsic(name, &[ty.into()], &args)
     }
@@ -65,23 +66,23 @@ impl<'c> Emit<'_, 'c> {
         self.floats_intrinsic("llvm.copysign", &[a, x])
     }
 
-    /// What functions may require.
+    /// The features that elementary functions may use.
     pub(super) fn features(&self) -> Features {
-        // LLVM's conversions to integers are more than one instruction: `round` gains nothing here.
+        // LLVM's conversion to integers is more than one instruction, so `round` gains nothing.
         Features { fma: self.level.has(Feature::Fma), ..Features::PLAIN }
     }
 
-    /// A function of the library, printed.
+    /// Emits a function of the library.
     fn function(&self, name: &str, args: &[VectorValue<'c>]) -> Made<VectorValue<'c>> {
         let f = &expand::expanded(name, self.features())?.function;
-        let n = args.first().ok_or("a function of nothing")?.get_type().get_size();
+        let n = args.first().ok_or("a function without arguments")?.get_type().get_size();
         let mut values = args.to_vec();
         for inst in &f.insts {
             let operands = inst.operands.iter().map(|v| values.get(v.index()).copied());
             let operands = operands.collect::<Option<Vec<VectorValue<'c>>>>().ok_or("an operand is missing")?;
             values.push(self.operation(inst, &operands, n)?);
         }
-        Ok(values.get(f.result.index()).copied().ok_or("a function returns nothing")?)
+        Ok(values.get(f.result.index()).copied().ok_or("a function without a result")?)
     }
 
     /// The high halves of unsigned products.
@@ -136,7 +137,7 @@ impl<'c> Emit<'_, 'c> {
             (Op::Select | Op::SelectI, [condition, x, y]) => self.choose(*condition, *x, *y),
             (Op::Const(bits), []) if inst.ty == Type::F32 => Ok(self.floats(f32::from_bits(*bits), n)),
             (Op::Const(bits), []) => Ok(self.ints(bits.cast_signed(), n)),
-            (op, _) => Err(format!("{} is not for every machine", op.name()).into()),
+            (op, _) => Err(format!("{} is not supported by every target", op.name()).into()),
         }
     }
 
@@ -144,7 +145,7 @@ impl<'c> Emit<'_, 'c> {
     pub(super) fn float_unary(&self, op: UnaryOp, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let n = x.get_type().get_size();
         match (op, library::unary(op)) {
-            // LLVM knows which machine has an instruction for it.
+            // LLVM selects an instruction or a library call.
             (UnaryOp::Floor, _) => self.floats_intrinsic("llvm.floor", &[x]),
             (_, Some(name)) => self.function(name, &[x]),
             (UnaryOp::Neg, None) => Ok(self.b.build_float_neg(x, "")?),
@@ -154,7 +155,7 @@ impl<'c> Emit<'_, 'c> {
                 let (zero, one) = (self.floats(0.0, n), self.floats(1.0, n));
                 self.where_is((FloatPredicate::OEQ, x, zero), one, zero)
             }
-            (_, None) => Err(format!("{op} is neither an instruction nor a function of the library").into()),
+            (_, None) => Err(format!("{op} is neither an instruction nor a library function").into()),
         }
     }
 
@@ -166,13 +167,14 @@ impl<'c> Emit<'_, 'c> {
             (BinaryOp::Sub, None) => self.minus(x, y),
             (BinaryOp::Mul, None) => self.times(x, y),
             (BinaryOp::Div, None) => self.over(x, y),
-            // A comparison with NaN is false, which takes `y`; a NaN in `x` is put back.
+            // A comparison with NaN is false and selects `y`, so a NaN in `x` is selected
+            // afterwards.
             (BinaryOp::Max | BinaryOp::Min, None) => {
                 let predicate = if op == BinaryOp::Min { FloatPredicate::OLT } else { FloatPredicate::OGT };
                 let m = self.where_is((predicate, x, y), x, y)?;
                 self.where_is((FloatPredicate::UNO, x, x), x, m)
             }
-            (_, None) => Err(format!("{op} of floats is neither an instruction nor a function of the library").into()),
+            (_, None) => Err(format!("{op} of floats is neither an instruction nor a library function").into()),
         }
     }
 }

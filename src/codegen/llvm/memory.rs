@@ -1,8 +1,9 @@
-//! Vectors from and to memory: element types of buffers, masks for what is past the end, tiles in scratch.
+//! Loads and stores of vectors: element types of buffers, masks for lanes past the end, tiles in
+//! scratch.
 //!
-//! In: addresses, and which lanes there are (no mask: all). Out: lanes in the type of computation, or their bytes in
-//! memory; lanes outside of a mask are neither read nor written, and read as 0. Also the roundings to narrow types, in
-//! integer arithmetic that every level has.
+//! In: addresses, and a mask of active lanes (none: all). Out: lanes in the type of computation, or
+//! bytes in memory; inactive lanes are not accessed and read as 0. Also rounding to narrow types,
+//! in integer arithmetic that every instruction set has.
 
 use inkwell::types::VectorType;
 use inkwell::values::{BasicValue, IntValue, PointerValue, VectorValue};
@@ -12,7 +13,7 @@ use super::emit::{Emit, Made};
 use super::lanes::Lane;
 use crate::shape::Elem;
 
-/// Buffers are aligned as their elements at best; scratch is to 4 bytes.
+/// Alignment to assume, in bytes: buffers are at best aligned to their elements.
 const ALIGNED: u32 = 1;
 
 impl<'c> Emit<'_, 'c> {
@@ -25,7 +26,7 @@ impl<'c> Emit<'_, 'c> {
         }
     }
 
-    /// From memory to the type of computation.
+    /// Widens from the memory type to the type of computation.
     fn widened(&self, elem: Elem, raw: VectorValue<'c>) -> Made<Lane<'c>> {
         let n = raw.get_type().get_size();
         let ints = self.lanes_of(Elem::I32, n);
@@ -48,7 +49,7 @@ impl<'c> Emit<'_, 'c> {
         })
     }
 
-    /// From the type of computation to memory, rounded to nearest even or wrapped.
+    /// Narrows to the memory type, rounded to nearest even or wrapped.
     fn narrowed(&self, elem: Elem, x: Lane<'c>) -> Made<VectorValue<'c>> {
         let ty = self.raw(elem, x.count());
         Ok(match elem {
@@ -93,20 +94,20 @@ impl<'c> Emit<'_, 'c> {
         Ok(())
     }
 
-    /// Fetches the line of an address, to be written.
+    /// Prefetches a cache line for writing.
     pub(super) fn prefetch(&self, at: PointerValue<'c>) -> Made<()> {
         let number = |n: u64| self.cx.i32_type().const_int(n, false).into();
-        // For writing, into all levels, of data.
+        // rw = 1 (write), locality = 3 (all cache levels), data cache.
         self.intrinsic("llvm.prefetch", &[self.pointer().into()], &[at.into(), number(1), number(3), number(1)])?;
         Ok(())
     }
 
-    /// So many bytes, side by side.
+    /// Loads `n` contiguous bytes.
     pub(super) fn load_bytes(&self, at: PointerValue<'c>, n: u32) -> Made<VectorValue<'c>> {
         self.load_raw(self.raw(Elem::I8, n), at, None)
     }
 
-    /// Addresses at equal distances.
+    /// `n` addresses, `step` bytes apart.
     fn places(&self, at: PointerValue<'c>, step: IntValue<'c>, n: u32) -> Made<VectorValue<'c>> {
         let start = self.b.build_ptr_to_int(at, self.cx.i64_type(), "")?;
         let (start, step) = (self.spread_index(start, n)?, self.spread_index(step, n)?);
@@ -119,7 +120,7 @@ impl<'c> Emit<'_, 'c> {
         self.constant(crate::scalar::Scalar::Bool(true), Elem::Bool, n).value
     }
 
-    /// Neighbouring elements of memory; `step` in bytes where they are not side by side.
+    /// Loads elements: contiguous, or `step` bytes apart.
     pub(super) fn load_memory(
         &self,
         elem: Elem,
@@ -142,7 +143,7 @@ impl<'c> Emit<'_, 'c> {
         self.widened(elem, raw)
     }
 
-    /// Writes neighbouring elements; `step` in bytes where they are not side by side.
+    /// Stores elements: contiguous, or `step` bytes apart.
     pub(super) fn store_memory(
         &self,
         elem: Elem,
@@ -161,7 +162,7 @@ impl<'c> Emit<'_, 'c> {
         Ok(())
     }
 
-    /// Reads lanes from scratch, where truth values are masks of 4 bytes.
+    /// Loads lanes from scratch, where booleans are masks of 4 bytes.
     pub(super) fn load_scratch(&self, elem: Elem, at: PointerValue<'c>, n: u32) -> Made<Lane<'c>> {
         let stored = if elem == Elem::Bool { Elem::I32 } else { elem };
         let value = self.load_raw(self.lanes_of(stored, n), at, None)?;
@@ -172,7 +173,7 @@ impl<'c> Emit<'_, 'c> {
         Ok(Lane { value: self.b.build_int_compare(IntPredicate::NE, value, zero, "")?, elem })
     }
 
-    /// Writes lanes to scratch.
+    /// Stores lanes to scratch.
     pub(super) fn store_scratch(&self, x: Lane<'c>, at: PointerValue<'c>) -> Made<()> {
         let value = match x.elem {
             Elem::Bool => self.mask_bits(x)?.value,
@@ -181,7 +182,7 @@ impl<'c> Emit<'_, 'c> {
         self.store_raw(value, at, None)
     }
 
-    /// The nearest value of a narrower type: `bf16` and `f16` to nearest even, `i8` wraps.
+    /// Rounds to a narrower type: `bf16` and `f16` to nearest even, `i8` wraps.
     pub(super) fn lane_narrow(&self, x: Lane<'c>, to: Elem) -> Made<Lane<'c>> {
         let n = x.count();
         let value = match to {
@@ -203,7 +204,8 @@ impl<'c> Emit<'_, 'c> {
         Ok(self.b.build_float_compare(FloatPredicate::UNO, x, x, "")?)
     }
 
-    /// The bits of `x`, moved down by `by` and rounded to nearest even there: `bits + bias + (bits >> by & 1)`.
+    /// Adds the bias that rounds to nearest even when shifting right by `by`:
+    /// `bits + bias + (bits >> by & 1)`.
     fn biased(&self, bits: VectorValue<'c>, by: i32, bias: i32) -> Made<VectorValue<'c>> {
         let n = bits.get_type().get_size();
         let odd = self.b.build_right_shift(bits, self.ints(by, n), false, "")?;
@@ -212,7 +214,7 @@ impl<'c> Emit<'_, 'c> {
         Ok(self.b.build_int_add(sum, odd, "")?)
     }
 
-    /// The 16 bits of the nearest `bf16`, in the low half of each lane; a NaN stays one.
+    /// Rounds to `bf16`: 16 bits in the low half of each lane. NaN stays NaN.
     fn bf16_bits(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let (b, n) = (&self.b, x.get_type().get_size());
         let bits = self.as_ints(x)?;
@@ -222,7 +224,8 @@ impl<'c> Emit<'_, 'c> {
         self.choose(self.is_nan(x)?, nan, rounded)
     }
 
-    /// The nearest `f16`, as an `f32`: 11 significant bits, multiples of 2^-24 below 2^-14, inf from 65520 on.
+    /// Rounds to the nearest `f16`, as `f32`: 11 significant bits, multiples of 2^-24 below 2^-14,
+    /// infinity for 65520 and above.
     fn round_to_f16(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let (b, n) = (&self.b, x.get_type().get_size());
         let a = self.absolute(x)?;
@@ -238,7 +241,7 @@ impl<'c> Emit<'_, 'c> {
         self.choose(self.is_nan(x)?, x, y)
     }
 
-    /// The 16 bits of an `f32` that is a value of `f16`, in the low half of each lane.
+    /// Encodes an `f32` that is exactly an `f16`: 16 bits in the low half of each lane.
     fn f16_bits(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let (b, n) = (&self.b, x.get_type().get_size());
         let a = self.absolute(x)?;
@@ -247,7 +250,7 @@ impl<'c> Emit<'_, 'c> {
         let bits = b.build_right_shift(self.as_ints(scaled)?, self.ints(13, n), false, "")?;
         let (raw, top) = (self.as_ints(a)?, self.ints(0x7f80_0000, n));
         let special = b.build_int_compare(IntPredicate::SGE, raw, top, "")?;
-        // Infinity, or a NaN with its upper bits and the quiet one.
+        // Infinity, or a NaN: its upper payload bits plus the quiet bit.
         let payload = b.build_right_shift(raw, self.ints(13, n), false, "")?;
         let payload = b.build_and(payload, self.ints(0x3ff, n), "")?;
         let is_nan = b.build_int_compare(IntPredicate::SGT, raw, top, "")?;
@@ -258,7 +261,7 @@ impl<'c> Emit<'_, 'c> {
         Ok(b.build_or(bits, b.build_and(sign, self.ints(0x8000, n), "")?, "")?)
     }
 
-    /// Floats from the 16 bits of `f16`, in the low half of each lane.
+    /// Decodes `f16` bits in the low half of each lane to `f32`.
     fn f16_value(&self, h: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let (b, n) = (&self.b, h.get_type().get_size());
         let magnitude = b.build_and(h, self.ints(0x7fff, n), "")?;

@@ -1,7 +1,8 @@
 //! From kernels to object files: modules, target machines, LLVM's passes.
 //!
-//! In: modules scheduled for instruction set levels. Out: an object file for each level, which defines the kernels under the
-//! names that `codegen::cpu` refers to, hidden, and their assembly on request. Same input, same bytes.
+//! In: modules scheduled for several instruction sets. Out: an object file for each, which defines
+//! the kernels as hidden symbols under the names that `codegen::cpu` refers to, and their assembly
+//! on request. Output is deterministic.
 
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
@@ -20,19 +21,19 @@ use super::kernel::Given;
 use crate::codegen::cpu::{Arch, EmitOptions, Tier, kernel_name};
 use crate::tile::{Cpu, Feature, Kernel, Op, State, Width};
 
-/// What comes out.
+/// Compiled kernels.
 #[derive(Clone, Debug)]
 pub struct Kernels {
-    /// The object file of each level, in the order of the levels.
+    /// One object file for each tier, in order.
     pub objects: Vec<Vec<u8>>,
-    /// Assembly, if wanted.
+    /// Assembly of all kernels; empty if not requested.
     pub asm: String,
 }
 
-/// Compiles the kernels of levels.
+/// Compiles the kernels of all tiers.
 ///
 /// # Errors
-/// A form that the verifier refuses, or IR that LLVM does; a bug in attnc either way.
+/// IR that the verifier or LLVM rejects: a bug in attnc either way.
 pub fn kernels(tiers: &[Tier<'_>], wanted: EmitOptions) -> Result<Kernels, String> {
     Target::initialize_native(&InitializationConfig::default())?;
     let mut out = Kernels { objects: Vec::new(), asm: String::new() };
@@ -45,8 +46,9 @@ pub fn kernels(tiers: &[Tier<'_>], wanted: EmitOptions) -> Result<Kernels, Strin
     Ok(out)
 }
 
-/// A processor with what a tier's variant requires (`runtime::descriptor::features_of`), no more: x86-64-v3 and -v4, pairs of
-/// `bf16` at their level, and sums of products of bytes where there are integers.
+/// A target machine with exactly the features that a tier's variant requires
+/// (`runtime::descriptor::features_of`): x86-64-v3 or -v4, AVX512-BF16 for its instruction set,
+/// VNNI if there are quantised weights.
 fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
     let name = Arch::host().triple();
     let cpu = match (name.architecture, tier.level.width()) {
@@ -63,7 +65,7 @@ fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
             features.extend(["+avx512vnni", "+avx512vbmi"]);
         }
     }
-    // What this back end makes code for: of `bf16` pairs, not tiles.
+    // This back end supports `bf16` pairs, but not AMX tiles.
     if tier.level.has(Feature::Bf16) {
         features.push("+avx512bf16");
     }
@@ -78,7 +80,7 @@ fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
     Ok(made.ok_or("LLVM does not know this machine")?)
 }
 
-/// The object of a level, and its assembly if wanted.
+/// The object of a tier, and its assembly if requested.
 fn compile(tier: &Tier<'_>, with_asm: bool) -> Made<(Vec<u8>, String)> {
     let machine = machine(tier)?;
     let cx = Context::create();
@@ -99,12 +101,13 @@ fn compile(tier: &Tier<'_>, with_asm: bool) -> Made<(Vec<u8>, String)> {
     Ok((write(FileType::Object)?.as_slice().to_vec(), asm))
 }
 
-/// The function of a kernel, in vectors of the kernel's own level, which that of its variant includes.
+/// Defines the function of a kernel, for the kernel's own instruction set, which is part of its
+/// variant's.
 fn define<'c>(cx: &'c Context, module: &inkwell::module::Module<'c>, variant: Cpu, kernel: &Kernel) -> Made<()> {
     let State::Cpu(level) = kernel.state else { return Err("is not scheduled for a CPU".into()) };
     if !variant.includes(level) {
         let (own, variant) = (level.name(), variant.name());
-        return Err(format!("is scheduled for {own}, and what it is part of for {variant}").into());
+        return Err(format!("is scheduled for {own}, which is not part of {variant}").into());
     }
     let (pointer, number) = (cx.ptr_type(AddressSpace::default()).into(), cx.i64_type().into());
     let ty = cx.void_type().fn_type(&[pointer, number, number, pointer, pointer], false);

@@ -1,7 +1,8 @@
-//! `pair_rows`: rows of a tile in scratch as `bf16`, two of them side by side.
+//! `pair_rows`: converts a tile in scratch to `bf16` and interleaves each two rows.
 //!
-//! In: two tiles in scratch, the result over the operand or apart from it. Out: LLVM IR. A pair is written when both of its
-//! rows have been read, and lies over rows that were read already. Rows that the operand does not have are zeros.
+//! In: two tiles in scratch; the result may overwrite the operand. Out: LLVM IR. A pair is written
+//! after both of its rows have been read, so it overwrites only rows that have been read. Missing
+//! rows of the operand are zeros.
 
 use inkwell::IntPredicate;
 use inkwell::values::PointerValue;
@@ -13,7 +14,6 @@ use crate::shape::Elem;
 use crate::tile::InstData;
 
 impl<'c> Code<'_, '_, 'c> {
-    /// Emits the pairs.
     pub(super) fn pair_rows(&mut self, data: &InstData, scratch: PointerValue<'c>) -> Made<()> {
         let from = self.tile(data.operands.first().copied().ok_or("pairs of nothing")?)?;
         let to = self.tile(data.result.ok_or("pairs without a result")?)?;
@@ -25,7 +25,7 @@ impl<'c> Code<'_, '_, 'c> {
             let next = code.e.b.build_int_add(row, code.e.int(1), "")?;
             let mut both = Vec::new();
             for n in [row, next] {
-                // A missing row is read from the first one, and then not used.
+                // A missing row loads the first row instead, and the result is discarded.
                 let is_there = code.e.b.build_int_compare(IntPredicate::SLT, n, there, "")?;
                 let read = code.e.b.build_select(is_there, n, zero, "")?.into_int_value();
                 let mask = code.e.b.build_int_s_extend(is_there, code.e.cx.i64_type(), "")?;

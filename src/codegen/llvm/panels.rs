@@ -1,9 +1,11 @@
-//! Right operands of products: in scratch, in place, or panels of numbers that are narrower in memory.
+//! Right operands of matmuls: in scratch, in place, or panels of elements that are narrower in
+//! memory.
 //!
-//! In: a `dot`'s right operand (`load_scaled`: integers of 8 or 4 bits with a scale for each column of a group of
-//! steps; `load_pairs`, `pair_rows`: `bf16`, two steps side by side). Out: vectors of its columns at a step, as `f32`: an integer is
-//! multiplied by its scale, which is one rounding. In the mode of pairs they are not widened: one instruction adds the
-//! products of two steps (`vdpbf16ps`).
+//! In: a `dot`'s right operand (`load_scaled`: integers of 8 or 4 bits with a scale for each column
+//! of a group of steps; `load_pairs`, `pair_rows`: `bf16`, two steps interleaved). Out: vectors of
+//! its columns at a step, as `f32`: an integer is multiplied by its scale, with one rounding. In
+//! the mode of pairs they are not widened: one instruction adds the products of two steps
+//! (`vdpbf16ps`).
 
 use inkwell::values::{IntValue, PointerValue, VectorValue};
 
@@ -15,11 +17,10 @@ use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::tile::{self, InstData, Op, TileType};
 
-/// Steps of the inner index for which a scale holds, as a power of two.
+/// log2 of the number of `k` steps that share a scale.
 const GROUP_BITS: i64 = tile::GROUP.ilog2() as i64;
 
 impl<'c> Code<'_, '_, 'c> {
-    /// A right operand.
     pub(super) fn right_operand(
         &self,
         v: tile::Value,
@@ -31,7 +32,7 @@ impl<'c> Code<'_, '_, 'c> {
             Some(InstData { op: Op::LoadPairs, operands, .. }) => {
                 let [buffer, indices @ ..] = operands.as_slice() else { return Err("a panel without a buffer".into()) };
                 let (_, strides, elem) = self.buffer(*buffer)?;
-                let pitch = strides.iter().rev().nth(2).copied().ok_or("a panel of less than three axes")?;
+                let pitch = strides.iter().rev().nth(2).copied().ok_or("a panel has fewer than three axes")?;
                 let row = self.stride_bytes(pitch, elem)?;
                 Ok(RightOperand { start: self.address(*buffer, indices)?, row, kind: Right::Pairs })
             }
@@ -50,10 +51,10 @@ impl<'c> Code<'_, '_, 'c> {
         let (Op::LoadScaled { bits }, [buffer, indices @ .., scales]) = (&data.op, data.operands.as_slice()) else {
             return Err("a panel without scales".into());
         };
-        let axis = indices.len().checked_sub(2).ok_or("a panel has two axes or more")?;
+        let axis = indices.len().checked_sub(2).ok_or("a panel needs two axes")?;
         let distance = |strides: &[Stride<'c>], size: i64| match strides.get(axis) {
             Some(Stride::Const(n)) => Ok(n.wrapping_mul(size)),
-            _ => Err("a panel's rows are not at known distances"),
+            _ => Err("a panel's row stride is not constant"),
         };
         let pitch = distance(&self.buffer(*buffer)?.1, 1)?;
         let (mut at, strides, elem) = self.buffer(*scales)?;
@@ -61,7 +62,7 @@ impl<'c> Code<'_, '_, 'c> {
         for (n, (stride, i)) in strides.into_iter().zip(indices).enumerate() {
             let mut i = self.index(*i)?;
             if n == axis {
-                // From rows of the panel to groups of steps.
+                // From panel rows to groups of `k` steps.
                 let rows_of_a_group = if *bits == 4 { GROUP_BITS - 1 } else { GROUP_BITS };
                 i = self.e.b.build_right_shift(i, self.e.int(rows_of_a_group), true, "")?;
             }
@@ -112,7 +113,7 @@ impl<'c> Code<'_, '_, 'c> {
             out.push(match p.b.kind {
                 Right::Elements(elem) => load(elem)?,
                 Right::Pairs => {
-                    // The requested half is shifted to the top; the other one is shifted out.
+                    // Shift the requested half to the top, and the other one out.
                     let top = self.part_to_top(load(Elem::I32)?.value, odd, 16)?;
                     let kept = self.e.b.build_and(top, self.e.ints(-1 << 16, p.lanes), "")?;
                     Lane { value: self.e.as_floats(kept)?, elem: Elem::F32 }
@@ -120,7 +121,7 @@ impl<'c> Code<'_, '_, 'c> {
                 Right::Scaled(s) => {
                     let mut x = load(Elem::I8)?;
                     if s.bits == 4 {
-                        // Shifted up, which removes what is above it, and arithmetically down again.
+                        // Shift up to drop the bits above, then arithmetically back down.
                         let eight = self.e.b.build_left_shift(x.value, self.e.ints(24, p.lanes), "")?;
                         let top = self.part_to_top(eight, odd, 4)?;
                         x.value = self.e.b.build_right_shift(top, self.e.ints(28, p.lanes), true, "")?;
@@ -133,7 +134,8 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(out)
     }
 
-    /// Of lanes whose top has two parts of this many bits, moves the lower part up if `odd` is 0, and nothing if it is 1.
+    /// Lanes have two parts of `bits` bits at the top: moves the lower part to the top if `odd` is
+    /// 0, else leaves the upper one.
     fn part_to_top(&self, x: VectorValue<'c>, odd: IntValue<'c>, bits: i64) -> Made<VectorValue<'c>> {
         let even = self.e.b.build_xor(odd, self.e.int(1), "")?;
         let up = self.e.b.build_int_mul(even, self.e.int(bits), "")?;
@@ -141,7 +143,8 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(self.e.b.build_left_shift(x, self.e.spread(up, x.get_type().get_size())?.value, "")?)
     }
 
-    /// All steps of a register tile whose operands begin at `a` and `b`, two at a time; their number is even.
+    /// All steps of a register tile whose operands begin at `a` and `b`, two at a time; their
+    /// number is even.
     pub(super) fn pairs_of_steps(
         &mut self,
         p: &Product<'c>,

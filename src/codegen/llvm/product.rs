@@ -1,7 +1,7 @@
-//! What the printers of products share: operands, register tiles, their sums.
+//! Code common to all matmuls: operands, register tiles, their sums.
 //!
-//! In: operands of a `dot`, and loops that its printers request. Out: where operands lie, and LLVM IR of what all products
-//! do before and after their steps. What it must not know: how a step is computed.
+//! In: operands of a `dot`. Out: their addresses and strides, loops over register tiles, and LLVM
+//! IR for initialising and storing sums. Must not know: how a step is computed.
 
 use inkwell::values::{IntValue, PointerValue};
 
@@ -12,7 +12,7 @@ use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::tile::{self, Op, Space, TileType};
 
-/// An operand of a product: distances in bytes.
+/// An operand of a matmul; strides in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Factor<'c> {
     pub(super) start: PointerValue<'c>,
@@ -22,12 +22,13 @@ pub(super) struct Factor<'c> {
     pub(super) elem: Elem,
 }
 
-/// What the loops of a product share.
+/// Values that all loops of one matmul use.
 pub(super) struct Product<'c> {
     pub(super) a: Factor<'c>,
     pub(super) b: RightOperand<'c>,
     pub(super) acc: PointerValue<'c>,
-    /// What every sum starts with; if there is nothing here, it is 0, and what lies in the accumulator's place is added.
+    /// Initial value of every sum. `None`: sums start with 0, and the accumulator's contents are
+    /// added at the end.
     pub(super) start: Option<Lane<'c>>,
     pub(super) pitch: i64,
     pub(super) inner: IntValue<'c>,
@@ -36,7 +37,7 @@ pub(super) struct Product<'c> {
     pub(super) bytes: i64,
 }
 
-/// A register tile: this many rows and vectors, from a row and a column.
+/// A register tile: number of rows and vectors, first row and column.
 #[derive(Clone, Copy)]
 pub(super) struct RegisterTile<'c> {
     pub(super) height: i64,
@@ -45,17 +46,18 @@ pub(super) struct RegisterTile<'c> {
     pub(super) col: IntValue<'c>,
 }
 
-/// The sums of a register tile, row by row: where each vector of them belongs, and the variable that it is in meanwhile.
+/// The sums of a register tile, row by row: for each vector its address in the accumulator, and the
+/// variable that holds it.
 pub(super) type Sums<'c> = Vec<(PointerValue<'c>, PointerValue<'c>)>;
 
-/// How many there are of what a loop takes in steps of several sizes.
+/// The extent of a loop that is processed in chunks of several sizes.
 #[derive(Clone, Copy)]
 pub(super) enum Count<'c> {
     Known(i64),
     Value(IntValue<'c>),
 }
 
-/// A right operand: where it begins, and bytes from row to row.
+/// A right operand: start address and row stride in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct RightOperand<'c> {
     pub(super) start: PointerValue<'c>,
@@ -63,12 +65,12 @@ pub(super) struct RightOperand<'c> {
     pub(super) kind: Right<'c>,
 }
 
-/// What a right operand is made of in memory.
+/// Elements of a right operand in memory.
 #[derive(Clone, Copy)]
 pub(super) enum Right<'c> {
     /// Elements of a type; a row is a step.
     Elements(Elem),
-    /// Two `bf16`, of two steps; a row is two steps.
+    /// Pairs of `bf16`; a row is two steps.
     Pairs,
     /// Integers, times a scale.
     Scaled(Scaled<'c>),
@@ -77,7 +79,7 @@ pub(super) enum Right<'c> {
 /// Integers and their scales.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled<'c> {
-    /// Bits of a number. With 4, a row is two steps, the first in the lower halves.
+    /// 4 or 8. With 4, a row is two steps, the first in the lower halves.
     pub(super) bits: u8,
     /// The scales of the first group.
     pub(super) scales: PointerValue<'c>,
@@ -103,14 +105,14 @@ impl<'c> Code<'_, '_, 'c> {
         self.e.offset(scratch, self.e.int(i64::from(offset)))
     }
 
-    /// An operand in scratch or in place.
+    /// An operand in scratch, or read in place from its buffer.
     pub(super) fn factor(&self, v: tile::Value, t: &TileType, scratch: PointerValue<'c>) -> Made<Factor<'c>> {
         if t.space != Space::Window {
             let (row, col) = (self.e.int(i64::from(t.pitch())), self.e.int(i64::from(t.element_bytes())));
             return Ok(Factor { start: self.in_scratch(t, scratch)?, row, col, elem: t.elem });
         }
-        let data = self.body.def_inst(v).ok_or("a window that nothing makes")?;
-        let Op::Window { rows, cols } = data.op else { return Err("an operand of a product is no window".into()) };
+        let data = self.body.def_inst(v).ok_or("a window without a definition")?;
+        let Op::Window { rows, cols } = data.op else { return Err("an operand of a matmul is not a window".into()) };
         let [buffer, indices @ ..] = data.operands.as_slice() else { return Err("a window without a buffer".into()) };
         let (_, strides, elem) = self.buffer(*buffer)?;
         let along = |axis: Option<usize>| axis.and_then(|a| strides.get(a)).copied().unwrap_or(Stride::Const(0));
@@ -118,8 +120,8 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(Factor { start: self.address(*buffer, indices)?, row, col, elem })
     }
 
-    /// Goes through a count in steps of some sizes, largest first: this many of each where the count is known, else as many as
-    /// fit.
+    /// Splits a count into chunks of some sizes, largest first: a given number of each if the count
+    /// is known, else as many as fit.
     pub(super) fn in_steps(
         &mut self,
         count: Count<'c>,
@@ -148,7 +150,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(())
     }
 
-    /// What the sums of a register tile start with.
+    /// Initialises the sums of a register tile.
     pub(super) fn start_sums(&self, p: &Product<'c>, place: RegisterTile<'c>) -> Made<Sums<'c>> {
         let vector_bytes = i64::from(p.lanes) * p.bytes;
         let col_bytes = self.e.b.build_int_mul(place.col, self.e.int(p.bytes), "")?;
@@ -171,7 +173,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(sums)
     }
 
-    /// Adds what lies in the accumulator's place, if the sums started with 0, and puts them where they belong.
+    /// Adds the accumulator's contents, unless the sums started with a constant, and stores them.
     pub(super) fn store_sums(&self, p: &Product<'c>, sums: &Sums<'c>) -> Made<()> {
         let ty = self.e.lanes_of(p.elem, p.lanes);
         for (home, sum) in sums {

@@ -1,9 +1,10 @@
-//! A `run`: its routine of vector IR, printed where the run stands.
+//! A `run`: its vector IR routine, translated to LLVM IR in place.
 //!
-//! In: a run of a scheduled kernel. Out: LLVM IR. Loops, how many vectors go at a time, masks, accumulators and the order in
-//! which lanes are added are `lowering::vector`'s; here is one case for each operation of a routine. Its parameters are
-//! values of the kernel, its blocks blocks of the kernel's function, their arguments phis, and where it returns, the kernel
-//! goes on. What LLVM takes as it is, is printed as it is: masked accesses of every width, gathers, vectors of `i64`.
+//! In: a run of a scheduled kernel. Out: LLVM IR. Loops, unrolling, masks, accumulators and the
+//! order of reductions are decided in `lowering::vector`; here is one case for each operation of a
+//! routine. Its parameters are values of the kernel, its blocks become blocks of the kernel's
+//! function, their arguments phis, and its return a jump to the rest of the kernel. LLVM supports
+//! masked accesses of every width, gathers and vectors of `i64` directly.
 
 use std::collections::BTreeMap;
 
@@ -23,23 +24,20 @@ use crate::ssa::{Block, BlockCall, Value};
 use crate::tile::{Extent, Inst};
 use crate::vector::routine::{AddressMode, Body, InstData, Op, Terminator, Type};
 
-/// What a value of a routine is in LLVM IR.
+/// The LLVM counterpart of a routine's value.
 #[derive(Clone, Copy)]
 enum Held<'c> {
     /// Lanes; a scalar is one.
     Lanes(Lane<'c>),
-    /// What indices compare as.
+    /// The result of comparing indices.
     Test(IntValue<'c>),
-    /// An index.
     Index(IntValue<'c>),
-    /// An address.
     Address(PointerValue<'c>),
 }
 
 impl<'c> Code<'_, '_, 'c> {
-    /// Emits a run.
     pub(super) fn run(&self, extents: (Extent, Extent), insts: &[Inst], scratch: PointerValue<'c>) -> Made<()> {
-        // LLVM makes masked accesses of what a level has.
+        // LLVM legalises masked accesses itself.
         let shape = Shape { features: self.e.features(), masks: true, ..Shape::of(self.e.level) };
         let lowered = lower("run", self.body, extents, insts, shape).map_err(|e| format!("a run: {e}"))?;
         let Lowered { routine, words, .. } = lowered;
@@ -51,7 +49,7 @@ impl<'c> Code<'_, '_, 'c> {
         Print { e: &self.e, body: &routine.body, values, blocks, phis }.routine()
     }
 
-    /// What a routine is called with.
+    /// Computes an argument of the routine.
     fn word(&self, word: &Word, scratch: PointerValue<'c>) -> Made<Held<'c>> {
         Ok(match word {
             Word::Index(v) => Held::Index(self.index(*v)?),
@@ -59,7 +57,7 @@ impl<'c> Code<'_, '_, 'c> {
             Word::Address { buffer, indices } => Held::Address(self.address(*buffer, indices)?),
             Word::StrideBytes { buffer, axis } => {
                 let (_, strides, elem) = self.buffer(*buffer)?;
-                let stride = strides.get(*axis).ok_or("a stride along no axis")?;
+                let stride = strides.get(*axis).ok_or("a stride along an unknown axis")?;
                 Held::Index(self.stride_bytes(*stride, elem)?)
             }
             Word::Scratch => Held::Address(scratch),
@@ -67,18 +65,18 @@ impl<'c> Code<'_, '_, 'c> {
     }
 }
 
-/// A routine being printed.
+/// State of the translation of one routine.
 struct Print<'p, 'm, 'c> {
     e: &'p Emit<'m, 'c>,
     body: &'p Body,
     values: SecondaryMap<Value, Option<Held<'c>>>,
     blocks: BTreeMap<Block, BasicBlock<'c>>,
-    /// Of the arguments of blocks.
+    /// Phis of block arguments.
     phis: SecondaryMap<Value, Option<PhiValue<'c>>>,
 }
 
 impl<'c> Print<'_, '_, 'c> {
-    /// Prints everything, from the current block on to one that follows.
+    /// Translates the routine, starting in the current block, and continues in a new one.
     fn routine(&mut self) -> Made<()> {
         let (body, entry, next) = (self.body, self.e.here()?, self.e.block());
         for b in body.layout.iter().skip(1) {
@@ -127,7 +125,7 @@ impl<'c> Print<'_, '_, 'c> {
         Ok(*self.blocks.get(&block).ok_or("a block without a counterpart")?)
     }
 
-    /// What a jump from the current block gives.
+    /// Adds the arguments of a jump from the current block to the phis.
     fn give(&self, call: &BlockCall) -> Made<()> {
         let from = self.e.here()?;
         for (arg, v) in self.body.block(call.block).args.iter().zip(&call.args) {
@@ -160,32 +158,32 @@ impl<'c> Print<'_, '_, 'c> {
     }
 
     fn held(&self, v: Value) -> Made<Held<'c>> {
-        Ok(self.values[v].ok_or("a value is used before it is made")?)
+        Ok(self.values[v].ok_or("a value is used before its definition")?)
     }
 
     fn lanes(&self, v: Value) -> Made<Lane<'c>> {
         match self.held(v)? {
             Held::Lanes(x) => Ok(x),
             Held::Test(x) => self.e.one(x, Elem::Bool),
-            Held::Index(_) | Held::Address(_) => Err("a value is no lanes".into()),
+            Held::Index(_) | Held::Address(_) => Err("a value is not a vector".into()),
         }
     }
 
     fn index(&self, v: Value) -> Made<IntValue<'c>> {
         match self.held(v)? {
             Held::Index(x) => Ok(x),
-            Held::Lanes(_) | Held::Test(_) | Held::Address(_) => Err("a value is no index".into()),
+            Held::Lanes(_) | Held::Test(_) | Held::Address(_) => Err("a value is not an index".into()),
         }
     }
 
     fn address(&self, v: Value) -> Made<PointerValue<'c>> {
         match self.held(v)? {
             Held::Address(x) => Ok(x),
-            Held::Lanes(_) | Held::Test(_) | Held::Index(_) => Err("a value is no address".into()),
+            Held::Lanes(_) | Held::Test(_) | Held::Index(_) => Err("a value is not an address".into()),
         }
     }
 
-    /// The address of a place, and the operands that are left.
+    /// Splits off an addressing mode: address, remaining operands.
     fn place<'o>(&self, place: AddressMode, operands: &'o [Value]) -> Made<(PointerValue<'c>, &'o [Value])> {
         let (of_place, rest) = operands.split_at_checked(place.operands()).ok_or("a place without an address")?;
         let e = self.e;
@@ -200,9 +198,9 @@ impl<'c> Print<'_, '_, 'c> {
         Ok((at, rest))
     }
 
-    /// The mask of the lanes below an index.
+    /// The mask of the first `count` lanes.
     fn lanes_below(&self, count: IntValue<'c>, n: u32) -> Made<Lane<'c>> {
-        // In 32 bits, as wide as the lanes that are masked, of which there are so many at most.
+        // In 32 bits, like the masked lanes; `count` is at most `n`.
         let e = self.e;
         let count = e.index_binary(BinaryOp::Min, count, e.int(i64::from(n)))?;
         let count = e.index_binary(BinaryOp::Max, count, e.int(0))?;
@@ -210,7 +208,7 @@ impl<'c> Print<'_, '_, 'c> {
         e.lane_compare(CmpOp::Lt, e.counting(Elem::I32, n), count)
     }
 
-    /// The mask of a count that is the last operand, if there is one.
+    /// The mask of the optional count, the last operand.
     fn counted(&self, count: &[Value], n: u32) -> Made<Option<Lane<'c>>> {
         count.first().map(|count| self.lanes_below(self.index(*count)?, n)).transpose()
     }
@@ -236,7 +234,7 @@ impl<'c> Print<'_, '_, 'c> {
             (Op::Address(place), operands) => Held::Address(self.place(*place, operands)?.0),
             (Op::Store { elem, place, .. }, operands) => {
                 let (at, rest) = self.place(*place, operands)?;
-                let [x, mask @ ..] = rest else { return Err("a store of nothing".into()) };
+                let [x, mask @ ..] = rest else { return Err("a store without a value".into()) };
                 let mask = mask.first().map(|m| self.lanes(*m)).transpose()?;
                 e.store_memory(*elem, self.lanes(*x)?, at, None, mask.map(|m| m.value))?;
                 return Ok(None);
@@ -253,14 +251,14 @@ impl<'c> Print<'_, '_, 'c> {
                 return Ok(None);
             }
             (op, operands) => {
-                let elem = ty.and_then(Type::elem).ok_or_else(|| format!("`{op}` has no code"))?;
+                let elem = ty.and_then(Type::elem).ok_or_else(|| format!("`{op}` is not supported"))?;
                 Held::Lanes(self.on_lanes(op, operands, elem, lanes)?)
             }
         };
         Ok(Some(held))
     }
 
-    /// Operations that give lanes: so many, of a type.
+    /// Operations with `n` lanes of type `to` as the result.
     fn on_lanes(&self, op: &Op, operands: &[Value], to: Elem, n: u32) -> Made<Lane<'c>> {
         let e = self.e;
         match (op, operands) {
@@ -324,7 +322,7 @@ impl<'c> Print<'_, '_, 'c> {
                 let lanes: Vec<u32> = (0..n).map(|lane| lane ^ distance).collect();
                 lane(e.shuffle(x.value, x.value, &lanes)?, to)
             }
-            (op, _) => return Err(format!("`{op}` has no code").into()),
+            (op, _) => return Err(format!("`{op}` is not supported").into()),
         })
     }
 }

@@ -1,8 +1,8 @@
-//! `transpose`: rows and columns of a tile in scratch exchanged, in square blocks of the level's lanes.
+//! `transpose` of a tile in scratch, in square blocks of a vector's lanes.
 //!
-//! In: two tiles in scratch that do not overlap. Out: LLVM IR. A block is exchanged in registers: first within pairs of
-//! rows, then of pairs of pairs, and so on. What is left at the edges, and elements of 8 bytes, go singly: no element past
-//! the last row or column is read or written.
+//! In: two tiles in scratch that do not overlap. Out: LLVM IR. A block is transposed in registers:
+//! first within pairs of rows, then of pairs of pairs, and so on. Edges and elements of 8 bytes are
+//! moved one by one: no element past the last row or column is read or written.
 
 use inkwell::values::{IntValue, PointerValue};
 
@@ -23,15 +23,15 @@ struct ScratchTile<'c> {
 impl<'c> Code<'_, '_, 'c> {
     /// Emits `result = x^T`.
     pub(super) fn transpose(&mut self, data: &InstData, scratch: PointerValue<'c>) -> Made<()> {
-        let from = self.tile(data.operands.first().copied().ok_or("a transposition of nothing")?)?;
-        let to = self.tile(data.result.ok_or("a transposition without a result")?)?;
+        let from = self.tile(data.operands.first().copied().ok_or("`transpose` without an operand")?)?;
+        let to = self.tile(data.result.ok_or("`transpose` without a result")?)?;
         let (rows, cols) = (self.extent(from.rows)?, self.extent(from.cols)?);
         let place = |code: &Self, t: &TileType| -> Made<ScratchTile<'c>> {
             let (pitch, bytes) = (i64::from(t.pitch()), i64::from(t.element_bytes()));
             Ok(ScratchTile { start: code.in_scratch(t, scratch)?, pitch, bytes })
         };
         let (x, y) = (place(self, &from)?, place(self, &to)?);
-        // Truth values are moved as the masks that they are.
+        // Booleans are moved as masks.
         let elem = if from.elem == Elem::I64 { Elem::I64 } else { Elem::I32 };
         let zero = self.e.int(0);
         let side = if elem == Elem::I64 { 1 } else { self.e.level.lanes() };
@@ -68,7 +68,8 @@ impl<'c> Code<'_, '_, 'c> {
         self.e.store_scratch(element, self.element(y, c, r)?)
     }
 
-    /// A square block: in each round, rows at a distance exchange the parts that lie at that distance.
+    /// Transposes a square block: in each round, rows at some distance exchange the parts at that
+    /// distance.
     fn square(
         &self,
         elem: Elem,

@@ -1,6 +1,6 @@
-//! The values of dimensions in a kernel: forms over its run-time dimensions, computed in 64 bits.
+//! Evaluates dimensions in a kernel: expressions over its run-time dimensions, in 64 bits.
 //!
-//! In: a form. Out: a register or a number.
+//! In: a dimension. Out: a register or a constant.
 
 use super::kernel::Code;
 use crate::ptx::words::Compare;
@@ -8,7 +8,7 @@ use crate::ptx::{Op as P, Operand, Type as PtxType};
 use crate::shape::{Dim, Factor};
 
 impl Code<'_> {
-    /// The value of a dimension.
+    /// Evaluates a dimension.
     pub(super) fn dim(&mut self, d: &Dim) -> Result<Operand, String> {
         if let Some(n) = d.as_const() {
             return Ok(Operand::Int(n));
@@ -26,7 +26,7 @@ impl Code<'_> {
         Ok(self.divide_exactly(&sum, &divisor))
     }
 
-    /// Division that a fact of the program makes exact; by zero (of a dimension of zero) it gives zero.
+    /// A division known to be exact; by zero (a dimension of size 0) it yields zero.
     fn divide_exactly(&mut self, x: &Operand, y: &Operand) -> Operand {
         let ty = PtxType::S64;
         if let Operand::Int(n) = y
@@ -54,7 +54,8 @@ impl Code<'_> {
                     self.divide_exactly(&a, &b)
                 }
                 Factor::Floor(a, b) => {
-                    // The divisor is at least 1, which the entry has checked; of anything else it is some number.
+                    // The entry point has checked that the divisor is at least 1; else the result
+                    // is unspecified.
                     let (a, b) = (self.dim(a)?, self.dim(b)?);
                     self.e.divide("dim", ty, &a, &b).0
                 }
@@ -68,7 +69,7 @@ impl Code<'_> {
                             Some(x) => self.e.make("dim", op, ty, &[x, d]),
                         });
                     }
-                    found.ok_or("a `min` or `max` of no dimensions")?
+                    found.ok_or("a `min` or `max` without dimensions")?
                 }
             };
             for _ in 0..*exponent {

@@ -1,8 +1,10 @@
-//! Products: each thread has a rectangle of the result in registers and goes through the steps.
+//! SIMT matmuls: each thread accumulates a rectangle of the result in registers over all `k` steps.
 //!
-//! In: a `dot` whose operands are tiles in shared memory or windows. Out: its result in shared memory. A window is read through
-//! shared memory, some steps at a time ([`super::slices`]), converted to the type of computation on the way. There are two slices of
-//! each, so that the next steps come from memory while these are multiplied, and one barrier is enough:
+//! In: a `dot` whose operands are tiles in shared memory or windows. Out: its result in shared
+//! memory. A window is staged through shared memory in slices of some `k` steps
+//! ([`super::slices`]), converted to the type of computation on the way. Slices are
+//! double-buffered, so that the next one is loaded while the current one is multiplied, and one
+//! barrier per slice is enough:
 //!
 //! ```text
 //! sums = start                                            ROWS x COLS registers a thread, up to 8 x 8
@@ -14,10 +16,12 @@
 //! result = accumulator + sums
 //! ```
 //!
-//! Panels of integers (`load_scaled`) are windows whose elements are multiplied by their scales on the way.
+//! Panels of integers (`load_scaled`) are windows whose elements are multiplied by their scales
+//! when loaded.
 //!
-//! In a slice the elements of a step lie side by side, so a thread reads its rows and columns four at a time; of eight, the second four are
-//! as far behind as all threads' first ones reach: so what a warp reads lies in different banks.
+//! In a slice the elements of a step are contiguous, so a thread reads its rows and columns four at
+//! a time. Of eight, the second four come after the first four of all threads, so that a warp's
+//! reads have no bank conflicts.
 
 use super::kernel::{Code, offset_of};
 use super::lanes::{Lane, ptx_type};
@@ -30,18 +34,19 @@ use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::{Extent, InstData, Op, Type, Value};
 
-/// Steps of a slice; of rectangles of more than this many sums [`SHORT`], as these have more to do at each.
+/// Steps of a slice. For rectangles with more than this many sums it is [`SHORT`], since each step
+/// is more work.
 const DEPTH: i64 = 16;
 const SHORT: i64 = 8;
 const MANY: i64 = 16;
-/// The most rows or columns of a thread's rectangle.
+/// Maximum rows or columns of a thread's rectangle.
 const MOST: i64 = 8;
-/// How many of them it reads together.
+/// Rows or columns per vector load.
 const TOGETHER: i64 = 4;
-/// Bytes of shared memory for slices. The schedule keeps as much beside the tiles.
+/// Bytes of shared memory for slices; the schedule reserves them beside the tiles.
 const ROOM: u32 = 18 << 10;
 
-/// The largest power of two whose square is no more.
+/// The largest power of two whose square is at most `n`.
 fn root(n: i64) -> i64 {
     let mut out = 1;
     while out < MOST && 4 * out * out <= n {
@@ -51,16 +56,16 @@ fn root(n: i64) -> i64 {
 }
 
 impl Code<'_> {
-    /// Makes a product.
+    /// Compiles a matmul.
     ///
     /// # Errors
-    /// A form that the verifier refuses, or that is not made here.
+    /// IR that the verifier rejects, or that is not supported here.
     pub(super) fn dot(&mut self, data: &InstData) -> Result<(), String> {
         let body = self.body;
         let ([left, right, acc], Some(result)) = (data.operands.as_slice(), data.result) else {
-            return Err("a product takes two operands and an accumulator".into());
+            return Err("a matmul needs two operands and an accumulator".into());
         };
-        let tile = |v: &Value| body.ty(*v).tile().cloned().ok_or("a product of no tile");
+        let tile = |v: &Value| body.ty(*v).tile().cloned().ok_or("a matmul operand is not a tile");
         let (a, b, c) = (tile(left)?, tile(right)?, tile(&result)?);
         let elem = c.elem;
         let (m, n) = (c.rows.capacity(), c.cols.capacity());
@@ -68,7 +73,7 @@ impl Code<'_> {
         let each = (m * n / threads).max(1);
         let mut cols = root(each).min(i64::from(power_of_two(n)));
         let windows = [self.window(*left)?, self.window(*right)?];
-        // A row of a tile may end where a thread's columns do not: then they are taken one by one.
+        // If a row of the tile may end within a thread's columns, they are accessed one by one.
         let col_neighbours = windows[1].is_some() || matches!(c.cols, Extent::Static(n) if n % cols == 0);
         if elem == Elem::I64 {
             cols = 1;
@@ -102,14 +107,14 @@ impl Code<'_> {
             },
         ];
         let depth = if rows * cols > MANY { SHORT } else { DEPTH };
-        // Room for the slices.
+        // Allocate the slices.
         let mut offset = 0;
         let mut sources = Vec::new();
         for (side, (window, t)) in sides.iter().zip(windows.iter().zip([&a, &b])) {
             sources.push(match window {
                 Some(_) => {
                     let width = side.stride().min(whole(side));
-                    // A chunk of 16 bytes apart, so that steps lie in other banks.
+                    // Padded by 16 bytes, so that steps are in different banks.
                     let pitch = small(width * i64::from(size(elem)) + 16).next_multiple_of(16);
                     let start = offset;
                     offset += pitch * small(depth);
@@ -118,7 +123,7 @@ impl Code<'_> {
                 None => Source::Tile(t.clone()),
             });
         }
-        // Twice, if there is as much.
+        // Double-buffer if there is enough space.
         let phases = if 2 * offset <= ROOM { 2 } else { 1 };
         let start = if offset > 0 { self.transient_room(phases * offset) } else { 0 };
         for source in &mut sources {
@@ -152,7 +157,7 @@ impl Code<'_> {
         product.make()
     }
 
-    /// What a window reads, if an operand is one.
+    /// The memory access of an operand that is a window.
     fn window(&mut self, v: Value) -> Result<Option<Window>, String> {
         let body = self.body;
         let Some(InstData { op, operands, .. }) = body.def_inst(v) else { return Ok(None) };
@@ -163,14 +168,14 @@ impl Code<'_> {
             Op::Window { rows, cols } => (*rows, *cols, indices, None),
             Op::LoadScaled { bits } => {
                 let Some((scales, indices)) = indices.split_last() else { return Err("a panel without scales".into()) };
-                let axis = indices.len().checked_sub(2).ok_or("a panel of less than two axes")?;
+                let axis = indices.len().checked_sub(2).ok_or("a panel has fewer than two axes")?;
                 (Some(axis), Some(axis + 1), indices, Some(self.scales(*scales, indices, *bits)?))
             }
             _ => return Ok(None),
         };
         let base = self.address(*buffer, indices)?;
         let (_, strides, elem, read_only) = self.buffer(*buffer)?;
-        // Along an axis of one element nothing is advanced, whatever its stride: an address stays the multiple that it is.
+        // An axis of one element is never advanced, so its stride does not affect alignment.
         let varies = body.ty(v).tile().map_or([true; 2], |t| [!t.rows.is_one(), !t.cols.is_one()]);
         let along = [rows.filter(|_| varies[0]), cols.filter(|_| varies[1])];
         let mut bytes = [Operand::Int(0), Operand::Int(0)];
@@ -187,7 +192,7 @@ impl Code<'_> {
 }
 
 impl Product<'_, '_> {
-    /// The result, block by block of what the threads take at a time.
+    /// Computes the result in blocks of all threads' rectangles.
     fn make(&mut self) -> Result<(), String> {
         self.blocks(0, &mut |s, row| {
             let row = row.clone();
@@ -195,7 +200,8 @@ impl Product<'_, '_> {
         })
     }
 
-    /// For each block of rows or columns its first one. All threads take the same way.
+    /// A loop over blocks of rows or columns, uniform in all threads; the body gets the block's
+    /// start.
     fn blocks(
         &mut self,
         side: usize,
@@ -222,7 +228,7 @@ impl Product<'_, '_> {
         Ok(())
     }
 
-    /// The place of a thread's row or column `n` within a block.
+    /// Index within a block of a thread's row or column `n`.
     fn within(&mut self, side: usize, n: i64) -> Operand {
         let s = &self.sides[side];
         let (thread, own, threads) = (s.thread.clone(), s.own.min(TOGETHER), i64::from(s.threads));
@@ -249,7 +255,7 @@ impl Product<'_, '_> {
                 sums.push(sum);
             }
         }
-        // Rows and columns of this thread in tiles, within their extents.
+        // This thread's rows and columns, clamped to the extents.
         let mut own: [Vec<Operand>; 2] = [Vec::new(), Vec::new()];
         for side in [0, 1] {
             let count = self.sides[side].own;
@@ -296,7 +302,7 @@ impl Product<'_, '_> {
         }
         self.slice(&bases, &k, &phase, &sums)?;
         if staged && two {
-            // The other slice: the numbers are 0 and the distance.
+            // Switch slices: the phase alternates between 0 and the distance.
             let e = &mut self.code.e;
             let distance = Operand::Int(i64::from(self.other));
             e.push(P::Sub { sat: Sat::Wrap, ty: PtxType::S32 }, [phase.clone(), distance, phase.clone()]);
@@ -312,7 +318,7 @@ impl Product<'_, '_> {
         self.leave(&own, &sums)
     }
 
-    /// Loads a slice of each window and puts it into shared memory.
+    /// Loads a slice of each window and stores it to shared memory.
     fn copy(
         &mut self,
         items: &[Vec<Item>; 2],
@@ -325,14 +331,14 @@ impl Product<'_, '_> {
         Ok(())
     }
 
-    /// The steps from `k` on that are in shared memory.
+    /// Multiplies the slice in shared memory, which starts at step `k`.
     fn slice(&mut self, bases: &[Vec<Operand>; 2], k: &Operand, phase: &Operand, sums: &[Reg]) -> Result<(), String> {
         let (depth, limit) = (self.depth, self.steps.clone());
         let exact = matches!(self.step_extent, Extent::Static(n) if n % depth == 0);
         let both = self.windows.iter().all(Option::is_some);
         let bases = &[self.at_phase(0, &bases[0], phase), self.at_phase(1, &bases[1], phase)];
         if exact || both {
-            // Slices have zeros behind the last step.
+            // Slices are padded with zeros.
             for step in 0..depth {
                 self.step(bases, k, &Operand::Int(step), sums)?;
             }
@@ -363,30 +369,30 @@ impl Product<'_, '_> {
         Ok(())
     }
 
-    /// Where the rows (or columns) of a side are read now, if that is a slice.
+    /// The addresses of a side's rows (or columns) in the current slice.
     fn at_phase(&mut self, side: usize, bases: &[Operand], phase: &Operand) -> Vec<Operand> {
         match self.sources[side] {
             Source::Slice { .. } => {
-                // Of those that are read together only the first one is used, and ptxas drops the others.
+                // Vector loads use only the first address; ptxas removes the others.
                 bases.iter().map(|x| self.code.e.add("now", PtxType::S32, x, phase)).collect()
             }
             Source::Tile(_) => bases.to_vec(),
         }
     }
 
-    /// How many rows (or columns) a slice has.
+    /// Rows (or columns) of a slice.
     pub(super) fn width(&self, side: usize) -> i64 {
         self.sides[side].stride().min(whole(&self.sides[side]))
     }
 
-    /// For each of a thread's rows (or columns) where it reads its elements, but for the step. A thread that has none reads the last
-    /// ones.
+    /// Address of each of a thread's rows (or columns) at step 0. Threads past the end read the
+    /// last ones.
     fn read_from(&mut self, side: usize, start: &Operand) -> Vec<Operand> {
         let shared = self.code.shared.clone();
         let s = &self.sides[side];
         let (stride, own, neighbours) = (s.stride(), s.own, s.neighbours);
         let (limit, extent) = (s.limit.clone(), s.extent);
-        // Bytes from one to the next; how many there are, where that is known, and the place of the first one of this block.
+        // Stride in bytes; count, if known; index of the block's first one.
         let (bytes, all, base) = match &self.sources[side] {
             Source::Slice { .. } => (size(self.elem), Some(stride.min(whole(s))), Operand::Int(0)),
             Source::Tile(t) => {
@@ -424,7 +430,7 @@ impl Product<'_, '_> {
         out
     }
 
-    /// The elements of a thread's rows (or columns) at a step.
+    /// Loads the elements of a thread's rows (or columns) at a step.
     fn elements(
         &mut self,
         side: usize,
@@ -441,7 +447,7 @@ impl Product<'_, '_> {
                 (offset_of(t)?, pitch, false)
             }
         };
-        // The step as an offset where it is known, else as part of the address.
+        // A known step becomes an immediate offset, else part of the address.
         let mut offset = start;
         let mut moving: Vec<Operand> = Vec::new();
         if !from_start {
@@ -488,7 +494,7 @@ impl Product<'_, '_> {
         Ok(out)
     }
 
-    /// One step of all sums of a thread.
+    /// Computes one step of all sums of a thread.
     fn step(&mut self, bases: &[Vec<Operand>; 2], k: &Operand, step: &Operand, sums: &[Reg]) -> Result<(), String> {
         let left = self.elements(0, &bases[0], k, step)?;
         let right = self.elements(1, &bases[1], k, step)?;
@@ -510,8 +516,9 @@ impl Product<'_, '_> {
         Ok(())
     }
 
-    /// How many columns of a thread can be written together. All of its places are in the tile then; what is beyond its extents means
-    /// nothing, and is there for nobody else.
+    /// Number of a thread's columns that can be stored as a vector, if any. They are all within the
+    /// tile's allocation; elements beyond its extents are unspecified and belong to no other
+    /// thread.
     fn groups_of_columns(&self) -> Option<usize> {
         let [rows, cols] = &self.sides;
         let fits = |s: &Side| s.extent.capacity() % s.stride() == 0;
@@ -520,7 +527,7 @@ impl Product<'_, '_> {
         (fits(rows) && fits(cols) && cols.neighbours && together && aligned).then_some(TOGETHER as usize)
     }
 
-    /// Writes the sums, with the accumulator added.
+    /// Stores the sums plus the accumulator.
     fn leave(&mut self, own: &[Vec<Operand>; 2], sums: &[Reg]) -> Result<(), String> {
         let s32 = PtxType::S32;
         let (result, adds, elem) = (self.result.clone(), self.adds.clone(), self.elem);

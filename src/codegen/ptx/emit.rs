@@ -1,6 +1,7 @@
-//! A PTX kernel under construction: registers with names, labels, and instructions on numbers that fold what is known.
+//! Builder of a PTX kernel: named registers, labels, and instructions with constant folding.
 //!
-//! In: operations on registers and numbers. Out: lines of a [`ptx::Kernel`]. What it must not know: tiles.
+//! In: operations on registers and constants. Out: lines of a [`ptx::Kernel`]. Must not know:
+//! tiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +11,8 @@ use crate::ptx::{self, Address, Base, Op, Operand, Reg, RegType, Register, Type}
 
 /// A kernel's lines so far.
 pub(super) struct Emit {
-    /// The kernel.
     pub(super) kernel: ptx::Kernel,
-    /// How many threads of the block meet at its barriers, if not all do.
+    /// Threads that take part in barriers, if not the whole block.
     pub(super) meeting: Option<u32>,
     taken: BTreeSet<String>,
     next: BTreeMap<String, u32>,
@@ -24,7 +24,7 @@ impl Emit {
         Emit { kernel: ptx::Kernel::new(name), meeting: None, taken: BTreeSet::new(), next: BTreeMap::new() }
     }
 
-    /// A name that nothing has yet: the wish, or the wish and a number.
+    /// A unique name: `wish`, or `wish` with a number appended.
     fn unique(&mut self, wish: String) -> String {
         if self.taken.insert(wish.clone()) {
             return wish;
@@ -39,7 +39,6 @@ impl Emit {
         }
     }
 
-    /// A new register.
     pub(super) fn reg(&mut self, name: &str, ty: RegType) -> Reg {
         let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let full = if clean.is_empty() { "%t".to_string() } else { format!("%{clean}") };
@@ -49,12 +48,12 @@ impl Emit {
         Reg(u32::try_from(self.kernel.registers.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// A new name of a label.
+    /// A unique label name.
     pub(super) fn new_label(&mut self, name: &str) -> String {
         self.unique(format!("${name}"))
     }
 
-    /// Puts a label here.
+    /// Defines a label here.
     pub(super) fn label(&mut self, name: &str) {
         self.kernel.label(name);
     }
@@ -71,14 +70,13 @@ impl Emit {
         Operand::Reg(d)
     }
 
-    /// Writes a register.
     pub(super) fn assign(&mut self, to: Reg, ty: Type, x: &Operand) {
         if *x != Operand::Reg(to) {
             self.kernel.push(Op::Mov { ty }, [Operand::Reg(to), x.clone()]);
         }
     }
 
-    /// The register that an operand is; of a number, a new one.
+    /// The operand's register, or a new one for a constant.
     pub(super) fn in_reg(&mut self, x: &Operand, ty: Type) -> Operand {
         match x {
             Operand::Reg(_) => x.clone(),
@@ -86,12 +84,13 @@ impl Emit {
         }
     }
 
-    /// Goes to a label, with all threads that are here.
+    /// Jumps unconditionally (`bra.uni`).
     pub(super) fn jump(&mut self, label: &str) {
         self.kernel.push(Op::BraUniform {}, [Operand::Label(label.to_string())]);
     }
 
-    /// Goes to a label where a predicate holds, or where it does not (`negated`). `uniform`: it is the same in all threads.
+    /// Branches if a predicate holds, or if it does not (`negated`). `uniform`: it is the same in
+    /// all threads.
     pub(super) fn jump_if(&mut self, predicate: &Operand, negated: bool, uniform: bool, label: &str) {
         let op = if uniform { Op::BraUniform {} } else { Op::Bra {} };
         if let Operand::Reg(p) = predicate {
@@ -99,7 +98,7 @@ impl Emit {
         }
     }
 
-    /// An instruction where a predicate holds.
+    /// A predicated instruction.
     pub(super) fn push_if(&mut self, predicate: &Operand, op: Op, operands: impl Into<Vec<Operand>>) {
         match predicate {
             Operand::Reg(p) => self.kernel.push_if(*p, false, op, operands),
@@ -107,21 +106,21 @@ impl Emit {
         }
     }
 
-    /// All threads of the block meet, or the first ones that do something.
+    /// A barrier of the block, or of its first `meeting` threads.
     pub(super) fn barrier(&mut self) {
         match self.meeting {
-            // The others wait at barrier 0.
+            // The other threads wait at barrier 0.
             Some(threads) => self.kernel.push(Op::BarSync {}, [Operand::Int(1), Operand::Int(i64::from(threads))]),
             None => self.kernel.push(Op::BarSync {}, [Operand::Int(0)]),
         }
     }
 
-    /// All threads of the warp meet, and see what each has written.
+    /// A barrier of the warp, which also orders memory (`bar.warp.sync`).
     pub(super) fn barrier_of_warp(&mut self) {
         self.kernel.push(Op::BarWarp {}, [Operand::Int(-1)]);
     }
 
-    /// The sum of integers of a type.
+    /// Adds integers.
     pub(super) fn add(&mut self, name: &str, ty: Type, a: &Operand, b: &Operand) -> Operand {
         match (a, b) {
             (Operand::Int(x), Operand::Int(y)) => Operand::Int(x.wrapping_add(*y)),
@@ -131,7 +130,6 @@ impl Emit {
         }
     }
 
-    /// The difference.
     pub(super) fn sub(&mut self, name: &str, ty: Type, a: &Operand, b: &Operand) -> Operand {
         match (a, b) {
             (Operand::Int(x), Operand::Int(y)) => Operand::Int(x.wrapping_sub(*y)),
@@ -140,7 +138,7 @@ impl Emit {
         }
     }
 
-    /// The low half of the product.
+    /// Multiplies integers, low half.
     pub(super) fn mul(&mut self, name: &str, ty: Type, a: &Operand, b: &Operand) -> Operand {
         let (a, b) = if matches!(a, Operand::Int(_)) { (b, a) } else { (a, b) };
         match (a, b) {
@@ -202,7 +200,6 @@ impl Emit {
         self.make(name, Op::SelP { ty: bits }, ty, &[a.clone(), b.clone(), condition.clone()])
     }
 
-    /// Both predicates.
     pub(super) fn both(&mut self, a: Option<Operand>, b: Option<Operand>) -> Option<Operand> {
         match (a, b) {
             (Some(a), Some(b)) => Some(self.make("in", Op::And { ty: Type::Pred }, Type::Pred, &[a, b])),
@@ -210,7 +207,7 @@ impl Emit {
         }
     }
 
-    /// 64 bits of a number of 32 with a sign.
+    /// Sign-extends 32 bits to 64.
     pub(super) fn widen(&mut self, x: &Operand) -> Operand {
         match x {
             Operand::Reg(_) => {
@@ -233,7 +230,7 @@ impl Emit {
     }
 }
 
-/// A place in memory, so many bytes behind a register.
+/// A memory operand `[base + offset]`.
 pub(super) fn at(base: &Operand, offset: i32) -> Operand {
     match base {
         Operand::Reg(r) => Operand::Address(Address { base: Base::Reg(*r), offset }),

@@ -1,30 +1,33 @@
-//! Where the threads of a block must meet: before an operation that reads what other threads wrote since they last met, or that
-//! overwrites what others read or wrote.
+//! Barrier placement: before an operation that reads memory written by other threads since the last
+//! barrier, or overwrites memory that they accessed.
 //!
-//! In: a kernel that works in runs, and whether each warp has rows of its own. Out: for each operation between runs, whether a barrier stands
-//! before it, and who meets there. What it must not know: which thread does what; every element may be anyone's, or any of the row's warp.
+//! In: a kernel with runs, and whether each warp owns its rows. Out: for each operation at block
+//! level, whether a barrier precedes it, and its scope. Must not know: the mapping of elements to
+//! threads; an element may belong to any thread, or to any thread of the row's warp.
 //!
-//! Where warps have rows of their own, a row is one warp's in every tile. But rows of two tiles that share bytes lie elsewhere, unless both
-//! tiles begin at the same place and have the same pitch: there the warps meet.
+//! If warps own rows, a row belongs to one warp in every tile. But in two overlapping tiles, rows
+//! are at different addresses unless both tiles have the same start and pitch; otherwise the block
+//! needs a barrier.
 //!
-//! The state of a point is what was read and written since the last barrier, on some way to it: a forward data-flow analysis. A
-//! block starts with what its predecessors end with. Where barriers stand depends on the states, so these only grow until nothing
-//! changes; then every state covers what its predecessors leave behind.
+//! The state of a point is the set of accesses since the last barrier, on some path to it: a
+//! forward data-flow analysis. A block starts with the union of its predecessors' states. Barriers
+//! depend on the states, so states only grow until a fixed point is reached; then every state
+//! covers its predecessors' states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tile::{Block, Body, Inst, Kernel, Op, ParamMode, Space, TileType, Value};
 
-/// Who meets at a barrier.
+/// Scope of a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Meeting {
-    /// The threads of a warp, which has rows of its own.
+    /// The threads of a warp, which owns its rows.
     Warp,
     /// All threads of the block.
     Block,
 }
 
-/// Memory that is accessed: bytes of shared memory and how many of them a row has, or a buffer.
+/// Accessed memory: a byte range of shared memory with its row pitch, or a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Shared { start: u64, end: u64, pitch: u64 },
@@ -32,7 +35,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Where a tile in shared memory lies.
+    /// The memory of a tile, if it is in shared memory.
     pub(super) fn of(t: &TileType) -> Option<Place> {
         let Space::L1(offset, _) = t.space else { return None };
         let (start, rows) = (u64::from(offset), t.rows.capacity().max(0).unsigned_abs());
@@ -48,14 +51,14 @@ impl Place {
         }
     }
 
-    /// Who must meet between accesses to two places, if anyone must.
+    /// The barrier needed between conflicting accesses to two ranges, if any.
     pub(super) fn meeting(self, other: Place, rows_by_warp: bool) -> Option<Meeting> {
         let who = if rows_by_warp && self == other { Meeting::Warp } else { Meeting::Block };
         self.meets(other).then_some(who)
     }
 }
 
-/// What was accessed since the last barrier.
+/// Accesses since the last barrier.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Accesses {
     reads: BTreeSet<Place>,
@@ -63,7 +66,7 @@ struct Accesses {
 }
 
 impl Accesses {
-    /// Who must meet between these and those?
+    /// The barrier needed between two sets of accesses, if any.
     fn conflict(&self, next: &Accesses, rows_by_warp: bool) -> Option<Meeting> {
         let most = |a: &BTreeSet<Place>, b: &BTreeSet<Place>| {
             a.iter().flat_map(|x| b.iter().filter_map(|y| x.meeting(*y, rows_by_warp))).max()
@@ -78,12 +81,12 @@ impl Accesses {
     }
 }
 
-/// What was accessed at a point.
+/// State at a point.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Pending {
-    /// Since the block met.
+    /// Since the last barrier of the block.
     block: Accesses,
-    /// Since the threads of the warp met.
+    /// Since the last barrier of the warp.
     warp: Accesses,
 }
 
@@ -94,7 +97,7 @@ impl Pending {
     }
 }
 
-/// Where barriers stand in a kernel.
+/// Barriers of a kernel.
 pub(super) struct Hazards {
     rows_by_warp: bool,
     effects: BTreeMap<Inst, Accesses>,
@@ -103,7 +106,7 @@ pub(super) struct Hazards {
 }
 
 impl Hazards {
-    /// Finds out what each operation accesses, and what is pending at the beginning of each block.
+    /// Computes the accesses of each operation, and the state at the start of each block.
     pub(super) fn of(kernel: &Kernel, rows_by_warp: bool) -> Hazards {
         let body = &kernel.body;
         let written: BTreeSet<Value> =
@@ -136,15 +139,15 @@ impl Hazards {
         }
     }
 
-    /// Goes to the beginning of a block.
+    /// Moves to the start of a block.
     pub(super) fn start(&mut self, block: Block) {
         self.now = self.starts.get(&block).cloned().unwrap_or_default();
     }
 
-    /// Goes past an operation: who meets before it?
+    /// Moves past an operation; returns the barrier needed before it, if any.
     pub(super) fn before(&mut self, inst: Inst) -> Option<Meeting> {
         let own = self.effects.get(&inst)?;
-        // What a warp alone met for still counts for the block.
+        // A warp barrier does not order accesses for the rest of the block.
         let block = self.now.block.conflict(own, self.rows_by_warp).filter(|who| *who == Meeting::Block);
         let who = block.or(self.now.warp.conflict(own, self.rows_by_warp));
         match who {
@@ -158,7 +161,8 @@ impl Hazards {
     }
 }
 
-/// What an operation between runs accesses: of a run, what was there before it and what it leaves behind.
+/// Accesses of an operation at block level; for a run, the tiles that it reads from and leaves in
+/// shared memory.
 fn accesses(body: &Body, inst: Inst, written: &BTreeSet<Value>) -> Accesses {
     let mut out = Accesses::default();
     let insts = match &body.inst(inst).op {
@@ -171,7 +175,7 @@ fn accesses(body: &Body, inst: Inst, written: &BTreeSet<Value>) -> Accesses {
         out.writes.extend(data.result.and_then(|v| shared(body, v)));
         for v in data.operands.iter().filter(|v| !made.contains(v)) {
             out.reads.extend(shared(body, *v));
-            // A product reads windows where they are used.
+            // A matmul reads its windows.
             let window = body.def_inst(*v).filter(|d| matches!(d.op, Op::Window { .. }));
             out.reads.extend(
                 window.and_then(|d| d.operands.first()).filter(|b| written.contains(b)).map(|b| Place::Buffer(*b)),

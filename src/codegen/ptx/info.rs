@@ -1,56 +1,61 @@
-//! What a launch must know of a kernel besides its code: threads, grid, shared memory, what is passed, and maps of tensors.
+//! Launch info of a kernel: threads, grid, shared memory, parameters, tensor maps.
 //!
-//! In: nothing; code generation fills it in. Out: data that a host runtime, a simulator or a test launches a kernel by. What it must not
-//! know: how a launch is made.
+//! Filled in by code generation; used by the host runtime, the simulator and tests to launch a
+//! kernel. Must not know: how a launch is made.
 //!
-//! # What a kernel is passed
+//! # Parameters of a kernel
 //!
 //! In this order, each a `.param` of the PTX kernel:
 //!
 //! 1. a `u64` for each of [`KernelInfo::symbols`], the value of that run-time dimension;
 //! 2. for each of [`KernelInfo::params`] a pointer to global memory, or an index as `u64`;
-//! 3. `fault`, a pointer to six `u64` in global memory: `[0]` is 0, or the number of a site plus 1, by compare-and-swap, after a check
-//!    of an index failed; `[1]` is the index then, `[2]` its bound. The block that found it returns, others go on, of a grid whose blocks
-//!    meet up to the next barrier. `[4]` counts arrivals at barriers of the grid and `[5]` the blocks that have ended: both are 0
-//!    before a launch and after it;
+//! 3. `fault`, a pointer to six `u64` in global memory: `[0]` is 0, or after a failed index check
+//!    the diagnostics site plus 1, set by compare-and-swap; `[1]` is then the index, `[2]` its
+//!    bound. The failing block returns; others continue, in a cooperative grid up to the next
+//!    barrier. `[4]` counts arrivals at barriers of the grid and `[5]` the blocks that have ended:
+//!    both are 0 before a launch and after it;
 //! 4. for each of [`KernelInfo::tensor_maps`] its 128 bytes.
 //!
-//! The words of 1 and 2 are those that a plan passes to a launch on a CPU, in the same order.
+//! 1 and 2 are the same `u64`s that a plan passes to a CPU kernel, in the same order.
 
 use crate::ptx::Swizzle;
 use crate::shape::{Dim, Elem};
 use crate::tile::{GpuOp, Kernel, Op};
 
-/// What a kernel takes in a place of its parameters.
+/// A parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamInfo {
     /// A buffer in global memory.
     Buffer {
-        /// Is it read?
+        /// Does the kernel read it?
         read: bool,
-        /// Is it written?
+        /// Does the kernel write it?
         written: bool,
     },
     /// A 64-bit integer.
     Index,
 }
 
-/// How many blocks a launch has.
+/// Number of blocks of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grid {
-    /// The product of `ceil(extent / step)` over the axes, along x: the kernel takes its place apart, the last axis going fastest. No
-    /// axes: one block. Where the product is 0, nothing is launched.
+    /// The product of `ceil(extent / step)` over the axes, along x; the kernel delinearises its
+    /// block index, last axis fastest. No axes: one block. If the product is 0, nothing is
+    /// launched.
     Axes(Vec<(Dim, i64)>),
-    /// As many blocks along x as run at a time, at most that product: each block takes points until none is left.
+    /// As many blocks along x as are resident at once, at most that product: each block processes
+    /// points until none is left.
     Persistent(Vec<(Dim, i64)>),
-    /// The same of blocks that wait for each other, so that all must run together: a cooperative launch.
+    /// The same with blocks that wait for each other, so that all must be resident: a cooperative
+    /// launch.
     Meeting(Vec<(Dim, i64)>),
     /// These extents along x, y and z.
     Extents([Dim; 3]),
 }
 
 impl Grid {
-    /// That of a kernel: as many blocks as points, or as many as run at a time where it asks how many these are, or launches others.
+    /// The grid of a kernel: one block per point, or as many as are resident if the kernel reads
+    /// the number of blocks, or launches other kernels.
     pub(super) fn of(kernel: &Kernel) -> Grid {
         let axes = kernel.grid.iter().map(|g| (g.extent.clone(), g.step)).collect();
         if kernel.is_persistent() {
@@ -64,47 +69,48 @@ impl Grid {
     }
 }
 
-/// A map of a tensor, which the host encodes before a launch (`cuTensorMapEncodeTiled`).
+/// A tensor map, which the host encodes before a launch (`cuTensorMapEncodeTiled`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMapInfo {
-    /// The place among [`KernelInfo::params`] of the buffer that it maps.
+    /// Index in [`KernelInfo::params`] of the mapped buffer.
     pub param: usize,
     /// Type of its elements.
     pub elem: Elem,
     /// Its extents, the innermost first.
     pub extents: Vec<Dim>,
-    /// Bytes between neighbours along each axis but the innermost, whose are side by side: one fewer than extents.
+    /// Strides in bytes of all axes but the innermost, which is dense: one fewer than extents.
     pub byte_strides: Vec<Dim>,
     /// Extents of a box, the innermost first.
     pub boxes: Vec<u32>,
-    /// Of how many elements along each axis one is taken: 1 everywhere, as a rule.
+    /// Element strides of the traversal along each axis; usually all 1.
     pub element_strides: Vec<u32>,
-    /// How a box lies in shared memory.
+    /// Layout of a box in shared memory.
     pub swizzle: Swizzle,
 }
 
-/// A kernel.
+/// Everything that a launch needs besides the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelInfo {
     /// Its name in the PTX module.
     pub name: String,
     /// Its name in the tile IR.
     pub kernel: String,
-    /// The run-time dimensions that it is passed, in order.
+    /// Run-time dimensions passed to it, in order.
     pub symbols: Vec<String>,
-    /// Its parameters behind those, in order.
+    /// The parameters after those, in order.
     pub params: Vec<ParamInfo>,
     /// Extents of a block.
     pub threads: [u32; 3],
-    /// How many blocks.
+    /// Grid size as a function of the dimensions.
     pub grid: Grid,
     /// Bytes of shared memory that its code declares.
     pub static_shared: u32,
-    /// Bytes of shared memory that a launch adds. Above 48 KiB in all, a launch must ask for it (`cuFuncSetAttribute`).
+    /// Bytes of dynamic shared memory. Above 48 KiB in total, a launch must opt in
+    /// (`cuFuncSetAttribute`).
     pub dynamic_shared: u32,
     /// Maps of tensors, in order.
     pub tensor_maps: Vec<TensorMapInfo>,
-    /// Extents of a cluster, if its blocks form some.
+    /// Extents of a cluster, if its blocks form clusters.
     pub cluster: Option<[u32; 3]>,
 }
 

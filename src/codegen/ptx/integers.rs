@@ -1,6 +1,7 @@
-//! Operations on integers that are several instructions of PTX: division that rounds down, shifts by any number of bits, powers.
+//! Operations on integers that take several PTX instructions: floor division, shifts by any number
+//! of bits, powers.
 //!
-//! In: integers of one type. Out: what the language defines for them.
+//! In: integers of one type. Out: the result that the language defines.
 
 use super::emit::Emit;
 use crate::ptx::words::{Compare, Half};
@@ -11,7 +12,7 @@ const ZERO: Operand = Operand::Int(0);
 const ONE: Operand = Operand::Int(1);
 
 impl Emit {
-    /// Quotient and remainder, rounding down; of a division by zero: 0 and 0.
+    /// Floor division: quotient and remainder; both are 0 for a zero divisor.
     pub(super) fn divide(&mut self, name: &str, ty: Type, x: &Operand, y: &Operand) -> (Operand, Operand) {
         if let (Operand::Int(n), true) = (y, ty == Type::S64 || ty == Type::S32)
             && *n > 0
@@ -24,7 +25,7 @@ impl Emit {
             return (q, r);
         }
         let is_zero = self.compare("zero", Compare::Eq, ty, y, &ZERO);
-        // A divisor of -1 is a negation, which wraps where the instruction says nothing.
+        // A divisor of -1 is a negation, which wraps where the instruction is unspecified.
         let is_minus = self.compare("minus", Compare::Eq, ty, y, &Operand::Int(-1));
         let special = self.make("special", Op::Or { ty: Type::Pred }, Type::Pred, &[is_zero.clone(), is_minus.clone()]);
         let safe = self.select("divisor", ty, &special, &ONE, y);
@@ -47,13 +48,13 @@ impl Emit {
         (q, r)
     }
 
-    /// An integer shifted by any number of bits; a negative number counts as far.
+    /// Shifts an integer by any number of bits; a negative count is treated as a large one.
     pub(super) fn shifted(&mut self, name: &str, left: bool, elem: Elem, x: &Operand, y: &Operand) -> Operand {
         let (ty, unsigned, bits) = match elem {
             Elem::I64 => (Type::S64, Type::U64, Type::B64),
             _ => (Type::S32, Type::U32, Type::B32),
         };
-        // The instruction takes 32 bits, beyond the width as the language does.
+        // The instruction takes a 32-bit count and clamps it to the width, as the language defines.
         let most = Operand::Int(i64::from(ty.bits()));
         let near = self.make("n", Op::Min { ty: unsigned }, unsigned, &[y.clone(), most]);
         let near = if ty.bits() == 64 { self.low("n", &near) } else { near };
@@ -61,7 +62,7 @@ impl Emit {
         self.make(name, op, ty, &[x.clone(), near])
     }
 
-    /// `x^y` by repeated squaring, wrapping; a negative exponent counts as 0.
+    /// `x^y` by repeated squaring, wrapping; a negative exponent is treated as 0.
     pub(super) fn power(&mut self, name: &str, ty: Type, x: &Operand, y: &Operand) -> Operand {
         let regs = ["result", "base", "rest"].map(|n| self.reg(n, RegType::of(ty)));
         let [result, base, rest] = regs;

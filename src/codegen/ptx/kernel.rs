@@ -1,10 +1,11 @@
-//! One kernel: parameters, its place in the grid, indices and scalars, control flow between blocks.
+//! Compiles a kernel with runs: parameters, grid indices, indices and scalars, control flow.
 //!
-//! In: a kernel scheduled for a GPU, in runs. Out: a PTX kernel and what a launch must know of it.
+//! In: a kernel with runs, scheduled for a GPU. Out: a PTX kernel and its launch info.
 //!
-//! All threads of a block compute indices and scalars, each for itself, and take the same way through the blocks of the body. What is
-//! divided among them is the work on elements: runs ([`super::run`]), products ([`super::dot`]). Before an operation that needs
-//! what other threads wrote, or that overwrites what they read, they meet ([`super::hazards`]).
+//! All threads of a block compute indices and scalars redundantly and take the same path through
+//! the blocks of the body. Work on elements is divided among them: runs ([`super::run`]), matmuls
+//! ([`super::dot`]). Barriers precede operations that read what other threads wrote, or overwrite
+//! what they read ([`super::hazards`]).
 
 use std::collections::BTreeMap;
 
@@ -28,60 +29,66 @@ use crate::tile::{
 
 /// The name of the block's shared memory.
 pub(super) const SHARED: &str = "scratch";
-/// Its address is a multiple of this.
+/// Its alignment in bytes.
 pub(super) const SHARED_ALIGN: u32 = 128;
 /// The threads of a warp.
 pub(super) const WARP: u32 = 32;
-/// Registers of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+/// Registers of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute
+/// Capability").
 const REGISTERS: u32 = 65536;
 
-/// What a value of the tile IR is. Tiles are not here: they are in shared memory, or inside a run.
+/// The PTX counterpart of a tile IR value. Tiles have none: they are in shared memory, or inside a
+/// run.
 #[derive(Clone, Debug)]
 pub(super) enum CodeValue {
     /// An index, 64 bits.
     Index(Operand),
-    /// A scalar.
     Scalar(Lane),
-    /// A buffer: its first element, strides in elements, element type, and whether nothing writes it.
-    Buffer { base: Operand, strides: Vec<Operand>, elem: Elem, read_only: bool },
+    /// A buffer: address of its first element, strides in elements, element type, is it never
+    /// written?
+    Buffer {
+        base: Operand,
+        strides: Vec<Operand>,
+        elem: Elem,
+        read_only: bool,
+    },
 }
 
-/// How the blocks of a grid meet.
+/// State of barriers of the grid.
 #[derive(Clone)]
 pub(super) struct GridMeeting {
-    /// Where the report of a failed check is, and behind it the words that barriers count in.
+    /// Address of the fault report, followed by the counters of barriers.
     pub(super) fault: Operand,
     /// Blocks of the grid, in 64 bits and in 32.
     pub(super) blocks: [Operand; 2],
-    /// How many arrivals the next barrier waits for.
+    /// Number of arrivals that the next barrier waits for.
     pub(super) target: Reg,
-    /// The word of shared memory, where some check can fail.
+    /// The flag in shared memory, if some check can fail.
     pub(super) leave: Option<Operand>,
-    /// Have the threads of the block just met?
+    /// Was a barrier of the block just emitted?
     pub(super) met: bool,
 }
 
 /// A kernel under construction.
 pub(super) struct Code<'a> {
-    /// Its lines.
     pub(super) e: Emit,
-    /// What it is made from.
+    /// The tile IR being compiled.
     pub(super) body: &'a Body,
-    /// What its indices are multiples of.
+    /// Known divisors of its indices.
     pub(super) multiples: Multiples,
-    /// Does each warp have a row of its own, everywhere?
+    /// Does each warp own its rows, in all runs?
     pub(super) rows_by_warp: bool,
     /// Threads of a block.
     pub(super) threads: u32,
     /// The number of this thread in its block.
     pub(super) tid: Operand,
-    /// Where shared memory starts.
+    /// Address of shared memory.
     pub(super) shared: Operand,
-    /// Where, from there, what is used only within one operation lies: partial results, slices of operands.
+    /// Offset of temporary storage that is used within one operation: partial results, slices of
+    /// operands.
     pub(super) transient: u32,
-    /// How many bytes of that some operation takes.
+    /// Size of the temporary storage in bytes, so far.
     pub(super) transient_bytes: u32,
-    /// Run-time dimensions.
     pub(super) symbols: BTreeMap<String, Operand>,
     pub(super) values: SecondaryMap<Value, Option<CodeValue>>,
     pub(super) names: SecondaryMap<Value, String>,
@@ -90,14 +97,14 @@ pub(super) struct Code<'a> {
     pub(super) end: String,
     /// The kernels of the module, for one that launches others.
     pub(super) kernels: &'a [Kernel],
-    /// How its blocks meet, if they do.
+    /// State of grid barriers, if it has any.
     pub(super) meeting: Option<GridMeeting>,
 }
 
-/// Makes a kernel, one of `kernels`.
+/// Compiles a kernel, one of `kernels`.
 ///
 /// # Errors
-/// A form that the verifier refuses, or that is not made here; in words.
+/// IR that the verifier rejects, or that is not supported.
 pub(super) fn kernel(
     kernel: &Kernel,
     kernels: &[Kernel],
@@ -108,7 +115,8 @@ pub(super) fn kernel(
     let threads = warps * WARP;
     let mut e = Emit::new(name);
     e.kernel.threads = Threads::Exactly([threads, 1, 1]);
-    // As many blocks as have 128 registers for each thread: without this ptxas takes fewer registers, and spills for that.
+    // As many blocks as fit with 128 registers per thread; otherwise ptxas uses fewer registers,
+    // and spills.
     e.kernel.min_blocks = Some((REGISTERS / 128 / threads).max(1));
     let scratch = u32::try_from(kernel.scratch).map_err(|_| "its shared memory is too large")?;
     let mut code = Code {
@@ -163,13 +171,14 @@ pub(super) fn kernel(
 }
 
 impl Code<'_> {
-    /// The name of a value in the text of the tile IR, for registers: of a number with a letter before.
+    /// The name of a value in the tile IR text, as a register name: a number gets a letter in
+    /// front.
     pub(super) fn name(&self, v: Value) -> String {
         let name = &self.names[v];
         if name.bytes().all(|c| c.is_ascii_digit()) { format!("v{name}") } else { name.clone() }
     }
 
-    /// Shows the operation that is made next.
+    /// Adds a comment with the next operation.
     pub(super) fn comment(&mut self, i: Inst, depth: usize) {
         let Some(line) = self.lines.get(&i) else { return };
         let loc = self.body.inst(i).loc;
@@ -207,7 +216,7 @@ impl Code<'_> {
                     let name = self.parameter(&format!("index_{own}"), ParamType::Scalar(PtxType::U64));
                     CodeValue::Index(self.read_parameter(&own, &name))
                 }
-                _ => return Err("a parameter is a buffer or an index".into()),
+                _ => return Err("a parameter is neither a buffer nor an index".into()),
             };
             self.values[p.value] = Some(value);
         }
@@ -221,7 +230,7 @@ impl Code<'_> {
         Ok(infos)
     }
 
-    /// Declares a parameter; its name.
+    /// Declares a parameter; returns its name.
     fn parameter(&mut self, wish: &str, ty: ParamType) -> String {
         let clean: String = wish.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let mut name = clean.clone();
@@ -239,7 +248,8 @@ impl Code<'_> {
         self.e.make(name, P::LdParam { ty: PtxType::U64 }, PtxType::U64, &[address])
     }
 
-    /// The indices of the block's point, from its number. The number has 31 bits, and so has the count of each axis.
+    /// Delinearises the block's number into the indices of its point. The number and the extent of
+    /// each axis have 31 bits.
     pub(super) fn place_in_grid(&mut self, kernel: &Kernel, point: Operand) -> Result<(), String> {
         let mut rest = point;
         let from = P::CvtInt { sat: Sat::Wrap, to: PtxType::S64, from: PtxType::U32 };
@@ -247,7 +257,7 @@ impl Code<'_> {
             let name = self.name(g.value);
             let mut place = rest.clone();
             if n > 0 {
-                // What is left for the first axis is its place.
+                // The remaining quotient is the index of the first axis.
                 let count = self.count(g)?;
                 let ty = PtxType::U32;
                 place = self.e.make(&name, P::Rem { ty }, ty, &[rest.clone(), count.clone()]);
@@ -266,7 +276,7 @@ impl Code<'_> {
         let count = match (&sum, g.step.max(1)) {
             (sum, 1) => sum.clone(),
             (Operand::Int(n), step) => Operand::Int(n.div_euclid(step)),
-            // An extent is not negative: a shift does it, where a division would be a call.
+            // An extent is not negative, so a shift replaces the expensive division.
             (sum, step) if step.count_ones() == 1 => {
                 let bits = Operand::Int(i64::from(step.trailing_zeros()));
                 let op = P::Shr { ty: PtxType::U64 };
@@ -295,7 +305,7 @@ impl Code<'_> {
                         self.values[*v] = Some(CodeValue::Index(Operand::Reg(reg)));
                     }
                     Type::Tile(_) => {}
-                    _ => return Err("a block takes indices and tiles".into()),
+                    _ => return Err("a block parameter is neither an index nor a tile".into()),
                 }
             }
         }
@@ -320,7 +330,6 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Threads meet.
     pub(super) fn meet(&mut self, who: Meeting) {
         match who {
             Meeting::Warp => self.e.barrier_of_warp(),
@@ -343,38 +352,36 @@ impl Code<'_> {
                 self.grid_barrier();
                 Ok(())
             }
-            // It is read where it is used.
+            // Emitted by their users.
             Op::Window { .. } | Op::LoadScaled { .. } => Ok(()),
             _ => match self.simple(data)? {
                 true => Ok(()),
-                false => Err(format!("{} is not made here", data.op.info().name)),
+                false => Err(format!("{} is not supported here", data.op.info().name)),
             },
         }
     }
 
-    /// Reads the element of a tile of one.
+    /// Reads the only element of a 1x1 tile.
     fn element(&mut self, data: &InstData) -> Result<(), String> {
         let t = data.operands.first().and_then(|x| self.body.ty(*x).tile());
-        let (Some(t), Some(v)) = (t, data.result) else { return Err("an element of no tile".into()) };
+        let (Some(t), Some(v)) = (t, data.result) else { return Err("the operand of `element` is not a tile".into()) };
         let (offset, elem) = (offset_of(t)?, t.elem);
         let x = self.e.load_shared(&self.name(v), elem, &self.shared.clone(), offset);
         self.values[v] = Some(CodeValue::Scalar(x));
         Ok(())
     }
 
-    /// An index.
     pub(super) fn index(&self, v: Value) -> Result<Operand, String> {
         match &self.values[v] {
             Some(CodeValue::Index(x)) => Ok(x.clone()),
-            _ => Err(format!("{v} is no index")),
+            _ => Err(format!("{v} is not an index")),
         }
     }
 
-    /// A scalar.
     pub(super) fn scalar(&self, v: Value) -> Result<Lane, String> {
         match &self.values[v] {
             Some(CodeValue::Scalar(x)) => Ok(x.clone()),
-            _ => Err(format!("{v} is no scalar")),
+            _ => Err(format!("{v} is not a scalar")),
         }
     }
 
@@ -387,13 +394,14 @@ impl Code<'_> {
         }
     }
 
-    /// A buffer: its first element, strides in elements, element type, and whether nothing writes it.
+    /// A buffer: address of its first element, strides in elements, element type, is it never
+    /// written?
     pub(super) fn buffer(&self, v: Value) -> Result<(Operand, Vec<Operand>, Elem, bool), String> {
         match &self.values[v] {
             Some(CodeValue::Buffer { base, strides, elem, read_only }) => {
                 Ok((base.clone(), strides.clone(), *elem, *read_only))
             }
-            _ => Err(format!("{v} is no buffer")),
+            _ => Err(format!("{v} is not a buffer")),
         }
     }
 
@@ -412,13 +420,13 @@ impl Code<'_> {
         Ok(address)
     }
 
-    /// A distance in bytes.
+    /// Converts a stride to bytes.
     pub(super) fn stride_bytes(&mut self, stride: &Operand, elem: Elem) -> Operand {
         let size = i64::try_from(elem.size()).unwrap_or(1);
         self.e.mul("stride", PtxType::S64, stride, &Operand::Int(size))
     }
 
-    /// The number of rows or columns, in 32 bits.
+    /// Evaluates a number of rows or columns, in 32 bits.
     pub(super) fn extent(&mut self, extent: Extent) -> Result<Operand, String> {
         match extent {
             Extent::Static(n) => Ok(Operand::Int(n)),
@@ -430,7 +438,7 @@ impl Code<'_> {
         }
     }
 
-    /// An operation on indices and scalars. False if it is none of those.
+    /// An operation on indices and scalars. False if it is another kind.
     fn simple(&mut self, data: &InstData) -> Result<bool, String> {
         let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
         let Some(result) = data.result else { return Ok(false) };
@@ -485,7 +493,7 @@ impl Code<'_> {
         Ok(true)
     }
 
-    /// Is it an operation that gives an element for elements?
+    /// Is it an elementwise operation?
     pub(super) fn is_elementwise(&self, data: &InstData) -> bool {
         matches!(
             data.op,
@@ -500,7 +508,7 @@ impl Code<'_> {
         )
     }
 
-    /// Such an operation, of the result's type.
+    /// Computes an elementwise operation; `ty` is the result's type.
     pub(super) fn lanewise(&mut self, name: &str, data: &InstData, xs: &[Lane], ty: &Type) -> Result<Lane, String> {
         let elem = ty.elem().unwrap_or(Elem::I64);
         Ok(match (&data.op, xs) {
@@ -515,7 +523,8 @@ impl Code<'_> {
         })
     }
 
-    /// Reports an index out of range and leaves: the kernel, or of one that is launched from another this point.
+    /// Reports an index out of range and leaves the kernel (for a kernel launched by another: the
+    /// current point).
     fn check(&mut self, index: &Operand, bound: &Operand, site: u32) {
         let (ty, unsigned) = (PtxType::S64, PtxType::U64);
         // A negative bound, compared as unsigned, would accept everything.
@@ -523,7 +532,8 @@ impl Code<'_> {
         let inside = self.e.compare("inside", Compare::Lt, unsigned, index, &least);
         let good = self.e.new_label("inside");
         self.e.jump_if(&inside, false, true, &good);
-        // All threads find the same; the first one reports it, if nobody has before.
+        // All threads find the same failure; the first one reports it, unless there is already a
+        // report.
         let end = self.end.clone();
         let other = self.e.compare("other", Compare::Ne, PtxType::U32, &self.tid.clone(), &Operand::Int(0));
         self.e.jump_if(&other, false, false, &end);
@@ -549,7 +559,8 @@ impl Code<'_> {
         self.e.label(&good);
     }
 
-    /// Ends a block. Of a jump's arguments only indices are passed: tiles lie in shared memory, where the other side finds them.
+    /// Ends a block. Of a jump's arguments only indices are passed: tiles stay where they are in
+    /// shared memory.
     fn terminator(
         &mut self,
         terminator: &Terminator,
@@ -577,17 +588,17 @@ impl Code<'_> {
                 }
                 self.go(then, labels, next)?;
             }
-            Terminator::Roles(_) => return Err("warps do not part in a kernel that works in runs".into()),
+            Terminator::Roles(_) => return Err("warp roles are not supported in a kernel with runs".into()),
         }
         Ok(())
     }
 
-    /// How many indices a jump passes.
+    /// Number of indices that a jump passes.
     fn moves(&self, call: &BlockCall) -> usize {
         call.args.iter().filter(|v| *self.body.ty(**v) == Type::Index).count()
     }
 
-    /// Passes arguments, all at once, and goes to a block; if it comes next, that needs no jump.
+    /// Passes arguments as a parallel move, and jumps to a block unless it comes next.
     fn go(
         &mut self,
         call: &BlockCall,
@@ -604,7 +615,7 @@ impl Code<'_> {
             }
         }
         let ty = PtxType::S64;
-        // Where one argument's register is what another gets, all go through new registers.
+        // If an argument's register is also a source, all go through new registers.
         let crosses =
             moves.iter().enumerate().any(|(n, (_, x))| moves.iter().take(n).any(|(to, _)| *x == Operand::Reg(*to)));
         if crosses {
@@ -622,20 +633,22 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Takes room for what is used within one operation.
+    /// Allocates temporary storage within one operation; returns its offset.
     pub(super) fn transient_room(&mut self, bytes: u32) -> u32 {
         self.transient_bytes = self.transient_bytes.max(bytes);
         self.transient
     }
 }
 
-/// Where a tile lies in shared memory.
+/// Offset of a tile in shared memory.
 ///
 /// # Errors
-/// A tile that lies elsewhere.
+/// A tile that is not in shared memory.
 pub(super) fn offset_of(t: &TileType) -> Result<i32, String> {
     match t.space {
-        crate::tile::Space::L1(offset, _) => i32::try_from(offset).map_err(|_| "a tile lies too far".to_string()),
+        crate::tile::Space::L1(offset, _) => {
+            i32::try_from(offset).map_err(|_| "the offset of a tile is too large".to_string())
+        }
         _ => Err("a tile that is not in shared memory".into()),
     }
 }

@@ -1,14 +1,15 @@
 //! Operations on one element, as PTX.
 //!
-//! In: operations of the tile IR on elements, and operands as [`Lane`]s. Out: results. What floats compute, bit for bit, is what the
-//! functions of vector IR say, for a machine with FMA; sums of `f32` round each operation on its own.
+//! In: operations of the tile IR on elements, and operands as [`Lane`]s. Out: results. Elementary
+//! functions match vector IR bit for bit, for a machine with FMA; `f32` additions are not
+//! contracted.
 //!
 //! | element | register |
 //! |---|---|
 //! | `f32` | `.f32` |
 //! | `i32` | `.b32` |
 //! | `i64` | `.b64` |
-//! | `bool` | `.pred`; in shared memory a word, all ones for true |
+//! | `bool` | `.pred`; in shared memory 4 bytes, all ones for true |
 
 use super::emit::{Emit, at};
 use crate::ptx::words::{
@@ -20,13 +21,14 @@ use crate::shape::Elem;
 use crate::vector::expand::{Expanded, Need, expanded, shift};
 use crate::vector::{self, Features, Function, library};
 
-/// What functions of vector IR may require. Rounding to integers is done by instructions of its own here.
+/// Features that functions of vector IR may use. Rounding to integers has its own instructions
+/// here.
 const FEATURES: Features = Features { fma: true, ..Features::PLAIN };
 
 /// An element in the type in which it is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lane {
-    /// Its register, or a number.
+    /// Its register, or a constant.
     pub(super) value: Operand,
     /// `f32`, `i32`, `i64` or `bool`.
     pub(super) elem: Elem,
@@ -42,11 +44,11 @@ pub(super) fn ptx_type(elem: Elem) -> Type {
     }
 }
 
-/// The PTX type of bits of the same size, with a sign bit.
+/// The comparison in an opcode.
 fn compare_word(op: CmpOp, is_float: bool) -> Compare {
     match op {
         CmpOp::Eq => Compare::Eq,
-        // Of NaN true, as everywhere.
+        // True for NaN.
         CmpOp::Ne if is_float => Compare::NeUnordered,
         CmpOp::Ne => Compare::Ne,
         CmpOp::Lt => Compare::Lt,
@@ -65,7 +67,6 @@ const WRAP: Sat = Sat::Wrap;
 const NEAREST: Round = Round::Nearest;
 
 impl Emit {
-    /// A literal.
     pub(super) fn literal(&mut self, s: Scalar, elem: Elem) -> Lane {
         let value = match elem.computed() {
             Elem::F32 | Elem::BF16 | Elem::F16 => float(s.as_f64() as f32),
@@ -86,7 +87,7 @@ impl Emit {
     /// A unary operation.
     ///
     /// # Errors
-    /// An operation that is neither an instruction nor a function, a bug in attnc.
+    /// An operation that is neither an instruction nor a library function: a bug in attnc.
     pub(super) fn unary(&mut self, name: &str, op: UnaryOp, x: &Lane) -> Result<Lane, String> {
         let ty = ptx_type(x.elem);
         let a = std::slice::from_ref(&x.value);
@@ -112,7 +113,7 @@ impl Emit {
             (Elem::Bool, _) => self.make(name, Op::Not { ty: Type::Pred }, ty, a),
             (_, UnaryOp::Neg) => self.make(name, Op::Neg { ty }, ty, a),
             (_, UnaryOp::Abs) => {
-                // The least integer is its own magnitude, where the instruction says nothing of it.
+                // The least integer is its own magnitude; the instruction leaves it unspecified.
                 let negative = self.make("n", Op::Neg { ty }, ty, a);
                 self.make(name, Op::Max { ty }, ty, &[x.value.clone(), negative])
             }
@@ -135,7 +136,7 @@ impl Emit {
     /// A binary operation.
     ///
     /// # Errors
-    /// A function that the library lacks, a bug in attnc.
+    /// A function missing from the library: a bug in attnc.
     pub(super) fn binary(&mut self, name: &str, op: BinaryOp, x: &Lane, y: &Lane) -> Result<Lane, String> {
         let ty = ptx_type(x.elem);
         let (a, b) = (x.value.clone(), y.value.clone());
@@ -151,7 +152,7 @@ impl Emit {
                 self.float_op(name, Op::MulFloat { round: NEAREST, ftz: KEEP, sat: WRAP, ty }, &[a, b])
             }
             (Elem::F32, BinaryOp::Div) => self.float_op(name, Op::DivFloat { round: NEAREST, ftz: KEEP, ty }, &[a, b]),
-            // Of zeros with different signs one or the other.
+            // For zeros of different signs the result is either.
             (Elem::F32, BinaryOp::Max) => self.float_op(name, Op::MaxFloat { ftz: KEEP, nan: Nan::Nan, ty }, &[a, b]),
             (Elem::F32, BinaryOp::Min) => self.float_op(name, Op::MinFloat { ftz: KEEP, nan: Nan::Nan, ty }, &[a, b]),
             (Elem::F32, _) => {
@@ -177,7 +178,6 @@ impl Emit {
         Ok(Lane { value, elem: x.elem })
     }
 
-    /// A comparison.
     pub(super) fn compare_lanes(&mut self, name: &str, op: CmpOp, x: &Lane, y: &Lane) -> Lane {
         let (mut a, mut b, mut ty) = (x.value.clone(), y.value.clone(), ptx_type(x.elem));
         if x.elem == Elem::Bool {
@@ -204,7 +204,7 @@ impl Emit {
         Lane { value, elem: x.elem }
     }
 
-    /// Conversion to another type of computation: float to integer truncates and saturates (NaN gives 0).
+    /// Converts between element types: float to integer truncates and saturates (NaN gives 0).
     pub(super) fn cast(&mut self, name: &str, x: &Lane, to: Elem) -> Lane {
         let to = to.computed();
         let (from_ty, ty) = (ptx_type(x.elem), ptx_type(to));
@@ -216,7 +216,7 @@ impl Emit {
                 self.make(name, Op::CvtToInt { round: RoundInt::Zero, ftz: KEEP, to: ty, from: from_ty }, ty, &[x])
             }
             (Elem::F32, Elem::I64) => {
-                // NaN is 0, where the instruction gives the highest bit.
+                // NaN gives 0; the instruction would set the highest bit.
                 let x = self.in_reg(&given, from_ty);
                 let cut = Op::CvtToInt { round: RoundInt::Zero, ftz: KEEP, to: ty, from: from_ty };
                 let cut = self.make("i", cut, ty, std::slice::from_ref(&x));
@@ -233,13 +233,13 @@ impl Emit {
             (Elem::Bool, Elem::F32) => self.select(name, ty, &given, &float(1.0), &float(0.0)),
             (Elem::Bool, _) => self.select(name, ty, &given, &Operand::Int(1), &Operand::Int(0)),
             (_, Elem::Bool) => self.compare(name, Compare::Ne, from_ty, &given, &Operand::Int(0)),
-            // The other types do not occur in computation.
+            // Other types are converted when loaded and stored.
             (_, _) => given,
         };
         Lane { value, elem: to }
     }
 
-    /// The nearest value of a narrower type: `bf16` and `f16` to nearest even, `i8` wraps.
+    /// Rounds to a narrower type: `bf16` and `f16` to nearest even, `i8` wraps.
     pub(super) fn narrow(&mut self, name: &str, x: &Lane, to: Elem) -> Lane {
         let value = match to {
             Elem::BF16 | Elem::F16 => {
@@ -256,7 +256,7 @@ impl Emit {
         Lane { value, elem: x.elem }
     }
 
-    /// The 16 bits of the nearest `bf16` or `f16`.
+    /// Rounds to the 16 bits of `bf16` or `f16`.
     fn half_of(&mut self, x: &Operand, to: Elem) -> Operand {
         let ty = if to == Elem::F16 { Type::F16 } else { Type::Bf16 };
         let x = self.in_reg(x, Type::F32);
@@ -264,13 +264,14 @@ impl Emit {
         self.make("h", op, ty, &[x])
     }
 
-    /// The float of 16 bits.
+    /// Widens 16 bits to `f32`.
     fn float_of_half(&mut self, name: &str, half: &Operand, from: Elem) -> Operand {
         if from == Elem::F16 {
             let op = Op::CvtWiden { ftz: KEEP, to: Type::F32, from: Type::F16 };
             return self.make(name, op, Type::F32, std::slice::from_ref(half));
         }
-        // The bits of `bf16` are the upper ones of `f32`; the conversion as such came after PTX 7.0.
+        // The bits of `bf16` are the upper ones of `f32`; the conversion instruction is newer than
+        // PTX 7.0.
         let zero = self.make("z", Op::Mov { ty: Type::B16 }, Type::B16, &[Operand::Int(0)]);
         let d = self.reg(name, RegType::F32);
         let both = match (&zero, half) {
@@ -281,7 +282,7 @@ impl Emit {
         Operand::Reg(d)
     }
 
-    /// The type of an access to elements of memory.
+    /// The type of an access to an element in memory.
     fn memory_type(elem: Elem) -> Type {
         match elem {
             Elem::F32 => Type::F32,
@@ -293,8 +294,8 @@ impl Emit {
         }
     }
 
-    /// One element of global memory. `read_only`: nobody writes it while the kernel runs. Where `condition` does not hold, it is not
-    /// read, and 0.
+    /// Loads an element from global memory. `read_only`: it is not written while the kernel runs.
+    /// If `condition` is false, it is not accessed and the result is 0.
     pub(super) fn load(
         &mut self,
         name: &str,
@@ -320,14 +321,14 @@ impl Emit {
         self.loaded_lane(name, elem, Operand::Reg(d))
     }
 
-    /// Writes 0 to the register of an access.
+    /// Sets the register of an access to 0.
     fn zero(&mut self, d: Reg, ty: Type) {
         let zero = if ty == Type::F32 { float(0.0) } else { Operand::Int(0) };
         let moved = if ty.bits() <= 16 { Type::B16 } else { ty };
         self.push(Op::Mov { ty: moved }, [Operand::Reg(d), zero]);
     }
 
-    /// An element as it is computed, from what an access of its type in memory reads.
+    /// Converts a loaded element to the type of computation.
     fn loaded_lane(&mut self, name: &str, elem: Elem, raw: Operand) -> Lane {
         let value = match elem {
             Elem::F32 | Elem::I32 | Elem::I64 => raw,
@@ -341,8 +342,8 @@ impl Emit {
         Lane { value, elem: elem.computed() }
     }
 
-    /// Neighbours in global memory, in as few accesses as there are, from an address that is a multiple of what one moves. Where
-    /// `condition` does not hold, they are not read, and 0.
+    /// Loads contiguous elements from global memory with vector accesses; the address must be
+    /// aligned to their size. If `condition` is false, they are not accessed and the results are 0.
     pub(super) fn load_wide(
         &mut self,
         name: &str,
@@ -374,7 +375,7 @@ impl Emit {
         raw.into_iter().map(|r| self.loaded_lane(name, elem, Operand::Reg(r))).collect()
     }
 
-    /// Writes neighbours in global memory, as [`Emit::load_wide`] reads them.
+    /// Stores contiguous elements to global memory; the counterpart of [`Emit::load_wide`].
     pub(super) fn store_wide(&mut self, elem: Elem, address: &Operand, xs: &[Lane]) {
         let ty = Emit::memory_type(elem);
         let values: Vec<Operand> = xs.iter().map(|x| self.stored_bits(elem, x)).collect();
@@ -386,7 +387,7 @@ impl Emit {
         }
     }
 
-    /// Neighbours in shared memory.
+    /// Loads contiguous elements from shared memory.
     pub(super) fn load_shared_wide(
         &mut self,
         name: &str,
@@ -408,7 +409,7 @@ impl Emit {
         raw.into_iter().map(|x| as_lane(self, x)).collect()
     }
 
-    /// Writes neighbours in shared memory.
+    /// Stores contiguous elements to shared memory.
     pub(super) fn store_shared_wide(&mut self, address: &Operand, start: i32, xs: &[Lane]) {
         let Some(first) = xs.first() else { return };
         let ty = if first.elem == Elem::Bool { Type::S32 } else { ptx_type(first.elem) };
@@ -421,14 +422,14 @@ impl Emit {
         }
     }
 
-    /// Writes one element of global memory, rounded to its type.
+    /// Stores an element to global memory, rounded to its type.
     pub(super) fn store(&mut self, elem: Elem, address: &Operand, x: &Lane) {
         let ty = Emit::memory_type(elem);
         let value = self.stored_bits(elem, x);
         self.push(Op::St { cache: StoreCache::Default, vector: Vector::One, ty }, [at(address, 0), value]);
     }
 
-    /// What an access of an element's type in memory writes, in a register.
+    /// Converts an element to the bits to store, in a register.
     fn stored_bits(&mut self, elem: Elem, x: &Lane) -> Operand {
         let ty = Emit::memory_type(elem);
         let value = match elem {
@@ -446,7 +447,7 @@ impl Emit {
         self.in_reg(&value, ptx_type_of_register(ty))
     }
 
-    /// One element of shared memory.
+    /// Loads an element from shared memory.
     pub(super) fn load_shared(&mut self, name: &str, elem: Elem, address: &Operand, offset: i32) -> Lane {
         let ty = if elem == Elem::Bool { Type::S32 } else { ptx_type(elem) };
         let op = Op::LdShared { vector: Vector::One, ty };
@@ -455,7 +456,7 @@ impl Emit {
         Lane { value: self.lane_of_shared(name, elem, raw), elem }
     }
 
-    /// An element from what lies in shared memory for it.
+    /// Converts the shared memory representation to an element.
     fn lane_of_shared(&mut self, name: &str, elem: Elem, raw: Operand) -> Operand {
         match elem {
             Elem::Bool => self.compare(name, Compare::Ne, Type::S32, &raw, &Operand::Int(0)),
@@ -463,14 +464,14 @@ impl Emit {
         }
     }
 
-    /// Writes one element of shared memory.
+    /// Stores an element to shared memory.
     pub(super) fn store_shared(&mut self, address: &Operand, offset: i32, x: &Lane) {
         let ty = if x.elem == Elem::Bool { Type::S32 } else { ptx_type(x.elem) };
         let value = self.shared_bits(x);
         self.push(Op::StShared { vector: Vector::One, ty }, [at(address, offset), value]);
     }
 
-    /// What lies in shared memory for an element, in a register.
+    /// Converts an element to its shared memory representation, in a register.
     fn shared_bits(&mut self, x: &Lane) -> Operand {
         match x.elem {
             Elem::Bool => self.select("b", Type::S32, &x.value, &Operand::Int(-1), &Operand::Int(0)),
@@ -478,7 +479,7 @@ impl Emit {
         }
     }
 
-    /// Two partial results of a reduction as one.
+    /// Combines two partial results of a reduction.
     ///
     /// # Errors
     /// As [`Emit::binary`].
@@ -486,7 +487,7 @@ impl Emit {
         self.binary("acc", kind.combination().unwrap_or(BinaryOp::Max), x, y)
     }
 
-    /// What the lane whose number differs from this one's in the bits of `distance` has.
+    /// The value in lane `lane ^ distance` (`shfl.bfly`).
     pub(super) fn exchanged(&mut self, x: &Lane, distance: u32) -> Lane {
         let shuffle = |s: &mut Emit, x: Operand, ty: Type| {
             let operands = [x, Operand::Int(i64::from(distance)), Operand::Int(31), Operand::Int(-1)];
@@ -515,19 +516,19 @@ impl Emit {
         Lane { value, elem: x.elem }
     }
 
-    /// What `argmax` asks: is the first greater, or a NaN where the second is none?
+    /// The comparison of `argmax`: is `x` greater, or NaN while `y` is not?
     pub(super) fn beats(&mut self, x: &Lane, y: &Lane) -> Operand {
         let ty = ptx_type(x.elem);
         if x.elem != Elem::F32 {
             return self.compare_lanes("beats", CmpOp::Gt, x, y).value;
         }
-        // Greater or unordered, and the second a number.
+        // Greater or unordered, and `y` is not NaN.
         let greater = self.compare("beats", Compare::GtUnordered, ty, &x.value, &y.value);
         let number = self.compare("number", Compare::Number, ty, &y.value, &y.value);
         self.make("beats", Op::And { ty: Type::Pred }, Type::Pred, &[greater, number])
     }
 
-    /// A function of the library, printed.
+    /// Emits a function of the library.
     fn function(&mut self, name: &str, function: &str, args: &[Operand]) -> Result<Operand, String> {
         let Expanded { function: f, needs } = expanded(function, FEATURES)?;
         let mut values: Vec<Option<Operand>> = args.iter().cloned().map(Some).collect();
@@ -557,7 +558,7 @@ impl Emit {
         };
         let bits = || {
             let n = inst.operands.get(1).and_then(|v| shift(f, *v));
-            n.map(|n| Operand::Int(i64::from(n))).ok_or("a shift by what is no constant")
+            n.map(|n| Operand::Int(i64::from(n))).ok_or("a shift by a value that is not constant")
         };
         let (f32, s32) = (Type::F32, Type::S32);
         let fma = Op::Fma { round: NEAREST, ftz: KEEP, sat: WRAP, relu: Relu::No, ty: f32 };
@@ -588,7 +589,7 @@ impl Emit {
                 let a = self.make("t", Op::AbsFloat { ftz: KEEP, ty: f32 }, f32, &[get(0)?]);
                 self.make(name, neg, f32, &[a])
             }
-            // Here the sign comes first.
+            // PTX takes the sign operand first.
             V::CopySign => self.make(name, Op::CopySign { ty: f32 }, f32, &[get(1)?, get(0)?]),
             V::Truncate => {
                 let x = self.in_reg(&get(0)?, f32);
@@ -622,25 +623,26 @@ impl Emit {
             V::Const(bits) if inst.ty == vector::Type::F32 => Operand::F32(*bits),
             V::Const(bits) => Operand::Int(i64::from(bits.cast_signed())),
             op @ (V::Floor | V::Fraction | V::Scale | V::Nearest | V::Polynomial(_) | V::Call(_)) => {
-                return Err(format!("{} is not for every machine", op.name()));
+                return Err(format!("{} is not supported by every target", op.name()));
             }
         })
     }
 }
 
-/// The accesses of at most 16 bytes and four elements that move so many: how many each, and where it begins.
+/// Splits a vector access into parts of at most 16 bytes and four elements: width and byte offset
+/// of each.
 fn parts(count: usize, ty: Type) -> Vec<(Vector, i32)> {
     let (vector, each) = if ty.bits() > 32 { (Vector::Two, 2) } else { (Vector::Four, 4) };
     let bytes = each * ty.bytes() as usize;
     (0..count.div_ceil(each)).map(|n| (vector, (n * bytes) as i32)).collect()
 }
 
-/// Registers as one operand.
+/// Packs registers into a vector operand.
 fn together(values: &[Operand]) -> Operand {
     Operand::Vector(values.iter().filter_map(|x| if let Operand::Reg(r) = x { Some(*r) } else { None }).collect())
 }
 
-/// A type of registers that hold what an access of a type reads.
+/// The register type for an access type.
 fn ptx_type_of_register(ty: Type) -> Type {
     if ty.bits() <= 16 { Type::B16 } else { ty }
 }

@@ -1,29 +1,30 @@
-//! Which threads of a block take which rows and columns of a run.
+//! Maps rows and columns of a run to the threads of a block.
 //!
-//! In: the extents of a run and the accesses in it; a kernel. Out: the axis of neighbouring threads, how many threads go along each axis, and
-//! whether each warp can have a row of its own throughout. What this must not know: instructions.
+//! In: the extents of a run and the accesses in it; a kernel. Out: the axis of adjacent threads,
+//! the number of threads along each axis, and whether each warp can own its rows throughout. Must
+//! not know: instructions.
 
 use crate::tile::{Body, Extent, Inst, Kernel, Op, ParamMode, Space};
 
 /// Rows, columns.
 pub(super) const AXES: [usize; 2] = [0, 1];
 
-/// The least power of two that is no less.
+/// Rounds up to a power of two.
 pub(super) fn power_of_two(n: i64) -> u32 {
     u32::try_from(n.max(1)).ok().and_then(u32::checked_next_power_of_two).unwrap_or(1 << 31)
 }
 
-/// Which threads take which rows and columns.
+/// The mapping of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mapping {
-    /// The axis of neighbouring threads.
+    /// The axis along which adjacent threads are placed.
     pub(super) fast: usize,
-    /// How many threads share each axis; their product is the block's.
+    /// Threads along each axis; their product is the block size.
     pub(super) threads: [u32; 2],
 }
 
 impl Mapping {
-    /// Of all threads, as many along the fast axis as it has elements; the others along the other.
+    /// As many threads along the fast axis as it has elements, the rest along the other axis.
     pub(super) fn new(fast: usize, capacity: i64, threads: u32) -> Mapping {
         let along = power_of_two(capacity).min(threads);
         let mut all = [threads / along; 2];
@@ -32,8 +33,8 @@ impl Mapping {
     }
 }
 
-/// The axis along which most accesses to buffers find their elements side by side; columns, if neither. What is the same along an axis
-/// says nothing: it is accessed once for many elements.
+/// The axis along which most buffer accesses are contiguous; columns by default. Accesses that are
+/// uniform along an axis do not count.
 pub(super) fn fast_axis(body: &Body, extents: [Extent; 2], insts: &[Inst]) -> usize {
     let mut votes = AXES.map(|_| 0);
     for i in insts {
@@ -54,8 +55,9 @@ pub(super) fn fast_axis(body: &Body, extents: [Extent; 2], insts: &[Inst]) -> us
     usize::from(single(0) || !single(1) && votes[0] <= votes[1])
 }
 
-/// Can each warp of a kernel have a row of its own, from the first run to the last, so that no warp waits for another? There are as many
-/// rows as warps, all tiles have these rows, neighbours lie along columns, and nothing is read that the kernel writes to memory.
+/// Can each warp own its row from the first run to the last, so that no warp waits for another?
+/// Requires: as many rows as warps, all tiles have these rows, adjacent threads are along columns,
+/// and the kernel does not read memory that it writes.
 pub(super) fn rows_by_warp(kernel: &Kernel, warps: u32) -> bool {
     let body = &kernel.body;
     let mut shared = None;
@@ -67,7 +69,7 @@ pub(super) fn rows_by_warp(kernel: &Kernel, warps: u32) -> bool {
             match &data.op {
                 Op::Run { rows, cols, insts } => {
                     let tiles = insts.iter().filter_map(|i| body.inst(*i).result).filter_map(|v| body.ty(v).tile());
-                    // What is the same for all rows would be written by one warp for all.
+                    // A tile shared by all rows would be written by one warp for all.
                     all.extend(tiles.filter(|t| matches!(t.space, Space::L1(..))).map(|t| t.rows));
                     all.push(*rows);
                     let reduces_rows = |i: &Inst| matches!(body.inst(*i).op, Op::Reduce { axis: 0, .. });

@@ -1,19 +1,21 @@
-//! PTX for NVIDIA's GPUs: kernels that are scheduled for one, printed.
+//! PTX for NVIDIA GPUs: compiles kernels that are scheduled for a GPU.
 //!
-//! In: a module whose kernels are scheduled for a GPU. Out: a PTX module with a kernel for each, and what a launch must know of them
-//! ([`KernelInfo`]). Nothing is decided here that the tile IR says: which tiles are in shared memory, how many warps a block has. Plans are
-//! not looked at: they run on the host. What this must not know: drivers, launches.
+//! In: a module whose kernels are scheduled for a GPU. Out: a PTX module with a kernel for each,
+//! and their launch info ([`KernelInfo`]). Placement of tiles and warps per block are given by the
+//! tile IR. Plans run on the host and are ignored. Must not know: drivers, launches.
 //!
-//! A kernel that works in runs is made by [`kernel`]: indices and scalars by all threads alike, the elements of runs divided among them
-//! ([`run`], [`reduce`]), products by rectangles ([`dot`], of weights with [`scales`]; of few rows by [`split`]), barriers where threads need each other's results ([`hazards`]). Work on
-//! elements is [`lanes`], with the functions of vector IR.
+//! A kernel with runs is compiled by [`kernel`]: indices and scalars redundantly in all threads,
+//! the elements of runs divided among them ([`run`], [`reduce`]), matmuls by rectangles ([`dot`];
+//! quantised weights with [`scales`]; few rows in [`split`]), barriers where threads depend on each
+//! other ([`hazards`]). Operations on elements are in [`lanes`], with the functions of vector IR.
 //!
-//! One that launches others has the code of each where it launches it, in a loop over points, and barriers of the grid ([`persistent`]).
+//! A kernel that launches others contains their code inline, in loops over points, with barriers of
+//! the grid in between ([`persistent`]).
 //!
-//! One whose tiles are fragments of tensor cores is made by [`fragments`].
+//! A kernel whose tiles are tensor core fragments is compiled by [`fragments`].
 //!
-//! The text is meant to be read: each operation of the tile IR stands before its instructions, with its place in the source, and registers have
-//! the names of its values.
+//! The output is meant to be read: each tile IR operation is a comment before its instructions,
+//! with its source location, and registers have the names of its values.
 
 mod dims;
 mod dot;
@@ -45,11 +47,12 @@ use crate::tile::verify::VerifiedModule;
 pub use info::KernelInfo;
 pub use variant::variant;
 
-/// Compiles the kernels of a module for a GPU that have code of their own, in order ([`crate::tile::Module::entry_kernels`]): what only other
-/// kernels launch is in these.
+/// Compiles the entry kernels of a module for a GPU, in order
+/// ([`crate::tile::Module::entry_kernels`]); kernels that only other kernels launch are inlined
+/// there.
 ///
 /// # Errors
-/// A kernel that is not scheduled for a GPU, or that needs another; what is not made here; in words.
+/// A kernel that is not scheduled for a GPU, or for another GPU, or that is not supported.
 pub fn compile(module: &VerifiedModule, arch: GpuArch) -> Result<(Module, Vec<KernelInfo>), String> {
     let mut out = Module::new();
     let mut infos = Vec::new();
@@ -80,12 +83,12 @@ pub fn compile(module: &VerifiedModule, arch: GpuArch) -> Result<(Module, Vec<Ke
     out.version = out.target.version().map_or(version, |first| first.max(version));
     if let Err(errors) = verify(&out) {
         let all: Vec<String> = errors.iter().take(5).map(ToString::to_string).collect();
-        return Err(format!("the PTX that was made is wrong: {}", all.join("; ")));
+        return Err(format!("the generated PTX is invalid: {}", all.join("; ")));
     }
     Ok((out, infos))
 }
 
-/// A name as PTX takes it, which no other kernel has.
+/// A valid PTX identifier, unique in the module.
 fn identifier(name: &str, taken: &mut BTreeSet<String>) -> String {
     let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let clean = if clean.starts_with(|c: char| c.is_ascii_alphabetic()) { clean } else { format!("k{clean}") };

@@ -1,11 +1,11 @@
-//! What the indices of a kernel are certainly multiples of, and so whether an access to neighbours is aligned.
+//! Divisibility analysis of a kernel's indices, for the alignment of vector accesses.
 //!
-//! In: a kernel. Out: for each index the largest power of two, 16 at most, that is known to divide it; for an access of a run whether
-//! the elements that a thread takes together lie in one piece of memory, at a multiple of its size.
+//! In: a kernel. Out: for each index the largest power of two, at most 16, that is known to divide
+//! it; for an access of a run whether a thread's adjacent elements are contiguous and aligned.
 //!
-//! Nothing is concluded here that the verifier of PTX does not conclude from the instructions (`ptx::verify`): it goes through
-//! sums, products, the lesser and the greater of two, and jumps. The values of block arguments are found by starting with 16 and
-//! taking back what some jump does not give, until nothing changes.
+//! It concludes nothing that the PTX verifier cannot conclude from the instructions
+//! (`ptx::verify`): it handles sums, products, minimum, maximum and jumps. Block arguments start at
+//! 16 and are lowered to what all jumps pass, until a fixed point.
 
 use cranelift_entity::SecondaryMap;
 
@@ -13,30 +13,29 @@ use crate::scalar::BinaryOp;
 use crate::shape::Dim;
 use crate::tile::{Body, Extent, InstData, Kernel, Op, Type, Value};
 
-/// Neighbours that a thread takes together.
+/// Adjacent elements that a thread processes together.
 pub(super) const WIDTH: i64 = 4;
 
-/// The most that is asked.
+/// Larger divisors are not tracked.
 const MOST: i64 = 16;
 
-/// The largest power of two that divides a number, 16 at most.
+/// The largest power of two that divides a number, at most 16.
 fn power(n: i64) -> i64 {
     1 << n.trailing_zeros().min(MOST.trailing_zeros())
 }
 
-/// What a dimension is a multiple of, whatever its symbols are.
+/// Known divisor of a dimension, for all values of its symbols.
 fn of_dim(d: &Dim) -> i64 {
     [16, 8, 4, 2].into_iter().find(|n| d.is_multiple_of(*n)).unwrap_or(1)
 }
 
-/// What is known of a kernel.
+/// Known divisors in a kernel.
 pub(super) struct Multiples {
     of: SecondaryMap<Value, i64>,
     aligned: Vec<Value>,
 }
 
 impl Multiples {
-    /// Finds it out.
     pub(super) fn of(kernel: &Kernel) -> Multiples {
         let body = &kernel.body;
         let mut of: SecondaryMap<Value, i64> = SecondaryMap::with_default(1);
@@ -71,7 +70,7 @@ impl Multiples {
         Multiples { of, aligned }
     }
 
-    /// Is an extent a multiple of what a thread takes together?
+    /// Is an extent a multiple of [`WIDTH`]?
     pub(super) fn is_whole(&self, extent: Extent) -> bool {
         match extent {
             Extent::Static(n) => n % WIDTH == 0,
@@ -79,7 +78,8 @@ impl Multiples {
         }
     }
 
-    /// Do the elements of an access to a buffer, [`WIDTH`] together along an axis of the run, lie side by side at a multiple of their bytes?
+    /// Are [`WIDTH`] adjacent elements of a buffer access, along an axis of the run, contiguous and
+    /// aligned to their total size?
     pub(super) fn is_wide(&self, body: &Body, data: &InstData, inner: usize) -> bool {
         let (Op::Load { rows, cols } | Op::Store { rows, cols } | Op::Window { rows, cols }) = data.op else {
             return false;
@@ -100,7 +100,7 @@ impl Multiples {
         ty.strides.iter().enumerate().all(|(axis, stride)| {
             let start = indices.next().map_or(1, |v| self.of[*v]);
             let stride = of_dim(stride);
-            // The other axis of the run goes in steps of one.
+            // The other axis of the run advances by one.
             let step = if moves == Some(axis) { 1 } else { start };
             let start = if axis == dense { start } else { step.min(start) * stride };
             start % WIDTH == 0
@@ -108,7 +108,7 @@ impl Multiples {
     }
 }
 
-/// What is known of the result of an operation on indices.
+/// Known divisor of the result of an operation on indices.
 fn result(inst: &InstData, of: &SecondaryMap<Value, i64>) -> i64 {
     let operand = |n: usize| inst.operands.get(n).map_or(1, |v| of[*v]);
     match &inst.op {

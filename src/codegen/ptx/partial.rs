@@ -6,20 +6,15 @@ use crate::scalar::ReduceKind;
 use crate::shape::Elem;
 use crate::tile::{Inst, Value};
 
-/// A partial result.
 #[derive(Clone, Debug)]
 pub(super) struct Accumulator {
-    /// The reduction.
     pub(super) inst: Inst,
-    /// What is computed.
     pub(super) kind: ReduceKind,
-    /// Type of the elements.
+    /// Element type.
     pub(super) elem: Elem,
-    /// Its register.
     pub(super) value: Reg,
-    /// Of the greatest element its index.
+    /// For argmax: index of the greatest element.
     pub(super) index: Option<Reg>,
-    /// The result.
     pub(super) result: Value,
 }
 

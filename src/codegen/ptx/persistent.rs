@@ -1,13 +1,17 @@
-//! Kernels that launch others: the code of these, one after another, and barriers of the whole grid.
+//! Persistent kernels: the inlined code of the kernels that they launch, and barriers of the whole
+//! grid.
 //!
-//! In: the launches, windows and barriers of such a kernel. Out: PTX. Where barriers stand, the tile IR says.
+//! In: the launches, windows and barriers of such a kernel. Out: PTX. The placement of barriers is
+//! given by the tile IR.
 //!
-//! **A launch** is a loop of each block over points, from its own number on by the number of blocks, with the code of the kernel inside. It
-//! has the threads that it would have alone; the other warps of the block go past it. Shared memory is used again by each launch, so threads
-//! meet before it and between points. What any launch writes is not read through the path for read-only memory (`ld.global.nc`), which
-//! a barrier would not refresh: buffers that the whole kernel takes as `in` are.
+//! **A launch** is a grid-stride loop of each block over points, with the kernel's code inside. It
+//! uses as many threads as the kernel has; the other warps of the block skip it. Launches share
+//! memory, so there is a barrier before each and between points. Only buffers that the whole kernel
+//! takes as `in` are read through the read-only path (`ld.global.nc`): a barrier would not refresh
+//! it for memory that any launch writes.
 //!
-//! **A barrier of the grid** counts arrivals in global memory, in a word that all launches share and each leaves at 0 (`super::info`):
+//! **A barrier of the grid** counts arrivals in global memory, in a counter that each launch of the
+//! whole kernel leaves at 0 (`super::info`):
 //!
 //! ```text
 //! bar.sync 0                                   // what the block's threads wrote comes before ...
@@ -17,12 +21,13 @@
 //! bar.sync 0                                   // by any thread
 //! ```
 //!
-//! The target grows by the number of blocks from barrier to barrier, so nothing is reset between them. The last block that ends sets both
-//! words to 0; how many have ended it finds in the other one.
+//! The target grows by the number of blocks from barrier to barrier, so nothing is reset in
+//! between. The last block to end, found by a second counter, sets both to 0.
 //!
-//! **A check that fails** in a block must not keep others waiting. The block sets a bit of the arrivals above all that is ever counted, and goes
-//! on to the next barrier. From then on nobody waits at any, and every block that comes past one ends there, since it finds the bit. Which
-//! it is is decided by thread 0 alone, through a word of shared memory: other threads could read the arrivals before and after.
+//! **A failed check** in a block must not keep others waiting. The block sets a bit of the arrivals
+//! above any possible count, and continues to the next barrier. From then on no block waits, and
+//! each ends at its next barrier, where it finds the bit. Thread 0 decides for its block, through a
+//! flag in shared memory: otherwise threads might read different values.
 
 use super::emit::{Emit, at};
 use super::kernel::{Code, CodeValue, GridMeeting, SHARED, SHARED_ALIGN, WARP};
@@ -33,9 +38,10 @@ use crate::runtime::abi::cuda::fault;
 use crate::tile::text::{lines_of_kernel, names_of_kernel};
 use crate::tile::{InstData, Kernel, Op, PlanOp, State, Type, Value};
 
-/// The bit of the arrivals that lets all leave.
+/// The bit of the arrivals that makes all blocks leave.
 const LEAVE: u32 = 62;
-/// Bytes of shared memory before those of launches, for the word by which a block decides to leave.
+/// Bytes of shared memory before the launches' part, for the flag by which a block decides to
+/// leave.
 const OWN_SHARED: u32 = SHARED_ALIGN;
 
 fn word(n: usize) -> i32 {
@@ -43,7 +49,7 @@ fn word(n: usize) -> i32 {
 }
 
 impl Code<'_> {
-    /// What a kernel that launches others does first.
+    /// Prologue of a persistent kernel.
     pub(super) fn begin_meetings(&mut self, kernel: &Kernel) -> Result<(), String> {
         let pointer = self.read_parameter("fault", "fault");
         let fault = self.e.make("fault", P::CvtaToGlobal {}, PtxType::U64, &[pointer]);
@@ -64,7 +70,7 @@ impl Code<'_> {
                 Some(own)
             }
         };
-        // Of the room that launches use, as much as the largest of them says.
+        // Launches need as much space as the largest of them.
         self.transient = leave.as_ref().map_or(0, |_| OWN_SHARED);
         self.transient_bytes = u32::try_from(kernel.scratch).map_err(|_| "its shared memory is too large")?;
         if leave.is_some() {
@@ -74,14 +80,13 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Another block of the body begins, to which control may come from anywhere.
+    /// Begins another block of the body: no barrier is known to precede it.
     pub(super) fn apart(&mut self) {
         if let Some(meeting) = &mut self.meeting {
             meeting.met = false;
         }
     }
 
-    /// All blocks meet.
     pub(super) fn grid_barrier(&mut self) {
         let Some(mut meeting) = self.meeting.take() else { return };
         let (ty, e) = (PtxType::U64, &mut self.e);
@@ -118,7 +123,7 @@ impl Code<'_> {
         self.meeting = Some(meeting);
     }
 
-    /// Nobody is to wait any more: a check has failed. By one thread of a block.
+    /// Makes all blocks leave after a failed check. Executed by one thread of a block.
     pub(super) fn let_all_leave(&mut self) {
         let Some(meeting) = &self.meeting else { return };
         let (scope, space) = (Scope::Gpu, Space::Global);
@@ -127,7 +132,7 @@ impl Code<'_> {
         self.e.push(op, [arrivals, Operand::Int(1 << LEAVE)]);
     }
 
-    /// What a kernel that launches others does last: the last block leaves the words of barriers as they were.
+    /// Epilogue of a persistent kernel: the last block resets the counters of barriers.
     pub(super) fn end_meetings(&mut self) {
         let Some(meeting) = self.meeting.take() else { return };
         let (ty, e) = (PtxType::U64, &mut self.e);
@@ -152,7 +157,7 @@ impl Code<'_> {
     pub(super) fn view(&mut self, data: &InstData) -> Result<(), String> {
         let Op::Plan(PlanOp::View { offset, strides }) = &data.op else { return Err("no window".into()) };
         let (Some(v), Some((buffer, indices))) = (data.result, data.operands.split_first()) else {
-            return Err("a window of nothing".into());
+            return Err("a window without a buffer".into());
         };
         let Type::Buffer(ty) = self.body.ty(v).clone() else { return Err("a window without a type".into()) };
         let (mut base, _, elem, read_only) = self.buffer(*buffer)?;
@@ -169,12 +174,12 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// The points of a kernel, divided among the blocks.
+    /// Inlines a kernel, its points divided among the blocks.
     pub(super) fn launch(&mut self, name: &str, operands: &[Value]) -> Result<(), String> {
         let kernels = self.kernels;
         let kernel = kernels.iter().find(|k| k.name == name).ok_or_else(|| format!("there is no kernel @{name}"))?;
         let State::Gpu { warps, .. } = kernel.state else { return Err(format!("@{name} is not scheduled for a GPU")) };
-        let Some(meeting) = self.meeting.clone() else { return Err("a launch in a kernel that launches none".into()) };
+        let Some(meeting) = self.meeting.clone() else { return Err("a launch outside of a persistent kernel".into()) };
         if !meeting.met {
             self.e.barrier();
         }

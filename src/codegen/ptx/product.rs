@@ -1,6 +1,6 @@
-//! What a product is made of: its operands, and how its result is divided among the threads.
+//! Data of a SIMT matmul: its operands, and the division of its result among threads.
 //!
-//! In: nothing; [`super::dot`] finds it out. Out: data that it and [`super::slices`] share.
+//! Computed by [`super::dot`], and shared with [`super::slices`].
 
 use super::kernel::Code;
 use super::lanes::Lane;
@@ -9,42 +9,41 @@ use crate::ptx::Operand;
 use crate::shape::Elem;
 use crate::tile::{Extent, TileType};
 
-/// How an operand is read at a step.
+/// Source of an operand's elements at a step.
 pub(super) enum Source {
-    /// From a slice at this place in shared memory, so many bytes from step to step.
+    /// A slice in shared memory: offset, and bytes from step to step.
     Slice { offset: u32, pitch: u32 },
-    /// From a tile in shared memory.
+    /// A tile in shared memory.
     Tile(TileType),
 }
 
-/// A window: its first element, the bytes between its rows and between its columns, and its elements.
+/// A window: address of its first element, strides in bytes, element type.
 pub(super) struct Window {
     pub(super) base: Operand,
     pub(super) strides: [Operand; 2],
     pub(super) dense: [bool; 2],
-    /// The axis along which neighbours can be loaded together.
+    /// The axis along which vector loads are possible.
     pub(super) wide: Option<usize>,
     pub(super) elem: Elem,
     pub(super) read_only: bool,
-    /// Integers times scales.
     pub(super) scaled: Option<Scaled>,
 }
 
 /// How the rows (or columns) of the result are divided.
 pub(super) struct Side {
-    /// Threads that share them, and how many each takes at a time.
+    /// Threads that share them, and how many each processes at a time.
     pub(super) threads: u32,
     pub(super) own: i64,
-    /// Are a thread's rows neighbours? Else they are as far apart as there are threads.
+    /// Are a thread's rows adjacent? Else their distance is the number of threads.
     pub(super) neighbours: bool,
-    /// The thread's place among them.
+    /// This thread's index among them.
     pub(super) thread: Operand,
     pub(super) extent: Extent,
     pub(super) limit: Operand,
 }
 
 impl Side {
-    /// Rows that all threads together take at a time.
+    /// Rows that all threads together process at a time.
     pub(super) fn stride(&self) -> i64 {
         i64::from(self.threads) * self.own
     }
@@ -55,7 +54,7 @@ pub(super) fn size(elem: Elem) -> u32 {
     if elem == Elem::I64 { 8 } else { 4 }
 }
 
-/// Rows of a side, up to a whole number of a thread's.
+/// Rows of a side, rounded up to a multiple of a thread's rows.
 pub(super) fn whole(side: &Side) -> i64 {
     let own = side.own.max(1);
     (side.extent.capacity() + own - 1) / own * own
@@ -70,13 +69,13 @@ pub(super) struct Product<'c, 'a> {
     pub(super) sources: Vec<Source>,
     /// Steps of a slice.
     pub(super) depth: i64,
-    /// How far behind the first slices the second ones lie; 0, if there are none.
+    /// Byte distance from the first to the second slices; 0 without double-buffering.
     pub(super) other: u32,
     pub(super) steps: Operand,
     pub(super) step_extent: Extent,
-    /// What each sum starts with.
+    /// Initial value of each sum.
     pub(super) first: Lane,
     pub(super) result: TileType,
-    /// The tile that is added.
+    /// The accumulator tile to add.
     pub(super) adds: Option<TileType>,
 }

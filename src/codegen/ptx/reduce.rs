@@ -1,4 +1,4 @@
-//! Reductions in runs: partial results of threads, and how they become one.
+//! Reductions in runs: partial results per thread, and their combination.
 //!
 //! ```text
 //! for each result, some threads together               the same number of times for all threads
@@ -8,7 +8,7 @@
 //!   the first thread writes the result
 //! ```
 //!
-//! Each result is computed in one order, which depends on extents and threads alone.
+//! The order of combination depends only on extents and threads, so results are deterministic.
 
 use super::hazards::{Meeting, Place};
 use super::kernel::{WARP, offset_of};
@@ -25,7 +25,7 @@ use crate::tile::{Inst, Op, Value};
 const PARTIAL: u32 = 8;
 
 impl Run<'_, '_> {
-    /// Makes a run with reductions.
+    /// Compiles a run with reductions.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -46,7 +46,8 @@ impl Run<'_, '_> {
         let (threads, ty) = (self.mapping.threads[outer], PtxType::S32);
         let once = extent.capacity() <= i64::from(threads);
         let exact = matches!(extent, crate::tile::Extent::Static(n) if n % i64::from(threads) == 0);
-        // Results beyond the last one: their threads take part in what follows, but read and write nothing.
+        // Threads past the last result take part in shuffles and barriers, but read and write
+        // nothing.
         let base = self.code.e.reg("results", RegType::B32);
         let (top, done) = (self.code.e.new_label("results"), self.code.e.new_label("reduced"));
         let counter = Operand::Reg(base);
@@ -100,9 +101,9 @@ impl Run<'_, '_> {
     /// # Errors
     /// A form that the verifier refuses.
     pub(super) fn accumulate(&mut self, inst: Inst, depth: usize) -> Result<(), String> {
-        let v = *self.code.body.inst(inst).operands.first().ok_or("a reduction of nothing")?;
+        let v = *self.code.body.inst(inst).operands.first().ok_or("a reduction without an operand")?;
         let x = self.operand(v, depth)?;
-        let a = self.accumulators.iter().find(|a| a.inst == inst).cloned().ok_or("a reduction that is not known")?;
+        let a = self.accumulators.iter().find(|a| a.inst == inst).cloned().ok_or("an unknown reduction")?;
         let index = Lane { value: self.here()[1 - self.outer].clone(), elem: Elem::I32 };
         self.merge(&a, &x, &index)
     }
@@ -116,7 +117,7 @@ impl Run<'_, '_> {
             e.assign(a.value, ty, &both.value);
             return Ok(());
         };
-        // The greater one; of equals the first.
+        // The greater one; the first of equal ones.
         let pred = PtxType::Pred;
         let greater = e.beats(x, &own);
         let less = e.beats(&own, x);
@@ -131,7 +132,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// The partial results of the threads along the inner axis become one, in the first of them.
+    /// Combines the partial results of the threads along the inner axis, in the first of them.
     fn together(&mut self, inner: usize) -> Result<(), String> {
         let threads = self.mapping.threads[inner];
         let near = inner == self.mapping.fast;
@@ -152,7 +153,7 @@ impl Run<'_, '_> {
                 return Ok(());
             }
         }
-        // Through shared memory: where the parts of a result lie, and how far apart.
+        // Through shared memory: number and distance of the parts of a result.
         let (parts, distance) = if near { (threads / WARP, 1) } else { (threads, self.mapping.threads[1 - inner]) };
         let all = self.code.threads / if near { WARP } else { 1 };
         let places: u32 = self.accumulators.iter().map(|a| 1 + u32::from(a.index.is_some())).sum();
@@ -212,8 +213,9 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Who must meet because a result lies over something that other threads of the run read? `alone`: a thread has all elements of a
-    /// result. What is the same for all results is read by all threads, each before its first one.
+    /// The barrier needed because a result overwrites a tile that other threads of the run read.
+    /// `alone`: does one thread have all elements of a result? Tiles that are the same for all
+    /// results are read by all threads before their first result.
     fn overwrites(&self, alone: bool) -> Option<Meeting> {
         let (body, by_warp, outer) = (self.code.body, self.code.rows_by_warp, self.outer);
         let place = |v: Value| body.ty(v).tile().and_then(Place::of);
@@ -228,10 +230,9 @@ impl Run<'_, '_> {
         meetings.max()
     }
 
-    /// Writes the results.
     fn write(&mut self, first: &Operand, valid: Option<Operand>, alone: bool) -> Result<(), String> {
         let owner = (!alone).then(|| self.code.e.compare("owner", Compare::Eq, PtxType::U32, first, &Operand::Int(0)));
-        // A thread alone may still be beyond the threads that the axis has room for.
+        // A thread may be past the end of the axis.
         let writes = self.code.e.both(valid, owner);
         let skip = self.code.e.new_label("skip");
         if let Some(p) = &writes {
@@ -256,7 +257,7 @@ fn offset(n: u32) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
-/// The type of a move between registers of an element.
+/// The type of `mov` for an element's register.
 fn moved_type(elem: Elem) -> PtxType {
     match ptx_type(elem) {
         PtxType::S32 => PtxType::B32,

@@ -1,6 +1,6 @@
 //! Runs: the iteration space of rows and columns divided among the threads of a block.
 //!
-//! In: a `run`. Out: loops of each thread over its elements, and what is done at an element.
+//! In: a `run`. Out: loops of each thread over its elements, with the operations inside.
 //!
 //! ```text
 //! threads: fast x slow, tid = slow * FAST + fast          FAST, SLOW: powers of two
@@ -8,15 +8,17 @@
 //!   for col = W * fast; col < cols; col += W * FAST       loads, work, stores, partial results of W neighbours
 //! ```
 //!
-//! W is [`WIDTH`] where some buffer can be accessed so many elements at a time along the inner axis ([`super::multiples`]), else 1.
-//! Where the number of columns is not certainly a multiple of it, the last ones are taken one by one. What is not dense, or not certainly
-//! aligned, is accessed one by one in any case.
+//! W is [`WIDTH`] if some buffer allows vector accesses of that width along the inner axis
+//! ([`super::multiples`]), else 1. Unless the number of columns is known to be a multiple of W, the
+//! last ones are processed one by one. Buffers that are not dense, or not known to be aligned, are
+//! always accessed one by one.
 //!
-//! The fast axis is that along which most of the buffers lie side by side: neighbouring threads access neighbouring elements. Tiles of
-//! the run are registers; what lies in shared memory from before is read where it is used, and what the run leaves there is written at
-//! the end of an element, so that a result may lie over an operand.
+//! The fast axis is the one along which most buffers are contiguous: adjacent threads access
+//! adjacent elements. Tiles of the run are registers; tiles in shared memory are loaded where they
+//! are used, and results are stored there at the end of an element, so that a result may overwrite
+//! an operand.
 //!
-//! A run that reduces has the axis that stays outside and the reduced one inside ([`super::reduce`]).
+//! With a reduction, the reduced axis is the inner one ([`super::reduce`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,11 +33,11 @@ use crate::ptx::{Op as P, Operand, RegType, Type as PtxType};
 use crate::shape::Elem;
 use crate::tile::{Extent, Inst, InstData, Op, Pitch, Space, TileType, Type, Value};
 
-/// A run that is being made.
+/// State of compiling a run.
 pub(super) struct Run<'r, 'a> {
     pub(super) code: &'r mut Code<'a>,
     insts: &'r [Inst],
-    /// What its instructions make.
+    /// Values defined in the run.
     made: BTreeSet<Value>,
     /// Rows, columns.
     extents: [Extent; 2],
@@ -43,27 +45,27 @@ pub(super) struct Run<'r, 'a> {
     pub(super) mapping: Mapping,
     /// The axis of the outer loop.
     pub(super) outer: usize,
-    /// At which depth an instruction is done: before the loops, in the outer one, in the inner one.
+    /// Loop depth of each instruction: 0 before the loops, 1 in the outer, 2 in the inner one.
     depths: BTreeMap<Inst, usize>,
-    /// Elements that are known at each depth; of the inner one, of each of the neighbours that are taken together.
+    /// Elements computed at each depth; at the inner one, for each of the adjacent elements.
     known: [BTreeMap<Value, Lane>; 2 + WIDTH as usize],
-    /// How many are taken together now, and which of them is made.
+    /// Number of adjacent elements processed together, and the current one.
     width: usize,
     part: usize,
     /// Is the number of elements along the inner axis a multiple of the width?
     is_whole: bool,
-    /// The accesses that move them together.
+    /// Vector accesses.
     wide: BTreeSet<Inst>,
-    /// Where the tiles of accesses begin.
+    /// Start addresses of accesses.
     addresses: BTreeMap<Inst, Operand>,
-    /// The row and the column.
+    /// Current row and column.
     pub(super) place: [Operand; 2],
-    /// What it reduces, with partial results.
+    /// Reductions, with partial results.
     pub(super) accumulators: Vec<Accumulator>,
 }
 
 impl Code<'_> {
-    /// Makes a run.
+    /// Compiles a run.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -77,7 +79,7 @@ impl Code<'_> {
         });
         let capacity = extents.map(Extent::capacity);
         let outer = 1 - reduced.unwrap_or(fast);
-        // Neighbours are taken together along the axis of neighbouring threads.
+        // Vector accesses are along the axis of adjacent threads.
         let is_wide = |i: &&Inst| outer != fast && self.multiples.is_wide(self.body, self.body.inst(**i), fast);
         let wide: BTreeSet<Inst> = insts.iter().filter(is_wide).copied().collect();
         let width = if wide.is_empty() || capacity[fast] < WIDTH { 1 } else { WIDTH };
@@ -85,12 +87,13 @@ impl Code<'_> {
         let mapping = match reduced {
             _ if self.rows_by_warp => Mapping { fast, threads: [self.threads / WARP, WARP] },
             Some(axis) if axis == fast => {
-                // Within a warp, unless there are more threads than results.
+                // Reduce within a warp, unless there are more threads than results.
                 let results = power_of_two(capacity[1 - axis]).min(self.threads);
                 let most = (self.threads / results).max(WARP.min(self.threads));
                 Mapping::new(axis, groups.min(i64::from(most)), self.threads)
             }
-            // Neighbours of padded rows, and of their columns, lie in different banks as long as a warp has no more of either than there are banks.
+            // Adjacent padded rows, and adjacent columns, are in different banks as long as a warp
+            // spans at most as many as there are banks.
             _ if self.uses_padded(insts) => Mapping::new(fast, groups.min(i64::from(WARP) / width), self.threads),
             _ => Mapping::new(fast, groups, self.threads),
         };
@@ -105,23 +108,23 @@ impl Code<'_> {
         run.make(reduced.is_some())
     }
 
-    /// Does a run read or leave tiles with padded rows?
+    /// Does a run read or write tiles with padded rows?
     fn uses_padded(&self, insts: &[Inst]) -> bool {
         let values = insts.iter().flat_map(|i| self.body.inst(*i).operands.iter().chain(&self.body.inst(*i).result));
         let mut tiles = values.filter_map(|v| self.body.ty(*v).tile());
         tiles.any(|t| matches!(t.space, Space::L1(_, Pitch::Padded)))
     }
 
-    /// Rows of a tile become columns.
+    /// Compiles a transpose.
     ///
     /// # Errors
     /// As [`Code::run`].
     pub(super) fn transpose(&mut self, data: &InstData) -> Result<(), String> {
         let (Some(x), Some(v)) = (data.operands.first(), data.result) else {
-            return Err("a transpose of nothing".into());
+            return Err("`transpose` without an operand".into());
         };
         let (Some(from), Some(to)) = (self.body.ty(*x).tile().cloned(), self.body.ty(v).tile().cloned()) else {
-            return Err("a transpose of no tile".into());
+            return Err("an operand of `transpose` is not a tile".into());
         };
         let offsets = (offset_of(&from)?, offset_of(&to)?);
         let limits = [self.extent(to.rows)?, self.extent(to.cols)?];
@@ -137,7 +140,7 @@ impl Code<'_> {
         })
     }
 
-    /// The address of a tile's element in shared memory, but for the tile's offset.
+    /// Address of a tile's element in shared memory, without the tile's offset.
     pub(super) fn scratch_address(&mut self, t: &TileType, place: &[Operand; 2]) -> Operand {
         let mut address = self.shared.clone();
         if !t.rows.is_one() {
@@ -151,7 +154,7 @@ impl Code<'_> {
 }
 
 impl Emit {
-    /// `address + index * bytes`, of an index of 32 bits.
+    /// `address + index * bytes`, with a 32-bit index.
     pub(super) fn advance(&mut self, address: &Operand, index: &Operand, bytes: &Operand) -> Operand {
         match (index, bytes) {
             (_, Operand::Int(0)) => address.clone(),
@@ -168,7 +171,8 @@ impl Emit {
 }
 
 impl<'r, 'a> Run<'r, 'a> {
-    /// One of no instructions, whose outer loop is over the rows, and which takes elements one at a time.
+    /// A run without instructions: the outer loop is over rows, and elements are processed one at a
+    /// time.
     fn new(code: &'r mut Code<'a>, extents: [Extent; 2], limits: [Operand; 2], mapping: Mapping) -> Run<'r, 'a> {
         Run {
             code,
@@ -196,7 +200,7 @@ impl Run<'_, '_> {
         1 - self.outer
     }
 
-    /// The depth at which a tile changes.
+    /// The innermost depth at which a tile's elements vary.
     fn depth_of(&self, t: &TileType) -> usize {
         let varies = [!t.rows.is_one(), !t.cols.is_one()];
         match (varies[self.inner()], varies[self.outer]) {
@@ -206,15 +210,15 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The depth at which a tile in shared memory, or a buffer, is read. What has an element for each place is read by the thread of the place alone,
-    /// which may write there.
+    /// The depth at which a tile in shared memory, or a buffer, is read. A tile with an element for
+    /// each position is read only by that position's thread, which may also write there.
     fn read_depth(&self, t: &TileType) -> usize {
         let depth = self.depth_of(t);
         let own = [t.rows, t.cols] == self.extents;
         if own || !self.is_filled_within(depth) { 2 } else { depth }
     }
 
-    /// Are there elements further inside, whatever happens? Only then may memory be read further out.
+    /// Is the loop inside never empty? Only then may memory be read outside of it.
     fn is_filled_within(&self, depth: usize) -> bool {
         let filled = |axis: usize| matches!(self.extents[axis], Extent::Static(1..));
         filled(self.inner()) && (depth > 0 || filled(self.outer))
@@ -226,7 +230,7 @@ impl Run<'_, '_> {
         for i in self.insts {
             let data = body.inst(*i);
             let own = match (&data.op, data.result.and_then(|v| body.ty(v).tile())) {
-                // Effects happen where the elements are, each once.
+                // Effects happen in the inner loop, once per element.
                 (Op::Store { .. } | Op::Reduce { .. }, _) | (_, None) => 2,
                 (Op::Load { .. }, Some(t)) => self.read_depth(t),
                 (_, Some(t)) => self.depth_of(t),
@@ -248,7 +252,7 @@ impl Run<'_, '_> {
                 let last = data.operands.len() - usize::from(matches!(data.op, Op::Store { .. }));
                 let (Some(buffer), indices) = (data.operands.first(), data.operands.get(1..last).unwrap_or_default())
                 else {
-                    return Err("an access to no buffer".into());
+                    return Err("an access without a buffer".into());
                 };
                 let address = self.code.address(*buffer, indices)?;
                 self.addresses.insert(*i, address);
@@ -261,7 +265,7 @@ impl Run<'_, '_> {
         self.each_place(&mut |s| s.at_depth(1), &mut |s| s.at_depth(2))
     }
 
-    /// The place of this thread along an axis.
+    /// Index of this thread along an axis.
     pub(super) fn thread(&mut self, axis: usize) -> Operand {
         let [own, fast] = [self.mapping.threads[axis], self.mapping.threads[self.mapping.fast]];
         let (ty, all) = (PtxType::U32, self.code.threads);
@@ -280,7 +284,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Every place that is this thread's: `outside` for each of the outer axis, `inside` for each of both.
+    /// Loops over this thread's positions: `outside` once per position of the outer axis, `inside`
+    /// once per element.
     pub(super) fn each_place(
         &mut self,
         outside: &mut dyn FnMut(&mut Self) -> Result<(), String>,
@@ -294,7 +299,7 @@ impl Run<'_, '_> {
         })
     }
 
-    /// The places of this thread along an axis, from its first one on.
+    /// A loop over this thread's positions along an axis.
     pub(super) fn each(
         &mut self,
         axis: usize,
@@ -303,7 +308,7 @@ impl Run<'_, '_> {
     ) -> Result<(), String> {
         let (limit, ty, extent) = (self.limits[axis].clone(), PtxType::S32, self.extents[axis]);
         let depth = if axis == self.outer { 1 } else { 2 };
-        // Elements of all threads at a time, and where this one's begin.
+        // Elements per iteration of all threads, and this thread's start.
         let width = if depth == 2 { self.width } else { 1 } as i64;
         let threads = i64::from(self.mapping.threads[axis]) * width;
         let first = &self.code.e.mul("first", ty, first, &Operand::Int(width));
@@ -352,7 +357,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// The same along the inner axis, of whose elements the last ones may be fewer than are taken together.
+    /// The same along the inner axis, with a remainder loop if the last vector may be incomplete.
     fn each_with_rest(
         &mut self,
         first: &Operand,
@@ -380,7 +385,8 @@ impl Run<'_, '_> {
             e.push(P::Add { sat: Sat::Wrap, ty }, [place.clone(), place.clone(), Operand::Int(step)]);
         }
         e.push(P::Bra {}, [Operand::Label(if once { done.clone() } else { top })]);
-        // None of this thread's is behind these. Their counter is one of its own: it is no multiple of the width.
+        // The remainder is this thread's last. It needs its own counter, which is not a multiple of
+        // the width.
         e.label(&rest);
         let again = e.new_label("one");
         let none = e.compare("none", Compare::Ge, ty, &place, &limit);
@@ -401,7 +407,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Goes to a place of the outer axis (depth 1) or of the inner one (2): what was known at another is forgotten.
+    /// Enters a position of the outer axis (depth 1) or of the inner one (2), and forgets the
+    /// values of the previous one.
     pub(super) fn enter(&mut self, depth: usize, place: Operand) {
         let axis = if depth == 1 { self.outer } else { self.inner() };
         self.place[axis] = place;
@@ -409,12 +416,12 @@ impl Run<'_, '_> {
         self.known[depth..].iter_mut().for_each(BTreeMap::clear);
     }
 
-    /// Where what is made at a depth is known.
+    /// Index into `known` for a depth.
     fn index_of(&self, depth: usize) -> usize {
         if depth == 2 { 2 + self.part } else { depth }
     }
 
-    /// The place of the element that is made.
+    /// Position of the current element.
     pub(super) fn here(&mut self) -> [Operand; 2] {
         let mut place = self.place.clone();
         if self.part > 0 {
@@ -424,7 +431,7 @@ impl Run<'_, '_> {
         place
     }
 
-    /// Does something for each of the neighbours that are taken together.
+    /// Calls `f` for each of the adjacent elements.
     fn each_part<T>(&mut self, f: &mut dyn FnMut(&mut Self) -> Result<T, String>) -> Result<Vec<T>, String> {
         let mut out = Vec::new();
         for part in 0..self.width {
@@ -435,14 +442,14 @@ impl Run<'_, '_> {
         Ok(out)
     }
 
-    /// Everything that is done at one depth.
+    /// Emits the instructions of one depth.
     pub(super) fn at_depth(&mut self, depth: usize) -> Result<(), String> {
         let body = self.code.body;
         if depth == 0 {
             self.known = Default::default();
         }
         if depth < 2 {
-            // What lies in shared memory and does not change further inside.
+            // Tiles in shared memory that do not vary further inside.
             for i in self.insts {
                 for v in &body.inst(*i).operands {
                     if let Type::Tile(t) = body.ty(*v)
@@ -470,7 +477,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// A load or a store of neighbours.
+    /// A vector load or store.
     fn move_together(&mut self, i: Inst) -> Result<(), String> {
         let body = self.code.body;
         let data = body.inst(i);
@@ -484,7 +491,7 @@ impl Run<'_, '_> {
                 }
             }
             Op::Store { rows, cols } => {
-                let x = *data.operands.last().ok_or("a store of nothing")?;
+                let x = *data.operands.last().ok_or("a store without a value")?;
                 let (address, elem, _) = self.access(i, data, [*rows, *cols])?;
                 let xs = self.each_part(&mut |s| s.operand(x, 2))?;
                 self.code.e.store_wide(elem, &address, &xs);
@@ -505,7 +512,7 @@ impl Run<'_, '_> {
             }
             Op::Store { rows, cols } => {
                 let (address, elem, _) = self.access(i, data, [*rows, *cols])?;
-                let x = self.operand(*data.operands.last().ok_or("a store of nothing")?, depth)?;
+                let x = self.operand(*data.operands.last().ok_or("a store without a value")?, depth)?;
                 self.code.e.store(elem, &address, &x);
                 return Ok(());
             }
@@ -537,7 +544,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// An element of an operand at the place.
+    /// An element of an operand at the current position.
     pub(super) fn operand(&mut self, v: Value, depth: usize) -> Result<Lane, String> {
         let part = self.index_of(2);
         if let Some(x) = [0, 1, part].into_iter().find_map(|n| self.known[n].get(&v)) {
@@ -554,7 +561,7 @@ impl Run<'_, '_> {
                     for (known, lane) in self.known[2..].iter_mut().zip(&lanes) {
                         known.insert(v, lane.clone());
                     }
-                    return lanes.get(self.part).cloned().ok_or_else(|| format!("{v} has no such part"));
+                    return lanes.get(self.part).cloned().ok_or_else(|| format!("{v} has too few elements"));
                 }
                 let place = self.here();
                 let address = self.code.scratch_address(t, &place);
@@ -563,24 +570,24 @@ impl Run<'_, '_> {
                 self.known[at].insert(v, x.clone());
                 Ok(x)
             }
-            _ => Err(format!("{v} is used before it is made")),
+            _ => Err(format!("{v} is used before its definition")),
         }
     }
 
-    /// Do the neighbours that are taken together lie side by side in shared memory? Its rows begin at multiples of 64 bytes.
+    /// Are adjacent elements contiguous in shared memory? Rows are aligned to 64 bytes.
     fn lies_together(&self, t: &TileType) -> bool {
         self.inner() == 1 && !t.cols.is_one() && t.pitch().is_multiple_of(16)
     }
 
-    /// The address of an access at the place, the type of its elements, and whether nothing writes them.
+    /// Address of an access at the current position, element type, is it never written?
     fn access(&mut self, i: Inst, data: &InstData, along: [Option<usize>; 2]) -> Result<(Operand, Elem, bool), String> {
-        let buffer = *data.operands.first().ok_or("an access to no buffer")?;
+        let buffer = *data.operands.first().ok_or("an access without a buffer")?;
         let (_, strides, elem, read_only) = self.code.buffer(buffer)?;
         let ty = match data.op {
             Op::Store { .. } => data.operands.last().copied(),
             _ => data.result,
         };
-        let t = ty.and_then(|v| self.code.body.ty(v).tile().cloned()).ok_or("an access of no tile")?;
+        let t = ty.and_then(|v| self.code.body.ty(v).tile().cloned()).ok_or("an access without a tile")?;
         let varies = [!t.rows.is_one(), !t.cols.is_one()];
         let mut address = self.addresses.get(&i).cloned().ok_or("an access without an address")?;
         let place = self.here();
@@ -593,7 +600,8 @@ impl Run<'_, '_> {
         Ok((address, elem, read_only))
     }
 
-    /// Writes what the run leaves in shared memory. A tile that does not change along an axis is written at its beginning.
+    /// Stores the run's results to shared memory. A tile that does not vary along an axis is stored
+    /// at index 0 of that axis.
     fn leave(&mut self) -> Result<(), String> {
         let body = self.code.body;
         for i in self.insts {
@@ -602,7 +610,8 @@ impl Run<'_, '_> {
             if !matches!(t.space, Space::L1(..)) || matches!(data.op, Op::Reduce { .. }) {
                 continue;
             }
-            // What does not change along the inner axis is the same for all that are taken together, of which the first may be the first at all.
+            // A tile that does not vary along the inner axis is the same for all adjacent elements;
+            // only the first can be at index 0.
             let parts = if self.lies_together(t) { self.width } else { 1 };
             let xs = match [t.rows, t.cols][self.inner()].is_one() {
                 true => vec![self.operand(v, 2)?],
@@ -644,7 +653,7 @@ impl Run<'_, '_> {
         self.insts
     }
 
-    /// How many places an axis has at most, and how many it has.
+    /// Capacity and actual extent of an axis.
     pub(super) fn axis(&self, axis: usize) -> (Extent, Operand) {
         (self.extents[axis], self.limits[axis].clone())
     }

@@ -1,7 +1,8 @@
-//! Panels of integers with scales (`load_scaled`): an element is its number times its scale, rounded once.
+//! Panels of integers with scales (`load_scaled`): an element is an integer times its scale,
+//! rounded once.
 //!
-//! In: a panel, a step and a column in it. Out: the row of bytes where the number lies, and what it is multiplied by. What this must not
-//! know: which thread reads what.
+//! In: a panel, a step and a column in it. Out: the row of bytes that contains the integer, and its
+//! scale. Must not know: the mapping to threads.
 
 use super::emit::Emit;
 use super::kernel::Code;
@@ -11,8 +12,8 @@ use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::tile::{GROUP, Value};
 
-/// What a panel of integers is multiplied by: its first row of scales, the bytes between rows and between columns of scales, and the bits
-/// of an integer.
+/// Scales of a panel of integers: address of the first row, strides in bytes between rows and
+/// columns of scales, bits of an integer.
 #[derive(Clone)]
 pub(super) struct Scaled {
     pub(super) base: Operand,
@@ -22,14 +23,14 @@ pub(super) struct Scaled {
 }
 
 impl Code<'_> {
-    /// The scales of a panel of integers that begins at some indices of its numbers.
+    /// The scales of a panel of integers that begins at the given indices.
     pub(super) fn scales(&mut self, scales: Value, indices: &[Value], bits: u8) -> Result<Scaled, String> {
         let (mut base, strides, elem, read_only) = self.buffer(scales)?;
         let axis = indices.len().saturating_sub(2);
         for (n, (stride, i)) in strides.iter().zip(indices).enumerate() {
             let mut i = self.index(*i)?;
             if n == axis {
-                // A row of scales is one of so many rows of numbers.
+                // Rows of integers per row of scales.
                 let rows = i64::from(GROUP) * i64::from(bits) / 8;
                 i = match i {
                     Operand::Int(i) => Operand::Int(i / rows),
@@ -40,20 +41,20 @@ impl Code<'_> {
             base = self.e.mad("scales", &i, &bytes, &base);
         }
         let [row, col] = [axis, axis + 1].map(|n| strides.get(n).cloned());
-        let (Some(row), Some(col)) = (row, col) else { return Err("scales of less than two axes".into()) };
+        let (Some(row), Some(col)) = (row, col) else { return Err("scales have fewer than two axes".into()) };
         let strides = [self.stride_bytes(&row, elem), self.stride_bytes(&col, elem)];
         Ok(Scaled { base, strides, bits, read_only })
     }
 }
 
-/// The scale of an integer that was loaded, and how far its bits are moved to the left, so that they are the highest.
+/// The scale of a loaded integer, and the left shift that moves its bits to the top.
 pub(super) struct Scale {
     factor: Lane,
     shift: Option<Operand>,
 }
 
 impl Emit {
-    /// The row of numbers in which a step lies, and what its numbers are multiplied by.
+    /// The row of integers that contains a step, and its scale.
     pub(super) fn scale_of(
         &mut self,
         scaled: &Scaled,
@@ -70,7 +71,7 @@ impl Emit {
         if scaled.bits == 8 {
             return (step.clone(), Some(Scale { factor, shift: None }));
         }
-        // The lower half of a byte has the even step.
+        // The even step is in the lower half of a byte.
         let row = self.make("byte", P::Shr { ty }, s32, &[step.clone(), Operand::Int(1)]);
         let odd = self.make("odd", P::And { ty: PtxType::B32 }, s32, &[step.clone(), Operand::Int(1)]);
         let less = self.mul("less", s32, &odd, &Operand::Int(4));
@@ -78,7 +79,7 @@ impl Emit {
         (row, Some(Scale { factor, shift: Some(shift) }))
     }
 
-    /// A number times its scale, rounded once.
+    /// An integer times its scale, rounded once.
     pub(super) fn times_scale(&mut self, number: &Lane, scale: &Scale) -> Result<Lane, String> {
         let mut number = number.clone();
         if let Some(shift) = &scale.shift {

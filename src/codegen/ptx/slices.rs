@@ -1,17 +1,18 @@
-//! Slices of windows in shared memory: what a product reads of its operands for some steps.
+//! Slices: some `k` steps of a matmul's window, staged in shared memory.
 //!
-//! In: a window, and which of its steps. Out: loads into registers, and the stores that put them into a slice, which lies step by step with
-//! the rows (or columns) of a step side by side; zeros where the window ends. Between the two a product works on another slice.
+//! In: a window, and a range of steps. Out: loads into registers, and stores to a slice, which is
+//! ordered by step with the rows (or columns) of a step contiguous, and zero past the end of the
+//! window. Between loads and stores the matmul works on another slice.
 //!
-//! Which thread copies what:
+//! Mapping to threads:
 //!
 //! | the window | a thread loads | and stores | neighbouring threads |
 //! |---|---|---|---|
 //! | dense along steps, aligned | 4 steps of a row | to 4 steps | 2 groups of steps, then rows: a warp's stores of a step are 16 rows, and 16 of 4 steps on, which lie 16 banks apart |
 //! | dense along rows, aligned | 4 rows of a step | 16 bytes | rows |
-//! | any other | one element | one element | what lies side by side |
+//! | any other | one element | one element | contiguous elements |
 //!
-//! (Rows here are those of the left operand; of the right one they are columns.)
+//! (Rows are rows of the left operand, or columns of the right one.)
 
 use super::emit::at;
 use super::lanes::{Lane, ptx_type};
@@ -22,23 +23,23 @@ use crate::ptx::words::{Compare, Vector};
 use crate::ptx::{Op as P, Operand, Type as PtxType};
 use crate::tile::Extent;
 
-/// What a thread copies of each slice.
+/// The part of each slice that a thread copies.
 pub(super) struct Item {
-    /// Where it lies at step 0 of the slice; of integers with scales at that of the window.
+    /// Source address at step 0 of the slice; for integers with scales, of the window.
     from: Operand,
-    /// Its row, and which step of the slice is its first one.
+    /// Its row, and its first step within the slice.
     own: Operand,
     step: Operand,
-    /// Where it goes in the first slice.
+    /// Destination in the first slice.
     to: Operand,
-    /// Is it in the slice, and is it in the window but for its steps? Where that is not certain.
+    /// Predicates, unless always true: is it in the slice; is its row in the window?
     inside: Option<Operand>,
     there: Option<Operand>,
-    /// How many steps or rows it has.
+    /// Its shape.
     group: Group,
 }
 
-/// What is copied together.
+/// Elements copied together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Group {
     One,
@@ -47,7 +48,7 @@ enum Group {
 }
 
 impl Product<'_, '_> {
-    /// What this thread copies for a side, whose block begins at `start`.
+    /// The items that this thread copies for a side, whose block begins at `start`.
     pub(super) fn items(&mut self, side: usize, start: &Operand) -> Vec<Item> {
         let (Some(w), Source::Slice { offset, pitch }) = (&self.windows[side], &self.sources[side]) else {
             return Vec::new();
@@ -89,7 +90,8 @@ impl Product<'_, '_> {
         out
     }
 
-    /// The first row and step of each item of this thread, and whether it is in the slice, where that is not certain.
+    /// First row and step of each item of this thread, and whether it is in the slice, unless
+    /// always true.
     fn places(
         &mut self,
         group: Group,
@@ -130,7 +132,7 @@ impl Product<'_, '_> {
             }
             return out;
         }
-        // The fast axis of the copy, and how many threads go along it.
+        // The fast axis of the copy, and the number of threads along it.
         let (fast_extent, slow_extent) = if steps_first { (depth, width) } else { (width, depth) };
         let fast_threads = i64::from(power_of_two(fast_extent)).min(threads);
         let slow_threads = threads / fast_threads;
@@ -158,10 +160,11 @@ impl Product<'_, '_> {
         out
     }
 
-    /// Loads the items of a slice whose first step is `k`; zeros where the window ends, or where `more` does not hold.
+    /// Loads the items of a slice whose first step is `k`; zeros past the end of the window, or if
+    /// `more` is false.
     ///
     /// # Errors
-    /// As those of operations on elements.
+    /// As operations on elements.
     pub(super) fn fetch(
         &mut self,
         side: usize,
@@ -209,7 +212,7 @@ impl Product<'_, '_> {
         Ok(out)
     }
 
-    /// Puts what was loaded into a slice, so many bytes behind the first one.
+    /// Stores loaded items to a slice, `phase` bytes after the first one.
     pub(super) fn put(&mut self, side: usize, items: &[Item], loaded: &[Vec<Lane>], phase: &Operand) {
         let Source::Slice { pitch, .. } = &self.sources[side] else { return };
         let pitch = i32::try_from(*pitch).unwrap_or(0);

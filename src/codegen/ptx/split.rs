@@ -1,18 +1,18 @@
-//! Products of few rows (mode `split`): the right operand is read once, 16 bytes a thread at a time, and its steps are divided among the
-//! threads.
+//! Matmuls of few rows (mode `split`): the right operand is read once, 16 bytes per thread at a
+//! time, and its `k` steps are divided among the threads.
 //!
-//! In: a `dot` whose right operand is a window or a panel of integers that lies in chunks of 16 bytes (`DotMode::Split` says which).
-//! Out: its result in shared memory.
+//! In: a `dot` whose right operand is a window or a panel of integers in chunks of 16 bytes (see
+//! `DotMode::Split`). Out: its result in shared memory.
 //!
 //! ```text
-//! steps side by side:     a warp has a column (or some) and its lanes the chunks of its steps
+//! steps contiguous:       a warp has a column (or some) and its lanes the chunks of its steps
 //!                         sums of a column: one a lane, added by shuffles
-//! columns side by side:   some lanes have the chunks of a step's columns, the others other steps
+//! columns contiguous:     some lanes have the chunks of a step's columns, the others other steps
 //!                         sums of a chunk's columns: one for each, added by shuffles and through shared memory
 //! ```
 //!
-//! Several chunks are loaded before the first one is used: memory is what such a product waits for. What this must not know: why a product
-//! is one of these.
+//! Several chunks are loaded before the first one is used, since such a matmul is bound by memory.
+//! Must not know: why a matmul has this mode.
 
 use super::emit::at;
 use super::kernel::{Code, WARP, offset_of};
@@ -27,12 +27,13 @@ use crate::tile::{InstData, Op, TileType, Value};
 
 /// Bytes of a chunk.
 const CHUNK: i64 = 16;
-/// Chunks that a thread loads together, if it has as many.
+/// Chunks that a thread loads together, if it has that many.
 const TOGETHER: i64 = 4;
 /// The type of places.
 const S32: PtxType = PtxType::S32;
 
-/// An operand in memory: its first element, bytes between its steps and between its rows (or columns), elements.
+/// An operand in memory: address of its first element, strides in bytes between steps and between
+/// rows (or columns), element type.
 #[derive(Clone)]
 struct Place {
     base: Operand,
@@ -43,38 +44,37 @@ struct Place {
     scaled: Option<Scaled>,
 }
 
-/// A product that is being made.
+/// State of compiling a matmul.
 struct Split<'c, 'a> {
     code: &'c mut Code<'a>,
     left: Place,
     right: Place,
-    /// Elements of a chunk of the right operand, of which a byte may have two.
+    /// Elements of a chunk of the right operand (two per byte with 4 bits).
     width: i64,
     rows: i64,
-    /// Columns at most, and how many there are.
+    /// Capacity and number of columns.
     cols: i64,
     col_limit: Operand,
-    /// Are all columns there, whatever happens?
+    /// Are all columns known to exist?
     all_cols: bool,
-    /// Steps.
     steps: Operand,
-    /// What each sum starts with, the tile that is added, and the result.
+    /// Initial value of each sum, the tile to add, and the result.
     first: Option<Lane>,
     adds: Option<TileType>,
     result: TileType,
 }
 
 impl Code<'_> {
-    /// Makes a product of few rows.
+    /// Compiles a matmul of few rows.
     ///
     /// # Errors
     /// A form that the verifier refuses.
     pub(super) fn split(&mut self, data: &InstData) -> Result<(), String> {
         let body = self.body;
         let ([a, b, acc], Some(v)) = (data.operands.as_slice(), data.result) else {
-            return Err("a product takes two operands and an accumulator".into());
+            return Err("a matmul needs two operands and an accumulator".into());
         };
-        let tile = |v: &Value| body.ty(*v).tile().cloned().ok_or("a product of no tile");
+        let tile = |v: &Value| body.ty(*v).tile().cloned().ok_or("a matmul operand is not a tile");
         let (a_tile, result) = (tile(a)?, tile(&v)?);
         let (left, right) = (self.place(*a, 0)?, self.place(*b, 1)?);
         let first = if body.ty(*acc).tile().is_none() { Some(self.scalar(*acc)?) } else { None };
@@ -101,21 +101,21 @@ impl Code<'_> {
         }
     }
 
-    /// Where an operand lies; `steps`: the axis of its tile along which steps go is the other one.
+    /// The location of an operand; `other` is the axis of its tile that is not along steps.
     fn place(&mut self, v: Value, other: usize) -> Result<Place, String> {
         let Some(InstData { op, operands, .. }) = self.body.def_inst(v) else {
-            return Err("an operand that is not in memory".into());
+            return Err("an operand is not in memory".into());
         };
-        let (buffer, mut indices) = operands.split_first().ok_or("an operand of no buffer")?;
+        let (buffer, mut indices) = operands.split_first().ok_or("an operand without a buffer")?;
         let (along, scaled) = match op {
             Op::Window { rows, cols } => ([*rows, *cols], None),
             Op::LoadScaled { bits } => {
                 let (scales, places) = indices.split_last().ok_or("a panel without scales")?;
                 indices = places;
-                let axis = indices.len().checked_sub(2).ok_or("a panel of less than two axes")?;
+                let axis = indices.len().checked_sub(2).ok_or("a panel has fewer than two axes")?;
                 ([Some(axis), Some(axis + 1)], Some(self.scales(*scales, indices, *bits)?))
             }
-            _ => return Err("an operand that is not in memory".into()),
+            _ => return Err("an operand is not in memory".into()),
         };
         let base = self.address(*buffer, indices)?;
         let (_, strides, elem, read_only) = self.buffer(*buffer)?;
@@ -138,7 +138,8 @@ impl Split<'_, '_> {
         (0..count).map(one).collect()
     }
 
-    /// Loads 16 bytes of memory that nobody writes (`read_only`) or some do; zeros where `there` does not hold.
+    /// Loads 16 bytes; zeros if `there` is false. `read_only`: the memory is not written by the
+    /// kernel.
     fn chunk(
         &mut self,
         name: &str,
@@ -164,7 +165,7 @@ impl Split<'_, '_> {
         list
     }
 
-    /// The elements of so many bytes of floats, as `f32`.
+    /// Widens packed floats to `f32`.
     fn floats(&mut self, words: &[Reg], elem: Elem) -> Vec<Operand> {
         let e = &mut self.code.e;
         let mut out = Vec::new();
@@ -196,7 +197,7 @@ impl Split<'_, '_> {
         self.code.e.push(op, [sum.clone(), a.clone(), b.clone(), sum]);
     }
 
-    /// The sum over lanes whose numbers differ in bits from `least` on.
+    /// Sums over lanes whose indices differ in bits `least` and above.
     fn over_lanes(&mut self, sum: Reg, least: u32) -> Result<Lane, String> {
         let mut x = Lane { value: Operand::Reg(sum), elem: Elem::F32 };
         let mut distance = WARP / 2;
@@ -208,7 +209,7 @@ impl Split<'_, '_> {
         Ok(x)
     }
 
-    /// Writes a sum as an element of the result.
+    /// Stores a sum as an element of the result.
     fn leave(&mut self, row: i64, col: &Operand, sum: Lane) -> Result<(), String> {
         let place = [Operand::Int(row), col.clone()];
         let mut x = sum;
@@ -225,7 +226,7 @@ impl Split<'_, '_> {
         Ok(())
     }
 
-    /// A loop over steps from 0 to `end`, so many at a time, the same in all threads.
+    /// A uniform loop over steps from 0 to `end`, a fixed number at a time.
     fn each(
         &mut self,
         end: &Operand,
@@ -248,7 +249,7 @@ impl Split<'_, '_> {
         Ok(())
     }
 
-    /// The number of this thread in groups of so many, and its group.
+    /// This thread's index in its group of `of` threads, and the group's index.
     fn thread(&mut self, of: i64) -> (Operand, Operand) {
         let (ty, tid) = (PtxType::U32, self.code.tid.clone());
         let e = &mut self.code.e;
@@ -257,12 +258,12 @@ impl Split<'_, '_> {
         (own, e.make("group", P::Shr { ty }, ty, &[tid, bits]))
     }
 
-    /// Steps lie side by side.
+    /// Steps are contiguous.
     fn of_steps(mut self) -> Result<(), String> {
         let warps = i64::from(self.code.threads / WARP);
         let (lane, warp) = self.thread(i64::from(WARP));
         let most = (self.cols + warps - 1) / warps;
-        // A thread has some columns at a time, and of each some chunks.
+        // A thread processes some columns at a time, and some chunks of each.
         let own = [4, 2, 1].into_iter().find(|n| most % n == 0 && n * self.rows <= 16).unwrap_or(1);
         let deep = TOGETHER / own;
         let sizes = [self.left.elem, self.right.elem].map(|e| i64::try_from(e.size()).unwrap_or(1));
@@ -345,7 +346,7 @@ impl Split<'_, '_> {
         Ok(())
     }
 
-    /// Columns lie side by side.
+    /// Columns are contiguous.
     fn of_columns(mut self) -> Result<(), String> {
         let width = self.width;
         let lanes = i64::from(power_of_two((self.cols + width - 1) / width)).min(i64::from(WARP));
@@ -386,7 +387,7 @@ impl Split<'_, '_> {
                 let p = s.code.e.both(inside.clone(), there.clone());
                 let at = s.code.e.advance(&from, &row, &s.right.step.clone());
                 let words = s.chunk("w", s.right.read_only, (&at, 0), p.as_ref());
-                // Elements of the left operand, and scales.
+                // Left elements, and scales.
                 let first = s.code.e.mul("own", S32, &row, &Operand::Int(each));
                 let mut xs = Vec::new();
                 for half in 0..each {
@@ -443,13 +444,13 @@ impl Split<'_, '_> {
         out
     }
 
-    /// Integers times their scales; of bytes with two steps those of one.
+    /// Multiplies integers by their scales; `half` selects one of two steps per byte.
     fn numbers(&mut self, words: &[Reg], scales: &[Reg], half: Option<i64>) -> Result<Vec<Operand>, String> {
         let mut out = Vec::new();
         for (n, scale) in scales.iter().enumerate() {
             let word = Operand::Reg(*words.get(n / 4).ok_or("a number is missing")?);
             let byte = i64::try_from(n % 4).unwrap_or(0);
-            // Its bits become the highest, and then the lowest with their sign.
+            // Shift its bits to the top, then arithmetically down.
             let (up, down) = match half {
                 None => (24 - 8 * byte, 24),
                 Some(half) => (28 - 8 * byte - 4 * half, 28),
@@ -464,13 +465,14 @@ impl Split<'_, '_> {
         Ok(out)
     }
 
-    /// The sums of all threads with the same columns: within a warp, then a row at a time through shared memory.
+    /// Adds the sums of all threads with the same columns: within a warp, then row by row through
+    /// shared memory.
     fn over_warps(&mut self, sums: &[Reg], (lanes, lane): (i64, &Operand)) -> Result<(), String> {
         let warps = self.code.threads / WARP;
         let width = self.width;
         let pitch = u32::try_from(lanes * width * 4).unwrap_or(0);
         let room = self.code.transient_room(pitch * warps);
-        let room = i32::try_from(room).map_err(|_| "shared memory lies too far")?;
+        let room = i32::try_from(room).map_err(|_| "the offset in shared memory is too large")?;
         let shared = self.code.shared.clone();
         let (in_warp, warp) = self.thread(i64::from(WARP));
         let e = &mut self.code.e;
@@ -505,7 +507,7 @@ impl Split<'_, '_> {
                     Some(sum) => self.code.e.binary("sum", BinaryOp::Add, &sum, &x)?,
                 });
             }
-            self.leave(row, &tid, sum.ok_or("a block without warps")?)?;
+            self.leave(row, &tid, sum.ok_or("the block has no warps")?)?;
             self.code.e.label(&skip);
         }
         Ok(())

@@ -1,7 +1,8 @@
-//! A compiled module as a variant of a library: its text, and how the runtime launches each kernel.
+//! A compiled module as a variant of a library: its PTX text, and launch data of each kernel.
 //!
-//! In: the PTX module and the [`KernelInfo`] of each kernel, in the order of the tile IR. Out: the GPU part of a descriptor's variant.
-//! Dimensions become expressions that the runtime evaluates; element types and swizzles become the driver's numbers.
+//! In: the PTX module and the [`KernelInfo`] of each kernel, in the order of the tile IR. Out: the
+//! GPU part of a descriptor's variant. Dimensions become expressions that the runtime evaluates;
+//! element types and swizzles become the driver's enum values.
 
 use super::info::{Grid, KernelInfo, TensorMapInfo};
 use crate::codegen::cpu::GpuKernels;
@@ -10,7 +11,8 @@ use crate::runtime::cuda::{Axis, Blocks, Cuda, Kernel, TensorMap};
 use crate::runtime::expr::Expr;
 use crate::shape::{Dim, Elem};
 
-/// The version of the driver, as it tells it, that first took a version of PTX: that of the CUDA that it came with.
+/// The first driver version (as reported by `cuDriverGetVersion`) that accepts a PTX version: that
+/// of the CUDA release.
 ///
 /// | PTX | CUDA |
 /// |---|---|
@@ -31,14 +33,15 @@ fn driver_for(Version(major, minor): Version) -> u64 {
     1000 * cuda.0 + 10 * cuda.1
 }
 
-/// The kernel of the runtime that copies tensors of callers, and its name.
+/// PTX and name of the runtime's kernel that copies callers' tensors.
 const COPIES: &str = include_str!("../../runtime/support/cuda/copy.ptx");
 pub(super) const COPIES_NAME: &str = "attnc_copy";
 
-/// What a library gets of a compiled module: its kernels, and behind them the one that copies tensors. `name` is the variant's.
+/// The GPU variant of a compiled module: its kernels, followed by the one that copies tensors.
+/// `name` is the variant's.
 ///
 /// # Errors
-/// A dimension that is too large an expression, in words.
+/// A dimension whose expression is too large.
 pub fn variant(name: &str, module: &ptx::Module, infos: &[KernelInfo]) -> Result<GpuKernels, String> {
     let kernels = infos.iter().map(kernel).collect::<Result<_, _>>()?;
     let copies = ptx::text::parse(COPIES).map_err(|e| format!("the kernel that copies tensors: {e:?}"))?;
@@ -61,7 +64,7 @@ pub fn variant(name: &str, module: &ptx::Module, infos: &[KernelInfo]) -> Result
 fn kernel(info: &KernelInfo) -> Result<Kernel, String> {
     let expr = |d: &Dim| {
         let made = Expr::from_dim(d, &info.symbols).filter(|e| e.is_well_formed(info.symbols.len()));
-        made.ok_or_else(|| format!("kernel {}: the dimension {d} is too large an expression", info.name))
+        made.ok_or_else(|| format!("kernel {}: the expression of dimension {d} is too large", info.name))
     };
     let (grid, blocks) = match &info.grid {
         Grid::Axes(_) => (Vec::new(), Blocks::ForEachPoint),

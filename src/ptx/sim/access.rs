@@ -46,7 +46,7 @@ impl Kind {
 }
 
 impl Ctx<'_, '_> {
-    /// Notes an access of a thread to shared memory, checked for bounds; where it is.
+    /// Checks and records an access of a thread to shared memory; returns its offset.
     pub(super) fn shared_access(&mut self, lane: u32, address: u64, n: u32, write: bool) -> Check<usize> {
         self.shared_ordered(lane, address, n, n, write, Reach::Plain)
     }
@@ -64,7 +64,7 @@ impl Ctx<'_, '_> {
         if !self.b.mbarriers.is_empty() {
             let before = self.b.mbarriers.range(..(address as u32).saturating_add(n)).next_back();
             if before.is_some_and(|(m, _)| u64::from(*m) + 8 > address) && !matches!(self.inst.op, Op::BarrierInit {}) {
-                return at_address(Fault::MbarrierMisuse, lane, address, "an mbarrier is here; it is no data");
+                return at_address(Fault::MbarrierMisuse, lane, address, "this is an mbarrier, not data");
             }
         }
         let label = self.w.label(self.b.number, lane);
@@ -89,12 +89,12 @@ impl Ctx<'_, '_> {
                 Fault::Misaligned,
                 lane,
                 address,
-                format!("{n} bytes of global memory at no multiple of {n}"),
+                format!("{n} bytes of global memory, not aligned to {n}"),
             );
         }
         let Some((region, at)) = self.run.global.at(address, n as usize) else {
             let near = self.run.global.nearest(address);
-            return at_address(Fault::OutOfBounds, lane, address, format!("{n} bytes that are in no buffer: {near}"));
+            return at_address(Fault::OutOfBounds, lane, address, format!("{n} bytes outside of all buffers: {near}"));
         };
         if kind.read_only && region.shadow.is_written(at, n as usize) {
             let message = "this launch writes these bytes, and the read-only path does not see it";
@@ -155,7 +155,7 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// The bits at an address, checked, with what they may not be: never written.
+    /// Reads checked bits; uninitialised memory is a fault.
     fn read(&mut self, lane: u32, address: u64, kind: Kind, n: u32) -> Check<u64> {
         let (space, bytes) = (kind.space, n as usize);
         let found = match space {
@@ -170,9 +170,7 @@ impl Ctx<'_, '_> {
         };
         match found {
             Some(v) => Ok(v),
-            None => {
-                at_address(Fault::Uninitialised, lane, address, format!("{n} bytes of memory that nobody has written"))
-            }
+            None => at_address(Fault::Uninitialised, lane, address, format!("{n} bytes of uninitialised memory")),
         }
     }
 
@@ -303,7 +301,7 @@ impl Ctx<'_, '_> {
         (if space == Space::Shared { self.b.number + 1 } else { 0 }, address)
     }
 
-    /// An ordered read: what the writer passed on is learnt, now or at the next fence.
+    /// An ordered read: acquires the writer's knowledge, now or at the next fence.
     fn meet(&mut self, lane: u32, address: u64, kind: Kind) {
         let Some((block, message)) = self.run.messages.get(&self.key(address, kind.space)).cloned() else { return };
         let own = self.b.number;
@@ -321,7 +319,7 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// An ordered write: what the thread knows is passed on, or what it knew at its last fence.
+    /// An ordered write: releases the thread's knowledge, or its knowledge at the last fence.
     fn publish(&mut self, lane: u32, address: u64, kind: Kind, is_update: bool) {
         let key = self.key(address, kind.space);
         let own = self.b.number;
@@ -332,7 +330,7 @@ impl Ctx<'_, '_> {
         } else {
             self.w.fences.get(&lane).and_then(|f| f.release.clone())
         };
-        // An update passes on what the write before it did.
+        // An update continues the release sequence of the write before it.
         if is_update && let Some((block, before)) = self.run.messages.get(&key) {
             match &mut message {
                 Some(message) => message.learn_from(own, *block, before),
@@ -349,7 +347,7 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// The label of what an agent that a lane issues does.
+    /// The label of an access by an agent of a lane.
     pub(super) fn agent_label(&self, agent: u32, epoch: u32) -> Label {
         Label { block: self.b.number, agent, epoch }
     }

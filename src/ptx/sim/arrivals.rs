@@ -1,39 +1,37 @@
-//! What barriers have counted: named ones of a block, mbarriers in shared memory, that of a cluster.
+//! State of barriers: named barriers of a block, mbarriers in shared memory, cluster barriers.
 
 use std::rc::Rc;
 
 use super::clock::{Gather, Know, Label};
 
-/// A named barrier.
 #[derive(Default)]
 pub(super) struct Barrier {
-    /// Threads that it waits for; 0 while nobody is there.
+    /// Threads that it waits for; 0 while no thread has arrived.
     pub(super) expected: u32,
     pub(super) arrived: u32,
-    /// Does it wait for the whole block?
+    /// Is it a barrier of the whole block?
     pub(super) whole: bool,
     pub(super) warps: Vec<u32>,
     pub(super) gather: Gather,
-    /// Those that ask whether something holds in any thread, with the registers for the answer; and the answer so far.
+    /// Waiting `bar.red` warps with their result registers; and the reduction so far.
     pub(super) asks: Vec<(u32, u32)>,
     pub(super) any: bool,
 }
 
-/// An mbarrier.
 pub(super) struct Mbarrier {
-    /// How many were made before it in the block.
+    /// Number of mbarriers initialised before it in the block.
     pub(super) number: u32,
     pub(super) count: u32,
-    /// Arrivals that are missing in this phase.
+    /// Pending arrivals of this phase.
     pub(super) pending: u32,
-    /// Bytes that are expected and have not come.
+    /// Pending transaction bytes.
     pub(super) bytes: i64,
     pub(super) phase: u64,
     pub(super) gather: Gather,
-    /// What was known when the last phase ended.
+    /// Knowledge released by the last completed phase.
     pub(super) done: Rc<Know>,
     pub(super) made_by: Label,
-    /// Has its maker shown it to the asynchronous proxy?
+    /// Has its initialisation been made visible to the asynchronous proxy?
     pub(super) shown: bool,
 }
 
@@ -46,7 +44,7 @@ pub(super) struct ClusterBarrier {
     pub(super) done: Vec<(u32, Rc<Know>)>,
 }
 
-/// Most bytes that an mbarrier counts.
+/// Maximum transaction count of an mbarrier.
 const MOST_BYTES: i64 = (1 << 20) - 1;
 
 impl Mbarrier {
@@ -55,7 +53,7 @@ impl Mbarrier {
         self.phase as u32 + 1
     }
 
-    /// Ends the phase if nothing is missing. Did it?
+    /// Completes the phase if nothing is pending; returns whether it did.
     pub(super) fn settle(&mut self) -> bool {
         if self.pending > 0 || self.bytes != 0 {
             return false;
@@ -80,7 +78,7 @@ impl Mbarrier {
     pub(super) fn expect(&mut self, bytes: u32) -> Result<(), String> {
         self.bytes += i64::from(bytes);
         if self.bytes > MOST_BYTES {
-            return Err(format!("{} bytes are expected; at most {MOST_BYTES} can be", self.bytes));
+            return Err(format!("{} expected bytes; the maximum is {MOST_BYTES}", self.bytes));
         }
         Ok(())
     }

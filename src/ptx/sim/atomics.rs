@@ -1,11 +1,11 @@
-//! What atomic operations leave.
+//! Semantics of atomic operations.
 
 use super::lanes::{sign, zero};
 use super::rounding::{nan, number, odd_unless_wide, rounded, sum};
 use crate::ptx::Type;
 use crate::ptx::words::{Atomic, Round};
 
-/// What an atomic operation leaves.
+/// The new value after an atomic operation.
 pub(super) fn atomic(op: Atomic, ty: Type, old: u64, b: u64) -> u64 {
     let (x, y) = (sign(old, ty.bits()), sign(b, ty.bits()));
     match (op, ty) {

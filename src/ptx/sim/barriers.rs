@@ -1,4 +1,4 @@
-//! Barriers: named ones of a block, mbarriers in shared memory, that of a cluster.
+//! Execution of barriers: named barriers of a block, mbarriers in shared memory, cluster barriers.
 
 use std::rc::Rc;
 
@@ -10,11 +10,11 @@ use super::report::{Check, Fault, at_address, at_lane, problem};
 use super::state::{Block, Ctx, Flow, Run, Wait, Warp};
 use super::transfers::split;
 
-/// What a poll has seen that has asked once.
+/// State of a poll after its first attempt.
 const FIRST: (u64, u64) = (u64::MAX, u64::MAX);
 
 impl Block {
-    /// A copy has moved bytes that an mbarrier counts. Did its phase end?
+    /// Counts completed bytes of a copy at an mbarrier; returns whether its phase completed.
     pub(super) fn complete_bytes(&mut self, at: u32, bytes: u32, epoch: u32) -> Check<bool> {
         let Some(agent) = self.mbarriers.get(&at).map(|m| self.mbarrier_agent(m.number)) else {
             return problem(
@@ -35,7 +35,7 @@ impl Block {
 }
 
 impl Run<'_> {
-    /// All threads of a warp have ended: barriers of the whole block wait for them no more.
+    /// All threads of a warp have ended: barriers of the whole block no longer wait for them.
     pub(super) fn left(&mut self, b: &mut Block, w: &mut Warp) {
         let live = b.warps.iter().filter(|o| o.live != 0 && o.number != w.number).count() as u32 * 32;
         for n in 0..16 {
@@ -54,7 +54,7 @@ impl Run<'_> {
         self.settle_cluster(first, b, w);
     }
 
-    /// Ends the phase of a cluster's barrier if all warps that live have arrived.
+    /// Completes the phase of a cluster's barrier if all live warps have arrived.
     fn settle_cluster(&mut self, first: u32, b: &mut Block, w: &mut Warp) {
         let Some(mut bar) = self.clusters.remove(&first) else { return };
         let size: u32 = self.cluster.iter().product();
@@ -80,7 +80,7 @@ impl Run<'_> {
     }
 }
 
-/// A named barrier is full: everybody there goes on, and knows what all knew.
+/// A named barrier is complete: its threads continue, with the joined knowledge of all.
 fn complete(b: &mut Block, w: &mut Warp, id: u8) {
     let Some(bar) = b.barriers.get_mut(usize::from(id)) else { return };
     let know = Rc::new(bar.gather.take());
@@ -108,19 +108,18 @@ fn complete(b: &mut Block, w: &mut Warp, id: u8) {
 }
 
 impl Ctx<'_, '_> {
-    /// `bar.sync`, `bar.arrive`, and `bar.red` of what holds in this warp.
+    /// `bar.sync`, `bar.arrive` and `bar.red`; `holds` is this warp's predicate.
     pub(super) fn bar(&mut self, id: u8, count: Option<u32>, waits: bool, holds: Option<bool>) -> Check<Flow> {
         let live = self.b.warps.iter().filter(|o| o.live != 0 && o.number != self.w.number).count() as u32 * 32 + 32;
         let Some(bar) = self.b.barriers.get_mut(usize::from(id)) else {
-            return problem(Fault::BadOperand, "there are 16 barriers");
+            return problem(Fault::BadOperand, "barrier number out of range: 0 to 15");
         };
         let expected = count.unwrap_or(live);
         if bar.expected == 0 {
             bar.whole = count.is_none();
             bar.expected = expected;
         } else if bar.expected != expected || bar.whole != count.is_none() {
-            let message =
-                format!("barrier {id} is told to wait for {expected} threads here and for {} elsewhere", bar.expected);
+            let message = format!("barrier {id} expects {expected} threads here and {} elsewhere", bar.expected);
             return problem(Fault::BarrierMisuse, message);
         }
         if bar.warps.contains(&self.w.number) {
@@ -130,7 +129,7 @@ impl Ctx<'_, '_> {
             );
         }
         if bar.asks.len() != holds.map_or(0, |_| bar.warps.len()) {
-            let message = format!("some threads at barrier {id} ask what holds in any of them, others do not");
+            let message = format!("some threads at barrier {id} execute `bar.red`, others do not");
             return problem(Fault::BarrierMisuse, message);
         }
         if let (Some(holds), Some(Arg::Reg(r))) = (holds, self.inst.args.first()) {
@@ -154,7 +153,7 @@ impl Ctx<'_, '_> {
             return Ok(if waits { Flow::NextAfter(Wait::Barrier(id)) } else { Flow::Next });
         }
         if waits {
-            // This warp is there too; `complete` lets it go.
+            // This warp waits too; `complete` releases it.
             for g in self.w.groups.iter_mut().filter(|g| g.pc == self.pc && g.mask & self.mask != 0) {
                 g.wait = Wait::Barrier(id);
             }
@@ -164,7 +163,7 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    /// `bar.warp.sync`: the lanes know what all of them did.
+    /// `bar.warp.sync`: joins the knowledge of the lanes.
     pub(super) fn bar_warp(&mut self) -> Check<Flow> {
         let mut gather = Gather::default();
         self.arrive(&mut gather);
@@ -181,7 +180,7 @@ impl Ctx<'_, '_> {
     fn mbarrier(&self, lane: u32, at: u64) -> Check<u32> {
         let at32 = at as u32;
         if !at.is_multiple_of(8) {
-            return at_address(Fault::Misaligned, lane, at, "an mbarrier is at a multiple of 8");
+            return at_address(Fault::Misaligned, lane, at, "an mbarrier must be aligned to 8");
         }
         let Some(m) = self.b.mbarriers.get(&at32) else {
             return at_address(Fault::MbarrierMisuse, lane, at, "no mbarrier was initialised here");
@@ -195,11 +194,13 @@ impl Ctx<'_, '_> {
         Ok(at32)
     }
 
-    /// An mbarrier for a copy that lane issues: its address, and whether the copy's side may see it.
+    /// The mbarrier of a copy that a lane issues; checks that it is visible to the asynchronous
+    /// proxy.
     pub(super) fn mbarrier_of_copy(&self, lane: u32, at: u64) -> Check<u32> {
         let at32 = self.mbarrier(lane, at)?;
         if self.b.mbarriers.get(&at32).is_some_and(|m| !m.shown) {
-            let message = "the mbarrier was initialised without `fence.mbarrier_init` or `fence.proxy.async` behind it";
+            let message =
+                "the mbarrier was initialised without a `fence.mbarrier_init` or `fence.proxy.async` after it";
             return at_address(Fault::MissingProxyFence, lane, at, message);
         }
         Ok(at32)
@@ -251,7 +252,7 @@ impl Ctx<'_, '_> {
         for lane in lanes(self.mask) {
             let at32 = self.mbarrier(lane, at[lane as usize])?;
             if self.b.pending.iter().any(|p| p.mbarrier() == Some((self.b.number, at32))) {
-                let message = "copies are under way that complete at this mbarrier";
+                let message = "pending copies complete at this mbarrier";
                 return at_address(Fault::MbarrierMisuse, lane, at[lane as usize], message);
             }
             self.b.mbarriers.remove(&at32);
@@ -260,7 +261,7 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    /// Barriers that the executing threads made are shown to the asynchronous proxy.
+    /// Makes mbarriers initialised by the executing threads visible to the asynchronous proxy.
     pub(super) fn show_mbarriers(&mut self) {
         for m in self.b.mbarriers.values_mut() {
             let thread = m.made_by.agent;
@@ -270,7 +271,8 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// `mbarrier.arrive` and `expect_tx`: which of the operands is the address, how many bytes are expected, does it arrive?
+    /// `mbarrier.arrive` and `expect_tx`: index of the address operand, expected bytes, does it
+    /// arrive?
     pub(super) fn mbarrier_arrive(
         &mut self,
         address: usize,
@@ -355,10 +357,11 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    /// `mbarrier.try_wait` and `test_wait`: is the phase of a parity over?
+    /// `mbarrier.try_wait` and `test_wait`: is the phase of a parity complete?
     pub(super) fn mbarrier_wait(&mut self) -> Check<Flow> {
         let (at, parity) = (self.addresses(1)?, self.value(2)?);
-        // The first answer is no, as it may always be: who does not ask again has not waited.
+        // The first result is false, which is always legal: code that does not retry has not
+        // waited.
         if !self.w.polls.contains_key(&self.pc) {
             for lane in lanes(self.mask) {
                 self.mbarrier(lane, at[lane as usize])?;
@@ -374,7 +377,7 @@ impl Ctx<'_, '_> {
             let at32 = self.mbarrier(lane, at[i])?;
             let Some(m) = self.b.mbarriers.get(&at32) else { continue };
             if parity[i] > 1 {
-                return at_lane(Fault::BadOperand, lane, format!("parity {}; it is 0 or 1", parity[i]));
+                return at_lane(Fault::BadOperand, lane, format!("parity {}; it must be 0 or 1", parity[i]));
             }
             if m.phase & 1 != parity[i] {
                 over |= 1 << lane;
@@ -395,7 +398,8 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    /// Does the warp read here what it read the last time, though it has had no effect since? Then it waits for others.
+    /// Did the warp read the same value as last time, with no effects in between? Then it is
+    /// polling.
     pub(super) fn polls_in_vain(&mut self, value: u64) -> bool {
         let now = (value, self.w.effects);
         self.w.polls.insert(self.pc, now) == Some(now)
@@ -408,7 +412,7 @@ impl Ctx<'_, '_> {
         self.arrive(&mut gather);
         let size: u32 = self.run.cluster.iter().product();
         if size == 1 {
-            // A cluster of one block has a barrier as well.
+            // A cluster of one block also has a barrier.
             self.run.clusters.entry(first).or_default();
         }
         let Some(bar) = self.run.clusters.get_mut(&first) else { return Ok(Flow::Next) };

@@ -1,23 +1,25 @@
-//! What happened before what: vector clocks, by which accesses that nothing orders are found.
+//! Happens-before: vector clocks, which detect unordered accesses.
 //!
-//! Everything that accesses memory is an *agent* of its block: each thread, and beside them each thread's asynchronous copies, each
-//! mbarrier (for the copies that complete at it) and each warp's products. An agent's accesses carry its *epoch*, a number that
-//! grows whenever something of it becomes known to others. A thread [knows](Know) for every agent up to which epoch its accesses
-//! happened before; barriers, mbarriers, waits and ordered accesses pass that on. An access is ordered after another if its thread
+//! Everything that accesses memory is an *agent* of its block: each thread, each thread's
+//! asynchronous copies, each mbarrier (for the copies that complete at it) and each warp's `wgmma`.
+//! An agent's accesses carry its *epoch*, which is incremented at each release. For every agent, a
+//! thread [knows](Know) the epoch up to which its accesses happened before; barriers, mbarriers,
+//! waits and ordered accesses propagate this. An access is ordered after another if its thread
 //! knows the other's epoch.
 //!
-//! `fenced` is the same for what the asynchronous proxy may see: a proxy fence copies what a thread knows, and its own accesses, there.
+//! `fenced` is the same for the asynchronous proxy: a proxy fence copies the thread's knowledge and
+//! its own epoch there.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// For each agent of a block the last epoch that is known, 0 for none.
+/// For each agent of a block the last known epoch; 0 for none.
 pub(super) type Clock = Vec<u32>;
 
-/// An access, as others see it.
+/// Identity of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Label {
-    /// The block, by its number in the grid.
+    /// Index of the block in the grid.
     pub(super) block: u32,
     /// The agent of that block.
     pub(super) agent: u32,
@@ -25,14 +27,14 @@ pub(super) struct Label {
     pub(super) epoch: u32,
 }
 
-/// What a thread knows.
+/// The knowledge of a thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Know {
-    /// Of its own block.
+    /// About its own block.
     pub(super) here: Rc<Clock>,
-    /// Of its own block, behind a proxy fence.
+    /// About its own block, as visible to the asynchronous proxy.
     pub(super) fenced: Rc<Clock>,
-    /// Of other blocks, by their numbers.
+    /// About other blocks, by index.
     pub(super) others: Option<Rc<BTreeMap<u32, Rc<Clock>>>>,
 }
 
@@ -72,12 +74,12 @@ fn join(clock: &mut Rc<Clock>, other: &Rc<Clock>) {
 }
 
 impl Know {
-    /// Is an access of the own block known?
+    /// Is an access of its own block known?
     pub(super) fn has(&self, agent: u32, epoch: u32) -> bool {
         get(&self.here, agent) >= epoch
     }
 
-    /// Is an access known? `block` is the own one.
+    /// Is an access known? `block` is its own block.
     pub(super) fn has_label(&self, block: u32, label: Label) -> bool {
         if label.block == block {
             return self.has(label.agent, label.epoch);
@@ -86,12 +88,12 @@ impl Know {
         other.is_some_and(|clock| get(clock, label.agent) >= label.epoch)
     }
 
-    /// May the asynchronous proxy see an access of the own block?
+    /// Is an access of its own block visible to the asynchronous proxy?
     pub(super) fn has_fenced(&self, agent: u32, epoch: u32) -> bool {
         get(&self.fenced, agent) >= epoch
     }
 
-    /// Learns what another thread of the same block knew.
+    /// Joins the knowledge of another thread of the same block.
     pub(super) fn learn(&mut self, other: &Know) {
         join(&mut self.here, &other.here);
         join(&mut self.fenced, &other.fenced);
@@ -113,7 +115,7 @@ impl Know {
         }
     }
 
-    /// Learns what a thread of a block, perhaps another, knew.
+    /// Joins the knowledge of a thread of any block.
     pub(super) fn learn_from(&mut self, own: u32, block: u32, other: &Know) {
         if own == block {
             return self.learn(other);
@@ -121,20 +123,21 @@ impl Know {
         self.learn_others(other);
         let others = Rc::make_mut(self.others.get_or_insert_with(Rc::default));
         join(others.entry(block).or_default(), &other.here);
-        // What comes back of the own block.
+        // Knowledge about the own block that comes back.
         if let Some(back) = others.remove(&own) {
             join(&mut self.here, &back);
         }
     }
 
-    /// Adds an access of the own block.
+    /// Adds an access of its own block.
     pub(super) fn add(&mut self, agent: u32, epoch: u32) {
         if !self.has(agent, epoch) {
             raise(Rc::make_mut(&mut self.here), agent, epoch);
         }
     }
 
-    /// A proxy fence of an agent in its epoch: all that is known, and its own accesses, may be seen by the other proxy.
+    /// A proxy fence of an agent in its epoch: everything known, and its own accesses, become
+    /// visible to the asynchronous proxy.
     pub(super) fn fence(&mut self, agent: u32, epoch: u32) {
         let mut here = Rc::clone(&self.here);
         join(&mut here, &self.fenced);
@@ -143,11 +146,11 @@ impl Know {
     }
 }
 
-/// What several threads knew when they arrived, gathered.
+/// The joined knowledge of arrived threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gather {
     know: Know,
-    /// What was added last: threads of a warp mostly know the same.
+    /// A cache of the last addition: threads of a warp usually share their knowledge.
     last: Option<Rc<Know>>,
 }
 
@@ -172,21 +175,21 @@ impl Gather {
         self.know.add(agent, epoch);
     }
 
-    /// What all knew, and starts anew.
+    /// Takes the joined knowledge, and resets.
     pub(super) fn take(&mut self) -> Know {
         self.last = None;
         std::mem::take(&mut self.know)
     }
 }
 
-/// Learns a message for several lanes that mostly know the same.
+/// Joins a message into several lanes, which usually share their knowledge.
 #[derive(Default)]
 pub(super) struct Learner {
     last: Option<(Rc<Know>, Rc<Know>)>,
 }
 
 impl Learner {
-    /// What a thread knows that learns a message, `own` being its block.
+    /// Joins a message into a thread's knowledge; `own` is its block.
     pub(super) fn learn(&mut self, know: &mut Rc<Know>, own: u32, block: u32, message: &Know) {
         if let Some((before, after)) = &self.last
             && Rc::ptr_eq(before, know)

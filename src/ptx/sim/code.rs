@@ -1,63 +1,57 @@
-//! Kernels decoded once: registers as numbers, names as addresses, labels as places.
+//! Decoded kernels: register numbers, resolved addresses and branch targets.
 //!
-//! In: a verified module. Out: for each kernel a dense list of instructions, whose operands are what the table of opcodes says.
+//! In: a verified module. Out: for each kernel a dense list of instructions, with operands in the
+//! order of the table.
 
 use std::collections::HashMap;
 
 use crate::ptx::text::{print_inst, printed};
 use crate::ptx::{Base, Line, Module, Op, Operand, Reg, RegType, Special, Threads};
 
-/// Where a block's shared memory begins: Hopper keeps the first KiB for itself, so that 0 is no address.
+/// Start of a block's shared memory: Hopper reserves the first KiB, so that 0 is not a valid
+/// address.
 pub(super) const SHARED_BASE: u32 = 1024;
 /// Generic addresses of parameters.
 pub(super) const PARAM_BASE: u64 = 0x0f00_0000_0000;
 
-/// An operand.
 #[derive(Clone, Debug)]
 pub(super) enum Arg {
-    /// A register.
     Reg(u32),
-    /// The bits of a number or address.
+    /// The bits of an immediate or address.
     Imm(u64),
-    /// A special register.
     Special(Special),
-    /// Several registers.
     Regs(Box<[u32]>),
-    /// A place in memory: a register, if there is one, and a distance.
+    /// A memory operand: optional register, offset.
     At(Option<u32>, i64),
-    /// A branch's target.
     Label(u32),
-    /// Two results.
     Pair(Option<u32>, Option<u32>),
-    /// A tensor's map and coordinates.
+    /// A tensor map and coordinates.
     Tensor(u32, Box<[u32]>),
-    /// A result that nobody needs.
+    /// An unused result.
     Sink,
 }
 
-/// Which lanes must execute an instruction together.
+/// Convergence requirement of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Together {
-    /// Each goes by itself.
+    /// None.
     No,
     /// All lanes of the warp (`.aligned`).
     Warp,
-    /// The lanes of the mask that this operand is.
+    /// The lanes of the mask in this operand.
     Mask(u32),
 }
 
-/// An instruction.
 #[derive(Clone, Debug)]
 pub(super) struct Inst {
     pub(super) op: Op,
     pub(super) guard: Option<(u32, bool)>,
     pub(super) args: Box<[Arg]>,
     pub(super) together: Together,
-    /// Registers that it reads, and those that it writes, where the kernel has products of warpgroups.
+    /// Registers with "is it written?"; only recorded in kernels with `wgmma`.
     pub(super) touched: Box<[(u32, bool)]>,
 }
 
-/// A parameter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameter {
     pub(super) at: u32,
@@ -66,32 +60,31 @@ pub(super) struct Parameter {
     pub(super) is_pointer: bool,
 }
 
-/// A kernel.
 #[derive(Debug)]
 pub(super) struct Code {
     pub(super) name: String,
     pub(super) insts: Vec<Inst>,
-    /// For each instruction its line in the printed text, and its own text.
+    /// For each instruction its line number in the printed text, and its text.
     pub(super) lines: Vec<(usize, String)>,
-    /// For each register its bits; 1 for predicates.
+    /// Width of each register in bits; 1 for predicates.
     pub(super) widths: Vec<u32>,
     pub(super) names: Vec<String>,
     pub(super) params: Vec<Parameter>,
     pub(super) threads: Threads,
     pub(super) cluster: Option<[u32; 3]>,
-    /// Bytes of shared memory that are declared, with the beginning of what a launch adds.
+    /// Bytes of declared shared memory, including padding before the dynamic part.
     pub(super) static_shared: u32,
     pub(super) has_wgmma: bool,
 }
 
 impl Code {
-    /// Bytes of all parameters.
+    /// Total size of the parameters in bytes.
     pub(super) fn param_bytes(&self) -> usize {
         self.params.last().map_or(0, |p| (p.at + p.bytes) as usize)
     }
 }
 
-/// Decodes a module that is verified.
+/// Decodes a verified module.
 pub(super) fn decode(module: &Module) -> Vec<Code> {
     let text = printed(module);
     module
@@ -188,7 +181,7 @@ fn numbers(regs: &[Reg]) -> Box<[u32]> {
     regs.iter().map(|r| r.0).collect()
 }
 
-/// Which lanes an opcode asks to be together: it says `.aligned`, or has a mask of lanes.
+/// Convergence requirement of an opcode: `.aligned`, or a mask of lanes.
 fn together(op: Op) -> Together {
     if matches!(op, Op::BarSync {} | Op::BarArrive {} | Op::BarAny {}) || op.text().contains(".aligned") {
         return Together::Warp;
@@ -208,12 +201,12 @@ fn together(op: Op) -> Together {
     }
 }
 
-/// Checks what a launch gives against what a kernel takes.
+/// Checks a launch against the kernel's declaration.
 pub(super) fn fits(code: &Code, block: [u32; 3], shared: u32, params: &[&[u8]]) -> Result<(), String> {
     let threads = block.iter().fold(1u64, |n, e| n * u64::from(*e));
     let fault = |message: String| Err(message);
     if !(1..=1024).contains(&threads) || block[2] > 64 {
-        return fault(format!("a block of {} x {} x {} threads; it has 1 to 1024", block[0], block[1], block[2]));
+        return fault(format!("a block of {} x {} x {} threads; 1 to 1024 are allowed", block[0], block[1], block[2]));
     }
     match code.threads {
         Threads::Exactly(wanted) if wanted != block => {
@@ -245,5 +238,5 @@ pub(super) fn fits(code: &Code, block: [u32; 3], shared: u32, params: &[&[u8]]) 
     Ok(())
 }
 
-/// Shared memory of a block.
+/// Maximum shared memory of a block in bytes.
 const MOST_SHARED: u64 = 227 << 10;

@@ -1,4 +1,4 @@
-//! What conversions compute, lane by lane.
+//! Semantics of conversions, lane by lane.
 
 use super::lanes::{V, one, sign, two, zero};
 use super::rounding::{directed, flushed, integral, nan, number, odd, rounded, sum};
@@ -32,7 +32,7 @@ pub(super) fn eval(op: Op, x: &[V; 4], d: &mut V) -> bool {
                 let (least, most) = range(to);
                 return n.clamp(least, most) as u64;
             }
-            // Cut off, then extended to the register.
+            // Truncate, then extend to the register.
             if to.is_signed() { sign(n as u64, to.bits()) as u64 } else { zero(n as u64, to.bits()) }
         }),
         Op::CvtToFloat { round, to, from } => one(x, d, |a| {
@@ -73,7 +73,7 @@ pub(super) fn eval(op: Op, x: &[V; 4], d: &mut V) -> bool {
         }
         Op::CvtTf32 {} => one(x, d, |a| {
             let bits = a as u32;
-            // Ties go away from zero; infinities and NaN stay.
+            // Ties away from zero; infinities and NaN are unchanged.
             u64::from(if bits & 0x7f80_0000 == 0x7f80_0000 { bits } else { (bits + 0x1000) & !0x1fff })
         }),
         _ => return false,

@@ -1,7 +1,8 @@
-//! Copies behind the threads' back: `cp.async`, copies of boxes by tensor maps, bulk copies.
+//! Asynchronous copies: `cp.async`, tensor copies, bulk copies.
 //!
-//! When a copy is issued, what it reads and writes is noted at once, as accesses of an agent of its own, so whoever touches these
-//! bytes without having waited is found. When the bytes move is another matter: at once, or as late as is legal.
+//! When a copy is issued, its reads and writes are recorded at once, as accesses of a separate
+//! agent, so accesses to these bytes without a wait are detected. The bytes themselves move at
+//! once, or as late as is legal.
 
 use std::rc::Rc;
 
@@ -19,7 +20,7 @@ use crate::ptx::Op;
 use crate::ptx::words::{Atomic, Hint, Multicast, Read, Type};
 
 impl Part {
-    /// The bytes of global memory, moved to shared memory.
+    /// Moves the bytes from global to shared memory.
     fn load(&self, run: &mut Run<'_>, b: &mut Block) {
         let n = self.bytes as usize;
         match self.global {
@@ -33,7 +34,7 @@ impl Part {
                 let (Some(bytes), Some(known)) = (region.bytes.get(at..at + n), region.known.get(at..at + n)) else {
                     return;
                 };
-                // Bytes without values stay so.
+                // Uninitialised bytes remain uninitialised.
                 if let Some(to) = b.shared.bytes.get_mut(self.shared..self.shared + n) {
                     to.copy_from_slice(bytes);
                 }
@@ -46,7 +47,6 @@ impl Part {
 }
 
 impl Small {
-    /// Reads shared memory.
     fn take(&mut self, b: &Block) {
         if self.taken.is_none() {
             let read = |p: &Part| b.shared.load(p.shared, p.bytes as usize).unwrap_or(0);
@@ -54,7 +54,6 @@ impl Small {
         }
     }
 
-    /// Writes global memory.
     fn put(&mut self, run: &mut Run<'_>, b: &Block) {
         self.take(b);
         for (part, value) in self.parts.iter().zip(self.taken.iter().flatten()) {
@@ -70,7 +69,7 @@ impl Small {
 }
 
 impl Run<'_> {
-    /// Lets one copy that is under way complete, any of them. False where there is none.
+    /// Completes any one pending copy. False if no copy is pending.
     pub(super) fn complete_one(&mut self) -> Result<bool, Box<Report>> {
         let with: Vec<usize> = (0..self.blocks.len())
             .filter(|n| self.blocks.get(*n).and_then(Option::as_ref).is_some_and(|b| !b.pending.is_empty()))
@@ -90,7 +89,7 @@ impl Run<'_> {
         result.map(|()| true)
     }
 
-    /// The copies whose bytes arrive until a cycle complete. Did any?
+    /// Completes the copies that arrive by a cycle; returns whether there were any.
     pub(super) fn complete_until(&mut self, now: u64) -> Result<bool, Box<Report>> {
         let mut any = false;
         for n in 0..self.blocks.len() {
@@ -109,7 +108,7 @@ impl Run<'_> {
         Ok(any)
     }
 
-    /// The bytes of a copy arrive.
+    /// Completes a copy.
     fn land(&mut self, b: &mut Block, p: &Pending) -> Check<()> {
         for part in &p.parts {
             part.load(self, b);
@@ -121,7 +120,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What a block leaves undone when it ends, with the warp that does.
+    /// A problem with unfinished work when a block ends, with the warp.
     pub(super) fn unfinished(&self, b: &Block) -> Option<(u32, Problem)> {
         let fault = |message: &str| Problem {
             fault: Fault::MissingWait,
@@ -130,7 +129,7 @@ impl Run<'_> {
             message: message.to_string(),
         };
         if let Some(p) = b.pending.first() {
-            return Some((p.warp, fault("the block ends while a copy into its shared memory is under way")));
+            return Some((p.warp, fault("the block ends while a copy into its shared memory is pending")));
         }
         if let Some(n) = b.sequences.iter().position(|s| !s.is_even()) {
             let message = "warps of this warpgroup have executed more wgmma than others".to_string();
@@ -139,18 +138,18 @@ impl Run<'_> {
         for w in &b.warps {
             let under_way = |g: &Groups| !g.open.is_empty() || g.closed.iter().any(|group| !group.is_empty());
             if w.copies.loads.values().any(under_way) {
-                return Some((w.number, fault("the thread ends while its `cp.async` copies are under way")));
+                return Some((w.number, fault("the thread ends while its `cp.async` copies are pending")));
             }
             let unread = |g: &Groups| !g.open.is_empty() || g.closed.iter().flatten().any(|s| s.taken.is_none());
             if w.copies.stores.values().any(unread) {
-                let message = "the block ends while copies from its shared memory are under way; wait with `cp.async.bulk.wait_group.read`";
+                let message = "the block ends while copies from its shared memory are pending; wait with `cp.async.bulk.wait_group.read`";
                 return Some((w.number, fault(message)));
             }
         }
         None
     }
 
-    /// Stores that were read and not waited for are complete when the launch is.
+    /// Completes stores whose sources were read but that were not waited for.
     pub(super) fn finish_stores(&mut self, b: &mut Block) {
         let mut warps = std::mem::take(&mut b.warps);
         for w in &mut warps {
@@ -164,13 +163,13 @@ impl Run<'_> {
     }
 }
 
-/// Notes what a copy reads or writes in shared memory of a block.
+/// Records a copy's access to shared memory of a block.
 fn note_shared(b: &mut Block, part: &Part, write: bool, lane: u32, access: &Access<'_>) -> Check<()> {
     let noted = b.shared.shadow.note(part.shared, part.bytes as usize, write, access);
     noted.map_err(|c| conflict(b, c, write, true, lane, shared_address(c.at)))
 }
 
-/// How a copy touches global memory.
+/// How a copy accesses global memory.
 struct GlobalAccess {
     write: bool,
     label: Label,
@@ -199,7 +198,7 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// Notes what a copy does to global memory, part by part.
+    /// Records a copy's accesses to global memory, part by part.
     fn note_global(&mut self, lane: u32, part: &Part, how: &GlobalAccess) -> Check<()> {
         let Some(address) = part.global else { return Ok(()) };
         let n = part.bytes;
@@ -209,7 +208,7 @@ impl Ctx<'_, '_> {
                 Fault::OutOfBounds,
                 lane,
                 address,
-                format!("the copy touches {n} bytes that are in no buffer: {near}"),
+                format!("the copy accesses {n} bytes outside of all buffers: {near}"),
             );
         };
         let know = &self.w.know[lane as usize];
@@ -238,7 +237,7 @@ impl Ctx<'_, '_> {
                     Fault::Misaligned,
                     lane,
                     from[i],
-                    format!("{size} bytes of global memory at no multiple of {size}"),
+                    format!("{size} bytes of global memory, not aligned to {size}"),
                 );
             }
             let mut parts = Vec::new();
@@ -340,11 +339,11 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    /// The map that a copy names, and its coordinates.
+    /// The tensor map of a copy, and its coordinates.
     fn map(&mut self, n: usize, lane: u32) -> Check<(TensorMap, Vec<i32>)> {
         let inst = self.inst;
         let Some(Arg::Tensor(map, at)) = inst.args.get(n) else {
-            return problem(Fault::BadOperand, "a tensor's map is expected");
+            return problem(Fault::BadOperand, "expected a tensor map");
         };
         let address = self.register(*map, self.mask)?[lane as usize];
         let mut place = Vec::new();
@@ -352,7 +351,7 @@ impl Ctx<'_, '_> {
             place.push(self.register(*r, self.mask)?[lane as usize] as u32 as i32);
         }
         if !address.is_multiple_of(64) {
-            return at_address(Fault::Misaligned, lane, address, "a tensor's map is at a multiple of 64");
+            return at_address(Fault::Misaligned, lane, address, "a tensor map must be aligned to 64");
         }
         let param = address.checked_sub(PARAM_BASE).and_then(|at| usize::try_from(at).ok());
         let bytes = param.and_then(|at| self.run.params.get(at..at + BYTES).map(<[u8]>::to_vec));
@@ -361,8 +360,7 @@ impl Ctx<'_, '_> {
             None => match self.run.global.at(address, BYTES) {
                 Some((region, at)) => region.bytes.get(at..at + BYTES).map(<[u8]>::to_vec).unwrap_or_default(),
                 None => {
-                    let message =
-                        "no tensor's map is here: neither a parameter's generic address (`cvta.param`) nor a buffer";
+                    let message = "no tensor map at this address: neither a parameter's generic address (`cvta.param`) nor a buffer";
                     return at_address(Fault::OutOfBounds, lane, address, message);
                 }
             },
@@ -378,7 +376,7 @@ impl Ctx<'_, '_> {
         Ok((map, place))
     }
 
-    /// The parts of a box: elements that lie together in both memories are one, 8 bytes at most.
+    /// Splits a box into parts of at most 8 bytes that are contiguous in both memories.
     fn parts(map: &TensorMap, place: &[i32], shared: u32) -> Vec<Part> {
         let size = map.elem.bytes();
         let fill = if map.fill_nan { nan(map.elem) } else { 0 };
@@ -437,14 +435,14 @@ impl Ctx<'_, '_> {
             return at_lane(Fault::BadOperand, lane, format!("{bytes} bytes; a bulk copy moves a multiple of 16"));
         }
         if !global.is_multiple_of(16) {
-            return at_address(Fault::Misaligned, lane, global, "a bulk copy is at a multiple of 16");
+            return at_address(Fault::Misaligned, lane, global, "a bulk copy must be aligned to 16");
         }
         let at = self.shared_at(lane, u64::from(shared), bytes as u32, 16)?;
         let part = |n: u64| Part { shared: at + 8 * n as usize, global: Some(global + 8 * n), bytes: 8, fill: 0 };
         Ok((0..bytes / 8).map(part).collect())
     }
 
-    /// An address in the own block's shared memory.
+    /// Checks that an address is in the block's own shared memory.
     fn own_shared(&self, lane: u32, address: u64) -> Check<u32> {
         match split(address) {
             (None, local) => Ok(local),
@@ -458,7 +456,7 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// A copy to shared memory begins, in this block or in those of the cluster that a mask names.
+    /// Issues a copy to shared memory, of this block or of the cluster's blocks in a mask.
     fn issue(&mut self, lane: u32, parts: &[Part], mbarrier: u32, bytes: u32, targets: Option<u16>) -> Check<()> {
         let own = self.b.rank;
         let size: u32 = self.run.cluster.iter().product();
@@ -493,7 +491,7 @@ impl Ctx<'_, '_> {
                 }
                 continue;
             }
-            // The mate is taken out, so that the launch can be written to beside it.
+            // Takes the block out of the launch, so that both can be borrowed mutably.
             let first = self.b.number - own;
             let place = self.run.blocks.iter().position(|b| b.as_ref().is_some_and(|b| b.number == first + rank));
             let Some(place) = place else {
@@ -532,7 +530,7 @@ impl Ctx<'_, '_> {
                 };
                 parts = parts.into_iter().flat_map(split).collect();
             }
-            // What lies outside is not written.
+            // Elements outside are not written.
             parts.retain(|p| p.global.is_some());
             self.issue_store(lane, parts, adds.then_some(map.elem))?;
         }
@@ -561,13 +559,13 @@ impl Ctx<'_, '_> {
                     Fault::Uninitialised,
                     lane,
                     shared_address(part.shared),
-                    "the copy reads shared memory that nobody has written",
+                    "the copy reads uninitialised shared memory",
                 );
             }
             let know = &self.w.know[lane as usize];
             let access = Access { label: reads, know, reach: Reach::Plain, is_async: true, thread, own: self.b.number };
             note_shared(self.b, part, false, lane, &access)?;
-            // Additions are atomic, so those of several blocks are in each other's way no more than other atomic updates.
+            // Additions are atomic, so they do not race with other atomic updates.
             let reach = if adds.is_some() { Reach::Grid } else { Reach::Plain };
             self.note_global(lane, part, &GlobalAccess { write: true, label: writes, is_async: true, reach })?;
         }
@@ -586,7 +584,7 @@ impl Ctx<'_, '_> {
     }
 }
 
-/// A copy that a thread of another block of the cluster sends here.
+/// Issues a copy for a thread of another block of the cluster.
 fn issue_to(
     run: &mut Run<'_>,
     mate: &mut Block,

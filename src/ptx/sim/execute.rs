@@ -1,4 +1,4 @@
-//! One instruction of a group of lanes: its guard, its operands, what it does.
+//! Executes one instruction of a group of lanes: guard, operands, effect.
 
 use std::rc::Rc;
 
@@ -13,7 +13,8 @@ use crate::ptx::Op;
 use crate::ptx::words::{Redux, Shuffle, Type, Vote};
 
 impl Ctx<'_, '_> {
-    /// Executes the instruction for the lanes of a group; `mask` then has those whose guard let them.
+    /// Executes the instruction for the lanes of a group; `mask` is then the set of lanes whose
+    /// guard is true.
     pub(super) fn execute(&mut self, group: u32) -> Check<Flow> {
         if let Some((reg, negated)) = self.inst.guard {
             let holds = self.predicate_of(reg)?;
@@ -31,7 +32,7 @@ impl Ctx<'_, '_> {
         self.dispatch()
     }
 
-    /// Are all lanes here that must execute it together? If not, what the group waits for.
+    /// Checks convergence; returns what the group must wait for, if lanes are missing.
     fn together(&mut self, group: u32) -> Check<Option<Wait>> {
         let need = match self.inst.together {
             Together::No => return Ok(None),
@@ -51,7 +52,7 @@ impl Ctx<'_, '_> {
                 let masks = self.value(n as usize)?;
                 let need = masks[self.mask.trailing_zeros() as usize & 31] as u32;
                 if let Some(lane) = lanes(self.mask).find(|lane| masks[*lane as usize] as u32 != need) {
-                    return at_lane(Fault::Divergence, lane, "lanes that execute this together give different masks");
+                    return at_lane(Fault::Divergence, lane, "lanes that execute this together have different masks");
                 }
                 if let Some(lane) = lanes(self.mask & !need).next() {
                     return at_lane(
@@ -78,7 +79,7 @@ impl Ctx<'_, '_> {
             Some(lane) => at_lane(
                 Fault::Divergence,
                 lane,
-                "this lane's predicate keeps it from executing what lanes must execute together",
+                "this lane's predicate is false, but all lanes must execute this together",
             ),
             None => Ok(None),
         }
@@ -111,7 +112,7 @@ impl Ctx<'_, '_> {
             }
             Op::SelP { .. } => {
                 let p = self.predicate(3)?;
-                // Only the operand that a lane chooses must have a value.
+                // Only the selected operand must have a value.
                 let (a, b) = (self.value_of(1, self.mask & p)?, self.value_of(2, self.mask & !p)?);
                 let d = std::array::from_fn(|i| if p >> i & 1 == 1 { a[i] } else { b[i] });
                 self.set(0, &d);
@@ -153,7 +154,7 @@ impl Ctx<'_, '_> {
                 }
                 return Ok(Flow::Exit);
             }
-            Op::Trap {} => return problem(Fault::Trap, "the kernel gives up"),
+            Op::Trap {} => return problem(Fault::Trap, "the kernel executed `trap`"),
             Op::BarSync {} => return self.bar_of(true),
             Op::BarArrive {} => return self.bar_of(false),
             Op::BarAny {} => return self.bar_any(),
@@ -260,7 +261,7 @@ impl Ctx<'_, '_> {
             self.set(0, &d);
             return Ok(Flow::Next);
         }
-        problem(Fault::BadOperand, format!("`{}` is not executed here", op.text()))
+        problem(Fault::BadOperand, format!("`{}` is not supported by the simulator", op.text()))
     }
 
     fn logic(&mut self, f: impl Fn(u32, u32) -> u32) -> Check<()> {
@@ -281,7 +282,8 @@ impl Ctx<'_, '_> {
         self.bar(id, Some(count), true, Some(holds))
     }
 
-    /// A fence: what is known is passed on by relaxed writes from here, and what relaxed reads met is learnt.
+    /// A fence: later relaxed writes release the current knowledge, and earlier relaxed reads
+    /// acquire.
     fn fence(&mut self) {
         let epoch = self.w.epoch;
         let own = self.b.number;
@@ -310,7 +312,7 @@ impl Ctx<'_, '_> {
             let thread = self.w.thread(lane);
             let Some(know) = self.w.know.get_mut(lane as usize) else { continue };
             let mut new = Know::clone(know);
-            // Lanes that know the same share what they know, but for their own accesses.
+            // Lanes with the same knowledge share it, apart from their own accesses.
             if let Some((before, after)) = &last
                 && Rc::ptr_eq(before, know)
             {
@@ -392,7 +394,7 @@ impl Ctx<'_, '_> {
         let Some(Arg::At(_, at)) = self.inst.args.get(1) else { return Ok(()) };
         let (at, n) = (*at as usize, ty.bytes() as usize);
         let Some(bytes) = self.run.params.get(at..at + n) else {
-            return problem(Fault::OutOfBounds, "the parameters end before");
+            return problem(Fault::OutOfBounds, "the address is past the end of the parameters");
         };
         let v = bytes.iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b));
         let v = if ty.is_signed() { sign(v, ty.bits()) as u64 } else { v };

@@ -1,12 +1,12 @@
-//! What float instructions compute, lane by lane: rounded as they say. Approximations are the nearest number, which every bound
-//! allows.
+//! Semantics of float instructions, lane by lane, with their rounding. Approximate instructions are
+//! correctly rounded, which is within every error bound.
 
 use super::lanes::{V, one, three, two, zero};
 use super::rounding::{directed, flushed, nan, number, odd, rounded, sum};
 use crate::ptx::words::{Compare, Ftz, Nan, Property, Relu, Round, Sat};
 use crate::ptx::{Op, Type};
 
-/// The format of a half of a register, for those that hold two.
+/// The element format of a packed type.
 fn halves(ty: Type) -> Option<Type> {
     match ty {
         Type::F16x2 => Some(Type::F16),
@@ -15,7 +15,7 @@ fn halves(ty: Type) -> Option<Type> {
     }
 }
 
-/// Applies a function of single floats to operands of a type, to both halves where there are two.
+/// Applies a scalar function to operands of a type; to both halves of packed types.
 fn each(ty: Type, args: [u64; 3], f: impl Fn(Type, [u64; 3]) -> u64) -> u64 {
     match halves(ty) {
         None => f(ty, args.map(|a| zero(a, ty.bits()))),
@@ -27,7 +27,7 @@ fn each(ty: Type, args: [u64; 3], f: impl Fn(Type, [u64; 3]) -> u64) -> u64 {
     }
 }
 
-/// Flushing before and after, saturation and `relu` after.
+/// Applies flushing before and after, saturation and `relu` after a function.
 fn shaped(ty: Type, ftz: Ftz, sat: Sat, args: [u64; 3], f: impl Fn([u64; 3]) -> u64) -> u64 {
     let flushes = |bits: u64| match (ftz, ty) {
         (Ftz::Flush, Type::F32) => flushed(bits),
@@ -49,7 +49,7 @@ fn shaped(ty: Type, ftz: Ftz, sat: Sat, args: [u64; 3], f: impl Fn([u64; 3]) -> 
     d
 }
 
-/// A sum, product or the like: `exact` gives the number and what is missing from it in `f64`.
+/// Rounds an exact result, given as an `f64` and its rounding error.
 fn arithmetic(ty: Type, round: Round, x: (f64, f64)) -> u64 {
     let (s, missing) = x;
     if s.is_nan() {
@@ -62,7 +62,7 @@ fn arithmetic(ty: Type, round: Round, x: (f64, f64)) -> u64 {
     rounded(s, ty, round)
 }
 
-/// A sum of zeros of both signs, or of opposite numbers, is -0 only when rounding down.
+/// Signs of zero sums: x + (-x) is -0 only when rounding down.
 fn zero_sum(x: (f64, f64), a: f64, b: f64, round: Round) -> (f64, f64) {
     if x.0 == 0.0 && x.1 == 0.0 && !(a == 0.0 && b == 0.0 && a.is_sign_negative() == b.is_sign_negative()) {
         return (if round == Round::Down { -0.0 } else { 0.0 }, 0.0);
@@ -148,7 +148,7 @@ fn clamp_negative(ty: Type, d: u64) -> u64 {
     }
 }
 
-/// The value of a function, rounded to nearest.
+/// A function value, rounded to nearest.
 fn function(ty: Type, a: u64, f: impl Fn(f64) -> f64) -> u64 {
     rounded(f(number(a, ty)), ty, Round::Nearest)
 }
@@ -230,7 +230,7 @@ fn approximate(x: &[V; 4], d: &mut V, ftz: Ftz, f: impl Fn(f64) -> f64) {
     one(x, d, |a| shaped(Type::F32, ftz, Sat::Wrap, [a, 0, 0], |v| function(Type::F32, v[0], &f)));
 }
 
-/// Does a comparison of numbers hold? `order` is none where one of them is NaN.
+/// Does a comparison hold? `order` is `None` if an operand is NaN.
 pub(super) fn holds(compare: Compare, order: Option<std::cmp::Ordering>) -> bool {
     use std::cmp::Ordering::{Equal, Greater, Less};
     let unordered = order.is_none();

@@ -1,11 +1,11 @@
-//! Elements of fragments: what lanes hold of the matrices that warps multiply.
+//! Fragments: which matrix elements the lanes of a warp hold.
 
 use super::lanes::{V, lanes, sign};
 use super::rounding::{nan, number, rounded};
 use crate::ptx::Type;
 use crate::ptx::words::Round;
 
-/// Element `n` of a register, as a number. Integers of 8 bits are exact in it.
+/// Element `n` of a register as `f64`, exactly.
 pub(super) fn element(register: u64, n: u32, ty: Type) -> f64 {
     let bits = ty.bits();
     let v = super::lanes::zero(register >> (n * bits), bits);
@@ -16,7 +16,7 @@ pub(super) fn element(register: u64, n: u32, ty: Type) -> f64 {
     }
 }
 
-/// A sum of products as a result: rounded once, or modulo 2^32.
+/// Converts an exact sum to the result type: rounded once, or modulo 2^32.
 pub(super) fn result(x: f64, ty: Type) -> u64 {
     match ty {
         Type::S32 => x as i64 as u64 & 0xffff_ffff,
@@ -46,7 +46,7 @@ pub(super) fn rows_of_a(registers: &[V], ty: Type, depth: usize) -> Vec<f64> {
     rows
 }
 
-/// The sum of products.
+/// The dot product.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

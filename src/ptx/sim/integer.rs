@@ -1,10 +1,11 @@
-//! What integer and bit instructions compute, lane by lane. Signs are those of instructions; results are cut to their registers later.
+//! Semantics of integer and bit instructions, lane by lane. Signedness comes from the instruction;
+//! results are truncated to their registers later.
 
 use super::lanes::{V, one, sign, three, two, zero};
 use crate::ptx::words::{Funnel, Half, Sat};
 use crate::ptx::{Op, Type};
 
-/// The value of an operand as its type has it: extended by its sign or by zeros.
+/// The value of an operand, sign- or zero-extended according to its type.
 fn wide(v: u64, ty: Type) -> i128 {
     if ty.is_signed() { i128::from(sign(v, ty.bits())) } else { i128::from(zero(v, ty.bits())) }
 }
@@ -23,7 +24,7 @@ pub(super) fn eval(op: Op, x: &[V; 4], d: &mut V) -> bool {
         Op::Mad { half: Half::Low, .. } => three(x, d, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         Op::Mad { half: Half::High, ty } => three(x, d, |a, b, c| high(a, b, ty).wrapping_add(c)),
         Op::MadWide { ty } => three(x, d, |a, b, c| ((wide(a, ty) * wide(b, ty)) as u64).wrapping_add(c)),
-        // By zero the result is unspecified: all ones, which nothing expects.
+        // Division by zero is unspecified: all ones, an unlikely expectation.
         Op::Div { ty } => two(x, d, |a, b| wide(a, ty).checked_div(wide(b, ty)).map_or(u64::MAX, |q| q as u64)),
         Op::Rem { ty } => two(x, d, |a, b| wide(a, ty).checked_rem(wide(b, ty)).map_or(u64::MAX, |q| q as u64)),
         Op::Abs { ty } => one(x, d, |a| sign(a, ty.bits()).wrapping_abs() as u64),
@@ -100,7 +101,7 @@ fn distance(mode: Funnel, c: u64) -> u32 {
     }
 }
 
-/// `bfe`: bits beyond the highest, and those above the field, are the sign, or 0.
+/// `bfe`: bits past the highest, and bits above the field, are the sign, or 0.
 fn extract(a: u64, from: u32, length: u32, ty: Type) -> u64 {
     let bits = ty.bits();
     let bit = |n: u32| a >> n & 1;

@@ -44,8 +44,8 @@ pub(super) fn lanes(mask: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// How many more passes an access of so many bytes by each lane takes than without conflicts: in each pass, each of the 32 banks
-/// of 4 bytes gives one word.
+/// Extra passes of a warp's shared memory access due to bank conflicts: in each pass, each of the
+/// 32 banks serves one 4-byte word.
 pub(super) fn bank_conflicts(at: &V, mask: u32, bytes: u64) -> u64 {
     let lanes_of_pass = (128 / bytes.max(4)).clamp(1, 32) as u32;
     let mut more = 0;

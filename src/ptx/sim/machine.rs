@@ -1,12 +1,14 @@
-//! A launch under way: which blocks and warps go next, and what is stuck.
+//! Scheduling of a launch: which blocks and warps execute next; deadlock detection.
 //!
-//! Lanes of a warp that stand at the same place form a group, which executes an instruction together. The group that is furthest
-//! behind goes first, so that lanes meet again where branches join. A group that polls memory, or waits for lanes or a
-//! barrier, lets others go. Which warp goes next, and for how long, a random number decides.
+//! Lanes of a warp at the same program counter form a group, which executes an instruction
+//! together. The group with the lowest program counter executes first, so that lanes reconverge
+//! where branches join. A group that polls memory, or waits for lanes or a barrier, yields. The
+//! next warp, and the length of its turn, are random.
 //!
-//! Blocks run one or a few at a time; when none of them can go on, another one starts, as many as a device holds. So a
-//! kernel whose blocks wait for each other works as long as they fit, as on hardware; where they do not, it is reported that
-//! nobody can go on. Of a cooperative launch all blocks run from the start on, in turns of random lengths.
+//! Blocks run one or a few at a time; when none can continue, another one starts, up to the
+//! device's capacity. So a kernel whose blocks wait for each other works as long as they fit, as on
+//! hardware; otherwise a deadlock is reported. In a cooperative launch all blocks run from the
+//! start, in turns of random length.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -21,7 +23,7 @@ use super::report::{Fault, Place, Problem, Report, Stats};
 use super::state::{Block, Ctx, Flow, Group, Held, Run, Wait, Warp};
 use crate::random::Random;
 
-/// How often those who poll ask again though nothing has happened, before they are stuck.
+/// Number of retries of polling groups without any event, before a deadlock is reported.
 const MOST_NUDGES: u32 = 256;
 
 impl<'a> Run<'a> {
@@ -65,7 +67,6 @@ impl<'a> Run<'a> {
         self.grid.iter().map(|n| u64::from(*n)).product()
     }
 
-    /// Runs all blocks.
     pub(super) fn all(mut self) -> Result<Stats, Box<Report>> {
         let window = (1 + self.random.below(3)).min(self.held.most).max(self.held.at_once);
         loop {
@@ -76,7 +77,7 @@ impl<'a> Run<'a> {
             if self.pass()? {
                 continue;
             }
-            // Nobody could go on: copies end, or another block begins.
+            // No warp can continue: complete a copy, or start another block.
             if self.complete_one()? || self.another() {
                 continue;
             }
@@ -86,12 +87,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Another block begins beside those that wait, if the device holds it.
+    /// Starts another block beside the waiting ones, if the device has capacity.
     pub(super) fn another(&mut self) -> bool {
         self.blocks.len() < self.held.most && self.start()
     }
 
-    /// Who polls asks again: loops that ask a limited number of times go on. False where that has happened too often.
+    /// Lets polling groups retry, for loops with a limited number of attempts. False after too many
+    /// retries.
     pub(super) fn nudge(&mut self) -> bool {
         if self.events != self.nudged.1 {
             self.nudged.0 = 0;
@@ -101,7 +103,7 @@ impl<'a> Run<'a> {
         self.nudged.0 <= MOST_NUDGES
     }
 
-    /// Starts the blocks of the next cluster. False where all have been started.
+    /// Starts the blocks of the next cluster. False if all have been started.
     pub(super) fn start(&mut self) -> bool {
         let total = self.total();
         if self.started >= total {
@@ -165,7 +167,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lets every warp go for a while. Could any?
+    /// Lets every warp run for a while; returns whether any could.
     fn pass(&mut self) -> Result<bool, Box<Report>> {
         let mut any = false;
         let from = self.random.below(self.blocks.len());
@@ -184,7 +186,8 @@ impl<'a> Run<'a> {
         Ok(any | self.retire()?)
     }
 
-    /// Ends the blocks whose threads have. Blocks of a cluster end together: others may still look into their memory.
+    /// Retires blocks whose threads have ended. Blocks of a cluster retire together, since others
+    /// may still access their memory.
     pub(super) fn retire(&mut self) -> Result<bool, Box<Report>> {
         let mut any = false;
         let ended = |b: &Option<Box<Block>>| b.as_ref().is_some_and(|b| b.warps.iter().all(|w| w.live == 0));
@@ -204,7 +207,7 @@ impl<'a> Run<'a> {
         Ok(any)
     }
 
-    /// A block has ended.
+    /// Retires a block.
     fn end(&mut self, mut b: Block) -> Result<(), Box<Report>> {
         if let Some((warp, p)) = self.unfinished(&b) {
             return Err(self.report(&b, warp, None, u32::MAX, p));
@@ -215,14 +218,14 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Lets a warp execute up to a random number of instructions. Could it?
+    /// Lets a warp execute up to a random number of instructions; returns whether it could.
     fn slice(&mut self, b: &mut Block, n: usize) -> Result<bool, Box<Report>> {
         let Some(slot) = b.warps.get_mut(n) else { return Ok(false) };
         if slot.live == 0 || slot.pick(self.events).is_none() {
             return Ok(false);
         }
         let mut w = std::mem::take(slot);
-        // Others see its number and groups while it is out.
+        // Its slot keeps the number and groups visible to others while it is taken out.
         slot.number = w.number;
         let steps = 1 + self.random.below(64);
         let mut any = false;
@@ -240,7 +243,7 @@ impl<'a> Run<'a> {
         Ok(any)
     }
 
-    /// One instruction of a group.
+    /// Executes one instruction of a group.
     pub(super) fn step(&mut self, b: &mut Block, w: &mut Warp, n: usize) -> Result<(), (u32, Box<Problem>)> {
         let Some(group) = w.groups.get(n).copied() else { return Ok(()) };
         let code = self.code;
@@ -294,7 +297,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A report of a problem: `w` is the warp while it is out of its block.
+    /// Turns a problem into a report; `w` is the warp while it is taken out of its block.
     pub(super) fn report(&self, b: &Block, warp: u32, w: Option<&Warp>, pc: u32, p: Problem) -> Box<Report> {
         let lane = p.lane.or_else(|| {
             let w = w.or_else(|| b.warps.get(warp as usize))?;
@@ -315,7 +318,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Nobody can go on, and nothing is under way.
+    /// Reports a deadlock: no thread can continue, and nothing is pending.
     pub(super) fn stuck(&self) -> Box<Report> {
         let mut waiting = Vec::new();
         for b in self.blocks.iter().flatten() {
@@ -323,7 +326,7 @@ impl<'a> Run<'a> {
                 for g in &w.groups {
                     let need = if let Wait::Together(need) = g.wait { need } else { 0 };
                     let missing = need & w.live & !g.mask;
-                    // Lanes that poll would come here too, if they found what they wait for.
+                    // Polling lanes would arrive here too once their poll succeeds.
                     let polls = w.groups.iter().any(|o| o.mask & missing != 0 && matches!(o.wait, Wait::Poll(_)));
                     if missing != 0 && !polls {
                         let others: Vec<String> = w
@@ -375,7 +378,7 @@ impl<'a> Run<'a> {
                 format!("{threads} threads at line {line} {what}")
             })
             .collect();
-        let message = format!("no thread can go on and nothing is under way: {}", parts.join("; "));
+        let message = format!("deadlock: {}", parts.join("; "));
         self.report(b, w.number, None, g.pc, Problem { fault: Fault::Deadlock, lane: None, address: None, message })
     }
 
@@ -384,7 +387,7 @@ impl<'a> Run<'a> {
             Wait::Barrier(n) => {
                 let bar = b.barriers.get(usize::from(n));
                 let (arrived, of) = bar.map_or((0, 0), |bar| (bar.arrived, bar.expected));
-                format!("wait at barrier {n}, where {arrived} of {of} have arrived")
+                format!("wait at barrier {n}, where {arrived} of {of} threads have arrived")
             }
             Wait::Cluster => "wait for the cluster".to_string(),
             Wait::Together(_) => "wait for other lanes of their warps".to_string(),
@@ -399,9 +402,9 @@ impl<'a> Run<'a> {
                     })
                     .collect();
                 if open.is_empty() {
-                    "poll memory that nobody changes".to_string()
+                    "poll memory that does not change".to_string()
                 } else {
-                    format!("poll memory that nobody changes (mbarriers: {})", open.join(", "))
+                    format!("poll memory that does not change (mbarriers: {})", open.join(", "))
                 }
             }
         }

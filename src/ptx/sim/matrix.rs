@@ -1,8 +1,10 @@
 //! Matrices of a warp: `ldmatrix`, `stmatrix`, `mma.sync`.
 //!
-//! A register of 32 bits holds `e` elements of a fragment. With lane `l`, `g = l / 4` and `q = l % 4`, register `r` of A has row
-//! `g + 8 (r % 2)` and columns from `e q + 4 e (r / 2)` on, register `r` of B rows from `e q + 4 e r` on and column `g`,
-//! element `i` of C and D row `g + 8 (i / 2 % 2)` and column `2 q + i % 2` (PTX ISA, "Matrix Fragments for mma").
+//! A register of 32 bits holds `e` elements of a fragment. With lane `l`, `g = l / 4` and
+//! `q = l % 4`, register `r` of A has row `g + 8 (r % 2)` and columns starting at
+//! `e q + 4 e (r / 2)`, register `r` of B rows starting at `e q + 4 e r` and column `g`, element
+//! `i` of C and D row `g + 8 (i / 2 % 2)` and column `2 q + i % 2` (PTX ISA, "Matrix Fragments for
+//! mma").
 
 use super::code::Arg;
 use super::fragments::{accumulator, dot, element, result, rows_of_a};
@@ -35,7 +37,7 @@ impl Ctx<'_, '_> {
         self.list(n).into_iter().map(|r| self.register(r, self.mask)).collect()
     }
 
-    /// Counts an access to rows of matrices.
+    /// Counts the shared memory access of `ldmatrix` or `stmatrix`.
     fn count_rows(&mut self, at: &V, count: Matrices) {
         let mask = if count == Matrices::Four { u32::MAX } else { (1 << (8 * count.count())) - 1 };
         self.run.stats.shared_accesses += 1;
@@ -53,12 +55,7 @@ impl Ctx<'_, '_> {
                 let place = self.shared_access(lane, at[lane as usize], 16, false)?;
                 if !self.b.shared.is_known(place, 16) {
                     let address = shared_address(place);
-                    return at_address(
-                        Fault::Uninitialised,
-                        lane,
-                        address,
-                        "16 bytes of shared memory that nobody has written",
-                    );
+                    return at_address(Fault::Uninitialised, lane, address, "16 bytes of uninitialised shared memory");
                 }
                 for (c, v) in row.iter_mut().enumerate() {
                     *v = self.b.shared.load(place + 2 * c, 2).unwrap_or(0);
@@ -114,7 +111,7 @@ impl Ctx<'_, '_> {
         }
         let registers = self.list(0);
         if registers.len() != c.len() {
-            return problem(Fault::BadOperand, "results and addends are of one shape");
+            return problem(Fault::BadOperand, "result and addend must have the same shape");
         }
         let packed = shape.d == Type::F16;
         for (r, (register, addend)) in registers.into_iter().zip(c).enumerate() {

@@ -1,26 +1,26 @@
-//! Memory of a device and of a block: bytes, which of them have been written, and who accessed them.
+//! Memory of a device and of a block: bytes, which of them are initialised, and recorded accesses.
 //!
-//! Buffers lie far apart, so that an index that goes astray meets no other buffer.
+//! Buffers have gaps between them, so that an out-of-bounds index does not reach another buffer.
 
 use super::shadow::Shadow;
 
-/// Bytes with their state.
+/// A range of bytes with their state.
 #[derive(Default)]
 pub(super) struct Region {
     pub(super) bytes: Vec<u8>,
-    /// 1 for each byte that has a value.
+    /// 1 for each initialised byte.
     pub(super) known: Vec<u8>,
-    /// Accesses of the launch that runs.
+    /// Accesses of the current launch.
     pub(super) shadow: Shadow,
 }
 
 impl Region {
-    /// So many bytes without values.
+    /// A region of uninitialised bytes.
     pub(super) fn new(bytes: usize) -> Region {
         Region { bytes: vec![0; bytes], known: vec![0; bytes], shadow: Shadow::default() }
     }
 
-    /// Up to 8 bytes as a number, if they lie inside.
+    /// Up to 8 bytes as a little-endian integer, if in bounds.
     pub(super) fn load(&self, at: usize, n: usize) -> Option<u64> {
         let bytes = self.bytes.get(at..at.checked_add(n)?)?;
         let mut word = [0; 8];
@@ -28,12 +28,12 @@ impl Region {
         Some(u64::from_le_bytes(word))
     }
 
-    /// Have all of these bytes values?
+    /// Are all of these bytes initialised?
     pub(super) fn is_known(&self, at: usize, n: usize) -> bool {
         self.known.get(at..at + n).is_some_and(|known| known.iter().all(|k| *k == 1))
     }
 
-    /// Writes the low bytes of a number. Outside nothing happens.
+    /// Writes the low bytes of an integer; does nothing out of bounds.
     pub(super) fn store(&mut self, at: usize, n: usize, value: u64) {
         if let (Some(bytes), Some(known)) = (self.bytes.get_mut(at..at + n), self.known.get_mut(at..at + n)) {
             bytes.copy_from_slice(&value.to_le_bytes()[..n]);
@@ -57,19 +57,18 @@ struct Buffer {
     region: Region,
 }
 
-/// Global memory.
 pub(super) struct Global {
     buffers: Vec<Buffer>,
     next: u64,
-    /// The buffer that was found last.
+    /// Index of the buffer that was found last.
     last: usize,
-    /// A region of no bytes.
+    /// An empty region.
     nothing: Region,
 }
 
-/// Where the first buffer lies.
+/// Address of the first buffer.
 const FIRST: u64 = 0x7000_0000_0000;
-/// Buffers begin at multiples of this, and at least this is between them.
+/// Alignment of buffers, and the minimum gap between them.
 const GAP: u64 = 4096;
 
 impl Global {
@@ -77,7 +76,7 @@ impl Global {
         Global { buffers: Vec::new(), next: FIRST, last: 0, nothing: Region::default() }
     }
 
-    /// A buffer without values. An address is never given twice.
+    /// Allocates an uninitialised buffer. Addresses are never reused.
     pub(super) fn alloc(&mut self, bytes: usize) -> u64 {
         let start = self.next;
         self.next = (start + bytes as u64).next_multiple_of(GAP) + GAP;
@@ -85,7 +84,7 @@ impl Global {
         start
     }
 
-    /// Frees a buffer. False where none begins there.
+    /// Frees a buffer. False if no buffer begins there.
     pub(super) fn free(&mut self, start: u64) -> bool {
         match self.buffers.binary_search_by_key(&start, |b| b.start) {
             Ok(at) => {
@@ -97,12 +96,12 @@ impl Global {
         }
     }
 
-    /// How many buffers there are.
+    /// Number of buffers.
     pub(super) fn count(&self) -> usize {
         self.buffers.len()
     }
 
-    /// The bytes of all buffers.
+    /// Total size of all buffers.
     pub(super) fn bytes(&self) -> u64 {
         self.buffers.iter().map(|b| b.region.bytes.len() as u64).sum()
     }
@@ -117,11 +116,11 @@ impl Global {
         self.buffers.get(at).filter(|b| inside(b)).map(|_| at)
     }
 
-    /// The buffer that holds these bytes, and where in it they begin.
+    /// The buffer that contains these bytes, and their offset in it.
     pub(super) fn at(&mut self, address: u64, n: usize) -> Option<(&mut Region, usize)> {
         let at = match self.find(address) {
             Some(at) => at,
-            // Nothing may be anywhere.
+            // An empty range is valid at any address.
             None if n == 0 => return Some((&mut self.nothing, 0)),
             None => return None,
         };
@@ -130,7 +129,7 @@ impl Global {
         (offset.checked_add(n)? <= buffer.region.bytes.len()).then_some((&mut buffer.region, offset))
     }
 
-    /// What is nearest to an address that lies in no buffer, in words.
+    /// Describes the buffer nearest to an invalid address.
     pub(super) fn nearest(&self, address: u64) -> String {
         let before = self.buffers.partition_point(|b| b.start <= address).checked_sub(1);
         match before.and_then(|at| self.buffers.get(at)) {
@@ -142,7 +141,7 @@ impl Global {
         }
     }
 
-    /// A launch begins: what was before it is ordered before all that it does.
+    /// Begins a launch: earlier accesses are ordered before it.
     pub(super) fn begin(&mut self) {
         for b in &mut self.buffers {
             b.region.shadow = Shadow::default();

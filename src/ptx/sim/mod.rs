@@ -1,39 +1,41 @@
-//! A simulator of GPUs: executes the text of PTX modules, and reports what is wrong with them.
+//! A GPU simulator: executes PTX text and reports faults.
 //!
-//! In: a text, buffers, launches. Out: what the buffers hold then, and counts; or a [`Report`], which names the kernel, the line
-//! of its text, the thread and the address. What this must not know: tiles, plans, who made the text.
+//! In: PTX text, buffers, launches. Out: the buffers' contents, and counts; or a [`Report`], which
+//! names the kernel, the line of its text, the thread and the address. Must not know: tiles, plans,
+//! where the text comes from.
 //!
-//! Effects that hardware may delay (copies to shared memory, products of warpgroups) happen at once or as late as is legal,
-//! whichever a launch asks for, and a seed says which warps go first. Correct kernels give the same results for all of these.
-//! What is reported: accesses out of bounds or misaligned, registers and bytes without a value, races (by vector clocks,
-//! so that they are found though no order made them harmful), missing fences between threads and the asynchronous proxy,
-//! missing fences and waits of products, lanes that do not execute together what they must, deadlocks, barriers and mbarriers
-//! that are misused. Bank conflicts are counted.
+//! Effects that hardware may delay (copies to shared memory, `wgmma`) happen at once or as late as
+//! is legal, as a launch requests, and a seed determines the order of warps. Correct kernels give
+//! the same results in all modes. Reported are: accesses out of bounds or misaligned, uninitialised
+//! registers and bytes, races (by vector clocks, so they are found even if the simulated order was
+//! harmless), missing proxy fences, missing `wgmma` fences and waits, divergence where convergence
+//! is required, deadlocks, misused barriers and mbarriers. Bank conflicts are counted.
 //!
-//! Limits: generic addresses are not followed; exact sums of products are rounded once, where hardware rounds in its own
-//! way; approximations (`ex2.approx`) are the nearest number; `f64` is
-//! rounded in another direction than to nearest only where nothing is below 2^-330 or above 2^330; time passes in pictures of a
-//! schedule alone ([`Device::timeline`]), by a simple model.
+//! Limits: generic addresses are not supported; matmul sums are exact and rounded once, unlike
+//! hardware; approximate instructions (`ex2.approx`) are correctly rounded; directed rounding of
+//! `f64` requires magnitudes between 2^-330 and 2^330; time is modelled only for pictures of a
+//! schedule ([`Device::timeline`]), by a simple model.
 //!
-//! | file | what it is about |
+//! | file | content |
 //! |---|---|
 //! | `code` | modules, decoded |
 //! | `state` | blocks, warps, groups of lanes; an instruction in execution |
-//! | `machine` | which warps go next, what is stuck |
+//! | `machine` | scheduling of warps, deadlocks |
 //! | `execute`, `operands` | one instruction: guard, operands, control, exchange between lanes |
 //! | `integer`, `float`, `convert`, `rounding` | arithmetic |
 //! | `access`, `atomics`, `memory` | loads and stores |
-//! | `shadow`, `clock` | who did what before whom |
+//! | `shadow`, `clock` | race detection, happens-before |
 //! | `barriers`, `arrivals` | named barriers, mbarriers, clusters |
 //! | `copies`, `transfers`, `tensor_map` | asynchronous copies |
-//! | `matrix`, `fragments` | products of warps |
-//! | `wgmma`, `products` | products of warpgroups |
+//! | `matrix`, `fragments` | warp matmuls (`mma.sync`) |
+//! | `wgmma`, `products` | warpgroup matmuls (`wgmma`) |
 //! | `timing`, `timeline` | a launch in time, for pictures of its schedule |
 //!
-//! What it assumes of hardware, code generation assumes too, so agreement of the two shows nothing. This is what stands elsewhere (CUTLASS is
-//! that of August 2026; layouts were compared element by element):
+//! Code generation makes the same assumptions about hardware as the simulator, so their agreement
+//! proves nothing. Independent sources (CUTLASS of August 2026; layouts were compared element by
+//! element):
 //!
-//! | assumption | CUTLASS, or what is named |
+//! | assumption | CUTLASS, or the named source |
 //! |---|---|
 //! | fragments of `mma.m16n8k16`, `m16n8k8.tf32`, `m16n8k32.s8` | `include/cute/atom/mma_traits_sm80.hpp`, lines 78, 163, 264 |
 //! | fragments of `wgmma`: D, A in registers | `include/cute/atom/mma_traits_sm90_gmma.hpp`, lines 434, 451 |
@@ -44,7 +46,8 @@
 //! | `setmaxnreg` by all warps of a group of four | FlashAttention, `hopper/flash_fwd_kernel_sm90.h`, lines 309 and 361 |
 //! | extents, strides, boxes and addresses of a map | `cuda.h`, at `cuTensorMapEncodeTiled` |
 //!
-//! Nowhere is it said how rows of a box lie that are shorter than the swizzle: a map with such rows is refused.
+//! The layout of box rows shorter than the swizzle is undocumented: a map with such rows is
+//! rejected.
 
 mod access;
 mod arrivals;
@@ -81,7 +84,7 @@ pub use mode::{Mode, Order};
 pub use report::{Fault, Place, Report, Stats};
 pub use timeline::{Activity, Flight, Interval, Span, Stage, Timeline};
 
-/// A module that is loaded.
+/// A loaded module.
 #[derive(Debug)]
 pub struct Module {
     kernels: Vec<code::Code>,
@@ -90,10 +93,10 @@ pub struct Module {
 }
 
 impl Module {
-    /// Reads a text and verifies it.
+    /// Parses and verifies PTX text.
     ///
     /// # Errors
-    /// What is wrong with it, as an assembler's log: a line for each fault.
+    /// Syntax or verification errors, one per line.
     pub fn load(ptx: &str) -> Result<Module, String> {
         let module = text::parse(ptx).map_err(|e| e.to_string())?;
         verify(&module).map_err(|errors| errors.iter().map(|e| format!("{e}\n")).collect::<String>())?;
@@ -101,7 +104,7 @@ impl Module {
         Ok(Module { kernels: code::decode(&module), types, target: module.target })
     }
 
-    /// The processor that it is for.
+    /// The processor of `.target`.
     pub fn target(&self) -> Target {
         self.target
     }
@@ -126,30 +129,31 @@ impl Module {
 /// A launch of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// Its name.
+    /// Name of the kernel.
     pub kernel: &'a str,
     /// Blocks along the three axes.
     pub grid: [u32; 3],
     /// Threads of a block along the three axes.
     pub block: [u32; 3],
-    /// Blocks of a cluster, where the launch says it; a kernel may say it itself.
+    /// Blocks of a cluster, if the launch sets it; a kernel may declare it itself.
     pub cluster: Option<[u32; 3]>,
-    /// Bytes of shared memory beyond what the kernel declares.
+    /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
-    /// Do all blocks run at the same time, from the start on? If the device does not hold so many, nothing is launched.
+    /// Do all blocks run concurrently from the start? If they exceed the device's capacity, the
+    /// launch fails.
     pub cooperative: bool,
     /// The bytes of each parameter.
     pub params: &'a [&'a [u8]],
 }
 
-/// A device: global memory, and what runs on it.
+/// A device: global memory and the launches on it.
 pub struct Device {
     global: memory::Global,
-    /// Blocks that it runs at the same time.
+    /// Capacity in concurrent blocks.
     holds: usize,
 }
 
-/// Blocks that a device runs at the same time, if nothing else is said.
+/// Default capacity in concurrent blocks.
 const HELD: usize = 264;
 
 impl Default for Device {
@@ -158,9 +162,9 @@ impl Default for Device {
     }
 }
 
-/// Why a range of memory cannot be read or written.
+/// The error for a range outside of all buffers.
 fn outside(address: u64, bytes: usize) -> String {
-    format!("{bytes} bytes at {address:#x} are in no buffer")
+    format!("{bytes} bytes at {address:#x} are outside of all buffers")
 }
 
 impl Device {
@@ -169,13 +173,14 @@ impl Device {
         Device { global: memory::Global::new(), holds: HELD }
     }
 
-    /// Says how many blocks it runs at the same time, one at least. Of others that wait for one of these, none starts before it ends.
+    /// Sets the capacity in concurrent blocks, at least one. Further blocks start only when one of
+    /// these ends.
     pub fn hold(&mut self, blocks: usize) {
         self.holds = blocks.max(1);
     }
 
-    /// A buffer of so many bytes, at a multiple of 4096; its bytes have no values. Buffers are apart from each other, and no
-    /// address is given twice.
+    /// Allocates an uninitialised buffer, aligned to 4096 bytes. There are gaps between buffers,
+    /// and addresses are never reused.
     pub fn alloc(&mut self, bytes: usize) -> u64 {
         self.global.alloc(bytes)
     }
@@ -183,12 +188,12 @@ impl Device {
     /// Frees a buffer.
     ///
     /// # Errors
-    /// An address where none begins.
+    /// An address at which no buffer begins.
     pub fn free(&mut self, address: u64) -> Result<(), String> {
         if self.global.free(address) { Ok(()) } else { Err(format!("no buffer begins at {address:#x}")) }
     }
 
-    /// How many buffers there are, and how many bytes they have.
+    /// Number of buffers, and their total size in bytes.
     pub fn allocated(&self) -> (usize, u64) {
         (self.global.count(), self.global.bytes())
     }
@@ -196,17 +201,17 @@ impl Device {
     /// Writes bytes to a buffer.
     ///
     /// # Errors
-    /// A range that is in no buffer.
+    /// A range outside of all buffers.
     pub fn write(&mut self, address: u64, data: &[u8]) -> Result<(), String> {
         let (region, at) = self.global.at(address, data.len()).ok_or_else(|| outside(address, data.len()))?;
         region.fill(at, data);
         Ok(())
     }
 
-    /// Writes bytes of which some have no value.
+    /// Writes bytes, some of them uninitialised.
     ///
     /// # Errors
-    /// A range that is in no buffer.
+    /// A range outside of all buffers.
     pub fn write_known(&mut self, address: u64, data: &[u8], written: &[bool]) -> Result<(), String> {
         let (region, at) = self.global.at(address, data.len()).ok_or_else(|| outside(address, data.len()))?;
         region.fill(at, data);
@@ -216,28 +221,28 @@ impl Device {
         Ok(())
     }
 
-    /// Reads bytes of a buffer; those without values are 0.
+    /// Reads bytes of a buffer; uninitialised ones are 0.
     ///
     /// # Errors
-    /// A range that is in no buffer.
+    /// A range outside of all buffers.
     pub fn read(&mut self, address: u64, bytes: usize) -> Result<Vec<u8>, String> {
         let (region, at) = self.global.at(address, bytes).ok_or_else(|| outside(address, bytes))?;
         Ok(region.bytes.get(at..at + bytes).map(<[u8]>::to_vec).unwrap_or_default())
     }
 
-    /// Which bytes of a range have values.
+    /// Which bytes of a range are initialised.
     ///
     /// # Errors
-    /// A range that is in no buffer.
+    /// A range outside of all buffers.
     pub fn written(&mut self, address: u64, bytes: usize) -> Result<Vec<bool>, String> {
         let (region, at) = self.global.at(address, bytes).ok_or_else(|| outside(address, bytes))?;
         Ok(region.known.get(at..at + bytes).unwrap_or_default().iter().map(|k| *k == 1).collect())
     }
 
-    /// Copies bytes within global memory, with what has no values.
+    /// Copies bytes within global memory, including their initialised state.
     ///
     /// # Errors
-    /// Ranges that are in no buffer.
+    /// Ranges outside of all buffers.
     pub fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<(), String> {
         let data = self.read(from, bytes)?;
         let written = self.written(from, bytes)?;
@@ -247,16 +252,17 @@ impl Device {
     /// Runs a kernel.
     ///
     /// # Errors
-    /// What is wrong with the launch or the kernel. Buffers may have been written to.
+    /// A fault of the launch or the kernel. Buffers may have been modified.
     pub fn launch(&mut self, module: &Module, launch: &Launch<'_>, mode: Mode) -> Result<Stats, Box<Report>> {
         self.begin(module, launch, mode)?.all()
     }
 
-    /// Runs a kernel, and tells what a block did over time, by its number: the schedule, in cycles of a simple model of a
-    /// multiprocessor. They are not what hardware takes. Effects come when the model says; which warps go first, it says too.
+    /// Runs a kernel and returns the timeline of one block: the schedule, in cycles of a simple
+    /// model of a multiprocessor, which are not hardware cycles. The model also determines the
+    /// order of effects and warps.
     ///
     /// # Errors
-    /// As those of [`Device::launch`].
+    /// As [`Device::launch`].
     pub fn timeline(
         &mut self,
         module: &Module,
@@ -268,7 +274,7 @@ impl Device {
         run.all_in_time(timing)
     }
 
-    /// A launch that is to be run.
+    /// Prepares a launch.
     fn begin<'a>(
         &'a mut self,
         module: &'a Module,
@@ -288,7 +294,7 @@ impl Device {
         };
         let Some(code) = module.kernels.iter().find(|k| k.name == launch.kernel) else {
             let names: Vec<&str> = module.kernels().collect();
-            return Err(refused(format!("there is no such kernel; there are {}", names.join(", "))));
+            return Err(refused(format!("unknown kernel; the module has {}", names.join(", "))));
         };
         code::fits(code, launch.block, launch.shared_bytes, launch.params).map_err(&refused)?;
         let blocks = launch.grid.iter().fold(1u64, |n, e| n.saturating_mul(u64::from(*e)));

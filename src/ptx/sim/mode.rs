@@ -1,32 +1,32 @@
-//! How a launch is executed: the order of effects, and who goes first.
+//! Execution modes of a launch: order of effects, order of warps.
 
 /// When effects happen that hardware may delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// At once.
+    /// As soon as they are issued.
     Eager,
     /// As late as is legal.
     Latest,
 }
 
-/// How a launch is executed.
+/// Execution mode of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mode {
     /// When effects happen that hardware may delay.
     pub order: Order,
-    /// Which warps go first.
+    /// Determines the order of warps.
     pub seed: u64,
-    /// How many instructions of warps it may take.
+    /// Maximum number of warp instructions.
     pub limit: u64,
 }
 
 impl Mode {
-    /// Effects at once.
+    /// Effects as soon as they are issued.
     pub const EAGER: Mode = Mode { order: Order::Eager, seed: 0, limit: 1 << 36 };
     /// Effects as late as is legal.
     pub const LATEST: Mode = Mode { order: Order::Latest, seed: 0, limit: 1 << 36 };
 
-    /// The same with another choice of who goes first.
+    /// The same with another order of warps.
     #[must_use]
     pub const fn seeded(self, seed: u64) -> Mode {
         Mode { seed, ..self }

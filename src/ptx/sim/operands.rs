@@ -7,7 +7,7 @@ use super::state::Ctx;
 use crate::ptx::Special;
 
 impl Ctx<'_, '_> {
-    /// A number among the operands.
+    /// An immediate operand.
     pub(super) fn immediate(&self, n: usize) -> u64 {
         match self.inst.args.get(n) {
             Some(Arg::Imm(v)) => *v,
@@ -15,18 +15,18 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// The values of an operand in the lanes that execute.
+    /// The values of an operand in the executing lanes.
     pub(super) fn value(&self, n: usize) -> Check<V> {
         self.value_of(n, self.mask)
     }
 
-    /// The values of an operand, which some lanes need.
+    /// The values of an operand in some lanes.
     pub(super) fn value_of(&self, n: usize, mask: u32) -> Check<V> {
         match self.inst.args.get(n) {
             Some(Arg::Reg(r)) => self.register(*r, mask),
             Some(Arg::Imm(v)) => Ok([*v; 32]),
             Some(Arg::Special(s)) => Ok(self.special(*s)),
-            _ => problem(Fault::BadOperand, format!("operand {n} is no value")),
+            _ => problem(Fault::BadOperand, format!("operand {n} is not a value")),
         }
     }
 
@@ -36,7 +36,7 @@ impl Ctx<'_, '_> {
         Box::new(Problem { fault: Fault::Uninitialised, lane: Some(lane), address: None, message })
     }
 
-    /// The values of a register, which some lanes need.
+    /// The values of a register in some lanes.
     pub(super) fn register(&self, r: u32, mask: u32) -> Check<V> {
         let unknown = mask & !self.w.known.get(r as usize).copied().unwrap_or(0);
         if unknown != 0 {
@@ -66,11 +66,11 @@ impl Ctx<'_, '_> {
         match self.inst.args.get(n) {
             Some(Arg::Reg(r)) => self.predicate_of(*r),
             Some(Arg::Imm(v)) => Ok(if *v == 0 { 0 } else { u32::MAX }),
-            _ => problem(Fault::BadOperand, format!("operand {n} is no predicate")),
+            _ => problem(Fault::BadOperand, format!("operand {n} is not a predicate")),
         }
     }
 
-    /// Writes a result in the lanes that execute.
+    /// Writes a result in the executing lanes.
     pub(super) fn set(&mut self, n: usize, d: &V) {
         if let Some(Arg::Reg(r)) = self.inst.args.get(n) {
             self.set_register(*r, d);
@@ -109,23 +109,23 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// The addresses that an operand names, in the lanes that execute.
+    /// The addresses of a memory operand in the executing lanes.
     pub(super) fn addresses(&self, n: usize) -> Check<V> {
         match self.inst.args.get(n) {
             Some(Arg::At(Some(r), offset)) => Ok(self.register(*r, self.mask)?.map(|a| a.wrapping_add_signed(*offset))),
             Some(Arg::At(None, at)) => Ok([*at as u64; 32]),
-            _ => problem(Fault::BadOperand, format!("operand {n} is no address")),
+            _ => problem(Fault::BadOperand, format!("operand {n} is not an address")),
         }
     }
 
-    /// Where in shared memory an address is, checked for alignment and bounds.
+    /// Offset of an address in shared memory, checked for alignment and bounds.
     pub(super) fn shared_at(&self, lane: u32, address: u64, n: u32, align: u32) -> Check<usize> {
         if !address.is_multiple_of(u64::from(align)) {
             return at_address(
                 Fault::Misaligned,
                 lane,
                 address,
-                format!("{n} bytes of shared memory at no multiple of {align}"),
+                format!("{n} bytes of shared memory, not aligned to {align}"),
             );
         }
         let size = self.b.shared.bytes.len() as u64;

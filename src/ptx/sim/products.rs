@@ -1,18 +1,17 @@
-//! Products of warpgroups that are under way, and what they do with registers.
+//! Pending `wgmma` operations, and their use of registers.
 
 use std::collections::VecDeque;
 
 use super::code::Code;
 use crate::ptx::words::{Columns, Wgmma};
 
-/// The left operand.
 #[derive(Clone)]
 pub(super) enum Left {
     Registers(Vec<u32>),
     Shared(u64, bool),
 }
 
-/// A product that is under way.
+/// A pending `wgmma`.
 #[derive(Clone)]
 pub(super) struct Product {
     pub(super) columns: u32,
@@ -25,25 +24,25 @@ pub(super) struct Product {
     pub(super) negative: bool,
 }
 
-/// What a warp knows of its products.
+/// The `wgmma` state of a warp.
 #[derive(Default)]
 pub(super) struct Products {
     pub(super) open: Vec<Product>,
     pub(super) groups: VecDeque<Vec<Product>>,
-    /// Groups that were committed.
+    /// Committed groups.
     pub(super) count: u32,
     /// Fences so far, plus 1.
     pub(super) fences: u32,
-    /// For each register, in which interval between fences a thread accessed it last.
+    /// For each register the fence interval in which a thread last accessed it.
     pub(super) touched: Vec<u32>,
-    /// For each register the group that has it as a result, and as an operand; 0 for none.
+    /// For each register the pending group that writes it, or reads it; 0 for none.
     pub(super) result_of: Vec<u32>,
     pub(super) operand_of: Vec<u32>,
-    /// For each register the interval and shape of the product that had it last as its result.
+    /// For each register the fence interval and shape of the last `wgmma` that wrote it.
     pub(super) shape: Vec<(u32, Columns, Option<Wgmma>)>,
 }
 
-/// The products that the warps of a warpgroup have executed: all must be the same.
+/// The `wgmma` sequence of a warpgroup: all its warps must execute the same.
 #[derive(Default)]
 pub(super) struct Sequence {
     pub(super) log: Vec<(u32, u64, u64)>,
@@ -65,7 +64,7 @@ impl Products {
 }
 
 impl Sequence {
-    /// How many products its warps have not executed that others have.
+    /// Have all warps executed the same number?
     pub(super) fn is_even(&self) -> bool {
         self.at.iter().all(|n| *n == self.at[0])
     }

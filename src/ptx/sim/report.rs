@@ -1,41 +1,42 @@
-//! What a launch gives: counts of what it did, or a report of what is wrong with its kernel.
+//! Results of a launch: counts, or a fault report.
 
 use std::fmt;
 
-/// Kinds of faults that a launch can show.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
     /// The launch does not fit the kernel: threads, parameters, shared memory.
     Launch,
     /// An access outside of every buffer, of shared memory, of a parameter or of a tensor's map.
     OutOfBounds,
-    /// An address that is no multiple of what the access asks for.
+    /// An address that violates the alignment of the access.
     Misaligned,
-    /// A register, or bytes of memory, that nobody has written.
+    /// A read of an uninitialised register or memory.
     Uninitialised,
-    /// Two accesses to the same bytes, at least one of them a write, that nothing orders.
+    /// Two unordered accesses to the same bytes, at least one of them a write.
     Race,
-    /// A write by threads that the asynchronous proxy reads without a proxy fence between.
+    /// A write by threads that the asynchronous proxy reads without a proxy fence in between.
     MissingProxyFence,
     /// A register of a `wgmma` that was accessed since the last `wgmma.fence`.
     MissingWgmmaFence,
-    /// A register of a `wgmma` that is under way.
+    /// An access to a register of a pending `wgmma`.
     MissingWait,
-    /// An instruction that all lanes of a warp, or those of its mask, must execute together, and they do not.
+    /// Lanes diverge at an instruction that all lanes of a warp, or of its mask, must execute
+    /// together.
     Divergence,
-    /// Threads wait for what cannot happen any more.
+    /// No thread can continue.
     Deadlock,
     /// A named barrier with other counts than before, or a warp that arrives at it twice.
     BarrierMisuse,
     /// An mbarrier that was not initialised, is initialised twice, or is accessed as data.
     MbarrierMisuse,
-    /// More arrivals, or bytes, than an mbarrier expects.
+    /// More arrivals or bytes than an mbarrier expects.
     OverArrival,
-    /// A descriptor, swizzle, tensor map or operand that the hardware does not take.
+    /// An invalid descriptor, swizzle, tensor map or operand.
     BadOperand,
-    /// `trap`
+    /// The kernel executed `trap`.
     Trap,
-    /// More instructions than the launch may take.
+    /// The instruction limit was exceeded.
     Limit,
 }
 
@@ -63,12 +64,12 @@ impl Fault {
     }
 }
 
-/// A thread, by its place in the launch.
+/// Coordinates of a thread in a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Coordinates of its block.
     pub block: [u32; 3],
-    /// Its coordinates in the block.
+    /// Coordinates of the thread in its block.
     pub thread: [u32; 3],
 }
 
@@ -80,22 +81,22 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong, and where.
+/// A fault, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What kind of fault it is.
+    /// The kind of fault.
     pub fault: Fault,
-    /// The kernel.
+    /// Name of the kernel.
     pub kernel: String,
-    /// The line of the module's printed text, from 1; 0 where no instruction is to blame.
+    /// The line of the module's printed text, from 1; 0 if no instruction is to blame.
     pub line: usize,
-    /// The instruction, as it is printed.
+    /// The text of the instruction.
     pub shown: String,
     /// A thread that executes it, if there is one.
     pub place: Option<Place>,
-    /// The address that it is about, if there is one.
+    /// The address involved, if any.
     pub address: Option<u64>,
-    /// What is wrong, in a sentence.
+    /// A sentence that describes the fault.
     pub message: String,
 }
 
@@ -117,7 +118,7 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// A fault before it has a place: instructions know what is wrong and which lane shows it.
+/// A fault without location: instructions only know the lane.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     pub(super) fault: Fault,
@@ -126,7 +127,6 @@ pub(super) struct Problem {
     pub(super) message: String,
 }
 
-/// What an instruction gives.
 pub(super) type Check<T> = Result<T, Box<Problem>>;
 
 /// A problem without a lane.
@@ -144,7 +144,7 @@ pub(super) fn at_address<T>(fault: Fault, lane: u32, address: u64, message: impl
     Err(Box::new(Problem { fault, lane: Some(lane), address: Some(address), message: message.into() }))
 }
 
-/// What a launch did.
+/// Counts of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Blocks that ran.
@@ -153,22 +153,22 @@ pub struct Stats {
     pub warp_instructions: u64,
     /// Instructions, counted for each lane.
     pub thread_instructions: u64,
-    /// Accesses to global memory by a warp, and the sectors of 32 bytes that they touch.
+    /// Accesses to global memory by a warp.
     pub global_accesses: u64,
-    /// See `global_accesses`.
+    /// Sectors of 32 bytes in global memory that warps accessed.
     pub global_sectors: u64,
     /// Accesses to shared memory by a warp.
     pub shared_accesses: u64,
-    /// How many more passes they take than without bank conflicts.
+    /// Extra passes due to bank conflicts.
     pub bank_conflicts: u64,
-    /// Multiplications by `mma` and `wgmma`, each with an addition.
+    /// Multiply-adds by `mma` and `wgmma`.
     pub matrix_products: u64,
     /// Bytes that asynchronous copies moved.
     pub copied_bytes: u64,
 }
 
 impl Stats {
-    /// What was done since.
+    /// The difference to earlier counts.
     pub(super) fn since(&self, before: &Stats) -> Stats {
         Stats {
             blocks: self.blocks - before.blocks,
@@ -183,7 +183,7 @@ impl Stats {
         }
     }
 
-    /// Adds what another launch did.
+    /// Adds the counts of another launch.
     pub fn add(&mut self, other: &Stats) {
         self.blocks += other.blocks;
         self.warp_instructions += other.warp_instructions;

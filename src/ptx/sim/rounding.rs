@@ -1,12 +1,13 @@
-//! Floats as numbers: reading them from bits, and rounding a number once to any of the formats.
+//! Float formats: decoding bits, and rounding a number once to any format.
 //!
-//! Sums and products are found exactly, as an `f64` and what is missing from it, and made odd: an `f64` whose last bit says that
-//! more follows. Rounding that to a format of 24 bits or less is rounding the exact number, in each direction.
+//! Sums and products are computed exactly, as an `f64` and its error, and rounded to odd: the last
+//! bit of the `f64` is set if the result is inexact. Rounding that to a format of at most 24 bits
+//! equals rounding the exact number, in each direction.
 
 use crate::ptx::Type;
 use crate::ptx::words::Round;
 
-/// The number of some bits, exactly.
+/// Decodes bits exactly.
 pub(super) fn number(bits: u64, ty: Type) -> f64 {
     match ty {
         Type::F64 => f64::from_bits(bits),
@@ -17,7 +18,7 @@ pub(super) fn number(bits: u64, ty: Type) -> f64 {
     }
 }
 
-/// The bits of NaN that results have.
+/// The canonical NaN of results.
 pub(super) fn nan(ty: Type) -> u64 {
     match ty {
         Type::F64 => 0x7ff8_0000_0000_0000,
@@ -26,14 +27,14 @@ pub(super) fn nan(ty: Type) -> u64 {
     }
 }
 
-/// A sum and what is missing from it.
+/// A sum and its rounding error (two-sum).
 pub(super) fn sum(a: f64, b: f64) -> (f64, f64) {
     let s = a + b;
     let t = s - a;
     (s, (a - (s - t)) + (b - t))
 }
 
-/// An `f64` for a number and what is missing from it, whose last bit is set if anything is.
+/// Rounds to odd: sets the last bit if there is an error.
 pub(super) fn odd(s: f64, missing: f64) -> f64 {
     if missing == 0.0 || !s.is_finite() || missing.is_nan() || s.to_bits() & 1 == 1 {
         return s;
@@ -44,17 +45,17 @@ pub(super) fn odd(s: f64, missing: f64) -> f64 {
     f64::from_bits(if (missing > 0.0) == (s > 0.0) { s.to_bits() + 1 } else { s.to_bits() - 1 })
 }
 
-/// The same, but for sums in `f64` itself, which are rounded already.
+/// The same, except for sums in `f64` itself, which are already rounded.
 pub(super) fn odd_unless_wide(s: f64, missing: f64, ty: Type) -> f64 {
     if ty == Type::F64 { s } else { odd(s, missing) }
 }
 
-/// 2 to a power, of those that an `f64` has.
+/// 2 to a power within the range of `f64`.
 fn power(n: i32) -> f64 {
     f64::from_bits(((n.clamp(-1022, 1023) + 1023) as u64) << 52)
 }
 
-/// A number that is rounded to a multiple of 1.
+/// Rounds to an integer.
 pub(super) fn integral(x: f64, round: Round) -> f64 {
     match round {
         Round::Nearest => x.round_ties_even(),
@@ -64,7 +65,7 @@ pub(super) fn integral(x: f64, round: Round) -> f64 {
     }
 }
 
-/// The bits of a number, rounded to `f32`, `f16` or `bf16`. For `f64` nothing is to be rounded.
+/// Rounds a number to `f32`, `f16` or `bf16` and encodes it. `f64` is only encoded.
 pub(super) fn rounded(x: f64, ty: Type, round: Round) -> u64 {
     if x.is_nan() {
         return nan(ty);
@@ -100,7 +101,7 @@ pub(super) fn rounded(x: f64, ty: Type, round: Round) -> u64 {
     }
 }
 
-/// An `f64` in another direction than to nearest, from the nearest one and the sign of what is missing from it.
+/// Directed rounding of an `f64`, from the nearest one and the sign of its error.
 pub(super) fn directed(nearest: f64, missing: f64, round: Round) -> f64 {
     if missing == 0.0 || missing.is_nan() || !nearest.is_finite() {
         return nearest;
@@ -116,7 +117,7 @@ pub(super) fn directed(nearest: f64, missing: f64, round: Round) -> f64 {
     }
 }
 
-/// Subnormal numbers of `f32` become zeros of their sign.
+/// Flushes subnormal `f32` to zeros of the same sign.
 pub(super) fn flushed(bits: u64) -> u64 {
     if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits }
 }

@@ -1,16 +1,16 @@
-//! Who accessed each byte last: finds accesses that nothing orders.
+//! Shadow memory: records the last accesses to each byte and finds unordered ones.
 //!
-//! In: accesses to a region of memory, each with its agent and what that agent knows. Out: nothing, or the earlier access that
-//! it conflicts with. A word of 4 bytes has one cell as long as its bytes are accessed together, and four from then on.
+//! In: accesses to a region of memory, each with its agent and the agent's knowledge. Out: the
+//! earlier access that it conflicts with, if any. Four bytes share a cell as long as they are
+//! accessed together; afterwards each has its own.
 
 use super::clock::{Know, Label};
 use super::timeline::Watch;
 use crate::ptx::words::Scope;
 
-/// How an access takes part in synchronisation: plain, or ordered among blocks that are this near.
+/// Synchronisation scope of an access: plain, or ordered within a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) enum Reach {
-    /// A plain access.
     #[default]
     Plain,
     /// Ordered among threads of the block.
@@ -22,7 +22,7 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// What an ordered access of a scope is ordered among.
+    /// The reach of an ordered access with a PTX scope.
     pub(super) fn among(scope: Scope) -> Reach {
         match scope {
             Scope::Block => Reach::Block,
@@ -32,33 +32,30 @@ impl Reach {
     }
 }
 
-/// Who accesses memory.
 #[derive(Clone, Copy)]
 pub(super) struct Access<'a> {
     /// The agent, with its block and epoch.
     pub(super) label: Label,
-    /// What the thread knows that does it or issued it.
+    /// Knowledge of the thread that executes or issued it.
     pub(super) know: &'a Know,
-    /// Plain or ordered.
     pub(super) reach: Reach,
-    /// Does the asynchronous proxy do it?
+    /// Is it an access of the asynchronous proxy?
     pub(super) is_async: bool,
-    /// The thread that does it or issued it: its own accesses come before.
+    /// The thread that executes or issued it: its own accesses are ordered before.
     pub(super) thread: u32,
-    /// The block of that thread.
+    /// Index of that thread's block.
     pub(super) own: u32,
 }
 
-/// An earlier access that nothing orders before this one.
+/// An earlier access that is not ordered before this one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conflict {
-    /// Who it was.
     pub(super) other: Label,
-    /// Did it write?
+    /// Was it a write?
     pub(super) was_write: bool,
-    /// It is ordered, but only a proxy fence would show it.
+    /// Is it ordered, but a proxy fence is missing?
     pub(super) needs_fence: bool,
-    /// The byte.
+    /// Offset of the byte in the region.
     pub(super) at: usize,
 }
 
@@ -66,10 +63,10 @@ pub(super) struct Conflict {
 #[derive(Clone, Copy, Debug, Default)]
 struct Reader {
     block: u32,
-    /// The first agent: that of bit 0.
+    /// The agent of bit 0.
     base: u32,
     epoch: u32,
-    /// 0 for nobody.
+    /// Bit set of agents, starting at `base`; 0 if empty.
     mask: u32,
     reach: Reach,
 }
@@ -80,17 +77,17 @@ struct Cell {
     writer_reach: Reach,
     writer_async: bool,
     reader: Reader,
-    /// More readers: a place in `more`, plus 1.
+    /// Further readers: an index into `more`, plus 1.
     more: u32,
-    /// The bytes that are accessed together.
+    /// The bytes of the cell that are accessed together.
     mask: u8,
-    /// A cell for each byte: a place in `parts`, plus 1.
+    /// A cell for each byte: an index into `parts`, plus 1.
     parts: u32,
 }
 
-/// Words of a page.
+/// Cells per page.
 const PAGE: usize = 256;
-/// Readers that are kept of a cell; where more blocks read than that, the earliest are forgotten.
+/// Maximum readers per cell; if more blocks read it, the earliest are forgotten.
 const MOST_READERS: usize = 48;
 
 /// The accesses to a region.
@@ -99,14 +96,14 @@ pub(super) struct Shadow {
     pages: Vec<Option<Box<[Cell]>>>,
     parts: Vec<[Cell; 4]>,
     more: Vec<Vec<Reader>>,
-    /// When which parts are accessed, where somebody wants to know.
+    /// Records access times for the timeline, if enabled.
     pub(super) watch: Option<Box<Watch>>,
 }
 
 impl Shadow {
-    /// Notes an access of `n` bytes.
+    /// Records an access of `n` bytes.
     pub(super) fn note(&mut self, at: usize, n: usize, write: bool, a: &Access<'_>) -> Result<(), Conflict> {
-        // What copies write is noted when it arrives.
+        // Writes of copies are recorded on arrival.
         if let Some(watch) = &mut self.watch
             && (!write || a.label.agent == a.thread)
         {
@@ -134,7 +131,7 @@ impl Shadow {
                 for (i, part) in four.iter_mut().enumerate() {
                     if cell.mask >> i & 1 == 1 {
                         *part = *cell;
-                        // Lists are not shared.
+                        // Reader lists are not shared.
                         if cell.more != 0 {
                             let list = self.more.get(cell.more as usize - 1).cloned().unwrap_or_default();
                             self.more.push(list);
@@ -155,7 +152,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// Has anybody written one of the bytes?
+    /// Was any of the bytes written?
     pub(super) fn is_written(&self, at: usize, n: usize) -> bool {
         (at / 4..=(at + n.max(1) - 1) / 4).any(|word| {
             let page = self.pages.get(word / PAGE).and_then(Option::as_ref);
@@ -167,7 +164,7 @@ impl Shadow {
     }
 }
 
-/// May two accesses be unordered, since both synchronise?
+/// May two accesses be unordered because both synchronise?
 fn both_ordered(a: Reach, b: Reach, same_block: bool) -> bool {
     let least = if same_block { Reach::Block } else { Reach::Cluster };
     a >= least && b >= least
@@ -209,7 +206,7 @@ fn note(cell: &mut Cell, more: &mut Vec<Vec<Reader>>, write: bool, a: &Access<'_
     Ok(())
 }
 
-/// Is everything that a reader did ordered before a write?
+/// Are all reads of a reader ordered before a write?
 fn check_reader(r: &Reader, a: &Access<'_>) -> Result<(), Conflict> {
     if r.mask == 0 || both_ordered(r.reach, a.reach, r.block == a.label.block) {
         return Ok(());
@@ -225,13 +222,12 @@ fn check_reader(r: &Reader, a: &Access<'_>) -> Result<(), Conflict> {
     Ok(())
 }
 
-/// Is a reader ordered before this access, so that this one stands for it?
+/// Is a reader ordered before this access, which therefore subsumes it?
 fn is_before(r: &Reader, a: &Access<'_>) -> bool {
-    // An ordered read does not stand for a plain one.
+    // An ordered read does not subsume a plain one.
     a.reach <= r.reach && check_reader(&Reader { reach: Reach::Plain, ..*r }, a).is_ok()
 }
 
-/// Adds a reader.
 fn read(cell: &mut Cell, more: &mut Vec<Vec<Reader>>, a: &Access<'_>) {
     let bit = a.label.agent % 32;
     let new = Reader {

@@ -15,22 +15,20 @@ use super::shadow::Conflict;
 use super::transfers::{Copies, Pending};
 use crate::random::Random;
 
-/// What a group waits for.
+/// The condition that a group waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Nothing: it can go on.
+    /// Nothing: it can execute.
     No,
-    /// Lanes of its warp that must come here too.
+    /// Lanes of its warp that must arrive here too.
     Together(u32),
-    /// A named barrier.
     Barrier(u8),
-    /// The cluster's barrier.
     Cluster,
-    /// It polls: until anything happens that others can see, counted from this event on.
+    /// A poll: any visible event after this one.
     Poll(u64),
 }
 
-/// Lanes that stand at the same place.
+/// Lanes with the same program counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     pub(super) pc: u32,
@@ -38,69 +36,66 @@ pub(super) struct Group {
     pub(super) wait: Wait,
 }
 
-/// Ordered accesses of a thread that a fence gives a meaning.
+/// State for fences with relaxed accesses of a thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fenced {
-    /// What the thread knew at its last fence: relaxed writes pass that on.
+    /// Knowledge at the thread's last fence, released by relaxed writes.
     pub(super) release: Option<Know>,
-    /// What relaxed reads have met: a fence learns it.
+    /// Messages seen by relaxed reads, acquired by the next fence.
     pub(super) acquire: Vec<(u32, Rc<Know>)>,
 }
 
-/// A poll: what was read there last, and how many effects the warp had had then.
+/// Polls by program counter: last value read, and the warp's effect count at that time.
 pub(super) type Polls = HashMap<u32, (u64, u64)>;
 
 /// Up to 32 threads.
 #[derive(Default)]
 pub(super) struct Warp {
     pub(super) number: u32,
-    /// Lanes that exist, and those that have not ended.
+    /// Existing lanes, and lanes that have not ended.
     pub(super) full: u32,
     pub(super) live: u32,
     pub(super) regs: Vec<u64>,
     pub(super) preds: Vec<u32>,
-    /// For each register the lanes in which it has a value.
+    /// For each register the lanes in which it is initialised.
     pub(super) known: Vec<u32>,
     pub(super) groups: Vec<Group>,
     pub(super) epoch: u32,
     pub(super) know: Vec<Rc<Know>>,
     pub(super) fences: BTreeMap<u32, Fenced>,
     pub(super) polls: Polls,
-    /// Writes and other effects, counted: a poll with none since the last is idle.
+    /// Count of writes and other effects: a poll without any since the last is idle.
     pub(super) effects: u64,
     pub(super) copies: Copies,
     pub(super) products: Products,
 }
 
-/// A block.
 pub(super) struct Block {
     pub(super) number: u32,
     pub(super) at: [u32; 3],
-    /// Its number in its cluster.
+    /// Rank in its cluster.
     pub(super) rank: u32,
     pub(super) shared: Region,
     pub(super) warps: Vec<Warp>,
     pub(super) barriers: [Barrier; 16],
     pub(super) mbarriers: BTreeMap<u32, Mbarrier>,
-    /// How many mbarriers it has had.
+    /// Number of mbarriers initialised so far.
     pub(super) made: u32,
     pub(super) pending: Vec<Pending>,
     pub(super) sequences: Vec<Sequence>,
 }
 
-/// Places of memory that ordered accesses have written, with what their threads knew.
+/// Messages of ordered writes: by location, the writer's knowledge.
 pub(super) type Messages = HashMap<(u32, u64), (u32, Rc<Know>)>;
 
-/// How many blocks run at the same time.
+/// Number of concurrent blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Held {
-    /// At most.
     pub(super) most: usize,
-    /// From the start on.
+    /// Blocks that run from the start.
     pub(super) at_once: usize,
 }
 
-/// A launch.
 pub(super) struct Run<'a> {
     pub(super) code: &'a Code,
     pub(super) global: &'a mut Global,
@@ -112,30 +107,30 @@ pub(super) struct Run<'a> {
     pub(super) dynamic_shared: u32,
     pub(super) params: Vec<u8>,
     pub(super) cluster: [u32; 3],
-    /// Blocks under way; one that is executing is out.
+    /// Running blocks; the executing one is taken out.
     pub(super) blocks: Vec<Option<Box<Block>>>,
-    /// For clusters under way, by the number of their first block, what their barrier has.
+    /// Barriers of running clusters, by the index of their first block.
     pub(super) clusters: BTreeMap<u32, ClusterBarrier>,
     pub(super) started: u64,
     pub(super) held: Held,
-    /// What others can see, counted.
+    /// Count of visible events.
     pub(super) events: u64,
-    /// How often polls were repeated though nothing had happened, and the event that this made.
+    /// Retries of polls without an event, and the event count at that time.
     pub(super) nudged: (u32, u64),
     pub(super) messages: Messages,
     pub(super) spare: Vec<Warp>,
 }
 
 impl Block {
-    /// Threads, as a multiple of 32.
+    /// Number of thread agents: threads, rounded up to 32.
     pub(super) fn agents(&self) -> u32 {
         self.warps.len() as u32 * 32
     }
-    /// The agent of a warp's products.
+    /// The agent of a warp's `wgmma`.
     pub(super) fn products_agent(&self, warp: u32) -> u32 {
         self.agents() + warp
     }
-    /// The agent of an mbarrier, by its number: the copies that complete there.
+    /// The agent of the copies that complete at an mbarrier.
     pub(super) fn mbarrier_agent(&self, number: u32) -> u32 {
         self.agents() + 32 + number % 256
     }
@@ -143,15 +138,15 @@ impl Block {
     pub(super) fn copies_agent(&self, thread: u32) -> u32 {
         self.agents() + 288 + thread
     }
-    /// The agent of what a thread's copies of boxes read.
+    /// The agent of reads by a thread's bulk copies.
     pub(super) fn bulk_reads_agent(&self, thread: u32) -> u32 {
         2 * self.agents() + 288 + thread
     }
-    /// The agent of what a thread's copies of boxes write.
+    /// The agent of writes by a thread's bulk copies.
     pub(super) fn bulk_writes_agent(&self, thread: u32) -> u32 {
         3 * self.agents() + 288 + thread
     }
-    /// An agent in words.
+    /// Description of an agent for messages.
     pub(super) fn agent_name(&self, agent: u32) -> String {
         let n = self.agents();
         match agent {
@@ -170,7 +165,7 @@ impl Block {
 }
 
 impl Warp {
-    /// A predicate of all lanes gets what they have asked for.
+    /// Sets a predicate in all lanes to the result of `bar.red`.
     pub(super) fn answer(&mut self, register: u32, holds: bool) {
         let n = register as usize;
         if let (Some(to), Some(known)) = (self.preds.get_mut(n), self.known.get_mut(n)) {
@@ -179,17 +174,17 @@ impl Warp {
         }
     }
 
-    /// The thread of a lane, by its number in the block.
+    /// Index in the block of a lane's thread.
     pub(super) fn thread(&self, lane: u32) -> u32 {
         self.number * 32 + lane
     }
 
-    /// The label of what a lane does now.
+    /// The label of a lane's current access.
     pub(super) fn label(&self, block: u32, lane: u32) -> Label {
         Label { block, agent: self.thread(lane), epoch: self.epoch }
     }
 
-    /// The group that goes next.
+    /// The group to execute next.
     pub(super) fn pick(&self, events: u64) -> Option<usize> {
         let can_go = |g: &Group| match g.wait {
             Wait::No => true,
@@ -206,7 +201,7 @@ impl Warp {
         best
     }
 
-    /// Groups that have come to the same place become one.
+    /// Merges groups with the same program counter.
     pub(super) fn merge(&mut self) {
         let mut n = 0;
         while n < self.groups.len() {
@@ -227,7 +222,7 @@ impl Warp {
         }
     }
 
-    /// Lets the lanes that wait for something go on.
+    /// Releases groups that wait for `wait`.
     pub(super) fn release(&mut self, wait: Wait) {
         for g in self.groups.iter_mut().filter(|g| g.wait == wait) {
             g.wait = Wait::No;
@@ -236,17 +231,17 @@ impl Warp {
     }
 }
 
-/// What an instruction does to its group.
+/// Control flow effect of an instruction.
 pub(super) enum Flow {
-    /// On to the next instruction.
+    /// Continues with the next instruction.
     Next,
-    /// The lanes of the mask go there.
+    /// The lanes of the mask jump.
     Jump(u32),
     /// The lanes of the mask end.
     Exit,
-    /// On to the next instruction, after a wait.
+    /// Continues with the next instruction after a wait.
     NextAfter(Wait),
-    /// The same instruction again, after a wait.
+    /// Executes the same instruction again after a wait.
     Again(Wait),
 }
 
@@ -257,18 +252,18 @@ pub(super) struct Ctx<'r, 'a> {
     pub(super) w: &'r mut Warp,
     pub(super) inst: &'a Inst,
     pub(super) pc: u32,
-    /// The lanes that execute it.
+    /// The executing lanes.
     pub(super) mask: u32,
 }
 
 impl Run<'_> {
-    /// The block of a rank in the cluster of another.
+    /// The block with a rank in the cluster of `b`.
     pub(super) fn mate(&mut self, b: &Block, rank: u32) -> Option<&mut Block> {
         let number = b.number - b.rank + rank;
         self.blocks.iter_mut().flatten().map(|b| &mut **b).find(|o| o.number == number)
     }
 
-    /// Is this the order in which effects come as late as is legal?
+    /// Are effects delayed as long as is legal?
     pub(super) fn is_late(&self) -> bool {
         self.mode.order == Order::Latest
     }
@@ -280,13 +275,14 @@ pub(super) fn shared_address(at: usize) -> u64 {
 }
 
 impl Ctx<'_, '_> {
-    /// Something happens that others can see.
+    /// Records an event visible to others.
     pub(super) fn event(&mut self) {
         self.run.events += 1;
         self.w.effects += 1;
     }
 
-    /// The threads of the warp that execute this arrive somewhere with all that they did; what they do next is later.
+    /// The executing threads arrive at a synchronisation point with their knowledge, and begin new
+    /// epochs.
     pub(super) fn arrive(&mut self, gather: &mut Gather) {
         for lane in lanes(self.mask) {
             if let Some(know) = self.w.know.get(lane as usize) {
@@ -297,7 +293,7 @@ impl Ctx<'_, '_> {
     }
 }
 
-/// What a conflict means, in words.
+/// Describes a conflict.
 pub(super) fn conflict(b: &Block, c: Conflict, write: bool, is_async: bool, lane: u32, address: u64) -> Box<Problem> {
     let who = if c.other.block == b.number {
         b.agent_name(c.other.agent)
@@ -307,10 +303,10 @@ pub(super) fn conflict(b: &Block, c: Conflict, write: bool, is_async: bool, lane
     let (did, does) = (if c.was_write { "wrote" } else { "reads" }, if write { "writes" } else { "reads" });
     let (fault, message) = if c.needs_fence {
         let side = "the asynchronous proxy";
-        (Fault::MissingProxyFence, format!("{side} {does} what {who} wrote without `fence.proxy.async` between"))
+        (Fault::MissingProxyFence, format!("{side} {does} what {who} wrote without `fence.proxy.async` in between"))
     } else {
-        let here = if is_async { "an asynchronous copy or product of this thread" } else { "this thread" };
-        (Fault::Race, format!("{who} {did} this byte, {here} {does} it, and nothing orders one before the other"))
+        let here = if is_async { "an asynchronous copy or wgmma of this thread" } else { "this thread" };
+        (Fault::Race, format!("{who} {did} this byte, {here} {does} it, and the accesses are not ordered"))
     };
     Box::new(Problem { fault, lane: Some(lane), address: Some(address), message })
 }

@@ -1,26 +1,26 @@
-//! Tensor maps: what a copy of a box must know of a tensor in global memory. A device keeps its own 128 bytes, which nobody
-//! else reads; here they are those that [`TensorMap::encode`] writes.
+//! Tensor maps: descriptions of tensors in global memory for tensor copies. The hardware's 128-byte
+//! format is undocumented; the simulator uses the format of [`TensorMap::encode`].
 
 use crate::ptx::{Swizzle, Type};
 
-/// A tensor map.
+/// Fields of `cuTensorMapEncodeTiled`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// Address of the first element.
     pub address: u64,
-    /// Type of elements.
+    /// Element type.
     pub elem: Type,
     /// Extents, the contiguous axis first; 1 to 5 of them.
     pub extents: Vec<u64>,
-    /// Distances in bytes between neighbours along the axes from the second on.
+    /// Strides in bytes of all axes but the first.
     pub strides: Vec<u64>,
     /// Extents of a box.
     pub window: Vec<u32>,
-    /// Distances of the elements that a box takes.
+    /// Element strides of a box, along each axis.
     pub steps: Vec<u32>,
-    /// How rows lie in shared memory.
+    /// Swizzle of rows in shared memory.
     pub swizzle: Swizzle,
-    /// Are elements outside NaN, where they would be 0?
+    /// Are elements outside of the tensor NaN instead of 0?
     pub fill_nan: bool,
 }
 
@@ -42,10 +42,10 @@ const ELEMS: [Type; 11] = [
 ];
 
 impl TensorMap {
-    /// Is everything as a device takes it (`cuTensorMapEncodeTiled`)?
+    /// Checks the restrictions of `cuTensorMapEncodeTiled`.
     ///
     /// # Errors
-    /// What is not, with what would be.
+    /// The first violation, with the allowed values.
     pub fn check(&self) -> Result<(), String> {
         let rank = self.extents.len();
         let size = u64::from(self.elem.bytes());
@@ -62,16 +62,16 @@ impl TensorMap {
             return Err(format!("address {:#x}; it must be a multiple of 16", self.address));
         }
         if let Some(e) = self.extents.iter().find(|e| !(1..=1 << 32).contains(*e)) {
-            return Err(format!("an extent of {e}; it is 1 to 2^32"));
+            return Err(format!("an extent of {e}; 1 to 2^32 are allowed"));
         }
         if let Some(s) = self.strides.iter().find(|s| !s.is_multiple_of(16) || **s >= 1 << 40) {
             return Err(format!("a stride of {s} bytes; it must be a multiple of 16 below 2^40"));
         }
         if let Some(w) = self.window.iter().find(|w| !(1..=256).contains(*w)) {
-            return Err(format!("a box of {w}; it is 1 to 256"));
+            return Err(format!("a box of {w}; 1 to 256 are allowed"));
         }
         if let Some(s) = self.steps.iter().find(|s| !(1..=8).contains(*s)) {
-            return Err(format!("an element stride of {s}; it is 1 to 8"));
+            return Err(format!("an element stride of {s}; 1 to 8 are allowed"));
         }
         let row = u64::from(self.window[0].div_ceil(self.steps[0])) * size;
         if !row.is_multiple_of(16) {
@@ -81,7 +81,8 @@ impl TensorMap {
         if span > 0 && row > span {
             return Err(format!("a row of the box has {row} bytes; with this swizzle it has at most {span}"));
         }
-        // Shorter rows are legal. How they lie is told in hints alone (they take the room of whole ones), so nothing is to rely on it.
+        // Shorter rows are legal, but their layout is undocumented (they seem to take the space of
+        // full ones), so they are rejected.
         if row < span {
             return Err(format!("a row of the box has {row} bytes; with this swizzle it should have {span}"));
         }
@@ -91,7 +92,7 @@ impl TensorMap {
         Ok(())
     }
 
-    /// Its 128 bytes.
+    /// Encodes the 128 bytes that [`TensorMap::decode`] reads.
     pub fn encode(&self) -> [u8; BYTES] {
         let mut out = [0; BYTES];
         let mut at = 0;
@@ -117,10 +118,10 @@ impl TensorMap {
         out
     }
 
-    /// Reads 128 bytes.
+    /// Decodes 128 bytes.
     ///
     /// # Errors
-    /// Bytes that are no map.
+    /// Bytes that are not a map.
     pub fn decode(bytes: &[u8]) -> Result<TensorMap, String> {
         let word = |at: usize, n: usize| -> Option<u64> {
             Some(bytes.get(at..at + n)?.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b)))
@@ -146,7 +147,7 @@ impl TensorMap {
             };
             Some(map)
         };
-        let map = read().ok_or("these 128 bytes are no tensor map")?;
+        let map = read().ok_or("these 128 bytes are not a tensor map")?;
         map.check()?;
         Ok(map)
     }
@@ -156,13 +157,13 @@ impl TensorMap {
         self.counts().iter().product::<u32>() * self.elem.bytes()
     }
 
-    /// How many elements a box takes along each axis.
+    /// Number of elements of a box along each axis.
     fn counts(&self) -> Vec<u32> {
         self.window.iter().zip(&self.steps).map(|(w, s)| w.div_ceil(*s)).collect()
     }
 
-    /// The elements of a box at some coordinates, in the order in which they lie in shared memory: for each its address, none
-    /// for those outside of the tensor.
+    /// The addresses of a box's elements, in the order of shared memory; `None` for elements
+    /// outside of the tensor.
     pub fn elements(&self, at: &[i32]) -> Vec<Option<u64>> {
         let counts = self.counts();
         let size = u64::from(self.elem.bytes());
@@ -196,7 +197,7 @@ mod tests {
     use super::TensorMap;
     use crate::ptx::{Swizzle, Type};
 
-    /// With a swizzle, rows of a box are as long as it, no shorter and no longer.
+    /// With a swizzle, rows of a box must be exactly as long as its span.
     #[test]
     fn rows_of_a_box_are_as_long_as_its_swizzle() {
         let map = |swizzle: Swizzle, columns: u32| TensorMap {

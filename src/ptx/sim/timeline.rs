@@ -1,24 +1,25 @@
-//! What a block did over time, as data: its warps, copies that were under way, tensor cores, shared memory. `timing` makes it.
+//! Timeline of a block: activity of warps, copies in flight, tensor cores, shared memory. Recorded
+//! by `timing`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ptx::Op;
 use crate::ptx::words::Space;
 
-/// What a warp does, or waits for.
+/// Activity of a warp: work, or the reason for waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
     /// Integers, floats, branches.
     Arithmetic,
-    /// Powers, logarithms, roots: the units for functions.
+    /// Powers, logarithms, roots: the special function units.
     Function,
-    /// Loads and stores of global memory, and waiting for what was loaded.
+    /// Loads and stores of global memory, and waiting for loads.
     Global,
     /// Loads and stores of shared memory.
     Shared,
     /// Issuing asynchronous copies.
     Copy,
-    /// Products of matrices: issuing them, and waiting for a tensor core or for a result of `mma.sync`.
+    /// Matmuls: issuing them, and waiting for a tensor core or for a result of `mma.sync`.
     Product,
     /// Waiting at a barrier of the block or the cluster.
     Barrier,
@@ -31,7 +32,7 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// All of them.
+    /// All activities, in the order of legends.
     pub const ALL: [Activity; 10] = [
         Activity::Arithmetic,
         Activity::Function,
@@ -45,7 +46,7 @@ impl Activity {
         Activity::ProductWait,
     ];
 
-    /// What it is, in words.
+    /// Text for legends.
     pub const fn name(self) -> &'static str {
         match self {
             Activity::Arithmetic => "arithmetic, branches",
@@ -61,7 +62,7 @@ impl Activity {
         }
     }
 
-    /// A letter for it; waits have small ones.
+    /// A letter; waits have lower-case ones.
     pub const fn letter(self) -> char {
         match self {
             Activity::Arithmetic => 'A',
@@ -77,12 +78,12 @@ impl Activity {
         }
     }
 
-    /// Does a warp only wait?
+    /// Is it a wait?
     pub const fn is_wait(self) -> bool {
         matches!(self, Activity::Barrier | Activity::Mbarrier | Activity::CopyWait | Activity::ProductWait)
     }
 
-    /// What an instruction is.
+    /// The activity of an instruction.
     pub(super) fn of(op: Op) -> Activity {
         match op {
             Op::Ld { .. } | Op::LdReadOnly { .. } | Op::St { .. } => Activity::Global,
@@ -132,78 +133,78 @@ impl Activity {
     }
 }
 
-/// From a cycle to another, which is not in it.
+/// A half-open interval of cycles.
 pub type Interval = (u64, u64);
 
-/// A time in which a warp does one kind of thing.
+/// A time span of one activity of a warp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first cycle.
+    /// First cycle.
     pub from: u64,
-    /// The cycle behind the last.
+    /// One past the last cycle.
     pub to: u64,
-    /// What it does.
+    /// Activity of the warp.
     pub what: Activity,
 }
 
-/// Bytes that are on their way from global to shared memory.
+/// A copy in flight from global to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// From the issue to the arrival.
     pub time: Interval,
-    /// How many bytes.
+    /// Size of the copy.
     pub bytes: u32,
 }
 
-/// A part of shared memory that is used as one: a stage of a ring, or what lies between.
+/// A part of shared memory with uniform use: a stage of a ring, or the memory in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// Its first byte, and the byte behind the last.
+    /// Byte range, half-open.
     pub bytes: (usize, usize),
-    /// When asynchronous copies fill it.
+    /// Times at which asynchronous copies fill it.
     pub fills: Vec<Interval>,
-    /// When it holds data: from a write to the last read before the next write.
+    /// Times at which it holds live data: from a write to the last read before the next write.
     pub holds: Vec<Interval>,
 }
 
-/// A block over time.
+/// Timeline of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    /// The kernel.
+    /// Name of the kernel.
     pub kernel: String,
-    /// The processor that the module is for.
+    /// The processor of `.target`.
     pub target: String,
-    /// The block's coordinates, and the extents of the grid.
+    /// Coordinates of the block in the grid.
     pub block: [u32; 3],
-    /// See `block`.
+    /// Extents of the grid.
     pub grid: [u32; 3],
-    /// When the block begins and ends, in cycles since the launch began.
+    /// Lifetime of the block, in cycles since the start of the launch.
     pub time: Interval,
     /// Bytes of its shared memory.
     pub shared_bytes: usize,
-    /// For each warp what it does, without gaps.
+    /// For each warp its spans, without gaps.
     pub warps: Vec<Vec<Span>>,
-    /// For each of the four tensor cores when it computes.
+    /// For each of the four tensor cores the busy intervals.
     pub tensor: [Vec<Interval>; 4],
     /// Copies to shared memory.
     pub flights: Vec<Flight>,
-    /// Shared memory, from the first byte on; what nobody touches is left out.
+    /// Stages of shared memory, by address; unused parts are omitted.
     pub stages: Vec<Stage>,
 }
 
 impl Timeline {
-    /// Cycles from the block's beginning to its end.
+    /// Cycles from the start of the block to its end.
     pub fn cycles(&self) -> u64 {
         self.time.1 - self.time.0
     }
 
-    /// The part of the time in which a tensor core computes, on average.
+    /// Average utilisation of the tensor cores, 0 to 1.
     pub fn tensor_share(&self) -> f64 {
         let busy: u64 = self.tensor.iter().flatten().map(|(from, to)| to - from).sum();
         busy as f64 / (4 * self.cycles()).max(1) as f64
     }
 
-    /// The most bytes of shared memory that hold data or are being filled at a time.
+    /// Peak number of shared memory bytes that hold data or are being filled.
     pub fn most_used(&self) -> usize {
         let mut changes: BTreeMap<u64, i64> = BTreeMap::new();
         for stage in &self.stages {
@@ -222,7 +223,7 @@ impl Timeline {
     }
 }
 
-/// Intervals without overlaps, in order; those that touch are one.
+/// Sorts and merges intervals.
 pub(super) fn united(mut all: Vec<Interval>) -> Vec<Interval> {
     all.sort_unstable();
     let mut out: Vec<Interval> = Vec::new();
@@ -235,22 +236,21 @@ pub(super) fn united(mut all: Vec<Interval>) -> Vec<Interval> {
     out
 }
 
-/// A copy into shared memory, as it is noted.
+/// A recorded copy into shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill {
     pub(super) at: usize,
     pub(super) bytes: usize,
-    /// What it belongs to: a group of copies, or a phase of an mbarrier.
+    /// Id of its copy group, or of a phase of an mbarrier.
     pub(super) of: (u32, u32),
     pub(super) time: Interval,
 }
 
-/// Accesses of threads and products to shared memory, by parts of equal size.
+/// Accesses of threads and `wgmma` to shared memory, by parts of equal size.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// The cycle.
     pub(super) now: u64,
-    /// For each part when it was accessed: was it written?
+    /// For each part: cycle of an access, is it a write?
     pub(super) parts: Vec<Vec<(u64, bool)>>,
 }
 
@@ -271,10 +271,11 @@ impl Watch {
     }
 }
 
-/// The stages of shared memory, of what was noted.
+/// Computes the stages of shared memory from recorded accesses.
 pub(super) fn stages(watch: &Watch, fills: &[Fill], bytes: usize) -> Vec<Stage> {
     let count = bytes.div_ceil(PART);
-    // Copies that are waited for together are one, from the first issue to the last arrival; for each part those that fill it.
+    // Merge copies that are waited for together, from the first issue to the last arrival; then
+    // collect the copies into each part.
     let mut times: BTreeMap<(u32, u32), Interval> = BTreeMap::new();
     let mut filled: Vec<BTreeSet<(u32, u32)>> = vec![BTreeSet::new(); count];
     for fill in fills {
@@ -314,9 +315,10 @@ pub(super) fn stages(watch: &Watch, fills: &[Fill], bytes: usize) -> Vec<Stage> 
     out
 }
 
-/// When a part holds data: from a write to the last read before another write. What a copy brings is always new.
+/// Intervals in which a part holds live data: from a write to the last read before another write.
+/// Copies always bring new data.
 fn held<'f>(accesses: &[(u64, bool)], fills: impl Iterator<Item = &'f Interval>) -> Vec<Interval> {
-    // At the same time reads come first: they are of what was there.
+    // Reads precede arrivals of the same cycle: they read the old data.
     let arrivals = fills.map(|(_, to)| (*to, true, true));
     let mut all: Vec<(u64, bool, bool)> =
         accesses.iter().map(|(at, write)| (*at, *write, false)).chain(arrivals).collect();
@@ -341,7 +343,7 @@ mod tests {
     fn a_part_holds_data_from_a_write_to_its_last_read() {
         let accesses = [(5, true), (6, true), (10, false), (20, false), (31, true), (40, false)];
         assert_eq!(held(&accesses, [].iter()), [(5, 21), (31, 41)]);
-        // A copy that arrives is a write; what is never read is held for a cycle.
+        // An arriving copy is a write; data that is never read is held for one cycle.
         assert_eq!(held(&[(10, false)], [(0, 8), (11, 15)].iter()), [(8, 11), (15, 16)]);
     }
 

@@ -1,10 +1,12 @@
-//! A launch in time: which warp issues what when, by a simple model of a multiprocessor.
+//! Timing model of a launch: a simple model of a multiprocessor's issue order.
 //!
-//! The model is there to show a schedule, not to predict how long it takes: which warps wait for what, which copies are under way
-//! meanwhile, how stages of shared memory follow each other. A block is alone on its multiprocessor, blocks go one after another (those of a cooperative launch all at once). Of
-//! four schedulers each has every fourth warp, and issues an instruction a cycle: of the next warp in turn whose operands are
-//! there. Each has a tensor core and a unit for functions, which are busy with one instruction at a time. Loads of global memory and
-//! copies share one port. Caches, replays, and the limits of register files and of other units are not modelled.
+//! The model shows a schedule, it does not predict its duration: which warps wait, which copies are
+//! in flight meanwhile, how stages of shared memory follow each other. A block is alone on its
+//! multiprocessor, and blocks run one after another (in a cooperative launch all at once). Each of
+//! four schedulers has every fourth warp, and issues one instruction per cycle, round-robin among
+//! warps whose operands are ready. Each has a tensor core and a special function unit, which
+//! process one instruction at a time. Loads of global memory and copies share one port. Caches,
+//! replays, and the limits of register files and of other units are not modelled.
 
 use std::collections::VecDeque;
 
@@ -16,22 +18,22 @@ use super::timeline::{Activity, Fill, Flight, Interval, Span, Timeline, Watch, s
 use crate::ptx::operand::Role;
 use crate::ptx::{Op, Target};
 
-/// Cycles until what was loaded from global memory is there.
+/// Latency of a global load in cycles.
 const GLOBAL: u64 = 500;
-/// Bytes a cycle of a multiprocessor's port to global memory.
+/// Bytes per cycle of a multiprocessor's port to global memory.
 const GLOBAL_RATE: u64 = 32;
-/// Cycles until what was loaded from shared memory is there.
+/// Latency of a shared load in cycles.
 const SHARED: u64 = 30;
-/// Bytes a cycle of shared memory.
+/// Bytes per cycle of shared memory.
 const SHARED_RATE: u64 = 128;
-/// Cycles until the result of arithmetic is there.
+/// Latency of arithmetic in cycles.
 const ARITHMETIC: u64 = 4;
-/// Cycles that a unit for functions takes for a warp: 16 a cycle in four of them.
+/// Cycles of a special function unit for a warp: four units compute 16 per cycle.
 const FUNCTION: u64 = 8;
-/// Cycles until the result of a product is there, after those that it takes.
+/// Latency of a matmul result after the issue cycles.
 const PRODUCT: u64 = 16;
 
-/// Products of 16 bits that a tensor core makes a cycle.
+/// 16-bit multiply-adds of a tensor core per cycle.
 fn product_rate(target: Target) -> u64 {
     if target.sm >= 90 { 512 } else { 256 }
 }
@@ -39,14 +41,14 @@ fn product_rate(target: Target) -> u64 {
 /// A scheduler, with its units.
 #[derive(Clone, Copy, Default)]
 struct Scheduler {
-    /// The warp that went last.
+    /// The warp that issued last.
     last: usize,
-    /// When its units are free.
+    /// Cycles at which its units are free.
     tensor: u64,
     functions: u64,
 }
 
-/// Asynchronous work of a warp: when the open group and those behind it are done.
+/// Asynchronous work of a warp: completion times of the open group and of committed groups.
 #[derive(Clone, Default)]
 struct Groups {
     open: u64,
@@ -62,27 +64,27 @@ impl Groups {
         self.closed.push_back(std::mem::take(&mut self.open));
     }
 
-    /// When all but the last `most` groups are done.
+    /// Cycle at which all but the last `most` groups are complete.
     fn done(&self, most: u64) -> u64 {
         let count = self.closed.len().saturating_sub(most as usize);
         self.closed.iter().take(count).copied().max().unwrap_or(0)
     }
 }
 
-/// A warp in time.
+/// Timing state of a warp.
 #[derive(Clone)]
 struct Clock {
-    /// The cycle behind its last instruction, and what that was.
+    /// The cycle after its last instruction, and its activity.
     free: u64,
     last: Activity,
-    /// For each register when its value is there, and who makes it.
+    /// For each register the cycle at which its value is ready, and the activity that produces it.
     ready: Vec<(u64, Activity)>,
     copies: Groups,
     stores: Groups,
     products: Groups,
 }
 
-/// A block in time.
+/// Timing state of a block.
 struct Clocks {
     number: u32,
     warps: Vec<Clock>,
@@ -90,7 +92,7 @@ struct Clocks {
     shared: u64,
 }
 
-/// What is noted of the block that is watched.
+/// The record of the observed block.
 struct Record {
     began: u64,
     at: [u32; 3],
@@ -101,20 +103,20 @@ struct Record {
     fills: Vec<Fill>,
 }
 
-/// A launch in time.
+/// Timing state of a launch.
 pub(super) struct Timing {
     now: u64,
-    /// When the port to global memory is free.
+    /// Cycle at which the port to global memory is free.
     port: u64,
     target: Target,
-    /// For each instruction the registers that it reads and that it writes.
+    /// For each instruction the registers that it reads, and that it writes.
     operands: Vec<(Vec<u32>, Vec<u32>)>,
     blocks: Vec<Clocks>,
     watched: u32,
     record: Option<Record>,
 }
 
-/// The registers that an instruction reads, and those that it writes.
+/// The registers that an instruction reads, and that it writes.
 fn operands(inst: &Inst) -> (Vec<u32>, Vec<u32>) {
     let (mut uses, mut defs): (Vec<u32>, Vec<u32>) = (inst.guard.iter().map(|(r, _)| *r).collect(), Vec::new());
     for (slot, arg) in inst.op.slots().iter().zip(&inst.args) {
@@ -128,14 +130,14 @@ fn operands(inst: &Inst) -> (Vec<u32>, Vec<u32>) {
         match slot.role {
             Role::Use => uses.extend(regs),
             Role::Def => defs.extend(regs),
-            // What a product of a warpgroup adds to is the tensor core's own until it is waited for.
+            // A `wgmma` accumulator belongs to the tensor core until the wait.
             Role::Both => {}
         }
     }
     (uses, defs)
 }
 
-/// Bytes of shared memory that so many lanes access.
+/// Bytes of shared memory that `lanes` lanes access.
 fn shared_bytes(op: Op, lanes: u32) -> u64 {
     u64::from(match op {
         Op::LdMatrix { count, .. } | Op::StMatrix { count, .. } => 128 * count.count(),
@@ -144,7 +146,7 @@ fn shared_bytes(op: Op, lanes: u32) -> u64 {
     })
 }
 
-/// Products that an instruction makes, as if of 16 bits.
+/// Multiply-adds of an instruction, in 16-bit equivalents.
 fn weight(op: Op) -> u64 {
     match op {
         Op::Mma { kind } => u64::from(16 * 8 * kind.shape().k * kind.shape().a.bits()) / 16,
@@ -160,7 +162,7 @@ impl Timing {
         Timing { now: 0, port: 0, target, operands, blocks: Vec::new(), watched, record: None }
     }
 
-    /// Blocks that have begun get their clocks; those that have ended lose them.
+    /// Adds clocks for new blocks and removes clocks of retired ones.
     fn meet(&mut self, blocks: &mut [Option<Box<Block>>]) {
         self.blocks.retain(|c| blocks.iter().flatten().any(|b| b.number == c.number));
         for b in blocks.iter_mut().flatten() {
@@ -197,7 +199,7 @@ impl Timing {
         }
     }
 
-    /// When a warp can issue an instruction, and what it waits for until then.
+    /// The earliest cycle at which a warp can issue an instruction, and the reason for waiting.
     fn earliest(&self, block: usize, warp: usize, pc: u32, inst: &Inst) -> (u64, Activity) {
         let Some(clocks) = self.blocks.get(block) else { return (self.now, Activity::Arithmetic) };
         let (Some(clock), Some(scheduler)) = (clocks.warps.get(warp), clocks.schedulers.get(warp % 4)) else {
@@ -230,13 +232,14 @@ impl Timing {
         at
     }
 
-    /// Bytes go through the port to global memory: when the last of them are there.
+    /// Sends bytes through the port to global memory; returns when the last ones arrive.
     fn pass(&mut self, bytes: u64) -> u64 {
         self.port = self.port.max(self.now) + bytes.div_ceil(GLOBAL_RATE);
         self.port + GLOBAL
     }
 
-    /// Notes an instruction that a warp has issued: `did` is what it added to the counts, `from` since when it waited for `why`.
+    /// Records an issued instruction: `did` is the change of counts; since `from` it waited for
+    /// `why`.
     fn issued(
         &mut self,
         block: usize,
@@ -310,7 +313,8 @@ impl Timing {
         }
         let Some(record) = &mut self.record else { return };
         if let Some(spans) = record.warps.get_mut(warp) {
-            // It waited for `why`; a warp that could have gone before was at a barrier, or others went.
+            // It waited for `why`; if it was ready earlier, it was at a barrier, or others were
+            // issued first.
             let until = why.0.min(now);
             add(spans, since, until, why.1);
             add(spans, since.max(until), now, if last.is_wait() { last } else { what });
@@ -329,7 +333,7 @@ impl Timing {
         }
     }
 
-    /// Copies that were issued since get the cycle at which they arrive.
+    /// Assigns arrival cycles to newly issued copies.
     fn send(&mut self, b: &mut Block) {
         for p in b.pending.iter_mut().filter(|p| p.due == 0) {
             p.due = self.pass(u64::from(p.bytes));
@@ -345,12 +349,12 @@ impl Timing {
         }
     }
 
-    /// The timeline of the block that was watched.
+    /// The timeline of the observed block.
     fn timeline(self, code: &Code, grid: [u32; 3], watch: &Watch, ended: u64) -> Option<Timeline> {
         let record = self.record?;
         let mut warps = record.warps;
         for spans in &mut warps {
-            // Behind its last instruction a warp has ended; until its first, it has not begun.
+            // A warp ends with its last instruction, and starts with its first.
             spans.retain(|s| s.from < s.to);
         }
         Some(Timeline {
@@ -368,7 +372,7 @@ impl Timing {
     }
 }
 
-/// Adds a span; to the last one, if that is of the same kind.
+/// Adds a span, or extends the last one if it has the same activity.
 fn add(spans: &mut Vec<Span>, from: u64, to: u64, what: Activity) {
     if from >= to {
         return;
@@ -379,16 +383,16 @@ fn add(spans: &mut Vec<Span>, from: u64, to: u64, what: Activity) {
     }
 }
 
-/// What a cycle was.
+/// Outcome of a cycle.
 struct Cycle {
     /// Did any warp issue an instruction?
     issued: bool,
-    /// If none did: when one can.
+    /// If not: the earliest cycle at which one can.
     next: Option<u64>,
 }
 
 impl Run<'_> {
-    /// Runs all blocks in time, and watches one of them.
+    /// Runs all blocks in the timing model, and observes one of them.
     pub(super) fn all_in_time(mut self, mut t: Timing) -> Result<(Stats, Option<Timeline>), Box<Report>> {
         let mut seen: Option<(Box<Watch>, u64)> = None;
         loop {
@@ -414,7 +418,7 @@ impl Run<'_> {
             if landed || ended {
                 continue;
             }
-            // Nobody could go on: on to the next thing that happens.
+            // No warp can issue: advance to the next event.
             let due = self.blocks.iter().flatten().flat_map(|b| &b.pending).map(|p| p.due).min();
             if let Some(next) = due.into_iter().chain(cycle.next).min() {
                 t.now = next.max(t.now + 1);
@@ -476,7 +480,7 @@ impl Run<'_> {
                 continue;
             }
             if let Some(watch) = &mut b.shared.shadow.watch {
-                // A product reads its operands until it is done.
+                // A `wgmma` reads its operands until it is complete.
                 let tensor = t.blocks.get(place).and_then(|c| c.schedulers.get(s)).map_or(0, |s| s.tensor);
                 let is_async = matches!(inst.op, Op::Wgmma { .. } | Op::WgmmaRegisters { .. });
                 let done = tensor.max(t.now) + weight(inst.op).div_ceil(product_rate(t.target));
@@ -485,7 +489,7 @@ impl Run<'_> {
             let before = self.stats;
             let Some(slot) = b.warps.get_mut(number) else { continue };
             let mut w = std::mem::take(slot);
-            // Others see its number while it is out.
+            // Its slot keeps the number visible to others while it is taken out.
             slot.number = w.number;
             let done = self.step(b, &mut w, g);
             if let Err((pc, p)) = done {

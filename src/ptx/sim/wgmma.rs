@@ -1,8 +1,9 @@
-//! Products of four warps (`wgmma`): descriptors, the registers that are under way, fences and waits.
+//! Execution of `wgmma`: descriptors, pending registers, fences and waits.
 //!
-//! Each warp computes its own 16 rows, so the warps of a warpgroup need not meet; that they execute the same sequence of products
-//! is checked. A product's registers are its own from its issue to the wait for its group. Before it, a `wgmma.fence` must stand
-//! between what threads did to these registers and the product.
+//! Each warp computes its own 16 rows, so the warps of a warpgroup need not synchronise; it is
+//! checked that they execute the same sequence. Registers of a `wgmma` must not be accessed from
+//! its issue to the wait for its group. A `wgmma.fence` must separate earlier accesses to these
+//! registers from the `wgmma`.
 
 use std::rc::Rc;
 
@@ -17,10 +18,10 @@ use super::state::{Ctx, Flow, conflict, shared_address};
 use crate::ptx::words::{Columns, Wgmma};
 use crate::ptx::{Op, Swizzle, Type};
 
-/// Where a descriptor's elements lie.
+/// A decoded descriptor.
 struct Place {
     start: u64,
-    /// Distances of core matrices, along the contiguous axis and the other.
+    /// Strides of core matrices, along the contiguous axis and the other.
     leading: u64,
     stride: u64,
     swizzle: Swizzle,
@@ -44,8 +45,8 @@ impl Place {
         Ok(Place { start: field(0), leading: field(16), stride: field(32), swizzle })
     }
 
-    /// The address of 16 bytes: row `row` of the operand, `chunk` along its depth (K-major); or depth `row`, `chunk` along its rows
-    /// (MN-major).
+    /// The address of 16 bytes: row `row` of the operand, `chunk` along its depth (K-major); or
+    /// depth `row`, `chunk` along its rows (MN-major).
     fn chunk(&self, row: u64, chunk: u64, transposed: bool) -> u64 {
         let span = self.swizzle.span();
         let at = match (span, transposed) {
@@ -82,7 +83,7 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// A thread accesses registers: none may be under way.
+    /// Checks that accessed registers are not pending.
     pub(super) fn touch(&mut self) -> Check<()> {
         let inst = self.inst;
         for (r, written) in &inst.touched {
@@ -93,8 +94,7 @@ impl Ctx<'_, '_> {
             if result != 0 || (*written && operand != 0) {
                 let name = self.run.code.names.get(i).cloned().unwrap_or_default();
                 let what = if result != 0 { "the result" } else { "an operand" };
-                let message =
-                    format!("register `{name}` is {what} of a wgmma that is under way; `wgmma.wait_group` first");
+                let message = format!("register `{name}` is {what} of a pending wgmma; `wgmma.wait_group` first");
                 return problem(Fault::MissingWait, message);
             }
             let fences = products.fences;
@@ -105,11 +105,11 @@ impl Ctx<'_, '_> {
         Ok(())
     }
 
-    /// The value of an operand that all lanes must agree on.
+    /// The value of an operand that must be uniform in all lanes.
     fn uniform(&self, n: usize) -> Check<u64> {
         let v = self.value(n)?;
         match lanes(self.mask).find(|lane| v[*lane as usize] != v[0]) {
-            Some(lane) => at_lane(Fault::Divergence, lane, "lanes of a wgmma give different descriptors"),
+            Some(lane) => at_lane(Fault::Divergence, lane, "lanes of a wgmma have different descriptors"),
             None => Ok(v[0]),
         }
     }
@@ -174,11 +174,11 @@ impl Ctx<'_, '_> {
         Ok(Flow::Next)
     }
 
-    /// Do the four warps execute the same products?
+    /// Checks that the four warps execute the same sequence.
     fn in_step(&mut self, a: u64, b: u64) -> Check<()> {
         let (group, n) = (self.w.number as usize / 4, self.w.number as usize % 4);
         if self.b.warps.len() < group * 4 + 4 {
-            return problem(Fault::BadOperand, "this warp's warpgroup has less than four warps");
+            return problem(Fault::BadOperand, "this warp's warpgroup has fewer than four warps");
         }
         let this = (self.pc, a, b);
         let Some(sequence) = self.b.sequences.get_mut(group) else { return Ok(()) };
@@ -198,13 +198,13 @@ impl Ctx<'_, '_> {
         Ok(())
     }
 
-    /// Are the registers of a product fenced, and free?
+    /// Checks that the registers of a `wgmma` are fenced and not pending.
     fn check_registers(&mut self, p: &Product, columns: Columns) -> Check<()> {
         let products = &self.w.products;
         let name = |r: u32| self.run.code.names.get(r as usize).cloned().unwrap_or_default();
         let fences = products.fences;
         if fences == 1 {
-            return problem(Fault::MissingWgmmaFence, "no `wgmma.fence` stands before the first product");
+            return problem(Fault::MissingWgmmaFence, "there is no `wgmma.fence` before the first wgmma");
         }
         let touched = |r: &&u32| products.touched.get(**r as usize) == Some(&fences);
         let operands: &[u32] = if let Left::Registers(list) = &p.left { list } else { &[] };
@@ -217,7 +217,7 @@ impl Ctx<'_, '_> {
             let (interval, shape, kind) = products.shape[i];
             if interval == fences && kind.is_some() && (shape, kind) != (columns, Some(p.kind)) {
                 let message = format!(
-                    "register `{}` is the result of a product of another shape since the last `wgmma.fence`",
+                    "register `{}` is the result of a wgmma of another shape since the last `wgmma.fence`",
                     name(*r)
                 );
                 return problem(Fault::MissingWgmmaFence, message);
@@ -225,7 +225,7 @@ impl Ctx<'_, '_> {
             if products.operand_of[i] != 0 {
                 return problem(
                     Fault::MissingWait,
-                    format!("register `{}` is an operand of a wgmma that is under way", name(*r)),
+                    format!("register `{}` is an operand of a pending wgmma", name(*r)),
                 );
             }
             if p.adds && products.result_of[i] == 0 && self.w.known[i] & self.mask != self.mask {
@@ -236,7 +236,7 @@ impl Ctx<'_, '_> {
             if products.result_of[*r as usize] != 0 {
                 return problem(
                     Fault::MissingWait,
-                    format!("register `{}` is the result of a wgmma that is under way", name(*r)),
+                    format!("register `{}` is the result of a pending wgmma", name(*r)),
                 );
             }
             self.register(*r, self.mask)?;
@@ -244,7 +244,7 @@ impl Ctx<'_, '_> {
         Ok(())
     }
 
-    /// The 16-byte parts of an operand: its address, and the rows and depths that it holds.
+    /// The 16-byte chunks of an operand: address, row and depth.
     fn chunks(p: &Product, place: &Place, first: u64, rows: u64, transposed: bool) -> Vec<(u64, u64, u64)> {
         let ty = operand_type(p.kind);
         let per = u64::from(16 / ty.bytes());
@@ -266,7 +266,7 @@ impl Ctx<'_, '_> {
         out
     }
 
-    /// Notes what a product reads in shared memory.
+    /// Records the shared memory reads of a `wgmma`.
     fn check_shared(&mut self, p: &Product) -> Check<()> {
         let lane = self.mask.trailing_zeros();
         let agent = self.b.products_agent(self.w.number);
@@ -291,7 +291,7 @@ impl Ctx<'_, '_> {
                         Fault::Uninitialised,
                         lane,
                         address,
-                        "the product reads shared memory that nobody has written",
+                        "the wgmma reads uninitialised shared memory",
                     );
                 }
             }
@@ -309,12 +309,7 @@ impl Ctx<'_, '_> {
             let at = address as usize - SHARED_BASE as usize;
             if !self.b.shared.is_known(at, 16) {
                 let lane = self.mask.trailing_zeros();
-                return at_address(
-                    Fault::Uninitialised,
-                    lane,
-                    address,
-                    "the product reads shared memory that nobody has written",
-                );
+                return at_address(Fault::Uninitialised, lane, address, "the wgmma reads uninitialised shared memory");
             }
             for n in 0..per {
                 let bytes = ty.bytes() as usize;
@@ -328,7 +323,6 @@ impl Ctx<'_, '_> {
         Ok(out)
     }
 
-    /// Computes a product.
     fn compute(&mut self, p: &Product) -> Check<()> {
         let ty = operand_type(p.kind);
         let depth = p.kind.k() as usize;

@@ -2,18 +2,17 @@
 
 use super::TextError;
 
-/// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A name, register, directive or opcode, dots and all.
+    /// A name, register, directive or opcode, including dots.
     Word(String),
-    /// An integer; the sign is a token of its own.
+    /// An integer; the sign is a separate token.
     Int(u64),
     /// Bits of an `f32`.
     F32(u32),
     /// Bits of an `f64`.
     F64(u64),
-    /// Something else, one character.
+    /// Any other character.
     Mark(char),
     /// A comment that runs to the end of its line.
     Comment(String),
@@ -27,7 +26,7 @@ pub(super) struct Placed {
     pub column: usize,
 }
 
-/// The tokens of a text.
+/// Tokenizes PTX text.
 pub(super) fn tokens(text: &str) -> Result<Vec<Placed>, TextError> {
     let mut out = Vec::new();
     // `/* .. */` may run over lines.
@@ -77,7 +76,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Placed>, TextError> {
                 out.push(placed(Token::Mark(c)));
                 at += 1;
             } else {
-                return Err(error(&format!("`{}` has no meaning in PTX", c.escape_debug())));
+                return Err(error(&format!("unexpected `{}`", c.escape_debug())));
             }
         }
     }
@@ -107,7 +106,7 @@ fn number(word: &str) -> Option<Token> {
     Some(Token::Int(n))
 }
 
-/// Is it a name that PTX admits? (A `%` begins those of registers.)
+/// Is it a valid PTX identifier? (Register names begin with `%`.)
 pub(crate) fn is_identifier(name: &str) -> bool {
     let rest = |s: &str| s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '$');
     let mut chars = name.chars();

@@ -1,4 +1,4 @@
-//! The text of a module: [`print()`] writes it, [`parse`] reads it back, and what is read prints the same again.
+//! PTX text: [`print()`] and [`parse`] are inverse.
 
 mod lexer;
 mod parse;
@@ -10,14 +10,14 @@ pub(crate) use lexer::is_identifier;
 pub use parse::parse;
 pub use print::{Printed, inst as print_inst, print, printed};
 
-/// What is wrong with a text, and where.
+/// A syntax error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The message, without the position.
     pub message: String,
 }
 

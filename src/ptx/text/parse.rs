@@ -1,8 +1,8 @@
-//! Reading a text back.
+//! Parser of PTX text.
 //!
-//! What is read is what [`super::print()`] writes, and what people write in the same style: several statements on a line, ranges
-//! of registers (`%r<8>`), hexadecimal numbers, comments anywhere (those inside of a statement are dropped). Not read, since
-//! nothing here writes it: functions, other state spaces than `.shared` for variables, scopes in braces, `.pragma`.
+//! It accepts the output of [`super::print()`], and handwritten variations: several statements on a
+//! line, ranges of registers (`%r<8>`), hexadecimal numbers, comments anywhere (dropped inside a
+//! statement). Not supported: functions, variables outside of `.shared`, nested scopes, `.pragma`.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,13 +17,13 @@ use crate::ptx::{
 
 type Read<T> = Result<T, TextError>;
 
-/// Registers of one declaration `%r<n>`, and all of a kernel.
+/// Maximum registers of a declaration `%r<n>`, and of a kernel.
 const MOST_REGISTERS: usize = 1 << 16;
 
-/// Reads a module.
+/// Parses a module.
 ///
 /// # Errors
-/// The first thing that is no PTX of the kind that is written here, with its place.
+/// The first syntax error, with its position.
 pub fn parse(text: &str) -> Read<Module> {
     let tokens = tokens(text)?;
     let specials = Special::all().into_iter().map(|s| (s.to_string(), s)).collect();
@@ -34,7 +34,7 @@ struct Parser<'a> {
     tokens: &'a [Placed],
     at: usize,
     specials: HashMap<String, Special>,
-    /// Those of the kernel that is read.
+    /// Registers of the current kernel, by name.
     registers: HashMap<String, Reg>,
 }
 
@@ -73,7 +73,7 @@ impl Parser<'_> {
     }
 
     fn need(&mut self, mark: char) -> Read<()> {
-        if self.is(mark) { Ok(()) } else { self.error(format!("`{mark}` is expected here")) }
+        if self.is(mark) { Ok(()) } else { self.error(format!("expected `{mark}`")) }
     }
 
     fn is_word(&mut self, word: &str) -> bool {
@@ -84,7 +84,7 @@ impl Parser<'_> {
     }
 
     fn need_word(&mut self, word: &str) -> Read<()> {
-        if self.is_word(word) { Ok(()) } else { self.error(format!("`{word}` is expected here")) }
+        if self.is_word(word) { Ok(()) } else { self.error(format!("expected `{word}`")) }
     }
 
     fn word(&mut self, what: &str) -> Read<String> {
@@ -95,11 +95,11 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(w)
             }
-            _ => self.error(format!("{what} is expected here")),
+            _ => self.error(format!("expected {what}")),
         }
     }
 
-    /// A number, perhaps negative, as the bits of 64.
+    /// An integer, possibly negative, as 64 bits.
     fn integer(&mut self) -> Read<i64> {
         let negative = self.is('-');
         self.skip_comments();
@@ -109,7 +109,7 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(if negative { n.wrapping_neg() } else { n })
             }
-            _ => self.error("an integer is expected here"),
+            _ => self.error("expected an integer"),
         }
     }
 
@@ -123,7 +123,7 @@ impl Parser<'_> {
 
     fn module(&mut self) -> Read<Module> {
         let mut module = Module::new();
-        // Comments before the head belong to no kernel.
+        // Comments before the head do not belong to a kernel.
         self.need_word(".version")?;
         module.version = self.version()?;
         self.need_word(".target")?;
@@ -132,14 +132,14 @@ impl Parser<'_> {
             || {
                 self.at -= 1;
                 let known: Vec<String> = Target::KNOWN.iter().map(|(t, _)| t.to_string()).collect();
-                self.error(format!("`{name}` is none of the processors known here: {}", known.join(", ")))
+                self.error(format!("`{name}` is not a known processor: {}", known.join(", ")))
             },
             Ok,
         )?;
         self.need_word(".address_size")?;
         if self.small()? != 64 {
             self.at -= 1;
-            return self.error("addresses have 64 bits");
+            return self.error("`.address_size` must be 64");
         }
         let mut comments = Vec::new();
         while self.here().is_some() {
@@ -156,13 +156,13 @@ impl Parser<'_> {
                 let shared = self.shared(false)?;
                 module.shared.push(shared);
             } else {
-                return self.error("`.visible .entry`, `.shared` or `.extern .shared` is expected here");
+                return self.error("expected `.visible .entry`, `.shared` or `.extern .shared`");
             }
         }
         Ok(module)
     }
 
-    /// `7.0`, which the lexer takes for a word behind `.version`.
+    /// `7.0`, which is a `Word` token after `.version`.
     fn version(&mut self) -> Read<Version> {
         const FORM: &str = "a version is `7.0`";
         let text = self.word(FORM)?;
@@ -221,7 +221,7 @@ impl Parser<'_> {
             || {
                 self.at -= 1;
                 let near = did_you_mean(&word, Type::ALL.iter().map(|t| t.text()));
-                self.error(format!("`{word}` is no type{}", hint(near)))
+                self.error(format!("`{word}` is not a type{}", hint(near)))
             },
             Ok,
         )
@@ -263,7 +263,7 @@ impl Parser<'_> {
                 _ => {
                     self.at -= 1;
                     let known = [".reqntid", ".maxntid", ".minnctapersm", ".reqnctapercluster"];
-                    return self.error(format!("`{word}` is no directive here{}", hint(did_you_mean(&word, known))));
+                    return self.error(format!("`{word}` is not a directive here{}", hint(did_you_mean(&word, known))));
                 }
             }
         }
@@ -360,7 +360,7 @@ impl Parser<'_> {
                     break;
                 }
                 if !self.is(',') {
-                    return self.error("`,` or `;` is expected here");
+                    return self.error("expected `,` or `;`");
                 }
             }
         }
@@ -381,7 +381,7 @@ impl Parser<'_> {
             None => {
                 self.at -= 1;
                 let near = did_you_mean(&name, self.registers.keys().map(String::as_str));
-                self.error(format!("`{name}` is no register of this kernel{}", hint(near)))
+                self.error(format!("`{name}` is not a register of this kernel{}", hint(near)))
             }
         }
     }
@@ -445,11 +445,11 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(Operand::Symbol(name))
             }
-            _ => self.error("an operand is expected here"),
+            _ => self.error("expected an operand"),
         }
     }
 
-    /// What follows `[`.
+    /// The rest of an address, after `[`.
     fn address(&mut self) -> Read<Operand> {
         self.skip_comments();
         let base = match self.here() {
@@ -471,14 +471,14 @@ impl Parser<'_> {
         let offset = if self.is('+') || matches!(self.here(), Some(Token::Mark('-'))) { self.integer()? } else { 0 };
         let Ok(offset) = i32::try_from(offset) else {
             self.at -= 1;
-            return self.error("a distance has 32 bits; add the rest to the register");
+            return self.error("an offset has 32 bits; add the rest to the register");
         };
         self.need(']')?;
         Ok(Operand::Address(Address { base, offset }))
     }
 }
 
-/// Does an operand look like what the slot takes, whatever its type?
+/// Does an operand have the syntactic form of the slot, regardless of its type?
 fn has_form(slot: &Slot, o: &Operand) -> bool {
     match slot.kind {
         Kind::Register(_) => matches!(o, Operand::Reg(_)),
@@ -502,8 +502,8 @@ fn hint(near: Option<&str>) -> String {
     near.map_or(String::new(), |near| format!("; did you mean `{near}`?"))
 }
 
-/// What to say of an opcode that is not in the list: the nearest one that begins alike, those first that share most of its words;
-/// or the nearest beginning.
+/// The error for an unknown opcode, with a suggestion: the nearest one with the same beginning,
+/// preferring opcodes with the most modifiers in common; or the nearest beginning.
 fn unknown(text: &str) -> String {
     let words: Vec<&str> = text.split('.').collect();
     let beginning = words.first().copied().unwrap_or_default();

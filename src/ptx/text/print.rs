@@ -1,29 +1,29 @@
-//! A module as text.
+//! Printer of PTX text.
 
 use std::fmt::Write as _;
 
 use crate::ptx::{Address, Base, Inst, Kernel, Line, Module, Operand, ParamType, Reg, Shared, Threads};
 
-/// Columns of a line of declarations.
+/// Maximum columns of a line of declarations.
 const WIDTH: usize = 120;
 
-/// A text of which one knows where each line of each kernel stands.
+/// Printed text with the line numbers of kernels.
 #[derive(Clone, Debug)]
 pub struct Printed {
-    /// The text.
+    /// The text of the module.
     pub text: String,
-    /// For each kernel the number (from 1) of its head.
+    /// For each kernel the line number (from 1) of its head.
     pub heads: Vec<usize>,
-    /// For each kernel and each line of its body the number of its line.
+    /// For each kernel and each line of its body the line number.
     pub lines: Vec<Vec<usize>>,
 }
 
-/// The text of a module.
+/// Prints a module.
 pub fn print(module: &Module) -> String {
     printed(module).text
 }
 
-/// The text of a module, with the places of its lines.
+/// Prints a module, with line numbers.
 pub fn printed(module: &Module) -> Printed {
     let mut out = Printed { text: String::new(), heads: Vec::new(), lines: Vec::new() };
     let text = &mut out.text;
@@ -100,7 +100,7 @@ fn kernel(out: &mut Printed, k: &Kernel) {
     out.lines.push((first..first + k.body.len()).collect());
 }
 
-/// Registers of one type that follow each other share a declaration, as far as a line is long.
+/// Consecutive registers of one type share a declaration, up to the line width.
 fn registers(out: &mut String, k: &Kernel) {
     let mut now = None;
     let mut length = 0;
@@ -129,7 +129,7 @@ fn comment(out: &mut String, indent: &str, words: &str) {
     out.push('\n');
 }
 
-/// The text of an instruction, without its semicolon.
+/// Prints an instruction, without its semicolon.
 pub fn inst(k: &Kernel, i: &Inst) -> String {
     let mut out = String::new();
     if let Some(g) = i.guard {

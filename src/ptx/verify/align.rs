@@ -1,23 +1,23 @@
-//! Are addresses multiples of what is accessed there?
+//! Alignment analysis of addresses.
 //!
-//! What is known of a register: its lowest bits, so many of them, the same whenever it is read. Each of its writes contributes;
-//! a register that is written in several ways knows what they have in common. It begins at pointers (`.ptr .global .align 16`),
-//! shared variables and numbers, and goes through sums, products, shifts and masks.
+//! For each register the analysis tracks a number of known low bits, valid for all its reads: the
+//! common bits of all its writes. It starts from pointers (`.ptr .global .align 16`), shared
+//! variables and immediates, and handles sums, products, shifts and masks.
 //!
-//! An access to several elements or 16 bytes must be proved to be aligned: the processor refuses it otherwise, when it runs. An
-//! access to one element must not be proved to be misaligned.
+//! A vector access, or one of 16 bytes, must be proved to be aligned, since it would otherwise
+//! fault at run time. An access to one element must not be provably misaligned.
 
 use super::Fault;
 use crate::ptx::operand::{Kind, Role};
 use crate::ptx::words::{Half, Space};
 use crate::ptx::{Address, Base, Inst, Kernel, Module, Op, Operand, ParamType, Reg};
 
-/// The lowest bits of a number.
+/// Known low bits of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Low {
-    /// How many are known.
+    /// Number of known bits.
     bits: u32,
-    /// These bits.
+    /// Value of these bits.
     value: u64,
 }
 
@@ -37,7 +37,7 @@ impl Low {
         Low::new(n.trailing_zeros(), 0)
     }
 
-    /// At most so many bits.
+    /// Limits the number of known bits.
     fn within(self, bits: u32) -> Low {
         Low::new(self.bits.min(bits), self.value)
     }
@@ -46,7 +46,7 @@ impl Low {
         Low::new(self.bits.min(other.bits), f(self.value, other.value))
     }
 
-    /// How many of its lowest bits are known to be 0.
+    /// Number of low bits known to be 0.
     fn zeros(self) -> u32 {
         self.value.trailing_zeros().min(self.bits)
     }
@@ -62,7 +62,7 @@ impl Low {
             (self.bits > n && other.bits > n) || is_zero(self) || is_zero(other)
         };
         let bits = (0..64).take_while(|n| known(*n)).count() as u32;
-        // A bit that only one of them knows is 0 in it.
+        // A bit that only one operand knows is 0 there.
         Low::new(bits, self.value & other.value)
     }
 
@@ -74,7 +74,7 @@ impl Low {
         if n >= u64::from(self.bits) { UNKNOWN } else { Low::new(self.bits - n as u32, self.value >> n) }
     }
 
-    /// What both have in common.
+    /// The common low bits.
     fn common(self, other: Low) -> Low {
         let bits = self.bits.min(other.bits).min((self.value ^ other.value).trailing_zeros());
         Low::new(bits, self.value)
@@ -84,13 +84,13 @@ impl Low {
 struct Ctx<'a> {
     module: &'a Module,
     kernel: &'a Kernel,
-    /// Of each register; none where it has not been written yet.
+    /// For each register; `None` if no write was seen yet.
     known: Vec<Option<Low>>,
 }
 
 pub(super) fn check(module: &Module, kernel: &Kernel, faults: &mut Vec<Fault>) {
     let mut ctx = Ctx { module, kernel, known: vec![None; kernel.registers.len()] };
-    // Each round loses bits of some register, so it ends.
+    // Each round removes bits of some register, so it terminates.
     loop {
         let mut changed = false;
         for (_, inst) in kernel.insts() {
@@ -119,7 +119,7 @@ pub(super) fn check(module: &Module, kernel: &Kernel, faults: &mut Vec<Fault>) {
                 faults.push((
                     Some(at),
                     format!(
-                        "operand {}: the address is {} more than a multiple of {}, {bytes} bytes are accessed; move the data or access less at a time",
+                        "operand {}: the address is {} more than a multiple of {}, but {bytes} bytes are accessed; move the data or access less at a time",
                         slot.name,
                         low.value & mask(need),
                         1u64 << low.bits.min(need)
@@ -129,7 +129,7 @@ pub(super) fn check(module: &Module, kernel: &Kernel, faults: &mut Vec<Fault>) {
                 faults.push((
                     Some(at),
                     format!(
-                        "operand {}: the address must be a multiple of {bytes}, and is only known to be one of {}; declare the parameter `.ptr .global .align {bytes}`, scale what is added, or clear its low bits (`and`)",
+                        "operand {}: the address must be a multiple of {bytes}, but is only known to be a multiple of {}; declare the parameter `.ptr .global .align {bytes}`, scale what is added, or clear its low bits (`and`)",
                         slot.name,
                         1u64 << low.bits
                     ),
@@ -165,12 +165,12 @@ impl Ctx<'_> {
             Base::Reg(r) => self.reg(*r).unwrap_or(UNKNOWN),
             Base::Symbol(s) => self.symbol(s),
         };
-        // Addresses of shared memory count modulo 2^32; their low bits do not see that.
+        // Shared addresses wrap modulo 2^32, which does not affect low bits.
         let _ = space;
         base.both(Low::new(64, i64::from(a.offset) as u64), u64::wrapping_add)
     }
 
-    /// Follows an instruction. Did that change what is known?
+    /// Applies an instruction; returns whether known bits changed.
     fn step(&mut self, inst: &Inst) -> bool {
         let slots = inst.op.slots();
         let written = slots.iter().zip(&inst.operands).filter(|(s, _)| s.role != Role::Use).flat_map(|(_, o)| o.regs());
@@ -188,7 +188,7 @@ impl Ctx<'_> {
         changed
     }
 
-    /// What is known of the result; nothing yet where an operand is not reached yet.
+    /// Known bits of the result; `None` if an operand is not known yet.
     fn result(&self, inst: &Inst) -> Option<Low> {
         let operand = |n: usize| inst.operands.get(n).map_or(Some(UNKNOWN), |o| self.value(o));
         let shift = |n: usize| match inst.operands.get(n) {
@@ -228,7 +228,7 @@ impl Ctx<'_> {
             Op::And { ty } => operand(1)?.and(operand(2)?).within(ty.bits()),
             Op::Or { ty } => operand(1)?.both(operand(2)?, |a, b| a | b).within(ty.bits()),
             Op::Xor { ty } => operand(1)?.both(operand(2)?, |a, b| a ^ b).within(ty.bits()),
-            // One of both.
+            // The result is one of the operands.
             Op::SelP { .. } | Op::Min { .. } | Op::Max { .. } => operand(1)?.common(operand(2)?),
             Op::CvtInt { to, from, sat: crate::ptx::words::Sat::Wrap } => {
                 operand(1)?.within(to.bits().min(from.bits()))

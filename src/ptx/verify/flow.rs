@@ -1,10 +1,11 @@
-//! Are registers written before they are read, on all ways?
+//! Definite assignment: are registers written before they are read, on all paths?
 //!
-//! A forward analysis over the control flow. Its state: the registers that are written for certain, and for each predicate those
-//! that are written if it holds, and if it does not. So `@%p ld %x` followed by `@%p add %x` is fine, and so is a value that
-//! both `@%p` and `@!%p` write. A branch under a predicate tells both of its ways what it is. Writing a predicate forgets what
-//! hung on it; so does the beginning of a block from which no way leads to an instruction under that predicate before it is
-//! written again. Nothing would ask, and the states of kernels with hundreds of branches stay small.
+//! A forward data-flow analysis. Its state: the registers that are definitely written, and for each
+//! predicate the registers that are written if it is true, and if it is false. So `@%p ld %x`
+//! followed by `@%p add %x` is fine, and so is a value that both `@%p` and `@!%p` write. A branch
+//! under a predicate determines its value on both edges. Writing a predicate discards the facts
+//! that depend on it; so does the start of a block where the predicate is not live. This keeps the
+//! states of kernels with hundreds of branches small.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -36,7 +37,7 @@ impl Set {
         self.0.get(r.0 as usize / 64).is_some_and(|word| word >> (r.0 % 64) & 1 == 1)
     }
 
-    /// Keeps what the other has, too. Is that less?
+    /// Intersects; returns whether the set shrank.
     fn keep(&mut self, other: &Set) -> bool {
         let mut less = false;
         for (a, b) in self.0.iter_mut().zip(&other.0) {
@@ -53,11 +54,11 @@ impl Set {
     }
 }
 
-/// What is written at a place.
+/// State at a point.
 #[derive(Clone)]
 struct State {
     always: Set,
-    /// What is written where a predicate has a value, at least `always`.
+    /// Registers written if a predicate has a value; a superset of `always`.
     when: BTreeMap<Guard, Set>,
 }
 
@@ -70,7 +71,7 @@ impl State {
         self.always.has(r) || guard.is_some_and(|g| self.under(g).has(r))
     }
 
-    /// A predicate is known from here on: the other value does not occur.
+    /// Assumes the value of a predicate.
     fn learn(&mut self, known: Guard) {
         let here = self.under(known).clone();
         self.always.join(&here);
@@ -81,7 +82,7 @@ impl State {
     }
 
     fn define(&mut self, r: Reg, guard: Option<Guard>) {
-        // It may be a predicate: what hung on it is forgotten.
+        // If it is a predicate, discard facts that depend on it.
         for negated in [false, true] {
             self.when.remove(&Guard { reg: r, negated });
         }
@@ -103,7 +104,8 @@ impl State {
         }
     }
 
-    /// Keeps what holds on both ways, of the predicates in `asked`. Is that less?
+    /// Joins the states of two paths, keeping facts about predicates in `asked`; returns whether
+    /// facts were lost.
     fn meet(&mut self, other: &State, asked: &Set) -> bool {
         let mut less = false;
         for (g, set) in &mut self.when {
@@ -120,11 +122,11 @@ impl State {
     }
 }
 
-/// A kernel's instructions as the analysis sees them.
+/// A kernel's instructions, prepared for the analysis.
 struct Code<'a> {
     kernel: &'a Kernel,
     labels: HashMap<&'a str, usize>,
-    /// The registers that each line reads, and writes.
+    /// The registers that each line reads and writes.
     regs: Vec<(Vec<Reg>, Vec<Reg>)>,
 }
 
@@ -173,27 +175,27 @@ impl<'a> Code<'a> {
     }
 }
 
-/// Where control goes after a block.
+/// The end of a block.
 struct End {
     /// The line that it branches to.
     to: Option<usize>,
-    /// What the branch is under.
+    /// Guard of the branch.
     guard: Option<Guard>,
     /// The line that follows otherwise.
     next: Option<usize>,
 }
 
-/// A stretch of lines that control enters at its first one alone.
+/// A basic block.
 struct Block<'a> {
     insts: Vec<(usize, &'a Inst)>,
     end: End,
-    /// The predicates that an instruction from here on is under, before they are written.
+    /// Live predicates: guards of later instructions before the predicate is written.
     asked: Set,
-    /// What is written where it begins; `None` until a way here is found.
+    /// State at its start; `None` until it is reached.
     state: Option<State>,
 }
 
-/// The blocks that control may reach, by their first lines.
+/// The reachable blocks, by their first lines.
 fn blocks<'a>(code: &Code<'a>) -> BTreeMap<usize, Block<'a>> {
     let n = code.kernel.registers.len();
     let mut blocks = BTreeMap::new();
@@ -206,7 +208,7 @@ fn blocks<'a>(code: &Code<'a>) -> BTreeMap<usize, Block<'a>> {
         open.extend(end.next.into_iter().chain(end.to));
         blocks.insert(start, Block { insts, end, asked: Set::new(n, false), state: None });
     }
-    // Backwards until nothing is new, the last first.
+    // Backward analysis to a fixed point, last block first.
     let starts: Vec<usize> = blocks.keys().rev().copied().collect();
     let mut again = true;
     while again {
@@ -241,7 +243,7 @@ pub(super) fn check(kernel: &Kernel, faults: &mut Vec<Fault>) {
     tell(kernel, &code, blocks, faults);
 }
 
-/// Finds what is written where each block begins.
+/// Computes the state at the start of each block.
 fn follow(kernel: &Kernel, code: &Code<'_>, blocks: &mut BTreeMap<usize, Block<'_>>) {
     let entry = State { always: Set::new(kernel.registers.len(), false), when: BTreeMap::new() };
     let mut open = Vec::new();
@@ -265,7 +267,7 @@ fn follow(kernel: &Kernel, code: &Code<'_>, blocks: &mut BTreeMap<usize, Block<'
     }
 }
 
-/// Tells of each register that is read where it may not be written.
+/// Reports each read of a register that may not have been written.
 fn tell(kernel: &Kernel, code: &Code<'_>, blocks: BTreeMap<usize, Block<'_>>, faults: &mut Vec<Fault>) {
     for block in blocks.into_values() {
         let Some(mut state) = block.state else { continue };
@@ -274,7 +276,7 @@ fn tell(kernel: &Kernel, code: &Code<'_>, blocks: BTreeMap<usize, Block<'_>>, fa
             if let Some(r) = uses.iter().find(|r| !state.has(**r, inst.guard)) {
                 let name = kernel.reg(*r).map_or("", |r| &r.name);
                 let on = if code.regs.iter().any(|(_, defs)| defs.contains(r)) {
-                    "is not written on every way to here; write it before the branch, or on both sides"
+                    "is not written on every path to here; write it before the branch, or on both sides"
                 } else {
                     "is never written; write it first"
                 };
@@ -287,7 +289,7 @@ fn tell(kernel: &Kernel, code: &Code<'_>, blocks: BTreeMap<usize, Block<'_>>, fa
     faults.dedup();
 }
 
-/// Control comes to a block in a state; the block is looked at again if that tells less than was known.
+/// Joins a state into the start of a block, and adds it to the worklist if facts were lost.
 fn reach(blocks: &mut BTreeMap<usize, Block<'_>>, open: &mut Vec<usize>, start: usize, state: &State) {
     let Some(block) = blocks.get_mut(&start) else { return };
     let less = match &mut block.state {
@@ -312,7 +314,7 @@ mod tests {
     use crate::ptx::text::parse;
     use crate::random::Random;
 
-    /// A kernel of random lines: registers are written and read under predicates, branches go anywhere.
+    /// A random kernel: registers are written and read under predicates, with arbitrary branches.
     fn kernel(random: &mut Random) -> Kernel {
         let mut text = String::from(
             ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %a, %b, %c;\n.reg .pred %p, %q;\n",
@@ -331,7 +333,7 @@ mod tests {
                 6 => format!("{guard}setp.eq.u32 {}, {n}, 3;", random.pick(&["%p", "%q"])),
                 7 => format!("{guard}setp.eq.u32 {}, {}, 3;", random.pick(&["%p", "%q"]), reg(random)),
                 _ => {
-                    // To a line that will have a label: those that lack one get it below.
+                    // Labels for the targets are inserted below.
                     let guard = if guard.is_empty() && random.chance(70) { "@%p " } else { guard };
                     format!("{guard}bra l{};", random.below(lines))
                 }
@@ -360,7 +362,8 @@ mod tests {
         faults
     }
 
-    /// The first line that reads a register without a value, in an execution in which comparisons give anything.
+    /// The first line that reads an uninitialised register, in an execution with random comparison
+    /// results.
     fn read_too_early(kernel: &Kernel, random: &mut Random) -> Option<usize> {
         let code = Code::new(kernel);
         let (mut written, mut holds) = (BTreeSet::new(), BTreeMap::new());
@@ -396,7 +399,8 @@ mod tests {
         None
     }
 
-    /// Forgetting predicates that nobody asks for changes nothing, and whatever an execution reads too early is told.
+    /// Discarding dead predicates does not change the result, and every uninitialised read of an
+    /// execution is reported.
     #[test]
     fn what_is_forgotten_is_not_missed() {
         let mut random = Random::new(17);

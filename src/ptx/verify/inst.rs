@@ -1,4 +1,4 @@
-//! Each instruction by itself: its opcode, its operands.
+//! Checks of single instructions: opcode and operands.
 
 use super::Fault;
 use crate::diagnostics::did_you_mean;
@@ -7,7 +7,7 @@ use crate::ptx::target::Processors;
 use crate::ptx::words::Space;
 use crate::ptx::{Address, Base, Inst, Kernel, Module, Operand, Reg, RegType, Shared, Type};
 
-/// What a kernel's instructions can name.
+/// Names in scope of a kernel's instructions.
 struct Ctx<'a> {
     module: &'a Module,
     kernel: &'a Kernel,
@@ -27,10 +27,10 @@ impl Ctx<'_> {
         if let Some(g) = i.guard
             && self.ty(g.reg)? != RegType::Pred
         {
-            return Err(format!("`{}` is no predicate; compare it first (`setp.ne`)", self.name(g.reg)));
+            return Err(format!("`{}` is not a predicate; compare it first (`setp.ne`)", self.name(g.reg)));
         }
         if !i.op.is_legal() {
-            return Err(format!("`{}` is no instruction of PTX", i.op.text()));
+            return Err(format!("`{}` is not a PTX instruction", i.op.text()));
         }
         self.head(i)?;
         let slots = i.op.slots();
@@ -42,7 +42,7 @@ impl Ctx<'_> {
         for (slot, o) in slots.iter().zip(&i.operands) {
             self.operand(i, slot, o).map_err(|message| format!("operand {}: {message}", slot.name))?;
         }
-        // A vector of results is written at once: the same register twice has two values.
+        // Results are written simultaneously: a register must not occur twice.
         let results = slots.iter().zip(&i.operands).filter(|(slot, _)| slot.role != Role::Use);
         let written = results.flat_map(|(_, o)| o.regs());
         let twice = written.clone().enumerate().find(|(n, r)| written.clone().skip(n + 1).any(|other| other == *r));
@@ -52,7 +52,7 @@ impl Ctx<'_> {
         Ok(())
     }
 
-    /// What the head of the module must state.
+    /// Checks version and target of the module.
     fn head(&self, i: &Inst) -> Result<(), String> {
         let mut needs = vec![i.op.needs()];
         if i.operands.iter().any(|o| matches!(o, Operand::Special(s) if s.is_of_cluster())) {
@@ -96,15 +96,19 @@ impl Ctx<'_> {
             (Kind::Bytes16 | Kind::AtMost(_), Operand::Reg(r)) => self.takes(Type::U32, *r),
             (Kind::Bytes16, Operand::Int(n)) => {
                 let fits = (0..1 << 20).contains(n) && n % 16 == 0;
-                if fits { Ok(()) } else { Err(format!("{n} is no multiple of 16; copy whole ones")) }
+                if fits { Ok(()) } else { Err(format!("{n} is not a multiple of 16")) }
             }
             (Kind::AtMost(other), Operand::Int(n)) => match i.operands.get(other) {
                 Some(Operand::Int(most)) if (0..=*most).contains(n) => Ok(()),
-                _ => Err(format!("{n} is more than is copied")),
+                _ => Err(format!("{n} is larger than the size of the copy")),
             },
             (Kind::Fraction, Operand::F32(bits)) => {
                 let x = f32::from_bits(*bits);
-                if x > 0.0 && x <= 1.0 { Ok(()) } else { Err(format!("{x} is no share; it is above 0, at most 1")) }
+                if x > 0.0 && x <= 1.0 {
+                    Ok(())
+                } else {
+                    Err(format!("{x} is not a fraction; it must be above 0, at most 1"))
+                }
             }
             (Kind::Vector(n, ty) | Kind::Fragment(n, ty), Operand::Vector(regs)) => {
                 if regs.len() as u64 != u64::from(n) {
@@ -117,7 +121,7 @@ impl Ctx<'_> {
                 };
                 match regs.iter().find(|r| self.kernel.reg(**r).is_some_and(|r| r.ty != first)) {
                     None => Ok(()),
-                    Some(r) => Err(format!("`{}` is not {first} as the others must be; move it first", self.name(*r))),
+                    Some(r) => Err(format!("`{}` is not {first} like the others; move it first", self.name(*r))),
                 }
             }
             (Kind::Pair(ty), Operand::Pair(Some(a), p)) => {
@@ -139,7 +143,7 @@ impl Ctx<'_> {
             (Kind::Opaque(ty), Operand::Address(a)) => match &a.base {
                 Base::Reg(r) => self.takes(ty, *r),
                 Base::Symbol(s) if ty == Type::U32 => self.shared(s).map(|_| ()),
-                Base::Symbol(s) => Err(format!("`{s}` is no address of 64 bits; use a register")),
+                Base::Symbol(s) => Err(format!("`{s}` is not a 64-bit address; use a register")),
             },
             (Kind::Tensor(rank), Operand::Tensor(map, at)) => {
                 if at.len() != usize::from(rank) {
@@ -153,14 +157,14 @@ impl Ctx<'_> {
                     return Ok(());
                 }
                 let step = if step == 1 { String::new() } else { format!(", a multiple of {step}") };
-                Err(format!("{n} is out of range; it is {from} to {to}{step}"))
+                Err(format!("{n} is out of range: {from} to {to}{step}"))
             }
             (Kind::OneOf(list), Operand::Int(n)) => {
                 if list.contains(n) {
                     return Ok(());
                 }
                 let list: Vec<String> = list.iter().map(ToString::to_string).collect();
-                Err(format!("{n} is not possible; it is {}", list.join(" or ")))
+                Err(format!("{n} is not allowed; it must be {}", list.join(" or ")))
             }
             (Kind::Label, Operand::Label(_)) => Ok(()),
             (kind, _) => Err(format!("{} belongs here", expected(kind))),
@@ -186,7 +190,7 @@ impl Ctx<'_> {
         } else {
             "convert it with cvt first".to_string()
         };
-        Err(format!("`{}` is {found}, {} is expected; {way}", self.name(r), RegType::of(ty)))
+        Err(format!("`{}` is {found}, expected {}; {way}", self.name(r), RegType::of(ty)))
     }
 
     /// The shared variable of a name.
@@ -199,7 +203,8 @@ impl Ctx<'_> {
         })
     }
 
-    /// `mov` reads addresses: of shared variables in 32 or 64 bits, of parameters (tensor maps) in 64.
+    /// Checks an address operand of `mov`: shared variables have 32 or 64 bits, parameters (tensor
+    /// maps) 64.
     fn symbol_address(&self, ty: Type, name: &str) -> Result<(), String> {
         if self.kernel.params.iter().any(|p| p.name == name) {
             let fits = matches!(ty, Type::B64 | Type::U64 | Type::S64);
@@ -229,7 +234,7 @@ impl Ctx<'_> {
                 return if is_address { Ok(()) } else { Err(message()) };
             }
             (Space::Shared, Base::Symbol(s)) => self.shared(s)?.bytes,
-            (Space::Param, Base::Reg(_)) => return Err("parameters are read by their names".to_string()),
+            (Space::Param, Base::Reg(_)) => return Err("parameters are accessed by name".to_string()),
             (Space::Param, Base::Symbol(s)) => {
                 let found = self.kernel.params.iter().find(|p| p.name == *s);
                 Some(found.map(|p| p.ty.bytes()).ok_or_else(|| {
@@ -243,14 +248,14 @@ impl Ctx<'_> {
         match size {
             _ if a.offset < 0 => Err(format!("it begins {} bytes before the variable", -i64::from(a.offset))),
             Some(size) if end > i64::from(size) => {
-                Err(format!("it ends at byte {end}, the variable has {size}; make it larger or the distance smaller"))
+                Err(format!("it ends at byte {end}, the variable has {size}; make it larger or the offset smaller"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// A number of a type.
+/// Checks an immediate of a type.
 fn number(ty: Type, o: &Operand) -> Result<(), String> {
     match (ty, o) {
         (Type::F32, Operand::F32(_)) | (Type::F64, Operand::F64(_)) => Ok(()),
@@ -267,7 +272,7 @@ fn number(ty: Type, o: &Operand) -> Result<(), String> {
             if fits { Ok(()) } else { Err(format!("{n} does not fit in {} bits; use a wider type", ty.bits())) }
         }
         (Type::B32, Operand::F32(_)) | (Type::B64, Operand::F64(_)) => Ok(()),
-        _ => Err("an integer belongs here".to_string()),
+        _ => Err("expected an integer".to_string()),
     }
 }
 

@@ -1,23 +1,26 @@
-//! The verifier: what a module must hold so that it can be assembled and means what it says.
+//! The verifier: checks that a module can be assembled and is well defined.
 //!
-//! In: a module, from anywhere. Out: nothing, or everything that is wrong, each with its kernel, its line in the printed text,
-//! and what to do.
+//! In: any module. Out: all errors, each with its kernel, its line in the printed text, and a
+//! suggested fix.
 //!
 //! # What is checked, in this order
 //!
-//! 1. The head: a known processor, a version that names it. Names: identifiers, none twice, registers none of the language's own.
-//! 2. Sizes: shared memory that is declared (48 KiB), parameters (4352 bytes), threads of a block (1024), alignments.
-//! 3. Each instruction: its opcode is legal, and the module's version and processor have it; its operands are as many and such as
-//!    it takes, registers of its types, numbers in their ranges, names that exist, places within variables of known size.
+//! 1. The head: a known processor, a version that names it. Names: valid identifiers, unique, not
+//!    reserved.
+//! 2. Sizes: declared shared memory (48 KiB), parameters (4352 bytes), threads of a block (1024),
+//!    alignments.
+//! 3. Each instruction: its opcode is legal, and the module's version and processor have it; its
+//!    operands match the table in number and kind: register types, ranges of immediates, existing
+//!    names, addresses within variables of known size.
 //! 4. Control ends in `ret`, `exit`, `trap` or `bra`, and branches go to labels.
-//! 5. Registers are written before they are read, on all ways ([`flow`]).
-//! 6. Accesses to several elements at once, or 16 bytes, are at multiples of their size, provably; no other access is provably
-//!    not ([`align`]).
+//! 5. Registers are written before they are read, on all paths ([`flow`]).
+//! 6. Vector accesses, and accesses of 16 bytes, are provably aligned; no other access is provably
+//!    misaligned ([`align`]).
 //!
 //! # What is not checked
 //!
-//! That accesses are in bounds, barriers are met by all, shared memory has no races: that depends on the launch, and is what
-//! the simulator ([`crate::ptx::sim`]) looks for.
+//! Bounds of accesses, participation in barriers, races: they depend on the launch, and are checked
+//! by the simulator ([`crate::ptx::sim`]).
 
 mod align;
 mod flow;
@@ -30,16 +33,16 @@ use super::operand::RESERVED;
 use super::text::{is_identifier, print_inst, printed};
 use super::{Kernel, Line, Module, Op, Operand, ParamType, Shared, Threads};
 
-/// Something that is wrong.
+/// A violation of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The kernel that it is about; none for the head of the module.
+    /// The kernel; `None` for the head of the module.
     pub kernel: Option<String>,
     /// The line of the printed text, from 1.
     pub line: usize,
-    /// The instruction, as it is printed.
+    /// The text of the instruction.
     pub shown: String,
-    /// What is wrong, and what to do.
+    /// The violation, and a suggested fix.
     pub message: String,
 }
 
@@ -56,25 +59,25 @@ impl fmt::Display for Error {
     }
 }
 
-/// An error of a kernel before it has a line: its place in the body, none for the head.
+/// An error in a kernel: index in the body (`None` for the head), message.
 type Fault = (Option<usize>, String);
 
-/// Bytes of shared memory that may be declared; a launch can add more.
+/// Maximum bytes of declared shared memory; a launch can add more.
 const MOST_SHARED: u64 = 48 << 10;
-/// Bytes of parameters.
+/// Maximum bytes of parameters.
 const MOST_PARAMS: u32 = 4352;
 
-/// Checks a module.
+/// Verifies a module.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// All violations.
 pub fn verify(module: &Module) -> Result<(), Vec<Error>> {
     let mut errors = Vec::new();
     let mut head = |message: String| {
         errors.push(Error { kernel: None, line: 1, shown: String::new(), message });
     };
     match module.target.version() {
-        None => head(format!("`.target {}` is no processor that is known here; name sm_80 or sm_90a", module.target)),
+        None => head(format!("`.target {}` is not a known processor; use sm_80 or sm_90a", module.target)),
         Some(first) if first > module.version => head(format!(
             "`.version {}` does not know {}; the least that does is `.version {first}`",
             module.version, module.target
@@ -98,7 +101,7 @@ pub fn verify(module: &Module) -> Result<(), Vec<Error>> {
         kernel_head(module, k, &mut faults);
         inst::check(module, k, &mut faults);
         control(k, &mut faults);
-        // What follows counts on registers and labels that exist.
+        // The other analyses rely on existing registers and labels.
         if faults.is_empty() {
             flow::check(k, &mut faults);
             align::check(module, k, &mut faults);
@@ -121,7 +124,7 @@ pub fn verify(module: &Module) -> Result<(), Vec<Error>> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// What is wrong with a shared variable.
+/// The error of a shared variable, if any.
 fn shared(s: &Shared, of_module: bool) -> Option<String> {
     if !s.align.is_power_of_two() || s.align > 1024 {
         return Some(format!("`{}` is aligned to {}; that must be a power of two, 1 to 1024", s.name, s.align));
@@ -133,14 +136,14 @@ fn shared(s: &Shared, of_module: bool) -> Option<String> {
     }
 }
 
-/// The bytes that variables take in order, each aligned.
+/// Total size of variables laid out in order, each aligned.
 fn total<'a>(list: impl Iterator<Item = &'a Shared>) -> u64 {
     list.fold(0, |at, s| at.next_multiple_of(u64::from(s.align.max(1))) + u64::from(s.bytes.unwrap_or(0)))
 }
 
 fn kernel_head(module: &Module, k: &Kernel, faults: &mut Vec<Fault>) {
     let mut fault = |message: String| faults.push((None, message));
-    // One space for what instructions name without `%`.
+    // One namespace for names without `%`.
     let mut names: BTreeSet<&str> = module.shared.iter().map(|s| s.name.as_str()).collect();
     let labels = k.body.iter().filter_map(|line| match line {
         Line::Label(name) => Some(name),
@@ -169,13 +172,13 @@ fn kernel_head(module: &Module, k: &Kernel, faults: &mut Vec<Fault>) {
     let bytes = total(module.shared.iter().chain(&k.shared));
     if bytes > MOST_SHARED {
         fault(format!(
-            "{bytes} bytes of shared memory are declared, at most {MOST_SHARED} can be; declare `.extern .shared` and let the launch give more"
+            "{bytes} bytes of shared memory are declared, but at most {MOST_SHARED} are allowed; declare `.extern .shared` and let the launch give more"
         ));
     }
     for p in &k.params {
         match p.ty {
             ParamType::Scalar(ty) if ty.bits() < 8 => {
-                fault(format!("`{}`: a predicate is no parameter; use .u32", p.name))
+                fault(format!("`{}`: a predicate cannot be a parameter; use .u32", p.name))
             }
             ParamType::Pointer(align) | ParamType::Bytes(align, _) if !align.is_power_of_two() || align > 1024 => {
                 fault(format!("`{}` is aligned to {align}; that must be a power of two, 1 to 1024", p.name));
@@ -187,7 +190,7 @@ fn kernel_head(module: &Module, k: &Kernel, faults: &mut Vec<Fault>) {
     let bytes =
         k.params.iter().fold(0u32, |at, p| at.next_multiple_of(p.ty.align().max(1)).saturating_add(p.ty.bytes()));
     if bytes > MOST_PARAMS {
-        fault(format!("{bytes} bytes of parameters, at most {MOST_PARAMS} can be; pass a pointer to a table"));
+        fault(format!("{bytes} bytes of parameters, but at most {MOST_PARAMS} are allowed; pass a pointer to a table"));
     }
     if let Threads::Exactly(e) | Threads::AtMost(e) = k.threads {
         let all = e.iter().map(|n| u64::from(*n)).try_fold(1u64, u64::checked_mul).unwrap_or(u64::MAX);
@@ -199,7 +202,7 @@ fn kernel_head(module: &Module, k: &Kernel, faults: &mut Vec<Fault>) {
         }
     }
     if k.threads == Threads::Any && k.insts().any(|(_, i)| matches!(i.op, Op::SetMaxReg { .. })) {
-        fault("`setmaxnreg` is ignored where the number of threads is not known; add `.reqntid`".to_string());
+        fault("`setmaxnreg` is ignored without a fixed number of threads; add `.reqntid`".to_string());
     }
     if let Some(e) = k.cluster {
         let all = e.iter().map(|n| u64::from(*n)).try_fold(1u64, u64::checked_mul).unwrap_or(u64::MAX);
@@ -212,7 +215,7 @@ fn kernel_head(module: &Module, k: &Kernel, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Labels are there, and control does not run off the end.
+/// Checks that labels exist, and that control does not run off the end.
 fn control(k: &Kernel, faults: &mut Vec<Fault>) {
     match k.insts().last() {
         None => faults.push((None, "the kernel has no instruction; end it with `ret`".to_string())),

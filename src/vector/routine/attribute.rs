@@ -1,4 +1,4 @@
-//! What attributes of a routine's operations are made of: places in memory, reductions.
+//! Types of attributes of a routine's operations: addressing modes, reductions.
 
 use crate::scalar::ReduceKind;
 use crate::table::Family;
@@ -6,39 +6,39 @@ use crate::table::Family;
 /// An address in memory: `%base + scale * %index + offset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressMode {
-    /// What an index is multiplied by, 1, 2, 4 or 8; 0 where there is no index.
+    /// Scale of the index: 1, 2, 4 or 8; 0 without an index.
     pub scale: u8,
-    /// Bytes further.
+    /// Constant offset in bytes.
     pub offset: i32,
 }
 
 impl AddressMode {
-    /// The address itself.
+    /// The base address alone.
     pub const HERE: AddressMode = AddressMode { scale: 0, offset: 0 };
 
-    /// How many operands it takes: the address, and perhaps an index.
+    /// Number of operands: the base address, and possibly an index.
     pub fn operands(self) -> usize {
         1 + usize::from(self.scale != 0)
     }
 }
 
-/// What a horizontal reduction computes of all lanes.
+/// Horizontal reductions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reduction {
-    /// The sum.
+    /// Pairwise sum.
     Sum,
     /// The greatest; NaN if any is NaN.
     Max,
     /// The least; NaN if any is NaN.
     Min,
-    /// Bitwise and.
+    /// Bitwise and of `i32`.
     All,
-    /// Bitwise or.
+    /// Bitwise or of `i32`.
     Any,
 }
 
 impl Reduction {
-    /// The reduction of tiles that it is part of.
+    /// The corresponding reduction of tiles.
     pub fn kind(self) -> ReduceKind {
         match self {
             Reduction::Sum => ReduceKind::Sum,
@@ -49,7 +49,7 @@ impl Reduction {
         }
     }
 
-    /// The reduction of lanes that is part of this one; `None` for those that need more than one.
+    /// The horizontal reduction for a reduction of tiles; `None` if it needs more than one.
     pub fn of(kind: ReduceKind) -> Option<Reduction> {
         Reduction::MEMBERS.iter().copied().find(|reduction| reduction.kind() == kind)
     }

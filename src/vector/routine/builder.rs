@@ -1,7 +1,8 @@
 //! Building a routine instruction by instruction.
 //!
-//! In: calls, from lowering. Out: a [`Routine`], and for each of its instructions what it is made from. Constants are at
-//! the beginning of the entry, each once. An operation that does not fit its operands is recorded, and reported at the end.
+//! In: calls from lowering. Out: a [`Routine`], and for each of its instructions the tile operation
+//! that it comes from. Constants are deduplicated at the start of the entry. A type error is
+//! recorded and reported by `finish`.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +27,13 @@ fn key(s: Scalar) -> Key {
     }
 }
 
-/// A routine that is being built.
+/// A routine under construction.
 pub struct Builder {
     routine: Routine,
     now: Block,
-    /// Constants, and how many instructions they are at the beginning of the entry.
+    /// Constants, and their number at the start of the entry.
     constants: BTreeMap<(Key, Type), Value>,
-    /// What the instructions are made from that follow.
+    /// The tile operation that the next instructions come from.
     origin: Option<Inst>,
     origins: SecondaryMap<Inst, Option<Inst>>,
     order: Vec<Block>,
@@ -40,7 +41,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty routine.
+    /// An empty routine with `lanes` lanes per vector.
     pub fn new(name: &str, lanes: u32, features: Features) -> Builder {
         let body = Body::new();
         let now = body.entry();
@@ -56,7 +57,7 @@ impl Builder {
         }
     }
 
-    /// A vector of such elements.
+    /// The type of a full vector of these elements.
     pub fn vector(&self, elem: Elem) -> Type {
         Type::Lanes(elem, self.routine.lanes)
     }
@@ -66,19 +67,19 @@ impl Builder {
         *self.routine.body.ty(v)
     }
 
-    /// One more parameter.
+    /// Adds a parameter.
     pub fn param(&mut self, ty: Type) -> Value {
         let v = self.routine.body.add_param(ty);
         self.routine.params.push((v, String::new()));
         v
     }
 
-    /// Says what the instructions that follow are made from.
+    /// Sets the tile operation that the next instructions come from.
     pub fn code_of(&mut self, origin: Option<Inst>) {
         self.origin = origin;
     }
 
-    /// What they are made from.
+    /// The current tile operation.
     pub fn origin(&self) -> Option<Inst> {
         self.origin
     }
@@ -98,9 +99,9 @@ impl Builder {
         self.routine.body.inst(inst).result
     }
 
-    /// An instruction whose operands decide its type.
+    /// An instruction whose type follows from its operands.
     pub fn inst(&mut self, op: Op, operands: &[Value]) -> Value {
-        // An operation without a result is an error, which is recorded.
+        // An operation without a result is a recorded error.
         self.append(op, operands, None).unwrap_or(Value::from_u32(0))
     }
 
@@ -114,7 +115,7 @@ impl Builder {
         self.append(op, operands, None);
     }
 
-    /// A number, the same in every lane, or an index.
+    /// A constant: the same number in every lane, or an index.
     pub fn constant(&mut self, s: Scalar, ty: Type) -> Value {
         if let Some(v) = self.constants.get(&(key(s), ty)) {
             return *v;
@@ -129,7 +130,7 @@ impl Builder {
         v
     }
 
-    /// An index that is known.
+    /// A constant index.
     pub fn index(&mut self, n: i64) -> Value {
         self.constant(Scalar::Int(n), Type::Index)
     }
@@ -145,14 +146,14 @@ impl Builder {
         self.inst(Op::Binary(BinaryOp::Add), &[a, b])
     }
 
-    /// Reads neighbours, or one element.
+    /// Loads contiguous elements, or a single one.
     pub fn load(&mut self, elem: Elem, at: &At, mask: Option<Value>, ty: Type) -> Value {
         let mut operands = at.operands();
         operands.extend(mask);
         self.typed(Op::Load { elem, place: at.place, masked: mask.is_some() }, &operands, ty)
     }
 
-    /// Writes neighbours, or one element.
+    /// Stores contiguous elements, or a single one.
     pub fn store(&mut self, elem: Elem, at: &At, x: Value, mask: Option<Value>) {
         let mut operands = at.operands();
         operands.push(x);
@@ -160,7 +161,7 @@ impl Builder {
         self.effect(Op::Store { elem, place: at.place, masked: mask.is_some() }, &operands);
     }
 
-    /// A block that is started later, with arguments instead of these values.
+    /// A block to be started later, with arguments of the same types as these values.
     pub fn block_for(&mut self, values: &[Value]) -> Block {
         let block = self.routine.body.add_block();
         for v in values {
@@ -170,31 +171,31 @@ impl Builder {
         block
     }
 
-    /// What follows is in this block; its arguments.
+    /// Continues in this block; returns its arguments.
     pub fn start(&mut self, block: Block) -> Vec<Value> {
         self.now = block;
         self.order.push(block);
         self.routine.body.block(block).args.clone()
     }
 
-    /// The current block jumps to another one.
+    /// Ends the current block with a jump.
     pub fn jump(&mut self, block: Block, args: &[Value]) {
         let call = BlockCall { block, args: args.to_vec() };
         self.routine.body.terminate(self.now, Terminator::Br(call));
     }
 
-    /// The current block jumps to the first block if the condition holds, else to the second.
+    /// Ends the current block with a branch: to `then` if the condition holds, else to `otherwise`.
     pub fn branch(&mut self, condition: Value, then: (Block, &[Value]), otherwise: (Block, &[Value])) {
         let call = |(block, args): (Block, &[Value])| BlockCall { block, args: args.to_vec() };
         let (then, otherwise) = (call(then), call(otherwise));
         self.routine.body.terminate(self.now, Terminator::BrIf { condition, then, otherwise });
     }
 
-    /// The routine, and what each instruction is made from. What nothing uses is still there: back ends leave it out
-    /// anyway.
+    /// Finishes the routine; returns the origin of each instruction. Dead instructions are kept,
+    /// since back ends drop them anyway.
     ///
     /// # Errors
-    /// An operation that did not fit, a mistake of lowering.
+    /// A type error: a bug in lowering.
     pub fn finish(self) -> Result<(Routine, SecondaryMap<Inst, Option<Inst>>), String> {
         let Builder { mut routine, origins, order, wrong, .. } = self;
         if let Some(message) = wrong {
@@ -205,36 +206,36 @@ impl Builder {
     }
 }
 
-/// A place with the values that it is made of.
+/// An addressing mode with its operands.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
-    /// The address.
+    /// The base address.
     pub base: Value,
-    /// An index, where the place has a scale.
+    /// The index, if there is a scale.
     pub index: Option<Value>,
-    /// The rest.
+    /// Scale and offset.
     pub place: AddressMode,
 }
 
 impl At {
-    /// An address itself.
+    /// The address `base`.
     pub fn new(base: Value) -> At {
         At { base, index: None, place: AddressMode::HERE }
     }
 
-    /// So many bytes further.
+    /// Adds `bytes` to the offset.
     #[must_use]
     pub fn plus(self, bytes: i32) -> At {
         At { place: AddressMode { offset: self.place.offset.wrapping_add(bytes), ..self.place }, ..self }
     }
 
-    /// An index further, times a scale.
+    /// Adds a scaled index.
     #[must_use]
     pub fn indexed(self, index: Value, scale: u8) -> At {
         At { index: Some(index), place: AddressMode { scale, ..self.place }, ..self }
     }
 
-    /// Its operands.
+    /// Its operands: base, and index if any.
     pub fn operands(&self) -> Vec<Value> {
         std::iter::once(self.base).chain(self.index).collect()
     }

@@ -1,8 +1,9 @@
-//! The interpreter of routines: what a routine does to memory, lane by lane, bit for bit as compiled code does it.
+//! The interpreter of routines: executes a routine lane by lane, bit for bit like compiled code.
 //!
-//! In: a routine, its arguments, and a [`Memory`] that checks each access. Out: memory. Elementary functions are computed
-//! by the interpreter of vector IR ([`crate::vector::interp`]), so their bits are those that compiled code gives. (Where one
-//! instruction rounds to `bf16`, compiled code makes subnormals 0; here they stay.)
+//! In: a routine, its arguments, and a [`Memory`] that checks each access. Out: memory. Elementary
+//! functions are computed by the interpreter of vector IR ([`crate::vector::interp`]), so the
+//! results have the same bits as compiled code. (Where one instruction rounds to `bf16`, compiled
+//! code flushes subnormals to 0; here they are kept.)
 
 use cranelift_entity::SecondaryMap;
 
@@ -13,38 +14,38 @@ use crate::shape::Elem;
 use crate::ssa::{BlockCall, Value};
 use crate::vector::{self, Features, expand, interp, library};
 
-/// The address of a byte: which storage, and how far from its start.
+/// The address of a byte: storage and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointer {
-    /// The storage, by a number that the memory gives a meaning.
+    /// Number of the storage, interpreted by the [`Memory`].
     pub storage: usize,
     /// Bytes from its start.
     pub at: i64,
 }
 
-/// What a routine reads and writes.
+/// Memory that a routine accesses.
 pub trait Memory {
     /// Reads bytes.
     ///
     /// # Errors
-    /// Bytes that may not be read.
+    /// A range that must not be read.
     fn read(&self, from: Pointer, bytes: &mut [u8]) -> Result<(), String>;
 
     /// Writes bytes.
     ///
     /// # Errors
-    /// Bytes that may not be written.
+    /// A range that must not be written.
     fn write(&mut self, to: Pointer, bytes: &[u8]) -> Result<(), String>;
 }
 
 /// A value of a routine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeValue {
-    /// The bits of each lane; a truth value is 0 or 1.
+    /// The bits of each lane; a boolean is 0 or 1.
     Lanes(Vec<u64>),
-    /// An index.
+    /// A 64-bit integer.
     Index(i64),
-    /// An address.
+    /// The address of a byte.
     Address(Pointer),
 }
 
@@ -55,10 +56,10 @@ struct Interpreter<'a> {
     memory: &'a mut dyn Memory,
 }
 
-/// Runs a routine, which must have been verified, for this many instructions at most.
+/// Runs a verified routine; `work` limits the number of instructions.
 ///
 /// # Errors
-/// Arguments that do not fit, an access that the memory refuses, too much work.
+/// Arguments of wrong types, an access that the memory rejects, or too much work.
 pub fn run(routine: &Routine, args: &[RuntimeValue], memory: &mut dyn Memory, work: &mut u64) -> Result<(), String> {
     let body = &routine.body;
     let mut m = Interpreter { body, features: routine.features, values: SecondaryMap::new(), memory };
@@ -107,7 +108,7 @@ fn wrong<T>() -> Result<T, String> {
 }
 
 impl Interpreter<'_> {
-    /// Takes a jump: the target's arguments get their values all at once.
+    /// Takes a jump: a parallel assignment to the target's arguments.
     fn jump(&mut self, call: &BlockCall) -> Result<(), String> {
         let given = call.args.iter().map(|v| self.value(*v).cloned()).collect::<Result<Vec<RuntimeValue>, String>>()?;
         for (arg, x) in self.body.block(call.block).args.iter().zip(given) {
@@ -146,7 +147,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// The address of a place, and the operands that are left.
+    /// Splits off an addressing mode: address, remaining operands.
     fn place<'o>(&self, place: AddressMode, operands: &'o [Value]) -> Result<(Pointer, &'o [Value]), String> {
         let (of_place, rest) = operands.split_at(place.operands().min(operands.len()));
         let Some(base) = of_place.first() else { return wrong() };
@@ -158,7 +159,7 @@ impl Interpreter<'_> {
         Ok((p, rest))
     }
 
-    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
     fn instruction(&mut self, inst: &InstData) -> Result<Option<RuntimeValue>, String> {
         let operand = |n: usize| inst.operands.get(n).copied().map_or_else(wrong, Ok);
         let elem_of = |n: usize| Ok::<_, String>(self.body.ty(operand(n)?).elem());
@@ -352,7 +353,7 @@ fn bits(x: f32) -> u64 {
     u64::from(x.to_bits())
 }
 
-/// An integer or truth value from its bits.
+/// Decodes an integer or boolean.
 fn int(elem: Elem, bits: u64) -> i64 {
     match elem {
         Elem::I32 => i64::from(bits as i32),
@@ -361,7 +362,7 @@ fn int(elem: Elem, bits: u64) -> i64 {
     }
 }
 
-/// The bits of an integer in lanes of a type, which it is wrapped to.
+/// Encodes an integer, wrapped to the element type.
 fn of_int(elem: Elem, n: i64) -> u64 {
     match elem {
         Elem::I32 => u64::from((n as i32).cast_unsigned()),
@@ -374,7 +375,7 @@ fn bits_of(s: Scalar, elem: Elem) -> u64 {
     if elem == Elem::F32 { bits(s.as_f64() as f32) } else { of_int(elem, s.as_i64()) }
 }
 
-/// The lane for bytes of memory.
+/// Converts bytes of memory to a lane.
 fn from_memory(elem: Elem, raw: u64) -> u64 {
     match elem {
         Elem::BF16 => bits(half::bf16::from_bits(raw as u16).to_f32()),
@@ -385,7 +386,7 @@ fn from_memory(elem: Elem, raw: u64) -> u64 {
     }
 }
 
-/// The bytes in memory for a lane.
+/// Converts a lane to bytes of memory.
 fn to_memory(elem: Elem, lane: u64) -> u64 {
     match elem {
         Elem::BF16 => u64::from(half::bf16::from_f32(float(lane)).to_bits()),
@@ -394,7 +395,7 @@ fn to_memory(elem: Elem, lane: u64) -> u64 {
     }
 }
 
-/// A function of the library, on one lane.
+/// Evaluates a library function on one lane.
 fn function(name: &str, args: &[u64], features: Features) -> Result<u64, String> {
     let args: Vec<u32> = args.iter().map(|x| *x as u32).collect();
     interp::eval(&expand::expanded(name, features)?.function, &args).map(u64::from)

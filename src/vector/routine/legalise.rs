@@ -1,6 +1,6 @@
-//! Legalisation: operations that a machine does not support well are replaced, before a back end prints a routine.
+//! Legalisation: replaces operations that a machine does not support well.
 //!
-//! In: a routine, and which machine it is for. Out: the routine with other instructions that do the same.
+//! In: a routine, and the properties of a machine. Out: an equivalent routine.
 //!
 //! ```text
 //!   %5 = lanes_below %4                         : boolx8
@@ -11,7 +11,7 @@
 //!   %7 = load_apart %6, %2, elem=bf16, count=%4 : f32x8       // %2 = const 2
 //! ```
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ use crate::shape::Elem;
 use crate::source::Loc;
 use crate::ssa::{Block, Inst, Value};
 
-/// Accesses of 8 and 16 bits that need a mask, or a vector of narrow elements to be stored, become accesses of one element
-/// after another: AVX2 has neither such masks nor instructions that narrow (except for `f16`). The mask must be made by
-/// `lanes_below`; one that is not is left, and no back end of such a machine takes it. `made`: called with each new instruction and the
-/// one that it replaces.
+/// Replaces masked accesses of 8 and 16 bits, and stores of narrow elements, by strided accesses:
+/// AVX2 has neither such masks nor narrowing instructions (except for `f16`). The mask must come
+/// from `lanes_below`; other masks are kept, and rejected by the back ends of such machines.
+/// `made`: called with each new instruction and the one that it replaces.
 pub fn part_narrow_accesses(routine: &mut Routine, mut made: impl FnMut(Inst, Inst)) {
     for b in routine.body.layout.clone() {
         for i in routine.body.block(b).insts.clone() {
@@ -53,13 +53,13 @@ pub fn part_narrow_accesses(routine: &mut Routine, mut made: impl FnMut(Inst, In
     }
 }
 
-/// How many lanes a mask has, where an index says so.
+/// The count of a `lanes_below` mask.
 fn count_of(body: &Body, mask: Value) -> Option<Value> {
     let data = body.def_inst(mask)?;
     data.operands.first().copied().filter(|_| data.op == Op::LanesBelow)
 }
 
-/// An instruction before another one.
+/// Inserts an instruction before another one.
 fn insert(
     routine: &mut Routine,
     block: Block,
@@ -76,18 +76,19 @@ fn insert(
     routine.body.inst(inst).result
 }
 
-/// Prefetches go, for a machine without such an instruction.
+/// Removes prefetches, for machines without such an instruction.
 pub fn drop_prefetches(routine: &mut Routine) {
     routine.body.remove_insts(|_, data| matches!(data.op, Op::Prefetch(_)));
 }
 
-/// Accesses under a mask, and those of elements that lie apart, become accesses of single elements: SSE2 and NEON have
-/// neither. A mask must be made by `lanes_below` of at least 1; one that is not is left, and no back end of such a machine
-/// takes it. `made`: as in [`part_narrow_accesses`].
+/// Replaces masked and strided accesses by accesses of single elements: SSE2 and NEON have neither.
+/// A mask must come from `lanes_below` of at least 1; other masks are kept, and rejected by the
+/// back ends of such machines. `made`: as in [`part_narrow_accesses`].
 ///
-/// How many elements there are may be known only when the routine runs. Then those beyond are accessed where the last one
-/// lies, without branches: what is loaded for them is replaced by 0, and the stores go from the last lane to the first, so
-/// that the last element's is the last one there. (So elements that lie apart must not lie at the same place.)
+/// If the number of elements is only known at run time, lanes past the end access the last element
+/// instead, without branches: loads replace their values by 0, and stores go from the last lane to
+/// the first, so that the last element's own store comes last. (So strided elements must not
+/// overlap.)
 ///
 /// ```text
 ///   %5 = lanes_below %4                         : boolx4
@@ -115,26 +116,26 @@ pub fn split_accesses(routine: &mut Routine, made: impl FnMut(Inst, Inst)) {
     split.routine.body.block_mut(entry).insts.splice(0..0, constants);
 }
 
-/// Where the elements of an access lie.
+/// Addressing of an access.
 #[derive(Clone, Copy)]
 enum Elements {
-    /// Side by side from this place on, which has an index where there is a second value.
+    /// Contiguous: addressing mode, base, optional index.
     Unit(AddressMode, Value, Option<Value>),
-    /// From an address on, so many bytes apart.
+    /// Strided: start address, stride in bytes.
     Apart(Value, Value),
 }
 
 struct Split<'a, F> {
     routine: &'a mut Routine,
     made: F,
-    /// Numbers that were needed.
+    /// Constants created so far.
     constants: BTreeMap<i64, (Inst, Value)>,
-    /// In this block, for a count: the number of a lane, or of the last one.
+    /// Clamped lane numbers of this block, by count and lane.
     clamped: BTreeMap<(Value, u32), Value>,
 }
 
 impl<F: FnMut(Inst, Inst)> Split<'_, F> {
-    /// An instruction, put at the end of a block: as it is, or in parts.
+    /// Appends an instruction to a block, split if necessary.
     fn access(&mut self, b: Block, i: Inst) {
         if self.parts(b, i).is_none() {
             self.routine.body.block_mut(b).insts.push(i);
@@ -218,7 +219,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         }
     }
 
-    /// The instruction itself, with its result, is something else now.
+    /// Replaces the operation of an instruction in place, keeping its result.
     fn become_of(&mut self, b: Block, i: Inst, op: Op, operands: Vec<Value>) -> Option<()> {
         let data = self.routine.body.inst_mut(i);
         (data.op, data.operands) = (op, operands);
@@ -226,7 +227,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         Some(())
     }
 
-    /// Where the element of a lane lies; with a count, that of the last lane at most.
+    /// Address of a lane's element; with a count, clamped to the last one.
     fn lane(
         &mut self,
         b: Block,
@@ -275,7 +276,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         }
     }
 
-    /// The number of a lane, or of the last of so many.
+    /// The lane number, clamped to `count - 1`.
     fn clamp(&mut self, b: Block, i: Inst, lane: u32, count: Value) -> Option<Value> {
         if let Some(v) = self.clamped.get(&(count, lane)) {
             return Some(*v);
@@ -295,20 +296,19 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         Some(v)
     }
 
-    /// The most that an index can be, if it is a remainder.
+    /// Upper bound of an index, if it is a remainder.
     fn below(&self, v: Value) -> Option<u32> {
         let data = self.routine.body.def_inst(v).filter(|data| data.op == Op::Binary(BinaryOp::Rem))?;
         let divisor = self.number(*data.operands.get(1)?).filter(|n| *n > 0)?;
         u32::try_from(divisor - 1).ok()
     }
 
-    /// What an index is, if it is a constant.
+    /// The value of a constant index.
     fn number(&self, v: Value) -> Option<i64> {
         let Op::Const(s) = self.routine.body.def_inst(v)?.op else { return None };
         Some(s.as_i64())
     }
 
-    /// An index.
     fn constant(&mut self, n: i64) -> Value {
         let body = &mut self.routine.body;
         let (_, v) = self.constants.entry(n).or_insert_with(|| {
@@ -318,7 +318,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         *v
     }
 
-    /// An instruction at the end of a block, in place of another one.
+    /// Appends an instruction to a block, as part of the replacement of `old`.
     fn put(&mut self, b: Block, old: Inst, op: Op, operands: Vec<Value>, ty: Option<Type>) -> Option<Value> {
         let body = &mut self.routine.body;
         let loc = body.inst(old).loc;
@@ -329,7 +329,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
     }
 }
 
-/// The type of constants of lanes: truth values have none, and are made of integers.
+/// The type of constants for lanes: booleans are made from integers.
 fn number_type(elem: Elem, lanes: u32) -> Type {
     Type::Lanes(if elem == Elem::Bool { Elem::I32 } else { elem }, lanes)
 }

@@ -1,19 +1,22 @@
-//! Routines: vector IR with control flow and memory, what a loop nest over tiles does vector by vector.
+//! Routines: vector IR with control flow and memory, the lowered form of loop nests over tiles.
 //!
-//! In: a `run` of a scheduled kernel, lowered by `lowering::vector` for vectors of N lanes; or a text. Out: what a back end
-//! prints as instructions. What this must not know: tiles, instructions of a machine.
+//! In: a `run` of a scheduled kernel, lowered by `lowering::vector` for vectors of N lanes; or
+//! text. Out: routines that back ends translate one to one. Must not know: tiles, machine
+//! instructions.
 //!
-//! A [`Routine`] is a body of [`crate::ssa`]: blocks with arguments, instructions with one result at most. Its parameters
-//! are words of 64 bits. A value is
+//! A [`Routine`] is a body of [`crate::ssa`]: blocks with arguments, instructions with one result
+//! at most. Its parameters have 64 bits each. A value is
 //!
-//! * some lanes, `f32x16`, `i32x8`, `boolx16` (a mask, however a machine stores it); one lane is a scalar, `f32`;
+//! * some lanes, `f32x16`, `i32x8`, `boolx16` (a mask, however a machine stores it); one lane is a
+//!   scalar, `f32`;
 //! * an `index`, 64 bits, for counts and distances in bytes;
 //! * an `address`: a byte of memory.
 //!
-//! Element-wise operations are those of [`crate::scalar`], and mean there what they mean here: `max` is NaN if either operand
-//! is. An elementary function (`exp`) is what its file in `functions/` says, for the routine's [`Features`]. Loads and
-//! stores name the type of elements in memory: `load %p, elem=bf16` gives `f32`. They read and write consecutive elements,
-//! perhaps under a mask, or elements that lie apart.
+//! Elementwise operations are shared with [`crate::scalar`], with the same meaning: `max` is NaN if
+//! either operand is. An elementary function (`exp`) is defined by its file in `functions/`, for
+//! the routine's [`Features`]. Loads and stores name the type of elements in memory:
+//! `load %p, elem=bf16` gives `f32`. They access contiguous elements, optionally under a mask, or
+//! strided elements.
 //!
 //! ```text
 //! run @scale.0(%0 "scratch": address, %1 "%n": index, %2: f32) lanes(16) features(fma, round, scale) {
@@ -28,9 +31,9 @@
 //!   ..
 //! ```
 //!
-//! The operations are the table in [`op`], `rules` types them, [`verify()`] says what must hold, [`text`] reads and
-//! prints, [`interp`] computes what a routine does on memory that is checked. [`legalise`] replaces what a machine cannot do
-//! well by what it can.
+//! The operations are the table in [`op`], `rules` types them, [`verify()`] checks the rules,
+//! [`text`] prints and parses, [`interp`] executes a routine on checked memory. [`legalise`]
+//! replaces operations that a machine does not support well.
 
 mod attribute;
 mod builder;
@@ -60,9 +63,9 @@ use crate::table::Given;
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Type {
-    /// So many lanes of `f32`, `i32`, `i64` or `bool`; one is a scalar.
+    /// This many lanes of `f32`, `i32`, `i64` or `bool`; one lane is a scalar.
     Lanes(Elem, u32),
-    /// A 64-bit integer.
+    /// A 64-bit integer, for counts and byte offsets.
     Index,
     /// The address of a byte.
     Address,
@@ -89,29 +92,30 @@ impl fmt::Display for Type {
     }
 }
 
-/// The vector IR as what bodies are made of.
+/// The dialect of vector IR.
 #[derive(Clone, Copy, Debug)]
 pub struct VectorIr;
 
 /// Blocks, instructions and values of a routine. The entry has no arguments.
 pub type Body = ssa::Body<VectorIr>;
-/// An instruction.
+/// An instruction of a routine.
 pub type InstData = ssa::InstData<Op>;
-/// How a block ends.
+/// A terminator of a routine's block.
 pub type Terminator = ssa::Terminator<Infallible>;
 
-/// A function over vectors, with control flow and memory. It gives nothing; what it computes, it stores.
+/// A function over vectors, with control flow and memory. It has no result; it stores its results
+/// to memory.
 #[derive(Clone, Debug)]
 pub struct Routine {
     /// Its name: `softmax.0.1`, the second run of a kernel.
     pub name: String,
-    /// How many lanes its vectors have.
+    /// Lanes per vector.
     pub lanes: u32,
-    /// What the machine has, which decides what elementary functions compute.
+    /// Features of the machine, which select the versions of elementary functions.
     pub features: Features,
-    /// Its parameters in order: scalars, indices and addresses, each with what it is for (or nothing).
+    /// Its parameters in order: scalars, indices and addresses, each with a label (possibly empty).
     pub params: Vec<(Value, String)>,
-    /// What it does.
+    /// Blocks and instructions.
     pub body: Body,
 }
 

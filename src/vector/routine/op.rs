@@ -1,11 +1,11 @@
 //! The operations of routines, declared once.
 //!
-//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained in `crate::table`): name,
-//! operands, attributes, class, effects, type rule, meaning. Every `match` on [`Op`] that decides something lists all of them.
-//! An operand `address*` is an [`AddressMode`]: an address, and perhaps an index. The count of lanes that `load_apart` and
-//! `store_apart` take is at least 1.
+//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained
+//! in `crate::table`): name, operands, attributes, class, effects, type rule, meaning. Every
+//! `match` on [`Op`] lists all of them. An operand `address*` is an [`AddressMode`]: an address,
+//! and possibly an index. The count of lanes of `load_apart` and `store_apart` is at least 1.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 
 use std::fmt;
 
@@ -16,18 +16,18 @@ use crate::shape::Elem;
 use crate::ssa::Effects;
 use crate::table::operations;
 
-/// What an operation's result is made of.
+/// Classification of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Lanes made from numbers, scalars and indices.
+    /// Creates lanes from constants, scalars and indices.
     Source,
-    /// Each lane of the result is computed from the same lane of the operands. So are scalars and indices.
+    /// Each lane of the result depends on the same lane of the operands. Also scalars and indices.
     Lanewise,
     /// A lane of the result depends on other lanes.
     CrossLane,
-    /// Address arithmetic.
+    /// Computes an address.
     Address,
-    /// Accesses memory.
+    /// Loads, stores or prefetches.
     Memory,
 }
 
@@ -47,21 +47,23 @@ impl Class {
 /// An operation with its attributes.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Op {
-    /// A number, the same in every lane; or an index.
+    /// A constant, the same in every lane; or an index.
     Const(Scalar),
-    /// 0, 1, 2 ..: the number of each lane, in `i32`.
+    /// 0, 1, 2 ..: the index of each lane, as `i32`.
     Lanes,
     /// An operation on each lane.
     Unary(UnaryOp),
-    /// An operation on pairs of lanes; of indices `add`, `mul`, `rem` and `min`; `add` of an address and an index.
+    /// An operation on pairs of lanes; of indices `add`, `mul`, `rem` and `min`; `add` of an
+    /// address and an index.
     Binary(BinaryOp),
     /// A comparison of pairs of lanes, or of indices.
     Compare(CmpOp),
     /// `condition ? a : b` in each lane.
     Select,
-    /// Conversion to the elements of the result's type, as in the tile IR: float to integer truncates and saturates.
+    /// Conversion to the result's element type, as in the tile IR: float to integer truncates and
+    /// saturates.
     Cast,
-    /// The nearest value of a narrower type, still in the type of computation.
+    /// Rounds to a narrower type, kept in the type of computation.
     Narrow(Elem),
     /// Bitwise and of `i32`.
     BitAnd,
@@ -73,53 +75,54 @@ pub enum Op {
     MinOrSecond,
     /// Is either operand NaN?
     Unordered,
-    /// What `argmax` asks: is the first greater, or a NaN where the second is none?
+    /// The comparison of `argmax`: is the first greater, or NaN while the second is not?
     Beats,
-    /// A scalar in every lane, or the low bits of an index.
+    /// Broadcasts a scalar, or the low bits of an index.
     Splat,
-    /// The mask of the lanes whose number is below an index.
+    /// The mask of the lanes below an index.
     LanesBelow,
     /// A mask as `i32`: -1 for true, 0 for false.
     MaskBits,
-    /// The mask of the lanes whose sign is set.
+    /// The mask of the lanes whose sign bit is set.
     MaskOfBits,
-    /// All lanes as one: neighbours at distance N/2 are combined, then at N/4, down to 1. `all` and `any` are bitwise, of
-    /// `i32`.
+    /// Reduces all lanes: lanes at distance N/2 are combined, then at N/4, down to 1. `all` and
+    /// `any` are bitwise, of `i32`.
     Reduce(Reduction),
-    /// The first lane.
+    /// Lane 0, as a scalar.
     First,
-    /// The lane of a number.
+    /// The lane with this index, as a scalar.
     Extract(u32),
     /// A vector of these scalars, one for each lane.
     Build,
-    /// Each lane gets that of the lane whose number differs in one bit.
+    /// Exchanges lanes whose indices differ in one bit (the distance).
     Exchange(u32),
-    /// The address of a place.
+    /// Computes an address.
     Address(AddressMode),
-    /// Reads neighbours; other lanes than those of the mask are 0. Operands: place, mask where it is masked.
+    /// Loads contiguous elements; lanes outside of the mask are 0. Operands: address, mask if
+    /// masked.
     Load {
         /// Type of elements in memory.
         elem: Elem,
-        /// Where.
+        /// The addressing mode.
         place: AddressMode,
         /// Is there a mask?
         masked: bool,
     },
-    /// Writes neighbours. Operands: place, lanes, mask where it is masked.
+    /// Stores contiguous elements. Operands: address, lanes, mask if masked.
     Store {
         /// Type of elements in memory.
         elem: Elem,
-        /// Where.
+        /// The addressing mode.
         place: AddressMode,
         /// Is there a mask?
         masked: bool,
     },
-    /// Reads elements that lie apart; lanes beyond the count are 0. Operands: address, distance in bytes, and a count where not
-    /// all lanes are read.
+    /// Strided load; lanes past the count are 0. Operands: address, stride in bytes, optional
+    /// count.
     LoadApart(Elem),
-    /// Writes elements that lie apart. Operands: address, distance in bytes, lanes, and a count where not all are written.
+    /// Strided store. Operands: address, stride in bytes, lanes, optional count.
     StoreApart(Elem),
-    /// Fetches a line into the cache, to be written. It never affects results.
+    /// Prefetches a cache line for writing. It never affects results.
     Prefetch(AddressMode),
 }
 
@@ -147,10 +150,10 @@ operations! {
         "the lesser; b if either is NaN";
     Unordered "unordered", ["a", "b"], [], Lanewise NONE, Computed rules::unordered, "is either NaN?";
     Beats "beats", ["a", "b"], [], Lanewise NONE, Computed rules::beats,
-        "what argmax asks: is a > b, or a NaN and b not?";
+        "the comparison of argmax: is a > b, or NaN while b is not?";
     Splat "splat", ["x"], [], Source NONE, Declared rules::splat, "a scalar, or the low bits of an index, in every lane";
     LanesBelow "lanes_below", ["count"], [], Source NONE, Declared rules::lanes_below,
-        "the mask of the lanes whose number is less than an index";
+        "the mask of the lanes below an index";
     MaskBits "mask_bits", ["mask"], [], Lanewise NONE, Computed rules::mask_bits, "-1 for true, 0 for false, as i32";
     MaskOfBits "mask_of_bits", ["x"], [], Lanewise NONE, Computed rules::mask_of_bits,
         "the mask of the lanes whose sign bit is set";
@@ -165,30 +168,30 @@ operations! {
     Load { elem, place, masked } "load", ["address*", "mask?"], [elem: Elem] own, Memory READS, Declared rules::load,
         "consecutive elements, converted to the type of computation; lanes outside of the mask are 0";
     Store { elem, place, masked } "store", ["address*", "x", "mask?"], [elem: Elem] own, Memory WRITES, Nothing rules::store,
-        "writes consecutive elements, those of the mask";
+        "writes consecutive elements, under the mask";
     LoadApart(elem) "load_apart", ["start", "step", "count?"], [elem: Elem], Memory READS, Declared rules::load_apart,
-        "elements that are a number of bytes apart; lanes from the count on are 0";
+        "strided elements; lanes at and above the count are 0";
     StoreApart(elem) "store_apart", ["start", "step", "x", "count?"], [elem: Elem], Memory WRITES,
-        Nothing rules::store_apart, "writes elements that are a number of bytes apart, the first so many";
+        Nothing rules::store_apart, "writes strided elements, as many as the count";
     Prefetch(place) "prefetch", ["address*"], [] own, Memory WRITES, Nothing rules::prefetch,
-        "fetches a cache line that will be written; never affects results";
+        "prefetches a cache line for writing; never affects results";
 }
 
-/// How elements in memory are accessed.
+/// Properties of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Type of elements in memory.
     pub elem: Elem,
-    /// Are they written?
+    /// Is it a store?
     pub is_store: bool,
-    /// Where they begin, one after another; `None` where they lie apart.
+    /// Addressing mode of contiguous elements; `None` if strided.
     pub place: Option<AddressMode>,
     /// Is there a mask?
     pub masked: bool,
 }
 
 impl Op {
-    /// The access that it is, if it is one.
+    /// Its properties, if it is a memory access.
     pub fn access(&self) -> Option<Access> {
         let (elem, is_store, place, masked) = match self {
             Op::Load { elem, place, masked } => (elem, false, Some(*place), *masked),
@@ -224,7 +227,7 @@ impl Op {
         Some(Access { elem: *elem, is_store, place, masked })
     }
 
-    /// The place that it reads, writes or names.
+    /// Its addressing mode, if any.
     pub fn place(&self) -> Option<AddressMode> {
         if let Op::Address(place) | Op::Prefetch(place) = self {
             return Some(*place);
@@ -234,7 +237,7 @@ impl Op {
 }
 
 impl fmt::Display for Op {
-    /// The name alone; attributes are the text form's business.
+    /// Only the name; attributes are printed by the text form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.info().name)
     }

@@ -1,7 +1,7 @@
 //! The types of operations, one rule for each row of the table.
 //!
-//! In: the types of an operation's operands, the type that is declared for its result, its attributes. Out: the type of the
-//! result, or what does not fit, in words.
+//! In: the types of an operation's operands, the type that is declared for its result, its
+//! attributes. Out: the type of the result, or an error message.
 
 use super::Type;
 use super::attribute::{AddressMode, Reduction};
@@ -13,13 +13,12 @@ use Type::{Address, Index, Lanes};
 /// The types of operands, and the declared one.
 pub(super) type Given<'a> = table::Given<'a, Type>;
 
-/// The type of a result, if there is one, or what does not fit.
+/// The result type, if there is a result; or an error message.
 type Result = std::result::Result<Option<Type>, String>;
 
-/// The most lanes of a vector.
+/// Maximum lanes of a vector.
 pub(super) const MAX_LANES: u32 = 64;
 
-/// A condition.
 const BOOL: Type = Lanes(Elem::Bool, 1);
 
 /// Is it a type that values can have?
@@ -34,7 +33,7 @@ fn list(types: &[&Type]) -> String {
     types.iter().map(|ty| ty.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// A result of a type, where operands are what they must be.
+/// The given result type, or an error for the operands.
 fn fits(given: Given<'_>, result: Option<Type>) -> Result {
     match result {
         Some(ty) => Ok(Some(ty)),
@@ -42,12 +41,12 @@ fn fits(given: Given<'_>, result: Option<Type>) -> Result {
     }
 }
 
-/// No result, where operands are what they must be.
+/// No result, or an error for the operands.
 fn nothing(given: Given<'_>, fits: bool) -> Result {
     if fits { Ok(None) } else { Err(format!("does not take ({})", list(given.types))) }
 }
 
-/// Lanes of these elements, as many as are declared.
+/// The declared type, which must have these elements.
 fn declared(given: Given<'_>, elem: Elem) -> Result {
     match given.declared {
         Some(Lanes(e, n)) if *e == elem => Ok(Some(Lanes(elem, *n))),
@@ -55,7 +54,7 @@ fn declared(given: Given<'_>, elem: Elem) -> Result {
     }
 }
 
-/// The operands after those of a place.
+/// The operands after an addressing mode.
 fn after<'a>(given: Given<'a>, place: AddressMode) -> std::result::Result<&'a [&'a Type], String> {
     match (place.scale, given.types) {
         (0, [Address, rest @ ..]) | (1 | 2 | 4 | 8, [Address, Index, rest @ ..]) => Ok(rest),
@@ -128,7 +127,7 @@ pub(super) fn narrow(given: Given<'_>, elem: &Elem) -> Result {
     fits(given, result)
 }
 
-/// Two equal operands of the elements `allowed`; what they give.
+/// Two operands of equal type with `allowed` elements; `result` computes the result type.
 fn pair(given: Given<'_>, allowed: &[Elem], result: impl Fn(Type, u32) -> Type) -> Result {
     let result = match given.types {
         [x @ Lanes(elem, n), y] if x == y && allowed.contains(elem) => Some(result(**x, *n)),

@@ -10,7 +10,7 @@ use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::ssa::Effects;
 use crate::table::Family;
 
-/// Bytes, of which none outside may be touched.
+/// Memory with bounds checks.
 struct Bytes(Vec<u8>);
 
 impl Bytes {
@@ -34,7 +34,7 @@ impl Memory for Bytes {
     }
 }
 
-/// The only routine of a text, which reads back as it is printed and is right.
+/// Parses and verifies the only routine of a source, and checks that it round-trips.
 fn routine(source: &str) -> Routine {
     let parsed = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}")).remove(0).routine;
     let printed = text::print(&parsed);
@@ -60,7 +60,7 @@ fn execute(routine: &Routine, n: i64, s: f32, memory: &mut Bytes) -> Result<(), 
     run(routine, &args, memory, &mut 100_000)
 }
 
-/// What is in memory, four bytes at a time, after a routine of one block on these words.
+/// Memory as 32-bit words after running a routine of one block on these words.
 fn after(lines: &str, n: i64, s: f32, words: &[u32]) -> Vec<u32> {
     let mut memory = Bytes(words.iter().flat_map(|w| w.to_le_bytes()).collect());
     execute(&four(lines), n, s, &mut memory).unwrap_or_else(|e| panic!("{e}\n{lines}"));
@@ -92,7 +92,7 @@ fn every_operation_is_shown_and_reads_back() {
     for row in Op::table().iter().filter(|row| !alike(row.name)) {
         assert!(words.contains(row.name), "`{}` is not in src/vector/routine/all.vir", row.name);
     }
-    // Whatever accesses memory is of that class, and nothing else has effects.
+    // Exactly the operations of class `Memory` have effects.
     for (_, _, inst) in all.body.insts() {
         let row = inst.op.info();
         let is_access = inst.op.access().is_some() || matches!(inst.op, Op::Prefetch(_));
@@ -108,7 +108,7 @@ fn lanes_are_computed_one_by_one() {
     let (x, y) = (floats([1.0, -2.5, NAN, 8.0]), floats([3.0, 4.0, 1.0, -0.5]));
     let as_floats = |bits: Vec<u32>| bits.into_iter().map(f32::from_bits).collect::<Vec<_>>();
     assert_eq!(as_floats(result("f32", &of("sub"), x, y))[..2], [-2.0, -6.5]);
-    // The language's maximum keeps a NaN; the other one gives its second operand.
+    // `max` propagates NaN; `max_or_second` returns its second operand.
     let largest = as_floats(result("f32", &of("max"), x, y));
     assert!(largest[2].is_nan() && largest[0] == 3.0 && largest[3] == 8.0);
     assert_eq!(as_floats(result("f32", &of("max_or_second"), x, y)), [3.0, 4.0, 1.0, 8.0]);
@@ -165,7 +165,7 @@ fn lanes_are_reduced_in_halves() {
 fn memory_is_read_under_masks_and_apart() {
     let copy = "  %m = lanes_below %n : boolx4\n  %x = load %p, elem=i32, mask=%m : i32x4\n  store %p + 16, %x, elem=i32, mask=%m";
     assert_eq!(after(copy, 3, 0.0, &[1, 2, 3, 4, 9, 9, 9, 9])[4..], [1, 2, 3, 9]);
-    // Beyond the mask nothing is touched.
+    // Nothing outside of the mask is accessed.
     let mut short = Bytes(vec![0; 28]);
     assert!(execute(&four(copy), 3, 0.0, &mut short).is_ok());
     assert!(execute(&four(copy), 4, 0.0, &mut short).is_err());
@@ -190,7 +190,7 @@ fn loops_carry_values() {
     let mut memory = Bytes([1.0f32, 2.0, 4.0].iter().flat_map(|x| x.to_le_bytes()).collect());
     execute(&routine(LOOP), 3, 0.5, &mut memory).expect("a sum");
     assert_eq!(memory.0[..4], 7.5f32.to_le_bytes());
-    // One element further there is nothing; and what never ends is stopped.
+    // One more element is out of bounds; and an endless loop is stopped.
     assert!(execute(&routine(LOOP), 4, 0.5, &mut memory).is_err());
     let endless = LOOP.replace("%j = add %i, %one", "%j = mul %i, %one");
     let error = execute(&routine(&endless), 3, 0.0, &mut memory).expect_err("an endless loop");
@@ -206,7 +206,7 @@ fn narrow_accesses_are_parted() {
     let mut parted = whole.clone();
     part_narrow_accesses(&mut parted, |_, _| {});
     verify(&parted).unwrap_or_else(|e| panic!("{e:?}\n{}", text::print(&parted)));
-    // Whole vectors of f16 stay; the others go element by element, as many as the mask has.
+    // Full vectors of f16 are kept; the others become strided accesses, with the mask's count.
     insta::with_settings!({
         snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/vector"),
         prepend_module_to_snapshot => false,
@@ -222,7 +222,7 @@ fn narrow_accesses_are_parted() {
     }
 }
 
-/// Splits the accesses of a routine, which then does the same; both as text.
+/// Splits the accesses of a routine; returns both texts.
 fn split(whole: &Routine) -> String {
     let mut split = whole.clone();
     drop_prefetches(&mut split);
@@ -242,7 +242,7 @@ fn split(whole: &Routine) -> String {
     format!("{}->\n{}", text::print(whole), text::print(&split))
 }
 
-/// What one block computes of a count is not there in another that does not come after it.
+/// Clamped counts of one block are not reused in a block that it does not dominate.
 #[test]
 fn blocks_beside_each_other_share_a_count() {
     split(&routine(
@@ -312,7 +312,7 @@ fn wrong_texts_are_refused() {
         ("store %p, %n, elem=bf16", "does not take (address, index)"),
         ("%x = add %n, %n : f32", "gives index"),
         ("%x = load %p, elem=i32, mask=%s : i32x4", "does not take (address, f32)"),
-        // Lanes of two numbers: of a mask and what it chooses from, of operands, of an operand and the result.
+        // Mismatched lane counts: mask and selected values, two operands, operand and result.
         (
             "%b = lt %n, %n : bool\n  %x = splat %s : f32x4\n  %y = select %b, %x, %x : f32x4",
             "does not take (bool, f32x4, f32x4)",
@@ -354,7 +354,7 @@ fn wrong_texts_are_refused() {
         ("%x = const : f32", "a constant is"),
         ("%x = load %p, elem=f32, mask=1 : f32x4", "expected a value (`%name`)"),
         ("%n = const 1 : index", "already defined"),
-        ("br ^nowhere", "^nowhere is no block"),
+        ("br ^nowhere", "^nowhere is not a block"),
         ("%x = load %p, elem=f32 : tile", "a type is"),
     ] {
         let source = with(line).replace(if line.starts_with("br") { "\n  return" } else { "\0" }, "");
@@ -364,7 +364,7 @@ fn wrong_texts_are_refused() {
     let unsure = text::parse(&LOOP.replace("br_if %more", "br_if %b")).expect("a text").remove(0).routine;
     let errors = verify(&unsure).expect_err("a condition that is a number");
     assert!(errors.iter().any(|(_, e)| e.contains("the condition is f32, not bool")), "{errors:?}");
-    // What dominates nothing is used nowhere else, and a block does not end twice.
+    // A definition that does not dominate a use, and a block with two terminators.
     let jumped =
         LOOP.replace("store %p, %b, elem=f32", "store %p, %s, elem=f32").replace("br ^top(%zero, %s)", "br ^end");
     assert!(verify(&text::parse(&jumped).expect("a text").remove(0).routine).is_ok());

@@ -1,7 +1,7 @@
 //! The text form of routines: [`print`] writes one, [`parse`] reads a file of them.
 //!
-//! The syntax is that of [`crate::irtext`]. Values without a name are numbered in the order of the text. A value is used
-//! below the line that makes it; a block may be anywhere.
+//! The syntax is that of [`crate::irtext`]. Values without a name are numbered in the order of the
+//! text. Definitions precede uses in the text; blocks may be in any order.
 //!
 //! ```text
 //! run @f.0(%0 "scratch": address, %1 "n": index) lanes(8) features(fma, round) {
@@ -36,7 +36,7 @@ type Read<T> = Result<T, TextError>;
 /// The column at which a type's colon stands, after a space.
 const TYPE_COLUMN: usize = 45;
 
-/// What the table calls the operands of an [`AddressMode`].
+/// The table's name for the operands of an [`AddressMode`].
 const PLACE: &str = "address*";
 
 const PLACE_FORM: &str = "a place is `%address + 4*%index + 64`";
@@ -83,7 +83,7 @@ impl Names<'_> {
         if call.args.is_empty() { format!("^bb{block}") } else { format!("^bb{block}({})", self.list(&call.args)) }
     }
 
-    /// A place, and the operands that are left.
+    /// Prints an addressing mode; returns the remaining operands.
     fn place<'a>(&self, place: AddressMode, operands: &'a [Value]) -> (String, &'a [Value]) {
         let (of_place, rest) = operands.split_at(place.operands().min(operands.len()));
         let mut text = of_place.first().map_or(String::new(), |v| self.value(*v));
@@ -102,7 +102,7 @@ impl Names<'_> {
         (text, rest)
     }
 
-    /// An operation: its operands, attributes, and operands that may be missing, in the order of its row.
+    /// Prints an operation: operands, attributes and optional operands, in the order of its row.
     fn operation(&self, op: &Op, operands: &[Value]) -> String {
         let row = op.info();
         let mut phrases: Vec<String> = literal(op).into_iter().collect();
@@ -130,7 +130,7 @@ impl Names<'_> {
     }
 }
 
-/// What stands before the operands.
+/// The literal before the operands.
 fn literal(op: &Op) -> Option<String> {
     let Op::Const(value) = op else { return None };
     Some(match value {
@@ -139,7 +139,7 @@ fn literal(op: &Op) -> Option<String> {
     })
 }
 
-/// A routine as text.
+/// Prints a routine.
 pub fn print(routine: &Routine) -> String {
     let names = Names::of(routine);
     let body = &routine.body;
@@ -184,24 +184,24 @@ pub fn print(routine: &Routine) -> String {
     out
 }
 
-/// Several routines as text.
+/// Prints several routines.
 pub fn print_all<'a>(routines: impl IntoIterator<Item = &'a Routine>) -> String {
     routines.into_iter().map(print).collect::<Vec<_>>().join("\n")
 }
 
-/// A routine that was read.
+/// A parsed routine.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// The routine.
+    /// The routine, not verified.
     pub routine: Routine,
-    /// What is where in the text.
+    /// Positions in the text, for errors of the verifier.
     pub places: Vec<(At, TextSpan)>,
 }
 
-/// Reads a file of routines. Types are taken as they are written; whether they are right is for the verifier to say.
+/// Parses a file of routines. Declared types are not checked; the verifier does that.
 ///
 /// # Errors
-/// The first line that is wrong, with its place.
+/// The first error, with its position.
 pub fn parse(source: &str) -> Read<Vec<Parsed>> {
     irtext::parse(source)?
         .iter()
@@ -359,7 +359,7 @@ impl Parser {
         self.define(v, value)
     }
 
-    /// `%base + 4*%index + 64`: the place, and its operands.
+    /// `%base + 4*%index + 64`: the addressing mode, and its operands.
     fn place(&self, e: &Expr) -> Read<(AddressMode, Vec<Value>)> {
         let ExprKind::Chain(first, rest) = &e.kind else { return Ok((AddressMode::HERE, vec![self.value(e)?])) };
         let mut place = AddressMode::HERE;
@@ -460,7 +460,7 @@ impl Parser {
         let ExprKind::Label(name) = &label.kind else { return fail(e.place, "a block (`^name`) belongs here") };
         match self.blocks.get(name) {
             Some(block) => Ok(BlockCall { block: *block, args: self.values(args)? }),
-            None => fail(e.place, format!("^{name} is no block")),
+            None => fail(e.place, format!("^{name} is not a block")),
         }
     }
 

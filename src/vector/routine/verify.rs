@@ -1,20 +1,20 @@
 //! The verifier: the contract of a routine.
 //!
-//! In: a routine, from anywhere. Out: nothing, or everything that is wrong, each with the thing it is about.
+//! In: any routine. Out: all errors, each with its location.
 //!
 //! # What is checked, in this order
 //!
 //! 1. Vectors have a power of two of lanes, 1 to 64.
 //! 2. Parameters are scalars, indices and addresses, all different.
-//! 3. Blocks, instructions and jumps are what [`crate::ssa::verify`] requires of every body; the entry has no arguments, and a
-//!    routine returns nothing. Definitions dominate uses.
+//! 3. Blocks, instructions and jumps are what [`crate::ssa::verify`] requires of every body; the
+//!    entry has no arguments, and a routine returns nothing. Definitions dominate uses.
 //! 4. Values have a type that exists; lanes are one, or as many as the routine's vectors have.
 //! 5. Operands and result fit the operation (`rules`), constants their type.
 //!
 //! # What is not checked
 //!
-//! That accesses lie in memory that the routine may touch (what made it has proved that of its tiles; the interpreter checks
-//! each), and that loops end.
+//! That accesses lie in memory that the routine may touch (what made it has proved that of its
+//! tiles; the interpreter checks each), and that loops end.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
@@ -39,7 +39,7 @@ pub fn verify(routine: &Routine) -> Result<(), Vec<Error>> {
     }
     for (n, (v, _)) in routine.params.iter().enumerate() {
         if !body.has_value(*v) || routine.params.iter().take(n).any(|(other, _)| other == v) {
-            errors.push((At::Head, format!("parameter {n} is none, or stands twice")));
+            errors.push((At::Head, format!("parameter {n} does not exist, or occurs twice")));
         } else if matches!(body.ty(*v), Type::Lanes(_, lanes) if *lanes != 1) {
             errors.push((At::Head, format!("parameter {n} is {}, no scalar", body.ty(*v))));
         }
@@ -85,7 +85,7 @@ pub fn verify(routine: &Routine) -> Result<(), Vec<Error>> {
         if let (Op::Const(Scalar::Int(n)), Some(Type::Lanes(Elem::I32, _))) = (&data.op, declared)
             && i32::try_from(*n).is_err()
         {
-            errors.push((At::Inst(i), format!("{n} is no i32")));
+            errors.push((At::Inst(i), format!("{n} is not an i32")));
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }

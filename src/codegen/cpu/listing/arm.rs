@@ -1,11 +1,11 @@
 //! Assembly for aarch64, as Cranelift prints it.
 //!
-//! In: its text of a function. Out: the same with one name for each block: Cranelift calls a block `block3` where it begins, and
-//! `label3` where a jump refers to it.
+//! In: Cranelift's listing of a function. Out: the same with one name for each block: Cranelift
+//! calls a block `block3` where it begins, and `label3` where a jump refers to it.
 
 use std::fmt::Write as _;
 
-/// The text of a function.
+/// Renames the labels and adds the function's name.
 pub(in crate::codegen::cpu) fn text(name: &str, code: &str) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{name}:");

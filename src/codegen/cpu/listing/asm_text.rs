@@ -1,21 +1,21 @@
 //! Instructions as text from which the GNU assembler makes exactly the same bytes.
 //!
-//! In: a decoded instruction, its bytes, its text. Out: the text, with a pseudo-prefix where the assembler would choose another
-//! encoding; or `.byte` with the text as a comment, where no prefix helps. The assembler prefers the shortest jump, displacement
-//! and immediate, VEX to EVEX, a prefix of two bytes to one of three, and for two registers the store form; `{disp32}`, `{evex}`,
+//! In: a decoded instruction, its bytes, its text. Out: the text, with a pseudo-prefix where the
+//! assembler would choose another encoding; or `.byte` with the text as a comment, where no prefix
+//! helps. The assembler prefers the shortest jump, displacement and immediate, VEX to EVEX, a
+//! prefix of two bytes to one of three, and for two registers the store form; `{disp32}`, `{evex}`,
 //! `{vex3}`, `{load}` and others override that.
 
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
-/// How an instruction is written.
+/// An instruction in assembler syntax.
 pub(super) enum AsmText {
-    /// As text.
     Text(String),
-    /// As bytes; what they mean.
+    /// Emitted as `.byte`, with this comment.
     Bytes(String),
 }
 
-/// The prefixes of an instruction, as far as they matter here.
+/// The encoding prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Prefix {
     Legacy {
@@ -27,7 +27,7 @@ enum Prefix {
     Evex,
 }
 
-/// The prefix, and the opcode and what follows it.
+/// Splits off the prefix; the rest starts with the opcode.
 fn parts(bytes: &[u8]) -> (Prefix, &[u8]) {
     let start = bytes.iter().take_while(|b| matches!(b, 0x66 | 0xf2 | 0xf3 | 0x2e | 0x3e | 0xf0)).count();
     let rest = bytes.get(start..).unwrap_or_default();
@@ -44,7 +44,7 @@ fn fits(n: i64) -> bool {
     i8::try_from(n).is_ok()
 }
 
-/// Formats an instruction. `named`: does it refer to a place by name?
+/// Formats an instruction. `named`: does it refer to a label?
 pub(super) fn asm_text(i: &Instruction, bytes: &[u8], text: String, named: bool) -> AsmText {
     let (prefix, op) = parts(bytes);
     let memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
@@ -53,7 +53,7 @@ pub(super) fn asm_text(i: &Instruction, bytes: &[u8], text: String, named: bool)
     }
     let mut before = String::new();
     if i.op0_kind() == OpKind::NearBranch64 {
-        // The form with four bytes, where one would do.
+        // Four displacement bytes although one would do.
         let near = i64::try_from(i.near_branch_target()).unwrap_or(0);
         let start = i64::try_from(i.ip()).unwrap_or(0);
         let end = if near > start { start + i64::try_from(bytes.len()).unwrap_or(0) } else { start + 2 };
@@ -86,7 +86,7 @@ pub(super) fn asm_text(i: &Instruction, bytes: &[u8], text: String, named: bool)
     AsmText::Text(before + &renamed(i, &text))
 }
 
-/// Does the assembler have no words for this form?
+/// Must it be emitted as bytes, because no assembler syntax selects this encoding?
 fn by_bytes(i: &Instruction, prefix: Prefix, op: &[u8], memory: bool) -> bool {
     let immediate = |n: u32| match i.op_kind(n) {
         OpKind::Immediate32to64 => Some(i.immediate32to64()),
@@ -96,17 +96,18 @@ fn by_bytes(i: &Instruction, prefix: Prefix, op: &[u8], memory: bool) -> bool {
     let long = immediate(i.op_count().saturating_sub(1));
     let Prefix::Legacy { .. } = prefix else { return false };
     match op {
-        // An immediate of four bytes where one would do, or where the accumulator has a form of its own.
+        // A four-byte immediate where one byte would do, or where there is a shorter accumulator
+        // encoding.
         [0x81 | 0x69, ..] if long.is_some_and(fits) => true,
         [0x81 | 0xf7 | 0x80 | 0xf6, ..] if is_accumulator(i.op0_register()) && has_immediate(i) => {
             matches!(op, [0x81 | 0x80, ..]) || i.mnemonic() == Mnemonic::Test
         }
-        // A move of a constant to 32 bits has a form without a ModRM byte.
+        // `mov r32, imm32` has an encoding without a ModRM byte.
         [0xc7, ..] if !memory && i.code() == Code::Mov_rm32_imm32 => true,
         [0xc1 | 0xc0, ..] if i.immediate8() == 1 => true,
-        // The assembler has a shorter form for memory.
+        // The assembler picks a shorter encoding for memory.
         _ if matches!(i.code(), Code::Movq_xmm_rm64 | Code::Movq_rm64_xmm) && memory => true,
-        // Room.
+        // A multi-byte `nop`.
         [0x0f, 0x1f, ..] => true,
         _ => matches!(i.mnemonic(), Mnemonic::Nop) && op.len() > 1,
     }
@@ -124,12 +125,12 @@ fn needs_rex(r: Register) -> bool {
     matches!(r, Register::SPL | Register::BPL | Register::SIL | Register::DIL)
 }
 
-/// Is it an instruction that came to AVX-512 first and to VEX later?
+/// Is it an instruction that AVX-512 had first and VEX later?
 fn is_dot_of_bytes(m: Mnemonic) -> bool {
     matches!(m, Mnemonic::Vpdpbusd | Mnemonic::Vpdpbusds | Mnemonic::Vpdpwssd | Mnemonic::Vpdpwssds)
 }
 
-/// Is there something that VEX has not?
+/// Is EVEX required, for a feature that VEX lacks?
 fn needs_evex(i: &Instruction) -> bool {
     let high = |r: Register| {
         let n = r.number();
@@ -143,7 +144,7 @@ fn needs_evex(i: &Instruction) -> bool {
         || i.zeroing_masking()
 }
 
-/// What is said of a displacement that is longer than it must be.
+/// The pseudo-prefix for a displacement longer than necessary.
 fn displacement(i: &Instruction, prefix: Prefix) -> &'static str {
     let n = i.memory_displacement64().cast_signed();
     let base = i.memory_base();
@@ -160,7 +161,7 @@ fn displacement(i: &Instruction, prefix: Prefix) -> &'static str {
     }
 }
 
-/// Is this the form between registers that reads its second operand from where memory may be, of two that are there?
+/// Is it the load encoding of a register-register instruction that also has a store encoding?
 fn loads(prefix: Prefix, op: &[u8]) -> bool {
     let Prefix::Legacy { .. } = prefix else { return false };
     matches!(
@@ -188,7 +189,7 @@ fn loads(prefix: Prefix, op: &[u8]) -> bool {
     )
 }
 
-/// Is it the form of a move between vectors that writes its first operand to where memory may be?
+/// Is it the store encoding of a vector register move?
 fn stores(prefix: Prefix, op: &[u8]) -> bool {
     matches!(
         (prefix, op),
@@ -197,7 +198,7 @@ fn stores(prefix: Prefix, op: &[u8]) -> bool {
     )
 }
 
-/// The text with the assembler's names.
+/// Renames mnemonics to the GNU assembler's.
 fn renamed(i: &Instruction, text: &str) -> String {
     match i.code() {
         Code::Mov_r64_imm64 => text.replacen("mov ", "movabs ", 1),

@@ -1,8 +1,9 @@
 //! Disassembly: the functions of an object as text for an assembler.
 //!
-//! In: functions as they are in an object ([`Function`]): bytes, references, and what the pieces of their code come from.
-//! Out: a text from which the GNU assembler makes the same bytes. Each instruction has its address, each target of a jump and
-//! each constant a label, and a comment stands wherever the code of another tile operation begins.
+//! In: functions of an object ([`Function`]): bytes, relocations, and the origins of their code.
+//! Out: a listing from which the GNU assembler makes the same bytes. Each instruction has its
+//! address, each target of a jump and each constant a label, and a comment stands wherever the code
+//! of another tile operation begins.
 //!
 //! * `read`: the functions of an object file;
 //! * `x86`: x86-64;
@@ -19,67 +20,62 @@ pub(super) use read::functions;
 
 use cranelift_codegen::binemit::Reloc;
 
-/// A comment before the instruction at a byte.
+/// A comment before the instruction at an offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
-    /// The byte, from the start of the function.
+    /// Offset in bytes from the start of the function.
     pub(super) at: u32,
-    /// What it says.
     pub(super) text: String,
 }
 
-/// What an instruction refers to.
+/// A relocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
-    /// Where the four bytes of the distance stand, from the start of the function.
+    /// Offset of the four-byte displacement from the start of the function.
     pub(super) at: u64,
-    /// The symbol.
     pub(super) symbol: String,
-    /// What is added to its address.
+    /// Added to the symbol's address.
     pub(super) addend: i64,
-    /// Is it the symbol's entry in the global offset table that is meant?
+    /// Is it relative to the symbol's entry in the global offset table?
     pub(super) indirect: bool,
 }
 
-/// Is this kind of reference one by the global offset table?
+/// Does this relocation go through the global offset table?
 pub(super) fn is_indirect(kind: Reloc) -> bool {
     kind == Reloc::X86GOTPCRel4
 }
 
-/// A function.
 #[derive(Clone, Debug)]
 pub(super) struct Function<'a> {
-    /// Its symbol.
     pub(super) name: &'a str,
-    /// Its address.
     pub(super) address: u64,
-    /// Its bytes, constants included.
+    /// Code, and the constants after it.
     pub(super) bytes: &'a [u8],
-    /// What it refers to, in the order of the bytes.
+    /// Relocations, by ascending offset.
     pub(super) references: Vec<Reference>,
 }
 
 /// How a function is shown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
-    /// It begins at a multiple of this.
+    /// Alignment in bytes.
     pub(super) alignment: u64,
-    /// Bytes at which instructions begin, as far as they are known: code that only an indirect jump reaches has no others.
+    /// Options of a listing.
     pub(super) starts: Vec<u32>,
-    /// Comments, in the order of the bytes.
+    /// Comments, by ascending offset.
     pub(super) notes: Vec<Note>,
 }
 
-/// What comes before all functions.
+/// The first lines of a listing.
 pub(super) const HEAD: &str = "    .intel_syntax noprefix\n    .text\n";
 
-/// The text of a function, the `number`-th of the text, which its labels have in their names. `bytes`: are those of each
+/// The listing of a function; `number` makes its labels unique. `bytes`: are the bytes of each
 /// instruction shown?
 pub(super) fn function(number: usize, f: &Function<'_>, shown: &Shown, bytes: bool) -> String {
     x86::Listing::new(number, f, shown, bytes).text()
 }
 
-/// A symbol as the assembler takes it.
+/// A symbol, quoted where the assembler requires it.
 pub(super) fn symbol(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '$');
     if !name.is_empty() && name.chars().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit()) {

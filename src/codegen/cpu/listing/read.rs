@@ -1,7 +1,7 @@
 //! Reads functions from an object file.
 //!
-//! In: the bytes of an ELF object for x86-64. Out: its functions by their names, each with its bytes and what they refer to. A
-//! relocation against a section and an offset is shown as the symbol at that offset.
+//! In: the bytes of an ELF object for x86-64. Out: its functions by name, each with its bytes and
+//! relocations. A relocation against a section and an offset is shown as the symbol at that offset.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{Function, Reference};
 /// The functions of an object.
 ///
 /// # Errors
-/// What is not an object, or one that contradicts itself: a bug in attnc.
+/// A malformed or inconsistent object: a bug in attnc.
 pub(in crate::codegen::cpu) fn functions(object: &[u8]) -> Result<BTreeMap<&str, Function<'_>>, String> {
     let file = ElfFile64::<Endianness>::parse(object).map_err(|e| e.to_string())?;
     let mut out = BTreeMap::new();
@@ -24,7 +24,7 @@ pub(in crate::codegen::cpu) fn functions(object: &[u8]) -> Result<BTreeMap<&str,
         symbols.push((s.name().map_err(|e| e.to_string())?, s));
     }
     for (name, s) in &symbols {
-        let section = s.section_index().ok_or("a function in no section")?;
+        let section = s.section_index().ok_or("a function without a section")?;
         let section = file.section_by_index(section).map_err(|e| e.to_string())?;
         let data = section.data().map_err(|e| e.to_string())?;
         let (start, end) = (s.address(), s.address() + s.size());
@@ -35,7 +35,9 @@ pub(in crate::codegen::cpu) fn functions(object: &[u8]) -> Result<BTreeMap<&str,
             if !(start..end).contains(&at) {
                 continue;
             }
-            let RelocationTarget::Symbol(target) = r.target() else { return Err("a reference to no symbol".into()) };
+            let RelocationTarget::Symbol(target) = r.target() else {
+                return Err("a relocation without a symbol".into());
+            };
             let target: ElfSymbol64<'_, '_, Endianness> = file.symbol_by_index(target).map_err(|e| e.to_string())?;
             let indirect = matches!(r.flags(), RelocationFlags::Elf { r_type: elf::R_X86_64_GOTPCREL });
             let (mut symbol, mut addend) = (target.name().map_err(|e| e.to_string())?, r.addend());
@@ -44,7 +46,7 @@ pub(in crate::codegen::cpu) fn functions(object: &[u8]) -> Result<BTreeMap<&str,
                 let here = symbols.iter().find(|(_, s)| {
                     s.section_index() == target.section_index() && i64::try_from(s.address()) == Ok(meant)
                 });
-                (symbol, addend) = (here.ok_or("a reference to no function")?.0, -4);
+                (symbol, addend) = (here.ok_or("a relocation to an unknown function")?.0, -4);
             }
             references.push(Reference { at: at - start, symbol: symbol.to_string(), addend, indirect });
         }

@@ -1,8 +1,9 @@
-//! The text of a function for x86-64.
+//! The listing of a function for x86-64.
 //!
-//! In: its bytes, and the comments that go with them. Out: lines for the GNU assembler, in Intel's syntax. Recursive descent
-//! finds the instructions: control flow is followed from the entry, past calls and conditional jumps and to the targets of
-//! jumps. The rest are constants and padding. The width and type of a constant are those of the instruction that reads it.
+//! In: its bytes and comments. Out: lines for the GNU assembler, in Intel's syntax. Recursive
+//! descent finds the instructions: control flow is followed from the entry, past calls and
+//! conditional jumps and to the targets of jumps. The rest are constants and padding. The
+//! instruction that reads a constant determines its width and type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,25 +16,24 @@ use iced_x86::{
 use super::asm_text::{AsmText, asm_text};
 use super::{Function, Reference, Shown, symbol};
 
-/// A line's comment begins here, where there is room.
+/// Comments begin at this column, unless the line is longer.
 const COMMENT: usize = 72;
-/// The most bytes of an instruction that are shown in a column.
+/// At most this many bytes of an instruction fit the column.
 const BYTES: usize = 11;
 
-/// A function as a text.
+/// A function and the labels found in it.
 pub(super) struct Listing<'a> {
     function: &'a Function<'a>,
     shown: &'a Shown,
     bytes: bool,
-    /// Instructions by where they begin.
+    /// Instructions by offset.
     code: BTreeMap<u64, Instruction>,
-    /// Names of places.
     labels: BTreeMap<u64, String>,
-    /// Constants: how each is read.
+    /// Constants: the operand type of the instruction that reads each.
     constants: BTreeMap<u64, MemorySize>,
 }
 
-/// What the operand at an address is called.
+/// Symbols for the disassembler's operands.
 struct Names {
     address: u64,
     name: Option<String>,
@@ -74,12 +74,13 @@ impl<'a> Listing<'a> {
         self.function.bytes.len() as u64
     }
 
-    /// The reference in the bytes of an instruction.
+    /// The relocation within the bytes of an instruction.
     fn reference(&self, i: &Instruction) -> Option<&'a Reference> {
         self.function.references.iter().find(|r| (i.ip()..i.next_ip()).contains(&r.at))
     }
 
-    /// Goes through all code that can be reached; where jumps lead. Constants that are read are noted.
+    /// Decodes all reachable code and records the constants that it reads; returns the jump
+    /// targets.
     fn follow(&mut self) -> BTreeSet<u64> {
         let mut targets = BTreeSet::new();
         let mut open = vec![0];
@@ -116,14 +117,13 @@ impl<'a> Listing<'a> {
                 }
             }
         }
-        // An address of code is no constant.
+        // An address of code is not a constant.
         targets.extend(constants.keys().filter(|at| self.code.contains_key(at)));
         constants.retain(|at, _| !self.code.contains_key(at));
         self.constants = constants;
         targets
     }
 
-    /// The text.
     pub(super) fn text(&self) -> String {
         let name = symbol(self.function.name);
         let mut out = String::new();
@@ -150,13 +150,13 @@ impl<'a> Listing<'a> {
         out
     }
 
-    /// The bytes of some place.
+    /// The bytes at `from..to`.
     fn slice(&self, from: u64, to: u64) -> &'a [u8] {
         let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         self.function.bytes.get(place(from)..place(to)).unwrap_or_default()
     }
 
-    /// What begins a line: the address and, if they are wanted, bytes.
+    /// The left margin: the address and, if requested, bytes.
     fn margin(&self, at: u64, bytes: &[u8]) -> String {
         let address = self.function.address + at;
         if !self.bytes {
@@ -178,7 +178,7 @@ impl<'a> Listing<'a> {
             let at = i.ip_rel_memory_address();
             let (size, _) = element(*read);
             let values = self.slice(at, at + read.size().max(size) as u64).chunks(size).map(|w| value(*read, w));
-            // The value that all lanes of a vector share.
+            // The value of all lanes, if it is the same.
             let same = values.reduce(|a, b| if a == b { a } else { None }).flatten();
             comment = comment.or(same);
         }
@@ -191,7 +191,7 @@ impl<'a> Listing<'a> {
         out.push('\n');
     }
 
-    /// An instruction in the assembler's words.
+    /// An instruction in assembler syntax.
     fn asm_text(&self, i: &Instruction, bytes: &[u8]) -> AsmText {
         let reference = self.reference(i);
         let address = if i.is_ip_rel_memory_operand() { i.ip_rel_memory_address() } else { i.near_branch_target() };
@@ -226,7 +226,7 @@ impl<'a> Listing<'a> {
         asm_text(i, bytes, text, inside)
     }
 
-    /// Bytes that are no instructions, up to the next label or instruction; where that is.
+    /// Prints data up to the next label or instruction; returns where that is.
     fn data(&self, out: &mut String, at: u64) -> u64 {
         let next = |map: Option<u64>| map.unwrap_or(self.end());
         let after = (at + 1)..;
@@ -276,7 +276,7 @@ fn data(directive: &str, values: impl Iterator<Item = String>) -> String {
     format!("{directive} {}", values.collect::<Vec<_>>().join(", "))
 }
 
-/// Bytes of an element of what is read so, and the directive for it.
+/// Element size in bytes, and the directive, for an operand type.
 fn element(read: MemorySize) -> (usize, &'static str) {
     match read.element_size() {
         2 => (2, ".short"),
@@ -286,8 +286,8 @@ fn element(read: MemorySize) -> (usize, &'static str) {
     }
 }
 
-/// A number as people write it, where the bytes are one; `None` where hexadecimal digits say as much. What would be a subnormal
-/// float is an integer: vectors of these are read as floats, too.
+/// A decimal number for the comment; `None` where hexadecimal is as readable. A subnormal float is
+/// shown as an integer: integer vectors are loaded by float instructions, too.
 fn value(read: MemorySize, bytes: &[u8]) -> Option<String> {
     Some(match (read.element_type(), bytes) {
         (MemorySize::Float32, [a, b, c, d]) => {

@@ -1,9 +1,9 @@
 //! Loads and stores of a vector of elements.
 //!
-//! In: where a tile lies, and how many lanes are there. Out: instructions. Whole vectors of neighbours are read and
-//! written at once; at the end of a row, under a mask. Elements that are not contiguous, and types without masked instructions at
-//! this width, go one by one through the frame. Nothing beyond the lanes requested is touched in
-//! a buffer; in scratch, the padding of a row may be.
+//! In: the location of a tile, and the number of lanes. Out: instructions. Contiguous vectors are
+//! accessed whole; at the end of a row, under a mask. Strided elements, and types without masked
+//! instructions at this width, go one by one through the frame. In a buffer nothing beyond the
+//! requested lanes is touched; in scratch, the padding of a row may be.
 
 use super::machine::{Builder, Class, Mem, Op, Operand, Reg, When};
 use crate::shape::Elem;
@@ -11,18 +11,16 @@ use crate::shape::Elem;
 /// A distance in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Distance {
-    /// Known.
     Bytes(i32),
-    /// In a word of the call.
+    /// In a word of the argument array.
     Word(usize),
 }
 
-/// Where the vector's elements lie.
+/// Location of the vector's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
-    /// Side by side.
     Unit(Mem),
-    /// So far apart, from the address in a register on.
+    /// Strided, starting at the address in the register.
     Apart(Reg, Distance),
 }
 
@@ -34,8 +32,8 @@ impl Builder {
         }
     }
 
-    /// Reads elements from memory, in the type in which they are computed: neighbours, those of the mask if there is one; or
-    /// elements that lie apart, this many if not all.
+    /// Loads elements, converted to the type in which they are computed: contiguous, under `mask`
+    /// if there is one; or strided, `count` of them if not all.
     pub(super) fn load(&mut self, elem: Elem, spot: Spot, mask: Option<Reg>, count: Option<Operand>) -> Option<Reg> {
         match (spot, mask) {
             (Spot::Unit(m), Some(mask)) if !self.wide() => {
@@ -46,7 +44,6 @@ impl Builder {
         }
     }
 
-    /// Reads neighbours.
     fn load_unit(&mut self, elem: Elem, m: Mem, mask: Option<Reg>) -> Option<Reg> {
         let from = |op| (op, vec![Operand::Mem(m)]);
         let (op, srcs) = match elem {
@@ -69,7 +66,7 @@ impl Builder {
         })
     }
 
-    /// Reads one element into all lanes.
+    /// Loads one element and broadcasts it.
     pub(super) fn load_same(&mut self, elem: Elem, m: Mem) -> Option<Reg> {
         let op = match elem {
             Elem::F32 | Elem::I32 => Op::Spread,
@@ -94,7 +91,7 @@ impl Builder {
         })
     }
 
-    /// Writes elements to memory, as [`Builder::load`] reads them.
+    /// Stores elements; the counterpart of [`Builder::load`].
     pub(super) fn store(
         &mut self,
         elem: Elem,
@@ -119,7 +116,7 @@ impl Builder {
         let (op, mut srcs) = match elem {
             Elem::F32 | Elem::I32 => (Op::Store, vec![m.into(), x.into()]),
             Elem::F16 => (Op::ToHalf, vec![m.into(), x.into()]),
-            // A value that was `bf16` earlier in this run keeps its subnormals.
+            // A value loaded as `bf16` in this run keeps its subnormals.
             Elem::BF16 if self.shortens && (self.halves.contains_key(&x) || !self.short.contains(&x)) => {
                 let half = match self.halves.get(&x) {
                     Some(half) => *half,
@@ -140,7 +137,7 @@ impl Builder {
         Some(())
     }
 
-    /// What is stored, in the low bits of each lane.
+    /// Converts to `elem`, in the low bits of each lane.
     fn low_bits(&mut self, elem: Elem, x: Reg) -> Reg {
         match elem {
             Elem::BF16 => {
@@ -155,7 +152,8 @@ impl Builder {
         }
     }
 
-    /// `body` for each lane there is, with the lane's number and a pointer, which it moves on.
+    /// Emits a loop over the lanes: `body` gets the lane number and a pointer, and returns the
+    /// advanced pointer.
     fn each(&mut self, count: Option<Operand>, start: Reg, body: impl FnOnce(&mut Self, Reg, Reg) -> Reg) {
         let first = self.number(0);
         let (top, carried) = self.begin_loop(&[first, start]);
@@ -166,7 +164,7 @@ impl Builder {
         self.end_loop(top, (next, When::Less, end), &[next, further]);
     }
 
-    /// A pointer further on.
+    /// Advances a pointer by a stride.
     fn advance(&mut self, pointer: Reg, step: Distance) -> Reg {
         match step {
             Distance::Bytes(0) => pointer,
@@ -193,7 +191,7 @@ impl Builder {
 
     fn store_apart(&mut self, elem: Elem, x: Reg, start: Reg, step: Distance, count: Option<Operand>) -> Option<()> {
         let room = self.staging();
-        // Each lane's bits lie 4 bytes apart, those of f16 2.
+        // In the frame, lanes are 4 bytes apart; 2 for f16.
         let between = if elem == Elem::F16 {
             self.store_unit(Elem::F16, x, room, None)?;
             2

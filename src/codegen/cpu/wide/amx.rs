@@ -1,38 +1,44 @@
-//! `dot` of `bf16` as a leaf function of tiles: `acc + a @ b` by `tdpbf16ps`.
+//! AMX micro-kernel of the `dot` leaf for `bf16`: `acc + a @ b` by `tdpbf16ps`.
 //!
-//! In: what is known of the layout ([`TilesShape`]). Out: code that takes six words: `a`, the bytes from a row of `a` to the
-//! next, `b`, `acc`, rows, inner. A row of `a` is dense; `b` has a row for each pair of steps, in which the two elements
-//! of a column are neighbours; `acc` is of `f32`.
+//! In: the static layout ([`TilesShape`]). Out: code with six arguments: `a`, the row stride of `a`
+//! in bytes, `b`, `acc`, rows, inner extent. Rows of `a` are dense; `b` has a row for each pair of
+//! `k` steps, in which the two elements of a column are adjacent; `acc` is `f32`.
 //!
-//! A tile register is 16 rows of 64 bytes. Four are sums: two bands of 16 rows by two vectors of columns; two are of `a` (a
-//! band, 32 steps), two of `b` (16 pairs of steps, a vector of columns). So each tile that is loaded is used
-//! twice, and four chains of sums run side by side: four products for four loads, each load placed right after the product that
-//! was the last to read its register. The last rows have bands that are lower, or one band.
+//! A tile register is 16 rows of 64 bytes. Four hold sums: two bands of 16 rows by two vectors of
+//! columns; two hold `a` (a band, 32 steps), two hold `b` (16 pairs of steps, a vector of columns).
+//! So each loaded tile is used twice, and four accumulator chains run in parallel: four tile
+//! products for four loads, each load placed right after the last product that reads its register.
+//! The last rows have smaller bands, or only one band.
 //!
-//! Where the sums take the accumulator's place and there are more than two bands, steps are taken in blocks of
-//! [`BLOCK`]: all bands go through one block, then through the next, with the sums in the accumulator's place meanwhile (their
-//! bits are the same). A block of `b` is 16 KiB for two vectors of columns, as much as two bands of `a` have, so it stays in
-//! the first-level cache (48 KiB) while `a` passes through: of four tiles that are loaded, two come from the second level, not all
-//! four. A product takes 16 cycles, in which the second level gives some 500 bytes (`cpu.md`'s 1958 GFLOP/s on two cores), half a
-//! tile. What this costs is four loads and four stores of sums for each 32 products. That is counted, in tests that
-//! execute the code by an emulator; it was not measured on a machine with tiles.
+//! If the sums overwrite the accumulator and there are more than two bands, `k` is blocked by
+//! [`BLOCK`]: all bands process one block before the next, with the partial sums kept in the
+//! accumulator (the bits are the same). A block of `b` is 16 KiB for two vectors of columns, as
+//! much as two bands of `a`, so it stays in L1 (48 KiB) while `a` streams through: of four loaded
+//! tiles, two come from L2 instead of four. A tile product takes 16 cycles, in which L2 delivers
+//! some 500 bytes (`cpu.md`'s 1958 GFLOP/s on two cores), half a tile. The cost is four loads and
+//! four stores of sums for each 32 tile products. Tests count this in an emulator; it was not
+//! measured on a machine with AMX.
 //!
-//! What comes next of `b` is fetched while this is multiplied. Two bands fetch the panel after this one, as long as it, four lines
-//! for each 32 steps, so that eight pairs of bands (256 rows) have fetched all of it. One band, after which nothing else
-//! comes, fetches as much as it reads, at four places of the 16 KiB after those it is in (one stream of addresses does not keep
-//! memory busy, see `dot_few`). On a Sapphire Rapids this makes 12 layers of 512 rows a ninth faster.
+//! The next part of `b` is prefetched meanwhile. Two bands prefetch the next panel, four lines for
+//! each 32 steps, so that eight pairs of bands (256 rows) have prefetched all of it. A single band,
+//! the last one, prefetches as much as it reads, at four positions in the 16 KiB window after the
+//! current one (one stream of addresses does not saturate memory, see `dot_few`). On a Sapphire
+//! Rapids this makes 12 layers of 512 rows a ninth faster.
 //!
-//! Steps that are left over after the last 32 have tiles of their own size, which is a configuration of its own and drops
-//! all tiles: the sums go to memory and come back. Sums that go on from the accumulator's place start with 0 all the same,
-//! and are added to it at the end (`tile::Op::Dot`): until then they lie on the stack. Their elements of `a` are copied to
-//! the stack first, zeros after them, so that nothing past an odd number of steps is read.
+//! The remaining steps after the last 32 need tiles of another size, hence another tile
+//! configuration, and reconfiguring zeroes all tiles: the sums go to memory and back. Sums that are
+//! added to the accumulator also start with 0 and are added at the end (`tile::Op::Dot`); until
+//! then they are on the stack. The remaining elements of `a` are copied to the stack and
+//! zero-padded, so that nothing is read past an odd number of steps.
 //!
-//! What an element is, by Intel's definition: for each 32 steps, two chains of FMAs from 0, over the even and the odd steps
-//! in order, their sum, added to what was there. All of it is rounded to nearest even. Products of `bf16` are exact in `f32`,
-//! so with n steps a product goes through at most 18 + n / 32 roundings, and never through more than n + 2: the error is
-//! within the bound that holds for any order of the sum, (n + 2) 2^-24 times the sum of the products' sizes. Subnormal
-//! numbers are taken as 0 and become 0. That adds at most 2^-126 for each sum, and where a factor is one, the whole product: less
-//! than 2^-126 times the other factor, which may be 4. An element depends on neither rows nor columns around it.
+//! An element is, by Intel's definition: for each 32 steps, two FMA chains from 0, over the even
+//! and the odd steps in order; their sum is added to the previous value. Everything is rounded to
+//! nearest even. Products of `bf16` are exact in `f32`, so with n steps a product is rounded at
+//! most 18 + n / 32 times, and never more than n + 2 times: the error is within the bound for any
+//! order of summation, (n + 2) 2^-24 times the sum of the products' magnitudes. Subnormals are
+//! flushed to 0, in and out. That adds at most 2^-126 for each sum, and for a subnormal factor the
+//! whole product: less than 2^-126 times the other factor. An element does not depend on the rows
+//! and columns around it.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -40,7 +46,7 @@ use super::super::origins::Comments;
 use super::asm::Asm;
 use super::registers::at;
 
-/// What is known of the operands when the code is made.
+/// The static layout of the operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TilesShape {
     /// Bytes from a pair of steps of `b` to the next.
@@ -49,33 +55,36 @@ pub(super) struct TilesShape {
     pub(super) acc_pitch: i32,
     /// Vectors of columns, 1 or 2.
     pub(super) vectors: i32,
-    /// Do the sums take the accumulator's place? Else they are added to what lies there.
+    /// Do the sums overwrite the accumulator? Else they are added to it.
     pub(super) zero: bool,
 }
 
 const WORDS: Register = Register::RDI;
-/// First row of the bands in `a`, `b`, first row of the bands in the accumulator; `a` and `b` from the block's first step on.
+/// Pointers: first row of the bands in `a`, `b`, first row of the bands in the accumulator; `a` and
+/// `b` at the block's first step.
 const A: Register = Register::R8;
 const B: Register = Register::R9;
 const ACC: Register = Register::R10;
-/// Bytes from row to row: of `a`, of `b`, of the accumulator.
+/// Row strides in bytes: of `a`, `b`, the accumulator.
 const A_STRIDE: Register = Register::R11;
 const B_STRIDE: Register = Register::R14;
 const ACC_STRIDE: Register = Register::R15;
-/// Rows left, steps of the block.
+/// Remaining rows, steps of the block.
 const ROWS: Register = Register::RDX;
 const INNER: Register = Register::RSI;
-/// Inside: the steps of each band, `b`'s row, the count, the accumulator's second band.
+/// In the inner loop: pointers into `a` for both bands, `b`'s row, the count, the accumulator's
+/// second band.
 const UPPER: Register = Register::RAX;
 const LOWER: Register = Register::R12;
 const B_ROW: Register = Register::R13;
 const COUNT: Register = Register::RCX;
 const ACC_LOWER: Register = Register::RBX;
-/// What is fetched next.
+/// Address of the next prefetch.
 const NEXT: Register = Register::RDI;
 
-/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, space for a register, the words,
-/// the steps before the block, what is fetched next of the panel after this one, 32 rows of two vectors of sums.
+/// Stack offsets: the tile configuration, 32 rows of 32 elements of `a`, the end of the prefetched
+/// range, a saved register, the arguments, the steps before the block, the next prefetch in the
+/// next panel, 32 rows of two vectors of sums.
 const CONFIG: i32 = 0;
 const REST: i32 = 64;
 const END: i32 = REST + 32 * 64;
@@ -85,9 +94,9 @@ const BEFORE: i32 = GIVEN + 8;
 const PANEL: i32 = BEFORE + 8;
 const SUMS: i32 = END + 64;
 const FRAME: i32 = SUMS + 32 * SUMS_PITCH;
-/// Bytes from row to row of the sums there.
+/// Row stride in bytes of the sums on the stack.
 const SUMS_PITCH: i32 = 128;
-/// In a configuration: bytes of a row of tile 0 (two bytes for each tile), rows of tile 0 (one byte for each).
+/// Fields of a tile configuration: bytes per row (`u16` for each tile), rows (`u8` for each tile).
 const WIDTHS: i32 = CONFIG + 16;
 const HEIGHTS: i32 = CONFIG + 48;
 
@@ -99,23 +108,23 @@ const STEPS: i32 = 32;
 const BLOCK: i32 = 256;
 /// Bytes of a line of the cache.
 const LINE: i32 = 64;
-/// Lines that two bands fetch for each tile of steps.
+/// Lines that two bands prefetch for each tile of steps.
 const LINES: i32 = 4;
-/// Places at which one band fetches, and the tiles of steps that are divided among them.
+/// Positions at which a single band prefetches, and the tiles of steps that are divided among them.
 const PLACES: i32 = 4;
 const WINDOW: i32 = 8;
 
-/// The tile of sums of a band and a vector of columns.
+/// The tile register of the sums of a band and a vector of columns.
 fn sums(band: i32, vector: i32) -> Register {
     register(2 * band + vector)
 }
 
-/// The tile of `a` of a band.
+/// The tile register of `a` for a band.
 fn left(band: i32) -> Register {
     register(4 + band)
 }
 
-/// The tile of `b` of a vector of columns.
+/// The tile register of `b` for a vector of columns.
 fn right(vector: i32) -> Register {
     register(6 + vector)
 }
@@ -124,41 +133,41 @@ fn register(n: i32) -> Register {
     Register::TMM0 + u32::try_from(n).unwrap_or(0)
 }
 
-/// Rows that lie `stride` bytes apart, from `displacement` bytes after `base` on.
+/// A tile operand: rows `stride` bytes apart, starting at `base + displacement`.
 fn rows(base: Register, stride: Register, displacement: i32) -> MemoryOperand {
     MemoryOperand::with_base_index_scale_displ_size(base, stride, 1, i64::from(displacement), 1)
 }
 
-/// The code.
+/// Generates the leaf.
 ///
 /// # Errors
-/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
+/// An instruction that cannot be encoded (a bug in attnc), or a layout too large for a
+/// displacement.
 pub(super) fn tiles(shape: TilesShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut t = Tiles { asm: Asm::new(commented), shape };
     t.function();
     t.asm.finish()
 }
 
-/// Where the tiles of some steps are.
+/// Addresses of the tiles of some steps.
 struct Operands {
-    /// Of `a`, those of each band.
+    /// The tiles of `a`, one for each band.
     left: [MemoryOperand; 2],
-    /// Of `b`, bytes from its current row.
+    /// The tiles of `b`: bytes from its current row.
     right: i32,
 }
 
 impl Operands {
-    /// The current ones.
     fn here() -> Operands {
         Operands { left: [UPPER, LOWER].map(|r| rows(r, A_STRIDE, 0)), right: 0 }
     }
 
-    /// Those behind, where steps of `b` are so many bytes.
+    /// The operands of the next steps; `step_bytes` is the size of a tile of steps in `b`.
     fn further(step_bytes: i32) -> Operands {
         Operands { left: [UPPER, LOWER].map(|r| rows(r, A_STRIDE, 2 * STEPS)), right: step_bytes }
     }
 
-    /// The tile of `b` of a vector of columns.
+    /// The tile of `b` for a vector of columns.
     fn right(&self, vector: i32) -> MemoryOperand {
         rows(B_ROW, B_STRIDE, self.right + 64 * vector)
     }
@@ -194,7 +203,7 @@ impl Tiles {
         self.number(Code::Mov_rm64_imm32, B_STRIDE, self.shape.b_pitch);
         self.number(Code::Mov_rm64_imm32, ACC_STRIDE, if self.shape.zero { self.shape.acc_pitch } else { SUMS_PITCH });
         self.write_configuration();
-        // What comes after `b`, as long as it.
+        // The panel after `b`, of the same size.
         self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, UPPER, INNER, self.shape.b_pitch / 2));
         self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, MemoryOperand::with_base_index(B, UPPER)));
         self.two(Code::Add_r64_rm64, UPPER, NEXT);
@@ -213,7 +222,7 @@ impl Tiles {
         self.number(Code::Mov_rm64_imm32, INNER, BLOCK);
         self.asm.bind(block);
         self.all_bands();
-        // Advances to the next steps: the words hold the starts.
+        // Advance to the next block: the arguments hold the start addresses.
         self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, SAVED), NEXT));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, COUNT, at(Register::RSP, BEFORE)));
         self.two(Code::Add_r64_rm64, COUNT, INNER);
@@ -235,12 +244,13 @@ impl Tiles {
         self.leave(&saved);
     }
 
-    /// Are steps taken in blocks? Sums that are added at the end lie on the stack, which has room for two bands.
+    /// Is `k` blocked? Sums that are added at the end are on the stack, which has space for only
+    /// two bands.
     fn is_blocked(&self) -> bool {
         self.shape.zero
     }
 
-    /// Puts the first words into registers.
+    /// Loads the first arguments into registers.
     fn words(&mut self, registers: &[Register]) {
         for (place, r) in (0i32..).step_by(8).zip(registers) {
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, *r, at(WORDS, place)));
@@ -257,7 +267,7 @@ impl Tiles {
         self.asm.emit(Ok(Instruction::with(Code::Retnq)));
     }
 
-    /// All bands of rows, through the steps of a block. Tiles are whole before it.
+    /// All bands of rows, for the steps of a block. Expects the configuration of full tiles.
     fn all_bands(&mut self) {
         let (next, one_band, full, done) = (self.asm.here(), self.asm.label(), self.asm.label(), self.asm.label());
         self.number(Code::Cmp_rm64_imm8, ROWS, 2 * BAND);
@@ -280,14 +290,14 @@ impl Tiles {
         self.asm.comment("one band of rows");
         self.two(Code::Mov_r64_rm64, COUNT, ROWS);
         self.heights(0);
-        // It fetches something else.
+        // A single band prefetches elsewhere.
         self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, PANEL), NEXT));
         self.bands(1);
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, NEXT, at(Register::RSP, PANEL)));
         self.asm.bind(done);
     }
 
-    /// Writes the configuration of full tiles, and makes it hold.
+    /// Writes the configuration of full tiles to the stack and loads it.
     fn write_configuration(&mut self) {
         let zero = Register::ZMM0;
         self.asm.comment("tiles of 16 rows of 64 bytes");
@@ -302,7 +312,7 @@ impl Tiles {
         self.whole_heights();
     }
 
-    /// Gives all tiles 16 rows.
+    /// Sets the height of all tiles to 16 rows, in memory.
     fn whole_heights(&mut self) {
         self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, 0x1010_1010_1010_1010_u64));
         self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, HEIGHTS), Register::RAX));
@@ -313,7 +323,7 @@ impl Tiles {
         self.asm.emit(Instruction::with1(Code::VEX_Ldtilecfg_m512, at(Register::RSP, CONFIG)));
     }
 
-    /// Gives the tiles of a band as many rows as `COUNT` says.
+    /// Sets the height of the tiles of a band to `COUNT` rows.
     fn heights(&mut self, band: i32) {
         for tile in [2 * band, 2 * band + 1, 4 + band] {
             self.asm.emit(Instruction::with2(Code::Mov_rm8_r8, at(Register::RSP, HEIGHTS + tile), Register::CL));
@@ -321,7 +331,7 @@ impl Tiles {
         self.configure();
     }
 
-    /// The sums of some bands.
+    /// Tile registers of the sums of the bands, with their addresses.
     fn each_sum(&self, bands: i32) -> Vec<(Register, MemoryOperand)> {
         let each = (0..bands).flat_map(|band| (0..self.shape.vectors).map(move |v| (band, v)));
         let place = |(band, v): (i32, i32)| match (self.shape.zero, band) {
@@ -332,7 +342,7 @@ impl Tiles {
         each.map(|(band, v)| (sums(band, v), place((band, v)))).collect()
     }
 
-    /// Adds the sums on the stack to the accumulator's place, for as many rows as the bands have.
+    /// Adds the sums on the stack to the accumulator, for the rows of the bands.
     fn add_sums(&mut self, bands: i32) {
         let (left, from) = (COUNT, UPPER);
         self.number(Code::Mov_rm64_imm32, left, bands * BAND);
@@ -388,7 +398,8 @@ impl Tiles {
         self.asm.bind(started);
         self.two(Code::Mov_r64_rm64, B_ROW, B);
         if bands == 2 {
-            // All of it is prefetched: lines that are in the cache already cost almost nothing, and lines after it may not be needed.
+            // Stop at the end: prefetching cached lines again costs almost nothing, but the lines
+            // after it may not be needed.
             self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
             self.two(Code::Cmovae_r64_rm64, NEXT, B);
         } else {
@@ -407,7 +418,8 @@ impl Tiles {
         self.products(bands, Some(&Operands::further(self.step_bytes())));
         self.further(bands);
         if bands == 1 {
-            // At the end of a window, advances to the next but one, whose first place is where this one's second would be.
+            // At the end of a window, advance to the start of the next; `NEXT` has already moved by
+            // a quarter.
             let inside = self.asm.label();
             self.number(Code::Test_rm64_imm32, COUNT, WINDOW - 1);
             self.asm.jump(Code::Jne_rel32_64, inside);
@@ -433,12 +445,12 @@ impl Tiles {
         }
     }
 
-    /// Bytes of `b` that a tile of steps has.
+    /// Bytes of `b` per tile of steps.
     fn step_bytes(&self) -> i32 {
         STEPS / 2 * self.shape.b_pitch
     }
 
-    /// Fetches some of what comes next.
+    /// Prefetches part of the next panel or window.
     fn fetch(&mut self, bands: i32) {
         let step_bytes = self.step_bytes();
         let mut ask = |place| self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, place));
@@ -451,7 +463,7 @@ impl Tiles {
         self.number(Code::Add_rm64_imm32, NEXT, lines * LINE);
     }
 
-    /// Goes on by as many steps as a tile has.
+    /// Advances the pointers by a tile of steps.
     fn further(&mut self, bands: i32) {
         self.number(Code::Add_rm64_imm8, UPPER, 2 * STEPS);
         if bands == 2 {
@@ -464,7 +476,7 @@ impl Tiles {
         self.asm.emit(Instruction::with2(Code::VEX_Tileloadd_tmm_sibmem, tile, place));
     }
 
-    /// The tiles of both operands.
+    /// Loads the tiles of both operands.
     fn load_operands(&mut self, bands: i32, from: &Operands) {
         for band in 0..bands {
             self.load(left(band), from.left[usize::from(band > 0)]);
@@ -474,7 +486,8 @@ impl Tiles {
         }
     }
 
-    /// As many steps as a tile has. Behind the last product that reads a tile, that of the next steps is loaded, if there are any.
+    /// Multiplies a tile of steps. After the last product that reads a tile, the tile of the next
+    /// steps is loaded, if any.
     fn products(&mut self, bands: i32, next: Option<&Operands>) {
         let vectors = self.shape.vectors;
         for (band, v) in (0..bands).flat_map(|band| (0..vectors).map(move |v| (band, v))) {
@@ -490,7 +503,7 @@ impl Tiles {
         }
     }
 
-    /// The last `COUNT` steps, less than a tile has; the sums are in memory before and after.
+    /// The last `COUNT` steps, fewer than a tile; the sums are in memory before and after.
     fn rest(&mut self, bands: i32) {
         let (to, left_over) = (Register::RDI, LOWER);
         self.asm.comment("the last steps");
@@ -499,7 +512,7 @@ impl Tiles {
         self.two(Code::Shl_rm64_CL, to, Register::CL);
         self.number(Code::Sub_rm64_imm8, to, 1);
         self.two(Code::VEX_Kmovd_kr_r32, Register::K1, Register::EDI);
-        // The rows of the bands, at most.
+        // At most all rows of the bands.
         self.number(Code::Mov_rm64_imm32, left_over, bands * BAND);
         self.two(Code::Cmp_r64_rm64, left_over, ROWS);
         self.two(Code::Cmovg_r64_rm64, left_over, ROWS);
@@ -516,7 +529,7 @@ impl Tiles {
         self.number(Code::Add_rm64_imm8, to, 64);
         self.number(Code::Sub_rm64_imm8, left_over, 1);
         self.asm.jump(Code::Jne_rel32_64, row);
-        // Tiles of as many pairs as there are.
+        // Tile sizes for the remaining pairs.
         self.number(Code::Add_rm64_imm8, COUNT, 1);
         self.number(Code::Shr_rm64_imm8, COUNT, 1);
         for v in 0..2 {

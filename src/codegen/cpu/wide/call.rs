@@ -1,8 +1,9 @@
-//! Calls of leaf functions from kernels: where an operation of a scheduled kernel has a leaf, its words are put into a
-//! stack slot and the leaf is called; where it has none, the caller emits the same code as at the portable level. The mode of a
-//! product selects its leaf.
+//! Calls of leaf functions from kernels: if an operation of a scheduled kernel has a leaf, its
+//! arguments are written to a stack slot and the leaf is called; if not, the caller emits the
+//! portable code. The mode of a matmul selects its leaf.
 //!
-//! In: an operation of a kernel for 256 or 512 bits. Out: CLIF, and an entry in the list of leaves that the function calls.
+//! In: an operation of a kernel for 256 or 512 bits. Out: CLIF, and an entry in the list of leaves
+//! that the function calls.
 
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
@@ -19,7 +20,7 @@ use crate::runtime::abi::context;
 use crate::shape::Elem;
 use crate::tile::{self, Cpu, DotMode, Extent, Inst, InstData, MOST_PANEL_PITCH, Op, Space, TileType, Type, Width};
 
-/// The vectors that a tile's columns take, if it lies in scratch in full vectors.
+/// Number of vectors in a tile's row, if it is in scratch in full vectors.
 pub(super) fn vectors(t: &TileType, width: Width) -> Option<i32> {
     if t.cols.is_one() || t.element_bytes() != 4 {
         return None;
@@ -27,7 +28,7 @@ pub(super) fn vectors(t: &TileType, width: Width) -> Option<i32> {
     i32::try_from(t.cols.capacity().max(1)).ok().map(|n| (n + lanes(width) - 1) / lanes(width))
 }
 
-/// Bytes from a row of a tile in scratch to the next, if code can have them as a displacement.
+/// Row stride of a tile in scratch, in bytes, if it fits a displacement.
 pub(super) fn pitch(t: &TileType) -> Option<i32> {
     i32::try_from(t.pitch()).ok().filter(|p| *p < 1 << 24)
 }
@@ -36,42 +37,43 @@ fn lanes(width: Width) -> i32 {
     super::registers::bytes(width) / 4
 }
 
-/// Lines of a row of the result that are fetched meanwhile. Wide tiles would fetch much, and again for each two vectors of
-/// columns.
+/// Cache lines of a result row to prefetch during the matmul. Wide tiles would prefetch too much,
+/// and repeatedly, once for each two vectors of columns.
 fn lines(shape: &DotShape, place: Destination, width: Width) -> i32 {
     let bytes = place.size * shape.vectors * lanes(width);
     if shape.far && shape.vectors <= 2 { (bytes + LINE - 1) / LINE } else { 0 }
 }
 
-/// The verifier lets no mode stand whose product has no leaf.
-pub(super) const UNFIT: &str = "a product that does not fit its mode";
+/// An internal error: the verifier rejects modes without a leaf.
+pub(super) const UNFIT: &str = "a matmul does not fit its mode";
 
-/// What a leaf of a product is given of its left operand: address, stride in bytes, and is the inner axis dense?
+/// Left operand of a matmul leaf: address, stride in bytes, and is the inner axis dense?
 type Left = (Value, Value, bool);
 
-/// What a leaf of a product is given of its right operand.
+/// Right operand of a matmul leaf.
 struct RightOperand {
     start: Value,
     /// Bytes from row to row.
     pitch: i32,
-    /// What it is made of.
+    /// Element type in memory.
     elements: Right,
-    /// Its scales, if it has any.
+    /// Address of the scales, if it has any.
     scales: Option<Value>,
-    /// Is it a panel in memory, with the next one after it? (Those with scales see to that themselves.)
+    /// Is it a panel in memory, followed by the next one? (Leaves for quantised weights always
+    /// assume that.)
     far: bool,
 }
 
-/// Where a leaf has left a product.
+/// Where a leaf leaves the result of a matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::codegen::cpu) enum Dotted {
     /// In scratch.
     InScratch,
-    /// Where the next instruction, which is done by that, would store it.
+    /// In the target of the next instruction, a store, which is thereby done.
     Stored,
 }
 
-/// Where a kernel's result goes: its first element, the bytes from row to row and those of an element.
+/// Destination of a store: address of the first element, row stride and element size in bytes.
 #[derive(Clone, Copy)]
 struct Destination {
     start: Value,
@@ -80,7 +82,7 @@ struct Destination {
 }
 
 impl Code<'_, '_> {
-    /// Emits a product as a call, whose sums are those of FMAs, or of groups; `next` is the instruction after it.
+    /// Emits a matmul of mode `Fma` or `Groups` as a call; `next` is the instruction after it.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -91,10 +93,10 @@ impl Code<'_, '_> {
         next: Option<Inst>,
         scratch: Value,
     ) -> Result<Dotted, String> {
-        let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
-        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
+        let [a, b, acc] = data.operands.as_slice() else { return Err("a matmul needs three operands".into()) };
+        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a matmul operand is not a tile");
         let (ta, tb) = (tile(*a)?, tile(*b)?);
-        let result = tile(data.result.ok_or("a product without a result")?)?;
+        let result = tile(data.result.ok_or("a matmul without a result")?)?;
         let width = level.width();
         let vectors = vectors(&result, width).ok_or(UNFIT)?;
         let (acc_pitch, right) = (pitch(&result).ok_or(UNFIT)?, self.right(*b, &tb, scratch)?.ok_or(UNFIT)?);
@@ -142,8 +144,9 @@ impl Code<'_, '_> {
         Ok(Dotted::Stored)
     }
 
-    /// Emits products of few rows that follow each other as one call, if they have the same left operand, start with the same number and
-    /// multiply panels of one layout. How many it has emitted; `None` if they are no such group.
+    /// Emits consecutive matmuls of few rows as one call, if they have the same left operand,
+    /// initial value and panel layout. Returns how many were emitted; `None` if fewer than two
+    /// qualify.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -159,25 +162,26 @@ impl Code<'_, '_> {
         let (Some(a), Some(start), Some(result)) = (first.operands.first(), first.operands.get(2), first.result) else {
             return Ok(None);
         };
-        let tile = |v: tile::Value| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
+        let tile = |v: tile::Value| self.body.ty(v).tile().cloned().ok_or("a matmul operand is not a tile");
         let (ta, result) = (tile(*a)?, tile(result)?);
         let Some((from, stride, true)) = self.left(*a, &ta, scratch)? else { return Ok(None) };
         let (rows, steps) = (self.extent(result.rows)?, self.extent(ta.cols)?);
         let start = self.word(&Word::Scalar(*start), scratch)?;
         let (mut panels, mut sums) = (Vec::new(), Vec::new());
         for product in group {
-            let [_, b, _] = product.operands.as_slice() else { return Err("a product of three operands".into()) };
+            let [_, b, _] = product.operands.as_slice() else { return Err("a matmul needs three operands".into()) };
             let (panel, _, _) = self.window(*b)?.ok_or(UNFIT)?;
             panels.push(panel);
-            let sum = self.body.ty(product.result.ok_or("a product without a result")?).tile().cloned();
-            sums.push(self.in_scratch(&sum.ok_or("a product of tiles")?, scratch)?);
+            let sum = self.body.ty(product.result.ok_or("a matmul without a result")?).tile().cloned();
+            sums.push(self.in_scratch(&sum.ok_or("a matmul operand is not a tile")?, scratch)?);
         }
         let leaf = self.leaves.of_kind(Kind::DotGroup(width, shape));
         self.call_leaf(leaf, &[&[from, stride, steps, rows, start][..], &panels, &sums].concat())?;
         Ok(Some(group.len()))
     }
 
-    /// The first of some products and what they have in common, if two or more from there on may be computed together.
+    /// The first matmul and the common layout, if it and at least the next one can be computed
+    /// together.
     fn group_shape<'d>(
         &mut self,
         width: Width,
@@ -188,7 +192,7 @@ impl Code<'_, '_> {
         let Some(result) = first.result.and_then(|v| self.body.ty(v).tile()).cloned() else { return Ok(None) };
         let is_fma = first.op == Op::Dot { mode: Some(DotMode::Fma) };
         let (Some(vectors), Some(acc_pitch)) = (vectors(&result, width), pitch(&result)) else { return Ok(None) };
-        // A left operand is read by rows; with few known rows it is what has steps side by side.
+        // The left operand must be dense along the inner axis.
         let Some((_, [_, Stride::Const(1)], Elem::F32)) = self.window_strides(*a) else { return Ok(None) };
         let few = result.rows.capacity() <= i64::from(most_rows(width));
         if !is_fma || !few || vectors > 2 || !matches!(self.body.ty(*start), Type::Scalar(_)) {
@@ -212,7 +216,7 @@ impl Code<'_, '_> {
         Ok(Some((first, GroupShape { panels, vectors, b_pitch, acc_pitch })))
     }
 
-    /// Calls the leaf of a product with its words, and with where the result goes, if that is known.
+    /// Calls a matmul leaf with its arguments, and with the destination of the result, if known.
     pub(super) fn call_dot(&mut self, width: Width, shape: DotShape, words: [Value; 8]) -> Result<(), String> {
         let place = if shape.far { self.result_place()? } else { None };
         let shape = DotShape { result: place.map_or(0, |place| lines(&shape, place, width)), ..shape };
@@ -231,7 +235,8 @@ impl Code<'_, '_> {
         self.call_leaf(leaf, &[&words[..], &[in_order], place].concat())
     }
 
-    /// Where the instruction after a product stores it, if that is all there is done with it, as it is.
+    /// The destination of the instruction after a matmul, if it is a store of the unchanged result
+    /// and its only use.
     fn stored_at(&mut self, product: &InstData, next: Inst) -> Result<Option<Destination>, String> {
         let Op::Run { insts, .. } = &self.body.inst(next).op else { return Ok(None) };
         let [store] = insts.as_slice() else { return Ok(None) };
@@ -243,13 +248,13 @@ impl Code<'_, '_> {
         if store.operands.last().copied() != product.result || uses != 1 || goes_on {
             return Ok(None);
         }
-        // Rows are stored while others are still multiplied, so operands must not be in the same memory: nothing is read in place from a
-        // buffer that is written.
+        // Rows are stored while others are still computed. Operands do not alias the destination:
+        // no buffer that is written is read in place.
         Ok(self.store_place(&store.clone())?.filter(|place| place.size == 4))
     }
 
-    /// Where the kernel's result goes: of the only store of a block, if elements lie side by side along its columns and its indices
-    /// are known already: computed in the first block of the kernel, or before in this one.
+    /// The destination of the kernel's only store, if its rows are dense and its indices are
+    /// already computed, in the entry block or earlier in this block.
     fn result_place(&mut self) -> Result<Option<Destination>, String> {
         let blocks = || self.body.layout.iter().map(|b| self.body.block(*b));
         let here = blocks().find(|b| self.here.is_some_and(|inst| b.insts.contains(&inst)));
@@ -260,12 +265,12 @@ impl Code<'_, '_> {
         let is = |b: &tile::BlockData, wanted: fn(&Op) -> bool| all(b).iter().any(|i| wanted(&self.body.inst(*i).op));
         let last_steps =
             blocks().any(|b| is(b, |op| matches!(op, Op::Store { .. })) && is(b, |op| matches!(op, Op::Dot { .. })));
-        // Products in a loop over steps have it after the loop.
+        // If the matmul is in a loop over `k`, the store is after the loop.
         let mut stores = of(here.map_or(Vec::new(), all));
         let mut everywhere = of(blocks().flat_map(all).collect());
         let store = match (stores.next(), stores.next()) {
             (Some(store), None) => store.clone(),
-            // The last steps may be there too, whose product fetches the place.
+            // The remainder of `k` may be there too; its matmul then prefetches the destination.
             (None, _) => match (everywhere.next(), everywhere.next()) {
                 (Some(store), None) if !last_steps => store.clone(),
                 _ => return Ok(None),
@@ -282,7 +287,7 @@ impl Code<'_, '_> {
         if indices.iter().all(early) { self.store_place(&store) } else { Ok(None) }
     }
 
-    /// Where a store begins, if elements lie side by side along its columns; its indices are known.
+    /// The destination of a store, if its rows are dense; its indices must be known.
     fn store_place(&mut self, store: &InstData) -> Result<Option<Destination>, String> {
         let (Op::Store { rows, cols: Some(cols) }, [buffer, indices @ .., _]) = (&store.op, store.operands.as_slice())
         else {
@@ -296,7 +301,7 @@ impl Code<'_, '_> {
         Ok(Some(Destination { start, pitch, size }))
     }
 
-    /// How memory is best read, for a leaf.
+    /// Loads the processor's preferred prefetch order, an argument of leaves.
     pub(super) fn in_order(&mut self) -> Value {
         self.b.ins().load(types::I64, plain(), self.context, context::IN_ORDER)
     }
@@ -306,7 +311,7 @@ impl Code<'_, '_> {
         Ok(self.b.ins().iadd_imm_s(scratch, i64::from(offset)))
     }
 
-    /// The buffer access of a window: its start, the strides along rows and columns, and its elements.
+    /// The buffer access of a window: start address, strides along rows and columns, element type.
     pub(super) fn window(&mut self, v: tile::Value) -> Result<Option<(Value, [Stride; 2], Elem)>, String> {
         let Some(data) = self.body.def_inst(v).cloned() else { return Ok(None) };
         let Some((buffer, both, elem)) = self.window_strides(v) else { return Ok(None) };
@@ -314,7 +319,7 @@ impl Code<'_, '_> {
         Ok(Some((start, both, elem)))
     }
 
-    /// The buffer of a window, the strides along its rows and columns, and its elements.
+    /// The buffer of a window, its strides along rows and columns, element type.
     fn window_strides(&self, v: tile::Value) -> Option<(tile::Value, [Stride; 2], Elem)> {
         let data = self.body.def_inst(v)?;
         let Op::Window { rows, cols } = data.op else { return None };
@@ -358,7 +363,7 @@ impl Code<'_, '_> {
         if let Some(data) = self.body.def_inst(v).filter(|d| matches!(d.op, Op::LoadScaled { .. })).cloned() {
             let panel = self.scaled_panel(&data)?;
             let elements = if panel.bits == 4 { Right::Nibbles } else { Right::Bytes };
-            // The leaf takes rows of scales to be as long as those of the panel.
+            // The leaf assumes that a row of scales has as many elements as a row of the panel.
             let pitch = bytes(panel.row).filter(|_| panel.group == panel.row.saturating_mul(4));
             let (start, scales) = (panel.start, Some(panel.scales));
             return Ok(pitch.map(|pitch| RightOperand { start, pitch, elements, scales, far: false }));
@@ -384,9 +389,9 @@ impl Code<'_, '_> {
         scratch: Value,
     ) -> Result<bool, String> {
         let (Some(x), Some(y)) = (data.operands.first(), data.result) else {
-            return Err("a transposition has an operand and a result".into());
+            return Err("`transpose` needs an operand and a result".into());
         };
-        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a transposition of a tile");
+        let tile = |v| self.body.ty(v).tile().cloned().ok_or("an operand of `transpose` is not a tile");
         let (from, to) = (tile(*x)?, tile(y)?);
         let width = level.width();
         if width == Width::V128 || vectors(&from, width).is_none() || vectors(&to, width).is_none() {
@@ -436,7 +441,7 @@ impl Code<'_, '_> {
         Ok(true)
     }
 
-    /// What stands in a word.
+    /// Computes an argument.
     pub(in crate::codegen::cpu) fn word(&mut self, word: &Word, scratch: Value) -> Result<Value, String> {
         match word {
             Word::Index(v) => self.index(*v),
@@ -454,14 +459,14 @@ impl Code<'_, '_> {
             Word::Address { buffer, indices } => self.address(*buffer, indices),
             Word::StrideBytes { buffer, axis } => {
                 let (_, strides, elem) = self.buffer(*buffer)?;
-                let stride = strides.get(*axis).copied().ok_or("a leaf asks for an axis that is not there")?;
+                let stride = strides.get(*axis).copied().ok_or("a leaf refers to an axis that does not exist")?;
                 Ok(self.stride_bytes(stride, elem))
             }
             Word::Scratch => Ok(scratch),
         }
     }
 
-    /// Calls a leaf, by its place among those of the function, with its words.
+    /// Calls a leaf, given its index in `leaves`, with its arguments.
     pub(super) fn call_leaf(&mut self, leaf: usize, words: &[Value]) -> Result<(), String> {
         let size = u32::try_from(words.len().max(1) * 8).map_err(|_| "too many words")?;
         let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));

@@ -1,37 +1,43 @@
 //! `dot` as a leaf function: `acc + a @ b` in register tiles.
 //!
-//! In: the width and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes words: `a`, the stride
-//! of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, the scales of `b` where it has any (rows
-//! of as many as `b` has columns), the initial value of the sums where they are not read, the order of prefetches for this
-//! processor (`dot_few`), and, where requested, the address of the result and the bytes from row to row there.
+//! In: the width and the static layout of the three tiles ([`DotShape`]). Out: code with these
+//! arguments: `a`, the stride of `a` (in bytes, along its axis that is not dense), `b`, `acc`,
+//! rows, inner extent, the scales of `b` (if any; a row has one for each column of `b`), the
+//! initial value of the sums (if they do not start from the accumulator), the order of prefetches
+//! for this processor (`dot_few`), and, if requested, address and row stride of the result.
 //!
-//! A register tile is `h` rows by up to two vectors of columns, `h` at most 14 (AVX-512: 28 accumulators, two registers
-//! for a row of `b`, two for elements of `a`) or 6 (AVX2: 12, two, one). Rows are split evenly: `rows` in
-//! `ceil(rows / MR)` tiles whose heights differ by at most one, so no tile has so few chains of sums that it is bound by the
-//! latency of an FMA. Each height has its own code. A tile's loop runs over the whole inner extent, unrolled by four; a step
-//! loads one row of `b` and broadcasts one element of each row of `a`: a broadcast is a load that an FMA does not wait for, and
-//! each is used by two FMAs.
+//! A register tile is `h` rows by up to two vectors of columns, `h` at most 14 (AVX-512: 28
+//! accumulators, two registers for a row of `b`, two for elements of `a`) or 6 (AVX2: 12, two,
+//! one). Rows are split evenly into `ceil(rows / MR)` tiles whose heights differ by at most one, so
+//! no tile has so few accumulators that FMA latency is the limit. Each height has its own code. A
+//! tile's loop runs over the whole inner extent, unrolled by four; a step loads one row of `b` and
+//! broadcasts one element of each row of `a`: a broadcast is a load that an FMA does not wait for,
+//! and each is used by two FMAs.
 //!
-//! Every element is one chain `fma(a, b, sum)` from 0 in the order of the inner index, whatever the tile, and what lies in
-//! the accumulator's place is added to its end (`tile::Op::Dot`). Pairs of `bf16` go through `vdpbf16ps`, the odd step of
-//! each pair first, without subnormals; integers at AVX-512 and with AVX-VNNI are summed exactly in groups, by left
-//! operands in 8 bits (`dot_whole`, `dot_bytes`).
+//! Every element is one chain `fma(a, b, sum)` from 0 in the order of the inner index, whatever the
+//! tile; the accumulator's previous contents are added last (`tile::Op::Dot`). Pairs of `bf16` go
+//! through `vdpbf16ps`, the odd step of each pair first, flushing subnormals; with AVX-512 or
+//! AVX-VNNI, integer weights are summed exactly in groups, with left operands quantised to 8 bits
+//! (`dot_whole`, `dot_bytes`).
 //!
-//! A left operand whose rows are whole pages apart has all their lines in one set of the first-level cache, which has
-//! twelve: tiles then have fewer rows than that ([`ALIASED_ROWS`]), and the lines stay while their elements are used.
+//! If the row stride of the left operand is a multiple of the page size, the lines of all rows map
+//! to one set of L1, which has 12 ways: tiles then have fewer rows ([`ALIASED_ROWS`]), so that the
+//! lines stay while their elements are used.
 //!
-//! Where the result goes from the accumulator's place is known to most kernels before the product ([`DotShape::result`]).
-//! Each register tile begins by prefetching its rows there for writing, or all the stores of a kernel's tile would come at once
-//! and wait for memory. In the inner loop, a row in each iteration with a comparison for the last one, that cost up to 6 % of the
-//! time on a Granite Rapids (11 rows, operands in the second-level cache), and a quarter where 33 rows waited for `b` besides. At
-//! AVX-512 the sums of a kernel that does nothing else with them go there at once ([`DotShape::direct`]), each register tile's
-//! while the next one is computed; masks leave out what is beyond the last column.
+//! Most kernels know before the matmul where its result is stored ([`DotShape::result`]). Each
+//! register tile begins by prefetching its rows there for writing; otherwise all stores of a
+//! kernel's tile would come at once and wait for memory. Doing so in the inner loop, one row per
+//! iteration, cost up to 6 % of the time on a Granite Rapids (11 rows, operands in L2), and a
+//! quarter where 33 rows also waited for `b`. With AVX-512, sums that are only stored go directly
+//! to the result ([`DotShape::direct`]), one register tile while the next is computed; masks cut
+//! off the columns past the end.
 //!
-//! Where one tile has all rows and `b` comes from memory, it is read by code of its own (`dot_few`).
+//! If one tile has all rows and `b` comes from memory, other code reads it (`dot_few`).
 //!
-//! `b` may be narrower in memory than in computation ([`Right`]): it is widened where it is loaded, so that a product of few rows
-//! reads fewer bytes. Integers are multiplied by their column's scale, which changes every [`GROUP`] steps; two
-//! registers hold the scales, and the tiles are lower by two rows.
+//! `b` may be narrower in memory than in computation ([`Right`]): it is widened when loaded, so
+//! that a matmul of few rows reads fewer bytes. Integers are multiplied by their column's scale,
+//! which changes every [`GROUP`] steps; two registers hold the scales, and tiles have two rows
+//! fewer.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -40,47 +46,49 @@ use super::asm::Asm;
 use super::registers::{self, at, vector};
 use crate::tile::Width;
 
-/// What is known of the operands when the code is made.
+/// The static layout of the operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct DotShape {
-    /// Is `a` dense along the inner index? Else it is along its rows.
+    /// Is `a` dense along the inner axis? Else it is dense along the row axis.
     pub(super) inner_dense: bool,
     /// Bytes from a row of `b` to the next.
     pub(super) b_pitch: i32,
     /// Bytes from a row of the accumulator to the next.
     pub(super) acc_pitch: i32,
-    /// Vectors of columns.
     pub(super) vectors: i32,
-    /// What `b` is made of.
+    /// Elements of `b` in memory.
     pub(super) right: Right,
-    /// Are elements of `a` rounded in groups, where `b` is integers and the steps are full groups, and multiplied as
-    /// bytes?
+    /// Is `a` quantised in groups and multiplied as bytes, if `b` is integers and the inner extent
+    /// a multiple of the group?
     pub(super) groups: bool,
-    /// Do all sums start with one number? Else they start with 0, and what lies in the accumulator's place is added.
+    /// Do all sums start with one constant? Else they start with 0, and the accumulator is added at
+    /// the end.
     pub(super) filled: bool,
-    /// Does `b` come from memory, where what follows it is wanted next? It is then fetched into the second-level cache
-    /// meanwhile, a little in each iteration of the inner loop, so that the first register tile does not wait for it.
+    /// Does `b` come from memory, followed by the panel that is read next? That panel is then
+    /// prefetched into L2, a little in each iteration of the inner loop, so that the first register
+    /// tile does not wait for it.
     pub(super) far: bool,
-    /// Lines of a row of the result that are fetched for writing while the sums are made; none if it is not known where
-    /// the result goes.
+    /// Cache lines of a result row that are prefetched for writing; 0 if the destination is
+    /// unknown.
     pub(super) result: i32,
-    /// Do the sums go to the place of the result, not back to the accumulator's? AVX-512 alone; two vectors at most.
+    /// Are the sums stored to the result instead of the accumulator? AVX-512 only; at most two
+    /// vectors.
     pub(super) direct: bool,
 }
 
 /// Elements of a right operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Right {
-    /// Of 32 bits.
     F32,
-    /// The upper half of an `f32`.
+    /// `bf16`, the upper half of an `f32`.
     Bf16,
-    /// Two `bf16`, of two steps: a step of this code is a pair of both operands (`vdpbf16ps`).
+    /// Pairs of `bf16`, of two `k` steps: a step of this code is a pair of both operands
+    /// (`vdpbf16ps`).
     Pairs,
     /// `i8`, times a scale.
     Bytes,
-    /// Numbers from -8 to 7 in half a byte, times a scale: a byte has the elements of two steps, the lower half that of
-    /// the first. A row of `b` is then two steps.
+    /// 4-bit integers from -8 to 7, times a scale: a byte has the elements of two steps, the first
+    /// in the lower half. A row of `b` is then two steps.
     Nibbles,
 }
 
@@ -89,9 +97,10 @@ impl Right {
         matches!(self, Right::Bytes | Right::Nibbles)
     }
 
-    /// What the elements of a row of `a` are rounded by, where `b` is integers (`dot_whole`): the bits of the least
-    /// magnitude, twice, for magnitudes are compared as twice their bits, which have no sign; of the largest number; and of
-    /// its inverse, by the sixteen that half bytes are larger.
+    /// Constants for quantising a row of `a`, where `b` is integers (`dot_whole`): the bits of the
+    /// least magnitude, doubled, since magnitudes are compared as doubled bits (which drops the
+    /// sign); the bits of the largest integer; and of its inverse, divided by 16 for 4-bit weights,
+    /// which are computed as 16 times their value.
     pub(super) fn rounding(self) -> [u32; 3] {
         let largest = 127.0_f32;
         let part = 1.0 / if self == Right::Nibbles { largest * 16.0 } else { largest };
@@ -99,103 +108,109 @@ impl Right {
     }
 }
 
-/// Steps of the inner index for which a scale holds.
+/// `k` steps that share a scale.
 const GROUP: i32 = crate::tile::GROUP;
 
-/// Steps of the inner index that are written out.
+/// Unroll factor of the inner loop.
 pub(super) const UNROLL: i32 = 4;
 
-/// The farthest that a load should go on from one iteration to the next, in bytes.
+/// Maximum distance in bytes between a load's addresses in consecutive iterations.
 const FARTHEST: i32 = 1024;
 
-/// Steps of the inner index that are written out where rows of the right operand lie so far apart: a power of two. Prefetchers follow each
-/// load by itself, and only so far: on a Zen 5, loads that go on by 1.5 KiB read 250 GB/s from the second-level cache, and by 2 KiB
-/// 128. Half as many steps do for panels that lie abreast; rows that are farther apart are no panels.
+/// Unroll factor for a row stride of the right operand: a power of two. Hardware prefetchers track
+/// each load instruction, up to a maximum stride: on a Zen 5, loads that advance by 1.5 KiB read
+/// 250 GB/s from L2, and by 2 KiB only 128. Half the unroll factor suffices for interleaved panels;
+/// larger row strides do not occur in panels.
 pub(super) fn unroll(b_pitch: i32) -> i32 {
     let half = UNROLL / 2;
     if b_pitch > FARTHEST / UNROLL && b_pitch <= FARTHEST / half { half } else { UNROLL }
 }
 
-/// How far the scales of integers are fetched ahead: they are a stream of their own.
+/// Prefetch distance in bytes of the scales, which are a separate stream.
 pub(super) const SCALES_AHEAD: i32 = 2048;
 
 /// Bytes of a cache line.
 pub(super) const LINE: i32 = 64;
-/// Bytes of a page, the distance from one line of a set of the first-level cache to the next.
+/// Bytes of a page, and the distance of lines that map to the same L1 set.
 const PAGE: i32 = 4096;
-/// Rows of a register tile whose lines would all be in one set: of its twelve, one is left for what passes.
+/// Maximum rows of a register tile whose lines map to one L1 set: one of its 12 ways is left for
+/// other data.
 const ALIASED_ROWS: i32 = 11;
-/// Lines that are fetched for later in each iteration of the inner loop: half of what an iteration reads of `b`, or a quarter. With half
-/// everywhere, weights that come from memory were read in bursts: 12 layers of 768, 128 rows, were 6 % slower on a Granite Rapids.
+/// Lines of the next panel that are prefetched in each iteration of the inner loop: half of what an
+/// iteration reads of `b`, or a quarter. With half everywhere, weights were read from memory in
+/// bursts: 12 layers of 768, 128 rows, were 6 % slower on a Granite Rapids.
 const FAR_LINES: i32 = 2;
 
 pub(super) const WORDS: Register = Register::RDI;
-/// First row of the tile in `a`, `b` of the group of columns, first row of the tile in the accumulator.
+/// Pointers: first row of the tile in `a`, `b` at the current columns, first row of the tile in the
+/// accumulator.
 pub(super) const A: Register = Register::R8;
 pub(super) const B: Register = Register::R9;
 pub(super) const ACC: Register = Register::R10;
 /// Stride of `a`.
 pub(super) const STRIDE: Register = Register::R11;
 pub(super) const INNER: Register = Register::RSI;
-/// What is fetched next into the second-level cache.
+/// Address of the next prefetch into L2.
 const NEXT: Register = Register::RBX;
-/// The row of the result where the next register tile begins, and the bytes from row to row.
+/// Result row at which the next register tile begins, and the row stride in bytes.
 const RESULT: Register = Register::RDX;
 const RESULT_PITCH: Register = Register::RCX;
-/// Inside a tile: `b`'s row, the count of steps, and pointers into `a`.
+/// Inside a tile: current row of `b`, step counter, pointers into `a`.
 pub(super) const B_ROW: Register = Register::RBP;
 pub(super) const STEPS: Register = Register::RDI;
 pub(super) const POINTERS: [Register; 5] = [Register::RAX, Register::R12, Register::R13, Register::R14, Register::R15];
-/// With scales, tiles are so low that the last pointer is free for them.
+/// With scales, tiles have fewer rows, so the last pointer register is free.
 const SCALES: Register = Register::R15;
-/// Below the stack pointer (nothing is called here): how many of the tiles left are one row higher, where what is fetched
-/// for later ends, tiles left, and the height of the low ones. What is left of the steps there lies at -8.
+/// In the red zone (nothing is called here): remaining tiles with one more row, end of the
+/// prefetched range, remaining tiles, height of the lower tiles. The remaining steps are at -8.
 const HIGH: i32 = -16;
 const END: i32 = -24;
 const TILES: i32 = -32;
 const LOW: i32 = -40;
-/// Below these: the row of the result where the sums of the next tile go, if they go there.
+/// Also there: the result row of the next tile, if sums are stored directly.
 const PLACE: i32 = -48;
-/// The words after which these stand: of the result its first row, the bytes from row to row, and a bit for each column.
+/// Offset of the arguments for the result: its first row, row stride in bytes, and a bit for each
+/// column.
 const RESULT_WORD: i32 = 8 * 9;
 const PITCH_WORD: i32 = 8 * 10;
 const MASK_WORD: i32 = 8 * 11;
-/// The columns of each vector that the result has, where the sums go there.
+/// Masks of the result's columns, for direct stores.
 const MASKS: [Register; 2] = [Register::K1, Register::K2];
-/// Holds the values of a half byte.
+/// The 16 values of 4-bit weights, as `f32`.
 const TABLE: Register = Register::ZMM31;
 
-/// What a register that is no accumulator holds.
+/// Use of a register that is not an accumulator.
 #[derive(Clone, Copy)]
 enum Spare {
     /// A vector of a row of `b`.
     Column(i32),
     /// The scales of a vector of columns.
     Scale(i32),
-    /// The bytes of two rows of a vector of columns.
+    /// Packed 4-bit weights of two rows of a vector of columns.
     Halves(i32),
     /// An element of `a`.
     Element(i32),
 }
 
-/// The code.
+/// Generates the leaf.
 ///
 /// # Errors
-/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
+/// An instruction that cannot be encoded (a bug in attnc), or a layout too large for a
+/// displacement.
 pub(super) fn dot(width: Width, shape: DotShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut d = Dot { asm: Asm::new(commented), width, shape, prefetch: Prefetch::Pages };
     d.function();
     d.asm.finish()
 }
 
-/// In which order the next steps are prefetched.
+/// Order in which weights are prefetched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prefetch {
-    /// At several pages at once.
+    /// From several pages in turn.
     Pages,
     /// In the order of addresses.
     Order,
-    /// In the order of addresses, past the caches.
+    /// In the order of addresses, with non-temporal prefetches.
     Passing,
 }
 
@@ -203,7 +218,7 @@ pub(super) struct Dot {
     pub(super) asm: Asm,
     pub(super) width: Width,
     pub(super) shape: DotShape,
-    /// How what comes next is fetched, in the code that is being made.
+    /// The prefetch order of the code being generated.
     pub(super) prefetch: Prefetch,
 }
 
@@ -258,7 +273,7 @@ impl Dot {
         self.asm.emit(Ok(Instruction::with(Code::Retnq)));
     }
 
-    /// All rows of `vectors` vectors of columns, from vector `first` on.
+    /// All rows of `vectors` vectors of columns, starting with vector `first`.
     fn columns(&mut self, first: i32, vectors: i32, done: super::asm::Label) {
         let load =
             |d: &mut Self, r, word: i32| d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
@@ -267,7 +282,8 @@ impl Dot {
         for (word, r) in [A, STRIDE, B, ACC, Register::RAX, INNER].into_iter().enumerate() {
             load(self, r, i32::try_from(word).unwrap_or(0));
         }
-        // Without steps there is nothing to do, unless the accumulator is still to be filled, or to go elsewhere.
+        // Without steps there is nothing to do, unless the accumulator must still be initialised or
+        // stored elsewhere.
         let needed: &[Register] =
             if self.shape.filled || self.shape.direct { &[Register::RAX] } else { &[Register::RAX, INNER] };
         for r in needed {
@@ -279,7 +295,7 @@ impl Dot {
             self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B, first * self.right_bytes()));
             self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, skip));
         }
-        // tiles = ceil(rows / MR); rows = tiles * low + high, of which so many are one row higher.
+        // tiles = ceil(rows / MR); rows = tiles * low + high: `high` tiles have one more row.
         let [high, tiles, low] = [HIGH, TILES, LOW].map(|place| at(Register::RSP, place));
         self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, Register::RCX, self.most_rows()));
         if self.shape.inner_dense && self.most_rows() > ALIASED_ROWS {
@@ -303,7 +319,7 @@ impl Dot {
             load(self, RESULT_PITCH, 10);
         }
         if self.shape.far {
-            // What comes after `b`, as long as it.
+            // The panel after `b`, of the same size.
             self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, Register::RAX, INNER, self.shape.b_pitch));
             self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, MemoryOperand::with_base_index(B, Register::RAX)));
             self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, NEXT));
@@ -313,7 +329,7 @@ impl Dot {
         let next = self.asm.here();
         let heights: Vec<_> = (1..=self.most_rows()).map(|h| (h, self.asm.label())).collect();
         let after = self.asm.label();
-        // rax = the height of this tile: LOW, and one more while HIGH lasts.
+        // rax = height of this tile: LOW, plus one while HIGH > 0.
         self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX));
         self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, high, 0));
         self.asm.emit(Instruction::with1(Code::Setne_rm8, Register::AL));
@@ -335,7 +351,7 @@ impl Dot {
         self.asm.jump(Code::Jne_rel32_64, next);
     }
 
-    /// One register tile; moves on to the next.
+    /// Computes one register tile and advances to the next.
     fn tile(&mut self, height: i32, first: i32, vectors: i32) {
         if self.shape.result > 0 {
             for _ in 0..height {
@@ -348,7 +364,8 @@ impl Dot {
         self.start_sums(height, vectors);
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, B));
         if self.shape.far {
-            // All of it is prefetched: lines that are in the cache already cost almost nothing, and lines after it may not be needed.
+            // Stop at the end: prefetching cached lines again costs almost nothing, but the lines
+            // after it may not be needed.
             self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
             self.asm.emit(Instruction::with2(Code::Cmovae_r64_rm64, NEXT, B));
         }
@@ -370,7 +387,7 @@ impl Dot {
         }
     }
 
-    /// What the sums of a tile start with. `WORDS` is free afterwards.
+    /// Initialises the sums of a tile. `WORDS` is free afterwards.
     pub(super) fn start_sums(&mut self, height: i32, vectors: i32) {
         let width = self.width;
         let acc = |r: i32, v: i32| vector(width, r * vectors + v);
@@ -390,7 +407,8 @@ impl Dot {
         }
     }
 
-    /// Adds what lies in the accumulator's place, and puts the sums of a tile where they belong. `WORDS` is free.
+    /// Adds the accumulator's contents, unless the sums started with a constant, and stores the
+    /// sums of a tile. `WORDS` is free.
     pub(super) fn store_sums(&mut self, height: i32, vectors: i32) {
         if !self.shape.filled {
             let (_, add) = registers::xor_and_add(self.width);
@@ -428,7 +446,7 @@ impl Dot {
         }
     }
 
-    /// Where the rows of `a` are, from the first of them on: each pointer serves three, at once, twice the stride.
+    /// Sets the pointers into `a`: each serves three rows, by index 0, 1 and 2 times the stride.
     pub(super) fn set_pointers(&mut self, height: i32) {
         if self.shape.inner_dense {
             let groups = usize::try_from((height + 2) / 3).unwrap_or(1);
@@ -443,7 +461,7 @@ impl Dot {
         }
     }
 
-    /// As many steps as `STEPS` says, at least one.
+    /// A loop over `STEPS` steps, at least one.
     fn counted_steps(&mut self, height: i32, vectors: i32) {
         let (rest, done, several) = (self.asm.label(), self.asm.label(), self.asm.label());
         let unroll = unroll(self.shape.b_pitch);
@@ -457,7 +475,7 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, unroll));
         self.asm.jump(Code::Je_rel32_64, done);
         if self.shape.right == Right::Nibbles {
-            // A whole byte's two steps, then perhaps the lower half of one.
+            // Both steps of whole bytes, then possibly the lower half of the last one.
             let last = self.asm.label();
             self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 2));
             self.asm.jump(Code::Jl_rel32_64, last);
@@ -479,7 +497,7 @@ impl Dot {
     fn groups(&mut self, height: i32, first: i32, vectors: i32) {
         let bytes = self.vector_bytes();
         let (load, _) = registers::moves(self.width);
-        // What is left lies below the stack pointer; nothing is called here.
+        // The remaining steps are in the red zone; nothing is called here.
         let left = at(Register::RSP, -8);
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(Register::RSP, 0)));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(SCALES, 48)));
@@ -491,7 +509,7 @@ impl Dot {
             let scale = self.spare(height, vectors, Spare::Scale(v));
             self.asm.emit(Instruction::with2(load, scale, at(SCALES, (first + v) * bytes)));
         }
-        // A row of scales is as long as a row of `b`, in elements.
+        // A row of scales has as many elements as a row of `b`.
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, SCALES, 4 * self.shape.b_pitch));
         let part = self.asm.label();
         self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, GROUP));
@@ -507,7 +525,7 @@ impl Dot {
         self.asm.bind(done);
     }
 
-    /// Bytes that a vector of columns of `b` takes.
+    /// Bytes of a vector of columns of `b` in memory.
     pub(super) fn right_bytes(&self) -> i32 {
         match self.shape.right {
             Right::F32 | Right::Pairs => self.vector_bytes(),
@@ -516,7 +534,7 @@ impl Dot {
         }
     }
 
-    /// A register that is no accumulator.
+    /// The register for `what`; not an accumulator.
     fn spare(&self, height: i32, vectors: i32, what: Spare) -> Register {
         let first = height * vectors;
         let scaled = self.shape.right.scaled();
@@ -531,7 +549,7 @@ impl Dot {
         vector(self.width, first + n)
     }
 
-    /// The values of a half byte, in the last register.
+    /// Loads the table of 4-bit values into the last register.
     pub(super) fn nibble_table(&mut self) {
         let (low, high) = (0x0706_0504_0302_0100_u64, 0xfffe_fdfc_fbfa_f9f8_u64);
         let x = Register::XMM0;
@@ -568,7 +586,7 @@ impl Dot {
                     self.asm.emit(Instruction::with2(w.bytes, halves, place));
                 }
                 if width == Width::V512 {
-                    // The permutation reads only the lowest four bits.
+                    // The permutation uses only the lowest four bits.
                     if u % 2 == 1 {
                         self.asm.emit(Instruction::with3(w.shift_right, halves, halves, 4));
                     }
@@ -584,13 +602,13 @@ impl Dot {
         }
     }
 
-    /// Some steps of the inner index, and on.
+    /// Emits `count` steps and advances the pointers.
     pub(super) fn steps(&mut self, height: i32, vectors: i32, count: i32) {
         let (spread, fma) = match self.shape.right {
             Right::Pairs => (registers::spread_and_fma(self.width).0, Code::EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32),
             _ => registers::spread_and_fma(self.width),
         };
-        // The remaining registers hold the elements of `a` in rotation.
+        // Elements of `a` rotate through the remaining registers.
         let table = i32::from(self.shape.right == Right::Nibbles && self.width == Width::V512);
         let taken = match self.shape.right {
             Right::F32 | Right::Bf16 | Right::Pairs => 1,
@@ -642,7 +660,7 @@ impl Dot {
         }
     }
 
-    /// Where the element of row `r` and step `u` lies.
+    /// Address of the element of `a` in row `r`, step `u`.
     fn element(&self, r: i32, u: i32) -> MemoryOperand {
         let with = |base, scale: i32, d: i32| match scale {
             0 => at(base, d),

@@ -1,27 +1,30 @@
-//! The micro-kernel of the `dot` leaf for panels of quantised weights at 256 bits: byte dot products (AVX-VNNI).
+//! The micro-kernel of the `dot` leaf for panels of quantised weights at 256 bits: byte dot
+//! products (AVX-VNNI).
 //!
-//! In: a product whose right operand is 8-bit or 4-bit integers with scales, and whose left one is quantised in groups. Out: code
-//! for any number of rows, where the inner extent is a multiple of the group; else the other part of the leaf is used, which
-//! widens the weights to `f32`. The result is that of `dot_whole`, bit for bit; the code differs, because there are only 16
-//! registers and no permutation of bytes across a register:
+//! In: a matmul whose right operand is 8-bit or 4-bit integers with scales, and whose left one is
+//! quantised in groups. Out: code for any number of rows, where the inner extent is a multiple of
+//! the group; else the generic code of the leaf runs, which widens the weights to `f32`. The result
+//! is that of `dot_whole`, bit for bit; the code differs, because there are only 16 registers and
+//! no permutation of bytes across a register:
 //!
 //! ```text
 //! for each 16 rows, for each group of 32 steps
-//!   its numbers: four steps of a column side by side, as signed bytes, on the stack; 128 times their sums
+//!   the weights: four steps of a column adjacent, as signed bytes, on the stack; 128 times their sums
 //!   for each row, of the next group: q + 128 in bytes, t
 //!   for each row: whole = sum of (q + 128) w - 128 w;  sum = fma(whole, t * scale, sum)
 //! ```
 //!
-//! * A panel's row has 16 columns, one half of a register. Two rows are loaded at a time, one to each half, and four such
-//!   pairs are interleaved by bytes and then by pairs of bytes: each half of a register then has four steps of four columns,
-//!   the even steps in one and the odd ones in the other (4 bits: the even and the odd rows of the panel). The sums of
-//!   both halves are added at the end. No step crosses from half to half.
-//! * The bytes of a row of the left operand are permuted into the same order once for each group; a block of eight steps is
-//!   those whose bytes then have the same position in each half.
-//! * 4-bit weights are moved to the upper half of their byte: sixteen times their value, sign included.
-//! * The sums of `f32` stay in memory, where each group adds to them once: in the accumulator's place, or, where they are to be
-//!   added to what lies there, on the stack until they are whole.
-//! * Memory is read as in `dot_few`.
+//! * A panel's row has 16 columns, one half of a register. Two rows are loaded at a time, one to
+//!   each half, and four such pairs are interleaved by bytes and then by pairs of bytes: each half
+//!   of a register then has four steps of four columns, the even steps in one and the odd ones in
+//!   the other (4 bits: the even and the odd rows of the panel). The sums of both halves are added
+//!   at the end. Nothing crosses between the halves.
+//! * The bytes of a row of the left operand are permuted into the same order once for each group; a
+//!   block is the eight steps whose bytes then have the same position in each half.
+//! * 4-bit weights are moved to the upper half of their byte: 16 times their value, sign included.
+//! * The `f32` sums stay in memory and each group adds to them once: in the accumulator, or, if
+//!   they must be added to its previous contents, on the stack until they are complete.
+//! * Prefetching is as in `dot_few`.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -35,23 +38,25 @@ const GROUP: i32 = crate::tile::GROUP;
 const BLOCKS: i32 = 4;
 
 const SCALES: Register = Register::R15;
-/// The stack pointer of the rest of the leaf.
+/// Saved stack pointer of the rest of the leaf.
 const OUTSIDE: Register = Register::R13;
-/// Rows left, and those of them that are taken at once.
+/// Remaining rows, and how many of them are processed together.
 const LEFT: Register = Register::RBX;
 const SOME: Register = Register::R12;
 const ROWS_AT_ONCE: i32 = 16;
-/// What is rounded lies in two places in turn: which of them, as bytes from the first.
+/// Quantised rows are double-buffered: offset in bytes of the current buffer.
 const OTHER: Register = Register::R14;
 const PLACE: i32 = 64 * ROWS_AT_ONCE;
-/// Inside a group: where it is in a row of `a`, the row's accumulators, what is rounded of it, how many rows follow.
+/// Inside a group: pointer into a row of `a`, the row's accumulators, its quantised group,
+/// remaining rows.
 const A_AT: Register = Register::RAX;
 const ACC_AT: Register = Register::RDX;
 const ROUNDED_AT: Register = Register::RDI;
 const COUNT: Register = Register::RCX;
 
-/// On the stack, aligned to a cache line: a group's numbers, the order of a row's bytes, constants, twice a line for
-/// each of some rows: its bytes, and `t`; and a line for each: its sums.
+/// Stack offsets, aligned to a cache line: a group's weights, the order of a row's bytes,
+/// constants, two lines (double-buffered) for each row: its bytes and `t`; and a line for each row:
+/// its sums.
 const ORDER: i32 = 16 * GROUP;
 const LEAST: i32 = ORDER + 32;
 const MOST: i32 = LEAST + 16;
@@ -64,7 +69,8 @@ const SUMS: i32 = ROUNDED + 2 * PLACE;
 const SUMS_PITCH: i32 = 64;
 const FRAME: i32 = SUMS + SUMS_PITCH * ROWS_AT_ONCE + 64;
 
-/// Vector registers that keep what they have: 128 times the sums of a group's numbers, negated; its scales; 128; the order.
+/// Reserved vector registers: -128 times the sums of a group's weights; its scales; 128; the byte
+/// order.
 const OFFSET: u32 = 8;
 const SCALE: u32 = 12;
 const MIDDLES: u32 = 14;
@@ -72,7 +78,7 @@ const ORDERS: u32 = 15;
 /// `t` of a row.
 const UNIT: u32 = 7;
 
-/// The order of the bytes of a half register, first those of the even steps (half bytes: rows) of two blocks.
+/// Byte order of a half register: first the even steps (4 bits: rows) of two blocks.
 fn order(right: Right) -> [u64; 2] {
     let bytes: [u8; 16] = match right {
         Right::Nibbles => [0, 4, 1, 5, 8, 12, 9, 13, 2, 6, 3, 7, 10, 14, 11, 15],
@@ -83,14 +89,15 @@ fn order(right: Right) -> [u64; 2] {
 }
 
 impl Dot {
-    /// Is there such a part?
+    /// Does this leaf have a part that multiplies bytes?
     pub(super) fn is_of_bytes(&self) -> bool {
         let s = &self.shape;
         let fits = s.inner_dense && s.vectors == 2 && s.b_pitch == 16;
         self.width == Width::V256 && s.groups && fits
     }
 
-    /// Does everything if the steps are full groups; else continues with what follows. `WORDS` is as the leaf was given it.
+    /// Computes everything and jumps to `done` if the inner extent is a multiple of the group; else
+    /// falls through. `WORDS` still points to the arguments.
     pub(super) fn of_bytes(&mut self, done: Label) {
         let other = self.asm.label();
         for (word, r) in [(0, A), (1, STRIDE), (3, ACC), (4, LEFT), (5, INNER)] {
@@ -117,7 +124,8 @@ impl Dot {
             d.round_rows();
             let group = d.asm.here();
             d.group_numbers(bytes);
-            // The next group is rounded before this one is multiplied: rounding has a long latency, and nothing depends on it yet.
+            // The next group is quantised before this one is multiplied, to hide the latency of
+            // quantising.
             d.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, INNER, GROUP));
             d.asm.jump(Code::Jle_rel32_64, last);
             d.asm.emit(Instruction::with2(Code::Xor_rm64_imm32, OTHER, PLACE));
@@ -141,7 +149,7 @@ impl Dot {
         self.asm.bind(other);
     }
 
-    /// Puts into all accumulators what the sums start with.
+    /// Initialises all accumulators.
     fn fill_sums(&mut self) {
         self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_m32, ymm(0), at(WORDS, 56)));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
@@ -155,7 +163,7 @@ impl Dot {
         self.asm.jump(Code::Jne_rel32_64, row);
     }
 
-    /// What stays on the stack and in registers.
+    /// Sets up constants on the stack and in registers.
     fn byte_constants(&mut self) {
         for (i, word) in order(self.shape.right).into_iter().enumerate() {
             self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, word));
@@ -173,7 +181,8 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::VEX_Vmovdqa_ymm_ymmm256, ymm(ORDERS), frame(ORDER)));
     }
 
-    /// A group's numbers, four steps of each column side by side, onto the stack; its offsets and scales.
+    /// Repacks a group's weights onto the stack, four steps of each column adjacent; loads its
+    /// offsets and scales.
     fn group_numbers(&mut self, bytes: i32) {
         let (halves, upper) = (ymm(7), ymm(6));
         self.asm.emit(Instruction::with2(Code::VEX_Vpbroadcastd_ymm_xmmm32, halves, frame(HALVES)));
@@ -211,19 +220,19 @@ impl Dot {
         self.asm.emit(Instruction::with3(Code::VEX_Vpxor_ymm_ymm_ymmm256, r, r, r));
     }
 
-    /// `to = op(a, b)`, of interleaving and bits.
+    /// Emits a three-operand vector instruction, `to = code(a, b)`.
     fn three(&mut self, code: Code, to: u32, a: u32, b: u32) {
         self.asm.emit(Instruction::with3(code, ymm(to), ymm(a), ymm(b)));
     }
 
-    /// Loads pairs of rows into registers 0, 1, ..
+    /// Loads pairs of rows into consecutive registers, starting with `first`.
     fn load_pairs(&mut self, first: u32, pairs: &[i32]) {
         for (n, pair) in (first..).zip(pairs) {
             self.asm.emit(Instruction::with2(Code::VEX_Vmovdqu_ymm_ymmm256, ymm(n), at(B_ROW, 32 * pair)));
         }
     }
 
-    /// Eight steps of bytes, four columns to a register.
+    /// Eight steps of 8-bit weights, four columns per register.
     fn whole_bytes(&mut self, block: i32) -> [Register; 4] {
         let (low, high) = (Code::VEX_Vpunpcklbw_ymm_ymm_ymmm256, Code::VEX_Vpunpckhbw_ymm_ymm_ymmm256);
         // Even steps 0, 2, 8, 10 and the odd ones beside them; 16, ..; 4, ..; 20, ..
@@ -242,7 +251,7 @@ impl Dot {
         [2, 4, 3, 0].map(ymm)
     }
 
-    /// Eight steps of half bytes, four columns to a register.
+    /// Eight steps of 4-bit weights, four columns per register.
     fn half_bytes(&mut self, block: i32) -> [Register; 4] {
         let (low, high) = (Code::VEX_Vpunpcklbw_ymm_ymm_ymmm256, Code::VEX_Vpunpckhbw_ymm_ymm_ymmm256);
         let (shift, and) = (Code::VEX_Vpsllw_ymm_ymm_imm8, Code::VEX_Vpand_ymm_ymm_ymmm256);
@@ -264,7 +273,7 @@ impl Dot {
         [3, 1, 4, 2].map(ymm)
     }
 
-    /// As many of the rows that are left as are rounded at once, from their first group on.
+    /// Starts the next batch of rows at their first group.
     fn start_rows(&mut self) {
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(OUTSIDE, 0)));
         for (word, r) in [(2, B_ROW), (5, INNER), (6, SCALES)] {
@@ -282,7 +291,7 @@ impl Dot {
         }
     }
 
-    /// Adds the sums of these rows that are on the stack to the accumulator's place.
+    /// Adds the sums of the current rows on the stack to the accumulator.
     fn add_to_accumulators(&mut self) {
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
         self.asm.emit(Instruction::with2(Code::Lea_r64_m, ROUNDED_AT, frame(SUMS)));
@@ -300,7 +309,7 @@ impl Dot {
         self.asm.jump(Code::Jne_rel32_64, row);
     }
 
-    /// On to the rows after these; greater if there are any.
+    /// Advances to the next rows; sets the flags to "greater" if there are any.
     fn next_rows(&mut self) {
         let further = A_AT;
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(OUTSIDE, 0)));
@@ -315,7 +324,7 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, LEFT, SOME));
     }
 
-    /// Does something for each of these rows; `ROUNDED_AT` is where its rounded group lies.
+    /// Emits a loop over the current rows; `ROUNDED_AT` points to the row's quantised group.
     fn each_row(&mut self, code: impl Fn(&mut Self)) {
         let place = MemoryOperand::with_base_index_scale_displ_size(Register::RSP, OTHER, 1, i64::from(ROUNDED), 1);
         self.asm.emit(Instruction::with2(Code::Lea_r64_m, ROUNDED_AT, place));
@@ -327,7 +336,7 @@ impl Dot {
         self.asm.jump(Code::Jne_rel32_64, row);
     }
 
-    /// Rounds the group of these rows that begins at `A`, and goes on to the next one.
+    /// Quantises the group at `A` of the current rows, and advances `A`.
     fn round_rows(&mut self) {
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, A_AT, A));
         self.each_row(|d| {
@@ -339,7 +348,7 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, A, 4 * GROUP));
     }
 
-    /// Adds what was rounded of these rows to their sums.
+    /// Multiplies the quantised group of the current rows and adds to their sums.
     fn add_rows(&mut self) {
         let (filled, pitch) = (self.shape.filled, if self.shape.filled { self.shape.acc_pitch } else { SUMS_PITCH });
         if filled {
@@ -355,7 +364,7 @@ impl Dot {
         });
     }
 
-    /// A group of the row at `A_AT`: `q + 128` in bytes, in order, in register 4, and `t`.
+    /// Quantises the group at `A_AT`: `q + 128` as bytes, permuted, in register 4, and `t`.
     fn row_as_bytes(&mut self) {
         let (m, n, unit) = (4, 5, UNIT);
         for i in 0..4 {
@@ -377,7 +386,7 @@ impl Dot {
         }
         self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), frame(LEAST)));
         self.asm.emit(Instruction::with3(Code::VEX_Vpsrld_xmm_xmm_imm8, xmm(m), xmm(m), 1));
-        // NaN where the largest is infinite or NaN (its difference from itself is), else 0 and what is added to it.
+        // max - max is NaN if the maximum is infinite or NaN, else 0; it is added to `t`.
         self.asm.emit(Instruction::with3(Code::VEX_Vsubss_xmm_xmm_xmmm32, xmm(unit), xmm(m), xmm(m)));
         self.asm.emit(Instruction::with3(Code::VEX_Vfmadd231ss_xmm_xmm_xmmm32, xmm(unit), xmm(m), frame(OF_MOST)));
         self.asm.emit(Instruction::with2(Code::VEX_Vmovss_xmm_m32, xmm(n), frame(MOST)));
@@ -391,11 +400,11 @@ impl Dot {
         self.three(Code::VEX_Vpackssdw_ymm_ymm_ymmm256, 2, 2, 3);
         self.three(Code::VEX_Vpackuswb_ymm_ymm_ymmm256, 0, 0, 2);
         self.three(Code::VEX_Vpshufb_ymm_ymm_ymmm256, 0, 0, ORDERS);
-        // Bytes for the lower half of a register into the lower half, from both.
+        // Gather the bytes for the lower half from both halves.
         self.asm.emit(Instruction::with3(Code::VEX_Vpermq_ymm_ymmm256_imm8, ymm(m), ymm(0), 0b11_01_10_00));
     }
 
-    /// Adds a group of a row, in bytes in register 4, to the sums at `ACC_AT`.
+    /// Adds the products of a row's group (bytes in register 4) to the sums at `ACC_AT`.
     fn row_of_group(&mut self) {
         let sum = Code::VEX_Vpdpbusd_ymm_ymm_ymmm256;
         for j in 0..4 {

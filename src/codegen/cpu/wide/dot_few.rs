@@ -1,24 +1,28 @@
-//! The micro-kernel of the `dot` leaf for few rows (GEMV and the like): one register tile has all rows, and `b` is read from
-//! memory once.
+//! The micro-kernel of the `dot` leaf for few rows (GEMV and the like): one register tile has all
+//! rows, and `b` is read from memory once.
 //!
-//! In: a product whose right operand is read from memory, in consecutive panels. Out: code for each number of rows up to the
-//! height of a register tile; for more rows the other part of the leaf is used, and the sums are the same.
+//! In: a matmul whose right operand is read from memory, in consecutive panels. Out: code for each
+//! number of rows up to the height of a register tile; more rows take the generic code of the leaf.
+//! The sums are the same.
 //!
-//! Such a product is bound by memory bandwidth, so only the order of prefetches matters. Processors differ in what is fastest,
-//! so there is code for each order, and a word of the leaf selects it (`PlanContext::in_order`; the result is the same):
+//! Such a matmul is bound by memory bandwidth, so only the order of prefetches matters. The best
+//! order depends on the processor, so there is code for each, and an argument selects it
+//! (`PlanContext::in_order`; results are the same):
 //!
-//! * in several pages at once, on Intel's: one stream of addresses does not saturate memory there, a core of a Sapphire Rapids
-//!   then reads some 14 GB/s, and 22 from several pages. A panel is one stream. So memory is treated as windows of [`PLACES`]
-//!   pages, and while one is multiplied, the next one is prefetched in all its pages in turn: the rest of the panel and the
-//!   panels after it, wherever they begin. Streams less than a page apart are a quarter slower (a hardware prefetcher stays
-//!   within a page), larger windows and more streams no faster;
-//! * in the order of addresses, on AMD's: a core of a Zen 5 reads 36 GB/s of one stream without any prefetch, 30 from four pages
-//!   and 21 from sixteen. The prefetch distance is a page, where the hardware prefetchers restart; one and a half are 2 %
-//!   slower, but a page is too short for 4-bit weights ([`Dot::ahead`]). Weights that exceed the caches are prefetched past them
-//!   (`prefetchnta`): lines that are not kept are not evicted from cache to cache, which saves 1 % of the time for `f32` and 2 %
-//!   for `bf16`.
+//! * in several pages at once, on Intel's: one stream of addresses does not saturate memory there,
+//!   a core of a Sapphire Rapids then reads some 14 GB/s, and 22 from several pages. A panel is one
+//!   stream. So memory is divided into windows of [`PLACES`] pages, and while one is multiplied,
+//!   the next one is prefetched, alternating between its pages: the rest of the panel and the
+//!   panels after it, wherever they begin. Streams less than a page apart are a quarter slower (a
+//!   hardware prefetcher stays within a page), larger windows and more streams no faster;
+//! * in the order of addresses, on AMD's: a core of a Zen 5 reads 36 GB/s of one stream without any
+//!   prefetch, 30 from four pages and 21 from sixteen. The prefetch distance is a page, where the
+//!   hardware prefetchers restart; one and a half are 2 % slower, but a page is too short for 4-bit
+//!   weights ([`Dot::ahead`]). Weights that exceed the caches are prefetched past them
+//!   (`prefetchnta`): lines that are not kept are not evicted from cache to cache, which saves 1 %
+//!   of the time for `f32` and 2 % for `bf16`.
 //!
-//! What it must not know: how many panels there are. What follows the last one is prefetched in vain.
+//! Must not know: how many panels there are. Memory after the last one is prefetched needlessly.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -26,33 +30,34 @@ use super::asm::Label;
 use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Prefetch, Right, STEPS, STRIDE, UNROLL, WORDS};
 use super::registers::at;
 
-/// Places at which is fetched in turn, a page apart.
+/// Pages of a window, which are prefetched in turn.
 const PLACES: i32 = 4;
 /// Bytes of a page, and of a window.
 const PAGE: i32 = 4096;
 const WINDOW: i32 = PLACES * PAGE;
-/// Up to so many rows may be multiplied by weights that are not to be kept; more wait for memory less.
+/// Up to this many rows use non-temporal prefetches; with more rows memory is less of a limit.
 const PASSING_ROWS: i32 = 4;
 
-/// The window that is multiplied, and how far into each page of the next one is fetched.
+/// The current window, and the prefetch offset in each page of the next one.
 const HERE: Register = Register::RCX;
 const NEXT: Register = Register::R9;
 
 impl Dot {
-    /// Is there such a part?
+    /// Does this leaf have code for few rows?
     pub(super) fn is_few(&self) -> bool {
         let plain = matches!(self.shape.right, Right::F32 | Right::Bf16 | Right::Pairs);
-        // The bytes of an unrolled iteration are one line at each place, or several.
+        // An unrolled iteration must read a multiple of one line per page.
         let whole = self.round() * self.shape.b_pitch % (PLACES * LINE) == 0;
         self.shape.far && self.shape.vectors <= 2 && plain && whole
     }
 
-    /// Steps that are written out.
+    /// Unroll factor.
     fn round(&self) -> i32 {
         UNROLL * (PLACES * LINE / (UNROLL * self.shape.b_pitch.max(1))).clamp(1, 4)
     }
 
-    /// Does everything if there are few rows; else continues with what follows. `WORDS` is as the leaf was given it.
+    /// Computes everything and jumps to `done` if there are few rows; else falls through. `WORDS`
+    /// still points to the arguments.
     pub(super) fn few(&mut self, done: Label) {
         let (height, vectors) = (self.most_rows(), self.shape.vectors);
         let many = self.asm.label();
@@ -63,12 +68,13 @@ impl Dot {
         for (word, r) in words {
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
         }
-        // Without steps there is nothing to do, unless the accumulator is still to be filled, or to go elsewhere.
+        // Without steps there is nothing to do, unless the accumulator must still be initialised or
+        // stored elsewhere.
         if !self.shape.filled && !self.shape.direct {
             self.asm.emit(Instruction::with2(Code::Test_rm64_r64, INNER, INNER));
             self.asm.jump(Code::Jle_rel32_64, done);
         }
-        // The steps of this part do not prefetch; the part of the result that they would prefetch is small.
+        // The generic steps must not prefetch here; the result is too small to need prefetching.
         let shape = self.shape;
         (self.shape.far, self.shape.result) = (false, 0);
         let kept = self.asm.label();
@@ -86,7 +92,7 @@ impl Dot {
         self.asm.bind(many);
     }
 
-    /// Code for each number of rows up to some. `RAX` has the number.
+    /// Code for each number of rows up to `most`; `RAX` holds the number.
     fn heights(&mut self, most: i32, vectors: i32, done: Label) {
         let heights: Vec<_> = (1..=most).map(|h| (h, self.asm.label())).collect();
         for (h, label) in &heights {
@@ -106,7 +112,8 @@ impl Dot {
         }
     }
 
-    /// Code that does not continue with what follows, for both ways to fetch. `WORDS` is as the leaf was given it.
+    /// Emits `code` for both prefetch orders; it must not fall through. `WORDS` still points to the
+    /// arguments.
     pub(super) fn in_both_ways(&mut self, code: impl Fn(&mut Self)) {
         self.prefetch = Prefetch::Pages;
         let in_order = self.asm.label();
@@ -120,7 +127,6 @@ impl Dot {
         code(self);
     }
 
-    /// All steps.
     fn fetching_steps(&mut self, height: i32, vectors: i32) {
         let round = self.round();
         let (several, rest, end) = (self.asm.label(), self.asm.label(), self.asm.label());
@@ -146,13 +152,14 @@ impl Dot {
         self.asm.bind(end);
     }
 
-    /// Bytes from what is multiplied to what is fetched, in order.
+    /// Prefetch distance in bytes, in the order of addresses.
     fn ahead(&self) -> i32 {
         let narrow = self.shape.right != Right::F32;
         if self.shape.right.scaled() || (narrow && self.prefetch == Prefetch::Passing) { PAGE + PAGE / 2 } else { PAGE }
     }
 
-    /// Fetches part `part` of `parts` of as many bytes of what comes next as are being multiplied, from `B_ROW` on.
+    /// Prefetches part `part` of `parts` of the next `bytes` bytes; `B_ROW` is the current
+    /// position.
     pub(super) fn fetch_part(&mut self, bytes: i32, part: i32, parts: i32) {
         let lines = bytes / LINE;
         let lines = part * lines / parts..(part + 1) * lines / parts;

@@ -1,15 +1,19 @@
-//! The micro-kernel of a few rows by several panels side by side: the `dot` leaf of products that share their left operand.
+//! The micro-kernel for a few rows and several panels: the `dot` leaf of matmuls that share their
+//! left operand.
 //!
-//! In: up to four panels of `f32`, each of its own address, with one left operand, dense along the inner index. Out: code for each number
-//! of rows up to [`most_rows`], that takes words: `a`, its stride in bytes, steps, rows, the initial value of all sums, then the
-//! addresses of the panels and those of the accumulators.
+//! In: up to four panels of `f32` at separate addresses, and one left operand, dense along the
+//! inner axis. Out: code for each number of rows up to [`most_rows`], with these arguments: `a`,
+//! its row stride in bytes, steps, rows, the initial value of all sums, then the addresses of the
+//! panels and of the accumulators.
 //!
-//! A row by one panel has as few chains of FMAs as a panel has vectors, two, and each waits for its last FMA: 128 bytes of the panel in four
-//! cycles at AVX-512. Together, four panels have eight chains, and the cache that they come from is the limit. Every element is the same
-//! chain as in the other code of products (`dot`), from the same start.
+//! A row by one panel has only two FMA chains (the vectors of a panel), and each FMA waits for the
+//! previous one: 128 bytes of the panel in four cycles with AVX-512. Four panels together have
+//! eight chains, and cache bandwidth is the limit. Every element is computed by the same FMA chain
+//! as in `dot`.
 //!
-//! The rows are prefetched, whole: another core may have written them just before, and the broadcasts, one after another, would wait for
-//! each of its lines. Panels are not: they are in a cache since the last step of a loop over time (`tile/schedule/jam.rs`).
+//! The left rows are prefetched as a whole: another core may have just written them, and the
+//! broadcasts would wait for each line in turn. Panels are not prefetched: they are cached from the
+//! previous step of a loop over time (`tile/schedule/jam.rs`).
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -19,15 +23,14 @@ use super::dot::unroll;
 use super::registers::{self, at, vector};
 use crate::tile::Width;
 
-/// The most products that are computed together.
+/// Maximum number of matmuls per call.
 pub(super) const MOST_PANELS: usize = 4;
 
-/// What is known of the operands when the code is made.
+/// The static layout of the operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct GroupShape {
-    /// How many panels.
     pub(super) panels: i32,
-    /// Vectors of columns of each.
+    /// Vectors of columns per panel.
     pub(super) vectors: i32,
     /// Bytes from a row of a panel to the next.
     pub(super) b_pitch: i32,
@@ -35,12 +38,12 @@ pub(super) struct GroupShape {
     pub(super) acc_pitch: i32,
 }
 
-/// How many rows there is code for: their sums fit the registers, and fewer panels at a time would have fewer chains.
+/// Maximum number of rows: the sums of four panels must fit the registers.
 pub(super) fn most_rows(width: Width) -> i32 {
     if width == Width::V512 { 2 } else { 1 }
 }
 
-/// The words, by place.
+/// Offsets of the arguments.
 const A_WORD: i32 = 0;
 const STRIDE_WORD: i32 = 8;
 const STEPS_WORD: i32 = 16;
@@ -53,13 +56,14 @@ const A: Register = Register::RAX;
 const STRIDE: Register = Register::R11;
 const STEPS: Register = Register::RSI;
 const ROWS: Register = Register::RCX;
-/// Where each panel is read.
+/// Pointers into the panels.
 const PANELS: [Register; MOST_PANELS] = [Register::R8, Register::R9, Register::R10, Register::RDX];
 
-/// The code. All registers that it uses are the caller's to save.
+/// Generates the leaf. It uses only caller-saved registers.
 ///
 /// # Errors
-/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
+/// An instruction that cannot be encoded (a bug in attnc), or a layout too large for a
+/// displacement.
 pub(super) fn dot_group(width: Width, shape: GroupShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut g = Group { asm: Asm::new(commented), width, shape };
     g.function();
@@ -100,7 +104,7 @@ impl Group {
         PANELS.get(..usize::try_from(self.shape.panels).unwrap_or(0)).unwrap_or(&PANELS)
     }
 
-    /// The sum of a row and a vector of columns of a panel.
+    /// The register that accumulates a row and a vector of columns of a panel.
     fn sum(&self, row: i32, panel: i32, v: i32) -> Register {
         let vectors = self.shape.panels * self.shape.vectors;
         vector(self.width, row * vectors + panel * self.shape.vectors + v)
@@ -143,7 +147,7 @@ impl Group {
         }
     }
 
-    /// Prefetches a row, the first or the second, from its end to its start. The number of rows is not needed any more.
+    /// Prefetches row 0 or 1, from its end to its start. Clobbers the number of rows.
     fn fetch_row(&mut self, row: i32) {
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ROWS, STEPS));
         let skip = self.asm.label();
@@ -163,7 +167,7 @@ impl Group {
         self.asm.bind(skip);
     }
 
-    /// Some steps of the inner index, and on.
+    /// Emits `count` steps and advances the pointers.
     fn steps(&mut self, height: i32, count: i32) {
         let (spread, fma) = registers::spread_and_fma(self.width);
         let (load, _) = registers::moves(self.width);
@@ -185,7 +189,7 @@ impl Group {
                         self.asm.emit(Instruction::with3(fma, sum, element, place));
                         continue;
                     }
-                    // The registers that are left hold the vectors of the panels in turn.
+                    // Vectors of the panels rotate through the remaining registers.
                     let turns = (registers::count(self.width) - free - height).max(1);
                     let column = vector(self.width, free + height + (panel * vectors + v) % turns);
                     self.asm.emit(Instruction::with2(load, column, place));

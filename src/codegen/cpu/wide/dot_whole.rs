@@ -1,27 +1,31 @@
-//! The micro-kernel of the `dot` leaf for panels of quantised weights at AVX-512: byte dot products (VNNI).
+//! The micro-kernel of the `dot` leaf for panels of quantised weights at AVX-512: byte dot products
+//! (VNNI).
 //!
-//! In: a product whose right operand is 8-bit or 4-bit integers with scales. Out: code for any number of rows, where the inner
-//! extent is a multiple of the group; else the other part of the leaf is used, which widens the weights to `f32`.
+//! In: a matmul whose right operand is 8-bit or 4-bit integers with scales. Out: code for any
+//! number of rows, where the inner extent is a multiple of the group; else the generic code of the
+//! leaf runs, which widens the weights to `f32`.
 //!
-//! Widened, each weight costs an FMA, and the chain of FMAs takes longer than reading the bytes from memory. Here the elements of
-//! a row of `a` are quantised to 8 bits too: in each group of [`GROUP`] steps,
-//! `t = max |a| / 127`, `q = round(a / t)`. One instruction then adds four products, in 32-bit integers without error, and
+//! Widened, each weight costs an FMA, and the FMA chain takes longer than reading the bytes from
+//! memory. So the elements of a row of `a` are quantised to 8 bits too: in each group of [`GROUP`]
+//! steps, `t = max |a| / 127`, `q = round(a / t)`. One instruction then adds four products exactly,
+//! in 32-bit integers, and
 //!
 //! ```text
 //! sum = fma(sum of q * w, t * scale, sum)        for each group, in order
 //! ```
 //!
-//! so an element depends only on its row and column, as everywhere. The quantisation error of a result is bounded in
-//! `lowering::tile::quantise`. `t` is at least that of a group with maximum 1e-30, so smaller groups are rounded more coarsely; a
-//! NaN or an infinity in a group makes `t` and the result NaN.
+//! so an element depends only on its row and column, as everywhere. The quantisation error of a
+//! result is bounded in `lowering::tile::quantise`. `t` is at least that of a group with maximum
+//! 1e-30, so smaller groups are rounded more coarsely; a NaN or an infinity in a group makes `t`
+//! and the result NaN.
 //!
-//! * The instruction multiplies unsigned bytes by signed ones: `q + 128` by `w`. The excess, the sum of `128 w`, is computed too
-//!   and subtracted, once for all rows.
-//! * A panel's rows are steps; the instruction takes four steps of a column side by side. One permutation (VBMI) gathers them
-//!   from two rows of 32 columns. 4-bit weights are moved to the upper half of their byte and masked: sixteen times their value,
-//!   sign included.
+//! * The instruction multiplies unsigned bytes by signed ones: `q + 128` by `w`. The excess, the
+//!   sum of `128 w`, is computed too and subtracted, once for all rows.
+//! * A panel's rows are `k` steps; the instruction takes four adjacent steps of a column. One
+//!   permutation (VBMI) gathers them from two rows of 32 columns. 4-bit weights are moved to the
+//!   upper half of their byte and masked: 16 times their value, sign included.
 //! * Up to four rows of `a` at a time: two integer and two `f32` sums each.
-//! * Memory is read as in `dot_few`.
+//! * Prefetching is as in `dot_few`.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -35,15 +39,15 @@ const GROUP: i32 = crate::tile::GROUP;
 /// Rows at a time.
 const ROWS: i32 = 4;
 
-/// First row of `b`. Rows of `a` that are left, where this group of the first one is, three times the stride, the scales of
-/// this group.
+/// First row of `b`; remaining rows of `a`; current group of the first row; three times the stride;
+/// scales of this group.
 const PANEL: Register = Register::R13;
 const ROWS_LEFT: Register = Register::R14;
 const A_AT: Register = Register::RAX;
 const THREE_STRIDES: Register = Register::R12;
 const SCALES: Register = Register::R15;
 
-/// On the stack: 32 bytes for each row's numbers, then its `t`, then constants.
+/// Stack frame: 32 bytes of quantised values per row, then `t` per row, then constants.
 const FRAME: i32 = 192;
 const UNITS: i32 = 128;
 const LEAST: i32 = 144;
@@ -62,20 +66,21 @@ const HALVES: u32 = 28;
 const ELEMENTS: u32 = 29;
 const MIDDLE: u32 = 31;
 
-/// Register `n` of row `r` and vector of columns `v`.
+/// Vector register `n` plus the index of row `r` and vector of columns `v`.
 fn of(n: u32, r: i32, v: i32) -> Register {
     zmm(n + u32::try_from(2 * r + v).unwrap_or(0))
 }
 
 impl Dot {
-    /// Is there such a part?
+    /// Does this leaf have a part that multiplies bytes?
     pub(super) fn is_whole(&self) -> bool {
         let s = &self.shape;
         let fits = s.inner_dense && s.vectors == 2 && s.b_pitch == 32;
         self.width == Width::V512 && s.groups && fits
     }
 
-    /// Does everything if the steps are full groups; else continues with what follows. `WORDS` is as the leaf was given it.
+    /// Computes everything and jumps to `done` if the inner extent is a multiple of the group; else
+    /// falls through. `WORDS` still points to the arguments.
     pub(super) fn whole(&mut self, done: Label) {
         let other = self.asm.label();
         let words = [(0, A), (1, STRIDE), (2, PANEL), (3, ACC), (4, ROWS_LEFT), (5, INNER)];
@@ -84,7 +89,7 @@ impl Dot {
         }
         self.asm.emit(Instruction::with2(Code::Test_rm64_imm32, INNER, GROUP - 1));
         self.asm.jump(Code::Jne_rel32_64, other);
-        // Without steps there is nothing to do, unless the accumulator is still to be filled.
+        // Without steps there is nothing to do, unless the accumulator must still be initialised.
         let needed: &[Register] = if self.shape.filled { &[ROWS_LEFT] } else { &[ROWS_LEFT, INNER] };
         for r in needed {
             self.asm.emit(Instruction::with2(Code::Test_rm64_r64, *r, *r));
@@ -124,14 +129,14 @@ impl Dot {
         }
     }
 
-    /// What stays in registers.
+    /// Sets up constants in registers.
     fn constants(&mut self) {
         let x = xmm(NUMBERS);
         let spread = |d: &mut Self, n: u32, bits: i32| {
             d.asm.emit(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, bits));
             d.asm.emit(Instruction::with2(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, zmm(n), Register::EAX));
         };
-        // Column c of two rows of 32: bytes c, 32 + c, and once more, for each column of a vector.
+        // For each column c of a vector: bytes c and 32 + c (two rows of 32), twice.
         for (half, bytes) in [0x0706_0504_0302_0100_u64, 0x0f0e_0d0c_0b0a_0908].into_iter().enumerate() {
             self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, bytes));
             if half == 0 {
@@ -151,7 +156,7 @@ impl Dot {
         spread(self, NUMBERS, 0x1010_1010);
         self.asm.emit(Instruction::with3(add, zmm(GATHER + 1), columns, zmm(NUMBERS)));
         if self.shape.right == Right::Nibbles {
-            // The lower halves of both rows are shifted up; the upper ones are in place.
+            // Shift the lower halves of both rows up; the upper ones are in position.
             spread(self, SHIFTS, 4);
             spread(self, UPPER, 0xf0f0_f0f0_u32.cast_signed());
         } else {
@@ -163,7 +168,7 @@ impl Dot {
         spread(self, MIDDLE, 128.0_f32.to_bits().cast_signed());
     }
 
-    /// All steps of so many rows.
+    /// All steps of `height` rows.
     fn whole_rows(&mut self, height: i32) {
         let nibbles = self.shape.right == Right::Nibbles;
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(Register::RSP, 0)));
@@ -190,7 +195,7 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, Register::RSP, FRAME));
     }
 
-    /// A group of steps, whose panel has so many bytes.
+    /// A group of steps; `bytes` is its size in the panel.
     fn group(&mut self, height: i32, bytes: i32) {
         for r in 0..height {
             self.round_row(r);
@@ -236,7 +241,7 @@ impl Dot {
         }
     }
 
-    /// Four steps of each column side by side, into the two registers for numbers.
+    /// Gathers four adjacent steps of each column into the two weight registers.
     fn gather(&mut self, four: i32) {
         let permute = Code::EVEX_Vpermb_zmm_k1z_zmm_zmmm512;
         for v in 0..2 {
@@ -257,7 +262,7 @@ impl Dot {
         }
     }
 
-    /// A group of row `r` of `a` as `q + 128`, and its `t`, on the stack.
+    /// Quantises a group of row `r` of `a`: `q + 128` and `t`, on the stack.
     fn round_row(&mut self, r: i32) {
         let (x, y) = (ELEMENTS, ELEMENTS + 1);
         let (m, n) = (NUMBERS, NUMBERS + 1);
@@ -287,7 +292,7 @@ impl Dot {
         }
         self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), frame(LEAST)).map(broadcast));
         self.asm.emit(Instruction::with3(Code::EVEX_Vpsrld_xmm_k1z_xmmm128b32_imm8, xmm(m), xmm(m), 1));
-        // NaN where the largest is infinite or NaN (its difference from itself is), else 0 and what is added to it.
+        // max - max is NaN if the maximum is infinite or NaN, else 0; it is added to `t`.
         self.asm.emit(Instruction::with3(Code::EVEX_Vsubss_xmm_k1z_xmm_xmmm32_er, xmm(n), xmm(m), xmm(m)));
         let multiply = Code::EVEX_Vfmadd231ss_xmm_k1z_xmm_xmmm32_er;
         self.asm.emit(Instruction::with3(multiply, xmm(n), xmm(m), frame(OF_MOST)));
@@ -301,7 +306,7 @@ impl Dot {
             self.asm.emit(Instruction::with3(fma, register, zmm(n), zmm(MIDDLE)));
             self.asm.emit(Instruction::with2(Code::EVEX_Vcvtps2dq_zmm_k1z_zmmm512b32_er, register, register));
             if self.shape.right == Right::Nibbles {
-                // Of four steps, the second and the third are swapped, as in `gather`.
+                // Swap the second and third of each four steps, as in `gather`.
                 let code = Code::EVEX_Vpshufd_zmm_k1z_zmmm512b32_imm8;
                 self.asm.emit(Instruction::with3(code, register, register, 0xd8));
             }
@@ -311,7 +316,7 @@ impl Dot {
     }
 }
 
-/// Memory of one element, spread.
+/// Marks the memory operand as a broadcast of one element.
 fn broadcast(mut i: Instruction) -> Instruction {
     i.set_is_broadcast(true);
     i

@@ -1,7 +1,8 @@
-//! Encoding: bytes, with `iced-x86`.
+//! Encodes allocated functions with `iced-x86`.
 //!
-//! In: a function over physical registers. Out: machine code that follows the System V calling convention
-//! (`rdi` points to the words), constants after the code, addressed relative to `rip`; and where the code of each operation begins.
+//! In: a function over physical registers. Out: machine code that follows the System V calling
+//! convention (`rdi` points to the arguments), constants after the code, addressed relative to
+//! `rip`; and the offset at which the code of each operation begins.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -38,15 +39,15 @@ const GENERAL: [[Register; 4]; 16] = {
 struct Encoder<'a> {
     function: &'a Function<Physical>,
     asm: Asm,
-    /// The places of the function's blocks and of its constants.
+    /// Labels of the blocks and of the constants.
     blocks: Vec<asm::Label>,
     pool: Vec<asm::Label>,
     places: Places,
-    /// What the code that is being made comes from.
+    /// The tile operation of the current code.
     origin: Option<tile::Inst>,
 }
 
-/// The bytes of a function, and where those of each operation begin.
+/// Encodes a function; returns the bytes and the offsets of operations.
 pub(super) fn encode(allocated: &Allocated) -> Option<(Vec<u8>, Places)> {
     let mut asm = Asm::new(false);
     let function = &allocated.function;
@@ -69,7 +70,7 @@ pub(super) fn encode(allocated: &Allocated) -> Option<(Vec<u8>, Places)> {
 }
 
 impl Encoder<'_> {
-    /// Says what the code that follows is made from.
+    /// Records the origin of the code that follows.
     fn made_from(&mut self, origin: Option<tile::Inst>) -> Option<()> {
         if origin != self.origin {
             self.origin = origin;
@@ -78,7 +79,7 @@ impl Encoder<'_> {
         Some(())
     }
 
-    /// The end of block `n`. What follows in the order of the code needs no jump.
+    /// Encodes the terminator of block `n`; a jump to the next block is omitted.
     fn terminator(&mut self, n: usize, end: &Terminator<Physical>, allocated: &Allocated) -> Option<()> {
         let place = |target: &Target<Physical>| target.block.as_u32() as usize;
         match end {
@@ -250,7 +251,7 @@ impl Encoder<'_> {
         asm.emit(Ok(Instruction::with(Code::Retnq)));
     }
 
-    /// Bytes of a constant: one element where the instruction spreads it, else a full vector.
+    /// Bytes of a constant: one element if its uses broadcast it, else a full vector.
     fn bytes(&self, c: &Constant) -> Vec<u8> {
         match c {
             Constant::Same(x) => x.to_le_bytes().repeat(if self.function.width == Width::V512 { 1 } else { 8 }),
@@ -258,10 +259,10 @@ impl Encoder<'_> {
         }
     }
 
-    /// The constants, from the next multiple of 64 on.
+    /// Emits the constants, aligned to 64 bytes.
     fn constants(&mut self) {
         let constants = self.pool.iter().zip(&self.function.pool).map(|(label, c)| (*label, self.bytes(c)));
-        // Whole vectors first, so that all are aligned if the first is.
+        // Full vectors first, so that all are aligned if the first is.
         let mut order: Vec<(asm::Label, Vec<u8>)> = constants.collect();
         order.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));
         if !order.is_empty() {
@@ -275,7 +276,7 @@ impl Encoder<'_> {
     }
 }
 
-/// The same instruction with a short immediate where that will do.
+/// Uses the short immediate encoding where possible.
 fn shorter(mut i: Instruction) -> Instruction {
     let small = i8::try_from(i.immediate32to64()).is_ok();
     let code = match i.code() {

@@ -1,14 +1,15 @@
 //! Instruction selection for operations on a vector of elements, at both widths.
 //!
-//! In: registers of a [`Builder`]. Out: registers. `f32` and `i32` are vectors; a truth value for each lane ([`Builder::truth`])
-//! is a mask register at AVX-512 and a vector of all ones or zeros at AVX2. NaN is treated as in `codegen::cpu::lanes`.
+//! In: registers of a [`Builder`]. Out: registers. `f32` and `i32` are vectors; a boolean for each
+//! lane ([`Builder::truth`]) is a mask register with AVX-512 and a vector of all ones or zeros with
+//! AVX2. NaN is treated as in `codegen::cpu::lanes`.
 
 use super::machine::{Builder, Class, Op, Operand, Reg};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::vector::{self, library};
 
-/// Predicates of `vcmpps`: ordered and quiet, except that "not equal" holds of NaN.
+/// Predicates of `vcmpps`: ordered and quiet, except that "not equal" is true for NaN.
 const UNORDERED: i32 = 3;
 const ORDERED: i32 = 7;
 const NOT_LESS_OR_EQUAL: i32 = 0x16;
@@ -25,7 +26,7 @@ fn float_predicate(op: CmpOp) -> i32 {
 }
 
 impl Builder {
-    /// Class of truth values.
+    /// Register class of booleans.
     pub(super) fn truth(&self) -> Class {
         if self.wide() { Class::Mask } else { Class::Vector }
     }
@@ -40,7 +41,7 @@ impl Builder {
         self.tied(Op::Fnma, c, vec![a.into(), b.into()])
     }
 
-    /// A comparison of floats by its predicate.
+    /// Compares floats with a `vcmpps` predicate.
     pub(super) fn test(&mut self, predicate: i32, x: Reg, y: Reg) -> Reg {
         let class = self.truth();
         self.make(class, Op::CompareF, vec![x.into(), y.into(), Operand::Imm(predicate)])
@@ -74,7 +75,7 @@ impl Builder {
         }
     }
 
-    /// The other truth value.
+    /// Negates a boolean.
     pub(super) fn not(&mut self, x: Reg) -> Reg {
         if self.wide() {
             self.make(Class::Mask, Op::MaskNot, vec![x.into()])
@@ -89,17 +90,15 @@ impl Builder {
         self.make(class, op, vec![x.into(), y.into()])
     }
 
-    /// Both.
     pub(super) fn both(&mut self, x: Reg, y: Reg) -> Reg {
         self.logic(Op::MaskAnd, Op::And, x, y)
     }
 
-    /// Either.
     pub(super) fn either(&mut self, x: Reg, y: Reg) -> Reg {
         self.logic(Op::MaskOr, Op::Or, x, y)
     }
 
-    /// Integers that are not zero.
+    /// Which integer lanes are not zero.
     pub(super) fn not_zero(&mut self, x: Reg) -> Reg {
         if self.wide() {
             self.make(Class::Mask, Op::TestI, vec![x.into(), x.into()])
@@ -120,7 +119,7 @@ impl Builder {
         if self.wide() { self.make(Class::Mask, Op::MaskFromVector, vec![x.into()]) } else { x }
     }
 
-    /// The low 32 bits of a general register in every lane.
+    /// Broadcasts the low 32 bits of a general register.
     pub(super) fn spread(&mut self, x: Reg) -> Reg {
         if self.wide() {
             self.vector(Op::SpreadGeneral, vec![x.into()])
@@ -130,26 +129,25 @@ impl Builder {
         }
     }
 
-    /// A shift by a number of bits.
+    /// Shifts each lane by a constant.
     pub(super) fn shift(&mut self, op: Op, x: Reg, bits: i32) -> Reg {
         self.vector(op, vec![x.into(), Operand::Imm(bits)])
     }
 
-    /// Magnitude.
     pub(super) fn magnitude(&mut self, x: Reg) -> Reg {
         let mask = self.int(i32::MAX);
         self.two(Op::And, x, mask)
     }
 
-    /// The larger or the smaller; NaN if either is.
+    /// Maximum or minimum; NaN if either is NaN.
     fn extreme(&mut self, op: Op, x: Reg, y: Reg) -> Reg {
-        // The instruction gives `y` if either is NaN.
+        // The instruction returns `y` if either is NaN.
         let m = self.two(op, x, y);
         let nan = self.unordered(x);
         self.choose(nan, x, m)
     }
 
-    /// A unary operation; `None` for those that have no leaf.
+    /// A unary operation; `None` if it has no leaf.
     pub(super) fn unary(&mut self, op: UnaryOp, elem: Elem, x: Reg) -> Option<Reg> {
         Some(match (elem, op) {
             (Elem::F32, UnaryOp::Neg) => {
@@ -184,7 +182,7 @@ impl Builder {
         })
     }
 
-    /// A binary operation; `None` for those that have no leaf.
+    /// A binary operation; `None` if it has no leaf.
     pub(super) fn binary(&mut self, op: BinaryOp, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
         let ty = match elem {
             Elem::F32 => Some(vector::Type::F32),
@@ -218,7 +216,7 @@ impl Builder {
         Some(self.two(op, x, y))
     }
 
-    /// A comparison, as a truth value.
+    /// A comparison; `None` if it has no leaf.
     pub(super) fn compare(&mut self, op: CmpOp, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
         Some(match elem {
             Elem::F32 => self.test(float_predicate(op), x, y),
@@ -278,7 +276,8 @@ impl Builder {
         }
     }
 
-    /// Notes that a register holds `bf16` if all of these do, whose bits it has except for the sign.
+    /// Records that `to` holds `bf16` values if all of `from` do: it has their bits except for the
+    /// sign.
     fn as_short_as(&mut self, from: &[Reg], to: Reg) -> Reg {
         if from.iter().all(|x| self.short.contains(x)) {
             self.short.insert(to);
@@ -286,7 +285,7 @@ impl Builder {
         to
     }
 
-    /// Conversion; float to integer truncates and saturates, NaN gives 0.
+    /// Converts; float to integer truncates and saturates, NaN gives 0.
     pub(super) fn cast(&mut self, from: Elem, to: Elem, x: Reg) -> Option<Reg> {
         Some(match (from, to) {
             (a, b) if a == b => x,
@@ -317,7 +316,7 @@ impl Builder {
         })
     }
 
-    /// The nearest value of a narrower type; where one instruction rounds to `bf16`, subnormal numbers become 0.
+    /// Rounds to a narrower type; where one instruction rounds to `bf16`, subnormals become 0.
     pub(super) fn narrow(&mut self, x: Reg, to: Elem) -> Option<Reg> {
         Some(match to {
             Elem::BF16 if self.shortens => self.rounded(x),
@@ -341,7 +340,7 @@ impl Builder {
         })
     }
 
-    /// Bits whose upper half is the nearest `bf16`; a NaN stays one.
+    /// Bits whose upper half is the nearest `bf16`; NaN stays NaN.
     pub(super) fn rounded(&mut self, x: Reg) -> Reg {
         if self.short.contains(&x) {
             return x;
@@ -366,7 +365,7 @@ impl Builder {
         self.choose(is_nan, nan, sum)
     }
 
-    /// Two partial results of a reduction as one.
+    /// Combines two partial results of a reduction.
     fn combine(&mut self, kind: ReduceKind, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
         match (kind, elem) {
             (ReduceKind::Sum, _) => self.binary(BinaryOp::Add, elem, x, y),
@@ -378,7 +377,7 @@ impl Builder {
         }
     }
 
-    /// The exchanges of lanes that bring every lane to every other: the instruction, and how.
+    /// The butterfly exchanges of a horizontal reduction: instruction and immediate.
     fn exchanges(&self) -> &'static [(Op, i32)] {
         if self.wide() {
             &[(Op::Parts, 0x4e), (Op::Parts, 0xb1), (Op::Within, 0x4e), (Op::Within, 0xb1)]
@@ -392,14 +391,14 @@ impl Builder {
         self.vector(op, if op == Op::Parts { both } else { both[1..].to_vec() })
     }
 
-    /// Each lane gets that of the lane at a distance: half the lanes, a quarter .. 1.
+    /// Exchanges lanes at a distance: half the lanes, a quarter, .., 1.
     pub(super) fn exchange(&mut self, distance: u32, x: Reg) -> Option<Reg> {
         let from_last = usize::try_from(distance.trailing_zeros()).ok()?;
         let exchange = *self.exchanges().iter().rev().nth(from_last)?;
         Some(self.exchanged(exchange, x))
     }
 
-    /// All lanes of a vector as one, which is then in every lane.
+    /// Reduces all lanes; the result is in every lane.
     pub(super) fn across(&mut self, kind: ReduceKind, elem: Elem, x: Reg) -> Option<Reg> {
         let mut x = x;
         for exchange in self.exchanges() {
@@ -409,7 +408,7 @@ impl Builder {
         Some(x)
     }
 
-    /// Is `x` greater than `y`, or a NaN where `y` is none?
+    /// Is `x` greater than `y`, or NaN while `y` is not?
     pub(super) fn beats(&mut self, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
         if elem != Elem::F32 {
             return self.compare(CmpOp::Gt, elem, x, y);

@@ -1,7 +1,7 @@
-//! The leaf functions of an object: each is made once and put into the object as bytes.
+//! The leaf functions of an object: each is generated once and defined as bytes.
 //!
-//! In: the leaves that the functions of the object call ([`LeafCalls`]), each by its kind or its code. Out: the functions to
-//! call. Two leaves with the same code become one.
+//! In: the leaves that the functions of the object call ([`LeafCalls`]), by kind or by code. Out:
+//! the functions to call. Leaves with the same code are merged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,23 +20,20 @@ use super::{Leaf, Stages};
 use crate::threads;
 use crate::tile::{Inst, Width};
 
-/// Leaves that are named by what they do.
+/// Leaves identified by operation and layout, generated on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A product.
     Dot(Width, DotShape),
-    /// Products of a few rows by several panels.
+    /// A few rows by several panels.
     DotGroup(Width, GroupShape),
-    /// A product of tiles of `bf16`.
+    /// A `bf16` matmul with AMX.
     Tiles(TilesShape),
-    /// A transposition.
     Transpose(Width, TransposeShape),
-    /// Rows of `bf16` side by side.
+    /// `pair_rows`.
     PairRows(PairRowsShape),
 }
 
 impl Kind {
-    /// For symbols.
     fn name(self) -> String {
         match self {
             Kind::Dot(_, shape) if shape.right == Right::Pairs => "dot.avx512bf16".to_string(),
@@ -49,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// Its bytes and, if wanted, comments on them.
+    /// Generates the code and, if requested, comments.
     ///
     /// # Errors
     /// A form that cannot be encoded, a bug in attnc.
@@ -67,17 +64,15 @@ impl Kind {
 /// A leaf that a function calls.
 #[derive(Clone, Debug)]
 enum Request {
-    /// By what it does.
+    /// By operation and layout.
     Kind(Kind),
-    /// By its code.
     Code {
-        /// For symbols.
         name: String,
-        /// The bytes.
+        /// The code, constants included.
         code: Vec<u8>,
-        /// Where the code of each operation begins.
+        /// Offset at which the code of each operation begins.
         places: Places,
-        /// What the code was before, if what leaves come from is wanted.
+        /// Earlier stages of the code, if origins are recorded.
         stages: Option<Box<Stages>>,
     },
 }
@@ -91,44 +86,44 @@ impl Request {
     }
 }
 
-/// The leaves that a function calls, in the order in which it asked for them.
+/// The leaves that a function calls, in the order of its requests.
 #[derive(Clone, Debug)]
 pub(in crate::codegen::cpu) struct LeafCalls {
-    /// Each with the operation that it is made from.
+    /// Each with the operation that it computes.
     list: Vec<(Request, Option<Inst>)>,
-    /// The operations that have none, and why.
+    /// Operations without a leaf, and why.
     declined: Vec<(Inst, String)>,
     origins: bool,
     now: Option<Inst>,
 }
 
 impl LeafCalls {
-    /// None yet. `origins`: is it wanted what they are made from?
+    /// No leaves yet. `origins`: are their origins recorded?
     pub(in crate::codegen::cpu) fn new(origins: bool) -> LeafCalls {
         LeafCalls { list: Vec::new(), declined: Vec::new(), origins, now: None }
     }
 
-    /// Says what operation the next leaf is made from.
+    /// Sets the operation that the next leaf computes.
     pub(in crate::codegen::cpu) fn next_is(&mut self, inst: Inst) {
         self.now = Some(inst);
     }
 
-    /// Notes an operation that has no leaf at a level that has leaves, and why.
+    /// Records an operation without a leaf, on an instruction set that has leaves, and why.
     pub(in crate::codegen::cpu) fn decline(&mut self, inst: Inst, reason: String) {
         self.declined.push((inst, reason));
     }
 
-    /// The operations that have no leaf, and why.
+    /// Operations without a leaf, and why.
     pub(in crate::codegen::cpu) fn declined(&self) -> &[(Inst, String)] {
         &self.declined
     }
 
-    /// Asks for the leaf of a kind; its place among those of the function.
+    /// Requests the leaf of a kind; returns its index.
     pub(super) fn of_kind(&mut self, kind: Kind) -> usize {
         self.ask(Request::Kind(kind))
     }
 
-    /// Asks for the leaf with this code.
+    /// Requests a leaf with given code; returns its index.
     pub(super) fn of_code(&mut self, leaf: Leaf) -> usize {
         let Leaf { name, code, places, stages, words: _ } = leaf;
         let stages = self.origins.then(|| Box::new(stages));
@@ -141,35 +136,34 @@ impl LeafCalls {
     }
 }
 
-/// What a leaf in the object comes from.
+/// The origin of a leaf in the object.
 #[derive(Clone, Debug)]
 pub(in crate::codegen::cpu) struct LeafOrigin {
-    /// Its symbol.
     pub(in crate::codegen::cpu) name: String,
-    /// The operation that it does, in the body of the first function that calls it.
+    /// The operation that it computes, in the body of the first function that calls it.
     pub(in crate::codegen::cpu) inst: Inst,
     /// The functions that call it.
     pub(in crate::codegen::cpu) callers: Vec<FuncId>,
-    /// Where the code of each part of the operation begins.
+    /// Offset at which the code of each part of the operation begins.
     pub(in crate::codegen::cpu) places: Places,
-    /// What else is said of its code.
+    /// Comments of its generator.
     pub(in crate::codegen::cpu) comments: Comments,
-    /// What the code was before; `None` where its registers follow from its shape.
+    /// Earlier stages of the code; `None` for leaves generated without virtual registers.
     pub(in crate::codegen::cpu) stages: Option<Box<Stages>>,
 }
 
 /// The leaves of an object.
 pub(in crate::codegen::cpu) struct Leaves {
-    /// The bytes of those that are named by what they do, and comments on them.
+    /// Code and comments of the leaves identified by kind.
     kinds: BTreeMap<Kind, (Vec<u8>, Comments)>,
-    /// Those that are in the object.
+    /// Leaves already defined in the object, by code.
     defined: BTreeMap<Vec<u8>, FuncId>,
-    /// What each that is in the object comes from, where that is wanted.
+    /// Origins of the defined leaves, if recorded.
     pub(in crate::codegen::cpu) origins: BTreeMap<FuncId, LeafOrigin>,
 }
 
 impl Leaves {
-    /// Makes what functions call, on several threads.
+    /// Generates the leaves that functions call, on several threads.
     ///
     /// # Errors
     /// A form that cannot be encoded, a bug in attnc.
@@ -185,7 +179,7 @@ impl Leaves {
                 Request::Code { .. } => None,
             }));
         }
-        // The widest first: they are the longest.
+        // The widest first: they take longest.
         let made = threads::each(kinds.into_iter().rev(), threads, |kind| {
             let made = kind.make(commented).map_err(|e| format!("{}: {e}", kind.name()))?;
             Ok((kind, made))
@@ -194,10 +188,10 @@ impl Leaves {
         Ok(Leaves { kinds, defined: BTreeMap::new(), origins: BTreeMap::new() })
     }
 
-    /// The functions of what a function calls, in its order; those that are not yet in the object are put there.
+    /// Function ids of the leaves that a function calls, in its order; defines the missing ones.
     ///
     /// # Errors
-    /// What the object refuses, a bug in attnc.
+    /// The error of the object writer, a bug in attnc.
     pub(in crate::codegen::cpu) fn define(
         &mut self,
         object: &mut ObjectModule,
@@ -211,7 +205,7 @@ impl Leaves {
                 Request::Kind(kind) => self.kinds.get(kind).map(|(code, c)| (code, c.as_slice())),
                 Request::Code { code, .. } => Some((code, [].as_slice())),
             }
-            .ok_or("a leaf that was not made")?;
+            .ok_or("a leaf that was not generated")?;
             let id = match self.defined.get(code) {
                 Some(id) => *id,
                 None => {
@@ -241,7 +235,7 @@ impl Leaves {
     }
 }
 
-/// Puts a leaf into an object.
+/// Defines a leaf in an object.
 fn put(object: &mut ObjectModule, name: &str, convention: CallConv, code: &[u8]) -> Result<FuncId, String> {
     let id =
         object.declare_function(name, Linkage::Local, &signature(convention, 1, false)).map_err(|e| e.to_string())?;

@@ -1,9 +1,10 @@
-//! Elementary functions on a vector of `f32`: vector IR, printed as instructions.
+//! Elementary functions on a vector of `f32`: vector IR, translated to machine instructions.
 //!
-//! In: a function of `vector::library` and a register of a [`Builder`]. Out: a register. What a function computes, and its
-//! error, is in its text; here is one case for each operation.
+//! In: a function of `vector::library` and a register of a [`Builder`]. Out: a register. The
+//! definition of a function and its error bound are in its source; here is one case for each
+//! operation.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is reported as an error here")]
 
 use super::super::math::features;
 use super::machine::{Builder, Op, Operand, Reg};
@@ -13,14 +14,15 @@ use crate::vector::Op as VectorOp;
 use crate::vector::expand::{self, Expanded, Need};
 use crate::vector::{Function, Inst, Type, Value};
 
-/// How to round: to the next integer down, without the exception for inexact results.
+/// Rounding mode: down, without the inexact exception.
 const DOWNWARDS: i32 = 9;
-/// Predicates of comparisons: equal, and less, ordered and quiet.
+/// Comparison predicates: equal, less; ordered and quiet.
 const EQUAL: i32 = 0x00;
 const LESS: i32 = 0x11;
 
 impl Builder {
-    /// A function of the library. A text that is wrong is noted, so that making the leaf fails.
+    /// Emits a function of the library. An error in it is recorded, so that generating the leaf
+    /// fails.
     pub(super) fn function(&mut self, name: &str, args: &[Reg]) -> Option<Reg> {
         match expand::expanded(name, features(self.width())) {
             Ok(f) => self.printed(f, args),
@@ -31,7 +33,7 @@ impl Builder {
         }
     }
 
-    /// The operations of a function, one after another.
+    /// Emits the operations of a function in order.
     fn printed(&mut self, Expanded { function: f, needs }: &Expanded, args: &[Reg]) -> Option<Reg> {
         let mut values: Vec<Option<Reg>> = args.iter().copied().map(Some).collect();
         for (inst, need) in f.insts.iter().zip(needs) {
@@ -39,7 +41,8 @@ impl Builder {
                 Need::Value => {
                     let made = self.operation(f, inst, &values);
                     if made.is_none() {
-                        self.wrong = Some(format!("@{}: {} is not for leaf functions", f.name, inst.op.name()));
+                        self.wrong =
+                            Some(format!("@{}: {} is not supported in leaf functions", f.name, inst.op.name()));
                     }
                     Some(made?)
                 }

@@ -1,12 +1,14 @@
-//! `pair_rows` as a leaf function: rows of `f32` in scratch as `bf16`, two of them side by side, as `vdpbf16ps` takes its
-//! steps.
+//! `pair_rows` as a leaf function: converts `f32` rows in scratch to `bf16` and interleaves each
+//! two rows, the layout that `vdpbf16ps` expects.
 //!
-//! In: the tiles' layout ([`PairRowsShape`]). Out: code that takes four words: the addresses of the operand and of the result,
-//! the rows of the operand, and the rows of the result. Columns are full vectors; padding is converted along with them.
+//! In: the tiles' layout ([`PairRowsShape`]). Out: code with four arguments: the addresses of
+//! operand and result, the rows of the operand, the rows of the result. Columns are full vectors;
+//! padding is converted along with them.
 //!
-//! `vcvtne2ps2bf16`, which processors with tiles have too, rounds two vectors to one, to nearest even, with the second row's
-//! elements in the upper half; a permutation interleaves them. Subnormals become 0, as the product takes them. The result may be
-//! in place of the operand: a pair overwrites only rows that have been read. A missing row is zeros.
+//! `vcvtne2ps2bf16`, which processors with tiles have too, rounds two vectors to one, to nearest
+//! even, with the second row's elements in the upper half; a permutation interleaves them.
+//! Subnormals become 0, as in the matmul. The result may overwrite the operand: a pair overwrites
+//! only rows that have been read. A missing row is zeros.
 
 use iced_x86::{Code, Instruction, Register};
 
@@ -14,10 +16,8 @@ use super::super::origins::Comments;
 use super::asm::Asm;
 use super::registers::at;
 
-/// Both tiles' layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PairRowsShape {
-    /// Vectors of columns.
     pub(super) vectors: i32,
     /// Bytes from a row of the operand to the next.
     pub(super) pitch: i32,
@@ -28,25 +28,26 @@ pub(super) struct PairRowsShape {
 const WORDS: Register = Register::RDI;
 const FROM: Register = Register::RSI;
 const TO: Register = Register::RDX;
-/// Rows that are left of the operand and of the result.
+/// Remaining rows of the operand and of the result.
 const THERE: Register = Register::RAX;
 const ROWS: Register = Register::RCX;
 const VECTOR: i32 = 64;
-/// The order of the elements, zeros.
+/// Permutation indices; zeros.
 const ORDER: Register = Register::ZMM31;
 const ZERO: Register = Register::ZMM30;
 
-/// The code.
+/// Generates the leaf.
 ///
 /// # Errors
-/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
+/// An instruction that cannot be encoded (a bug in attnc), or a layout too large for a
+/// displacement.
 pub(super) fn pair_rows(shape: PairRowsShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut asm = Asm::new(commented);
     for (word, r) in [FROM, TO, THERE, ROWS].into_iter().enumerate() {
         let place = at(WORDS, 8 * i32::try_from(word).unwrap_or(0));
         asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, place));
     }
-    // 0, 16, 1, 17, ..: counted in 32 bits, the element of the second row 16 further.
+    // 0, 16, 1, 17, ..: built as 32-bit lanes, with the index in the second row 16 higher.
     let counts = Register::XMM0;
     asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::R8, 0x0706_0504_0302_0100_u64));
     asm.emit(Instruction::with2(Code::VEX_Vmovq_xmm_rm64, counts, Register::R8));
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
     use crate::tile::Cpu;
 
-    /// Numbers of many sizes and signs; every rounding of a tie among them, infinities and no NaN.
+    /// Numbers of many magnitudes and both signs, with all cases of ties, infinities, but no NaN.
     fn number(n: usize) -> f32 {
         let bits = u32::try_from(n).expect("a small number").wrapping_mul(0x9e37_79b9);
         match n % 7 {
@@ -137,13 +138,13 @@ mod tests {
                 _ => 0,
             };
             for over in [false, true] {
-                // The result over the operand, or after it.
+                // The result overwrites the operand, or follows it.
                 let mut room = from.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
                 room.resize(32 * (there + rows + 2), u32::MAX);
                 let start = if over { 0 } else { 32 * there };
                 let address = room.as_mut_ptr() as u64;
                 let words = [address, address + 4 * start as u64, there as u64, rows as u64];
-                // SAFETY: both tiles have whole padded rows there.
+                // SAFETY: both tiles are in the buffer, with full padded rows.
                 unsafe { leaf.call(&words) };
                 for p in 0..rows / 2 {
                     for c in 0..columns {

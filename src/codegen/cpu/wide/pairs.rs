@@ -1,8 +1,9 @@
-//! Calls of the leaves of `bf16` products: both operands `bf16`, the right one in pairs of steps.
+//! Calls of the `bf16` matmul leaves: both operands `bf16`, the right one in pairs of `k` steps.
 //!
-//! In: a `dot` in the modes [`DotMode::Pairs`](crate::tile::DotMode) or [`DotMode::Tiles`](crate::tile::DotMode), or a
-//! `pair_rows`, in a kernel for 512 bits. Out: CLIF, and the leaf in the object: `vdpbf16ps`, or AMX tiles. What it must not know: which
-//! products have these modes (`tile::dot`).
+//! In: a `dot` in the modes [`DotMode::Pairs`](crate::tile::DotMode) or
+//! [`DotMode::Tiles`](crate::tile::DotMode), or a `pair_rows`, in a kernel for 512 bits. Out: CLIF,
+//! and the leaf in the object: `vdpbf16ps`, or AMX tiles. Must not know: which matmuls have these
+//! modes (`tile::dot`).
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 
@@ -15,28 +16,27 @@ use super::pair_rows::PairRowsShape;
 use crate::shape::Elem;
 use crate::tile::{self, Cpu, Feature, InstData, Op, Type};
 
-/// A product of pairs, of which the leaves of both modes are given the same.
+/// A matmul of pairs: arguments common to the leaves of both modes.
 struct OfPairs {
-    /// The left operand and the bytes from row to row, the right one, where the result goes, rows, steps.
+    /// The left operand and its row stride in bytes, the right one, the result, rows, steps.
     words: [Value; 6],
-    /// Bytes from pair to pair of the right operand, and from row to row of the result.
+    /// Strides in bytes: from pair to pair of the right operand, from row to row of the result.
     b_pitch: i32,
     acc_pitch: i32,
-    /// Vectors of columns.
     vectors: i32,
-    /// Do the sums start with 0? Else they are added to what lies in the result's place.
+    /// Do the sums start with 0? Else they are added to the result's previous contents.
     filled: bool,
-    /// Does the right operand come from memory, with what is needed next after it?
+    /// Does the right operand come from memory, followed by the panel that is read next?
     far: bool,
 }
 
 impl Code<'_, '_> {
-    /// What the leaves of both modes are given, the accumulator in the result's place.
+    /// The common arguments, with the accumulator copied to the result's location.
     fn product_of_pairs(&mut self, level: Cpu, data: &InstData, scratch: Value) -> Result<OfPairs, String> {
-        let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
-        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
+        let [a, b, acc] = data.operands.as_slice() else { return Err("a matmul needs three operands".into()) };
+        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a matmul operand is not a tile");
         let ta = tile(*a)?;
-        let result = tile(data.result.ok_or("a product without a result")?)?;
+        let result = tile(data.result.ok_or("a matmul without a result")?)?;
         let vectors = vectors(&result, level.width()).ok_or(UNFIT)?;
         let acc_pitch = pitch(&result).ok_or(UNFIT)?;
         let filled = matches!(self.body.ty(*acc), Type::Scalar(_));
@@ -54,7 +54,7 @@ impl Code<'_, '_> {
         Ok(OfPairs { words: [a, a_stride, b, target, rows, inner], b_pitch, acc_pitch, vectors, filled, far })
     }
 
-    /// Emits a product by tiles as a call.
+    /// Emits an AMX matmul as a call.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -70,7 +70,7 @@ impl Code<'_, '_> {
         self.call_leaf(leaf, &p.words)
     }
 
-    /// Emits a product by pairs of steps as a call.
+    /// Emits a `vdpbf16ps` matmul as a call.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -99,12 +99,12 @@ impl Code<'_, '_> {
         self.call_dot(level.width(), shape, [a, a_stride, b, target, rows, pairs, nothing, nothing])
     }
 
-    /// The pairs of a right operand that full registers can be read of: where they begin, bytes from pair to pair, and do
-    /// they come from memory, with what is wanted next after them?
+    /// The panel of a right operand, if full vectors can be loaded from it: start address, bytes
+    /// from pair to pair, and is it in memory, followed by the panel that is read next?
     fn panel_of_pairs(&mut self, v: tile::Value, scratch: Value) -> Result<Option<(Value, i32, bool)>, String> {
         let Some(InstData { op, operands, .. }) = self.body.def_inst(v).cloned() else { return Ok(None) };
         if op == Op::PairRows {
-            let t = self.body.ty(v).tile().cloned().ok_or("pairs of rows of a tile")?;
+            let t = self.body.ty(v).tile().cloned().ok_or("an operand of `pair_rows` is not a tile")?;
             let start = self.in_scratch(&t, scratch)?;
             return Ok(pitch(&t).map(|pitch| (start, pitch, false)));
         }
@@ -112,7 +112,7 @@ impl Code<'_, '_> {
         let (_, strides, _) = self.buffer(*buffer)?;
         let Some(Stride::Const(stride)) = strides.iter().rev().nth(2).copied() else { return Ok(None) };
         let Ok(pitch) = i32::try_from(stride.saturating_mul(2)) else { return Ok(None) };
-        // A kernel of several products reuses its panel, and does not continue with the next one.
+        // A kernel with several matmuls reuses its panel instead of continuing with the next one.
         let products = self.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. }));
         let far = products.count() == 1;
         Ok(Some((self.address(*buffer, indices)?, pitch, far)))
@@ -129,9 +129,9 @@ impl Code<'_, '_> {
         scratch: Value,
     ) -> Result<bool, String> {
         let (Some(x), Some(y)) = (data.operands.first(), data.result) else {
-            return Err("pairs of rows have an operand and a result".into());
+            return Err("`pair_rows` needs an operand and a result".into());
         };
-        let tile = |v| self.body.ty(v).tile().cloned().ok_or("pairs of rows of a tile");
+        let tile = |v| self.body.ty(v).tile().cloned().ok_or("an operand of `pair_rows` is not a tile");
         let (from, to) = (tile(*x)?, tile(y)?);
         let (Some(vectors), Some(pitch), Some(result_pitch)) = (vectors(&to, level.width()), pitch(&from), pitch(&to))
         else {

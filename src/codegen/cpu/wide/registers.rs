@@ -14,7 +14,7 @@ pub(super) fn vector(width: Width, n: i32) -> Register {
     }
 }
 
-/// How many vector registers there are.
+/// Number of vector registers.
 pub(super) fn count(width: Width) -> i32 {
     i32::try_from(width.registers()).unwrap_or(16)
 }
@@ -24,17 +24,17 @@ pub(super) fn bytes(width: Width) -> i32 {
     4 * i32::try_from(width.lanes()).unwrap_or(4)
 }
 
-/// Rows of a register tile of a product.
+/// Maximum rows of a matmul's register tile.
 pub(super) fn dot_rows(width: Width) -> i32 {
     i32::try_from(width.dot_rows()).unwrap_or(4)
 }
 
-/// Memory so many bytes from a register.
+/// The memory operand `[base + displacement]`.
 pub(super) fn at(base: Register, displacement: i32) -> MemoryOperand {
     MemoryOperand::with_base_displ(base, i64::from(displacement))
 }
 
-/// Memory so far above the stack pointer.
+/// The memory operand `[rsp + displacement]`.
 pub(super) fn frame(displacement: i32) -> MemoryOperand {
     at(Register::RSP, displacement)
 }
@@ -63,7 +63,7 @@ pub(super) fn moves(width: Width) -> (Code, Code) {
     }
 }
 
-/// One register to another.
+/// Copies a vector register.
 pub(super) fn copy(width: Width) -> Code {
     match width {
         Width::V512 => Code::EVEX_Vmovaps_zmm_k1z_zmmm512,
@@ -71,7 +71,7 @@ pub(super) fn copy(width: Width) -> Code {
     }
 }
 
-/// Bits of a register that are set where those of one of two are, and not of both; sums.
+/// Bitwise exclusive or; `f32` addition.
 pub(super) fn xor_and_add(width: Width) -> (Code, Code) {
     match width {
         Width::V512 => (Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er),
@@ -79,7 +79,7 @@ pub(super) fn xor_and_add(width: Width) -> (Code, Code) {
     }
 }
 
-/// An element of memory spread over a register; `sum += a * b`.
+/// Broadcast of an element in memory; `sum += a * b`.
 pub(super) fn spread_and_fma(width: Width) -> (Code, Code) {
     match width {
         Width::V512 => (Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er),
@@ -88,7 +88,7 @@ pub(super) fn spread_and_fma(width: Width) -> (Code, Code) {
     }
 }
 
-/// Interleaving of two registers by elements, of the low and of the high half of each 128-bit lane.
+/// Interleaves two registers by elements: low and high half of each 128-bit lane.
 pub(super) fn unpack_singles(width: Width) -> [Code; 2] {
     match width {
         Width::V512 => [Code::EVEX_Vunpcklps_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vunpckhps_zmm_k1z_zmm_zmmm512b32],
@@ -107,19 +107,18 @@ pub(super) fn unpack_pairs(width: Width) -> [Code; 2] {
 /// Instructions that widen narrow elements to `f32`.
 #[derive(Clone, Copy)]
 pub(super) struct Widening {
-    /// 16 bits to 32, with zeros.
+    /// 16 bits to 32, zero-extended.
     pub(super) words: Code,
-    /// 8 bits to 32, with zeros.
+    /// 8 bits to 32, zero-extended.
     pub(super) bytes: Code,
-    /// 8 bits to 32, with the sign.
+    /// 8 bits to 32, sign-extended.
     pub(super) signed_bytes: Code,
     /// Shifts of 32-bit elements.
     pub(super) shift_left: Code,
     pub(super) shift_right: Code,
     pub(super) shift_right_signed: Code,
-    /// `i32` to `f32`.
     pub(super) to_float: Code,
-    /// `f32` products.
+    /// `f32` multiplication.
     pub(super) multiply: Code,
 }
 

@@ -1,10 +1,11 @@
-//! Leaves of runs: vector IR, printed as instructions.
+//! Instruction selection for runs: vector IR to machine IR.
 //!
-//! In: a `run`. Out: its leaf. `lowering::vector` made the loops and placed the instructions; here is one case for each operation
-//! of a routine. A scalar is broadcast to a vector. An address is loaded to a register at the beginning; other parameters are
-//! loaded from their words where they are used.
+//! In: a `run`. Out: its leaf. `lowering::vector` has built the loops; here is one case for each
+//! operation of a routine. A scalar is broadcast to a vector. An address is loaded into a register
+//! at the beginning; other parameters are loaded from the argument array where they are used.
 //!
-//! Declined are what goes one element after another ([`single`]) and distances in memory of 2^31 bytes and more.
+//! Declined: routines that compute one element at a time ([`single`]), and strides of 2^31 bytes or
+//! more.
 
 use std::collections::BTreeMap;
 
@@ -41,25 +42,26 @@ pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts:
     let level = if m.uses(Do::Shorten) { level } else { level.vectors() };
     let wrong = |what: &str| Declined::Wrong(what.to_string());
     let selected = m.finish();
-    let allocated = super::allocate::allocate(&selected).ok_or_else(|| wrong("a leaf without registers"))?;
-    let (code, places) = super::encode::encode(&allocated).ok_or_else(|| wrong("a leaf that has no encoding"))?;
+    let allocated =
+        super::allocate::allocate(&selected).ok_or_else(|| wrong("register allocation of a leaf failed"))?;
+    let (code, places) = super::encode::encode(&allocated).ok_or_else(|| wrong("a leaf cannot be encoded"))?;
     let stages = Stages { selected, allocated: allocated.function };
     Ok(Leaf { name: format!("run.{}", level.name()), code, places, words, stages })
 }
 
-/// Where a value is.
+/// Location of a value.
 #[derive(Clone, Copy, Debug)]
 enum Held {
     /// In a register.
     Reg(Reg),
-    /// In a word of the call.
+    /// In the argument array, by index.
     Word(usize),
-    /// It is a number, set where it is used.
+    /// A constant, materialised where it is used.
     Number(Scalar, Type),
 }
 
-/// A register that is set where it is first needed, and known as long as blocks follow each other: a number, or the
-/// n-th copy of a value that several parameters of a block begin with.
+/// Key of a register that is set at first use and valid in the blocks that follow: a constant, or
+/// the n-th copy of a value that is the initial value of several block parameters.
 type Known = (Value, usize);
 
 struct Print<'a> {
@@ -71,7 +73,7 @@ struct Print<'a> {
 }
 
 impl Print<'_> {
-    /// Prints the whole routine.
+    /// Translates the whole routine.
     fn routine(&mut self, origins: &SecondaryMap<ssa::Inst, Option<Inst>>) -> Option<()> {
         let routine = self.routine;
         let body = &routine.body;
@@ -111,7 +113,7 @@ impl Print<'_> {
         Some(())
     }
 
-    /// Addresses that are used as they are stay in registers.
+    /// Loads addresses that are used directly into registers.
     fn hold_addresses(&mut self) {
         let body = &self.routine.body;
         let used: Vec<Value> = body
@@ -136,7 +138,7 @@ impl Print<'_> {
         }
     }
 
-    /// An index as an operand: a register, its word, or itself.
+    /// An index as an operand: a register, an argument in memory, or an immediate.
     fn operand(&mut self, v: Value) -> Option<Operand> {
         Some(match self.held[v]? {
             Held::Reg(r) => r.into(),
@@ -164,8 +166,8 @@ impl Print<'_> {
         }
     }
 
-    /// What a jump gives, each value in a register that the parameter may take over: numbers, parameters, and what is given
-    /// several times, are copied.
+    /// Arguments of a jump, each in a register that the parameter may share: constants, parameters
+    /// and values passed several times are copied.
     fn args(&mut self, call: &BlockCall) -> Option<Vec<Reg>> {
         let mut regs = Vec::new();
         for (n, v) in call.args.iter().enumerate() {
@@ -222,7 +224,7 @@ impl Print<'_> {
         Some(())
     }
 
-    /// A place in memory, and the operands that are left.
+    /// Splits off an addressing mode: memory operand, remaining operands.
     fn place<'o>(&mut self, place: AddressMode, operands: &'o [Value]) -> Option<(Mem, &'o [Value])> {
         let (of_place, rest) = operands.split_at_checked(place.operands())?;
         let mut mem = Mem::at(self.reg(*of_place.first()?)?).plus(place.offset);
@@ -232,7 +234,7 @@ impl Print<'_> {
         Some((mem, rest))
     }
 
-    /// How far elements lie apart.
+    /// The stride in a value.
     fn distance(&self, v: Value) -> Option<Distance> {
         match self.held[v]? {
             Held::Number(s, _) => Some(Distance::Bytes(i32::try_from(s.as_i64()).ok()?)),
@@ -245,7 +247,7 @@ impl Print<'_> {
         let ty = inst.result.map(|v| *self.routine.body.ty(v));
         match (&inst.op, ty) {
             (Op::Const(s), Some(ty)) => return Some(Some(Held::Number(*s, ty))),
-            // The branch compares.
+            // Emitted by the branch.
             (Op::Compare(_), Some(Type::Lanes(_, 1))) => return Some(None),
             (Op::Store { elem, place, masked }, _) => {
                 let (mem, rest) = self.place(*place, &inst.operands)?;
@@ -308,7 +310,7 @@ impl Print<'_> {
                     let a = self.reg(*a)?;
                     Some(self.m.tied(Do::PlusImm, a, vec![imm]))
                 }
-                // A distance that was computed for this has been consumed.
+                // The scaled distance is not used again.
                 (Held::Reg(a), Operand::Reg(b)) => Some(self.m.tied(Do::Plus, b, vec![a.into()])),
                 (_, b) => {
                     let a = self.reg(*a)?;
@@ -335,7 +337,6 @@ impl Print<'_> {
         }
     }
 
-    /// Operations on lanes.
     fn lanes(&mut self, op: &Op, operands: &[Value], ty: Type) -> Option<Reg> {
         let Type::Lanes(to, count) = ty else { return None };
         let elem = operands.first().and_then(|v| self.routine.body.ty(*v).elem());
@@ -387,14 +388,14 @@ impl Print<'_> {
             (Op::MaskOfBits, [x]) => Some(self.m.vector_to_mask(*x)),
             (Op::Reduce(kind @ (Reduction::All | Reduction::Any)), [x]) => self.m.across(kind.kind(), Elem::Bool, *x),
             (Op::Reduce(kind), [x]) => self.m.across(kind.kind(), to, *x),
-            // A scalar is in every lane; whoever reads the first lane ignores the others.
+            // A scalar is broadcast, so the vector itself serves as its first lane.
             (Op::First, [x]) => Some(*x),
             (Op::Exchange(distance), [x]) => self.m.exchange(*distance, *x),
             _ => None,
         }
     }
 
-    /// A scalar, or the low bits of an index, in every lane.
+    /// Broadcasts a scalar, or the low bits of an index.
     fn splat(&mut self, x: Value, elem: Elem) -> Option<Reg> {
         let is_index = *self.routine.body.ty(x) == Type::Index;
         match self.held[x]? {

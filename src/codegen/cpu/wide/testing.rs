@@ -9,13 +9,13 @@ use crate::runtime::descriptor::features_of;
 use crate::runtime::processor;
 use crate::tile::{Cpu, Feature, Width};
 
-/// Has this machine the instructions of a level, for integers too?
+/// Does this machine have an instruction set, including the byte dot products?
 pub(super) fn has(level: Cpu) -> bool {
     let bytes = if level.width() == Width::V512 { feature::AVX512_VNNI } else { 0 };
     features_of(&level.name()).is_some_and(|features| processor::can_run(features | bytes))
 }
 
-/// The text of code, one line an instruction; targets of jumps as the byte where they are.
+/// Disassembles code, one instruction per line; jump targets are offsets.
 pub(super) fn listing(code: &[u8], comments: &Comments) -> String {
     let (mut text, mut formatter, mut line) = (String::new(), IntelFormatter::new(), String::new());
     let mut comments = comments.iter().peekable();
@@ -34,8 +34,8 @@ pub(super) fn listing(code: &[u8], comments: &Comments) -> String {
 pub(super) struct Executable(memmap2::Mmap);
 
 impl Executable {
-    /// Checks the code of a leaf ([`decodes`]) and makes it callable; `None`, and a word about it, where this machine
-    /// cannot run it.
+    /// Checks the code of a leaf ([`decodes`]) and makes it callable; `None`, with a message, if
+    /// this machine cannot run it.
     pub(super) fn new(level: Cpu, code: &[u8]) -> Option<Executable> {
         decodes(level, code);
         if !has(level) {
@@ -50,7 +50,7 @@ impl Executable {
     /// Calls the leaf.
     ///
     /// # Safety
-    /// What the words point to is as the leaf wants it.
+    /// The arguments must point to memory of the size and layout that the leaf expects.
     pub(super) unsafe fn call(&self, words: &[u64]) {
         // SAFETY: the bytes are a function of this signature, made by this module.
         let f = unsafe { std::mem::transmute::<*const u8, extern "C" fn(*const u64)>(self.0.as_ptr()) };
@@ -58,7 +58,8 @@ impl Executable {
     }
 }
 
-/// Every byte up to the return belongs to an instruction that a processor of the level has; after it may come constants.
+/// Asserts that all instructions up to the return belong to the instruction set; constants may
+/// follow.
 pub(super) fn decodes(level: Cpu, code: &[u8]) {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     while decoder.can_decode() {
@@ -73,7 +74,7 @@ pub(super) fn decodes(level: Cpu, code: &[u8]) {
                     | CpuidFeature::X64
                     | CpuidFeature::CMOV
                     | CpuidFeature::SSE
-                    // A hint, which processors without it take for a long `nop`.
+                    // A hint; older processors execute it as a long `nop`.
                     | CpuidFeature::PREFETCHW
             );
             let avx2 = matches!(f, CpuidFeature::AVX | CpuidFeature::AVX2 | CpuidFeature::FMA | CpuidFeature::F16C);
@@ -83,7 +84,7 @@ pub(super) fn decodes(level: Cpu, code: &[u8]) {
                     | CpuidFeature::AVX512VL
                     | CpuidFeature::AVX512DQ
                     | CpuidFeature::AVX512BW
-                    // Of kernels with integers alone, whose variant asks for these.
+                    // Only in kernels with quantised weights, whose variant requires it.
                     | CpuidFeature::AVX512_VNNI
                     | CpuidFeature::AVX512_VBMI
             );

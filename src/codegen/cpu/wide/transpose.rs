@@ -1,12 +1,13 @@
-//! `transpose` as a leaf function: rows and columns of a tile in scratch exchanged, in blocks of a vector's lanes squared.
+//! `transpose` of a tile in scratch as a leaf function, in square blocks of a vector's lanes.
 //!
-//! In: the width and the tiles' layout ([`TransposeShape`]). Out: code that takes two words: the addresses of the operand
-//! and of the result. Elements are of 4 bytes.
+//! In: the width and the tiles' layout ([`TransposeShape`]). Out: code with two arguments: the
+//! addresses of the operand and of the result. Elements are of 4 bytes.
 //!
-//! A block of 16 x 16 (AVX-512) or 8 x 8 (AVX2) is loaded by rows and transposed in registers: pairs of rows are
-//! interleaved by elements, then by pairs, which puts a block of 4 x 4 in each 128-bit lane in its final order, then the
-//! 128-bit lanes are exchanged. That is one shuffle for each register and stage, 64 or 24 in all. For the rows and columns of a
-//! block past the last ones, existing rows are read, and the results are written to padding or not at all.
+//! A block of 16 x 16 (AVX-512) or 8 x 8 (AVX2) is loaded by rows and transposed in registers:
+//! pairs of rows are interleaved by elements, then by pairs, which puts a block of 4 x 4 in each
+//! 128-bit lane in its final order, then the 128-bit lanes are exchanged. That is one shuffle for
+//! each register and stage, 64 or 24 in all. For the rows and columns of a block past the last
+//! ones, existing rows are read, and the results are written to padding or not at all.
 
 use iced_x86::{Code, Instruction, Register};
 
@@ -15,7 +16,7 @@ use super::asm::Asm;
 use super::registers::{self, at, vector};
 use crate::tile::Width;
 
-/// Both tiles' layout: the operand's capacities, and the bytes from row to row of each.
+/// The operand's capacities, and the row stride of both tiles in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TransposeShape {
     /// Rows of the operand.
@@ -29,19 +30,20 @@ pub(super) struct TransposeShape {
 }
 
 const WORDS: Register = Register::RDI;
-/// First row of blocks, first block, and the same in the result.
+/// Current row of blocks, current block, and the same in the result.
 const FROM_ROW: Register = Register::RSI;
 const TO_ROW: Register = Register::RDX;
 const FROM: Register = Register::R8;
 const TO: Register = Register::R9;
-/// Blocks left in a row of blocks, and rows of blocks left.
+/// Remaining blocks in the row of blocks, and remaining rows of blocks.
 const BLOCKS: Register = Register::RAX;
 const ROWS: Register = Register::RCX;
 
-/// The code.
+/// Generates the leaf.
 ///
 /// # Errors
-/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
+/// An instruction that cannot be encoded (a bug in attnc), or a layout too large for a
+/// displacement.
 pub(super) fn transpose(width: Width, shape: TransposeShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut t = Transpose { asm: Asm::new(commented), width, shape };
     t.function();
@@ -100,7 +102,8 @@ impl Transpose {
         }
     }
 
-    /// One block: `rows` rows of the operand are there, `cols` rows of the result.
+    /// Transposes one block with `rows` valid rows of the operand and `cols` valid rows of the
+    /// result.
     fn block(&mut self, rows: i32, cols: i32) {
         let lanes = self.lanes();
         let (load, store) = registers::moves(self.width);
@@ -142,7 +145,8 @@ impl Transpose {
             for j in 0..4 {
                 for half in 0..2 {
                     let (a, b) = (r(16 + 4 * j + 2 * half), r(16 + 4 * j + 2 * half + 1));
-                    // The even lanes' halves hold columns j and 8 + j, the odd ones' 4 + j and 12 + j.
+                    // The even lanes' halves hold columns j and 8 + j, the odd ones' 4 + j and 12 +
+                    // j.
                     self.asm.emit(Instruction::with4(shuffle, r(4 * half + j), a, b, even));
                     self.asm.emit(Instruction::with4(shuffle, r(8 + 4 * half + j), a, b, odd));
                 }
@@ -187,7 +191,7 @@ mod tests {
                 let Some(leaf) = Executable::new(cpu, &code) else { continue };
                 let from: Vec<u32> = (0..u32::try_from(rows * pitch).expect("a small number")).collect();
                 let mut to = vec![u32::MAX; cols * result_pitch + 64];
-                // SAFETY: both tiles have whole padded rows, and the result space for them.
+                // SAFETY: both tiles have full padded rows, and the result has space for them.
                 unsafe { leaf.call(&[from.as_ptr() as u64, to.as_mut_ptr() as u64]) };
                 for r in 0..rows {
                     for c in 0..cols {

@@ -1,7 +1,8 @@
-//! The code of a kernel under way: registers with names, indices, dimensions, scalars.
+//! State of the compilation of a kernel: named registers, indices, dimensions, scalars.
 //!
-//! In: a scheduled kernel. Out: its head (parameters, grid), and what the other files here add line by line. Indices are 64
-//! bits; those that are known while the code is made stay numbers, which names barriers and drops branches.
+//! In: a scheduled kernel. Out: its head (parameters, grid), and the lines that the other files
+//! here add. Indices have 64 bits; those known at compile time stay constants, which resolves
+//! barrier numbers and removes branches.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,35 +19,31 @@ use crate::tile::alignment::needed;
 use crate::tile::{Body, BufferType, Extent, Inst, Kernel, Space, TileType, Type, Value};
 use cranelift_entity::SecondaryMap;
 
-/// An index: known now, or in a register of 64 bits.
+/// An index: a constant, or a 64-bit register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
     Known(i64),
     Reg(Reg),
 }
 
-/// A tile of shared memory, or room for one.
+/// A tile in shared memory, or free space for one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared {
-    /// Its address.
     pub(super) at: Reg,
-    /// Of a ring: the barrier that says that it is full, with the parity of its phase, and the one that says that it is
-    /// empty.
+    /// In a ring: its full and empty barriers, with the parity of the full phase.
     pub(super) barriers: Option<Barriers>,
 }
 
-/// The barriers of a tile of a ring.
+/// The barriers of a ring's tile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Barriers {
-    /// Address of the full one; the empty one follows at a distance.
+    /// Address of the full barrier; the empty one is at a fixed distance.
     pub(super) full: Reg,
-    /// How far.
     pub(super) empty: i32,
-    /// Parity of the phase of the full one.
+    /// Parity of the full barrier's phase.
     pub(super) parity: Reg,
 }
 
-/// A ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     pub(super) tiles: i64,
@@ -55,47 +52,44 @@ pub(super) struct Ring {
     pub(super) bytes: i64,
 }
 
-/// What holds a value.
+/// Location of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Held {
-    /// An index.
     Number(Number),
-    /// A scalar.
     Scalar(Reg),
     /// A buffer: the address of its first element, and its strides in elements.
     Buffer(Reg, Vec<Number>),
-    /// This thread's elements of a tile: of an accumulator, a row or a column.
+    /// This thread's elements of an accumulator, a row or a column.
     Elements(Vec<Reg>),
-    /// This thread's share of an operand of products, two elements in a register.
+    /// This thread's part of a matmul operand, two elements in a register.
     Operand(Vec<Reg>),
-    /// An operand that the product that uses it reads from shared memory.
+    /// A matmul operand that is loaded from shared memory at its use.
     Unread(Shared),
-    /// A tile of shared memory, or room for one.
+    /// A tile in shared memory, or free space for one.
     Shared(Shared),
-    /// A ring.
     Ring(Ring),
 }
 
-/// Named barriers of a block. The first ones are those that tile IR names (0 is for all threads), the others are for roles, one each.
+/// Named barriers of a block. The first ones are named by tile IR (0 is for all threads); each role
+/// has one of the others.
 pub(super) const NAMED_BARRIERS: i64 = 16;
 pub(super) const ROLE_BARRIERS: i64 = 8;
 
-/// The threads that share tiles: all of a block, or those of a role.
+/// The threads that share tiles: the whole block, or a role.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// How many warps.
     pub(super) warps: i64,
-    /// The named barrier at which they ask each other.
+    /// The named barrier of the group.
     pub(super) barrier: i64,
-    /// What labels begin with.
+    /// Prefix of labels.
     pub(super) prefix: String,
-    /// Is there one thread alone?
+    /// Is it a single thread?
     pub(super) is_single: bool,
-    /// This thread's number in the group, that of its warp, that of its lane, all of 32 bits.
+    /// Index of this thread in the group, of its warp, of its lane; 32 bits each.
     pub(super) thread: Reg,
     pub(super) warp: Reg,
     pub(super) lane: Reg,
-    /// Lane / 4, and twice the rest.
+    /// Lane / 4, and 2 * (lane % 4).
     pub(super) row: Reg,
     pub(super) col: Reg,
 }
@@ -108,12 +102,11 @@ pub(super) struct Code<'a> {
     pub(super) uses: SecondaryMap<Value, Vec<Use>>,
     pub(super) maps: Vec<TensorMap>,
     pub(super) group: Group,
-    /// The run-time dimensions.
     pub(super) symbols: BTreeMap<String, Number>,
     texts: BTreeMap<Inst, String>,
 }
 
-/// The type of a register of an element in computation.
+/// The register type of a computed element.
 pub(super) fn register_type(elem: Elem) -> RegType {
     match elem {
         Elem::F32 | Elem::BF16 | Elem::F16 => RegType::F32,
@@ -123,7 +116,7 @@ pub(super) fn register_type(elem: Elem) -> RegType {
     }
 }
 
-/// The same, as the type of an instruction that moves it.
+/// The same, as the type of `mov`.
 pub(super) fn moved_type(elem: Elem) -> W {
     match elem {
         Elem::F32 | Elem::BF16 | Elem::F16 => W::F32,
@@ -150,15 +143,15 @@ pub(super) fn address(base: Reg, offset: i64) -> Result<Operand, String> {
     Ok(Operand::Address(Address { base: Base::Reg(base), offset }))
 }
 
-/// The extent of a tile whose extent is known.
+/// A constant extent.
 pub(super) fn known(e: Extent) -> Result<i64, String> {
     match e {
         Extent::Static(n) => Ok(n),
-        Extent::Bounded { .. } => Err("a fragment has extents that are known".into()),
+        Extent::Bounded { .. } => Err("a fragment needs constant extents".into()),
     }
 }
 
-/// A comparison as an opcode has it; `ne` of floats holds for NaN too.
+/// The comparison in an opcode; `ne` of floats is true for NaN.
 pub(super) fn comparison(op: CmpOp, is_float: bool) -> Compare {
     match op {
         CmpOp::Eq => Compare::Eq,
@@ -196,7 +189,7 @@ impl<'a> Code<'a> {
             symbols: BTreeMap::new(),
             texts: crate::tile::text::lines_of_kernel(kernel),
         };
-        // Without it ptxas spills rather than have fewer blocks at a time.
+        // Otherwise ptxas spills to allow more blocks per multiprocessor.
         code.e.kernel.min_blocks = Some(1);
         code.e.kernel.threads =
             Threads::Exactly([u32::try_from(warps * 32).map_err(|_| "a block has too many threads")?, 1, 1]);
@@ -205,7 +198,7 @@ impl<'a> Code<'a> {
 
     // Registers and lines.
 
-    /// A register with a name of its own.
+    /// A new register with a unique name.
     pub(super) fn reg(&mut self, name: &str, ty: RegType) -> Reg {
         match name.starts_with(|c: char| c.is_ascii_digit()) {
             true => self.e.reg(&format!("v{name}"), ty),
@@ -213,7 +206,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// How a value is called in the kernel's text.
+    /// Name of a value in the PTX text.
     pub(super) fn name(&self, v: Value) -> String {
         if let Some((inst, _)) = self.body.definition(v)
             && let Some((name, _)) = self.texts.get(&inst).and_then(|t| t.trim().strip_prefix('%')?.split_once(" = "))
@@ -238,13 +231,13 @@ impl<'a> Code<'a> {
         r
     }
 
-    /// A label that nothing else has.
+    /// A unique label.
     pub(super) fn label(&mut self, what: &str) -> String {
         let name = format!("{}{what}", self.group.prefix);
         self.e.new_label(&name)
     }
 
-    /// Says which operation of the kernel follows.
+    /// Adds a comment with the operation that follows.
     pub(super) fn note(&mut self, inst: Inst) {
         if let Some(text) = self.texts.get(&inst) {
             let mut text = text.trim().to_string();
@@ -256,7 +249,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    // Words of 32 bits.
+    // 32-bit arithmetic.
 
     pub(super) fn add32(&mut self, name: &str, a: Reg, b: Operand) -> Reg {
         if b == int(0) {
@@ -285,7 +278,7 @@ impl<'a> Code<'a> {
         self.make(name, RegType::Pred, P::SetP { compare: op, ftz: Ftz::Keep, ty: W::U32 }, &[word(a), int(b)])
     }
 
-    /// 32 bits without sign as 64.
+    /// Zero-extends 32 bits to 64.
     pub(super) fn widened(&mut self, name: &str, a: Reg) -> Reg {
         self.make(name, RegType::B64, P::CvtInt { sat: Sat::Wrap, to: W::U64, from: W::U32 }, &[word(a)])
     }
@@ -310,7 +303,7 @@ impl<'a> Code<'a> {
 
     // The head of the kernel.
 
-    /// Parameters, the place in the grid, the numbers of threads.
+    /// Emits parameters, grid indices, thread indices.
     pub(super) fn head(&mut self) -> Result<(), String> {
         for s in &self.kernel.symbols {
             let name = format!("dim_{s}");
@@ -346,7 +339,7 @@ impl<'a> Code<'a> {
         self.e.kernel.params.push(ptx::Param { name: name.to_string(), ty });
     }
 
-    /// The numbers of the grid point along its axes, the last one going fastest.
+    /// Indices of the grid point along its axes, the last one fastest.
     fn grid(&mut self) -> Result<(), String> {
         let kernel = self.kernel;
         if kernel.grid.is_empty() {
@@ -373,7 +366,7 @@ impl<'a> Code<'a> {
         Ok(())
     }
 
-    /// The numbers of this thread among those from `first` on.
+    /// Thread indices relative to thread `first`.
     pub(super) fn threads(&mut self, first: i64) -> Result<(), String> {
         let all = self.make("tid", RegType::B32, P::Mov { ty: W::U32 }, &[Operand::Special(Special::Tid(0))]);
         let thread = self.add32("thread", all, int(-first));
@@ -389,16 +382,16 @@ impl<'a> Code<'a> {
     // Values.
 
     pub(super) fn tile(&self, v: Value) -> Result<&'a TileType, String> {
-        self.body.ty(v).any_tile().ok_or_else(|| format!("{v} is no tile"))
+        self.body.ty(v).any_tile().ok_or_else(|| format!("{v} is not a tile"))
     }
 
-    /// How a tile of fragments is shared.
+    /// How the warps share a tile of fragments.
     pub(super) fn share(&self, t: &TileType) -> Result<Share, String> {
         let share = Share { rows: known(t.rows)?, cols: known(t.cols)?, warps: self.group.warps };
         Ok(share)
     }
 
-    /// How a tile lies in shared memory.
+    /// Layout of a tile in shared memory.
     pub(super) fn panels(&self, t: &TileType) -> Result<Panels, String> {
         let Space::Shared { swizzle } = t.space else { return Err("the tile is not in shared memory".into()) };
         let size = i64::try_from(t.elem.size()).unwrap_or(1);
@@ -416,8 +409,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The strides of a buffer; 0 along an axis of one element, so that what lies beyond it, and is not read, has an address of whole
-    /// chunks too.
+    /// The strides of a buffer; 0 along an axis of one element, so that addresses past it (which
+    /// are not read) stay aligned to chunks.
     fn strides(&mut self, ty: &BufferType) -> Result<Vec<Number>, String> {
         let mut strides = vec![Number::Known(0); ty.strides.len()];
         for (axis, stride) in ty.neighbours() {
@@ -431,14 +424,14 @@ impl<'a> Code<'a> {
     pub(super) fn buffer(&self, v: Value) -> Result<(Reg, Vec<Number>, &'a BufferType), String> {
         match (self.held.get(&v), self.body.ty(v).buffer()) {
             (Some(Held::Buffer(base, strides)), Some(ty)) => Ok((*base, strides.clone(), ty)),
-            _ => Err(format!("{v} is no buffer")),
+            _ => Err(format!("{v} is not a buffer")),
         }
     }
 
     pub(super) fn scalar(&self, v: Value) -> Result<Reg, String> {
         match self.held.get(&v) {
             Some(Held::Scalar(r)) => Ok(*r),
-            _ => Err(format!("{v} is no scalar")),
+            _ => Err(format!("{v} is not a scalar")),
         }
     }
 
@@ -449,13 +442,13 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The address of the shared memory.
+    /// Address `offset` bytes into shared memory.
     pub(super) fn shared_base(&mut self, offset: i64) -> Reg {
         let base = self.make("shared", RegType::B32, P::Mov { ty: W::U32 }, &[Operand::Symbol(SHARED.into())]);
         self.add32("shared", base, int(offset))
     }
 
-    /// The address of an element of a buffer: of its first one, plus indices times strides.
+    /// Address of a buffer's element: base + indices * strides.
     pub(super) fn element_address(
         &mut self,
         name: &str,
@@ -478,7 +471,7 @@ fn of_param(name: &str) -> Operand {
     Operand::Address(Address { base: Base::Symbol(name.to_string()), offset: 0 })
 }
 
-/// A name that PTX takes.
+/// A valid PTX identifier.
 fn identifier(name: &str) -> String {
     let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
     if clean.starts_with(|c: char| c.is_ascii_alphabetic()) { clean } else { format!("p{clean}") }

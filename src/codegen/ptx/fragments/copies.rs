@@ -1,7 +1,8 @@
-//! Shared memory: slots, copies by `cp.async`, and its way into fragments by `ldmatrix`.
+//! Shared memory: slots, copies with `cp.async`, loads into fragments with `ldmatrix`.
 //!
-//! In: tiles of shared memory that lie in panels of exchanged chunks (`layout`). Out: each thread copies chunks of 16 bytes,
-//! neighbouring threads neighbouring chunks of a row; each lane of `ldmatrix` gives the address of a row of 8 elements.
+//! In: tiles of shared memory in swizzled panels (`layout`). Out: each thread copies chunks of 16
+//! bytes, adjacent threads adjacent chunks of a row; each lane of `ldmatrix` supplies the address
+//! of a row of 8 elements.
 
 use super::code::{Code, Held, Number, Shared, address, int, word};
 use super::layout::{BLOCK_COLS, BLOCK_ROWS, Panels, steps_of};
@@ -12,7 +13,7 @@ use crate::shape::Elem;
 use crate::ssa::Use;
 use crate::tile::{BufferType, Extent, Fragment, GpuOp, Inst, InstData, Op, Space, TileType, Value};
 
-/// A left operand, or a right one as it is stored.
+/// A left operand, or a right one with its storage order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// Rows by steps.
@@ -24,7 +25,7 @@ pub(super) enum Side {
 }
 
 impl Code<'_> {
-    /// Room in shared memory.
+    /// Reserves a slot of shared memory.
     pub(super) fn shared_slot(&mut self, data: &InstData) -> Result<(), String> {
         let Op::Gpu(GpuOp::SharedSlot { offset }) = data.op else { return Err("no slot".into()) };
         let v = data.result.ok_or("no result")?;
@@ -33,7 +34,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Starts to copy a tile.
+    /// Starts an asynchronous copy of a tile.
     pub(super) fn copy_async(&mut self, data: &InstData) -> Result<(), String> {
         let Op::Gpu(GpuOp::CopyAsync { rows, cols, panels: along_panels }) = data.op else {
             return Err("no copy".into());
@@ -53,20 +54,20 @@ impl Code<'_> {
         let size = i64::try_from(t.elem.size()).unwrap_or(1);
         let along = |axis: usize| strides.get(axis).copied().ok_or("a stride is missing");
         if along(cols)? != Number::Known(1) {
-            return Err("a copy of columns that do not lie side by side".into());
+            return Err("a copy of columns that are not contiguous".into());
         }
         let row_extent = ty.shape.get(rows).cloned().ok_or("an extent is missing")?;
         let col_extent = ty.shape.get(cols).cloned().ok_or("an extent is missing")?;
         let start = |n: usize| values.get(n).copied().ok_or("an index is missing");
         let rows_inside = self.fits(start(rows)?, t.rows, &row_extent);
-        // A panel has all columns of the axis.
+        // A panel contains all columns of the axis.
         let cols_inside = along_panels.is_some() || self.fits(start(cols)?, t.cols, &col_extent);
         let next_panel = match along_panels {
             Some(axis) => Some(self.next_panel(axis, start(axis)?, ty, &strides, &t)?),
             None => None,
         };
 
-        // This thread's chunk of a panel's rows, and its row among those that go at a time.
+        // This thread's chunk in a panel's rows, and its row among those copied at a time.
         let chunks = panels.chunks();
         let threads = 32 * self.group.warps;
         if chunks.count_ones() != 1 || threads % chunks != 0 {
@@ -81,10 +82,10 @@ impl Code<'_> {
         let there = self.add32("to", there, word(exchanged));
         let there = self.add32("to", there, word(to.at));
         if step % 8 != 0 {
-            return Err(format!("{threads} threads copy {step} rows at a time, no multiple of 8"));
+            return Err(format!("{threads} threads copy {step} rows at a time, which is not a multiple of 8"));
         }
 
-        // Where it comes from.
+        // Source address.
         let mut indices = Vec::new();
         for v in &values {
             indices.push(self.index(*v)?);
@@ -102,7 +103,7 @@ impl Code<'_> {
         let end_col = self.dim(&col_extent)?;
         for panel in 0..panels.count() {
             let mut from = Number::Reg(from);
-            // How far a panel is from the first one, and whether it is there.
+            // Offset of a panel from the first one, and whether it is inside.
             let mut beside = panel * panels.pitch();
             let mut panel_inside = None;
             if let Some(next) = &next_panel {
@@ -115,7 +116,7 @@ impl Code<'_> {
                     panel_inside = Some(self.inside("inside", n, end));
                 }
             }
-            // Bytes of this chunk that are inside along the columns.
+            // Bytes of this chunk that are inside the columns.
             let bytes = match cols_inside {
                 true => panel_inside.map(|inside| {
                     self.make("rest", RegType::B32, P::SelP { ty: W::B32 }, &[int(16), int(0), word(inside)])
@@ -155,7 +156,7 @@ impl Code<'_> {
                 ];
                 operands.extend(size_of.map(word));
                 let op = P::CpAsyncGlobal { prefetch: Prefetch::Default };
-                // Rows that the last round has too many of.
+                // Excess rows of the last round.
                 if (n + 1) * step > panels.rows {
                     let left = panels.rows - n * step;
                     let here = self.compare32("here", crate::ptx::words::Compare::Lt, row, left);
@@ -171,7 +172,8 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Where the next panel of a buffer is, and which of them are there; nothing to ask where all of the tile are.
+    /// Stride to the next panel of a buffer, and the valid panels; no bound if the whole tile is
+    /// inside.
     fn next_panel(
         &mut self,
         axis: usize,
@@ -192,7 +194,8 @@ impl Code<'_> {
         Ok(NextPanel { stride, bound })
     }
 
-    /// The byte in a row at which a chunk lies; a row of 8 keeps its exchange in all rows that follow by eights.
+    /// Byte offset of a swizzled chunk in a row; rows that differ by multiples of 8 have the same
+    /// swizzle.
     fn exchanged(&mut self, panels: Panels, row: Reg, chunk: Operand) -> Reg {
         let (shift, mask) = panels.exchange();
         let chunk = self.in_register32("chunk", chunk);
@@ -206,10 +209,9 @@ impl Code<'_> {
         self.shl32("chunk", chunk, 4)
     }
 
-    /// Closes a group.
     pub(super) fn commit(&mut self, data: &InstData) -> Result<(), String> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
-        let held = self.held.get(&x).cloned().ok_or("what is committed is not there")?;
+        let held = self.held.get(&x).cloned().ok_or("the committed copy does not exist")?;
         match held {
             Held::Shared(_) => self.push(P::CpCommit {}, []),
             _ => self.push(P::WgmmaCommit {}, []),
@@ -218,11 +220,11 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Waits for a group.
+    /// Waits for a commit group.
     pub(super) fn wait(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
         let Op::Gpu(GpuOp::Wait { pending }) = data.op else { return Err("no wait".into()) };
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
-        let held = self.held.get(&x).cloned().ok_or("what is waited for is not there")?;
+        let held = self.held.get(&x).cloned().ok_or("the copy to wait for does not exist")?;
         match held {
             Held::Shared(_) => {
                 self.push(P::CpWait {}, [int(i64::from(pending))]);
@@ -237,7 +239,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// A tile of shared memory becomes room.
+    /// Frees a tile of shared memory.
     pub(super) fn release(&mut self, data: &InstData) -> Result<(), String> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let shared = self.shared(x)?;
@@ -245,8 +247,8 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Reads a tile into fragments; where the product that uses it is the next to touch shared memory, that reads it step by
-    /// step instead.
+    /// Loads a tile into fragments; deferred to the matmul that uses it if that is the next to
+    /// access shared memory, which then loads it step by step.
     pub(super) fn load_fragment(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let shared = self.shared(x)?;
@@ -256,7 +258,7 @@ impl Code<'_> {
             return Ok(());
         }
         if side != Side::A {
-            return Err("a right operand that is kept in registers".into());
+            return Err("a right operand in registers is not supported".into());
         }
         let t = self.tile(x)?.clone();
         let share = self.share(&t)?;
@@ -273,7 +275,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Is a fragment used once, by a product in its block before which no room is given back or waited for?
+    /// Is a fragment used once, by a matmul in its block, with no release or wait in between?
     fn is_read_by_product(&self, inst: Inst, v: Value) -> bool {
         let [Use::Operand(user, _)] = self.uses[v].as_slice() else { return false };
         let layout = &self.body.layout;
@@ -294,10 +296,10 @@ impl Code<'_> {
         false
     }
 
-    /// What a lane needs to give the addresses of rows of matrices.
+    /// Computes what a lane needs to supply the row addresses of `ldmatrix`.
     pub(super) fn lines(&mut self, panels: Panels, tile: Shared, side: Side) -> Result<Lines, String> {
         let lane = self.group.lane;
-        // Of four matrices: which row of 16, and which of two neighbouring chunks (or blocks of rows).
+        // For four matrices: the row of 16, and which of two adjacent chunks (or blocks of rows).
         let low = self.and32("low", lane, 7);
         let first = self.shr32("bit", lane, 3);
         let first = self.and32("bit", first, 1);
@@ -326,7 +328,7 @@ impl Code<'_> {
         Ok(Lines { panels, at, bits, right })
     }
 
-    /// Matrices from a row and an even chunk on, both known; perhaps transposed.
+    /// Loads four matrices, starting at a constant row and even chunk; optionally transposed.
     pub(super) fn matrices(
         &mut self,
         name: &str,
@@ -337,7 +339,8 @@ impl Code<'_> {
         trans: Trans,
     ) -> Result<Vec<Reg>, String> {
         let (panel, chunk) = lines.panels.panel_of(chunk);
-        // The chunk of this lane, exchanged: `((chunk + right) ^ bits) * 16`. Chunks come in pairs, so the sum is an `or`.
+        // The swizzled chunk of this lane: `((chunk + right) ^ bits) * 16`. `chunk` is even, so the
+        // sum is an `or`.
         let bits = lines.bits;
         let own = self.make("chunk", RegType::B32, P::Or { ty: W::B32 }, &[word(lines.right), int(chunk)]);
         let own = self.make("chunk", RegType::B32, P::Xor { ty: W::B32 }, &[word(own), word(bits)]);
@@ -354,7 +357,7 @@ impl Code<'_> {
         Ok(list)
     }
 
-    /// Registers that were read, as the unit takes them: `f32` is rounded to `tf32`.
+    /// Converts loaded registers to operands of the tensor core: `f32` is rounded to `tf32`.
     pub(super) fn as_operands(&mut self, name: &str, elem: Elem, list: Vec<Reg>) -> Vec<Reg> {
         match elem {
             Elem::F32 => list.into_iter().map(|r| self.make(name, RegType::B32, P::CvtTf32 {}, &[word(r)])).collect(),
@@ -362,8 +365,9 @@ impl Code<'_> {
         }
     }
 
-    /// What a lane needs to read `f32` of a right operand whose inner index is along the rows, which `ldmatrix` cannot transpose: a
-    /// lane has steps `lane % 4` and 4 further, and column `lane / 4`, of 8 steps and 8 columns.
+    /// Computes what a lane needs to load `f32` of a right operand with the inner index along the
+    /// rows, which `ldmatrix` cannot transpose: of 8 steps and 8 columns, a lane has steps
+    /// `lane % 4` and `lane % 4 + 4`, and column `lane / 4`.
     pub(super) fn words(&mut self, panels: Panels, tile: Shared) -> Words {
         let (column, lane) = (self.group.row, self.group.lane);
         let step = self.and32("step", lane, 3);
@@ -390,7 +394,7 @@ impl Code<'_> {
         Words { panels, at }
     }
 
-    /// The fragment of 8 steps and 8 columns, rounded to `tf32`.
+    /// Loads the fragment of 8 steps and 8 columns, rounded to `tf32`.
     pub(super) fn step_of_words(
         &mut self,
         name: &str,
@@ -412,39 +416,39 @@ impl Code<'_> {
     }
 }
 
-/// How a copy goes from panel to panel of a buffer.
+/// How a copy advances from panel to panel of a buffer.
 struct NextPanel {
     /// Bytes between panels.
     stride: Number,
-    /// The first panel, and how many there are, where not all of the tile may be.
+    /// The first panel and the number of panels, if the tile may exceed them.
     bound: Option<(Number, Number)>,
 }
 
-/// Where a lane reads words of a right operand.
+/// Addresses at which a lane loads elements of a right operand.
 pub(super) struct Words {
     panels: Panels,
-    /// For its first step and its second one: the address in each pair of chunks of a row of a panel.
+    /// For its first and second step: the address in each pair of chunks of a panel's row.
     at: Vec<Vec<Reg>>,
 }
 
-/// The rows of matrices that a lane gives the addresses of.
+/// The row addresses that a lane supplies to `ldmatrix`.
 pub(super) struct Lines {
     panels: Panels,
     /// The address of its row in the first panel.
     at: Reg,
-    /// What its chunks are exchanged by.
+    /// Swizzle bits, combined with chunk numbers by `xor`.
     bits: Reg,
     /// Is its chunk the second of two?
     right: Reg,
 }
 
-/// Which operand fragments are.
+/// The operand for which fragments are laid out.
 pub(super) fn side(space: Space) -> Result<Side, String> {
     match space {
         Space::Fragment(Fragment::A) => Ok(Side::A),
         Space::Fragment(Fragment::B) => Ok(Side::B),
         Space::Fragment(Fragment::BT) => Ok(Side::BT),
-        _ => Err("no operand of products".into()),
+        _ => Err("not a matmul operand".into()),
     }
 }
 

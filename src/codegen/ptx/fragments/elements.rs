@@ -1,19 +1,21 @@
 //! Elementwise work on fragments, and reductions along rows.
 //!
-//! In: a stretch of elementwise operations that follow each other, and the stores of its results. Out: their instructions, an element at a
-//! time through all of them, so that few values are live between. What is the same for a row or a column is computed once for each of
-//! those that the thread has.
+//! In: a stretch of consecutive elementwise operations, and the stores of its results. Out: their
+//! instructions, one element at a time through all of them, so that few values are live at once.
+//! Values that are the same for a row or a column are computed once for each row or column of the
+//! thread.
 //!
-//! A stretch that is stored, the epilogue of a product, goes through the accumulator in chunks of columns:
+//! A stretch with stores, the epilogue of a matmul, processes the accumulator in chunks of columns:
 //!
 //! ```text
 //! for each chunk:  read what the chunk needs of other tensors;  for each 8 columns of it:  compute;  store
 //! ```
 //!
-//! An accumulator of 64 x 256 takes 128 registers of a thread, and ptxas moves loads to where they can begin at once, as many as there are: it
-//! spilled where these were more. So no more is read at a time than [`IN_FLIGHT`] registers hold; each chunk more waits for memory once
-//! more. What keeps ptxas from moving the reads of all chunks to the front is that they are plain `ld.global`, which may read what a store
-//! before them has written, as far as it knows. `ld.global.nc` would promise that it does not.
+//! An accumulator of 64 x 256 takes 128 registers of a thread, and ptxas hoists loads as far as
+//! possible, which caused spills. So at most [`IN_FLIGHT`] registers are loaded at a time; each
+//! further chunk waits for memory once more. ptxas does not hoist the loads of all chunks because
+//! they are plain `ld.global`, which may alias the stores before them. `ld.global.nc` would promise
+//! that they do not.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -28,34 +30,33 @@ use crate::shape::Elem;
 use crate::ssa::Use;
 use crate::tile::{Extent, Fragment, GpuOp, Inst, InstData, Op, Space, TileType, Type, Value};
 
-/// How many partial results a reduction keeps, so that its steps do not wait for each other.
+/// Independent partial results of a reduction, to hide latency.
 const CHAINS: usize = 4;
-/// Registers of a thread for what an epilogue reads at a time: with 128 sums, of the 240 that it has where `wgmma` multiplies, 16 are left. A bias
-/// and a residual of 16 bits are read at once. (With 128 ptxas 13.0 spilled nothing either; with 192, three tensors at once, 448 bytes.)
+/// Registers of a thread for an epilogue's loads: with 128 sums, 16 of the 240 registers of a
+/// `wgmma` thread remain. A bias and a 16-bit residual fit in one chunk. (With 128 ptxas 13.0
+/// spilled nothing either; with 192, three tensors at once, 448 bytes.)
 const IN_FLIGHT: usize = 96;
 /// All lanes of a warp.
 pub(super) const ALL_LANES: i64 = 0xffff_ffff;
 
-/// What the elements of a tile are elements of.
+/// Shape of a tile of fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// An accumulator.
     Whole,
     /// A column of one element for each row.
     Row,
     /// A row of one element for each column.
     Col,
-    /// A single one, the same in all threads.
+    /// A single element, the same in all threads.
     One,
 }
 
-/// A stretch while its elements are made.
+/// State of compiling a stretch.
 struct Stretch {
-    /// The operations, by what they make.
+    /// Operations by result.
     makers: HashMap<Value, Inst>,
-    /// The elements so far.
+    /// Elements computed so far.
     made: HashMap<(Value, usize), Reg>,
-    /// What it reads.
     readings: HashMap<Inst, Reading>,
 }
 
@@ -91,7 +92,7 @@ impl Code<'_> {
             )
     }
 
-    /// How many registers a thread has of a tile of fragments, and whether it is an operand of products.
+    /// Number of registers of a thread for a tile of fragments, and whether it is a matmul operand.
     pub(super) fn registers_of(&self, t: &TileType) -> Result<(usize, bool), String> {
         let share = self.share(t)?;
         let Space::Fragment(f) = t.space else { return Err("the tile is not of fragments".into()) };
@@ -101,12 +102,12 @@ impl Code<'_> {
                 (usize::try_from(share.row_blocks() * (share.cols / steps_of(t.elem)) * 4).unwrap_or(0), true)
             }
             Fragment::B | Fragment::BT => {
-                return Err("a right operand is no argument of a block here".into());
+                return Err("a right operand cannot be an argument of a block".into());
             }
         })
     }
 
-    /// How many elements a thread has.
+    /// Number of elements of a thread.
     fn element_count(&self, t: &TileType) -> Result<usize, String> {
         let share = self.share(t)?;
         let aligned = |whole: bool| if whole { Ok(()) } else { Err(format!("{t} is not made of whole blocks")) };
@@ -127,8 +128,9 @@ impl Code<'_> {
         })
     }
 
-    /// How many operations from the first of some on are one stretch: elementwise work, what makes an index or a scalar of others, and stores,
-    /// with at least one store. A load of what the kernel writes is in none, since stores before and behind it keep their order.
+    /// Number of leading operations that form one stretch: elementwise work, operations that only
+    /// compute indices or scalars, and stores, with at least one store. A load from memory that the
+    /// kernel writes ends the stretch, since it must stay ordered with stores.
     pub(super) fn stored_stretch(&self, insts: &[Inst]) -> usize {
         let belongs = |i: &&Inst| {
             let data = self.body.inst(**i);
@@ -144,7 +146,7 @@ impl Code<'_> {
         insts.iter().take(count).rposition(stores).map_or(0, |last| last + 1)
     }
 
-    /// Does an operation make an index or a scalar of others, and reads no memory?
+    /// Does an operation compute an index or a scalar without reading memory?
     fn is_made_of_scalars(&self, inst: Inst) -> bool {
         let data = self.body.inst(inst);
         let is_scalar = |v: &Value| matches!(self.body.ty(*v), Type::Index | Type::Scalar(_));
@@ -153,7 +155,7 @@ impl Code<'_> {
             && data.op != Op::Gpu(GpuOp::Blocks)
     }
 
-    /// The instructions of a stretch.
+    /// Compiles a stretch.
     pub(super) fn stretch(&mut self, insts: &[Inst]) -> Result<(), String> {
         let inside: BTreeSet<Inst> = insts.iter().copied().collect();
         let mut s = Stretch { makers: HashMap::new(), made: HashMap::new(), readings: HashMap::new() };
@@ -202,7 +204,7 @@ impl Code<'_> {
             }
             self.held.insert(*v, Held::Elements(list));
         }
-        // Accumulators of the same extents go together.
+        // Accumulators of the same extents are processed together.
         while let Some(share) = whole.first().map(|(_, s)| *s).or(stores.first().map(|s| s.share)) {
             let values = whole.iter().filter(|(_, s)| *s == share).map(|(v, _)| *v).collect();
             whole.retain(|(_, s)| *s != share);
@@ -213,8 +215,8 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// The elements of accumulators that a stretch makes, a block of 8 columns at a time: what holds for a column alone, such
-    /// as whether a mask hides it, is not kept for long.
+    /// Computes the elements of a stretch's accumulators, a block of 8 columns at a time, so that
+    /// values per column, such as masks, are short-lived.
     fn accumulators(
         &mut self,
         s: &mut Stretch,
@@ -258,7 +260,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Does a load have elements of its own for each block of columns of an accumulator?
+    /// Does a load read different elements for each block of columns of an accumulator?
     fn is_of_columns(&self, r: &Reading, share: Share) -> Result<bool, String> {
         let of = self.share(r.tile())?;
         Ok(match kind(r.tile()) {
@@ -268,8 +270,8 @@ impl Code<'_> {
         })
     }
 
-    /// How many blocks of columns a stretch that is stored reads for at a time: chunks are of one length. Where these are not all, what is
-    /// read waits for the stores of the chunk before.
+    /// Number of column blocks per chunk of a stretch with stores: all chunks have the same length.
+    /// With several chunks, loads must follow the stores of the previous chunk.
     fn chunk(&self, s: &mut Stretch, share: Share) -> Result<i64, String> {
         let mut registers = 0;
         for r in s.readings.values() {
@@ -284,7 +286,7 @@ impl Code<'_> {
         Ok(i64::try_from(blocks.div_ceil(chunks)).unwrap_or(1))
     }
 
-    /// Reads what a stretch needs for a block of columns.
+    /// Loads the inputs of a stretch for a block of columns.
     fn read_ahead(&mut self, s: &mut Stretch, share: Share, block: i64) -> Result<(), String> {
         let mut insts: Vec<Inst> = s.readings.keys().copied().collect();
         insts.sort();
@@ -302,7 +304,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// An element of a tile that the stretch makes, or that is there.
+    /// An element of a tile, computed by the stretch or already in registers.
     fn element(&mut self, s: &mut Stretch, v: Value, n: usize) -> Result<Reg, String> {
         if let Some(r) = s.made.get(&(v, n)) {
             return Ok(*r);
@@ -321,7 +323,7 @@ impl Code<'_> {
                 self.counted(&name, start, *axis, &t, n)?
             }
             Op::Load { .. } => {
-                let mut r = s.readings.remove(&inst).ok_or("a load that is not of the stretch")?;
+                let mut r = s.readings.remove(&inst).ok_or("a load outside of the stretch")?;
                 let x = self.load_element(&mut r, n)?;
                 s.readings.insert(inst, r);
                 x
@@ -346,7 +348,7 @@ impl Code<'_> {
         Ok(r)
     }
 
-    /// The element of an operand that belongs to an element of the result.
+    /// The element of an operand (possibly broadcast) for an element of the result.
     fn operand_element(
         &mut self,
         s: &mut Stretch,
@@ -363,12 +365,12 @@ impl Code<'_> {
             (Kind::Whole, Kind::Row) => share.row_of(n),
             (Kind::Whole, Kind::Col) => share.col_of(n),
             (_, Kind::One) => 0,
-            _ => return Err(format!("{v} does not spread to the result")),
+            _ => return Err(format!("{v} cannot be broadcast to the result")),
         };
         self.element(s, v, n)
     }
 
-    /// `2^(a b - c)` with the product and the difference rounded once, where that is what a power is taken of.
+    /// Matches `2^(a b - c)`: product and difference become one FMA, rounded once.
     fn exponent(&mut self, s: &mut Stretch, data: &InstData, t: &TileType, n: usize) -> Result<Option<Reg>, String> {
         let inner = |v: Option<&Value>, code: &Code<'_>| -> Option<InstData> {
             let inst = s.makers.get(v?)?;
@@ -409,7 +411,7 @@ impl Code<'_> {
         self.make(name, RegType::F32, P::Ex2Approx { ftz: Ftz::Flush, ty: W::F32 }, &[word(x)])
     }
 
-    /// `start` plus the place along an axis.
+    /// `start` plus the index along an axis.
     fn counted(&mut self, name: &str, start: Number, axis: usize, t: &TileType, n: usize) -> Result<Reg, String> {
         let share = self.share(t)?;
         let (place, own) = match (axis, kind(t)) {
@@ -468,14 +470,14 @@ impl Code<'_> {
             Op::Copy => at(0, to)?,
             other => return Err(format!("{} of {from} in a kernel of fragments", other.info().name)),
         };
-        // Products may go on in the registers of a value, so no two share any.
+        // Matmuls may accumulate in a value's registers, so values never share registers.
         Ok(match made.value {
             Operand::Reg(r) if !x.contains(&r) => r,
             other => self.make(name, register_type(to), P::Mov { ty: super::code::moved_type(to) }, &[other]),
         })
     }
 
-    /// 16 bits of a float as an `f32`.
+    /// Widens a 16-bit float to `f32`.
     pub(super) fn widened_half(&mut self, name: &str, r: Reg, elem: Elem) -> Reg {
         if elem == Elem::F16 {
             return self.make(name, RegType::F32, P::CvtWiden { ftz: Ftz::Keep, to: W::F32, from: W::F16 }, &[word(r)]);
@@ -485,7 +487,8 @@ impl Code<'_> {
         self.make(name, RegType::F32, P::Mov { ty: W::B32 }, &[word(bits)])
     }
 
-    /// A reduction of an accumulator along its rows; the result is the same in the four lanes of a quad.
+    /// A reduction of an accumulator along its rows; the result is the same in the four lanes of a
+    /// quad.
     pub(super) fn reduce(&mut self, data: &InstData) -> Result<(), String> {
         let what = match data.op {
             Op::Reduce { kind, axis: 1 } => kind,
@@ -495,7 +498,7 @@ impl Code<'_> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let t = self.tile(x)?.clone();
         let (share, list, name) = (self.share(&t)?, self.elements(x)?, self.name(v));
-        // A row of one element for each column is the same in all quads.
+        // A row with one element per column is the same in all quads.
         let rows = match kind(&t) {
             Kind::Whole => share.row_count(),
             Kind::Col => 1,
@@ -557,7 +560,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Does something hold for any row? All warps that share the rows answer together.
+    /// Does a condition hold for any row? The result is uniform in all warps that share the rows.
     fn any_row(&mut self, data: &InstData) -> Result<(), String> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let (list, name) = (self.elements(x)?, self.name(v));
@@ -571,7 +574,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// An accumulator as a left operand of 16 bits.
+    /// Converts an accumulator to a 16-bit left operand.
     pub(super) fn pack(&mut self, data: &InstData) -> Result<(), String> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let (share, list, name) = (self.share(self.tile(x)?)?, self.elements(x)?, self.name(v));
@@ -594,14 +597,14 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Two floats rounded to 16 bits in one register.
+    /// Rounds two floats to 16 bits and packs them into one register.
     pub(super) fn pair(&mut self, name: &str, low: Reg, high: Reg, elem: Elem) -> Reg {
         let to = if elem == Elem::BF16 { W::Bf16x2 } else { W::F16x2 };
         let op = P::CvtPack { round: Round::Nearest, relu: Relu::No, to };
         self.make(name, RegType::B32, op, &[word(high), word(low)])
     }
 
-    /// Is an index from 0 to below a bound? Without their signs, numbers below 0 are above all bounds.
+    /// Is 0 <= index < bound? One unsigned comparison: negative numbers are above all bounds.
     pub(super) fn inside(&mut self, name: &str, a: Reg, bound: Number) -> Reg {
         let bound = self.operand(bound);
         let op = P::SetP { compare: Compare::Lt, ftz: Ftz::Keep, ty: W::U64 };

@@ -1,8 +1,9 @@
 //! Blocks, jumps, roles.
 //!
-//! In: the control flow of a kernel. Out: labels and branches. What leaves SSA form becomes moves before a jump. The warps of
-//! a role have code of their own, even where roles begin at one block: what a role passes to it is known then, so barriers
-//! have their numbers. Elementwise work is handed to `elements` a stretch at a time.
+//! In: the control flow of a kernel. Out: labels and branches. Block arguments become moves before
+//! a jump. Each role has its own code, even where several roles begin at one block: the arguments
+//! that a role passes are then constants, which resolves barrier numbers. Elementwise work is
+//! handed to `elements` a stretch at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +12,26 @@ use crate::ptx::words::{Compare, MaxReg};
 use crate::ptx::{Op as P, Operand, Reg, RegType, Type as W};
 use crate::tile::{Block, BlockCall, GpuOp, Inst, InstData, Op, Role, Terminator, Type, Value};
 
-/// Registers that each thread of a kernel with roles has when it begins: what ptxas gives a block of so many threads.
+/// Initial registers per thread of a kernel with roles: ptxas's choice for a block of this many
+/// threads.
 fn launch_registers(threads: i64) -> i64 {
     (65_536 / threads.max(1) / 8 * 8).min(248)
 }
 
 impl Code<'_> {
-    /// The whole kernel.
     pub(super) fn whole(&mut self) -> Result<(), String> {
         self.head()?;
         let entry = self.body.entry();
         self.blocks(entry, &[])
     }
 
-    /// The blocks that are reached from one on, which takes these values.
+    /// Compiles the blocks reachable from `first`, whose arguments are `given`.
     fn blocks(&mut self, first: Block, given: &[Number]) -> Result<(), String> {
         let mut reached = BTreeSet::from([first]);
         let mut open = vec![first];
         while let Some(b) = open.pop() {
             let terminator = &self.body.block(b).terminator;
-            // Roles have blocks of their own.
+            // Roles have their own blocks.
             let targets = if matches!(terminator, Terminator::Roles(_)) { Vec::new() } else { terminator.targets() };
             open.extend(targets.into_iter().map(|c| c.block).filter(|b| reached.insert(*b)));
         }
@@ -59,7 +60,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Registers of an argument of a block.
+    /// Allocates registers for a block argument.
     fn argument(&mut self, v: Value) -> Result<(), String> {
         let name = self.name(v);
         let ty = self.body.ty(v).clone();
@@ -76,18 +77,18 @@ impl Code<'_> {
                 let of_products =
                     matches!(ty, Type::Group(crate::tile::Queue::Mma, _) | Type::Pending(crate::tile::Queue::Mma, _));
                 if of_products {
-                    return Err("a product that is under way is no argument of a block here".into());
+                    return Err("an asynchronous matmul cannot be an argument of a block".into());
                 }
                 let at = self.reg(&name, RegType::B32);
                 Held::Shared(super::code::Shared { at, barriers: None })
             }
-            Type::Buffer(_) | Type::Ring { .. } => return Err("a buffer is no argument of a block here".into()),
+            Type::Buffer(_) | Type::Ring { .. } => return Err("a buffer cannot be an argument of a block".into()),
         };
         self.held.insert(v, held);
         Ok(())
     }
 
-    /// A block without its end.
+    /// A block without its terminator.
     fn block(&mut self, b: Block) -> Result<(), String> {
         let insts = self.body.block(b).insts.clone();
         let mut n = 0;
@@ -107,7 +108,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// One operation that is not elementwise work on fragments.
+    /// Compiles an operation that is not elementwise work on fragments.
     pub(super) fn instruction(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
         if self.simple(inst, data)? {
             return Ok(());
@@ -148,13 +149,13 @@ impl Code<'_> {
             }
             GpuOp::Wgmma { .. } => self.wgmma(inst, data),
             GpuOp::NamedBarrier { .. } => self.named_barrier(data),
-            GpuOp::Blocks | GpuOp::GridBarrier => Err(format!("{} has no code in a kernel of fragments", data.op)),
+            GpuOp::Blocks | GpuOp::GridBarrier => Err(format!("{} is not supported in a kernel of fragments", data.op)),
         }
     }
 
-    /// The end of a block; `next` is the block whose code follows.
+    /// Compiles a terminator; `next` is the block whose code follows.
     fn terminator(&mut self, b: Block, next: Option<Block>, labels: &BTreeMap<Block, String>) -> Result<(), String> {
-        let label = |b: Block| labels.get(&b).cloned().ok_or("a jump out of the blocks of a role");
+        let label = |b: Block| labels.get(&b).cloned().ok_or("a jump to a block outside of the role");
         match self.body.block(b).terminator.clone() {
             Terminator::Return(_) => self.push(P::Ret {}, []),
             Terminator::Br(call) => {
@@ -166,7 +167,7 @@ impl Code<'_> {
             Terminator::BrIf { condition, then, otherwise } => {
                 let p = self.scalar(condition)?;
                 if then.args.is_empty() && otherwise.args.is_empty() {
-                    // The way that does not follow is the branch.
+                    // Branch to the target that does not follow.
                     if Some(then.block) == next {
                         self.e.kernel.push_if(p, true, P::BraUniform {}, [Operand::Label(label(otherwise.block)?)]);
                     } else {
@@ -192,7 +193,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Gives a block its arguments, all at once.
+    /// Passes arguments to a block, as a parallel move.
     fn hand_over(&mut self, call: &BlockCall) -> Result<(), String> {
         let args = self.body.block(call.block).args.clone();
         let mut moves: Vec<(Reg, Operand, W)> = Vec::new();
@@ -214,11 +215,11 @@ impl Code<'_> {
                     moves.extend(x.iter().zip(y).map(|(x, y)| (y, word(*x), W::B32)));
                 }
                 (Held::Shared(x), Held::Shared(y)) => moves.push((y.at, word(x.at), W::B32)),
-                _ => return Err(format!("{name} cannot be handed over")),
+                _ => return Err(format!("{name} cannot be passed to a block")),
             }
         }
         moves.retain(|(to, from, _)| *from != word(*to));
-        // What is written before it is read goes through a register of its own.
+        // A source that an earlier move overwrites is saved in a temporary register.
         let mut written: BTreeSet<Reg> = BTreeSet::new();
         let mut saved: BTreeMap<Reg, (Reg, W)> = BTreeMap::new();
         for (to, from, ty) in &moves {
@@ -244,7 +245,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// The warps part: each role goes to code of its own.
+    /// Splits the warps: each role branches to its own code.
     fn roles(&mut self, roles: &[Role]) -> Result<(), String> {
         self.begin_barriers()?;
         let all = self.group.clone();
@@ -261,7 +262,7 @@ impl Code<'_> {
                 self.e.kernel.push_if(here, false, P::BraUniform {}, [Operand::Label(label)]);
             }
         }
-        // The last one follows; the others have labels.
+        // The last role's code follows; the others have labels.
         let order = (0..roles.len()).rev();
         for n in order {
             let (Some(role), Some((first, label))) = (roles.get(n), starts.get(n).cloned()) else { continue };
@@ -270,7 +271,11 @@ impl Code<'_> {
             self.e.kernel.comment(&format!("\"{}\", {} warps", role.name, role.warps));
             let barrier = ROLE_BARRIERS + i64::try_from(n).unwrap_or(ROLE_BARRIERS);
             if barrier >= NAMED_BARRIERS {
-                return Err(format!("{} roles, of {} at most", roles.len(), NAMED_BARRIERS - ROLE_BARRIERS));
+                return Err(format!(
+                    "{} roles, but at most {} are supported",
+                    roles.len(),
+                    NAMED_BARRIERS - ROLE_BARRIERS
+                ));
             }
             self.group = Group { warps: i64::from(role.warps), barrier, prefix: format!("r{n}_"), ..all.clone() };
             let registers = i64::from(role.registers);
@@ -294,7 +299,8 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Do the blocks from one on have nothing of fragments, so that one thread does all that they say?
+    /// Do the blocks reachable from `first` use no fragments, so that a single thread can execute
+    /// them?
     fn is_for_one_thread(&self, first: Block) -> bool {
         let mut reached = BTreeSet::from([first]);
         let mut open = vec![first];

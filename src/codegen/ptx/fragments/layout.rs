@@ -1,19 +1,21 @@
-//! How tiles are spread over registers: which element of a tile each register of each thread holds.
+//! Register layout: which element of a tile each register of each thread holds.
 //!
-//! In: extents of a tile and the number of warps that share it. Out: how many registers a thread has of it, and their
-//! rows and columns. What this must not know: instructions.
+//! In: extents of a tile and the number of warps that share it. Out: the number of registers per
+//! thread, and their rows and columns. Must not know: instructions.
 //!
-//! The warps of a group divide the rows of an accumulator: each has `rows / warps` of them, in blocks of 16. Within a block
-//! this is the fragment of `mma.m16n8` ("Matrix Fragments for mma.m16n8k16 with floating point type"), side by side for
-//! each 8 columns; four warps with a block each are that of `wgmma` ("Matrix Fragments for wgmma.mma_async.m64nNk16"). With
-//! `g` = lane / 4 and `q` = lane % 4, the four elements of 16 x 8 are
+//! The warps of a group divide the rows of an accumulator: each has `rows / warps` of them, in
+//! blocks of 16. Within a block this is the fragment of `mma.m16n8` ("Matrix Fragments for
+//! mma.m16n8k16 with floating point type"), repeated for each 8 columns; four warps with a block
+//! each form the layout of `wgmma` ("Matrix Fragments for wgmma.mma_async.m64nNk16"). With `g` =
+//! lane / 4 and `q` = lane % 4, the four elements of 16 x 8 are
 //!
 //! ```text
 //!   (g, 2q)  (g, 2q + 1)  (g + 8, 2q)  (g + 8, 2q + 1)
 //! ```
 //!
-//! So a row lies in the four lanes of a quad. Two such, 8 columns apart and rounded to 16 bits, are the left operand of a
-//! step of 16 (`pack`), without exchange between threads.
+//! So a row is spread over the four lanes of a quad. Two of these fragments, 8 columns apart and
+//! rounded to 16 bits, are the left operand of a step of 16 (`pack`), without any exchange between
+//! threads.
 
 use crate::shape::Elem;
 
@@ -21,15 +23,15 @@ use crate::shape::Elem;
 pub(super) const BLOCK_ROWS: i64 = 16;
 /// Columns of a block of an accumulator.
 pub(super) const BLOCK_COLS: i64 = 8;
-/// Bytes of a row of an operand that a step of the unit takes: 16 of 16 bits, or 8 of `tf32`.
+/// Bytes of an operand's row per tensor core instruction: 16 elements of 16 bits, or 8 of `tf32`.
 const STEP_BYTES: i64 = 32;
 
-/// Steps of a product that the unit takes at a time.
+/// `k` steps of one tensor core instruction.
 pub(super) fn steps_of(elem: Elem) -> i64 {
     STEP_BYTES / i64::try_from(elem.size()).unwrap_or(1)
 }
 
-/// Rows and columns of a tile whose extents are known, and the warps that share it.
+/// Extents of a tile, and the number of warps that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) rows: i64,
@@ -37,7 +39,8 @@ pub(super) struct Share {
     pub(super) warps: i64,
 }
 
-/// Where a register's element lies: `row + lane / 4` of the warp's rows, `col + 2 (lane % 4)`.
+/// Position of a register's element: row `row + lane / 4` of the warp's rows, column
+/// `col + 2 (lane % 4)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) row: i64,
@@ -50,7 +53,7 @@ impl Share {
         self.rows / self.warps
     }
 
-    /// Blocks of 16 rows that a warp has.
+    /// Blocks of 16 rows per warp.
     pub(super) fn row_blocks(self) -> i64 {
         self.warp_rows() / BLOCK_ROWS
     }
@@ -60,7 +63,7 @@ impl Share {
         self.cols / BLOCK_COLS
     }
 
-    /// Are the extents made of whole blocks?
+    /// Are the extents multiples of the block size?
     pub(super) fn is_whole(self) -> bool {
         self.rows > 0
             && self.cols > 0
@@ -69,12 +72,12 @@ impl Share {
             && self.cols % BLOCK_COLS == 0
     }
 
-    /// Registers of an accumulator.
+    /// Registers of an accumulator, per thread.
     pub(super) fn registers(self) -> usize {
         usize::try_from(self.row_blocks() * self.col_blocks() * 4).unwrap_or(0)
     }
 
-    /// The element of a register of an accumulator.
+    /// The position of an accumulator register's element.
     pub(super) fn place(self, register: usize) -> Place {
         let n = i64::try_from(register).unwrap_or(0);
         let (block, e) = (n / 4, n % 4);
@@ -82,18 +85,18 @@ impl Share {
         Place { row: rows * BLOCK_ROWS + (e >> 1) * 8, col: cols * BLOCK_COLS + (e & 1) }
     }
 
-    /// The register of an accumulator: of a block of rows, a block of columns, and one of its four.
+    /// The index of an accumulator register: block of rows, block of columns, element (0 to 3).
     pub(super) fn register(self, rows: i64, cols: i64, e: i64) -> usize {
         usize::try_from((rows * self.col_blocks() + cols) * 4 + e).unwrap_or(0)
     }
 
-    /// Which element of a column of the rows belongs to a register of an accumulator.
+    /// The index, in a column of per-row elements, that belongs to an accumulator register.
     pub(super) fn row_of(self, register: usize) -> usize {
         let place = self.place(register);
         usize::try_from(place.row / 8).unwrap_or(0)
     }
 
-    /// Which element of a row of the columns.
+    /// The index in a row of per-column elements.
     pub(super) fn col_of(self, register: usize) -> usize {
         let place = self.place(register);
         usize::try_from(place.col / BLOCK_COLS * 2 + place.col % BLOCK_COLS).unwrap_or(0)
@@ -109,7 +112,7 @@ impl Share {
         usize::try_from(self.col_blocks() * 2).unwrap_or(0)
     }
 
-    /// Where the rows of a thread lie, and its columns.
+    /// Row offset of a thread's row number `row`.
     pub(super) fn row_place(row: usize) -> i64 {
         i64::try_from(row).unwrap_or(0) * 8
     }
@@ -120,19 +123,20 @@ impl Share {
     }
 }
 
-/// Bytes of a tile of shared memory as it lies there: panels of `swizzle` bytes, or whole rows, one after another.
+/// Layout of a tile in shared memory: consecutive panels with rows of `swizzle` bytes, or one panel
+/// of whole rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Panels {
     /// Rows of a panel.
     pub(super) rows: i64,
     /// Bytes of a row of the tile.
     pub(super) row_bytes: i64,
-    /// Bytes within which chunks of 16 are exchanged; 0 exchanges nothing.
+    /// Swizzle width in bytes; 0 for no swizzle.
     pub(super) swizzle: i64,
 }
 
 impl Panels {
-    /// Bytes from row to row.
+    /// Row stride in bytes.
     pub(super) fn pitch(self) -> i64 {
         if self.swizzle == 0 { self.row_bytes } else { self.swizzle }
     }
@@ -152,13 +156,13 @@ impl Panels {
         self.row_bytes / self.pitch()
     }
 
-    /// Panel and chunk in it of a chunk of a row of the tile.
+    /// Splits a chunk number of a tile's row into panel and chunk.
     pub(super) fn panel_of(self, chunk: i64) -> (i64, i64) {
         (chunk / self.chunks(), chunk % self.chunks())
     }
 
-    /// What a row's number is shifted by, and which of its bits then exchange chunks: bits 7 and up of the address change
-    /// those from 4 on (PTX ISA, "Tensor swizzling modes").
+    /// Shift and mask applied to a row number to get its swizzle bits: address bits 7 and up are
+    /// combined with bits 4 and up (PTX ISA, "Tensor swizzling modes").
     pub(super) fn exchange(self) -> (i64, i64) {
         match self.swizzle {
             128 => (0, 7),
@@ -173,7 +177,8 @@ impl Panels {
 mod tests {
     use super::*;
 
-    /// Row and column of element `i` of lane `l` of warp `w`, as the language's description has it for `wgmma`'s D.
+    /// Row and column of element `i` of lane `l` of warp `w`, as the PTX ISA defines it for
+    /// `wgmma`'s D.
     fn described(w: i64, l: i64, i: i64) -> (i64, i64) {
         (16 * w + l / 4 + 8 * ((i >> 1) & 1), 8 * (i >> 2) + 2 * (l & 3) + (i & 1))
     }
@@ -210,7 +215,8 @@ mod tests {
         assert!(!Share { rows: 64, cols: 12, warps: 4 }.is_whole());
     }
 
-    /// The exchange is that of addresses: bits 4 to 6 are combined with bits 7 to 9, 4 and 5 with 7 and 8, or 4 with 7.
+    /// The swizzle matches the address bits: 4 to 6 are combined with 7 to 9, 4 and 5 with 7 and 8,
+    /// or 4 with 7.
     #[test]
     fn chunks_are_exchanged_as_addresses_are() {
         for (swizzle, bits) in [(128, 7), (64, 3), (32, 1)] {

@@ -1,7 +1,8 @@
 //! Loads and stores of fragments.
 //!
-//! In: tiles of buffers, which may reach beyond the end of an axis. Out: accesses of what is inside: what is outside is not
-//! written, and reads as zero. Two neighbours of a row go together where they lie side by side and the address allows it.
+//! In: tiles of buffers, which may extend past the end of an axis. Out: bounds-checked accesses:
+//! elements outside are not written, and read as zero. Two adjacent elements of a row are accessed
+//! together if they are contiguous and aligned.
 
 use std::collections::HashMap;
 
@@ -14,35 +15,35 @@ use crate::shape::{Dim, Elem};
 use crate::tile::alignment::needed;
 use crate::tile::{Extent, InstData, Op, ParamMode, TileType, Value, ValueDef};
 
-/// Where the tile of an access lies.
+/// The tile of an access.
 struct Access {
     base: Reg,
     strides: Vec<Number>,
     indices: Vec<Number>,
-    /// Bytes to add, of indices that are known: the address without them is one for several accesses.
+    /// Constant byte offset, kept separate so that several accesses share the address.
     beside: i64,
-    /// The buffer's axes of rows and columns.
+    /// The buffer's axes for rows and columns.
     axes: [Option<usize>; 2],
     extents: [Option<Dim>; 2],
-    /// Is the tile inside along rows, and columns?
+    /// Is the tile known to be inside along rows and columns?
     inside: [bool; 2],
     elem: Elem,
-    /// Do pairs of neighbours of a row lie side by side at a multiple of their size?
+    /// Are pairs of adjacent elements contiguous and aligned?
     in_pairs: bool,
     /// Does the kernel only read the buffer?
     is_only_read: bool,
 }
 
-/// An access whose addresses are known up to the column: what its elements share.
+/// State shared by the elements of an access: addresses up to the column.
 struct Ready {
     access: Access,
     /// This thread's first row of the tile.
     own_row: Reg,
-    /// What its first column adds to an address.
+    /// Offset that its first column adds to an address.
     way: Number,
-    /// How many columns there are from that one on, where a tile may reach beyond the last one.
+    /// Number of columns from that one to the end, if the tile may extend past it.
     left: Option<Reg>,
-    /// Of its rows so far: the address of the first column, and whether it is inside.
+    /// For each row so far: address of the first column, and the predicate that it is inside.
     rows: HashMap<i64, (Reg, Option<Reg>)>,
 }
 
@@ -50,20 +51,20 @@ struct Ready {
 pub(super) struct Reading {
     ready: Ready,
     tile: TileType,
-    /// Is it the same in all rows, and columns?
+    /// Is it the same in all rows and in all columns?
     same: [bool; 2],
     /// May it be moved across stores?
     is_free: bool,
-    /// What is there so far, by row and column: as it was loaded, and as it is computed with.
+    /// Elements so far by row and column, as loaded or already converted.
     loaded: HashMap<(i64, i64), Loaded>,
     made: HashMap<(i64, i64), Reg>,
 }
 
-/// Elements as they come from memory.
+/// Elements as loaded from memory.
 #[derive(Clone, Copy)]
 enum Loaded {
     One(Reg),
-    /// Two neighbours of 16 bits in a register, or one in each.
+    /// Two adjacent 16-bit elements in a register.
     Halves(Reg),
     Two(Reg, Reg),
 }
@@ -75,10 +76,10 @@ pub(super) struct Storing {
     ready: Ready,
 }
 
-/// How far known indices go at most, so that what is added beside still fits an address.
+/// Maximum constant index, so that offsets fit an address operand.
 const FARTHEST: i64 = 1 << 30;
 
-/// Elements of which two neighbours can be accessed together.
+/// Can two adjacent elements of this type be accessed together?
 fn is_in_pairs(elem: Elem) -> bool {
     matches!(elem, Elem::F32 | Elem::BF16 | Elem::F16)
 }
@@ -100,12 +101,12 @@ impl Reading {
         &self.tile
     }
 
-    /// Only after the stores before it: what is read at a time then fits the registers.
+    /// Orders the load after the stores before it, so that the loads in flight fit the registers.
     pub(super) fn bind(&mut self) {
         self.is_free = false;
     }
 
-    /// Registers that hold what is read for a block of columns of an accumulator.
+    /// Registers for the elements loaded for a block of columns of an accumulator.
     pub(super) fn registers(&self, share: Share) -> usize {
         let one = Extent::Static(1);
         if self.same[1] || self.tile.cols == one {
@@ -121,7 +122,7 @@ impl Reading {
 }
 
 impl Code<'_> {
-    /// The access of an operation: a buffer and indices from the first operand on.
+    /// The access of an operation, whose first operands are a buffer and indices.
     fn access(&mut self, data: &InstData, axes: [Option<usize>; 2], t: &TileType) -> Result<Access, String> {
         let buffer = *data.operands.first().ok_or("an operand is missing")?;
         let (base, strides, ty) = self.buffer(buffer)?;
@@ -144,7 +145,7 @@ impl Code<'_> {
             if Some(axis) == axes[1] { start_is_even } else { stride_is_even }
         };
         let dense = axes[1].is_some_and(|a| ty.strides.get(a).and_then(Dim::as_const) == Some(1));
-        // A pair that ends beyond the axis is one that begins there, where the extent is even.
+        // With an even extent, a pair is inside if its first element is.
         let whole = inside[1] || extents[1].as_ref().is_some_and(|d| d.is_multiple_of(2));
         let begins = i64::try_from(needed(self.kernel, buffer)).unwrap_or(1) % (2 * size) == 0;
         let in_pairs = dense && whole && begins && (0..rank).all(even) && is_in_pairs(ty.elem);
@@ -162,13 +163,13 @@ impl Code<'_> {
         Ok(Access { base, strides, indices, beside, axes, extents, inside, elem: ty.elem, in_pairs, is_only_read })
     }
 
-    /// Is a tile that begins at an index certainly inside of the axis?
+    /// Is a tile that begins at an index known to be inside the axis?
     pub(super) fn fits(&self, start: Value, length: Extent, extent: &Dim) -> bool {
         let (Extent::Static(length), Some(extent)) = (length, extent.as_const()) else { return false };
         if let Some(Held::Number(Number::Known(start))) = self.held.get(&start) {
             return *start >= 0 && start.saturating_add(length) <= extent;
         }
-        // A point of the grid times its step, perhaps in parts.
+        // A grid index times its step, possibly plus a constant.
         let Some((axis, step, more)) = self.grid_start(start) else { return false };
         self.kernel
             .grid
@@ -178,7 +179,7 @@ impl Code<'_> {
             && more + length <= step
     }
 
-    /// A value as a point of the grid times a step, plus a number.
+    /// Matches a value as grid index * step + constant.
     fn grid_start(&self, v: Value) -> Option<(Value, i64, i64)> {
         let known = |v: Value| match self.held.get(&v) {
             Some(Held::Number(Number::Known(n))) => Some(*n),
@@ -209,7 +210,8 @@ impl Code<'_> {
         }
     }
 
-    /// Of a row of the tile its address (without columns), and whether it is inside; `own` is this thread's first row.
+    /// Address of a row of the tile (without columns), and whether it is inside; `own` is this
+    /// thread's first row.
     fn row_of_access(&mut self, name: &str, a: &Access, place: i64, own: Reg) -> Result<(Reg, Option<Reg>), String> {
         let size = i64::try_from(a.elem.size()).unwrap_or(1);
         let mut indices = a.indices.clone();
@@ -237,7 +239,7 @@ impl Code<'_> {
         Ok((at, inside))
     }
 
-    /// The first column of this thread as an index, and what it adds to an address.
+    /// The first column of this thread as an index, and its byte offset.
     fn col_of_access(&mut self, name: &str, a: &Access, own: Reg) -> Result<(Number, Number), String> {
         let Some(axis) = a.axes[1] else { return Ok((Number::Known(0), Number::Known(0))) };
         let size = i64::try_from(a.elem.size()).unwrap_or(1);
@@ -250,7 +252,8 @@ impl Code<'_> {
         Ok((col, way))
     }
 
-    /// The addresses of an access to a tile; this thread's first row and column are those of the accumulator's, or 0 of one alone.
+    /// Prepares the addresses of an access; this thread's first row and column follow the
+    /// accumulator layout, or are 0 for a single row or column.
     fn ready(&mut self, name: &str, access: Access, t: &TileType) -> Result<Ready, String> {
         let one = Extent::Static(1);
         let zero = |code: &mut Code<'_>| code.make("none", RegType::B32, P::Mov { ty: W::B32 }, &[int(0)]);
@@ -261,7 +264,8 @@ impl Code<'_> {
         Ok(Ready { access, own_row, way, left, rows: HashMap::new() })
     }
 
-    /// The columns from one on, at most as many as 31 bits count: a column of a tile is compared with them in one step.
+    /// The number of columns from `first` to the end, clamped to 31 bits, so that one comparison
+    /// checks a column of the tile.
     fn columns_left(&mut self, a: &Access, first: Number) -> Result<Option<Reg>, String> {
         let (false, Some(extent)) = (a.inside[1], a.extents[1].clone()) else { return Ok(None) };
         let extent = self.dim(&extent)?;
@@ -303,7 +307,7 @@ impl Code<'_> {
         }
     }
 
-    /// The address of a column of a row: a distance that is known stays in the access.
+    /// Address of a column of a row; a constant stride becomes an immediate offset.
     fn place_in_row(&mut self, row: Reg, a: &Access, place: i64) -> Result<Operand, String> {
         let size = i64::try_from(a.elem.size()).unwrap_or(1);
         let stride = a.axes[1].and_then(|axis| a.strides.get(axis).copied()).unwrap_or(Number::Known(0));
@@ -323,7 +327,7 @@ impl Code<'_> {
         self.kernel.params.iter().any(|p| p.value == buffer && p.mode == ParamMode::In)
     }
 
-    /// A store of a tile of fragments before its elements are there.
+    /// Prepares a store of a tile of fragments.
     pub(super) fn storing(&mut self, data: &InstData) -> Result<Storing, String> {
         let Op::Store { rows, cols } = data.op else { return Err("no store".into()) };
         let value = *data.operands.last().ok_or("an operand is missing")?;
@@ -338,7 +342,7 @@ impl Code<'_> {
         Ok(Storing { value, share, ready })
     }
 
-    /// Writes the elements of a block of columns.
+    /// Stores the elements of a block of columns.
     pub(super) fn store(&mut self, s: &mut Storing, block: i64, elements: &HashMap<usize, Reg>) -> Result<(), String> {
         let elem = s.ready.access.elem;
         for row in 0..s.share.row_count() {
@@ -395,8 +399,9 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// A load before its elements are read. `is_dropped`: does nothing become of elements outside but what is not stored? Then these may have any
-    /// value, and what is the same in all rows or columns is read once: a block has a tile, so it has a row and a column that are inside.
+    /// Prepares a load. `is_dropped`: do elements outside only affect elements that are not stored?
+    /// Then they may have any value, and elements that are the same in all rows or columns are
+    /// loaded once, unchecked: each block's tile has at least one row and one column inside.
     pub(super) fn reading(&mut self, data: &InstData, t: &TileType, is_dropped: bool) -> Result<Reading, String> {
         let Op::Load { rows, cols } = data.op else { return Err("no load".into()) };
         let access = self.access(data, [rows, cols], t)?;
@@ -409,7 +414,7 @@ impl Code<'_> {
         Ok(Reading { ready, tile: t.clone(), same, is_free, loaded: HashMap::new(), made: HashMap::new() })
     }
 
-    /// The place of an element that is read for one of a tile.
+    /// Position of the element to load for an element of a tile.
     fn place_of(&self, r: &Reading, n: usize) -> Result<(i64, i64), String> {
         let one = Extent::Static(1);
         let (row, col) = match (r.tile.rows == one, r.tile.cols == one) {
@@ -424,7 +429,7 @@ impl Code<'_> {
         Ok((if r.same[0] { 0 } else { row }, if r.same[1] { 0 } else { col }))
     }
 
-    /// Loads an element, and its neighbour with it where they lie in one piece: what it is computed with is made later.
+    /// Loads an element, together with its neighbour if possible; conversion is deferred.
     pub(super) fn load_ahead(&mut self, r: &mut Reading, n: usize) -> Result<(), String> {
         let (row, col) = self.place_of(r, n)?;
         let together = r.ready.access.in_pairs && !r.same[1] && r.tile.cols != Extent::Static(1);
@@ -455,7 +460,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// An element of a tile that is read from a buffer, in the type of computation.
+    /// An element of a loaded tile, in the type of computation.
     pub(super) fn load_element(&mut self, r: &mut Reading, n: usize) -> Result<Reg, String> {
         let (row, col) = self.place_of(r, n)?;
         if let Some(x) = r.made.get(&(row, col)) {
@@ -482,7 +487,7 @@ impl Code<'_> {
         Ok(if col == even { x } else { y })
     }
 
-    /// A register for what is loaded where it is inside; it holds 0.
+    /// A register for a conditional load, initialised to 0.
     fn empty(&mut self, name: &str, ty: RegType, inside: Option<Reg>) -> Reg {
         let r = self.reg(name, ty);
         if inside.is_some() {
@@ -506,7 +511,8 @@ impl Code<'_> {
         self.push_where(inside, op, vec![to, from]);
     }
 
-    /// An element at an address as it lies there, 0 where it is not inside. `is_free`: nothing that the kernel stores is waited for.
+    /// Loads an element without conversion, 0 if it is outside. `is_free`: the load need not be
+    /// ordered with stores.
     fn load_at(&mut self, name: &str, from: Operand, inside: Option<Reg>, elem: Elem, is_free: bool) -> Reg {
         let register = match elem {
             Elem::BF16 | Elem::F16 => RegType::B16,
@@ -518,7 +524,7 @@ impl Code<'_> {
         r
     }
 
-    /// What was loaded in the type of computation.
+    /// Converts a loaded element to the type of computation.
     fn computed(&mut self, name: &str, r: Reg, elem: Elem) -> Reg {
         match elem {
             Elem::BF16 | Elem::F16 => self.widened_half(name, r, elem),

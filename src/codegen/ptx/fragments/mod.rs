@@ -1,9 +1,10 @@
-//! Kernels of tensor cores: scheduled tile IR whose tiles are fragments of registers, as PTX.
+//! Tensor core kernels: compiles scheduled tile IR whose tiles are register fragments to PTX.
 //!
-//! In: a verified kernel for a GPU in which the warps of a block share each tile (`Space::Fragment`, `Space::Shared`). Out: a
-//! PTX kernel, and what its launch must know. Every operation of the tile IR is a template over whole tiles here; which
-//! `ldmatrix`, `mma.sync` or `wgmma` it becomes follows from layout, swizzle and extents (`layout`). Nothing is decided
-//! about tiles, stages or warps: the schedule did.
+//! In: a verified kernel for a GPU in which the warps of a block share each tile
+//! (`Space::Fragment`, `Space::Shared`). Out: a PTX kernel, and its launch info. Every operation of
+//! the tile IR is a template over whole tiles here; its `ldmatrix`, `mma.sync` or `wgmma`
+//! instructions follow from layout, swizzle and extents (`layout`). Tiles, stages and warps were
+//! decided by the schedule.
 //!
 //! ```text
 //!   code      registers, names, the head of a kernel, what holds each value
@@ -18,10 +19,9 @@
 //!   rings     barriers in shared memory, tensor memory accelerator
 //! ```
 //!
-//! Work on elements is that of all kernels (`lanes`), but for `exp2` and `exp`: they are `ex2.approx`, with a relative error of
-//! 2.5 * 2^-23 (2 units in the last place beside the nearest number, says the PTX ISA, "ex2"; of `exp` of `x` besides `x 2^-24`) and results
-//! below 2^-126 as 0. A difference of a product that a power of 2 is taken of is
-//! one fused step.
+//! Elements are computed as in all kernels (`lanes`), except `exp2` and `exp`, which use
+//! `ex2.approx`: relative error 2.5 * 2^-23 (2 ulp, PTX ISA, "ex2"; for `exp(x)` plus `x 2^-24`),
+//! and results below 2^-126 are 0. The exponent `a b - c` of a power of 2 is one FMA.
 
 mod code;
 mod copies;
@@ -41,34 +41,34 @@ use crate::shape::{Dim, Elem};
 use crate::tile::{Kernel, Op, ParamMode, State, Type};
 use code::Code;
 
-/// The address of a block's shared memory is a multiple of this: chunks are exchanged within 8 rows of 128 bytes.
+/// Alignment of a block's shared memory in bytes: the swizzle pattern spans 8 rows of 128 bytes.
 pub const SHARED_ALIGN: u32 = 1024;
 
-/// A box of a buffer that the tensor memory accelerator copies.
+/// A tensor map: a box of a buffer that the tensor memory accelerator copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TensorMap {
-    /// The parameter of the tile kernel that is read, by its place.
+    /// Index of the tile kernel's parameter that is read.
     param: usize,
-    /// The axes of the buffer that the map has, the innermost first; its element stride is 1.
+    /// The buffer's axes in the map, innermost first; the innermost has stride 1.
     axes: Vec<usize>,
     /// Extents of a box, one for each of these axes.
     extents: Vec<u32>,
     /// Element type.
     elem: Elem,
-    /// Bytes within which chunks of 16 are exchanged: 0, 64 or 128.
+    /// Swizzle width in bytes: 0, 64 or 128.
     swizzle: i64,
 }
 
-/// Is a kernel one of these: for a GPU, and without loop nests?
+/// Is a kernel compiled here: for a GPU, and without runs?
 pub fn is_of_fragments(kernel: &Kernel) -> bool {
     let has_run = kernel.body.insts().any(|(_, _, d)| matches!(d.op, Op::Run { .. }));
     matches!(kernel.state, State::Gpu { .. }) && !has_run && !kernel.is_persistent()
 }
 
-/// The code of a kernel under a name, and what a launch must know.
+/// Compiles a kernel; returns its code and launch info.
 ///
 /// # Errors
-/// What these templates do not cover, in words.
+/// An operation or layout that these templates do not cover.
 pub(super) fn compile(kernel: &Kernel, name: &str) -> Result<(ptx::Kernel, KernelInfo), String> {
     let State::Gpu { warps, .. } = kernel.state else { return Err("it is not scheduled for a GPU".into()) };
     let mut code = Code::new(kernel, name, i64::from(warps))?;
@@ -87,20 +87,21 @@ pub(super) fn compile(kernel: &Kernel, name: &str) -> Result<(ptx::Kernel, Kerne
         grid: Grid::of(kernel),
         static_shared: 0,
         dynamic_shared: u32::try_from(kernel.scratch).map_err(|_| "its shared memory is too large")?,
-        tensor_maps: tensor_maps.ok_or("a map of no buffer")?,
+        tensor_maps: tensor_maps.ok_or("a tensor map without a buffer")?,
         cluster: None,
     };
     Ok((code.e.kernel, info))
 }
 
-/// What the host encodes for a tensor map.
+/// The data that the host encodes for a tensor map.
 fn map_info(kernel: &Kernel, map: &TensorMap) -> Option<TensorMapInfo> {
     let ty = kernel.params.get(map.param).and_then(|p| kernel.body.ty(p.value).buffer())?;
     let size = Dim::from(i64::try_from(map.elem.size()).ok()?);
     let of = |list: &[Dim], axes: &[usize]| axes.iter().map(|a| list.get(*a).cloned()).collect::<Option<Vec<Dim>>>();
-    // An axis without elements has a map too, of which nothing is copied.
+    // An empty axis also has a map, but nothing is copied.
     let at_least = |d: &Dim, n: i64| if d.as_const().is_some() { d.clone() } else { d.max_with(&n.into()) };
-    // A map's strides are multiples of 16 bytes. That of an axis of one element may be none, but nothing is read by it.
+    // A map's strides must be multiples of 16 bytes. The stride of an axis of one element may be
+    // anything else, but is never used.
     let apart = |axis: &usize| {
         let is_one = ty.shape.get(*axis)?.as_const() == Some(1);
         let stride = ty.strides.get(*axis)?.mul(&size);

@@ -1,6 +1,7 @@
-//! Indices and dimensions: numbers of 64 bits, which stay numbers where they are known.
+//! Indices and dimensions: 64-bit integers, folded if known at compile time.
 //!
-//! In: operations on indices, forms of dimensions. Out: instructions, unless all operands are known.
+//! In: operations on indices, dimension expressions. Out: instructions, unless all operands are
+//! constants.
 
 use super::code::{Code, Held, Number, int, word};
 use crate::ptx::words::{Compare, Ftz, Half, Sat};
@@ -24,16 +25,16 @@ impl Code<'_> {
         }
     }
 
-    /// The index that a value is.
+    /// A value as an index.
     pub(super) fn index(&self, v: Value) -> Result<Number, String> {
         match self.held.get(&v) {
             Some(Held::Number(n)) => Ok(*n),
-            _ => Err(format!("{v} is no index")),
+            _ => Err(format!("{v} is not an index")),
         }
     }
 
     fn two(&mut self, name: &str, op: P, a: Number, b: Number) -> Number {
-        // Only the second operand of some can be a number.
+        // In some instructions only the second operand can be an immediate.
         let a = word(self.in_register(name, a));
         let b = self.operand(b);
         Number::Reg(self.make(name, RegType::B64, op, &[a, b]))
@@ -73,7 +74,7 @@ impl Code<'_> {
         })
     }
 
-    /// The quotient rounded down; by 0 it is 0.
+    /// Floor division; by 0 the result is 0.
     fn floor_divide(&mut self, name: &str, a: Number, b: Number) -> Result<Number, String> {
         let (x, y) = (self.in_register(name, a), self.in_register(name, b));
         let none = self.compare64(name, Compare::Eq, Number::Reg(y), Number::Known(0));
@@ -81,7 +82,7 @@ impl Code<'_> {
         let q = self.make(name, RegType::B64, P::Div { ty: W::S64 }, &[word(x), word(safe)]);
         let back = self.make(name, RegType::B64, P::Mul { half: Half::Low, ty: W::S64 }, &[word(q), word(safe)]);
         let rest = self.make(name, RegType::B64, P::Sub { sat: Sat::Wrap, ty: W::S64 }, &[word(x), word(back)]);
-        // One less where a rest is left whose sign is not that of the divisor.
+        // One less if the remainder is not zero and its sign differs from the divisor's.
         let signs = self.make(name, RegType::B64, P::Xor { ty: W::B64 }, &[word(rest), word(safe)]);
         let below = self.compare64(name, Compare::Lt, Number::Reg(signs), Number::Known(0));
         let some = self.compare64(name, Compare::Ne, Number::Reg(rest), Number::Known(0));
@@ -97,7 +98,7 @@ impl Code<'_> {
         self.make(name, RegType::Pred, P::SetP { compare: op, ftz: Ftz::Keep, ty: W::S64 }, &[a, b])
     }
 
-    /// The value of a dimension.
+    /// Evaluates a dimension.
     pub(super) fn dim(&mut self, d: &Dim) -> Result<Number, String> {
         if let Some(n) = d.as_const() {
             return Ok(Number::Known(n));
@@ -137,7 +138,7 @@ impl Code<'_> {
                             Some(x) => self.arithmetic("dim", op, x, d)?,
                         });
                     }
-                    found.ok_or("a `min` or `max` of no dimensions")?
+                    found.ok_or("a `min` or `max` without dimensions")?
                 }
             };
             for _ in 0..*exponent {
@@ -147,7 +148,7 @@ impl Code<'_> {
         Ok(out)
     }
 
-    /// Is a value certainly a multiple of `n`?
+    /// Is a value known to be a multiple of `n`?
     pub(super) fn is_multiple(&self, v: Value, n: i64) -> bool {
         let ValueDef::Result(i) = self.body.def(v) else { return n == 1 };
         let data = self.body.inst(i);

@@ -1,13 +1,14 @@
-//! Products: `mma.sync` on fragments, `wgmma` on tiles of shared memory.
+//! Matmuls: `mma.sync` on fragments, `wgmma` on tiles in shared memory.
 //!
-//! In: whole tiles. Out: an instruction for each block and step. A right operand that a product alone reads comes from shared
-//! memory a step at a time (`copies`). Descriptors of `wgmma` follow from swizzle and extents (PTX ISA, "Matrix Descriptor
-//! Format"; CuTe's `mma_sm90_desc.hpp` has the same for tiles in panels):
+//! In: whole tiles. Out: an instruction for each block and step. A right operand used by only one
+//! matmul is loaded from shared memory a step at a time (`copies`). Descriptors of `wgmma` follow
+//! from swizzle and extents (PTX ISA, "Matrix Descriptor Format"; CuTe's `mma_sm90_desc.hpp` is
+//! equivalent for tiles in panels):
 //!
-//! * inner index along the columns (K-major): 8 rows are `8 swizzle` bytes apart; a step of 16 is 32 bytes further, in the next
-//!   panel where a panel ends;
-//! * inner index along the rows (MN-major): panels of columns follow each other at their size; 8 rows again at
-//!   `8 swizzle`, a step of 16 is twice that.
+//! * inner index along the columns (K-major): 8 rows are `8 swizzle` bytes apart; a step of 16 is
+//!   32 bytes further, in the next panel where a panel ends;
+//! * inner index along the rows (MN-major): panels of columns follow each other at their size; 8
+//!   rows again at `8 swizzle`, a step of 16 is twice that.
 
 use super::code::{Code, Held, Shared, int, word};
 use super::copies::{Side, side};
@@ -19,7 +20,7 @@ use crate::shape::Elem;
 use crate::tile::{GpuOp, Inst, InstData, Op, TileType, Type, Value, ValueDef};
 
 impl Code<'_> {
-    /// A product of fragments.
+    /// Compiles a matmul of fragments.
     pub(super) fn mma(&mut self, data: &InstData) -> Result<(), String> {
         let (a, b, acc) = match data.operands.as_slice() {
             [a, b, acc] => (*a, *b, *acc),
@@ -29,7 +30,7 @@ impl Code<'_> {
         let (left, right) = (self.tile(a)?.clone(), self.tile(b)?.clone());
         let share = self.share(self.tile(v)?)?;
         if !share.is_whole() {
-            return Err(format!("a product of {} x {} by {} warps", share.rows, share.cols, share.warps));
+            return Err(format!("a matmul of {} x {} by {} warps", share.rows, share.cols, share.warps));
         }
         let steps = super::code::known(left.cols)? / steps_of(left.elem);
         let kind = match left.elem {
@@ -41,10 +42,10 @@ impl Code<'_> {
         let name = self.name(v);
         let side_of_b = side(right.space)?;
         let Some(Held::Unread(of_b)) = self.held.get(&b).cloned() else {
-            return Err("a right operand that is kept in registers".into());
+            return Err("a right operand in registers is not supported".into());
         };
         let panels = self.stored(b)?;
-        // What `ldmatrix` cannot transpose is read word by word.
+        // `ldmatrix` cannot transpose 32-bit elements; they are loaded one by one.
         let words = (left.elem == Elem::F32 && side_of_b == Side::B).then(|| self.words(panels, of_b));
         let right_lines = if words.is_none() { Some(self.lines(panels, of_b, side_of_b)?) } else { None };
         let left_lines = match self.held.get(&a).cloned() {
@@ -67,7 +68,7 @@ impl Code<'_> {
                         let first = usize::try_from((block * steps + step) * 4).unwrap_or(0);
                         list.get(first..first + 4).ok_or("a fragment is missing")?.to_vec()
                     }
-                    _ => return Err(format!("{a} is no left operand")),
+                    _ => return Err(format!("{a} is not a left operand")),
                 });
             }
             let mut col = 0;
@@ -100,16 +101,16 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// How the tile lies that fragments are read from.
+    /// Layout of the tile that fragments are loaded from.
     pub(super) fn stored(&self, fragments: Value) -> Result<Panels, String> {
         let data = self.body.def_inst(fragments).filter(|d| d.op == Op::Gpu(GpuOp::LoadFragment));
-        let from = *data.and_then(|d| d.operands.first()).ok_or("fragments of no tile")?;
+        let from = *data.and_then(|d| d.operands.first()).ok_or("fragments without a tile")?;
         self.panels(self.tile(from)?)
     }
 
-    /// Starts a product of four warps.
+    /// Starts an asynchronous matmul of four warps.
     pub(super) fn wgmma(&mut self, inst: Inst, data: &InstData) -> Result<(), String> {
-        let Op::Gpu(GpuOp::Wgmma { trans_b }) = data.op else { return Err("no product".into()) };
+        let Op::Gpu(GpuOp::Wgmma { trans_b }) = data.op else { return Err("not a matmul".into()) };
         let (a, b, acc) = match data.operands.as_slice() {
             [a, b, acc] => (*a, *b, *acc),
             _ => return Err("an operand is missing".into()),
@@ -119,10 +120,10 @@ impl Code<'_> {
         let share = self.share(self.tile(v)?)?;
         let name = self.name(v);
         let kind = if left.elem == Elem::F16 { Wgmma::F32F16 } else { Wgmma::F32Bf16 };
-        let columns = Columns(u16::try_from(share.cols).map_err(|_| "a product of too many columns")?);
+        let columns = Columns(u16::try_from(share.cols).map_err(|_| "a matmul has too many columns")?);
         let steps = super::code::known(left.cols)? / steps_of(left.elem);
 
-        // The sums go on in place where nothing else needs what they were.
+        // Accumulate in place if the previous sums are not used elsewhere.
         let is_zero = self.is_zero(acc);
         let sums = if is_zero {
             (0..share.registers()).map(|_| self.reg(&name, RegType::F32)).collect()
@@ -163,20 +164,21 @@ impl Code<'_> {
                     let operands = [d, Operand::Vector(a), word(b), scale, int(1), int(1), trans];
                     self.push(P::WgmmaRegisters { columns, kind }, operands);
                 }
-                _ => return Err(format!("{a} is no left operand")),
+                _ => return Err(format!("{a} is not a left operand")),
             }
         }
         self.held.insert(v, Held::Elements(sums));
         Ok(())
     }
 
-    /// The descriptor of a tile of shared memory, from its first element on; `along_cols`: the inner index is along its columns.
+    /// The descriptor of a tile in shared memory; `along_cols`: the inner index is along its
+    /// columns.
     fn descriptor(&mut self, t: &TileType, tile: Shared, along_cols: bool) -> Result<Reg, String> {
         let panels = self.panels(t)?;
         let layout: i64 = match panels.swizzle {
             128 => 1,
             64 => 2,
-            other => return Err(format!("a product of a tile whose chunks are exchanged within {other} bytes")),
+            other => return Err(format!("a matmul of a tile with {other}-byte swizzle")),
         };
         let stride = 8 * panels.swizzle;
         let leading = if along_cols { 16 } else { panels.panel_bytes() };
@@ -187,7 +189,7 @@ impl Code<'_> {
         Ok(self.make("matrix", RegType::B64, P::Or { ty: W::B64 }, &[word(at), int(high)]))
     }
 
-    /// A descriptor so many bytes further.
+    /// A descriptor advanced by `bytes`.
     fn moved(&mut self, descriptor: Reg, bytes: i64) -> Reg {
         if bytes == 0 {
             return descriptor;
@@ -202,13 +204,14 @@ impl Code<'_> {
         x.is_some_and(|d| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0))
     }
 
-    /// Does nothing that comes after an instruction need the registers of a value?
+    /// Is the instruction the last use of a value's registers?
     fn is_last_use(&self, inst: Inst, v: Value) -> bool {
         let is_under_way = matches!(self.body.ty(v), Type::Pending(..));
         if is_under_way {
             return true;
         }
-        // A number that stands for all elements, or elements that another value has too, stay as they are.
+        // A constant for all elements, or registers shared with another value, must not be
+        // overwritten.
         let own = match self.body.def(v) {
             ValueDef::Result(i) => !matches!(self.body.inst(i).op, Op::Full | Op::Select),
             ValueDef::Arg(..) => true,
@@ -217,7 +220,7 @@ impl Code<'_> {
         own && !self.is_live_after(inst, v)
     }
 
-    /// Is a value used on some way from an instruction on, before it is made again?
+    /// Is a value used on some path after an instruction, before its redefinition?
     fn is_live_after(&self, inst: Inst, v: Value) -> bool {
         let body = self.body;
         let Some(home) = body.layout.iter().copied().find(|b| body.block(*b).insts.contains(&inst)) else {
@@ -238,7 +241,7 @@ impl Code<'_> {
         let mut seen = std::collections::BTreeSet::new();
         let mut open: Vec<_> = body.block(home).terminator.targets().into_iter().map(|c| c.block).collect();
         while let Some(b) = open.pop() {
-            // Where the value is made again it is another one.
+            // A redefinition (in a loop) starts another value.
             if Some(b) == defined_in || !seen.insert(b) {
                 continue;
             }
@@ -251,9 +254,9 @@ impl Code<'_> {
         false
     }
 
-    /// Keeps the work on one product beside another that is still under way. ptxas moves it behind the wait for the latter,
-    /// unless a loop stands before that: one that waits for a barrier whose phase is over, that of a tile which the product
-    /// still reads.
+    /// Keeps work on one matmul's result overlapped with another asynchronous matmul. ptxas would
+    /// move it after the wait for the latter, unless a loop precedes the wait: here one that waits
+    /// for an already completed barrier phase, of a tile that the matmul still reads.
     pub(super) fn keep_work_before(&mut self, wait: Inst, group: Value) -> Result<(), String> {
         let Some((commit, data)) = self.body.definition(group) else { return Ok(()) };
         let Some(product) = data.operands.first().and_then(|v| self.body.def_inst(*v)) else { return Ok(()) };
@@ -263,14 +266,14 @@ impl Code<'_> {
         let has_work = between.into_iter().any(|i| self.is_element_work(*i));
         let barriers = self.shared(tile).ok().and_then(|s| s.barriers);
         if let (true, Some(barriers)) = (has_work, barriers) {
-            self.e.kernel.comment("nothing moves across this loop, which ends at once");
+            self.e.kernel.comment("a scheduling barrier: ptxas moves nothing across this loop, which ends at once");
             self.wait_for_phase(barriers.full, 0, word(barriers.parity))?;
         }
         Ok(())
     }
 }
 
-/// Bytes from a tile's first step of 16 to another.
+/// Byte offset of a step of 16 in a tile.
 fn step_bytes(panels: Panels, step: i64, along_cols: bool) -> i64 {
     if along_cols {
         let (panel, chunk) = panels.panel_of(2 * step);

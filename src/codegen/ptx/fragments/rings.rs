@@ -1,12 +1,13 @@
-//! Rings of tiles: barriers in shared memory, boxes that the tensor memory accelerator copies, named barriers.
+//! Rings of tiles: barriers in shared memory (`mbarrier`), TMA copies, named barriers.
 //!
-//! In: rings with their stages, uses of a ring by iteration. Out: `mbarrier` instructions. Stage and phase of iteration `n`
-//! follow from `n`: its tile is number `n` mod stages, and the barriers of that tile are in phase `n` / stages. A barrier's
-//! phase of parity `p` is over when a wait for `p` ends; so the first tiles, which nobody has filled, are waited for with
-//! the parity of the phase before the first one, which counts as over.
+//! In: rings with their stages, uses of a ring by iteration. Out: `mbarrier` instructions. Stage
+//! and phase of iteration `n` follow from `n`: its tile is number `n` mod stages, and the barriers
+//! of that tile are in phase `n` / stages. A wait for parity `p` ends when the phase of parity `p`
+//! has completed; so initially empty tiles are acquired with the parity of the phase before the
+//! first one, which counts as completed.
 //!
-//! A *full* barrier expects one arrival, that of the thread which starts the copies and says how many bytes come; an *empty*
-//! one expects one of each warp that reads.
+//! A *full* barrier expects one arrival, of the thread that starts the copies and sets the expected
+//! bytes; an *empty* one expects an arrival of each reading warp.
 
 use super::TensorMap;
 use super::code::{Barriers, Code, Held, Number, ROLE_BARRIERS, Ring, Shared, address, int, word};
@@ -16,7 +17,7 @@ use crate::scalar::BinaryOp;
 use crate::tile::{GpuOp, InstData, Op, Type, Value};
 
 impl Code<'_> {
-    /// A ring: its barriers are made before the warps part.
+    /// Allocates a ring; its barriers are initialised before the warps split into roles.
     pub(super) fn ring(&mut self, data: &InstData) -> Result<(), String> {
         let Op::Gpu(GpuOp::Ring { offset, barriers, .. }) = data.op else { return Err("no ring".into()) };
         let v = data.result.ok_or("no result")?;
@@ -32,7 +33,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Makes the barriers of all rings.
+    /// Initialises the barriers of all rings.
     pub(super) fn begin_barriers(&mut self) -> Result<(), String> {
         let mut rings = Vec::new();
         for (_, _, data) in self.body.insts() {
@@ -91,7 +92,7 @@ impl Code<'_> {
         Ok(Shared { at, barriers: Some(Barriers { full, empty, parity }) })
     }
 
-    /// Waits until the phase of a parity is over.
+    /// Waits until the phase of a parity has completed.
     pub(super) fn wait_for_phase(&mut self, barrier: Reg, offset: i64, parity: Operand) -> Result<(), String> {
         let again = self.label("wait");
         self.e.kernel.label(again.clone());
@@ -100,7 +101,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Room for a tile of a ring, once it is empty.
+    /// Waits until a ring's tile is empty.
     pub(super) fn ring_acquire(&mut self, data: &InstData) -> Result<(), String> {
         let (ring, v) = (self.ring_of(data)?, data.result.ok_or("no result")?);
         let n = self.index(*data.operands.get(1).ok_or("an operand is missing")?)?;
@@ -113,7 +114,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// A tile of a ring, once it is full.
+    /// Waits until a ring's tile is full.
     pub(super) fn ring_wait(&mut self, data: &InstData) -> Result<(), String> {
         let (ring, v) = (self.ring_of(data)?, data.result.ok_or("no result")?);
         let n = self.index(*data.operands.get(1).ok_or("an operand is missing")?)?;
@@ -125,10 +126,10 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// This warp no longer reads a tile.
+    /// Signals that this warp no longer reads a tile.
     pub(super) fn ring_release(&mut self, data: &InstData) -> Result<(), String> {
         let tile = self.shared(*data.operands.get(1).ok_or("an operand is missing")?)?;
-        let barriers = tile.barriers.ok_or("a tile of no ring")?;
+        let barriers = tile.barriers.ok_or("a tile without a ring")?;
         let lane = self.group.lane;
         let first = self.compare32("first", Compare::Eq, lane, 0);
         let state = self.reg("state", RegType::B64);
@@ -137,14 +138,14 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Fills a tile of a ring: a box for each panel.
+    /// Fills a ring's tile by TMA: one box for each panel.
     pub(super) fn tma_load(&mut self, data: &InstData) -> Result<(), String> {
         let Op::Gpu(GpuOp::TmaLoad { rows, cols }) = data.op else { return Err("no copy".into()) };
         let (Some(rows), Some(cols)) = (rows, cols) else {
             return Err("a box of a single row or column".into());
         };
         if !self.group.is_single {
-            return Err("a box that is copied by warps which do other work".into());
+            return Err("a TMA copy must be issued by a single-thread role".into());
         }
         let (slot, buffer) = match data.operands.as_slice() {
             [slot, buffer, ..] => (*slot, *buffer),
@@ -152,16 +153,16 @@ impl Code<'_> {
         };
         let t = self.tile(slot)?.clone();
         let (panels, to) = (self.panels(&t)?, self.shared(slot)?);
-        let barriers = to.barriers.ok_or("room of no ring")?;
+        let barriers = to.barriers.ok_or("the destination is not in a ring")?;
         let indices: Vec<Value> = data.operands.iter().skip(2).copied().collect();
         let ty = self.body.ty(buffer).buffer().ok_or("no buffer")?;
         if !ty.is_dense(cols) {
-            return Err("a box of columns that do not lie side by side".into());
+            return Err("a box of columns that are not contiguous".into());
         }
         let size = i64::try_from(t.elem.size()).unwrap_or(1);
         let width = panels.pitch() / size;
         let box_extent = |n: i64| u32::try_from(n).ok().filter(|n| (1..=256).contains(n)).ok_or("a box is too large");
-        // Columns, rows, and the other axes but those along which the buffer repeats.
+        // Columns, rows, and the other axes except broadcast ones.
         let mut axes = vec![cols, rows];
         let mut extents = vec![box_extent(width)?, box_extent(panels.rows)?];
         for (axis, stride) in ty.strides.iter().enumerate().rev() {
@@ -199,7 +200,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// The number of a tensor map, one for all boxes of the same form.
+    /// The index of a tensor map; equal maps are shared.
     fn map(&mut self, map: TensorMap) -> usize {
         if let Some(n) = self.maps.iter().position(|m| *m == map) {
             return n;
@@ -210,14 +211,13 @@ impl Code<'_> {
         n
     }
 
-    /// Some warps meet.
     pub(super) fn named_barrier(&mut self, data: &InstData) -> Result<(), String> {
         let Op::Gpu(GpuOp::NamedBarrier { threads, wait }) = data.op else { return Err("no barrier".into()) };
         let n = self.index(*data.operands.first().ok_or("an operand is missing")?)?;
-        // With its number in a register, the processor reserves all of them.
-        let Number::Known(n) = n else { return Err("a barrier whose number is not known".into()) };
+        // With the number in a register, the hardware reserves all barriers.
+        let Number::Known(n) = n else { return Err("the number of a named barrier must be a constant".into()) };
         if !(0..ROLE_BARRIERS).contains(&n) {
-            return Err(format!("barrier {n}, of {ROLE_BARRIERS}"));
+            return Err(format!("barrier {n}, but there are only {ROLE_BARRIERS}"));
         }
         let operands = [int(n), int(i64::from(threads))];
         if wait {

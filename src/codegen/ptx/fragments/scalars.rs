@@ -1,6 +1,6 @@
-//! Operations that make an index or a scalar, the same in all threads.
+//! Operations that compute an index or a scalar, uniform in all threads.
 //!
-//! In: an operation. Out: its instructions, and what holds its result.
+//! In: an operation. Out: its instructions, and the location of its result.
 
 use super::code::{Code, Held, Number, comparison, float, int, word};
 use crate::ptx::words::{Compare, Round, Sat};
@@ -10,7 +10,7 @@ use crate::shape::Elem;
 use crate::tile::{GpuOp, Inst, InstData, Op, Type};
 
 impl Code<'_> {
-    /// An operation that makes an index or scalar; false if it makes neither.
+    /// Compiles an operation that computes an index or scalar; false if it computes neither.
     pub(super) fn simple(&mut self, inst: Inst, data: &InstData) -> Result<bool, String> {
         let Some(v) = data.result else { return Ok(false) };
         let name = self.name(v);

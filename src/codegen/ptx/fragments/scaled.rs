@@ -1,17 +1,23 @@
-//! Products by integers: panels of numbers in shared memory that become 16-bit floats in registers, right before `mma.sync`.
+//! Matmuls by quantised weights: integer panels in shared memory are converted to 16-bit floats in
+//! registers, right before `mma.sync`.
 //!
-//! In: a left operand, a tile of numbers as they are packed (`[steps, columns]` bytes; with 4 bits a byte has two steps), a tile of their
-//! scales. Out: sums in the layout of quads, which [`Code::convert_layout`] makes that of all accumulators.
+//! In: a left operand, a tile of packed integers (`[steps, columns]` bytes; with 4 bits a byte has
+//! two steps), a tile of their scales. Out: sums in the layout of quads, which
+//! [`Code::convert_layout`] converts to that of all accumulators.
 //!
 //! ```text
-//!   ldmatrix.trans of 16-bit units, each the bytes of two columns: a lane gets, of columns 2g and 2g + 1 of 16,
+//!   ldmatrix.trans of 16-bit units, each the bytes of two columns. Of columns 2g and 2g + 1 of 16,
+//!   a lane gets
 //!     8 bits:  the bytes of steps 2q and 2q + 1
-//!     4 bits:  those of steps 2q, 2q + 1 and of 2q + 8, 2q + 9, since lanes give the addresses of rows in that order
-//!   (g = lane / 4, q = lane % 4: what B of m16n8k16 has in a lane, but for the columns, of which two blocks of 8 take turns)
+//!     4 bits:  the bytes of steps 2q, 2q + 1, 2q + 8, 2q + 9, since lanes supply row addresses in
+//!              that order
+//!   (g = lane / 4, q = lane % 4: the lane's part of B of m16n8k16, except that columns alternate
+//!   between two blocks of 8)
 //! ```
 //!
-//! An integer becomes a float without a conversion: its bits are the last ones of a float whose unit is 1, from which that float is
-//! subtracted (as in Kim et al. 2022, arXiv:2211.10017, and in Marlin, Frantar et al. 2024, arXiv:2408.11743). All of it is exact.
+//! An integer becomes a float without a conversion: its bits are inserted as the low mantissa bits
+//! of a float with unit 1, which is then subtracted (as in Kim et al. 2022, arXiv:2211.10017, and
+//! in Marlin, Frantar et al. 2024, arXiv:2408.11743). This is exact.
 //!
 //! ```text
 //!   f16, 8 bits    1024 + (n + 128)  by one lop3, of n with its highest bit exchanged;  - 1152
@@ -19,8 +25,9 @@
 //!   4 bits         128 + (n + 8), or 1024 + (n + 8)
 //! ```
 //!
-//! So the sum over a group of 32 steps is one of integers times the left operand's elements, in `f32`, and is multiplied by the group's
-//! scale once: weights are not rounded. What this must not know: why numbers lie in panels.
+//! So the sum over a group of 32 steps is one of integers times the left operand's elements, in
+//! `f32`, and is multiplied by the group's scale once: weights are not rounded. Must not know: why
+//! weights are packed.
 
 use super::code::{Code, Held, Shared, address, int, known, word};
 use super::copies::{Lines, Side};
@@ -34,54 +41,54 @@ use super::elements::ALL_LANES;
 
 /// Steps of an instruction.
 const STEPS: i64 = 16;
-/// Columns that `ldmatrix` gives at a time: the bytes of a chunk.
+/// Columns per `ldmatrix`: the bytes of a chunk.
 const COLUMNS: i64 = 16;
-/// `(a & b) ^ c` as `lop3` has it.
+/// Truth table of `lop3` for `(a & b) ^ c`.
 const AND_XOR: i64 = 0x6a;
-/// The lower of the two bytes of a half.
+/// Mask of the lower byte of each 16-bit half.
 const BYTES: i64 = 0x00ff_00ff;
-/// The lower 4 bits of a half.
+/// Mask of the lower 4 bits of each 16-bit half.
 const HALF_BYTES: i64 = 0x000f_000f;
 const FMA: P = P::Fma { round: Round::Nearest, ftz: Ftz::Keep, sat: Sat::Wrap, relu: Relu::No, ty: W::F32 };
 
-/// Numbers and scales of a tile, as a lane reads them.
+/// Weights and scales of a tile, as a lane reads them.
 struct Panel {
     bits: u8,
     numbers: Panels,
     scales: Panels,
-    /// The address of the lane's row of numbers in the first group, for each chunk that instructions begin at.
+    /// Address of the lane's row of weights in the first group, for each starting chunk.
     rows: Vec<Reg>,
-    /// The address of the first scales, and the lane in its quad.
+    /// Address of the first scales, including the offset of the lane in its quad.
     scales_at: Reg,
     quad: Reg,
 }
 
-/// B's registers of 16 columns, the even ones and the odd ones, for each 16 steps.
+/// Registers of B for 16 columns (even ones, odd ones), for each 16 steps.
 type OfColumns = [Vec<[Reg; 2]>; 2];
 
-/// How integers become floats of a type.
+/// Constants for converting integers to floats.
 struct Magic {
     ty: W,
     elem: Elem,
-    /// A float of 1 in both halves, and what is subtracted, of negative sign.
+    /// 1.0 in both halves, and the negated bias.
     one: Reg,
     offset: Reg,
 }
 
 impl Code<'_> {
-    /// A product of fragments by integers.
+    /// Compiles a matmul of fragments by integers.
     pub(super) fn mma_scaled(&mut self, data: &InstData, bits: u8) -> Result<(), String> {
         let [a, numbers, scales, acc] = data.operands.as_slice() else { return Err("an operand is missing".into()) };
         let (a, acc, v) = (*a, *acc, data.result.ok_or("no result")?);
         let left = self.tile(a)?.clone();
         let share = self.share(self.tile(v)?)?;
         if !share.is_whole() || share.cols % (2 * COLUMNS) != 0 {
-            return Err(format!("a product of {} x {} by {} warps", share.rows, share.cols, share.warps));
+            return Err(format!("a matmul of {} x {} by {} warps", share.rows, share.cols, share.warps));
         }
         let (steps, group) = (known(left.cols)?, i64::from(GROUP));
         let kind = if left.elem == Elem::F16 { Mma::F32F16K16 } else { Mma::F32Bf16K16 };
         let panel = self.panel(*numbers, *scales, bits)?;
-        // A row has the two chunks that instructions begin at, and no more.
+        // A panel's row must have exactly two chunks.
         if panel.numbers.chunks() != 2 || panel.numbers.count() * 2 * COLUMNS != share.cols {
             return Err(format!("numbers of {} columns in panels of {} chunks", share.cols, panel.numbers.chunks()));
         }
@@ -133,7 +140,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// The left operand of a step: a fragment for each block of rows.
+    /// Left operand of a step: a fragment for each block of rows.
     fn left_blocks(
         &mut self,
         a: Value,
@@ -152,13 +159,13 @@ impl Code<'_> {
                     let first = usize::try_from((block * steps + step) * 4).unwrap_or(0);
                     list.get(first..first + 4).ok_or("a fragment is missing")?.to_vec()
                 }
-                _ => return Err(format!("{a} is no left operand")),
+                _ => return Err(format!("{a} is not a left operand")),
             });
         }
         Ok(out)
     }
 
-    /// Where this lane reads numbers and scales.
+    /// Addresses at which this lane reads weights and scales.
     fn panel(&mut self, numbers: Value, scales: Value, bits: u8) -> Result<Panel, String> {
         let of = |code: &Code<'_>, v: Value| Ok::<_, String>((code.panels(code.tile(v)?)?, code.shared(v)?));
         let (layout, Shared { at, .. }) = of(self, numbers)?;
@@ -166,11 +173,12 @@ impl Code<'_> {
         let lane = self.group.lane;
         let quad = self.and32("quad", lane, 3);
         let low = self.and32("low", lane, 7);
-        // The row of a group, and the first of two chunks or the second.
+        // Row within a group, and which of two chunks.
         let (row, chunk) = if bits == 8 {
             (lane, None)
         } else {
-            // Rows 0, 4, 1, 5, 2, 6, 3, 7: those of steps that B has in one lane follow each other.
+            // Rows 0, 4, 1, 5, 2, 6, 3, 7: puts the steps that B needs in one lane next to each
+            // other.
             let half = self.shr32("row", low, 1);
             let odd = self.and32("odd", low, 1);
             let four = self.shl32("four", odd, 2);
@@ -194,12 +202,12 @@ impl Code<'_> {
         Ok(Panel { bits, numbers: layout, scales: of_scales, rows, scales_at, quad })
     }
 
-    /// The floats that integers of so many bits are made by.
+    /// Constants for converting integers of `bits` bits.
     fn magic(&mut self, elem: Elem, bits: u8) -> Magic {
         let (ty, one, offset) = match (elem, bits) {
             (Elem::F16, 8) => (W::F16x2, 0x3c00, 0xe480),
             (Elem::F16, _) => (W::F16x2, 0x3c00, 0xe408),
-            // The other float is subtracted: it is multiplied by -1.
+            // The bias is subtracted by a multiplication of the other float by -1.
             (_, 8) => (W::Bf16x2, 0xbf80, 0),
             (_, _) => (W::Bf16x2, 0x3f80, 0xc308),
         };
@@ -209,7 +217,7 @@ impl Code<'_> {
         Magic { ty, elem, one, offset }
     }
 
-    /// Of the columns of a panel and a group of steps B's registers, for each 16 columns.
+    /// Loads and converts a group of steps: B's registers for each 16 columns.
     fn integers(
         &mut self,
         name: &str,
@@ -241,7 +249,7 @@ impl Code<'_> {
                 out.push(of);
                 continue;
             }
-            // One for each 16 steps, of the first 16 columns and then the others.
+            // One for each 16 steps: the first 16 columns, then the others.
             for units in list.chunks(2) {
                 let mut of = OfColumns::default();
                 for unit in units {
@@ -256,7 +264,7 @@ impl Code<'_> {
         Ok(out)
     }
 
-    /// The lower bytes of both halves as floats.
+    /// Converts the lower bytes of both halves to floats.
     fn byte_pair(&mut self, name: &str, magic: &Magic, x: Reg) -> Reg {
         let picked = |code: &mut Self, mask: i64, with: i64| {
             code.make("bits", RegType::B32, P::Lop3 {}, &[word(x), int(mask), int(with), int(AND_XOR)])
@@ -270,7 +278,8 @@ impl Code<'_> {
         self.subtracted(name, magic, sign, magic.one, low)
     }
 
-    /// The 4 bits of a byte as floats: the lower ones in the lower half, the higher ones, which another register has as the lower, in the other.
+    /// Converts the two 4-bit integers of a byte to floats: the lower one in the lower half, the
+    /// higher one (which `high` has in its lower bits) in the upper half.
     fn half_byte_pair(&mut self, name: &str, magic: &Magic, (low, high): (Reg, Reg), byte: i64) -> Reg {
         let chosen = byte | (4 + byte) << 8;
         let x = self.make("pair", RegType::B32, P::Prmt {}, &[word(low), word(high), int(chosen)]);
@@ -284,7 +293,7 @@ impl Code<'_> {
         self.make(name, RegType::B32, op, &[word(x), word(by), word(add)])
     }
 
-    /// The scales of a lane's four columns of 16, in their order.
+    /// Scales of a lane's four columns of 16, in order.
     fn scales_of(&mut self, panel: &Panel, group: i64, cols: i64) -> Result<Vec<Reg>, String> {
         let of_panel = panel.scales.pitch() / 4 / COLUMNS;
         let (number, chunk) = (cols / of_panel, cols % of_panel * (COLUMNS / 4));
@@ -300,17 +309,18 @@ impl Code<'_> {
         Ok(list)
     }
 
-    /// An accumulator in the layout of all others: lanes of a quad exchange what they have of 16 columns.
+    /// Converts an accumulator to the standard layout: lanes of a quad exchange elements of 16
+    /// columns.
     ///
     /// ```text
-    ///   a lane has columns 4q .. 4q + 3, and shall have 2q, 2q + 1 and 2q + 8, 2q + 9: those of lane q / 2, and of lane 2 + q / 2,
-    ///   of which it takes the first two where q is even, else the others
+    ///   a lane has columns 4q .. 4q + 3, and needs 2q, 2q + 1 and 2q + 8, 2q + 9: of lane q / 2 and
+    ///   of lane 2 + q / 2 it takes the first two columns if q is even, else the last two
     /// ```
     pub(super) fn convert_layout(&mut self, data: &InstData) -> Result<(), String> {
         let (x, v) = (*data.operands.first().ok_or("an operand is missing")?, data.result.ok_or("no result")?);
         let (share, list, name) = (self.share(self.tile(x)?)?, self.elements(x)?, self.name(v));
         if !share.is_whole() || share.cols % (2 * BLOCK_COLS) != 0 {
-            return Err("an accumulator of quads has 16 columns at least".into());
+            return Err("an accumulator in quad layout needs at least 16 columns".into());
         }
         let lane = self.group.lane;
         let quad = self.and32("quad", lane, 3);

@@ -1,13 +1,17 @@
-//! The allocation checker: proves for one function that its register allocation is correct, independently of the allocator.
+//! The allocation checker: proves for one function that its register allocation is correct,
+//! independently of the allocator.
 //!
-//! In: the function over virtual registers and the one over physical ones. Out: an error, if there is one. The latter is
-//! executed symbolically: for each location (a register, a slot of the frame) it is known which virtual registers' values it
-//! holds, on every path. An instruction of the original function must read each operand from a location that holds it; a move,
-//! load or store of the allocator copies what its source holds. Where paths meet, a location holds what it holds on all of them. This is the checker of Cranelift's allocator (regalloc2, `src/checker.rs`; "Cranelift, Part 4: A New
-//! Register Allocator", C. Fallin 2022).
+//! In: the function over virtual registers and the one over physical ones. Out: an error, if there
+//! is one. The allocated code is executed symbolically: the state of each location (a register, a
+//! frame slot) is the set of virtual registers whose values it holds on every path. An instruction
+//! of the original function must read each operand from a location that holds it; a move, load or
+//! store of the allocator copies what its source holds. Where paths meet, sets are intersected.
+//! This is the checker of Cranelift's allocator (regalloc2, `src/checker.rs`; "Cranelift, Part 4: A
+//! New Register Allocator", C. Fallin 2022).
 //!
-//! Also: nothing is omitted but copies and constants, tied operands share a register, `rdi`, `rbp`, `rsp` and the function's own
-//! frame are left alone, and all callee-saved registers that are written are saved.
+//! Also checked: only copies and constants are omitted; tied operands share a register; `rdi`,
+//! `rbp`, `rsp` and the function's own frame slots are not written; all callee-saved registers that
+//! are written are saved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,15 +24,13 @@ use crate::codegen::cpu::wide::machine::{
 /// Where a value can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Location {
-    /// A register.
     Register(Physical),
-    /// In the frame.
+    /// A byte offset in the frame.
     Slot(i32),
-    /// A constant.
     Pool(u32),
 }
 
-/// Which values each place holds.
+/// The virtual registers whose values each location holds.
 type State = BTreeMap<Location, BTreeSet<Reg>>;
 
 struct Checker<'a> {
@@ -36,16 +38,16 @@ struct Checker<'a> {
     allocated: &'a Function<Physical>,
     /// The constants that registers hold.
     constants: Vec<Option<u32>>,
-    /// What is known where each block begins; nothing of those that were not reached yet.
+    /// State at the start of each block; `None` if not reached yet.
     starts: Vec<Option<State>>,
-    /// Blocks that are to be gone through again.
+    /// Worklist of blocks to process again.
     open: Vec<usize>,
 }
 
-/// Proves an allocation.
+/// Checks an allocation.
 ///
 /// # Errors
-/// What is wrong, with the block where.
+/// The first violation, with its block.
 pub(in super::super) fn check(function: &Function, allocated: &Allocated) -> Result<(), String> {
     let blocks = allocated.function.blocks.len();
     if blocks < function.blocks.len() || allocated.from.len() != blocks {
@@ -71,18 +73,18 @@ pub(in super::super) fn check(function: &Function, allocated: &Allocated) -> Res
         };
         let kept = p.class == Class::General && SAVED.contains(&p.number) && !allocated.saved.contains(&p.number);
         if !usable || kept {
-            return Err(format!("{p:?} is not to be written"));
+            return Err(format!("{p:?} must not be written"));
         }
     }
     Ok(())
 }
 
 impl Checker<'_> {
-    /// Goes through a block.
+    /// Executes a block symbolically.
     fn block(&mut self, b: usize, from: &[Option<u32>]) -> Result<(), String> {
         let Some(mut state) = self.starts[b].clone() else { return Ok(()) };
         let allocated: &BlockData<Physical> = &self.allocated.blocks[b];
-        // Blocks that were not in the function have moves alone.
+        // Blocks from split edges contain only moves.
         let block = self.function.blocks.get(b);
         let insts = block.map_or(&[][..], |b| &b.insts);
         let mut next = 0;
@@ -103,18 +105,18 @@ impl Checker<'_> {
         self.terminator(state, block.map(|b| &b.end), &allocated.end)
     }
 
-    /// What a place in memory is.
+    /// The location of a memory operand.
     fn place_of(&self, m: &Mem<Physical>) -> Result<Location, String> {
         match (m.base, m.index) {
             (Base::Frame, None) if m.offset >= self.function.frame && m.offset < self.allocated.frame => {
                 Ok(Location::Slot(m.offset))
             }
             (Base::Pool(n), None) => Ok(Location::Pool(n)),
-            _ => Err(format!("{m:?} is no place of the allocator's")),
+            _ => Err(format!("{m:?} is not a location of the allocator")),
         }
     }
 
-    /// Does a place hold a register's value?
+    /// Checks that a location holds the value of `r`.
     fn holds(&self, state: &State, place: Location, r: Reg) -> Result<(), String> {
         let held = match place {
             Location::Pool(n) => self.constants[r.index()] == Some(n),
@@ -124,10 +126,10 @@ impl Checker<'_> {
         if held { Ok(()) } else { Err(format!("{place:?} holds {:?}, not {r:?}", state.get(&place))) }
     }
 
-    /// An instruction that is none of the function's: what it carries from where to where.
+    /// An inserted move, load or store: copies the state of its source.
     fn carry(&self, state: &mut State, inst: &Inst<Physical>) -> Result<(), String> {
         if inst.mask.is_some() || inst.tied.is_some() {
-            return Err(format!("{inst:?} is no move"));
+            return Err(format!("{inst:?} is not a move"));
         }
         let (to, class, from) = match (inst.op, inst.dst, inst.srcs.as_slice()) {
             (Op::Copy | Op::MaskCopy | Op::Mov, Some(to), [Operand::Reg(from)]) => {
@@ -136,17 +138,17 @@ impl Checker<'_> {
             (Op::Load | Op::Spread | Op::MaskCopy | Op::Mov, Some(to), [Operand::Mem(from)]) => {
                 let from = self.place_of(from)?;
                 if matches!(from, Location::Pool(_)) != (inst.op == Op::Spread) {
-                    return Err(format!("{inst:?} does not read what is there"));
+                    return Err(format!("{inst:?} reads a location without a value"));
                 }
                 (Location::Register(to), self.carried(inst.op)?, from)
             }
             (Op::Store | Op::MaskSpill | Op::Spill, None, [Operand::Mem(to), Operand::Reg(from)]) => {
                 (self.place_of(to)?, from.class, Location::Register(*from))
             }
-            _ => return Err(format!("{inst:?} is no move")),
+            _ => return Err(format!("{inst:?} is not a move")),
         };
         if self.carried(inst.op)? != class || matches!(to, Location::Register(p) if p.class != class) {
-            return Err(format!("{inst:?} is of another class than its registers"));
+            return Err(format!("{inst:?} has registers of another class"));
         }
         let values = match from {
             Location::Pool(n) => self.constant(n)?,
@@ -164,7 +166,7 @@ impl Checker<'_> {
         class.ok_or_else(|| format!("{op:?} carries nothing"))
     }
 
-    /// The registers that hold a constant.
+    /// The virtual registers that are constant `n`.
     fn constant(&self, n: u32) -> Result<BTreeSet<Reg>, String> {
         if !matches!(self.function.pool.get(n as usize), Some(Constant::Same(_))) {
             return Err("that constant is not the same in all lanes".into());
@@ -173,9 +175,9 @@ impl Checker<'_> {
         Ok(all.filter_map(|(r, c)| (*c == Some(n)).then_some(r)).collect())
     }
 
-    /// An instruction that is not there any more.
+    /// An omitted instruction: allowed if its result is available elsewhere.
     fn leave_out(&self, state: &mut State, inst: &Inst) -> Result<(), String> {
-        let dst = inst.dst.ok_or_else(|| format!("{inst:?} is left out"))?;
+        let dst = inst.dst.ok_or_else(|| format!("{inst:?} was omitted"))?;
         state.values_mut().for_each(|set| _ = set.remove(&dst));
         match copied(inst) {
             Some((_, from)) => {
@@ -184,13 +186,13 @@ impl Checker<'_> {
                 }
                 Ok(())
             }
-            // It can be read in the pool.
+            // It can be read from the pool.
             None if self.constants[dst.index()].is_some() => Ok(()),
-            None => Err(format!("{inst:?} is left out")),
+            None => Err(format!("{inst:?} was omitted")),
         }
     }
 
-    /// Is an operand where it is read?
+    /// Checks that an operand is read from a location that holds it.
     fn operand(&self, state: &State, virt: &Operand, phys: &Operand<Physical>) -> Result<(), String> {
         match (virt, phys) {
             (Operand::Reg(r), Operand::Reg(p)) => self.holds(state, Location::Register(*p), *r),
@@ -215,12 +217,12 @@ impl Checker<'_> {
 
     fn operands(&self, state: &State, virt: &[Operand], phys: &[Operand<Physical>]) -> Result<(), String> {
         if virt.len() != phys.len() {
-            return Err("there are more or fewer operands".into());
+            return Err("the number of operands differs".into());
         }
         virt.iter().zip(phys).try_for_each(|(v, p)| self.operand(state, v, p))
     }
 
-    /// Does an instruction read what it shall? Says nothing of its result.
+    /// Checks what an instruction reads, not its result.
     fn reads(&self, state: &State, virt: &Inst, phys: &Inst<Physical>) -> Result<(), String> {
         let in_memory =
             |n: usize| matches!((virt.srcs.get(n), phys.srcs.get(n)), (Some(Operand::Reg(_)), Some(Operand::Mem(_))));
@@ -244,7 +246,7 @@ impl Checker<'_> {
         match (virt.mask, phys.mask) {
             (None, None) => Ok(()),
             (Some((r, zero)), Some((p, other))) if zero == other => self.holds(state, Location::Register(p), r),
-            _ => Err("the mask is another one".into()),
+            _ => Err("the mask differs".into()),
         }
     }
 
@@ -287,16 +289,16 @@ impl Checker<'_> {
             {
                 targets.iter().zip(others).try_for_each(|(v, p)| self.edge(&state, v, p))
             }
-            // From a block between two.
+            // The jump of a split edge.
             (None, Terminator::Jump(p)) => {
                 self.arrive(p.block.as_u32() as usize, state);
                 Ok(())
             }
-            _ => Err("it ends in another way".into()),
+            _ => Err("the terminator differs".into()),
         }
     }
 
-    /// The way from a block to another one, where parameters are what is given for them.
+    /// Checks an edge: each parameter takes the location of its argument.
     fn edge(&mut self, state: &State, virt: &Target, phys: &Target<Physical>) -> Result<(), String> {
         let to = virt.block.as_u32() as usize;
         let params = &self.function.blocks[to].params;
@@ -306,20 +308,20 @@ impl Checker<'_> {
             values.extend(params.iter().zip(&virt.args).filter_map(|(p, a)| held.contains(a).then_some(*p)));
             there.insert(*place, values);
         }
-        // A constant is always in the pool.
+        // Constants are always in the pool.
         let place = phys.block.as_u32() as usize;
         if place != to {
             let between = self.allocated.blocks.get(place).filter(|_| place >= self.function.blocks.len());
             match between.map(|b| &b.end) {
                 Some(Terminator::Jump(t)) if t.block == virt.block => {}
-                _ => return Err(format!("goes to ^bb{place} in place of ^bb{to}")),
+                _ => return Err(format!("jumps to ^bb{place} instead of ^bb{to}")),
             }
         }
         self.arrive(place, there);
         Ok(())
     }
 
-    /// A block is reached with what is known: what else was known of its beginning holds no longer.
+    /// Merges a state into the start of a block.
     fn arrive(&mut self, b: usize, state: State) {
         let met = match &self.starts[b] {
             None => state,

@@ -1,28 +1,30 @@
 //! Coalescing: arguments of jumps with block parameters, and loop-carried values.
 //!
-//! In: live ranges. Out: bundles of registers that are never live at once, so that each bundle can have one location. Tried in
-//! order: the arguments of jumps with the parameters, where the argument is not a constant (constants are better left in
-//! memory); then, for a loop-carried value, the chain of tied operations that computes the next one, such as a sum that several
-//! instructions add to. Copies are not considered here: `scan` tries to give both the same register.
+//! In: live ranges. Out: bundles of registers with disjoint live ranges, so that each bundle can
+//! have one location. Tried in order: the arguments of jumps with the parameters, where the
+//! argument is not a constant (constants are better left in memory); then, for a loop-carried
+//! value, the chain of tied operations that computes the next one, such as a sum that several
+//! instructions add to. Copies are not considered here: `scan` tries to give both the same
+//! register.
 //!
-//! This is the plain form of what Boissinot, Darte, Rastello, de Dinechin & Guillon (2009, "Revisiting Out-of-SSA Translation
-//! for Correctness, Code Quality, and Efficiency") do: ranges that interfere are never coalesced, even where the values are the
-//! same.
+//! A simple version of Boissinot, Darte, Rastello, de Dinechin & Guillon (2009, "Revisiting
+//! Out-of-SSA Translation for Correctness, Code Quality, and Efficiency"): interfering ranges are
+//! never coalesced, even if they hold the same value.
 
 use super::liveness::{Range, Segment};
 use super::{Registers, Step};
 use crate::codegen::cpu::wide::machine::{Function, Op, Operand, Reg};
 
-/// Which registers are one.
+/// A union-find forest of virtual registers.
 pub(super) struct Bundles {
-    /// A register of the same bundle, or itself for the one that stands for it.
+    /// Parent of each register; a bundle's representative is its own parent.
     parents: Vec<u32>,
-    /// Where those that stand for bundles are live.
+    /// Live ranges of the representatives.
     ranges: Vec<Range>,
 }
 
 impl Bundles {
-    /// The register that stands for a register's bundle.
+    /// The representative of a register's bundle.
     pub(super) fn of(&self, r: Reg) -> Reg {
         let mut r = r.0;
         while self.parents[r as usize] != r {
@@ -31,12 +33,12 @@ impl Bundles {
         Reg(r)
     }
 
-    /// Where a bundle is live, by the register that stands for it.
+    /// Live range of a bundle, given its representative.
     pub(super) fn range(&self, r: Reg) -> &[Segment] {
         &self.ranges[r.index()]
     }
 
-    /// Makes two registers one, if they are never live at once.
+    /// Merges two bundles if their ranges are disjoint.
     fn unite(&mut self, a: Reg, b: Reg) -> bool {
         let (a, b) = (self.of(a), self.of(b));
         if a == b {
@@ -55,7 +57,7 @@ impl Bundles {
     }
 }
 
-/// Have two ranges a point in common?
+/// Do two ranges overlap?
 fn meet(a: &[Segment], b: &[Segment]) -> bool {
     let (mut i, mut j) = (0, 0);
     while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
@@ -70,7 +72,6 @@ fn meet(a: &[Segment], b: &[Segment]) -> bool {
     false
 }
 
-/// Puts registers together.
 pub(super) fn coalesce(
     function: &Function,
     blocks: &[Vec<Step>],
@@ -102,7 +103,7 @@ pub(super) fn coalesce(
     bundles
 }
 
-/// For each register, the step that makes it, copies for ties aside.
+/// The step that defines each register, not counting copies for tied operands.
 fn makers<'a>(function: &Function, blocks: &'a [Vec<Step>]) -> Vec<Option<&'a Step>> {
     let mut makers = vec![None; function.classes.len()];
     for step in blocks.iter().flatten() {
@@ -113,11 +114,11 @@ fn makers<'a>(function: &Function, blocks: &'a [Vec<Step>]) -> Vec<Option<&'a St
     makers
 }
 
-/// The most values on a way that is looked for.
+/// Longest chain that is searched.
 const LONGEST: usize = 64;
 
-/// The registers between a parameter and what it is in the next iteration, if each comes from the one before by the same
-/// operation or a copy.
+/// The chain of registers from a parameter to its next value, if each is computed from the previous
+/// one by the same operation or a copy.
 fn way(makers: &[Option<&Step>], bundles: &Bundles, param: Reg, arg: Reg) -> Vec<Reg> {
     let goal = bundles.of(param);
     let mut way = Vec::new();

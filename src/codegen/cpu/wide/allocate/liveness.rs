@@ -1,12 +1,13 @@
-//! Live ranges: where each register is live, between its definition and its last uses, along every path through the function.
+//! Live ranges: where each register is live, between its definition and its last uses, along every
+//! path through the function.
 //!
-//! In: a function, and its instructions with ties as copies. Out: for each register its range, as points of the code in
-//! order. Live-in sets are computed by backward data-flow analysis to a fixed point (Aho, Lam, Sethi & Ullman, *Compilers*,
-//! 9.2.5).
+//! In: a function, and its instructions with ties as copies. Out: for each register its range, as
+//! points of the code in order. Live-in sets are computed by backward data-flow analysis to a fixed
+//! point (Aho, Lam, Sethi & Ullman, *Compilers*, 9.2.5).
 //!
-//! An instruction has two points: it reads at the first and writes at the second, so an operand whose last use it is
-//! and its result may share a register. The arguments of a jump are read at the last point of its block; the parameters are
-//! written at the first point of theirs.
+//! An instruction has two points: it reads at the first and writes at the second, so an operand
+//! whose last use it is and its result may share a register. The arguments of a jump are read at
+//! the last point of its block; the parameters are written at the first point of theirs.
 
 use super::Step;
 use crate::codegen::cpu::wide::machine::{Function, Inst, Reg};
@@ -14,32 +15,30 @@ use crate::codegen::cpu::wide::machine::{Function, Inst, Reg};
 /// Points of the code, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// The first.
     pub(super) start: u32,
-    /// The last.
     pub(super) end: u32,
 }
 
 /// The points at which a register is live, in order.
 pub(super) type Range = Vec<Segment>;
 
-/// The points of a block.
+/// First and last point of a block.
 #[derive(Clone, Copy)]
 struct Points {
-    /// Where its parameters are written.
+    /// Point at which its parameters are written.
     start: u32,
-    /// Where its terminator compares; the point after is the last.
+    /// Point at which its terminator compares; the last point is the next one.
     end: u32,
 }
 
 impl Points {
-    /// Where its instruction `n` reads.
+    /// Point at which instruction `n` reads.
     fn read(self, n: usize) -> u32 {
         self.start + 2 * u32::try_from(n + 1).unwrap_or(0)
     }
 }
 
-/// A set of registers.
+/// A bit set of registers.
 type Set = Vec<u64>;
 
 fn insert(set: &mut Set, r: Reg) {
@@ -63,14 +62,14 @@ fn members(set: &Set) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Where each register of a function is live.
+/// Computes the live range of each register.
 pub(super) fn ranges(function: &Function, blocks: &[Vec<Step>]) -> Vec<Range> {
     let points = points(blocks);
     let outs = live_outs(function, blocks);
     let mut ranges: Vec<Range> = vec![Vec::new(); function.classes.len()];
-    // The last point of those that are live where we are, going backwards.
+    // Scanning backwards: the last use of each register that is live here.
     let mut ends: Vec<Option<u32>> = vec![None; function.classes.len()];
-    // Registers that are, or were, live in the block.
+    // Registers that are live anywhere in the block.
     let mut seen: Vec<usize> = Vec::new();
     for (b, block) in function.blocks.iter().enumerate().rev() {
         let p = points[b];
@@ -111,7 +110,7 @@ pub(super) fn ranges(function: &Function, blocks: &[Vec<Step>]) -> Vec<Range> {
     ranges
 }
 
-/// Adds a segment to a range that is made backwards.
+/// Prepends a segment: ranges are built backwards.
 fn add(range: &mut Range, new: Segment) {
     match range.last_mut() {
         Some(next) if new.end + 1 >= next.start => next.start = new.start,
@@ -130,10 +129,10 @@ fn points(blocks: &[Vec<Step>]) -> Vec<Points> {
     all.collect()
 }
 
-/// What is live at the end of each block, arguments of its jumps aside.
+/// Registers live at the end of each block, without the arguments of its jumps.
 fn live_outs(function: &Function, blocks: &[Vec<Step>]) -> Vec<Set> {
     let empty: Set = vec![0; function.classes.len().div_ceil(64)];
-    // What each block reads before it writes it, and what it writes.
+    // Upward-exposed uses and definitions of each block.
     let mut reads = vec![empty.clone(); blocks.len()];
     let mut writes = vec![empty.clone(); blocks.len()];
     for (b, block) in function.blocks.iter().enumerate() {

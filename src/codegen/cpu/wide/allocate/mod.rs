@@ -1,19 +1,21 @@
-//! Register allocation: linear scan (Poletto & Sarkar 1999, "Linear Scan Register Allocation") over live ranges from the control flow.
+//! Register allocation: linear scan (Poletto & Sarkar 1999, "Linear Scan Register Allocation") over
+//! exact live ranges.
 //!
-//! In: a function over virtual registers, without unread ones. Out: the same over physical registers, with spills and moves
-//! written out and no parameters of blocks. In steps, each a file:
+//! In: a function over virtual registers, without dead ones. Out: the same over physical registers,
+//! with explicit spills and moves, and without block parameters. The phases, each a file:
 //!
-//! 1. here, an operand that is tied to a result is copied into the result's register first ([`two_address`]);
-//! 2. `liveness`: where each register is live;
-//! 3. `coalesce`: *bundles* of registers that share a location, so that jumps and copies need no moves;
-//! 4. `scan`: a register for each bundle, or none;
+//! 1. here: operands tied to a result are first copied ([`two_address`]);
+//! 2. `liveness`: live ranges;
+//! 3. `coalesce`: *bundles* of registers that share a location, so that jumps and copies need no
+//!    moves;
+//! 4. `scan`: a register or a spill for each bundle;
 //! 5. `rewrite`: the code, with spills and the remaining moves.
 //!
 //! `check` proves an allocation correct; tests run it on every leaf, and on random functions.
 //!
-//! Where registers run out, the bundle that costs least for its length is spilled whole: a constant to the
-//! pool, from where its uses fold it as an operand, anything else to the frame. Only if something is spilled, a few registers are
-//! reserved for reloads.
+//! Where registers run out, the bundle with the lowest spill weight is spilled whole: a constant to
+//! the pool, where its uses fold it as a memory operand, anything else to the frame. A few
+//! registers are reserved for reloads only if something is spilled.
 
 #[cfg(test)]
 mod check;
@@ -27,40 +29,38 @@ use super::machine::verify;
 use super::machine::{Base, Class, Function, Inst, Mem, Op, Operand, Physical, Reg};
 use scan::Assignment;
 
-/// General registers in the order in which they are handed out: those that a function may use freely come first. `rdi`
-/// holds the words, `rbp` and `rsp` the frame.
+/// General registers in allocation order, caller-saved first. `rdi` points to the arguments, `rbp`
+/// and `rsp` to the frame.
 const GENERAL: [u8; 13] = [0, 1, 2, 6, 8, 9, 10, 11, 3, 12, 13, 14, 15];
-/// General registers that a function must give back as they were, `rbp` aside.
+/// Callee-saved general registers, except `rbp`.
 const SAVED: [u8; 5] = [3, 12, 13, 14, 15];
 
-/// A function with its registers.
+/// An allocated function.
 #[derive(Clone, Debug)]
 pub(super) struct Allocated {
-    /// What it does.
     pub(super) function: Function<Physical>,
     /// General registers to save.
     pub(super) saved: Vec<u8>,
-    /// For each instruction, which of its block's it was; none for spills and moves.
+    /// For each instruction, its original index in the block; `None` for spills and moves.
     #[cfg(test)]
     pub(super) from: Vec<Vec<Option<u32>>>,
 }
 
-/// An instruction on its way, and which of its block's it was; none for a copy of ours.
+/// An instruction and its original index in the block; `None` for an inserted copy.
 #[derive(Clone, Debug)]
 struct Step {
     inst: Inst,
     from: Option<u32>,
 }
 
-/// What each virtual register is to the allocator.
+/// Properties of virtual registers.
 struct Registers {
-    /// Its class.
     classes: Vec<Class>,
-    /// The constant that it holds, if its value is the same in all lanes: it can be read in the pool.
+    /// The constant that it holds, if it is the same in all lanes and so can be read from the pool.
     constants: Vec<Option<u32>>,
 }
 
-/// Gives every register a place; `None` if that cannot be done. In tests it is proved that the result does what was given.
+/// Allocates registers; `None` if there are too few. In tests the result is checked.
 pub(super) fn allocate(function: &Function) -> Option<Allocated> {
     let allocated = allocated(function);
     #[cfg(test)]
@@ -68,7 +68,7 @@ pub(super) fn allocate(function: &Function) -> Option<Allocated> {
     allocated
 }
 
-/// What is given keeps the rules, and what comes out does the same.
+/// Verifies the input and checks the allocation.
 #[cfg(test)]
 fn proved(function: &Function, allocated: Option<&Allocated>) {
     if let Err(complaint) = verify(function) {
@@ -88,7 +88,7 @@ fn allocated(function: &Function) -> Option<Allocated> {
     rewrite::rewrite(function, &blocks, &registers, &bundles, &assignments)
 }
 
-/// Which registers hold constants that every lane has.
+/// The registers that hold a constant that is the same in all lanes.
 fn constants(function: &Function) -> Vec<Option<u32>> {
     let mut constants = vec![None; function.classes.len()];
     for inst in function.blocks.iter().flat_map(|b| &b.insts) {
@@ -101,8 +101,8 @@ fn constants(function: &Function) -> Vec<Option<u32>> {
     constants
 }
 
-/// The blocks' instructions, with a copy before each that reads what it writes: from here on the operand is the result's
-/// register. The copy goes where both get one place.
+/// Inserts a copy before each instruction with a tied operand, so that the operand is the result's
+/// register. The copy disappears if both are allocated to the same location.
 fn two_address(function: &Function) -> Vec<Vec<Step>> {
     let steps = |insts: &[Inst]| {
         let mut steps = Vec::with_capacity(insts.len());
@@ -122,8 +122,8 @@ fn two_address(function: &Function) -> Vec<Vec<Step>> {
     function.blocks.iter().map(|b| steps(&b.insts)).collect()
 }
 
-/// How often a block is done, as the depth of loops around it: from where a jump goes back to where it comes from, in the
-/// order of the code.
+/// Loop depth of each block. A loop spans, in code order, the target of a backward jump to the
+/// jump.
 fn depths(function: &Function) -> Vec<i32> {
     let mut last = vec![0; function.blocks.len()];
     for (n, (_, block)) in function.named_blocks().enumerate() {

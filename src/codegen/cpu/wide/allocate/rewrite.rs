@@ -1,9 +1,11 @@
-//! The code over physical registers: spills, and the remaining moves.
+//! Rewrites the code to physical registers, with spills and the remaining moves.
 //!
-//! In: a function and a location for each bundle. Out: its instructions with these locations. An operand in memory is folded into
-//! an instruction that takes one, else it is loaded into a reserved register before the instruction and stored after it. The
-//! arguments of a jump are moved to the parameters by a parallel move: at the end of the block that jumps, if that is its only
-//! successor; else at the beginning of the target, if that is its only predecessor; else the edge is split.
+//! In: a function and a location for each bundle. Out: its instructions with these locations. A
+//! spilled operand is folded into the instruction if it accepts a memory operand, else loaded into
+//! a reserved register (carrier) before the instruction; a spilled result is stored after it. The
+//! arguments of a jump are moved to the parameters by a parallel move: at the end of the block that
+//! jumps, if that is its only successor; else at the beginning of the target, if that is its only
+//! predecessor; else the edge is split.
 
 use super::coalesce::Bundles;
 use super::scan::copied;
@@ -20,26 +22,26 @@ enum Location {
     Memory(Mem<Physical>),
 }
 
-/// Instructions, each with what it was.
+/// Instructions, each with its original index.
 type Code = Vec<(Inst<Physical>, Option<u32>)>;
 
 struct Rewrite<'a> {
     registers: &'a Registers,
     bundles: &'a Bundles,
     carriers: &'a [Vec<u8>; 3],
-    /// The place of each bundle.
+    /// Location of each bundle.
     places: Vec<Option<Location>>,
-    /// Bytes of the frame.
+    /// Frame size in bytes.
     frame: i32,
-    /// The block that is being made.
+    /// Code of the current block.
     out: Code,
-    /// What is being made code for.
+    /// The tile operation of the current instruction.
     origin: Option<tile::Inst>,
-    /// The carriers in use, of the current instruction: what each carries.
+    /// Carriers in use by the current instruction, with the register that each holds.
     carried: Vec<(Reg, Physical)>,
 }
 
-/// The function with its places.
+/// Rewrites a function.
 pub(super) fn rewrite(
     function: &Function,
     blocks: &[Vec<Step>],
@@ -72,7 +74,7 @@ pub(super) fn rewrite(
         predecessors[target.block.as_u32() as usize] += 1;
     }
     let mut made: Vec<(Code, Terminator<Physical>)> = Vec::new();
-    // Moves at the beginning of blocks, and blocks between.
+    // Moves at the start of blocks, and blocks of split edges.
     let mut first: Vec<Code> = vec![Vec::new(); function.blocks.len()];
     let mut between: Vec<(Code, Terminator<Physical>)> = Vec::new();
     for (block, steps) in function.blocks.iter().zip(blocks) {
@@ -146,7 +148,7 @@ fn finish(function: &Function, made: Vec<(Code, Terminator<Physical>)>, frame: i
 }
 
 impl Rewrite<'_> {
-    /// Adds an instruction of ours.
+    /// Appends an inserted instruction.
     fn push(&mut self, inst: Inst<Physical>) {
         self.out.push((Inst { origin: self.origin, ..inst }, None));
     }
@@ -165,7 +167,7 @@ impl Rewrite<'_> {
         self.registers.classes[r.index()]
     }
 
-    /// Where a register is in memory, if it is.
+    /// The memory location of an operand, if it is spilled.
     fn memory(&self, o: Option<&Operand>) -> Option<Mem<Physical>> {
         match (o, o.and_then(|o| o.regs().next()).and_then(|r| self.place(r))) {
             (Some(Operand::Reg(_)), Some(Location::Memory(m))) => Some(m),
@@ -173,7 +175,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// An instruction, with what it needs before and after it.
+    /// Emits an instruction with its reloads and spills.
     fn step(&mut self, step: &Step) -> Option<()> {
         let inst = &step.inst;
         if let Some((to, from)) = copied(inst)
@@ -182,7 +184,7 @@ impl Rewrite<'_> {
             return Some(());
         }
         let dst = match inst.dst {
-            // A constant that lies in memory is there.
+            // A constant in the pool needs no code.
             Some(d) if matches!(self.place(d)?, Location::Memory(Mem { base: Base::Pool(_), .. })) => return Some(()),
             dst => dst,
         };
@@ -203,7 +205,7 @@ impl Rewrite<'_> {
         let class = self.class(d);
         let through = match self.carried.iter().find(|(r, _)| *r == d) {
             Some((_, c)) => *c,
-            // A source's carrier will do: it is read when the result is written.
+            // A source's carrier can be reused: sources are read before the result is written.
             None => match self.carrier(d) {
                 Some(c) => c,
                 None => self.carried.iter().find(|(_, c)| c.class == class)?.1,
@@ -216,7 +218,7 @@ impl Rewrite<'_> {
         Some(())
     }
 
-    /// An instruction with the places of what it reads; those in memory are folded into it, or loaded before it.
+    /// Replaces operands by their locations; spilled ones are folded or loaded before.
     fn instruction(&mut self, mut inst: Inst) -> Option<Inst<Physical>> {
         self.carried.clear();
         self.origin = inst.origin;
@@ -269,7 +271,7 @@ impl Rewrite<'_> {
         Some(Inst { op, dst: None, tied: None, srcs, mask, origin: inst.origin })
     }
 
-    /// A carrier that nothing is in yet.
+    /// Claims a free carrier for `r`.
     fn carrier(&mut self, r: Reg) -> Option<Physical> {
         let class = self.class(r);
         let used = self.carried.iter().filter(|(_, c)| c.class == class).count();
@@ -279,7 +281,7 @@ impl Rewrite<'_> {
         Some(c)
     }
 
-    /// The register that a value is in, or a carrier with it.
+    /// The physical register of a value, loaded into a carrier if spilled.
     fn fetch(&mut self, r: Reg) -> Option<Physical> {
         let place = match self.place(r)? {
             Location::Register(p) => return Some(p),
@@ -293,7 +295,7 @@ impl Rewrite<'_> {
         Some(c)
     }
 
-    /// Gives the parameters of a block their values.
+    /// Emits the parallel move of a jump's arguments to parameters.
     fn moves(&mut self, function: &Function, target: &Target) -> Option<()> {
         let params = &function.blocks.get(target.block.as_u32() as usize)?.params;
         let mut open = Vec::new();
@@ -311,7 +313,7 @@ impl Rewrite<'_> {
                     self.move_(class, to, from)?;
                 }
                 None => {
-                    // All that remain form a cycle: one of them is saved first.
+                    // The remaining moves form cycles: break one by saving a value.
                     let (class, to, _) = *open.first()?;
                     let aside = Location::Memory(self.room());
                     self.move_(class, aside, to)?;
@@ -357,7 +359,7 @@ fn store(class: Class, to: Mem<Physical>, from: Physical) -> Inst<Physical> {
     plain(op, None, vec![Operand::Mem(to), Operand::Reg(from)])
 }
 
-/// How a register is filled from where it was spilled.
+/// The instruction that reloads a spilled register.
 fn load_of<R>(class: Class, place: Mem<R>) -> Op {
     match (class, place.base) {
         (Class::Vector, Base::Pool(_)) => Op::Spread,

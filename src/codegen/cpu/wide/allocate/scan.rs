@@ -1,41 +1,41 @@
 //! Linear scan: a register for each bundle, or a spill.
 //!
-//! In: bundles with their ranges. Out: for each the number of its register, or that it is spilled. Bundles come in the order in
-//! which they begin, and each holds its register from its first point to its last. Where none is free, the bundle with the
-//! lowest spill weight is spilled: the number of its uses, times eight for each loop around them, divided by its length.
+//! In: bundles with their ranges. Out: for each a register number, or a spill. Bundles are visited
+//! by start point, and each holds its register from its first point to its last. If no register is
+//! free, the bundle with the lowest spill weight is spilled: the number of its uses, times eight
+//! for each loop around them, divided by its length.
 
 use super::coalesce::Bundles;
 use super::{GENERAL, Registers, Step, depths};
 use crate::codegen::cpu::wide::machine::{Class, Function, Inst, Operand, Reg};
 
-/// How many registers of a class carry spilled values.
+/// Registers reserved per class for spilled values.
 const CARRIERS: usize = 3;
 
-/// Where bundles go.
 pub(super) struct Assignment {
-    /// The register of each bundle, by the virtual register that stands for it.
+    /// Register of each bundle, indexed by its representative.
     pub(super) numbers: Vec<Option<u8>>,
-    /// Bundles that have none, in the order in which they were spilled.
+    /// Representatives of spilled bundles, in the order of spilling.
     pub(super) spilled: Vec<Reg>,
-    /// Registers that carry what is spilled, by class.
+    /// Registers reserved for reloads, by class.
     pub(super) carriers: [Vec<u8>; 3],
 }
 
-/// A bundle that wants a register.
+/// The interval of a bundle.
 #[derive(Clone, Copy)]
 struct Interval {
-    /// It, by the virtual register that stands for it.
+    /// Its representative.
     bundle: Reg,
     start: u32,
     end: u32,
-    /// What a spill costs.
+    /// Spill cost: uses, weighted by loop depth.
     weight: f64,
-    /// A bundle that it is copied from.
+    /// A bundle that it is copied from; sharing its register saves the copy.
     hint: Option<Reg>,
 }
 
 impl Interval {
-    /// What a spill costs for the length.
+    /// Spill weight: cost divided by length.
     fn cost(&self) -> f64 {
         self.weight / f64::from(self.end - self.start + 8)
     }
@@ -49,7 +49,6 @@ fn physical(class: Class, vectors: u32) -> Vec<u8> {
     }
 }
 
-/// Gives bundles registers.
 pub(super) fn assign(
     function: &Function,
     blocks: &[Vec<Step>],
@@ -75,7 +74,7 @@ pub(super) fn assign(
     out
 }
 
-/// What bundles need, in the order in which they begin.
+/// The intervals of all bundles, by start point.
 fn intervals(function: &Function, blocks: &[Vec<Step>], registers: &Registers, bundles: &Bundles) -> Vec<Interval> {
     let mut found: Vec<Option<Interval>> = vec![None; registers.classes.len()];
     for r in (0u32..).map(Reg).take(registers.classes.len()) {
@@ -120,7 +119,7 @@ fn intervals(function: &Function, blocks: &[Vec<Step>], registers: &Registers, b
     intervals
 }
 
-/// What a copy writes and reads, if it is one from register to register.
+/// Destination and source, if `inst` is a register copy.
 pub(super) fn copied(inst: &Inst) -> Option<(Reg, Reg)> {
     match (inst.op.is_copy() && inst.mask.is_none(), inst.dst, inst.srcs.as_slice()) {
         (true, Some(to), [Operand::Reg(from)]) => Some((to, *from)),
@@ -128,9 +127,9 @@ pub(super) fn copied(inst: &Inst) -> Option<(Reg, Reg)> {
     }
 }
 
-/// Registers for the bundles of one class; those that got none.
+/// Assigns registers to the bundles of one class; returns the spilled bundles.
 fn scan(intervals: &[Interval], physical: &[u8], numbers: &mut [Option<u8>]) -> Vec<Reg> {
-    // The intervals that are live, with their registers.
+    // Live intervals, with their registers.
     let mut active: Vec<(Interval, u8)> = Vec::new();
     let mut spilled = Vec::new();
     for interval in intervals {

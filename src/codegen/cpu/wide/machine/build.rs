@@ -1,31 +1,31 @@
-//! Building a function: instructions are appended to the current block; blocks follow in the order in which they are started.
+//! Building a function: instructions are appended to the current block; blocks follow in the order
+//! in which they are started.
 //!
-//! In: calls, from instruction selection. Out: a [`Function`] without dead instructions. What this must not know: tiles, which
-//! physical registers there are.
+//! In: calls from instruction selection. Out: a [`Function`] without dead instructions. Must not
+//! know: tiles, physical registers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Block, BlockData, Class, Constant, Function, Inst, Mem, Op, Operand, Reg, Target, Terminator, When};
 use crate::tile::{self, Width};
 
-/// A function being made.
+/// A function under construction.
 pub(in super::super) struct Builder {
     function: Function,
-    /// The current block.
     now: usize,
-    /// Which blocks have been started, in order.
+    /// Started blocks, in order.
     layout: Vec<usize>,
-    /// What comes before everything else: constants.
+    /// Instructions at the start of the entry block: constants.
     prelude: Vec<Inst>,
-    /// What the code that follows is made from.
+    /// The tile operation that the next instructions belong to.
     origin: Option<tile::Inst>,
-    /// Registers whose lanes are `bf16` already, the lower halves zero.
+    /// Registers whose lanes are `bf16` values: the lower halves are zero.
     pub(in super::super) short: BTreeSet<Reg>,
-    /// Does one instruction round to `bf16`? It takes subnormals as 0.
+    /// Does one instruction round to `bf16`? It flushes subnormals to 0.
     pub(in super::super) shortens: bool,
-    /// Of registers whose lanes it rounded, the half vectors that it made.
+    /// For registers rounded by it, the half vectors that it produced.
     pub(in super::super) halves: BTreeMap<Reg, Reg>,
-    /// What is wrong with a function of the library that was asked for: a bug in attnc.
+    /// An error in a function of the library: a bug in attnc.
     pub(in super::super) wrong: Option<String>,
     known: BTreeMap<Constant, Reg>,
 }
@@ -49,17 +49,17 @@ impl Builder {
         }
     }
 
-    /// What the code that follows is made from.
+    /// The tile operation that the next instructions belong to.
     pub(in super::super) fn origin(&self) -> Option<tile::Inst> {
         self.origin
     }
 
-    /// How wide its vectors are.
+    /// The vector width.
     pub(in super::super) fn width(&self) -> Width {
         self.function.width
     }
 
-    /// Is this AVX-512?
+    /// Is AVX-512 used?
     pub(in super::super) fn wide(&self) -> bool {
         self.function.wide()
     }
@@ -69,7 +69,7 @@ impl Builder {
         i64::from(self.function.width.lanes())
     }
 
-    /// Says whose code follows.
+    /// Sets the tile operation that the next instructions belong to.
     pub(in super::super) fn code_of(&mut self, inst: Option<tile::Inst>) {
         self.origin = inst;
     }
@@ -80,7 +80,6 @@ impl Builder {
         r
     }
 
-    /// A register's class.
     pub(in super::super) fn class(&self, r: Reg) -> Class {
         self.function.class(r)
     }
@@ -108,7 +107,7 @@ impl Builder {
         self.make(Class::Vector, op, srcs)
     }
 
-    /// The same under a mask (AVX-512): other lanes are zero, or as the instruction says.
+    /// The same under a mask (AVX-512): other lanes are zero, or defined by the instruction.
     pub(in super::super) fn masked(&mut self, op: Op, mask: Reg, zero: bool, srcs: Vec<Operand>) -> Reg {
         let dst = self.reg(Class::Vector);
         let inst = self.instruction(op, Some(dst), srcs);
@@ -135,19 +134,19 @@ impl Builder {
         self.push(inst);
     }
 
-    /// The same for some lanes only (AVX-512), if there is a mask.
+    /// The same under a mask (AVX-512), if there is one.
     pub(in super::super) fn masked_effect(&mut self, op: Op, mask: Option<Reg>, srcs: Vec<Operand>) {
         let inst = self.instruction(op, None, srcs);
         self.push(Inst { mask: mask.map(|k| (k, false)), ..inst });
     }
 
-    /// The register's value in a new register.
+    /// Copies a register to a new one.
     pub(in super::super) fn copy(&mut self, r: Reg) -> Reg {
         let class = self.class(r);
         self.make(class, class.copy(), vec![r.into()])
     }
 
-    /// A constant, which stays in its register (or in memory) through the function.
+    /// A constant: it stays in its register (or in memory) throughout the function.
     pub(in super::super) fn constant(&mut self, c: Constant) -> Reg {
         if let Some(r) = self.known.get(&c) {
             return *r;
@@ -172,12 +171,12 @@ impl Builder {
         self.constant(Constant::Same(n.cast_unsigned()))
     }
 
-    /// A number in a general register.
+    /// A constant in a general register.
     pub(in super::super) fn number(&mut self, n: i32) -> Reg {
         self.make(Class::General, Op::MovImm, vec![Operand::Imm(n)])
     }
 
-    /// Room in the frame for what the function itself puts there, a multiple of 64 bytes: where it begins.
+    /// The function's own 64-byte slot at the start of the frame.
     pub(in super::super) fn staging(&mut self) -> Mem {
         if self.function.frame == 0 {
             self.function.room(64);
@@ -192,13 +191,13 @@ impl Builder {
         Block(u32::try_from(self.function.blocks.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// A block that is started later and takes values in the place of these.
+    /// A block to be started later, with parameters of the same classes as these values.
     pub(in super::super) fn block_for(&mut self, values: &[Reg]) -> Block {
         let classes: Vec<Class> = values.iter().map(|r| self.class(*r)).collect();
         self.block(&classes)
     }
 
-    /// What follows stands in this block; its parameters.
+    /// Continues in this block; returns its parameters.
     pub(in super::super) fn start(&mut self, block: Block) -> Vec<Reg> {
         self.now = block.0 as usize;
         self.layout.push(self.now);
@@ -211,12 +210,13 @@ impl Builder {
         }
     }
 
-    /// The current block jumps to another one, which is given values for its parameters.
+    /// Ends the current block with a jump.
     pub(in super::super) fn jump(&mut self, to: Block, args: &[Reg]) {
         self.end(Terminator::Jump(Target { block: to, args: args.to_vec() }));
     }
 
-    /// The current block jumps to the first target if the comparison holds, else to the second.
+    /// Ends the current block with a branch: to the first target if the comparison holds, else to
+    /// the second.
     pub(in super::super) fn branch(
         &mut self,
         (a, when, b): (Reg, When, Operand),
@@ -229,32 +229,34 @@ impl Builder {
         self.end(Terminator::Branch { compare, when, targets });
     }
 
-    /// Goes on at a block, with what follows in it; its parameters.
+    /// Jumps to a block and continues there; returns its parameters.
     pub(in super::super) fn join(&mut self, block: Block, args: &[Reg]) -> Vec<Reg> {
         self.jump(block, args);
         self.start(block)
     }
 
-    /// A loop begins here that is done at least once; its block, and what these values are in each iteration.
+    /// Begins a loop that runs at least once; returns its block, and the values carried into each
+    /// iteration.
     pub(in super::super) fn begin_loop(&mut self, carried: &[Reg]) -> (Block, Vec<Reg>) {
         let top = self.block_for(carried);
         let params = self.join(top, carried);
         (top, params)
     }
 
-    /// The loop's next iteration begins if the comparison holds, with these values; else what follows is done.
+    /// Ends a loop: the next iteration begins, with these values, if the comparison holds; else
+    /// execution continues.
     pub(in super::super) fn end_loop(&mut self, top: Block, condition: (Reg, When, Operand), carried: &[Reg]) {
         let next = self.block(&[]);
         self.branch(condition, (top, carried), (next, &[]));
         self.start(next);
     }
 
-    /// Is there such an instruction?
+    /// Does this width have the instruction?
     pub(in super::super) fn uses(&self, op: Op) -> bool {
         self.function.blocks.iter().flat_map(|b| &b.insts).any(|i| i.op == op)
     }
 
-    /// The function, whose last block returns: blocks in order, constants first, and nothing that is not read.
+    /// Finishes the function; its last block returns. Unused registers are removed.
     pub(in super::super) fn finish(self) -> Function {
         let Builder { mut function, layout, mut prelude, .. } = self;
         let mut places = vec![0; function.blocks.len()];
@@ -277,10 +279,11 @@ impl Builder {
     }
 }
 
-/// Leaves out parameters that are always the same: every jump gives them one value, or what they are (Braun, Buchwald, Hack,
-/// Leißa, Mallon & Zwinkau 2013, "Simple and Efficient Construction of Static Single Assignment Form").
+/// Removes trivial block parameters: every jump passes the same value, or the parameter itself
+/// (Braun, Buchwald, Hack, Leißa, Mallon & Zwinkau 2013, "Simple and Efficient Construction of
+/// Static Single Assignment Form").
 fn remove_unchanged(function: &mut Function) {
-    // What replaces a register; itself, if it is not removed.
+    // The replacement of each register; itself if not removed.
     let mut same: Vec<Reg> = (0u32..).map(Reg).take(function.classes.len()).collect();
     fn of(same: &[Reg], mut r: Reg) -> Reg {
         while same[r.index()] != r {
@@ -288,7 +291,7 @@ fn remove_unchanged(function: &mut Function) {
         }
         r
     }
-    // What the jumps to its block give a parameter.
+    // The arguments that jumps pass to a parameter.
     #[derive(Clone, Copy)]
     enum Given {
         Nothing,
@@ -338,7 +341,7 @@ fn remove_unchanged(function: &mut Function) {
     }
 }
 
-/// Leaves out the other parameters, and what jumps give them.
+/// Removes the other parameters and their arguments.
 fn keep_parameters(function: &mut Function, keeps: impl Fn(Reg) -> bool) {
     for b in 0..function.blocks.len() {
         let mut end = std::mem::replace(&mut function.blocks[b].end, Terminator::Return);
@@ -351,9 +354,9 @@ fn keep_parameters(function: &mut Function, keeps: impl Fn(Reg) -> bool) {
     function.blocks.iter_mut().for_each(|block| block.params.retain(|p| keeps(*p)));
 }
 
-/// Leaves out instructions and parameters that nobody reads.
+/// Dead code elimination of instructions and block parameters.
 fn remove_unread(function: &mut Function) {
-    /// What makes a register: an instruction or a parameter, by its place.
+    /// The definition of a register: an instruction or a parameter, by index.
     #[derive(Clone, Copy)]
     enum Maker {
         Nothing,

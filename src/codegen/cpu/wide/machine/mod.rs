@@ -1,16 +1,18 @@
-//! Code over registers: blocks with parameters, each with instructions and a terminator.
+//! Machine IR (MIR): blocks with parameters, instructions over registers, terminators.
 //!
-//! In: calls of [`Builder`]'s methods (`build`), from instruction selection. Out: a [`Function`] over virtual registers,
-//! of which `allocate` makes one over physical registers, and `encode` bytes. `print` writes either as text, `verify` checks the
-//! rules below. What this must not know: tiles.
+//! In: calls of [`Builder`]'s methods (`build`), from instruction selection. Out: a [`Function`]
+//! over virtual registers; `allocate` assigns physical registers, `encode` produces bytes. `print`
+//! writes either as text, `verify` checks the rules below. Must not know: tiles.
 //!
-//! Virtual registers are SSA: each is defined once, by an instruction or as a parameter of a block, and the definition dominates
-//! the uses. A jump passes arguments to the parameters of its target. Registers are of three
-//! classes: vectors of the whole width, masks (at AVX-512 only) and general registers of 64 bits.
+//! Virtual registers are SSA: each is defined once, by an instruction or as a parameter of a block,
+//! and the definition dominates the uses. A jump passes arguments to the parameters of its target.
+//! Registers are of three classes: vectors of the whole width, masks (at AVX-512 only) and general
+//! registers of 64 bits.
 //!
-//! An instruction writes at most one register. Where the machine's instruction also reads what it writes (`FMA`, additions
-//! of general registers), the operand that it takes from there is *tied* to the result: both get one register. Constants
-//! are set once, at the beginning; the allocator may leave them in memory and fold them into their uses.
+//! An instruction writes at most one register. Where the machine instruction overwrites one of its
+//! operands (`FMA`, additions of general registers), that operand is *tied* to the result: both get
+//! one register. Constants are set once, at the beginning; the allocator may leave them in memory
+//! and fold them into their uses.
 //!
 //! ```text
 //! ^bb1(%4: general, %5: vector):
@@ -40,12 +42,10 @@ pub(super) use verify::verify;
 
 use crate::tile::{self, Width};
 
-/// A virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Reg(pub(super) u32);
 
 impl Reg {
-    /// Its number.
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
@@ -60,13 +60,12 @@ impl fmt::Display for Reg {
 /// A register of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Physical {
-    /// Its class.
     pub(super) class: Class,
     /// Its number in the encoding.
     pub(super) number: u8,
 }
 
-/// What a register holds.
+/// Register classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Class {
     /// A vector of the whole width.
@@ -78,7 +77,6 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// Every class.
     pub(super) const ALL: [Class; 3] = [Class::Vector, Class::Mask, Class::General];
 
     /// Name in the text form.
@@ -90,7 +88,7 @@ impl Class {
         }
     }
 
-    /// The copy from register to register.
+    /// The instruction that copies a register.
     pub(super) fn copy(self) -> Op {
         match self {
             Class::Vector => Op::Copy,
@@ -100,32 +98,30 @@ impl Class {
     }
 }
 
-/// A block, by its place in the layout.
+/// A block, by its index in the layout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Block(u32);
 entity_impl!(Block, "^bb");
 
-/// What an address starts from.
+/// Base of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base<R = Reg> {
-    /// A general register.
     Reg(R),
-    /// The words that the leaf was called with.
+    /// The leaf's argument array.
     Words,
     /// The frame on the stack.
     Frame,
-    /// A constant; at AVX-512 one element, which the instruction spreads.
+    /// A constant in the pool; with AVX-512 one element, which the instruction broadcasts.
     Pool(u32),
 }
 
-/// A place in memory.
+/// A memory operand: base + index * scale + offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mem<R = Reg> {
-    /// From where.
     pub(super) base: Base<R>,
     /// An index, and its scale.
     pub(super) index: Option<(R, u8)>,
-    /// Bytes further.
+    /// In bytes.
     pub(super) offset: i32,
 }
 
@@ -135,27 +131,26 @@ impl<R: Copy> Mem<R> {
         Mem { base: Base::Reg(base), index: None, offset: 0 }
     }
 
-    /// A word of the call.
+    /// Argument `n` of the leaf.
     pub(super) fn word(n: usize) -> Mem<R> {
         Mem { base: Base::Words, index: None, offset: i32::try_from(8 * n).unwrap_or(i32::MAX) }
     }
 
-    /// So many bytes from the start of the frame.
+    /// `offset` bytes from the start of the frame.
     pub(super) fn frame(offset: i32) -> Mem<R> {
         Mem { base: Base::Frame, index: None, offset }
     }
 
-    /// A constant.
     pub(super) fn pool(n: u32) -> Mem<R> {
         Mem { base: Base::Pool(n), index: None, offset: 0 }
     }
 
-    /// So many bytes further.
+    /// Adds `offset` bytes.
     pub(super) fn plus(self, offset: i32) -> Mem<R> {
         Mem { offset: self.offset.wrapping_add(offset), ..self }
     }
 
-    /// An index register further.
+    /// Adds a scaled index register.
     pub(super) fn indexed(self, index: R, scale: u8) -> Mem<R> {
         Mem { index: Some((index, scale)), ..self }
     }
@@ -170,14 +165,11 @@ impl<R: Copy> Mem<R> {
     }
 }
 
-/// An operand that is read (or, for a store, the place that is written).
+/// An operand that is read (or, for a store, the memory that is written).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operand<R = Reg> {
-    /// A register.
     Reg(R),
-    /// Memory.
     Mem(Mem<R>),
-    /// A number.
     Imm(i32),
 }
 
@@ -205,30 +197,26 @@ impl From<Mem> for Operand {
     }
 }
 
-/// An instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Inst<R = Reg> {
-    /// Which.
     pub(super) op: Op,
-    /// What it writes.
     pub(super) dst: Option<R>,
-    /// The operand that is in the register of the result before.
+    /// The operand that shares the result's register.
     pub(super) tied: Option<R>,
     /// The other operands, in the order of the encoding.
     pub(super) srcs: Vec<Operand<R>>,
-    /// The lanes that it works on (AVX-512), and whether the others become zero.
+    /// The mask of active lanes (AVX-512), and whether inactive lanes become zero.
     pub(super) mask: Option<(R, bool)>,
-    /// The operation of the tile IR that it is made from.
+    /// The operation of the tile IR that it comes from.
     pub(super) origin: Option<tile::Inst>,
 }
 
 impl<R: Copy> Inst<R> {
-    /// What it reads.
     pub(super) fn reads(&self) -> impl Iterator<Item = R> {
         self.srcs.iter().flat_map(Operand::regs).chain(self.mask.map(|m| m.0)).chain(self.tied)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn reads_mut(&mut self) -> impl Iterator<Item = &mut R> {
         let srcs = self.srcs.iter_mut().flat_map(|s| {
             let (own, base, index) = match s {
@@ -243,7 +231,7 @@ impl<R: Copy> Inst<R> {
     }
 }
 
-/// When a branch is taken, after a comparison.
+/// The condition of a branch, after a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// Signed less.
@@ -253,7 +241,7 @@ pub(super) enum When {
 }
 
 impl When {
-    /// When the other way is taken.
+    /// The negated condition.
     pub(super) fn opposite(self) -> When {
         match self {
             When::Less => When::GreaterEqual,
@@ -262,35 +250,32 @@ impl When {
     }
 }
 
-/// Where a jump goes, and what the block's parameters are then.
+/// Target of a jump, with arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Target<R = Reg> {
-    /// The block.
     pub(super) block: Block,
-    /// A value for each of its parameters.
+    /// One argument for each parameter.
     pub(super) args: Vec<R>,
 }
 
-/// How a block ends.
+/// Terminator of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Terminator<R = Reg> {
-    /// Goes on elsewhere.
     Jump(Target<R>),
-    /// Goes on at one of two blocks.
+    /// A conditional branch.
     Branch {
         /// Compares two operands: [`Op::Compare`] or [`Op::CompareImm`].
         compare: Inst<R>,
-        /// What must hold of the first and the second.
+        /// The condition on the first and the second operand.
         when: When,
-        /// Where it goes if that holds, and if not.
+        /// Targets if the condition holds, and if not.
         targets: [Target<R>; 2],
     },
-    /// Leaves the function.
     Return,
 }
 
 impl<R> Terminator<R> {
-    /// Where it may go.
+    /// Possible successors.
     pub(super) fn targets(&self) -> &[Target<R>] {
         match self {
             Terminator::Jump(t) => std::slice::from_ref(t),
@@ -299,7 +284,7 @@ impl<R> Terminator<R> {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn targets_mut(&mut self) -> &mut [Target<R>] {
         match self {
             Terminator::Jump(t) => std::slice::from_mut(t),
@@ -308,7 +293,7 @@ impl<R> Terminator<R> {
         }
     }
 
-    /// The comparison that it makes.
+    /// The comparison of a branch.
     pub(super) fn compare(&self) -> Option<&Inst<R>> {
         match self {
             Terminator::Branch { compare, .. } => Some(compare),
@@ -317,43 +302,39 @@ impl<R> Terminator<R> {
     }
 }
 
-/// A block.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BlockData<R = Reg> {
-    /// What it is given.
+    /// Its parameters.
     pub(super) params: Vec<R>,
-    /// What it does.
     pub(super) insts: Vec<Inst<R>>,
-    /// How it ends.
     pub(super) end: Terminator<R>,
 }
 
-/// A constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Constant {
-    /// The same 32 bits in every lane.
+    /// A 32-bit pattern, the same in every lane.
     Same(u32),
     /// 0, 1, 2, ..
     Count,
 }
 
-/// A function: of no arguments but the words, and no results.
+/// A leaf function: its only argument is the argument array, and it has no result.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Function<R = Reg> {
-    /// How wide its vectors are.
+    /// The vector width.
     pub(super) width: Width,
     /// Its blocks, in the order of the code; the first is the entry.
     pub(super) blocks: Vec<BlockData<R>>,
     /// The class of each virtual register.
     pub(super) classes: Vec<Class>,
-    /// Constants, in order.
+    /// The constant pool, by index.
     pub(super) pool: Vec<Constant>,
     /// Bytes of the frame, a multiple of 64.
     pub(super) frame: i32,
 }
 
 impl<R> Function<R> {
-    /// Is this AVX-512?
+    /// Is AVX-512 used?
     pub(super) fn wide(&self) -> bool {
         self.width == Width::V512
     }
@@ -363,7 +344,7 @@ impl<R> Function<R> {
         (0u32..).map(Block).zip(&self.blocks)
     }
 
-    /// Room in the frame, a multiple of 64 bytes.
+    /// Reserves space in the frame, rounded up to 64 bytes; returns its offset.
     pub(super) fn room(&mut self, bytes: i32) -> i32 {
         let at = self.frame;
         self.frame += (bytes + 63) / 64 * 64;
@@ -372,7 +353,6 @@ impl<R> Function<R> {
 }
 
 impl Function {
-    /// A register's class.
     pub(super) fn class(&self, r: Reg) -> Class {
         self.classes.get(r.index()).copied().unwrap_or(Class::General)
     }

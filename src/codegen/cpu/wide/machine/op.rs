@@ -1,14 +1,14 @@
 //! The instructions: one table of names, operands, meanings and encodings.
 //!
-//! In: an operation and a width. Out: its encoding, the register classes and views of its operands. `attnc list mir` shows the table.
-//! What this must not know: what instructions are selected for, which registers they get.
+//! In: an operation and a width. Out: its encoding, the register classes and views of its operands.
+//! `attnc list mir` shows the table. Must not know: instruction selection, allocation.
 
 use iced_x86::Code;
 
 use super::Class;
 use crate::tile::Width;
 
-/// How much of a register an operand names.
+/// The width at which an operand uses a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum View {
     /// All of a vector, a mask, or 64 bits.
@@ -21,7 +21,7 @@ pub(in super::super) enum View {
     Byte,
 }
 
-/// What an instruction takes or gives.
+/// Kinds of operands and results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Kind {
     /// A vector register.
@@ -30,15 +30,16 @@ pub(in super::super) enum Kind {
     Mask,
     /// A general register.
     General,
-    /// A truth value for each lane: a mask register at AVX-512 (of an operand: the mask of the instruction), a vector at AVX2.
+    /// A boolean for each lane: a mask register with AVX-512 (as an operand: the instruction's
+    /// mask), a vector with AVX2.
     Lanes,
-    /// A place in memory.
+    /// A memory operand.
     Memory,
-    /// A number that is part of the instruction.
+    /// An immediate.
     Number,
-    /// A register that is also the result's.
+    /// A register shared with the result.
     Tied,
-    /// No result, but memory that is written, or flags.
+    /// No result register: writes memory or flags.
     Nothing,
 }
 
@@ -68,20 +69,21 @@ impl Kind {
     }
 }
 
-/// Declares the instructions: name, operands, result, what the result is (`a` is the first operand that is not tied), code at
-/// AVX-512, code at AVX2, may its last register be in memory.
+/// Declares the instructions: name, operands, result, meaning of the result (`a` is the first
+/// operand that is not tied), AVX-512 encoding, AVX2 encoding, may the last register operand be in
+/// memory.
 macro_rules! instructions {
     ($($name:ident($($takes:ident),*) -> $gives:ident, $meaning:literal: $wide:ident, $narrow:ident, $fold:literal;)*) => {
         /// An instruction; the table is in this file.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[allow(missing_docs, reason = "the table says what they are")]
+        #[allow(missing_docs, reason = "the table describes them")]
         pub(in super::super) enum Op { $($name,)* }
 
         impl Op {
             /// Every instruction, in the order of the table.
             pub(in super::super) const ALL: &'static [Op] = &[$(Op::$name,)*];
 
-            /// The instruction's encoding at a width; `INVALID` where there is none.
+            /// The instruction's encoding at a width; `INVALID` if it does not exist.
             pub(in super::super) fn code(self, width: Width) -> Code {
                 match (self, width) {
                     $((Op::$name, Width::V512) => Code::$wide,)*
@@ -95,12 +97,12 @@ macro_rules! instructions {
                 match self { $(Op::$name => stringify!($name),)* }
             }
 
-            /// What it takes, and what it gives.
+            /// Kinds of its operands and of its result.
             pub(in super::super) fn signature(self) -> (&'static [Kind], Kind) {
                 match self { $(Op::$name => (&[$(Kind::$takes),*], Kind::$gives),)* }
             }
 
-            /// What its result is, in a line.
+            /// One-line description of the result.
             pub(in super::super) fn meaning(self) -> &'static str {
                 match self { $(Op::$name => $meaning,)* }
             }
@@ -129,14 +131,14 @@ instructions! {
     Fnma(Tied, Vector, Vector) -> Vector, "tied - a * b":
         EVEX_Vfnmadd231ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfnmadd231ps_ymm_ymm_ymmm256, true;
     Scale(Vector, Vector) -> Vector, "a * 2^floor(b)": EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er, INVALID, true;
-    Round(Vector, Number) -> Vector, "rounded to an integer, in the way that the number says":
+    Round(Vector, Number) -> Vector, "rounded to an integer, in the mode given by the number":
         EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, VEX_Vroundps_ymm_ymmm256_imm8, false;
-    Reduce(Vector, Number) -> Vector, "what rounding leaves: a - round(a)":
+    Reduce(Vector, Number) -> Vector, "remainder of rounding: a - round(a)":
         EVEX_Vreduceps_zmm_k1z_zmmm512b32_imm8_sae, INVALID, false;
-    // Comparisons; at AVX2 the result is a vector, all bits of a lane set where it holds
-    CompareF(Vector, Vector, Number) -> Lanes, "which f32 lanes compare as the number says":
+    // Comparisons; with AVX2 the result is a vector with all bits of a lane set if true
+    CompareF(Vector, Vector, Number) -> Lanes, "which f32 lanes satisfy the predicate given by the number":
         EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae, VEX_Vcmpps_ymm_ymm_ymmm256_imm8, false;
-    CompareI(Vector, Vector, Number) -> Mask, "which i32 lanes compare as the number says":
+    CompareI(Vector, Vector, Number) -> Mask, "which i32 lanes satisfy the predicate given by the number":
         EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8, INVALID, false;
     EqualI(Vector, Vector) -> Vector, "all bits of a lane set where i32 lanes are equal":
         INVALID, VEX_Vpcmpeqd_ymm_ymm_ymmm256, true;
@@ -158,7 +160,7 @@ instructions! {
         EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32, VEX_Vpmulld_ymm_ymm_ymmm256, true;
     MulEven(Vector, Vector) -> Vector, "unsigned products of even lanes, 64 bits each":
         EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64, VEX_Vpmuludq_ymm_ymm_ymmm256, false;
-    OddTwice(Vector) -> Vector, "every odd lane in its place and in the one before":
+    OddTwice(Vector) -> Vector, "odd lanes, each also copied to the even lane before it":
         EVEX_Vmovshdup_zmm_k1z_zmmm512, VEX_Vmovshdup_ymm_ymmm256, false;
     MaxI(Vector, Vector) -> Vector, "the larger as i32":
         EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32, VEX_Vpmaxsd_ymm_ymm_ymmm256, true;
@@ -167,13 +169,13 @@ instructions! {
     AbsI(Vector) -> Vector, "magnitude as i32": EVEX_Vpabsd_zmm_k1z_zmmm512b32, VEX_Vpabsd_ymm_ymmm256, true;
     ShiftLeft(Vector, Number) -> Vector, "32-bit lanes shifted left":
         EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8, VEX_Vpslld_ymm_ymm_imm8, false;
-    ShiftRight(Vector, Number) -> Vector, "32-bit lanes shifted right, zeros come in":
+    ShiftRight(Vector, Number) -> Vector, "32-bit lanes shifted right, zero-filled":
         EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrld_ymm_ymm_imm8, false;
-    ShiftSigned(Vector, Number) -> Vector, "32-bit lanes shifted right, the sign comes in":
+    ShiftSigned(Vector, Number) -> Vector, "32-bit lanes shifted right, sign-filled":
         EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrad_ymm_ymm_imm8, false;
     ShiftLeft64(Vector, Number) -> Vector, "64-bit lanes shifted left":
         EVEX_Vpsllq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsllq_ymm_ymm_imm8, false;
-    ShiftRight64(Vector, Number) -> Vector, "64-bit lanes shifted right, zeros come in":
+    ShiftRight64(Vector, Number) -> Vector, "64-bit lanes shifted right, zero-filled":
         EVEX_Vpsrlq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsrlq_ymm_ymm_imm8, false;
     // Conversions
     FromInt(Vector) -> Vector, "i32 to f32": EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, VEX_Vcvtdq2ps_ymm_ymmm256, true;
@@ -210,11 +212,11 @@ instructions! {
         INVALID, VEX_Vmovd_xmm_rm32, false;
     SpreadLow(Vector) -> Vector, "lane 0 to every lane": INVALID, VEX_Vpbroadcastd_ymm_xmmm32, false;
     // Narrow memory
-    Unsigned16(Vector) -> Vector, "16-bit elements widened with zeros":
+    Unsigned16(Vector) -> Vector, "16-bit elements, zero-extended":
         EVEX_Vpmovzxwd_zmm_k1z_ymmm256, VEX_Vpmovzxwd_ymm_xmmm128, false;
-    Unsigned8(Vector) -> Vector, "8-bit elements widened with zeros":
+    Unsigned8(Vector) -> Vector, "8-bit elements, zero-extended":
         EVEX_Vpmovzxbd_zmm_k1z_xmmm128, VEX_Vpmovzxbd_ymm_xmmm64, false;
-    Signed8(Vector) -> Vector, "8-bit elements widened with their sign":
+    Signed8(Vector) -> Vector, "8-bit elements, sign-extended":
         EVEX_Vpmovsxbd_zmm_k1z_xmmm128, VEX_Vpmovsxbd_ymm_xmmm64, false;
     Store16(Memory, Vector) -> Nothing, "the low 16 bits of each lane to memory":
         EVEX_Vpmovdw_ymmm256_k1z_zmm, INVALID, false;
@@ -242,7 +244,7 @@ instructions! {
     Mov(General) -> General, "the same 64 bits, from a register or memory": Mov_r64_rm64, Mov_r64_rm64, true;
     MovImm(Number) -> General, "a number": Mov_rm64_imm32, Mov_rm64_imm32, false;
     Lea(Memory) -> General, "an address": Lea_r64_m, Lea_r64_m, false;
-    Fetch(Memory) -> Nothing, "a line is fetched for writing": Prefetchw_m8, Prefetchw_m8, false;
+    Fetch(Memory) -> Nothing, "prefetches a line for writing": Prefetchw_m8, Prefetchw_m8, false;
     Spill(Memory, General) -> Nothing, "64 bits to memory": Mov_rm64_r64, Mov_rm64_r64, false;
     Plus(Tied, General) -> General, "tied + a": Add_r64_rm64, Add_r64_rm64, true;
     PlusImm(Tied, Number) -> General, "tied + a number": Add_rm64_imm32, Add_rm64_imm32, false;
@@ -252,8 +254,8 @@ instructions! {
     Compare(General, General) -> Nothing, "flags of a - b": Cmp_r64_rm64, Cmp_r64_rm64, true;
     CompareImm(General, Number) -> Nothing, "flags of a - a number": Cmp_rm64_imm32, Cmp_rm64_imm32, false;
     Get32(Memory) -> General, "32 bits from memory": Mov_r32_rm32, Mov_r32_rm32, false;
-    Get16(Memory) -> General, "16 bits from memory, widened with zeros": Movzx_r32_rm16, Movzx_r32_rm16, false;
-    Get8(Memory) -> General, "8 bits from memory, widened with zeros": Movzx_r32_rm8, Movzx_r32_rm8, false;
+    Get16(Memory) -> General, "16 bits from memory, zero-extended": Movzx_r32_rm16, Movzx_r32_rm16, false;
+    Get8(Memory) -> General, "8 bits from memory, zero-extended": Movzx_r32_rm8, Movzx_r32_rm8, false;
     Put32(Memory, General) -> Nothing, "the low 32 bits to memory": Mov_rm32_r32, Mov_rm32_r32, false;
     Put16(Memory, General) -> Nothing, "the low 16 bits to memory": Mov_rm16_r16, Mov_rm16_r16, false;
     Put8(Memory, General) -> Nothing, "the low 8 bits to memory": Mov_rm8_r8, Mov_rm8_r8, false;
@@ -272,19 +274,19 @@ impl Op {
         name
     }
 
-    /// Its name, what it takes and what it gives: `fma tied, vector, vector -> vector`.
+    /// Its name, operands and result: `fma tied, vector, vector -> vector`.
     pub(in super::super) fn form(self) -> String {
         let (takes, gives) = self.signature();
         let takes: Vec<&str> = takes.iter().map(|kind| kind.name()).collect();
         format!("{} {} -> {}", self.name(), takes.join(", "), gives.name())
     }
 
-    /// The class of its result; `None` where it writes memory, or flags, alone.
+    /// The class of its result; `None` if it only writes memory or flags.
     pub(in super::super) fn result(self, wide: bool) -> Option<Class> {
         self.signature().1.class(wide)
     }
 
-    /// Is its result a register that it also reads, in the encoding? Such an operand is *tied*.
+    /// Does the encoding overwrite an operand with the result? Such an operand is *tied*.
     pub(in super::super) fn is_tied(self) -> bool {
         self.signature().0.first() == Some(&Kind::Tied)
     }
@@ -294,7 +296,7 @@ impl Op {
         matches!(self, Op::Copy | Op::Mov | Op::MaskCopy)
     }
 
-    /// How much of its register an operand names; the result counts as operand 0.
+    /// The width at which an operand uses its register; the result counts as operand 0.
     pub(in super::super) fn view(self, operand: usize) -> View {
         match (self, operand) {
             (Op::FromHalf | Op::Unsigned16 | Op::StoreShort, 1) => View::Half,
@@ -306,7 +308,7 @@ impl Op {
         }
     }
 
-    /// Does exchanging its first two register sources leave the result?
+    /// Is it commutative in its first two register sources?
     pub(in super::super) fn commutes(self) -> bool {
         matches!(self, Op::Add | Op::Mul | Op::And | Op::Or | Op::Xor | Op::AddI | Op::MulI | Op::MaxI | Op::MinI)
     }

@@ -1,7 +1,8 @@
 //! The text form, as `--emit mir` shows it.
 //!
-//! In: a function over virtual or physical registers, and comments on the operations that its code comes from. Out: text. That of
-//! virtual registers reads back (`read`), without comments. Virtual registers are numbered in the order of their definitions.
+//! In: a function over virtual or physical registers, and comments on the operations that its code
+//! comes from. Out: text. With virtual registers it parses back (`read`), without comments. Virtual
+//! registers are numbered in the order of their definitions.
 //!
 //! ```text
 //! leaf @leaf.run.avx512.0, vectors=512, frame=0 {
@@ -28,7 +29,7 @@ use super::{Base, Constant, Function, Inst, Mem, Operand, Physical, Reg, Target,
 use crate::irtext::float32_text;
 use crate::tile::{self, Width};
 
-/// What is said of a tile operation, before the code that is made from it.
+/// Comment for a tile operation, printed before its code.
 pub(in super::super) type Note<'a> = &'a dyn Fn(tile::Inst) -> String;
 
 /// A function over virtual registers as text.
@@ -93,7 +94,7 @@ impl<R: Copy> Printer<'_, R> {
         format!("{result}{} {}", inst.op.name(), operands.join(", "))
     }
 
-    /// The values of the constants that it reads.
+    /// A comment with the values of the constants that it reads.
     fn constants(&self, inst: &Inst<R>) -> String {
         let pool = inst.srcs.iter().filter_map(|s| match s {
             Operand::Mem(Mem { base: Base::Pool(n), .. }) => self.f.pool.get(*n as usize),
@@ -145,7 +146,7 @@ impl<R: Copy> Printer<'_, R> {
     }
 }
 
-/// A constant: what would be a subnormal number or NaN is an integer.
+/// A constant; subnormals and NaN are printed as integers.
 fn constant_text(constant: Constant) -> String {
     match constant {
         Constant::Count => "count".to_string(),
@@ -156,12 +157,12 @@ fn constant_text(constant: Constant) -> String {
     }
 }
 
-/// The general registers, by number.
+/// Names of the general registers, by number.
 const GENERAL: [&str; 16] =
     ["rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
 
 impl Physical {
-    /// What the assembler calls it, where vectors are of a width.
+    /// The assembler's name at a vector width.
     fn name(self, width: Width) -> String {
         match (self.class, width) {
             (super::Class::Vector, Width::V512) => format!("zmm{}", self.number),

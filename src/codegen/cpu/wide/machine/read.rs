@@ -1,6 +1,7 @@
-//! Reads the text form back, to show that it is complete.
+//! Parser of the text form, which proves that the text is complete.
 //!
-//! In: the text of leaves over virtual registers. Out: their names and functions, without the comments.
+//! In: the text of leaves over virtual registers. Out: their names and functions, without the
+//! comments.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +18,10 @@ fn fail<T>(place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err(TextError::new(place, message))
 }
 
-/// Reads leaves.
+/// Parses leaves.
 ///
 /// # Errors
-/// The first line that is wrong, with its place.
+/// The first error, with its position.
 pub(in super::super) fn parse(text: &str) -> Read<Vec<(String, Function)>> {
     let leaf = |line: &Line| match line {
         Line::Statement(s) if s.head == "leaf" => {
@@ -28,8 +29,8 @@ pub(in super::super) fn parse(text: &str) -> Read<Vec<(String, Function)>> {
             verify(&function).map_err(|complaint| TextError::new(s.place, complaint))?;
             Ok((name, function))
         }
-        Line::Statement(s) => fail(s.place, "a leaf belongs here"),
-        Line::Block(b) => fail(b.place, "a leaf belongs here"),
+        Line::Statement(s) => fail(s.place, "expected a leaf"),
+        Line::Block(b) => fail(b.place, "expected a leaf"),
     };
     irtext::parse(text)?.iter().map(leaf).collect()
 }
@@ -42,16 +43,16 @@ struct Reader {
 impl Reader {
     fn leaf(s: &Statement) -> Read<(String, Function)> {
         let [name, vectors, frame] = s.args.as_slice() else {
-            return fail(s.place, "a leaf has a name, vectors and a frame");
+            return fail(s.place, "expected `leaf @name, vectors=N, frame=N`");
         };
         let ExprKind::Global(name) = &read::single(name)?.kind else {
-            return fail(s.place, "a leaf's name belongs here");
+            return fail(s.place, "expected the name of the leaf");
         };
-        let number = |p: &Phrase| p.value.first().map_or_else(|| fail(p.place, "a number belongs here"), read::integer);
+        let number = |p: &Phrase| p.value.first().map_or_else(|| fail(p.place, "expected a number"), read::integer);
         let width = match number(vectors)? {
             512 => Width::V512,
             256 => Width::V256,
-            _ => return fail(vectors.place, "vectors have 256 or 512 bits"),
+            _ => return fail(vectors.place, "`vectors` must be 256 or 512"),
         };
         let frame: i32 = number(frame)?;
         let (blocks, classes, pool) = (Vec::new(), Vec::new(), Vec::new());
@@ -66,7 +67,7 @@ impl Reader {
         Ok((name.clone(), reader.function))
     }
 
-    /// A register that is written here.
+    /// Defines a register.
     fn define(&mut self, name: &str, class: Class) -> Reg {
         let r = Reg(u32::try_from(self.function.classes.len()).expect("few registers"));
         self.function.classes.push(class);
@@ -76,12 +77,12 @@ impl Reader {
 
     fn register(&self, e: &Expr) -> Read<Reg> {
         let name = read::value(e)?;
-        self.registers.get(name).copied().map_or_else(|| fail(e.place, "it is written nowhere before"), Ok)
+        self.registers.get(name).copied().map_or_else(|| fail(e.place, "undefined register"), Ok)
     }
 
     fn block(&mut self, b: &irtext::Block) -> Read<()> {
         if b.name != format!("bb{}", self.function.blocks.len()) {
-            return fail(b.place, "blocks have numbers in order");
+            return fail(b.place, "blocks must be numbered in order");
         }
         let mut params = Vec::new();
         for p in &b.args {
@@ -106,7 +107,7 @@ impl Reader {
                     Some(read::Literal::Float(x)) => Constant::Same((x as f32).to_bits()),
                     Some(read::Literal::Int(_)) => Constant::Same(read::integer::<i32>(e)?.cast_unsigned()),
                     _ if read::word(e)? == "count" => Constant::Count,
-                    _ => return fail(e.place, "a constant belongs here"),
+                    _ => return fail(e.place, "expected a constant"),
                 };
                 self.function.pool.push(constant);
                 return Ok(());
@@ -124,11 +125,11 @@ impl Reader {
 
     fn branch(&self, condition: &Phrase, [then, otherwise]: [&Phrase; 2]) -> Read<Terminator> {
         let e = read::single(condition)?;
-        let ExprKind::Compare(kind, a, b) = &e.kind else { return fail(e.place, "a comparison belongs here") };
+        let ExprKind::Compare(kind, a, b) = &e.kind else { return fail(e.place, "expected a comparison") };
         let when = match kind {
             CompareKind::Lt => When::Less,
             CompareKind::Ge => When::GreaterEqual,
-            _ => return fail(e.place, "what is compared is `<` or `>=`"),
+            _ => return fail(e.place, "expected `<` or `>=`"),
         };
         let srcs = vec![self.operand(a)?, self.operand(b)?];
         let op = if matches!(srcs[1], Operand::Imm(_)) { Op::CompareImm } else { Op::Compare };
@@ -147,8 +148,8 @@ impl Reader {
             ExprKind::Label(name) => name.strip_prefix("bb").and_then(|n| n.parse().ok()),
             _ => None,
         };
-        let Some(number) = number else { return fail(e.place, "a block belongs here") };
-        // A register may be written in a block that comes later.
+        let Some(number) = number else { return fail(e.place, "expected a block") };
+        // A register may be defined in a later block.
         let args = args.iter().map(|p| self.register(read::single(p)?)).collect::<Read<_>>()?;
         Ok(Target { block: Block(number), args })
     }
@@ -172,12 +173,14 @@ impl Reader {
             }
         }
         if let [result] = s.results.as_slice() {
-            let Some(class) = op.result(self.function.wide()) else { return fail(s.place, "it has no result") };
+            let Some(class) = op.result(self.function.wide()) else {
+                return fail(s.place, "this instruction has no result");
+            };
             inst.dst = Some(self.define(read::value(result)?, class));
         }
         match self.function.blocks.last_mut() {
             Some(block) => block.insts.push(inst),
-            None => return fail(s.place, "instructions stand in blocks"),
+            None => return fail(s.place, "instruction outside of a block"),
         }
         Ok(())
     }
@@ -187,7 +190,7 @@ impl Reader {
             ExprKind::Value(_) => Operand::Reg(self.register(e)?),
             ExprKind::List(items) => match items.as_slice() {
                 [p] => Operand::Mem(self.memory(read::single(p)?)?),
-                _ => return fail(e.place, "an address belongs here"),
+                _ => return fail(e.place, "expected an address"),
             },
             _ => Operand::Imm(read::integer(e)?),
         })

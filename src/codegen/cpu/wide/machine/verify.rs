@@ -1,8 +1,9 @@
 //! The verifier of functions over virtual registers.
 //!
-//! In: a function. Out: an error, if there is one. Checked: registers are defined once, and the definition dominates the uses;
-//! operands are of the class that the instruction takes; where an instruction reads what it writes, an operand is tied; jumps
-//! pass an argument to each parameter.
+//! In: a function. Out: an error, if there is one. Checked: registers are defined once, and the
+//! definition dominates the uses; operands have the class that the instruction expects; an
+//! instruction that overwrites an operand has a tied operand; jumps pass an argument to each
+//! parameter.
 
 use super::op::Kind;
 use super::{Base, Block, Function, Inst, Mem, Op, Operand, Reg, Terminator};
@@ -28,17 +29,17 @@ impl Flow for Jumps<'_> {
     }
 }
 
-/// Checks a function.
+/// Verifies a function.
 ///
 /// # Errors
-/// The first thing that is wrong, with the block where.
+/// The first violation, with its block.
 pub(in super::super) fn verify(function: &Function) -> Result<(), String> {
     let layout: Vec<Block> = function.named_blocks().map(|(b, _)| b).collect();
-    let Some(entry) = function.blocks.first() else { return Err("there is no block".into()) };
+    let Some(entry) = function.blocks.first() else { return Err("the function has no block".into()) };
     if !entry.params.is_empty() {
-        return Err("the first block takes nothing".into());
+        return Err("the entry block has parameters".into());
     }
-    // Where each register is written: the block, and after how many of its instructions.
+    // Definition of each register: the block, and the number of instructions before it.
     let mut written: Vec<Option<(Block, usize)>> = vec![None; function.classes.len()];
     for (b, block) in function.named_blocks() {
         let params = block.params.iter().map(|r| (*r, 0));
@@ -68,7 +69,7 @@ pub(in super::super) fn verify(function: &Function) -> Result<(), String> {
             compare.reads().try_for_each(|r| read(r, n))?;
             instruction(function, compare).map_err(|complaint| format!("{b}: branch: {complaint}"))?;
             if !matches!(compare.op, Op::Compare | Op::CompareImm) {
-                return Err(format!("{b}: a branch compares"));
+                return Err(format!("{b}: the condition of a branch is not a comparison"));
             }
         }
         for target in block.end.targets() {
@@ -76,7 +77,7 @@ pub(in super::super) fn verify(function: &Function) -> Result<(), String> {
             let classes = |all: &[Reg]| all.iter().map(|r| function.class(*r)).collect::<Vec<_>>();
             target.args.iter().try_for_each(|r| read(*r, n))?;
             if classes(params) != classes(&target.args) {
-                return Err(format!("{b}: {} takes other arguments", target.block));
+                return Err(format!("{b}: {} expects other arguments", target.block));
             }
         }
     }
@@ -86,37 +87,37 @@ pub(in super::super) fn verify(function: &Function) -> Result<(), String> {
 fn instruction(function: &Function, inst: &Inst) -> Result<(), String> {
     let (op, wide) = (inst.op, function.wide());
     if op.code(function.width) == Code::INVALID {
-        return Err(format!("there is no such instruction at {}", function.width.name()));
+        return Err(format!("the instruction does not exist at {}", function.width.name()));
     }
     let is = |r: Reg, class: Class| match function.class(r) == class {
         true => Ok(()),
-        false => Err(format!("{r} is no {} register", class.name())),
+        false => Err(format!("{r} is not a {} register", class.name())),
     };
     let memory = |m: &Mem| {
         if let Some((_, scale)) = m.index
             && !matches!(scale, 1 | 2 | 4 | 8)
         {
-            return Err(format!("an index is scaled by {scale}"));
+            return Err(format!("invalid scale of an index: {scale}"));
         }
         if let Base::Pool(n) = m.base
             && (n as usize >= function.pool.len() || m.index.is_some() || m.offset != 0)
         {
-            return Err("there is no such constant".to_string());
+            return Err("a constant is out of range".to_string());
         }
         m.regs().try_for_each(|r| is(r, Class::General))
     };
-    // To memory, what rounds to `f16` has no result.
+    // The memory form of the conversion to `f16` has no result.
     let to_memory = op == Op::ToHalf && inst.dst.is_none();
     match (op.result(wide), inst.dst) {
         (Some(class), Some(dst)) => is(dst, class)?,
         (None, None) => {}
         (Some(_), None) if to_memory => {}
-        _ => return Err("it has no result, or one too many".into()),
+        _ => return Err("its result is missing or unexpected".into()),
     }
     match (op.is_tied(), inst.tied, op.result(wide)) {
         (false, None, _) => {}
         (true, Some(r), Some(class)) => is(r, class)?,
-        _ => return Err("an operand is tied, or none is".into()),
+        _ => return Err("a tied operand is missing or unexpected".into()),
     }
     let place = to_memory.then_some(&Kind::Memory);
     let mut takes = place.into_iter().chain(op.signature().0.iter().filter(|kind| **kind != Kind::Tied));
@@ -125,18 +126,20 @@ fn instruction(function: &Function, inst: &Inst) -> Result<(), String> {
         match (src, kind) {
             (Operand::Imm(_), Kind::Number) => {}
             (Operand::Mem(m), kind) if *kind != Kind::Number => memory(m)?,
-            (Operand::Reg(r), kind) => is(*r, kind.class(wide).ok_or_else(|| format!("{r} is no {}", kind.name()))?)?,
-            _ => return Err(format!("{src:?} is no {}", kind.name())),
+            (Operand::Reg(r), kind) => {
+                is(*r, kind.class(wide).ok_or_else(|| format!("{r} is not a {}", kind.name()))?)?
+            }
+            _ => return Err(format!("{src:?} is not a {}", kind.name())),
         }
     }
-    // A mask of lanes stands apart at AVX-512.
+    // With AVX-512 the mask is a separate field.
     if takes.any(|kind| *kind != Kind::Lanes || !wide) {
         return Err("operands are missing".into());
     }
     if let Some((k, _)) = inst.mask {
         is(k, Class::Mask)?;
         if !wide {
-            return Err("there are no masks".into());
+            return Err("masks require AVX-512".into());
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Leaves of products against chains of sums written out: every level, layout, height and kind of right operand.
+//! Matmul leaves against explicit FMA chains: every instruction set, layout, height and kind of
+//! right operand.
 
 use super::super::dot::{DotShape, Right, dot};
 use super::super::dot_group::{GroupShape, dot_group, most_rows};
@@ -14,9 +15,8 @@ fn numbers(n: usize, seed: u32) -> Vec<f32> {
     (0..n).map(|_| next()).collect()
 }
 
-/// The words that every leaf of a product is given, in `f32` where nothing else is said: `a` and the elements from row to row
-/// of it, where `b` begins, the accumulator, rows and inner extent. The sums start with 0, there are no scales, and memory
-/// is read in the first way.
+/// Arguments of a matmul leaf: `a` and its row stride in elements, `b`, the accumulator, rows and
+/// inner extent. The sums start with 0, there are no scales, and the first prefetch order is used.
 fn words<B>((a, stride): (&[f32], usize), b: &[B], acc: &mut [f32], (rows, inner): (usize, usize)) -> [u64; 12] {
     let mut words = [0; 12];
     words[..6].copy_from_slice(&[
@@ -30,14 +30,15 @@ fn words<B>((a, stride): (&[f32], usize), b: &[B], acc: &mut [f32], (rows, inner
     words
 }
 
-/// Further words: where the scales are, what the sums start with, the way to read memory, and where the result is.
+/// Indices of further arguments: scales, initial value of the sums, prefetch order, result.
 const SCALES: usize = 6;
 const FIRST: usize = 7;
 const WAY: usize = 8;
 const RESULT: usize = 9;
 
-/// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its chain of FMAs, bit for bit: one that starts
-/// with a number, or one from 0 that is added to what was there. What lies around the accumulator stays as it is.
+/// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its FMA chain, bit
+/// for bit: from a constant, or from 0 with the previous contents added last. Memory around the
+/// accumulator must not change.
 fn check(level: Cpu, inner_dense: bool, filled: bool, vectors: usize, rows: usize, inner: usize) {
     let stride = if inner_dense { inner + 5 } else { rows + 3 };
     check_with_stride(level, (inner_dense, stride), filled, vectors, rows, inner);
@@ -65,7 +66,7 @@ fn check_with_stride(
         groups: false,
         filled,
         far: true,
-        // Some are given the address of the result.
+        // Some receive the address of the result.
         result: if filled { 2 } else { 0 },
         direct: false,
     };
@@ -90,7 +91,7 @@ fn check_with_stride(
         let mut words = words((&a, stride), &b, &mut acc[guard..], (rows, inner));
         (words[FIRST], words[WAY]) = (u64::from(0.75f32.to_bits()), in_order);
         (words[RESULT], words[RESULT + 1]) = (words[3], 4 * acc_row as u64);
-        // SAFETY: the buffers have the sizes and strides that the words say.
+        // SAFETY: the buffers have the sizes and strides of the arguments.
         unsafe { leaf.call(&words) };
         let what = format!("{} {inner_dense} {rows} x {inner} x {cols}, {in_order}", level.name());
         assert_eq!(bits(&acc), bits(&want), "{what}");
@@ -102,7 +103,7 @@ fn products_are_chains_of_fmas() {
     for level in [Cpu::AVX512, Cpu::AVX2] {
         for inner_dense in [true, false] {
             for vectors in 1..=5 {
-                // Some of these are longer than what is fetched at a time.
+                // Some of these exceed the prefetch window.
                 for (rows, inner) in
                     [(0, 3), (1, 0), (1, 1), (2, 3), (3, 300), (7, 4), (13, 5), (14, 64), (15, 7), (40, 9)]
                 {
@@ -124,7 +125,7 @@ fn every_height_has_its_code() {
     }
 }
 
-/// Register tiles have fewer rows where those of the left operand are whole pages apart.
+/// Register tiles have fewer rows if the row stride of the left operand is a multiple of a page.
 #[test]
 fn rows_a_page_apart() {
     for level in [Cpu::AVX512, Cpu::AVX2] {
@@ -135,7 +136,7 @@ fn rows_a_page_apart() {
     }
 }
 
-/// What is fetched ahead, and how high register tiles are, changes no bits: the code is asked.
+/// Prefetching and tile heights do not change results, so this checks the code.
 #[test]
 fn what_is_fetched_ahead() {
     let text_of = |level: Cpu, inner_dense, result, far| {
@@ -158,7 +159,7 @@ fn what_is_fetched_ahead() {
     let count = |text: &str, what: &str| text.matches(what).count();
     for (level, heights) in [(Cpu::AVX512, 14), (Cpu::AVX2, 6)] {
         for result in [0, 1, 2] {
-            // Each line of each row of a register tile, before its steps.
+            // Every line of every row of a register tile, before the inner loop.
             let text = text_of(level, true, result, true);
             let lines = usize::try_from(result).expect("a small number");
             let rows = heights * (heights + 1) / 2;
@@ -173,14 +174,17 @@ fn what_is_fetched_ahead() {
         }
         let near = text_of(level, true, 0, false);
         assert_eq!(count(&near, "prefetch"), 0, "{}", level.name());
-        // Strides of whole pages are tested where a tile may be higher than the associativity of the cache.
+        // Page-multiple strides are checked at run time if a tile may have more rows than the cache
+        // has ways.
         let pages = |text: &str| count(text, "test r11,0FFFh") + count(text, "cmove rcx,rdx");
         assert_eq!(pages(&near), if level == Cpu::AVX512 { 2 } else { 0 }, "{}", level.name());
         assert_eq!(pages(&text_of(level, false, 0, false)), 0, "{}", level.name());
-        // Few rows: past the caches, four pages at once, or one place.
+        // Few rows: non-temporal, four pages in turn, or in order.
         let few = text_of(level, true, 2, true);
-        let (passing, rest) = few.split_once("memory at several pages at once").expect("all ways are there");
-        let (pages, order) = rest.split_once("memory in the order of addresses").expect("all ways are there");
+        let (passing, rest) =
+            few.split_once("memory at several pages at once").expect("all prefetch orders are present");
+        let (pages, order) =
+            rest.split_once("memory in the order of addresses").expect("all prefetch orders are present");
         assert!(passing.contains("memory past the caches"));
         assert!(passing.contains("prefetchnta [rbp") && !passing.contains("prefetcht0"), "{}", level.name());
         assert_eq!(count(rest, "prefetchnta"), 0, "{}", level.name());
@@ -189,7 +193,7 @@ fn what_is_fetched_ahead() {
     }
 }
 
-/// Elements of a right operand in memory, and what they are worth.
+/// Elements of a right operand in memory, and their values.
 fn narrow(right: Right, inner: usize, cols: usize, scales: &[f32]) -> (Vec<u8>, Vec<f32>) {
     let (mut bytes, mut values) = (Vec::new(), Vec::new());
     for k in 0..inner {
@@ -226,7 +230,8 @@ fn narrow(right: Right, inner: usize, cols: usize, scales: &[f32]) -> (Vec<u8>, 
     (bytes, values)
 }
 
-/// A row times a column of numbers with scales, the row rounded in groups of 32 steps; numbers count `part` times.
+/// A row times a column of integers with scales, the row quantised in groups of 32 steps; integers
+/// are multiplied by `part`.
 fn rounded(row: &[f32], part: f32, column: impl Fn(usize) -> (f32, f32)) -> f32 {
     row.chunks(32).enumerate().fold(0.0, |acc, (g, group)| {
         let most = group.iter().fold(1e-30f32, |m, x| m.max(x.abs()));
@@ -307,7 +312,7 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                     let mut acc = start.clone();
                     let mut words = words((&a, inner), &bytes, &mut acc, (rows, inner));
                     (words[SCALES], words[WAY]) = (scales.as_ptr() as u64, in_order);
-                    // SAFETY: the buffers have the sizes and strides that the words say.
+                    // SAFETY: the buffers have the sizes and strides of the arguments.
                     unsafe { leaf.call(&words) };
                     assert_eq!(acc, want, "{} {right:?} {rows} x {inner} x {cols}, {in_order}", level.name());
                 }
@@ -316,7 +321,8 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
     }
 }
 
-/// Groups of zeros, of numbers that have few bits, and a NaN or an infinity, which makes its row NaN and no other.
+/// Groups of zeros, of numbers with few bits, and a NaN or an infinity, which makes its row NaN and
+/// no other.
 #[test]
 fn rounded_groups_of_every_kind() {
     for level in [Cpu::AVX512, Cpu::AVX2_VNNI] {
@@ -356,11 +362,11 @@ fn rounded_groups(level: Cpu, right: Right) {
     let (start, number) = (3.0f32, if right == Right::Bytes { 17.0 } else { 1.0 });
     let mut words = words((&a, inner), &b, &mut acc, (rows, inner));
     (words[SCALES], words[FIRST]) = (scales.as_ptr() as u64, u64::from(start.to_bits()));
-    // SAFETY: the buffers have the sizes and strides that the words say.
+    // SAFETY: the buffers have the sizes and strides of the arguments.
     unsafe { leaf.call(&words) };
     for (r, sums) in acc.chunks(cols).enumerate() {
         let exact: f32 = a[r * inner..][..inner].iter().sum::<f32>() * 0.5 * number + start;
-        // Half a 127th of the largest magnitude for each step.
+        // The error per step is at most half of 1/127 of the largest magnitude.
         let off = 64.0 * 0.5 / 254.0 * 0.5 * number;
         for sum in sums {
             match r {
@@ -372,8 +378,8 @@ fn rounded_groups(level: Cpu, right: Right) {
     }
 }
 
-/// Sums that go to the result: all rows and as many columns as the mask says, whatever the register tiles and the part of the
-/// leaf; the accumulator's place and what lies around the result stay as they are.
+/// Sums stored directly to the result: all rows and the masked columns, for all register tiles and
+/// parts of the leaf; the accumulator and the memory around the result do not change.
 #[test]
 fn sums_go_to_the_result() {
     let level = Cpu::AVX512;
@@ -426,8 +432,8 @@ fn sums_go_to_the_result() {
     }
 }
 
-/// Each element of a product of a group is its chain of FMAs from the start, bit for bit; what lies between the sums stays, and
-/// more rows than there is code for write nothing.
+/// Each element of a grouped matmul equals its FMA chain, bit for bit; memory between the sums does
+/// not change, and with more rows than there is code for nothing is written.
 #[test]
 fn panels_side_by_side() {
     for level in [Cpu::AVX512, Cpu::AVX2] {
@@ -453,7 +459,7 @@ fn panels_at_once(level: Cpu, (panels, vectors): (usize, usize), (rows, inner): 
     assert!(listing(&code, &comments).contains("vfmadd231ps"));
     let Some(leaf) = Executable::new(level, &code) else { return };
     let a = numbers(rows * stride, 1);
-    // Panels and sums in another order than they are given.
+    // Panels and sums in another order in memory than in the arguments.
     let b: Vec<Vec<f32>> = (0..panels).map(|p| numbers(inner * b_row, 7 + u32::try_from(p).expect("small"))).collect();
     let size = rows * acc_row + guard;
     let start = numbers(panels * size + guard, 3);
@@ -473,7 +479,7 @@ fn panels_at_once(level: Cpu, (panels, vectors): (usize, usize), (rows, inner): 
     words.extend(b.iter().map(|panel| panel.as_ptr() as u64));
     let sums = got.as_mut_ptr();
     words.extend((0..panels).map(|p| sums.wrapping_add(place(p)) as u64));
-    // SAFETY: the buffers have the sizes and strides that the words say.
+    // SAFETY: the buffers have the sizes and strides of the arguments.
     unsafe { leaf.call(&words) };
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&got), bits(&want), "{} {panels} x {vectors}, {rows} x {inner}", level.name());

@@ -1,52 +1,48 @@
-//! An emulator for leaves of tiles, so that what they compute is known on machines without them, and how often they load.
+//! An emulator for AMX leaves: tests their results on machines without AMX, and counts loads.
 //!
-//! In: code of the instructions that `amx` uses, memory as regions with addresses. Out: what is in memory then, and counts:
-//! products of tiles, tiles loaded and stored, and lines that a first-level cache of 48 KiB would not have had. An access
-//! outside of the regions is an error, and so is an instruction that is not known here.
+//! In: code that uses the instructions of `amx`, memory as regions with addresses. Out: the final
+//! memory, and counts: tile products, tiles loaded and stored, and misses of a 48 KiB L1 cache. An
+//! access outside of the regions is an error, and so is an unknown instruction.
 
 use std::collections::BTreeMap;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-/// Bytes of a line, sets and ways of the cache.
+/// The L1 cache: bytes of a line, sets, ways.
 const LINE: u64 = 64;
 const SETS: u64 = 64;
 const WAYS: usize = 12;
-/// Where the stack ends.
+/// Initial stack pointer.
 const STACK: u64 = 0x7000_0000;
 const STACK_BYTES: u64 = 1 << 16;
 
-/// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Products of tiles.
     pub(super) products: u64,
-    /// Tiles loaded.
     pub(super) loads: u64,
-    /// Tiles stored.
     pub(super) stores: u64,
-    /// Lines of loaded tiles that were not in the first-level cache.
+    /// L1 misses of tile loads, in lines.
     pub(super) far_lines: u64,
 }
 
-/// The registers of a machine with tiles, and its memory.
+/// Registers and memory of a machine with AMX.
 pub(super) struct Emulator {
     general: [u64; 16],
     vectors: BTreeMap<usize, [u8; 64]>,
     masks: [u64; 8],
     tiles: [Vec<[u8; 64]>; 8],
-    /// Rows of each tile, and bytes of a row; without a configuration all are 0.
+    /// Rows and bytes per row of each tile; all 0 without a configuration.
     shapes: [(usize, usize); 8],
-    /// Of what was compared or computed last: is it equal or 0, is it less or negative, is it less without signs?
+    /// Flags: zero, less (signed), below (unsigned).
     flags: (bool, bool, bool),
     memory: BTreeMap<u64, Vec<u8>>,
-    /// The lines of each set, the last used one at the end.
+    /// Lines of each set, most recently used last.
     cache: Vec<Vec<u64>>,
     pub(super) counts: Counts,
 }
 
 impl Emulator {
-    /// Memory that holds these bytes at these addresses.
+    /// A machine with these regions of memory.
     pub(super) fn new(regions: Vec<(u64, Vec<u8>)>) -> Emulator {
         let mut memory: BTreeMap<u64, Vec<u8>> = regions.into_iter().collect();
         memory.insert(STACK - STACK_BYTES, vec![0xa5; usize::try_from(STACK_BYTES).expect("a size")]);
@@ -63,12 +59,12 @@ impl Emulator {
         }
     }
 
-    /// What is at an address where a region begins.
+    /// The contents of the region that begins at `start`.
     pub(super) fn region(&self, start: u64) -> &[u8] {
         &self.memory[&start]
     }
 
-    /// Calls a leaf with the words at an address.
+    /// Calls a leaf; `words` is the address of the arguments.
     pub(super) fn call(&mut self, code: &[u8], words: u64) {
         self.general[7] = words;
         self.general[4] = STACK - 8;
@@ -82,7 +78,7 @@ impl Emulator {
                 decoder.decode()
             });
             if i.mnemonic() == Mnemonic::Ret {
-                assert_eq!(self.general[4], STACK - 8, "the stack is left as it was");
+                assert_eq!(self.general[4], STACK - 8, "the stack pointer is restored");
                 return;
             }
             at = self.step(&i).unwrap_or(i.next_ip());
@@ -92,7 +88,7 @@ impl Emulator {
     fn place(&self, at: u64, bytes: usize) -> (u64, usize) {
         let region = self.memory.range(..=at).next_back();
         let inside = region.filter(|(start, all)| usize::try_from(at - **start).expect("a place") + bytes <= all.len());
-        let (start, _) = inside.unwrap_or_else(|| panic!("{bytes} bytes at {at:#x} belong to nothing"));
+        let (start, _) = inside.unwrap_or_else(|| panic!("{bytes} bytes at {at:#x} are outside of all regions"));
         (*start, usize::try_from(at - start).expect("a place"))
     }
 
@@ -106,7 +102,7 @@ impl Emulator {
         self.memory.get_mut(&start).expect("a region")[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Uses a line; was it in the cache?
+    /// Accesses a line; was it in the cache?
     fn touch(&mut self, at: u64) -> bool {
         let line = at / LINE;
         let set = &mut self.cache[usize::try_from(line % SETS).expect("a set")];
@@ -133,7 +129,7 @@ impl Emulator {
     fn address(&self, i: &Instruction) -> u64 {
         let index = self.register(i.memory_index()).wrapping_mul(u64::from(i.memory_index_scale()));
         let start = self.register(i.memory_base()).wrapping_add(i.memory_displacement64());
-        // Of tiles, the index is the distance from row to row.
+        // For tiles, the index register is the row stride.
         let of_tiles = matches!(i.mnemonic(), Mnemonic::Tileloadd | Mnemonic::Tilestored);
         if of_tiles { start } else { start.wrapping_add(index) }
     }
@@ -165,7 +161,7 @@ impl Emulator {
         self.vectors.get(&r.number()).copied().unwrap_or([0xa5; 64])
     }
 
-    /// Does one instruction; where it goes on, if not after it.
+    /// Executes one instruction; returns the target if it jumps.
     fn step(&mut self, i: &Instruction) -> Option<u64> {
         let holds = |yes: bool| yes.then(|| i.near_branch_target());
         let (zero, less, below) = self.flags;
@@ -270,13 +266,13 @@ impl Emulator {
         None
     }
 
-    /// Rows and bytes of a tile that is configured.
+    /// Rows and bytes per row of a configured tile.
     fn shape(&self, tile: usize) -> (usize, usize) {
         assert!(self.shapes[tile].0 > 0, "tile {tile} has no configuration");
         self.shapes[tile]
     }
 
-    /// Where the rows of a tile are.
+    /// Addresses of the rows of a tile operand.
     fn rows(&self, i: &Instruction, rows: usize) -> impl Iterator<Item = u64> + use<> {
         let (start, stride) = (self.address(i), self.register(i.memory_index()));
         (0..rows as u64).map(move |n| start.wrapping_add(n.wrapping_mul(stride)))
@@ -300,12 +296,13 @@ impl Emulator {
         self.vectors.insert(i.op0_register().number(), x);
     }
 
-    /// Intel's definition: two chains of FMAs from 0, of the even and of the odd steps, whose sum is added.
+    /// Intel's definition: two FMA chains from 0, over the even and the odd steps, whose sum is
+    /// added.
     fn product(&mut self, sums: usize, left: usize, right: usize) {
         self.counts.products += 1;
         let ((rows, bytes), (left_rows, steps), (pairs, columns)) =
             (self.shape(sums), self.shape(left), self.shape(right));
-        assert!(rows == left_rows && bytes == columns && steps == 4 * pairs, "tiles that do not fit each other");
+        assert!(rows == left_rows && bytes == columns && steps == 4 * pairs, "tile shapes do not match");
         let (a, b) = (self.tiles[left].clone(), self.tiles[right].clone());
         let short = |row: &[u8; 64], n: usize| {
             f32::from_bits(u32::from(u16::from_le_bytes([row[2 * n], row[2 * n + 1]])) << 16)

@@ -1,4 +1,5 @@
-//! The elementary functions at both widths: to the bit what their texts say, and within their bounds of `f64`.
+//! The elementary functions at both widths: bit for bit equal to the interpreter, and within their
+//! error bounds of `f64`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::tile::interp::Argument;
 use crate::vector::expand;
 use crate::vector::tests::{arguments, exactly, of_floats, said};
 
-/// Evaluates a function on many floats for each of its parameters; `None` where this machine cannot.
+/// Evaluates a function on arrays of floats, one per parameter; `None` if this machine cannot.
 fn compiled(level: Cpu, name: &str, args: &[Vec<f32>]) -> Option<Vec<f32>> {
     let n = args[0].len();
     let (params, loads, operands) = match args.len() {
@@ -49,7 +50,8 @@ fn errors_are_within_their_bounds() {
             let args = arguments(f);
             let Some(ys) = compiled(level, name, &args) else { continue };
             for (i, y) in ys.into_iter().enumerate() {
-                // To the bit what the text says; that this is within its bound, the library's own tests show.
+                // Bit for bit equal to the interpreter; the library's own tests show that this is
+                // within the bound.
                 let x: Vec<f32> = args.iter().map(|xs| xs[i]).collect();
                 let said = said(f, &x);
                 let same = y.to_bits() == said.to_bits() || y.is_nan() && said.is_nan();
@@ -61,7 +63,7 @@ fn errors_are_within_their_bounds() {
     }
 }
 
-/// What a softmax relies on.
+/// Softmax relies on this.
 #[test]
 fn the_exponential_of_zero_is_one() {
     for level in [Cpu::AVX512, Cpu::AVX2] {

@@ -1,5 +1,6 @@
-//! Leaves of runs against the interpreter and against `f64`: kernels of runs are parsed, their leaves are called in this
-//! process on memory that ends where the program may not read on, and what they wrote is compared.
+//! Leaves of runs against the interpreter and against `f64`: kernels of runs are parsed, their
+//! leaves are called in this process on memory that ends at a guard page, and the results are
+//! compared.
 
 mod dot;
 mod emulator;
@@ -25,7 +26,7 @@ unsafe extern "C" {
 const PAGE: usize = 4096;
 const CANARY: u8 = 0xa5;
 
-/// Memory that ends at a page which may not be touched; what comes before it is watched.
+/// Memory that ends at a guard page; the bytes before it are canaries.
 struct Guarded {
     map: memmap2::MmapMut,
     start: usize,
@@ -48,14 +49,14 @@ impl Guarded {
         self.map[self.start..].as_mut_ptr() as u64
     }
 
-    /// What it holds now; nothing before it has changed.
+    /// The current content; asserts that nothing before it has changed.
     fn content(&self) -> &[u8] {
         assert!(self.map[..self.start].iter().all(|b| *b == CANARY), "bytes before a buffer were written");
         &self.map[self.start..self.start + self.bytes]
     }
 }
 
-/// What a value is while a kernel of one block is gone through.
+/// A value while the single block of a kernel is interpreted.
 #[derive(Clone)]
 enum LeafOperand {
     Index(i64),
@@ -63,19 +64,19 @@ enum LeafOperand {
     Buffer(u64, Vec<i64>, Elem),
 }
 
-/// The first kernel of a text, which must be right.
+/// Parses the first kernel of a valid source.
 fn kernel(source: &str) -> Kernel {
     let mut sources = SourceMap::new();
     let file = sources.add("run.tir", source);
     let parsed = text::parse(source, file)
         .unwrap_or_else(|d| panic!("{}\n{source}", crate::diagnostics::render_all(&d, &sources, false)));
-    // Nothing launches it, and what its parameters are is for each test to say.
+    // Only the form is verified: there is no launch, and each test chooses its parameters.
     verify::verify_form(&parsed.module).unwrap_or_else(|e| panic!("{e}\n{source}"));
     parsed.module.kernels.into_iter().next().expect("a kernel")
 }
 
-/// Runs the leaves of a kernel's runs; what is in its arguments then, or `None` if this machine cannot. `leaves` looks at
-/// the listings.
+/// Runs the leaves of a kernel's runs; returns the final arguments, or `None` if this machine
+/// cannot run them. `leaves` receives the listings.
 fn run_leaves(
     k: &Kernel,
     level: Cpu,
@@ -124,7 +125,7 @@ fn run_leaves(
                 leaves(&super::testing::listing(&leaf.code, &Vec::new()));
                 let index = |v: &Value| match values.get(v) {
                     Some(LeafOperand::Index(n)) => *n,
-                    _ => panic!("{v} is no index"),
+                    _ => panic!("{v} is not an index"),
                 };
                 let words: Vec<u64> = leaf
                     .words
@@ -133,7 +134,7 @@ fn run_leaves(
                         Word::Index(v) => index(v).cast_unsigned(),
                         Word::Scalar(v) => match values.get(v) {
                             Some(LeafOperand::Scalar(x)) => *x,
-                            _ => panic!("{v} is no scalar"),
+                            _ => panic!("{v} is not a scalar"),
                         },
                         Word::Address { buffer, indices } => {
                             let Some(LeafOperand::Buffer(start, strides, elem)) = values.get(buffer) else {
@@ -152,12 +153,13 @@ fn run_leaves(
                     })
                     .collect();
                 match Executable::new(level, &leaf.code) {
-                    // SAFETY: the words are what the leaf asks for, and the kernel is verified.
+                    // SAFETY: the words are the arguments that the leaf expects, and the kernel is
+                    // verified.
                     Some(e) => unsafe { e.call(&words) },
                     None => can_run = false,
                 }
             }
-            _ => panic!("a kernel of constants and runs"),
+            _ => panic!("only constants and runs are expected"),
         }
     }
     let (before, after) = (&scratch[..at], &scratch[at + usize::try_from(k.scratch).expect("a size")..]);
@@ -177,15 +179,16 @@ fn same(elem: Elem, a: &[u8], b: &[u8]) -> bool {
     a == b || elem.is_float() && (float(a) == float(b) || float(a).is_nan() && float(b).is_nan())
 }
 
-/// Is one 0 and the other, of the same sign, a subnormal number, or rounded up from one? So the instruction rounds that is
-/// there for it.
+/// Is one 0 and the other, of the same sign, a subnormal, or rounded up from one? The rounding
+/// instruction flushes them.
 fn is_subnormal(elem: Elem, rounded: &[u8], exact: &[u8]) -> bool {
     let bits = |x: &[u8]| x.try_into().map(u16::from_le_bytes);
     let (Ok(rounded), Ok(exact)) = (bits(rounded), bits(exact)) else { return false };
     elem == Elem::BF16 && rounded == exact & 0x8000 && exact & 0x7fff <= 0x0080
 }
 
-/// Runs a kernel as leaves of both widths and in the interpreter; all its buffers must be the same then.
+/// Runs a kernel as leaves of both widths and in the interpreter; asserts that all buffers are
+/// equal.
 fn check(source: &str, symbols: &[(&str, i64)], args: &[Argument]) {
     let k = kernel(source);
     let symbols: BTreeMap<String, i64> = symbols.iter().map(|(s, n)| ((*s).to_string(), *n)).collect();

@@ -1,4 +1,5 @@
-//! The leaves of `bf16` products against Intel's definition of their instructions, bit for bit, and against `f64`.
+//! The `bf16` matmul leaves against Intel's definition of their instructions, bit for bit, and
+//! against `f64`.
 
 use half::bf16;
 
@@ -8,12 +9,12 @@ use super::super::testing::{Executable, decodes, has, listing};
 use super::emulator::{Counts, Emulator};
 use crate::tile::Cpu;
 
-/// A product of `rows` x `inner` by 16 columns for each vector, and what lies around it.
+/// A matmul of `rows` x `inner` by 16 columns for each vector, and the memory around it.
 struct Case {
     rows: usize,
     inner: usize,
     vectors: usize,
-    /// Elements from a row of `a` to the next; after a row are NaNs.
+    /// Row stride of `a` in elements; the padding is NaN.
     a_stride: usize,
     a: Vec<bf16>,
     /// `[pairs, columns, 2]`.
@@ -51,7 +52,7 @@ impl Case {
         self.b[(k / 2 * 16 * self.vectors + j) * 2 + k % 2].to_f32()
     }
 
-    /// What comes out where an element is what `sum` says, of its row, its column and what it starts with.
+    /// The expected memory, given each element as a function of row, column and initial value.
     fn expected(&self, zero: bool, sum: impl Fn(usize, usize, f32) -> f32) -> Vec<f32> {
         let mut out = self.acc.clone();
         for i in 0..self.rows {
@@ -72,7 +73,7 @@ impl Case {
         let what = format!("{what}: {} x {} x {} vectors", self.rows, self.inner, self.vectors);
         let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(got), bits(want), "{what}");
-        // The exact sum, within the bound of any order of as many roundings.
+        // Within the error bound of any order of summation.
         let unit = f64::from(f32::EPSILON) / 2.0;
         let n = (self.inner + self.inner.div_ceil(32) + 2) as f64;
         let exact = self.expected(zero, |_, _, x| x);
@@ -88,10 +89,10 @@ impl Case {
     }
 }
 
-/// Where the operands are in the emulator's memory: at multiples of a line, as they are in a library.
+/// Addresses of the operands in the emulator: aligned to a line, as in a library.
 const PLACES: [u64; 4] = [0x1000, 0x10_0000, 0x20_0000, 0x30_0000];
 
-/// The code for products of tiles with a layout.
+/// Generates the AMX leaf for a layout.
 fn code_of(case: &Case, zero: bool) -> Vec<u8> {
     let bytes = |n: usize| i32::try_from(n).expect("a small number");
     let (b_pitch, vectors) = (bytes(64 * case.vectors), bytes(case.vectors));
@@ -102,7 +103,7 @@ fn code_of(case: &Case, zero: bool) -> Vec<u8> {
     code
 }
 
-/// What is in the accumulator's place once the code is executed by the emulator, and how often it loaded.
+/// Executes the code in the emulator; returns the accumulator and the counts.
 fn emulated(case: &Case, code: &[u8]) -> (Vec<f32>, Counts) {
     let [words, a, b, acc] = PLACES;
     let short = |v: &[bf16]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
@@ -118,7 +119,7 @@ fn emulated(case: &Case, code: &[u8]) -> (Vec<f32>, Counts) {
     (got.collect(), emulator.counts)
 }
 
-/// By the emulator, and by this machine if it has tiles.
+/// Checks the AMX leaf in the emulator, and on this machine if it has AMX.
 fn tiles_compute(case: &Case, zero: bool) {
     let code = code_of(case, zero);
     let (rows, inner) = (case.rows, case.inner);
@@ -136,7 +137,7 @@ fn tiles_compute(case: &Case, zero: bool) {
     if has(Cpu::AMX) {
         let leaf = Executable::new(Cpu::AMX, &code).expect("tiles");
         let mut got = case.acc.clone();
-        // SAFETY: the buffers have the sizes and strides that the words say.
+        // SAFETY: the buffers have the sizes and strides of the arguments.
         unsafe { leaf.call(&case.words(&mut got, inner, 0)) };
         case.compare(&got, &want, zero, &format!("tiles, {rows} rows"));
     }
@@ -153,7 +154,7 @@ fn products_of_tiles() {
             }
         }
     }
-    // More steps than a block has, for few bands of rows and for many.
+    // More steps than a block, for few and for many bands of rows.
     for (rows, inner) in [(16, 300), (32, 513), (33, 256), (33, 257), (64, 288), (65, 512), (81, 545)] {
         for zero in [false, true] {
             tiles_compute(&Case::new(rows, inner, 2), zero);
@@ -161,17 +162,18 @@ fn products_of_tiles() {
     }
 }
 
-/// How often tiles are loaded: at most once for each product, sums aside, and of `b` hardly ever from the second level.
+/// Counts tile loads: at most one for each tile product, apart from sums, and `b` rarely comes from
+/// L2.
 #[test]
 fn tiles_that_are_loaded() {
     let case = Case { a_stride: 768, ..Case::new(256, 768, 2) };
     let (got, counts) = emulated(&case, &code_of(&case, true));
     assert_eq!(got.len(), case.acc.len());
-    // 16 bands by two vectors by 24 times 32 steps; sums come back twice and are stored three times.
+    // 16 bands by two vectors by 24 times 32 steps; sums are reloaded twice and stored three times.
     let (products, sums) = (16 * 2 * 24, 16 * 2);
     assert_eq!(counts.products, products);
     assert_eq!((counts.loads, counts.stores), (products + 2 * sums, 3 * sums));
-    // Lines of `a` once, of sums twice, of `b` once: the rest is near.
+    // Misses: lines of `a` once, of sums twice, of `b` once.
     let (of_a, of_b, of_sums) = (256 * 24, 768, 256 * 2 * 2);
     let expected = of_a + of_b + of_sums;
     assert!(counts.far_lines <= expected + expected / 8, "{counts:?}, at best {expected} lines");
@@ -198,7 +200,7 @@ fn products_of_pairs() {
             let (code, comments) = dot(Cpu::AVX512_BF16.width(), shape, true).expect("it can be encoded");
             assert!(listing(&code, &comments).contains("vdpbf16ps"));
             let Some(leaf) = Executable::new(Cpu::AVX512_BF16, &code) else { return };
-            // The odd step of a pair comes first.
+            // The odd step of a pair is added first.
             let want = case.expected(filled, |i, j, start| {
                 start
                     + (0..inner).step_by(2).fold(0.0, |sum, k| {
@@ -208,7 +210,7 @@ fn products_of_pairs() {
             });
             for in_order in [0, 1, 2] {
                 let mut got = case.acc.clone();
-                // SAFETY: the buffers have the sizes and strides that the words say.
+                // SAFETY: the buffers have the sizes and strides of the arguments.
                 unsafe { leaf.call(&case.words(&mut got, inner / 2, in_order)) };
                 case.compare(&got, &want, filled, "pairs");
             }

@@ -1,14 +1,16 @@
-//! Random kernels of three runs: all element types, ways through memory and shapes, operations that are exact.
+//! Random kernels of three runs: all element types, access patterns and shapes; only exact
+//! operations.
 //!
-//! The first run loads and computes, the second goes on from what lies in scratch and may write over it, the third does the
-//! same along single columns. Sums are of small integers, so that their order does not matter.
+//! The first run loads and computes, the second continues from values in scratch and may overwrite
+//! them, the third does the same for single columns. Only small integers are summed, so that the
+//! order does not matter.
 
 use super::check;
 use crate::random::Random;
 use crate::shape::Elem;
 use crate::tile::interp::Argument;
 
-/// Rows and columns of every buffer: more than any tile has.
+/// Rows and columns of every buffer: more than any tile.
 const ROWS: i64 = 41;
 const COLS: i64 = 109;
 
@@ -17,16 +19,16 @@ const COLS: i64 = 109;
 struct RandomValue {
     name: String,
     elem: Elem,
-    /// Has it the run's rows and columns?
+    /// Does the value extend along the run's rows and columns?
     rows: bool,
     cols: bool,
-    /// Integers of at most this magnitude, if it holds such.
+    /// Maximum magnitude, if it holds integers.
     bound: Option<f64>,
-    /// The sign of a zero is not the same in every order of reduction.
+    /// Is the sign of zeros unspecified? It depends on the order of reduction.
     unsure: bool,
-    /// Where in scratch.
+    /// Offset in scratch.
     place: Option<u32>,
-    /// Was it made by an earlier run?
+    /// Was it computed by an earlier run?
     old: bool,
 }
 
@@ -111,7 +113,7 @@ impl Gen {
         format!("[{}, {}]", if rows { &self.rows } else { "1" }, if cols { &self.cols } else { "1" })
     }
 
-    /// A buffer with rows and columns in some order, and how it is accessed.
+    /// A random buffer layout and the access to it, as text.
     fn buffer(&mut self, mode: &str, elem: Elem, special: bool, rows: bool, cols: bool) -> String {
         let name = self.name("b");
         let (r, c) = (ROWS + 2, COLS + 2);
@@ -156,7 +158,7 @@ impl Gen {
             let (r, c) = self.most;
             let (r, c) = (if val.rows { r } else { 1 }, if val.cols { c } else { 1 });
             let pitch = if c == 1 { 4 } else { (4 * c + 63) / 64 * 64 };
-            // Sometimes instead of what nothing else will read.
+            // Sometimes over a value that is not read again.
             let old =
                 self.vals.iter().position(|v| v.old && (v.rows, v.cols) == (val.rows, val.cols) && self.whole(&val));
             match old.filter(|_| self.r.below(2) == 0) {
@@ -175,7 +177,7 @@ impl Gen {
         self.vals.push(val);
     }
 
-    /// Has it the extents of the run?
+    /// Does a value have the extents of the run?
     fn whole(&self, v: &RandomValue) -> bool {
         (v.rows || self.rows == "1") && (v.cols || self.cols == "1")
     }
@@ -290,7 +292,7 @@ impl Gen {
                 (val.rows, val.cols) = if reduce == 1 { (true, false) } else { (false, true) };
                 val.unsure = elem == Elem::F32;
                 val.bound = val.bound.filter(|_| false);
-                // It can be used after the run only.
+                // It can only be used after the run.
                 self.add(&format!("reduce_{op} {}, axis={reduce}", x.name), val, true);
                 let last = self.vals.pop()?;
                 self.vals.push(RandomValue { elem: Elem::I64, name: format!("{}|{}", last.name, last.elem), ..last });
@@ -355,7 +357,7 @@ impl Gen {
             let _ = self.store();
         }
         self.lines.push("  }".to_string());
-        // What the next run may use: what lies in scratch.
+        // The next run may use only values in scratch.
         self.vals.retain(|v| v.place.is_some());
         for v in &mut self.vals {
             v.old = !v.name.starts_with("%s");
@@ -385,7 +387,7 @@ impl Gen {
         self.run(loads, operations);
         let (loads, operations) = (self.r.below(2), 2 + self.r.below(10));
         self.run(loads, operations);
-        // Along single columns.
+        // Single columns.
         self.cols = "1".to_string();
         self.most.1 = 1;
         self.vals.retain(|v| !v.cols);
@@ -401,7 +403,7 @@ impl Gen {
     }
 }
 
-/// A random kernel, of those that [`random_runs_do_as_the_interpreter_says`] runs.
+/// One of the random kernels that [`random_runs_do_as_the_interpreter_says`] runs.
 pub(super) fn random_kernel(seed: u64) -> String {
     Gen::new(seed).kernel().0
 }

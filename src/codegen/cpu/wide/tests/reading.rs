@@ -1,4 +1,5 @@
-//! The text of virtual-register code says all of it: what is read back is the same function, and becomes the same bytes.
+//! The text of virtual-register code is complete: it parses back to the same function, with the
+//! same machine code.
 
 use super::super::allocate::allocate;
 use super::super::encode::encode;
@@ -11,7 +12,7 @@ use crate::passes::{Collected, Options, optimise};
 use crate::source::SourceMap;
 use crate::tile::{self, Cpu, Kernel, Op};
 
-/// Reads a function's text back, with and without comments on what its code is made from.
+/// Parses a function's text back, with and without origin comments.
 fn reads_back(f: &Function) {
     let commented = print("leaf", f, &|inst| format!("{inst}"));
     let code = |f: &Function| encode(&allocate(f).expect("registers")).expect("bytes").0;
@@ -22,7 +23,7 @@ fn reads_back(f: &Function) {
     assert!(code(again) == code(f), "other bytes\n{commented}");
 }
 
-/// Reads the text of all leaves of a kernel's runs back; how many those are.
+/// Parses the text of all leaves of a kernel's runs back; returns their number.
 fn leaves_read_back(level: Cpu, kernel: &Kernel) -> usize {
     let mut count = 0;
     for (_, _, data) in kernel.body.insts() {
@@ -80,19 +81,19 @@ fn texts_that_are_wrong_are_refused() {
         |line: &str| format!("leaf @x, vectors=512, frame=0 {{\n^bb0:\n  %0 = mov [words]\n  {line}\n  return\n}}\n");
     assert!(parse(&leaf("%1 = plus_imm tied(%0), 4")).is_ok());
     for (line, message) in [
-        ("%1 = plus_imm %0, 4", "an operand is tied, or none is"),
+        ("%1 = plus_imm %0, 4", "a tied operand is missing or unexpected"),
         ("%1 = plus_imm tied(%0)", "operands are missing"),
         ("%1 = plus_imm tied(%0), 4, 5", "it has too many operands"),
-        ("%1 = add %0, %0", "%0 is no vector register"),
-        ("%1 = load %0", "%0 is no memory"),
-        ("%1 = equal_i %0, %0", "there is no such instruction"),
-        ("%1 = mov [%2]", "it is written nowhere before"),
-        ("%1 = lea [%0+%0*3]", "an index is scaled by 3"),
-        ("%1 = spread [c0]", "there is no such constant"),
-        ("spill [%0], 4", "Imm(4) is no general"),
-        ("%0 = store [%0], %0", "it has no result"),
+        ("%1 = add %0, %0", "%0 is not a vector register"),
+        ("%1 = load %0", "%0 is not a memory"),
+        ("%1 = equal_i %0, %0", "the instruction does not exist"),
+        ("%1 = mov [%2]", "undefined register"),
+        ("%1 = lea [%0+%0*3]", "invalid scale of an index: 3"),
+        ("%1 = spread [c0]", "a constant is out of range"),
+        ("spill [%0], 4", "Imm(4) is not a general"),
+        ("%0 = store [%0], %0", "this instruction has no result"),
         ("%1 = fetch_all [%0]", "there is no instruction `fetch_all`"),
-        ("branch %0 > 4, ^bb0, ^bb0", "what is compared is `<` or `>=`"),
+        ("branch %0 > 4, ^bb0, ^bb0", "expected `<` or `>=`"),
     ] {
         let e = parse(&leaf(line)).map(|_| ()).expect_err(line);
         assert!(e.to_string().contains(message), "{line}: {e}");

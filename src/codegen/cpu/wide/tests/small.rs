@@ -1,9 +1,9 @@
-//! Runs by hand, one for each way in which a run is gone through, at odd sizes.
+//! Handwritten runs, one for each loop structure, at odd sizes.
 
 use super::{check, floats};
 use crate::tile::interp::Argument;
 
-/// Numbers that are not all alike: small integers, and every seventh something special.
+/// Test values: small integers, and every seventh a special value.
 fn numbers(n: usize) -> Argument {
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e-40, 3.5, 2_147_483_648.0];
     floats((0..n).map(|i| if i % 7 == 3 { special[i / 7 % 7] } else { (i * 37 % 23) as f32 - 11.0 }))
@@ -15,7 +15,8 @@ fn whole(n: usize) -> Argument {
 
 const SIZES: [i64; 9] = [0, 1, 3, 15, 16, 17, 31, 33, 100];
 
-/// A kernel that normalises rows: maxima and sums along columns, then a pass over what lies in scratch.
+/// A kernel that normalises rows: maxima and sums along columns, then a pass over values in
+/// scratch.
 fn rows_and_sums(rows: &str, cols: &str) -> String {
     format!(
         r#"module "m"
@@ -61,7 +62,7 @@ fn rows_are_reduced() {
     }
 }
 
-/// Minimum and maximum keep a NaN, wherever it is.
+/// Minimum and maximum propagate NaN from any position.
 #[test]
 fn nan_stays() {
     let source = rows_and_sums("%r<=100", "%c<=100").replace("reduce_sum", "reduce_min");
@@ -78,7 +79,7 @@ fn nan_stays() {
     }
 }
 
-/// Reductions of columns: accumulators in registers while the rows go by.
+/// Reductions over rows: accumulators stay in registers.
 #[test]
 fn columns_are_reduced() {
     let source = r#"module "m"
@@ -112,7 +113,7 @@ kernel @k(%x: in f32[101, 103], %y: out f32[103], %z: out f32[103], %r: index, %
     }
 }
 
-/// What was rounded to `bf16`, or comes from it, is stored as it is.
+/// Values rounded to or loaded from `bf16` are stored without another rounding.
 #[test]
 fn bf16_is_rounded_once() {
     let text = r#"module "m"
@@ -134,7 +135,7 @@ kernel @k(%x: in f32[5, 40], %w: in bf16[5, 40], %y: out bf16[5, 40], %z: out bf
     let short = Argument::Buffer(short.collect());
     let empty = || Argument::Buffer(vec![0; 400]);
     check(text, &[], &[numbers(200), short, empty(), empty(), Argument::Index(0)]);
-    // Halfway between two numbers, at the end of a range, not finite, and signed zeros.
+    // Ties, range limits, infinities, NaN and signed zeros.
     let edges =
         [0x3f80_8000, 0x3f81_8000, 0x3f80_8001, 0x7f7f_8000, 0x7f7f_7fff, 0x7f80_0000, 0x7fc1_2345, 0x7f80_0001]
             .into_iter()
@@ -143,7 +144,7 @@ kernel @k(%x: in f32[5, 40], %w: in bf16[5, 40], %y: out bf16[5, 40], %z: out bf
     let edges: Vec<f32> = edges.cycle().take(200).map(f32::from_bits).collect();
     let zeros = || Argument::Buffer(vec![0; 400]);
     check(text, &[], &[floats(edges), zeros(), empty(), empty(), Argument::Index(0)]);
-    // If it is used elsewhere too, the rounded value is computed by itself.
+    // With another use, the rounded value is computed separately.
     let used = text.replace(
         "store %z[%zero, %zero], %b",
         "%e = mul %d, %d : tile f32[5, 40] @reg\n    store %z[%zero, %zero], %e",
@@ -151,7 +152,8 @@ kernel @k(%x: in f32[5, 40], %w: in bf16[5, 40], %y: out bf16[5, 40], %z: out bf
     check(&used, &[], &[numbers(200), zeros(), empty(), empty(), Argument::Index(0)]);
 }
 
-/// The place of a maximum: of equal ones the first, and the first NaN if there is one; along columns and along rows.
+/// Argmax: the first of equal maxima, and the first NaN if there is one; along columns and along
+/// rows.
 #[test]
 fn places_of_maxima() {
     let along_columns = r#"module "m"
