@@ -474,7 +474,7 @@ impl KernelBuilder {
         part(self, start, extent, sum)
     }
 
-    /// Finishes the kernel. Its run-time dimensions are those that occur in it.
+    /// Finishes the kernel. Its run-time dimensions are the ones that occur in it.
     pub fn finish(mut self) -> Kernel {
         self.inner.find_symbols();
         self.inner
@@ -523,7 +523,7 @@ impl PlanBuilder {
         self.value(Op::Plan(PlanOp::Packed { offset }), Vec::new(), Type::Buffer(ty))
     }
 
-    /// Another window into a buffer's storage.
+    /// Another view of a buffer's memory.
     pub fn view(&mut self, buffer: Value, offset: Dim, dynamic: &[(Value, Dim)], ty: BufferType) -> Value {
         let operands = std::iter::once(buffer).chain(dynamic.iter().map(|(v, _)| *v)).collect();
         let strides = dynamic.iter().map(|(_, d)| d.clone()).collect();

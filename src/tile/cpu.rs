@@ -125,12 +125,12 @@ impl Features {
         Features(bits)
     }
 
-    /// Does it contain `feature`?
+    /// Whether it contains `feature`.
     pub const fn has(self, feature: Feature) -> bool {
         self.0 & (1 << feature as u8) != 0
     }
 
-    /// Does it contain all of `others`?
+    /// Whether it contains all of `others`.
     pub const fn include(self, others: Features) -> bool {
         self.0 & others.0 == others.0
     }
@@ -220,12 +220,12 @@ impl Cpu {
         self.width
     }
 
-    /// Does it have a feature?
+    /// Whether it has a feature.
     pub const fn has(self, feature: Feature) -> bool {
         self.features.has(feature)
     }
 
-    /// Does it have byte dot products, and everything they require at its width?
+    /// Whether it has byte dot products, and everything they require at its width.
     pub fn sums_bytes(self) -> bool {
         self.has(Feature::Vnni) && (self.width < Width::V512 || self.has(Feature::Vbmi))
     }

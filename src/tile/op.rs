@@ -292,7 +292,8 @@ pub enum GpuOp {
     RingRelease,
     /// Makes earlier register writes visible to the following matmuls (`wgmma.fence`).
     WgmmaFence,
-    /// Starts `acc + a @ b` (`wgmma.mma_async`): `a` in fragments or in shared memory, `b` in shared memory.
+    /// Starts `acc + a @ b` (`wgmma.mma_async`): `a` in fragments or in shared memory, `b` in
+    /// shared memory.
     Wgmma {
         /// The k axis of `b` is along its columns.
         trans_b: bool,
@@ -389,10 +390,10 @@ operations! {
     Store { rows, cols } "store", ["buffer", "index*", "tile"], [rows: Option<usize> = None, cols: Option<usize> = None],
         Kernel WRITES, Nothing rules::store, "writes a tile";
     Full "full", ["x"], [], Kernel NONE, Declared rules::full, "a tile of one scalar";
-    Copy "copy", ["x"], [], Kernel NONE, Declared rules::copy, "the same elements, spread to the result's extents";
+    Copy "copy", ["x"], [], Kernel NONE, Declared rules::copy, "the same elements, broadcast to the result's extents";
     Iota { axis } "iota", ["start"], [axis: usize], Kernel NONE, Declared rules::iota, "start + i along an axis";
     Reduce { kind, axis } each kind: ReduceKind, ["x"], [axis: usize], Kernel NONE, Computed rules::reduce,;
-    Element "element", ["x"], [], Kernel NONE, Computed rules::element, "the element of a tile of one, as a scalar";
+    Element "element", ["x"], [], Kernel NONE, Computed rules::element, "the only element of a tile, as a scalar";
     Transpose "transpose", ["x"], [], Kernel NONE, Computed rules::transpose, "rows and columns exchanged";
     LoadScaled { bits } "load_scaled", ["buffer", "index*", "scales"], [bits: u8], Kernel READS, Declared rules::scaled,
         "a panel of integers times scales";
@@ -409,14 +410,14 @@ operations! {
     GpuOp of AllowedIn, types Type;
 
     SharedSlot { offset } "shared", [], [offset: u32], GpuKernel BOTH, Declared rules::shared,
-        "empty room in shared memory";
+        "an empty slot in shared memory";
     CopyAsync { rows, cols, panels } "copy_async", ["slot", "buffer", "index*"],
         [rows: Option<usize> = None, cols: Option<usize> = None, panels: Option<usize> = None],
         GpuKernel BOTH, Computed rules::copy_async,
         "starts to fill a slot";
     Commit "commit", ["pending"], [], GpuKernel BOTH, Computed rules::commit, "closes a group of asynchronous operations";
     Wait { pending } "wait", ["group"], [pending: u32], GpuKernel BOTH, Computed rules::wait,
-        "the tile of a group, once it is there";
+        "waits for a group; its tile";
     Release "release", ["tile"], [], GpuKernel BOTH, Computed rules::release, "a tile of shared memory becomes a slot again";
     Barrier "barrier", [], [], GpuKernel BOTH, Nothing rules::alone, "all threads of the block meet";
     LoadFragment "load_fragment", ["tile"], [], GpuKernel READS, Declared rules::load_fragment,
@@ -428,14 +429,14 @@ operations! {
     ConvertLayout "convert_layout", ["acc"], [], GpuKernel NONE, Declared rules::convert_layout,
         "an accumulator in another layout";
     Ring { offset, barriers, readers } "ring", [], [offset: u32, barriers: u32, readers: u32],
-        GpuKernel BOTH, Declared rules::ring_of, "tiles that warps hand to and fro";
+        GpuKernel BOTH, Declared rules::ring_of, "tiles passed between warps";
     RingAcquire "ring_acquire", ["ring", "n"], [], GpuKernel BOTH, Computed rules::ring_acquire, "an empty slot of a ring";
     TmaLoad { rows, cols } "tma_load", ["slot", "buffer", "index*"],
         [rows: Option<usize> = None, cols: Option<usize> = None], GpuKernel BOTH, Nothing rules::tma_load,
         "fills a slot of a ring";
     RingWait "ring_wait", ["ring", "n"], [], GpuKernel BOTH, Computed rules::ring_wait, "a full tile of a ring";
     RingRelease "ring_release", ["ring", "tile"], [], GpuKernel BOTH, Nothing rules::ring_release,
-        "gives a tile of a ring back";
+        "returns a tile to a ring";
     WgmmaFence "wgmma_fence", [], [], GpuKernel BOTH, Nothing rules::alone, "registers become visible to products";
     Wgmma { trans_b } "wgmma", ["a", "b", "acc"], [trans_b: bool], GpuKernel BOTH, Computed rules::wgmma,
         "starts acc + a @ b";

@@ -15,7 +15,7 @@ pub(crate) struct Area {
     pub(crate) offset: u64,
     /// Extents of the area of one tensor.
     pub(crate) whole: Vec<Dim>,
-    /// The view passed to the kernel; its strides are those of the whole.
+    /// The view passed to the kernel, with the strides of the whole.
     pub(crate) part: View,
     /// Offset of its first element in the whole.
     pub(crate) start: Dim,
@@ -33,7 +33,7 @@ pub(crate) fn launch_for_each(
     sources: &[View],
     areas: Vec<Area>,
 ) -> Result<(), String> {
-    let param = param_named(params, name).ok_or("a weight that is no parameter")?;
+    let param = param_named(params, name).ok_or("a weight that is not a parameter")?;
     let source = View::whole(Value::from_u32(0), &param.ty).buffer_type();
     let mut targets = Vec::new();
     for Area { offset, whole, part, start } in areas {

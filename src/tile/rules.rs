@@ -123,7 +123,7 @@ fn product(a: Shape, b: Shape, acc: &TileType) -> Rule<()> {
         return Err(format!("the inner extents {} and {} differ", a.1, b.0));
     }
     if (a.0, b.1) != (acc.rows, acc.cols) {
-        return Err("the accumulator's extents are not those of the product".into());
+        return Err("the accumulator's extents differ from the product's".into());
     }
     Ok(())
 }
@@ -289,7 +289,7 @@ pub(super) fn copy(given: Given<'_>) -> Rule {
     let spread = |from: Extent, to: Extent| from == to || from == ONE;
     match s {
         Some((rows, cols)) if !spread(rows, t.rows) || !spread(cols, t.cols) => {
-            Err("the extents do not spread to those of the result".into())
+            Err("the extents cannot be broadcast to the result's".into())
         }
         Some(_) | None => keep(declared),
     }
@@ -502,7 +502,11 @@ pub(super) fn ring_wait(given: Given<'_>) -> Rule {
 
 pub(super) fn ring_release(given: Given<'_>) -> Rule {
     let types = given.types;
-    if ring(types)? == tile(types, 1)? { Ok(None) } else { Err("the tile is none of the ring's".into()) }
+    if ring(types)? == tile(types, 1)? {
+        Ok(None)
+    } else {
+        Err("the tile does not have the type of the ring's tiles".into())
+    }
 }
 
 pub(super) fn wgmma(given: Given<'_>, trans_b: &bool) -> Rule {

@@ -182,7 +182,8 @@ type Shape = (Extent, Extent);
 
 /// An entry of a block's schedule, in order.
 enum Event {
-    /// An operation on indices or scalars, a `dot`, `element`, `transpose`, `pair_rows`, `window`, `load_scaled` or `load_pairs`.
+    /// An operation on indices or scalars, a `dot`, `element`, `transpose`, `pair_rows`, `window`,
+    /// `load_scaled` or `load_pairs`.
     Single(Inst),
     /// A loop nest; `reduces` is the axis of its reductions; `apart`: it contains only operations
     /// of [`Grouping::apart`].
@@ -444,7 +445,7 @@ impl Scheduler<'_> {
             out.push(match self.source(*v) {
                 None => *v,
                 Some(source) => {
-                    let t = tile(self.body, *v).ok_or("a source that is no tile")?;
+                    let t = tile(self.body, *v).ok_or("a source that is not a tile")?;
                     let shape = (t.rows, t.cols);
                     let operands = self.body.inst(source).operands.clone();
                     let from = self.earliest(block, events, shape, &operands);

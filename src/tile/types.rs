@@ -289,13 +289,13 @@ pub enum Type {
     Tile(TileType),
     /// A buffer.
     Buffer(BufferType),
-    /// GPU: space for a tile in shared memory that holds nothing. It is used at most once: filled.
+    /// GPU: an empty slot for a tile in shared memory. It is used at most once: filled.
     Slot(TileType),
-    /// GPU: a tile that is being made. It is used exactly once: committed.
+    /// GPU: a tile in progress. It is used exactly once: committed.
     Pending(Queue, TileType),
-    /// GPU: a committed group that makes a tile. It is used exactly once: waited for.
+    /// GPU: a committed group that produces a tile. It is used exactly once: waited for.
     Group(Queue, TileType),
-    /// GPU: several tiles of shared memory, handed to and fro between warps by barriers in memory.
+    /// GPU: several shared memory tiles, passed between warps by barriers in memory.
     Ring {
         /// Number of tiles.
         stages: u32,
@@ -305,7 +305,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Does a use of such a value consume it?
+    /// Is such a value consumed by a use?
     pub fn is_linear(&self) -> bool {
         match self {
             Type::Slot(_) | Type::Pending(..) | Type::Group(..) => true,

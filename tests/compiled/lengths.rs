@@ -379,7 +379,7 @@ fn tile_texts_are_checked() {
     for (changed, told) in [
         (early, "N may be outside of 0 to"),
         (text.replace(&line, &line.replace("most=8", "most=7")), "N may be outside of 0 to"),
-        (text.replace(&line, ""), "the dimension N is none of the symbols"),
+        (text.replace(&line, ""), "the dimension N is not one of the symbols"),
         (text.replace(&line, &format!("{line}\n{line}")), "has a value already"),
     ] {
         let refused = tile::verify::verify(&read(&changed)).expect_err(told).to_string();

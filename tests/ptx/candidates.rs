@@ -94,7 +94,7 @@ fn remarks_tell_how_elements_are_ordered_and_why() {
     let form = |source: &str| forms(source).join("\n");
     let few = form(&program("f32[N]", "", 20));
     assert_eq!(few, "the greatest of each 512 are candidates, whose ranks are counted, in 4 launches");
-    let counted = "for each element those that come before it are counted, in 2 launches; without candidates: ";
+    let counted = "for each element the elements that come before it are counted, in 2 launches; without candidates: ";
     assert_eq!(form(&program("f32[4095]", "", 20)), format!("{counted}an axis of less than 4096"));
     let all = "model Test { pub fn forward(x: f32[N]) -> i32[N] { argsort(x) } }";
     assert_eq!(form(all), format!("{counted}more than a few are wanted"));

@@ -573,7 +573,7 @@ fn rules_of_small_texts() {
         (
             "index\n  %3 = load %0[%2], cols=0 : tile f32[1, 8]\n  %7",
             "index\n  %8 = dim U : index\n  %3 = load %0[%2], cols=0 : tile f32[1, 8]\n  %7",
-            "U is none of the symbols",
+            "U is not one of the symbols",
         ),
         ("br ^bb1(%2, %3)", "br ^bb1(%2)", "the target has 2 arguments, the jump gives 1"),
     ] {

@@ -75,7 +75,7 @@ fn wrong_loops_are_refused() {
         ("lt %t, %n  ", "lt %g, %n  ", "which block this is must not matter"),
         ("br ^head(%next)", "br ^again(%more)\n^again(%b: bool):\n  br ^head(%next)", "launches others take indices"),
         // What it launches.
-        ("launch @step(%row, %h)", "launch @stop(%row, %h)", "launches @stop, which is no kernel of the module"),
+        ("launch @step(%row, %h)", "launch @stop(%row, %h)", "launches @stop, which is not a kernel of the module"),
         ("launch @step(%row, %h)", "launch @step(%row)", "@step takes 2 operands, not 1"),
         ("launch @step(%row, %h)", "launch @step(%x, %h)", "operand 0 of @step is buf f32[S, 16]"),
         ("launch @step(%row, %h)", "launch @some(%h)", "@some does not work in runs on sm_80"),
@@ -92,7 +92,7 @@ fn wrong_loops_are_refused() {
         (
             "%h: inout f32[16] aligned) grid(%i: ceil(16, 16))",
             "%h: inout f32[16] aligned) symbols(B) grid(%i: ceil(16, 16))",
-            "@step uses the dimension B, which is none here",
+            "@step uses the dimension B, which is not a symbol here",
         ),
         // What else stands in it.
         ("  grid_barrier\n", "  barrier\n  grid_barrier\n", "barrier: does not stand in a kernel that launches others"),

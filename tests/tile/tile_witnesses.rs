@@ -168,8 +168,8 @@ fn wrong_fragments_are_refused() {
                 All("%k[%h, %zero, %zero]", "%k[%h, %zero, %h]"),
                 "the first column is not proved a multiple of 8 elements",
             ),
-            (strided("%k: in bf16[H, T, 64] strides[72*T, 68, 1]"), "the stride 68 is no multiple of 8 elements"),
-            (strided("%k: in bf16[H, T, 64] strides[64*T + 4, 64, 1]"), "is no multiple of 8 elements"),
+            (strided("%k: in bf16[H, T, 64] strides[72*T, 68, 1]"), "the stride 68 is not a multiple of 8 elements"),
+            (strided("%k: in bf16[H, T, 64] strides[64*T + 4, 64, 1]"), "is not a multiple of 8 elements"),
             (strided("%k: in bf16[H, T, 64] strides[128*T, 128, 2]"), "columns lie side by side"),
             (All("bf16[64, 64] @shared(128)", "bf16[64, 64] @fragment(a)"), "room for a tile is in shared memory"),
             (
@@ -250,7 +250,7 @@ fn wrong_roles_are_refused() {
             ),
             (
                 All("%k: in bf16[H, T, 128]", "%k: in bf16[H, T, 128] strides[136*T, 132, 1]"),
-                "the stride 132 is no multiple of 8",
+                "the stride 132 is not a multiple of 8",
             ),
             (Line("tma_load %kslot", ""), "a slot or a pending tile is left on one way"),
             (

@@ -2,7 +2,8 @@
 //!
 //! In: the run's iteration space and instructions, and the [`Shape`] of a machine's vectors. Out: a
 //! [`Lowered`] routine, its arguments, and the tile operation that each of its instructions comes
-//! from; or the reason why it was not lowered. This must not know a machine's instructions or back ends.
+//! from; or the reason why it was not lowered. This must not know a machine's instructions or back
+//! ends.
 //!
 //! A run with an operation that cannot be vectorised (`single`) becomes a scalar routine (one
 //! lane).

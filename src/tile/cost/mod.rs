@@ -16,8 +16,8 @@
 //!   The count is that of the kernel, not of the formula: half of a block that is crossed by a
 //!   causal mask is counted, a skipped block is not.
 //! * **Bytes.** What must be moved with infinite caches: for each buffer of a launch, the bounding
-//!   box of all elements that are read, once, and of those that are written, once. Rows selected by
-//!   a gather count each time, up to the whole buffer. A buffer passed twice is read once.
+//!   box of all elements that are read, once, and of all that are written, once. Rows selected by a
+//!   gather count each time, up to the whole buffer. A buffer passed twice is read once.
 
 mod contents;
 mod kernel;

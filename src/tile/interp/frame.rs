@@ -65,7 +65,7 @@ pub(super) fn set(frame: &mut Frame, v: Value, x: RuntimeValue) {
 pub(super) fn index(frame: &Frame, v: Value) -> Result<i64, EvalError> {
     match get(frame, v)? {
         RuntimeValue::Index(n) => Ok(*n),
-        _ => broken(format!("{v} is no index")),
+        _ => broken(format!("{v} is not an index")),
     }
 }
 
@@ -76,6 +76,6 @@ pub(super) fn indices(frame: &Frame, vs: &[Value]) -> Result<Vec<i64>, EvalError
 pub(super) fn buffer(frame: &Frame, v: Value) -> Result<Rc<View>, EvalError> {
     match get(frame, v)? {
         RuntimeValue::Buffer(b) => Ok(b.clone()),
-        _ => broken(format!("{v} is no buffer")),
+        _ => broken(format!("{v} is not a buffer")),
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn jump(body: &Body, frame: &mut Frame, t: &Terminator) -> Result<Nex
         Terminator::BrIf { condition, then, otherwise } => match get(frame, *condition)? {
             RuntimeValue::Scalar(x) if x.truth() => then,
             RuntimeValue::Scalar(_) => otherwise,
-            _ => return broken("a condition that is no scalar"),
+            _ => return broken("a condition that is not a scalar"),
         },
         Terminator::Roles(_) => return broken("roles are not run"),
     };
@@ -143,7 +143,7 @@ impl KernelRun<'_> {
         if let RuntimeValue::Tile(t) = value {
             return Ok(t.clone());
         }
-        let Some(t) = body.ty(v).tile() else { return broken(format!("{v} is no tile")) };
+        let Some(t) = body.ty(v).tile() else { return broken(format!("{v} is not a tile")) };
         let (rows, cols) = (self.extent(frame, t.rows)?, self.extent(frame, t.cols)?);
         match (value, t.space) {
             (RuntimeValue::Scratch, Space::L1(offset, _)) => {
@@ -504,7 +504,7 @@ impl KernelRun<'_> {
     fn result_extents(&self, body: &Body, data: &InstData, frame: &Frame) -> Result<(usize, usize), EvalError> {
         match data.result.and_then(|v| body.ty(v).tile()) {
             Some(t) => Ok((self.extent(frame, t.rows)?, self.extent(frame, t.cols)?)),
-            None => broken("the result is no tile"),
+            None => broken("the result is not a tile"),
         }
     }
 
@@ -573,7 +573,7 @@ pub(super) fn scalar_operation(
         }
         (Op::Select, [c, a, b], Some(Type::Index)) => match get(frame, *c)? {
             RuntimeValue::Scalar(x) => Some(RuntimeValue::Index(index(frame, if x.truth() { *a } else { *b })?)),
-            _ => return broken("a condition that is no scalar"),
+            _ => return broken("a condition that is not a scalar"),
         },
         (Op::Cast, [x], Some(Type::Index)) => match get(frame, *x)? {
             RuntimeValue::Scalar(x) => Some(RuntimeValue::Index(x.int())),

@@ -107,7 +107,7 @@ impl Out {
         let shape: Vec<usize> = self.shape.iter().filter_map(|n| usize::try_from(*n).ok()).collect();
         match Tensor::new(self.ty.elem, shape, s.bytes.clone()) {
             Some(t) => Ok(t),
-            None => broken(format!("{name} is no tensor of its type")),
+            None => broken(format!("{name} is not a tensor of its type")),
         }
     }
 }

@@ -89,7 +89,7 @@ impl RunMemory for RunView<'_> {
         let elem = self.body.ty(v).elem();
         message(match (get(self.frame, v), elem) {
             (Ok(RuntimeValue::Scalar(x)), Some(elem)) => Ok(u64::from_le_bytes(x.to_bytes(elem).0)),
-            (Ok(_), _) => broken(format!("{v} is no scalar")),
+            (Ok(_), _) => broken(format!("{v} is not a scalar")),
             (Err(e), _) => Err(e),
         })
     }

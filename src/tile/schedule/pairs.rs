@@ -37,8 +37,8 @@ pub(super) fn are_wanted(target: &Target, a: &BufferType, b: &BufferType) -> boo
     fits && dense && a.elem == Elem::BF16 && b.elem == Elem::BF16 && columns != Some(1)
 }
 
-/// The kernel that packs a view, the views that it reads, and the view it writes; their roots are
-/// those of the given view.
+/// The kernel that packs a view, the views that it reads, and the view it writes. They have the
+/// same roots as the given view.
 pub(super) struct Pairs {
     pub(super) kernel: Kernel,
     pub(super) sources: Vec<View>,

@@ -109,7 +109,7 @@ pub(super) fn choose(
             plan
         }));
     }
-    // In the order of the kernels they were made from, then those of the preparing plan.
+    // In the order of the kernels they were made from; the kernels of the preparing plan are last.
     let (mut ordered, mut changed) = (Kernels::default(), BTreeSet::new());
     for k in &old {
         if let Some(names) = made.get(&k.name) {
@@ -244,10 +244,10 @@ impl Walk<'_, '_> {
         let data = self.plan.body.inst(inst).clone();
         let old = self.new.old;
         let kernel = old.iter().find(|k| k.name == name).ok_or("a launch of no kernel")?;
-        let product = self.new.products.get(name).ok_or("a product that is none")?;
+        let product = self.new.products.get(name).ok_or("a launch of a kernel that is not a product")?;
         let (right, [a, _]) = (product.right, product.operands(kernel).ok_or("a product without operands")?);
         let operand = *data.operands.get(right).ok_or("a product without its right operand")?;
-        let window = View::of(&self.plan.body, operand).ok_or("a product by something that is no buffer")?;
+        let window = View::of(&self.plan.body, operand).ok_or("a product whose right operand is not a buffer")?;
         let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
         let mut own = self.take_views(block, inst);
         let pieces = self.cut(product, kernel, &window, at);
@@ -304,7 +304,7 @@ impl Walk<'_, '_> {
                     None if i == right && sliced => operands.push(buffer(body, at, &piece.window)),
                     _ if i == product.left && rounded.is_some() => operands.extend(rounded),
                     _ if with_columns.contains(&i) => {
-                        let whole = View::of(body, *v).ok_or("a product of something that is no buffer")?;
+                        let whole = View::of(body, *v).ok_or("a product whose operand is not a buffer")?;
                         let last = whole.shape.len().saturating_sub(1);
                         let part = whole.slice(last, &piece.start, &piece.start.add(&columns));
                         operands.push(buffer(body, at, &part));
@@ -375,8 +375,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// The variants on tensor cores of a matmul with quantised weights, in order of their minimum
-    /// number of rows; `operands`: those of its launch, with scales after integers.
+    /// The tensor core variants of a matmul with quantised weights, in order of their minimum
+    /// number of rows. `operands`: the operands of its launch, with scales after integers.
     fn by_integers(
         &mut self,
         product: &ByIntegers<'_>,
@@ -552,7 +552,7 @@ impl Walk<'_, '_> {
         kernel: &str,
     ) -> Result<Option<Value>, String> {
         let operand = launch.operands.get(product.left).ok_or("a product without its left operand")?;
-        let from = View::of(&self.plan.body, *operand).ok_or("a product of something that is no buffer")?;
+        let from = View::of(&self.plan.body, *operand).ok_or("a product whose operand is not a buffer")?;
         let rounded = halves::round(&from, Value::from_u32(0)).ok_or("a left operand of fewer than two axes")?;
         let number = new_slot(self.plan, &rounded.bytes, at, 0);
         let ty = slot_type(self.plan, &rounded.bytes, &rounded.whole.buffer_type());

@@ -135,7 +135,7 @@ impl Product {
         product.is_regular(kernel).then_some(product)
     }
 
-    /// Do all accesses along rows and columns belong to one tile, and those of the operands to a
+    /// Do all accesses along rows and columns belong to one tile, and all accesses to operands to a
     /// matmul?
     fn is_regular(&self, kernel: &Kernel) -> bool {
         let body = &kernel.body;
@@ -314,7 +314,7 @@ impl Product {
         remove_dead(&mut kernel.body);
     }
 
-    /// Replaces the right operand by panels, whose leading axes are those of the grid in `own`.
+    /// Replaces the right operand by panels, whose leading axes are the grid axes in `own`.
     pub(super) fn read_panels(&self, kernel: &mut Kernel, panels: &Panels, own: &[usize]) {
         let (rank, n) = (panels.numbers.shape.len(), kernel.grid.len());
         let Some(buffer) = kernel.params.get(self.right).map(|p| p.value) else { return };

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! grid (batch.., P, ceil(K, 32))
-//!   scale = min(max |w| / most, largest float s with s most finite);  number = floor(w / scale + 0.5), 0 where the scale is 0
+//!   scale = min(max |w| / most, largest float s with s most finite);  number = floor(w / scale + 0.5), 0 if the scale is 0
 //! ```
 //!
 //! The largest integer, `most`, is 127 or 7, so the error of a weight is at most half a scale.

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! grid (batch.., P, ceil(K, 32))
-//! w = integer * scale, rounded to 16 bits
+//!   w = integer * scale, rounded to 16 bits
 //! ```
 //!
 //! Such a matmul is compute bound: the matrix is written and read once more for each, 5 bytes per

@@ -32,7 +32,7 @@ impl Names {
         let name = form(read::value(e))?;
         match self.0.get(name) {
             Some(v) => Ok(*v),
-            None => fail(codes::UNKNOWN_NAME, e.place, format!("%{name} is no value of this body")),
+            None => fail(codes::UNKNOWN_NAME, e.place, format!("this body has no value %{name}")),
         }
     }
 }

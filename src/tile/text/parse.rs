@@ -214,7 +214,7 @@ impl Parser {
                     // A CPU without a name is written as a string with its features.
                     let word = form(read::word(e).or_else(|complaint| read::text(e).map_err(|_| complaint)))?;
                     let Some(cpu) = Cpu::from_name(word) else {
-                        return fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no kind of CPU"));
+                        return fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is not a kind of CPU"));
                     };
                     k.state = State::Cpu(cpu);
                 }
@@ -223,13 +223,13 @@ impl Parser {
                     let e = form(read::single(a))?;
                     let word = form(read::word(e))?;
                     let Some(arch) = GpuArch::ALL.into_iter().find(|l| l.name() == word) else {
-                        return fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no kind of GPU"));
+                        return fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is not a kind of GPU"));
                     };
                     k.state = State::Gpu { arch, warps: form(read::integer(form(read::single(w))?))? };
                 }
                 "computes" => k.compute = Some(computes(args, c.place)?),
                 "scratch" => k.scratch = form(read::integer(only(args, c.place)?))?,
-                other => return fail(codes::UNKNOWN_NAME, c.place, format!("`{other}` is no clause of a kernel")),
+                other => return fail(codes::UNKNOWN_NAME, c.place, format!("`{other}` is not a clause of a kernel")),
             }
         }
         // Buffers may use any symbols; types of parameters refer to no values.
@@ -572,7 +572,7 @@ fn jump(e: &Expr, k: &Skeleton<'_>) -> Read<BlockCall> {
         return fail(codes::FORM, e.place, "a block (`^name`) belongs here");
     };
     let Some(block) = k.blocks.get(name.as_str()) else {
-        return fail(codes::UNKNOWN_NAME, e.place, format!("^{name} is no block"));
+        return fail(codes::UNKNOWN_NAME, e.place, format!("there is no block ^{name}"));
     };
     let mut out = Vec::new();
     values(args, &k.names, &mut out)?;

@@ -57,7 +57,7 @@ fn queue(args: &[Phrase], place: TextSpan) -> Read<Queue> {
             let word = form(read::word(e))?;
             match [Queue::Copy, Queue::Mma].into_iter().find(|q| q.name() == word) {
                 Some(q) => Ok(q),
-                None => fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no queue")),
+                None => fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is not a queue")),
             }
         }
         _ => fail(codes::FORM, place, "one queue belongs here"),
@@ -98,17 +98,17 @@ fn space(e: &Expr) -> Read<Space> {
         ("l1", [offset]) => Ok(Space::L1(number(offset)?, Pitch::Aligned)),
         ("l1", [offset, pitch]) => match form(read::word(form(read::single(pitch))?))? {
             "padded" => Ok(Space::L1(number(offset)?, Pitch::Padded)),
-            word => fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no pitch")),
+            word => fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is not a pitch")),
         },
         ("shared", [swizzle]) => Ok(Space::Shared { swizzle: number(swizzle)? }),
         ("fragment", [layout]) => {
             let word = form(read::word(form(read::single(layout))?))?;
             match Fragment::ALL.into_iter().find(|f| f.name() == word) {
                 Some(f) => Ok(Space::Fragment(f)),
-                None => fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no layout of fragments")),
+                None => fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is not a layout of fragments")),
             }
         }
-        _ => fail(codes::UNKNOWN_NAME, e.place, format!("`@{name}` is no space, or has other numbers")),
+        _ => fail(codes::UNKNOWN_NAME, e.place, format!("`@{name}` is not a space, or has other numbers")),
     }
 }
 

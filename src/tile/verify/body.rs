@@ -92,7 +92,7 @@ impl Checker<'_, '_> {
         let values = k.params.iter().map(|p| p.value).chain(k.grid.iter().map(|g| g.value));
         for v in values {
             if !self.body.has_value(v) || self.body.def(v) != ValueDef::Param || !seen.insert(v) {
-                self.sink.error(At::Head, "a parameter or grid index is no value of its own");
+                self.sink.error(At::Head, "a parameter or grid index is not a value of its own");
                 return;
             }
         }
@@ -108,7 +108,7 @@ impl Checker<'_, '_> {
         }
         for g in &k.grid {
             if *self.body.ty(g.value) != Type::Index {
-                self.sink.error(At::Head, "the index of a grid axis is no index");
+                self.sink.error(At::Head, "the index of a grid axis does not have type `index`");
             }
             if g.step < 1 {
                 self.sink.error(At::Head, format!("a grid axis has steps of {}", g.step));
@@ -185,7 +185,7 @@ impl Checker<'_, '_> {
             self.sink.error(At::Inst(i), format!("{name}: the module has no site {site}"));
         }
         if let Op::Plan(PlanOp::View { .. }) = data.op {
-            // A window's accesses are those of its users.
+            // The accesses of a window happen where it is used.
         } else if let Some(b) = data.op.accessed().and_then(|at| data.operands.get(at)) {
             accesses.push((i, *b, matches!(data.op, Op::Store { .. })));
         }
@@ -211,7 +211,7 @@ impl Checker<'_, '_> {
                 (Some(ParamMode::In), true) => self.sink.error(At::Inst(*i), "writes a buffer that is `in`"),
                 (Some(ParamMode::Out), false) => self.sink.error(At::Inst(*i), "reads a buffer that is `out`"),
                 (Some(_), _) => {}
-                (None, _) => self.sink.error(At::Inst(*i), "the buffer is no parameter of the kernel"),
+                (None, _) => self.sink.error(At::Inst(*i), "the buffer is not a parameter of the kernel"),
             }
         }
     }
@@ -269,14 +269,14 @@ impl Checker<'_, '_> {
         if let Extent::Bounded { value, .. } = e
             && *self.body.ty(value) != Type::Index
         {
-            self.sink.error(at, "the bound of an extent is no index");
+            self.sink.error(at, "the bound of an extent is not an index");
         }
     }
 
     fn dim(&mut self, at: At, d: &Dim) {
         for s in d.symbols() {
             if !self.unit.has_dim(&s) {
-                self.sink.error(at, format!("the dimension {s} is none of the symbols"));
+                self.sink.error(at, format!("the dimension {s} is not one of the symbols"));
             }
         }
         if !is_computable(d) {

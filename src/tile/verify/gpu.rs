@@ -323,7 +323,7 @@ impl Checker<'_, '_> {
         let Some(cols) = dense else { return Some("columns lie side by side".to_string()) };
         let mut others = b.neighbours().filter(|(axis, _)| *axis != cols);
         if let Some((_, stride)) = others.find(|(_, stride)| !stride.is_multiple_of(chunk)) {
-            return Some(format!("the stride {stride} is no multiple of {chunk} elements, {CHUNK} bytes"));
+            return Some(format!("the stride {stride} is not a multiple of {chunk} elements, {CHUNK} bytes"));
         }
         let first = data.operands.get(2 + cols)?;
         (by_threads && !is_multiple(self.body, *first, chunk))

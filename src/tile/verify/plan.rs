@@ -132,14 +132,14 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
         }
         for name in s.bytes.symbols() {
             if !plan.symbols.iter().any(|t| **t == *name) {
-                sink.error(At::Head, format!("the dimension {name} is none of the symbols"));
+                sink.error(At::Head, format!("the dimension {name} is not one of the symbols"));
             }
         }
     }
 }
 
-/// Rule 21: does a launch pass what a kernel requires? `params` are those of the launching kernel,
-/// if there is one.
+/// Rule 21: does a launch pass what a kernel requires? `params` are the parameters of the launching
+/// kernel, if there is one.
 pub(super) fn launch(
     module: &Module,
     body: &Body,
@@ -148,7 +148,7 @@ pub(super) fn launch(
     (kernel, operands): (&str, &[Value]),
 ) -> Vec<String> {
     let Some(k) = module.kernels.iter().find(|k| k.name == *kernel) else {
-        return vec![format!("launches @{kernel}, which is no kernel of the module")];
+        return vec![format!("launches @{kernel}, which is not a kernel of the module")];
     };
     if k.params.len() != operands.len() {
         return vec![format!("@{kernel} takes {} operands, not {}", k.params.len(), operands.len())];
@@ -166,7 +166,7 @@ pub(super) fn launch(
         }
     }
     let missing = k.symbols.iter().filter(|s| !has_dim(s));
-    errors.extend(missing.map(|s| format!("@{kernel} uses the dimension {s}, which is none here")));
+    errors.extend(missing.map(|s| format!("@{kernel} uses the dimension {s}, which is not a symbol here")));
     errors
 }
 

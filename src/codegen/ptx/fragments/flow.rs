@@ -117,7 +117,7 @@ impl Code<'_> {
         match &data.op {
             Op::Reduce { .. } => self.reduce(data),
             Op::Gpu(op) => self.gpu(inst, data, op),
-            other => Err(format!("{} has no code in a kernel of fragments", other.info().name)),
+            other => Err(format!("{} is not supported in a kernel of fragments", other.info().name)),
         }
     }
 

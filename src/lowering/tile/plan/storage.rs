@@ -6,7 +6,7 @@
 //! ```text
 //! ^bb1(%i: index, %out: f32[S, D]):
 //!   ..
-//!   %new = update %out, %row, %i, axes=[0]      // in the slot of %out: nothing but %new is read after this
+//!   %new = update %out, %row, %i, axes=[0]      // in the slot of %out, which is not read after this
 //!   br ^bb1(%j, %new)                           // where it has to be already
 //! ```
 //!

@@ -50,7 +50,9 @@ pub(super) fn form(module: &Module, kernel: &Kernel) -> Option<String> {
     Some(match why {
         None => format!("the greatest of each {CANDIDATES_OF} are candidates, whose ranks are counted, in 4 launches"),
         Some(why) if super::ranks::takes(module, kernel, &found) => {
-            format!("for each element those that come before it are counted, in 2 launches; without candidates: {why}")
+            format!(
+                "for each element the elements that come before it are counted, in 2 launches; without candidates: {why}"
+            )
         }
         Some(_) => {
             "elements are looked at one after another, each row by a thread: there is no room for ranks".to_string()

@@ -18,16 +18,16 @@
 //! | kernel | tile | block |
 //! |---|---|---|
 //! | elementwise | [`MAP`] elements, some rows of 256 columns | a thread for each [`ELEMENTS`] |
-//! | elementwise, of operands and results that lie along rows and along columns | [`TURNED`] rows and columns, twice as many of narrow elements | a thread for each [`ELEMENTS`] |
-//! | reductions of rows of at most [`WARP_ROW`] elements | [`ROWS`] rows | a warp for each row: no barrier of the block at all |
-//! | of rows up to what is one tile | one row | [`MOST_WARPS`] warps |
-//! | of longer rows of known length, gone through in chunks | one row, chunks of [`CHUNK`] | [`MOST_WARPS`] warps |
+//! | elementwise, some tensors contiguous along rows, others along columns | [`TURNED`] rows and columns, twice as many of narrow elements | a thread for each [`ELEMENTS`] |
+//! | reductions of rows of at most [`WARP_ROW`] elements | [`ROWS`] rows | a warp for each row, without block barriers |
+//! | of longer rows that fit one tile | one row | [`MOST_WARPS`] warps |
+//! | of longer rows of constant length, in chunks | one row, chunks of [`CHUNK`] | [`MOST_WARPS`] warps |
 //! | of rows of any length | [`ROWS`] rows, chunks of [`WARP_ROW`] | a warp for each row |
-//! | reductions of rows that all read the same columns | as it was written, 8 rows, chunks of [`WARP_ROW`] | a warp for each row |
-//! | reductions whose neighbours are rows | as it was written | by work |
+//! | reductions of rows that all read the same columns | unchanged, 8 rows, chunks of [`WARP_ROW`] | a warp for each row |
+//! | reductions whose neighbours are rows | unchanged | by work |
 //! | strict products of at least [`MANY_COLUMNS`] columns | twice [`PRODUCT`] rows and columns | 8 warps, a thread for 64 sums |
-//! | attention of few queries, in parts of keys (`attention::parts`) | as it was written | by work: [`MOST_WARPS`] warps for heads of 32 elements and more |
-//! | other products, and all else | as it was written | a thread for each [`SUMS`] sums |
+//! | attention of few queries, with split keys (`attention::parts`) | unchanged | by work: [`MOST_WARPS`] warps for heads of 32 elements and more |
+//! | other products, and everything else | unchanged | a thread for each [`SUMS`] sums |
 //!
 //! A row of 768 elements reduced by one warp is 6 accesses of 16 bytes per lane, which overlap:
 //! some 2000 cycles, while each multiprocessor processes up to 64 such rows. A row of 50,000

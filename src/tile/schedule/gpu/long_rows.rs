@@ -7,8 +7,8 @@
 //!
 //! ```text
 //!   launch @rows.0(%x, .., %y)   ->   %s = slot 3                                   : buf f32[rows.., parts]
-//!                                     launch @rows_part.0(%x, .., %s)               the loop over chunks: those numbered part, part + parts, ..
-//!                                     launch @combine_rows.0(%s, .., %y)            the loop over chunks is one iteration: over parts
+//!                                     launch @rows_part.0(%x, .., %s)               the loop over the chunks part, part + parts, ..
+//!                                     launch @combine_rows.0(%s, .., %y)            the loop over chunks has one iteration, over parts
 //! ```
 //!
 //! A softmax becomes three: partial maxima; partial sums, using the combined maximum; elements,

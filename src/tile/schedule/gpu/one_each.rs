@@ -6,9 +6,9 @@
 //!
 //! ```text
 //! grid(%g: ceil(D, c))            %start = mul %g, c;  %rest = sub D, %start;  %n = min %rest, c;  %end = add %start, %n
-//! br ^head(%start)                                     (or %end = add %start, c, where c divides D)
-//! ^head(%i: index):               as long as lt %i, %end;  next add %i, 1;  nothing else goes from element to element
-//!   store %y[.., %i, ..]          what a point writes, no other does
+//! br ^head(%start)                                     (or %end = add %start, c, if c divides D)
+//! ^head(%i: index):               while lt %i, %end;  then add %i, 1;  no other loop-carried values
+//!   store %y[.., %i, ..]          no two points write the same elements
 //! ```
 //!
 //! If `c`, `%start` and `%end` have no other uses, the points go through the same elements for any

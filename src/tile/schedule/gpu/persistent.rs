@@ -23,7 +23,7 @@
 //! ^bb2:
 //!   %x = view %xs[%t], ..
 //!   grid_barrier
-//!   launch @matmul.1(%h, %w, %x, %b, %gates)        // the blocks divide its points among themselves
+//!   launch @matmul.1(%h, %w, %x, %b, %gates)        // the blocks share the points of its grid
 //!   grid_barrier
 //!   launch @map.0(%gates, %c, %h)
 //!   br ^bb1(%t + 1)

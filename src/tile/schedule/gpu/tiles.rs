@@ -6,9 +6,9 @@
 //! An axis is recognised by the start of its tiles:
 //!
 //! ```text
-//! grid(%g: ceil(D, c))                      ^head(%j: index):                 from 0, next add %j, c; as long as lt %j, D
+//! grid(%g: ceil(D, c))                      ^head(%j: index):                 from 0, then add %j, c; while lt %j, D
 //!   %start = mul %g, c                        %start = %j
-//!   %rest = sub D, %start;  %n = min %rest, c                                 the extent of a tile: %n<=c, or c where that divides D
+//!   %rest = sub D, %start;  %n = min %rest, c                                 the extent of a tile: %n<=c, or c if c divides D
 //!   load %x[.., %start, ..], cols=..
 //! ```
 //!

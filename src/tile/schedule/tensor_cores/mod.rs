@@ -52,8 +52,9 @@ use crate::tile::{BufferType, GpuArch, InstData, Kernel, Module, Op, Param, Stat
 use machine::Machine;
 pub(super) use products::{FEW_COLS, FEW_ROWS, Integers, PANEL, by_integers, unpacked_rows};
 
-/// Gives the kernels of a module that fit their forms for tensor cores; their names, and what takes the place of attentions whose calls
-/// of few queries have kernels of their own: the step of attention puts these into plans. `tf32`: products of `f32` may be rounded to that.
+/// Gives suitable kernels of a module their tensor core variants; returns their names, and the
+/// replacements of attentions with separate kernels for calls with few queries: the attention
+/// rewrite inserts these into plans. `tf32`: `f32` matmuls may be rounded to that.
 pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSet<String>, BTreeMap<String, Divided>) {
     let machine = Machine { tf32, ..Machine::of(arch) };
     let mut changed = BTreeSet::new();
@@ -85,8 +86,9 @@ pub(super) fn expand(module: &mut Module, arch: GpuArch, tf32: bool) -> (BTreeSe
     (changed, divided)
 }
 
-/// A kernel in which tensors that elementwise work reads are said to begin at multiples of 16 bytes, where the parameters with their numbers
-/// are given such: then code generation reads neighbours together. What begins elsewhere it reads element by element.
+/// Marks tensors read by elementwise work as aligned to 16 bytes, if the parameters of these
+/// numbers are: then code generation loads neighbours together. Others are loaded element by
+/// element.
 pub(super) fn reads_in_pairs(mut kernel: Kernel, is_aligned: &dyn Fn(usize) -> bool) -> Kernel {
     let body = &kernel.body;
     let is_read = |p: &Param| {

@@ -4,8 +4,8 @@
 //! In: matmuls and attentions with operands as shared memory tiles. Out: their kernels.
 //!
 //! ```text
-//! "producer", 4 warps:   for each tile:  wait until its place in the ring is empty;  start to copy it
-//! "consumer", 4 warps, twice:  for each tile:  wait until it is there;  multiply;  give its place back
+//! "producer", 4 warps:   for each tile:  wait until its slot in the ring is empty;  start to copy it
+//! "consumer", 4 warps, twice:  for each tile:  wait until it is copied;  multiply;  release its slot
 //! ```
 //!
 //! A matmul with more tiles than concurrent blocks has fewer blocks, which loop over the tiles

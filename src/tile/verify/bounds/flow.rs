@@ -10,7 +10,7 @@
 //!
 //! Polynomials are exact, while the machine computes modulo 2^64. Sums and products agree modulo
 //! 2^64, so a result that is proved to be small is correct; comparisons and divisions require that
-//! their operands fit ([`Prover::fits`]). Expressions over dimensions do: calls check those that
+//! their operands fit ([`Prover::fits`]). Expressions over dimensions do: calls check the ones that
 //! might not ([`crate::tile::fits`]). The counter of a loop does if each iteration tests it.
 
 use cranelift_entity::SecondaryMap;

@@ -30,8 +30,7 @@ pub(super) fn stays_in(k: &Kernel, known: &[Dim], sizes: &Sizes, room: &Room<'_>
 pub(super) struct Room<'a> {
     pub(super) param: Value,
     pub(super) bytes: &'a Dim,
-    /// Dimensions that have values whenever the kernel runs, in addition to its own: those of the
-    /// plan.
+    /// Dimensions that have values whenever the kernel runs, in addition to its own: the plan's.
     pub(super) symbols: &'a [String],
 }
 
