@@ -152,6 +152,11 @@ impl<D: Dialect> Body<D> {
         self.names[v] = name.to_string();
     }
 
+    /// Removes the names of all values.
+    pub fn forget_names(&mut self) {
+        self.names.clear();
+    }
+
     /// Every instruction that stands in a block, in order, with its block; those that an operation holds after it.
     pub fn insts(&self) -> impl Iterator<Item = (Block, Inst, &InstData<D::Op>)> {
         self.layout.iter().flat_map(move |b| {

@@ -1,4 +1,4 @@
-//! The unscheduled kernel of fused attention: how it is written, and how the schedule recognises it.
+//! The unscheduled kernel of fused attention, and the description that it is written from.
 //!
 //! In: what an attention does to its scores, and where its operands are. Out: a kernel with the algorithm, independent of any
 //! machine: a tile of queries meets one key after another, with an online softmax (Milakov & Gimelshein 2018,
@@ -19,9 +19,9 @@
 //! infinite.
 //!
 //! How this is computed is the schedule's (`schedule/attention.rs`): keys in blocks, without those that a causal mask
-//! hides, scores in other orders, `e^x` as a power of 2. It does so with every kernel of this form, wherever it comes from: [`Attention::find`]
-//! reads what a kernel does to its scores, writes the kernel for that again, and takes it only if it is the same, operation by
-//! operation. What follows the attention in the kernel (the epilogue) may be any elementwise work on its tile. The results differ
+//! hides, scores in other orders, `e^x` as a power of 2. The kernel carries the description that it was written from
+//! (`Compute::Attention`), and what follows the attention in it (the epilogue) may be any elementwise work on its tile:
+//! [`Described::of`] gives both to the schedule. The results differ
 //! by rounding, and in one more case: where no mask may hide a key that is visited (a causal one hides none that a single query visits),
 //! the schedule's kernels multiply by a weight of 0, of a score that is `-inf` or far below the others, like by any other, so an infinite
 //! or NaN value of such a key reaches the result there.
@@ -31,15 +31,14 @@ mod formula;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::body::InstData;
-use super::encode::{self, Encoding};
 use super::{
-    AxisRole, Body, Extent, Inst, Kernel, KernelBuilder, Op, ParamMode, Position, State, Terminator, TileType, Type,
-    Value, numbered_kind, simplify,
+    AxisRole, Compute, Extent, Inst, Kernel, KernelBuilder, Op, ParamMode, Position, TileType, Type, Value,
+    numbered_kind,
 };
-use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp, round_to};
-use crate::shape::{Dim, Elem};
+use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
+use crate::shape::Elem;
 use crate::source::Loc;
-pub(crate) use formula::{Formula, Node, literal};
+pub(crate) use formula::{Formula, Node};
 
 /// Queries and columns of a tile of the result.
 const TILE: i64 = 64;
@@ -61,46 +60,33 @@ pub(crate) fn is_part(part: &Kernel, attention: &Kernel) -> bool {
 
 const ONE: Extent = Extent::Static(1);
 
-/// What a mask, a cap or the scale is: in a buffer, or the same everywhere.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Source {
-    /// A parameter of the kernel, by its place: over the axes of the scores, or of a single element.
-    Buffer(usize),
-    /// A literal of a type.
-    Literal(Scalar, Elem),
-    /// The value of a dimension, as that type.
-    Dim(Dim, Elem),
-    /// Computed for each query and key.
-    Formula(Formula),
-}
-
 /// What is done to the scores.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum ScoreOp {
     /// Queries see no later keys: the last query sees all.
     Causal,
     /// Something is added.
-    Add(Source),
+    Add(Formula),
     /// Where it is not kept, a score is the fill.
     Keep {
         /// Where scores are kept.
-        kept: Source,
+        kept: Formula,
         /// The score elsewhere.
-        fill: Source,
+        fill: Formula,
     },
     /// `tanh`, times the cap.
-    Cap(Source),
+    Cap(Formula),
 }
 
 /// What is done to the scores, and the place in the source text.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) struct Step {
     pub(crate) op: ScoreOp,
     pub(crate) loc: Loc,
 }
 
 /// Places in the source text of the parts of an attention.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Hash)]
 pub(crate) struct Locations {
     /// The product of queries and keys.
     pub(crate) scores: Loc,
@@ -113,15 +99,15 @@ pub(crate) struct Locations {
 
 /// What an attention does. Its queries, keys and values are the first three parameters of its kernel, `[batch.., S, D]`, `[batch..,
 /// T, D]` and `[batch.., T, E]`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Attention {
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub struct Attention {
     pub(crate) locations: Locations,
     /// What the scores are multiplied by.
-    pub(crate) scale: Source,
+    pub(crate) scale: Formula,
     /// What is done to them then, in order.
     pub(crate) steps: Vec<Step>,
     /// One more score in each row, which has no value.
-    pub(crate) sink: Option<Source>,
+    pub(crate) sink: Option<Formula>,
 }
 
 /// The tile of the result that a kernel computes.
@@ -133,24 +119,11 @@ pub(crate) struct ResultTile {
     pub(crate) at: Position,
 }
 
-/// An attention that was found in a kernel, with what the kernel does to its result.
-pub(crate) struct Found {
+/// The attention that a kernel computes by its description, with what the kernel does to its result.
+pub(crate) struct Described {
     pub(crate) attention: Attention,
     tile: ResultTile,
     epilogue: Vec<Inst>,
-}
-
-/// A scalar of a kernel.
-pub(crate) fn scalar_of(kb: &mut KernelBuilder, source: &Source) -> Option<Value> {
-    Some(match source {
-        Source::Buffer(n) => {
-            let buffer = kb.param(*n)?;
-            kb.load_scalar(buffer, &[])
-        }
-        Source::Literal(x, elem) => kb.literal(*x, *elem),
-        Source::Dim(d, elem) => kb.dim_literal(d, *elem),
-        Source::Formula(_) => return None,
-    })
 }
 
 impl Attention {
@@ -182,7 +155,7 @@ impl Attention {
             Some(sink) => {
                 kb.at(locations.sink);
                 let zeros = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, ONE);
-                let sink = self.score_operand(kb, sink, &index(row, zero), at.rows)?;
+                let sink = score_operand(kb, sink, &index(row, zero), at.rows)?;
                 kb.binary(BinaryOp::Add, zeros, sink)
             }
             None => {
@@ -216,7 +189,7 @@ impl Attention {
             }),
         };
         kb.at(locations.scale);
-        let scale = scalar_of(kb, &self.scale)?;
+        let scale = self.scale.scalar(kb)?;
         let mut scores = kb.binary(BinaryOp::Mul, scores, scale);
         for step in &self.steps {
             kb.at(step.loc);
@@ -231,16 +204,16 @@ impl Attention {
                     kb.select(seen, scores, bottom)
                 }
                 ScoreOp::Add(x) => {
-                    let x = self.score_operand(kb, x, &index(row, key), at.rows)?;
+                    let x = score_operand(kb, x, &index(row, key), at.rows)?;
                     kb.binary(BinaryOp::Add, scores, x)
                 }
                 ScoreOp::Keep { kept, fill } => {
-                    let kept = self.score_operand(kb, kept, &index(row, key), at.rows)?;
-                    let fill = scalar_of(kb, fill)?;
+                    let kept = score_operand(kb, kept, &index(row, key), at.rows)?;
+                    let fill = fill.scalar(kb)?;
                     kb.select(kept, scores, fill)
                 }
                 ScoreOp::Cap(cap) => {
-                    let cap = scalar_of(kb, cap)?;
+                    let cap = cap.scalar(kb)?;
                     let x = kb.unary(UnaryOp::Tanh, scores);
                     kb.binary(BinaryOp::Mul, x, cap)
                 }
@@ -285,54 +258,16 @@ impl Attention {
         Some(ResultTile { result, at })
     }
 
-    /// What is read for the scores of a tile of queries, or is the same for all.
-    fn score_operand(&self, kb: &mut KernelBuilder, source: &Source, at: &[Value], rows: Extent) -> Option<Value> {
-        let n = match source {
-            Source::Buffer(n) => n,
-            Source::Formula(formula) => return formula.write(kb, |kb, node| self.leaf(kb, node, at, rows)),
-            Source::Literal(..) | Source::Dim(..) => return scalar_of(kb, source),
-        };
-        let buffer = kb.param(*n)?;
-        if kb.ty(buffer).buffer()?.shape.is_empty() {
-            return scalar_of(kb, source);
-        }
-        Some(kb.load(buffer, at, (at.len().checked_sub(2), None), rows, ONE))
-    }
-
-    /// What a formula is computed of, for queries from a place on and one key.
-    fn leaf(&self, kb: &mut KernelBuilder, node: &Node, at: &[Value], rows: Extent) -> Option<Value> {
-        match node {
-            Node::Position(axis, elem) => {
-                let start = *at.get(*axis)?;
-                Some(match at.len().checked_sub(*axis)? {
-                    1 => kb.iota(1, start, *elem, ONE, ONE),
-                    2 => kb.iota(0, start, *elem, rows, ONE),
-                    _ => kb.each(Op::Cast, vec![start], *elem),
-                })
-            }
-            Node::Read(source) => self.score_operand(kb, source, at, rows),
-            Node::Each(..) => None,
-        }
-    }
-
-    /// The attention that a kernel computes, if [`Attention::write`] would write the same kernel.
-    pub(crate) fn find(kernel: &Kernel) -> Option<Found> {
-        let exps = |op: &Op| *op == Op::Unary(UnaryOp::Exp);
-        if kernel.state != State::Unscheduled || !kernel.body.insts().any(|(_, _, d)| exps(&d.op)) {
-            return None;
-        }
-        let found = read(kernel)?;
+    /// The kernel with a kernel's parameters and epilogue and the loops of this description.
+    pub(super) fn expand_in(&self, kernel: &Kernel) -> Option<Kernel> {
+        let described = Described::locate(kernel, self)?;
         let mut kb = KernelBuilder::new(&kernel.name);
-        for p in &kernel.params {
-            kb.buffer(kernel.body.ty(p.value).buffer()?.clone(), p.mode);
+        for (ty, p) in kernel.buffer_types()?.into_iter().zip(&kernel.params) {
+            kb.buffer(ty, p.mode);
         }
-        let tile = found.attention.write(&mut kb)?;
-        found.copy_epilogue(kernel, &mut kb, &tile)?;
-        let mut again = kb.finish();
-        simplify(&mut again.body);
-        let how = Encoding { name: false, places: false, state: State::Unscheduled };
-        let same = encode::kernel(&again, how) == encode::kernel(kernel, how);
-        (same && found.is_elementwise(kernel) && found.only_reads(kernel)).then_some(found)
+        let tile = self.write(&mut kb)?;
+        described.copy_epilogue(kernel, &mut kb, &tile)?;
+        Some(kb.finish())
     }
 
     /// Parameters of a kernel from which the scores and the result are computed, not counting those of the epilogue only.
@@ -343,16 +278,57 @@ impl Attention {
             ScoreOp::Keep { kept, fill } => [Some(kept), Some(fill)],
         });
         let sources = of_steps.chain([Some(&self.scale), self.sink.as_ref()]).flatten();
-        let buffers = sources.flat_map(|source| match source {
-            Source::Buffer(n) => vec![*n],
-            Source::Formula(formula) => formula.buffers().collect(),
-            Source::Literal(..) | Source::Dim(..) => Vec::new(),
-        });
+        let buffers = sources.flat_map(Formula::buffers);
         buffers.chain([QUERIES, KEYS, VALUES]).collect()
     }
 }
 
-impl Found {
+/// What is read for the scores of a tile of queries from a position on and one key, or is the same for all.
+fn score_operand(kb: &mut KernelBuilder, what: &Formula, at: &[Value], rows: Extent) -> Option<Value> {
+    what.write(
+        kb,
+        |kb, axis, elem| {
+            let start = *at.get(axis)?;
+            Some(match at.len().checked_sub(axis)? {
+                1 => kb.iota(1, start, elem, ONE, ONE),
+                2 => kb.iota(0, start, elem, rows, ONE),
+                _ => kb.each(Op::Cast, vec![start], elem),
+            })
+        },
+        |kb, buffer| Some(kb.load(buffer, at, (at.len().checked_sub(2), None), rows, ONE)),
+    )
+}
+
+impl Described {
+    /// The attention that a kernel computes, if its epilogue can follow the kernels of a schedule.
+    pub(crate) fn of(kernel: &Kernel) -> Option<Described> {
+        let Some(Compute::Attention(attention)) = &kernel.compute else { return None };
+        let found = Described::locate(kernel, attention)?;
+        (found.is_elementwise(kernel) && found.only_reads(kernel)).then_some(found)
+    }
+
+    /// Where the tile of the result and the epilogue are in the expansion of a description: the queries and the values
+    /// are loaded at the tile's rows and columns, and the last block begins with the division by the sum of weights.
+    fn locate(kernel: &Kernel, attention: &Attention) -> Option<Described> {
+        let body = &kernel.body;
+        let load_of = |n: usize| {
+            let buffer = kernel.params.get(n)?.value;
+            body.insts().map(|(_, _, d)| d).find(|d| d.operands.first() == Some(&buffer))
+        };
+        let (queries, values) = (load_of(QUERIES)?, load_of(VALUES)?);
+        let n = kernel.grid.len();
+        let lead = kernel.grid.iter().take(n.checked_sub(2)?).map(|g| (AxisRole::Point, g.value));
+        let (row, col) = (*queries.operands.get(n - 1)?, *values.operands.get(n)?);
+        let axes = lead.chain([(AxisRole::Rows, row), (AxisRole::Cols, col)]).collect();
+        let tile = |d: &InstData| d.result.and_then(|v| body.ty(v).tile().cloned());
+        let at = Position { axes, rows: tile(queries)?.rows, cols: tile(values)?.cols };
+        let insts = &body.block(*body.layout.last()?).insts;
+        let last = insts.iter().position(|i| body.inst(*i).op == Op::Select)?;
+        let result = body.inst(*insts.get(last)?).result?;
+        let epilogue = insts.get(last + 1..)?.to_vec();
+        Some(Described { attention: attention.clone(), tile: ResultTile { result, at }, epilogue })
+    }
+
     /// Applies the epilogue to the tile of the result of another kernel with the same parameters.
     pub(crate) fn copy_epilogue(&self, kernel: &Kernel, kb: &mut KernelBuilder, to: &ResultTile) -> Option<()> {
         let mut made: BTreeMap<Value, Value> = BTreeMap::new();
@@ -445,134 +421,4 @@ fn copied(kernel: &Kernel, kb: &mut KernelBuilder, made: &mut BTreeMap<Value, Va
     let copy = kb.placed(data.loc, |kb| kb.value(data.op.clone(), Vec::new(), ty));
     made.insert(v, copy);
     Some(copy)
-}
-
-/// What a kernel does, on the assumption that it is an attention; the caller checks that.
-fn read(kernel: &Kernel) -> Option<Found> {
-    let body = &kernel.body;
-    // A loop over keys, and one over parts of a head in it where its width is not known.
-    let (start, after, within, scores) = match *body.layout.as_slice() {
-        [start, _, keys, after] => {
-            let dot = body.block(keys).insts.iter().position(|i| matches!(body.inst(*i).op, Op::Dot { .. }))?;
-            let dot = *body.block(keys).insts.get(dot)?;
-            (start, after, keys, (body.inst(dot).result?, body.inst(dot).loc))
-        }
-        [start, _, _, after, head, parts, keys] => {
-            let dots = body.block(parts).insts.iter().map(|i| body.inst(*i));
-            let dot = dots.into_iter().find(|d| matches!(d.op, Op::Dot { .. }))?;
-            (start, after, keys, (*body.block(head).args.get(1)?, dot.loc))
-        }
-        _ => return None,
-    };
-    let reader = Reader { kernel };
-    let (scores, scores_loc) = scores;
-    // Where the tile is.
-    let q = kernel.params.get(QUERIES)?.value;
-    let queries = body.insts().map(|(_, _, d)| d).find(|d| d.operands.first() == Some(&q))?;
-    let n = kernel.grid.len();
-    let (lead, row) = (n.checked_sub(2)?, *queries.operands.get(n.checked_sub(1)?)?);
-    // What is done to the scores, from the maximum back to the product.
-    let list = &body.block(within).insts;
-    let operand = |d: &InstData, n: usize| d.operands.get(n).copied();
-    let made_here = |i: &Inst| body.inst(*i).result == Some(scores);
-    let first = list.iter().position(made_here).unwrap_or_default();
-    let rest = || list.iter().skip(first).map(|i| body.inst(*i));
-    let softmax = rest().find(|d| {
-        let is_of = |n: usize| operand(d, n).is_some_and(|v| body.def_inst(v).is_none());
-        d.op == Op::Binary(BinaryOp::Max) && is_of(0)
-    })?;
-    let key = *body.block(body.layout.get(1).copied()?).args.first()?;
-    let mask = |v: Value| match reader.source(v) {
-        Some(source) => Some(source),
-        None => Formula::read(kernel, (row, key), v, |v| reader.source(v)).map(Source::Formula),
-    };
-    let (mut steps, mut now) = (Vec::new(), operand(softmax, 1)?);
-    let (scale, scale_loc) = loop {
-        let data = body.def_inst(now)?;
-        let op = match (&data.op, data.operands.as_slice()) {
-            (Op::Binary(BinaryOp::Mul), [x, scale]) if *x == scores => break (reader.source(*scale)?, data.loc),
-            (Op::Binary(BinaryOp::Mul), [tanh, cap]) => {
-                let tanh = body.def_inst(*tanh).filter(|d| d.op == Op::Unary(UnaryOp::Tanh))?;
-                now = operand(tanh, 0)?;
-                ScoreOp::Cap(reader.source(*cap)?)
-            }
-            (Op::Binary(BinaryOp::Add), [x, more]) => {
-                now = *x;
-                ScoreOp::Add(mask(*more)?)
-            }
-            (Op::Select, [kept, x, fill]) => {
-                now = *x;
-                match is_causal(body, *kept) {
-                    true => ScoreOp::Causal,
-                    false => ScoreOp::Keep { kept: mask(*kept)?, fill: reader.source(*fill)? },
-                }
-            }
-            _ => return None,
-        };
-        steps.push(Step { op, loc: data.loc });
-        if steps.len() > list.len() {
-            return None;
-        }
-    };
-    steps.reverse();
-    let value = rest().skip_while(|d| d.result != softmax.result).find(|d| matches!(d.op, Op::Load { .. }))?;
-    let softmax = softmax.loc;
-    // The first maximum is of a sink, if there is one.
-    let Terminator::Br(call) = &body.block(start).terminator else { return None };
-    let highest = body.def_inst(*call.args.get(1)?)?;
-    let sink = match highest.op {
-        Op::Binary(BinaryOp::Add) => Some(reader.source(*highest.operands.get(1)?)?),
-        _ => None,
-    };
-    let locations = Locations { scores: scores_loc, scale: scale_loc, sink: highest.loc, softmax, values: value.loc };
-    let mut axes: Vec<(AxisRole, Value)> = kernel.grid.iter().take(lead).map(|g| (AxisRole::Point, g.value)).collect();
-    axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, *value.operands.get(n)?)]);
-    let tile = |v: Option<Value>| v.and_then(|v| body.ty(v).tile());
-    let (rows, cols) = (tile(queries.result)?.rows, tile(value.result)?.cols);
-    let insts = &body.block(after).insts;
-    let last = insts.iter().position(|i| body.inst(*i).op == Op::Select)?;
-    let result = body.inst(*insts.get(last)?).result?;
-    let tile = ResultTile { result, at: Position { axes, rows, cols } };
-    let epilogue = insts.get(last + 1..)?.to_vec();
-    Some(Found { attention: Attention { locations, scale, steps, sink }, tile, epilogue })
-}
-
-/// Does a condition compare the positions of keys and queries as a causal mask does?
-fn is_causal(body: &Body, condition: Value) -> bool {
-    let Some(InstData { op: Op::Compare(CmpOp::Le), operands, .. }) = body.def_inst(condition) else { return false };
-    let counts = |v: Option<&Value>, axis: usize| {
-        let of = v.and_then(|v| Some((body.def_inst(*v)?, body.ty(*v).elem())));
-        of.is_some_and(|(d, elem)| d.op == Op::Iota { axis } && elem == Some(Elem::I32))
-    };
-    counts(operands.first(), 1) && counts(operands.get(1), 0)
-}
-
-/// Reads the values of a kernel.
-struct Reader<'a> {
-    kernel: &'a Kernel,
-}
-
-impl Reader<'_> {
-    /// Where an operand of the scores comes from: loaded, a literal or a dimension.
-    fn source(&self, v: Value) -> Option<Source> {
-        let body = &self.kernel.body;
-        let mut data = body.def_inst(v)?;
-        let computed = body.ty(v).elem()?;
-        let mut elem = computed;
-        if let Op::Narrow { elem: narrow } = data.op {
-            elem = narrow;
-            data = body.def_inst(*data.operands.first()?)?;
-        }
-        Some(match &data.op {
-            // The text form prints as many digits as the type needs.
-            Op::Const(Scalar::Float(x)) => Source::Literal(Scalar::Float(round_to(computed, *x)), elem),
-            Op::Const(x) => Source::Literal(*x, elem),
-            Op::DimValue(d) => Source::Dim(d.clone(), elem),
-            Op::Load { .. } | Op::LoadScalar if elem == computed => {
-                let buffer = data.operands.first()?;
-                Source::Buffer(self.kernel.params.iter().position(|p| p.value == *buffer)?)
-            }
-            _ => return None,
-        })
-    }
 }

@@ -1,8 +1,8 @@
 //! Kernels, plans and the module that holds them.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
+use super::attention::Attention;
 use super::{Body, BufferType, Cpu, Op, Space, Terminator, Type, Value};
 use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
@@ -95,7 +95,7 @@ pub enum State {
 }
 
 /// What an unscheduled kernel computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Compute {
     /// Running sums of the first buffer along an axis, into the second.
     Scan {
@@ -110,17 +110,8 @@ pub enum Compute {
         /// The message of an index that is out of bounds, a bug in attnc.
         site: u32,
     },
-}
-
-impl fmt::Display for Compute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Compute::Scan { axis } => write!(f, "scan, axis={axis}"),
-            Compute::Sort { descending, site } => {
-                write!(f, "sort, descending={descending}, site={site}")
-            }
-        }
-    }
+    /// Attention of the first three buffers, with elementwise work on its result.
+    Attention(Box<Attention>),
 }
 
 /// What becomes of one fused region.

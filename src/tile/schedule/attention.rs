@@ -91,7 +91,7 @@ use crate::scalar::{BinaryOp, CmpOp, Scalar, round_to};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
 use crate::tile::attention::{
-    Found, KEYS as KEYS_PARAM, Locations, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES, scalar_of,
+    Described, Formula, KEYS as KEYS_PARAM, Locations, Node, QUERIES, ResultTile, ScoreOp, Step, VALUES,
 };
 use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, ParamMode, Position, Target, Value, tile_size};
 use keys::Total;
@@ -183,14 +183,14 @@ struct AttentionKernel {
     scale: Scale,
     masks: Vec<Mask>,
     /// One more score in each row, which has no value.
-    sink: Option<Source>,
+    sink: Option<Formula>,
 }
 
 /// The kernel that computes what an unscheduled one does on a machine, whose keys and values are buffers of these types; `None` where
 /// those are not operands of an attention.
 fn kernel(
     unscheduled: &Kernel,
-    found: &Found,
+    found: &Described,
     target: Target,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
@@ -226,7 +226,7 @@ fn normalised(kb: &mut KernelBuilder, locations: Locations, sum: Value, acc: Val
 /// are multiplied by to be exponents of 2.
 fn part(
     unscheduled: &Kernel,
-    found: &Found,
+    found: &Described,
     target: Target,
     layout: QueryLayout,
     results: &PartialResults,
@@ -244,7 +244,7 @@ fn part(
 /// The kernel up to its loops over keys: parameters, grid, scale and masks; of a part of the keys, if they are divided.
 fn begin(
     unscheduled: &Kernel,
-    found: &Found,
+    found: &Described,
     target: Target,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
@@ -327,7 +327,7 @@ fn begin(
         let exponents = scale.exponents.is_none() && last_cap.is_none_or(|cap| n >= cap);
         let number = match &step.op {
             ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) if exponents => Some(exponent_of(&mut kb, x)?),
-            ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) => Some(scalar_of(&mut kb, x)?),
+            ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) => Some(x.scalar(&mut kb)?),
             ScoreOp::Causal | ScoreOp::Add(_) => None,
         };
         masks.push(Mask { step: step.clone(), number });
@@ -375,8 +375,8 @@ fn begin(
 }
 
 /// The parameter that holds something over the axes of the scores; `None` where it is the same for all.
-fn buffer_over_scores(kb: &KernelBuilder, source: &Source) -> Option<Value> {
-    let Source::Buffer(n) = source else { return None };
+fn buffer_over_scores(kb: &KernelBuilder, source: &Formula) -> Option<Value> {
+    let Some(Node::Buffer(n)) = source.leaf() else { return None };
     kb.param(*n).filter(|b| kb.ty(*b).buffer().is_some_and(|ty| !ty.shape.is_empty()))
 }
 
@@ -414,8 +414,16 @@ fn load_transposed(
 pub(super) fn hides(step: &Step) -> bool {
     match &step.op {
         ScoreOp::Causal => true,
-        ScoreOp::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
-        ScoreOp::Keep { .. } | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
+        ScoreOp::Keep { fill, .. } => fill.literal().is_some_and(|(x, _)| x.as_f64() == f64::NEG_INFINITY),
+        ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
+    }
+}
+
+/// The formula by which a mask keeps scores, if it is computed.
+pub(super) fn formula_of(step: &Step) -> Option<&Formula> {
+    match &step.op {
+        ScoreOp::Keep { kept, .. } => Some(kept).filter(|kept| kept.leaf().is_none()),
+        ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => None,
     }
 }
 
@@ -423,28 +431,27 @@ pub(super) fn hides(step: &Step) -> bool {
 pub(super) fn first_hiding<'a>(steps: impl DoubleEndedIterator<Item = &'a Step> + ExactSizeIterator) -> Option<usize> {
     let all = steps.len();
     let last: Vec<&Step> = steps.rev().take_while(|step| hides(step)).collect();
-    let is_formula = |step: &&Step| matches!(&step.op, ScoreOp::Keep { kept: Source::Formula(_), .. });
-    last.iter().any(is_formula).then_some(all - last.len())
+    last.iter().any(|step| formula_of(step).is_some()).then_some(all - last.len())
 }
 
 /// What is put in the scores' place can be multiplied beforehand, what is added to them cannot.
 fn are_literals(steps: &[Step]) -> bool {
     steps.iter().all(|step| match &step.op {
         ScoreOp::Causal => true,
-        ScoreOp::Keep { fill, .. } => matches!(fill, Source::Literal(..)),
+        ScoreOp::Keep { fill, .. } => fill.literal().is_some(),
         ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
     })
 }
 
 /// How the scale comes in, and `log2 e`: into the queries or the last cap, where no mask `behind_cap` forbids it.
-fn scale_of(kb: &mut KernelBuilder, s: &Source, steps: &[Step], behind_cap: usize) -> Option<Scale> {
+fn scale_of(kb: &mut KernelBuilder, s: &Formula, steps: &[Step], behind_cap: usize) -> Option<Scale> {
     let float = |kb: &mut KernelBuilder, x| kb.scalar(Scalar::Float(x), Elem::F32);
     let literals = are_literals(steps.get(behind_cap..).unwrap_or_default());
     let exponents = |kb| Some(float(kb, LOG2_E));
     let into_cap = literals && behind_cap > 0;
-    Some(match s {
-        Source::Literal(x, elem) if (2f64.powi(-20)..=1.0).contains(&x.as_f64().abs()) => {
-            let x = round_to(*elem, x.as_f64());
+    Some(match s.literal() {
+        Some((x, elem)) if (2f64.powi(-20)..=1.0).contains(&x.as_f64().abs()) => {
+            let x = round_to(elem, x.as_f64());
             if literals && !into_cap {
                 Scale { queries: Some(float(kb, exponent(x))), ..Scale::default() }
             } else {
@@ -453,7 +460,7 @@ fn scale_of(kb: &mut KernelBuilder, s: &Source, steps: &[Step], behind_cap: usiz
             }
         }
         _ => {
-            let scores = Some(scalar_of(kb, s)?);
+            let scores = Some(s.scalar(kb)?);
             Scale { scores, exponents: if into_cap { None } else { exponents(kb) }, ..Scale::default() }
         }
     })
@@ -464,22 +471,20 @@ fn scale_of(kb: &mut KernelBuilder, s: &Source, steps: &[Step], behind_cap: usiz
 /// taken of.
 fn scale_of_pairs(
     kb: &mut KernelBuilder,
-    s: &Source,
+    s: &Formula,
     steps: &[Step],
     behind_cap: usize,
     has_sink: bool,
 ) -> Option<Scale> {
-    Some(match s {
-        Source::Literal(x, elem)
-            if !has_sink && steps.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) =>
-        {
-            let factor = exponent(round_to(*elem, x.as_f64()));
+    Some(match s.literal() {
+        Some((x, elem)) if !has_sink && steps.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) => {
+            let factor = exponent(round_to(elem, x.as_f64()));
             Scale { exponents: Some(kb.scalar(Scalar::Float(factor), Elem::F32)), ..Scale::default() }
         }
         _ => {
             let into_cap = behind_cap > 0 && are_literals(steps.get(behind_cap..).unwrap_or_default());
             let exponents = if into_cap { None } else { Some(kb.scalar(Scalar::Float(LOG2_E), Elem::F32)) };
-            Scale { scores: Some(scalar_of(kb, s)?), exponents, ..Scale::default() }
+            Scale { scores: Some(s.scalar(kb)?), exponents, ..Scale::default() }
         }
     })
 }
@@ -491,10 +496,10 @@ fn exponent(x: f64) -> f64 {
 }
 
 /// A number as an exponent of 2 instead of `e`.
-fn exponent_of(kb: &mut KernelBuilder, s: &Source) -> Option<Value> {
-    if let Source::Literal(x, elem) = s {
-        return Some(kb.scalar(Scalar::Float(exponent(round_to(*elem, x.as_f64()))), Elem::F32));
+fn exponent_of(kb: &mut KernelBuilder, s: &Formula) -> Option<Value> {
+    if let Some((x, elem)) = s.literal() {
+        return Some(kb.scalar(Scalar::Float(exponent(round_to(elem, x.as_f64()))), Elem::F32));
     }
-    let (x, factor) = (scalar_of(kb, s)?, kb.scalar(Scalar::Float(LOG2_E), Elem::F32));
+    let (x, factor) = (s.scalar(kb)?, kb.scalar(Scalar::Float(LOG2_E), Elem::F32));
     Some(kb.binary(BinaryOp::Mul, x, factor))
 }

@@ -13,12 +13,12 @@
 use std::f64::consts::LOG2_E;
 
 use super::{
-    AttentionKernel, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, buffer_over_scores, exponent_of, first_hiding,
-    in_place, is_causal, load_transposed,
+    AttentionKernel, CHUNK, Mask, ONE, QueryLayout, WIDTH, buffer_over_scores, exponent_of, first_hiding, in_place,
+    is_causal, load_transposed,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
-use crate::tile::attention::{Node, ScoreOp, scalar_of};
+use crate::tile::attention::{Formula, ScoreOp};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
 
 /// What goes from block to block.
@@ -275,7 +275,7 @@ impl AttentionKernel {
     }
 
     /// The sink of each query, as scores are.
-    fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Source, points: &[Value]) -> Option<Value> {
+    fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Formula, points: &[Value]) -> Option<Value> {
         let sink = match buffer_over_scores(kb, sink) {
             Some(b) => {
                 let query = self.rank - 2;
@@ -294,7 +294,7 @@ impl AttentionKernel {
                     }
                 }
             }
-            None if self.scale.exponents.is_some() => scalar_of(kb, sink)?,
+            None if self.scale.exponents.is_some() => sink.scalar(kb)?,
             None => exponent_of(kb, sink)?,
         };
         let zeros = kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.queries);
@@ -562,38 +562,32 @@ impl AttentionKernel {
         })
     }
 
-    /// What a mask reads at a block: a transposed tile; a column or a row of one where queries or keys share it.
-    fn mask_tile(&self, kb: &mut KernelBuilder, source: &Source, at: &[Value], keys: Extent) -> Option<Value> {
-        if let Source::Formula(formula) = source {
-            return formula.write(kb, |kb, node| self.leaf(kb, node, at, keys));
-        }
-        let Some(b) = buffer_over_scores(kb, source) else { return scalar_of(kb, source) };
-        let ty = kb.ty(b).buffer()?;
+    /// An operand of a mask at a block: a transposed tile; a column or a row of one where queries or keys share it.
+    fn mask_tile(&self, kb: &mut KernelBuilder, what: &Formula, at: &[Value], keys: Extent) -> Option<Value> {
+        let in_lanes = self.layout == QueryLayout::KeysInLanes;
         let (query, key) = (self.rank - 2, self.rank - 1);
-        let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
-        let (same_queries, same_keys) = (same(query), same(key));
-        Some(match (same_queries || self.layout == QueryLayout::KeysInLanes, same_keys) {
-            (_, true) if self.layout == QueryLayout::KeysInLanes => kb.load(b, at, (None, None), ONE, ONE),
-            (true, _) => kb.load(b, at, (Some(key), None), keys, ONE),
-            (false, true) => kb.load(b, at, (None, Some(query)), ONE, self.queries),
-            (false, false) => load_transposed(kb, b, at, (key, query), (keys, self.queries), None),
-        })
-    }
-
-    /// What a formula is computed of, at a block.
-    fn leaf(&self, kb: &mut KernelBuilder, node: &Node, at: &[Value], keys: Extent) -> Option<Value> {
-        match node {
-            Node::Position(axis, elem) => {
-                let start = *at.get(*axis)?;
-                Some(match self.rank.checked_sub(*axis)? {
-                    1 => kb.iota(0, start, *elem, keys, ONE),
-                    2 if self.layout != QueryLayout::KeysInLanes => kb.iota(1, start, *elem, ONE, self.queries),
-                    _ => kb.each(Op::Cast, vec![start], *elem),
+        what.write(
+            kb,
+            |kb, axis, elem| {
+                let start = *at.get(axis)?;
+                Some(match self.rank.checked_sub(axis)? {
+                    1 => kb.iota(0, start, elem, keys, ONE),
+                    2 if !in_lanes => kb.iota(1, start, elem, ONE, self.queries),
+                    _ => kb.each(Op::Cast, vec![start], elem),
                 })
-            }
-            Node::Read(source) => self.mask_tile(kb, source, at, keys),
-            Node::Each(..) => None,
-        }
+            },
+            |kb, b| {
+                let ty = kb.ty(b).buffer()?;
+                let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
+                let (same_queries, same_keys) = (same(query), same(key));
+                Some(match (same_queries || in_lanes, same_keys) {
+                    (_, true) if in_lanes => kb.load(b, at, (None, None), ONE, ONE),
+                    (true, _) => kb.load(b, at, (Some(key), None), keys, ONE),
+                    (false, true) => kb.load(b, at, (None, Some(query)), ONE, self.queries),
+                    (false, false) => load_transposed(kb, b, at, (key, query), (keys, self.queries), None),
+                })
+            },
+        )
     }
 
     /// `e` to what was written as scores, minus a base.

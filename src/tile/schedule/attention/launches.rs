@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::variants::{Divided, ScratchSlot, Variant, Variants};
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::Elem;
-use crate::tile::attention::{Attention, Found, KEYS, VALUES};
+use crate::tile::attention::{Described, KEYS, VALUES};
 use crate::tile::schedule::plans::{At, buffer, in_entry, new_slot, slot_type, value_before};
 use crate::tile::{
     Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, ParamMode, Plan, PlanVariant, State, Target, Terminator,
@@ -35,10 +35,10 @@ pub(in crate::tile::schedule) fn expand(
     target: Target,
     divided: &BTreeMap<String, Divided>,
 ) -> Result<BTreeSet<String>, String> {
-    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let mut found: BTreeMap<String, Described> = BTreeMap::new();
     for k in &module.kernels {
-        let is_replaceable = |f: &Found| module.plans.iter().all(|plan| may_be_replaced_in(plan, k, f));
-        found.extend(Attention::find(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
+        let is_replaceable = |f: &Described| module.plans.iter().all(|plan| may_be_replaced_in(plan, k, f));
+        found.extend(Described::of(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
     }
     // Keys that are values too are copied once.
     let mut launched: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
@@ -105,13 +105,13 @@ pub(in crate::tile::schedule) fn expand(
 
 /// Is a kernel an attention all of whose launches may be replaced by a variant?
 pub(in crate::tile::schedule) fn may_be_replaced(module: &Module, kernel: &Kernel) -> bool {
-    let found = Attention::find(kernel);
+    let found = Described::of(kernel);
     found.is_some_and(|f| module.plans.iter().all(|plan| may_be_replaced_in(plan, kernel, &f)))
 }
 
 /// May all launches of an attention in a plan be replaced by a variant? Not where a result is written over what the attention
 /// reads, for variants read in other orders; nor in a plan that prepares parameters, which has no slots for copies.
-fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Found) -> bool {
+fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Described) -> bool {
     let inputs = found.attention.inputs();
     let written = kernel.params.iter().enumerate().filter(|(_, p)| p.mode != ParamMode::In).map(|(n, _)| n);
     let written: Vec<usize> = written.collect();

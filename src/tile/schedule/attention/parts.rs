@@ -16,10 +16,10 @@
 //! call: equal numbers of blocks, the last of which may have none. A part that sees no key has a maximum of `-inf` and a weight of
 //! 0. A sink is counted by the first part. What has a weight of 0 is left out, whatever it is.
 
-use super::{ONE, WIDTH, first_hiding, normalised};
+use super::{ONE, WIDTH, first_hiding, formula_of, normalised};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::attention::{Found, KEYS, Node, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES};
+use crate::tile::attention::{Described, KEYS, Node, QUERIES, ResultTile, Step, VALUES};
 use crate::tile::{
     AxisRole, BufferType, Extent, GpuArch, Kernel, KernelBuilder, ParamMode, Position, Target, Value, row_major,
     tile_size,
@@ -168,7 +168,7 @@ impl PartialResults {
     pub(in crate::tile::schedule) fn combine(
         &self,
         unscheduled: &Kernel,
-        found: &Found,
+        found: &Described,
         exponents: f64,
     ) -> Option<Kernel> {
         let locations = found.attention.locations;
@@ -253,7 +253,7 @@ pub(super) struct Group {
 impl Group {
     /// Those of an attention on a GPU, as many as there is room for. Heads of an unknown or larger width than a tile's have blocks of their own, and so have those that masks
     /// hide other keys from, where blocks are looked for by these.
-    pub(super) fn of(unscheduled: &Kernel, found: &Found, target: Target) -> Option<Group> {
+    pub(super) fn of(unscheduled: &Kernel, found: &Described, target: Target) -> Option<Group> {
         target.gpu?;
         let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
         let (lead, [_, width]) = ty(QUERIES)?.shape.split_last_chunk::<2>()?;
@@ -272,12 +272,11 @@ impl Group {
             let stride = ty(n).and_then(|b| b.strides.get(axis));
             stride.is_some_and(|d| *d != Dim::zero())
         };
-        let differs = |step: &Step| match &step.op {
-            ScoreOp::Keep { kept: Source::Formula(formula), .. } => {
+        let differs = |step: &Step| {
+            formula_of(step).is_some_and(|formula| {
                 formula.nodes().any(|node| matches!(node, Node::Position(of, _) if *of == axis))
                     || formula.buffers().any(varies)
-            }
-            ScoreOp::Keep { .. } | ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
+            })
         };
         let is_same = !steps.iter().skip(from).any(differs);
         is_same.then_some(Group { axis, heads })

@@ -15,7 +15,7 @@
 use super::parts::{FEW_QUERIES, Group, PartialResults, Reads, Whole};
 use super::{CHUNK, KEYS, QueryLayout, kernel, part};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::attention::{Found, KEYS as KEYS_PARAM, QUERIES, VALUES};
+use crate::tile::attention::{Described, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::schedule::packing::{in_columns, with_repeats, without_repeats};
 use crate::tile::{BufferType, Kernel, Kernels, State, Target, Value, View, copy, tile_size};
 
@@ -80,7 +80,7 @@ impl Variants {
     /// A kernel that cannot be written, a bug in attnc.
     pub(super) fn choose(
         unscheduled: &Kernel,
-        found: &Found,
+        found: &Described,
         target: Target,
         keys_are_values: bool,
         divided: Option<&Divided>,
@@ -105,7 +105,7 @@ impl Variants {
 
 struct Choice<'a> {
     unscheduled: &'a Kernel,
-    found: &'a Found,
+    found: &'a Described,
     target: Target,
     keys_are_values: bool,
     kernels: &'a mut Kernels,
@@ -382,7 +382,7 @@ fn is_row_after_row(v: &View) -> bool {
 /// them for, or nothing that is known to be an attention.
 pub(in crate::tile::schedule) fn parts_in_runs(
     unscheduled: &Kernel,
-    found: &Found,
+    found: &Described,
     target: Target,
 ) -> Option<Result<i64, Whole>> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::{Pass, Round, Running};
 use super::spans::{FAR, FAR_READ, I32, MAYBE, Number, Span, both, each, either, finite, integers};
-use super::{AttentionKernel, ONE, QueryLayout, Source};
+use super::{AttentionKernel, ONE, QueryLayout, formula_of};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Formula, Node, ScoreOp, Step};
@@ -78,10 +78,7 @@ const SKIPPED: i64 = 8;
 
 /// Is a mask a formula that reads something?
 pub(super) fn reads(step: &Step) -> bool {
-    match &step.op {
-        ScoreOp::Keep { kept: Source::Formula(formula), .. } => formula.buffers().next().is_some(),
-        ScoreOp::Keep { .. } | ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
-    }
+    formula_of(step).is_some_and(|formula| formula.buffers().next().is_some())
 }
 
 impl AttentionKernel {
@@ -295,8 +292,7 @@ impl Hiding<'_> {
                 let ever = kb.compare_scalars(CmpOp::Le, keys.first, last);
                 Some(Span::Truth { always: Some(always), ever: Some(ever) })
             }
-            ScoreOp::Keep { kept: Source::Formula(formula), .. } => self.span(kb, formula, keys),
-            ScoreOp::Keep { .. } => Some(MAYBE),
+            ScoreOp::Keep { .. } => formula_of(step).map_or(Some(MAYBE), |formula| self.span(kb, formula, keys)),
             ScoreOp::Add(_) | ScoreOp::Cap(_) => None,
         }
     }
@@ -314,7 +310,7 @@ impl Hiding<'_> {
                     };
                     Span::Ints(bounds, [0, I32[1]])
                 }
-                Node::Read(source) => self.span_of(kb, source, keys, &mut doubts)?,
+                Node::Literal(..) | Node::Dim(..) | Node::Buffer(_) => self.span_of(kb, node, keys, &mut doubts)?,
                 Node::Each(op, operands, elem) => {
                     let x = operands.iter().map(|n| spans.get(*n).copied()).collect::<Option<Vec<Span>>>()?;
                     each(kb, op, &x, *elem)
@@ -332,23 +328,21 @@ impl Hiding<'_> {
     }
 
     /// Bounds of what a formula reads.
-    fn span_of(&self, kb: &mut KernelBuilder, source: &Source, keys: Keys, doubts: &mut Vec<Value>) -> Option<Span> {
-        Some(match source {
-            Source::Literal(Scalar::Int(n), Elem::I32 | Elem::I64) => {
-                Span::Ints([kb.index(*n); 2], [i128::from(*n); 2])
-            }
-            Source::Literal(Scalar::Float(x), elem) if elem.is_float() => {
+    fn span_of(&self, kb: &mut KernelBuilder, node: &Node, keys: Keys, doubts: &mut Vec<Value>) -> Option<Span> {
+        Some(match node {
+            Node::Literal(Scalar::Int(n), Elem::I32 | Elem::I64) => Span::Ints([kb.index(*n); 2], [i128::from(*n); 2]),
+            Node::Literal(Scalar::Float(x), elem) if elem.is_float() => {
                 let x = round_to(*elem, *x);
                 finite([kb.scalar(Scalar::Float(x), Elem::F32); 2], [x; 2])
             }
-            Source::Dim(d, Elem::I32) => match d.as_const() {
+            Node::Dim(d, Elem::I32) => match d.as_const() {
                 Some(n) => integers(kb, [Number::Literal(n); 2], [i128::from(n); 2], Elem::I32),
                 None => {
                     let n = Number::Value(kb.dim(d));
                     integers(kb, [n, n], [-FAR, FAR], Elem::I32)
                 }
             },
-            Source::Buffer(n) => match self.of_queries.get(n) {
+            Node::Buffer(n) => match self.of_queries.get(n) {
                 Some((span, of_queries)) => {
                     doubts.extend(of_queries);
                     *span
@@ -363,7 +357,7 @@ impl Hiding<'_> {
                     self.read(kb, *n, keys.first, axis, doubts)?
                 }
             },
-            Source::Literal(..) | Source::Dim(..) | Source::Formula(_) => Span::Unknown,
+            Node::Literal(..) | Node::Dim(..) | Node::Position(..) | Node::Each(..) => Span::Unknown,
         })
     }
 
@@ -388,11 +382,7 @@ impl Hiding<'_> {
 
     /// The buffers of the formulas.
     fn buffers(&self) -> BTreeSet<usize> {
-        let formulas = self.steps.iter().filter_map(|step| match &step.op {
-            ScoreOp::Keep { kept: Source::Formula(formula), .. } => Some(formula),
-            _ => None,
-        });
-        formulas.flat_map(Formula::buffers).collect()
+        self.steps.iter().filter_map(|step| formula_of(step)).flat_map(Formula::buffers).collect()
     }
 
     /// What a buffer differs with.

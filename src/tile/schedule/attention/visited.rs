@@ -20,7 +20,7 @@ use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
 use crate::ssa::remove_dead;
-use crate::tile::attention::{Attention, Found, KEYS as KEYS_PARAM, QUERIES, VALUES};
+use crate::tile::attention::{Described, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::interp::{Argument, Limits, run_kernel};
 use crate::tile::{BufferType, Extent, Kernel, KernelBuilder, Module, Op, ParamMode, Target, Type, Value, row_major};
 
@@ -65,7 +65,7 @@ impl fmt::Display for VisitedBlocks {
 
 /// The blocks that the attentions of an unscheduled module visit, of those whose masks are formulas over positions alone.
 pub(in crate::tile::schedule) fn counts(module: &Module, target: Target) -> Vec<VisitedBlocks> {
-    let found = module.kernels.iter().filter_map(|k| Some((k, Attention::find(k)?)));
+    let found = module.kernels.iter().filter_map(|k| Some((k, Described::of(k)?)));
     let mut all: Vec<VisitedBlocks> = found.filter_map(|(k, found)| count(k, &found, target)).collect();
     all.sort();
     all.dedup();
@@ -73,7 +73,7 @@ pub(in crate::tile::schedule) fn counts(module: &Module, target: Target) -> Vec<
 }
 
 /// The blocks that one attention visits.
-fn count(unscheduled: &Kernel, found: &Found, target: Target) -> Option<VisitedBlocks> {
+fn count(unscheduled: &Kernel, found: &Described, target: Target) -> Option<VisitedBlocks> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let rows = |ty: &BufferType| ty.shape.iter().nth_back(1).cloned();
@@ -112,7 +112,12 @@ struct Bounds {
 
 impl Bounds {
     /// The kernel for a machine; `None` where no formula hides keys.
-    fn write(unscheduled: &Kernel, found: &Found, target: Target, keys_and_values: [&BufferType; 2]) -> Option<Bounds> {
+    fn write(
+        unscheduled: &Kernel,
+        found: &Described,
+        target: Target,
+        keys_and_values: [&BufferType; 2],
+    ) -> Option<Bounds> {
         let hiding = first_hiding(found.attention.steps.iter())?;
         let loc = found.attention.steps.get(hiding)?.loc;
         let (mut kb, parts) = begin(unscheduled, found, target, QueryLayout::InLanes, keys_and_values, None)?;

@@ -13,7 +13,7 @@ use super::{Numbers, candidates, long_rows, scans, target, transposes};
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
-use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES, is_part};
+use crate::tile::attention::{Described, KEYS, QUERIES, VALUES, is_part};
 use crate::tile::kernels::{counterpart, place};
 use crate::tile::{BufferType, GpuArch, Kernel, Module, Op, State};
 
@@ -62,7 +62,7 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
         let of_cores = new.and_then(on_tensor_cores).or_else(|| keys.and_then(|_| part()));
         let why = if of_cores.is_some() { None } else { reason(unscheduled, k) };
         // An attention without a variant, whose result is written over what it reads, say.
-        let one_by_one = Attention::find(k).is_some() && !may_be_replaced(unscheduled, k);
+        let one_by_one = Described::of(k).is_some() && !may_be_replaced(unscheduled, k);
         let form = of_cores.unwrap_or_else(|| match new.map(|new| new.state) {
             Some(State::Gpu { warps, .. }) => {
                 let packed = if new.is_some_and(Kernel::loads_scaled) { ", which read packed weights" } else { "" };
@@ -82,7 +82,7 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
             Some(turned) => format!("{form}; {turned}"),
             None => form,
         };
-        let found = Attention::find(k).filter(|_| !one_by_one);
+        let found = Described::of(k).filter(|_| !one_by_one);
         let in_runs = || parts_in_runs(k, found.as_ref()?, target(arch, Numbers::of(arch)));
         let keys = keys.or_else(in_runs).map(of_few_queries);
         GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, keys, why }
@@ -134,7 +134,7 @@ fn on_tensor_cores(k: &Kernel) -> Option<String> {
 /// Why a kernel that multiplies is not on tensor cores.
 fn reason(module: &Module, k: &Kernel) -> Option<String> {
     let buffer = |n: usize| k.params.get(n).and_then(|p| k.body.ty(p.value).buffer());
-    if Attention::find(k).is_some() {
+    if Described::of(k).is_some() {
         let operands = [QUERIES, KEYS, VALUES];
         let wide = operands.iter().filter_map(|n| buffer(*n)?.shape.last()?.as_const()).find(|n| *n > WIDTH);
         let over = "its result is written over what it reads, or it is computed before all calls";

@@ -1,6 +1,6 @@
 //! Attention on tensor cores, `mma.sync`.
 //!
-//! In: the unscheduled kernel of an attention of 16-bit floats (`tile::attention` recognises it). Out: a kernel in which four warps
+//! In: the unscheduled kernel of an attention of 16-bit floats (by its description). Out: a kernel in which four warps
 //! have 16 queries each, which meet tiles of keys and values that are copied in the background (Dao 2023, arXiv:2307.08691):
 //!
 //! ```text
@@ -26,7 +26,7 @@ use super::machine::Machine;
 use super::scores::{self, Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::attention::{Attention, Found, KEYS, QUERIES, ResultTile, ScoreOp, VALUES};
+use crate::tile::attention::{Described, KEYS, QUERIES, ResultTile, ScoreOp, VALUES};
 use crate::tile::{
     AxisRole, BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
 };
@@ -43,7 +43,7 @@ const KEPT_WIDTH: i64 = 128;
 /// An attention with its operands as tiles of shared memory.
 pub(super) struct Parts<'a> {
     pub(super) kernel: &'a Kernel,
-    pub(super) found: Found,
+    pub(super) found: Described,
     pub(super) elem: Elem,
     /// Extents of the leading axes, and of queries and keys.
     pub(super) lead: Vec<Dim>,
@@ -93,7 +93,7 @@ impl<'a> Parts<'a> {
         }
         let whole = |d: Option<&Dim>| build::known(d?).filter(|n| *n <= WIDTH).map(|n| build::whole_columns(n, elem));
         let (width, values) = (whole(q.shape.last())?, whole(v.shape.last())?);
-        let found = Attention::find(kernel)?;
+        let found = Described::of(kernel)?;
         let (lead, [s, _]) = q.shape.split_last_chunk::<2>()?;
         let t = k.shape.get(rank - 2)?.clone();
         let e = v.shape.last()?.clone();
