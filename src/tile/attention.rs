@@ -28,13 +28,10 @@
 
 mod formula;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::body::InstData;
-use super::{
-    AxisRole, Compute, Extent, Inst, Kernel, KernelBuilder, Op, ParamMode, Position, TileType, Type, Value,
-    numbered_kind,
-};
+use super::epilogue::{Epilogue, ResultTile};
+use super::{Compute, Extent, Kernel, KernelBuilder, Op, ParamMode, Position, Value, numbered_kind};
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
 use crate::source::Loc;
@@ -110,20 +107,10 @@ pub struct Attention {
     pub(crate) sink: Option<Formula>,
 }
 
-/// The tile of the result that a kernel computes.
-#[derive(Clone, Debug)]
-pub(crate) struct ResultTile {
-    /// The result: queries by columns.
-    pub(crate) result: Value,
-    /// Where it is along each axis, and how many queries and columns it has.
-    pub(crate) at: Position,
-}
-
 /// The attention that a kernel computes by its description, with what the kernel does to its result.
 pub(crate) struct Described {
     pub(crate) attention: Attention,
-    tile: ResultTile,
-    epilogue: Vec<Inst>,
+    pub(crate) epilogue: Epilogue,
 }
 
 impl Attention {
@@ -258,16 +245,18 @@ impl Attention {
         Some(ResultTile { result, at })
     }
 
-    /// The kernel with a kernel's parameters and epilogue and the loops of this description.
-    pub(super) fn expand_in(&self, kernel: &Kernel) -> Option<Kernel> {
-        let described = Described::locate(kernel, self)?;
-        let mut kb = KernelBuilder::new(&kernel.name);
-        for (ty, p) in kernel.buffer_types()?.into_iter().zip(&kernel.params) {
-            kb.buffer(ty, p.mode);
-        }
-        let tile = self.write(&mut kb)?;
-        described.copy_epilogue(kernel, &mut kb, &tile)?;
-        Some(kb.finish())
+    /// What follows it in a kernel that is written from this description: the queries and the values are loaded at the
+    /// tile's rows and columns, and the last block begins with the division by the sum of weights.
+    pub(super) fn epilogue(kernel: &Kernel) -> Option<Epilogue> {
+        let body = &kernel.body;
+        let load_of = |n: usize| {
+            let buffer = kernel.params.get(n)?.value;
+            body.insts().map(|(_, _, d)| d).find(|d| d.operands.first() == Some(&buffer))
+        };
+        let insts = &body.block(*body.layout.last()?).insts;
+        let last = insts.iter().position(|i| body.inst(*i).op == Op::Select)?;
+        let result = body.inst(*insts.get(last)?).result?;
+        Epilogue::of(kernel, [load_of(QUERIES)?, load_of(VALUES)?], result, insts.get(last + 1..)?)
     }
 
     /// Parameters of a kernel from which the scores and the result are computed, not counting those of the epilogue only.
@@ -303,122 +292,14 @@ impl Described {
     /// The attention that a kernel computes, if its epilogue can follow the kernels of a schedule.
     pub(crate) fn of(kernel: &Kernel) -> Option<Described> {
         let Some(Compute::Attention(attention)) = &kernel.compute else { return None };
-        let found = Described::locate(kernel, attention)?;
-        (found.is_elementwise(kernel) && found.only_reads(kernel)).then_some(found)
-    }
-
-    /// Where the tile of the result and the epilogue are in the expansion of a description: the queries and the values
-    /// are loaded at the tile's rows and columns, and the last block begins with the division by the sum of weights.
-    fn locate(kernel: &Kernel, attention: &Attention) -> Option<Described> {
-        let body = &kernel.body;
-        let load_of = |n: usize| {
-            let buffer = kernel.params.get(n)?.value;
-            body.insts().map(|(_, _, d)| d).find(|d| d.operands.first() == Some(&buffer))
-        };
-        let (queries, values) = (load_of(QUERIES)?, load_of(VALUES)?);
-        let n = kernel.grid.len();
-        let lead = kernel.grid.iter().take(n.checked_sub(2)?).map(|g| (AxisRole::Point, g.value));
-        let (row, col) = (*queries.operands.get(n - 1)?, *values.operands.get(n)?);
-        let axes = lead.chain([(AxisRole::Rows, row), (AxisRole::Cols, col)]).collect();
-        let tile = |d: &InstData| d.result.and_then(|v| body.ty(v).tile().cloned());
-        let at = Position { axes, rows: tile(queries)?.rows, cols: tile(values)?.cols };
-        let insts = &body.block(*body.layout.last()?).insts;
-        let last = insts.iter().position(|i| body.inst(*i).op == Op::Select)?;
-        let result = body.inst(*insts.get(last)?).result?;
-        let epilogue = insts.get(last + 1..)?.to_vec();
-        Some(Described { attention: attention.clone(), tile: ResultTile { result, at }, epilogue })
-    }
-
-    /// Applies the epilogue to the tile of the result of another kernel with the same parameters.
-    pub(crate) fn copy_epilogue(&self, kernel: &Kernel, kb: &mut KernelBuilder, to: &ResultTile) -> Option<()> {
-        let mut made: BTreeMap<Value, Value> = BTreeMap::new();
-        for (n, p) in kernel.params.iter().enumerate() {
-            made.insert(p.value, kb.param(n)?);
-        }
-        let (old, new) = (&self.tile.at, &to.at);
-        made.extend(old.axes.iter().zip(&new.axes).map(|((_, old), (_, new))| (*old, *new)));
-        made.insert(self.tile.result, to.result);
-        for inst in &self.epilogue {
-            let data = kernel.body.inst(*inst);
-            let mut operands = Vec::new();
-            for v in &data.operands {
-                operands.push(copied(kernel, kb, &mut made, *v)?);
-            }
-            let ty = data.result.map(|v| match kernel.body.ty(v) {
-                Type::Tile(t) => {
-                    let rows = if t.rows == old.rows { new.rows } else { t.rows };
-                    let cols = if t.cols == old.cols { new.cols } else { t.cols };
-                    Type::Tile(TileType { rows, cols, ..t.clone() })
-                }
-                other => other.clone(),
-            });
-            kb.at(data.loc);
-            let result = kb.push(data.op.clone(), operands, ty);
-            made.extend(data.result.zip(result));
-        }
-        Some(())
+        let found = Described { attention: (**attention).clone(), epilogue: Attention::epilogue(kernel)? };
+        (found.epilogue.is_elementwise(kernel) && found.only_reads(kernel)).then_some(found)
     }
 
     /// Does the kernel write nothing that the attention reads? A variant of it reads in another order, and may read keys and values
     /// from copies, so the epilogue must not need these.
     fn only_reads(&self, kernel: &Kernel) -> bool {
         let is_read = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode == ParamMode::In);
-        let copied = [KEYS, VALUES].map(|n| kernel.params.get(n).map(|p| p.value));
-        let uses = |inst: &Inst| kernel.body.inst(*inst).operands.iter().any(|v| copied.contains(&Some(*v)));
-        self.attention.inputs().iter().all(is_read) && !self.epilogue.iter().any(uses)
+        self.attention.inputs().iter().all(is_read) && !self.epilogue.uses(kernel, &[KEYS, VALUES])
     }
-
-    /// Is what follows the attention elementwise work on its tile, whatever rows and columns this has?
-    fn is_elementwise(&self, kernel: &Kernel) -> bool {
-        let body = &kernel.body;
-        let at = &self.tile.at;
-        let axes = [(AxisRole::Rows, at.rows), (AxisRole::Cols, at.cols)].map(|(role, extent)| {
-            let number = at.axis(role);
-            (number, number.and_then(|n| at.axes.get(n)).map(|(_, start)| *start), extent)
-        });
-        self.epilogue.iter().all(|inst| {
-            let data = body.inst(*inst);
-            let tile = match data.op {
-                Op::Store { .. } => data.operands.last().copied(),
-                _ => data.result,
-            };
-            let tile = tile.and_then(|v| body.ty(v).tile()).map(|t| [t.rows, t.cols]);
-            let along = |n: usize| match data.op {
-                Op::Load { rows, cols } | Op::Store { rows, cols } => Some(([rows, cols][n], 1)),
-                Op::Iota { axis } => Some(((axis == n).then_some(0), 0)),
-                _ => None,
-            };
-            data.op.is_elementwise()
-                && axes.iter().enumerate().all(|(n, (number, start, extent))| {
-                    let own = tile.map(|t| t[n]);
-                    let fits = own.is_none_or(|own| own.is_one() || own == *extent);
-                    // The operand that is the start, where the operation goes along this axis from there.
-                    let place = along(n).and_then(|(axis, first)| match data.op {
-                        Op::Iota { .. } => axis.map(|_| 0),
-                        _ => (axis == *number).then(|| axis.map(|axis| axis + first)).flatten(),
-                    });
-                    let place = place.filter(|_| own == Some(*extent));
-                    let is_there = place.is_some_and(|place| data.operands.get(place).copied() == *start);
-                    let begins = |i: usize| Some(i) == place;
-                    let elsewhere = data.operands.iter().enumerate().any(|(i, v)| Some(*v) == *start && !begins(i));
-                    let moves = along(n).is_some_and(|(axis, _)| axis.is_some());
-                    fits && !elsewhere && (is_there || !moves || own.is_some_and(Extent::is_one))
-                })
-        })
-    }
-}
-
-/// A value of a kernel in a copy of it: one that is there already, or a constant.
-fn copied(kernel: &Kernel, kb: &mut KernelBuilder, made: &mut BTreeMap<Value, Value>, v: Value) -> Option<Value> {
-    if let Some(v) = made.get(&v) {
-        return Some(*v);
-    }
-    let data = kernel.body.def_inst(v)?;
-    let ty = kernel.body.ty(v).clone();
-    if !matches!(data.op, Op::Const(_) | Op::DimValue(_)) || !matches!(ty, Type::Index | Type::Scalar(_)) {
-        return None;
-    }
-    let copy = kb.placed(data.loc, |kb| kb.value(data.op.clone(), Vec::new(), ty));
-    made.insert(v, copy);
-    Some(copy)
 }

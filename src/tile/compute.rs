@@ -6,29 +6,36 @@
 //! anything, so the verifier expands the description again and demands the same body ([`difference`]).
 //! A scheduled kernel has no description: its loops are the schedule's.
 
+use super::attention::Attention;
 use super::encode::{self, Encoding};
 use super::text::{At, lines_of_kernel};
-use super::{BufferType, Compute, Kernel, State, scan, simplify, sort};
+use super::{BufferType, Compute, Kernel, State, matmul, scan, simplify, sort};
 
 impl Compute {
     /// The kernel that computes this on buffers of these types; `None` where they do not fit, or where
-    /// a kernel has more to it than buffers (`Attention::expand_in`).
+    /// what a kernel does to its result is not part of the description.
     pub(crate) fn expand(&self, name: &str, types: &[BufferType]) -> Option<Kernel> {
         let kernel = match (self, types) {
             (Compute::Scan { axis }, [x, out]) => scan::cumsum(name, x, *axis, out),
             (Compute::Sort { descending, site }, [x, out]) => sort::few(name, x, *descending, out, *site),
             (Compute::Sort { descending, site }, [x, room, out]) => sort::all(name, x, *descending, room, out, *site),
-            (Compute::Scan { .. } | Compute::Sort { .. } | Compute::Attention(_), _) => None,
+            (Compute::Scan { .. } | Compute::Sort { .. }, _) => None,
+            (Compute::Matmul { .. } | Compute::Attention(_), _) => None,
         };
         Some(Kernel { compute: Some(self.clone()), ..kernel? })
     }
 }
 
 /// Where an unscheduled kernel is not the expansion of its description, if it has one.
-pub(super) fn difference(kernel: &Kernel) -> Option<(At, String)> {
+pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
     let compute = kernel.compute.as_ref()?;
     let again = match compute {
-        Compute::Attention(attention) => attention.expand_in(kernel),
+        Compute::Attention(attention) => {
+            Attention::epilogue(kernel).and_then(|e| e.after(kernel, |kb| attention.write(kb)))
+        }
+        Compute::Matmul { plain } => {
+            matmul::epilogue(kernel).and_then(|e| e.after(kernel, |kb| matmul::write(kb, *plain)))
+        }
         Compute::Scan { .. } | Compute::Sort { .. } => {
             kernel.buffer_types().and_then(|types| compute.expand(&kernel.name, &types))
         }

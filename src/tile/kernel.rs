@@ -110,6 +110,11 @@ pub enum Compute {
         /// The message of an index that is out of bounds, a bug in attnc.
         site: u32,
     },
+    /// The product of the first two buffers, with elementwise work on its result.
+    Matmul {
+        /// Is it stored as it is, or rounded?
+        plain: bool,
+    },
     /// Attention of the first three buffers, with elementwise work on its result.
     Attention(Box<Attention>),
 }

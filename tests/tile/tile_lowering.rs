@@ -414,7 +414,7 @@ fn what_is_no_attention_is_not_described_as_one() {
         // The description does.
         ("%m0 = const 0.125 ", "%m0 = const 0.250 ", here("const 0.25 : f32")),
         ("%m1 = const 30.0 ", "%m1 = const 31.0 ", here("const 31.0 : f32")),
-        ("  add %m2 ", "  cap %m2 ", here("load_scalar")),
+        ("  add %m2\n", "  cap %m2\n", here("load_scalar")),
         ("  causal\n", "", here("max")),
         ("%m2 = buffer 3\n", "%m2 = buffer 2\n", "`load` of other operands or another type here".into()),
         ("%m2 = buffer 3\n", "%m2 = buffer 9\n", "does not fit its parameters or its body".into()),
@@ -496,35 +496,44 @@ fn texts_are_scheduled_as_modules_are() {
     }
 }
 
-/// Products whose kernels have another form than those of the lowering keep their tiles and operands.
+/// Products that no description says, or whose epilogue depends on the size of a tile, keep their tiles and operands; a
+/// description of another product is refused.
 #[test]
 fn other_products_stay_as_they_are() {
     let source = "module \"m\"\n\nkernel @p.0(%a: in f32[S, 16], %b: in f32[16, 128], %y: out f32[S, 128]) symbols(S) \
-                  grid(%i: ceil(S, 64), %j: ceil(128, 64)) {\n^bb0:\n  %z = const 0 : index\n  %n = const 64 : index\n  \
-                  %r = mul %i, %n : index\n  %c = mul %j, %n : index\n  %s = dim S : index\n  %d = sub %s, %r : index\n  \
-                  %m = min %d, %n : index\n  %x = load %a[%r, %z], rows=0, cols=1 : tile f32[%m<=64, 16]\n  \
-                  %w = load %b[%z, %c], rows=0, cols=1 : tile f32[16, 64]\n  %f = const 0.0 : f32\n  \
-                  %t = full %f : tile f32[%m<=64, 64]\n  %p = dot %x, %w, %t : tile f32[%m<=64, 64]\n  \
+                  grid(%i: ceil(S, 64), %j: ceil(128, 64)) computes(matmul, plain=false) {\n^bb0:\n  %n = const 64 : index\n  \
+                  %r = mul %i, %n : index\n  %s = dim S : index\n  %d = sub %s, %r : index\n  %m = min %d, %n : index\n  \
+                  %c = mul %j, %n : index\n  %f = const 0.0 : f32\n  %t = full %f : tile f32[%m<=64, 64]\n  \
+                  %z = const 0 : index\n  %x = load %a[%r, %z], rows=0, cols=1 : tile f32[%m<=64, 16]\n  \
+                  %w = load %b[%z, %c], rows=0, cols=1 : tile f32[16, 64]\n  %p = dot %x, %w, %t : tile f32[%m<=64, 64]\n  \
                   %q = add %p, %p : tile f32[%m<=64, 64]\n  store %y[%r, %c], %q, rows=0, cols=1\n  return\n}\n";
     let grid = |source: &str| {
         let file = SourceMap::new().add("test.tir", source);
         let module = tile::text::parse(source, file).unwrap_or_else(|d| panic!("{:?}", d.sorted())).module;
-        let module = tile::verify::VerifiedModule::new(module).unwrap_or_else(|e| panic!("{e}"));
+        let module = tile::verify::VerifiedModule::new(module).map_err(|e| e.to_string())?;
         let tiles = tile::schedule(&module, Cpu::AVX2, &WeightChoice::default()).unwrap_or_else(|e| panic!("{e}"));
-        tiles.kernels[0].grid.iter().map(|g| g.step).collect::<Vec<i64>>()
+        Ok::<_, String>(tiles.kernels[0].grid.iter().map(|g| g.step).collect::<Vec<i64>>())
     };
-    assert_eq!(grid(source), [256, 16]);
+    assert_eq!(grid(source), Ok(vec![256, 16]));
     for (from, to) in [
-        // Columns are counted from another place, the whole tile is reduced, the grid point is used twice.
+        // Columns are counted from another place, the whole tile is reduced, nothing says that it is a product.
         (
             "%q = add %p, %p : tile",
-            "%k = add %c, %z : index\n  %o = iota %k, axis=1 : tile i32[1, 64]\n  %q = add %p, %p : tile",
+            "%k = add %c, %n : index\n  %o = iota %k, axis=1 : tile i32[1, 64]\n  %q = add %p, %p : tile",
         ),
         ("%q = add %p, %p :", "%k = reduce_max %p, axis=1 : tile f32[%m<=64, 1]\n  %q = add %p, %k :"),
-        ("%f = const 0.0", "%k = add %j, %j : index\n  %f = const 0.0"),
-        ("%w = load %b[%z, %c]", "%w = load %b[%z, %z]"),
+        (" computes(matmul, plain=false)", ""),
     ] {
-        assert_eq!(grid(&source.replace(from, to)), [64, 64], "{to}");
+        assert_eq!(grid(&source.replace(from, to)), Ok(vec![64, 64]), "{to}");
+    }
+    for (from, to) in [
+        ("%w = load %b[%z, %c]", "%w = load %b[%z, %z]"),
+        ("%f = const 0.0", "%f = const 1.0"),
+        ("%f = const 0.0", "%k = add %j, %j : index\n  %f = const 0.0"),
+        ("matmul, plain=false", "scan, axis=0"),
+    ] {
+        let complaint = grid(&source.replace(from, to)).expect_err(to);
+        assert!(complaint.contains("description (`computes`)"), "{to}: {complaint}");
     }
 }
 

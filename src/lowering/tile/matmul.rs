@@ -3,33 +3,17 @@
 //! Leading axes are merged into the rows where every operand allows it, so a batch of sequences times one weight is one
 //! tall product.
 //!
-//! ```text
-//! grid (batch.., ceil(M, 64), ceil(N, 64))
-//!   acc = 0 + A tile @ B tile;  epilogue;  store
-//! ```
-//!
-//! The right operand is read as it lies, in tiles that say nothing of a machine: the schedule gives them other sizes and the
-//! operand another layout (`tile::schedule`, its `panels`).
-//!
-//! How many of a known number of steps are summed at a time is the schedule's to say too (its `steps`). Where the number is
-//! known at run time alone, or beyond 2^20, they are summed 512 at a time, in a loop; without an epilogue the last of them come after it,
-//! next to the store. The sum of STEPS products begins with 0 ([`Op::Dot`](crate::tile::Op::Dot)), and these are added in order: an element is
+//! The loops are those of `tile::matmul`. The sum of STEPS products begins with 0 ([`Op::Dot`](crate::tile::Op::Dot)), and these are added in order: an element is
 //! off by at most `(STEPS + K / STEPS) 2^-24` times the sum of its products' sizes, and by less as a rule, where one chain
 //! would be off by `K 2^-24`. STEPS depend on K, the machine and the right operand alone, so an element's bits depend on neither
 //! rows nor tiles.
 
-use super::region::{Env, Operand, Position, Region, buffer_type, counts_along_axes, merge_axes, tile_size};
+use super::region::{Env, Operand, Region, buffer_type, counts_along_axes, merge_axes};
 use super::{Call, as_tile, output_buffer};
-use crate::ir::{Function, Op, Scalar, Terminator};
-use crate::shape::{Dim, Elem};
-use crate::tile::{Extent, KernelBuilder, ParamMode, View, computed};
-
-/// Rows and columns of a tile of the result.
-const TILE: i64 = 64;
-/// How much of the inner dimension is taken at a time where it is not known, or too long for a tile.
-const STEPS: i64 = 512;
-/// The longest inner dimension of one tile, as the verifier has it.
-const MOST_AT_ONCE: i64 = 1 << 20;
+use crate::ir::{Function, Op, Terminator};
+use crate::shape::Dim;
+use crate::tile::epilogue::ResultTile;
+use crate::tile::{self, Compute, Kernel, KernelBuilder, ParamMode, View};
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`.
 ///
@@ -115,46 +99,24 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
 
     let mut kb = KernelBuilder::new(name);
     kb.at(product.loc);
-    let buffer_a = kb.buffer(buffer_type(&a2), ParamMode::In);
-    let buffer_b = kb.buffer(buffer_type(&b2), ParamMode::In);
+    kb.buffer(buffer_type(&a2), ParamMode::In);
+    kb.buffer(buffer_type(&b2), ParamMode::In);
     let mut region = Region::new(body, views, now);
     region.declare(&mut kb, elementwise);
     let buffer = output_buffer(&mut kb, &target);
-    let at = Position::over(&mut kb, &shape, [TILE, TILE]);
-    let (rows, cols) = (at.rows, at.cols);
-    let starts = at.starts();
-    let (points, row_start, col_start) = (&starts[..rank - 2], starts[rank - 2], starts[rank - 1]);
-
-    // i8 and the integers accumulate in their own type, floats in f32.
-    let elem = computed(a.elem);
-    let init = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
-    let acc = kb.full(init, elem, rows, cols);
-    let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
-        let ia = [points, &[row_start, kk]].concat();
-        let ta = kb.load(buffer_a, &ia, (Some(rank - 2), Some(rank - 1)), rows, inner);
-        let ib = [points, &[kk, col_start]].concat();
-        let tb = kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols);
-        kb.dot(ta, tb, acc)
-    };
-    // The last steps of a product without an epilogue stand right before its store, so that the sums need not
-    // go through scratch.
-    let is_plain = result == product_value;
-    let product_tile = match k.as_const().filter(|n| (1..=MOST_AT_ONCE).contains(n)) {
-        Some(all) => {
-            let start = kb.index(0);
-            product_at(&mut kb, start, Extent::Static(all), acc)
-        }
-        None => kb.summed(&k, tile_size(&k, STEPS), is_plain, acc, product_at),
-    };
+    let plain = result == product_value;
+    let ResultTile { result: product_tile, at } =
+        tile::matmul::write(&mut kb, plain).ok_or("a matmul of other operands")?;
     let product_elem = body.tensor(product_value).ok_or("a matmul of indices")?.elem;
     let mut env = Env::new();
     env[product_value] = Some(kb.narrow(product_tile, product_elem));
     region.eval(&mut kb, &mut env, &at, &[result])?;
     let tile = env[result].ok_or("the result was not evaluated")?;
     let tile = as_tile(&mut kb, tile, &at);
-    kb.store(buffer, &starts, at.tile_axes(), tile);
+    kb.store(buffer, &at.starts(), at.tile_axes(), tile);
     let mut buffers = vec![a2, b2];
     buffers.extend(region.declared());
     buffers.push(target);
-    Ok(Call { kernel: kb.finish(), buffers })
+    let compute = Some(Compute::Matmul { plain });
+    Ok(Call { kernel: Kernel { compute, ..kb.finish() }, buffers })
 }

@@ -90,9 +90,8 @@ use std::f64::consts::LOG2_E;
 use crate::scalar::{BinaryOp, CmpOp, Scalar, round_to};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
-use crate::tile::attention::{
-    Described, Formula, KEYS as KEYS_PARAM, Locations, Node, QUERIES, ResultTile, ScoreOp, Step, VALUES,
-};
+use crate::tile::attention::{Described, Formula, KEYS as KEYS_PARAM, Locations, Node, QUERIES, ScoreOp, Step, VALUES};
+use crate::tile::epilogue::ResultTile;
 use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, ParamMode, Position, Target, Value, tile_size};
 use keys::Total;
 pub(super) use launches::{expand, may_be_replaced};
@@ -204,7 +203,7 @@ fn kernel(
         let mut axes: Vec<(AxisRole, Value)> = points.iter().map(|p| (AxisRole::Point, *p)).collect();
         axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
         let at = Position { axes, rows: queries, cols: width };
-        found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
+        found.epilogue.copy(unscheduled, &mut kb, &ResultTile { result, at })?;
     }
     Some(kb.finish())
 }

@@ -36,6 +36,7 @@ pub(super) fn clause(compute: &Compute) -> String {
     match compute {
         Compute::Scan { axis } => format!("scan, axis={axis}"),
         Compute::Sort { descending, site } => format!("sort, descending={descending}, site={site}"),
+        Compute::Matmul { plain } => format!("matmul, plain={plain}"),
         Compute::Attention(_) => "attention".to_string(),
     }
 }
@@ -117,6 +118,10 @@ pub(super) fn read_clause(args: &[Phrase], place: TextSpan) -> Read<Option<Compu
         Some((own, [value])) if own == name => Ok(value),
         _ => fail(codes::FORM, place, format!("`{name}=` is missing in a description")),
     };
+    let truth = |n: usize, name: &str| match read::literal(named(n, name)?) {
+        Some(read::Literal::Bool(b)) => Ok(b),
+        _ => fail(codes::LITERAL, place, format!("`{name}` is `true` or `false`")),
+    };
     let kind = match args.first() {
         Some(p) => form(read::word(form(read::single(p))?))?,
         None => "",
@@ -124,15 +129,14 @@ pub(super) fn read_clause(args: &[Phrase], place: TextSpan) -> Read<Option<Compu
     Ok(Some(match (kind, args.len()) {
         ("attention", 1) => return Ok(None),
         ("scan", 2) => Compute::Scan { axis: form(read::integer(named(1, "axis")?))? },
+        ("matmul", 2) => Compute::Matmul { plain: truth(1, "plain")? },
         ("sort", 3) => {
-            let descending = match read::literal(named(1, "descending")?) {
-                Some(read::Literal::Bool(b)) => b,
-                _ => return fail(codes::LITERAL, place, "`descending` is `true` or `false`"),
-            };
+            let descending = truth(1, "descending")?;
             Compute::Sort { descending, site: form(read::integer(named(2, "site")?))? }
         }
         _ => {
-            let message = "`scan, axis=`, `sort, descending=, site=` or `attention` belongs here";
+            let message =
+                "`scan, axis=`, `sort, descending=, site=`, `matmul, plain=` or `attention` belongs here";
             return fail(codes::FORM, place, message);
         }
     }))

@@ -19,7 +19,8 @@
 use super::{ONE, WIDTH, first_hiding, formula_of, normalised};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::attention::{Described, KEYS, Node, QUERIES, ResultTile, Step, VALUES};
+use crate::tile::attention::{Described, KEYS, Node, QUERIES, Step, VALUES};
+use crate::tile::epilogue::ResultTile;
 use crate::tile::{
     AxisRole, BufferType, Extent, GpuArch, Kernel, KernelBuilder, ParamMode, Position, Target, Value, row_major,
     tile_size,
@@ -213,7 +214,7 @@ impl PartialResults {
         let mut axes: Vec<(AxisRole, Value)> = points.iter().map(|p| (AxisRole::Point, *p)).collect();
         axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
         let at = Position { axes, rows: ONE, cols: width };
-        found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
+        found.epilogue.copy(unscheduled, &mut kb, &ResultTile { result, at })?;
         Some(kb.finish())
     }
 }

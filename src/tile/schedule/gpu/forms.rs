@@ -149,7 +149,7 @@ fn reason(module: &Module, k: &Kernel) -> Option<String> {
     if dots == 0 {
         return None;
     }
-    let Some(product) = Product::find(k) else {
+    let Some(product) = Product::of(k) else {
         return Some("it is not one product of two buffers with elementwise work on its result".to_string());
     };
     if let Some(why) = of_operands(module, k, &[product.left, product.right]) {

@@ -26,7 +26,8 @@ use super::machine::Machine;
 use super::scores::{self, Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::attention::{Described, KEYS, QUERIES, ResultTile, ScoreOp, VALUES};
+use crate::tile::attention::{Described, KEYS, QUERIES, ScoreOp, VALUES};
+use crate::tile::epilogue::ResultTile;
 use crate::tile::{
     AxisRole, BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
 };
@@ -199,7 +200,7 @@ impl<'a> Parts<'a> {
         let mut axes: Vec<(AxisRole, Value)> = scores.points.iter().map(|p| (AxisRole::Point, *p)).collect();
         axes.extend([(AxisRole::Rows, scores.row), (AxisRole::Cols, col)]);
         let at = Position { axes, rows: Extent::Static(scores.rows), cols: Extent::Static(self.values) };
-        self.found.copy_epilogue(self.kernel, kb, &ResultTile { result: y, at })
+        self.found.epilogue.copy(self.kernel, kb, &ResultTile { result: y, at })
     }
 
     /// The axis of heads that share keys and values, if there is one.
