@@ -1,25 +1,27 @@
-//! What a kernel computes, for the kinds of kernels whose loops one expansion writes.
+//! Descriptions of kernels, and the loops that they expand to.
 //!
-//! In: a description and a kernel's parameters. Out: the unscheduled kernel. Lowering writes kernels of
-//! these kinds from their descriptions alone, the text shows the description (`computes(scan, axis=1)`
-//! in the kernel's head), and the schedule reads it instead of recognising loops. A text may claim
-//! anything, so the verifier expands the description again and demands the same body ([`difference`]).
-//! A scheduled kernel has no description: its loops are the schedule's.
+//! In: a description and a kernel's parameters. Out: the unscheduled kernel. Lowering writes
+//! kernels of these kinds from their descriptions alone, the text shows the description
+//! (`computes(scan, axis=1)` in the kernel's head), and the schedule reads it instead of
+//! recognising loops. A text may claim anything, so the verifier expands the description again and
+//! demands the same body ([`difference`]). A scheduled kernel has no description: its loops are the
+//! schedule's.
 
 use super::attention::Attention;
 use super::encode::{self, Encoding};
 use super::text::{At, lines_of_kernel};
-use super::{BufferType, Compute, Kernel, State, matmul, scan, simplify, sort};
+use super::{BufferType, Compute, Kernel, State, matmul, scan, simplify, sort, tiling};
 
 impl Compute {
-    /// The kernel that computes this on buffers of these types; `None` where they do not fit, or where
-    /// what a kernel does to its result is not part of the description.
+    /// The kernel that computes this on buffers of these types; `None` where they do not fit, or
+    /// where what a kernel does to its result is not part of the description.
     pub(crate) fn expand(&self, name: &str, types: &[BufferType]) -> Option<Kernel> {
         let kernel = match (self, types) {
+            (Compute::Copy, [from, to]) if from.shape == to.shape => Some(tiling::copy_kernel(name, from, to)),
             (Compute::Scan { axis }, [x, out]) => scan::cumsum(name, x, *axis, out),
             (Compute::Sort { descending, site }, [x, out]) => sort::few(name, x, *descending, out, *site),
             (Compute::Sort { descending, site }, [x, room, out]) => sort::all(name, x, *descending, room, out, *site),
-            (Compute::Scan { .. } | Compute::Sort { .. }, _) => None,
+            (Compute::Copy | Compute::Scan { .. } | Compute::Sort { .. }, _) => None,
             (Compute::Matmul { .. } | Compute::Attention(_), _) => None,
         };
         Some(Kernel { compute: Some(self.clone()), ..kernel? })
@@ -36,7 +38,7 @@ pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
         Compute::Matmul { plain } => {
             matmul::epilogue(kernel).and_then(|e| e.after(kernel, |kb| matmul::write(kb, *plain)))
         }
-        Compute::Scan { .. } | Compute::Sort { .. } => {
+        Compute::Copy | Compute::Scan { .. } | Compute::Sort { .. } => {
             kernel.buffer_types().and_then(|types| compute.expand(&kernel.name, &types))
         }
     };

@@ -531,6 +531,7 @@ fn other_products_stay_as_they_are() {
         ("%f = const 0.0", "%f = const 1.0"),
         ("%f = const 0.0", "%k = add %j, %j : index\n  %f = const 0.0"),
         ("matmul, plain=false", "scan, axis=0"),
+        ("matmul, plain=false", "copy"),
     ] {
         let complaint = grid(&source.replace(from, to)).expect_err(to);
         assert!(complaint.contains("description (`computes`)"), "{to}: {complaint}");

@@ -1,17 +1,17 @@
-//! Which parts of the packed area hold parameters one after another, as lowering lays a `concat` of parameters
-//! (`lowering::tile::join`).
+//! Which parts of the packed area hold parameters one after another, as lowering lays a `concat` of
+//! parameters (`lowering::tile::join`).
 //!
-//! In: the plan that prepares an unscheduled module. Out: for each part of the packed area the windows of parameters that it
-//! is copied from, so that a product by it can have panels of the windows themselves; and, for what reads it as it lies, the
-//! same copies to another place. It is found by what launches read and write: each copies a window of a parameter, of each
-//! layer of an array, to a window of one part. A plan with any other launch has none.
+//! In: the plan that prepares an unscheduled module. Out: for each part of the packed area the
+//! windows of parameters that it is copied from, so that a product by it can have panels of the
+//! windows themselves; and, for what reads it as it lies, the same copies to another place. It is
+//! found by what launches read and write: each copies a window of a parameter, of each layer of an
+//! array, to a window of one part. A plan with any other launch has none.
 
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
 use crate::tile::packed_area::{Area, launch_for_each};
 use crate::tile::{
-    Body, BufferType, InstData, Kernel, Kernels, Module, Op, ParamMode, PlanBuilder, PlanVariant, Value, View,
-    row_major,
+    Body, BufferType, Compute, Kernel, Kernels, Module, Op, PlanBuilder, PlanVariant, Value, View, row_major,
 };
 
 /// A window of a parameter, its root meaning nothing.
@@ -62,7 +62,8 @@ pub(super) fn find(module: &Module) -> Option<Vec<Joined>> {
         let param = param_named(&module.params, name)?;
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
         let whole = body.ty(to.root).buffer()?.clone();
-        // The window of a layer: the counters of the loops around choose it there as here, and all of them are gone through.
+        // The window of a layer: the counters of the loops around choose it there as here, and all
+        // of them are gone through.
         let strides = whole.strides.iter().cloned();
         let of_layer: Vec<(Value, Dim)> = layers.iter().copied().zip(strides).collect();
         let is_row_major = whole.strides == row_major(&whole.shape);
@@ -92,30 +93,10 @@ fn made_by(body: &Body, v: Value) -> Option<(&Op, &[Value])> {
     body.def_inst(v).map(|d| (&d.op, d.operands.as_slice()))
 }
 
-/// Does a kernel write nothing but elements of its first buffer at the same places of its second one?
+/// Does a kernel copy elements as they are?
 fn copies(kernel: &Kernel) -> bool {
-    let [from, to] = kernel.params.as_slice() else { return false };
-    let elem = |v: Value| kernel.body.ty(v).buffer().map(|b| b.elem);
-    let modes = from.mode == ParamMode::In && to.mode == ParamMode::Out && elem(from.value) == elem(to.value);
-    let mut stores = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
-    let (Some((_, _, store)), None, [_]) = (stores.next(), stores.next(), kernel.body.layout.as_slice()) else {
-        return false;
-    };
-    let (Op::Store { rows, cols }, [buffer, at @ .., tile]) = (&store.op, store.operands.as_slice()) else {
-        return false;
-    };
-    let same = |d: &InstData| match &d.op {
-        Op::Load { rows: r, cols: c } => (r, c) == (rows, cols) && d.operands == [&[from.value], at].concat(),
-        _ => false,
-    };
-    // Rounding to the type that an element has already changes nothing.
-    let mut stored = *tile;
-    while let Some(InstData { op: Op::Narrow { .. }, operands, .. }) = kernel.body.def_inst(stored)
-        && let [x] = operands.as_slice()
-    {
-        stored = *x;
-    }
-    modes && *buffer == to.value && kernel.body.def_inst(stored).is_some_and(same)
+    let elem = |n: usize| kernel.params.get(n).and_then(|p| kernel.body.ty(p.value).buffer()).map(|b| b.elem);
+    kernel.compute == Some(Compute::Copy) && elem(0) == elem(1)
 }
 
 impl Joined {
@@ -136,7 +117,8 @@ impl Joined {
         let mut parts = Vec::new();
         let mut next = 0i64;
         for copy in &self.copies {
-            // How much of the axis a window takes: copies merge axes, so that its number of elements says it.
+            // How much of the axis a window takes: copies merge axes, so that its number of
+            // elements says it.
             let others = shape.iter().enumerate().filter(|(n, _)| *n != axis).map(|(_, d)| d);
             let (elements, others) = (Dim::product(&copy.to.shape).as_const()?, Dim::product(others).as_const()?);
             let extent = elements.checked_div(others).filter(|n| n.checked_mul(others) == Some(elements))?;

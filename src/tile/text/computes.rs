@@ -1,4 +1,5 @@
-//! Descriptions of kernels: a clause of the head, and for an attention the lines before its first block.
+//! Descriptions of kernels: a clause of the head, and for an attention the lines before its first
+//! block.
 //!
 //! ```text
 //! kernel @cumsum.0(..) computes(scan, axis=1) {
@@ -16,8 +17,8 @@
 //! ^bb0:
 //! ```
 //!
-//! What is done to the scores stands in order. Each operand is a formula: the lines since the operand
-//! before it, of which it is the last.
+//! Operations on the scores stand in order. Each operand is a formula: the lines since the previous
+//! operand, the last of which is the result.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,7 @@ use crate::tile::{Compute, Op, Type};
 /// The clause of a kernel's head.
 pub(super) fn clause(compute: &Compute) -> String {
     match compute {
+        Compute::Copy => "copy".to_string(),
         Compute::Scan { axis } => format!("scan, axis={axis}"),
         Compute::Sort { descending, site } => format!("sort, descending={descending}, site={site}"),
         Compute::Matmul { plain } => format!("matmul, plain={plain}"),
@@ -128,6 +130,7 @@ pub(super) fn read_clause(args: &[Phrase], place: TextSpan) -> Read<Option<Compu
     };
     Ok(Some(match (kind, args.len()) {
         ("attention", 1) => return Ok(None),
+        ("copy", 1) => Compute::Copy,
         ("scan", 2) => Compute::Scan { axis: form(read::integer(named(1, "axis")?))? },
         ("matmul", 2) => Compute::Matmul { plain: truth(1, "plain")? },
         ("sort", 3) => {
@@ -136,7 +139,7 @@ pub(super) fn read_clause(args: &[Phrase], place: TextSpan) -> Read<Option<Compu
         }
         _ => {
             let message =
-                "`scan, axis=`, `sort, descending=, site=`, `matmul, plain=` or `attention` belongs here";
+                "`copy`, `scan, axis=`, `sort, descending=, site=`, `matmul, plain=` or `attention` belongs here";
             return fail(codes::FORM, place, message);
         }
     }))
