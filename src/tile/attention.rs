@@ -1,8 +1,8 @@
 //! The unscheduled kernel of fused attention, and the description that it is written from.
 //!
-//! In: what an attention does to its scores, and where its operands are. Out: a kernel with the algorithm, independent of any
-//! machine: a tile of queries meets one key after another, with an online softmax (Milakov & Gimelshein 2018,
-//! arXiv:1805.02867), so that the score matrix never exists.
+//! In: the operations on the scores, and the operands' buffers. Out: a kernel with the algorithm,
+//! independent of any machine: a tile of queries meets one key after another, with an online
+//! softmax (Milakov & Gimelshein 2018, arXiv:1805.02867), so that the score matrix never exists.
 //!
 //! ```text
 //! grid (batch and heads.., ceil(S, 64), ceil(E, 64))
@@ -14,17 +14,18 @@
 //!   y = acc / l;  epilogue;  store                          [64, 64]
 //! ```
 //!
-//! A row that has seen only masked keys takes 0 for `m'`, so nothing becomes NaN, and one that ends with `l = 0` gives zeros. What
-//! has a weight of 0 is left out, not multiplied: a key that a mask hides contributes nothing, even if its value is NaN or
-//! infinite.
+//! A row that has seen only masked keys takes 0 for `m'`, so nothing becomes NaN, and one that ends
+//! with `l = 0` gives zeros. Terms with a weight of 0 are left out, not multiplied: a key that a
+//! mask hides contributes nothing, even if its value is NaN or infinite.
 //!
-//! How this is computed is the schedule's (`schedule/attention.rs`): keys in blocks, without those that a causal mask
-//! hides, scores in other orders, `e^x` as a power of 2. The kernel carries the description that it was written from
-//! (`Compute::Attention`), and what follows the attention in it (the epilogue) may be any elementwise work on its tile:
-//! [`Described::of`] gives both to the schedule. The results differ
-//! by rounding, and in one more case: where no mask may hide a key that is visited (a causal one hides none that a single query visits),
-//! the schedule's kernels multiply by a weight of 0, of a score that is `-inf` or far below the others, like by any other, so an infinite
-//! or NaN value of such a key reaches the result there.
+//! The schedule replaces this kernel by faster ones (`schedule/attention.rs`): keys in blocks,
+//! without those that a causal mask hides, scores in other orders, `e^x` as a power of 2. The
+//! kernel carries the description that it was written from (`Compute::Attention`), and what follows
+//! the attention in it (the epilogue) may be any elementwise work on its tile: [`Described::of`]
+//! gives both to the schedule. The results differ by rounding, and in one more case: where no mask
+//! may hide a key that is visited (a causal one hides none that a single query visits), the
+//! schedule's kernels multiply by a weight of 0, of a score that is `-inf` or far below the others,
+//! like by any other, so an infinite or NaN value of such a key reaches the result there.
 
 mod formula;
 
@@ -39,11 +40,12 @@ pub(crate) use formula::{Formula, Node};
 
 /// Queries and columns of a tile of the result.
 const TILE: i64 = 64;
-/// Width of the part of a head that is read at a time where the whole width is not known, or too long for a tile.
+/// Width of the part of a head that is read at a time where the whole width is not known, or too
+/// long for a tile.
 const STEPS: i64 = 512;
 /// The widest head of one tile, as the verifier has it.
 const MOST_AT_ONCE: i64 = 1 << 20;
-/// The places of queries, keys and values among the parameters.
+/// The parameters that hold queries, keys and values.
 pub(crate) const QUERIES: usize = 0;
 pub(crate) const KEYS: usize = 1;
 pub(crate) const VALUES: usize = 2;
@@ -57,7 +59,7 @@ pub(crate) fn is_part(part: &Kernel, attention: &Kernel) -> bool {
 
 const ONE: Extent = Extent::Static(1);
 
-/// What is done to the scores.
+/// One operation on the scores.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum ScoreOp {
     /// Queries see no later keys: the last query sees all.
@@ -75,14 +77,14 @@ pub(crate) enum ScoreOp {
     Cap(Formula),
 }
 
-/// What is done to the scores, and the place in the source text.
+/// An operation on the scores, with its location in the source.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) struct Step {
     pub(crate) op: ScoreOp,
     pub(crate) loc: Loc,
 }
 
-/// Places in the source text of the parts of an attention.
+/// Source locations of the parts of an attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Hash)]
 pub(crate) struct Locations {
     /// The product of queries and keys.
@@ -90,32 +92,32 @@ pub(crate) struct Locations {
     pub(crate) scale: Loc,
     pub(crate) sink: Loc,
     pub(crate) softmax: Loc,
-    /// The product with the values. Also the place of every operation that has no other.
+    /// The product with the values. Also the location of every operation that has no other.
     pub(crate) values: Loc,
 }
 
-/// What an attention does. Its queries, keys and values are the first three parameters of its kernel, `[batch.., S, D]`, `[batch..,
-/// T, D]` and `[batch.., T, E]`.
+/// The description of an attention. Its queries, keys and values are the first three parameters of
+/// its kernel, `[batch.., S, D]`, `[batch.., T, D]` and `[batch.., T, E]`.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Attention {
     pub(crate) locations: Locations,
-    /// What the scores are multiplied by.
+    /// The factor of the scores.
     pub(crate) scale: Formula,
-    /// What is done to them then, in order.
+    /// Operations on the scaled scores, in order.
     pub(crate) steps: Vec<Step>,
     /// One more score in each row, which has no value.
     pub(crate) sink: Option<Formula>,
 }
 
-/// The attention that a kernel computes by its description, with what the kernel does to its result.
+/// A kernel's description as an attention, with its epilogue.
 pub(crate) struct Described {
     pub(crate) attention: Attention,
     pub(crate) epilogue: Epilogue,
 }
 
 impl Attention {
-    /// Writes the unscheduled form into a kernel that has its parameters but no grid yet; `None` where the parameters are not
-    /// operands of an attention.
+    /// Writes the unscheduled form into a kernel that has its parameters but no grid yet; `None`
+    /// where the parameters are not operands of an attention.
     pub(crate) fn write(&self, kb: &mut KernelBuilder) -> Option<ResultTile> {
         kb.at(self.locations.values);
         let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
@@ -245,8 +247,9 @@ impl Attention {
         Some(ResultTile { result, at })
     }
 
-    /// What follows it in a kernel that is written from this description: the queries and the values are loaded at the
-    /// tile's rows and columns, and the last block begins with the division by the sum of weights.
+    /// What follows it in a kernel that is written from this description: the queries and the
+    /// values are loaded at the tile's rows and columns, and the last block begins with the
+    /// division by the sum of weights.
     pub(super) fn epilogue(kernel: &Kernel) -> Option<Epilogue> {
         let body = &kernel.body;
         let load_of = |n: usize| {
@@ -259,7 +262,8 @@ impl Attention {
         Epilogue::of(kernel, [load_of(QUERIES)?, load_of(VALUES)?], result, insts.get(last + 1..)?)
     }
 
-    /// Parameters of a kernel from which the scores and the result are computed, not counting those of the epilogue only.
+    /// Parameters of a kernel from which the scores and the result are computed, not counting those
+    /// of the epilogue only.
     pub(crate) fn inputs(&self) -> BTreeSet<usize> {
         let of_steps = self.steps.iter().flat_map(|step| match &step.op {
             ScoreOp::Causal => [None, None],
@@ -272,7 +276,7 @@ impl Attention {
     }
 }
 
-/// What is read for the scores of a tile of queries from a position on and one key, or is the same for all.
+/// Writes an operand of the scores, for a tile of queries at a position and one key.
 fn score_operand(kb: &mut KernelBuilder, what: &Formula, at: &[Value], rows: Extent) -> Option<Value> {
     what.write(
         kb,
@@ -296,8 +300,8 @@ impl Described {
         (found.epilogue.is_elementwise(kernel) && found.only_reads(kernel)).then_some(found)
     }
 
-    /// Does the kernel write nothing that the attention reads? A variant of it reads in another order, and may read keys and values
-    /// from copies, so the epilogue must not need these.
+    /// Does the kernel write nothing that the attention reads? A variant of it reads in another
+    /// order, and may read keys and values from copies, so the epilogue must not need these.
     fn only_reads(&self, kernel: &Kernel) -> bool {
         let is_read = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode == ParamMode::In);
         self.attention.inputs().iter().all(is_read) && !self.epilogue.uses(kernel, &[KEYS, VALUES])

@@ -1,7 +1,8 @@
-//! What a kernel does to the tile of its result, after the loops that its description expands to.
+//! Epilogues: the elementwise work on a kernel's result tile, after the loops of its description.
 //!
-//! In: a kernel with a description, and where its loops end. Out: the same elementwise work on the tile of another kernel with the
-//! same parameters. What this must not know: what the loops compute.
+//! In: a kernel with a description, and where its loops end. Out: the same elementwise work on the
+//! tile of another kernel with the same parameters. What this must not know: what the loops
+//! compute.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +27,8 @@ pub(crate) struct Epilogue {
 }
 
 impl Epilogue {
-    /// What follows a result in a kernel whose grid ends with rows and columns: `loads` read a tile that has the rows, and one that
-    /// has the columns.
+    /// What follows a result in a kernel whose grid ends with rows and columns: `loads` read a tile
+    /// that has the rows, and one that has the columns.
     pub(crate) fn of(kernel: &Kernel, loads: [&InstData; 2], result: Value, insts: &[Inst]) -> Option<Epilogue> {
         let [of_rows, of_cols] = loads;
         let n = kernel.grid.len();
@@ -114,7 +115,8 @@ impl Epilogue {
                 && axes.iter().enumerate().all(|(n, (number, start, extent))| {
                     let own = tile.map(|t| t[n]);
                     let fits = own.is_none_or(|own| own.is_one() || own == *extent);
-                    // The operand that is the start, where the operation goes along this axis from there.
+                    // The operand that is the start, where the operation goes along this axis from
+                    // there.
                     let place = along(n).and_then(|(axis, first)| match data.op {
                         Op::Iota { .. } => axis.map(|_| 0),
                         _ => (axis == *number).then(|| axis.map(|axis| axis + first)).flatten(),

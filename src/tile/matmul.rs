@@ -1,35 +1,38 @@
 //! The unscheduled kernel of a matrix product.
 //!
-//! In: a kernel's parameters, of which the first two are the operands, `[points.., M, K]` and `[points.., K, N]`. Out: the loops
-//! that compute a tile of the product. They say nothing of a machine: the schedule gives tiles other sizes and the right operand
-//! another layout (`schedule/products.rs`).
+//! In: a kernel's parameters, of which the first two are the operands, `[points.., M, K]` and
+//! `[points.., K, N]`. Out: the loops that compute a tile of the product. They say nothing of a
+//! machine: the schedule gives tiles other sizes and the right operand another layout
+//! (`schedule/products.rs`).
 //!
 //! ```text
 //! grid (points.., ceil(M, 64), ceil(N, 64))
 //!   acc = 0 + A tile @ B tile;  epilogue;  store
 //! ```
 //!
-//! How many of a known number of steps are summed at a time is the schedule's to say too (its `steps`). Where the number is known
-//! at run time alone, or beyond 2^20, they are summed 512 at a time, in a loop; of a plain product (without an epilogue) the last
-//! of them come after it, next to the store, so that the sums need not go through scratch.
+//! How many of a known number of steps are summed at a time is the schedule's to say too (its
+//! `steps`). Where the number is known at run time alone, or beyond 2^20, they are summed 512 at a
+//! time, in a loop; of a plain product (without an epilogue) the last of them come after it, next
+//! to the store, so that the sums need not go through scratch.
 
 use super::epilogue::{Epilogue, ResultTile};
 use super::{Extent, Inst, Kernel, KernelBuilder, Op, Position, computed, tile_size};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
 
-/// The places of the operands among the parameters.
+/// The parameters that hold the operands.
 pub(crate) const LEFT: usize = 0;
 pub(crate) const RIGHT: usize = 1;
 /// Rows and columns of a tile of the result.
 const TILE: i64 = 64;
-/// How much of the inner dimension is taken at a time where it is not known, or too long for a tile.
+/// How much of the inner dimension is taken at a time where it is not known, or too long for a
+/// tile.
 const STEPS: i64 = 512;
 /// The longest inner dimension of one tile, as the verifier has it.
 const MOST_AT_ONCE: i64 = 1 << 20;
 
-/// Writes the loops into a kernel that has its parameters but no grid yet; `None` where the first two are not operands of a
-/// product.
+/// Writes the loops into a kernel that has its parameters but no grid yet; `None` where the first
+/// two are not operands of a product.
 pub(crate) fn write(kb: &mut KernelBuilder, plain: bool) -> Option<ResultTile> {
     let [a, b] = [kb.param(LEFT)?, kb.param(RIGHT)?];
     let (of_a, of_b) = (kb.ty(a).buffer()?.clone(), kb.ty(b).buffer()?);

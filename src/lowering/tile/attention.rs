@@ -1,8 +1,9 @@
 //! Kernels of attention.
 //!
-//! In: a region that is an attention, with elementwise operations on its result, and where its operands lie. Out: the kernel that
-//! says what is computed, which `tile::attention` writes: one key after another, with an online softmax. How it is computed is
-//! the schedule's (`tile/schedule/attention.rs`).
+//! In: a region that is an attention, with elementwise operations on its result, and where its
+//! operands lie. Out: the kernel that says what is computed, which `tile::attention` writes: one
+//! key after another, with an online softmax. How it is computed is the schedule's
+//! (`tile/schedule/attention.rs`).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::attention::{Attention, Formula, Locations, Node, ScoreOp, Step};
 use crate::tile::{self, Compute, Kernel, KernelBuilder, ParamMode, View, computed};
 
-/// The places of an attention's steps and of what is done to its scores: the whole's, where they are not known.
+/// The places of an attention's steps and of what is done to its scores: the whole's, where they
+/// are not known.
 fn locations(d: &InstData, masks: &[MaskKind]) -> (Locations, Vec<Loc>) {
     let at = |i: usize| d.parts.get(i).copied().filter(|loc| loc.line > 0).unwrap_or(d.loc);
     let of_masks: Vec<Loc> = (0..masks.len()).map(|i| at(2 + i)).collect();
@@ -22,7 +24,8 @@ fn locations(d: &InstData, masks: &[MaskKind]) -> (Locations, Vec<Loc>) {
     (Locations { scores: at(0), scale: at(1), sink, softmax: at(2 + masks.len()), values: d.loc }, of_masks)
 }
 
-/// The kernel that computes a body of one attention and elementwise operations on its result into `out`.
+/// The kernel that computes a body of one attention and elementwise operations on its result into
+/// `out`.
 ///
 /// # Errors
 /// A body of another form, a bug in attnc.

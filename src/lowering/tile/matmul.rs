@@ -1,12 +1,13 @@
 //! Kernels of matrix products with what is done to their results.
 //!
-//! Leading axes are merged into the rows where every operand allows it, so a batch of sequences times one weight is one
-//! tall product.
+//! Leading axes are merged into the rows where every operand allows it, so a batch of sequences
+//! times one weight is one tall product.
 //!
-//! The loops are those of `tile::matmul`. The sum of STEPS products begins with 0 ([`Op::Dot`](crate::tile::Op::Dot)), and these are added in order: an element is
-//! off by at most `(STEPS + K / STEPS) 2^-24` times the sum of its products' sizes, and by less as a rule, where one chain
-//! would be off by `K 2^-24`. STEPS depend on K, the machine and the right operand alone, so an element's bits depend on neither
-//! rows nor tiles.
+//! The loops are those of `tile::matmul`. The sum of STEPS products begins with 0
+//! ([`Op::Dot`](crate::tile::Op::Dot)), and these are added in order: an element is off by at most
+//! `(STEPS + K / STEPS) 2^-24` times the sum of its products' sizes, and by less as a rule, where
+//! one chain would be off by `K 2^-24`. STEPS depend on K, the machine and the right operand alone,
+//! so an element's bits depend on neither rows nor tiles.
 
 use super::region::{Env, Operand, Region, buffer_type, counts_along_axes, merge_axes};
 use super::{Call, as_tile, output_buffer};
@@ -15,7 +16,8 @@ use crate::shape::Dim;
 use crate::tile::epilogue::ResultTile;
 use crate::tile::{self, Compute, Kernel, KernelBuilder, ParamMode, View};
 
-/// The kernel that computes a body of one matmul and elementwise operations on its result into `out`.
+/// The kernel that computes a body of one matmul and elementwise operations on its result into
+/// `out`.
 ///
 /// # Errors
 /// A body of another form, a bug in attnc.
@@ -71,7 +73,8 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
     }
     let counts = counts_along_axes(body);
     let mut now = merge_axes(&mut shape, &mut strides, |i| counts || i == rank - 1);
-    // The axis before the last is the rows, along which B does not vary. Where it was dropped, put one back.
+    // The axis before the last is the rows, along which B does not vary. Where it was dropped, put
+    // one back.
     let last = shape.len() - 1;
     let has_rows = last.checked_sub(1).and_then(|i| strides.get(2)?.get(i)).is_some_and(|s| *s == zero());
     if !has_rows {

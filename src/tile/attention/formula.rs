@@ -1,9 +1,9 @@
 //! Operands of an attention's scores: literals, buffers, and formulas over the positions of queries
 //! and keys.
 //!
-//! In: the operations that compute a mask or a bias in a graph, or the lines of a kernel's description.
-//! Out: a list of operations that can be written for any tile of scores, in whatever layout the kernel
-//! has them. What this must not know: which keys a formula hides.
+//! In: the operations that compute a mask or a bias in a graph, or the lines of a kernel's
+//! description. Out: a list of operations that can be written for any tile of scores, in whatever
+//! layout the kernel has them. What this must not know: which keys a formula hides.
 
 use crate::scalar::{Scalar, round_to};
 use crate::shape::{Dim, Elem};
@@ -13,10 +13,11 @@ use crate::tile::{KernelBuilder, Op, Value, computed};
 /// One operation of a formula.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum Node {
-    /// The position along an axis of the scores: of a batch or head, a query (the axis before the last)
-    /// or a key (the last).
+    /// The position along an axis of the scores: of a batch or head, a query (the axis before the
+    /// last) or a key (the last).
     Position(usize, Elem),
-    /// A parameter of the kernel, by its number: over the axes of the scores, or of a single element.
+    /// A parameter of the kernel, by its number: over the axes of the scores, or of a single
+    /// element.
     Buffer(usize),
     /// A literal of a type.
     Literal(Scalar, Elem),
@@ -37,8 +38,8 @@ impl Node {
     }
 }
 
-/// A formula: its operations, each after its operands and in order of first use; the last one is the
-/// result. A buffer or a literal is a formula of one node.
+/// A formula: its operations, each after its operands and in order of first use; the last one is
+/// the result. A buffer or a literal is a formula of one node.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(crate) struct Formula {
     nodes: Vec<(Node, Loc)>,
@@ -81,7 +82,7 @@ impl Formula {
         &self.nodes
     }
 
-    /// What it reads, where it computes nothing: a buffer, a literal or a dimension.
+    /// The only node, where nothing is computed: a buffer, a literal or a dimension.
     pub(crate) fn leaf(&self) -> Option<&Node> {
         match self.nodes.as_slice() {
             [(node @ (Node::Buffer(_) | Node::Literal(..) | Node::Dim(..)), _)] => Some(node),

@@ -1,7 +1,8 @@
 //! Kernels of products: how one is changed to read panels, in tiles of a machine's sizes.
 //!
-//! In: an unscheduled kernel whose description says that it multiplies two buffers (`tile::matmul`), with elementwise work on the
-//! sums. Out: the same with other tiles, of some of its columns, or with another right operand.
+//! In: an unscheduled kernel whose description says that it multiplies two buffers
+//! (`tile::matmul`), with elementwise work on the sums. Out: the same with other tiles, of some of
+//! its columns, or with another right operand.
 //!
 //! ```text
 //! grid(%h: H, %i: ceil(M, 64), %j: ceil(N, 64))     ->  grid(%h: H, %i: ceil(M, 128), %j: ceil(N, 32))
@@ -9,24 +10,28 @@
 //!   %b = load %w[%h, %k, %c] : tile f32[512, 64]          %b = load %p[%h, %j, %k, 0] : tile f32[512, 32]
 //! ```
 //!
-//! A tile is one panel wide: NR columns, as many as a register tile of the machine has. The sizes follow from where the
-//! operands have to lie while they are used again and again:
+//! A tile is one panel wide: NR columns, as many as a register tile of the machine has. The sizes
+//! follow from where the operands have to lie while they are used again and again:
 //!
-//! * the tile's rows of A, all K steps of them, are gone through once for each panel, by the grid points that follow each
-//!   other, so they should stay in the second-level cache, beside panels that pass through it: `ROWS` is 64, 128 or 256,
-//!   such that `ROWS x K` floats take at most 384 KiB, a fifth to a third of that cache (but not below 64 rows);
-//! * a panel of B is gone through once for each register tile of rows, from the second-level cache: a register tile of
-//!   14 rows takes 14 cycles for a step's 128 bytes. It comes from memory once for each `ROWS` rows, half a byte to two
-//!   bytes in a cycle; while one panel is used, the leaf function fetches the next one (`far`), or every first
-//!   register tile would wait for memory. The steps that are summed at a time bound what is fetched ahead: 512 x 32 floats are
-//!   64 KiB;
-//! * the accumulator goes to scratch and back once for each so many steps, one cycle in some hundred;
-//! * a panel that is not packed yet is copied once for each ROWS rows: at 128 rows two cycles in a hundred, if it is near.
-//!   Parameters are packed before all calls, and what many rows are multiplied by just before (`packing`).
+//! * the tile's rows of A, all K steps of them, are gone through once for each panel, by the grid
+//!   points that follow each other, so they should stay in the second-level cache, beside panels
+//!   that pass through it: `ROWS` is 64, 128 or 256, such that `ROWS x K` floats take at most 384
+//!   KiB, a fifth to a third of that cache (but not below 64 rows);
+//! * a panel of B is gone through once for each register tile of rows, from the second-level cache:
+//!   a register tile of 14 rows takes 14 cycles for a step's 128 bytes. It comes from memory once
+//!   for each `ROWS` rows, half a byte to two bytes in a cycle; while one panel is used, the leaf
+//!   function fetches the next one (`far`), or every first register tile would wait for memory. The
+//!   steps that are summed at a time bound what is fetched ahead: 512 x 32 floats are 64 KiB;
+//! * the accumulator goes to scratch and back once for each so many steps, one cycle in some
+//!   hundred;
+//! * a panel that is not packed yet is copied once for each ROWS rows: at 128 rows two cycles in a
+//!   hundred, if it is near. Parameters are packed before all calls, and what many rows are
+//!   multiplied by just before (`packing`).
 //!
 //! Where products take pairs of `bf16` steps (`pairs`), as many bytes are twice the steps.
 //!
-//! A changed kernel has no description. What this must not know: plans, and why an operand lies as it does.
+//! A changed kernel has no description. What this must not know: plans, and why an operand lies as
+//! it does.
 
 use cranelift_entity::SecondaryMap;
 
@@ -49,8 +54,8 @@ const MOST_ROWS: i64 = 256;
 const LEFT_ELEMENTS: i64 = 128 * 768;
 /// What a number of steps that is not known is taken for.
 const UNKNOWN_STEPS: i64 = 1024;
-/// The same of a product of `bf16` that is: twice as many bytes, for it takes steps several times as fast, and panels must
-/// come from memory so much more seldom.
+/// The same of a product of `bf16` that is: twice as many bytes, for it takes steps several times
+/// as fast, and panels must come from memory so much more seldom.
 const LEFT_PAIRS: i64 = 4 * LEFT_ELEMENTS;
 
 /// Rows of a tile of the result of a product with so many steps.
@@ -88,7 +93,8 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// The product that a kernel computes by its description, if other tiles of it have the same epilogue.
+    /// The product that a kernel computes by its description, if other tiles of it have the same
+    /// epilogue.
     pub(super) fn of(kernel: &Kernel) -> Option<Product> {
         let Some(Compute::Matmul { .. }) = kernel.compute else { return None };
         let epilogue = matmul::epilogue(kernel)?;
@@ -130,7 +136,8 @@ impl Product {
         kernel.grid.get(self.rows.number).map(|g| g.extent.clone()).unwrap_or_default()
     }
 
-    /// The parameters whose columns go along the tile's, if the kernel may be one of fewer columns: it counts no columns.
+    /// The parameters whose columns go along the tile's, if the kernel may be one of fewer columns:
+    /// it counts no columns.
     pub(super) fn with_columns(&self, kernel: &Kernel) -> Option<Vec<usize>> {
         let body = &kernel.body;
         if body.insts().any(|(_, _, d)| matches!(d.op, Op::Iota { .. })) {
@@ -189,7 +196,8 @@ impl Product {
                 }
             }
         }
-        // The operations that computed the old sizes are removed, so that nothing is merged with them.
+        // The operations that computed the old sizes are removed, so that nothing is merged with
+        // them.
         remove_dead(&mut kernel.body);
         kernel.compute = None;
     }
@@ -241,7 +249,8 @@ impl Product {
 }
 
 impl Axis {
-    /// Gives the axis another step; the new extent of a tile. Where one point has it all already, it stays.
+    /// Gives the axis another step; the new extent of a tile. Where one point has it all already,
+    /// it stays.
     fn resize(&self, kernel: &mut Kernel, size: i64) -> Option<Extent> {
         let axis = kernel.grid.get_mut(self.number)?;
         let size = tile_size(&axis.extent, size);

@@ -1,14 +1,17 @@
 //! The loops over blocks of keys: scores, masks, the step of the online softmax.
 //!
-//! In: the parts of an attention kernel whose builder is positioned before the loops. Out: the running maximum, sum and result
-//! after the last block, the builder after the loops. Queries are columns, keys are rows. Where there is one query for each
-//! grid point, sums over the head and over keys are reductions instead of products.
+//! In: the parts of an attention kernel whose builder is positioned before the loops. Out: the
+//! running maximum, sum and result after the last block, the builder after the loops. Queries are
+//! columns, keys are rows. Where there is one query for each grid point, sums over the head and
+//! over keys are reductions instead of products.
 //!
-//! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides contributes nothing. So where masks may
-//! hide keys, the result is looked at: if anything in it is not finite, it is computed again, and what has a weight of 0 is
-//! then omitted instead of being multiplied. A product cannot do that, so there keys go one by one: what one adds to the
-//! result is a column of its value times a row of weights. That takes some four times as long. It is little code, the same for
-//! every instruction set, and it does not run where all numbers are finite.
+//! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides
+//! contributes nothing. So where masks may hide keys, the result is looked at: if anything in it is
+//! not finite, it is computed again, and what has a weight of 0 is then omitted instead of being
+//! multiplied. A product cannot do that, so there keys go one by one: what one adds to the result
+//! is a column of its value times a row of weights. That takes some four times as long. It is
+//! little code, the same for every instruction set, and it does not run where all numbers are
+//! finite.
 
 use std::f64::consts::LOG2_E;
 
@@ -42,7 +45,7 @@ pub(super) struct Softmax {
 }
 
 impl Running {
-    /// What is handed from block to block.
+    /// Values carried from block to block.
     pub(super) fn carried(&self) -> Vec<Value> {
         let heads = self.heads.iter().flat_map(|head| [head.highest, head.sum, head.result]);
         std::iter::once(self.next).chain(heads).collect()
@@ -64,7 +67,8 @@ impl Running {
     }
 }
 
-/// What the keys of a kernel give a head: each query's highest score, where there is a part of the keys alone, its sum, and the weighted values.
+/// What the keys of a kernel give a head: each query's highest score, where there is a part of the
+/// keys alone, its sum, and the weighted values.
 #[derive(Clone, Copy)]
 pub(super) struct Total {
     pub(super) highest: Option<Value>,
@@ -98,12 +102,13 @@ pub(super) struct Round {
     pub(super) whole: bool,
     /// Does the causal mask hide anything here?
     pub(super) causal: bool,
-    /// What is done with weights of 0.
+    /// How weights of 0 are treated.
     pub(super) pass: Pass,
 }
 
 impl AttentionKernel {
-    /// Goes through all keys of the kernel that a query of the tile may see; what they give each head.
+    /// Goes through all keys of the kernel that a query of the tile may see; what they give each
+    /// head.
     pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Option<Vec<Total>> {
         // The highest scores of all keys are of no use to others.
         let given = |now: &Running| -> Vec<Value> {
@@ -194,7 +199,8 @@ impl AttentionKernel {
     /// May a mask hide keys that are visited?
     fn may_hide(&self) -> bool {
         let last = self.masks.len().saturating_sub(1);
-        // A single query does not visit keys that a causal mask hides, if that mask is the last one.
+        // A single query does not visit keys that a causal mask hides, if that mask is the last
+        // one.
         let visited = |n: usize, m: &Mask| !(self.layout == QueryLayout::KeysInLanes && is_causal(m) && n == last);
         self.masks.iter().enumerate().any(|(n, m)| !matches!(m.step.op, ScoreOp::Cap(_)) && visited(n, m))
     }
@@ -334,7 +340,7 @@ impl AttentionKernel {
         self.heads.iter().map(of_head).collect()
     }
 
-    /// The place along the leading axes of the first head, whose keys and values are those of all.
+    /// The index along the leading axes of the first head; all heads share its keys and values.
     pub(super) fn points(&self) -> &[Value] {
         self.heads.first().map_or(&[], Vec::as_slice)
     }
@@ -422,7 +428,7 @@ impl AttentionKernel {
         vec![sum]
     }
 
-    /// What a part of the heads adds to the scores of a block.
+    /// The scores of a block over a part of the width of the heads.
     fn add_scores(
         &self,
         kb: &mut KernelBuilder,
@@ -496,8 +502,8 @@ impl AttentionKernel {
         }
     }
 
-    /// The same where values may be infinite or NaN, and a weight of 0 leaves its value out; of a single key, but where
-    /// there is a single query.
+    /// The same where values may be infinite or NaN, and a weight of 0 leaves its value out; of a
+    /// single key, but where there is a single query.
     fn add_values_carefully(
         &self,
         kb: &mut KernelBuilder,
@@ -562,7 +568,8 @@ impl AttentionKernel {
         })
     }
 
-    /// An operand of a mask at a block: a transposed tile; a column or a row of one where queries or keys share it.
+    /// An operand of a mask at a block: a transposed tile; a column or a row of one where queries
+    /// or keys share it.
     fn mask_tile(&self, kb: &mut KernelBuilder, what: &Formula, at: &[Value], keys: Extent) -> Option<Value> {
         let in_lanes = self.layout == QueryLayout::KeysInLanes;
         let (query, key) = (self.rank - 2, self.rank - 1);
