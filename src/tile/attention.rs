@@ -31,12 +31,11 @@ mod formula;
 
 use std::collections::BTreeSet;
 
+pub(crate) use super::description::{Attention, Formula, Locations, Node, ScoreOp, Step};
 use super::epilogue::{Epilogue, ResultTile};
 use super::{Compute, Extent, Kernel, KernelBuilder, Op, ParamMode, Position, Value, numbered_kind};
 use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
-use crate::source::Loc;
-pub(crate) use formula::{Formula, Node};
 
 /// Queries and columns of a tile of the result.
 const TILE: i64 = 64;
@@ -58,56 +57,6 @@ pub(crate) fn is_part(part: &Kernel, attention: &Kernel) -> bool {
 }
 
 const ONE: Extent = Extent::Static(1);
-
-/// One operation on the scores.
-#[derive(Clone, Debug, PartialEq, Hash)]
-pub(crate) enum ScoreOp {
-    /// Queries see no later keys: the last query sees all.
-    Causal,
-    /// Something is added.
-    Add(Formula),
-    /// Where it is not kept, a score is the fill.
-    Keep {
-        /// Where scores are kept.
-        kept: Formula,
-        /// The score elsewhere.
-        fill: Formula,
-    },
-    /// `tanh`, times the cap.
-    Cap(Formula),
-}
-
-/// An operation on the scores, with its location in the source.
-#[derive(Clone, Debug, PartialEq, Hash)]
-pub(crate) struct Step {
-    pub(crate) op: ScoreOp,
-    pub(crate) loc: Loc,
-}
-
-/// Source locations of the parts of an attention.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Hash)]
-pub(crate) struct Locations {
-    /// The product of queries and keys.
-    pub(crate) scores: Loc,
-    pub(crate) scale: Loc,
-    pub(crate) sink: Loc,
-    pub(crate) softmax: Loc,
-    /// The product with the values. Also the location of every operation that has no other.
-    pub(crate) values: Loc,
-}
-
-/// The description of an attention. Its queries, keys and values are the first three parameters of
-/// its kernel, `[batch.., S, D]`, `[batch.., T, D]` and `[batch.., T, E]`.
-#[derive(Clone, Debug, PartialEq, Hash)]
-pub struct Attention {
-    pub(crate) locations: Locations,
-    /// The factor of the scores.
-    pub(crate) scale: Formula,
-    /// Operations on the scaled scores, in order.
-    pub(crate) steps: Vec<Step>,
-    /// One more score in each row, which has no value.
-    pub(crate) sink: Option<Formula>,
-}
 
 /// A kernel's description as an attention, with its epilogue.
 pub(crate) struct Described {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::attention::Attention;
+use super::description::Compute;
 use super::{Body, BufferType, Cpu, Op, Space, Terminator, Type, Value};
 use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
@@ -93,33 +93,6 @@ pub enum State {
         /// Warps of a block.
         warps: u32,
     },
-}
-
-/// The description of an unscheduled kernel: what it computes.
-#[derive(Clone, Debug, PartialEq, Hash)]
-pub enum Compute {
-    /// The elements of the first buffer, into the second.
-    Copy,
-    /// Running sums of the first buffer along an axis, into the second.
-    Scan {
-        /// The axis.
-        axis: usize,
-    },
-    /// The order of the elements along the last axis of the first buffer: the indices of the first
-    /// ones, into the last buffer. A buffer between them is scratch memory, for a merge sort.
-    Sort {
-        /// Do greater elements come first?
-        descending: bool,
-        /// The message of an index that is out of bounds, a bug in attnc.
-        site: u32,
-    },
-    /// The product of the first two buffers, with elementwise work on its result.
-    Matmul {
-        /// Is it stored as it is, or rounded?
-        plain: bool,
-    },
-    /// Attention of the first three buffers, with elementwise work on its result.
-    Attention(Box<Attention>),
 }
 
 /// What becomes of one fused region.

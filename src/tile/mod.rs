@@ -37,6 +37,7 @@ mod builder;
 mod compute;
 pub mod cost;
 mod cpu;
+mod description;
 mod dot;
 pub mod encode;
 pub(crate) mod epilogue;
@@ -67,10 +68,9 @@ pub use body::{BlockData, Body, InstData, Role, Terminator, TileIr};
 pub(crate) use builder::tile_size;
 pub use builder::{KernelBuilder, PlanBuilder};
 pub use cpu::{Cpu, Feature, Features, Width};
+pub use description::Compute;
 pub use dot::{DotMode, MOST_PANEL_PITCH};
-pub use kernel::{
-    Compute, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State,
-};
+pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State};
 pub(crate) use kernels::{Kernels, numbered_kind};
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};

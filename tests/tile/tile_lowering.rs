@@ -519,7 +519,8 @@ fn other_products_stay_as_they_are() {
         // Columns are counted from another place, the whole tile is reduced, nothing says that it is a product.
         (
             "%q = add %p, %p : tile",
-            "%k = add %c, %n : index\n  %o = iota %k, axis=1 : tile i32[1, 64]\n  %q = add %p, %p : tile",
+            "%k = add %c, %n : index\n  %o = iota %k, axis=1 : tile i32[1, 64]\n  %e = cast %o : tile f32[1, 64]\n  \
+             %q = add %p, %e : tile",
         ),
         ("%q = add %p, %p :", "%k = reduce_max %p, axis=1 : tile f32[%m<=64, 1]\n  %q = add %p, %k :"),
         (" computes(matmul, plain=false)", ""),
