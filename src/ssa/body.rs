@@ -152,6 +152,11 @@ impl<D: Dialect> Body<D> {
         self.names[v] = name.to_string();
     }
 
+    /// Removes the names of all values.
+    pub fn forget_names(&mut self) {
+        self.names.clear();
+    }
+
     /// Every instruction in the blocks, in order, with its block; nested instructions follow the
     /// operation that holds them.
     pub fn insts(&self) -> impl Iterator<Item = (Block, Inst, &InstData<D::Op>)> {

@@ -1,34 +1,88 @@
-//! What a kernel computes, for the kinds of kernels whose loops one expansion writes.
+//! Descriptions of kernels, and the loops that they expand to.
 //!
-//! In: a description and the types of a kernel's buffers. Out: the unscheduled kernel. Lowering makes kernels of these kinds with
-//! [`Compute::expand`] alone, the text shows the description in the kernel's head (`computes(scan, axis=1)`), and the schedule reads it
-//! instead of recognising loops. A text may claim anything, so the verifier expands the description again and demands the same
-//! body ([`is_expanded`]). A scheduled kernel has no description: its loops are the schedule's.
+//! In: a description and a kernel's parameters. Out: the unscheduled kernel. Lowering writes
+//! kernels of these kinds from their descriptions alone, the text shows the description
+//! (`computes(scan, axis=1)` in the kernel's head), and the schedule reads it instead of
+//! recognising loops. A text may claim anything, so the verifier expands the description again and
+//! demands the same body ([`difference`]). A scheduled kernel has no description: its loops are the
+//! schedule's.
 
+use super::attention::Attention;
 use super::encode::{self, Encoding};
-use super::{BufferType, Compute, Kernel, State, scan, simplify, sort};
+use super::text::{At, lines_of_kernel};
+use super::{BufferType, Compute, Kernel, State, matmul, scan, simplify, sort, tiling};
 
 impl Compute {
-    /// The kernel that computes this on buffers of these types; `None` where they do not fit.
-    pub(crate) fn expand(self, name: &str, types: &[BufferType]) -> Option<Kernel> {
+    /// The kernel that computes this on buffers of these types; `None` where they do not fit, or
+    /// where what a kernel does to its result is not part of the description.
+    pub(crate) fn expand(&self, name: &str, types: &[BufferType]) -> Option<Kernel> {
         let kernel = match (self, types) {
-            (Compute::Scan { axis }, [x, out]) => scan::cumsum(name, x, axis, out),
-            (Compute::Sort { descending, site }, [x, out]) => sort::few(name, x, descending, out, site),
-            (Compute::Sort { descending, site }, [x, room, out]) => sort::all(name, x, descending, room, out, site),
-            (Compute::Scan { .. } | Compute::Sort { .. }, _) => None,
+            (Compute::Copy, [from, to]) if from.shape == to.shape => Some(tiling::copy_kernel(name, from, to)),
+            (Compute::Scan { axis }, [x, out]) => scan::cumsum(name, x, *axis, out),
+            (Compute::Sort { descending, site }, [x, out]) => sort::few(name, x, *descending, out, *site),
+            (Compute::Sort { descending, site }, [x, room, out]) => sort::all(name, x, *descending, room, out, *site),
+            (Compute::Copy | Compute::Scan { .. } | Compute::Sort { .. }, _) => None,
+            (Compute::Matmul { .. } | Compute::Attention(_), _) => None,
         };
-        Some(Kernel { compute: Some(self), ..kernel? })
+        Some(Kernel { compute: Some(self.clone()), ..kernel? })
     }
 }
 
-/// Is a kernel the expansion of its description, if it has one?
-pub(super) fn is_expanded(kernel: &Kernel) -> bool {
-    let Some(compute) = kernel.compute else { return true };
+/// Where an unscheduled kernel is not the expansion of its description, if it has one.
+pub(crate) fn difference(kernel: &Kernel) -> Option<(At, String)> {
+    let compute = kernel.compute.as_ref()?;
+    let again = match compute {
+        Compute::Attention(attention) => {
+            Attention::epilogue(kernel).and_then(|e| e.after(kernel, |kb| attention.write(kb)))
+        }
+        Compute::Matmul { plain } => {
+            matmul::epilogue(kernel).and_then(|e| e.after(kernel, |kb| matmul::write(kb, *plain)))
+        }
+        Compute::Copy | Compute::Scan { .. } | Compute::Sort { .. } => {
+            kernel.buffer_types().and_then(|types| compute.expand(&kernel.name, &types))
+        }
+    };
+    let Some(mut again) = again else {
+        return Some((
+            At::Head,
+            "the kernel's description (`computes`) does not fit its parameters or its body".into(),
+        ));
+    };
+    simplify(&mut again.body);
     let how = Encoding { name: false, places: false, state: State::Unscheduled };
-    let again = kernel.buffer_types().and_then(|types| compute.expand(&kernel.name, &types));
-    again.is_some_and(|mut again| {
-        simplify(&mut again.body);
-        kernel.state == State::Unscheduled && encode::kernel(&again, how) == encode::kernel(kernel, how)
+    again.compute.clone_from(&kernel.compute);
+    if encode::kernel(&again, how) == encode::kernel(kernel, how) {
+        return None;
+    }
+    // The first instruction that differs, with values named by their order in both.
+    let lines = |kernel: &Kernel| {
+        let mut kernel = kernel.clone();
+        kernel.body.forget_names();
+        let mut lines = lines_of_kernel(&kernel);
+        let insts: Vec<_> = kernel.body.insts().map(|(_, inst, _)| inst).collect();
+        insts.into_iter().map(|inst| (inst, lines.remove(&inst).unwrap_or_default())).collect::<Vec<_>>()
+    };
+    let (own, wanted) = (lines(kernel), lines(&again));
+    let differs = own.iter().zip(&wanted).find(|((_, own), (_, wanted))| own != wanted);
+    Some(match differs {
+        Some(((inst, own), (_, wanted))) => {
+            // Up to the operands, whose names are those of another body.
+            let operation = |line: &str| {
+                let line = line.split_once(" = ").map_or(line, |(_, line)| line);
+                line.split('%').next().unwrap_or_default().trim_end().to_string()
+            };
+            let (own, wanted) = (operation(own), operation(wanted));
+            let other = if own == wanted { " of other operands or another type" } else { "" };
+            (At::Inst(*inst), format!("the kernel's description (`computes`) has `{wanted}`{other} here"))
+        }
+        None if own.len() != wanted.len() => {
+            let count = wanted.len();
+            (
+                At::Head,
+                format!("the kernel's description (`computes`) has {count} instructions, its body {}", own.len()),
+            )
+        }
+        None => (At::Head, "the kernel's grid, modes or jumps are not those of its description (`computes`)".into()),
     })
 }
 
@@ -62,19 +116,19 @@ mod tests {
         ];
         let lies = lies.into_iter().chain([("sort, descending=true, site=0", "scan, axis=0")]);
         for (compute, types) in
-            [(sums, vec![x.clone(), x.clone()]), (sort, vec![x.clone(), kept]), (sort, vec![x, room, order])]
+            [(&sums, vec![x.clone(), x.clone()]), (&sort, vec![x.clone(), kept]), (&sort, vec![x, room, order])]
         {
             let mut kernel = compute.expand("k", &types).unwrap();
             simplify(&mut kernel.body);
             let sites = vec!["a".to_string(), "b".to_string()];
             let module = Module { sites, kernels: vec![kernel], ..Module::default() };
             let printed = text::print(&module);
-            assert!(printed.contains(&format!("computes({compute})")), "{printed}");
+            assert!(read(&printed).kernels[0].compute.as_ref() == Some(compute), "{printed}");
             assert_eq!(text::print(&read(&printed)), printed);
             assert!(verify(&read(&printed)).is_ok());
             for (truth, lie) in lies.clone().filter(|(truth, _)| printed.contains(truth)) {
                 let complaint = verify(&read(&printed.replacen(truth, lie, 1))).unwrap_err().to_string();
-                assert!(complaint.contains("not the expansion of its description"), "{lie}: {complaint}");
+                assert!(complaint.contains("description (`computes`)"), "{lie}: {complaint}");
             }
         }
         // What fits no buffers has no expansion.

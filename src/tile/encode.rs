@@ -249,7 +249,12 @@ impl Encoder {
     }
 
     fn kernel(&mut self, k: &Kernel, state: State) {
-        self.put(&(&k.symbols, k.scratch, state, k.compute, k.params.len(), k.grid.len()));
+        self.put(&(&k.symbols, k.scratch, state, k.params.len(), k.grid.len()));
+        // The loops are those of the description, which differs by its locations.
+        match self.places {
+            true => self.put(&k.compute),
+            false => self.put(&k.compute.as_ref().map(std::mem::discriminant)),
+        }
         for p in &k.params {
             self.put(&(p.mode, p.aligned));
             self.value(p.value);

@@ -1,14 +1,14 @@
 //! Kernels, plans and the module that holds them.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
+use super::description::Compute;
 use super::{Body, BufferType, Cpu, GpuOp, Op, PlanOp, Space, Terminator, Type, Value};
 use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
 use crate::source::Loc;
 
-/// What a kernel does with a buffer.
+/// How a kernel accesses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParamMode {
     /// Reads it.
@@ -24,9 +24,10 @@ pub enum ParamMode {
 pub struct Param {
     /// Its value, whose type is a buffer or an index.
     pub value: Value,
-    /// What the kernel does with it.
+    /// How the kernel accesses it.
     pub mode: ParamMode,
-    /// GPU, in runs: does the buffer begin at a multiple of 16 bytes, so that neighbours can be accessed together?
+    /// GPU, in runs: does the buffer begin at a multiple of 16 bytes, so that neighbours can be
+    /// accessed together?
     pub aligned: bool,
 }
 
@@ -42,7 +43,7 @@ impl Param {
 pub struct GridAxis {
     /// The number of the grid point along this axis, an index from 0.
     pub value: Value,
-    /// What is divided among the grid points.
+    /// The number of elements that are divided among the grid points.
     pub extent: Dim,
     /// How much of it each grid point takes, at least 1.
     pub step: i64,
@@ -78,7 +79,7 @@ impl GpuArch {
     }
 }
 
-/// What a kernel is scheduled for.
+/// The target that a kernel is scheduled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Not scheduled: tiles are values, nothing is said of memory between them.
@@ -94,35 +95,6 @@ pub enum State {
     },
 }
 
-/// What an unscheduled kernel computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compute {
-    /// Running sums of the first buffer along an axis, into the second.
-    Scan {
-        /// The axis.
-        axis: usize,
-    },
-    /// The order of the elements along the last axis of the first buffer: the indices of the first ones, into the last buffer. A buffer
-    /// between them is scratch memory, for a merge sort.
-    Sort {
-        /// Do greater elements come first?
-        descending: bool,
-        /// The message of an index that is out of bounds, a bug in attnc.
-        site: u32,
-    },
-}
-
-impl fmt::Display for Compute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Compute::Scan { axis } => write!(f, "scan, axis={axis}"),
-            Compute::Sort { descending, site } => {
-                write!(f, "sort, descending={descending}, site={site}")
-            }
-        }
-    }
-}
-
 /// What becomes of one fused region.
 #[derive(Clone, Debug)]
 pub struct Kernel {
@@ -134,13 +106,14 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Axes of the grid, the last one going fastest. No axes: one grid point.
     pub grid: Vec<GridAxis>,
-    /// Bytes of scratch that a worker needs (on a GPU: of shared memory that a block needs); 0 until it is scheduled.
+    /// Bytes of scratch that a worker needs (on a GPU: of shared memory that a block needs); 0
+    /// until it is scheduled.
     pub scratch: u64,
-    /// What it is scheduled for.
+    /// The target that it is scheduled for.
     pub state: State,
-    /// What it computes, if it is unscheduled and of a kind that is expanded from this.
+    /// What it computes, if it is unscheduled and its loops are expanded from a description.
     pub compute: Option<Compute>,
-    /// What a grid point does.
+    /// The code of a grid point.
     pub body: Body,
 }
 
@@ -171,8 +144,9 @@ impl Kernel {
         self.symbols = names;
     }
 
-    /// Does it launch other kernels? Then it does what a plan does, on the GPU: one launch of as many blocks as run at the same time,
-    /// which divide the points of each kernel that it launches among themselves.
+    /// Does it launch other kernels? Then it does what a plan does, on the GPU: one launch of as
+    /// many blocks as run at the same time, which divide the points of each kernel that it launches
+    /// among themselves.
     pub fn is_persistent(&self) -> bool {
         self.launched().next().is_some()
     }
@@ -182,7 +156,8 @@ impl Kernel {
         launched(&self.body)
     }
 
-    /// Does it work in runs, as every kernel for a CPU, and those for a GPU whose tiles are not fragments?
+    /// Does it work in runs, as every kernel for a CPU, and those for a GPU whose tiles are not
+    /// fragments?
     pub fn works_in_runs(&self) -> bool {
         let in_place =
             |v| self.body.ty(v).tile().is_some_and(|t| matches!(t.space, Space::Reg | Space::L1(..) | Space::Window));
@@ -214,14 +189,14 @@ impl Kernel {
     }
 }
 
-/// Room in the arena.
+/// A temporary buffer in the arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotData {
     /// Its size in bytes. Slots follow each other, each start rounded up to 64 bytes.
     pub bytes: Dim,
 }
 
-/// Which variant of an entry point a plan is, or that it is none.
+/// The variant of an entry point that a plan implements, or the preparation of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PlanVariant {
     /// The one that computes the results alone.
@@ -254,9 +229,9 @@ pub struct Plan {
     pub symbols: Vec<String>,
     /// Names of the taps, in the order of the context's `taps`.
     pub taps: Vec<String>,
-    /// Rooms in the arena, in order.
+    /// Temporary buffers in the arena, in order.
     pub slots: Vec<SlotData>,
-    /// What it does.
+    /// The code.
     pub body: Body,
 }
 
@@ -296,7 +271,7 @@ fn launched(body: &Body) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What is compiled as one.
+/// All that is compiled together.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
     /// Base name of the source file.
@@ -311,7 +286,7 @@ pub struct Module {
     pub entries: Vec<EntryDecl>,
     /// Parameters, in order of name: the order of the context's `params`.
     pub params: Vec<ParamDecl>,
-    /// What a session keeps, in the order of the context's `states`.
+    /// Tensors that a session keeps, in the order of the context's `states`.
     pub states: Vec<StateDecl>,
     /// Messages of errors at run time, `{0}` the index and `{1}` its bound.
     pub sites: Vec<String>,
@@ -344,7 +319,8 @@ impl Module {
         loc.file_name(&self.name, &self.files)
     }
 
-    /// The kernels that have code of their own on a GPU, which a launch of the host names: all but those that only kernels launch.
+    /// The kernels that have code of their own on a GPU, which a launch of the host names: all but
+    /// those that only kernels launch.
     pub fn entry_kernels(&self) -> impl Iterator<Item = &Kernel> {
         let inner: BTreeSet<&str> = self.kernels.iter().flat_map(Kernel::launched).collect();
         let of_plans: BTreeSet<&str> = self.plans.iter().flat_map(Plan::launched).collect();

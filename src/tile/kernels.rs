@@ -1,7 +1,8 @@
 //! The kernels of a module that is being made: each is there once.
 //!
-//! In: kernels whose names are their kinds. Out: the names that they have in the module, kinds with numbers, and the kernels in
-//! the order in which they came. What it must not know: what a kernel does.
+//! In: kernels whose names are their kinds. Out: the names that they have in the module, kinds with
+//! numbers, and the kernels in the order in which they came. What this must not know: what a kernel
+//! does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,9 +16,9 @@ pub(crate) fn numbered_kind(name: &str) -> Option<&str> {
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(kind)
 }
 
-/// The kernel of others that a kernel is, before or after a schedule, which may number kernels again: of those of the same kind with the same
-/// parameters, the one that comes from the same place of the source; where that does not tell them apart, the one with the same name, or
-/// the only one.
+/// The counterpart of a kernel before or after a schedule, which may renumber kernels: of those of
+/// the same kind with the same parameters, the one from the same source location; where that is
+/// ambiguous, the one with the same name, or the only one.
 pub(crate) fn counterpart<'k>(kernel: &Kernel, others: &'k [Kernel]) -> Option<&'k Kernel> {
     let params = |k: &Kernel| k.params.iter().map(|p| (k.body.ty(p.value).clone(), p.mode)).collect::<Vec<_>>();
     let own = params(kernel);
@@ -65,8 +66,8 @@ impl Kernels {
         kernel.name.clone()
     }
 
-    /// The name of a kernel that was made of another and has its name still, in the module: the same kind, with a number if it
-    /// had one.
+    /// The name of a kernel that was made of another and has its name still, in the module: the
+    /// same kind, with a number if it had one.
     pub(crate) fn add_again(&mut self, mut kernel: Kernel) -> String {
         if self.taken.contains(&kernel.name) {
             return self.keep(&kernel);

@@ -5,12 +5,13 @@
 //!   for j in 0..axis:  sum += a row of x at j;  store it
 //! ```
 //!
-//! The columns of a tile go along another axis than the sum, so that each lane has a sum of its own; a tensor of one axis is one lane.
-//! A sum of floats keeps what its roundings lose in a second one (Neumaier 1974), so the error of an element does not grow
-//! with its place.
+//! The columns of a tile go along another axis than the sum, so that each lane has a sum of its
+//! own; a tensor of one axis is one lane. A sum of floats keeps what its roundings lose in a second
+//! one (Neumaier 1974), so the error of an element does not grow with its place.
 //!
-//! A machine with many threads has other kernels for the same, in three steps (Blelloch 1990, "Prefix sums and their applications"). What a
-//! kernel sums is in its description ([`RunningSums::of_kernel`]).
+//! A machine with many threads has other kernels for the same, in three steps (Blelloch 1990,
+//! "Prefix sums and their applications"). A kernel's axis is in its description
+//! ([`RunningSums::of_kernel`]).
 //!
 //! ```text
 //! totals:   grid (other axes.., ceil(axis, 128))    the sum of a chunk of 128 elements
@@ -18,11 +19,13 @@
 //! chunks:   grid (other axes.., ceil(axis, 128))    for each element of a chunk: those up to it, or 0, added; and the chunk's offset
 //! ```
 //!
-//! So `n` elements take `128 n + (n / 128)^2` additions, of which few wait for others: 2 10^8 for a million of them. Which elements are added
-//! in which order follows from the text alone, not from how many threads or multiprocessors there are. Integers wrap, so theirs is the same sum.
-//! Floats are summed 128 at a time at all three steps, and what the additions of these sums lose is kept for the offsets: the error
-//! of an element is at most `384 * 2^-24` times the sum of the magnitudes up to it, wherever it is. What follows a NaN is NaN, what comes before it is not: terms
-//! are selected, not multiplied by 0.
+//! So `n` elements take `128 n + (n / 128)^2` additions, of which few wait for others: 2 10^8 for a
+//! million of them. Which elements are added in which order follows from the text alone, not from
+//! how many threads or multiprocessors there are. Integers wrap, so theirs is the same sum. Floats
+//! are summed 128 at a time at all three steps, and what the additions of these sums lose is kept
+//! for the offsets: the error of an element is at most `384 * 2^-24` times the sum of the
+//! magnitudes up to it, wherever it is. What follows a NaN is NaN, what comes before it is not:
+//! terms are selected, not multiplied by 0.
 
 use super::loops::counted;
 use super::{
@@ -71,7 +74,7 @@ fn with_term(kb: &mut KernelBuilder, sums: &[Value], term: Value) -> Vec<Value> 
     }
 }
 
-/// What sums give. What was lost of an infinite one is no number.
+/// The results of sums. The rounding error of an infinite one is not a number.
 fn total(kb: &mut KernelBuilder, sums: &[Value]) -> Value {
     match sums {
         [sum, lost] => {
@@ -153,7 +156,8 @@ struct Places {
 }
 
 impl Places {
-    /// The points of a buffer; along the axis, tiles of so many: the number of this one, where it begins, its extent.
+    /// The points of a buffer; along the axis, tiles of so many: the number of this one, where it
+    /// begins, its extent.
     fn new(kb: &mut KernelBuilder, b: &BufferType, axis: usize, step: i64) -> (Places, Value, Value, Extent) {
         let (mut at, mut along) = (Vec::new(), None);
         for (i, extent) in b.shape.iter().enumerate() {
@@ -181,7 +185,8 @@ impl Places {
     }
 }
 
-/// Elements of a row, each spread over the rows of a tile, where they come before the tile's own; elsewhere 0.
+/// Elements of a row, each spread over the rows of a tile, where they come before the tile's own;
+/// elsewhere 0.
 fn those_before(
     kb: &mut KernelBuilder,
     op: CmpOp,
@@ -231,7 +236,8 @@ pub(crate) fn offsets(name: &str, totals: &BufferType, axis: usize) -> Kernel {
     simplified(kb.finish())
 }
 
-/// The kernel that writes the running sums of `x`, from those of its chunks and their offsets, to `out`.
+/// The kernel that writes the running sums of `x`, from those of its chunks and their offsets, to
+/// `out`.
 pub(crate) fn chunks(name: &str, x: &BufferType, axis: usize, offsets: &BufferType, out: &BufferType) -> Kernel {
     let mut kb = KernelBuilder::new(name);
     let (from, before) = (kb.buffer(x.clone(), ParamMode::In), kb.buffer(offsets.clone(), ParamMode::In));

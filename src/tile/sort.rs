@@ -4,26 +4,28 @@
 //! few:  grid (axes before..)
 //!   for each 64 elements whose best comes before the last one kept:  put each in its place among those kept
 //! all:  grid (axes before..)
-//!   merge neighbouring runs of 1, 2, 4, .. indices, from one half of some room to the other and back;  copy the first ones
+//!   merge neighbouring runs of 1, 2, 4, .. indices, from one half of the scratch buffer to the other and back;  copy the first ones
 //! ```
 //!
-//! The axis is the last one here; views make it so. Equal elements keep the order of their indices, for an element is put, and
-//! one of a later run is taken, only before those that come after it for certain. A kernel has no form in vectors but for the best of
-//! 64 elements: it goes from element to element. Each index that it reads back is checked, which proves that it is one.
+//! The axis is the last one here; views make it so. Equal elements keep the order of their indices,
+//! for an element is put, and one of a later run is taken, only before those that come after it for
+//! certain. A kernel has no form in vectors but for the best of 64 elements: it goes from element
+//! to element. Each index that it reads back is checked, which proves that it is one.
 //!
-//! A machine with many threads has other kernels for the same ([`ranks`], [`order`]). What a kernel orders is in its description
-//! ([`Order::of_kernel`]).
+//! A machine with many threads has other kernels for the same ([`ranks`], [`order`]). A kernel's
+//! direction and buffers are in its description ([`Order::of_kernel`]).
 //!
 //! ```text
 //! ranks:  grid (axes before.., elements)    rank = how many elements come before this one        for each of the others: 1 or 0, added
 //! order:  grid (axes before.., places)      the element whose rank the place is                  for each rank: its index or 0, added
 //! ```
 //!
-//! That is n^2 comparisons instead of n log n, none of which waits for another: a GPU does some 10^13
-//! comparisons a second (0.25 ms for 50,000 elements), while a thread that merges waits for memory half a microsecond at each step.
+//! That is n^2 comparisons instead of n log n, none of which waits for another: a GPU does some
+//! 10^13 comparisons a second (0.25 ms for 50,000 elements), while a thread that merges waits for
+//! memory half a microsecond at each step.
 //!
-//! The greatest few of many are the greatest of those that are among the greatest few of their chunk ([`ranks_in_chunks`], [`candidates`], then [`ranks`] of
-//! these, and [`chosen`]):
+//! Top-k runs in two levels: the top k of each chunk, then the ranks of these candidates
+//! ([`ranks_in_chunks`], [`candidates`], then [`ranks`] of these, and [`chosen`]):
 //!
 //! ```text
 //! ranks in chunks:  grid (axes before.., chunks of 512, elements)    rank = how many elements of the chunk come before this one
@@ -32,9 +34,10 @@
 //! chosen:           grid (axes before.., places)                     the index of the candidate whose rank the place is
 //! ```
 //!
-//! For `k` of `n` that is `512 n + (k n / 512)^2` comparisons: 5 10^7 for 50 of 50,000, instead of 2.5 10^9. Candidates stand in the order of their chunks, and in
-//! a chunk by rank, so equal ones keep the order of their indices. A last chunk of fewer than `k` elements has candidates that are none: these have the least
-//! value there is and stand behind all others, so they come last.
+//! For `k` of `n` that is `512 n + (k n / 512)^2` comparisons: 5 10^7 for 50 of 50,000, instead of
+//! 2.5 10^9. Candidates stand in the order of their chunks, and in a chunk by rank, so equal ones
+//! keep the order of their indices. A last chunk of fewer than `k` elements has candidates that do
+//! not exist: these have the least value there is and stand behind all others, so they come last.
 
 use super::loops::{branch, counted, repeated, truth};
 use super::{
@@ -43,7 +46,7 @@ use super::{
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::shape::{Dim, Elem};
 
-/// Of so many elements at most the first ones are kept in order while the others go by.
+/// Up to this many first elements are kept in order while the others are read.
 pub(crate) const FEW: i64 = 128;
 /// Elements that are compared with the last one kept at once.
 const CHUNK: i64 = 64;
@@ -53,7 +56,7 @@ const COLS: i64 = 256;
 /// What the kernels share.
 struct Sort {
     x: Value,
-    /// The place of the row along the axes before.
+    /// The index of the row along the leading axes.
     lead: Vec<Value>,
     length: Dim,
     elem: Elem,
@@ -127,7 +130,8 @@ impl Sort {
     }
 }
 
-/// The kernel that writes the indices of the first elements of each row of `x`, at least 1 and at most [`FEW`], to `out`.
+/// The kernel that writes the indices of the first elements of each row of `x`, at least 1 and at
+/// most [`FEW`], to `out`.
 pub(super) fn few(name: &str, x: &BufferType, descending: bool, out: &BufferType, site: u32) -> Option<Kernel> {
     let count = out.shape.last()?.as_const().filter(|k| (1..=FEW).contains(k))?;
     let mut kb = KernelBuilder::new(name);
@@ -179,7 +183,8 @@ pub(super) fn few(name: &str, x: &BufferType, descending: bool, out: &BufferType
     Some(kb.finish())
 }
 
-/// Puts an element in its place among the `filled` first ones that are kept; what is after the last place is dropped.
+/// Puts an element in its place among the `filled` first ones that are kept; what is after the last
+/// place is dropped.
 fn insert(kb: &mut KernelBuilder, sort: &Sort, kept: Value, count: &Dim, i: Value, filled: Value) {
     let new = sort.element(kb, i);
     let (zero, most) = (kb.index(0), kb.dim(count));
@@ -226,7 +231,8 @@ fn insert(kb: &mut KernelBuilder, sort: &Sort, kept: Value, count: &Dim, i: Valu
     put(kb, state[0], i);
 }
 
-/// The kernel that orders the indices of each row of `x` in `room` (`[.., 2, n]`), and writes the first of them to `out`.
+/// The kernel that orders the indices of each row of `x` in the scratch buffer `room`
+/// (`[.., 2, n]`), and writes the first of them to `out`.
 pub(super) fn all(
     name: &str,
     x: &BufferType,
@@ -277,7 +283,8 @@ pub(super) fn all(
     Some(kb.finish())
 }
 
-/// Merges each two neighbouring runs of `width` indices from one half of the room into one run of the other.
+/// Merges each two neighbouring runs of `width` indices from one half of the scratch buffer into
+/// one run of the other.
 fn merge_all(kb: &mut KernelBuilder, sort: &Sort, halves: Value, (from, to): (Value, Value), width: Value) {
     let (zero, end) = (kb.index(0), kb.dim(&sort.length));
     repeated(
@@ -337,12 +344,12 @@ fn merge_all(kb: &mut KernelBuilder, sort: &Sort, halves: Value, (from, to): (Va
     );
 }
 
-/// What a kernel orders.
+/// The operands of a sort.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     /// The elements.
     pub(crate) x: BufferType,
-    /// The room for indices, if it has some.
+    /// The scratch buffer for indices, if it has one.
     pub(crate) room: Option<BufferType>,
     /// The indices of the first ones.
     pub(crate) out: BufferType,
@@ -360,12 +367,13 @@ impl Order {
     }
 }
 
-/// Elements, or places, of a grid point of [`ranks`] and [`order`], which all read the same others, and how many of those are gone
-/// through at a time.
+/// Elements, or places, of a grid point of [`ranks`] and [`order`], which all read the same others,
+/// and how many of those are gone through at a time.
 const OWN: i64 = 8;
 const OTHERS: i64 = 512;
 
-/// A sum for each of [`OWN`] things along an axis, over what `term` gives of tiles of all others: the sums, and where the things begin.
+/// A sum for each of [`OWN`] things along an axis, over what `term` gives of tiles of all others:
+/// the sums, and where the things begin.
 fn sums(
     kb: &mut KernelBuilder,
     (own, all): (&Dim, &Dim),
@@ -387,7 +395,8 @@ fn sums(
     (sums[0], start)
 }
 
-/// The kernel that writes for each element of each row of `x` how many come before it to `[.., 0, i]` of `ranks`.
+/// The kernel that writes for each element of each row of `x` how many come before it to
+/// `[.., 0, i]` of `ranks`.
 pub(crate) fn ranks(name: &str, x: &BufferType, descending: bool, ranks: &BufferType) -> Option<Kernel> {
     let mut kb = KernelBuilder::new(name);
     let sort = Sort::new(&mut kb, x, descending, 0)?;
@@ -411,7 +420,8 @@ pub(crate) fn chunks(length: &Dim) -> Option<Dim> {
     length.ceil_div(&CANDIDATES_OF.into())
 }
 
-/// 1 for each element of a tile that comes before that of the row, 0 for others: for a sum, its rank.
+/// 1 for each element of a tile that comes before that of the row, 0 for others: for a sum, its
+/// rank.
 fn come_before(
     kb: &mut KernelBuilder,
     sort: &Sort,
@@ -433,7 +443,8 @@ fn come_before(
     kb.select(first, yes, equal)
 }
 
-/// The kernel that writes for each element of each row of `x` how many of its chunk come before it to `[.., 0, i]` of `ranks`.
+/// The kernel that writes for each element of each row of `x` how many of its chunk come before it
+/// to `[.., 0, i]` of `ranks`.
 pub(crate) fn ranks_in_chunks(name: &str, x: &BufferType, ranks: &BufferType) -> Option<Kernel> {
     let mut kb = KernelBuilder::new(name);
     let sort = Sort::new(&mut kb, x, true, 0)?;
@@ -458,8 +469,8 @@ pub(crate) fn ranks_in_chunks(name: &str, x: &BufferType, ranks: &BufferType) ->
     Some(simplified(kb.finish()))
 }
 
-/// The kernel that writes the first elements of each chunk of each row of `x`, in order of their ranks, to `values`, and where they are to `indices`,
-/// both `[.., chunks, places]`.
+/// The kernel that writes the first elements of each chunk of each row of `x`, in order of their
+/// ranks, to `values`, and where they are to `indices`, both `[.., chunks, places]`.
 pub(crate) fn candidates(
     name: &str,
     x: &BufferType,
@@ -495,7 +506,8 @@ pub(crate) fn candidates(
     Some(simplified(kb.finish()))
 }
 
-/// The kernel that writes the indices of the candidates whose ranks are 0, 1, .. to each row of `out`.
+/// The kernel that writes the indices of the candidates whose ranks are 0, 1, .. to each row of
+/// `out`.
 pub(crate) fn chosen(name: &str, ranks: &BufferType, indices: &BufferType, out: &BufferType) -> Option<Kernel> {
     let mut kb = KernelBuilder::new(name);
     let [from, indices] = [ranks, indices].map(|ty| kb.buffer(ty.clone(), ParamMode::In));

@@ -4,7 +4,7 @@
 //! In: shapes, and the strides of operands and results over them. Out: grid axes with the position
 //! of each tile. It must not know what is computed on a tile, nor machines.
 
-use super::{Extent, Kernel, KernelBuilder, ParamMode, Value, View, tile_size};
+use super::{BufferType, Compute, Extent, Kernel, KernelBuilder, ParamMode, Value, View, tile_size};
 use crate::shape::Dim;
 
 /// Rows and columns of a tile of elementwise work.
@@ -143,15 +143,21 @@ pub(crate) fn copy(name: &str, from: &View, to: &View) -> (Kernel, [View; 2]) {
     let mut shape = to.shape.clone();
     let mut strides = vec![to.strides.clone(), from.broadcast(&shape).strides];
     merge_axes(&mut shape, &mut strides, |_| false);
-    let rows = rows_axis(&shape, &strides);
     let mut merged = strides.into_iter();
     let mut place = |v: &View| View { shape: shape.clone(), strides: merged.next().unwrap_or_default(), ..v.clone() };
     let (to, from) = (place(to), place(from));
+    let kernel = copy_kernel(name, &from.buffer_type(), &to.buffer_type());
+    (Kernel { compute: Some(Compute::Copy), ..kernel }, [from, to])
+}
+
+/// The kernel that copies a buffer into another of the same shape.
+pub(super) fn copy_kernel(name: &str, from: &BufferType, to: &BufferType) -> Kernel {
+    let rows = rows_axis(&to.shape, &[to.strides.clone(), from.strides.clone()]);
     let mut kb = KernelBuilder::new(name);
-    let source = kb.buffer(from.buffer_type(), ParamMode::In);
-    let target = kb.buffer(to.buffer_type(), ParamMode::Out);
-    let at = Position::with_rows(&mut kb, &shape, rows, ELEMENTWISE);
+    let source = kb.buffer(from.clone(), ParamMode::In);
+    let target = kb.buffer(to.clone(), ParamMode::Out);
+    let at = Position::with_rows(&mut kb, &to.shape, rows, ELEMENTWISE);
     let tile = kb.load(source, &at.starts(), at.tile_axes(), at.rows, at.cols);
     kb.store(target, &at.starts(), at.tile_axes(), tile);
-    (kb.finish(), [from, to])
+    kb.finish()
 }

@@ -383,9 +383,10 @@ fn one_unscheduled_text_is_scheduled_for_every_target() {
     assert!(attentions >= 15, "{attentions} attentions");
 }
 
-/// An attention is found by its structure: a kernel that computes something else stays as it is.
+/// The schedule takes a kernel for the attention that its description says; the verifier demands the body of just that one, and names
+/// the first instruction that differs.
 #[test]
-fn what_is_no_attention_has_no_forms_of_it() {
+fn what_is_no_attention_is_not_described_as_one() {
     let source = "func @f(%0 \"q\": f32[S, 32], %1 \"k\": f32[T, 32], %2 \"v\": f32[T, 32], %3 \"m\": f32[S, T]) -> (f32[S, 32]) {\n\
                   ^bb0:\n%4 = attention %0, %1, %2, scale=0.125, mask=[cap(30.0), add(%3), causal] : f32[S, 32]\n\
                   %5 = abs %4 : f32[S, 32]\nreturn %5\n}";
@@ -393,27 +394,68 @@ fn what_is_no_attention_has_no_forms_of_it() {
     optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
     let tiles = lower(ir::verify(&module).unwrap_or_else(|e| panic!("{e}"))).unwrap_or_else(|e| panic!("{e}"));
     let source = tile::text::print(&tiles);
-    let forms = |source: &str| {
+    let verified = |source: &str| {
         let file = SourceMap::new().add("test.tir", source);
-        let Ok(read) = tile::text::parse(source, file) else { panic!("it is not read:\n{source}") };
-        let read = tile::verify::VerifiedModule::new(read.module).unwrap_or_else(|e| panic!("{e}"));
-        let forms = tile::choose_forms(&read, Cpu::AVX2).unwrap_or_else(|e| panic!("{e}"));
-        [tile::text::print(&read), tile::text::print(&forms)]
+        let read = tile::text::parse(source, file).unwrap_or_else(|d| panic!("{:?}\n{source}", d.sorted()));
+        tile::verify::VerifiedModule::new(read.module).map_err(|e| e.to_string())
     };
-    assert!(forms(&source)[1].contains("= exp2 "), "{source}");
-    for (from, to) in [
-        ("= max ", "= min "),
-        ("= tanh ", "= abs "),
-        ("= exp ", "= exp2 "),
-        ("= div ", "= mul "),
-        ("= le ", "= lt "),
-        ("const -inf", "const -1.0"),
-        ("const 1 ", "const 2 "),
+    let read = verified(&source).unwrap();
+    assert_eq!(tile::text::print(&read), source);
+    let forms = tile::choose_forms(&read, Cpu::AVX2).unwrap_or_else(|e| panic!("{e}"));
+    assert!(tile::text::print(&forms).contains("= exp2 "), "{source}");
+    let here = |wanted: &str| format!("the kernel's description (`computes`) has `{wanted}` here");
+    for (from, to, wanted) in [
+        // The body says otherwise.
+        ("= max ", "= min ", here("max")),
+        ("= tanh ", "= abs ", here("tanh")),
+        ("= exp ", "= exp2 ", here("exp")),
+        ("= div ", "= mul ", here("div")),
+        ("= le ", "= lt ", here("le")),
+        // The description does.
+        ("%m0 = const 0.125 ", "%m0 = const 0.250 ", here("const 0.25 : f32")),
+        ("%m1 = const 30.0 ", "%m1 = const 31.0 ", here("const 31.0 : f32")),
+        ("  add %m2\n", "  cap %m2\n", here("load_scalar")),
+        ("  causal\n", "", here("max")),
+        ("%m2 = buffer 3\n", "%m2 = buffer 2\n", "`load` of other operands or another type here".into()),
+        ("%m2 = buffer 3\n", "%m2 = buffer 9\n", "does not fit its parameters or its body".into()),
     ] {
-        let other = source.replace(from, to);
+        let other = source.replacen(from, to, 1).replace("0.250", "0.25");
         assert!(other != source, "{from} is not in it:\n{source}");
-        let [other, forms] = forms(&other);
-        assert!(forms == other, "{to} is taken for {from}");
+        let complaint = verified(&other).err().unwrap_or_else(|| panic!("{to} is taken for {from}:\n{other}"));
+        assert!(complaint.contains(&wanted), "{from}: {complaint}");
+    }
+    // What no lowering writes is refused, by the parser or the verifier.
+    let long: String = (0..5000).map(|n| format!("%y{} = add %y{n}, %y{n} : f32\n", n + 1)).collect();
+    let long = format!("%y0 = const 1.0 : f32\n{long}add %y5000");
+    for lines in [
+        "",
+        "%x = position 99 : i32\nadd %x",
+        "%x = position 18446744073709551615 : f16\nadd %x",
+        "%x = buffer 18446744073709551615\nadd %x",
+        "%x = buffer 99999999999999999999999\nadd %x",
+        "%x = const nan : bf16\nadd %x",
+        "%x = const -9223372036854775808 : i8\nadd %x",
+        "%x = const 1 : f32\nadd %x",
+        "%x = dim S*T*S*T-9223372036854775807*S : i8\nadd %x",
+        "%x = select : bool\nkeep %x, %x",
+        "%x = const true : bool\nkeep %x, %x",
+        "%x = const true : bool\n%y = const -inf : f32\nkeep %y, %x",
+        "%x = add %x, %x : f32\nadd %x",
+        "%x = load %m1 : f32\nadd %x",
+        "%x = position 1 : i32\n%x = position 1 : i32\nadd %x",
+        "%x = position 1 : i32\n%y = cast %x : i64\n%z = narrow %y, elem=i8 : i64\nsink %z",
+        "add %m1",
+        "add",
+        "causal %m2",
+        "scale %m0",
+        "dot",
+        long.as_str(),
+    ] {
+        let other = source.replacen("  %m2 = buffer 3\n  add %m2", lines, 1);
+        assert!(other != source, "no addition is in it:\n{source}");
+        let file = SourceMap::new().add("test.tir", other.as_str());
+        let read = tile::text::parse(&other, file).map(|read| tile::verify::VerifiedModule::new(read.module));
+        assert!(!matches!(read, Ok(Ok(_))), "{lines} is accepted");
     }
 }
 
@@ -454,35 +496,46 @@ fn texts_are_scheduled_as_modules_are() {
     }
 }
 
-/// Products whose kernels have another form than those of the lowering keep their tiles and operands.
+/// Products that no description says, or whose epilogue depends on the size of a tile, keep their tiles and operands; a
+/// description of another product is refused.
 #[test]
 fn other_products_stay_as_they_are() {
     let source = "module \"m\"\n\nkernel @p.0(%a: in f32[S, 16], %b: in f32[16, 128], %y: out f32[S, 128]) symbols(S) \
-                  grid(%i: ceil(S, 64), %j: ceil(128, 64)) {\n^bb0:\n  %z = const 0 : index\n  %n = const 64 : index\n  \
-                  %r = mul %i, %n : index\n  %c = mul %j, %n : index\n  %s = dim S : index\n  %d = sub %s, %r : index\n  \
-                  %m = min %d, %n : index\n  %x = load %a[%r, %z], rows=0, cols=1 : tile f32[%m<=64, 16]\n  \
-                  %w = load %b[%z, %c], rows=0, cols=1 : tile f32[16, 64]\n  %f = const 0.0 : f32\n  \
-                  %t = full %f : tile f32[%m<=64, 64]\n  %p = dot %x, %w, %t : tile f32[%m<=64, 64]\n  \
+                  grid(%i: ceil(S, 64), %j: ceil(128, 64)) computes(matmul, plain=false) {\n^bb0:\n  %n = const 64 : index\n  \
+                  %r = mul %i, %n : index\n  %s = dim S : index\n  %d = sub %s, %r : index\n  %m = min %d, %n : index\n  \
+                  %c = mul %j, %n : index\n  %f = const 0.0 : f32\n  %t = full %f : tile f32[%m<=64, 64]\n  \
+                  %z = const 0 : index\n  %x = load %a[%r, %z], rows=0, cols=1 : tile f32[%m<=64, 16]\n  \
+                  %w = load %b[%z, %c], rows=0, cols=1 : tile f32[16, 64]\n  %p = dot %x, %w, %t : tile f32[%m<=64, 64]\n  \
                   %q = add %p, %p : tile f32[%m<=64, 64]\n  store %y[%r, %c], %q, rows=0, cols=1\n  return\n}\n";
     let grid = |source: &str| {
         let file = SourceMap::new().add("test.tir", source);
         let module = tile::text::parse(source, file).unwrap_or_else(|d| panic!("{:?}", d.sorted())).module;
-        let module = tile::verify::VerifiedModule::new(module).unwrap_or_else(|e| panic!("{e}"));
+        let module = tile::verify::VerifiedModule::new(module).map_err(|e| e.to_string())?;
         let tiles = tile::schedule(&module, Cpu::AVX2, &WeightChoice::default()).unwrap_or_else(|e| panic!("{e}"));
-        tiles.kernels[0].grid.iter().map(|g| g.step).collect::<Vec<i64>>()
+        Ok::<_, String>(tiles.kernels[0].grid.iter().map(|g| g.step).collect::<Vec<i64>>())
     };
-    assert_eq!(grid(source), [256, 16]);
+    assert_eq!(grid(source), Ok(vec![256, 16]));
     for (from, to) in [
-        // Columns are counted from another place, the whole tile is reduced, the grid point is used twice.
+        // Columns are counted from another place, the whole tile is reduced, nothing says that it is a product.
         (
             "%q = add %p, %p : tile",
-            "%k = add %c, %z : index\n  %o = iota %k, axis=1 : tile i32[1, 64]\n  %q = add %p, %p : tile",
+            "%k = add %c, %n : index\n  %o = iota %k, axis=1 : tile i32[1, 64]\n  %e = cast %o : tile f32[1, 64]\n  \
+             %q = add %p, %e : tile",
         ),
         ("%q = add %p, %p :", "%k = reduce_max %p, axis=1 : tile f32[%m<=64, 1]\n  %q = add %p, %k :"),
-        ("%f = const 0.0", "%k = add %j, %j : index\n  %f = const 0.0"),
-        ("%w = load %b[%z, %c]", "%w = load %b[%z, %z]"),
+        (" computes(matmul, plain=false)", ""),
     ] {
-        assert_eq!(grid(&source.replace(from, to)), [64, 64], "{to}");
+        assert_eq!(grid(&source.replace(from, to)), Ok(vec![64, 64]), "{to}");
+    }
+    for (from, to) in [
+        ("%w = load %b[%z, %c]", "%w = load %b[%z, %z]"),
+        ("%f = const 0.0", "%f = const 1.0"),
+        ("%f = const 0.0", "%k = add %j, %j : index\n  %f = const 0.0"),
+        ("matmul, plain=false", "scan, axis=0"),
+        ("matmul, plain=false", "copy"),
+    ] {
+        let complaint = grid(&source.replace(from, to)).expect_err(to);
+        assert!(complaint.contains("description (`computes`)"), "{to}: {complaint}");
     }
 }
 

@@ -12,8 +12,8 @@ use super::{Call, as_tile, output_buffer};
 use crate::ir::{self, Function, InstData, Loc, MaskKind, Op, Terminator, mask_operands};
 use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::attention::{Attention, Formula, Locations, Node, ScoreOp, Source, Step, literal};
-use crate::tile::{self, KernelBuilder, ParamMode, View, computed};
+use crate::tile::attention::{Attention, Formula, Locations, Node, ScoreOp, Step};
+use crate::tile::{self, Compute, Kernel, KernelBuilder, ParamMode, View, computed};
 
 /// Source locations of the parts of an attention and its masks; the location of the whole where a
 /// part has none.
@@ -80,8 +80,8 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
         let ty = body.tensor(*v).ok_or("an index in a region")?;
         let is_sink = i + 1 == attention.operands.len() && masks.last() == Some(&MaskKind::Sink);
         let mut read = |operand: Operand, ty: &TensorType| match operand {
-            Operand::Literal(x) => Source::Literal(x, ty.elem),
-            Operand::Dim(x) => Source::Dim(x, ty.elem),
+            Operand::Literal(x) => Node::literal(x, ty.elem),
+            Operand::Dim(x) => Node::Dim(x, ty.elem),
             Operand::View(x) => {
                 let x = match ty.rank() {
                     0 => x,
@@ -90,16 +90,16 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
                 };
                 kb.buffer(buffer_type(&x), ParamMode::In);
                 buffers.push(x);
-                Source::Buffer(buffers.len() - 1)
+                Node::Buffer(buffers.len() - 1)
             }
         };
         sources.push(match operand_of(body, operands, *v) {
-            Some(operand) => read(operand, ty),
+            Some(operand) => read(operand, ty).into(),
             None => {
                 let operand = |v| operand_of(body, operands, v);
                 let mut maker = Maker { body, scores: &scores, formula: Formula::default(), made: BTreeMap::new() };
                 maker.value(*v, &mut |v| Some(read(operand(v)?, body.tensor(v)?)))?;
-                Source::Formula(maker.formula)
+                maker.formula
             }
         });
     }
@@ -146,7 +146,8 @@ pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: 
     let tile = env[result].ok_or("the result was not evaluated")?;
     let tile = as_tile(&mut kb, tile, &written.at);
     kb.store(target, &written.at.starts(), written.at.tile_axes(), tile);
-    Ok(Call { kernel: kb.finish(), buffers })
+    let compute = Some(Compute::Attention(what.into()));
+    Ok(Call { kernel: Kernel { compute, ..kb.finish() }, buffers })
 }
 
 /// The binding of a value: an argument of the region, or a literal inside it.
@@ -186,9 +187,9 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Number of a value in the formula; `read` returns the source of values that are not computed
+    /// Number of a value in the formula; `read` returns the nodes of values that are not computed
     /// in it.
-    fn value(&mut self, v: ir::Value, read: &mut dyn FnMut(ir::Value) -> Option<Source>) -> Result<usize, String> {
+    fn value(&mut self, v: ir::Value, read: &mut dyn FnMut(ir::Value) -> Option<Node>) -> Result<usize, String> {
         if let Some(n) = self.made.get(&v) {
             return Ok(*n);
         }
@@ -208,7 +209,7 @@ impl Maker<'_> {
                     _ => self.operation(&d.op, ty, operands, loc)?,
                 }
             }
-            _ => self.formula.add(Node::Read(read(v).ok_or("a mask is made of something else")?), Loc::default()),
+            _ => self.formula.add(read(v).ok_or("a mask is made of something else")?, Loc::default()),
         };
         self.made.insert(v, n);
         Ok(n)
@@ -218,7 +219,7 @@ impl Maker<'_> {
     fn position(&mut self, shape: &[Dim], axis: usize, elem: Elem, loc: Loc) -> Result<usize, String> {
         let is_one = shape.get(axis).is_none_or(|d| d.as_const() == Some(1));
         let axis = (self.scores.len() + axis).checked_sub(shape.len()).ok_or("a mask has more axes than the scores")?;
-        let node = if is_one { literal(Scalar::Int(0), elem) } else { Node::Position(axis, elem) };
+        let node = if is_one { Node::Literal(Scalar::Int(0), elem) } else { Node::Position(axis, elem) };
         Ok(self.formula.add(node, loc))
     }
 
@@ -235,7 +236,7 @@ impl Maker<'_> {
                 let [q, k] = ty.shape.as_slice() else { return Err("causal has two axes".into()) };
                 let key = self.position(&ty.shape, 1, Elem::I32, loc)?;
                 let query = self.position(&ty.shape, 0, Elem::I32, loc)?;
-                let shift = self.formula.add(Node::Read(Source::Dim(k.sub(q), Elem::I32)), loc);
+                let shift = self.formula.add(Node::Dim(k.sub(q), Elem::I32), loc);
                 let last = self.formula.each(tile::Op::Binary(BinaryOp::Add), vec![query, shift], Elem::I32, loc);
                 self.formula.each(tile::Op::Compare(CmpOp::Le), vec![key, last], Elem::Bool, loc)
             }

@@ -20,18 +20,12 @@
 //! depends on K, the machine and the right operand alone, so an element's bits depend on neither
 //! the number of rows nor the tiles.
 
-use super::region::{Env, Operand, Position, Region, buffer_type, counts_along_axes, merge_axes, tile_size};
+use super::region::{Env, Operand, Region, buffer_type, counts_along_axes, merge_axes};
 use super::{Call, as_tile, output_buffer};
-use crate::ir::{Function, Op, Scalar, Terminator};
-use crate::shape::{Dim, Elem};
-use crate::tile::{Extent, KernelBuilder, ParamMode, View, computed};
-
-/// Rows and columns of a result tile.
-const TILE: i64 = 64;
-/// Partial sums are this long where K is not a constant or is too large for a tile.
-const STEPS: i64 = 512;
-/// The largest K of one tile, a limit of the verifier.
-const MOST_AT_ONCE: i64 = 1 << 20;
+use crate::ir::{Function, Op, Terminator};
+use crate::shape::Dim;
+use crate::tile::epilogue::ResultTile;
+use crate::tile::{self, Compute, Kernel, KernelBuilder, ParamMode, View};
 
 /// The kernel that computes a matmul and its elementwise epilogue into `out`.
 ///
@@ -118,46 +112,24 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
 
     let mut kb = KernelBuilder::new(name);
     kb.at(product.loc);
-    let buffer_a = kb.buffer(buffer_type(&a2), ParamMode::In);
-    let buffer_b = kb.buffer(buffer_type(&b2), ParamMode::In);
+    kb.buffer(buffer_type(&a2), ParamMode::In);
+    kb.buffer(buffer_type(&b2), ParamMode::In);
     let mut region = Region::new(body, views, now);
     region.declare(&mut kb, elementwise);
     let buffer = output_buffer(&mut kb, &target);
-    let at = Position::over(&mut kb, &shape, [TILE, TILE]);
-    let (rows, cols) = (at.rows, at.cols);
-    let starts = at.starts();
-    let (points, row_start, col_start) = (&starts[..rank - 2], starts[rank - 2], starts[rank - 1]);
-
-    // Integers accumulate in their own type (`i8` in `i32`), floats in `f32`.
-    let elem = computed(a.elem);
-    let init = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
-    let acc = kb.full(init, elem, rows, cols);
-    let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
-        let ia = [points, &[row_start, kk]].concat();
-        let ta = kb.load(buffer_a, &ia, (Some(rank - 2), Some(rank - 1)), rows, inner);
-        let ib = [points, &[kk, col_start]].concat();
-        let tb = kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols);
-        kb.dot(ta, tb, acc)
-    };
-    // Without an epilogue, the last k iterations come right before the store, so that the sums need
-    // not go through scratch.
-    let is_plain = result == product_value;
-    let product_tile = match k.as_const().filter(|n| (1..=MOST_AT_ONCE).contains(n)) {
-        Some(all) => {
-            let start = kb.index(0);
-            product_at(&mut kb, start, Extent::Static(all), acc)
-        }
-        None => kb.summed(&k, tile_size(&k, STEPS), is_plain, acc, product_at),
-    };
+    let plain = result == product_value;
+    let ResultTile { result: product_tile, at } =
+        tile::matmul::write(&mut kb, plain).ok_or("a matmul of other operands")?;
     let product_elem = body.tensor(product_value).ok_or("a matmul of indices")?.elem;
     let mut env = Env::new();
     env[product_value] = Some(kb.narrow(product_tile, product_elem));
     region.eval(&mut kb, &mut env, &at, &[result])?;
     let tile = env[result].ok_or("the result was not evaluated")?;
     let tile = as_tile(&mut kb, tile, &at);
-    kb.store(buffer, &starts, at.tile_axes(), tile);
+    kb.store(buffer, &at.starts(), at.tile_axes(), tile);
     let mut buffers = vec![a2, b2];
     buffers.extend(region.declared());
     buffers.push(target);
-    Ok(Call { kernel: kb.finish(), buffers })
+    let compute = Some(Compute::Matmul { plain });
+    Ok(Call { kernel: Kernel { compute, ..kb.finish() }, buffers })
 }

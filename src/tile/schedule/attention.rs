@@ -1,14 +1,17 @@
-//! How attention is computed: the step of the schedule that puts kernels for a machine in the place of an unscheduled one
-//! (`tile::attention`), which says the algorithm alone.
+//! How attention is computed: the step of the schedule that puts kernels for a machine in the place
+//! of an unscheduled one (`tile::attention`), which says the algorithm alone.
 //!
-//! In: an unscheduled module, and a machine's numbers. Out: the same module, in which tiles of queries meet blocks of keys with an
-//! online softmax (Dao et al. 2022, arXiv:2205.14135, algorithm 1; normalised once at the end as in Dao 2023, arXiv:2307.08691,
-//! section 3.1), in the variant that fits the call (`variants`); launches change with them (`launches`). Its kernels are still
-//! unscheduled: the rest of the schedule is the same for them as for all. What it must not know: graph IR, instructions.
+//! In: an unscheduled module, and a machine's numbers. Out: the same module, in which tiles of
+//! queries meet blocks of keys with an online softmax (Dao et al. 2022, arXiv:2205.14135, algorithm
+//! 1; normalised once at the end as in Dao 2023, arXiv:2307.08691, section 3.1), in the variant
+//! that fits the call (`variants`); launches change with them (`launches`). Its kernels are still
+//! unscheduled: the rest of the schedule is the same for them as for all. What this must not know:
+//! graph IR, instructions.
 //!
-//! Tiles are transposed, with queries in lanes: queries are columns, so that each lane of a vector register has a query of its
-//! own, and a maximum or a sum over keys has no horizontal steps. Keys and values need no packing: they are left operands of
-//! products, read in place, an element at a time.
+//! Tiles are transposed, with queries in lanes: queries are columns, so that each lane of a vector
+//! register has a query of its own, and a maximum or a sum over keys has no horizontal steps. Keys
+//! and values need no packing: they are left operands of products, read in place, an element at a
+//! time.
 //!
 //! ```text
 //! grid (batch and heads.., ceil(S, Q), ceil(E, 256))          Q: columns of a product's register tile
@@ -20,9 +23,10 @@
 //!   y = transpose(acc * (1 / l));  epilogue;  store            [Q, E]
 //! ```
 //!
-//! Where queries, keys and values are `bf16` and the machine multiplies pairs of such steps ([`QueryLayout::InLanePairs`]), both products
-//! do. Transposed queries are rounded to pairs (which changes nothing: they were `bf16`), keys are read in place; the
-//! weights of a block are rounded to `bf16`, pairs of keys side by side, and the values are stored as transposed panels, one for
+//! Where queries, keys and values are `bf16` and the machine multiplies pairs of such steps
+//! ([`QueryLayout::InLanePairs`]), both products do. Transposed queries are rounded to pairs (which
+//! changes nothing: they were `bf16`), keys are read in place; the weights of a block are rounded
+//! to `bf16`, pairs of keys side by side, and the values are stored as transposed panels, one for
 //! each block of keys, so that the keys of a column are neighbours (the plan packs them before).
 //!
 //! ```text
@@ -31,51 +35,59 @@
 //!     acc = acc c + v panel @ pair_rows(p)                     the sum is of p as it was
 //! ```
 //!
-//! So a call with one query costs as much as one with all lanes full. Where there are few, and heads lie side by side in
-//! the rows of keys and values, each query is a grid point of its own ([`QueryLayout::KeysInLanes`]): a score is the sum of a row
-//! of `k block * q`, the result that of the columns of `v block * p`, and both are read once, row after row, whatever type
-//! they are. On a GPU a block goes through a part of the keys then, for several heads at once if these share keys and values, and another
-//! kernel combines what the parts give (`parts`).
+//! So a call with one query costs as much as one with all lanes full. Where there are few, and
+//! heads lie side by side in the rows of keys and values, each query is a grid point of its own
+//! ([`QueryLayout::KeysInLanes`]): a score is the sum of a row of `k block * q`, the result that of
+//! the columns of `v block * p`, and both are read once, row after row, whatever type they are. On
+//! a GPU a block goes through a part of the keys then, for several heads at once if these share
+//! keys and values, and another kernel combines what the parts give (`parts`).
 //!
-//! A soft cap is a `tanh` and a product among the masks. A sink is where the running maximum and sum begin: at its score and at
-//! 1, instead of at `-inf` and 0, as if a key with no value had been seen. So no row is without a weight, unless its sink is
-//! `-inf`, and a row that sees no key gives zeros.
+//! A soft cap is a `tanh` and a product among the masks. A sink is where the running maximum and
+//! sum begin: at its score and at 1, instead of at `-inf` and 0, as if a key with no value had been
+//! seen. So no row is without a weight, unless its sink is `-inf`, and a row that sees no key gives
+//! zeros.
 //!
-//! Where a mask is a formula over positions, bounds of the formula show which blocks it hides; those are not visited (`visible`).
+//! Where a mask is a formula over positions, bounds of the formula show which blocks it hides;
+//! those are not visited (`visible`).
 //!
-//! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
-//! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond
-//! it the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and
-//! values that are not `f32`, or have no dense axis, go through scratch, in smaller blocks; the plan copies them before
-//! where there are many queries (`variants`).
+//! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys
+//! that every query of the tile sees come first, in a loop without the mask. Any head width works:
+//! up to 256 the queries are one tile, beyond it the scores are summed over chunks of the width,
+//! and the result's columns are divided among grid points. Keys and values that are not `f32`, or
+//! have no dense axis, go through scratch, in smaller blocks; the plan copies them before where
+//! there are many queries (`variants`).
 //!
-//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
-//! gives zeros. A key that a mask hides contributes nothing, even if its value is NaN or infinite, in every variant and on
-//! every instruction set (`keys`); unfused, its weight of 0 is multiplied by it, which is NaN. Each rescaling rounds once,
-//! so the relative error grows by at most one unit of the last place for each block of keys that raises the maximum; the sum
-//! is at least 1, and its inverse rounds once too. Where keys or values are not `f32`, or have no dense axis, a row's bits
-//! depend on the number of queries of the call: blocks are of 64 keys below 64 queries, of 256 from there on
-//! (`variants`).
+//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a
+//! row that ends with `l = 0` gives zeros. A key that a mask hides contributes nothing, even if its
+//! value is NaN or infinite, in every variant and on every instruction set (`keys`); unfused, its
+//! weight of 0 is multiplied by it, which is NaN. Each rescaling rounds once, so the relative error
+//! grows by at most one unit of the last place for each block of keys that raises the maximum; the
+//! sum is at least 1, and its inverse rounds once too. Where keys or values are not `f32`, or have
+//! no dense axis, a row's bits depend on the number of queries of the call: blocks are of 64 keys
+//! below 64 queries, of 256 from there on (`variants`).
 //!
-//! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a score then rounds once more,
-//! by half a unit of the term's last place. Other scales are multiplied into the scores, as written: they may not be
-//! finite, or may overflow. A single query's sums are those of reductions: its bits are not those of the same query among
-//! many.
+//! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a
+//! score then rounds once more, by half a unit of the term's last place. Other scales are
+//! multiplied into the scores, as written: they may not be finite, or may overflow. A single
+//! query's sums are those of reductions: its bits are not those of the same query among many.
 //!
-//! With pairs, a weight is rounded to `bf16` before it is divided by the sum, where the program as written rounds it after: by
-//! one part in 2^8 at most either way, so the result is off by at most 2^-8 times the sum of the weights' products with the
-//! values' sizes. (How far the program as written may be off, whose scores are rounded too: `passes::fuse_attention`.) Weights
-//! below 2^-126 of the largest are 0, and so are subnormal queries, keys and values: a product with one is lost, which may be
-//! as much as 2^-126 times the other factor, up to 4. Steps go in pairs, so behind an odd number of keys the value of a key that
-//! the causal mask hides from the tile may be multiplied by 0: if that makes the sums NaN, they are computed again.
+//! With pairs, a weight is rounded to `bf16` before it is divided by the sum, where the program as
+//! written rounds it after: by one part in 2^8 at most either way, so the result is off by at most
+//! 2^-8 times the sum of the weights' products with the values' sizes. (How far the program as
+//! written may be off, whose scores are rounded too: `passes::fuse_attention`.) Weights below
+//! 2^-126 of the largest are 0, and so are subnormal queries, keys and values: a product with one
+//! is lost, which may be as much as 2^-126 times the other factor, up to 4. Steps go in pairs, so
+//! behind an odd number of keys the value of a key that the causal mask hides from the tile may be
+//! multiplied by 0: if that makes the sums NaN, they are computed again.
 //!
-//! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where the scale goes into
-//! the queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written and overflow
-//! beyond 2.3e38 (scale times `log2 e` is rounded to `f32`, which moves all scores by one and the same part, at most
-//! 2^-24). Else it is multiplied into `s - m'`, which rounds by half a unit of the last place of a number that is at
-//! most twice as large as a score: no more than the scores themselves were rounded. Where there is a soft cap, `log2 e` goes
-//! into the number that `tanh` is multiplied by, if the masks behind it are literals. A cap or a sink that is read at run time
-//! is multiplied by it too, and overflows beyond 2.3e38.
+//! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where
+//! the scale goes into the queries and the masks are literals, so does `log2 e`: the scores are
+//! 1.44 times what was written and overflow beyond 2.3e38 (scale times `log2 e` is rounded to
+//! `f32`, which moves all scores by one and the same part, at most 2^-24). Else it is multiplied
+//! into `s - m'`, which rounds by half a unit of the last place of a number that is at most twice
+//! as large as a score: no more than the scores themselves were rounded. Where there is a soft cap,
+//! `log2 e` goes into the number that `tanh` is multiplied by, if the masks behind it are literals.
+//! A cap or a sink that is read at run time is multiplied by it too, and overflows beyond 2.3e38.
 
 mod keys;
 mod launches;
@@ -90,9 +102,8 @@ use std::f64::consts::LOG2_E;
 use crate::scalar::{BinaryOp, CmpOp, Scalar, round_to};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
-use crate::tile::attention::{
-    Found, KEYS as KEYS_PARAM, Locations, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES, scalar_of,
-};
+use crate::tile::attention::{Described, Formula, KEYS as KEYS_PARAM, Locations, Node, QUERIES, ScoreOp, Step, VALUES};
+use crate::tile::epilogue::ResultTile;
 use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, ParamMode, Position, Target, Value, tile_size};
 use keys::Total;
 pub(super) use launches::{expand, may_be_replaced};
@@ -107,24 +118,26 @@ pub(super) use visited::counts;
 const WIDTH: i64 = 256;
 /// How much of a wider head is taken at a time.
 const CHUNK: i64 = 64;
-/// Keys of a block whose keys and values are read in place, where the machine has room for as many.
+/// Keys of a block whose keys and values are read in place, where that many fit the machine.
 const KEYS: i64 = 256;
-/// The same where blocks may be skipped: smaller ones leave out more of what is hidden, larger ones rescale the result less often.
+/// The same where blocks may be skipped: smaller ones leave out more of what is hidden, larger ones
+/// rescale the result less often.
 const SKIPPED_KEYS: i64 = 128;
-/// The same where hidden keys at the ends of a block stay, since the masks read what tells them (`visible`).
+/// The same where hidden keys at the ends of a block stay, since the masks read what tells them
+/// (`visible`).
 const SKIPPED_WHOLE: i64 = 64;
 /// Keys of a block that is copied to scratch.
 const COPIED_KEYS: i64 = 64;
 
 const ONE: Extent = Extent::Static(1);
 
-/// What the lanes of vectors hold in a kernel.
+/// The layout of a kernel: what the lanes of vectors hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueryLayout {
     /// Queries, in transposed tiles.
     InLanes,
-    /// The same in `bf16`, with products of pairs of steps: the values are given as panels `[batch.., P, E, KEYS]`, a panel for
-    /// each block of keys.
+    /// The same in `bf16`, with products of pairs of steps: the values are given as panels
+    /// `[batch.., P, E, KEYS]`, a panel for each block of keys.
     InLanePairs,
     /// Keys or columns: one query for each grid point.
     KeysInLanes,
@@ -133,11 +146,11 @@ enum QueryLayout {
 /// How the scale comes in.
 #[derive(Clone, Copy, Default)]
 struct Scale {
-    /// What the queries are multiplied by.
+    /// Factor of the queries.
     queries: Option<Value>,
-    /// What the scores are multiplied by.
+    /// Factor of the scores.
     scores: Option<Value>,
-    /// What differences of scores are multiplied by to be exponents of 2, if they are not yet.
+    /// Factor that makes differences of scores exponents of 2, unless they are already.
     exponents: Option<Value>,
 }
 
@@ -152,13 +165,14 @@ fn is_causal(mask: &Mask) -> bool {
     mask.step.op == ScoreOp::Causal
 }
 
-/// What is known of the kernel while it is written.
+/// The kernel under construction.
 struct AttentionKernel {
     locations: Locations,
     layout: QueryLayout,
     /// Rank of the buffers; the last two axes are rows and columns.
     rank: usize,
-    /// The place along the leading axes of each head that shares keys and values: one, but where keys are in lanes on a GPU.
+    /// The index along the leading axes of each head that shares keys and values: one head, except
+    /// where keys are in lanes on a GPU.
     heads: Vec<Vec<Value>>,
     /// Buffers of queries, keys and values.
     q: Value,
@@ -183,14 +197,14 @@ struct AttentionKernel {
     scale: Scale,
     masks: Vec<Mask>,
     /// One more score in each row, which has no value.
-    sink: Option<Source>,
+    sink: Option<Formula>,
 }
 
-/// The kernel that computes what an unscheduled one does on a machine, whose keys and values are buffers of these types; `None` where
-/// those are not operands of an attention.
+/// The kernel that computes what an unscheduled one does on a machine, whose keys and values are
+/// buffers of these types; `None` where those are not operands of an attention.
 fn kernel(
     unscheduled: &Kernel,
-    found: &Found,
+    found: &Described,
     target: Target,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
@@ -204,12 +218,12 @@ fn kernel(
         let mut axes: Vec<(AxisRole, Value)> = points.iter().map(|p| (AxisRole::Point, *p)).collect();
         axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
         let at = Position { axes, rows: queries, cols: width };
-        found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
+        found.epilogue.copy(unscheduled, &mut kb, &ResultTile { result, at })?;
     }
     Some(kb.finish())
 }
 
-/// The weighted values divided by the sum of weights; zeros where there is none.
+/// The weighted values divided by the sum of weights; zeros where the sum is 0.
 fn normalised(kb: &mut KernelBuilder, locations: Locations, sum: Value, acc: Value) -> Value {
     kb.at(locations.softmax);
     let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
@@ -222,11 +236,11 @@ fn normalised(kb: &mut KernelBuilder, locations: Locations, sum: Value, acc: Val
     y
 }
 
-/// The kernel of a part of the keys, the places of the parameters of the unscheduled one's that it has, and what differences of its maxima
-/// are multiplied by to be exponents of 2.
+/// The kernel of a part of the keys, the places of the parameters of the unscheduled one's that it
+/// has, and what differences of its maxima are multiplied by to be exponents of 2.
 fn part(
     unscheduled: &Kernel,
-    found: &Found,
+    found: &Described,
     target: Target,
     layout: QueryLayout,
     results: &PartialResults,
@@ -241,10 +255,11 @@ fn part(
     Some((Kernel { name: "attention_part".into(), ..kernel }, params, exponents))
 }
 
-/// The kernel up to its loops over keys: parameters, grid, scale and masks; of a part of the keys, if they are divided.
+/// The kernel up to its loops over keys: parameters, grid, scale and masks; of a part of the keys,
+/// if they are divided.
 fn begin(
     unscheduled: &Kernel,
-    found: &Found,
+    found: &Described,
     target: Target,
     layout: QueryLayout,
     keys_and_values: [&BufferType; 2],
@@ -323,11 +338,12 @@ fn begin(
     let mut masks = Vec::new();
     for (n, step) in steps.iter().enumerate() {
         kb.at(step.loc);
-        // A fill or a cap is a scalar, read once. From the last cap on, scores are exponents of 2 where nothing is added to them.
+        // A fill or a cap is a scalar, read once. From the last cap on, scores are exponents of 2
+        // where nothing is added to them.
         let exponents = scale.exponents.is_none() && last_cap.is_none_or(|cap| n >= cap);
         let number = match &step.op {
             ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) if exponents => Some(exponent_of(&mut kb, x)?),
-            ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) => Some(scalar_of(&mut kb, x)?),
+            ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) => Some(x.scalar(&mut kb)?),
             ScoreOp::Causal | ScoreOp::Add(_) => None,
         };
         masks.push(Mask { step: step.clone(), number });
@@ -374,9 +390,10 @@ fn begin(
     Some((kb, parts))
 }
 
-/// The parameter that holds something over the axes of the scores; `None` where it is the same for all.
-fn buffer_over_scores(kb: &KernelBuilder, source: &Source) -> Option<Value> {
-    let Source::Buffer(n) = source else { return None };
+/// The parameter that holds something over the axes of the scores; `None` where it is the same for
+/// all.
+fn buffer_over_scores(kb: &KernelBuilder, source: &Formula) -> Option<Value> {
+    let Some(Node::Buffer(n)) = source.leaf() else { return None };
     kb.param(*n).filter(|b| kb.ty(*b).buffer().is_some_and(|ty| !ty.shape.is_empty()))
 }
 
@@ -390,8 +407,9 @@ fn in_place(kb: &KernelBuilder, buffer: Value) -> bool {
     kb.ty(buffer).buffer().is_some_and(|b| b.is_left_operand(b.shape.len() - 2, b.shape.len() - 1))
 }
 
-/// A tile whose rows go along one axis and columns along another; where only the rows' axis is dense, it is read with rows and
-/// columns exchanged, then transposed. It is multiplied by `factor` before that, at the factor's place in the source.
+/// A tile whose rows go along one axis and columns along another; where only the rows' axis is
+/// dense, it is read with rows and columns exchanged, then transposed. It is multiplied by `factor`
+/// before that, at the factor's place in the source.
 fn load_transposed(
     kb: &mut KernelBuilder,
     buffer: Value,
@@ -414,37 +432,46 @@ fn load_transposed(
 pub(super) fn hides(step: &Step) -> bool {
     match &step.op {
         ScoreOp::Causal => true,
-        ScoreOp::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
-        ScoreOp::Keep { .. } | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
+        ScoreOp::Keep { fill, .. } => fill.literal().is_some_and(|(x, _)| x.as_f64() == f64::NEG_INFINITY),
+        ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
     }
 }
 
-/// The place from which on all masks hide keys, if one of them is a formula.
+/// The formula by which a mask keeps scores, if it is computed.
+pub(super) fn formula_of(step: &Step) -> Option<&Formula> {
+    match &step.op {
+        ScoreOp::Keep { kept, .. } => Some(kept).filter(|kept| kept.leaf().is_none()),
+        ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => None,
+    }
+}
+
+/// The first of the last masks that all hide keys, if one of them is a formula.
 pub(super) fn first_hiding<'a>(steps: impl DoubleEndedIterator<Item = &'a Step> + ExactSizeIterator) -> Option<usize> {
     let all = steps.len();
     let last: Vec<&Step> = steps.rev().take_while(|step| hides(step)).collect();
-    let is_formula = |step: &&Step| matches!(&step.op, ScoreOp::Keep { kept: Source::Formula(_), .. });
-    last.iter().any(is_formula).then_some(all - last.len())
+    last.iter().any(|step| formula_of(step).is_some()).then_some(all - last.len())
 }
 
-/// What is put in the scores' place can be multiplied beforehand, what is added to them cannot.
+/// Can the scores be scaled before these masks? Fills that are literals can be scaled too, addends
+/// cannot.
 fn are_literals(steps: &[Step]) -> bool {
     steps.iter().all(|step| match &step.op {
         ScoreOp::Causal => true,
-        ScoreOp::Keep { fill, .. } => matches!(fill, Source::Literal(..)),
+        ScoreOp::Keep { fill, .. } => fill.literal().is_some(),
         ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
     })
 }
 
-/// How the scale comes in, and `log2 e`: into the queries or the last cap, where no mask `behind_cap` forbids it.
-fn scale_of(kb: &mut KernelBuilder, s: &Source, steps: &[Step], behind_cap: usize) -> Option<Scale> {
+/// How the scale comes in, and `log2 e`: into the queries or the last cap, where no mask
+/// `behind_cap` forbids it.
+fn scale_of(kb: &mut KernelBuilder, s: &Formula, steps: &[Step], behind_cap: usize) -> Option<Scale> {
     let float = |kb: &mut KernelBuilder, x| kb.scalar(Scalar::Float(x), Elem::F32);
     let literals = are_literals(steps.get(behind_cap..).unwrap_or_default());
     let exponents = |kb| Some(float(kb, LOG2_E));
     let into_cap = literals && behind_cap > 0;
-    Some(match s {
-        Source::Literal(x, elem) if (2f64.powi(-20)..=1.0).contains(&x.as_f64().abs()) => {
-            let x = round_to(*elem, x.as_f64());
+    Some(match s.literal() {
+        Some((x, elem)) if (2f64.powi(-20)..=1.0).contains(&x.as_f64().abs()) => {
+            let x = round_to(elem, x.as_f64());
             if literals && !into_cap {
                 Scale { queries: Some(float(kb, exponent(x))), ..Scale::default() }
             } else {
@@ -453,33 +480,31 @@ fn scale_of(kb: &mut KernelBuilder, s: &Source, steps: &[Step], behind_cap: usiz
             }
         }
         _ => {
-            let scores = Some(scalar_of(kb, s)?);
+            let scores = Some(s.scalar(kb)?);
             Scale { scores, exponents: if into_cap { None } else { exponents(kb) }, ..Scale::default() }
         }
     })
 }
 
-/// The scale where queries stay as they are, for products take them as `bf16`. Where masks put nothing but `-inf` in place of
-/// scores, and nothing else is compared with these, a scale that keeps their order is multiplied into what their powers are
-/// taken of.
+/// The scale where queries stay as they are, for products take them as `bf16`. Where masks put
+/// nothing but `-inf` in place of scores, and nothing else is compared with these, a scale that
+/// keeps their order is multiplied into what their powers are taken of.
 fn scale_of_pairs(
     kb: &mut KernelBuilder,
-    s: &Source,
+    s: &Formula,
     steps: &[Step],
     behind_cap: usize,
     has_sink: bool,
 ) -> Option<Scale> {
-    Some(match s {
-        Source::Literal(x, elem)
-            if !has_sink && steps.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) =>
-        {
-            let factor = exponent(round_to(*elem, x.as_f64()));
+    Some(match s.literal() {
+        Some((x, elem)) if !has_sink && steps.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) => {
+            let factor = exponent(round_to(elem, x.as_f64()));
             Scale { exponents: Some(kb.scalar(Scalar::Float(factor), Elem::F32)), ..Scale::default() }
         }
         _ => {
             let into_cap = behind_cap > 0 && are_literals(steps.get(behind_cap..).unwrap_or_default());
             let exponents = if into_cap { None } else { Some(kb.scalar(Scalar::Float(LOG2_E), Elem::F32)) };
-            Scale { scores: Some(scalar_of(kb, s)?), exponents, ..Scale::default() }
+            Scale { scores: Some(s.scalar(kb)?), exponents, ..Scale::default() }
         }
     })
 }
@@ -491,10 +516,10 @@ fn exponent(x: f64) -> f64 {
 }
 
 /// A number as an exponent of 2 instead of `e`.
-fn exponent_of(kb: &mut KernelBuilder, s: &Source) -> Option<Value> {
-    if let Source::Literal(x, elem) = s {
-        return Some(kb.scalar(Scalar::Float(exponent(round_to(*elem, x.as_f64()))), Elem::F32));
+fn exponent_of(kb: &mut KernelBuilder, s: &Formula) -> Option<Value> {
+    if let Some((x, elem)) = s.literal() {
+        return Some(kb.scalar(Scalar::Float(exponent(round_to(elem, x.as_f64()))), Elem::F32));
     }
-    let (x, factor) = (scalar_of(kb, s)?, kb.scalar(Scalar::Float(LOG2_E), Elem::F32));
+    let (x, factor) = (s.scalar(kb)?, kb.scalar(Scalar::Float(LOG2_E), Elem::F32));
     Some(kb.binary(BinaryOp::Mul, x, factor))
 }

@@ -11,8 +11,7 @@ use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
 use crate::tile::packed_area::{Area, launch_for_each};
 use crate::tile::{
-    Body, BufferType, InstData, Kernel, Kernels, Module, Op, ParamMode, PlanBuilder, PlanOp, PlanVariant, Value, View,
-    row_major,
+    Body, BufferType, Compute, Kernel, Kernels, Module, Op, PlanBuilder, PlanOp, PlanVariant, Value, View, row_major,
 };
 
 /// A parameter's name and a view of it; the view's root is ignored.
@@ -94,30 +93,10 @@ fn made_by(body: &Body, v: Value) -> Option<(&Op, &[Value])> {
     body.def_inst(v).map(|d| (&d.op, d.operands.as_slice()))
 }
 
-/// Does a kernel only copy elements of its first buffer to the same positions of its second one?
+/// Does a kernel copy elements without converting them?
 fn copies(kernel: &Kernel) -> bool {
-    let [from, to] = kernel.params.as_slice() else { return false };
-    let elem = |v: Value| kernel.body.ty(v).buffer().map(|b| b.elem);
-    let modes = from.mode == ParamMode::In && to.mode == ParamMode::Out && elem(from.value) == elem(to.value);
-    let mut stores = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
-    let (Some((_, _, store)), None, [_]) = (stores.next(), stores.next(), kernel.body.layout.as_slice()) else {
-        return false;
-    };
-    let (Op::Store { rows, cols }, [buffer, at @ .., tile]) = (&store.op, store.operands.as_slice()) else {
-        return false;
-    };
-    let same = |d: &InstData| match &d.op {
-        Op::Load { rows: r, cols: c } => (r, c) == (rows, cols) && d.operands == [&[from.value], at].concat(),
-        _ => false,
-    };
-    // Rounding to the element's own type has no effect.
-    let mut stored = *tile;
-    while let Some(InstData { op: Op::Narrow { .. }, operands, .. }) = kernel.body.def_inst(stored)
-        && let [x] = operands.as_slice()
-    {
-        stored = *x;
-    }
-    modes && *buffer == to.value && kernel.body.def_inst(stored).is_some_and(same)
+    let elem = |n: usize| kernel.params.get(n).and_then(|p| kernel.body.ty(p.value).buffer()).map(|b| b.elem);
+    kernel.compute == Some(Compute::Copy) && elem(0) == elem(1)
 }
 
 impl Joined {

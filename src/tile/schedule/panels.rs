@@ -68,7 +68,7 @@ pub(super) fn choose(
     weights: &WeightChoice,
 ) -> Result<(Packing, BTreeSet<String>), String> {
     let products: BTreeMap<String, Product> =
-        module.kernels.iter().filter_map(|k| Some((k.name.clone(), Product::find(k)?))).collect();
+        module.kernels.iter().filter_map(|k| Some((k.name.clone(), Product::of(k)?))).collect();
     let joined = joined::find(module);
     let mut packing = Packing::new(target.columns, !target.reads_in_place, weights.clone());
     if products.is_empty() {

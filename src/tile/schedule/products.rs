@@ -1,10 +1,8 @@
-//! Matmul kernels: recognises them in unscheduled form, and changes their tile sizes and right
-//! operands.
+//! Matmul kernels: changes their tile sizes and right operands.
 //!
-//! In: an unscheduled kernel that multiplies two row-major (or strided) buffers, as made by
-//! `lowering::tile::matmul`: a grid of points, rows and columns, matmuls of tiles over some k
-//! indices, and an elementwise epilogue. Out: the same with other tiles, with a subset of its
-//! columns, or with another right operand.
+//! In: an unscheduled kernel whose description says that it multiplies two buffers
+//! (`tile::matmul`), with an elementwise epilogue. Out: the same with other tiles, with a subset of
+//! its columns, or with another right operand.
 //!
 //! ```text
 //! grid(%h: H, %i: ceil(M, 64), %j: ceil(N, 64))     ->  grid(%h: H, %i: ceil(M, 128), %j: ceil(N, 32))
@@ -31,7 +29,8 @@
 //!
 //! If matmuls use pairs of `bf16` k indices (`pairs`), the same bytes are twice the k indices.
 //!
-//! Other kernels are unchanged. It must not know plans, nor the reasons for an operand's layout.
+//! A changed kernel has no description. This must not know plans, nor the reasons for an operand's
+//! layout.
 
 use cranelift_entity::SecondaryMap;
 
@@ -39,9 +38,12 @@ use super::packing::Panels;
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Dim;
 use crate::source::Loc;
-use crate::ssa::{Use, remove_dead};
+use crate::ssa::remove_dead;
+use crate::tile::compute::difference;
+use crate::tile::matmul::{self, LEFT, RIGHT};
 use crate::tile::{
-    Block, Body, BufferType, Extent, Inst, Kernel, Op, Param, ParamMode, State, TileType, Type, Value, tile_size,
+    Block, Body, BufferType, Compute, Extent, Inst, Kernel, Op, Param, ParamMode, Position, TileType, Type, Value,
+    tile_size,
 };
 
 /// Minimum and maximum number of rows of a result tile.
@@ -90,151 +92,30 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// The matmul of a kernel, if it has the structure above.
-    pub(super) fn find(kernel: &Kernel) -> Option<Product> {
-        let body = &kernel.body;
-        if kernel.state != State::Unscheduled || kernel.grid.len() < 2 {
+    /// The matmul that a kernel's description states, if its epilogue is the same for other tiles.
+    pub(super) fn of(kernel: &Kernel) -> Option<Product> {
+        let Some(Compute::Matmul { .. }) = kernel.compute else { return None };
+        let epilogue = matmul::epilogue(kernel)?;
+        let is_read = |n: usize| kernel.params.get(n).is_some_and(|p| p.mode == ParamMode::In);
+        let others = !epilogue.uses(kernel, &[LEFT, RIGHT]) && is_read(LEFT) && is_read(RIGHT);
+        if !others || !epilogue.is_elementwise(kernel) {
             return None;
         }
-        let (mut left_loads, mut right_loads) = (Vec::new(), Vec::new());
-        let mut buffers = None;
-        for (_, _, data) in body.insts() {
-            match (&data.op, data.operands.as_slice()) {
-                (Op::Dot { .. }, [a, b, _]) => {
-                    let ((a, from), (b, of)) = (body.definition(*a)?, body.definition(*b)?);
-                    let pair = (*from.operands.first()?, *of.operands.first()?);
-                    if *buffers.get_or_insert(pair) != pair {
-                        return None;
-                    }
-                    left_loads.push(a);
-                    right_loads.push(b);
-                }
-                (op, _) if !op.is_elementwise() => return None,
-                _ => {}
-            }
-        }
-        let (a, b) = buffers.filter(|(a, b)| a != b)?;
-        let place = |v: Value| kernel.params.iter().position(|p| p.value == v && p.mode == ParamMode::In);
-        let (left, right) = (place(a)?, place(b)?);
-        let rank = body.ty(b).buffer()?.shape.len();
+        let loads_of = |n: usize| {
+            let dots = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. }));
+            let loads = dots.map(|(_, _, d)| Some(kernel.body.definition(*d.operands.get(n)?)?.0));
+            loads.collect::<Option<Vec<Inst>>>()
+        };
+        let Position { axes, rows, cols } = &epilogue.tile.at;
+        let axis = |number: usize, extent: Extent| Some(Axis { number, start: axes.get(number)?.1, extent });
         let n = kernel.grid.len();
-        if rank != n || body.ty(a).buffer()?.shape.len() != n {
-            return None;
-        }
-        let axis = |number: usize, of: usize| -> Option<Axis> {
-            // Some load has the tile's start along this axis.
-            let load = if of == 0 { left_loads.first()? } else { right_loads.first()? };
-            let start = *body.inst(*load).operands.get(1 + number)?;
-            let ty = body.ty(body.inst(*load).result?).tile()?;
-            let extent = if of == 0 { ty.rows } else { ty.cols };
-            let axis = Axis { number, start, extent };
-            axis.is_regular(kernel).then_some(axis)
-        };
-        let (rows, cols) = (axis(n - 2, 0)?, axis(n - 1, 1)?);
-        let product = Product { left, right, rows, cols, left_loads, right_loads };
-        product.is_regular(kernel).then_some(product)
-    }
-
-    /// Do all accesses along rows and columns belong to one tile, and all accesses to operands to a
-    /// matmul?
-    fn is_regular(&self, kernel: &Kernel) -> bool {
-        let body = &kernel.body;
-        let uses = body.uses();
-        let points: Vec<Value> = kernel.grid.iter().take(self.rows.number).map(|g| g.value).collect();
-        let tile_axes = (Some(self.rows.number), Some(self.cols.number));
-        let load = |i: &Inst| match &body.inst(*i).op {
-            Op::Load { rows, cols } if (*rows, *cols) == tile_axes => body.inst(*i).operands.get(1..),
-            _ => None,
-        };
-        // Each dot must cover the same k indices of both operands.
-        let operands = self.left_loads.iter().zip(&self.right_loads).all(|(a, b)| match (load(a), load(b)) {
-            (Some([lead @ .., row, k]), Some([others @ .., step, col])) => {
-                lead == points && others == points && k == step && (*row, *col) == (self.rows.start, self.cols.start)
-            }
-            _ => false,
-        });
-        let alone = |number: usize, loads: &[Inst]| {
-            let all = kernel.params.get(number).map(|p| &uses[p.value]);
-            all.is_some_and(|all| all.iter().all(|u| matches!(u, Use::Operand(i, 0) if loads.contains(i))))
-        };
-        let only_dots = |loads: &[Inst]| {
-            let results = loads.iter().filter_map(|i| body.inst(*i).result);
-            results.into_iter().all(|v| {
-                uses[v].iter().all(|u| matches!(u, Use::Operand(i, _) if matches!(body.inst(*i).op, Op::Dot { .. })))
-            })
-        };
-        operands
-            && alone(self.left, &self.left_loads)
-            && alone(self.right, &self.right_loads)
-            && only_dots(&self.left_loads)
-            && only_dots(&self.right_loads)
-            && self.starts_are_used_well(kernel, &uses)
-            && tiles(body).into_iter().all(|(v, t)| self.is_of_tile(body, v, &t))
-    }
-
-    /// Are the starts of the tile used only as such: as indices along their axes, as starts of
-    /// counters, and to compute extents?
-    fn starts_are_used_well(&self, kernel: &Kernel, uses: &SecondaryMap<Value, Vec<Use>>) -> bool {
-        let body = &kernel.body;
-        let is_extent = |rest: Value| {
-            uses[rest].iter().all(|u| match u {
-                Use::Operand(i, _) => {
-                    let min = body.inst(*i);
-                    min.op == Op::Binary(BinaryOp::Min) && min.result.is_some_and(|v| uses[v].is_empty())
-                }
-                Use::Terminator(_) => false,
-            })
-        };
-        [(self.rows, 0), (self.cols, 1)].into_iter().all(|(axis, along)| {
-            uses[axis.start].iter().all(|u| {
-                let Use::Operand(i, place) = u else { return false };
-                let data = body.inst(*i);
-                match &data.op {
-                    Op::Load { rows, cols } | Op::Store { rows, cols } => {
-                        *place == axis.number + 1 && [*rows, *cols][along] == Some(axis.number)
-                    }
-                    Op::Iota { axis } => *axis == along,
-                    // The rest of the axis, which may only be used for an extent.
-                    Op::Binary(BinaryOp::Sub) => *place == 1 && data.result.is_some_and(is_extent),
-                    _ => false,
-                }
-            })
-        }) && body.insts().all(|(_, _, d)| self.access_is_whole(body, &d.op, &d.operands, d.result))
-    }
-
-    /// Does an access that covers rows or columns of the tile begin at the tile's start?
-    fn access_is_whole(&self, body: &Body, op: &Op, operands: &[Value], result: Option<Value>) -> bool {
-        let tile = match op {
-            Op::Load { .. } => result,
-            Op::Store { .. } => operands.last().copied(),
-            Op::Iota { .. } => {
-                let start = operands.first();
-                return start == Some(&self.rows.start) || start == Some(&self.cols.start);
-            }
-            _ => return true,
-        };
-        let (Op::Load { rows, cols } | Op::Store { rows, cols }) = op else { return true };
-        let Some(ty) = tile.and_then(|v| body.ty(v).tile()) else { return false };
-        let inner = |v: &Option<Value>| {
-            v.is_some_and(|v| self.loads(body, v, &self.left_loads) || self.loads(body, v, &self.right_loads))
-        };
-        let starts = |extent: Extent, axis: Option<usize>, of: Axis| {
-            extent.is_one() || axis == Some(of.number) && operands.get(1 + of.number) == Some(&of.start)
-        };
-        matches!(op, Op::Load { .. }) && inner(&tile)
-            || starts(ty.rows, *rows, self.rows) && starts(ty.cols, *cols, self.cols)
+        let (rows, cols) = (axis(n - 2, *rows)?, axis(n - 1, *cols)?);
+        let [left_loads, right_loads] = [loads_of(0)?, loads_of(1)?];
+        Some(Product { left: LEFT, right: RIGHT, rows, cols, left_loads, right_loads })
     }
 
     fn loads(&self, body: &Body, v: Value, loads: &[Inst]) -> bool {
         loads.iter().any(|i| body.inst(*i).result == Some(v))
-    }
-
-    /// Does a tile have the height and width of the others, or 1? The inner extents of operands do
-    /// not count.
-    fn is_of_tile(&self, body: &Body, v: Value, t: &TileType) -> bool {
-        let rows = t.rows.is_one() || t.rows == self.rows.extent || self.loads(body, v, &self.right_loads);
-        let cols = t.cols.is_one() || t.cols == self.cols.extent || self.loads(body, v, &self.left_loads);
-        rows && cols
     }
 
     /// The buffer types of the operands.
@@ -295,6 +176,9 @@ impl Product {
         if let Some(axis) = kernel.grid.get_mut(self.cols.number) {
             axis.extent = columns.clone();
         }
+        if difference(kernel).is_some() {
+            kernel.compute = None;
+        }
     }
 
     /// Changes the tile size.
@@ -312,6 +196,7 @@ impl Product {
         }
         // Removes the computations of the old sizes, so that nothing is merged with them.
         remove_dead(&mut kernel.body);
+        kernel.compute = None;
     }
 
     /// Replaces the right operand by panels, whose leading axes are the grid axes in `own`.
@@ -319,6 +204,7 @@ impl Product {
         let (rank, n) = (panels.numbers.shape.len(), kernel.grid.len());
         let Some(buffer) = kernel.params.get(self.right).map(|p| p.value) else { return };
         kernel.body.set_ty(buffer, Type::Buffer(panels.numbers.buffer_type()));
+        kernel.compute = None;
         let scales = panels.scales.as_ref().map(|(view, bits)| {
             let value = kernel.body.add_param(Type::Buffer(view.buffer_type()));
             kernel.params.insert(self.right + 1, Param::new(value, ParamMode::In));
@@ -360,43 +246,6 @@ impl Product {
 }
 
 impl Axis {
-    /// Is the start the grid index times the step, and the extent the rest of the axis, at most a
-    /// step?
-    fn is_regular(&self, kernel: &Kernel) -> bool {
-        let body = &kernel.body;
-        let Some(axis) = kernel.grid.get(self.number) else { return false };
-        let literal = |v: Value| match body.def_inst(v).map(|d| &d.op) {
-            Some(Op::Const(Scalar::Int(n))) => Some(*n),
-            _ => None,
-        };
-        let binary = |v: Value, wanted: BinaryOp| match body.def_inst(v).map(|d| (&d.op, d.operands.as_slice())) {
-            Some((Op::Binary(op), [a, b])) if *op == wanted => Some((*a, *b)),
-            _ => None,
-        };
-        let is_start = if axis.step == 1 {
-            self.start == axis.value
-        } else {
-            binary(self.start, BinaryOp::Mul).is_some_and(|(a, b)| a == axis.value && literal(b) == Some(axis.step))
-        };
-        let is_extent = match self.extent {
-            Extent::Static(n) => n == axis.step && axis.extent.as_const().is_some_and(|all| all > 0 && all % n == 0),
-            Extent::Bounded { value, max } => {
-                let rest = binary(value, BinaryOp::Min).filter(|(_, most)| literal(*most) == Some(max));
-                let parts = rest.and_then(|(rest, _)| binary(rest, BinaryOp::Sub));
-                let end = |v: Value| match body.def_inst(v).map(|d| &d.op) {
-                    Some(Op::DimValue(d)) => *d == axis.extent,
-                    Some(Op::Const(Scalar::Int(n))) => axis.extent.as_const() == Some(*n),
-                    _ => false,
-                };
-                max == axis.step && parts.is_some_and(|(all, start)| end(all) && start == self.start)
-            }
-        };
-        // The grid index itself has no other uses.
-        let uses = body.uses();
-        let alone = axis.step == 1 || uses[axis.value].len() == 1;
-        is_start && is_extent && alone
-    }
-
     /// Changes the step of the axis; returns the new extent of a tile. Unchanged if one point
     /// covers everything already.
     fn resize(&self, kernel: &mut Kernel, size: i64) -> Option<Extent> {

@@ -9,7 +9,7 @@ use crate::irtext::{Expr, ExprKind, Phrase, Statement, TextError, TextSpan, floa
 use crate::scalar::Scalar;
 use crate::shape::Elem;
 pub(super) use crate::table::CodedError;
-use crate::tile::{Compute, Op, PlanOp, Type, Value};
+use crate::tile::{Op, PlanOp, Type, Value};
 
 pub(super) type Read<T> = Result<T, CodedError>;
 
@@ -142,29 +142,6 @@ pub(super) fn global(e: &Expr) -> Read<String> {
     match &e.kind {
         ExprKind::Global(name) => Ok(name.clone()),
         _ => fail(codes::FORM, e.place, "a name (`@name`) belongs here"),
-    }
-}
-
-/// Parses the description of a kernel: `computes(scan, axis=1)`.
-pub(super) fn computes(args: &[Phrase], place: TextSpan) -> Read<Compute> {
-    let named = |n: usize, name: &str| match args.get(n).and_then(read::named) {
-        Some((own, [value])) if own == name => Ok(value),
-        _ => fail(codes::FORM, place, format!("`{name}=` is missing in a description")),
-    };
-    let kind = match args.first() {
-        Some(p) => form(read::word(form(read::single(p))?))?,
-        None => "",
-    };
-    match (kind, args.len()) {
-        ("scan", 2) => Ok(Compute::Scan { axis: form(read::integer(named(1, "axis")?))? }),
-        ("sort", 3) => {
-            let descending = match read::literal(named(1, "descending")?) {
-                Some(read::Literal::Bool(b)) => b,
-                _ => return fail(codes::LITERAL, place, "`descending` is `true` or `false`"),
-            };
-            Ok(Compute::Sort { descending, site: form(read::integer(named(2, "site")?))? })
-        }
-        _ => fail(codes::FORM, place, "`scan, axis=` or `sort, descending=, site=` belongs here"),
     }
 }
 

@@ -21,6 +21,7 @@
 //! plan @weights prepare {
 //! ```
 
+mod computes;
 mod entries;
 mod forms;
 mod parse;

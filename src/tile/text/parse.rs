@@ -8,10 +8,10 @@
 
 use std::collections::BTreeMap;
 
+use super::computes::{read_attention, read_clause};
 use super::entries;
 use super::forms::{
-    CodedError, Names, Read, call, computes, fail, form, global, header, literal_operation, only, param, state, values,
-    words,
+    CodedError, Names, Read, call, fail, form, global, header, literal_operation, only, param, state, values, words,
 };
 use super::print::{Anchor, At, Owner, is_name};
 use super::types;
@@ -184,6 +184,8 @@ impl Parser {
         let mut body = Body::default();
         let mut names = Names::default();
         let mut waiting = Vec::new();
+        // How many lines before the first block describe what it computes.
+        let mut described = 0;
         for p in params {
             let value = self.define(&mut body, &mut names, p)?;
             waiting.push((value, p));
@@ -227,7 +229,19 @@ impl Parser {
                     };
                     k.state = State::Gpu { arch, warps: form(read::integer(form(read::single(w))?))? };
                 }
-                "computes" => k.compute = Some(computes(args, c.place)?),
+                "computes" => {
+                    k.compute = match read_clause(args, c.place)? {
+                        Some(compute) => Some(compute),
+                        None => {
+                            let lines = s.body.iter().flatten().map_while(|line| match line {
+                                Line::Statement(s) => Some(&**s),
+                                Line::Block(_) => None,
+                            });
+                            described = lines.clone().count();
+                            Some(read_attention(lines, c.place, |s| self.loc(s.loc.as_ref(), s.place))?)
+                        }
+                    };
+                }
                 "scratch" => k.scratch = form(read::integer(only(args, c.place)?))?,
                 other => return fail(codes::UNKNOWN_NAME, c.place, format!("`{other}` is not a clause of a kernel")),
             }
@@ -238,7 +252,7 @@ impl Parser {
             body.set_ty(value, ty);
             k.params.push(Param { aligned, ..Param::new(value, mode.unwrap_or(ParamMode::In)) });
         }
-        k.body = self.body(s, body, names);
+        k.body = self.body(s, body, names, described);
         Ok(k)
     }
 
@@ -268,7 +282,7 @@ impl Parser {
                 _ => return fail(codes::FORM, c.place, "a clause of a plan (`symbols(..)`, `slots(..)`) belongs here"),
             }
         }
-        plan.body = self.body(s, Body::default(), Names::default());
+        plan.body = self.body(s, Body::default(), Names::default(), 0);
         Ok(plan)
     }
 
@@ -291,7 +305,8 @@ impl Parser {
         Ok(())
     }
 
-    fn body(&mut self, s: &Statement, body: Body, names: Names) -> Body {
+    /// The body in a statement's braces, without the first lines.
+    fn body(&mut self, s: &Statement, body: Body, names: Names, without: usize) -> Body {
         let Some(lines) = &s.body else {
             self.error((codes::STRUCTURE, TextError::new(s.place, "blocks in braces belong here")));
             return body;
@@ -304,7 +319,7 @@ impl Parser {
             terminators: Vec::new(),
             args: Vec::new(),
         };
-        self.skeleton(lines, &mut k);
+        self.skeleton(lines.get(without..).unwrap_or_default(), &mut k);
         for (v, p) in std::mem::take(&mut k.args) {
             if let Some(ty) = self.keep(types::ty(&p.types, p.place, &k.names)) {
                 k.body.set_ty(v, ty);

@@ -8,14 +8,15 @@ use std::fmt::Write as _;
 
 use cranelift_entity::SecondaryMap;
 
+use super::computes;
 use super::forms::literal;
 use crate::irtext::quoted;
 use crate::shape::Dim;
 use crate::source::Loc;
 pub use crate::ssa::verify::At;
 use crate::tile::{
-    Block, BlockCall, Body, BufferType, Extent, Inst, Kernel, Module, Op, ParamMode, Part, Plan, PlanOp, PlanVariant,
-    Space, State, Terminator, TileType, Type, Value, row_major,
+    Block, BlockCall, Body, BufferType, Compute, Extent, Inst, Kernel, Module, Op, ParamMode, Part, Plan, PlanOp,
+    PlanVariant, Space, State, Terminator, TileType, Type, Value, row_major,
 };
 
 /// Columns at which types and locations start, if the line is shorter. They are fixed, so that a
@@ -412,8 +413,8 @@ impl Printer<'_> {
                 .collect();
             self.text(&format!(" grid({})", axes.join(", ")));
         }
-        if let Some(compute) = k.compute {
-            self.text(&format!(" computes({compute})"));
+        if let Some(compute) = &k.compute {
+            self.text(&format!(" computes({})", computes::clause(compute)));
         }
         match k.state {
             State::Unscheduled => {}
@@ -425,7 +426,7 @@ impl Printer<'_> {
                 self.text(&format!(" gpu({}, {warps}) scratch({})", arch.name(), k.scratch));
             }
         }
-        self.body(&k.body, names);
+        self.body(&k.body, names, k.compute.as_ref());
     }
 
     fn symbols(&mut self, symbols: &[String]) {
@@ -450,12 +451,20 @@ impl Printer<'_> {
             let slots: Vec<&Dim> = plan.slots.iter().map(|s| &s.bytes).collect();
             self.text(&format!(" slots({})", list(&slots)));
         }
-        self.body(&plan.body, Names::default());
+        self.body(&plan.body, Names::default(), None);
     }
 
-    fn body(&mut self, body: &Body, mut names: Names) {
+    fn body(&mut self, body: &Body, mut names: Names, compute: Option<&Compute>) {
         self.text(" {");
         self.end(At::Head, Loc::default());
+        for (line, elem, loc) in compute.map(computes::lines).unwrap_or_default() {
+            self.text(&format!("  {line}"));
+            if let Some(elem) = elem {
+                self.ty(elem.name());
+            }
+            self.place(loc);
+            self.newline();
+        }
         let mut taken = BTreeSet::new();
         for (i, b) in body.layout.iter().enumerate() {
             let wish = &body.block(*b).name;

@@ -140,7 +140,7 @@ mod plan;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 
-use super::compute::is_expanded;
+use super::compute::difference;
 use super::text::{Anchor, At, Owner, print_with_anchors, with_names};
 use super::{Kernel, Module, PlanVariant, State};
 
@@ -349,11 +349,18 @@ fn kernel(module: &Module, k: &Kernel, plans: Option<&bounds::Plans<'_>>, sink: 
     if sink.list.len() != before {
         return;
     }
-    if !is_expanded(k) {
-        sink.error(At::Head, "the kernel is not the expansion of its description (`computes`)");
+    if k.compute.is_some() && k.state != State::Unscheduled {
+        sink.error(At::Head, "a scheduled kernel has no description (`computes`)");
     }
     match k.state {
-        State::Unscheduled => cpu::unscheduled(k, sink),
+        State::Unscheduled => {
+            cpu::unscheduled(k, sink);
+            if sink.list.len() == before
+                && let Some((at, message)) = difference(k)
+            {
+                sink.error(at, message);
+            }
+        }
         State::Cpu(level) => cpu::scheduled(k, level, sink),
         // First: rejects kernels that both launch others and have runs.
         State::Gpu { arch, warps } if k.is_persistent() => persistent::check(module, k, (arch, warps), sink),

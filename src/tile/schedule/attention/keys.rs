@@ -1,24 +1,27 @@
 //! The loops over blocks of keys: scores, masks, the step of the online softmax.
 //!
-//! In: the parts of an attention kernel whose builder is positioned before the loops. Out: the running maximum, sum and result
-//! after the last block, the builder after the loops. Queries are columns, keys are rows. Where there is one query for each
-//! grid point, sums over the head and over keys are reductions instead of products.
+//! In: the parts of an attention kernel whose builder is positioned before the loops. Out: the
+//! running maximum, sum and result after the last block, the builder after the loops. Queries are
+//! columns, keys are rows. Where there is one query for each grid point, sums over the head and
+//! over keys are reductions instead of products.
 //!
-//! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides contributes nothing. So where masks may
-//! hide keys, the result is looked at: if anything in it is not finite, it is computed again, and what has a weight of 0 is
-//! then omitted instead of being multiplied. A product cannot do that, so there keys go one by one: what one adds to the
-//! result is a column of its value times a row of weights. That takes some four times as long. It is little code, the same for
-//! every instruction set, and it does not run where all numbers are finite.
+//! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides
+//! contributes nothing. So where masks may hide keys, the result is looked at: if anything in it is
+//! not finite, it is computed again, and what has a weight of 0 is then omitted instead of being
+//! multiplied. A product cannot do that, so there keys go one by one: what one adds to the result
+//! is a column of its value times a row of weights. That takes some four times as long. It is
+//! little code, the same for every instruction set, and it does not run where all numbers are
+//! finite.
 
 use std::f64::consts::LOG2_E;
 
 use super::{
-    AttentionKernel, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, buffer_over_scores, exponent_of, first_hiding,
-    in_place, is_causal, load_transposed,
+    AttentionKernel, CHUNK, Mask, ONE, QueryLayout, WIDTH, buffer_over_scores, exponent_of, first_hiding, in_place,
+    is_causal, load_transposed,
 };
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
-use crate::tile::attention::{Node, ScoreOp, scalar_of};
+use crate::tile::attention::{Formula, ScoreOp};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
 
 /// What goes from block to block.
@@ -42,7 +45,7 @@ pub(super) struct Softmax {
 }
 
 impl Running {
-    /// What is handed from block to block.
+    /// Values carried from block to block.
     pub(super) fn carried(&self) -> Vec<Value> {
         let heads = self.heads.iter().flat_map(|head| [head.highest, head.sum, head.result]);
         std::iter::once(self.next).chain(heads).collect()
@@ -64,7 +67,8 @@ impl Running {
     }
 }
 
-/// What the keys of a kernel give a head: each query's highest score, where there is a part of the keys alone, its sum, and the weighted values.
+/// What the keys of a kernel give a head: each query's highest score, where there is a part of the
+/// keys alone, its sum, and the weighted values.
 #[derive(Clone, Copy)]
 pub(super) struct Total {
     pub(super) highest: Option<Value>,
@@ -98,12 +102,13 @@ pub(super) struct Round {
     pub(super) whole: bool,
     /// Does the causal mask hide anything here?
     pub(super) causal: bool,
-    /// What is done with weights of 0.
+    /// How weights of 0 are treated.
     pub(super) pass: Pass,
 }
 
 impl AttentionKernel {
-    /// Goes through all keys of the kernel that a query of the tile may see; what they give each head.
+    /// Goes through all keys of the kernel that a query of the tile may see; what they give each
+    /// head.
     pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Option<Vec<Total>> {
         // The highest scores of all keys are of no use to others.
         let given = |now: &Running| -> Vec<Value> {
@@ -194,7 +199,8 @@ impl AttentionKernel {
     /// May a mask hide keys that are visited?
     fn may_hide(&self) -> bool {
         let last = self.masks.len().saturating_sub(1);
-        // A single query does not visit keys that a causal mask hides, if that mask is the last one.
+        // A single query does not visit keys that a causal mask hides, if that mask is the last
+        // one.
         let visited = |n: usize, m: &Mask| !(self.layout == QueryLayout::KeysInLanes && is_causal(m) && n == last);
         self.masks.iter().enumerate().any(|(n, m)| !matches!(m.step.op, ScoreOp::Cap(_)) && visited(n, m))
     }
@@ -275,7 +281,7 @@ impl AttentionKernel {
     }
 
     /// The sink of each query, as scores are.
-    fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Source, points: &[Value]) -> Option<Value> {
+    fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Formula, points: &[Value]) -> Option<Value> {
         let sink = match buffer_over_scores(kb, sink) {
             Some(b) => {
                 let query = self.rank - 2;
@@ -294,7 +300,7 @@ impl AttentionKernel {
                     }
                 }
             }
-            None if self.scale.exponents.is_some() => scalar_of(kb, sink)?,
+            None if self.scale.exponents.is_some() => sink.scalar(kb)?,
             None => exponent_of(kb, sink)?,
         };
         let zeros = kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.queries);
@@ -334,7 +340,7 @@ impl AttentionKernel {
         self.heads.iter().map(of_head).collect()
     }
 
-    /// The place along the leading axes of the first head, whose keys and values are those of all.
+    /// The index along the leading axes of the first head; all heads share its keys and values.
     pub(super) fn points(&self) -> &[Value] {
         self.heads.first().map_or(&[], Vec::as_slice)
     }
@@ -422,7 +428,7 @@ impl AttentionKernel {
         vec![sum]
     }
 
-    /// What a part of the heads adds to the scores of a block.
+    /// The scores of a block over a part of the width of the heads.
     fn add_scores(
         &self,
         kb: &mut KernelBuilder,
@@ -496,8 +502,8 @@ impl AttentionKernel {
         }
     }
 
-    /// The same where values may be infinite or NaN, and a weight of 0 leaves its value out; of a single key, but where
-    /// there is a single query.
+    /// The same where values may be infinite or NaN, and a weight of 0 leaves its value out; of a
+    /// single key, but where there is a single query.
     fn add_values_carefully(
         &self,
         kb: &mut KernelBuilder,
@@ -562,38 +568,33 @@ impl AttentionKernel {
         })
     }
 
-    /// What a mask reads at a block: a transposed tile; a column or a row of one where queries or keys share it.
-    fn mask_tile(&self, kb: &mut KernelBuilder, source: &Source, at: &[Value], keys: Extent) -> Option<Value> {
-        if let Source::Formula(formula) = source {
-            return formula.write(kb, |kb, node| self.leaf(kb, node, at, keys));
-        }
-        let Some(b) = buffer_over_scores(kb, source) else { return scalar_of(kb, source) };
-        let ty = kb.ty(b).buffer()?;
+    /// An operand of a mask at a block: a transposed tile; a column or a row of one where queries
+    /// or keys share it.
+    fn mask_tile(&self, kb: &mut KernelBuilder, what: &Formula, at: &[Value], keys: Extent) -> Option<Value> {
+        let in_lanes = self.layout == QueryLayout::KeysInLanes;
         let (query, key) = (self.rank - 2, self.rank - 1);
-        let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
-        let (same_queries, same_keys) = (same(query), same(key));
-        Some(match (same_queries || self.layout == QueryLayout::KeysInLanes, same_keys) {
-            (_, true) if self.layout == QueryLayout::KeysInLanes => kb.load(b, at, (None, None), ONE, ONE),
-            (true, _) => kb.load(b, at, (Some(key), None), keys, ONE),
-            (false, true) => kb.load(b, at, (None, Some(query)), ONE, self.queries),
-            (false, false) => load_transposed(kb, b, at, (key, query), (keys, self.queries), None),
-        })
-    }
-
-    /// What a formula is computed of, at a block.
-    fn leaf(&self, kb: &mut KernelBuilder, node: &Node, at: &[Value], keys: Extent) -> Option<Value> {
-        match node {
-            Node::Position(axis, elem) => {
-                let start = *at.get(*axis)?;
-                Some(match self.rank.checked_sub(*axis)? {
-                    1 => kb.iota(0, start, *elem, keys, ONE),
-                    2 if self.layout != QueryLayout::KeysInLanes => kb.iota(1, start, *elem, ONE, self.queries),
-                    _ => kb.each(Op::Cast, vec![start], *elem),
+        what.write(
+            kb,
+            |kb, axis, elem| {
+                let start = *at.get(axis)?;
+                Some(match self.rank.checked_sub(axis)? {
+                    1 => kb.iota(0, start, elem, keys, ONE),
+                    2 if !in_lanes => kb.iota(1, start, elem, ONE, self.queries),
+                    _ => kb.each(Op::Cast, vec![start], elem),
                 })
-            }
-            Node::Read(source) => self.mask_tile(kb, source, at, keys),
-            Node::Each(..) => None,
-        }
+            },
+            |kb, b| {
+                let ty = kb.ty(b).buffer()?;
+                let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
+                let (same_queries, same_keys) = (same(query), same(key));
+                Some(match (same_queries || in_lanes, same_keys) {
+                    (_, true) if in_lanes => kb.load(b, at, (None, None), ONE, ONE),
+                    (true, _) => kb.load(b, at, (Some(key), None), keys, ONE),
+                    (false, true) => kb.load(b, at, (None, Some(query)), ONE, self.queries),
+                    (false, false) => load_transposed(kb, b, at, (key, query), (keys, self.queries), None),
+                })
+            },
+        )
     }
 
     /// `e` to what was written as scores, minus a base.

@@ -1,8 +1,8 @@
 //! What takes the place of a launch of an attention.
 //!
-//! In: a module whose attentions have unscheduled kernels, and a machine's numbers. Out: the same module, each of their launches
-//! replaced by those of the variants that the machine has for it (`variants`), with a choice where the number of queries decides
-//! and is known only in the call.
+//! In: a module whose attentions have unscheduled kernels, and a machine's numbers. Out: the same
+//! module, each of their launches replaced by those of the variants that the machine has for it
+//! (`variants`), with a choice where the number of queries decides and is known only in the call.
 //!
 //! ```text
 //!   launch @attention.0(%q, %k, %v, %y)        ->      %c = ge (dim S), 257
@@ -18,15 +18,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::variants::{Divided, ScratchSlot, Variant, Variants};
 use crate::scalar::{CmpOp, Scalar};
 use crate::shape::Elem;
-use crate::tile::attention::{Attention, Found, KEYS, VALUES};
+use crate::tile::attention::{Described, KEYS, VALUES};
 use crate::tile::schedule::plans::{At, buffer, in_entry, new_slot, slot_type, value_before};
 use crate::tile::{
     Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State, Target,
     Terminator, Type, Value, View, numbered_kind, simplify,
 };
 
-/// Gives each attention the variants of a machine, or those that were made for it already (`divided`, by the name of its kernel); the
-/// names of the kernels that are new.
+/// Gives each attention the variants of a machine, or those that were made for it already
+/// (`divided`, by the name of its kernel); the names of the kernels that are new.
 ///
 /// # Errors
 /// A variant that cannot be written, a bug in attnc.
@@ -35,10 +35,10 @@ pub(in crate::tile::schedule) fn expand(
     target: Target,
     divided: &BTreeMap<String, Divided>,
 ) -> Result<BTreeSet<String>, String> {
-    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let mut found: BTreeMap<String, Described> = BTreeMap::new();
     for k in &module.kernels {
-        let is_replaceable = |f: &Found| module.plans.iter().all(|plan| may_be_replaced_in(plan, k, f));
-        found.extend(Attention::find(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
+        let is_replaceable = |f: &Described| module.plans.iter().all(|plan| may_be_replaced_in(plan, k, f));
+        found.extend(Described::of(k).filter(is_replaceable).map(|f| (k.name.clone(), f)));
     }
     // Keys that are values too are copied once.
     let mut launched: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
@@ -54,7 +54,8 @@ pub(in crate::tile::schedule) fn expand(
     if launched.is_empty() {
         return Ok(BTreeSet::new());
     }
-    // All get their numbers again, in the order of what they were made of: a copy of keys may be one of something else too.
+    // All get their numbers again, in the order of what they were made of: a copy of keys may be
+    // one of something else too.
     let kind = |k: &Kernel| {
         let kind = numbered_kind(&k.name).filter(|_| k.state == State::Unscheduled);
         kind.map(str::to_string)
@@ -105,13 +106,14 @@ pub(in crate::tile::schedule) fn expand(
 
 /// Is a kernel an attention all of whose launches may be replaced by a variant?
 pub(in crate::tile::schedule) fn may_be_replaced(module: &Module, kernel: &Kernel) -> bool {
-    let found = Attention::find(kernel);
+    let found = Described::of(kernel);
     found.is_some_and(|f| module.plans.iter().all(|plan| may_be_replaced_in(plan, kernel, &f)))
 }
 
-/// May all launches of an attention in a plan be replaced by a variant? Not where a result is written over what the attention
-/// reads, for variants read in other orders; nor in a plan that prepares parameters, which has no slots for copies.
-fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Found) -> bool {
+/// May all launches of an attention in a plan be replaced by a variant? Not where a result is
+/// written over what the attention reads, for variants read in other orders; nor in a plan that
+/// prepares parameters, which has no slots for copies.
+fn may_be_replaced_in(plan: &Plan, kernel: &Kernel, found: &Described) -> bool {
     let inputs = found.attention.inputs();
     let written = kernel.params.iter().enumerate().filter(|(_, p)| p.mode != ParamMode::In).map(|(n, _)| n);
     let written: Vec<usize> = written.collect();
@@ -143,7 +145,7 @@ struct Walk<'a> {
     /// The variants of each launch.
     variants: BTreeMap<Inst, &'a Variants>,
     plan: &'a mut Plan,
-    /// What was put into the entry block.
+    /// Instructions added to the entry block.
     added: BTreeSet<Inst>,
 }
 
@@ -183,7 +185,7 @@ impl Walk<'_> {
         self.emit(&variants.variant, &mut launch, &mut at)?;
         let body = &mut self.plan.body;
         body.block_mut(at.block).insts.retain(|i| *i != at.inst);
-        // What is there for the whole plan stays in the entry block.
+        // Buffers of the whole plan stay in the entry block.
         let (entry, mut rest) = (body.entry(), rest.get(1..).unwrap_or_default().to_vec());
         if block == entry && at.block != entry {
             let is_place = |i: &Inst| matches!(body.inst(*i).op, Op::Plan(PlanOp::Slot(_) | PlanOp::Out(_)));

@@ -1,9 +1,12 @@
-//! Keys in parts: a call of few queries on a GPU, as in writing token by token, divides them among blocks.
+//! Keys in parts: a call of few queries on a GPU, as in writing token by token, divides them among
+//! blocks.
 //!
-//! In: an attention, a kind of GPU. Out: how many parts there are, where they begin and end, what they give, and the kernel that combines that
-//! (Dao et al. 2023, "Flash-Decoding for long-context inference"). One query of each head has a block, so without this a call of 32
-//! heads has 32 blocks, on 132 multiprocessors. What this must not know: how a part is computed. There are two such kernels, one of
-//! fragments (`tensor_cores::split`) and one that works in runs ([`super::part`]).
+//! In: an attention, a kind of GPU. Out: how many parts there are, where they begin and end, what
+//! they give, and the kernel that combines that (Dao et al. 2023, "Flash-Decoding for long-context
+//! inference"). One query of each head has a block, so without this a call of 32 heads has 32
+//! blocks, on 132 multiprocessors. What this must not know: how a part is computed. There are two
+//! such kernels, one of fragments (`tensor_cores::split`) and one that works in runs
+//! ([`super::part`]).
 //!
 //! ```text
 //! part     grid (batch and heads.., queries, parts):  as the kernel of all keys, for blocks of keys from one on; stores the weighted
@@ -12,14 +15,16 @@
 //!          m = max of all m_i;  w_i = 2^((m_i - m) f);  y = sum w_i acc_i / sum w_i l_i;  epilogue;  store
 //! ```
 //!
-//! How many parts there are is known when the kernel is compiled ([`Reads::parts`]); how long they are follows from the number of keys of the
-//! call: equal numbers of blocks, the last of which may have none. A part that sees no key has a maximum of `-inf` and a weight of
-//! 0. A sink is counted by the first part. What has a weight of 0 is left out, whatever it is.
+//! How many parts there are is known when the kernel is compiled ([`Reads::parts`]); how long they
+//! are follows from the number of keys of the call: equal numbers of blocks, the last of which may
+//! have none. A part that sees no key has a maximum of `-inf` and a weight of
+//! 0. A sink is counted by the first part. Terms with a weight of 0 are left out.
 
-use super::{ONE, WIDTH, first_hiding, normalised};
+use super::{ONE, WIDTH, first_hiding, formula_of, normalised};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::attention::{Found, KEYS, Node, QUERIES, ResultTile, ScoreOp, Source, Step, VALUES};
+use crate::tile::attention::{Described, KEYS, Node, QUERIES, Step, VALUES};
+use crate::tile::epilogue::ResultTile;
 use crate::tile::{
     AxisRole, BufferType, Extent, GpuArch, Kernel, KernelBuilder, ParamMode, Position, Target, Value, row_major,
     tile_size,
@@ -29,19 +34,22 @@ use crate::tile::{
 pub(in crate::tile::schedule) const FEW_QUERIES: i64 = 16;
 /// The most parts: what combines them goes through all that they give.
 const MOST_PARTS: i64 = 32;
-/// The most heads that a block reads keys and values for: each has a maximum, a sum and a result, and sums in registers.
+/// The most heads that a block reads keys and values for: each has a maximum, a sum and a result,
+/// and sums in registers.
 const MOST_HEADS: i64 = 8;
-/// Bytes of shared memory that a block of several heads may need, on every processor: beside what is kept for products and reductions.
+/// Bytes of shared memory that a block of several heads may need, on every processor: beside what
+/// is kept for products and reductions.
 const SHARED: i64 = 80 << 10;
-/// What a number of keys that is not known is taken for.
+/// Assumed number of keys where it is not known.
 const UNKNOWN: i64 = 4096;
 /// What could be read in the time that a launch takes (`gpu::cost`).
 const LAUNCH: i64 = 6_700_000;
 
-/// What a call of few queries reads, and by whom.
+/// The memory traffic of a call of few queries.
 pub(in crate::tile::schedule) struct Reads<'a> {
     pub(in crate::tile::schedule) arch: GpuArch,
-    /// Extents of the grid without parts: heads, or groups of heads that a block reads keys for at once.
+    /// Extents of the grid without parts: heads, or groups of heads that a block reads keys for at
+    /// once.
     pub(in crate::tile::schedule) points: &'a [Dim],
     /// Queries.
     pub(in crate::tile::schedule) queries: &'a Dim,
@@ -49,7 +57,8 @@ pub(in crate::tile::schedule) struct Reads<'a> {
     pub(in crate::tile::schedule) keys: &'a Dim,
     pub(in crate::tile::schedule) block: i64,
     pub(in crate::tile::schedule) bytes: i64,
-    /// Blocks that a multiprocessor needs to read as fast as it can: of which some wait for memory while others compute.
+    /// Blocks that a multiprocessor needs to read as fast as it can: of which some wait for memory
+    /// while others compute.
     pub(in crate::tile::schedule) busy: i64,
 }
 
@@ -69,12 +78,14 @@ pub(in crate::tile::schedule) enum Whole {
 }
 
 impl Reads<'_> {
-    /// Into how many parts the keys are divided: so many that the blocks of all run at a time and every multiprocessor has [`Reads::busy`] of
-    /// them, but each part at least two blocks of keys, since the first has nothing to hide its reads behind; and [`MOST_PARTS`] at most.
+    /// Into how many parts the keys are divided: so many that the blocks of all run at a time and
+    /// every multiprocessor has [`Reads::busy`] of them, but each part at least two blocks of keys,
+    /// since the first has nothing to hide its reads behind; and [`MOST_PARTS`] at most.
     ///
-    /// With fewer blocks than that, memory is read in proportion slower; parts cost a second launch and what they store. So 32 heads of 4096
-    /// keys, 134 MB of `f32`, read by 32 blocks of 528, take as long as 2.2 GB, and in 16 parts as 145 MB. A gain of less than a fifth is
-    /// none: the numbers are rough. An extent that is not known counts as 1, a number of keys as [`UNKNOWN`].
+    /// With fewer blocks than that, memory is read in proportion slower; parts cost a second launch
+    /// and what they store. So 32 heads of 4096 keys, 134 MB of `f32`, read by 32 blocks of 528,
+    /// take as long as 2.2 GB, and in 16 parts as 145 MB. A gain of less than a fifth is none: the
+    /// numbers are rough. An extent that is not known counts as 1, a number of keys as [`UNKNOWN`].
     pub(in crate::tile::schedule) fn parts(&self) -> Result<i64, Whole> {
         if self.queries == self.keys {
             return Err(Whole::AsManyKeys);
@@ -141,7 +152,8 @@ impl PartialResults {
         [of(self.width.clone()), of(2.into())]
     }
 
-    /// The part of a block, whose number is a point of the grid; the results are the parameters from `own` on.
+    /// The part of a block, whose number is a point of the grid; the results are the parameters
+    /// from `own` on.
     pub(in crate::tile::schedule) fn part(
         &self,
         kb: &mut KernelBuilder,
@@ -163,12 +175,12 @@ impl PartialResults {
         Some(Part { number, start, end, sums, statistics })
     }
 
-    /// The kernel that combines the parts: the parameters of the attention's, and the results. Differences of maxima times `exponents` are
-    /// exponents of 2.
+    /// The kernel that combines the parts: the parameters of the attention's, and the results.
+    /// Differences of maxima times `exponents` are exponents of 2.
     pub(in crate::tile::schedule) fn combine(
         &self,
         unscheduled: &Kernel,
-        found: &Found,
+        found: &Described,
         exponents: f64,
     ) -> Option<Kernel> {
         let locations = found.attention.locations;
@@ -213,7 +225,7 @@ impl PartialResults {
         let mut axes: Vec<(AxisRole, Value)> = points.iter().map(|p| (AxisRole::Point, *p)).collect();
         axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
         let at = Position { axes, rows: ONE, cols: width };
-        found.copy_epilogue(unscheduled, &mut kb, &ResultTile { result, at })?;
+        found.epilogue.copy(unscheduled, &mut kb, &ResultTile { result, at })?;
         Some(kb.finish())
     }
 }
@@ -234,14 +246,15 @@ impl Part {
     }
 }
 
-/// The last leading axis along which keys and values repeat: heads of a group, which share them. Nothing if there are none.
+/// The last leading axis along which keys and values repeat: heads of a group, which share them.
 pub(in crate::tile::schedule) fn shared_axis(lead: &[Dim], k: &BufferType, v: &BufferType) -> Option<usize> {
     let repeats = |b: &BufferType, axis: usize| b.strides.get(axis).is_some_and(|d| *d == Dim::zero());
     let heads = |axis: usize| lead.get(axis).and_then(Dim::as_const).is_some_and(|n| n > 1);
     (0..lead.len()).rev().find(|axis| heads(*axis) && repeats(k, *axis) && repeats(v, *axis))
 }
 
-/// Heads that share keys and values and have one block where keys are in lanes: it reads them once for all.
+/// Heads that share keys and values and have one block where keys are in lanes: it reads them once
+/// for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     /// The axis of heads.
@@ -251,9 +264,10 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Those of an attention on a GPU, as many as there is room for. Heads of an unknown or larger width than a tile's have blocks of their own, and so have those that masks
-    /// hide other keys from, where blocks are looked for by these.
-    pub(super) fn of(unscheduled: &Kernel, found: &Found, target: Target) -> Option<Group> {
+    /// Those of an attention on a GPU, as many as there is room for. Heads of an unknown or larger
+    /// width than a tile's have blocks of their own, and so have those that masks hide other keys
+    /// from, where blocks are looked for by these.
+    pub(super) fn of(unscheduled: &Kernel, found: &Described, target: Target) -> Option<Group> {
         target.gpu?;
         let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
         let (lead, [_, width]) = ty(QUERIES)?.shape.split_last_chunk::<2>()?;
@@ -263,7 +277,7 @@ impl Group {
         let all = lead.get(axis)?.as_const()?;
         // Values that several heads need are kept; each has its queries, two results, scores.
         let bytes = |heads: i64| 4 * target.keys * values + heads * (4 * (width + 2 * values) + 1024);
-        // A schedule that still finds no room tries tiles of fewer columns.
+        // A schedule for which this is still too large tries tiles of fewer columns.
         let most = MOST_HEADS.min(target.columns / 4);
         let heads = (2..=most).rev().find(|n| all % n == 0 && bytes(*n) <= SHARED)?;
         let steps = &found.attention.steps;
@@ -272,19 +286,19 @@ impl Group {
             let stride = ty(n).and_then(|b| b.strides.get(axis));
             stride.is_some_and(|d| *d != Dim::zero())
         };
-        let differs = |step: &Step| match &step.op {
-            ScoreOp::Keep { kept: Source::Formula(formula), .. } => {
+        let differs = |step: &Step| {
+            formula_of(step).is_some_and(|formula| {
                 formula.nodes().any(|node| matches!(node, Node::Position(of, _) if *of == axis))
                     || formula.buffers().any(varies)
-            }
-            ScoreOp::Keep { .. } | ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
+            })
         };
         let is_same = !steps.iter().skip(from).any(differs);
         is_same.then_some(Group { axis, heads })
     }
 }
 
-/// The kernel of a part, without parameters for what the attention gives; the places of those of the attention's that it has.
+/// The kernel of a part, without parameters for what the attention gives; the places of those of
+/// the attention's that it has.
 pub(in crate::tile::schedule) fn without_results(mut kernel: Kernel, unscheduled: &Kernel) -> (Kernel, Vec<usize>) {
     let is_read = |n: usize| unscheduled.params.get(n).is_some_and(|p| p.mode == ParamMode::In);
     let own = unscheduled.params.len();
@@ -298,7 +312,7 @@ pub(in crate::tile::schedule) fn without_results(mut kernel: Kernel, unscheduled
 mod tests {
     use super::*;
 
-    /// Parts for so many heads, keys in blocks of 64, 1 KiB each with its value.
+    /// Parts for `heads` heads, keys in blocks of 64, 1 KiB each with its value.
     fn of(heads: &[Dim], keys: impl Into<Dim>) -> Result<i64, Whole> {
         let keys = &keys.into();
         let queries = &1.into();
@@ -308,7 +322,8 @@ mod tests {
     #[test]
     fn keys_are_divided_so_that_every_multiprocessor_has_work() {
         let unknown = Dim::symbol("T");
-        // 4 blocks for each of 132 multiprocessors, no more: a second wave would take as long again.
+        // 4 blocks for each of 132 multiprocessors, no more: a second wave would take as long
+        // again.
         assert_eq!(of(&[32.into()], unknown.clone()), Ok(16));
         assert_eq!(of(&[60.into()], unknown.clone()), Ok(8));
         assert_eq!(of(&[Dim::symbol("B"), 8.into()], 65536), Ok(MOST_PARTS));
@@ -322,7 +337,8 @@ mod tests {
 
     #[test]
     fn parts_pay_for_a_launch() {
-        // One head of 260 keys: 0.27 MB, by one block of 528 as slow as 140 MB, and in two parts as half of that. 260 of 20 bytes are not.
+        // One head of 260 keys: 0.27 MB, by one block of 528 as slow as 140 MB, and in two parts as
+        // half of that. 260 of 20 bytes are not.
         let of = |bytes: i64| {
             let (queries, keys) = (&Dim::symbol("S"), &260.into());
             Reads { arch: GpuArch::Sm90a, points: &[], queries, keys, block: 64, bytes, busy: 4 }.parts()

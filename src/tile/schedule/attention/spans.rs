@@ -1,10 +1,11 @@
 //! Bounds of what a formula computes over a block of pairs: interval arithmetic on single numbers.
 //!
-//! In: an operation of a formula, and bounds of its operands. Out: operations that compute the bounds of its result. What this must not
-//! know: masks, queries, keys.
+//! In: an operation of a formula, and bounds of its operands. Out: operations that compute the
+//! bounds of its result. What this must not know: masks, queries, keys.
 //!
-//! The bounds are those of what the kernel computes. Integers wrap: where a sum or product may overflow, its bounds are those of the
-//! type. Floats are rounded as the kernel rounds them, which keeps order; where they may be farther from 0 than 1e30, nothing is known.
+//! The bounds are those of what the kernel computes. Integers wrap: where a sum or product may
+//! overflow, its bounds are those of the type. Floats are rounded as the kernel rounds them, which
+//! keeps order; where they may be farther from 0 than 1e30, nothing is known.
 
 use crate::scalar::{BinaryOp, Change, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
@@ -16,7 +17,8 @@ pub(super) const I32: [i128; 2] = [i32::MIN as i128, i32::MAX as i128];
 pub(super) const FAR: i128 = 1 << 61;
 /// Bounds of floats are assumed to lie within this distance of 0: none of their sums overflows.
 pub(super) const FAR_FLOAT: f64 = 1e30;
-/// What is read of a buffer is assumed to lie within this distance of 0, which leaves room for sums and for what bounds are widened by.
+/// What is read of a buffer is assumed to lie within this distance of 0, which leaves room for sums
+/// and for what bounds are widened by.
 pub(super) const FAR_READ: f64 = 1e28;
 
 /// Bounds of an operation of a formula.

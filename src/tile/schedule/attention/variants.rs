@@ -1,26 +1,30 @@
 //! Which kernels compute an attention, and where they read its keys and values from.
 //!
-//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the launches that replace a launch of it
-//! ([`Variant`]), and their kernels. A kernel of attention goes through keys and values once for each tile of queries. Interleaved
-//! heads (`[S, H * D]`, as a projection leaves them) are slow to read in place: each row of a head is on a page of its own, and
-//! the rows fall into few sets of the caches. Where there are many queries, each head's keys and values are first copied to
-//! contiguous rows, as `f32`; so are those of other types, which the kernel would convert for each tile of queries again. A few
-//! queries, one after another, have a kernel of their own ([`QueryLayout`]). Where all are `bf16` and the machine multiplies pairs
-//! of such steps, several queries have a kernel that does so: keys are copied to contiguous rows as they are, values to panels
-//! for blocks of keys. The number of queries may be known only in the call, which then chooses.
+//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the launches that
+//! replace a launch of it ([`Variant`]), and their kernels. A kernel of attention goes through keys
+//! and values once for each tile of queries. Interleaved heads (`[S, H * D]`, as a projection
+//! leaves them) are slow to read in place: each row of a head is on a page of its own, and the rows
+//! fall into few sets of the caches. Where there are many queries, each head's keys and values are
+//! first copied to contiguous rows, as `f32`; so are those of other types, which the kernel would
+//! convert for each tile of queries again. A few queries, one after another, have a kernel of their
+//! own ([`QueryLayout`]). Where all are `bf16` and the machine multiplies pairs of such steps,
+//! several queries have a kernel that does so: keys are copied to contiguous rows as they are,
+//! values to panels for blocks of keys. The number of queries may be known only in the call, which
+//! then chooses.
 //!
-//! What it must not know: plans. An operand is a [`View`] whose root is its place among the parameters of the unscheduled kernel;
-//! the roots after those are the slots of the arena.
+//! What this must not know: plans. An operand is a [`View`] whose root is its place among the
+//! parameters of the unscheduled kernel; the roots after those are the slots of the arena.
 
 use super::parts::{FEW_QUERIES, Group, PartialResults, Reads, Whole};
 use super::{CHUNK, KEYS, QueryLayout, kernel, part};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::attention::{Found, KEYS as KEYS_PARAM, QUERIES, VALUES};
+use crate::tile::attention::{Described, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::schedule::packing::{in_columns, with_repeats, without_repeats};
 use crate::tile::{BufferType, Kernel, Kernels, State, Target, Value, View, copy, tile_size};
 
-/// From so many queries on, interleaved keys and values are copied. Measured on 12 heads of 64: of the time with all in
-/// place, that saves a twentieth for 256 queries, a quarter for 1024, two fifths for 2048.
+/// From this many queries on, interleaved keys and values are copied. Measured on 12 heads of 64:
+/// of the time with all in place, that saves a twentieth for 256 queries, a quarter for 1024, two
+/// fifths for 2048.
 const MANY: i64 = 256;
 /// The same where each tile of queries would convert them again.
 const SEVERAL: i64 = 64;
@@ -54,33 +58,36 @@ pub(super) struct Variants {
     pub(super) kernels: Vec<String>,
 }
 
-/// What was made for an attention before: a kernel for many queries, and two for few, whose keys are divided among blocks. All are
-/// scheduled, but for the last.
+/// Kernels that were made for an attention before: a kernel for many queries, and two for few,
+/// whose keys are divided among blocks. All are scheduled, but for the last.
 pub(in crate::tile::schedule) struct Divided {
     /// The most queries that are few.
     pub(in crate::tile::schedule) queries: i64,
     /// The kernel for many, with the parameters of the attention's.
     pub(in crate::tile::schedule) whole: Kernel,
-    /// The kernel of a part of the keys: its parameters are some of the attention's, by their places, and the results.
+    /// The kernel of a part of the keys: its parameters are some of the attention's, by their
+    /// places, and the results.
     pub(in crate::tile::schedule) part: Kernel,
     pub(in crate::tile::schedule) params: Vec<usize>,
-    /// The same for at most so many queries, of heads that share keys and values.
+    /// The same for calls of at most this many queries, of heads that share keys and values.
     pub(in crate::tile::schedule) of_groups: Option<(i64, Kernel)>,
-    /// The kernel that combines the results, which is not scheduled: the parameters of the attention's, and the results.
+    /// The kernel that combines the results, which is not scheduled: the parameters of the
+    /// attention's, and the results.
     pub(in crate::tile::schedule) combine: Kernel,
     /// The results of all parts.
     pub(in crate::tile::schedule) results: PartialResults,
 }
 
 impl Variants {
-    /// Chooses the variants of an attention, or takes those that were made before; `keys_are_values` says whether its launches have one
-    /// buffer for both. Their kernels are added to the others.
+    /// Chooses the variants of an attention, or takes those that were made before;
+    /// `keys_are_values` says whether its launches have one buffer for both. Their kernels are
+    /// added to the others.
     ///
     /// # Errors
     /// A kernel that cannot be written, a bug in attnc.
     pub(super) fn choose(
         unscheduled: &Kernel,
-        found: &Found,
+        found: &Described,
         target: Target,
         keys_are_values: bool,
         divided: Option<&Divided>,
@@ -105,7 +112,7 @@ impl Variants {
 
 struct Choice<'a> {
     unscheduled: &'a Kernel,
-    found: &'a Found,
+    found: &'a Described,
     target: Target,
     keys_are_values: bool,
     kernels: &'a mut Kernels,
@@ -160,7 +167,8 @@ impl Choice<'_> {
         Ok(slots)
     }
 
-    /// The kernel of a part of the keys, which has some of the parameters, and then the one that combines the results.
+    /// The kernel of a part of the keys, which has some of the parameters, and then the one that
+    /// combines the results.
     fn by_parts(&mut self, part: Kernel, params: &[usize], combine: Kernel, results: &[View]) -> Variant {
         let operands = self.operands.clone();
         let own = params.iter().filter_map(|n| operands.get(*n).cloned());
@@ -173,7 +181,8 @@ impl Choice<'_> {
         Variant::Launches(vec![part, combine])
     }
 
-    /// The launches of few queries whose keys are divided among blocks, by kernels that work in runs.
+    /// The launches of few queries whose keys are divided among blocks, by kernels that work in
+    /// runs.
     fn in_parts(&mut self, parts: i64, side_by_side: bool) -> Result<Variant, String> {
         let (q, v) = (self.operand(QUERIES)?, self.operand(VALUES)?);
         let (Some((lead, [queries, _])), Some(width)) = (q.shape.split_last_chunk::<2>(), v.shape.last()) else {
@@ -243,8 +252,8 @@ impl Choice<'_> {
         })
     }
 
-    /// Two ways to do something, for `least` of `count` and more, and for less: the one that is known to be taken, or both
-    /// and a choice in the call.
+    /// Two ways to do something, for `least` of `count` and more, and for less: the one that is
+    /// known to be taken, or both and a choice in the call.
     fn from(
         &mut self,
         count: &Dim,
@@ -279,8 +288,8 @@ impl Choice<'_> {
         })
     }
 
-    /// Do the products take pairs of `bf16` steps? Not where the machine has no such products, operands are of other types, or
-    /// heads of an odd or unknown width.
+    /// Do the products take pairs of `bf16` steps? Not where the machine has no such products,
+    /// operands are of other types, or heads of an odd or unknown width.
     fn is_paired(&self) -> Result<bool, String> {
         let (q, k, v) = (self.operand(QUERIES)?, self.operand(KEYS_PARAM)?, self.operand(VALUES)?);
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
@@ -346,7 +355,8 @@ impl Choice<'_> {
         number.map(Value::from_u32).map_err(|_| "an attention has too many operands".to_string())
     }
 
-    /// A copy of a view as `f32`, or as it is, in row-major order but for the axes along which it repeats.
+    /// A copy of a view as `f32`, or as it is, in row-major order but for the axes along which it
+    /// repeats.
     fn row_after_row(&mut self, view: &View, elem: Elem, launches: &mut Vec<Launch>) -> Result<View, String> {
         let (from, kept) = without_repeats(view);
         let whole = View::whole(self.next_slot()?, &TensorType::new(elem, from.shape.clone()));
@@ -378,11 +388,12 @@ fn is_row_after_row(v: &View) -> bool {
     v.strides.last().is_some_and(|d| d.as_const() == Some(1))
 }
 
-/// Into how many parts kernels that work in runs divide the keys of an attention, or why they do not; `None` where there is no GPU to divide
-/// them for, or nothing that is known to be an attention.
+/// Into how many parts kernels that work in runs divide the keys of an attention, or why they do
+/// not; `None` where there is no GPU to divide them for, or nothing that is known to be an
+/// attention.
 pub(in crate::tile::schedule) fn parts_in_runs(
     unscheduled: &Kernel,
-    found: &Found,
+    found: &Described,
     target: Target,
 ) -> Option<Result<i64, Whole>> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
@@ -401,7 +412,8 @@ pub(in crate::tile::schedule) fn parts_in_runs(
         width.saturating_mul(i64::try_from(b.elem.size()).unwrap_or(8))
     };
     let bytes = bytes(k).saturating_add(bytes(v));
-    // A block of eight warps waits for the keys of a block of keys, then for their values: half of the time for memory.
+    // A block of eight warps waits for the keys of a block of keys, then for their values: half of
+    // the time for memory.
     let busy = 4;
     Some(
         Reads { arch: target.gpu?, points: &points, queries, keys, block: tile_size(keys, target.keys), bytes, busy }
@@ -409,7 +421,8 @@ pub(in crate::tile::schedule) fn parts_in_runs(
     )
 }
 
-/// The axes of a view, heads after rows where they lie beside each other in a row: so they are read in order.
+/// The axes of a view, heads after rows where they lie beside each other in a row: so they are read
+/// in order.
 fn order_in_memory(from: &View) -> Vec<usize> {
     let mut order: Vec<usize> = (0..from.shape.len()).collect();
     if let [.., heads, rows, _] = from.strides.as_slice()

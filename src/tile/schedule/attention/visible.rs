@@ -1,9 +1,10 @@
-//! Which blocks of keys the masks show to a tile of queries: blocks of which nothing is seen are not visited, and blocks that
-//! are seen as a whole are computed without the mask.
+//! Which blocks of keys the masks show to a tile of queries: blocks of which nothing is seen are
+//! not visited, and blocks that are seen as a whole are computed without the mask.
 //!
-//! In: the masks that hide keys and are formulas over positions, a tile of queries and a block of keys. Out: bounds of the formulas
-//! (`spans`), and a loop over blocks that tests them first, and goes on in one of three ways. Kernels for tensor cores, which copy blocks
-//! in the background, ask for the next block that is seen instead ([`Hiding::next_seen`]).
+//! In: the masks that hide keys and are formulas over positions, a tile of queries and a block of
+//! keys. Out: bounds of the formulas (`spans`), and a loop over blocks that tests them first, and
+//! goes on in one of three ways. Kernels for tensor cores, which copy blocks in the background, ask
+//! for the next block that is seen instead ([`Hiding::next_seen`]).
 //!
 //! ```text
 //!   for each block:  i in [row, row + Q), j in [key, key + 64)     j <= i and i - j <= W
@@ -11,21 +12,23 @@
 //!     always = key + 63 <= row     and  row + Q - 1 - key <= W     if true: scores as they are, else masked
 //! ```
 //!
-//! On CPUs a block that is seen in part loses the keys at its ends of which nothing is seen, by the same bounds for parts of it; and
-//! where nothing is seen of many blocks, all of them are skipped at once. With 4 heads of 64, a window of the last 256 keys and 16,384
-//! queries takes 0.925 of the time that it took with whole blocks of 64 keys; blocks of 64, 96, 192 and 256 keys without their hidden
-//! ends take 1.03, 1.02, 1.01 and 1.01 times as long as those of 128.
+//! On CPUs a block that is seen in part loses the keys at its ends of which nothing is seen, by the
+//! same bounds for parts of it; and where nothing is seen of many blocks, all of them are skipped
+//! at once. With 4 heads of 64, a window of the last 256 keys and 16,384 queries takes 0.925 of the
+//! time that it took with whole blocks of 64 keys; blocks of 64, 96, 192 and 256 keys without their
+//! hidden ends take 1.03, 1.02, 1.01 and 1.01 times as long as those of 128.
 //!
-//! The bounds of a vector (document ids) are its least and greatest element in the tile or block; floats that are read have them too,
-//! and where one of them is not finite, or farther from 0 than 1e28, nothing is concluded of that block. What is unknown (narrower
-//! floats, what is read for each pair) may be anything, so those blocks are visited. Skipping is exact: these masks come last and
-//! replace scores by `-inf`, whose weight is 0.
+//! The bounds of a vector (document ids) are its least and greatest element in the tile or block;
+//! floats that are read have them too, and where one of them is not finite, or farther from 0 than
+//! 1e28, nothing is concluded of that block. What is unknown (narrower floats, what is read for
+//! each pair) may be anything, so those blocks are visited. Skipping is exact: these masks come
+//! last and replace scores by `-inf`, whose weight is 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::{Pass, Round, Running};
 use super::spans::{FAR, FAR_READ, I32, MAYBE, Number, Span, both, each, either, finite, integers};
-use super::{AttentionKernel, ONE, QueryLayout, Source};
+use super::{AttentionKernel, ONE, QueryLayout, formula_of};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::tile::attention::{Formula, Node, ScoreOp, Step};
@@ -37,7 +40,7 @@ pub(in crate::tile::schedule) struct Hiding<'a> {
     pub(in crate::tile::schedule) steps: Vec<&'a Step>,
     /// Rank of the buffers; the last two axes are rows and columns.
     pub(in crate::tile::schedule) rank: usize,
-    /// The place along the leading axes.
+    /// The index along the leading axes.
     pub(in crate::tile::schedule) points: Vec<Value>,
     /// The first query, how many a tile has, and the last one that there is in it.
     pub(in crate::tile::schedule) row: Value,
@@ -52,7 +55,8 @@ pub(in crate::tile::schedule) struct Hiding<'a> {
     pub(in crate::tile::schedule) whole_tiles: bool,
     /// Is what differs from query to query or from key to key read?
     pub(in crate::tile::schedule) reads: bool,
-    /// Bounds of buffers that differ from query to query alone, with what casts doubt on them: read once.
+    /// Bounds of buffers that differ from query to query alone, with what casts doubt on them: read
+    /// once.
     pub(in crate::tile::schedule) of_queries: BTreeMap<usize, (Span, Vec<Value>)>,
 }
 
@@ -78,10 +82,7 @@ const SKIPPED: i64 = 8;
 
 /// Is a mask a formula that reads something?
 pub(super) fn reads(step: &Step) -> bool {
-    match &step.op {
-        ScoreOp::Keep { kept: Source::Formula(formula), .. } => formula.buffers().next().is_some(),
-        ScoreOp::Keep { .. } | ScoreOp::Causal | ScoreOp::Add(_) | ScoreOp::Cap(_) => false,
-    }
+    formula_of(step).is_some_and(|formula| formula.buffers().next().is_some())
 }
 
 impl AttentionKernel {
@@ -109,7 +110,8 @@ impl AttentionKernel {
         })
     }
 
-    /// One loop over blocks of keys that visits those that are seen; the masks from `from` on hide keys.
+    /// One loop over blocks of keys that visits those that are seen; the masks from `from` on hide
+    /// keys.
     pub(super) fn visible_round(
         &self,
         kb: &mut KernelBuilder,
@@ -215,7 +217,8 @@ impl Hiding<'_> {
         Some((always, ever))
     }
 
-    /// Is anything seen of so many keys, `after` a key? Not known of masks that read something: it would be read again for each part.
+    /// Is anything seen of so many keys, `after` a key? Not known of masks that read something: it
+    /// would be read again for each part.
     fn part(&self, kb: &mut KernelBuilder, key: Value, after: i64, count: i64) -> Option<Option<Value>> {
         if self.steps.iter().any(|step| reads(step)) {
             return Some(None);
@@ -225,7 +228,8 @@ impl Hiding<'_> {
         Some(self.seen_of(kb, Keys { first, last, count: Extent::Static(count) })?.1)
     }
 
-    /// The keys of a block without those at its ends of which nothing is seen, in steps of [`PART`] keys: the first, and how many.
+    /// The keys of a block without those at its ends of which nothing is seen, in steps of [`PART`]
+    /// keys: the first, and how many.
     fn trimmed(&self, kb: &mut KernelBuilder, block: Keys) -> Option<(Value, Extent)> {
         let parts = (self.block - 1) / PART + 1;
         let untouched = Some((block.first, block.count));
@@ -238,7 +242,8 @@ impl Hiding<'_> {
             let Some(seen) = self.part(kb, block.first, n * PART, PART)? else { return untouched };
             ever.push((n, seen));
         }
-        // The first part of which something is seen, and the end of the last one. Some part is left, and some key of it.
+        // The first part of which something is seen, and the end of the last one. Some part is
+        // left, and some key of it.
         let at = |kb: &mut KernelBuilder, n: i64| kb.index(n * PART);
         let (mut start, mut stop) = (at(kb, parts - 1), at(kb, 1));
         for (n, seen) in ever.iter().rev().skip(1) {
@@ -262,7 +267,8 @@ impl Hiding<'_> {
         Some((first, Extent::Bounded { value, max }))
     }
 
-    /// The first block from one on of which something is seen; `end` or what lies behind it where there is none.
+    /// The first block from one on of which something is seen; `end` or more if there is no such
+    /// block.
     pub(in crate::tile::schedule) fn next_seen(
         &self,
         kb: &mut KernelBuilder,
@@ -295,8 +301,7 @@ impl Hiding<'_> {
                 let ever = kb.compare_scalars(CmpOp::Le, keys.first, last);
                 Some(Span::Truth { always: Some(always), ever: Some(ever) })
             }
-            ScoreOp::Keep { kept: Source::Formula(formula), .. } => self.span(kb, formula, keys),
-            ScoreOp::Keep { .. } => Some(MAYBE),
+            ScoreOp::Keep { .. } => formula_of(step).map_or(Some(MAYBE), |formula| self.span(kb, formula, keys)),
             ScoreOp::Add(_) | ScoreOp::Cap(_) => None,
         }
     }
@@ -314,7 +319,7 @@ impl Hiding<'_> {
                     };
                     Span::Ints(bounds, [0, I32[1]])
                 }
-                Node::Read(source) => self.span_of(kb, source, keys, &mut doubts)?,
+                Node::Literal(..) | Node::Dim(..) | Node::Buffer(_) => self.span_of(kb, node, keys, &mut doubts)?,
                 Node::Each(op, operands, elem) => {
                     let x = operands.iter().map(|n| spans.get(*n).copied()).collect::<Option<Vec<Span>>>()?;
                     each(kb, op, &x, *elem)
@@ -332,23 +337,21 @@ impl Hiding<'_> {
     }
 
     /// Bounds of what a formula reads.
-    fn span_of(&self, kb: &mut KernelBuilder, source: &Source, keys: Keys, doubts: &mut Vec<Value>) -> Option<Span> {
-        Some(match source {
-            Source::Literal(Scalar::Int(n), Elem::I32 | Elem::I64) => {
-                Span::Ints([kb.index(*n); 2], [i128::from(*n); 2])
-            }
-            Source::Literal(Scalar::Float(x), elem) if elem.is_float() => {
+    fn span_of(&self, kb: &mut KernelBuilder, node: &Node, keys: Keys, doubts: &mut Vec<Value>) -> Option<Span> {
+        Some(match node {
+            Node::Literal(Scalar::Int(n), Elem::I32 | Elem::I64) => Span::Ints([kb.index(*n); 2], [i128::from(*n); 2]),
+            Node::Literal(Scalar::Float(x), elem) if elem.is_float() => {
                 let x = round_to(*elem, *x);
                 finite([kb.scalar(Scalar::Float(x), Elem::F32); 2], [x; 2])
             }
-            Source::Dim(d, Elem::I32) => match d.as_const() {
+            Node::Dim(d, Elem::I32) => match d.as_const() {
                 Some(n) => integers(kb, [Number::Literal(n); 2], [i128::from(n); 2], Elem::I32),
                 None => {
                     let n = Number::Value(kb.dim(d));
                     integers(kb, [n, n], [-FAR, FAR], Elem::I32)
                 }
             },
-            Source::Buffer(n) => match self.of_queries.get(n) {
+            Node::Buffer(n) => match self.of_queries.get(n) {
                 Some((span, of_queries)) => {
                     doubts.extend(of_queries);
                     *span
@@ -363,12 +366,12 @@ impl Hiding<'_> {
                     self.read(kb, *n, keys.first, axis, doubts)?
                 }
             },
-            Source::Literal(..) | Source::Dim(..) | Source::Formula(_) => Span::Unknown,
+            Node::Literal(..) | Node::Dim(..) | Node::Position(..) | Node::Each(..) => Span::Unknown,
         })
     }
 
-    /// The same, with the bounds of what differs from query to query alone, read before the loops: where there are no keys these reads
-    /// are beyond the end.
+    /// The same, with the bounds of what differs from query to query alone, read before the loops:
+    /// where there are no keys these reads are beyond the end.
     pub(in crate::tile::schedule) fn with_queries(mut self, kb: &mut KernelBuilder) -> Option<Self> {
         for n in self.buffers() {
             if self.reads && self.varies(kb, n)? == Varies::WithQueries {
@@ -388,14 +391,10 @@ impl Hiding<'_> {
 
     /// The buffers of the formulas.
     fn buffers(&self) -> BTreeSet<usize> {
-        let formulas = self.steps.iter().filter_map(|step| match &step.op {
-            ScoreOp::Keep { kept: Source::Formula(formula), .. } => Some(formula),
-            _ => None,
-        });
-        formulas.flat_map(Formula::buffers).collect()
+        self.steps.iter().filter_map(|step| formula_of(step)).flat_map(Formula::buffers).collect()
     }
 
-    /// What a buffer differs with.
+    /// The axes along which a buffer varies.
     fn varies(&self, kb: &KernelBuilder, n: usize) -> Option<Varies> {
         let ty = kb.ty(kb.param(n)?).buffer()?;
         let varies = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() != Some(0));
@@ -407,7 +406,7 @@ impl Hiding<'_> {
         })
     }
 
-    /// Bounds of a buffer from a key on: of one element, or of so many along an axis.
+    /// Bounds of a buffer from a key on: of one element, or of a number of elements along an axis.
     fn read(
         &self,
         kb: &mut KernelBuilder,

@@ -1,16 +1,21 @@
-//! How many blocks of keys the masks of an attention leave: what a kernel visits, counted before anything runs.
+//! How many blocks of keys the masks of an attention leave: what a kernel visits, counted before
+//! anything runs.
 //!
 //! ```text
 //! where S = 4096, 372 of 4096 blocks of 32 queries by 128 keys are visited (9.1 %), 124 of them without a mask
 //! ```
 //!
-//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the numbers of blocks for some length of the sequences, those
-//! of one head. A kernel of bounds alone is written, by the same code as that of the attention (`visible`), and interpreted for each
-//! tile of queries and block of keys. So a block that is hidden, but not by what bounds prove, counts as visited: that is what happens.
+//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the numbers of blocks
+//! for some length of the sequences, those of one head. A kernel of bounds alone is written, by the
+//! same code as that of the attention (`visible`), and interpreted for each tile of queries and
+//! block of keys. So a block that is hidden, but not by what bounds prove, counts as visited: that
+//! is what happens.
 //!
-//! Of a block that is seen in part, the keys at its ends may be left out (`visible`); it counts as one.
+//! Of a block that is seen in part, the keys at its ends may be left out (`visible`); it counts as
+//! one.
 //!
-//! What bounds read from memory (document ids) is not there yet; where masks do so, nothing is counted.
+//! What bounds read from memory (document ids) is not there yet; where masks do so, nothing is
+//! counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,11 +25,11 @@ use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::source::Loc;
 use crate::ssa::remove_dead;
-use crate::tile::attention::{Attention, Found, KEYS as KEYS_PARAM, QUERIES, VALUES};
+use crate::tile::attention::{Described, KEYS as KEYS_PARAM, QUERIES, VALUES};
 use crate::tile::interp::{Argument, Limits, run_kernel};
 use crate::tile::{BufferType, Extent, Kernel, KernelBuilder, Module, Op, ParamMode, Target, Type, Value, row_major};
 
-/// What a dimension that is known only at run time is taken for.
+/// Assumed size of a dimension that is known only at run time.
 const LENGTH: i64 = 4096;
 /// The most blocks that are looked at.
 const MOST_BLOCKS: i64 = 1 << 17;
@@ -34,7 +39,7 @@ const MOST_BLOCKS: i64 = 1 << 17;
 pub struct VisitedBlocks {
     /// Where the mask is in the source.
     pub loc: Loc,
-    /// What was assumed of the dimensions that are known only at run time.
+    /// Assumed sizes of the dimensions that are known only at run time.
     pub assumed: Vec<(String, i64)>,
     /// Queries of a tile.
     pub queries: i64,
@@ -63,9 +68,10 @@ impl fmt::Display for VisitedBlocks {
     }
 }
 
-/// The blocks that the attentions of an unscheduled module visit, of those whose masks are formulas over positions alone.
+/// The blocks that the attentions of an unscheduled module visit, of those whose masks are formulas
+/// over positions alone.
 pub(in crate::tile::schedule) fn counts(module: &Module, target: Target) -> Vec<VisitedBlocks> {
-    let found = module.kernels.iter().filter_map(|k| Some((k, Attention::find(k)?)));
+    let found = module.kernels.iter().filter_map(|k| Some((k, Described::of(k)?)));
     let mut all: Vec<VisitedBlocks> = found.filter_map(|(k, found)| count(k, &found, target)).collect();
     all.sort();
     all.dedup();
@@ -73,7 +79,7 @@ pub(in crate::tile::schedule) fn counts(module: &Module, target: Target) -> Vec<
 }
 
 /// The blocks that one attention visits.
-fn count(unscheduled: &Kernel, found: &Found, target: Target) -> Option<VisitedBlocks> {
+fn count(unscheduled: &Kernel, found: &Described, target: Target) -> Option<VisitedBlocks> {
     let ty = |n: usize| unscheduled.params.get(n).and_then(|p| unscheduled.body.ty(p.value).buffer());
     let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
     let rows = |ty: &BufferType| ty.shape.iter().nth_back(1).cloned();
@@ -101,10 +107,11 @@ fn count(unscheduled: &Kernel, found: &Found, target: Target) -> Option<VisitedB
     Some(VisitedBlocks { loc: bounds.loc, assumed, queries, keys, all: size, visited: at_least(1), whole: at_least(2) })
 }
 
-/// A kernel whose grid is tiles of queries by blocks of keys, and which computes what is seen of each.
+/// A kernel whose grid is tiles of queries by blocks of keys, and which computes what is seen of
+/// each.
 struct Bounds {
     kernel: Kernel,
-    /// The place of the first mask that hides keys.
+    /// Location of the first mask that hides keys.
     loc: Loc,
     queries: i64,
     keys: i64,
@@ -112,7 +119,12 @@ struct Bounds {
 
 impl Bounds {
     /// The kernel for a machine; `None` where no formula hides keys.
-    fn write(unscheduled: &Kernel, found: &Found, target: Target, keys_and_values: [&BufferType; 2]) -> Option<Bounds> {
+    fn write(
+        unscheduled: &Kernel,
+        found: &Described,
+        target: Target,
+        keys_and_values: [&BufferType; 2],
+    ) -> Option<Bounds> {
         let hiding = first_hiding(found.attention.steps.iter())?;
         let loc = found.attention.steps.get(hiding)?.loc;
         let (mut kb, parts) = begin(unscheduled, found, target, QueryLayout::InLanes, keys_and_values, None)?;

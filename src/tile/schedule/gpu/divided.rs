@@ -32,8 +32,8 @@ use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::{Dim, Elem};
 use crate::ssa::remove_dead;
 use crate::tile::{
-    BufferType, Extent, Kernel, KernelBuilder, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant, State, Type,
-    Value, View, row_major, tile_size,
+    BufferType, Compute, Extent, Kernel, KernelBuilder, Kernels, Module, Op, ParamMode, Plan, PlanOp, PlanVariant,
+    State, Type, Value, View, matmul, row_major,
 };
 use cranelift_entity::SecondaryMap;
 
@@ -41,8 +41,6 @@ use cranelift_entity::SecondaryMap;
 const PARTS: [i64; 4] = [2, 4, 8, 16];
 /// The k indices of a part must be a multiple of this: 16 bytes of any type.
 const STEPS: i64 = 16;
-/// Columns per tile until the machine's tile size is chosen.
-const TILE: i64 = 64;
 
 /// A matmul that is split.
 struct Divided {
@@ -102,7 +100,7 @@ fn parts(bytes: i64, blocks: i64, elements: i64, steps: i64) -> i64 {
 
 impl Divided {
     fn of(kernel: &Kernel) -> Option<Divided> {
-        let product = Product::find(kernel)?;
+        let product = Product::of(kernel)?;
         let [a, b] = product.operands(kernel)?;
         let known = |d: &Dim| d.as_const().filter(|n| *n > 0);
         let shape = kernel.grid.iter().map(|g| known(&g.extent)).collect::<Option<Vec<i64>>>()?;
@@ -130,7 +128,7 @@ impl Divided {
         let results = BufferType { elem: Elem::F32, strides: row_major(&all), shape: all };
         let operands = [(a, a.shape.len() - 1), (b, b.shape.len() - 2)].map(|(b, axis)| in_parts(b, axis, parts));
         let [Some(a), Some(b)] = operands else { return None };
-        let part = part(&a, &b, &results, dot.loc);
+        let part = part(&a, &b, &results, dot.loc)?;
         let combine = combine(kernel, &product, parts, &results)?;
         Some(Divided { product, parts, part, combine, results })
     }
@@ -193,40 +191,21 @@ fn begins_with_zero(kernel: &Kernel, v: Value) -> bool {
 }
 
 /// The matmul of two operands, `[points.., M, K]` and `[points.., K, N]`.
-fn part(a: &BufferType, b: &BufferType, result: &BufferType, loc: crate::source::Loc) -> Kernel {
+fn part(a: &BufferType, b: &BufferType, result: &BufferType, loc: crate::source::Loc) -> Option<Kernel> {
     let mut kb = KernelBuilder::new("matmul_part");
     kb.at(loc);
-    let [left, right] = [a, b].map(|ty| kb.buffer(ty.clone(), ParamMode::In));
-    let to = kb.buffer(result.clone(), ParamMode::Out);
-    let rank = result.shape.len();
-    let mut starts = Vec::new();
-    let mut extents = Vec::new();
-    for (axis, extent) in result.shape.iter().enumerate() {
-        let size = if axis + 2 < rank { 1 } else { tile_size(extent, TILE) };
-        let point = kb.grid_axis(extent, size);
-        starts.push(if size == 1 && axis + 2 < rank { point } else { kb.times(point, size) });
-        extents.push((point, size));
+    for ty in [a, b] {
+        kb.buffer(ty.clone(), ParamMode::In);
     }
-    let (points, rest) = starts.split_at(rank - 2);
-    let extent = |kb: &mut KernelBuilder, n: usize| {
-        let (_, size) = extents[rank - 2 + n];
-        kb.extent_at(&result.shape[rank - 2 + n], rest[n], size)
-    };
-    let (rows, cols) = (extent(&mut kb, 0), extent(&mut kb, 1));
-    let steps = Extent::Static(a.shape.last().and_then(Dim::as_const).unwrap_or(1));
-    let first = kb.index(0);
-    let along = (Some(rank - 2), Some(rank - 1));
-    let acc = kb.full(Scalar::Float(0.0), Elem::F32, rows, cols);
-    let x = kb.load(left, &[points, &[rest[0], first]].concat(), along, rows, steps);
-    let y = kb.load(right, &[points, &[first, rest[1]]].concat(), along, steps, cols);
-    let sum = kb.dot(x, y, acc);
-    kb.store(to, &starts, along, sum);
-    kb.finish()
+    let to = kb.buffer(result.clone(), ParamMode::Out);
+    let tile = matmul::write(&mut kb, true)?;
+    kb.store(to, &tile.at.starts(), tile.at.tile_axes(), tile.result);
+    Some(Kernel { compute: Some(Compute::Matmul { plain: true }), ..kb.finish() })
 }
 
 /// The kernel of a matmul in which the sum of partial results replaces the matmul.
 fn combine(kernel: &Kernel, product: &Product, parts: i64, results: &BufferType) -> Option<Kernel> {
-    let mut made = Kernel { name: "combine_products".into(), ..kernel.clone() };
+    let mut made = Kernel { name: "combine_products".into(), compute: None, ..kernel.clone() };
     let from = made.params.get(product.left)?.value;
     made.body.set_ty(from, Type::Buffer(results.clone()));
     let (block, inst, dot) =

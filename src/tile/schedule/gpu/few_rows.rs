@@ -42,7 +42,7 @@ pub(super) fn begin_with_chunks(module: &Module, kernel: &Kernel) -> bool {
 
 /// Chooses the tile width of a matmul with few rows; any other kernel is unchanged.
 pub(super) fn retile(kernel: &mut Kernel) {
-    let Some(product) = Product::find(kernel) else { return };
+    let Some(product) = Product::of(kernel) else { return };
     let (Some([_, b]), [points @ .., rows, cols]) = (product.operands(kernel), kernel.grid.as_slice()) else { return };
     if rows.extent.as_const().is_none_or(|n| !(1..=ROWS).contains(&n)) {
         return;

@@ -15,7 +15,7 @@ use super::{Numbers, candidates, long_rows, scans, target, transposes};
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::tile::alignment::{CHUNK, launches_give};
-use crate::tile::attention::{Attention, KEYS, QUERIES, VALUES, is_part};
+use crate::tile::attention::{Described, KEYS, QUERIES, VALUES, is_part};
 use crate::tile::kernels::{counterpart, place};
 use crate::tile::{BufferType, GpuArch, GpuOp, Kernel, Module, Op, State};
 
@@ -64,7 +64,7 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
         let of_cores = new.and_then(on_tensor_cores).or_else(|| keys.and_then(|_| part()));
         let why = if of_cores.is_some() { None } else { reason(unscheduled, k) };
         // An attention that was not expanded, because its result aliases an operand, for example.
-        let one_by_one = Attention::find(k).is_some() && !may_be_replaced(unscheduled, k);
+        let one_by_one = Described::of(k).is_some() && !may_be_replaced(unscheduled, k);
         let form = of_cores.unwrap_or_else(|| match new.map(|new| new.state) {
             Some(State::Gpu { warps, .. }) => {
                 let packed = if new.is_some_and(Kernel::loads_scaled) { ", which read packed weights" } else { "" };
@@ -84,7 +84,7 @@ pub fn gpu_forms(unscheduled: &Module, scheduled: &Module, arch: GpuArch) -> Vec
             Some(turned) => format!("{form}; {turned}"),
             None => form,
         };
-        let found = Attention::find(k).filter(|_| !one_by_one);
+        let found = Described::of(k).filter(|_| !one_by_one);
         let in_runs = || parts_in_runs(k, found.as_ref()?, target(arch, Numbers::of(arch)));
         let keys = keys.or_else(in_runs).map(of_few_queries);
         GpuForm { kernel: k.name.clone(), loc: place(k), arch, form, keys, why }
@@ -136,7 +136,7 @@ fn on_tensor_cores(k: &Kernel) -> Option<String> {
 /// Why a kernel with a matmul does not use tensor cores.
 fn reason(module: &Module, k: &Kernel) -> Option<String> {
     let buffer = |n: usize| k.params.get(n).and_then(|p| k.body.ty(p.value).buffer());
-    if Attention::find(k).is_some() {
+    if Described::of(k).is_some() {
         let operands = [QUERIES, KEYS, VALUES];
         let wide = operands.iter().filter_map(|n| buffer(*n)?.shape.last()?.as_const()).find(|n| *n > WIDTH);
         let over = "its result is written over what it reads, or it is computed before all calls";
@@ -151,7 +151,7 @@ fn reason(module: &Module, k: &Kernel) -> Option<String> {
     if dots == 0 {
         return None;
     }
-    let Some(product) = Product::find(k) else {
+    let Some(product) = Product::of(k) else {
         return Some("it is not one product of two buffers with elementwise work on its result".to_string());
     };
     if let Some(why) = of_operands(module, k, &[product.left, product.right]) {

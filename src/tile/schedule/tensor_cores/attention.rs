@@ -28,7 +28,8 @@ use super::machine::Machine;
 use super::scores::{self, Masks, Scores, Softmax};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::attention::{Attention, Found, KEYS, QUERIES, ResultTile, ScoreOp, VALUES};
+use crate::tile::attention::{Described, KEYS, QUERIES, ScoreOp, VALUES};
+use crate::tile::epilogue::ResultTile;
 use crate::tile::{
     AxisRole, BufferType, Extent, Fragment, GpuArch, Kernel, KernelBuilder, Param, ParamMode, Position, Value,
 };
@@ -45,7 +46,7 @@ const KEPT_WIDTH: i64 = 128;
 /// An attention with its operands as shared memory tiles.
 pub(super) struct Parts<'a> {
     pub(super) kernel: &'a Kernel,
-    pub(super) found: Found,
+    pub(super) found: Described,
     pub(super) elem: Elem,
     /// Extents of the leading axes, and numbers of queries and keys.
     pub(super) lead: Vec<Dim>,
@@ -97,7 +98,7 @@ impl<'a> Parts<'a> {
         }
         let whole = |d: Option<&Dim>| build::known(d?).filter(|n| *n <= WIDTH).map(|n| build::whole_columns(n, elem));
         let (width, values) = (whole(q.shape.last())?, whole(v.shape.last())?);
-        let found = Attention::find(kernel)?;
+        let found = Described::of(kernel)?;
         let (lead, [s, _]) = q.shape.split_last_chunk::<2>()?;
         let t = k.shape.get(rank - 2)?.clone();
         let e = v.shape.last()?.clone();
@@ -204,7 +205,7 @@ impl<'a> Parts<'a> {
         let mut axes: Vec<(AxisRole, Value)> = scores.points.iter().map(|p| (AxisRole::Point, *p)).collect();
         axes.extend([(AxisRole::Rows, scores.row), (AxisRole::Cols, col)]);
         let at = Position { axes, rows: Extent::Static(scores.rows), cols: Extent::Static(self.values) };
-        self.found.copy_epilogue(self.kernel, kb, &ResultTile { result: y, at })
+        self.found.epilogue.copy(self.kernel, kb, &ResultTile { result: y, at })
     }
 
     /// The axis of heads that share keys and values, if there is one.

@@ -133,7 +133,7 @@ pub(in super::super) fn unpacked_rows(arch: GpuArch) -> Option<i64> {
 
 impl<'a> Parts<'a> {
     fn find(kernel: &'a Kernel, machine: &Machine, aligned: &dyn Fn(&Param) -> bool) -> Option<Parts<'a>> {
-        let product = Product::find(kernel)?;
+        let product = Product::of(kernel)?;
         let [a, b] = product.operands(kernel)?;
         let is_half = matches!(a.elem, Elem::BF16 | Elem::F16);
         let fits = a.elem == b.elem && (is_half || machine.tf32 && a.elem == Elem::F32);
@@ -172,7 +172,7 @@ impl<'a> Parts<'a> {
 
     /// The same for a matmul with quantised weights and this number of rows.
     fn of_integers(kernel: &'a Kernel, of: Integers, machine: &Machine, rows: &Dim) -> Option<Parts<'a>> {
-        let product = Product::find(kernel)?;
+        let product = Product::of(kernel)?;
         let [a, _] = product.operands(kernel)?;
         let steps = whole_steps(kernel, a)?;
         let (points, [_, cols]) = kernel.grid.split_last_chunk::<2>()?;

@@ -30,7 +30,7 @@ use super::super::attention::{Hiding, Part, first_hiding, hides};
 use super::build::{self, ONE};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
-use crate::tile::attention::{Attention, Node, ScoreOp, Source, scalar_of};
+use crate::tile::attention::{Attention, Formula, ScoreOp};
 use crate::tile::{Extent, KernelBuilder, Op, Value};
 
 /// Exponents of this magnitude have a unit in the last place of 32: a score below the highest is at
@@ -108,11 +108,11 @@ pub(super) struct Weights {
 
 /// The scale that goes into the exponents, if any.
 fn scale_of_exponents(what: &Attention) -> Option<f64> {
-    match &what.scale {
-        Source::Literal(x, elem)
+    match what.scale.literal() {
+        Some((x, elem))
             if what.sink.is_none() && what.steps.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) =>
         {
-            Some(round_to(*elem, x.as_f64()))
+            Some(round_to(elem, x.as_f64()))
         }
         _ => None,
     }
@@ -128,7 +128,7 @@ pub(super) fn scale(kb: &mut KernelBuilder, what: &Attention) -> Option<(Option<
     kb.at(what.locations.scale);
     let before = match scale_of_exponents(what) {
         Some(_) => None,
-        None => Some(scalar_of(kb, &what.scale)?),
+        None => Some(what.scale.scalar(kb)?),
     };
     Some((before, kb.scalar(Scalar::Float(exponents(what)), Elem::F32)))
 }
@@ -139,7 +139,7 @@ pub(super) fn numbers(kb: &mut KernelBuilder, what: &Attention) -> Option<Vec<Op
     for step in &what.steps {
         kb.at(step.loc);
         out.push(match &step.op {
-            ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) => Some(scalar_of(kb, x)?),
+            ScoreOp::Keep { fill: x, .. } | ScoreOp::Cap(x) => Some(x.scalar(kb)?),
             ScoreOp::Causal | ScoreOp::Add(_) => None,
         });
     }
@@ -296,45 +296,33 @@ impl Scores<'_> {
         Some(kb.select(inside, scores, bottom))
     }
 
-    /// Loads a source for a tile of scores, or one that is the same for all; for a sink, a column.
-    fn read(&self, kb: &mut KernelBuilder, source: &Source, first: Value, is_sink: bool) -> Option<Value> {
-        let n = match source {
-            Source::Formula(formula) => return formula.write(kb, |kb, node| self.leaf(kb, node, first)),
-            Source::Literal(..) | Source::Dim(..) => return scalar_of(kb, source),
-            Source::Buffer(n) => *n,
-        };
-        let buffer = kb.param(n)?;
-        let ty = kb.ty(buffer).buffer()?.clone();
-        if ty.shape.is_empty() {
-            return scalar_of(kb, source);
-        }
+    /// Loads an operand of a tile of scores that starts at a key, or one that is the same for all;
+    /// for a sink, a column.
+    fn read(&self, kb: &mut KernelBuilder, what: &Formula, first: Value, is_sink: bool) -> Option<Value> {
         let (query, key) = (self.of_rows, self.rank - 1);
-        let varies = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() != Some(0));
         let at = [self.points.as_slice(), &[self.row, first]].concat();
         let (rows, keys) = (Extent::Static(self.rows), Extent::Static(self.keys));
-        Some(match (varies(query), varies(key) && !is_sink) {
-            (true, true) => kb.load(buffer, &at, (Some(query), Some(key)), rows, keys),
-            (true, false) => kb.load(buffer, &at, (Some(query), None), rows, ONE),
-            (false, true) => kb.load(buffer, &at, (None, Some(key)), ONE, keys),
-            (false, false) => kb.load_scalar(buffer, &at),
-        })
-    }
-
-    /// A leaf of a formula.
-    fn leaf(&self, kb: &mut KernelBuilder, node: &Node, first: Value) -> Option<Value> {
-        match node {
-            Node::Position(axis, elem) => {
-                let at = [self.points.as_slice(), &[self.row, first]].concat();
-                let start = *at.get(*axis)?;
-                Some(match *axis {
-                    axis if axis + 1 == self.rank => kb.iota(1, start, *elem, ONE, Extent::Static(self.keys)),
-                    axis if axis == self.of_rows => kb.iota(0, start, *elem, Extent::Static(self.rows), ONE),
-                    _ => kb.each(Op::Cast, vec![start], *elem),
+        what.write(
+            kb,
+            |kb, axis, elem| {
+                let start = *at.get(axis)?;
+                Some(match axis {
+                    axis if axis == key => kb.iota(1, start, elem, ONE, keys),
+                    axis if axis == query => kb.iota(0, start, elem, rows, ONE),
+                    _ => kb.each(Op::Cast, vec![start], elem),
                 })
-            }
-            Node::Read(source) => self.read(kb, source, first, false),
-            Node::Each(..) => None,
-        }
+            },
+            |kb, buffer| {
+                let ty = kb.ty(buffer).buffer()?;
+                let varies = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() != Some(0));
+                Some(match (varies(query), varies(key) && !is_sink) {
+                    (true, true) => kb.load(buffer, &at, (Some(query), Some(key)), rows, keys),
+                    (true, false) => kb.load(buffer, &at, (Some(query), None), rows, ONE),
+                    (false, true) => kb.load(buffer, &at, (None, Some(key)), ONE, keys),
+                    (false, false) => kb.load_scalar(buffer, &at),
+                })
+            },
+        )
     }
 
     /// The online softmax step for a tile of scores.
