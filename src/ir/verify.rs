@@ -35,8 +35,7 @@
 //! 12. No extent is a negative number; no size exceeds every machine, as far as constants show
 //!     (`requirements::too_large`), and no number of a check exceeds 64 bits.
 //! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans append
-//!     to paths.
-//! Of the body of a fused region:
+//!     to paths. Of the body of a fused region:
 //! 14. One block, which returns one value; its arguments have the operands' types; 4 to 7 and 10 to
 //!     12 hold in it.
 //! 14. One block, which returns one value; its arguments have the types of the operands; 4 to 7 and

@@ -72,7 +72,7 @@ pub enum Member {
     Function(Function),
 }
 
-/// Collected statements, in order.
+/// A list of statements that the grammar builds one at a time.
 #[derive(Default)]
 pub struct Statements {
     list: Vec<Stmt>,

@@ -97,8 +97,8 @@ pub(crate) fn rows_axis(shape: &[Dim], strides: &[Vec<Dim>]) -> Option<usize> {
 
 /// Merges adjacent axes of an iteration space where every view permits it, and drops axes of extent
 /// 1. `strides` has a list per view, over the same axes as `shape`; `fixed` axes are neither merged
-/// nor dropped. Returns the new shape and, for each old axis, the new one; `None` for merged and
-/// dropped axes.
+///    nor dropped. Returns the new shape and, for each old axis, the new one; `None` for merged and
+///    dropped axes.
 pub(crate) fn merge_axes(
     shape: &mut Vec<Dim>,
     strides: &mut [Vec<Dim>],

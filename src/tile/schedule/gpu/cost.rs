@@ -9,9 +9,9 @@
 //! gives a block up to [`Numbers::shared`] bytes of shared memory; occupancy is the least of what
 //! these permit, and other blocks hide the latency of one. An A100 has 108 multiprocessors, an H100
 //! 132. Memory is read in sectors of 32 bytes, best with 16 bytes per thread: then a warp's access
-//! is four whole lines. L1 latency is some 30 cycles, L2 200, memory 500 to 800. A barrier of a
-//! block of 8 warps costs some 30 cycles, plus the wait for the slowest warp; within a warp it is
-//! nearly free.
+//!      is four whole lines. L1 latency is some 30 cycles, L2 200, memory 500 to 800. A barrier of
+//!      a block of 8 warps costs some 30 cycles, plus the wait for the slowest warp; within a warp
+//!      it is nearly free.
 //!
 //! # Heuristics
 //!

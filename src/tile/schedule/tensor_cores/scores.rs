@@ -15,10 +15,10 @@
 //! place, so all weights of a row share the factor `2^(m f - b)`. It also occurs in the weighted
 //! values and in the sum by which they are divided, because earlier weights are rescaled by `2^(b'
 //! - b)`, the exact difference of the bases, which is exactly 1 while the maximum is unchanged. So
-//! it cancels, as long as it is in range. From [`LARGE`] on it would not be, and is not needed:
-//! scores below the maximum are then so far below that it only matters that they are less, and `f`
-//! is 1, with `b` = `m`. A mask value of `-1e30`, in a row where all keys have it, is an ordinary
-//! maximum.
+//!   it cancels, as long as it is in range. From [`LARGE`] on it would not be, and is not needed:
+//!   scores below the maximum are then so far below that it only matters that they are less, and
+//!   `f` is 1, with `b` = `m`. A mask value of `-1e30`, in a row where all keys have it, is an
+//!   ordinary maximum.
 //!
 //! Maxima start at the lowest finite number: relative to it, `-inf`, the score of a masked key in a
 //! row that has seen nothing, has weight 0.
