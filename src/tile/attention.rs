@@ -197,7 +197,7 @@ impl Attention {
     }
 
     /// What follows it in a kernel that is written from this description: the queries and the
-    /// values are loaded at the tile's rows and columns, and the last block begins with the
+    /// values are loaded at the tile's rows and columns, and the block that returns begins with the
     /// division by the sum of weights.
     pub(super) fn epilogue(kernel: &Kernel) -> Option<Epilogue> {
         let body = &kernel.body;
@@ -205,7 +205,7 @@ impl Attention {
             let buffer = kernel.params.get(n)?.value;
             body.insts().map(|(_, _, d)| d).find(|d| d.operands.first() == Some(&buffer))
         };
-        let insts = &body.block(*body.layout.last()?).insts;
+        let insts = Epilogue::last_insts(body)?;
         let last = insts.iter().position(|i| body.inst(*i).op == Op::Select)?;
         let result = body.inst(*insts.get(last)?).result?;
         Epilogue::of(kernel, [load_of(QUERIES)?, load_of(VALUES)?], result, insts.get(last + 1..)?)

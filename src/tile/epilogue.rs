@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use super::body::InstData;
-use super::{AxisRole, Extent, Inst, Kernel, KernelBuilder, Op, Position, TileType, Type, Value};
+use super::{
+    AxisRole, Block, Body, Extent, Inst, Kernel, KernelBuilder, Op, Position, Terminator, TileType, Type, Value,
+};
 
 /// The tile of the result that a kernel computes.
 #[derive(Clone, Debug)]
@@ -27,6 +29,12 @@ pub(crate) struct Epilogue {
 }
 
 impl Epilogue {
+    /// The instructions of the block that returns, where the epilogue is.
+    pub(crate) fn last_insts(body: &Body) -> Option<&[Inst]> {
+        let returns = |b: &&Block| matches!(body.block(**b).terminator, Terminator::Return(_));
+        body.layout.iter().find(returns).map(|b| body.block(*b).insts.as_slice())
+    }
+
     /// What follows a result in a kernel whose grid ends with rows and columns: `loads` read a tile
     /// that has the rows, and one that has the columns.
     pub(crate) fn of(kernel: &Kernel, loads: [&InstData; 2], result: Value, insts: &[Inst]) -> Option<Epilogue> {

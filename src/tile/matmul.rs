@@ -66,11 +66,11 @@ pub(crate) fn epilogue(kernel: &Kernel) -> Option<Epilogue> {
     let body = &kernel.body;
     let is_dot = |i: &Inst| matches!(body.inst(*i).op, Op::Dot { .. });
     let [a, b, _] = *body.insts().find(|(_, i, _)| is_dot(i))?.2.operands.as_slice() else { return None };
-    let insts = &body.block(*body.layout.last()?).insts;
+    let insts = Epilogue::last_insts(body)?;
     // After the last product, or after the loop, which hands over its counter and the sum.
     let (result, rest) = match insts.iter().rposition(is_dot) {
         Some(n) => (body.inst(*insts.get(n)?).result?, insts.get(n + 1..)?),
-        None => (*body.block(*body.layout.get(1)?).args.get(1)?, insts.as_slice()),
+        None => (*body.block(*body.layout.get(1)?).args.get(1)?, insts),
     };
     Epilogue::of(kernel, [body.def_inst(a)?, body.def_inst(b)?], result, rest)
 }
