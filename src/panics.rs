@@ -1,7 +1,7 @@
 //! Panics of code that is not ours, caught where it is called.
 //!
-//! In: work that calls such code on what a user wrote. Out: its result, or the message of its panic; nothing is printed.
-//! A panic of our own is a bug, and is never caught here.
+//! In: a function that calls such code on user input. Out: its result, or the message of its panic;
+//! nothing is printed. A panic of our own is a bug, and is never caught here.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};

@@ -1,6 +1,6 @@
-//! What pictures share: text, escaped, and the colours that are read in light and in dark.
+//! Shared parts of SVG pictures: escaped text, and colours for light and dark mode.
 //!
-//! In: words and places. Out: elements of SVG. What this must not know: what a picture shows.
+//! In: strings and coordinates. Out: SVG elements. This must not know what a picture shows.
 
 use std::fmt::Write as _;
 

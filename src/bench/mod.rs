@@ -56,7 +56,7 @@ pub struct Site {
     pub kernel: String,
     /// File and line of the source it comes from; empty if unknown.
     pub source: String,
-    /// What its products are made of.
+    /// The kind of instructions that compute its matmuls.
     pub products: Products,
     /// Number of launches per call.
     pub launches: usize,
@@ -218,7 +218,7 @@ impl Report {
     }
 }
 
-/// What a kernel without a source line does, by the first part of its name.
+/// Explains a kernel that has no source line, by the first part of its name.
 pub(crate) fn explained(kernel: &str) -> Option<&'static str> {
     Some(match kernel.split('.').next()? {
         "carry" => "copies a value that a loop hands to its next iteration, where it cannot be computed in place",

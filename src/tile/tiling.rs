@@ -82,8 +82,8 @@ impl Position {
 }
 
 /// The axis for the rows of tiles, with columns along the last axis: the one along which most
-/// operands and results are contiguous, so that a tile has several elements of each cache line; if
-/// there is none, or several, the last of them. `strides` has a list per view. Views that are
+/// operands and results are contiguous, so that a tile has several elements of each cache line; on
+/// a tie, or if no axis is contiguous, the last one. `strides` has a list per view. Views that are
 /// constant along columns are not counted: they are read once.
 pub(crate) fn rows_axis(shape: &[Dim], strides: &[Vec<Dim>]) -> Option<usize> {
     let last = shape.len().checked_sub(1)?;

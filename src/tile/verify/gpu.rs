@@ -192,7 +192,7 @@ impl Checker<'_, '_> {
                 wrong("does not stand in a kernel scheduled for a GPU".into())
             }
             Op::Gpu(op) => self.gpu(block, i, op),
-            // Those of other kernels and of plans are refused before.
+            // Operations of other kernels and of plans were rejected before.
             Op::Const(_)
             | Op::DimValue(_)
             | Op::LoadScalar

@@ -81,7 +81,7 @@ pub(super) enum Masks {
     All,
     /// All but the causal one: it masks nothing, and the tile is full.
     NotCausal,
-    /// Those before a mask: it and the following ones mask nothing, and the tile is full.
+    /// Only the masks before this step: it and later ones mask nothing, and the tile is full.
     Before(usize),
 }
 
@@ -207,7 +207,7 @@ impl Scores<'_> {
     }
 
     /// The formula masks, for tiles of `queries` queries, with the position of the first of them;
-    /// `None` if there are none. Data that differs between queries is read only if `reads`.
+    /// `None` without such masks. Data that differs between queries is read only if `reads`.
     pub(super) fn hiding(&self, kb: &mut KernelBuilder, reads: bool) -> Option<(Hiding<'_>, usize)> {
         let steps = &self.attention.steps;
         let from = first_hiding(steps.iter())?;

@@ -38,7 +38,7 @@ struct Counter {
     before: Atom,
 }
 
-/// What is known so far about a body's indices.
+/// Facts known so far about a body's indices.
 pub(super) struct Flow<'a> {
     pub(super) body: &'a Body,
     pub(super) cfg: Cfg<Block>,
