@@ -8,11 +8,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// Is a panic of this thread caught, so that it is not to be shown?
+    /// Is this thread inside [`catch`], so that its panics must not be printed?
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does some work on this thread.
+/// Calls `work` on this thread and catches a panic in it.
 ///
 /// # Errors
 /// The first line of the panic's message.

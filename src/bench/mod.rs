@@ -285,7 +285,7 @@ mod tests {
         let rows = rates(0);
         assert!((rows.of_bandwidth - 8e9 / 200e9).abs() < 1e-6 && rows.memory == "L2", "{rows:?}");
         assert!((rows.of_flops - 4e9 / 480e9).abs() < 1e-6, "{rows:?}");
-        // 400 GFLOP/s of what tiles reach; parameters come from memory, the rest from L2.
+        // 400 GFLOP/s of the peak of tiles; parameters come from memory, the rest from L2.
         let product = rates(1);
         assert!((product.of_flops - 400e9 / 2400e9).abs() < 1e-6, "{product:?}");
         let least = 18e6 / 46e9 + 2e6 / 200e9;

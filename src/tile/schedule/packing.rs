@@ -1,5 +1,5 @@
-//! Packs right operands of matmuls in the order in which they are read: panels `[batch.., P, K,
-//! NR]` of a view `[batch.., K, N]`, a panel for each NR columns (the width of the target's
+//! Packs right operands of matmuls in the order in which they are read: a view `[batch.., K, N]`
+//! becomes panels `[batch.., P, K, NR]`, one for each NR columns (the width of the target's
 //! register tile), the last one padded with zeros.
 //!
 //! In: views. Out: the layout of their panels, and the kernels that make them. There are two kinds:

@@ -162,7 +162,7 @@ impl Checker<'_, '_> {
                         wrong(format!("makes `@fragment({})`", layout.name()));
                     }
                 }
-                // Whether any row satisfies something is evaluated by all warps together.
+                // A reduction by `any` along columns is evaluated by all warps together.
                 let asks = matches!(data.op, Op::Reduce { kind: ReduceKind::Any, .. });
                 let first = data.operands.first().and_then(|v| self.body.ty(*v).any_tile());
                 let of_rows = asks && first.is_some_and(|t| t.space == Space::Fragment(Fragment::Row));
