@@ -248,7 +248,8 @@ impl Described {
     }
 
     /// Does the kernel write no buffer that the attention reads, and does the epilogue not use keys
-    /// and values? Scheduled variants read in another order, and may read copies of keys and values.
+    /// and values? Scheduled variants read in another order, and keys and values possibly from
+    /// copies.
     fn only_reads(&self, kernel: &Kernel) -> bool {
         let is_read = |n: &usize| kernel.params.get(*n).is_some_and(|p| p.mode == ParamMode::In);
         self.attention.inputs().iter().all(is_read) && !self.epilogue.uses(kernel, &[KEYS, VALUES])
